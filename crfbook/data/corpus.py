@@ -1,0 +1,147 @@
+"""Corpora as flat arrays: the one place where dtypes, order and bounds are decided.
+
+A corpus is ragged and never padded. Tokens of all sequences stand in a row, `seq_ptr` says where each
+sequence begins; attributes of all tokens stand in a row, `attr_ptr` says where each token's begin.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Corpus(NamedTuple):
+    """Encoded sequences (S sequences, N tokens, K edge classes). Build it with `make_corpus`.
+
+    Attribute ids fall in frequency (0 is the most frequent); the alphabets live in the `Encoder`.
+    Tokens whose edge attributes are the same set share an edge class; `edge_class[t]` selects the
+    transition that leads INTO token t, so its value at a first token is never used.
+    """
+
+    seq_ptr: np.ndarray  # int64 (S+1,): tokens of sequence i are seq_ptr[i]:seq_ptr[i+1]
+    attr_ptr: np.ndarray  # int64 (N+1,): attributes of token t are attr_idx[attr_ptr[t]:attr_ptr[t+1]]
+    attr_idx: np.ndarray  # int32 (nnz,)
+    attr_val: np.ndarray  # float64 (nnz,), or (0,): all ones
+    edge_class: np.ndarray  # int32 (N,)
+    class_ptr: np.ndarray  # int64 (K+1,): edge attributes of class k
+    class_attr: np.ndarray  # int32: edge attribute 0 is the constant one (plain transitions)
+    labels: np.ndarray  # int32 (N,), -1: unknown
+    seq_weight: np.ndarray  # float64 (S,), or (0,): all ones
+
+    @property
+    def n_sequences(self):
+        return len(self.seq_ptr) - 1
+
+    @property
+    def n_tokens(self):
+        return len(self.attr_ptr) - 1
+
+    @property
+    def n_classes(self):
+        return len(self.class_ptr) - 1
+
+
+def _integers(name, values, dtype):
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iub":
+        raise TypeError(f"{name}: expected integers, got dtype {array.dtype}")
+    if array.ndim != 1:
+        raise ValueError(f"{name}: expected one dimension, got shape {array.shape}")
+    limits = np.iinfo(dtype)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        raise ValueError(f"{name}: a value does not fit {np.dtype(dtype).name}")
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def _pointers(name, values, n_items, what):
+    pointers = _integers(name, values, np.int64)
+    if len(pointers) == 0 or pointers[0] != 0 or pointers[-1] != n_items or np.any(np.diff(pointers) < 0):
+        raise ValueError(f"{name}: expected pointers that rise from 0 to {n_items} ({what})")
+    return pointers
+
+
+def _floats(name, values, size, minimum=None):
+    if values is None:
+        return np.zeros(0)
+    array = np.ascontiguousarray(values, dtype=np.float64)
+    if array.shape not in ((size,), (0,)):
+        raise ValueError(f"{name}: expected shape ({size},), got {array.shape}")
+    bad = ~np.isfinite(array)
+    if minimum is not None:
+        bad |= array < minimum
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise ValueError(f"{name}: expected finite numbers{'' if minimum is None else f' >= {minimum}'}, "
+                         f"got {array[where]} at position {where}")
+    return array
+
+
+def make_corpus(seq_ptr, attr_ptr, attr_idx, *, attr_val=None, edge_class=None, class_ptr=None,
+                class_attr=None, labels=None, seq_weight=None):
+    """Cast, check and pack arrays into a `Corpus` (shapes and meanings there).
+
+    Left out: attribute values and sequence weights are one, labels are unknown, transitions are plain.
+    Raises ValueError or TypeError with the name of the array that does not fit.
+    """
+    attr_idx = _integers("attr_idx", attr_idx, np.int32)
+    attr_ptr = _pointers("attr_ptr", attr_ptr, len(attr_idx), "number of attribute occurrences")
+    n_tokens = len(attr_ptr) - 1
+    seq_ptr = _pointers("seq_ptr", seq_ptr, n_tokens, "number of tokens")
+    if attr_idx.size and attr_idx.min() < 0:
+        raise ValueError("attr_idx: expected ids >= 0, got a negative one")
+    if (class_ptr is None) != (class_attr is None):
+        raise ValueError("class_ptr and class_attr: expected both or neither")
+    class_attr = _integers("class_attr", [0] if class_attr is None else class_attr, np.int32)
+    class_ptr = _pointers("class_ptr", [0, 1] if class_ptr is None else class_ptr, len(class_attr),
+                          "number of edge attributes of all classes")
+    if edge_class is None:
+        edge_class = np.zeros(n_tokens, np.int32)
+    edge_class = _integers("edge_class", edge_class, np.int32)
+    labels = _integers("labels", np.full(n_tokens, -1) if labels is None else labels, np.int32)
+    for name, array in (("edge_class", edge_class), ("labels", labels)):
+        if len(array) != n_tokens:
+            raise ValueError(f"{name}: expected one entry a token ({n_tokens}), got {len(array)}")
+    if n_tokens and (edge_class.min() < 0 or edge_class.max() >= len(class_ptr) - 1):
+        raise ValueError(f"edge_class: expected classes 0..{len(class_ptr) - 2}")
+    if n_tokens and labels.min() < -1:
+        raise ValueError("labels: expected ids >= 0, or -1 for unknown")
+    return Corpus(seq_ptr, attr_ptr, attr_idx, _floats("attr_val", attr_val, len(attr_idx)), edge_class,
+                  class_ptr, class_attr, labels, _floats("seq_weight", seq_weight, len(seq_ptr) - 1, 0.0))
+
+
+def slice_sequences(corpus, start, stop):
+    """Sequences start:stop as a corpus that shares the arrays of `corpus` (only pointers are copied)."""
+    first, last = corpus.seq_ptr[start], corpus.seq_ptr[stop]
+    low, high = corpus.attr_ptr[first], corpus.attr_ptr[last]
+    return corpus._replace(
+        seq_ptr=corpus.seq_ptr[start:stop + 1] - first,
+        attr_ptr=corpus.attr_ptr[first:last + 1] - low,
+        attr_idx=corpus.attr_idx[low:high],
+        attr_val=corpus.attr_val[low:high] if len(corpus.attr_val) else corpus.attr_val,
+        edge_class=corpus.edge_class[first:last],
+        labels=corpus.labels[first:last],
+        seq_weight=corpus.seq_weight[start:stop] if len(corpus.seq_weight) else corpus.seq_weight,
+    )
+
+
+def ragged_index(ptr, index):
+    """Positions of the items of rows `index` of a ragged array, and the pointers of the rows so taken."""
+    index = np.asarray(index, dtype=np.int64)
+    sizes = ptr[index + 1] - ptr[index]
+    new_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    positions = np.repeat(ptr[index] - new_ptr[:-1], sizes) + np.arange(new_ptr[-1])
+    return positions, new_ptr
+
+
+def take_sequences(corpus, index):
+    """Sequences `index` (any order, repeats allowed) as a new corpus; arrays are copied."""
+    tokens, seq_ptr = ragged_index(corpus.seq_ptr, index)
+    items, attr_ptr = ragged_index(corpus.attr_ptr, tokens)
+    return corpus._replace(
+        seq_ptr=seq_ptr,
+        attr_ptr=attr_ptr,
+        attr_idx=corpus.attr_idx[items],
+        attr_val=corpus.attr_val[items] if len(corpus.attr_val) else corpus.attr_val,
+        edge_class=corpus.edge_class[tokens],
+        labels=corpus.labels[tokens],
+        seq_weight=corpus.seq_weight[index] if len(corpus.seq_weight) else corpus.seq_weight,
+    )

@@ -1,0 +1,164 @@
+"""Feature sets: which (attribute, label) and (edge attribute, label, label) weights exist.
+
+All weights of a model are one flat vector `w`: node weights first, attribute by attribute, then edge
+weights, edge attribute by edge attribute. A weight that does not exist counts as 0; it forbids nothing.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class FeatureSet(NamedTuple):
+    """Layout of the weight vector `w (F,)`, F = n_node + n_edge. Immutable; rows are sorted by label.
+
+    Weight k of node_ptr[a]:node_ptr[a+1] joins attribute a and label node_label[k]; weight n_node + k of
+    edge_ptr[b]:edge_ptr[b+1] joins edge attribute b and the label pair (edge_prev[k], edge_next[k]).
+    """
+
+    n_labels: int  # L
+    n_attrs: int  # A
+    n_edge_attrs: int  # B >= 1; edge attribute 0 is the constant one
+    node_ptr: np.ndarray  # int64 (A+1,)
+    node_label: np.ndarray  # int32 (n_node,)
+    edge_ptr: np.ndarray  # int64 (B+1,)
+    edge_prev: np.ndarray  # int32 (n_edge,)
+    edge_next: np.ndarray  # int32 (n_edge,)
+
+    @property
+    def n_node(self):
+        return len(self.node_label)
+
+    @property
+    def n_edge(self):
+        return len(self.edge_prev)
+
+    @property
+    def n_features(self):
+        return len(self.node_label) + len(self.edge_prev)
+
+
+def _rows(keys, width, n_rows):
+    """Sorted distinct keys = row * width + column, as pointers (n_rows+1,) and columns."""
+    ptr = np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * width)
+    return ptr.astype(np.int64), (keys % width).astype(np.int32) if len(keys) else np.zeros(0, np.int32)
+
+
+def _occurrences(corpus, chunk=1 << 20):
+    """Yield (first, last, token) for stretches of attribute occurrences: little memory at any size."""
+    for low in range(0, len(corpus.attr_idx), chunk):
+        high = min(low + chunk, len(corpus.attr_idx))
+        token = np.searchsorted(corpus.attr_ptr, np.arange(low, high), side="right") - 1
+        yield low, high, token
+
+
+def _node_keys(corpus, n_labels):
+    """Distinct attribute * L + label over all labelled tokens, sorted."""
+    found = np.zeros(0, np.int64)
+    for low, high, token in _occurrences(corpus):
+        label = corpus.labels[token]
+        key = corpus.attr_idx[low:high].astype(np.int64) * n_labels + label
+        found = np.union1d(found, key[label >= 0])
+    return found
+
+
+def inner_tokens(corpus):
+    """Tokens that have a predecessor in their sequence, in order (int64)."""
+    inner = np.ones(corpus.n_tokens, bool)
+    starts = corpus.seq_ptr[:-1]
+    inner[starts[starts < corpus.seq_ptr[1:]]] = False
+    return np.flatnonzero(inner)
+
+
+def _pair_counts(corpus, n_labels):
+    """Weighted counts of labelled transitions, (K, L, L) [class, previous, next]."""
+    token = inner_tokens(corpus)
+    prev, here = corpus.labels[token - 1].astype(np.int64), corpus.labels[token].astype(np.int64)
+    known = (prev >= 0) & (here >= 0)
+    weight = None
+    if len(corpus.seq_weight):
+        weight = np.repeat(corpus.seq_weight, np.diff(corpus.seq_ptr))[token[known]]
+    key = (corpus.edge_class[token].astype(np.int64) * n_labels + prev) * n_labels + here
+    counts = np.bincount(key[known], weight, minlength=corpus.n_classes * n_labels**2)
+    return counts.reshape(corpus.n_classes, n_labels, n_labels).astype(np.float64)
+
+
+def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all_transitions=False):
+    """FeatureSet of what occurs in the labelled tokens of `corpus`, as CRFsuite does by default.
+
+    `all_states` adds every (attribute, label) pair, `all_transitions` every label pair of every edge
+    attribute. Raises ValueError if an id of the corpus does not fit the stated sizes.
+    """
+    for name, ids, size in (("attribute", corpus.attr_idx, n_attrs), ("label", corpus.labels, n_labels),
+                            ("edge attribute", corpus.class_attr, n_edge_attrs)):
+        if ids.size and ids.max() >= size:
+            raise ValueError(f"{name} ids: expected 0..{size - 1}, got {ids.max()}")
+    if all_states:
+        node_ptr = np.arange(n_attrs + 1, dtype=np.int64) * n_labels
+        node_label = np.tile(np.arange(n_labels, dtype=np.int32), n_attrs)
+    else:
+        node_ptr, node_label = _rows(_node_keys(corpus, n_labels), n_labels, n_attrs)
+    if all_transitions:
+        pairs = np.arange(n_edge_attrs * n_labels**2, dtype=np.int64)
+    else:
+        seen = [np.zeros(0, np.int64)]
+        unweighted = corpus._replace(seq_weight=np.zeros(0))
+        for k, count in enumerate(_pair_counts(unweighted, n_labels)):
+            attrs = corpus.class_attr[corpus.class_ptr[k]:corpus.class_ptr[k + 1]].astype(np.int64)
+            seen.append((attrs[:, None] * n_labels**2 + np.flatnonzero(count)).ravel())
+        pairs = np.unique(np.concatenate(seen))
+    edge_ptr, pair = _rows(pairs, n_labels**2, n_edge_attrs)
+    return FeatureSet(int(n_labels), int(n_attrs), int(n_edge_attrs), node_ptr, node_label, edge_ptr,
+                      pair // n_labels, pair % n_labels)
+
+
+def select(features, keep):
+    """The FeatureSet of the weights where `keep` (F,) is true; `w[keep]` are its weights."""
+    keep = np.asarray(keep, bool)
+    node, edge = keep[:features.n_node], keep[features.n_node:]
+    count = lambda ptr, kept: np.concatenate([[0], np.cumsum(kept)])[ptr].astype(np.int64)  # noqa: E731
+    return features._replace(
+        node_ptr=count(features.node_ptr, node), node_label=features.node_label[node],
+        edge_ptr=count(features.edge_ptr, edge), edge_prev=features.edge_prev[edge],
+        edge_next=features.edge_next[edge])
+
+
+def log_edge(features, w, class_ptr, class_attr):
+    """Transition scores (K, L, L) [class, previous, next] in nats: sums over each class's edge attributes."""
+    out = np.zeros((len(class_ptr) - 1, features.n_labels, features.n_labels))
+    for k in range(len(out)):
+        for b in class_attr[class_ptr[k]:class_ptr[k + 1]]:
+            row = slice(features.edge_ptr[b], features.edge_ptr[b + 1])
+            out[k, features.edge_prev[row], features.edge_next[row]] += w[features.n_node:][row]
+    return out
+
+
+def edge_gradient(features, edge_count, class_ptr, class_attr, grad):
+    """Add transition counts (K, L, L) of classes into the edge part of `grad` (F,): `log_edge` transposed."""
+    for k in range(len(edge_count)):
+        for b in class_attr[class_ptr[k]:class_ptr[k + 1]]:
+            row = slice(features.edge_ptr[b], features.edge_ptr[b + 1])
+            grad[features.n_node:][row] += edge_count[k, features.edge_prev[row], features.edge_next[row]]
+
+
+def empirical_counts(corpus, features):
+    """Feature counts of the gold labelling (F,), weighted by `seq_weight` and `attr_val`.
+
+    Tokens without a label contribute nothing, nor do pairs that have no weight in `features`.
+    """
+    n_labels = features.n_labels
+    counts = np.zeros(features.n_features)
+    row = np.repeat(np.arange(features.n_attrs, dtype=np.int64), np.diff(features.node_ptr))
+    keys = row * n_labels + features.node_label
+    weight = np.repeat(corpus.seq_weight, np.diff(corpus.seq_ptr)) if len(corpus.seq_weight) else None
+    for low, high, token in _occurrences(corpus):
+        label = corpus.labels[token]
+        key = corpus.attr_idx[low:high].astype(np.int64) * n_labels + label
+        where = np.minimum(np.searchsorted(keys, key), max(len(keys) - 1, 0))
+        hit = (label >= 0) & (keys[where] == key if len(keys) else False)
+        value = np.ones(high - low) if not len(corpus.attr_val) else corpus.attr_val[low:high]
+        if weight is not None:
+            value = value * weight[token]
+        counts[:features.n_node] += np.bincount(where[hit], value[hit], minlength=features.n_node)
+    edge_gradient(features, _pair_counts(corpus, n_labels), corpus.class_ptr, corpus.class_attr, counts)
+    return counts

@@ -1,0 +1,1 @@
+"""Estimators with scikit-learn conventions, and inference over whole corpora."""

@@ -1,0 +1,1 @@
+"""Objectives and outer loops: what is minimised, how, on how many threads, and when to stop."""
