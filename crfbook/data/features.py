@@ -44,22 +44,16 @@ def _rows(keys, width, n_rows):
     return ptr.astype(np.int64), (keys % width).astype(np.int32) if len(keys) else np.zeros(0, np.int32)
 
 
-def _occurrences(corpus, chunk=1 << 20):
-    """Yield (first, last, token) for stretches of attribute occurrences: little memory at any size."""
-    for low in range(0, len(corpus.attr_idx), chunk):
-        high = min(low + chunk, len(corpus.attr_idx))
-        token = np.searchsorted(corpus.attr_ptr, np.arange(low, high), side="right") - 1
-        yield low, high, token
-
-
-def _node_keys(corpus, n_labels):
-    """Distinct attribute * L + label over all labelled tokens, sorted."""
-    found = np.zeros(0, np.int64)
-    for low, high, token in _occurrences(corpus):
-        label = corpus.labels[token]
-        key = corpus.attr_idx[low:high].astype(np.int64) * n_labels + label
-        found = np.union1d(found, key[label >= 0])
-    return found
+def _label_keys(corpus, n_labels, chunk=1 << 16):
+    """Yield (attribute * L + label, occurrence, token) for stretches of labelled tokens: little memory."""
+    for first in range(0, corpus.n_tokens, chunk):
+        last = min(first + chunk, corpus.n_tokens)
+        token = np.repeat(np.arange(first, last), np.diff(corpus.attr_ptr[first:last + 1]))
+        item = np.arange(corpus.attr_ptr[first], corpus.attr_ptr[last])
+        known = corpus.labels[token] >= 0
+        if not known.all():
+            token, item = token[known], item[known]
+        yield corpus.attr_idx[item].astype(np.int64) * n_labels + corpus.labels[token], item, token
 
 
 def inner_tokens(corpus):
@@ -97,7 +91,9 @@ def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all
         node_ptr = np.arange(n_attrs + 1, dtype=np.int64) * n_labels
         node_label = np.tile(np.arange(n_labels, dtype=np.int32), n_attrs)
     else:
-        node_ptr, node_label = _rows(_node_keys(corpus, n_labels), n_labels, n_attrs)
+        distinct = [np.unique(key) for key, _, _ in _label_keys(corpus, n_labels)]
+        distinct = np.unique(np.concatenate([np.zeros(0, np.int64), *distinct]))
+        node_ptr, node_label = _rows(distinct, n_labels, n_attrs)
     if all_transitions:
         pairs = np.arange(n_edge_attrs * n_labels**2, dtype=np.int64)
     else:
@@ -151,14 +147,14 @@ def empirical_counts(corpus, features):
     row = np.repeat(np.arange(features.n_attrs, dtype=np.int64), np.diff(features.node_ptr))
     keys = row * n_labels + features.node_label
     weight = np.repeat(corpus.seq_weight, np.diff(corpus.seq_ptr)) if len(corpus.seq_weight) else None
-    for low, high, token in _occurrences(corpus):
-        label = corpus.labels[token]
-        key = corpus.attr_idx[low:high].astype(np.int64) * n_labels + label
-        where = np.minimum(np.searchsorted(keys, key), max(len(keys) - 1, 0))
-        hit = (label >= 0) & (keys[where] == key if len(keys) else False)
-        value = np.ones(high - low) if not len(corpus.attr_val) else corpus.attr_val[low:high]
-        if weight is not None:
-            value = value * weight[token]
+    for key, item, token in _label_keys(corpus, n_labels):
+        if weight is None and not len(corpus.attr_val):
+            key, value = np.unique(key, return_counts=True)
+        else:
+            value = corpus.attr_val[item] if len(corpus.attr_val) else np.ones(len(item))
+            value = value if weight is None else value * weight[token]
+        where = np.searchsorted(keys, key)
+        hit = np.append(keys, -1)[where] == key
         counts[:features.n_node] += np.bincount(where[hit], value[hit], minlength=features.n_node)
     edge_gradient(features, _pair_counts(corpus, n_labels), corpus.class_ptr, corpus.class_attr, counts)
     return counts
