@@ -1,0 +1,196 @@
+"""Hard constraints: which label may follow which, which may open a sequence and which may close it.
+
+A forbidden transition scores minus infinity in training and in decoding, so its probability is exactly 0
+and no decoded path can contain it. That is not the same as a transition that was never seen in training:
+an unseen transition merely has no weight of its own (it scores 0) and stays possible.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Constraints(NamedTuple):
+    """What is allowed, in the order of the label ids.
+
+    allowed : bool (L, L)   [previous, next]
+    start : bool (L,)       labels that may stand on the first token
+    end : bool (L,)         labels that may stand on the last token
+    """
+
+    allowed: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+# scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete one)
+_SCHEMES = {
+    "BIO": ("BI", "B", "BI"),
+    "IOB1": ("BI", "I", "BI"),
+    "BIOES": ("BIES", "BS", "ES"),
+}
+
+
+def constraints_from(spec, labels):
+    """Turn what a user writes as `constraints=` into arrays.
+
+    Parameters
+    ----------
+    spec : None, "BIO", "IOB1", "BIOES", Constraints, array (L, L), DataFrame, or dict
+        * "BIO": I-x only after B-x or I-x, hence never first (what CoNLL-2000 uses; also called IOB2).
+        * "IOB1": chunks begin with I-x; B-x only where it separates it from a chunk of the same type, that
+          is after I-x or B-x, hence never first.
+        * "BIOES": B-x and I-x only before I-x or E-x, I-x and E-x only after B-x or I-x; S-x stands alone.
+        * a boolean table [previous, next] in the order of `labels` (all labels may start and end), or a
+          DataFrame with the label names on both axes,
+        * a dict with any of "allowed" (such a table), "start" and "end" (a boolean vector, or the collection
+          of the labels that may).
+    labels : sequence of L label objects; the index is the id.
+
+    Returns
+    -------
+    Constraints, or None when `spec` is None.
+
+    Raises
+    ------
+    ValueError : an unknown scheme; a label that the scheme cannot read; a table of another shape, that is
+        not boolean, or that lacks a label.
+    """
+    if spec is None:
+        return None
+    labels = list(labels)
+    if isinstance(spec, str):
+        return _scheme(spec, labels)
+    if isinstance(spec, Constraints):
+        spec = spec._asdict()
+    if not isinstance(spec, dict):
+        spec = {"allowed": spec}
+    unknown = sorted(map(str, set(spec) - set(Constraints._fields)))
+    if unknown:
+        raise ValueError(f"constraints: expected the keys 'allowed', 'start', 'end', got {unknown[0]!r}")
+    return Constraints(_table(spec.get("allowed"), labels),
+                       _vector(spec.get("start"), labels, "start"),
+                       _vector(spec.get("end"), labels, "end"))
+
+
+def violations(corpus, constraints, label_names):
+    """All places where the labels of a corpus do what the constraints forbid.
+
+    Returns a list of (sequence, token, message) in corpus order; the token counts from 0 inside its
+    sequence. Unknown labels (-1) and sequences of length 0 violate nothing. Cost O(N).
+    """
+    if constraints is None:
+        return []
+    ptr, labels = corpus.seq_ptr, corpus.labels
+    lengths = np.diff(ptr)
+    sequence = np.repeat(np.arange(len(lengths)), lengths)
+    first = np.zeros(len(labels), dtype=bool)
+    last = np.zeros(len(labels), dtype=bool)
+    first[ptr[:-1][lengths > 0]] = True
+    last[ptr[1:][lengths > 0] - 1] = True
+
+    known = labels >= 0
+    previous = np.empty_like(labels)
+    previous[:1] = -1
+    previous[1:] = labels[:-1]
+    pair = known & ~first & (previous >= 0)
+    bad_pair = pair & ~constraints.allowed[previous, labels]
+    bad_start = known & first & ~constraints.start[labels]
+    bad_end = known & last & ~constraints.end[labels]
+
+    found = []
+    for t in np.flatnonzero(bad_pair | bad_start | bad_end):
+        name, place = label_names[labels[t]], (int(sequence[t]), int(t - ptr[sequence[t]]))
+        if bad_start[t]:
+            found.append((*place, f"{name!r} may not start a sequence"))
+        if bad_pair[t]:
+            found.append((*place, f"{name!r} may not follow {label_names[previous[t]]!r}"))
+        if bad_end[t]:
+            found.append((*place, f"{name!r} may not end a sequence"))
+    return found
+
+
+def describe_violations(found, limit=5):
+    """The first few violations as one text: "sequence 3, token 0: 'I-NP' may not start a sequence; ..."."""
+    shown = "; ".join(f"sequence {s}, token {t}: {message}" for s, t, message in found[:limit])
+    return shown if len(found) <= limit else f"{shown}; and {len(found) - limit} more"
+
+
+def _scheme(name, labels):
+    key = {"IOB2": "BIO", "IOBES": "BIOES"}.get(name.upper(), name.upper())
+    if key not in _SCHEMES:
+        raise ValueError(f"constraints: expected 'BIO', 'IOB1', 'BIOES' or a boolean table, got {name!r}")
+    prefixes, openers, closers = _SCHEMES[key]
+    parts = [_split(label, prefixes, key) for label in labels]
+
+    def follows(previous, following):
+        (p, p_type), (n, n_type) = previous, following
+        same = p_type == n_type and p != "O"
+        if key == "IOB1":
+            return n != "B" or same
+        if n == "O" or n in openers:
+            return p == "O" or p in closers
+        return same and p in "BI"
+
+    outside = ("O", None)
+    return Constraints(np.array([[follows(p, n) for n in parts] for p in parts], dtype=bool),
+                       np.array([follows(outside, n) for n in parts], dtype=bool),
+                       np.array([follows(p, outside) for p in parts], dtype=bool))
+
+
+def _split(label, prefixes, scheme):
+    """'B-NP' -> ('B', 'NP'); a bare 'B' has the empty type; 'O' has none."""
+    if label == "O":
+        return "O", None
+    head, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
+    if head not in prefixes or len(head) != 1 or (dash and not kind):
+        known = ", ".join(f"{p}-x" for p in prefixes)
+        raise ValueError(f"constraints={scheme!r}: expected labels 'O' or {known}, got {label!r}")
+    return head, kind
+
+
+def _table(table, labels):
+    n_labels = len(labels)
+    if table is None:
+        return np.ones((n_labels, n_labels), dtype=bool)
+    if hasattr(table, "loc"):               # a DataFrame: rows are the previous label, columns the next one
+        for axis, names in (("row", table.index), ("column", table.columns)):
+            missing = [label for label in labels if label not in names]
+            if missing:
+                raise ValueError(f"constraints: the table has no {axis} for the label {missing[0]!r}")
+        table = table.loc[labels, labels].to_numpy()
+    table = np.asarray(table)
+    if table.shape != (n_labels, n_labels):
+        raise ValueError(f"constraints: expected a table of shape ({n_labels}, {n_labels}) [previous, next], "
+                         f"one row and column for each label, got shape {table.shape}")
+    return _as_bool(table, "the table")
+
+
+def _vector(vector, labels, name):
+    if vector is None:
+        return np.ones(len(labels), dtype=bool)
+    if isinstance(vector, (set, frozenset)) or not _is_boolean(vector):
+        # label names that the training data lack are harmless: they cannot occur anyway
+        may = set(vector)
+        return np.array([label in may for label in labels], dtype=bool)
+    vector = np.asarray(vector)
+    if vector.shape != (len(labels),):
+        raise ValueError(f"constraints: expected {name!r} with {len(labels)} values, one for each label, "
+                         f"got shape {vector.shape}")
+    return vector.astype(bool)
+
+
+def _is_boolean(vector):
+    if isinstance(vector, str):
+        raise ValueError("constraints: expected a boolean vector or a collection of labels for 'start' and "
+                         f"'end', got the string {vector!r}")
+    return np.asarray(list(vector)).dtype == bool
+
+
+def _as_bool(array, what):
+    if array.dtype != bool and not (array.dtype != object and np.isin(array, (0, 1)).all()):
+        # an object table of True/False comes out of a DataFrame with mixed columns
+        if array.dtype == object and all(isinstance(x, (bool, np.bool_)) for x in array.ravel()):
+            return array.astype(bool)
+        raise ValueError(f"constraints: expected True or False everywhere in {what}, got {array.dtype} values")
+    return np.ascontiguousarray(array.astype(bool))
