@@ -1,0 +1,75 @@
+# make book | test | lab     each works on a fresh machine, without the others having run
+# make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
+# make real                  the tests that need the real corpora, and the chapters on them
+# make clean                 remove build/ and caches (the environment stays); make distclean removes it too
+#
+# Variables: PYTHON=python3.12 (3.11 or later; found by itself), VENV=.venv, CHAPTERS="02 03", JOBS=2
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help book test real lab outputs paper clean distclean install
+
+VENV ?= .venv
+CHAPTERS ?=
+JOBS ?= 2
+PY = $(VENV)/bin/python
+STAMP = $(VENV)/.crfbook-installed
+# Each notebook and each test file stays on one worker, so that what it compiles is compiled once.
+PYTEST = $(PY) -m pytest -q -n $(JOBS) --dist loadscope
+NBVAL = --nbval-lax --nbval-current-env --nbval-cell-timeout 120 --nbval-kernel-startup-timeout 120
+# No corpus but the built-in twins: no mirror, and a cache folder that stays empty.
+BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCALE=quick
+NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 6
+
+install: $(STAMP)
+
+# The stamp is younger than pyproject.toml: installed. Otherwise create what is missing, and install.
+# The peers are optional: on a Python for which they offer no wheel the chapters run without them.
+$(STAMP): pyproject.toml
+	@if [ ! -x $(PY) ]; then \
+	  python=""; \
+	  for candidate in "$${PYTHON:-}" python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	    if [ -n "$$candidate" ] && "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	    then python="$$candidate"; break; fi; \
+	  done; \
+	  if [ -z "$$python" ]; then echo "Python 3.11 or later is needed and was not found: make PYTHON=/where/it/is" >&2; exit 1; fi; \
+	  echo "creating $(VENV) with $$($$python --version)"; \
+	  "$$python" -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "python -m venv failed (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }; \
+	fi
+	@echo "installing crfbook with the extras book and test (one or two minutes)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable ".[book,test]"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --only-binary :all: --editable ".[peers]" \
+	  || echo "note: no wheel of python-crfsuite for this Python; the comparisons with it will be left out"
+	@touch $@
+
+book: $(STAMP)
+	@$(PY) -m tools.book $(CHAPTERS)
+
+test: $(STAMP)
+	@mkdir -p build/no-data
+	@$(BUILTIN) $(PYTEST) $(NBVAL) tests $(NOTEBOOKS)
+
+real: $(STAMP)
+	@$(PYTEST) -m real_data tests || [ $$? -eq 5 ]
+	@$(PYTEST) $(NBVAL) $(NOTEBOOKS)
+
+lab: $(STAMP)
+	@$(PY) -m jupyterlab notebooks/00_start_here.ipynb
+
+outputs: $(STAMP)
+	@$(PY) -m tools.outputs $(CHAPTERS)
+
+paper: $(STAMP)
+	@$(PY) -m tools.paper $(CHAPTERS)
+
+clean:
+	rm -rf build dist .pytest_cache .hypothesis .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)

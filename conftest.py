@@ -1,0 +1,19 @@
+"""Rules for every test of the project, the notebooks included.
+
+After a cell of a notebook has run out of time, nbval marks the following cells as "expected to fail": a chapter
+that hangs would end in one failure and a row of yellow x. Here an expected failure of a cell is a failure.
+tests/test_contract_runner.py runs this hook on a chapter that hangs.
+"""
+
+import pytest
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if type(item).__name__ == "IPyNbCell" and hasattr(report, "wasxfail"):
+        reason = report.wasxfail or "no reason given"
+        del report.wasxfail
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid}: a cell of a chapter may not be expected to fail ({reason})"
+    return report

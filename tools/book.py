@@ -1,0 +1,30 @@
+"""``make book``: run the chapters and write them as HTML below build/book/. The notebooks themselves stay untouched.
+
+    python -m tools.book [NN ...]
+"""
+
+import sys
+
+from tools.chapters import ROOT, chapters
+from tools.execute import cell_timeout, report, run_all
+from tools.pages import write_index, write_page
+
+BUILD = ROOT / "build" / "book"
+
+
+def main(arguments):
+    paths = chapters(arguments)
+    if not paths:
+        raise SystemExit("no chapters in notebooks/")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    runs = run_all(paths, cell_timeout())
+    for run in runs:
+        write_page(run, BUILD)
+    index = write_index(runs, BUILD)
+    status = report(runs)
+    print(f"HTML: {index.relative_to(ROOT)}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
