@@ -1,0 +1,199 @@
+"""From attribute lists to node scores, and back from node marginals to the gradient.
+
+Both are products with one sparse matrix: log_node = X w and grad = X' p_node, where X says which weights
+each (token, label) cell sums. `list_scores` walks attribute lists as they stand (tagging, one-off scores).
+Training visits the same cells hundreds of times, so it uses a layout built once: frequent attributes as
+dense rows (`dense_*`), all other occurrences as a flat list of (weight, cell) pairs (`pair_*`).
+"""
+
+from crfbook._jit import kernel
+
+
+@kernel
+def list_scores(w, node_ptr, node_label, token, attr_ptr, attr_idx, attr_val, log_node):
+    """log_node[r, y] += sum over attributes a of token[r] of x[a] w[a, y]; absent weights count as 0.
+
+    Arguments: w float64 (F,); node_ptr (A+1,), node_label (n_node,): the rows of the FeatureSet;
+    token int64 (n,): corpus token of each row; attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,)
+    for all ones; out: log_node (n, >= L), added to. Cost: one multiply-add per stored (occurrence, weight)
+    pair. Source: Sokolovska et al. (2010), section 2.1; spec F.2.
+    """
+    n_attrs = node_ptr.size - 1
+    for r in range(token.size):
+        t = token[r]
+        for i in range(attr_ptr[t], attr_ptr[t + 1]):
+            a = attr_idx[i]
+            if a >= n_attrs:
+                continue
+            x = attr_val[i] if attr_val.size else 1.0
+            for k in range(node_ptr[a], node_ptr[a + 1]):
+                log_node[r, node_label[k]] += x * w[k]
+
+
+@kernel
+def path_scores(log_node, log_edge, edge_class, labels, seq_ptr, score):
+    """score[s] = sum_t log_node[t, y_t] + sum_{t>=1} log_edge[c_t, y_{t-1}, y_t] for the labels of s.
+
+    Arguments: log_node (n, L); log_edge (K, L, L) [class, previous, next]; edge_class (n,); labels (n,);
+    seq_ptr (S+1,), relative to row 0; out: score (S,). Cost O(n). Source: Sokolovska et al. (2010), eq. (1).
+    """
+    for s in range(seq_ptr.size - 1):
+        total = 0.0
+        for t in range(seq_ptr[s], seq_ptr[s + 1]):
+            total += log_node[t, labels[t]]
+            if t > seq_ptr[s]:
+                total += log_edge[edge_class[t], labels[t - 1], labels[t]]
+        score[s] = total
+
+
+@kernel
+def fill_dense(w, dense_attr, node_ptr, node_label, dense):
+    """dense[h, y] = w[a, y] for a = dense_attr[h]; cells without a weight are left alone (they stay 0).
+
+    Arguments: w (F,); dense_attr (H,); node_ptr (A+1,); node_label (n_node,); out: dense (H, >= L).
+    Cost: the number of weights of these attributes. Source: spec F.2.
+    """
+    for h in range(dense_attr.size):
+        a = dense_attr[h]
+        for k in range(node_ptr[a], node_ptr[a + 1]):
+            dense[h, node_label[k]] = w[k]
+
+
+@kernel
+def collect_dense(dense_grad, dense_attr, node_ptr, node_label, grad):
+    """grad[a, y] += dense_grad[h, y] for a = dense_attr[h]: the transpose of `fill_dense`.
+
+    Arguments: dense_grad (H, >= L); dense_attr (H,); node_ptr (A+1,); node_label (n_node,);
+    out: grad (F,), added to. Cost: the number of weights of these attributes. Source: spec F.2.
+    """
+    for h in range(dense_attr.size):
+        a = dense_attr[h]
+        for k in range(node_ptr[a], node_ptr[a + 1]):
+            grad[k] += dense_grad[h, node_label[k]]
+
+
+@kernel
+def dense_scores(dense, row_ptr, row_id, row_val, first, log_node):
+    """log_node[r, y] += sum over i of row r of row_val[i] dense[row_id[i], y].
+
+    Arguments: dense (H, M); row_ptr int64 (rows+1,), row_id int32: the dense rows that row first + r sums;
+    row_val float64 like row_id, or (0,) for all ones; first: row of the whole corpus that is row 0 here;
+    out: log_node (n, >= M), added to. Cost: M additions per occurrence, over contiguous memory. Source: spec F.2.
+    """
+    width = dense.shape[1]
+    for r in range(log_node.shape[0]):
+        u = log_node[r]
+        for i in range(row_ptr[first + r], row_ptr[first + r + 1]):
+            d = dense[row_id[i]]
+            if row_val.size:
+                for y in range(width):
+                    u[y] += row_val[i] * d[y]
+            else:
+                for y in range(width):
+                    u[y] += d[y]
+
+
+@kernel
+def dense_gradient(p_node, row_ptr, row_id, row_val, first, dense_grad):
+    """dense_grad[row_id[i], y] += row_val[i] p_node[r, y] for all i of row r: `dense_scores` transposed.
+
+    Arguments: p_node (n, >= M); row_ptr, row_id, row_val, first as in `dense_scores`; out: dense_grad (H, M).
+    Cost: M additions per occurrence. Source: Sokolovska et al. (2010), eq. (5); spec F.2.
+    """
+    width = dense_grad.shape[1]
+    for r in range(p_node.shape[0]):
+        p = p_node[r]
+        for i in range(row_ptr[first + r], row_ptr[first + r + 1]):
+            g = dense_grad[row_id[i]]
+            if row_val.size:
+                for y in range(width):
+                    g[y] += row_val[i] * p[y]
+            else:
+                for y in range(width):
+                    g[y] += p[y]
+
+
+@kernel
+def pair_scores(w, pair_weight, pair_cell, pair_val, start, stop, log_node):
+    """log_node.flat[pair_cell[i]] += pair_val[i] w[pair_weight[i]] for start <= i < stop.
+
+    Arguments: w (F,); pair_weight, pair_cell int32 (P,); pair_val (P,), or (0,) for all ones; out: log_node
+    (n * M,), flat, added to. The loads do not depend on each other, so the processor overlaps them. Cost: one addition
+    a pair. Source: spec F.2.
+    """
+    if pair_val.size:
+        for i in range(start, stop):
+            log_node[pair_cell[i]] += pair_val[i] * w[pair_weight[i]]
+    else:
+        for i in range(start, stop):
+            log_node[pair_cell[i]] += w[pair_weight[i]]
+
+
+@kernel
+def pair_gradient(p_node, pair_weight, pair_cell, pair_val, start, stop, grad):
+    """grad[pair_weight[i]] += pair_val[i] p_node.flat[pair_cell[i]]: `pair_scores` transposed.
+
+    Arguments: p_node (n * M,), flat; pair_weight, pair_cell, pair_val, start, stop as in `pair_scores`;
+    out: grad (F,), added to. Cost: one addition a pair. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    if pair_val.size:
+        for i in range(start, stop):
+            grad[pair_weight[i]] += pair_val[i] * p_node[pair_cell[i]]
+    else:
+        for i in range(start, stop):
+            grad[pair_weight[i]] += p_node[pair_cell[i]]
+
+
+@kernel
+def count_layout(row_token, attr_ptr, attr_idx, dense_of, node_ptr, row_ptr, pair_ptr):
+    """Sizes of the training layout: dense occurrences and expanded pairs of every packed row.
+
+    Arguments: row_token (n,); attr_ptr (N+1,), attr_idx (nnz,); dense_of int32 (A,): dense row of an attribute,
+    or -1; node_ptr (A+1,); out: row_ptr, pair_ptr int64 (n+1,): running counts. Cost O(nnz). Source: spec F.1.
+    """
+    row_ptr[0] = 0
+    pair_ptr[0] = 0
+    for r in range(row_token.size):
+        n_dense = 0
+        n_pairs = 0
+        for i in range(attr_ptr[row_token[r]], attr_ptr[row_token[r] + 1]):
+            a = attr_idx[i]
+            if a >= dense_of.size:
+                continue
+            if dense_of[a] >= 0:
+                n_dense += 1
+            else:
+                n_pairs += node_ptr[a + 1] - node_ptr[a]
+        row_ptr[r + 1] = row_ptr[r] + n_dense
+        pair_ptr[r + 1] = pair_ptr[r] + n_pairs
+
+
+@kernel
+def fill_layout(row_token, row_base, attr_ptr, attr_idx, attr_val, dense_of, node_ptr, node_label, width,
+                row_ptr, pair_ptr, row_id, row_val, pair_weight, pair_cell, pair_val):
+    """The training layout itself: row_id lists dense rows, (pair_weight, pair_cell) everything else.
+
+    Arguments: as in `count_layout`, and row_base int64 (n,): position of a row inside its batch;
+    attr_val (nnz,) or (0,); node_label (n_node,); width: cells of a row of scores;
+    out: row_id int32, row_val float64 (R,) or (0,); pair_weight, pair_cell int32 (P,), pair_val (P,) or (0,):
+    cell = row_base * width + label. Cost O(R + P). Source: spec F.1.
+    """
+    for r in range(row_token.size):
+        i_row = row_ptr[r]
+        i_pair = pair_ptr[r]
+        for i in range(attr_ptr[row_token[r]], attr_ptr[row_token[r] + 1]):
+            a = attr_idx[i]
+            if a >= dense_of.size:
+                continue
+            if dense_of[a] >= 0:
+                row_id[i_row] = dense_of[a]
+                if attr_val.size:
+                    row_val[i_row] = attr_val[i]
+                i_row += 1
+                continue
+            for k in range(node_ptr[a], node_ptr[a + 1]):
+                pair_weight[i_pair] = k
+                pair_cell[i_pair] = row_base[r] * width + node_label[k]
+                if attr_val.size:
+                    pair_val[i_pair] = attr_val[i]
+                i_pair += 1
