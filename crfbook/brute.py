@@ -1,0 +1,112 @@
+"""The definition of every quantity of a linear chain, by listing all L^T labellings. Plain Python and NumPy.
+
+``log_node`` (T, L), ``log_edge`` (K, L, L) as [class, previous, next], ``edge_class`` (T,): class of the
+transition into token t (the first entry is not used). Everything here costs T L^T: it is an oracle for tests
+and for the book, for T <= 6 or so. Source: Sokolovska, Lavergne, Cappe and Yvon (2010), equations 1 to 5.
+"""
+
+import itertools
+import math
+
+import numpy as np
+
+
+def all_paths(n_tokens, n_labels):
+    """Every labelling, as an integer array (L^T, T), in lexicographic order."""
+    paths = list(itertools.product(range(n_labels), repeat=n_tokens))
+    return np.array(paths, dtype=np.int64).reshape(len(paths), n_tokens)
+
+
+def path_score(log_node, log_edge, edge_class, path):
+    """score(y) = sum_t log_node[t, y_t] + sum_{t>=1} log_edge[edge_class[t], y_{t-1}, y_t]."""
+    score = 0.0
+    for t, y in enumerate(path):
+        score += log_node[t, y]
+        if t > 0:
+            score += log_edge[edge_class[t], path[t - 1], y]
+    return float(score)
+
+
+def all_scores(log_node, log_edge, edge_class):
+    """(paths (L^T, T), scores (L^T,)) of every labelling."""
+    paths = all_paths(*np.shape(log_node))
+    return paths, np.array([path_score(log_node, log_edge, edge_class, path) for path in paths])
+
+
+def log_z(log_node, log_edge, edge_class):
+    """log sum_y exp score(y); -inf if every labelling is forbidden."""
+    scores = all_scores(log_node, log_edge, edge_class)[1]
+    top = scores.max()
+    if top == -np.inf:
+        return -np.inf
+    return float(top + math.log(math.fsum(np.exp(scores - top))))
+
+
+def path_probabilities(log_node, log_edge, edge_class):
+    """(paths, p(y|x) of each). ValueError if every labelling is forbidden."""
+    paths, scores = all_scores(log_node, log_edge, edge_class)
+    total = log_z(log_node, log_edge, edge_class)
+    if total == -np.inf:
+        raise ValueError("expected at least one labelling with a finite score, got none")
+    return paths, np.exp(scores - total)
+
+
+def log_proba(log_node, log_edge, edge_class, path):
+    """log p(path | x) = score(path) - log Z."""
+    return path_score(log_node, log_edge, edge_class, path) - log_z(log_node, log_edge, edge_class)
+
+
+def node_marginals(log_node, log_edge, edge_class):
+    """p_node (T, L): probability that token t has label y."""
+    p_node = np.zeros(np.shape(log_node))
+    for path, p in zip(*path_probabilities(log_node, log_edge, edge_class), strict=True):
+        for t, y in enumerate(path):
+            p_node[t, y] += p
+    return p_node
+
+
+def edge_marginals(log_node, log_edge, edge_class):
+    """p_edge (T, L, L): p_edge[t, yp, y] = p(y_{t-1} = yp, y_t = y); p_edge[0] is zero."""
+    n_tokens, n_labels = np.shape(log_node)
+    p_edge = np.zeros((n_tokens, n_labels, n_labels))
+    for path, p in zip(*path_probabilities(log_node, log_edge, edge_class), strict=True):
+        for t in range(1, n_tokens):
+            p_edge[t, path[t - 1], path[t]] += p
+    return p_edge
+
+
+def edge_marginal_sums(log_node, log_edge, edge_class):
+    """(K, L, L): expected number of transitions of each class, the edge marginals summed class by class."""
+    sums = np.zeros(np.shape(log_edge))
+    for t, p in enumerate(edge_marginals(log_node, log_edge, edge_class)):
+        if t > 0:
+            sums[edge_class[t]] += p
+    return sums
+
+
+def best_paths(log_node, log_edge, edge_class, rtol=1e-12):
+    """(best score, all paths whose score reaches it within rtol, in lexicographic order).
+
+    The first path returned need not be the one a decoder picks among ties, but that one is in the list.
+    Score -inf and no path if every labelling is forbidden.
+    """
+    paths, scores = all_scores(log_node, log_edge, edge_class)
+    best = scores.max()
+    if best == -np.inf:
+        return -np.inf, paths[:0]
+    return float(best), paths[scores >= best - rtol * max(1.0, abs(best))]
+
+
+def negative_log_likelihood(log_node, log_edge, edge_class, path):
+    """(-log p(path|x), its gradient with respect to log_node (T, L), to log_edge (K, L, L)).
+
+    The gradient is expected minus observed counts: it needs no weights, whatever lies above the scores
+    follows by the chain rule.
+    """
+    grad_node = node_marginals(log_node, log_edge, edge_class)
+    grad_edge = edge_marginal_sums(log_node, log_edge, edge_class)
+    for t, y in enumerate(path):
+        grad_node[t, y] -= 1.0
+        if t > 0:
+            grad_edge[edge_class[t], path[t - 1], y] -= 1.0
+    return -log_proba(log_node, log_edge, edge_class, path), grad_node, grad_edge

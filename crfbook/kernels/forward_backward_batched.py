@@ -1,0 +1,271 @@
+"""Scaled forward-backward over many sequences at once: each time step is one matrix product.
+
+Packed layout ("step-major"): the B sequences of a batch are sorted by falling length. The rows of time step t
+are step_ptr[t]:step_ptr[t+1]; row step_ptr[t] + r belongs to sequence r; its predecessor is row
+step_ptr[t-1] + r. Every step is then one contiguous block, and so is the part of the step before that
+it continues. Sequences must not be empty.
+
+Several edge classes: ``group_rows`` is run once when a batch is packed; its arrays may stay empty if K = 1.
+Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 8): results are the same.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.kernels.vector_math import exp_inplace
+
+# The safety rule of the scaled forms, see forward_backward.forward_backward_scaled.
+MAX_SPREAD = 300.0
+SMALLEST_MASS = 1e-150
+
+
+@kernel
+def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
+    """psi_edge[k] <- exp(log_edge[k] - edge_max[k]), psi_edge_t[k] <- its transpose; returns edge_spread.
+
+    edge_max[k] = max log_edge[k] (0 where all of it is -inf); edge_spread = the largest difference of
+    finite values inside one class.
+    Arguments: log_edge (K, L, L) as [class, previous, next]; out: psi_edge (K, L, L), psi_edge_t (K, L, L),
+    edge_max (K,). Cost: K L^2 exps. Source: SPEC 0.1 (K1).
+    """
+    K, L = log_edge.shape[0], log_edge.shape[1]
+    edge_spread = 0.0
+    for k in range(K):
+        high, low = -np.inf, np.inf
+        for yp in range(L):
+            for y in range(L):
+                v = log_edge[k, yp, y]
+                high = v if v > high else high
+                low = v if v < low and v > -np.inf else low
+        edge_max[k] = high if high > -np.inf else 0.0
+        edge_spread = max(edge_spread, high - low)
+        for yp in range(L):
+            for y in range(L):
+                psi_edge[k, yp, y] = log_edge[k, yp, y] - edge_max[k]
+        exp_inplace(psi_edge[k].reshape(-1))
+        for yp in range(L):
+            for y in range(L):
+                psi_edge_t[k, y, yp] = psi_edge[k, yp, y]
+    return edge_spread
+
+
+@kernel
+def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
+    """Orders of the rows of a packed batch that bring equal edge classes together; data only, run once.
+
+    Arguments: row_class int32 (n,), step_ptr int64 (T+1,);
+    out: prev_row int64 (n,): row of the token before, -1 at step 0; class_start int64 (K+1,) and by_class
+    int64 (n,): by_class[class_start[k]:class_start[k+1]] are the rows of class k that have a predecessor,
+    rising; by_step int64 (n,): by_step[step_ptr[t]:step_ptr[t+1]] are the rows of step t, class by class.
+    Cost: O(n + K + T), two counting sorts. Source: SPEC F.3.
+    """
+    K, T = class_start.size - 1, step_ptr.size - 1
+    n0 = step_ptr[1]
+    class_start[:] = 0
+    for i in range(n0):
+        prev_row[i] = -1
+        by_step[i] = i
+    for t in range(1, T):
+        for i in range(step_ptr[t], step_ptr[t + 1]):
+            prev_row[i] = step_ptr[t - 1] + i - step_ptr[t]
+            class_start[row_class[i] + 1] += 1
+    for k in range(K):
+        class_start[k + 1] += class_start[k]
+    cursor = class_start[:K].copy()
+    for i in range(n0, step_ptr[T]):
+        k = row_class[i]
+        by_class[cursor[k]] = i
+        cursor[k] += 1
+    # Dealing the rows, taken class by class, to their steps keeps the classes in order inside each step.
+    step_of = np.empty(step_ptr[T], np.int64)
+    for t in range(T):
+        step_of[step_ptr[t] : step_ptr[t + 1]] = t
+    cursor = step_ptr[:T].copy()
+    for j in range(class_start[K]):
+        i = by_class[j]
+        by_step[cursor[step_of[i]]] = i
+        cursor[step_of[i]] += 1
+
+
+@kernel
+def _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags):
+    """psi_node = exp(log_node - row maximum), in place; the maxima are added to log_z. See below for shapes."""
+    L = log_node.shape[1]
+    for t in range(step_ptr.size - 1):
+        for i in range(step_ptr[t], step_ptr[t + 1]):
+            r = i - step_ptr[t]
+            high, low = -np.inf, np.inf
+            for y in range(L):
+                v = log_node[i, y]
+                high = v if v > high else high
+                low = v if v < low and v > -np.inf else low
+            if high == -np.inf or not high - low + edge_spread <= MAX_SPREAD:
+                flags[r] = 1
+                high = 0.0
+            log_z[r] += high
+            for y in range(L):
+                log_node[i, y] -= high
+    exp_inplace(log_node.reshape(-1))
+
+
+@kernel
+def _times_edges(source, matrices, rows, row_class, order, lo, out, buf):
+    """out[r] = source[r] @ matrices[class of row lo + r], r < rows: one product per run of equal classes.
+
+    order (n,): rows of the step, class by class (by_step); buf (2 rows, L) holds the gathered operands.
+    """
+    if matrices.shape[0] == 1:
+        np.dot(source[:rows], matrices[0], out[:rows])
+        return
+    start = 0
+    while start < rows:
+        k = row_class[order[lo + start]]
+        stop = start
+        while stop < rows and row_class[order[lo + stop]] == k:
+            buf[stop, :] = source[order[lo + stop] - lo]
+            stop += 1
+        np.dot(buf[start:stop], matrices[k], buf[rows + start : rows + stop])
+        for j in range(start, stop):
+            out[order[lo + j] - lo, :] = buf[rows + j]
+        start = stop
+
+
+@kernel
+def _forward(psi_node, psi_edge, edge_max, row_class, step_ptr, by_step, log_z, flags, alpha, gain, buf):
+    """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t]; see below for shapes."""
+    L, T = psi_node.shape[1], step_ptr.size - 1
+    for t in range(T):
+        lo, hi = step_ptr[t], step_ptr[t + 1]
+        if t > 0:
+            before = step_ptr[t - 1]
+            _times_edges(alpha[before:lo], psi_edge, hi - lo, row_class, by_step, lo, alpha[lo:hi], buf)
+        for i in range(lo, hi):
+            r = i - lo
+            f = gain[before + r] if t > 0 else 1.0
+            c = 0.0
+            if t > 0:
+                for y in range(L):
+                    alpha[i, y] *= psi_node[i, y] * f
+            else:
+                for y in range(L):
+                    alpha[i, y] = psi_node[i, y]
+            for y in range(L):
+                c += alpha[i, y]
+            lost = 0
+            for y in range(L):
+                lost |= (alpha[i, y] > 0.0) & (alpha[i, y] < SMALLEST_MASS)
+            if lost or not (c > 0.0 and c < np.inf):
+                flags[r] = 1
+                c = np.inf
+            gain[i] = 1.0 / c
+            log_z[r] += np.log(c)
+            if t > 0:
+                log_z[r] += edge_max[row_class[i] if edge_max.size > 1 else 0]
+
+
+@kernel
+def _erase_flagged(step_ptr, flags, log_z, psi_node, alpha):
+    """Sequences that need the log form are emptied, so that they add nothing anywhere; returns their number."""
+    n_flagged = 0
+    for r in range(flags.size):
+        if flags[r]:
+            n_flagged += 1
+            log_z[r] = np.nan
+            for t in range(step_ptr.size - 1):
+                i = step_ptr[t] + r
+                if i < step_ptr[t + 1]:
+                    psi_node[i, :] = 0.0
+                    alpha[i, :] = 0.0
+    return n_flagged
+
+
+@kernel
+def _backward(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, flags, alpha, gain, p_node, buf):
+    """g = beta gain weight: p_node[t] = alpha[t] g[t], v[t] = psi_node[t] g[t] gain[t-1], g[t-1] = v[t] @ psi_edge^T.
+
+    Leaves v in psi_node and the node marginals in p_node, which holds g before. See below for shapes.
+    """
+    L, T = psi_node.shape[1], step_ptr.size - 1
+    following = 0  # rows of step t that have a successor
+    for t in range(T - 1, -1, -1):
+        lo, hi = step_ptr[t], step_ptr[t + 1]
+        for r in range(following, hi - lo):
+            p_node[lo + r, :] = 0.0 if flags[r] else weight[r] * gain[lo + r]
+        for i in range(lo, hi):
+            f = gain[step_ptr[t - 1] + i - lo] if t > 0 else 0.0
+            for y in range(L):
+                a = alpha[i, y]
+                # An unreachable state can have any beta, even an infinite one; nothing may use it.
+                g = p_node[i, y] if a > 0.0 else 0.0
+                p_node[i, y] = a * g
+                psi_node[i, y] *= g * f
+        if t > 0:
+            before = step_ptr[t - 1]
+            following = hi - lo
+            _times_edges(
+                psi_node[lo:hi], psi_edge_t, following, row_class, by_step, lo, p_node[before:lo], buf
+            )
+
+
+@kernel
+def _add_edge_sum(alpha, v, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf):
+    """edge_sum[k] += psi_edge[k] * sum over rows i of class k of alpha[before i]^T v[i]: one product per class."""
+    n, T = v.shape[0], step_ptr.size - 1
+    if psi_edge.shape[0] == 1:
+        first = step_ptr[1]
+        if first == n:
+            return
+        for t in range(1, T):
+            lo, hi = step_ptr[t], step_ptr[t + 1]
+            prev_buf[lo:hi] = alpha[step_ptr[t - 1] : step_ptr[t - 1] + hi - lo]
+        np.dot(prev_buf[first:].T, v[first:], pair_buf)
+        edge_sum[0] += psi_edge[0] * pair_buf
+        return
+    chunk = max(1, n // 2)  # both gathered operands share prev_buf
+    for k in range(psi_edge.shape[0]):
+        for start in range(class_start[k], class_start[k + 1], chunk):
+            size = min(chunk, class_start[k + 1] - start)
+            for j in range(size):
+                i = by_class[start + j]
+                prev_buf[j, :] = alpha[prev_row[i]]
+                prev_buf[chunk + j, :] = v[i]
+            np.dot(prev_buf[:size].T, prev_buf[chunk : chunk + size], pair_buf)
+            edge_sum[k] += psi_edge[k] * pair_buf
+
+
+@kernel
+def forward_backward_batched(
+    log_node, psi_edge, psi_edge_t, edge_max, edge_spread, row_class, step_ptr, class_start, by_class, by_step,
+    prev_row, weight, log_z, p_node, edge_sum, flags, alpha_buf, prev_buf, gain_buf, pair_buf,
+):  # fmt: skip
+    """log Z, node marginals and summed edge marginals of a packed batch; returns how many sequences are flagged.
+
+    alpha[0] = psi_node[0],  c[t] = sum_y alpha[t,y],  gain[t] = 1/c[t]
+    alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1]        log_z = sum_t log c[t] + what exp took away
+    g[T-1] = weight gain[T-1],  v[t] = psi_node[t] g[t] gain[t-1],  g[t-1] = v[t] @ psi_edge^T
+    p_node[t] = alpha[t] g[t]        edge_sum += psi_edge * sum_t alpha[t-1]^T v[t]
+    so alpha is normalised one step late (one pass over memory less) and g = beta gain weight carries the weight.
+
+    Arguments, n rows of B sequences, longest T:
+    log_node (n, L), overwritten; psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread: from exp_edges;
+    row_class int32 (n,), step_ptr int64 (T+1,); class_start int64 (K+1,), by_class, by_step, prev_row int64 (n,):
+    from group_rows, and like row_class they may have length 0 if K = 1; weight (B,);
+    out: log_z (B,); p_node (n, L) = weight * marginals; edge_sum (K, L, L) += weight * expected transitions,
+    as [class, previous, next]; flags uint8 (B,): 1 = needs the log form (the safety rule of
+    forward_backward_scaled): its log_z is NaN, its p_node rows are 0 and it adds nothing to edge_sum;
+    work: alpha_buf (n, L), prev_buf (n, L), gain_buf (n,), pair_buf (L, L).
+    Cost: 3 n L^2 multiply-adds in matrix products, n L exps. Source: SPEC 0.1 (K1), F.3.
+    """
+    log_z[:] = 0.0
+    flags[:] = 0
+    _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags)
+    psi_node = log_node
+    _forward(psi_node, psi_edge, edge_max, row_class, step_ptr, by_step, log_z, flags, alpha_buf, gain_buf, prev_buf)
+    n_flagged = _erase_flagged(step_ptr, flags, log_z, psi_node, alpha_buf)
+    _backward(
+        psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, flags, alpha_buf, gain_buf, p_node, prev_buf
+    )
+    _add_edge_sum(
+        alpha_buf, psi_node, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf
+    )
+    return n_flagged
