@@ -1,0 +1,297 @@
+"""L-BFGS and OWL-QN, one implementation: minimise  f(w) + c1*|w|_1  for a smooth f.
+
+Without an L1 penalty this is L-BFGS with a Wolfe line search (Nocedal and Wright, algorithms 7.4 and 3.5); with one it is
+OWL-QN (Andrew and Gao 2007), which differs in three loops over the weights (kernels/owlqn.py) and in its line search.
+Both read the same curvature memory, kept from the gradients of the smooth part alone.
+"""
+
+import math
+import time
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from crfbook.kernels.owlqn import align_direction, orthant_step, pseudo_gradient
+from crfbook.optim.line_search import backtracking_search, wolfe_search
+from crfbook.optim.memory import CurvatureMemory, Pairs
+
+FLOOR = 1e-15  # a relative decrease below this is rounding, not progress
+FLOOR_STEPS = 3
+
+
+class Step(NamedTuple):
+    """One iteration as the callback sees it."""
+
+    iteration: int  # 1 after the first step
+    objective: float  # smooth part + c1*|w|_1, in nats
+    violation: float  # c2 > 0: bound on objective minus minimum, in nats; c2 = 0: largest |pseudo-gradient|
+    n_active: int  # weights that are not zero
+    seconds: float  # since the start of training, without the time spent in callbacks
+
+
+class OptResult(NamedTuple):
+    """What a batch optimiser returns.
+
+    `status` says why it ended: "converged" (the certificate is met), "small change" (`relative_change` is met), "rounding floor"
+    (float64 shows no further decrease), "max_iterations", "stopped by callback", "interrupted" (Ctrl-C), "line search failed",
+    "non-finite objective". Whatever it says, `w` is the last point accepted, and the best.
+    """
+
+    w: np.ndarray  # (F,)
+    objective: float
+    status: str
+    n_iter: int
+    history: list  # of Step: the iterations of this call
+    state: dict  # arrays only; minimize(..., state=state) goes on as if it had never stopped
+    n_evaluations: int = 0
+
+
+def minimize(
+    fun,
+    w0=None,
+    *,
+    c1=0.0,
+    c2=0.0,
+    memory=10,
+    max_iterations=None,
+    tol=1e-6,
+    tol_gradient=1e-3,
+    relative_change=None,
+    max_linesearch=40,
+    callback=None,
+    state=None,
+):
+    """Minimise fun(w) + c1*|w|_1.
+
+    Parameters
+    ----------
+    fun : callable
+        w (F,) -> (value, grad (F,)) of the smooth part, `c2*|w|^2` included. `grad` may be a buffer that is used again.
+    w0 : (F,) start; copied. Not needed with `state`.
+    c1 : weight of |w|_1.
+    c2 : what `fun` contains of `c2*|w|^2`; it is not added again but gives the certificate: a function that is 2*c2 strongly
+        convex lies at most |pg|^2/(4*c2) above its minimum, where pg is the gradient (for c1 > 0 the pseudo-gradient).
+    memory : curvature pairs kept; the cost is 2*memory*F doubles of storage.
+    max_iterations : iterations in all, those of `state` included; None: no limit; 0: evaluate w0 and return it.
+    tol : for c2 > 0, stop when that gap is below tol*max(1, |objective|).
+    tol_gradient : for c2 = 0, stop when no entry of the pseudo-gradient exceeds this (for a CRF: no feature's expected count
+        differs from its observed count by more).
+    relative_change : None or (period, delta): stop also when the objective fell by less than delta (relative) during the last
+        `period` iterations, which is CRFsuite's rule with (10, 1e-5). It certifies nothing.
+    max_linesearch : evaluations tried per iteration.
+    callback : called with (Step, w) after each iteration, w read-only and valid only during the call; True stops.
+    state : `OptResult.state` of an earlier call on the same problem; continues bit for bit, and is not changed.
+
+    Returns an OptResult; raises ValueError for a bad argument. A KeyboardInterrupt is caught and ends with "interrupted". NaN or
+    infinity from `fun` shortens the step; when that does not help, the last good weights come back with "non-finite objective".
+    """
+    _check_arguments(c1, c2, memory, max_iterations, tol, tol_gradient, relative_change, max_linesearch)
+    window = int(relative_change[0]) + 1 if relative_change else 1
+    run = _Run(fun, c1, c2, memory, max_linesearch, window)
+    with threadpool_limits(1, "blas"):  # a product split over threads depends on their number in its last bits
+        status, history = _iterate(run, w0, state, callback, (c2, max_iterations, tol, tol_gradient, relative_change))
+    point = run.point
+    return OptResult(point.w, point.objective, status, point.iteration, history, run.state(), run.n_evaluations)
+
+
+def _iterate(run, w0, state, callback, rules):
+    """Step after step until there is a reason to stop: (reason, list of Step)."""
+    history = []
+    try:
+        run.resume(state) if state is not None else run.start(w0)
+        status = _finished(run.point, *rules)
+        while status is None:
+            status = run.advance()
+            if status is not None:
+                break
+            step = run.report()
+            history.append(step)
+            status = _finished(run.point, *rules)
+            if callback is not None and run.pause(callback, step) and status != "converged":
+                status = "stopped by callback"
+    except KeyboardInterrupt:
+        if run.point is None:
+            raise  # there is nothing to return yet
+        status = "interrupted"
+    return status, history
+
+
+def _check_arguments(c1, c2, memory, max_iterations, tol, tol_gradient, relative_change, max_linesearch):
+    for name, value in (("c1", c1), ("c2", c2), ("tol", tol), ("tol_gradient", tol_gradient)):
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
+    for name, value, least in (("memory", memory, 1), ("max_linesearch", max_linesearch, 1), ("max_iterations", max_iterations, 0)):
+        if value is not None and (value != int(value) or value < least):
+            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    if relative_change is not None:
+        period, delta = relative_change
+        if period != int(period) or period < 1 or not delta >= 0:
+            raise ValueError(f"relative_change must be (period >= 1, delta >= 0), got {relative_change!r}")
+
+
+def _finished(point, c2, max_iterations, tol, tol_gradient, relative_change):
+    """The reason to stop at this point, or None."""
+    if not (math.isfinite(point.objective) and math.isfinite(point.squares)):
+        return "non-finite objective"  # only the start can be so: no step there is accepted
+    if point.violation <= (tol * max(1.0, abs(point.objective)) if c2 > 0 else tol_gradient):
+        return "converged"
+    if point.n_floor >= FLOOR_STEPS:
+        return "rounding floor"
+    if relative_change is not None and point.iteration >= relative_change[0]:
+        fall = point.window[0] - point.objective
+        if fall <= relative_change[1] * abs(point.objective):
+            return "small change"
+    if max_iterations is not None and point.iteration >= max_iterations:
+        return "max_iterations"
+    return None
+
+
+class _Point(NamedTuple):
+    """Where the search stands. Replaced as a whole after each step, so that Ctrl-C never finds half of one."""
+
+    w: np.ndarray
+    grad: np.ndarray  # of the smooth part
+    pairs: Pairs
+    objective: float
+    squares: float  # |pseudo-gradient|^2
+    violation: float
+    iteration: int
+    n_floor: int  # steps in a row that brought nothing
+    window: tuple  # the last objectives, this one included
+
+
+class _Run:
+    """The present point and the work arrays, allocated once."""
+
+    def __init__(self, fun, c1, c2, memory, max_linesearch, window):
+        self.fun, self.c1, self.c2 = fun, float(c1), float(c2)
+        self.n_pairs, self.max_linesearch, self.n_window = int(memory), int(max_linesearch), window
+        self.point = None
+        self.n_evaluations = 0
+        self.seconds, self.clock = 0.0, time.perf_counter()
+
+    # ---- where to begin
+
+    def start(self, w0):
+        w = np.array(w0, dtype=np.float64)
+        if w.ndim != 1:
+            raise ValueError(f"w0 must be one vector of weights, got {'None' if w0 is None else f'shape {w.shape}'}")
+        if not np.isfinite(w).all():
+            raise ValueError(f"w0 must be finite, weight {int(np.flatnonzero(~np.isfinite(w))[0])} is not")
+        self._allocate(w.shape[0])
+        self.w_new[:] = w
+        objective = self.evaluate() + self.c1 * float(np.abs(w).sum())
+        self.point = self._point(objective, Pairs(), 0, 0, (objective,))
+        self.w_new, self.grad_new = w, np.empty_like(w)
+
+    def resume(self, state):
+        self._allocate(state["w"].shape[0])
+        for name in ("grad", "s", "y"):
+            if state[name].shape[-1:] != self.w_new.shape:
+                raise ValueError(f"state: {name!r} should have {self.w_new.shape[0]} columns, got shape {state[name].shape}")
+        self.w_new[:], self.grad_new[:] = state["w"], state["grad"]
+        self.seconds = float(state["seconds"])
+        pairs = self.memory.load(state["s"], state["y"], state["rows"])
+        window = tuple(float(value) for value in state["window"])
+        self.point = self._point(window[-1], pairs, int(state["iteration"]), int(state["n_floor"]), window)
+        self.w_new, self.grad_new = np.empty_like(self.w_new), np.empty_like(self.grad_new)
+
+    def _allocate(self, n):
+        self.w_new, self.grad_new, self.direction = np.empty(n), np.empty(n), np.empty(n)
+        self.pg = np.empty(n) if self.c1 > 0 else None
+        self.memory = CurvatureMemory(self.n_pairs, n)
+
+    def state(self):
+        """Arrays only, so that np.savez can keep it; the big ones are the optimiser's own, not copies."""
+        point = self.point
+        return {
+            "w": point.w,
+            "grad": point.grad,
+            "s": self.memory.s,
+            "y": self.memory.y,
+            "rows": np.array(point.pairs.rows, dtype=np.int64),
+            "window": np.array(point.window),
+            "iteration": np.array(point.iteration),
+            "n_floor": np.array(point.n_floor),
+            "seconds": np.array(self.seconds),
+        }
+
+    # ---- one iteration
+
+    def evaluate(self):
+        """Value of the smooth part at w_new; its gradient goes to grad_new."""
+        value, grad = self.fun(self.w_new)
+        self.n_evaluations += 1
+        if np.shape(grad) != self.w_new.shape:
+            raise ValueError(f"fun must return a gradient of shape {self.w_new.shape}, got {np.shape(grad)}")
+        np.copyto(self.grad_new, grad)
+        return float(value)
+
+    def _point(self, objective, pairs, iteration, n_floor, window):
+        """(w_new, grad_new) as a point; the pseudo-gradient goes to pg."""
+        if self.c1 > 0:
+            squares, largest = pseudo_gradient(self.w_new, self.grad_new, self.c1, self.pg)
+        else:
+            self.pg = self.grad_new
+            squares = float(self.pg @ self.pg)
+            largest = max(self.pg.max(initial=0.0), -self.pg.min(initial=0.0))
+        violation = squares / (4.0 * self.c2) if self.c2 > 0 else float(largest)
+        return _Point(self.w_new, self.grad_new, pairs, objective, squares, violation, iteration, n_floor, window)
+
+    def advance(self):
+        """Take one step; None if it was taken, else the reason why there is none."""
+        outcome = self._search()
+        if outcome.accepted is None and self.point.pairs.rows and outcome.reason != "rounding floor":
+            self.point = self.point._replace(pairs=Pairs())  # forgive a bad memory once: plain steepest descent
+            outcome = self._search()
+        if outcome.accepted is None:
+            return outcome.reason
+        old = self.point
+        pairs = self.memory.add(old.pairs, self.w_new, old.w, self.grad_new, old.grad)
+        n_floor = old.n_floor + 1 if old.objective - outcome.accepted <= FLOOR * abs(old.objective) else 0
+        window = (*old.window, outcome.accepted)[-self.n_window :]
+        self.point = self._point(outcome.accepted, pairs, old.iteration + 1, n_floor, window)
+        self.w_new, self.grad_new = old.w, old.grad
+        return None
+
+    def _search(self):
+        """Direction and line search; on success w_new and grad_new hold the new point."""
+        point, direction = self.point, self.direction
+        self.memory.descent(point.pairs, self.pg, direction)
+        first = 1.0 if point.pairs.rows else 1.0 / max(1.0, math.sqrt(point.squares))
+        if self.c1 > 0:
+            slope = align_direction(self.pg, direction)
+
+            def try_step(step):
+                predicted, norm1 = orthant_step(point.w, direction, self.pg, step, self.w_new)
+                return self.evaluate() + self.c1 * norm1, predicted, float(self.grad_new @ self.grad_new)
+
+            return backtracking_search(try_step, point.objective, slope, first, self.max_linesearch)
+
+        def try_step(step):
+            np.multiply(direction, step, out=self.w_new)
+            self.w_new += point.w
+            return self.evaluate(), float(self.grad_new @ direction)
+
+        return wolfe_search(try_step, point.objective, float(self.pg @ direction), first, self.max_linesearch)
+
+    # ---- what the caller sees
+
+    def report(self):
+        self._tick()
+        point = self.point
+        return Step(point.iteration, point.objective, point.violation, int(np.count_nonzero(point.w)), self.seconds)
+
+    def pause(self, callback, step):
+        """Run the callback with the clock stopped."""
+        shown = self.point.w.view()
+        shown.flags.writeable = False
+        self._tick()
+        stop = callback(step, shown)
+        self.clock = time.perf_counter()
+        return bool(stop)
+
+    def _tick(self):
+        now = time.perf_counter()
+        self.seconds, self.clock = self.seconds + (now - self.clock), now
