@@ -1,0 +1,244 @@
+"""The house rules that are no single algorithm's business: floors, imports, sizes, lists that must agree."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+
+from tools import chapters as book
+
+ROOT = book.ROOT
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MODULES = sorted(p for folder in ("crfbook", "data_fetch") for p in (ROOT / folder).rglob("*.py"))
+SCRIPTS = sorted([*(ROOT / "tools").glob("*.py"), ROOT / "conftest.py"])
+MAX_LINES = 300
+
+# A floor imports from its own and from lower ones, with the exceptions below.
+FLOORS = {
+    "crfbook._jit": 0,
+    "crfbook.data": 1,
+    "crfbook.kernels": 2,
+    "crfbook.optim": 3,
+    "crfbook.models": 4,
+    "crfbook.plotting": 5,
+    "crfbook.benchmarking": 6,
+}
+STANDS_ALONE = ("crfbook.evaluation",)  # imports nothing of crfbook; anyone may import it
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(tree, package):
+    """Every module that is imported, wherever in a file that lies in `package`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            yield source
+            yield from (f"{source}.{a.name}" for a in node.names)
+
+
+def within(name, package):
+    return name == package or name.startswith(package + ".")
+
+
+def floor(name):
+    return next((level for package, level in FLOORS.items() if within(name, package)), None)
+
+
+def complaints(name, imported):
+    """What is wrong with module `name` importing the modules `imported`."""
+    found = []
+    for other in imported:
+        top = other.split(".")[0]
+        if within(name, "data_fetch") and top == "crfbook":
+            found.append(f"data_fetch knows nothing of crfbook, but imports {other}")
+        if top in ("tools", "tests", "notebooks", "conftest"):
+            found.append(f"{name} imports {other}, which is not in the wheel")
+        if top == "numba" and name != "crfbook._jit":
+            found.append(f"{name} imports numba; only _jit.py does")
+        if top != "crfbook" or other == "crfbook":
+            continue
+        if any(within(name, package) for package in STANDS_ALONE) and not within(other, name):
+            found.append(f"{name} stands alone, but imports {other}")
+        if name == "crfbook.brute" and not within(other, "crfbook.data"):
+            found.append(f"brute.py is plain Python and NumPy, but imports {other}")
+        here, there = floor(name), floor(other)
+        if here is not None and there is not None and there > here:
+            found.append(f"{name} imports {other}, which stands above it")
+        if within(name, "crfbook.kernels") and floor(other) not in (0, 2):
+            found.append(f"kernels import only _jit and kernels, not {other}")
+        if within(name, "crfbook.data") and within(other, "crfbook._jit"):
+            found.append(f"{name} compiles code outside crfbook/kernels/")
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_imports_point_downwards(path):
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    found = complaints(module_name(path), list(imports(ast.parse(path.read_text()), package)))
+    assert not found, "; ".join(found)
+
+
+@pytest.mark.parametrize(
+    "name, imported",
+    [
+        ("crfbook.data.corpus", "crfbook.optim.objective"),
+        ("crfbook.kernels.viterbi", "crfbook.data.corpus"),
+        ("crfbook.optim.objective", "crfbook.models.linear_chain"),
+        ("crfbook.models.linear_chain", "crfbook.plotting"),
+        ("crfbook.optim.monitor", "crfbook.benchmarking.work"),
+        ("crfbook.evaluation", "crfbook.data.corpus"),
+        ("crfbook.brute", "crfbook.kernels.viterbi"),
+        ("crfbook.optim.parallel", "numba"),
+        ("crfbook.data.encoder", "crfbook._jit"),
+        ("data_fetch.store", "crfbook.data.datasets"),
+        ("crfbook.data.datasets", "tools.chapters"),
+    ],
+)
+def test_an_import_that_points_upwards_is_found(name, imported):
+    assert complaints(name, [imported])
+
+
+def test_relative_imports_are_resolved():
+    tree = ast.parse("from . import store\nfrom ..optim import objective\nfrom .archive import read")
+    wanted = ["crfbook.data", "crfbook.data.store", "crfbook.optim", "crfbook.optim.objective"]
+    assert list(imports(tree, "crfbook.data"))[:4] == wanted
+
+
+@pytest.mark.parametrize("path", MODULES + SCRIPTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_holds_one_idea(path):
+    lines = path.read_text().count("\n")
+    assert lines <= MAX_LINES, f"{lines} lines: more than one idea"
+    assert ast.get_docstring(ast.parse(path.read_text())), "no docstring"
+
+
+def test_one_decorator_and_no_shortcuts():
+    banned = re.compile(r"parallel\s*=\s*True|\bprange\b|fastmath\s*=\s*True|pickle\.loads?\(|allow_pickle\s*=\s*True")
+    for path in MODULES:
+        found = banned.search(path.read_text())
+        assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
+        if module_name(path) != "crfbook._jit":
+            assert not re.search(r"^\s*@(?:numba\.)?(?:n?jit|vectorize|guvectorize)\b", path.read_text(), re.M), path
+
+
+LAZY = """
+import sys, crfbook
+heavy = ["numba", "scipy", "pandas", "sklearn", "matplotlib", "pooch", "numpy"]
+print([m for m in heavy if m in sys.modules])
+"""
+
+
+def run_python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_is_lazy():
+    assert run_python(LAZY) == "[]"
+
+
+def test_every_public_name_can_be_had():
+    """Also without compilation: what a classroom's debugger (NUMBA_DISABLE_JIT=1) sees."""
+    code = "import crfbook\nfor n in crfbook.__all__:\n    getattr(crfbook, n)\nprint('all', len(crfbook.__all__) > 5)"
+    assert run_python(code, NUMBA_DISABLE_JIT="1") == "all True"
+
+
+def test_version_is_said_once_and_the_same():
+    version = run_python("import crfbook; print(crfbook.__version__)")
+    assert PYPROJECT["project"]["version"] == version
+    assert re.search(rf"^version: {re.escape(version)}$", (ROOT / "CITATION.cff").read_text(), re.M)
+
+
+# ---- lists that must agree ----
+
+
+def test_environment_file_is_the_same_set():
+    project = PYPROJECT["project"]
+    extras = project["optional-dependencies"]
+    wanted = set(project["dependencies"]).union(*(extras[name] for name in ("book", "test", "peers")))
+    listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    conda = {d for d in listed if isinstance(d, str)}
+    assert conda - wanted == {"pip", f"python{project['requires-python']}"}
+    assert wanted <= conda
+    assert [d for d in listed if isinstance(d, dict)] == [{"pip": ["--editable ."]}]
+
+
+def test_requirements_are_ranges():
+    project = PYPROJECT["project"]
+    for requirement in [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]:
+        assert re.fullmatch(r"[a-z0-9-]+>=[\d.]+(,<\d+)?|crfbook\[[a-z,]+\]", requirement), requirement
+
+
+def readme():
+    return (ROOT / "README.md").read_text()
+
+
+def test_readme_lists_the_chapters():
+    rows = re.findall(r"^\| \[(\d\d)\]\(notebooks/(\d\d_\w+)\.ipynb\) \| ([^|]+) \|", readme(), re.M)
+    on_disk = [(p.stem[:2], p.stem, book.title(book.read(p))) for p in book.chapters()]
+    assert [(number, stem, name.strip()) for number, stem, name in rows] == on_disk
+
+
+def test_readme_commands_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = set(re.findall(r"^make ([a-z]+)", readme(), re.M))
+    assert {"book", "test", "lab"} <= named <= targets
+
+
+def test_one_address():
+    address = PYPROJECT["project"]["urls"]["Homepage"]
+    owner = address.removeprefix("https://github.com/")
+    texts = [readme(), (ROOT / "CITATION.cff").read_text(), (ROOT / "CHANGELOG.md").read_text()]
+    texts += [book.install_cell()]
+    for text in texts:
+        for found in re.findall(r"github\.com/([\w-]+/[\w-]+)|mybinder\.org/v2/gh/([\w-]+/[\w-]+)|github/([\w-]+/[\w-]+)/blob", text):
+            name = "".join(found)
+            assert name == owner or name.split("/")[0] != owner.split("/")[0], name
+    assert address in texts[1]
+
+
+PLACES = re.compile(r"(?<![\w.:/~$}])/(?:ho" + r"me|ro" + r"ot|wo" + r"rk|Us" + r"ers)/\w")
+TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".cff", ".txt", ".json", ".ipynb", ".cfg", ""}
+
+
+def test_no_paths_of_a_machine():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.split():
+        path = ROOT / name
+        if path.suffix in TEXT and path.is_file():
+            found = PLACES.search(path.read_text(encoding="utf-8"))
+            assert not found, f"{name}: {found.group(0)}"
+
+
+def test_wheel_settings_name_both_packages():
+    """.ci/run builds the wheel; here only what it is made from."""
+    assert PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["crfbook", "data_fetch"]
+    for path in MODULES:
+        package = path.parent
+        while package != ROOT:
+            assert (package / "__init__.py").exists(), f"{package} is not a package"
+            package = package.parent
+
+
+def test_positional_tolerances():
+    """assert_allclose(a, b, 4) means rtol=4 and cannot fail: tolerances are keywords."""
+    for path in sorted((ROOT / "tests").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("assert_allclose", "isclose", "allclose")):
+                assert len(node.args) <= 2, f"{path.name}, line {node.lineno}: a positional tolerance"
