@@ -1,0 +1,160 @@
+"""Strings and labels as numbers: growing vocabularies, label alphabets, and how both are stored without pickle."""
+
+from itertools import chain, repeat
+
+import numpy as np
+
+
+class Numbering(dict):
+    """Maps hashable things to 0, 1, 2, ... in the order in which they are first asked for.
+
+    `map(numbering.__getitem__, things)` runs at the speed of a dict look-up for whatever was seen before.
+    """
+
+    def __missing__(self, thing):
+        number = self[thing] = len(self)
+        return number
+
+
+def numbered(things, n):
+    """Number the distinct ones among n things: (int32 (n,) numbers, list of distinct things in order of appearance)."""
+    numbering = Numbering()
+    numbers = np.fromiter(map(numbering.__getitem__, things), np.int32, n)
+    return numbers, list(numbering)
+
+
+def look_up(table, things, n):
+    """`table[thing]` for each of n things as int32 (n,), -1 where there is none."""
+    return np.fromiter(map(table.get, things, repeat(-1)), np.int32, n)
+
+
+def where(position, seq_ptr):
+    """"sequence 17, token 3" for a position in the flat order (positions and both numbers count from 0)."""
+    sequence = int(np.searchsorted(seq_ptr, position, side="right")) - 1
+    return f"sequence {sequence}, token {position - int(seq_ptr[sequence])}"
+
+
+def falling_order(counts):
+    """Positions by falling count; equal counts keep their order. Returns (order, rank), both int32: rank[order[i]] = i."""
+    order = np.argsort(-counts, kind="stable").astype(np.int32)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return order, rank
+
+
+def pack_strings(strings):
+    """A list of strings as (uint8 blob, int64 offsets): string i is blob[offsets[i]:offsets[i+1]] in UTF-8."""
+    encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), np.uint8).copy(), offsets
+
+
+def unpack_strings(blob, offsets):
+    """The list of strings that `pack_strings` stored."""
+    data, ends = blob.tobytes(), offsets.tolist()
+    return [data[a:b].decode("utf-8", "surrogatepass") for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def number_labels(labels, n, seq_ptr):
+    """The label alphabet of n labels: (int32 (n,) ids, list of labels, id = place).
+
+    Labels are sorted, so that ids do not depend on the order of the data. None means unknown and gets -1.
+    NumPy's scalars become plain Python values. Raises ValueError or TypeError naming sequence and token.
+    """
+    try:
+        numbers, found = numbered(labels, n)
+    except TypeError as error:
+        raise _bad_label(labels, seq_ptr, error) from None
+    plain = [_plain(label) for label in found]
+    for number, label in enumerate(plain):
+        if label != label:
+            raise ValueError(f"{where(int(np.argmax(numbers == number)), seq_ptr)}: the label is {label!r}, not a number")
+    known = {label for label in plain if label is not None}
+    try:
+        alphabet = sorted(known)
+    except TypeError:  # labels of several kinds: by kind, then by how they are written
+        alphabet = sorted(known, key=lambda label: (type(label).__name__, repr(label)))
+    ids = {label: i for i, label in enumerate(alphabet)}
+    table = np.array([ids.get(label, -1) for label in plain] or [-1], np.int32)
+    return table[numbers], alphabet
+
+
+def encode_labels(labels, n, alphabet, seq_ptr, unknown):
+    """Ids of n labels in a given alphabet; None gives -1, and so does an unseen label if `unknown` is "mark".
+
+    Raises ValueError naming the label, sequence and token if `unknown` is "raise".
+    """
+    if unknown not in ("raise", "mark"):
+        raise ValueError(f'on_unknown_label must be "raise" or "mark", got {unknown!r}')
+    table = {label: i for i, label in enumerate(alphabet)}
+    try:
+        ids = look_up(table, labels, n)
+    except TypeError as error:
+        raise _bad_label(labels, seq_ptr, error) from None
+    if unknown == "raise" and n and ids.min() < 0:
+        for position in np.flatnonzero(ids < 0).tolist():
+            if labels[position] is not None:
+                known = ", ".join(map(repr, alphabet[:10])) + (", ..." if len(alphabet) > 10 else "")
+                raise ValueError(
+                    f"{where(position, seq_ptr)}: label {labels[position]!r} was not seen in training; known: {known}"
+                )
+    return ids
+
+
+def _plain(label):
+    return label.item() if isinstance(label, np.generic) else str(label) if isinstance(label, str) else label
+
+
+def _bad_label(labels, seq_ptr, error):
+    for position, label in enumerate(labels):
+        try:
+            hash(label)
+        except TypeError:
+            return TypeError(f"{where(position, seq_ptr)}: a label must be hashable (string, integer, tuple), got {label!r}")
+    return error
+
+
+_SIMPLE = (str, int, float, bool)
+
+
+def labels_to_json(alphabet):
+    """The alphabet as something JSON carries and `labels_from_json` restores: strings, numbers, booleans, tuples of these."""
+    return [_to_json(label) for label in alphabet]
+
+
+def labels_from_json(stored):
+    """The inverse of `labels_to_json`."""
+    return [_from_json(label) for label in stored]
+
+
+def _to_json(label):
+    if type(label) is tuple:
+        return {"tuple": [_to_json(part) for part in label]}
+    if type(label) not in _SIMPLE:
+        raise TypeError(f"label {label!r} cannot be saved: expected str, int, float, bool or a tuple of these")
+    return label
+
+
+def _from_json(label):
+    return tuple(map(_from_json, label["tuple"])) if isinstance(label, dict) else label
+
+
+def flat_labels(y, seq_ptr):
+    """Labels per sequence (list of lists) as one flat list of N.
+
+    A flat list of N labels is taken as it is. Raises ValueError naming the sequence whose length differs.
+    """
+    n_sequences, n = len(seq_ptr) - 1, int(seq_ptr[-1])
+    y = list(y)
+    nested = [not isinstance(part, (str, bytes)) and hasattr(part, "__len__") for part in y]
+    if not any(nested) and len(y) == n and (n != n_sequences or np.any(np.diff(seq_ptr) != 1)):
+        return y
+    if len(y) != n_sequences:
+        raise ValueError(f"X has {n_sequences} sequences but y has {len(y)}")
+    for i, (part, length) in enumerate(zip(y, np.diff(seq_ptr).tolist(), strict=True)):
+        if not nested[i]:
+            raise ValueError(f"sequence {i}: expected a list of {length} labels, got {part!r}")
+        if len(part) != length:
+            raise ValueError(f"sequence {i}: {length} tokens but {len(part)} labels")
+    return list(chain.from_iterable(y))
