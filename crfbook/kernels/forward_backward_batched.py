@@ -12,41 +12,8 @@ Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a mul
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.kernels.forward_backward import MAX_SPREAD, SMALLEST_MASS
 from crfbook.kernels.vector_math import exp_inplace
-
-# The safety rule of the scaled forms, see forward_backward.forward_backward_scaled.
-MAX_SPREAD = 300.0
-SMALLEST_MASS = 1e-150
-
-
-@kernel
-def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
-    """psi_edge[k] <- exp(log_edge[k] - edge_max[k]), psi_edge_t[k] <- its transpose; returns edge_spread.
-
-    edge_max[k] = max log_edge[k] (0 where all of it is -inf); edge_spread = the largest difference of
-    finite values inside one class.
-    Arguments: log_edge (K, L, L) as [class, previous, next]; out: psi_edge (K, L, L), psi_edge_t (K, L, L),
-    edge_max (K,). Cost: K L^2 exps. Source: SPEC 0.1 (K1).
-    """
-    K, L = log_edge.shape[0], log_edge.shape[1]
-    edge_spread = 0.0
-    for k in range(K):
-        high, low = -np.inf, np.inf
-        for yp in range(L):
-            for y in range(L):
-                v = log_edge[k, yp, y]
-                high = v if v > high else high
-                low = v if v < low and v > -np.inf else low
-        edge_max[k] = high if high > -np.inf else 0.0
-        edge_spread = max(edge_spread, high - low)
-        for yp in range(L):
-            for y in range(L):
-                psi_edge[k, yp, y] = log_edge[k, yp, y] - edge_max[k]
-        exp_inplace(psi_edge[k].reshape(-1))
-        for yp in range(L):
-            for y in range(L):
-                psi_edge_t[k, y, yp] = psi_edge[k, yp, y]
-    return edge_spread
 
 
 @kernel
