@@ -1,0 +1,126 @@
+"""Counts and rates: tokens and chunks, overall and by type."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .conlleval import TAGS, correct_ends, flatten
+
+# columns of the counts that every chunk metric is made of
+CORRECT, GOLD, PREDICTED, TOKENS, RIGHT_TOKENS, SENTENCES, RIGHT_SENTENCES = range(7)
+METRICS = {
+    "f1": lambda n: _ratio(2.0 * n[..., CORRECT], n[..., GOLD] + n[..., PREDICTED]),
+    "precision": lambda n: _ratio(n[..., CORRECT], n[..., PREDICTED]),
+    "recall": lambda n: _ratio(n[..., CORRECT], n[..., GOLD]),
+    "accuracy": lambda n: _ratio(n[..., RIGHT_TOKENS], n[..., TOKENS]),
+    "sentence_accuracy": lambda n: _ratio(n[..., RIGHT_SENTENCES], n[..., SENTENCES]),
+}
+
+
+def _ratio(part, whole):
+    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
+    return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=whole > 0)
+
+
+def metric_function(name):
+    if name not in METRICS:
+        raise ValueError(f"metric: expected one of {', '.join(METRICS)}, got {name!r}")
+    return METRICS[name]
+
+
+def check_lengths(gold, predicted):
+    """Raise ValueError naming the first sequence whose two labellings differ in length."""
+    if len(gold) != len(predicted):
+        raise ValueError(f"expected as many predicted as gold sequences, got {len(predicted)} and {len(gold)}")
+    for i, (a, b) in enumerate(zip(gold, predicted, strict=True)):
+        if len(a) != len(b):
+            raise ValueError(f"sequence {i}: expected {len(a)} predicted labels (one for each gold label), got {len(b)}")
+
+
+def token_accuracy(gold, predicted):
+    """Share of the tokens whose label is right; 0.0 if there is no token. Labels may be any objects that compare."""
+    check_lengths(gold, predicted)
+    n_tokens = sum(len(labels) for labels in gold)
+    right = sum(bool(x == z) for a, b in zip(gold, predicted, strict=True) for x, z in zip(a, b, strict=True))
+    return right / n_tokens if n_tokens else 0.0
+
+
+class Counted(NamedTuple):
+    counts: np.ndarray  # (S, 7) of each sequence
+    by_type: dict  # type -> (correct, gold, predicted)
+
+
+def count_chunks(gold, predicted, scheme):
+    check_lengths(gold, predicted)
+    if scheme not in ("conlleval", "IOBES"):
+        raise ValueError(f'scheme: expected "conlleval" or "IOBES", got {scheme!r}')
+    tags, types = dict(TAGS), {"": 0}
+    a, b = (flatten(labels, tags, types, scheme == "IOBES") for labels in (gold, predicted))
+    length = np.array([len(labels) for labels in gold], dtype=np.int64)
+    sentence = np.repeat(np.arange(len(length)), length + 1)
+    correct = correct_ends(a, b)
+    right = (a.tag == b.tag) & (a.type == b.type)
+    per_sentence = [np.bincount(sentence[flags], minlength=len(length)) for flags in (correct, a.starts, b.starts, right)]
+    n_right = per_sentence[3] - 1  # the boundary token is always right
+    counts = np.stack([*per_sentence[:3], length, n_right, np.ones_like(length), n_right == length], axis=1)
+    ending = np.append(0, a.type)[:-1][correct]
+    table = np.stack([np.bincount(ids, minlength=len(types)) for ids in (ending, a.type[a.starts], b.type[b.starts])], 1)
+    by_type = {name: tuple(row) for name, row in zip(types, table.tolist(), strict=True) if row[1] or row[2]}
+    return Counted(counts, by_type)
+
+
+class ChunkReport(NamedTuple):
+    """Chunk counts of a test set; rates are fractions, 0.0 where nothing was to be counted."""
+
+    n_tokens: int
+    n_gold: int
+    n_predicted: int
+    n_correct: int
+    accuracy: float  # of tokens
+    precision: float
+    recall: float
+    f1: float
+    by_type: dict  # type -> (correct, gold, predicted)
+
+    def to_frame(self):
+        """DataFrame, a row for each type: correct, gold, predicted, precision, recall, f1."""
+        import pandas as pd
+
+        counts = np.array([self.by_type[name] for name in sorted(self.by_type)], dtype=np.int64).reshape(-1, 3)
+        frame = pd.DataFrame(counts, columns=["correct", "gold", "predicted"], index=sorted(self.by_type))
+        for name in ("precision", "recall", "f1"):
+            frame[name] = METRICS[name](counts)
+        return frame.rename_axis("type")
+
+    def text(self):
+        """The lines that conlleval prints, in per cent."""
+        lines = [f"processed {self.n_tokens} tokens with {self.n_gold} phrases; "
+                 f"found: {self.n_predicted} phrases; correct: {self.n_correct}."]
+        if self.n_tokens:
+            lines.append(f"accuracy: {100 * self.accuracy:6.2f}%; "
+                         + _percentages(self.n_correct, self.n_gold, self.n_predicted))
+        for name, row in sorted(self.by_type.items()):
+            lines.append(f"{name:>17}: {_percentages(*row)}  {row[PREDICTED]}")
+        return "\n".join(lines)
+
+
+def _percentages(n_correct, n_gold, n_predicted):
+    precision = 100 * n_correct / n_predicted if n_predicted else 0.0
+    recall = 100 * n_correct / n_gold if n_gold else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return f"precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}"
+
+
+def chunk_report(gold, predicted, scheme="conlleval"):
+    """Precision, recall and F1 of chunks (type, first and last token right), overall and by type: a `ChunkReport`.
+
+    The label is cut at its first dash into prefix and type. With scheme "conlleval" chunks start and end as in conlleval.pl
+    (Tjong Kim Sang, version of 2004-01-26), which reads IOB1, IOB2, IOE1 and IOE2 and broken sequences (O then I-X starts a
+    chunk). It does not read IOBES: neighbours of one type run together. "IOBES" adds what is missing. Sequences never
+    share a chunk. Raises ValueError naming the sequence whose lengths differ.
+    """
+    counted = count_chunks(gold, predicted, scheme)
+    total = counted.counts.sum(axis=0)
+    rates = {name: float(METRICS[name](total)) for name in ("accuracy", "precision", "recall", "f1")}
+    return ChunkReport(int(total[TOKENS]), int(total[GOLD]), int(total[PREDICTED]), int(total[CORRECT]), **rates,
+                       by_type=counted.by_type)
