@@ -1,0 +1,256 @@
+"""What training minimises: the penalised negative log-likelihood of a corpus, and its gradient.
+
+    value(w) = sum_i weight_i (log Z_i - score_i(y_i)) + c2 |w|^2        in nats
+    grad(w)  = expected counts - gold counts + 2 c2 w
+
+Sequences are packed into batches and batches into shards (packing.py) once, at construction; every evaluation
+runs one kernel per shard (kernels/likelihood.py). Source: SPEC A.2; penalties as CRFsuite means them.
+"""
+
+from queue import SimpleQueue
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.data.features import edge_gradient, empirical_counts, log_edge
+from crfbook.kernels.forward_backward import exp_edges
+from crfbook.kernels.likelihood import add_tree, shard_likelihood
+from crfbook.kernels.scores import collect_dense, fill_dense
+from crfbook.optim.packing import dense_attributes, lay_out, pack
+from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
+
+MAX_SHARDS = 4
+GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
+
+
+class Edges(NamedTuple):
+    """Transition potentials of all classes and the hard constraints, padded to M labels with -inf."""
+
+    log_edge: np.ndarray  # (K, M, M) [class, previous, next]
+    psi_edge: np.ndarray  # (K, M, M): exp(log_edge - edge_max)
+    psi_edge_t: np.ndarray  # (K, M, M): its transposes
+    edge_max: np.ndarray  # (K,)
+    edge_spread: np.ndarray  # (1,): largest difference of finite values inside a class
+    start: np.ndarray  # (M,): 0 where a label may open a sequence, -inf where not
+    middle: np.ndarray  # (M,): 0, and -inf for padding labels
+    end: np.ndarray  # (M,)
+
+
+class Work(NamedTuple):
+    """Work arrays of one thread, as long as the largest batch: n rows, B sequences, M padded labels."""
+
+    log_node: np.ndarray  # (n, M)
+    p_node: np.ndarray  # (n, M)
+    alpha: np.ndarray  # (n, M)
+    prev: np.ndarray  # (n, M)
+    gain: np.ndarray  # (n,)
+    pair: np.ndarray  # (M, M)
+    flags: np.ndarray  # uint8 (B,)
+
+
+class Forecast(NamedTuple):
+    """What training will take: an estimate made before anything is allocated."""
+
+    bytes: int  # arrays of the objective, without the corpus and the optimiser's memory
+    seconds: float  # one value and gradient, one thread
+
+
+def padded(n_labels):
+    """Labels padded to whole vector registers (8 doubles), so that inner loops have no remainder."""
+    return -(-n_labels // 8) * 8 if n_labels > 4 else 4
+
+
+def make_edges(table, constraints=None):
+    """`Edges` of a table of transition scores (K, L, L), forbidden ones set to -inf, padded to M labels."""
+    n_classes, n_labels, _ = table.shape
+    width = padded(n_labels)
+    scores = np.full((n_classes, width, width), -np.inf)
+    scores[:, :n_labels, :n_labels] = table
+    middle = np.full(width, -np.inf)
+    middle[:n_labels] = 0.0
+    start, end = middle.copy(), middle.copy()
+    if constraints is not None:
+        scores[:, :n_labels, :n_labels][:, ~constraints.allowed] = -np.inf
+        start[:n_labels][~constraints.start] = -np.inf
+        end[:n_labels][~constraints.end] = -np.inf
+    psi_edge, psi_edge_t = np.empty_like(scores), np.empty_like(scores)
+    edge_max = np.empty(n_classes)
+    spread = exp_edges(scores, psi_edge, psi_edge_t, edge_max)
+    return Edges(scores, psi_edge, psi_edge_t, edge_max, np.array([spread]), start, middle, end)
+
+
+def make_work(packing, width):
+    """`Work` for the batches of a packing."""
+    n = int(np.diff(packing.row_ptr).max(initial=0))
+    rows = (np.empty((n, width)) for _ in range(4))
+    return Work(*rows, np.empty(n), np.empty((width, width)),
+                np.empty(int(np.diff(packing.slot_ptr).max(initial=0)), np.uint8))
+
+
+def check_weights(w, n_features):
+    """`w` as a contiguous float64 vector; ValueError if its shape is wrong or a weight is not finite."""
+    w = np.ascontiguousarray(w, dtype=np.float64)
+    if w.shape != (n_features,):
+        raise ValueError(f"weights: expected shape ({n_features},), got {w.shape}")
+    finite = np.isfinite(w)
+    if not finite.all():
+        k = int(np.argmin(finite))
+        raise ValueError(f"weights: expected finite numbers, got {w[k]} at position {k}")
+    return w if w.flags.writeable else w.copy()  # a read-only array would compile every kernel again
+
+
+def check_paths(log_z, sequence):
+    """ValueError naming the first sequence whose log Z is not finite (`sequence`: numbers in the corpus)."""
+    bad = sequence[~np.isfinite(log_z)]
+    if len(bad):
+        i = int(bad.min())
+        why = ("the constraints forbid every path" if log_z[sequence == i][0] == -np.inf
+               else "its scores are too large for float64")
+        raise ValueError(f"sequence {i}: expected a path of finite score, but {why}")
+
+
+class Objective:
+    """Penalised negative log-likelihood of a corpus; call it with weights to get (value, gradient).
+
+    Parameters
+    ----------
+    corpus : Corpus (S sequences, N tokens), every token labelled. Sequences of length 0 contribute nothing.
+    features : FeatureSet with F weights.
+    c2 : float >= 0, penalty c2 |w|^2 (no half, a sum over the corpus and no average).
+    constraints : Constraints or None; forbidden transitions score -inf in Z.
+    n_threads : int; the result has the same bits for any value.
+    batch_tokens : int or None, rows of a batch; None chooses what fits the processor's caches.
+
+    Raises
+    ------
+    ValueError : a token without label; a labelling that the constraints forbid; c2 < 0; when called, weights
+        that are not finite or of another length, and a sequence that has no path of finite score.
+    """
+
+    def __init__(self, corpus, features, *, c2=0.0, constraints=None, n_threads=1, batch_tokens=None):
+        if not (np.isfinite(c2) and c2 >= 0):
+            raise ValueError(f"c2: expected a finite number >= 0, got {c2!r}")
+        _check_labels(corpus, features, constraints)
+        self.features, self.c2, self.constraints = features, float(c2), constraints
+        self.n_threads = resolve_threads(n_threads)
+        self.n_evaluations = 0
+        self._forecast = forecast(corpus, features)
+        self._classes = corpus.class_ptr, corpus.class_attr
+        self._packing = pack(corpus, batch_tokens or batch_rows(features.n_labels),
+                             n_shards(corpus.n_tokens, features.n_node))
+        self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
+        self._gold = empirical_counts(corpus, features)
+        weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
+        self._weight = weight[self._packing.sequence]
+        self._allocate()
+
+    def _allocate(self):
+        features, packing = self.features, self._packing
+        width, n_classes = padded(features.n_labels), len(self._classes[0]) - 1
+        n_dense = len(self._layout.dense_attr)
+        self._whole = n_dense == features.n_attrs and features.n_node == features.n_attrs * features.n_labels
+        self._parts = np.empty((packing.n_shards, features.n_node))
+        self._edge_parts = np.empty((packing.n_shards, n_classes, width, width))
+        self._log_z = np.zeros(len(packing.sequence))
+        self._dense = np.zeros((0 if self._whole else n_dense, width))
+        self._work = SimpleQueue()
+        for _ in range(min(self.n_threads, max(1, packing.n_shards))):
+            self._work.put((make_work(packing, width), np.empty_like(self._dense)))
+
+    def __call__(self, w):
+        """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
+        features, n_node = self.features, self.features.n_node
+        w = check_weights(w, features.n_features)
+        self.n_evaluations += 1
+        edges = make_edges(log_edge(features, w, *self._classes), self.constraints)
+        if self._whole:
+            dense = w[:n_node].reshape(features.n_attrs, features.n_labels)
+        else:
+            dense = self._dense
+            fill_dense(w, self._layout.dense_attr, features.node_ptr, features.node_label, dense)
+        bad = run_pieces(lambda i: self._run_shard(i, w, dense, edges), self._packing.n_shards, self.n_threads)
+        if max(bad, default=-1) >= 0:
+            check_paths(self._log_z, self._packing.sequence)
+        grad = np.zeros(features.n_features)
+        n_labels = features.n_labels
+        if len(bad):
+            add_tree(self._parts, grad[:n_node])
+            edge_sum = np.empty(self._edge_parts[0].size)
+            add_tree(self._edge_parts.reshape(len(bad), -1), edge_sum)
+            edge_sum = edge_sum.reshape(self._edge_parts.shape[1:])[:, :n_labels, :n_labels]
+            edge_gradient(features, edge_sum, *self._classes, grad)
+        with one_blas_thread():
+            value = self._weight @ self._log_z - w @ self._gold + self.c2 * (w @ w)
+        grad -= self._gold
+        if self.c2:
+            grad += 2.0 * self.c2 * w
+        return float(value), grad
+
+    def _run_shard(self, shard, w, dense, edges):
+        """Expected counts of one shard into its own arrays, with the work arrays of whoever is free."""
+        features, layout = self.features, self._layout
+        work, dense_grad = buffers = self._work.get()
+        grad = self._parts[shard]
+        if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
+            dense_grad, grad = grad.reshape(dense.shape), grad[:0]
+        try:
+            bad = shard_likelihood(shard, w, dense, edges, self._packing, layout, self._weight, work, self._log_z,
+                                   grad, dense_grad, self._edge_parts[shard])
+            if not self._whole:
+                collect_dense(dense_grad, layout.dense_attr, features.node_ptr, features.node_label, grad)
+        finally:
+            self._work.put(buffers)
+        return bad
+
+    def forecast(self):
+        """`Forecast` of this objective; see the function `forecast`, which needs no objective."""
+        return self._forecast
+
+
+def n_shards(n_tokens, n_node):
+    """Shards of a corpus: up to MAX_SHARDS, fewer if it is small or if their gradients would not fit."""
+    by_memory = GRADIENT_BYTES // max(1, 8 * n_node)
+    return int(max(1, min(MAX_SHARDS, by_memory, n_tokens // 500)))
+
+
+def batch_rows(n_labels):
+    """Rows of a batch: five arrays of rows near the second-level cache, but steps wide enough for BLAS."""
+    return int(np.clip(2**16 // padded(n_labels), 1024, 4096))
+
+
+def forecast(corpus, features):
+    """Memory and time of one evaluation on one thread, from counts alone: an estimate.
+
+    Seconds were fitted on one machine (a 2.5 GHz server core); expect a factor of two on others.
+    """
+    width, n_tokens = padded(features.n_labels), corpus.n_tokens
+    dense = dense_attributes(corpus, features)
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
+    n_pairs = count * np.diff(features.node_ptr)
+    n_rows, n_pairs = int(count[dense].sum()), int(n_pairs.sum() - n_pairs[dense].sum())
+    longest = int(np.diff(corpus.seq_ptr).max(initial=0))
+    valued = 8 if len(corpus.attr_val) else 0
+    shards = n_shards(n_tokens, features.n_node)
+    size = ((4 + valued) * n_rows + (8 + valued) * n_pairs + 24 * n_tokens + 8 * features.n_features * (shards + 1)
+            + 16 * len(dense) * width + 32 * width * max(batch_rows(features.n_labels), longest)
+            + 8 * width**2 * corpus.n_classes * (shards + 3))
+    seconds = (n_rows * (10e-9 + width * 1.2e-9) + n_pairs * 20e-9 + n_tokens * width * 8e-9
+               + 6.0 * n_tokens * width**2 / 4e10 + features.n_features * (shards + 4) * 1e-9)
+    return Forecast(size, seconds)
+
+
+def _check_labels(corpus, features, constraints):
+    """ValueError for a token without label, and for a labelling that the constraints forbid."""
+    if corpus.labels.size and corpus.labels.max() >= features.n_labels:
+        raise ValueError(f"label ids: expected 0..{features.n_labels - 1}, got {corpus.labels.max()}")
+    unknown = np.flatnonzero(corpus.labels < 0)
+    if len(unknown):
+        i = int(np.searchsorted(corpus.seq_ptr, unknown[0], side="right")) - 1
+        raise ValueError(f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label for every token "
+                         f"of training data, got -1 (unknown)")
+    if constraints is not None:
+        from crfbook.data.constraints import describe_violations, violations
+
+        found = violations(corpus, constraints, list(range(features.n_labels)))
+        if found:
+            raise ValueError(f"labels that the constraints forbid: {describe_violations(found)}")
