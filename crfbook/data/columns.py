@@ -1,0 +1,200 @@
+"""Text as columns of strings: what readers return, what encoders take.
+
+All tokens of all sentences stand in flat lists, one list per column; `seq_ptr` says where each sentence
+begins, exactly as in `Corpus`. Nothing is parsed: a cell is a string, whatever it looks like.
+"""
+
+import numpy as np
+
+
+class TokenColumns:
+    """Sentences as flat columns of strings (S sentences, N tokens), with or without labels.
+
+    columns: dict of name -> list of N strings; the order is the column number that templates use.
+    seq_ptr: int64 (S+1,), tokens of sentence i are seq_ptr[i]:seq_ptr[i+1]; empty sentences are allowed.
+    labels: list of N labels, or None for text that is yet to be labelled.
+    label_name: what the labels are called in messages and tables.
+    Raises ValueError when the lengths do not fit together.
+    """
+
+    __slots__ = ("columns", "label_name", "labels", "seq_ptr")
+
+    def __init__(self, columns, seq_ptr, labels=None, label_name="label"):
+        self.columns = dict(columns)
+        self.seq_ptr = np.ascontiguousarray(seq_ptr, dtype=np.int64)
+        self.labels = labels
+        self.label_name = label_name
+        self._check()
+
+    def _check(self):
+        ptr = self.seq_ptr
+        if ptr.ndim != 1 or len(ptr) == 0 or ptr[0] != 0 or (np.diff(ptr) < 0).any():
+            raise ValueError("seq_ptr: expected a rising row of positions that begins with 0")
+        for name, column in [*self.columns.items(), (self.label_name, self.labels)]:
+            if column is not None and len(column) != ptr[-1]:
+                raise ValueError(f"column {name!r}: expected {ptr[-1]} tokens as seq_ptr says, found {len(column)}")
+
+    @classmethod
+    def from_sentences(cls, sentences, names, label=None):
+        """Columns from sentences that are lists of tuples (or of strings, when there is one name).
+
+        `names` are the names of a tuple's places, `label` the one among them that holds the labels.
+        Raises ValueError naming the sequence and token whose number of values differs.
+        """
+        names = tuple(names)
+        if label is not None and label not in names:
+            raise ValueError(f"label {label!r} is not among the names {', '.join(map(repr, names))}")
+        rows, seq_ptr = [], [0]
+        for i, sentence in enumerate(sentences):
+            for t, row in enumerate(sentence):
+                row = (row,) if isinstance(row, str) else row
+                if len(row) != len(names):
+                    raise ValueError(
+                        f"sequence {i}, token {t}: expected {len(names)} values ({', '.join(names)}), found {len(row)}"
+                    )
+                rows.append(row)
+            seq_ptr.append(len(rows))
+        flat = {name: [row[j] for row in rows] for j, name in enumerate(names)}
+        labels = flat.pop(label) if label is not None else None
+        return cls(flat, seq_ptr, labels, label or "label")
+
+    def __len__(self):
+        return len(self.seq_ptr) - 1
+
+    @property
+    def n_tokens(self):
+        return int(self.seq_ptr[-1])
+
+    @property
+    def names(self):
+        """Names of the columns, in template order (labels not among them)."""
+        return tuple(self.columns)
+
+    def sentences(self, labels=True):
+        """Iterate over sentences, each a list of tuples: the cells of a token, then its label if there is one."""
+        parts = list(self.columns.values())
+        if labels and self.labels is not None:
+            parts.append(self.labels)
+        for start, stop in zip(self.seq_ptr[:-1].tolist(), self.seq_ptr[1:].tolist(), strict=True):
+            yield list(zip(*(part[start:stop] for part in parts), strict=True))
+
+    __iter__ = sentences
+
+    def by_sequence(self, name):
+        """One column as a list of lists; `name` is a column's name."""
+        if name not in self.columns:
+            raise ValueError(f"no column {name!r}; there are {', '.join(map(repr, self.columns))}")
+        return self._cut(self.columns[name])
+
+    def labels_by_sequence(self):
+        """Labels as a list of lists. Raises ValueError when there are none."""
+        if self.labels is None:
+            raise ValueError("these columns have no labels; name the label column when reading")
+        return self._cut(self.labels)
+
+    def _cut(self, flat):
+        bounds = self.seq_ptr.tolist()
+        return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+
+    def __getitem__(self, index):
+        """`x[3]` is sentence 3 as a list of tuples, `x[10:20]` ten sentences as TokenColumns."""
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            return self._range(start, max(start, stop)) if step == 1 else self.take(range(start, stop, step))
+        i = index + len(self) if index < 0 else index
+        if not 0 <= i < len(self):
+            raise IndexError(f"sentence {index} of {len(self)}")
+        return next(self._range(i, i + 1).sentences())
+
+    def _range(self, start, stop):
+        first, last = int(self.seq_ptr[start]), int(self.seq_ptr[stop])
+        columns = {name: column[first:last] for name, column in self.columns.items()}
+        labels = None if self.labels is None else self.labels[first:last]
+        return TokenColumns(columns, self.seq_ptr[start : stop + 1] - first, labels, self.label_name)
+
+    def head(self, n):
+        """The first n sentences (all, if there are fewer)."""
+        return self[:n]
+
+    def take(self, index):
+        """The sentences with these numbers, in this order; numbers may repeat."""
+        index = np.asarray(index, dtype=np.int64).reshape(-1)
+        if len(index) and not (-len(self) <= index.min() and index.max() < len(self)):
+            raise IndexError(f"sentence numbers must lie in 0..{len(self) - 1}")
+        index = np.where(index < 0, index + len(self), index)
+        length = np.diff(self.seq_ptr)[index]
+        seq_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
+        shift = np.repeat(self.seq_ptr[index] - seq_ptr[:-1], length)
+        token = (np.arange(seq_ptr[-1]) + shift).tolist()
+        columns = {name: [column[t] for t in token] for name, column in self.columns.items()}
+        labels = None if self.labels is None else [self.labels[t] for t in token]
+        return TokenColumns(columns, seq_ptr, labels, self.label_name)
+
+    def select(self, names, labels=None, label_name=None):
+        """The named columns only; `labels` replaces the labels (a list, or the name of a column)."""
+        if isinstance(labels, str):
+            label_name, labels = label_name or labels, self.columns[labels]
+        elif labels is None:
+            label_name, labels = label_name or self.label_name, self.labels
+        chosen = {name: self.columns[name] for name in names}
+        return TokenColumns(chosen, self.seq_ptr, labels, label_name or self.label_name)
+
+    def copy(self):
+        """New lists, the same strings."""
+        labels = None if self.labels is None else list(self.labels)
+        return TokenColumns({n: list(c) for n, c in self.columns.items()}, self.seq_ptr.copy(), labels, self.label_name)
+
+    def __eq__(self, other):
+        if not isinstance(other, TokenColumns):
+            return NotImplemented
+        return (
+            self.names == other.names
+            and np.array_equal(self.seq_ptr, other.seq_ptr)
+            and self.labels == other.labels
+            and self.columns == other.columns
+        )
+
+    __hash__ = None
+
+    def __repr__(self):
+        labels = "no labels" if self.labels is None else f"labels {self.label_name}"
+        return f"TokenColumns({len(self):,} sentences, {self.n_tokens:,} tokens; columns {', '.join(self.names)}; {labels})"
+
+
+class Dataset:
+    """A data set with its splits.
+
+    name, task: as given to `load_dataset`; source: "real" or "builtin"; train, dev, test: `TokenColumns` or None;
+    extra: what does not fit in columns (intents, pairs, names of documents), described in `description`;
+    licence, reference: of the text that was loaded (a built-in twin is this project's own).
+    """
+
+    __slots__ = ("description", "dev", "extra", "licence", "name", "reference", "source", "task", "test", "train")
+
+    def __init__(self, name, task, source, train=None, dev=None, test=None, extra=None, **about):
+        self.name, self.task, self.source = name, task, source
+        self.train, self.dev, self.test = train, dev, test
+        self.extra = dict(extra or {})
+        self.licence = about.get("licence", "")
+        self.reference = about.get("reference", "")
+        self.description = about.get("description", "")
+
+    @property
+    def splits(self):
+        """The splits there are: dict of "train", "dev", "test" to TokenColumns."""
+        return {k: getattr(self, k) for k in ("train", "dev", "test") if getattr(self, k) is not None}
+
+    @property
+    def label_set(self):
+        """All labels of all splits, sorted."""
+        return sorted(set().union(*(part.labels or () for part in self.splits.values())))
+
+    def copy(self):
+        """New lists in all splits, so that changing one leaves the original alone."""
+        splits = {name: part.copy() for name, part in self.splits.items()}
+        about = {name: getattr(self, name) for name in ("licence", "reference", "description")}
+        return Dataset(self.name, self.task, self.source, extra=self.extra, **splits, **about)
+
+    def __repr__(self):
+        sizes = ", ".join(f"{name} {len(part):,}" for name, part in self.splits.items()) or "no splits"
+        return f"Dataset({self.name!r}, task={self.task!r}, source={self.source!r}; {sizes})"
