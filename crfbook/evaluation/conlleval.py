@@ -67,7 +67,10 @@ def _edges(before, tag, changed, iobes):
 
 
 def correct_ends(gold, found):
-    """Positions just after chunks that both labellings have: conlleval's `inCorrect`, without the loop."""
+    """Positions just after chunks that both labellings have (n+1,): conlleval's `inCorrect`, without the loop.
+
+    The end of the file closes what is open, be it a chunk of a strange prefix that no rule has ended.
+    """
     same = gold.type == found.type
     same_before = np.append(True, same)[:-1]
     opened = gold.starts & found.starts & same
@@ -75,4 +78,4 @@ def correct_ends(gold, found):
     event = opened | closed | (gold.ends != found.ends) | ~same
     last = np.maximum.accumulate(np.where(event, np.arange(len(event)), -1))
     inside = np.where(last >= 0, opened[last], False)  # after position t: the last event was an opening
-    return closed & np.append(False, inside)[:-1]
+    return np.append(closed, True) & np.append(False, inside)

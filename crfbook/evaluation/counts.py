@@ -60,11 +60,11 @@ def count_chunks(gold, predicted, scheme):
     sentence = np.repeat(np.arange(len(length)), length + 1)
     correct = correct_ends(a, b)
     right = (a.tag == b.tag) & (a.type == b.type)
-    per_sentence = [np.bincount(sentence[flags], minlength=len(length)) for flags in (correct, a.starts, b.starts, right)]
+    before = np.flatnonzero(correct) - 1  # last tokens of chunks found
+    per_sentence = [np.bincount(sentence[tokens], minlength=len(length)) for tokens in (before, a.starts, b.starts, right)]
     n_right = per_sentence[3] - 1  # the boundary token is always right
     counts = np.stack([*per_sentence[:3], length, n_right, np.ones_like(length), n_right == length], axis=1)
-    ending = np.append(0, a.type)[:-1][correct]
-    table = np.stack([np.bincount(ids, minlength=len(types)) for ids in (ending, a.type[a.starts], b.type[b.starts])], 1)
+    table = np.stack([np.bincount(ids, minlength=len(types)) for ids in (a.type[before], a.type[a.starts], b.type[b.starts])], 1)
     by_type = {name: tuple(row) for name, row in zip(types, table.tolist(), strict=True) if row[1] or row[2]}
     return Counted(counts, by_type)
 

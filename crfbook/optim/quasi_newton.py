@@ -10,11 +10,11 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from crfbook.kernels.owlqn import align_direction, orthant_step, pseudo_gradient
 from crfbook.optim.line_search import backtracking_search, wolfe_search
 from crfbook.optim.memory import CurvatureMemory, Pairs
+from crfbook.optim.parallel import one_blas_thread
 
 FLOOR = 1e-15  # a relative decrease below this is rounding, not progress
 FLOOR_STEPS = 3
@@ -89,7 +89,7 @@ def minimize(
     _check_arguments(c1, c2, memory, max_iterations, tol, tol_gradient, relative_change, max_linesearch)
     window = int(relative_change[0]) + 1 if relative_change else 1
     run = _Run(fun, c1, c2, memory, max_linesearch, window)
-    with threadpool_limits(1, "blas"):  # a product split over threads depends on their number in its last bits
+    with one_blas_thread():  # a product split over threads depends on their number in its last bits
         status, history = _iterate(run, w0, state, callback, (c2, max_iterations, tol, tol_gradient, relative_change))
     point = run.point
     return OptResult(point.w, point.objective, status, point.iteration, history, run.state(), run.n_evaluations)
