@@ -1,0 +1,182 @@
+"""What an estimator may be given as X, y and sample_weight, and how it becomes a `Corpus`."""
+
+import numpy as np
+
+from crfbook.data.corpus import Corpus, make_corpus, take_sequences
+
+
+class IntegerAlphabet:
+    """Stands in for the `Encoder` where the corpus comes ready: labels and attributes are their own names."""
+
+    kind = "integers"
+
+    def __init__(self, n_labels, n_attrs, n_edge_attrs):
+        self.labels_ = list(range(n_labels))
+        self.n_labels, self.n_attrs, self.n_edge_attrs = n_labels, n_attrs, n_edge_attrs
+
+    @classmethod
+    def of(cls, corpus):
+        """Sizes as large as the ids in `corpus`."""
+        size = lambda ids: int(ids.max()) + 1 if len(ids) else 0  # noqa: E731
+        return cls(size(corpus.labels), size(corpus.attr_idx), max(1, size(corpus.class_attr)))
+
+    def transform(self, X, y=None, on_unknown_label=None):
+        raise ValueError("this model was trained on a ready Corpus, without an encoder: expected a Corpus, "
+                         f"got {type(X).__name__}")
+
+    def attribute_names(self):
+        return list(range(self.n_attrs))
+
+    def edge_attribute_names(self):
+        return list(range(self.n_edge_attrs))
+
+    def decode(self, label_ids, seq_ptr):
+        flat = label_ids.tolist()
+        return [flat[start:stop] for start, stop in zip(seq_ptr[:-1], seq_ptr[1:], strict=True)]
+
+
+def training_corpus(X, y, sample_weight, template):
+    """(encoder, corpus) for `fit`; the encoder is new and knows what occurs in X and y.
+
+    Raises ValueError: no token at all, X and y of different lengths, a token without a label, weights that
+    are not finite and >= 0; and what the encoder raises, naming sequence and token.
+    """
+    X, y = _listed(X), _listed(y)
+    if isinstance(X, Corpus):
+        corpus = _checked(X, y)
+        encoder = IntegerAlphabet.of(corpus)
+    else:
+        from crfbook.data.encoder import Encoder
+
+        if y is None and getattr(X, "labels", None) is None:
+            raise ValueError("fit: expected labels y, one sequence of labels for each sequence of X, got none")
+        encoder = Encoder(template)
+        corpus = encoder.fit_transform(X, y)
+    if corpus.n_tokens == 0:
+        raise ValueError(f"nothing to learn from: X has {corpus.n_sequences} sequences and no token")
+    _all_labelled(corpus)
+    if sample_weight is not None:
+        corpus = corpus._replace(seq_weight=_weights(sample_weight, corpus.n_sequences))
+    return encoder, corpus
+
+
+def encoder_state(encoder):
+    """(JSON-able header, dict of arrays) of an `Encoder` or an `IntegerAlphabet`, for saving."""
+    if isinstance(encoder, IntegerAlphabet):
+        sizes = [encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs]
+        return {"kind": encoder.kind, "sizes": sizes}, {}
+    state = encoder.get_state()
+    return state["header"], dict(state["arrays"])
+
+
+def encoder_from_state(header, arrays):
+    """The inverse of `encoder_state`."""
+    if header.get("kind") == IntegerAlphabet.kind:
+        return IntegerAlphabet(*header["sizes"])
+    from crfbook.data.encoder import Encoder
+
+    return Encoder.from_state({"header": header, "arrays": arrays})
+
+
+def known_corpus(encoder, X, y=None, unknown="raise"):
+    """Corpus of new text for a trained model. Attributes that the model does not know are left out.
+
+    A label that it does not know raises ValueError naming sequence and token, or becomes -1 if `unknown` is "mark".
+    """
+    X, y = _listed(X), _listed(y)
+    if isinstance(X, Corpus):
+        corpus = _without_unknown(_checked(X, y), encoder.n_attrs, encoder.n_edge_attrs)
+        unseen = corpus.labels >= len(encoder.labels_)
+        if unknown == "mark":
+            corpus = corpus._replace(labels=np.where(unseen, np.int32(-1), corpus.labels))
+        elif unseen.any():
+            where = int(np.argmax(unseen))
+            raise ValueError(f"{_place(corpus, where)}: expected label ids 0..{len(encoder.labels_) - 1}, "
+                             f"got {corpus.labels[where]}")
+        return corpus
+    return encoder.transform(X, y, on_unknown_label=unknown)
+
+
+def require_labels(corpus):
+    """Raise ValueError naming the first token that has no label."""
+    _all_labelled(corpus)
+    return corpus
+
+
+def obey(corpus, constraints, labels, drop):
+    """The sequences whose labels obey the constraints.
+
+    Returns (corpus, number of sequences left out). Raises ValueError listing the first violations unless
+    `drop`, and in any case if nothing is left.
+    """
+    from crfbook.data.constraints import describe_violations, violations
+
+    found = violations(corpus, constraints, labels)
+    if not found:
+        return corpus, 0
+    guilty = sorted({sequence for sequence, _, _ in found})
+    if not drop:
+        raise ValueError(f"{len(guilty)} of {corpus.n_sequences} training sequences violate the constraints "
+                         f"(on_violation='drop' leaves them out): {describe_violations(found)}")
+    kept = np.setdiff1d(np.arange(corpus.n_sequences), guilty)
+    corpus = take_sequences(corpus, kept)
+    if corpus.n_tokens == 0:
+        raise ValueError(f"all training sequences with tokens violate the constraints: {describe_violations(found)}")
+    return corpus, len(guilty)
+
+
+def _listed(sequences):
+    """Generators and other one-time iterables as lists; anything with a length as it is."""
+    return sequences if sequences is None or hasattr(sequences, "__len__") else list(sequences)
+
+
+def _checked(corpus, y):
+    """A ready corpus may have been put together by hand: check its bounds again, and put `y` in its place."""
+    corpus = make_corpus(**corpus._asdict())
+    if y is None:
+        return corpus
+    if len(y) != corpus.n_sequences:
+        raise ValueError(f"X and y: expected as many sequences in both, got {corpus.n_sequences} in X and {len(y)} in y")
+    for i, (labels, length) in enumerate(zip(y, np.diff(corpus.seq_ptr).tolist(), strict=True)):
+        if len(labels) != length:
+            raise ValueError(f"sequence {i}: expected {length} labels, one for each token of X, got {len(labels)}")
+    flat = [label for labels in y for label in labels]
+    return make_corpus(**corpus._replace(labels=np.array(flat) if flat else None)._asdict())
+
+
+def _without_unknown(corpus, n_attrs, n_edge_attrs):
+    known = corpus.attr_idx < n_attrs
+    if not known.all():
+        before = np.concatenate([[0], np.cumsum(known)])
+        corpus = corpus._replace(
+            attr_ptr=before[corpus.attr_ptr].astype(np.int64), attr_idx=corpus.attr_idx[known],
+            attr_val=corpus.attr_val[known] if len(corpus.attr_val) else corpus.attr_val)
+    known = corpus.class_attr < n_edge_attrs
+    if not known.all():
+        before = np.concatenate([[0], np.cumsum(known)])
+        corpus = corpus._replace(class_ptr=before[corpus.class_ptr].astype(np.int64), class_attr=corpus.class_attr[known])
+    return corpus
+
+
+def _weights(sample_weight, n_sequences):
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_sequences,):
+        raise ValueError(f"sample_weight: expected one weight for each of the {n_sequences} sequences, "
+                         f"got shape {weight.shape}")
+    bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
+    if len(bad):
+        raise ValueError(f"sample_weight: expected finite numbers >= 0, got {weight[bad[0]]} for sequence {bad[0]}")
+    if n_sequences and not weight.any():
+        raise ValueError("sample_weight: expected a weight above 0, got only zeros")
+    return np.ascontiguousarray(weight)
+
+
+def _place(corpus, token):
+    sequence = int(np.searchsorted(corpus.seq_ptr, token, side="right")) - 1
+    return f"sequence {sequence}, token {token - corpus.seq_ptr[sequence]}"
+
+
+def _all_labelled(corpus):
+    unknown = np.flatnonzero(corpus.labels < 0)
+    if len(unknown):
+        raise ValueError(f"{_place(corpus, int(unknown[0]))}: expected a label, got none")

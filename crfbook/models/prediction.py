@@ -1,0 +1,127 @@
+"""What a trained CRF says about new sequences: labels, probabilities of tokens, of pairs and of whole labellings.
+
+A Viterbi score is not a confidence; `predict_marginals` are probabilities, and `log_proba` is the one of a whole labelling.
+"""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from crfbook.models import inference
+from crfbook.models.inputs import known_corpus, require_labels
+from crfbook.models.settings import thread_count
+
+
+class Sequences(list):
+    """A list of lists that NumPy turns into a one-dimensional array of lists, whatever their lengths.
+
+    A plain list of lists would be refused, or become a table where all happen to be equally long; scikit-learn's
+    `cross_val_predict` joins its folds in this way.
+    """
+
+    def __array__(self, dtype=None, copy=None):
+        array = np.empty(len(self), dtype=object)
+        for i, sequence in enumerate(self):
+            array[i] = sequence
+        return array
+
+
+class Predictions:
+    """The part of `CRF` that predicts. Needs encoder_, features_, weights_, constraints_ and n_jobs.
+
+    X is what `fit` takes, or a Corpus encoded with this model's encoder_. Attributes that training did not know have no
+    weight and are ignored. Nothing here changes the model: several threads may share it. Every method raises
+    NotFittedError before `fit`, and ValueError naming the sequence where the constraints forbid all its paths.
+    """
+
+    def predict(self, X):
+        """The most probable labelling of each sequence (Viterbi), as a list of lists of labels; [] for an empty one.
+
+        Of equally good labellings the one whose labels come first in classes_ is taken.
+        """
+        corpus = self._known(X)
+        path = inference.decode(corpus, *self._model())
+        return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
+
+    def predict_single(self, xseq):
+        """`predict` for one sequence: a list of labels."""
+        return self.predict([xseq])[0]
+
+    def predict_array(self, X):
+        """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
+        corpus = self._known(X)
+        return _by_sequence(inference.decode(corpus, *self._model()), corpus)
+
+    def predict_marginals(self, X):
+        """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token."""
+        labels = self.encoder_.labels_ if hasattr(self, "encoder_") else ()
+        return Sequences([dict(zip(labels, row, strict=True)) for row in table.tolist()]
+                         for table in self.predict_marginals_array(X))
+
+    def predict_marginals_single(self, xseq):
+        """`predict_marginals` for one sequence: a list of dicts."""
+        return self.predict_marginals([xseq])[0]
+
+    def predict_marginals_array(self, X):
+        """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
+        corpus = self._known(X)
+        return _by_sequence(inference.node_marginals(corpus, *self._model()), corpus)
+
+    def predict_edge_marginals(self, X):
+        """p(y_{t-1} = a, y_t = b | x) as an iterator: for each sequence one array (max(T-1, 0), L, L), [t-1, a, b].
+
+        Labels in the order of classes_. One sequence at a time, since all of them would rarely fit into memory.
+        """
+        corpus = self._known(X)
+        features, w, constraints, _ = self._model()
+        return inference.iter_edge_marginals(corpus, features, w, constraints)
+
+    def log_proba(self, X, y=None):
+        """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence, -inf for a forbidden labelling.
+
+        Raises ValueError for a label that the model does not know, naming it and its place.
+        """
+        corpus = require_labels(self._known(X, y, "raise"))
+        return np.minimum(inference.log_proba(corpus, *self._model()), 0.0)      # above 0 is rounding
+
+    def score(self, X, y=None, sample_weight=None):
+        """Token accuracy. A label that the model does not know counts as an error.
+
+        sample_weight : (S,) weights of the sequences, default 1. Raises ValueError without any token.
+        """
+        found = self.predict(X)
+        gold = gold_labels(X, y)
+        if len(gold) != len(found):
+            raise ValueError(f"X and y: expected as many sequences in both, got {len(found)} in X and {len(gold)} in y")
+        right = np.zeros(len(found))
+        length = np.zeros(len(found))
+        for i, (a, b) in enumerate(zip(gold, found, strict=True)):
+            if len(a) != len(b):
+                raise ValueError(f"sequence {i}: expected {len(b)} labels, one for each token of X, got {len(a)}")
+            right[i], length[i] = sum(bool(x == z) for x, z in zip(a, b, strict=True)), len(b)
+        weight = np.ones(len(found)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        total = float(weight @ length)
+        if not total > 0:
+            raise ValueError(f"score: expected at least one token that counts, got {len(found)} sequences without any")
+        return float(weight @ right) / total
+
+    def _known(self, X, y=None, unknown="mark"):
+        check_is_fitted(self, "weights_")
+        return known_corpus(self.encoder_, X, y, unknown)
+
+    def _model(self):
+        return self.features_, self.weights_, self.constraints_, thread_count(self.n_jobs)
+
+
+def gold_labels(X, y):
+    """Labels as a list of lists, from y or from what X carries."""
+    if y is not None:
+        return y if hasattr(y, "__len__") else list(y)
+    if hasattr(X, "labels_by_sequence"):
+        return X.labels_by_sequence()
+    if hasattr(X, "attr_ptr"):
+        return [part.tolist() for part in _by_sequence(X.labels, X)]
+    raise ValueError("expected labels y, one sequence of labels for each sequence of X, got none")
+
+
+def _by_sequence(rows, corpus):
+    return np.split(rows, corpus.seq_ptr[1:-1]) if corpus.n_sequences else []
