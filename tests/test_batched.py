@@ -1,0 +1,123 @@
+"""The batched kernel against enumeration and against the log form, sequence by sequence."""
+
+import numpy as np
+import pytest
+from chains import Chain, random_chain, run_batched, run_log
+from hypothesis import given
+from hypothesis import strategies as st
+from test_forward_backward import returning_mass
+
+from crfbook import brute
+
+pytestmark = pytest.mark.kernels
+
+CLOSE = dict(rtol=1e-11, atol=1e-12)
+
+
+@st.composite
+def batches(draw, max_sequences=7, max_tokens=5, max_labels=4, forbidden=(0.0, 0.2)):
+    """Sequences of any lengths that share log_edge."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    lengths = draw(st.lists(st.integers(1, max_tokens), min_size=1, max_size=max_sequences))
+    n_labels, n_classes = draw(st.integers(1, max_labels)), draw(st.integers(1, 4))
+    fraction, size = draw(st.sampled_from(forbidden)), draw(st.sampled_from((0.5, 4.0)))
+    sequences = [random_chain(rng, n, n_labels, n_classes, size, fraction) for n in lengths]
+    return [chain._replace(log_edge=sequences[0].log_edge) for chain in sequences]
+
+
+def check(sequences, results, weight, batch, close):
+    edge_sum = np.zeros(batch.edge_sum.shape)
+    for s, (log_z, p_node, p_edge_sum) in enumerate(results):
+        if log_z == -np.inf:
+            assert batch.flags[s] == 1
+        if batch.flags[s]:
+            assert np.isnan(batch.log_z[s]) and not batch.p_node[s].any()
+            continue
+        np.testing.assert_allclose(batch.log_z[s], log_z, **close)
+        np.testing.assert_allclose(batch.p_node[s], weight[s] * p_node, **close)
+        edge_sum += weight[s] * p_edge_sum
+    np.testing.assert_allclose(batch.edge_sum, edge_sum, **close)
+
+
+@given(sequences=batches())
+def test_equals_enumeration(sequences):
+    weight = np.linspace(0.0, 3.0, len(sequences))
+    results = [
+        (brute.log_z(*c), brute.node_marginals(*c), brute.edge_marginal_sums(*c))
+        if brute.log_z(*c) > -np.inf
+        else (-np.inf, None, None)
+        for c in sequences
+    ]
+    batch = run_batched(sequences, weight)
+    assert [r[0] == -np.inf for r in results] == batch.flags.astype(bool).tolist()
+    check(sequences, results, weight, batch, CLOSE)
+
+
+@pytest.mark.parametrize("n_labels", [1, 2, 7, 8, 9, 15, 16, 17, 22, 24, 31, 33, 50, 70])
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_equals_log_form(n_labels, n_classes):
+    """Sizes around the widths of vector registers and of blocks, and lengths from 1 to 60."""
+    rng = np.random.default_rng(n_labels)
+    lengths = [*rng.integers(1, 25, 30), 60, 1, 1]
+    sequences = [random_chain(rng, n, n_labels, n_classes, 3.0, 0.02) for n in lengths]
+    sequences = [c._replace(log_edge=sequences[0].log_edge) for c in sequences]
+    weight = rng.random(len(sequences))
+    results = [run_log(c) for c in sequences]
+    batch = run_batched(sequences, weight)
+    assert batch.flags.sum() == sum(r.log_z == -np.inf for r in results)
+    check(sequences, [(r.log_z, r.p_node, r.p_edge_sum) for r in results], weight, batch, dict(rtol=1e-9, atol=1e-11))
+
+
+def test_flagged_sequences_do_not_disturb_the_others():
+    """Lost prefix mass, a NaN, a row without labels and scores of 1e4 among good sequences, in any order."""
+    rng = np.random.default_rng(2)
+    lost = returning_mass(100.0, 9)
+    good = [lost._replace(log_node=rng.normal(size=(n, 3)), edge_class=np.zeros(n, np.int32)) for n in (12, 10, 3, 1)]
+    nan, empty, huge = (rng.normal(size=(n, 3)) for n in (10, 4, 11))
+    nan[5, 1], empty[3], huge[2, 0] = np.nan, -np.inf, 1e4
+    bad = [lost] + [lost._replace(log_node=u, edge_class=np.zeros(len(u), np.int32)) for u in (nan, empty, huge)]
+    sequences = [bad[0], good[0], bad[1], good[1], good[2], bad[2], bad[3], good[3]]
+    batch = run_batched(sequences)
+    assert batch.flags.tolist() == [1, 0, 1, 0, 0, 1, 1, 0]
+    results = [run_log(c) for c in sequences]
+    check(sequences, [(r.log_z, r.p_node, r.p_edge_sum) for r in results], np.ones(8), batch, CLOSE)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2])
+def test_padding_labels_change_nothing(n_classes):
+    rng = np.random.default_rng(4)
+    sequences = [random_chain(rng, n, 5, n_classes, 2.0, 0.1) for n in (6, 1, 9, 6)]
+    sequences = [c._replace(log_edge=sequences[0].log_edge) for c in sequences]
+    padded = [
+        Chain(
+            np.pad(c.log_node, ((0, 0), (0, 3)), constant_values=-np.inf),
+            np.pad(c.log_edge, ((0, 0), (0, 3), (0, 3)), constant_values=-np.inf),
+            c.edge_class,
+        )
+        for c in sequences
+    ]
+    plain, wide = run_batched(sequences), run_batched(padded)
+    np.testing.assert_array_equal(plain.flags, wide.flags)
+    np.testing.assert_allclose(wide.log_z, plain.log_z, **CLOSE)
+    np.testing.assert_allclose(wide.edge_sum[:, :5, :5], plain.edge_sum, **CLOSE)
+    assert not wide.edge_sum[:, 5:].any() and not wide.edge_sum[:, :, 5:].any()
+    for p, q in zip(plain.p_node, wide.p_node, strict=True):
+        np.testing.assert_allclose(q[:, :5], p, **CLOSE)
+        assert not q[:, 5:].any()
+
+
+def test_long_sequence_alone():
+    """1e5 tokens in one batch of one: the running product of scale factors must be taken out in time."""
+    rng = np.random.default_rng(6)
+    chain = random_chain(rng, 100_000, 3, 1, size=20.0)
+    batch = run_batched([chain])
+    log_z = run_log_z(chain)
+    assert batch.flags[0] == 0
+    np.testing.assert_allclose(batch.log_z[0], log_z, rtol=1e-11)
+    np.testing.assert_allclose(batch.p_node[0].sum(1), 1.0, rtol=1e-8)
+
+
+def run_log_z(chain):
+    from crfbook.kernels.forward_backward import forward_backward_log
+
+    return forward_backward_log(*chain, np.empty(chain.log_node.shape), np.empty(chain.log_node.shape))
