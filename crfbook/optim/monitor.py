@@ -1,0 +1,122 @@
+"""What watches a training run: the history of its iterations, a progress bar, held-out data, the user's callback.
+
+A `Monitor` is the `callback` of any optimiser that reports `Step`s. The time it takes is its own: `Step.seconds` leaves it out,
+`monitor.seconds` counts it.
+"""
+
+import sys
+import time
+
+import numpy as np
+
+STOPPED_EARLY = "no better on held-out data"
+
+
+class Monitor:
+    """Callback of an optimiser; `finish(result)` afterwards picks the best weights if held-out data was watched.
+
+    Parameters
+    ----------
+    verbose : False, True (a progress bar on stderr) or 2 (a line for each iteration on stderr).
+    score : callable w (F,) -> float, higher is better, or None. It is called after each iteration.
+    score_name : name of its column in the history.
+    patience : stop after so many iterations without a better score; None: only record it.
+    callback : called with (Step, w); True stops.
+    total : iterations expected at most, for the bar; None: unknown.
+    """
+
+    def __init__(self, *, verbose=False, score=None, score_name="dev_score", patience=None, callback=None, total=None):
+        if patience is not None and (patience != int(patience) or patience < 1):
+            raise ValueError(f"patience must be an integer >= 1, got {patience!r}")
+        if patience is not None and score is None:
+            raise ValueError("patience needs a score on held-out data, got none")
+        self.score, self.score_name, self.patience, self.callback = score, score_name, patience, callback
+        self.steps, self.scores = [], []
+        self.best_w, self.best = None, None  # weights and place of the best score
+        self.stopped_early = False
+        self.seconds = 0.0
+        self._show = _line if verbose == 2 else _Bar(total) if verbose else None
+
+    def __call__(self, step, w):
+        began = time.perf_counter()
+        self.steps.append(step)
+        if self.score is not None:
+            self._watch(w)
+        if self._show is not None:
+            self._show(step, f"{self.score_name} {self.scores[-1]:.4f}" if self.scores else "")
+        stop = self.callback is not None and bool(self.callback(step, w))
+        self.seconds += time.perf_counter() - began
+        return stop or self.stopped_early
+
+    def _watch(self, w):
+        self.scores.append(float(self.score(w)))
+        if self.best is None or self.scores[-1] > self.scores[self.best]:
+            self.best, self.best_w = len(self.scores) - 1, w.copy()
+        self.stopped_early = self.patience is not None and len(self.scores) - 1 - self.best >= self.patience
+
+    def close(self):
+        """Take the bar off the screen; `with Monitor(...)` does it."""
+        if isinstance(self._show, _Bar):
+            self._show.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def finish(self, result):
+        """The OptResult to keep: with `patience`, the weights and objective of the best iteration."""
+        self.close()
+        if self.stopped_early and result.status == "stopped by callback":
+            result = result._replace(status=STOPPED_EARLY)
+        if self.patience is None or self.best_w is None:
+            return result
+        return result._replace(w=self.best_w, objective=self.steps[self.best].objective)
+
+    def columns(self):
+        """The iterations as {name: array}: the fields of Step, and the score."""
+        return history_columns(self.steps, **({self.score_name: self.scores} if self.score is not None else {}))
+
+
+def history_columns(steps, **more):
+    """{name: array (n,)}: the fields of Step for each of n steps, and what is given besides (cut or filled to n)."""
+    fields = ("iteration", "objective", "violation", "n_active", "seconds")
+    columns = {name: np.array([getattr(step, name) for step in steps]) for name in fields}
+    for name, values in more.items():
+        column = np.full(len(steps), np.nan)
+        column[: len(values)] = values[: len(steps)]
+        columns[name] = column
+    return columns
+
+
+def history_frame(steps, **more):
+    """`history_columns` as a pandas DataFrame, one row an iteration; pandas is loaded here and not before."""
+    import pandas as pd
+
+    return pd.DataFrame(history_columns(steps, **more))
+
+
+def _line(step, note):
+    print(f"{step.iteration:5d}  objective {step.objective:.6f}  violation {step.violation:.3e}  active {step.n_active:,}  "
+          f"{step.seconds:.1f} s  {note}".rstrip(), file=sys.stderr, flush=True)
+
+
+class _Bar:
+    """A tqdm bar on stderr; it is made at the first step, so that a run without steps shows nothing."""
+
+    def __init__(self, total):
+        self.total, self.bar = total, None
+
+    def __call__(self, step, note):
+        if self.bar is None:
+            from tqdm.auto import tqdm
+
+            self.bar = tqdm(total=self.total, unit="it", desc="training", dynamic_ncols=True, leave=True, file=sys.stderr)
+        self.bar.update(1)
+        self.bar.set_postfix_str(f"objective {step.objective:.2f}, violation {step.violation:.2e}" + (note and f", {note}"))
+
+    def close(self):
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
