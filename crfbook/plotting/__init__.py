@@ -1,0 +1,13 @@
+"""The book's figures: lattices, weight matrices, confusions, marginals, learning curves, growth of cost.
+
+Every helper draws into `ax` (None: a figure of its own), labels its axes with units, and returns the numbers it
+plotted, so that the cell which shows a figure can assert on what it shows. Colours are those of Okabe and Ito
+(2008), Blues and PuOr: they differ in lightness too, and lines differ in dash and marker, so that neither a
+colour-blind reader nor a grey print loses anything. matplotlib is loaded at the first figure.
+"""
+
+from .curves import label_bars, learning_curve, timing_growth
+from .lattices import lattice
+from .matrices import confusion, heatmap, weight_matrix
+
+__all__ = ["confusion", "heatmap", "label_bars", "lattice", "learning_curve", "timing_growth", "weight_matrix"]

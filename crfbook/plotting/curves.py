@@ -1,0 +1,123 @@
+"""Bars and curves: marginals of a sentence, training runs, growth of cost."""
+
+import numpy as np
+
+from .common import COLOURS, DASHES, FAINT, MARKERS, as_array, as_probabilities, axes, plain
+
+
+def label_bars(words, labels, marginals, *, most=6, ax=None):
+    """Marginal probabilities of each token as a stacked bar; beyond the `most` heaviest labels: "other".
+
+    marginals (T, L), rows adding to one. Returns (names, shares (T, n)) from the bottom of the bars upwards.
+    """
+    p = as_probabilities(marginals, (len(words), len(labels)), "marginals")
+    off = np.abs(p.sum(1) - 1)
+    if len(words) and off.max() > 1e-6:
+        raise ValueError(f"marginals[{off.argmax()}]: expected a row that adds to 1, got {p[off.argmax()].sum():.6g}")
+    most = min(most, len(COLOURS) - 1)
+    heavy = np.argsort(-p.sum(0), kind="stable")[:most]
+    heavy = heavy if len(labels) > most else np.arange(len(labels))
+    names, shares = [str(labels[i]) for i in heavy], p[:, heavy]
+    if len(labels) > most:
+        names, shares = [*names, "other"], np.column_stack([shares, (1 - shares.sum(1)).clip(0)])
+    ax = axes(ax, 1.9 + 0.62 * len(words), 3.0)
+    below, inside = np.zeros(len(words)), max(len(name) for name in names) <= 7
+    for k, name in enumerate(names):
+        colour = FAINT if k == most else COLOURS[k]
+        bars = ax.bar(range(len(words)), shares[:, k], 0.8, bottom=below, color=colour, ec="white", lw=0.8, label=name)
+        texts = [name if share >= 0.1 else "" for share in shares[:, k]] if inside else []
+        ax.bar_label(bars, texts, label_type="center", fontsize=8, color="black" if k >= 3 else "white")
+        below += shares[:, k]
+    long = max(map(len, words), default=0) > 6
+    ax.set_xticks(range(len(words)), words, fontsize=10, rotation=45 if long else 0, ha="right" if long else "center")
+    ax.set(ylim=(0, 1), ylabel="probability of the label")
+    handles, texts = ax.get_legend_handles_labels()
+    ax.legend(handles[::-1], texts[::-1], frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    plain(ax)
+    return names, shares
+
+
+UNITS = {
+    "iteration": "iteration",
+    "seconds": "time (s)",
+    "objective": "objective (nats)",
+    "violation": "largest violation",
+}
+
+
+def learning_curve(series, *, x="iteration", y="objective", best=None, log=False, xlabel=None, ylabel=None, ax=None):
+    """One line per training run. series: {name: run}; a run is a fitted CRF, an OptResult, a list of Steps, a DataFrame or (xs, ys).
+
+    x, y: columns of the history. best: plot the distance to this value on a logarithmic axis. Returns {name: (xs, ys)}.
+    """
+    ax = axes(ax, 4.6, 3.1)
+    drawn = {}
+    for k, (name, run) in enumerate(series.items()):
+        xs, ys = _columns(run, x, y)
+        if best is not None:
+            ys = np.maximum(ys - best, np.finfo(float).eps * max(1.0, abs(best)))
+        look = dict(color=COLOURS[k % len(COLOURS)], linestyle=DASHES[k % 4], marker=MARKERS[k % 8])
+        ax.plot(xs, ys, lw=1.8, ms=4.5, markevery=max(1, len(xs) // 10), label=name, **look)
+        drawn[name] = (xs, ys)
+    default = UNITS.get(y, y)
+    ax.set_xlabel(xlabel or UNITS.get(x, x), fontsize=11)
+    ax.set_ylabel(
+        ylabel or (default.replace("objective", "objective above the best") if best is not None else default),
+        fontsize=11,
+    )
+    if log or best is not None:
+        ax.set_yscale("log")
+    if x == "iteration":
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    _legend_and_grid(ax, len(drawn) > 1)
+    return drawn
+
+
+def _columns(run, x, y):
+    run = getattr(run, "history_", getattr(run, "history", run))
+    if hasattr(run, "columns"):
+        return run[x].to_numpy(float), run[y].to_numpy(float)
+    if len(run) and hasattr(run[0], "_fields"):
+        return tuple(np.array([getattr(step, name) for step in run], float) for name in (x, y))
+    xs, ys = run
+    return as_array(xs, (None,), x), as_array(ys, (len(xs),), y)
+
+
+def timing_growth(sizes, seconds, *, quantity="number of labels", fit_from=0, unit="time (s)", ax=None):
+    """Cost against size on two logarithmic axes, with the fitted power: seconds ~ size ** exponent.
+
+    sizes (n,); seconds: {name: (n,)}, NaN where not measured. The fit (least squares in logarithms) uses sizes >= fit_from,
+    because small sizes measure overhead. Returns {name: exponent}.
+    """
+    sizes = as_array(sizes, (None,), "sizes")
+    ax = axes(ax, 4.6, 3.1)
+    exponents = {}
+    for k, (name, measured) in enumerate(seconds.items()):
+        ys = as_array(measured, sizes.shape, name)
+        if (sizes <= 0).any() or (ys <= 0).any():
+            raise ValueError(f"{name}: expected sizes and seconds above 0, a logarithmic axis shows no others")
+        colour, used = COLOURS[k % len(COLOURS)], (sizes >= fit_from) & np.isfinite(ys)
+        if len(np.unique(sizes[used])) < 2:
+            raise ValueError(
+                f"{name}: expected at least two different sizes from {fit_from} on to fit a power, got {used.sum()}"
+            )
+        power, shift = np.polyfit(np.log(sizes[used]), np.log(ys[used]), 1)
+        ax.plot(sizes, ys, ls="", marker=MARKERS[k % 8], ms=6, color=colour, label=f"{name}: power {power:.2f}")
+        ax.plot(sizes[used], np.exp(shift) * sizes[used] ** power, lw=1.5, color=colour, ls=DASHES[k % 4])
+        exponents[name] = float(power)
+    ax.set(xscale="log", yscale="log")
+    if len(sizes) <= 8:
+        ax.set_xticks(sizes, [f"{n:,g}" for n in sizes])
+        ax.minorticks_off()
+    ax.set_xlabel(quantity, fontsize=11)
+    ax.set_ylabel(unit, fontsize=11)
+    _legend_and_grid(ax, True)
+    return exponents
+
+
+def _legend_and_grid(ax, legend):
+    ax.grid(color="#E6E6E6", lw=0.6)
+    ax.set_axisbelow(True)
+    plain(ax)
+    if legend:
+        ax.legend(frameon=False, fontsize=9)
