@@ -10,24 +10,32 @@ from crfbook._jit import kernel
 
 
 @kernel
-def list_scores(w, node_ptr, node_label, token, attr_ptr, attr_idx, attr_val, log_node):
+def list_scores(w, node_ptr, node_label, dense, dense_of, token, attr_ptr, attr_idx, attr_val, log_node):
     """log_node[r, y] += sum over attributes a of token[r] of x[a] w[a, y]; absent weights count as 0.
 
     Arguments: w float64 (F,); node_ptr (A+1,), node_label (n_node,): the rows of the FeatureSet;
-    token int64 (n,): corpus token of each row; attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,)
-    for all ones; out: log_node (n, >= L), added to. Cost: one multiply-add per stored (occurrence, weight)
-    pair. Source: Sokolovska et al. (2010), section 2.1; spec F.2.
+    dense (H, >= L), dense_of int32 (A', ): copies of some rows of weights, from `fill_dense`, and where the copy of
+    attribute a < A' is (-1: nowhere); both may be empty; token int64 (n,): corpus token of each row;
+    attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) for all ones; out: log_node (n, >= L), added to.
+    Cost: one multiply-add per stored (occurrence, weight) pair, or one contiguous row per occurrence.
+    Source: Sokolovska et al. (2010), section 2.1; spec F.2.
     """
     n_attrs = node_ptr.size - 1
+    width = dense.shape[1]
     for r in range(token.size):
         t = token[r]
+        u = log_node[r]
         for i in range(attr_ptr[t], attr_ptr[t + 1]):
             a = attr_idx[i]
-            if a >= n_attrs:
-                continue
             x = attr_val[i] if attr_val.size else 1.0
-            for k in range(node_ptr[a], node_ptr[a + 1]):
-                log_node[r, node_label[k]] += x * w[k]
+            h = dense_of[a] if a < dense_of.size else -1
+            if h >= 0:
+                d = dense[h]
+                for y in range(width):
+                    u[y] += x * d[y]
+            elif a < n_attrs:
+                for k in range(node_ptr[a], node_ptr[a + 1]):
+                    u[node_label[k]] += x * w[k]
 
 
 @kernel

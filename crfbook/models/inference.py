@@ -1,0 +1,236 @@
+"""What a trained chain says about a corpus: best labels, marginals, log-probabilities. Arrays only, no strings.
+
+Common arguments: corpus (S sequences, N tokens), features (L labels, F weights), w (F,), constraints (or None).
+Work goes through in stretches of whole sequences, so that memory does not grow with the corpus. All functions
+raise ValueError for weights that are not finite and, naming it, for a sequence all of whose paths are forbidden.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.data.features import FeatureSet, log_edge
+from crfbook.kernels.forward_backward import (
+    edge_marginal_log,
+    edge_marginal_scaled,
+    exp_nodes,
+    forward_backward_log,
+    forward_backward_scaled,
+)
+from crfbook.kernels.forward_backward_batched import forward_backward_batched
+from crfbook.kernels.likelihood import open_rows, redo_flagged
+from crfbook.kernels.scores import fill_dense, list_scores, path_scores
+from crfbook.kernels.viterbi import dominance, viterbi_many
+from crfbook.optim.objective import Edges, batch_rows, check_paths, check_weights, make_edges, make_work, padded
+from crfbook.optim.packing import pack
+from crfbook.optim.parallel import one_blas_thread, run_pieces
+
+STRETCH_ROWS = 8192  # tokens scored at a time: their rows stay in the processor's cache
+DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
+
+
+def decode(corpus, features, w, constraints=None, n_threads=1):
+    """The most probable labels, int32 (N,); ties go to the smallest label at every step (Viterbi)."""
+    model = _model(corpus, features, w, constraints)
+    edges = model.edges
+    log_edge_t = np.ascontiguousarray(edges.log_edge.transpose(0, 2, 1))
+    # The bound costs L^3 a class once; it pays as soon as there are more tokens than labels.
+    use_bound = corpus.n_tokens > 2 * features.n_labels * corpus.n_classes
+    bound = np.empty(edges.log_edge.shape if use_bound else (0, 0, 0))
+    reach = dominance(edges.log_edge, bound) if use_bound else 0.0
+    path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
+    stretches = _stretches(corpus.seq_ptr)
+
+    def piece(i):
+        sequences, tokens = stretches[i]
+        log_node = _scores(corpus, model, *stretches[i])
+        seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
+        longest, width = int(np.diff(seq_ptr).max(initial=0)), log_node.shape[1]
+        viterbi_many(log_node, edges.log_edge, log_edge_t, bound, reach, corpus.edge_class[tokens], seq_ptr,
+                     path[tokens], score[sequences], np.empty((longest, width)), np.empty((longest, width)),
+                     np.empty(width, np.int64))
+
+    run_pieces(piece, len(stretches), n_threads)
+    check_paths(score, np.arange(len(score)))
+    return path
+
+
+def node_marginals(corpus, features, w, constraints=None, n_threads=1):
+    """p_node (N, L): probability that token t has label y, given its sequence."""
+    out = np.empty((corpus.n_tokens, features.n_labels))
+    _forward_backward(corpus, features, w, constraints, n_threads, out)
+    return out
+
+
+def log_partition(corpus, features, w, constraints=None, n_threads=1):
+    """log Z of every sequence, (S,) in nats; 0 for a sequence of length 0."""
+    return _forward_backward(corpus, features, w, constraints, n_threads, None)
+
+
+def log_proba(corpus, features, w, constraints=None, n_threads=1):
+    """log p(labels | x) of every sequence, (S,) in nats; -inf where the constraints forbid the labels.
+
+    Raises ValueError for a token without label.
+    """
+    return (sequence_scores(corpus, features, w, constraints)
+            - log_partition(corpus, features, w, constraints, n_threads))
+
+
+def sequence_scores(corpus, features, w, constraints=None):
+    """Score of the labels of every sequence, (S,) in nats, not normalised; -inf where they are forbidden.
+
+    Raises ValueError for a token without label, naming sequence and token.
+    """
+    unknown = np.flatnonzero((corpus.labels < 0) | (corpus.labels >= features.n_labels))
+    if len(unknown):
+        i = int(np.searchsorted(corpus.seq_ptr, unknown[0], side="right")) - 1
+        raise ValueError(f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label id in "
+                         f"0..{features.n_labels - 1}, got {corpus.labels[unknown[0]]}")
+    model = _model(corpus, features, w, constraints)
+    score = np.zeros(corpus.n_sequences)
+    for sequences, tokens in _stretches(corpus.seq_ptr):
+        seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
+        path_scores(_scores(corpus, model, sequences, tokens), model.edges.log_edge, corpus.edge_class[tokens], corpus.labels[tokens], seq_ptr, score[sequences])
+    return score
+
+
+def node_scores(corpus, features, w):
+    """log_node (N, L): summed weights of each token's attributes, in nats, without transitions."""
+    model = _model(corpus, features, w, None)
+    out = np.zeros((corpus.n_tokens, features.n_labels))
+    _add_scores(corpus, model, np.arange(corpus.n_tokens), out)
+    return out
+
+
+def iter_edge_marginals(corpus, features, w, constraints=None):
+    """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y); (0, L, L) if T < 2."""
+    model = _model(corpus, features, w, constraints)
+    n_labels = features.n_labels
+    for i in range(corpus.n_sequences):
+        tokens = slice(int(corpus.seq_ptr[i]), int(corpus.seq_ptr[i + 1]))
+        log_node = _scores(corpus, model, slice(i, i + 1), tokens)
+        p_edge = _edge_marginals(log_node, model.edges, corpus.edge_class[tokens], i)
+        yield np.ascontiguousarray(p_edge[1:, :n_labels, :n_labels])
+
+
+def _edge_marginals(log_node, edges, edge_class, i):
+    """(T, M, M) of one sequence; the log form where the scaled one is not safe."""
+    n_tokens, width = log_node.shape
+    p_edge = np.zeros((n_tokens, width, width))
+    if n_tokens == 0:
+        return p_edge
+    psi_node, alpha, beta = np.empty(log_node.shape), np.empty(log_node.shape), np.empty(log_node.shape)
+    scale = np.empty(n_tokens)
+    spread = edges.edge_spread[0] + exp_nodes(log_node, psi_node, np.empty(n_tokens))
+    if not forward_backward_scaled(psi_node, edges.psi_edge, edges.psi_edge_t, edge_class, spread, alpha, beta, scale):
+        for t in range(1, n_tokens):
+            edge_marginal_scaled(t, psi_node, edges.psi_edge, edge_class, alpha, beta, scale, p_edge[t])
+        return p_edge
+    log_z = forward_backward_log(log_node, edges.log_edge, edge_class, alpha, beta)
+    check_paths(np.array([log_z]), np.array([i]))
+    for t in range(1, n_tokens):
+        edge_marginal_log(t, log_node, edges.log_edge, edge_class, alpha, beta, log_z, p_edge[t])
+    return p_edge
+
+
+def _forward_backward(corpus, features, w, constraints, n_threads, p_node):
+    """log Z (S,); node marginals are written into p_node (N, L) unless that is None."""
+    model = _model(corpus, features, w, constraints)
+    packing = pack(corpus, batch_rows(features.n_labels), n_shards=1)
+    log_z = np.zeros(len(packing.sequence))
+    n_batches = len(packing.slot_ptr) - 1
+    n_pieces = max(1, min(16, n_batches))
+
+    def piece(i):
+        work = make_work(packing, padded(features.n_labels))
+        for b in range(i, n_batches, n_pieces):
+            p, tokens = _batch_marginals(b, corpus, model, packing, work, log_z)
+            if p_node is not None:
+                p_node[tokens] = p[:, :features.n_labels]
+
+    run_pieces(piece, n_pieces, n_threads)
+    check_paths(log_z, packing.sequence)
+    out = np.zeros(corpus.n_sequences)
+    out[packing.sequence] = log_z
+    return out
+
+
+def _batch_marginals(b, corpus, model, packing, work, log_z):
+    """Forward-backward of batch b: fills its part of log_z; returns (p_node (n, M), corpus tokens (n,))."""
+    rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
+    slots = slice(packing.slot_ptr[b], packing.slot_ptr[b + 1])
+    edges = model.edges
+    n, n_slots = rows.stop - rows.start, slots.stop - slots.start
+    step_ptr = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
+    group = rows if corpus.n_classes > 1 else slice(0, 0)
+    row_token, row_class = packing.row_token[rows], packing.row_class[rows]
+    log_node, p_node, flags = work.log_node[:n], work.p_node[:n], work.flags[:n_slots]
+    edge_sum, weight = np.zeros(edges.log_edge.shape), np.ones(n_slots)
+
+    def fill():
+        open_rows(step_ptr, edges.start, edges.middle, edges.end, log_node)
+        _add_scores(corpus, model, row_token, log_node)
+
+    fill()
+    if forward_backward_batched(
+        log_node, edges.psi_edge, edges.psi_edge_t, edges.edge_max, edges.edge_spread[0], row_class, step_ptr,
+        packing.class_start[b], packing.by_class[group], packing.by_step[group], packing.prev_row[group], weight,
+        log_z[slots], p_node, edge_sum, flags, work.alpha[:n], work.prev[:n], work.gain[:n], work.pair,
+    ):  # fmt: skip
+        fill()
+        redo_flagged(log_node, edges.log_edge, row_class, step_ptr, weight, flags, log_z[slots], p_node, edge_sum)
+    return p_node, row_token
+
+
+class _Model(NamedTuple):
+    """A feature set with its weights, ready to score: potentials, and dense copies of frequent rows of weights."""
+
+    features: FeatureSet
+    w: np.ndarray  # (F,)
+    edges: Edges
+    dense: np.ndarray  # (H, M or L); H may be 0
+    dense_of: np.ndarray  # int32 (A',): dense row of attribute a < A', or -1
+
+
+def _model(corpus, features, w, constraints):
+    """`_Model` for a corpus; dense copies are made only if the corpus is large enough to repay them."""
+    w = check_weights(w, features.n_features)
+    with one_blas_thread():
+        edges = make_edges(log_edge(features, w, corpus.class_ptr, corpus.class_attr), constraints)
+    n_labels = features.n_labels
+    # Ids fall in frequency, so the rows worth copying are among the first ones.
+    head = min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
+    rows = np.flatnonzero(np.diff(features.node_ptr[:head + 1]) >= max(2, n_labels / 6))
+    dense_of = np.full(head, -1, np.int32)
+    dense_of[rows] = np.arange(len(rows))
+    dense = np.zeros((len(rows), n_labels))
+    fill_dense(w, rows, features.node_ptr, features.node_label, dense)
+    return _Model(features, w, edges, dense, dense_of)
+
+
+def _stretches(seq_ptr):
+    """[(slice of sequences, slice of tokens)]: neighbouring whole sequences, about STRETCH_ROWS tokens each."""
+    n_stretches = max(1, int(seq_ptr[-1]) // STRETCH_ROWS)
+    cuts = np.searchsorted(seq_ptr, seq_ptr[-1] * np.arange(1, n_stretches) / n_stretches)
+    cuts = np.unique(np.concatenate([[0], cuts, [len(seq_ptr) - 1]]))
+    return [(slice(int(a), int(b)), slice(int(seq_ptr[a]), int(seq_ptr[b])))
+            for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+
+
+def _add_scores(corpus, model, tokens, log_node):
+    """log_node (n, >= L) += scores of the attributes of `tokens` int64 (n,)."""
+    list_scores(model.w, model.features.node_ptr, model.features.node_label, model.dense, model.dense_of, tokens,
+                corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, log_node)
+
+
+def _scores(corpus, model, sequences, tokens):
+    """log_node (n, M) of neighbouring sequences with start and end constraints, padding labels at -inf."""
+    edges = model.edges
+    seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
+    filled = seq_ptr[:-1] < seq_ptr[1:]
+    log_node = np.empty((tokens.stop - tokens.start, len(edges.middle)))
+    log_node[:] = edges.middle
+    log_node[seq_ptr[:-1][filled]] = edges.start
+    log_node[seq_ptr[1:][filled] - 1] += edges.end
+    _add_scores(corpus, model, np.arange(tokens.start, tokens.stop), log_node)
+    return log_node
