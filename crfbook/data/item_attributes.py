@@ -90,7 +90,8 @@ def _rows(ptr, numbers, ids, values):
 def _read(tokens, seq_ptr):
     """(ptr int64 (N+1,), numbers int32 (nnz,) of distinct items, their names, their values float64)."""
     kinds = set(map(type, tokens))
-    if all(issubclass(kind, _LISTS) for kind in kinds):
+    only_lists = all(issubclass(kind, _LISTS) for kind in kinds)
+    if only_lists:
         items = tokens
         flat = chain.from_iterable
     elif all(issubclass(kind, dict) for kind in kinds):
@@ -102,7 +103,7 @@ def _read(tokens, seq_ptr):
     try:
         numbers, distinct = numbered(flat(items), int(ptr[-1]))
     except TypeError:  # something unhashable: nested values, which are unfolded, or an error, which is placed
-        items = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)]
+        items, only_lists = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)], False
         ptr = _sizes(items)
         numbers, distinct = numbered(chain.from_iterable(items), int(ptr[-1]))
 
@@ -110,9 +111,15 @@ def _read(tokens, seq_ptr):
         occurrence = int(np.argmax(numbers == number))
         return where(int(np.searchsorted(ptr, occurrence, side="right")) - 1, seq_ptr)
 
-    names, values = [], np.ones(len(distinct))
+    values = np.ones(len(distinct))
+    if only_lists and set(map(type, distinct)) <= {str}:
+        return ptr, numbers, distinct, values
+    names = []
     for number, item in enumerate(distinct):
-        name, value = item if type(item) is tuple else (item, 1.0)
+        name, value = (item, 1.0) if only_lists else item
+        if type(name) is type(value) is str:
+            names.append(f"{name}:{value}")
+            continue
         try:
             name, values[number] = _understand(name, value)
         except (TypeError, ValueError) as error:
