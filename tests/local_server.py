@@ -111,7 +111,8 @@ def cache(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     monkeypatch.setenv("CRFBOOK_DATA", str(folder))
     monkeypatch.delenv("CRFBOOK_MIRROR", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for variable in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(variable, "127.0.0.1")
     store._whole.clear()
     return folder
 
