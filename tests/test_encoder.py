@@ -304,6 +304,10 @@ def test_unknown_labels():
         encoder.transform([["a"], ["a", "b"]], [["x"], ["y", "z"]])
     assert encoder.transform([["a", "b"]], [["x", "z"]], on_unknown_label="mark").labels.tolist() == [0, -1]
     assert encoder.transform([["a", "b"]], [["x", None]]).labels.tolist() == [0, -1]
+    with pytest.raises(ValueError, match="X has 1 sequences but y has 2"):
+        encoder.transform([["a", "b"]], ["x", "y"])
+    flat = TokenColumns({"w": ["a", "b"]}, [0, 1, 2])
+    assert encoder.transform(flat, ["x", "y"]).labels.tolist() == encoder.transform(flat, [["x"], ["y"]]).labels.tolist()
     brought = TokenColumns({"w": ["a", "b"]}, [0, 2], ["z", "y"])
     assert encoder.transform(brought).labels.tolist() == [-1, 1]
 
@@ -351,7 +355,8 @@ ONE = [["a"]]
         (None, [np.array([["a"]], object)], [["x"]], "sequence 0: expected an array of real numbers, got dtype object"),
         ("U:%x[0,0]\nU1:%x[0,1]", [["a"]], [["x"]], "template line 2 asks for column 1.*these columns: 0 '0'"),
         ("U1:%x[0,pos]", [["a"]], [["x"]], "template line 1 asks for column 'pos'"),
-        ("U:%x[0,0]", [["a"], ["b", None]], [["x"], ["x", "y"]], "sequence 1, token 1: expected a string, a tuple"),
+        ("U:%x[0,0]", [["a"], ["b", None]], [["x"], ["x", "y"]], "sequence 1, token 1: expected cells of the same form"),
+        ("U:%x[0,w]", [[{"w": "a"}, {"v": "a"}]], [["x", "y"]], "sequence 0, token 1, column 'w': expected a string, got None"),
         ("U:%x[0,0]", [[("a", "b"), ("a",)]], [["x", "y"]], "sequence 0, token 1: expected 2 cells as in the first token, got 1"),
         ("U:%x[0,0]", TokenColumns({"w": ["a", 7]}, [0, 1, 2], ["x", "y"]), None, "sequence 1, token 0, column 0: expected a string, got 7"),
     ],

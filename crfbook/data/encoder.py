@@ -132,23 +132,24 @@ class Encoder:
         self._fitted()
         counts, total = self.attribute_counts_, int(self.attribute_counts_.sum())
         hot = min(_HOT, len(counts))
+        share = counts[:hot].sum() / max(total, 1)
         lines = [
             f"labels           {self.n_labels:>12,}",
             f"attributes       {self.n_attrs:>12,}   ({np.count_nonzero(counts == 1):,} of them seen once)",
             f"occurrences      {total:>12,}",
-            f"hot share        {counts[:hot].sum() / max(total, 1):>12.1%}   (occurrences of the {hot:,} most frequent attributes)",
+            f"hot share        {share:>12.1%}   (the {hot:,} most frequent attributes' occurrences)",
             f"edge attributes  {self.n_edge_attrs:>12,}   (the constant one included)",
         ]
         return "\n".join(lines)
 
     def get_state(self):
-        """What is needed to restore the encoder, without pickle: {"header": JSON-able dict, "arrays": {name: array}}."""
+        """All that restores the encoder, without pickle: {"header": JSON-able dict, "arrays": {name: array}}."""
         attributes = self._fitted()
         header, arrays = attributes.get_state()
         header = {
             "kind": attributes.kind,
             "labels": labels_to_json(self.labels_),
-            "min_freq": self.min_freq,
+            "min_freq": float(self.min_freq),
             "columns": self.columns_,
             "attributes": header,
         }
@@ -159,7 +160,8 @@ class Encoder:
         """The inverse of `get_state`. Raises ValueError for a header of another kind."""
         header, arrays = state["header"], state["arrays"]
         if header.get("kind") not in _KINDS:
-            raise ValueError(f"this is no encoder: expected one of the kinds {', '.join(_KINDS)}, got {header.get('kind')!r}")
+            kinds = ", ".join(_KINDS)
+            raise ValueError(f"this is no encoder: expected one of the kinds {kinds}, got {header.get('kind')!r}")
         attributes = _KINDS[header["kind"]].from_state(header["attributes"], arrays)
         new = cls(getattr(attributes, "template", None), header["min_freq"], getattr(attributes, "column_names", None))
         new._attributes, new.labels_ = attributes, labels_from_json(header["labels"])
@@ -188,7 +190,8 @@ class Encoder:
 
     @staticmethod
     def _flat(X, y, seq_ptr):
-        return X.labels if y is None else flat_labels(y, seq_ptr)
+        own = getattr(X, "labels", None)
+        return own if y is None or y is own else flat_labels(y, seq_ptr, may_be_flat=is_columns(X))
 
     @staticmethod
     def _corpus(rows, seq_ptr, labels, seq_weight):

@@ -102,7 +102,7 @@ def shape(text: str) -> str:
 def short_shape(text: str) -> str:
     """`shape` with every run of one symbol shortened to a single one."""
     full = shape(text)
-    return full[:1] + "".join(c for previous, c in zip(full, full[1:]) if c != previous)
+    return full[:1] + "".join(c for previous, c in zip(full, full[1:], strict=False) if c != previous)
 
 
 EXTRACTORS: dict[str, Extractor] = {

@@ -4,6 +4,9 @@ from itertools import chain
 
 import numpy as np
 
+from crfbook.data.templates import available
+from crfbook.data.vocabulary import where
+
 
 def is_columns(X):
     """Is X a `TokenColumns`, or anything with its `columns` and `seq_ptr`?"""
@@ -11,13 +14,16 @@ def is_columns(X):
 
 
 def kind_of(X, template):
-    """ "template", "items" or "matrix": the form that X is to be read in. Raises for a mismatch with `template`."""
+    """The form that X is to be read in: "template", "items" or "matrix"."""
     if template is not None:
         return "template"
     if is_columns(X):
-        raise ValueError("columns of strings need a template: Encoder(template=...), by name (see data.templates.available()), file or text")
+        raise ValueError(
+            f"columns of strings need a template: a file, a text, or one of the shipped ones ({', '.join(available())})"
+        )
     first = next((sequence for sequence in X if _length(sequence)), None)
-    return "matrix" if hasattr(first, "tocsr") or isinstance(first, np.ndarray) and first.dtype.kind in "biufO" else "items"
+    dense = isinstance(first, np.ndarray) and (first.ndim != 1 or first.dtype.kind in "biuf")
+    return "matrix" if dense or hasattr(first, "tocsr") else "items"
 
 
 def pointers(sequences):
@@ -35,7 +41,7 @@ def as_sequences(X):
     for i, sequence in enumerate(X):
         if isinstance(sequence, (str, bytes, dict)):
             raise TypeError(
-                f"sequence {i}: expected a list of tokens, got {sequence!r} (X is a list of sequences, each a list of tokens)"
+                f"sequence {i}: expected a list of tokens, got {sequence!r} (X is a list of sequences of tokens)"
             )
         if not hasattr(sequence, "__len__"):
             if hasattr(sequence, "items"):  # pycrfsuite.ItemSequence
@@ -51,7 +57,7 @@ def as_sequences(X):
 
 
 def as_columns(X, names):
-    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or from sequences of strings, tuples or dicts of cells.
+    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings, tuples or dicts of cells.
 
     A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
     fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
@@ -65,7 +71,7 @@ def as_columns(X, names):
     first = tokens[0] if tokens else ""
     if isinstance(first, dict):
         keys = list(first)
-        rows = [tuple(map(token.get, keys)) if isinstance(token, dict) and len(token) == len(keys) else token for token in tokens]
+        rows = [tuple(map(token.get, keys)) if isinstance(token, dict) else token for token in tokens]
     elif isinstance(first, str):
         keys, rows = ["0"], [(token,) if isinstance(token, str) else token for token in tokens]
     else:
@@ -79,11 +85,9 @@ def as_columns(X, names):
 
 
 def _complain(rows, n, seq_ptr):
-    from crfbook.data.vocabulary import where
-
     for t, row in enumerate(rows):
         if not isinstance(row, (tuple, list)):
-            raise TypeError(f"{where(t, seq_ptr)}: expected a string, a tuple or a dict of cells as the tokens before, got {row!r}")
+            raise TypeError(f"{where(t, seq_ptr)}: expected cells of the same form as in the first token, got {row!r}")
         if len(row) != n or n == 0:
             raise ValueError(f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}")
 

@@ -113,7 +113,10 @@ class Family:
         self._table = None
 
     def parts(self, coded, cells, tables, start, learn):
-        """Per pattern (rows, keys): token numbers (None: every token once) and int64 keys, of cells that have a value."""
+        """Per pattern (rows, keys), for the cells that have a value: token numbers (None: each token once), int64 keys.
+
+        Returned with the radix: all keys lie below it.
+        """
         parts = [(start, None) for _ in self.rows]
         radix = 1
         for slot, source in enumerate(self.sources):
@@ -177,8 +180,8 @@ class Family:
                 keys = self.stages[slot][keys]
         pieces = [repeat(self.literals[0], len(keys))]
         for column, literal in zip(reversed(columns), self.literals[1:], strict=True):
-            pieces += [column, repeat(literal)]
-        return list(map("".join, zip(*pieces)))
+            pieces += [column, repeat(literal, len(keys))]
+        return list(map("".join, zip(*pieces, strict=True)))
 
 
 def group(patterns):

@@ -75,7 +75,7 @@ class TemplateAttributes:
                 else:
                     there = ", ".join(f"{j} {name!r}" for j, name in enumerate(names)) or "none"
                     raise ValueError(
-                        f"template line {pattern.line} asks for column {column!r}, but the data has these columns: {there}"
+                        f"template line {pattern.line} asks for column {column!r}; the data has these columns: {there}"
                     )
         return resolved
 
@@ -161,7 +161,8 @@ class TemplateAttributes:
         for s, source in enumerate(new.template.sources):
             values = unpack_strings(arrays[f"cell{s}_text"], arrays[f"cell{s}_ptr"])
             new.cells[source] = CellValues(source, values, len(new.boundaries))
-        for name, families, order, first in (("node", new.node, new.node_order, 0), ("edge", new.edge, new.edge_order, 1)):
+        parts = (("node", new.node, new.node_order, 0), ("edge", new.edge, new.edge_order, 1))
+        for name, families, order, first in parts:
             rank = np.empty(len(order), np.int32)
             rank[order] = np.arange(first, first + len(order), dtype=np.int32)
             low = 0

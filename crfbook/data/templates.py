@@ -25,6 +25,7 @@ Rules, where the tools differ:
 - Attributes are compared cell by cell, not as strings: `a/b` + `c` is not `a` + `b/c`.
 - Plain transitions always exist, as in CRFsuite; a line `B` may be left out.
 - An edge attribute belongs to the transition INTO the token; there is none into a first token.
+- Wapiti's absolute positions (`%x[@1,0]`) are not supported and refused.
 - A pattern whose extractor gives nothing for a cell gives no attribute; several values give one each
   (with several such cells: every combination).
 
@@ -54,7 +55,7 @@ class Source(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """One line: text `literals[0] cell[0] literals[1] cell[1] ... literals[-1]`; cell i is `sources[i]` at `offsets[i]`."""
+    """One line: text `literals[0] cell[0] literals[1] ... literals[-1]`; cell i is `sources[i]` at `offsets[i]`."""
 
     literals: tuple[str, ...]
     sources: tuple[Source, ...]

@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Numbering(dict):
-    """Maps hashable things to 0, 1, 2, ... in the order in which they are first asked for.
+    """Map hashable things to 0, 1, 2, ... in the order in which they are first asked for.
 
     `map(numbering.__getitem__, things)` runs at the speed of a dict look-up for whatever was seen before.
     """
@@ -29,13 +29,13 @@ def look_up(table, things, n):
 
 
 def where(position, seq_ptr):
-    """"sequence 17, token 3" for a position in the flat order (positions and both numbers count from 0)."""
+    """The words "sequence 17, token 3" for a position in the flat order (positions and both numbers count from 0)."""
     sequence = int(np.searchsorted(seq_ptr, position, side="right")) - 1
     return f"sequence {sequence}, token {position - int(seq_ptr[sequence])}"
 
 
 def falling_order(counts):
-    """Positions by falling count; equal counts keep their order. Returns (order, rank), both int32: rank[order[i]] = i."""
+    """Positions by falling count; equal counts keep their order. Returns int32 (order, rank): rank[order[i]] = i."""
     order = np.argsort(-counts, kind="stable").astype(np.int32)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order), dtype=np.int32)
@@ -69,7 +69,8 @@ def number_labels(labels, n, seq_ptr):
     plain = [_plain(label) for label in found]
     for number, label in enumerate(plain):
         if label != label:
-            raise ValueError(f"{where(int(np.argmax(numbers == number)), seq_ptr)}: the label is {label!r}, not a number")
+            place = where(int(np.argmax(numbers == number)), seq_ptr)
+            raise ValueError(f"{place}: the label is {label!r}, not a number")
     known = {label for label in plain if label is not None}
     try:
         alphabet = sorted(known)
@@ -111,7 +112,8 @@ def _bad_label(labels, seq_ptr, error):
         try:
             hash(label)
         except TypeError:
-            return TypeError(f"{where(position, seq_ptr)}: a label must be hashable (string, integer, tuple), got {label!r}")
+            place = where(position, seq_ptr)
+            return TypeError(f"{place}: a label must be hashable (string, integer, tuple), got {label!r}")
     return error
 
 
@@ -119,7 +121,7 @@ _SIMPLE = (str, int, float, bool)
 
 
 def labels_to_json(alphabet):
-    """The alphabet as something JSON carries and `labels_from_json` restores: strings, numbers, booleans, tuples of these."""
+    """The alphabet as JSON carries it: strings, numbers, booleans, tuples of these. TypeError for other labels."""
     return [_to_json(label) for label in alphabet]
 
 
@@ -140,15 +142,16 @@ def _from_json(label):
     return tuple(map(_from_json, label["tuple"])) if isinstance(label, dict) else label
 
 
-def flat_labels(y, seq_ptr):
+def flat_labels(y, seq_ptr, may_be_flat=False):
     """Labels per sequence (list of lists) as one flat list of N.
 
-    A flat list of N labels is taken as it is. Raises ValueError naming the sequence whose length differs.
+    may_be_flat: a list of N labels, none of which has a length (strings apart), is taken as it is.
+    Raises ValueError naming the sequence whose length differs.
     """
-    n_sequences, n = len(seq_ptr) - 1, int(seq_ptr[-1])
+    n_sequences = len(seq_ptr) - 1
     y = list(y)
     nested = [not isinstance(part, (str, bytes)) and hasattr(part, "__len__") for part in y]
-    if not any(nested) and len(y) == n and (n != n_sequences or np.any(np.diff(seq_ptr) != 1)):
+    if may_be_flat and len(y) == seq_ptr[-1] and not any(nested):
         return y
     if len(y) != n_sequences:
         raise ValueError(f"X has {n_sequences} sequences but y has {len(y)}")
