@@ -53,6 +53,7 @@ def execute(path, timeout):
         timeout=timeout,
         kernel_name="python3",
         record_timing=False,
+        extra_arguments=["--IPKernelApp.log_level=40"],  # its start-up notes would break the progress line
         resources={"metadata": {"path": str(NOTEBOOKS)}},
     )
     error, start = "", time.perf_counter()

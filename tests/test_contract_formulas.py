@@ -1,0 +1,64 @@
+"""Formulas of the pages: read by latex2mathml, mended by tools/formulas.py, never lost."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from tools import chapters as book
+from tools.formulas import to_mathml
+
+
+def shape(tex, display=True):
+    """Tags and texts only: "munder(∑ y)"."""
+
+    def walk(element):
+        name = element.tag.split("}")[-1]
+        if len(element):
+            return f"{name}({' '.join(walk(child) for child in element)})"
+        return element.text or name
+
+    return walk(ElementTree.fromstring(to_mathml(tex, display)))
+
+
+def test_sums_carry_their_limits_above_and_below_in_display_only():
+    assert "munderover(∑ mrow(t = 1) T)" in shape(r"\sum_{t=1}^T a_t")
+    assert "msubsup(∑" in shape(r"\sum_{t=1}^T a_t", display=False)
+
+
+@pytest.mark.parametrize("tex", [r"\operatorname*{arg\,max}_y s", r"\arg\max_y s", r"\mathrm{argmax}_y s"])
+def test_argmax_is_one_word(tex):
+    assert "munder(argmax y) mspace s" in shape(tex)
+
+
+def test_named_functions_have_air_before_a_letter_only():
+    assert "log mspace Z" in shape(r"\log Z") and "log (" in shape(r"\log(Z)")
+
+
+@pytest.mark.parametrize("name", ["aligned", "align", "align*", "split", "eqnarray"])
+def test_aligned_lines_are_a_table(name):
+    text = shape(rf"\begin{{{name}}} a &= b \\[2pt] &= c \end{{{name}}}")
+    assert text.count("mtr(") == 2 and "&" not in text
+
+
+def test_less_than_and_underscores_survive():
+    assert to_mathml("x < y").count("&lt;") == 1
+    assert "log_edge" in shape(r"\texttt{log\_edge}")
+
+
+@pytest.mark.parametrize("tex", [r"\notacommand{x}", r"\frac{a", r"a & b", "{"])
+def test_what_cannot_be_read_is_shown_as_it_is(tex):
+    assert "unread-formula" in to_mathml(tex) and "<math" not in to_mathml(tex)
+
+
+def formulas(text):
+    text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
+    yield from re.findall(r"\$\$(.+?)\$\$", text, re.S)
+    yield from re.findall(r"(?<![$\\])\$([^$]+?)(?<!\\)\$(?!\$)", re.sub(r"\$\$.+?\$\$", "", text, flags=re.S))
+
+
+@pytest.mark.parametrize("path", book.chapters(), ids=lambda p: p.stem)
+def test_every_formula_of_the_book_can_be_read(path):
+    for cell in book.read(path).cells:
+        for tex in formulas(cell.source) if cell.cell_type == "markdown" else ():
+            assert "unread-formula" not in to_mathml(tex, True), f"tools/formulas.py cannot read {tex!r}"

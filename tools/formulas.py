@@ -1,0 +1,88 @@
+"""LaTeX formulas as MathML, so that the pages of build/book/ need no network to be read.
+
+Every browser draws MathML by itself. latex2mathml does the reading; here stands what it gets wrong or lacks.
+A formula that cannot be read is shown as its source.
+"""
+
+import html
+import re
+from xml.etree import ElementTree
+
+from latex2mathml.converter import convert
+
+NAMESPACE = "http://www.w3.org/1998/Math/MathML"
+NAMED = {"log", "exp", "max", "min", "arg", "sup", "inf", "lim", "Pr", "sign", "argmax", "argmin", "logsumexp", "tr", "diag"}
+STACKED = {"∑", "∏", "⋃", "⋂", "max", "min", "sup", "inf", "lim", "argmax", "argmin"}
+UNDER = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
+SCRIPTS = {"msub", "msup", "msubsup", "munder", "mover", "munderover"}
+
+# What is rewritten before reading: environments it does not know, spacing it would print.
+REWRITES = [
+    (r"\\(begin|end)\{(?:aligned|alignedat|split|align\*?|alignat\*?|eqnarray\*?)\}(?:\{\d+\})?", r"\\\1{align*}"),
+    (r"\\(begin|end)\{(?:gathered|gather\*?|multline\*?)\}", r"\\\1{align*}"),
+    (r"\\(?:begin|end)\{(?:equation\*?|displaymath)\}", ""),
+    (r"\\\\\s*\[[^\]]*(?:pt|em|ex|mm)\]", r"\\\\"),
+    (r"\\operatorname\*?\{((?:[^{}]|\{[^{}]*\})*)\}", lambda m: r"\mathrm{" + re.sub(r"\\[,;: !]|\s", "", m.group(1)) + "}"),
+    (r"\\arg\s*(?:\\[,;:! ])?\s*\\(max|min)", r"\\mathrm{arg\1}"),
+    (r"\\(?:nonumber|notag|!|displaystyle|textstyle|limits|nolimits)(?![a-zA-Z])", ""),
+    (r"\\label\{[^{}]*\}", ""),
+    (r"\\tag\*?\{([^{}]*)\}", r"\\qquad (\1)"),
+]
+
+
+class Unreadable(ValueError):
+    """The formula holds something that latex2mathml does not know."""
+
+
+def to_mathml(tex, display=False):
+    """The formula as a <math> element (text); its source as <code> where it cannot be read."""
+    try:
+        return _mathml(tex, display)
+    except Exception:  # the reader's own errors are of many kinds, and a page must not fail over a formula
+        shown = f"$${tex}$$" if display else f"${tex}$"
+        return f'<code class="unread-formula">{html.escape(shown)}</code>'
+
+
+def _mathml(tex, display):
+    bare = re.sub(r"\\[{}]", "", tex)
+    if bare.count("{") != bare.count("}"):
+        raise Unreadable("unbalanced braces")
+    for pattern, replacement in REWRITES:
+        tex = re.sub(pattern, replacement, tex)
+    text = convert(tex.strip(), display="block" if display else "inline")
+    root = ElementTree.fromstring(text)
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(f"{{{NAMESPACE}}}")
+    _mend(root, display)
+    root.set("xmlns", NAMESPACE)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _word(element):
+    """The letters of a name that was written upright, letter by letter: \\mathrm{logsumexp}."""
+    letters = [child.text or "" for child in element if child.tag == "mi" and child.get("mathvariant") == "normal"]
+    return "".join(letters) if len(letters) == len(element) > 1 else ""
+
+
+def _mend(element, display):
+    for place, child in enumerate(element):
+        if child.tag == "mrow" and _word(child):
+            name = ElementTree.Element("mi")
+            name.text, name.tail = _word(child), child.tail
+            element[place] = child = name
+        if child.tag == "mtext" and child.text:
+            child.text = child.text.replace("\\_", "_")
+        if (child.text or "").startswith("\\") or (child.tag == "mi" and child.text == "&"):
+            raise Unreadable(child.text)
+        _mend(child, display)
+        if display and child.tag in UNDER and child[0].text in STACKED:
+            child.tag = UNDER[child.tag]
+    if element.tag in SCRIPTS or element.tag in ("mfrac", "mroot"):
+        return
+    # A named function needs air before its argument, unless that is in brackets.
+    for place in range(len(element) - 2, -1, -1):
+        child, following = element[place], element[place + 1]
+        name = child[0].text if child.tag in SCRIPTS else child.text
+        opens = following.tag == "mo" and following.text in ("(", "[", "{", ")", ",", "=")
+        if name in NAMED and not opens:
+            element.insert(place + 1, ElementTree.Element("mspace", width="0.17em"))
