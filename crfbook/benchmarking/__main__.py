@@ -1,0 +1,39 @@
+"""python -m crfbook.benchmarking [NAME ... | all] [--repeats N] [--csv FILE]"""
+
+import argparse
+import sys
+
+from . import environment, report, write_csv
+
+
+def main(argv=None):
+    from .tasks import TARGETS, TASKS
+
+    parser = argparse.ArgumentParser(prog="python -m crfbook.benchmarking", description=TARGETS)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(TASKS)} or all")
+    parser.add_argument("--repeats", type=int, default=None, help="counted runs of each candidate")
+    parser.add_argument("--csv", help="write the rows there as well")
+    options = parser.parse_args(argv)
+    if not options.names:
+        for name, task in TASKS.items():
+            print(f"{name:<16} {task.__doc__}")
+        return 0
+    names = list(TASKS) if options.names == ["all"] else options.names
+    unknown = [name for name in names if name not in TASKS]
+    if unknown:
+        parser.error(f"expected names among {', '.join(TASKS)}; got {', '.join(unknown)}")
+    for key, value in environment().items():
+        print(f"{key}: {value}")
+    rows = []
+    for name in names:
+        print(f"... {name}", file=sys.stderr, flush=True)
+        rows += TASKS[name](**({} if options.repeats is None else {"repeats": options.repeats}))
+    print(report(rows))
+    if options.csv:
+        write_csv(options.csv, rows)
+        print(f"written to {options.csv}")
+    return int(any(row.verdict == "MISSED" for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

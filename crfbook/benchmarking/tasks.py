@@ -1,0 +1,189 @@
+"""What can be timed. Each task returns rows: ours, the reference, both from the same run."""
+
+import numpy as np
+
+from . import Row, race
+from .work import load
+
+TARGETS = "required and aim: shares of python-crfsuite's time in the same run"
+
+
+def _threads_one():
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
+
+
+def _objective_seconds(work, n_threads, repeats):
+    """Timing of ours per objective + gradient, at weights away from zero."""
+    from ..optim.objective import Objective
+
+    objective = Objective(work.corpus, work.features, c2=1.0, n_threads=n_threads)
+    w = np.random.default_rng(0).normal(scale=0.1, size=work.features.n_features)
+    return lambda: objective(w)
+
+
+def _against_crfsuite(work, threads, repeats):
+    from .crfsuite import seconds_per_evaluation, trainer
+    from .work import attribute_strings
+
+    it = trainer(attribute_strings(work.columns, work.template), work.columns.labels_by_sequence())
+
+    def crfsuite():
+        seconds = seconds_per_evaluation(it)
+        return seconds, seconds
+    candidates = {"crfsuite": crfsuite}
+    for n in threads:
+        candidates[f"ours, {n}"] = _objective_seconds(work, n, repeats)
+    with _threads_one():
+        return race(candidates, repeats)
+
+
+def gradient(repeats=5):
+    """Objective + gradient, CoNLL-2000, 22 labels, one and two threads."""
+    work = load("chunking")
+    took = _against_crfsuite(work, (1, 2), repeats)
+    shape = f"{work.features.n_node:,} node weights, {work.features.n_edge} transitions"
+    return [
+        Row("objective + gradient, 22 labels, 1 thread", took["ours, 1"].median_cpu,
+            took["crfsuite"].median_cpu, "CPU s", 0.50, 0.35, shape),
+        Row("objective + gradient, 22 labels, 2 threads", took["ours, 2"].median_wall,
+            took["crfsuite"].median_wall, "wall s", 0.30, 0.20),
+    ]
+
+
+def gradient_atis(repeats=5):
+    """Objective + gradient, ATIS slots, 121 labels, one thread."""
+    took = _against_crfsuite(load("atis"), (1,), repeats)
+    return [Row("objective + gradient, ATIS, 121 labels, 1 thread", took["ours, 1"].median_cpu,
+                took["crfsuite"].median_cpu, "CPU s", 0.35, 0.25)]
+
+
+def gradient_joint(repeats=3):
+    """Objective + gradient, joint POS/chunk labels, 319 labels, one thread; and its matrix products alone."""
+    work = load("joint")
+    took = _against_crfsuite(work, (1,), repeats)
+    n, labels = work.corpus.n_tokens, work.features.n_labels
+    with _threads_one():
+        alone = race({"ours": _objective_seconds(work, 1, repeats),
+                      "products": lambda: _three_products(n, labels)}, repeats)
+    scale = 1e3 / n
+    return [
+        Row(f"objective + gradient, {labels} labels, 1 thread", took["ours, 1"].median_cpu * scale,
+            took["crfsuite"].median_cpu * scale, "ms/token", 0.22, 0.16, f"{n:,} tokens"),
+        Row("the same against its three matrix products", alone["ours"].median_cpu * scale,
+            alone["products"].median_cpu * scale, "ms/token", 1.4, None,
+            "(256, L) blocks: alpha E, v E', alpha' v"),
+    ]
+
+
+def _three_products(n_tokens, n_labels, block=256):
+    """The products that forward-backward cannot do without, and nothing else, in blocks of `block` rows."""
+    rng = np.random.default_rng(0)
+    a, v = rng.random((2, block, n_labels))
+    e, out = rng.random((n_labels, n_labels)), np.empty((block, n_labels))
+    total = np.empty((n_labels, n_labels))
+    for _ in range(0, n_tokens, block):
+        np.matmul(a, e, out=out)
+        np.matmul(v, e.T, out=out)
+        np.matmul(a.T, v, out=total)
+
+
+def viterbi(repeats=5):
+    """Viterbi alone, scores ready, 22 and 319 labels, one thread."""
+    return [_viterbi("chunking", 2000, 0.35, 0.20, repeats), _viterbi("joint", 300, 0.12, 0.06, repeats)]
+
+
+def _viterbi(name, n_sentences, required, aim, repeats):
+    from ..data.features import log_edge
+    from ..kernels.viterbi import viterbi_many
+    from ..models.inference import node_scores
+    from .crfsuite import train_tagger, viterbi_seconds
+    from .work import attribute_strings
+
+    work = load(name)
+    test = work.test.head(n_sentences)
+    tagger = train_tagger(work, 20 if name == "chunking" else 5)
+    rows = attribute_strings(test, work.template)
+    corpus, w = work.encoder.transform(test, on_unknown_label="mark"), crfsuite_weights(work, tagger)
+    node = node_scores(corpus, work.features, w)
+    edge = log_edge(work.features, w, corpus.class_ptr, corpus.class_attr)
+    path, score = np.zeros(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
+    with _threads_one():
+        took = race({"crfsuite": lambda: viterbi_seconds(tagger, rows),
+                     "ours": lambda: viterbi_many(node, edge, corpus.edge_class, corpus.seq_ptr, path, score)},
+                    repeats)
+    speed = corpus.n_tokens / took["ours"].median_cpu
+    return Row(f"Viterbi alone, {work.features.n_labels} labels", took["ours"].median_cpu,
+               took["crfsuite"].median_cpu, "CPU s", required, aim,
+               f"{corpus.n_tokens:,} tokens; ours {speed / 1e6:.3g} M tokens/s; the same weights")
+
+
+def crfsuite_weights(work, tagger):
+    """CRFsuite's weights in the order of `work.features` (absent ones, which it prunes, are 0)."""
+    from .crfsuite import weights_of
+
+    return weights_of(work, tagger)
+
+
+def tagging(repeats=5):
+    """The CoNLL-2000 test set from columns of strings to labels, one thread, the same weights."""
+    from ..models.inference import decode
+    from .crfsuite import train_tagger
+    from .work import attribute_strings
+
+    work = load("chunking")
+    tagger = train_tagger(work)
+    w = crfsuite_weights(work, tagger)
+    found = {}
+
+    def ours():
+        corpus = work.encoder.transform(work.test, on_unknown_label="mark")
+        found["ours"] = work.encoder.decode(decode(corpus, work.features, w), corpus.seq_ptr)
+
+    def crfsuite():
+        found["crfsuite"] = [tagger.tag(rows) for rows in attribute_strings(work.test, work.template)]
+    with _threads_one():
+        took = race({"crfsuite": crfsuite, "ours": ours}, repeats)
+    same = np.mean([a == b for a, b in zip(found["ours"], found["crfsuite"])])
+    return [Row("tagging, columns of strings to labels", took["ours"].median_cpu,
+                took["crfsuite"].median_cpu, "CPU s", 0.50, 0.25,
+                f"{len(work.test):,} sentences; {same:.2%} of them tagged identically")]
+
+
+def end_to_end(repeats=3):
+    """Columns to corpus + 50 iterations of L-BFGS, each side in its own process; peak memory."""
+    from .end_to_end import in_own_process
+
+    done = {"crfsuite": [], "ours": []}
+
+    def run(side):
+        done[side].append(in_own_process(side))
+        return done[side][-1]["cpu"], done[side][-1]["wall"]
+    took = race({side: lambda side=side: run(side) for side in done}, repeats)
+    memory = {side: float(np.median([r["peak_mb"] for r in runs])) for side, runs in done.items()}
+    values = {side: runs[-1]["objective"] for side, runs in done.items()}
+    return [
+        Row("columns to corpus + fit 50 iterations", took["ours"].median_cpu, took["crfsuite"].median_cpu,
+            "CPU s", 0.50, 0.35, f"objective: ours {values['ours']:.2f}, CRFsuite {values['crfsuite']:.2f}"),
+        Row("peak memory of that process", memory["ours"], memory["crfsuite"], "MB", 1.0, 0.7),
+    ]
+
+
+def optimum(repeats=1):
+    """Our optimum on CoNLL-2000, c2 = 1, beside CRFsuite's pushed far past its default stop."""
+    from ..optim.objective import Objective
+    from ..optim.quasi_newton import minimize
+
+    work = load("chunking")
+    objective = Objective(work.corpus, work.features, c2=1.0, n_threads=2)
+    found = minimize(objective, np.zeros(work.features.n_features), c2=1.0, tol=1e-8)
+    return [Row("optimum, CoNLL-2000, c2 = 1", found.objective, CRFSUITE_OPTIMUM, "nats", 1 + 1e-6, None,
+                f"{found.objective:.4f} against {CRFSUITE_OPTIMUM} (epsilon 1e-9, delta 1e-12), "
+                f"{found.n_iter} iterations, {found.status}")]
+
+
+CRFSUITE_OPTIMUM = 12886.0978  # python-crfsuite 0.9.12 on the same features, its stopping rules tightened
+
+TASKS = {"gradient": gradient, "gradient-atis": gradient_atis, "gradient-joint": gradient_joint,
+         "viterbi": viterbi, "tagging": tagging, "end-to-end": end_to_end, "optimum": optimum}
