@@ -56,23 +56,37 @@ def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
 
 @kernel
 def _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags):
-    """psi_node = exp(log_node - row maximum), in place; the maxima are added to log_z. See below for shapes."""
-    L = log_node.shape[1]
-    for t in range(step_ptr.size - 1):
-        for i in range(step_ptr[t], step_ptr[t + 1]):
-            r = i - step_ptr[t]
-            high, low = -np.inf, np.inf
-            for y in range(L):
-                v = log_node[i, y]
-                high = v if v > high else high
-                low = v if v < low and v > -np.inf else low
-            if high == -np.inf or not high - low + edge_spread <= MAX_SPREAD:
-                flags[r] = 1
-                high = 0.0
-            log_z[r] += high
-            for y in range(L):
-                log_node[i, y] -= high
-    exp_inplace(log_node.reshape(-1))
+    """psi_node = exp(log_node), in place; where that is too wide, the row's maximum is taken out and added to log_z.
+
+    If all finite scores of a row lie within +-limit, its spread is at most 2 limit = MAX_SPREAD - edge_spread,
+    which satisfies the safety rule without looking for maxima. See below for shapes.
+    """
+    flat = log_node.reshape(-1)
+    limit = 0.5 * (MAX_SPREAD - edge_spread)
+    n_wide = 0
+    for i in range(flat.size):
+        n_wide += (flat[i] > limit) | ((flat[i] < -limit) & (flat[i] > -np.inf))
+    if n_wide > 0 or limit < 0.0:
+        for t in range(step_ptr.size - 1):
+            for i in range(step_ptr[t], step_ptr[t + 1]):
+                _lower_row(log_node[i], limit, i - step_ptr[t], log_z, flags)
+    exp_inplace(flat)
+
+
+@kernel
+def _lower_row(row, limit, r, log_z, flags):
+    """Subtract the maximum of one row (L,) of sequence r unless it is within +-limit; flag r if it spreads too far."""
+    high, low = -np.inf, np.inf
+    for y in range(row.size):
+        high = row[y] if row[y] > high else high
+        low = row[y] if row[y] < low and row[y] > -np.inf else low
+    if high == -np.inf or high <= limit and low >= -limit:  # nothing finite: its sum will be 0
+        return
+    if not high - low <= 2.0 * limit:
+        flags[r] = 1
+    log_z[r] += high
+    for y in range(row.size):
+        row[y] -= high
 
 
 @kernel
@@ -98,40 +112,56 @@ def _times_edges(source, matrices, rows, row_class, order, lo, out, buf):
 
 
 @kernel
-def _forward(psi_node, psi_edge, edge_max, row_class, step_ptr, by_step, log_z, flags, alpha, gain, buf):
+def _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf):
     """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t]; see below for shapes."""
-    L, T = psi_node.shape[1], step_ptr.size - 1
-    for t in range(T):
+    L = psi_node.shape[1]
+    alpha[: step_ptr[1]] = psi_node[: step_ptr[1]]
+    for t in range(step_ptr.size - 1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
         if t > 0:
             before = step_ptr[t - 1]
             _times_edges(alpha[before:lo], psi_edge, hi - lo, row_class, by_step, lo, alpha[lo:hi], buf)
-        for i in range(lo, hi):
-            r = i - lo
-            f = gain[before + r] if t > 0 else 1.0
-            c = 0.0
-            if t > 0:
+            for i in range(lo, hi):
+                f = gain[before + i - lo]
                 for y in range(L):
                     alpha[i, y] *= psi_node[i, y] * f
-            else:
-                for y in range(L):
-                    alpha[i, y] = psi_node[i, y]
-            for y in range(L):
-                c += alpha[i, y]
-            lost = 0
-            for y in range(L):
-                lost |= (alpha[i, y] > 0.0) & (alpha[i, y] < SMALLEST_MASS)
-            if lost or not (c > 0.0 and c < np.inf):
-                flags[r] = 1
-                c = np.inf
-            gain[i] = 1.0 / c
-            log_z[r] += np.log(c)
-            if t > 0:
-                log_z[r] += edge_max[row_class[i] if edge_max.size > 1 else 0]
+        np.dot(alpha[lo:hi], ones, gain[lo:hi])
+        for i in range(lo, hi):
+            gain[i] = 1.0 / gain[i]
 
 
 @kernel
-def _erase_flagged(step_ptr, flags, log_z, psi_node, alpha):
+def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
+    """log_z[r] -= sum_t log gain[t], and the edge maxima; flags what breaks the safety rule. See below for shapes.
+
+    Factors are multiplied up and a logarithm is taken only when the product leaves [1e-100, 1e100].
+    """
+    flat = alpha.reshape(-1)
+    n_lost = 0
+    for i in range(flat.size):
+        n_lost += (flat[i] > 0.0) & (flat[i] < SMALLEST_MASS)
+    product = np.ones(log_z.size)
+    for t in range(step_ptr.size - 1):
+        for i in range(step_ptr[t], step_ptr[t + 1]):
+            r = i - step_ptr[t]
+            if not (gain[i] > 0.0 and gain[i] < np.inf):
+                flags[r] = 1
+            if t > 0:
+                log_z[r] += edge_max[row_class[i] if edge_max.size > 1 else 0]
+            product[r] *= gain[i]
+            if not (product[r] > 1e-100 and product[r] < 1e100):
+                log_z[r] -= np.log(product[r])
+                product[r] = 1.0
+            if n_lost > 0:
+                for y in range(alpha.shape[1]):
+                    if alpha[i, y] > 0.0 and alpha[i, y] < SMALLEST_MASS:
+                        flags[r] = 1
+    for r in range(log_z.size):
+        log_z[r] -= np.log(product[r])
+
+
+@kernel
+def _erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
     """Sequences that need the log form are emptied, so that they add nothing anywhere; returns their number."""
     n_flagged = 0
     for r in range(flags.size):
@@ -143,11 +173,12 @@ def _erase_flagged(step_ptr, flags, log_z, psi_node, alpha):
                 if i < step_ptr[t + 1]:
                     psi_node[i, :] = 0.0
                     alpha[i, :] = 0.0
+                    gain[i] = 0.0
     return n_flagged
 
 
 @kernel
-def _backward(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, flags, alpha, gain, p_node, buf):
+def _backward(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha, gain, p_node, buf):
     """g = beta gain weight: p_node[t] = alpha[t] g[t], v[t] = psi_node[t] g[t] gain[t-1], g[t-1] = v[t] @ psi_edge^T.
 
     Leaves v in psi_node and the node marginals in p_node, which holds g before. See below for shapes.
@@ -157,7 +188,7 @@ def _backward(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, flags,
     for t in range(T - 1, -1, -1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
         for r in range(following, hi - lo):
-            p_node[lo + r, :] = 0.0 if flags[r] else weight[r] * gain[lo + r]
+            p_node[lo + r, :] = weight[r] * gain[lo + r]
         for i in range(lo, hi):
             f = gain[step_ptr[t - 1] + i - lo] if t > 0 else 0.0
             for y in range(L):
@@ -179,13 +210,20 @@ def _add_edge_sum(alpha, v, psi_edge, step_ptr, class_start, by_class, prev_row,
     """edge_sum[k] += psi_edge[k] * sum over rows i of class k of alpha[before i]^T v[i]: one product per class."""
     n, T = v.shape[0], step_ptr.size - 1
     if psi_edge.shape[0] == 1:
-        first = step_ptr[1]
-        if first == n:
+        # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought together.
+        first, t = step_ptr[1], 1
+        while t < T and step_ptr[t + 1] - step_ptr[t] == first:
+            t += 1
+        split = step_ptr[t] if t <= T else n
+        if split > first:
+            np.dot(alpha[: split - first].T, v[first:split], pair_buf)
+            edge_sum[0] += psi_edge[0] * pair_buf
+        if split == n:
             return
-        for t in range(1, T):
+        for t in range(t, T):
             lo, hi = step_ptr[t], step_ptr[t + 1]
             prev_buf[lo:hi] = alpha[step_ptr[t - 1] : step_ptr[t - 1] + hi - lo]
-        np.dot(prev_buf[first:].T, v[first:], pair_buf)
+        np.dot(prev_buf[split:].T, v[split:], pair_buf)
         edge_sum[0] += psi_edge[0] * pair_buf
         return
     chunk = max(1, n // 2)  # both gathered operands share prev_buf
@@ -227,10 +265,13 @@ def forward_backward_batched(
     flags[:] = 0
     _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags)
     psi_node = log_node
-    _forward(psi_node, psi_edge, edge_max, row_class, step_ptr, by_step, log_z, flags, alpha_buf, gain_buf, prev_buf)
-    n_flagged = _erase_flagged(step_ptr, flags, log_z, psi_node, alpha_buf)
+    ones = pair_buf[0]
+    ones[:] = 1.0
+    _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha_buf, gain_buf, ones, prev_buf)
+    _log_z(alpha_buf, gain_buf, edge_max, row_class, step_ptr, log_z, flags)
+    n_flagged = _erase_flagged(step_ptr, flags, log_z, psi_node, alpha_buf, gain_buf)
     _backward(
-        psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, flags, alpha_buf, gain_buf, p_node, prev_buf
+        psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha_buf, gain_buf, p_node, prev_buf
     )
     _add_edge_sum(
         alpha_buf, psi_node, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf
