@@ -87,7 +87,9 @@ def read_atis(source):
         text, _, tags = line.partition("\t")
         text, tags = text.split(), tags.split()
         if len(text) != len(tags):
-            raise ValueError(f"{name}, line {number}: expected as many tags as words, found {len(tags)} and {len(text)}")
+            raise ValueError(
+                f"{name}, line {number}: expected as many tags as words, found {len(tags)} and {len(text)}"
+            )
         if len(text) < 2 or text[0] != "BOS" or text[-1] != "EOS":
             raise ValueError(f"{name}, line {number}: expected BOS ... EOS before the tab")
         words += [shared.setdefault(w, w) for w in text[1:-1]]
@@ -113,7 +115,9 @@ def read_nettalk(source):
             continue
         cells = line.split("\t")
         if len(cells) != 4 or len(cells[0]) != len(cells[1]):
-            raise ValueError(f"{name}, line {number}: expected word, phonemes (one a letter), stress, code; found {line!r}")
+            raise ValueError(
+                f"{name}, line {number}: expected word, phonemes (one a letter), stress, code; found {line!r}"
+            )
         word, phonemes, stress, code = cells
         if len(stress) != len(word):
             if code.strip():

@@ -157,7 +157,9 @@ def _ragged(chunk, k, n_lines, found, name, columns):
     line = line if len(line) <= 60 else line[:57] + "..."
     names = ", ".join("(skipped)" if c is None else c for c in columns)
     noun = "column" if len(columns) == 1 else "columns"
-    raise ValueError(f"{name}, line {n_lines + k + 1}: expected {len(columns)} {noun} ({names}), found {found}: {line!r}")
+    raise ValueError(
+        f"{name}, line {n_lines + k + 1}: expected {len(columns)} {noun} ({names}), found {found}: {line!r}"
+    )
 
 
 def _empty_cell(position, is_token, n_lines, name, columns):
@@ -192,9 +194,10 @@ def write_conll(path_or_file, tokens, separator=" ", extra=()):
 
 def _check_cells(part, tokens, separator):
     def is_bad(cell):
-        if separator.isspace() and separator != "\t":
-            return cell.encode("utf-8").split() != [cell.encode("utf-8")]
-        return not cell.strip() or separator in cell or "\n" in cell or "\r" in cell
+        raw = cell.encode("utf-8")
+        if separator == " ":
+            return raw.split() != [raw]
+        return not raw.strip() or separator in cell or b"\n" in raw or b"\r" in raw
 
     bad = {cell for cell in set(part) if not isinstance(cell, str) or is_bad(cell)}
     if bad:

@@ -7,6 +7,8 @@ side by side, prepositional phrases, "that" in three roles, and words that occur
 
 from functools import lru_cache
 
+import numpy as np
+
 from crfbook.data.synthetic_grammar import Grammar, Token, uniform_numbers
 from crfbook.data.synthetic_lexicon import lexicon
 
@@ -283,7 +285,7 @@ def universal_tag(token):
 
 def mistagged(tags, seed, rate=0.08):
     """The tags with mistakes of an automatic tagger: each confusable tag is replaced with this probability."""
-    draw = uniform_numbers([seed, 1])
+    draw = uniform_numbers([*np.atleast_1d(seed), 1])
     out = []
     for tag in tags:
         u = draw()

@@ -149,7 +149,9 @@ def lexicon():
     out["NNP.firm"] = Words(unique([*FIRMS.split(), *names[450:], *places[250:]]), power=0.8, shift=6)
     out["NNPS.team"], out["JJ.nation"] = Words(TEAMS.split()), Words(NATIONS.split())
     out["NNP.model"] = Words([f"{letter}{n}" for n in (100, 20, 7, 5, 3000) for letter in ("X", "K", "RS", "Z")])
-    irregular = {base: (past, part) for base, past, part in (v.split() for v in IRREGULAR.replace("\n", " ").split("|"))}
+    irregular = {
+        base: (past, part) for base, past, part in (v.split() for v in IRREGULAR.replace("\n", " ").split("|"))
+    }
     classes = {"t": TRANSITIVE, "i": INTRANSITIVE, "s": SAY, "d": GIVE, "c": CONTROL, "p": PARTICLE}
     for kind, text in classes.items():
         rare = {"t": rare_verbs, "i": rare_verbs[60:200], "s": rare_verbs[:15]}.get(kind, [])

@@ -39,9 +39,9 @@ def _stems():
 
     def stem(n):
         vowels = "aou" if draw() < 0.5 else "ei"
-        return "".join(pick("bdfghklmnprstvyz") + pick(vowels) + pick(["", "", "n", "r", "l"]) for _ in range(n)) + pick(
-            "klmnprstz"
-        )
+        return "".join(
+            pick("bdfghklmnprstvyz") + pick(vowels) + pick(["", "", "n", "r", "l"]) for _ in range(n)
+        ) + pick("klmnprstz")
 
     def stems(n):
         return list(dict.fromkeys(stem(1 + (draw() < 0.7) + (draw() < 0.15)) for _ in range(n)))
@@ -79,7 +79,16 @@ class _Tables:
         self.tense, self.person = choice(TENSE_WEIGHT), choice(PERSON_WEIGHT)
         self.oblique = choice({"Dat": 30, "Loc": 30, "Abl": 20, "Ins": 12, "Gen": 8})
         self.frame = choice(
-            {"S V": 12, "S O V": 30, "S L V": 15, "S L O V": 15, "O V": 12, "S O B V": 10, "R S O V": 6, "S C V , S V": 8}
+            {
+                "S V": 12,
+                "S O V": 30,
+                "S L V": 15,
+                "S L O V": 15,
+                "O V": 12,
+                "S O B V": 10,
+                "R S O V": 6,
+                "S C V , S V": 8,
+            }
         )
 
 

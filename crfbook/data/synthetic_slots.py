@@ -132,9 +132,9 @@ WORDS = {
 def grammar():
     cities = [city.lower() for city in CITIES.split()]
     two_words = ["new", "san", "st.", "fort"]
-    cities += [city.lower() for city in lexicon()["NNP.city"].words[30:250]]
+    cities += [city.lower() for city in lexicon()["NNP.city"].words[20:]]
     words = {key: Words(text.split(), power=0.8) for key, text in WORDS.items()}
-    words["town"] = Words(cities, shift=4)
+    words["town"] = Words(cities, power=0.8, shift=4)
     words["before_town"] = Words(two_words, power=0.5)
     rules = RULES + "city 5 : town\ncity 1 : before_town town\n"
     return Grammar(rules, words)

@@ -29,7 +29,18 @@ PAIRS = {
     "ea": "i-", "ai": "e-", "ee": "i-", "oo": "u-", "ou": "W-", "oa": "o-", "ay": "e-", "ow": "o-", "au": "c-", "oi": "O-",
     "ie": "i-", "ew": "u-", "aw": "c-", "oy": "O-",
 }  # fmt: skip
-IRREGULAR = {"ea": "E-", "oo": "U-", "ou": "^-", "ow": "W-", "a": "a", "e": "i", "i": "i", "o": "^", "u": "U", "ie": "A-"}
+IRREGULAR = {
+    "ea": "E-",
+    "oo": "U-",
+    "ou": "^-",
+    "ow": "W-",
+    "a": "a",
+    "e": "i",
+    "i": "i",
+    "o": "^",
+    "u": "U",
+    "ie": "A-",
+}
 VOWELS = [*"aeioaeiouy", *PAIRS]
 # Ending -> (phonemes, stress marks, which syllable before it is stressed: 1 the last, 2 the one before, 0 no matter)
 ENDINGS = {
@@ -98,7 +109,10 @@ def _word(draw):
     if ending and ending[0] not in "aeiouy":
         parts[-1] = (*parts[-1][:2], parts[-1][2][:1].replace("g", ""))
     elif ending:  # an ending with a vowel takes one consonant before it
-        parts[-1] = (*parts[-1][:2], parts[-1][2] if parts[-1][2] in ("n", "t", "s", "m", "d", "p", "l", "st", "nd") else "t")
+        parts[-1] = (
+            *parts[-1][:2],
+            parts[-1][2] if parts[-1][2] in ("n", "t", "s", "m", "d", "p", "l", "st", "nd") else "t",
+        )
     for i, (onset, vowel, coda) in enumerate(parts):
         last = i == n - 1
         long = last and ending in ("e", "ing", "er") and len(coda) == 1 and len(vowel) == 1

@@ -1,0 +1,212 @@
+"""The built-in twins: for every corpus, generated text with the same columns and the same kind of labels.
+
+`twin` writes one, deterministic in its seed; the grammars and rules stand in the `synthetic_*` modules and in
+`simulated`. A twin is not its corpus: it is smaller and easier to read, and its numbers are its own.
+"""
+
+import zlib
+
+from crfbook.data.columns import TokenColumns
+from crfbook.data.corpora import joint_labels, split_pairs, split_words
+from crfbook.data.formats import morphological_tags
+from crfbook.data.simulated import large_label_sequences, sparse_hmm_sequences
+from crfbook.data.synthetic_english import english_sentences, mistagged, universal_tag
+from crfbook.data.synthetic_grammar import uniform_numbers
+from crfbook.data.synthetic_morphology import morphology_sentences
+from crfbook.data.synthetic_slots import slot_sentences
+from crfbook.data.synthetic_spelling import arpabet, pronounced_words
+
+COARSE = {"person": "PER", "location": "LOC", "building": "LOC", "organization": "ORG"}
+WNUT = {
+    "person": "person", "location": "location", "building": "location", "organization_company": "corporation",
+    "organization": "group", "art": "creative-work", "event": "group", "product": "product",
+}  # fmt: skip
+BROWN = {
+    "NNP": "np", "NNPS": "nps", "VBP": "vb", "DT": "at", "PRP$": "pp$", "WDT": "wps", "WP": "wps", "-LRB-": "(",
+    "-RRB-": ")", "RP": "rp", "PRP": "pps", "JJR": "jjr", "WRB": "wrb", "$": "nns",
+}  # fmt: skip
+FEATURES = {
+    "NN": "Number=Sing", "NNP": "Number=Sing", "NNS": "Number=Plur", "NNPS": "Number=Plur", "JJ": "Degree=Pos",
+    "JJR": "Degree=Cmp", "RBR": "Degree=Cmp", "VB": "VerbForm=Inf", "VBD": "Mood=Ind|Tense=Past|VerbForm=Fin",
+    "VBZ": "Mood=Ind|Number=Sing|Person=3|Tense=Pres|VerbForm=Fin", "VBP": "Mood=Ind|Tense=Pres|VerbForm=Fin",
+    "VBN": "Tense=Past|VerbForm=Part", "VBG": "VerbForm=Ger", "MD": "VerbForm=Fin", "CD": "NumType=Card",
+    "PRP": "PronType=Prs", "PRP$": "Poss=Yes|PronType=Prs", "WP": "PronType=Rel", "WDT": "PronType=Rel",
+}  # fmt: skip
+
+
+def twin(name, task, n_train=2000, n_dev=400, n_test=500, seed=0):
+    """(splits, extra) of the twin of a data set; n_dev counts where the corpus has a dev part."""
+    sizes = {"train": n_train, "dev": n_dev, "test": n_test}
+    write, parts = TWINS[name]
+    if parts is None:
+        return write(task, sizes, seed)
+    base = zlib.crc32(name.encode())  # each twin has its own sentences
+    splits = {split: write(task, sizes[split], [seed, base, k], split) for k, split in enumerate(parts)}
+    return splits, {}
+
+
+def _conll2000(task, n, seed, split):
+    """Words, tags with an automatic tagger's mistakes, chunks; the label I-LST only in test, as in the corpus."""
+    sentences = english_sentences(n, seed, unseen_list_mark=split == "test")
+    tokens = TokenColumns.from_sentences(
+        [[(t.word, t.pos, t.chunk) for t in s] for s in sentences], ("word", "pos", "chunk"), None
+    )
+    tokens.columns["pos"] = mistagged(tokens.columns["pos"], seed)
+    if task == "chunking":
+        return tokens.select(["word", "pos"], "chunk")
+    return tokens.select(["word"], "pos") if task == "pos" else joint_labels(tokens, "pos", "chunk")
+
+
+def _entities(sentence, types):
+    """BIO tags with the types renamed; a type that `types` does not know becomes the default, None: O."""
+    out = []
+    for token in sentence:
+        prefix, _, fine = token.entity.partition("-")
+        kind = fine and types(fine)
+        out.append(f"{prefix}-{kind}" if kind else "O")
+    return out
+
+
+def _coarse(fine):
+    return COARSE.get(fine.partition("_")[0], "MISC")
+
+
+def _wnut_type(fine):
+    return WNUT.get(fine) or WNUT.get(fine.partition("_")[0])
+
+
+def _conll2002(task, n, seed, split):
+    rows = []
+    for i, s in enumerate(english_sentences(n, seed)):
+        tags = [t.pos if task == "esp" else universal_tag(t).capitalize() for t in s]
+        row = list(zip((t.word for t in s), tags, _entities(s, _coarse), strict=True))
+        starts_article = task == "ned" and i % 50 == 0
+        rows.append([("-DOCSTART-", "-DOCSTART-", "O"), *row] if starts_article else row)
+    return TokenColumns.from_sentences(rows, ("word", "pos", "ner"), "ner")
+
+
+def iob1(tags):
+    """BIO tags as CoNLL-2003 writes them: B- only where an entity follows another of its type."""
+    out = []
+    for previous, tag in zip(["O", *tags], tags, strict=False):
+        out.append("I-" + tag[2:] if tag[0] == "B" and previous[2:] != tag[2:] else tag)
+    return out
+
+
+def _conll2003(task, n, seed, split):
+    rows = []
+    for i, s in enumerate(english_sentences(n, seed)):
+        if i % 50 == 0:
+            rows.append([("-DOCSTART-", "-X-", "O", "O")])
+        tags, chunks = iob1(_entities(s, _coarse)), iob1([t.chunk for t in s])
+        rows.append([(t.word, t.pos, chunk, tag) for t, chunk, tag in zip(s, chunks, tags, strict=True)])
+    return TokenColumns.from_sentences(rows[:n], ("word", "pos", "chunk", "ner"), "ner")
+
+
+def _fewnerd(task, n, seed, split):
+    rows = [[(t.word, t.entity) for t in s] for s in english_sentences(n, seed)]
+    return TokenColumns.from_sentences(rows, ("word", "ner"), "ner")
+
+
+def _wnut17(task, n, seed, split):
+    """Careless text: a third of the sentences in lower case, user names, hash marks, addresses."""
+    draw, rows = uniform_numbers([*seed, 1]), []
+    for s in english_sentences(n, seed):
+        lower = draw() < 0.35
+        row = [(t.word.lower() if lower else t.word, e) for t, e in zip(s, _entities(s, _wnut_type), strict=True)]
+        row = [("#" + word, tag) if len(word) > 4 and draw() < 0.01 else (word, tag) for word, tag in row]
+        if draw() < 0.2:
+            row.insert(0, (f"@{s[-2].word.lower()}{int(draw() * 100)}", "O"))
+        if draw() < 0.15:
+            row.append((f"http://t.co/{int(draw() * 36**4):x}", "O"))
+        rows.append(row)
+    return TokenColumns.from_sentences(rows, ("word", "ner"), "ner")
+
+
+def _treebank(task, n, seed, split):
+    return TokenColumns.from_sentences(
+        [[(t.word, t.pos) for t in s] for s in english_sentences(n, seed)], ("word", "pos"), "pos"
+    )
+
+
+def _brown(task, n, seed, split):
+    """Tags in the corpus's style: lower case, possessives one word (company's/nn$)."""
+    rows = []
+    for s in english_sentences(n, seed):
+        row = []
+        for t in s:
+            if t.pos == "POS" and row:
+                row[-1] = (row[-1][0] + t.word, row[-1][1] + "$")
+            elif t.pos == "IN" and t.deprel == "mark":
+                row.append((t.word, "cs"))
+            else:
+                row.append((t.word, BROWN.get(t.pos, t.pos.lower())))
+        rows.append(row)
+    return TokenColumns.from_sentences(rows, ("word", "pos"), "pos")
+
+
+def _morphology(token):
+    """UPOS and the features that the tag tells, as English treebanks write them."""
+    upos = universal_tag(token)
+    return f"{upos}|{FEATURES[token.pos]}" if token.pos in FEATURES else upos
+
+
+def _ewt(task, n, seed, split):
+    rows = []
+    for s in english_sentences(n, seed):
+        if task == "supertag":
+            heads = [universal_tag(s[t.head - 1]) if t.head else "ROOT" for t in s]
+            sides = ["L" if t.head > i else "R" for i, t in enumerate(s, 1)]
+            tags = [f"{t.pos}|{t.deprel}|{a}|{b}" for t, a, b in zip(s, sides, heads, strict=True)]
+        else:
+            write = {"pos": lambda t: t.pos, "upos": universal_tag, "morph": _morphology}[task]
+            tags = [write(t) for t in s]
+        rows.append([(t.word, tag) for t, tag in zip(s, tags, strict=True)])
+    return TokenColumns.from_sentences(rows, ("word", task), task)
+
+
+def _imst(task, n, seed, split):
+    tokens = TokenColumns.from_sentences(morphology_sentences(n, seed), ("word", "upos", "feats"), None)
+    return tokens.select(["word"], morphological_tags(tokens) if task == "morph" else "upos", task)
+
+
+def _atis(task, sizes, seed):
+    splits, intents = {}, {}
+    for k, split in enumerate(("train", "test")):
+        requests = slot_sentences(sizes[split], [seed, k])
+        splits[split] = TokenColumns.from_sentences([rows for rows, _ in requests], ("word", "slot"), "slot")
+        intents[split] = [intent for _, intent in requests]
+    return splits, {"intents": intents}
+
+
+def _nettalk(task, sizes, seed):
+    n_train, n_test = sizes["train"], sizes["test"]
+    return split_words(pronounced_words(n_train + n_test, seed), task, n_train, n_test)
+
+
+def _cmudict(task, sizes, seed):
+    words = pronounced_words(sizes["train"] + sizes["test"], seed)
+    return {}, split_pairs([(word, arpabet(phonemes, stress)) for word, phonemes, stress in words])
+
+
+def _simulated(task, sizes, seed):
+    return {
+        "train": sparse_hmm_sequences(10, random_state=[seed, 0]),
+        "test": sparse_hmm_sequences(sizes["train"], random_state=[seed, 1]),
+    }, {}
+
+
+def _large(task, sizes, seed):
+    parts = {"train": sizes["train"] // 2, "test": sizes["test"] // 2}
+    return {s: large_label_sequences(n, random_state=2 * seed + k) for k, (s, n) in enumerate(parts.items())}, {}
+
+
+_TWO, _THREE = ("train", "test"), ("train", "dev", "test")
+# name -> (writer, its splits); None: the writer makes all splits itself
+TWINS = {
+    "conll2000": (_conll2000, _TWO), "conll2002": (_conll2002, _THREE), "conll2003": (_conll2003, _THREE),
+    "treebank": (_treebank, _THREE), "brown": (_brown, _THREE), "atis": (_atis, None), "fewnerd-inter": (_fewnerd, _TWO),
+    "wnut17": (_wnut17, _THREE), "ud-english-ewt": (_ewt, _THREE), "ud-turkish-imst": (_imst, _THREE),
+    "nettalk": (_nettalk, None), "cmudict": (_cmudict, None), "simulated-hmm": (_simulated, None),
+    "large-labels": (_large, None),
+}  # fmt: skip

@@ -1,0 +1,213 @@
+"""Readers: what comes out, and what a wrong file is told."""
+
+import io
+
+import numpy as np
+import pytest
+
+import crfbook.data.readers as readers
+from crfbook.data.columns import TokenColumns
+from crfbook.data.formats import (
+    morphological_tags,
+    read_atis,
+    read_brown,
+    read_cmudict,
+    read_conllu,
+    read_nettalk,
+    read_treebank,
+    supertags,
+)
+from crfbook.data.readers import read_conll, write_conll
+
+CHUNKS = b"He PRP B-NP\nreckons VBZ B-VP\n\nThe DT B-NP\ndeficit NN I-NP\n. . O\n\n"
+
+
+def test_columns_and_labels():
+    tokens = read_conll(CHUNKS, label="chunk")
+    assert tokens.columns == {"word": ["He", "reckons", "The", "deficit", "."], "pos": ["PRP", "VBZ", "DT", "NN", "."]}
+    assert tokens.labels == ["B-NP", "B-VP", "B-NP", "I-NP", "O"]
+    assert tokens.seq_ptr.tolist() == [0, 2, 5] and tokens.seq_ptr.dtype == np.int64
+    assert len(tokens) == 2 and tokens.n_tokens == 5 and tokens.label_name == "chunk"
+    assert tokens.labels_by_sequence() == [["B-NP", "B-VP"], ["B-NP", "I-NP", "O"]]
+    assert list(tokens) == [
+        [("He", "PRP", "B-NP"), ("reckons", "VBZ", "B-VP")],
+        [("The", "DT", "B-NP"), ("deficit", "NN", "I-NP"), (".", ".", "O")],
+    ]
+
+
+def test_equal_strings_are_one_object():
+    tokens = read_conll(b"a X\na X\n\na X\n", ("word", "pos"))
+    assert len({id(cell) for cell in tokens.columns["word"]}) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        CHUNKS.rstrip(b"\n"),
+        CHUNKS.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + CHUNKS,
+        b"\n\n \t\n" + CHUNKS,
+        CHUNKS.replace(b"\n\n", b"\n \t \n\n"),
+        CHUNKS.replace(b" ", b"\t"),
+        CHUNKS.replace(b" ", b"   ").replace(b"\n", b" \n"),
+    ],
+    ids=["no last newline", "crlf", "byte order mark", "leading breaks", "breaks of blanks", "tabs", "runs of blanks"],
+)
+def test_the_same_sentences_however_they_are_laid_out(data):
+    assert read_conll(data, label="chunk") == read_conll(CHUNKS, label="chunk")
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 16, 40])
+def test_pieces_do_not_show(monkeypatch, chunk):
+    whole = read_conll(CHUNKS * 5, label="chunk")
+    monkeypatch.setattr(readers, "_CHUNK", chunk)
+    assert read_conll(CHUNKS * 5, label="chunk") == whole
+    with pytest.raises(ValueError, match="line 37: expected 3 columns"):
+        read_conll(CHUNKS * 5 + b"\nlast one\n", label="chunk")
+
+
+def test_sources(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(CHUNKS)
+    expected = read_conll(CHUNKS)
+    for source in (path, str(path), io.BytesIO(CHUNKS), io.StringIO(CHUNKS.decode()), path.open()):
+        assert read_conll(source) == expected
+
+
+def test_a_column_may_be_left_out_and_blanks_stay_in_cells_between_tabs():
+    assert read_conll(CHUNKS, ("word", None, "chunk"), "chunk").names == ("word",)
+    tokens = read_conll(
+        "New York\tLOC\n \t \n\tx\n".replace("\tx\n", "a\u00a0b\tO\n").encode(), ("w", "t"), separator="\t"
+    )
+    assert tokens.columns == {"w": ["New York", "a\u00a0b"], "t": ["LOC", "O"]} and len(tokens) == 2
+    assert read_conll("a\u00a0b c\n".encode(), ("w", "t")).columns["w"] == ["a\u00a0b"]
+
+
+def test_nothing_in_a_file_is_no_sentence():
+    for data in (b"", b"\n", b" \n\t\n"):
+        tokens = read_conll(data, label="chunk")
+        assert len(tokens) == 0 and tokens.n_tokens == 0 and tokens.labels == []
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (b"a b c\nd e\n", {}, r"line 2: expected 3 columns \(word, pos, chunk\), found 2: 'd e'"),
+        (b"a b c\n\n\nd e f g\n", {}, r"line 4: expected 3 columns \(word, pos, chunk\), found 4: 'd e f g'"),
+        (b"a b\n", {"columns": ("word",)}, r"line 1: expected 1 column \(word\), found 2"),
+        (b"a\tb\nc\n", {"columns": ("w", "t"), "separator": "\t"}, r"line 2: expected 2 columns \(w, t\), found 1"),
+        (b"a\tb\n\nc\t\n", {"columns": ("w", "t"), "separator": "\t"}, r"line 3: column 2 \(t\) is empty"),
+        (b"a b c\n\xe9t\xe9 b c\n", {}, "line 2: expected UTF-8, found byte 0xe9"),
+        ("a b c\n".encode("utf-16"), {}, "expected UTF-8 text, found UTF-16"),
+        (b"", {"label": "ner"}, "label 'ner' is not among the columns 'word', 'pos', 'chunk'"),
+        (b"", {"columns": ("a", "a")}, "expected different names"),
+        (b"", {"separator": "::"}, "expected None or one ASCII character"),
+    ],
+)
+def test_wrong_files_are_told_where(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        read_conll(data, **options)
+
+
+def test_the_message_names_the_file(tmp_path):
+    path = tmp_path / "mine.conll"
+    path.write_text("a b c\nd\n")
+    with pytest.raises(ValueError, match=r"mine\.conll, line 2: "):
+        read_conll(path)
+
+
+def test_round_trip(tmp_path):
+    rng = np.random.default_rng(0)
+    words = ["a", "#", "U:1", "\u00e9t\u00e9", "\u4e2d", "\\", "'", "-DOCSTART-", "a\u00a0b", "\u2028"]
+    rows = [[(words[rng.integers(10)], words[rng.integers(10)], "O") for _ in range(n)] for n in rng.integers(1, 9, 50)]
+    tokens = TokenColumns.from_sentences(rows, ("word", "pos", "chunk"), "chunk")
+    for separator in (" ", "\t"):
+        write_conll(tmp_path / "x", tokens, separator)
+        assert read_conll(tmp_path / "x", label="chunk") == tokens
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+    buffer = io.StringIO()
+    write_conll(buffer, tokens, extra=[tokens.labels])
+    assert read_conll(io.StringIO(buffer.getvalue()), ("w", "p", "gold", "guess")).columns["guess"] == tokens.labels
+
+
+@pytest.mark.parametrize("cell", ["New York", "", "a\nb", " "])
+def test_cells_that_would_not_come_back_are_refused(cell, tmp_path):
+    tokens = TokenColumns.from_sentences([["a"], ["b", cell]], ["word"])
+    with pytest.raises(ValueError, match="sequence 1, token 1: expected a string that fits"):
+        write_conll(tmp_path / "x", tokens)
+    assert not list(tmp_path.iterdir())
+
+
+def test_token_columns_cut_and_take():
+    tokens = read_conll(CHUNKS, label="chunk")
+    assert tokens[1] == [("The", "DT", "B-NP"), ("deficit", "NN", "I-NP"), (".", ".", "O")] and tokens[-1] == tokens[1]
+    assert list(tokens.head(1)) == [tokens[0]] and len(tokens.head(9)) == 2 and len(tokens[2:]) == 0
+    assert list(tokens.take([1, 0, 1])) == [tokens[1], tokens[0], tokens[1]]
+    assert list(tokens[::-1]) == [tokens[1], tokens[0]]
+    assert tokens.take([]).n_tokens == 0 and len(tokens.take([-1])) == 1
+    assert tokens.select(["word"], "pos").labels == ["PRP", "VBZ", "DT", "NN", "."]
+    assert tokens.by_sequence("word") == [["He", "reckons"], ["The", "deficit", "."]]
+    for bad in (lambda: tokens[2], lambda: tokens.take([2])):
+        with pytest.raises(IndexError):
+            bad()
+    with pytest.raises(ValueError, match="no column 'x'"):
+        tokens.by_sequence("x")
+
+
+def test_token_columns_check_lengths():
+    with pytest.raises(ValueError, match="column 'word': expected 2 tokens as seq_ptr says, found 1"):
+        TokenColumns({"word": ["a"]}, [0, 2])
+    with pytest.raises(ValueError, match="sequence 1, token 0: expected 2 values"):
+        TokenColumns.from_sentences([[("a", "b")], [("a",)]], ("x", "y"))
+    empty = TokenColumns.from_sentences([[], [("a", "X")], []], ("word", "label"), "label")
+    assert len(empty) == 3 and empty.labels_by_sequence() == [[], ["X"], []]
+
+
+CONLLU = """# text = ...
+1-2\tcannot\t_\t_\t_\t_\t_\t_\t_\t_
+1\tShe\tshe\tPRON\tPRP\tCase=Nom|Number=Sing\t2\tnsubj\t_\t_
+2\truns\trun\tVERB\tVBZ\t_\t0\troot\t_\t_
+2.1\tran\trun\tVERB\tVBD\t_\t_\t_\t_\t_
+3\tfast\tfast\tADV\tRB\t_\t2\tadvmod\t_\t_
+
+"""
+
+
+def test_conllu():
+    tokens = read_conllu(CONLLU.encode())
+    assert tokens.columns["word"] == ["She", "runs", "fast"] and len(tokens) == 1
+    assert supertags(tokens) == ["PRP|nsubj|L|VERB", "VBZ|root|R|ROOT", "RB|advmod|R|VERB"]
+    assert morphological_tags(tokens) == ["PRON|Case=Nom|Number=Sing", "VERB", "ADV"]
+    with pytest.raises(ValueError, match="line 3: expected word 1, found 2"):
+        read_conllu(CONLLU.replace("1\tShe", "2\tShe").encode())
+    with pytest.raises(ValueError, match="line 4: expected the 10 columns of CoNLL-U, found 9"):
+        read_conllu(CONLLU.replace("runs\trun", "runs").encode())
+
+
+def test_atis():
+    tokens, intents = read_atis(b"BOS to st. louis EOS\t O O B-to.city I-to.city flight#fare\n\nBOS hi EOS\tO O x\n")
+    assert tokens.columns["word"] == ["to", "st.", "louis", "hi"] and tokens.labels[1:3] == ["B-to.city", "I-to.city"]
+    assert intents == ["flight#fare", "x"] and tokens.seq_ptr.tolist() == [0, 3, 4]
+    with pytest.raises(ValueError, match="line 1: expected as many tags as words, found 2 and 3"):
+        read_atis(b"BOS hi EOS\tO x\n")
+
+
+def test_nettalk_header_and_oddities():
+    text = b"Title\n\n\t\tCopyright\n-----------\n\nab\t@b\t1<\t0 \ngunpowder\tg^npW-d-R\t0\t\n"
+    assert read_nettalk(text) == [("ab", "@b", "1<", "0"), ("gunpowder", "g^npW-d-R", "", "0")]
+    with pytest.raises(ValueError, match="line 2: expected a stress mark for every letter, found '1'"):
+        read_nettalk(b"-----\nab\t@b\t1\t0\n")
+    with pytest.raises(ValueError, match="line 2: expected word, phonemes"):
+        read_nettalk(b"-----\nab\t@bb\t1<\t0\n")
+
+
+def test_treebank_brown_cmudict():
+    tree = b"( (S (NP (DT The) (NN cat) (-NONE- *)) \n  (VP (VBZ is))\n (. .) ))\n( (X (CD 1\\/2)))\n"
+    assert read_treebank(tree) == [[("The", "DT"), ("cat", "NN"), ("is", "VBZ"), (".", ".")], [("1\\/2", "CD")]]
+    with pytest.raises(ValueError, match="brackets do not match"):
+        read_treebank(b"( (S (NN a))\n")
+    assert read_brown(b"\n\n\tThe/at 1/2/cd ./.\n\n\n") == [[("The", "at"), ("1/2", "cd"), (".", ".")]]
+    with pytest.raises(ValueError, match="line 1: expected word/tag, found 'oops'"):
+        read_brown(b"oops\n")
+    pairs = read_cmudict(b"a AH0\na(2) EY1\naalto AA1 L T OW2 # name, finnish\n")
+    assert pairs == [("a", ("AH0",)), ("a", ("EY1",)), ("aalto", ("AA1", "L", "T", "OW2"))]
