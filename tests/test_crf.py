@@ -104,7 +104,8 @@ def test_marginals_have_the_shapes_and_sums_they_should(tutorial):
         assert np.allclose(pair.sum(axis=2), table[:-1], rtol=0, atol=1e-12)           # [previous, next]
         assert np.allclose(pair.sum(axis=1), table[1:], rtol=0, atol=1e-12)
         assert [tutorial.classes_[y] for y in path] == found
-    assert tutorial.predict_marginals_single(X[1]) == marginals[1]
+    alone = tutorial.predict_marginals_single(X[1])          # another batch, another order of additions: the last bit may differ
+    assert all(a == pytest.approx(b, rel=1e-13, abs=1e-15) for a, b in zip(alone, marginals[1], strict=True))
 
 
 def enumerated(crf, xseq):
@@ -255,7 +256,7 @@ def test_dev_set_is_recorded_and_stops():
     assert crf.history_["dev_accuracy"].max() <= 0.5                         # labels nobody knows are errors
     early = CRF(patience=2, tol=1e-12).fit(X[:4], Y[:4], X_dev=X[4:], y_dev=Y[4:])
     best = int(early.history_["dev_accuracy"].to_numpy().argmax())
-    assert early.n_iter_ == best + 3 and "dev" in early.status_
+    assert early.n_iter_ == best + 3 and "held-out" in early.status_
     assert early.score(X[4:], Y[4:]) == pytest.approx(early.history_["dev_accuracy"].max())
     assert early.objective_ == early.history_["objective"].iloc[best]
 

@@ -18,7 +18,7 @@ from crfbook.models.inputs import encoder_from_state, encoder_state, known_corpu
 from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
 from crfbook.models.prediction import Predictions
 from crfbook.models.settings import check_settings
-from crfbook.models.training import DevSet, history_columns, train
+from crfbook.models.training import dev_accuracy, train
 from crfbook.models.weights import WeightNames, carried_over, check_layout, choose_features
 
 FITTED = ("objective_", "status_", "n_iter_", "n_dropped_")     # plain numbers and words that a model file carries
@@ -148,22 +148,22 @@ class CRF(Predictions, WeightNames, BaseEstimator):
         w0 = np.zeros(features.n_features)
         if self.warm_start and hasattr(self, "weights_"):
             w0 = carried_over(self, encoder, features)
-        dev = self._dev_set(encoder, features, constraints, settings, X_dev, y_dev)
-        result = train(corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose)
+        dev = self._dev_score(encoder, features, constraints, settings, X_dev, y_dev)
+        result, history = train(corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose)
 
         self.encoder_, self.features_, self.constraints_ = encoder, features, constraints
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
-        self._history = history_columns(result.history, dev)
+        self._history = history
         return self
 
-    def _dev_set(self, encoder, features, constraints, settings, X_dev, y_dev):
+    def _dev_score(self, encoder, features, constraints, settings, X_dev, y_dev):
         if X_dev is None:
             if y_dev is not None or settings.patience is not None:
                 raise ValueError("fit: expected X_dev with y_dev and with patience, got none")
             return None
         corpus = known_corpus(encoder, X_dev, y_dev, unknown="mark")
-        return DevSet(corpus, features, constraints, settings.n_threads, settings.patience)
+        return dev_accuracy(corpus, features, constraints, settings.n_threads)
 
     @property
     def history_(self):

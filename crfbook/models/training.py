@@ -7,73 +7,62 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from crfbook.models import inference
+from crfbook.optim.monitor import Monitor
 from crfbook.optim.objective import Objective
-from crfbook.optim.quasi_newton import Step, minimize
+from crfbook.optim.quasi_newton import minimize
 
 
-class DevSet:
-    """Token accuracy on held-out sequences after each iteration; remembers the best weights.
+def dev_accuracy(corpus, features, constraints, n_threads):
+    """Score for a `Monitor`: token accuracy (weights -> float) on held-out sequences.
 
-    corpus : labels that the model does not know are -1 and count as errors.
-    patience : iterations without a better accuracy after which `watch` asks to stop, or None.
+    corpus : labels that the model does not know are -1 and count as errors. Raises ValueError without any token.
     """
+    if corpus.n_tokens == 0:
+        raise ValueError("X_dev: expected at least one token, got none")
 
-    def __init__(self, corpus, features, constraints, n_threads, patience):
-        self.corpus, self.patience = corpus, patience
-        self.features, self.constraints, self.n_threads = features, constraints, n_threads
-        self.accuracy = []
-        self.best, self.best_w, self.best_objective = -1, None, math.nan
+    def accuracy(w):
+        path = inference.decode(corpus, features, w, constraints, n_threads)
+        return float(np.mean(path == corpus.labels))
 
-    def watch(self, step, w):
-        path = inference.decode(self.corpus, self.features, w, self.constraints, self.n_threads)
-        self.accuracy.append(float(np.mean(path == self.corpus.labels)))
-        if self.best_w is None or self.accuracy[-1] > self.accuracy[self.best]:
-            self.best, self.best_w, self.best_objective = len(self.accuracy) - 1, w.copy(), step.objective
-        if self.patience is not None and len(self.accuracy) - 1 - self.best >= self.patience:
-            return "no better on the dev set"
-        return None
+    return accuracy
 
 
 def train(corpus, features, constraints, settings, w0, *, dev=None, callback=None, verbose=False):
-    """Minimise the objective from w0 (F,). Returns an OptResult.
+    """Minimise the objective from w0 (F,). Returns (OptResult, history as {column: array}).
 
-    With a dev set that has a patience, `w` and `objective` are those of its best iteration. Warns when the optimiser had to
-    give up or was interrupted; a number of iterations that was asked for is no reason to warn.
+    dev : score on held-out data, see `dev_accuracy`; with a patience, `w` and `objective` are those of its best
+    iteration. Warns when the optimiser had to give up or was interrupted; to reach the number of iterations that was asked
+    for is no reason to warn.
     """
     objective = Objective(corpus, features, c2=settings.c2, constraints=constraints, n_threads=settings.n_threads)
-    bar = None
     if verbose:
         print(forecast_line(corpus, features, objective, settings), flush=True)
-        bar = None
-    reasons = []
+    small = []
 
     def watch(step, w):
-        if bar is not None:
-            bar(step)
-        found = [_small_gradient(step, w, settings), dev and dev.watch(step, w),
-                 "stopped by callback" if callback is not None and callback(step, w) else None]
-        reasons.extend(filter(None, found))
-        return bool(reasons)
+        if _small_gradient(step, w, settings):
+            small.append(step.iteration)
+        return (callback is not None and callback(step, w)) or bool(small)
 
-    result = minimize(objective, w0, c1=settings.c1, c2=settings.c2, memory=settings.memory,
-                      max_iterations=settings.max_iterations, tol=settings.tol, tol_gradient=1000 * settings.tol,
-                      relative_change=settings.relative_change, max_linesearch=settings.max_linesearch, callback=watch)
-    if bar is not None:
-        bar.close()
-    if reasons and result.status == "stopped by callback":
-        result = result._replace(status=reasons[0])
-    if dev is not None and settings.patience is not None and dev.best_w is not None:
-        result = result._replace(w=dev.best_w, objective=dev.best_objective)
-    _warn(result)
-    return result
+    with Monitor(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience, callback=watch,
+                 total=settings.max_iterations) as monitor:
+        result = minimize(objective, w0, c1=settings.c1, c2=settings.c2, memory=settings.memory,
+                          max_iterations=settings.max_iterations, tol=settings.tol, tol_gradient=1000 * settings.tol,
+                          relative_change=settings.relative_change, max_linesearch=settings.max_linesearch,
+                          callback=monitor)
+        if small and result.status == "stopped by callback":
+            result = result._replace(status="small gradient (epsilon)")
+        kept = monitor.finish(result)
+    _warn(kept)
+    return kept, monitor.columns()
 
 
 def _small_gradient(step, w, settings):
     """CRFsuite's rule |g| <= epsilon * max(1, |w|), if asked for; for c2 = 0 the largest entry of g stands for |g|."""
     if settings.epsilon is None:
-        return None
+        return False
     size = math.sqrt(4.0 * settings.c2 * step.violation) if settings.c2 > 0 else step.violation
-    return "small gradient (epsilon)" if size <= settings.epsilon * max(1.0, float(np.linalg.norm(w))) else None
+    return size <= settings.epsilon * max(1.0, float(np.linalg.norm(w)))
 
 
 def _warn(result):
@@ -83,14 +72,6 @@ def _warn(result):
     elif result.status in ("line search failed", "non-finite objective"):
         warnings.warn(f"training ended early, after {result.n_iter} iterations: {result.status}",
                       ConvergenceWarning, stacklevel=4)
-
-
-def history_columns(history, dev=None):
-    """The iterations as {column: array}: the fields of Step, and the accuracy on a dev set."""
-    columns = {name: np.array([getattr(step, name) for step in history]) for name in Step._fields}
-    if dev is not None:
-        columns["dev_accuracy"] = np.array(dev.accuracy[:len(history)])
-    return columns
 
 
 def forecast_line(corpus, features, objective, settings):
