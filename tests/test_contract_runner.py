@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+import crfbook
 from tools import chapters, execute, outputs, pages
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,16 +56,15 @@ def test_a_compared_output_that_differs_fails(tmp_path):
 
 
 def test_a_run_reports_seconds_data_and_errors(tmp_path, capsys):
-    good = notebook(
-        tmp_path, "print('conll2000: real data, 8,936 sentences')", "print('atis: built-in twin, seed 0')", name="01_good.ipynb"
-    )
+    lines = "conll2000 (chunk): real data, 10 sentences\natis (slots): built-in twin (9 train)\nnote (a): other"
+    good = notebook(tmp_path, f"print({lines!r})", name="01_good.ipynb")
     bad = notebook(tmp_path, "x = 1\nx / 0", "print(1)", name="02_bad.ipynb")
     before = good.read_bytes()
     runs = execute.run_all([good, bad], timeout=60)
     assert execute.report(runs) == 1
     text, err = capsys.readouterr()
     assert re.search(r"^01_good +\d+\.\d s  ok$", text, re.M) and re.search(r"^02_bad +\d+\.\d s  failed$", text, re.M)
-    assert "atis (built-in twin), conll2000 (real data)" in text
+    assert "atis (slots): built-in twin, conll2000 (chunk): real data\n" in text
     assert "ZeroDivisionError" in err and "x / 0" in err
     assert good.read_bytes() == before, "a run changed its notebook"
     assert execute.report(runs[:1]) == 0
@@ -72,6 +72,13 @@ def test_a_run_reports_seconds_data_and_errors(tmp_path, capsys):
         assert "<h1" in pages.write_page(run, tmp_path).read_text()
     index = pages.write_index(runs, tmp_path).read_text()
     assert "01_good.html" in index and "failed" in index and "see a page" in index
+
+
+def test_the_line_of_load_dataset_is_understood(capsys):
+    for name in ("conll2000", "atis"):
+        crfbook.load_dataset(name, source="builtin")
+    found = execute.SOURCE.findall(capsys.readouterr().out)
+    assert [(what.split()[0], source) for what, source in found] == [("conll2000", "built-in twin"), ("atis", "built-in twin")]
 
 
 def test_a_run_that_hangs_or_dies_is_one_clear_failure(tmp_path):

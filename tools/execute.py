@@ -11,7 +11,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 from tools.chapters import NOTEBOOKS, read
 
-SOURCE = re.compile(r"^([a-z0-9][a-z0-9-]*)\b.*?\b(real data|built-in twin)\b", re.M)
+SOURCE = re.compile(r"^([a-z0-9][a-z0-9-]*(?: \([\w-]+\))?): (real data|built-in twin|simulated)\b", re.M)
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -20,7 +20,7 @@ class Run(NamedTuple):
     nb: object  # with the outputs of this run
     seconds: float
     error: str  # "" where every cell ran
-    data: dict  # corpus name -> "real data" | "built-in twin" | both
+    data: dict  # what load_dataset was asked for -> "real data" | "built-in twin" | "simulated"
 
 
 def stream_text(nb, name):
@@ -92,7 +92,7 @@ def report(runs):
     width = max((len(r.path.stem) for r in runs), default=7)
     print(f"\n{'chapter':<{width}}  seconds  outcome  data")
     for run in runs:
-        data = ", ".join(f"{name} ({source})" for name, source in sorted(run.data.items())) or "none"
+        data = ", ".join(f"{name}: {source}" for name, source in sorted(run.data.items())) or "none"
         print(f"{run.path.stem:<{width}}  {run.seconds:7.1f}  {'failed ' if run.error else 'ok     '}  {data}")
     failed = [r for r in runs if r.error]
     print(f"{len(runs)} chapters, {len(failed)} failed, {sum(r.seconds for r in runs):.0f} s in all")
