@@ -194,13 +194,15 @@ class Objective:
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
         try:
-            bad = shard_likelihood(shard, w, dense, edges, self._packing, layout, self._weight, work, self._log_z,
+            bad = self._likelihood(shard, w, dense, edges, self._packing, layout, self._weight, work, self._log_z,
                                    grad, dense_grad, self._edge_parts[shard])
             if not self._whole:
                 collect_dense(dense_grad, layout.dense_attr, features.node_ptr, features.node_label, grad)
         finally:
             self._work.put(buffers)
         return bad
+
+    _likelihood = staticmethod(shard_likelihood)  # the kernel: another model, another kernel
 
     def forecast(self):
         """`Forecast` of this objective; see the function `forecast`, which needs no objective."""

@@ -1,0 +1,111 @@
+"""Predictions of a model that fills tables log_node and log_edge by itself, without weights of a CRF: HMM and MEMM."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from crfbook.data.corpus import slice_sequences
+from crfbook.kernels.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
+from crfbook.kernels.scores import path_scores
+from crfbook.kernels.viterbi import dominance, viterbi_many
+from crfbook.models.inputs import known_corpus, require_labels
+from crfbook.models.prediction import Predictions, Sequences
+
+CELLS = 1 << 21  # of log_node at a time: 16 MB
+
+
+class ChainPredictions(Predictions):
+    """`Predictions` over tables. A subclass has encoder_, features_ and `_tables(corpus) -> log_node (N, L), log_edge (K, L, L)`."""
+
+    @property
+    def classes_(self):
+        """The labels; index = label id in every array."""
+        check_is_fitted(self, "encoder_")
+        return list(self.encoder_.labels_)
+
+    def predict(self, X):
+        corpus = self._known(X)
+        return Sequences(self.encoder_.decode(self._decode(corpus), corpus.seq_ptr))
+
+    def predict_array(self, X):
+        corpus = self._known(X)
+        return _split(self._decode(corpus), corpus)
+
+    def predict_marginals_array(self, X):
+        return [p_node for p_node, _ in self._marginals(self._known(X), edges=False)]
+
+    def predict_edge_marginals(self, X):
+        return (p_edge for _, p_edge in self._marginals(self._known(X), edges=True))
+
+    def log_proba(self, X, y=None):
+        """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence, -inf for an impossible labelling."""
+        corpus = require_labels(self._known(X, y, "raise"))
+        log_z = np.array([log_z for *_, log_z in self._forward_backward(corpus)])
+        return np.minimum(self._path_scores(corpus) - log_z, 0.0)  # above 0 is rounding
+
+    for _method in (predict, predict_array, predict_marginals_array, predict_edge_marginals):
+        _method.__doc__ = getattr(Predictions, _method.__name__).__doc__
+    del _method
+
+    def _known(self, X, y=None, unknown="mark"):
+        check_is_fitted(self, "encoder_")
+        return known_corpus(self.encoder_, X, y, unknown)
+
+    def _parts(self, corpus):
+        """(number of the first sequence, part of the corpus, log_node, log_edge): whole sequences, a few megabytes at a time."""
+        budget = max(1, CELLS // self.features_.n_labels)
+        start = 0
+        while start < corpus.n_sequences:
+            stop = int(np.searchsorted(corpus.seq_ptr, corpus.seq_ptr[start] + budget, side="right")) - 1
+            stop = min(max(stop, start + 1), corpus.n_sequences)
+            part = slice_sequences(corpus, start, stop)
+            yield start, part, *self._tables(part)
+            start = stop
+
+    def _decode(self, corpus):
+        path = np.empty(corpus.n_tokens, np.int32)
+        for start, part, log_node, log_edge in self._parts(corpus):
+            n_labels, longest = log_node.shape[1], int(np.diff(part.seq_ptr).max())
+            first = corpus.seq_ptr[start]
+            bound, score = np.empty(log_edge.shape), np.empty(part.n_sequences)
+            reach = dominance(log_edge, bound)
+            viterbi_many(log_node, log_edge, np.ascontiguousarray(log_edge.transpose(0, 2, 1)), bound, reach, part.edge_class,
+                         part.seq_ptr, path[first : first + part.n_tokens], score, np.empty((longest, n_labels)),
+                         np.empty((longest, n_labels)), np.empty(n_labels, np.int64))
+            for i in np.flatnonzero(score == -np.inf)[:1]:
+                raise _impossible(start + i)
+        return path
+
+    def _path_scores(self, corpus):
+        score = np.zeros(corpus.n_sequences)
+        for start, part, log_node, log_edge in self._parts(corpus):
+            path_scores(log_node, log_edge, part.edge_class, part.labels, part.seq_ptr, score[start : start + part.n_sequences])
+        return score
+
+    def _forward_backward(self, corpus):
+        """((log_node, log_edge, classes), log alpha, log beta, log Z) of each sequence, in the log domain."""
+        for start, part, log_node, log_edge in self._parts(corpus):
+            for i in range(part.n_sequences):
+                tokens = slice(int(part.seq_ptr[i]), int(part.seq_ptr[i + 1]))
+                node, classes = log_node[tokens], part.edge_class[tokens]
+                log_alpha, log_beta, log_z = np.empty_like(node), np.empty_like(node), 0.0
+                if len(node):
+                    log_z = forward_backward_log(node, log_edge, classes, log_alpha, log_beta)
+                if log_z == -np.inf:
+                    raise _impossible(start + i)
+                yield (node, log_edge, classes), log_alpha, log_beta, log_z
+
+    def _marginals(self, corpus, edges):
+        for (node, log_edge, classes), log_alpha, log_beta, log_z in self._forward_backward(corpus):
+            p_node, p_edge = np.empty_like(node), np.empty((max(len(node) - 1, 0), *log_edge.shape[1:]))
+            node_marginals_log(log_alpha, log_beta, log_z, p_node)
+            for t in range(1, len(node) if edges else 0):
+                edge_marginal_log(t, node, log_edge, classes, log_alpha, log_beta, log_z, p_edge[t - 1])
+            yield p_node, p_edge
+
+
+def _impossible(i):
+    return ValueError(f"sequence {i}: every labelling has probability 0 (smoothing > 0 prevents that)")
+
+
+def _split(rows, corpus):
+    return np.split(rows, corpus.seq_ptr[1:-1]) if corpus.n_sequences else []
