@@ -18,7 +18,9 @@ def test_candidates_run_in_turn_after_a_warm_up():
 
 def test_a_candidate_may_bring_its_own_clock():
     seconds = iter([(9.0, 9.0), (1.0, 2.0), (3.0, 4.0), (5.0, 60.0)])
-    took = benchmarking.race({"tool": lambda: next(seconds)}, repeats=3)["tool"]
+    took = benchmarking.race({"tool": lambda: benchmarking.Clocked(*next(seconds))}, repeats=3)["tool"]
+    pair = benchmarking.race({"call": lambda: ([1, 2], [3, 4])}, repeats=1)["call"]  # not a clock
+    assert 0 <= pair.median_wall < 1
     assert took.cpu == [1.0, 3.0, 5.0] and took.median_cpu == 3.0 and took.median_wall == 4.0
     assert took.warm_up >= 0
 

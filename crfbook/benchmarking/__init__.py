@@ -34,20 +34,27 @@ class Timing(NamedTuple):
         return statistics.median(self.wall)
 
 
+class Clocked(NamedTuple):
+    """What a candidate returns that measured itself (a subprocess, a C tool's own log)."""
+
+    cpu: float
+    wall: float
+
+
 def _once(run):
-    """(CPU seconds, wall seconds) of one call; a candidate that times itself returns such a pair."""
+    """Seconds of one call, by our clock or by the candidate's own."""
     cpu, wall = time.process_time(), time.perf_counter()
     own = run()
-    if isinstance(own, tuple) and len(own) == 2:
+    if isinstance(own, Clocked):
         return own
-    return time.process_time() - cpu, time.perf_counter() - wall
+    return Clocked(time.process_time() - cpu, time.perf_counter() - wall)
 
 
 def race(candidates, repeats=5):
     """Time the callables of `candidates` ({name: callable}) in turn, `repeats` times, after a warm-up each.
 
-    Returns {name: Timing}. A callable that measures itself (a subprocess, a C tool's own log) returns
-    (CPU seconds, wall seconds); any other return value is ignored and the call itself is timed.
+    Returns {name: Timing}. A callable that measures itself returns `Clocked`; any other return value is
+    ignored and the call itself is timed.
     """
     if repeats < 1:
         raise ValueError(f"repeats: expected at least 1, got {repeats}")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import Row, race
+from . import Clocked, Row, race
 from .work import load
 
 TARGETS = "required and aim: shares of python-crfsuite's time in the same run"
@@ -31,7 +31,7 @@ def _against_crfsuite(work, threads, repeats):
 
     def crfsuite():
         seconds = seconds_per_evaluation(it)
-        return seconds, seconds
+        return Clocked(seconds, seconds)
     candidates = {"crfsuite": crfsuite}
     for n in threads:
         candidates[f"ours, {n}"] = _objective_seconds(work, n, repeats)
@@ -110,7 +110,7 @@ def _viterbi(name, n_sentences, required, aim, repeats):
     edge = log_edge(work.features, w, corpus.class_ptr, corpus.class_attr)
     path, score = np.zeros(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
     with _threads_one():
-        took = race({"crfsuite": lambda: viterbi_seconds(tagger, rows),
+        took = race({"crfsuite": lambda: Clocked(*viterbi_seconds(tagger, rows)),
                      "ours": lambda: viterbi_many(node, edge, corpus.edge_class, corpus.seq_ptr, path, score)},
                     repeats)
     speed = corpus.n_tokens / took["ours"].median_cpu
@@ -159,7 +159,7 @@ def end_to_end(repeats=3):
 
     def run(side):
         done[side].append(in_own_process(side))
-        return done[side][-1]["cpu"], done[side][-1]["wall"]
+        return Clocked(done[side][-1]["cpu"], done[side][-1]["wall"])
     took = race({side: lambda side=side: run(side) for side in done}, repeats)
     memory = {side: float(np.median([r["peak_mb"] for r in runs])) for side, runs in done.items()}
     values = {side: runs[-1]["objective"] for side, runs in done.items()}
