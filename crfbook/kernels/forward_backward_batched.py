@@ -211,16 +211,16 @@ def _add_edge_sum(alpha, v, psi_edge, step_ptr, class_start, by_class, prev_row,
     n, T = v.shape[0], step_ptr.size - 1
     if psi_edge.shape[0] == 1:
         # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought together.
-        first, t = step_ptr[1], 1
-        while t < T and step_ptr[t + 1] - step_ptr[t] == first:
-            t += 1
-        split = step_ptr[t] if t <= T else n
+        first, full = step_ptr[1], 1
+        while full < T and step_ptr[full + 1] - step_ptr[full] == first:
+            full += 1
+        split = step_ptr[full]
         if split > first:
             np.dot(alpha[: split - first].T, v[first:split], pair_buf)
             edge_sum[0] += psi_edge[0] * pair_buf
         if split == n:
             return
-        for t in range(t, T):
+        for t in range(full, T):
             lo, hi = step_ptr[t], step_ptr[t + 1]
             prev_buf[lo:hi] = alpha[step_ptr[t - 1] : step_ptr[t - 1] + hi - lo]
         np.dot(prev_buf[split:].T, v[split:], pair_buf)

@@ -48,13 +48,14 @@ def viterbi(log_node, log_edge, edge_class, delta_buf, back, path):
 
 
 @kernel
-def dominance(log_edge, bound):
+def dominance(log_edge, log_edge_t, bound):
     """bound[k,q,yp] = max_y(log_edge[yp,y] - log_edge[q,y]): how much better than q a previous label yp can be.
 
     If delta[yp] + bound[q,yp] < delta[q], then delta[yp] + log_edge[yp,y] < delta[q] + log_edge[q,y] for all y.
-    A column y that yp forbids does not count (yp cannot win there); one that only q forbids gives +inf.
-    Returns reach, the largest finite |log_edge|, which viterbi_many needs to allow for rounding.
-    Arguments: log_edge (K, L, L) as [class, previous, next]; out: bound (K, L, L) as [class, q, yp].
+    A column y that only q forbids gives +inf; one that yp forbids does not count: yp cannot win there (-inf - -inf
+    is NaN, which is larger than nothing). Returns reach, the largest finite |log_edge|.
+    Arguments: log_edge (K, L, L) as [class, previous, next], log_edge_t (K, L, L) its transposes;
+    out: bound (K, L, L) as [class, q, yp].
     Cost: K L^3, once per model. Source: the idea of dominated states, Esposito and Radicioni (2009).
     """
     K, L = log_edge.shape[0], log_edge.shape[1]
@@ -62,114 +63,142 @@ def dominance(log_edge, bound):
     for k in range(K):
         for q in range(L):
             for yp in range(L):
-                high = -np.inf
-                for y in range(L):
-                    if log_edge[k, yp, y] > -np.inf:
-                        high = max(high, log_edge[k, yp, y] - log_edge[k, q, y])
-                        reach = max(reach, abs(log_edge[k, yp, y]))
-                bound[k, q, yp] = high
+                bound[k, q, yp] = -np.inf
+            for y in range(L):
+                rival = log_edge[k, q, y]
+                reach = max(reach, abs(rival)) if rival > -np.inf else reach
+                for yp in range(L):
+                    v = log_edge_t[k, y, yp] - rival
+                    bound[k, q, yp] = v if v > bound[k, q, yp] else bound[k, q, yp]
     return reach
 
 
-@kernel
-def _max_plus(before, edge, rows, n_rows, best):
-    """best[y] = max over yp in rows[:n_rows] of before[yp] + edge[yp, y]; edge (L, L), before and best (L,).
+# The helpers below take whole tables and the number of a row: handing over a row costs an atomic reference count,
+# which is more than the work on 20 labels.
 
-    Four rows per pass over y: the loop over y is contiguous and becomes vector additions and maxima.
+
+@kernel
+def _largest(delta, t):
+    """The smallest y with the largest delta[t,y]."""
+    q, high = 0, delta[t, 0]
+    for y in range(1, delta.shape[1]):
+        if delta[t, y] > high:
+            q, high = y, delta[t, y]
+    return q
+
+
+@kernel
+def _surviving(delta, t, q, bound, k, reach, rows):
+    """The labels yp that may still win against q = argmax delta[t], rising, into rows; returns how many.
+
+    Rounding: a delta far below delta[t,q] loses by more than it can be wrong; for the others every number is at
+    most |delta[t,q]| + 6 reach, and so is what one rounding error is measured by.
     """
-    L = best.size
-    row, d = edge[rows[0]], before[rows[0]]
-    for y in range(L):
-        best[y] = d + row[y]
-    j = 1
-    while j + 4 <= n_rows:
-        i0, i1, i2, i3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
-        row0, row1, row2, row3 = edge[i0], edge[i1], edge[i2], edge[i3]
-        d0, d1, d2, d3 = before[i0], before[i1], before[i2], before[i3]
-        for y in range(L):
-            v0, v1, v2, v3 = d0 + row0[y], d1 + row1[y], d2 + row2[y], d3 + row3[y]
-            v0 = v1 if v1 > v0 else v0
-            v2 = v3 if v3 > v2 else v2
-            v0 = v2 if v2 > v0 else v0
-            best[y] = v0 if v0 > best[y] else best[y]
-        j += 4
-    while j < n_rows:
-        row, d = edge[rows[j]], before[rows[j]]
-        for y in range(L):
-            v = d + row[y]
-            best[y] = v if v > best[y] else best[y]
-        j += 1
-
-
-@kernel
-def _trace_back(log_edge_t, edge_class, delta, best, path):
-    """path[t-1] = the smallest yp with delta[t-1,yp] + log_edge[yp,path[t]] = best[t,path[t]]; path[T-1] is given."""
-    for t in range(path.size - 1, 0, -1):
-        y = path[t]
-        column, before, target = log_edge_t[edge_class[t], y], delta[t - 1], best[t, y]
-        yp = 0
-        while before[yp] + column[yp] != target:
-            yp += 1
-        path[t - 1] = yp
-
-
-@kernel
-def _surviving(before, bound, reach, rows):
-    """The labels yp that may still win against q = argmax before, rising, into rows; returns how many.
-
-    Rounding: a delta far below delta[q] loses by more than it can be wrong; for the others every number is at most
-    |delta[q]| + 6 reach, and so is what one rounding error is measured by.
-    """
-    q = 0
-    for y in range(1, before.size):
-        if before[y] > before[q]:
-            q = y
-    limit = before[q] - SLACK * (abs(before[q]) + 8.0 * reach)
+    limit = delta[t, q] - SLACK * (abs(delta[t, q]) + 8.0 * reach)
     n_rows = 0
-    for yp in range(before.size):
+    for yp in range(delta.shape[1]):
         rows[n_rows] = yp
-        n_rows += not before[yp] + bound[q, yp] < limit
+        n_rows += not delta[t, yp] + bound[k, q, yp] < limit
     return n_rows
 
 
 @kernel
-def viterbi_many(
-    log_node, log_edge, log_edge_t, bound, reach, edge_class, seq_ptr, path, score, delta_buf, best_buf, rows_buf
-):
-    """Best path and score of every sequence; the scores and paths of ``viterbi``, faster.
+def _max_plus(delta, log_edge, k, rows, n_rows, best, t):
+    """best[t,y] = max over yp in rows[:n_rows] of delta[t-1,yp] + log_edge[k,yp,y]; n_rows >= 1.
 
-    best[t,y] = max_yp(delta[t-1,yp] + log_edge[yp,y]) without back pointers: they are looked for afterwards,
-    along the best path only (T L comparisons). With ``bound`` (from ``dominance``), previous labels that lose
-    against q = argmax delta[t-1] for every next label are left out: yp is skipped if
-    delta[yp] + bound[q,yp] < delta[q] - slack, where slack exceeds all rounding errors. So nothing changes.
-
-    Arguments: log_node (n, L); log_edge (K, L, L), log_edge_t (K, L, L) its transposes; bound (K, L, L), or
-    (0, 0, 0) to skip nothing; reach: what dominance returned; edge_class (n,), seq_ptr (S+1,);
-    out: path int32 (n,), score (S,) (0 for an empty sequence; -inf and a path of zeros if all is forbidden);
-    work: delta_buf, best_buf (longest T, L), rows_buf int64 (L,).
-    Cost: n L^2 additions and maxima, less what is skipped. Source: SPEC 0.3 (K3).
+    Four rows per pass over y: the loop over y is contiguous and becomes vector additions and maxima.
     """
-    L = log_node.shape[1]
+    L = delta.shape[1]
+    i0, d0 = rows[0], delta[t - 1, rows[0]]
     for y in range(L):
-        rows_buf[y] = y
-    for s in range(seq_ptr.size - 1):
+        best[t, y] = d0 + log_edge[k, i0, y]
+    j = 1
+    while j + 4 <= n_rows:
+        i0, i1, i2, i3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+        d0, d1, d2, d3 = delta[t - 1, i0], delta[t - 1, i1], delta[t - 1, i2], delta[t - 1, i3]
+        for y in range(L):
+            v0, v1 = d0 + log_edge[k, i0, y], d1 + log_edge[k, i1, y]
+            v2, v3 = d2 + log_edge[k, i2, y], d3 + log_edge[k, i3, y]
+            v0 = v1 if v1 > v0 else v0
+            v2 = v3 if v3 > v2 else v2
+            v0 = v2 if v2 > v0 else v0
+            best[t, y] = v0 if v0 > best[t, y] else best[t, y]
+        j += 4
+    while j < n_rows:
+        i0, d0 = rows[j], delta[t - 1, rows[j]]
+        for y in range(L):
+            v0 = d0 + log_edge[k, i0, y]
+            best[t, y] = v0 if v0 > best[t, y] else best[t, y]
+        j += 1
+
+
+@kernel
+def _trace_back(log_edge_t, edge_class, lo, hi, delta, best, path):
+    """path[i-1] = the smallest yp with delta[yp] + log_edge[yp,path[i]] = best[path[i]]; path[hi-1] is given."""
+    for i in range(hi - 1, lo, -1):
+        y, k, t = path[i], edge_class[i], i - lo
+        yp = 0
+        while delta[t - 1, yp] + log_edge_t[k, y, yp] != best[t, y]:
+            yp += 1
+        path[i - 1] = yp
+
+
+@kernel
+def _decode(log_node, log_edge, log_edge_t, bound, reach, edge_class, lo, hi, path, delta, best, rows):
+    """viterbi_many for the tokens lo..hi-1 of one sequence, not empty; returns its score. See below for shapes."""
+    L = log_node.shape[1]
+    n_rows = L
+    for y in range(L):
+        rows[y] = y
+        delta[0, y] = log_node[lo, y]
+    for t in range(1, hi - lo):
+        k = edge_class[lo + t]
+        if bound.size > 0:
+            n_rows = _surviving(delta, t - 1, _largest(delta, t - 1), bound, k, reach, rows)
+        _max_plus(delta, log_edge, k, rows, n_rows, best, t)
+        for y in range(L):
+            delta[t, y] = log_node[lo + t, y] + best[t, y]
+    y = _largest(delta, hi - lo - 1)
+    if delta[hi - lo - 1, y] > -np.inf:
+        path[hi - 1] = y
+        _trace_back(log_edge_t, edge_class, lo, hi, delta, best, path)
+    return delta[hi - lo - 1, y]
+
+
+@kernel
+def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
+    """Best path and score of every sequence: the scores and paths of ``viterbi``, several times faster.
+
+    best[t,y] = max_yp(delta[t-1,yp] + log_edge[yp,y]),  delta[t,y] = log_node[t,y] + best[t,y]
+    path[t-1] = the smallest yp with delta[t-1,yp] + log_edge[yp,path[t]] = best[t,path[t]]
+    Two savings change no result. Back pointers are looked for afterwards and along the best path only (T L
+    comparisons). And previous labels that lose against q = argmax delta[t-1] whatever comes next are left out:
+    yp is skipped if delta[t-1,yp] + bound[q,yp] < delta[t-1,q] - slack, with bound from ``dominance`` and a slack
+    that exceeds all rounding errors.
+
+    Arguments: log_node (n, L), log_edge (K, L, L) as [class, previous, next], edge_class (n,), seq_ptr (S+1,);
+    out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden.
+    Allocates 2 (longest T) L + 2 K L^2 numbers.
+    Cost: n L^2 additions and maxima, less what is skipped, and K L^3 for bound where n is large enough to gain by it.
+    Source: SPEC 0.3 (K3).
+    """
+    L, K = log_node.shape[1], log_edge.shape[0]
+    log_edge_t = np.empty((K, L, L))
+    for k in range(K):
+        log_edge_t[k] = log_edge[k].T
+    bound, reach = np.empty((0, 0, 0)), 0.0
+    if log_node.shape[0] > 4 * K * L:
+        bound = np.empty((K, L, L))
+        reach = dominance(log_edge, log_edge_t, bound)
+    longest = 1
+    for s in range(score.size):
+        longest = max(longest, seq_ptr[s + 1] - seq_ptr[s])
+    delta_buf, best_buf, rows_buf = np.empty((longest, L)), np.empty((longest, L)), np.empty(L, np.int64)
+    path[:] = 0
+    for s in range(score.size):
         lo, hi = seq_ptr[s], seq_ptr[s + 1]
-        T, n_rows = hi - lo, L
         score[s] = 0.0
-        if T == 0:
-            continue
-        delta_buf[0, :] = log_node[lo]
-        for t in range(1, T):
-            k, before, best, delta = edge_class[lo + t], delta_buf[t - 1], best_buf[t], delta_buf[t]
-            if bound.size > 0:
-                n_rows = _surviving(before, bound[k], reach, rows_buf)
-            _max_plus(before, log_edge[k], rows_buf, n_rows, best)
-            node = log_node[lo + t]
-            for y in range(L):
-                delta[y] = node[y] + best[y]
-        y = np.argmax(delta_buf[T - 1])
-        score[s] = delta_buf[T - 1, y]
-        path[lo:hi] = 0
-        if score[s] > -np.inf:
-            path[hi - 1] = y
-            _trace_back(log_edge_t, edge_class[lo:hi], delta_buf, best_buf, path[lo:hi])
+        if lo < hi:
+            score[s] = _decode(
+                log_node, log_edge, log_edge_t, bound, reach, edge_class, lo, hi, path, delta_buf, best_buf, rows_buf
+            )
