@@ -322,6 +322,7 @@ def test_sparse_hmm_has_the_errors_of_its_source():
     start, transition, emission = simulated.SPARSE_HMM
     for rows in (start[None], transition, emission):
         np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-12)
+    assert transition[4, 0] == transition[5, 1] == 2 / 3 and emission[4, 4] == emission[5, 4] == 0.92
     strings = np.indices((5,) * 5).reshape(5, -1)
     alpha, beta = [start * emission.T[strings[0]]], [np.ones((3125, 6))]
     for t in range(1, 5):

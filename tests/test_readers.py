@@ -4,6 +4,8 @@ import io
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import crfbook.data.readers as readers
 from crfbook.data.columns import TokenColumns
@@ -64,6 +66,28 @@ def test_pieces_do_not_show(monkeypatch, chunk):
     assert read_conll(CHUNKS * 5, label="chunk") == whole
     with pytest.raises(ValueError, match="line 37: expected 3 columns"):
         read_conll(CHUNKS * 5 + b"\nlast one\n", label="chunk")
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.sampled_from([b"a X", b" b\tY ", b"c  X", b"", b" \t", b"d", b"e X Z"])), st.integers(1, 12))
+def test_as_reading_line_by_line(lines, chunk):
+    """The definition, in plain Python: same sentences, and the first wrong line named."""
+    sentences, wrong = [[]], None
+    for number, line in enumerate(lines, 1):
+        cells = line.decode().split()
+        if len(cells) not in (0, 2):
+            wrong = wrong or number
+        elif cells:
+            sentences[-1].append(tuple(cells))
+        elif sentences[-1]:
+            sentences.append([])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readers, "_CHUNK", chunk)
+        if wrong:
+            with pytest.raises(ValueError, match=f"line {wrong}: expected 2 columns"):
+                read_conll(b"\n".join(lines), ("word", "pos"))
+        else:
+            assert list(read_conll(b"\n".join(lines), ("word", "pos"))) == [s for s in sentences if s]
 
 
 def test_sources(tmp_path):
