@@ -183,34 +183,6 @@ def test_requirements_are_ranges():
         assert re.fullmatch(r"[a-z0-9-]+>=[\d.]+(,<\d+)?|crfbook\[[a-z,]+\]", requirement), requirement
 
 
-def readme():
-    return (ROOT / "README.md").read_text()
-
-
-def test_readme_lists_the_chapters():
-    rows = re.findall(r"^\| \[(\d\d)\]\(notebooks/(\d\d_\w+)\.ipynb\) \| ([^|]+) \|", readme(), re.M)
-    on_disk = [(p.stem[:2], p.stem, book.title(book.read(p))) for p in book.chapters()]
-    assert [(number, stem, name.strip()) for number, stem, name in rows] == on_disk
-
-
-def test_readme_commands_exist():
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
-    named = set(re.findall(r"^make ([a-z]+)", readme(), re.M))
-    assert {"book", "test", "lab"} <= named <= targets
-
-
-def test_one_address():
-    address = PYPROJECT["project"]["urls"]["Homepage"]
-    owner = address.removeprefix("https://github.com/")
-    texts = [readme(), (ROOT / "CITATION.cff").read_text(), (ROOT / "CHANGELOG.md").read_text()]
-    texts += [book.install_cell()]
-    for text in texts:
-        for found in re.findall(r"github\.com/([\w-]+/[\w-]+)|mybinder\.org/v2/gh/([\w-]+/[\w-]+)|github/([\w-]+/[\w-]+)/blob", text):
-            name = "".join(found)
-            assert name == owner or name.split("/")[0] != owner.split("/")[0], name
-    assert address in texts[1]
-
-
 PLACES = re.compile(r"(?<![\w.:/~$}])/(?:ho" + r"me|ro" + r"ot|wo" + r"rk|Us" + r"ers)/\w")
 TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".cff", ".txt", ".json", ".ipynb", ".cfg", ""}
 

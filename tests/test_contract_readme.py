@@ -1,0 +1,52 @@
+"""What the README promises: its chapters, commands, address, and the ten lines of its example with what they print."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+
+from tools import chapters as book
+
+ROOT = book.ROOT
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def readme():
+    return (ROOT / "README.md").read_text()
+
+
+def citation():
+    return (ROOT / "CITATION.cff").read_text()
+
+
+def test_readme_lists_the_chapters():
+    rows = re.findall(r"^\| \[(\d\d)\]\(notebooks/(\d\d_\w+)\.ipynb\) \| ([^|]+) \|", readme(), re.M)
+    on_disk = [(p.stem[:2], p.stem, book.title(book.read(p))) for p in book.chapters()]
+    assert [(number, stem, name.strip()) for number, stem, name in rows] == on_disk
+
+
+def test_readme_commands_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = set(re.findall(r"^make ([a-z]+)", readme(), re.M))
+    assert {"book", "test", "lab"} <= named <= targets
+
+
+def test_one_address():
+    """Whoever moves the project changes pyproject.toml, and this test names the other places."""
+    owner = PYPROJECT["project"]["urls"]["Homepage"].removeprefix("https://github.com/")
+    address = re.compile(r"(?:github\.com|mybinder\.org/v2/gh|research\.google\.com/github)/([\w.-]+/[\w-]+)")
+    for name, text in [("README.md", readme()), ("install cell", book.install_cell()), ("CITATION.cff", citation())]:
+        assert set(address.findall(text)) == {owner}, name
+    assert len(address.findall(readme())) >= 3, "the clone command, Binder and Colab"
+
+
+def test_the_example_prints_what_is_shown(tmp_path):
+    """On the built-in twin, in a folder of its own."""
+    code, shown = re.search(r"```python\n(.*?)```\s+prints\s+```text\n(.*?)```", readme(), re.S).groups()
+    assert sum(bool(line.strip()) for line in code.splitlines()) <= 10
+    environment = {k: v for k, v in os.environ.items() if k != "CRFBOOK_MIRROR"} | {"CRFBOOK_DATA": str(tmp_path)}
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == shown
