@@ -50,7 +50,7 @@ def _rows(keys, width, n_rows):
     return ptr.astype(np.int64), (keys % width).astype(np.int32) if len(keys) else np.zeros(0, np.int32)
 
 
-def _label_keys(corpus, n_labels, chunk=1 << 16):
+def _label_keys(corpus, n_labels, chunk=1 << 13):
     """Yield (attribute * L + label, occurrence, token) for stretches of labelled tokens: little memory."""
     for first in range(0, corpus.n_tokens, chunk):
         last = min(first + chunk, corpus.n_tokens)
