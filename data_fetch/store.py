@@ -41,10 +41,16 @@ def cache_dir():
     """Folder of the cached files: CRFBOOK_DATA, or the place this system keeps caches in. It need not exist."""
     folder = os.environ.get("CRFBOOK_DATA")
     if not folder:
-        import pooch
-
-        folder = pooch.os_cache("crfbook")
+        folder = _pooch().os_cache("crfbook")
     return Path(folder).expanduser().absolute()
+
+
+def _pooch():
+    """pooch, imported when needed; in a notebook without ipywidgets its tqdm would complain on stderr."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        import pooch
+    return pooch
 
 
 def mirror():
@@ -163,8 +169,7 @@ def _from(source, facts, folder, timeout, progress):
         if _digest(arrived, facts) != facts["sha256"]:
             raise FetchError(f"wrong content, its sha256 is not {facts['sha256'][:12]}...")
         return arrived
-    import pooch
-
+    pooch = _pooch()
     logger = pooch.get_logger()
     level = logger.level
     logger.setLevel("WARNING")  # pooch announces each file on stderr, which would stand in notebooks

@@ -260,6 +260,22 @@ def test_when_mirror_and_source_fail_both_are_named(server, cache, register, mon
     assert f"nor from {server.address}/wrong: wrong content" in message
 
 
+def test_pooch_is_silent_in_a_notebook_without_widgets():
+    """tqdm, which pooch imports, warns there; a stored chapter may hold nothing from stderr."""
+    script = """
+import sys, types
+ipython = types.ModuleType("IPython")
+ipython.get_ipython = lambda: types.SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules["IPython"], sys.modules["ipywidgets"] = ipython, None
+from data_fetch import store
+store.cache_dir()
+assert "pooch" in sys.modules
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "CRFBOOK_DATA"}
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 def test_downloader_alone_reports_progress(server, tmp_path):
     seen = []
     Downloader(len(BODY), progress=seen.append)(f"{server.address}/good", tmp_path / "f")
