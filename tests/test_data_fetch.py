@@ -265,8 +265,9 @@ def test_pooch_is_silent_in_a_notebook_without_widgets():
     script = """
 import sys, types
 ipython = types.ModuleType("IPython")
-ipython.get_ipython = lambda: types.SimpleNamespace(config={"IPKernelApp": {}})
+ipython.get_ipython = lambda: None
 sys.modules["IPython"], sys.modules["ipywidgets"] = ipython, None
+sys.modules["ipykernel.zmqshell"] = types.ModuleType("ipykernel.zmqshell")
 from data_fetch import store
 store.cache_dir()
 assert "pooch" in sys.modules
