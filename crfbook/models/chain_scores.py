@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 from crfbook.data.corpus import slice_sequences
 from crfbook.kernels.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
 from crfbook.kernels.scores import path_scores
-from crfbook.kernels.viterbi import dominance, viterbi_many
+from crfbook.kernels.viterbi import viterbi_many
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.prediction import Predictions, Sequences
 
@@ -64,13 +64,9 @@ class ChainPredictions(Predictions):
     def _decode(self, corpus):
         path = np.empty(corpus.n_tokens, np.int32)
         for start, part, log_node, log_edge in self._parts(corpus):
-            n_labels, longest = log_node.shape[1], int(np.diff(part.seq_ptr).max())
             first = corpus.seq_ptr[start]
-            bound, score = np.empty(log_edge.shape), np.empty(part.n_sequences)
-            reach = dominance(log_edge, bound)
-            viterbi_many(log_node, log_edge, np.ascontiguousarray(log_edge.transpose(0, 2, 1)), bound, reach, part.edge_class,
-                         part.seq_ptr, path[first : first + part.n_tokens], score, np.empty((longest, n_labels)),
-                         np.empty((longest, n_labels)), np.empty(n_labels, np.int64))
+            score = np.empty(part.n_sequences)
+            viterbi_many(log_node, log_edge, part.edge_class, part.seq_ptr, path[first : first + part.n_tokens], score)
             for i in np.flatnonzero(score == -np.inf)[:1]:
                 raise _impossible(start + i)
         return path

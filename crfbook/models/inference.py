@@ -20,7 +20,7 @@ from crfbook.kernels.forward_backward import (
 from crfbook.kernels.forward_backward_batched import forward_backward_batched
 from crfbook.kernels.likelihood import open_rows, redo_flagged
 from crfbook.kernels.scores import fill_dense, list_scores, path_scores
-from crfbook.kernels.viterbi import dominance, viterbi_many
+from crfbook.kernels.viterbi import viterbi_many
 from crfbook.optim.objective import Edges, batch_rows, check_paths, check_weights, make_edges, make_work, padded
 from crfbook.optim.packing import pack
 from crfbook.optim.parallel import one_blas_thread, run_pieces
@@ -33,11 +33,6 @@ def decode(corpus, features, w, constraints=None, n_threads=1):
     """The most probable labels, int32 (N,); ties go to the smallest label at every step (Viterbi)."""
     model = _model(corpus, features, w, constraints)
     edges = model.edges
-    log_edge_t = np.ascontiguousarray(edges.log_edge.transpose(0, 2, 1))
-    # The bound costs L^3 a class once; it pays as soon as there are more tokens than labels.
-    use_bound = corpus.n_tokens > 2 * features.n_labels * corpus.n_classes
-    bound = np.empty(edges.log_edge.shape if use_bound else (0, 0, 0))
-    reach = dominance(edges.log_edge, bound) if use_bound else 0.0
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
     stretches = _stretches(corpus.seq_ptr)
 
@@ -45,10 +40,7 @@ def decode(corpus, features, w, constraints=None, n_threads=1):
         sequences, tokens = stretches[i]
         log_node = _scores(corpus, model, *stretches[i])
         seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
-        longest, width = int(np.diff(seq_ptr).max(initial=0)), log_node.shape[1]
-        viterbi_many(log_node, edges.log_edge, log_edge_t, bound, reach, corpus.edge_class[tokens], seq_ptr,
-                     path[tokens], score[sequences], np.empty((longest, width)), np.empty((longest, width)),
-                     np.empty(width, np.int64))
+        viterbi_many(log_node, edges.log_edge, corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences])
 
     run_pieces(piece, len(stretches), n_threads)
     check_paths(score, np.arange(len(score)))
