@@ -43,7 +43,7 @@ def decode(corpus, features, w, constraints=None, n_threads=1):
         viterbi_many(log_node, edges.log_edge, corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences])
 
     run_pieces(piece, len(stretches), n_threads)
-    check_paths(score, np.arange(len(score)))
+    check_paths(score, np.arange(len(score)), constraints)
     return path
 
 
@@ -82,7 +82,8 @@ def sequence_scores(corpus, features, w, constraints=None):
     score = np.zeros(corpus.n_sequences)
     for sequences, tokens in _stretches(corpus.seq_ptr):
         seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
-        path_scores(_scores(corpus, model, sequences, tokens), model.edges.log_edge, corpus.edge_class[tokens], corpus.labels[tokens], seq_ptr, score[sequences])
+        path_scores(_scores(corpus, model, sequences, tokens), model.edges.log_edge, corpus.edge_class[tokens],
+                    corpus.labels[tokens], seq_ptr, score[sequences])
     return score
 
 
@@ -101,11 +102,11 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
     for i in range(corpus.n_sequences):
         tokens = slice(int(corpus.seq_ptr[i]), int(corpus.seq_ptr[i + 1]))
         log_node = _scores(corpus, model, slice(i, i + 1), tokens)
-        p_edge = _edge_marginals(log_node, model.edges, corpus.edge_class[tokens], i)
+        p_edge = _edge_marginals(log_node, model.edges, corpus.edge_class[tokens], i, constraints)
         yield np.ascontiguousarray(p_edge[1:, :n_labels, :n_labels])
 
 
-def _edge_marginals(log_node, edges, edge_class, i):
+def _edge_marginals(log_node, edges, edge_class, i, constraints):
     """(T, M, M) of one sequence; the log form where the scaled one is not safe."""
     n_tokens, width = log_node.shape
     p_edge = np.zeros((n_tokens, width, width))
@@ -119,7 +120,7 @@ def _edge_marginals(log_node, edges, edge_class, i):
             edge_marginal_scaled(t, psi_node, edges.psi_edge, edge_class, alpha, beta, scale, p_edge[t])
         return p_edge
     log_z = forward_backward_log(log_node, edges.log_edge, edge_class, alpha, beta)
-    check_paths(np.array([log_z]), np.array([i]))
+    check_paths(np.array([log_z]), np.array([i]), constraints)
     for t in range(1, n_tokens):
         edge_marginal_log(t, log_node, edges.log_edge, edge_class, alpha, beta, log_z, p_edge[t])
     return p_edge
@@ -141,7 +142,7 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node):
                 p_node[tokens] = p[:, :features.n_labels]
 
     run_pieces(piece, n_pieces, n_threads)
-    check_paths(log_z, packing.sequence)
+    check_paths(log_z, packing.sequence, constraints)
     out = np.zeros(corpus.n_sequences)
     out[packing.sequence] = log_z
     return out

@@ -99,14 +99,13 @@ def check_weights(w, n_features):
     return w if w.flags.writeable else w.copy()  # a read-only array would compile every kernel again
 
 
-def check_paths(log_z, sequence):
+def check_paths(log_z, sequence, constraints=None):
     """ValueError naming the first sequence whose log Z is not finite (`sequence`: numbers in the corpus)."""
     bad = sequence[~np.isfinite(log_z)]
     if len(bad):
-        i = int(bad.min())
-        why = ("the constraints forbid every path" if log_z[sequence == i][0] == -np.inf
-               else "its scores are too large for float64")
-        raise ValueError(f"sequence {i}: expected a path of finite score, but {why}")
+        why = ("its scores exceed float64" if constraints is None
+               else "the constraints forbid every path (or its scores exceed float64)")
+        raise ValueError(f"sequence {bad.min()}: expected a path of finite score, but {why}")
 
 
 class Objective:
@@ -170,7 +169,7 @@ class Objective:
             fill_dense(w, self._layout.dense_attr, features.node_ptr, features.node_label, dense)
         bad = run_pieces(lambda i: self._run_shard(i, w, dense, edges), self._packing.n_shards, self.n_threads)
         if max(bad, default=-1) >= 0:
-            check_paths(self._log_z, self._packing.sequence)
+            check_paths(self._log_z, self._packing.sequence, self.constraints)
         grad = np.zeros(features.n_features)
         n_labels = features.n_labels
         if len(bad):

@@ -37,13 +37,13 @@ class Packing(NamedTuple):
 def pack(corpus, batch_rows=1024, n_shards=4):
     """Pack a corpus (S sequences, N tokens) into batches of about `batch_rows` rows, and those into shards.
 
-    A sequence is never cut: one longer than `batch_rows` is a batch by itself. Shards hold neighbouring
+    Smaller corpora get smaller batches, one a shard. A sequence is never cut: one longer than that is a batch. Shards hold neighbouring
     batches with about equal numbers of rows; there may be fewer than asked for. Cost O(N + S log S).
     """
     lengths = np.diff(corpus.seq_ptr)
     sequence = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
     lengths = lengths[sequence]
-    slot_ptr = _cuts(lengths, batch_rows)
+    slot_ptr = _cuts(lengths, min(batch_rows, -(-corpus.n_tokens // n_shards)))
     row_ptr = np.concatenate([[0], np.cumsum(lengths)])[slot_ptr]
     row_token = np.empty(row_ptr[-1], np.int64)
     steps, step_start = [np.zeros(0, np.int64)], np.zeros(len(slot_ptr), np.int64)

@@ -1,0 +1,55 @@
+"""Threads change nothing: same bits for 1, 2 and 4, errors come through, BLAS stays on one thread."""
+
+import numpy as np
+import pytest
+from random_corpora import random_corpus, random_model
+from threadpoolctl import threadpool_info
+
+from crfbook.optim.objective import Objective
+from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
+
+
+@pytest.mark.parametrize("options", [{}, {"n_classes": 3, "valued": True, "weighted": True}])
+def test_value_and_gradient_have_the_same_bits(options):
+    rng = np.random.default_rng(0)
+    corpus = random_corpus(rng, lengths=tuple(rng.integers(0, 30, 200)), n_labels=6, n_attrs=50, **options)
+    features, w = random_model(rng, corpus, 6, 50, size=2.0)
+    value, grad = Objective(corpus, features, c2=0.1)(w)
+    for n_threads in (2, 4):
+        objective = Objective(corpus, features, c2=0.1, n_threads=n_threads)
+        for _ in range(3):
+            other_value, other_grad = objective(w)
+            assert other_value == value
+            np.testing.assert_array_equal(other_grad, grad)
+    assert objective._packing.n_shards == 4
+
+
+def test_results_keep_their_order():
+    for n_threads in (1, 2, 7):
+        assert run_pieces(lambda i: i * i, 5, n_threads) == [0, 1, 4, 9, 16]
+    assert run_pieces(lambda i: i, 0, 4) == []
+
+
+def test_errors_come_through():
+    def task(i):
+        if i == 2:
+            raise ValueError("piece 2")
+        return i
+
+    for n_threads in (1, 3):
+        with pytest.raises(ValueError, match="piece 2"):
+            run_pieces(task, 4, n_threads)
+
+
+def test_blas_is_held_to_one_thread():
+    blas = [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+    with one_blas_thread():
+        assert all(lib["num_threads"] == 1 for lib in threadpool_info() if lib["user_api"] == "blas")
+    assert [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"] == blas
+
+
+def test_numbers_of_threads():
+    assert resolve_threads(None) == 1 and resolve_threads(3) == 3 and resolve_threads(-1) >= 1
+    for wrong in (0, 1.5, "2", True):
+        with pytest.raises(ValueError, match="n_threads: expected"):
+            resolve_threads(wrong)

@@ -1,0 +1,86 @@
+"""The same objective as python-crfsuite: its trained weights, our value, to nine digits."""
+
+import math
+import struct
+
+import numpy as np
+import pytest
+from random_corpora import random_corpus
+
+from crfbook.data.features import observed
+from crfbook.models import inference
+from crfbook.optim.objective import Objective
+
+pycrfsuite = pytest.importorskip("pycrfsuite", reason="extra `peers` is not installed")
+
+
+def crfsuite_model(corpus, path, c2, **params):
+    """Train; (tagger, {(attribute, label) or (label, label): weight}, loss that CRFsuite printed last).
+
+    The weights are read from the model file, where they are doubles: `tagger.info()` rounds to six decimals. Its
+    records stand in the order of ids, which CRFsuite gives to labels, and to attributes that it keeps, as they come.
+    """
+    trainer = pycrfsuite.Trainer(verbose=False)
+    for x, y in sentences(corpus):
+        trainer.append(x, y)
+    trainer.set_params({"c1": 0.0, "c2": c2, "max_iterations": 30, **params})
+    trainer.train(str(path))
+    tagger = pycrfsuite.Tagger()
+    tagger.open(str(path))
+    info = tagger.info()
+    labels = list(dict.fromkeys(label for _, y in sentences(corpus) for label in y))
+    kept = {attribute for attribute, _ in info.state_features}
+    attributes = [a for a in dict.fromkeys(a for x, _ in sentences(corpus) for t in x for a in t) if a in kept]
+    raw = path.read_bytes()
+    start = raw.index(b"FEAT")
+    count = struct.unpack_from("<I", raw, start + 8)[0]
+    state, transition = {}, {}
+    for kind, source, target, weight in struct.iter_unpack("<IIId", raw[start + 12:start + 12 + 20 * count]):
+        if kind == 0:
+            state[attributes[source], labels[target]] = weight
+        else:
+            transition[labels[source], labels[target]] = weight
+    for exact, rounded in ((state, info.state_features), (transition, info.transitions)):
+        assert exact.keys() == rounded.keys()
+        assert all(abs(exact[key] - rounded[key]) < 1e-6 for key in exact), "the model file was read wrongly"
+    return tagger, state, transition, trainer.logparser.last_iteration["loss"]
+
+
+def sentences(corpus):
+    """(attribute strings per token, labels) of each sequence."""
+    for i in range(corpus.n_sequences):
+        tokens = range(corpus.seq_ptr[i], corpus.seq_ptr[i + 1])
+        yield ([[str(a) for a in corpus.attr_idx[corpus.attr_ptr[t]:corpus.attr_ptr[t + 1]]] for t in tokens],
+               [str(corpus.labels[t]) for t in tokens])
+
+
+def test_equal_weights_equal_objective(tmp_path):
+    rng = np.random.default_rng(0)
+    corpus = random_corpus(rng, lengths=tuple(rng.integers(1, 15, 300)), n_labels=5, n_attrs=200)
+    features, c2 = observed(corpus, 5, 200), 0.5
+    tagger, state, transition, loss = crfsuite_model(corpus, tmp_path / "m.crfsuite", c2)
+    w = np.zeros(features.n_features)
+    for a in range(200):
+        for k in range(features.node_ptr[a], features.node_ptr[a + 1]):
+            w[k] = state.pop((str(a), str(features.node_label[k])), 0.0)
+    for k in range(features.n_edge):
+        w[features.n_node + k] = transition.pop((str(features.edge_prev[k]), str(features.edge_next[k])), 0.0)
+    assert not state and not transition, "CRFsuite has weights that we do not"
+    value, _ = Objective(corpus, features, c2=c2)(w)
+    assert value == pytest.approx(loss, rel=1e-9)  # printed with six decimals: 1.5e-10 of this value
+    total = c2 * float(w @ w)  # CRFsuite's own inference, sequence by sequence
+    log_proba = inference.log_proba(corpus, features, w)
+    for (x, y), mine in zip(sentences(corpus), log_proba, strict=True):
+        tagger.set(x)
+        total -= math.log(tagger.probability(y))
+        assert tagger.probability(y) == pytest.approx(math.exp(mine), rel=1e-9)
+    assert value == pytest.approx(total, rel=1e-11)
+    # Same best path, same marginals.
+    path = [str(y) for y in inference.decode(corpus, features, w)]
+    p_node = inference.node_marginals(corpus, features, w)
+    for i, (x, _) in enumerate(sentences(corpus)):
+        lo, hi = corpus.seq_ptr[i:i + 2]
+        best = tagger.probability(tagger.tag(x))  # the path may differ where several are best
+        assert tagger.probability(path[lo:hi]) == pytest.approx(best, rel=1e-9)
+        theirs = [[tagger.marginal(str(y), t) for y in range(5)] for t in range(hi - lo)]
+        np.testing.assert_allclose(p_node[lo:hi], theirs, rtol=1e-8, atol=1e-12)

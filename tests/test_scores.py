@@ -1,0 +1,136 @@
+"""Scores from attribute lists, and the two layouts training uses, against plain loops."""
+
+import numpy as np
+import pytest
+from random_corpora import brute_node_scores, random_corpus, random_model
+
+from crfbook.kernels.likelihood import add_tree, batch_scores, open_rows
+from crfbook.kernels.scores import collect_dense, dense_gradient, fill_dense, list_scores, pair_gradient, path_scores
+from crfbook.optim import packing as packing_module
+from crfbook.optim.objective import make_edges, padded
+from crfbook.optim.packing import dense_attributes, lay_out, pack
+
+pytestmark = pytest.mark.kernels
+NO_DENSE = np.zeros((0, 3)), np.zeros(0, np.int32)
+
+
+@pytest.mark.parametrize("valued", [False, True])
+def test_list_scores_agree_with_loops(valued):
+    rng = np.random.default_rng(1)
+    corpus = random_corpus(rng, valued=valued)
+    features, w = random_model(rng, corpus)
+    want = brute_node_scores(corpus, features, w)
+    tokens = np.array([4, 0, 9, 4])
+    rows = np.array([1, 4])  # attributes 1 and 4 read from dense copies
+    dense = np.zeros((2, 3))
+    fill_dense(w, rows, features.node_ptr, features.node_label, dense)
+    for copies in (NO_DENSE, (dense, np.array([-1, 0, -1, -1, 1], np.int32))):
+        got = np.ones((4, 8))
+        list_scores(w, features.node_ptr, features.node_label, *copies, tokens, corpus.attr_ptr, corpus.attr_idx,
+                    corpus.attr_val, got)
+        np.testing.assert_allclose(got[:, :3], 1.0 + want[tokens], rtol=1e-13)
+        assert np.all(got[:, 3:] == 1.0)
+
+
+def test_attributes_unknown_to_the_features_score_nothing():
+    corpus = random_corpus(np.random.default_rng(1), n_attrs=7)
+    known = corpus._replace(attr_idx=corpus.attr_idx % 4)
+    features, w = random_model(np.random.default_rng(2), known, n_attrs=4)
+    got, want = np.zeros((corpus.n_tokens, 3)), np.zeros((corpus.n_tokens, 3))
+    for attr_idx, out in ((corpus.attr_idx, got), (np.where(corpus.attr_idx < 4, corpus.attr_idx, 99), want)):
+        list_scores(w, features.node_ptr, features.node_label, *NO_DENSE, np.arange(corpus.n_tokens), corpus.attr_ptr,
+                    attr_idx.astype(np.int32), corpus.attr_val, out)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_path_scores_take_transitions_inside_sequences_only():
+    rng = np.random.default_rng(3)
+    log_node, log_edge = rng.normal(size=(5, 3)), rng.normal(size=(2, 3, 3))
+    edge_class, labels = np.array([1, 0, 1, 1, 0], np.int32), np.array([2, 0, 1, 1, 2], np.int32)
+    score = np.full(3, np.nan)
+    path_scores(log_node, log_edge, edge_class, labels, np.array([0, 3, 3, 5]), score)
+    first = log_node[0, 2] + log_node[1, 0] + log_node[2, 1] + log_edge[0, 2, 0] + log_edge[1, 0, 1]
+    np.testing.assert_allclose(score, [first, 0.0, log_node[3, 1] + log_node[4, 2] + log_edge[0, 1, 2]])
+
+
+@pytest.mark.parametrize("valued", [False, True])
+@pytest.mark.parametrize("dense", ["none", "some", "all"])
+def test_training_layout_scores_and_transposes(monkeypatch, valued, dense):
+    """Scores of packed rows equal the lists', and (gradient way back) is the transpose: <X w, p> = <w, X' p>."""
+    rng = np.random.default_rng(4)
+    corpus = random_corpus(rng, lengths=(3, 0, 1, 4, 2, 6), valued=valued)
+    features, w = random_model(rng, corpus)
+    chosen = {"none": np.zeros(0, np.int64), "some": np.array([1, 5]), "all": np.arange(7)}[dense]
+    monkeypatch.setattr(packing_module, "dense_attributes", lambda corpus, features: chosen)
+    packing, width = pack(corpus, batch_rows=7, n_shards=2), padded(3)
+    layout = lay_out(corpus, features, packing, width)
+    table = np.zeros((len(chosen), width))
+    fill_dense(w, chosen, features.node_ptr, features.node_label, table)
+    want = brute_node_scores(corpus, features, w)
+    edges = make_edges(np.zeros((1, 3, 3)))
+    grad, dense_grad, inner = np.zeros(features.n_node), np.zeros(table.shape), 0.0
+    for b in range(len(packing.slot_ptr) - 1):
+        rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
+        log_node = np.full((rows.stop - rows.start, width), np.nan)
+        batch_scores(b, w, table, edges, packing, layout, log_node)
+        np.testing.assert_allclose(log_node[:, :3], want[packing.row_token[rows]], rtol=1e-12, atol=1e-13)
+        assert np.all(log_node[:, 3:] == -np.inf)
+        p = rng.random(log_node.shape)
+        p[:, 3:] = 0.0
+        inner += np.sum(p[:, :3] * log_node[:, :3])
+        dense_gradient(p, layout.row_ptr, layout.row_id, layout.row_val, rows.start, dense_grad)
+        pair_gradient(p.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
+                      layout.pair_ptr[b + 1], grad)
+    collect_dense(dense_grad, chosen, features.node_ptr, features.node_label, grad)
+    assert inner == pytest.approx(w[:features.n_node] @ grad, rel=1e-12)
+
+
+def test_open_rows_knows_first_and_last_tokens():
+    step_ptr = np.array([0, 3, 5, 6])  # lengths 3, 2, 1
+    start, middle, end = np.array([0.0, -np.inf]), np.zeros(2), np.array([-np.inf, 0.0])
+    out = np.full((6, 2), np.nan)
+    open_rows(step_ptr, start, middle, end, out)
+    opens = out[:, 1] == -np.inf
+    closes = out[:, 0] == -np.inf
+    assert opens.tolist() == [True, True, True, False, False, False]
+    assert closes.tolist() == [False, False, True, False, True, True]
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 3, 4, 7])
+def test_add_tree_adds_in_its_own_order(n_parts):
+    parts = np.random.default_rng(5).normal(size=(n_parts, 1300))
+
+    def tree(first, count):
+        if count == 1:
+            return parts[first]
+        half = 1 << (count - 1).bit_length() - 1
+        return tree(first, half) + tree(first + half, count - half)
+
+    want, out = tree(0, n_parts), np.empty(1300)
+    add_tree(parts.copy(), out)
+    np.testing.assert_array_equal(out, want)
+
+
+def test_packing_keeps_predecessors_and_covers_every_token():
+    rng = np.random.default_rng(6)
+    corpus = random_corpus(rng, lengths=tuple(rng.integers(0, 9, 40)), n_classes=3)
+    packing = pack(corpus, batch_rows=20, n_shards=3)
+    assert sorted(packing.row_token) == list(range(corpus.n_tokens))
+    assert packing.n_shards == 3 and packing.shard_ptr[-1] == len(packing.slot_ptr) - 1
+    for b in range(len(packing.slot_ptr) - 1):
+        token = packing.row_token[packing.row_ptr[b]:packing.row_ptr[b + 1]]
+        step = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
+        sequence = packing.sequence[packing.slot_ptr[b]:packing.slot_ptr[b + 1]]
+        assert len(token) <= 20 and step[-1] == len(token)
+        np.testing.assert_array_equal(token[:step[1]], corpus.seq_ptr[sequence])
+        for t in range(1, len(step) - 1):
+            alive = step[t + 1] - step[t]
+            np.testing.assert_array_equal(token[step[t]:step[t + 1]], token[step[t - 1]:step[t - 1] + alive] + 1)
+
+
+def test_dense_attributes_follow_counts():
+    corpus = random_corpus(np.random.default_rng(7), lengths=(30, 30))
+    features, _ = random_model(np.random.default_rng(7), corpus, all_states=True)
+    assert dense_attributes(corpus, features).tolist() == list(range(7))
+    sparse, _ = random_model(np.random.default_rng(7), corpus)
+    assert set(dense_attributes(corpus, sparse)) <= set(range(7))
