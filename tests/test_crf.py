@@ -200,8 +200,15 @@ def test_token_columns_with_a_template():
     assert crf.score(columns) == 1.0 and crf.score(unlabelled, Y) == 1.0
     assert np.allclose(crf.log_proba(columns), crf.log_proba(unlabelled, Y))
     assert crf.edge_features_ and crf.transition_features_
+    assert crf.predict_single([("La", "DA"), ("Coruña", "NC")]) == ["B-LOC", "I-LOC"]       # text as one types it
     kinds = set(crf.weights_to_frame()["kind"])
     assert kinds == {"state", "transition", "edge"}
+
+
+def test_words_alone_and_one_time_iterables():
+    words = [[token[0] for token in sentence] for sentence in SENTENCES]
+    crf = CRF(template="U00:%x[0,0]\nU01:%x[-1,0]/%x[0,0]\n", c2=0.1).fit(iter(words), iter(Y))
+    assert crf.predict(iter(words)) == Y and crf.predict_single(["La", "Coruña"]) == ["B-LOC", "I-LOC"]
 
 
 def test_ready_corpus_has_integer_labels():
@@ -373,6 +380,12 @@ def test_saved_model_is_the_same_model(tmp_path, smooth):
         assert (again.c1, again.c2, again.status_, again.n_iter_) == (crf.c1, crf.c2, crf.status_, crf.n_iter_)
         again.set_params(warm_start=True, max_iterations=1)
         assert again.fit(data, Y if data is X else None).objective_ <= crf.objective_ * (1 + 1e-12)
+
+
+def test_parameters_of_numpy_survive_saving(tmp_path):
+    CRF(c1=np.float64(0.1), max_iterations=np.int64(3), all_possible_states=np.bool_(True)).fit(X, Y).save(tmp_path / "m")
+    again = CRF.load(tmp_path / "m")
+    assert (again.c1, again.max_iterations, again.all_possible_states) == (0.1, 3, True)
 
 
 def test_integer_labels_survive_saving(tmp_path):

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import make_corpus
 from crfbook.models.linear_chain import CRF
 
@@ -95,6 +96,14 @@ def test_grid_search():
     assert search.best_params_["c2"] == 0.01
     assert search.best_estimator_.predict(X[:2]) == search.predict(X[:2])
     assert search.score(X, Y) > 0.8
+
+
+def test_cross_validation_over_columns_with_a_template():
+    sentences = [[(str(t % 3), y) for t, y in enumerate(seq)] for seq in Y]
+    columns = TokenColumns.from_sentences(sentences, ("word", "label"), label="label")
+    # scikit-learn takes columns apart into tuples, so the template has to number its columns
+    scores = cross_val_score(CRF(template="U:%x[0,0]", max_iterations=5), columns, columns.labels_by_sequence(), cv=3)
+    assert np.isfinite(scores).all()
 
 
 def test_pipeline():

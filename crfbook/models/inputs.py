@@ -126,8 +126,8 @@ def obey(corpus, constraints, labels, drop):
 
 
 def _listed(sequences):
-    """Generators and other one-time iterables as lists; anything with a length as it is."""
-    return sequences if sequences is None or hasattr(sequences, "__len__") else list(sequences)
+    """Generators and other one-time iterables as lists; anything else as it is."""
+    return list(sequences) if hasattr(sequences, "__iter__") and not hasattr(sequences, "__len__") else sequences
 
 
 def _checked(corpus, y):

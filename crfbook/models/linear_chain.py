@@ -194,8 +194,8 @@ class CRF(Predictions, WeightNames, BaseEstimator):
             arrays.update({f"constraints.{name}": table for name, table in self.constraints_._asdict().items()})
         arrays.update({f"history.{name}": column for name, column in self._history.items()})
         # template and a table of constraints come back from the encoder and from constraints_
-        params = {name: value for name, value in self.get_params().items()
-                  if value is None or isinstance(value, (bool, int, float, str))}
+        params = {name: value.item() if isinstance(value, np.generic) else value for name, value in self.get_params().items()}
+        params = {name: value for name, value in params.items() if value is None or isinstance(value, (bool, int, float, str))}
         params.pop("template", None)
         fitted = {name: getattr(self, name) for name in FITTED}
         save_arrays(path, "CRF", {"params": params, "features": features, "encoder": state, "fitted": fitted}, arrays)

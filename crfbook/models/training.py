@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from crfbook.models import inference
 from crfbook.optim.monitor import Monitor
-from crfbook.optim.objective import Objective
+from crfbook.optim.objective import Objective, forecast
 from crfbook.optim.quasi_newton import minimize
 
 
@@ -34,9 +34,9 @@ def train(corpus, features, constraints, settings, w0, *, dev=None, callback=Non
     iteration. Warns when the optimiser had to give up or was interrupted; to reach the number of iterations that was asked
     for is no reason to warn.
     """
-    objective = Objective(corpus, features, c2=settings.c2, constraints=constraints, n_threads=settings.n_threads)
     if verbose:
-        print(forecast_line(corpus, features, objective, settings), flush=True)
+        print(forecast_line(corpus, features, settings), flush=True)
+    objective = Objective(corpus, features, c2=settings.c2, constraints=constraints, n_threads=settings.n_threads)
     small = []
 
     def watch(step, w):
@@ -74,10 +74,10 @@ def _warn(result):
                       ConvergenceWarning, stacklevel=4)
 
 
-def forecast_line(corpus, features, objective, settings):
-    """What training will take, in one line, before it begins."""
-    size, seconds = objective.forecast()
-    vectors = 2 * settings.memory + 6                   # curvature pairs, point, gradient, direction
+def forecast_line(corpus, features, settings):
+    """What training will take, in one line, from counts alone: printed before anything is allocated."""
+    size, seconds = forecast(corpus, features)
+    vectors = 2 * settings.memory + 6                   # curvature pairs; points, gradients, direction
     total = (size + sum(array.nbytes for array in corpus) + 8 * vectors * features.n_features) / 1e6
     return (f"{corpus.n_sequences:,} sequences, {corpus.n_tokens:,} tokens, {features.n_labels:,} labels, "
             f"{features.n_node:,} + {features.n_edge:,} weights: about {total:,.0f} MB and {seconds:.2g} s per iteration "

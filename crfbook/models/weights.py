@@ -88,8 +88,8 @@ class WeightNames:
     def weights_to_frame(self):
         """All weights other than zero as a pandas DataFrame, largest magnitude first.
 
-        Columns: kind ("state", "transition" or "edge"), attribute, from, label, weight. `from` is the
-        previous label of a transition and None for a state feature; `attribute` is None for a plain transition.
+        Columns: kind ("state", "transition" or "edge"), attribute, from, label, weight. `from` is the previous
+        label of a transition and missing for a state feature; `attribute` is missing for a plain transition.
         """
         import pandas
 
