@@ -174,7 +174,7 @@ def test_environment_file_is_the_same_set():
     conda = {d for d in listed if isinstance(d, str)}
     assert conda - wanted == {"pip", f"python{project['requires-python']}"}
     assert wanted <= conda
-    assert [d for d in listed if isinstance(d, dict)] == [{"pip": ["--editable ."]}]
+    assert [d for d in listed if isinstance(d, dict)] == [{"pip": ["-e ."]}]
 
 
 def test_requirements_are_ranges():
