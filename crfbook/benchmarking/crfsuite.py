@@ -105,9 +105,7 @@ def attribute_names(work):
 def pattern_of_attributes(work):
     """Number of the template's pattern that each attribute comes from: the part before its first colon."""
     order = {}
-    found = []
-    for i in range(work.features.n_attrs):
-        found.append(work.encoder.attribute_name(i).split(":", 1)[0])
+    found = [name.split(":", 1)[0] for name in work.encoder.attribute_names()]
     for prefix in sorted(set(found)):
         order[prefix] = len(order)
     return [order[prefix] for prefix in found]
