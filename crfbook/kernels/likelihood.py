@@ -26,9 +26,11 @@ def open_rows(step_ptr, start, middle, end, log_node):
     for t in range(T):
         alive = step_ptr[t + 1] - step_ptr[t]
         following = step_ptr[t + 2] - step_ptr[t + 1] if t + 1 < T else 0
+        opening = start if t == 0 else middle
         for r in range(alive):
             u = log_node[step_ptr[t] + r]
-            u[:] = start if t == 0 else middle
+            for y in range(u.size):
+                u[y] = opening[y]
             if r >= following:
                 for y in range(u.size):
                     u[y] += end[y]

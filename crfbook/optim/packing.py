@@ -133,4 +133,18 @@ def lay_out(corpus, features, packing, width):
     fill_layout(packing.row_token, row_base, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, dense_of,
                 features.node_ptr, features.node_label, width, row_ptr, pair_ptr, row_id, row_val, pair_weight,
                 pair_cell, pair_val)
-    return Layout(dense_attr, row_ptr, row_id, row_val, pair_ptr[packing.row_ptr], pair_weight, pair_cell, pair_val)
+    pair_ptr = pair_ptr[packing.row_ptr]
+    _sort_pairs(pair_ptr, pair_weight, pair_cell, pair_val)
+    return Layout(dense_attr, row_ptr, row_id, row_val, pair_ptr, pair_weight, pair_cell, pair_val)
+
+
+def _sort_pairs(pair_ptr, pair_weight, pair_cell, pair_val):
+    """Order the pairs of each batch by weight: memory that does not fit a cache is then walked, not jumped through."""
+    for lo, hi in zip(pair_ptr[:-1], pair_ptr[1:], strict=True):
+        key = pair_weight[lo:hi].astype(np.int64) << 32 | pair_cell[lo:hi]
+        if len(pair_val):
+            order = np.argsort(key, kind="stable")
+            key, pair_val[lo:hi] = key[order], pair_val[lo:hi][order]
+        else:
+            key.sort()
+        pair_weight[lo:hi], pair_cell[lo:hi] = key >> 32, key & 0xFFFFFFFF
