@@ -106,6 +106,23 @@ def test_padding_labels_change_nothing(n_classes):
         assert not q[:, 5:].any()
 
 
+@pytest.mark.parametrize("forbidden", [0.0, 0.2])
+def test_scores_far_from_zero(forbidden):
+    """Rows around +-1000: beyond the range of exp, so that their maxima must be taken out; nothing is flagged."""
+    rng = np.random.default_rng(8)
+    sequences = [random_chain(rng, n, 4, 2, 2.0, forbidden) for n in (5, 9, 2, 9)]
+    sequences = [c._replace(log_edge=sequences[0].log_edge) for c in sequences]
+    shifts = [rng.choice([-1000.0, -150.0, 0.0, 150.0, 1000.0], (len(c.log_node), 1)) for c in sequences]
+    batch = run_batched(sequences)
+    far = run_batched([c._replace(log_node=c.log_node + d) for c, d in zip(sequences, shifts, strict=True)])
+    np.testing.assert_array_equal(far.flags, batch.flags)
+    assert not far.flags.all()
+    np.testing.assert_allclose(far.log_z, batch.log_z + [d.sum() for d in shifts], rtol=1e-10)
+    np.testing.assert_allclose(far.edge_sum, batch.edge_sum, rtol=1e-9, atol=1e-11)
+    for p, q in zip(batch.p_node, far.p_node, strict=True):
+        np.testing.assert_allclose(q, p, rtol=1e-9, atol=1e-11)
+
+
 def test_long_sequence_alone():
     """1e5 tokens in one batch of one: the running product of scale factors must be taken out in time."""
     rng = np.random.default_rng(6)

@@ -144,14 +144,14 @@ def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
     for t in range(step_ptr.size - 1):
         for i in range(step_ptr[t], step_ptr[t + 1]):
             r = i - step_ptr[t]
-            if not (gain[i] > 0.0 and gain[i] < np.inf):
-                flags[r] = 1
-            if t > 0:
-                log_z[r] += edge_max[row_class[i] if edge_max.size > 1 else 0]
             product[r] *= gain[i]
             if not (product[r] > 1e-100 and product[r] < 1e100):
                 log_z[r] -= np.log(product[r])
                 product[r] = 1.0
+                if not (gain[i] > 0.0 and gain[i] < np.inf):
+                    flags[r] = 1
+            if t > 0:
+                log_z[r] += edge_max[row_class[i] if edge_max.size > 1 else 0]
             if n_lost > 0:
                 for y in range(alpha.shape[1]):
                     if alpha[i, y] > 0.0 and alpha[i, y] < SMALLEST_MASS:
