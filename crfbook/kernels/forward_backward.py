@@ -182,33 +182,35 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
     if not spread <= MAX_SPREAD:
         return 1
     for t in range(T):
+        m, k = alpha[t], edge_class[t]  # rows are taken out of the loops over labels, which then become vector code
         if t == 0:
-            alpha[0, :] = psi_node[0]
+            m[:] = psi_node[0]
         else:
-            alpha[t, :] = 0.0
+            m[:] = 0.0
             for yp in range(L):
-                a = alpha[t - 1, yp]
+                a, row = alpha[t - 1, yp], psi_edge[k, yp]
                 for y in range(L):
-                    alpha[t, y] += a * psi_edge[edge_class[t], yp, y]
+                    m[y] += a * row[y]
             for y in range(L):
-                alpha[t, y] *= psi_node[t, y]
-        scale[t] = np.sum(alpha[t])
+                m[y] *= psi_node[t, y]
+        scale[t] = np.sum(m)
         if not (scale[t] > 0.0 and scale[t] < np.inf):
             return 1
         for y in range(L):
-            if alpha[t, y] > 0.0 and alpha[t, y] < SMALLEST_MASS:
+            if m[y] > 0.0 and m[y] < SMALLEST_MASS:
                 return 1
-            alpha[t, y] /= scale[t]
+            m[y] /= scale[t]
     beta[T - 1, :] = np.where(alpha[T - 1] > 0.0, 1.0, 0.0)
     for t in range(T - 1, 0, -1):
-        beta[t - 1, :] = 0.0
+        before, k = beta[t - 1], edge_class[t]
+        before[:] = 0.0
         for y in range(L):
-            v = psi_node[t, y] * beta[t, y] / scale[t]
+            v, column = psi_node[t, y] * beta[t, y] / scale[t], psi_edge_t[k, y]
             for yp in range(L):
-                beta[t - 1, yp] += psi_edge_t[edge_class[t], y, yp] * v
+                before[yp] += column[yp] * v
         for yp in range(L):
             if alpha[t - 1, yp] == 0.0:
-                beta[t - 1, yp] = 0.0
+                before[yp] = 0.0
     return 0
 
 
