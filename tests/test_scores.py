@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from random_corpora import brute_node_scores, random_corpus, random_model
 
+from crfbook.data.corpus import make_corpus
 from crfbook.kernels.likelihood import add_tree, batch_scores, open_rows
 from crfbook.kernels.scores import collect_dense, dense_gradient, fill_dense, list_scores, pair_gradient, path_scores
 from crfbook.optim import packing as packing_module
-from crfbook.optim.objective import make_edges, padded
-from crfbook.optim.packing import dense_attributes, lay_out, pack
+from crfbook.optim.bundles import find_bundles
+from crfbook.optim.objective import Objective, make_edges, padded
+from crfbook.optim.packing import dense_rows, lay_out, pack
 
 pytestmark = pytest.mark.kernels
 NO_DENSE = np.zeros((0, 3)), np.zeros(0, np.int32)
@@ -23,7 +25,7 @@ def test_list_scores_agree_with_loops(valued):
     tokens = np.array([4, 0, 9, 4])
     rows = np.array([1, 4])  # attributes 1 and 4 read from dense copies
     dense = np.zeros((2, 3))
-    fill_dense(w, rows, features.node_ptr, features.node_label, dense)
+    fill_dense(w, np.arange(3), rows, features.node_ptr, features.node_label, dense)
     for copies in (NO_DENSE, (dense, np.array([-1, 0, -1, -1, 1], np.int32))):
         got = np.ones((4, 8))
         list_scores(w, features.node_ptr, features.node_label, *copies, tokens, corpus.attr_ptr, corpus.attr_idx,
@@ -61,11 +63,13 @@ def test_training_layout_scores_and_transposes(monkeypatch, valued, dense):
     corpus = random_corpus(rng, lengths=(3, 0, 1, 4, 2, 6), valued=valued)
     features, w = random_model(rng, corpus)
     chosen = {"none": np.zeros(0, np.int64), "some": np.array([1, 5]), "all": np.arange(7)}[dense]
-    monkeypatch.setattr(packing_module, "dense_attributes", lambda corpus, features: chosen)
+    dense_of, every = np.full(7, -1, np.int32), np.arange(len(chosen) + 1)
+    dense_of[chosen] = every[:-1]
+    monkeypatch.setattr(packing_module, "dense_rows", lambda corpus, features: (dense_of, every, chosen))
     packing, width = pack(corpus, batch_rows=7, n_shards=2), padded(3)
     layout = lay_out(corpus, features, packing, width)
     table = np.zeros((len(chosen), width))
-    fill_dense(w, chosen, features.node_ptr, features.node_label, table)
+    fill_dense(w, every, chosen, features.node_ptr, features.node_label, table)
     want = brute_node_scores(corpus, features, w)
     edges = make_edges(np.zeros((1, 3, 3)))
     grad, dense_grad, inner = np.zeros(features.n_node), np.zeros(table.shape), 0.0
@@ -81,7 +85,7 @@ def test_training_layout_scores_and_transposes(monkeypatch, valued, dense):
         dense_gradient(p, layout.row_ptr, layout.row_id, layout.row_val, rows.start, dense_grad)
         pair_gradient(p.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
                       layout.pair_ptr[b + 1], grad)
-    collect_dense(dense_grad, chosen, features.node_ptr, features.node_label, grad)
+    collect_dense(dense_grad, every, chosen, features.node_ptr, features.node_label, grad)
     assert inner == pytest.approx(w[:features.n_node] @ grad, rel=1e-12)
 
 
@@ -128,9 +132,60 @@ def test_packing_keeps_predecessors_and_covers_every_token():
             np.testing.assert_array_equal(token[step[t]:step[t + 1]], token[step[t - 1]:step[t - 1] + alive] + 1)
 
 
-def test_dense_attributes_follow_counts():
+def template_corpus(rng, lengths, n_symbols=3, gaps=0.0):
+    """Symbol windows as attributes, unigrams before bigrams before trigrams; a share `gaps` of the attributes is missing."""
+    names, lists, seq_ptr = {}, [], np.cumsum([0, *lengths])
+    for length in lengths:
+        x = ["_", "_", *rng.integers(0, n_symbols, length).astype(str), "_", "_"]
+        for t in range(2, length + 2):
+            tests = [f"u{d}{x[t + d]}" for d in range(-1, 2)]
+            tests += [f"b{d}{x[t + d]}{x[t + d + 1]}" for d in range(-1, 1)] + [f"t{x[t - 1]}{x[t]}{x[t + 1]}"]
+            lists.append([names.setdefault(a, len(names)) for a in tests if rng.random() >= gaps])
+    sizes = [len(attributes) for attributes in lists]
+    idx = np.array([a for attributes in lists for a in attributes])
+    return make_corpus(seq_ptr, np.cumsum([0, *sizes]), idx, labels=rng.integers(0, 4, len(lists))), len(names)
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize("repeat", [False, True])
+def test_bundles_carry_every_occurrence_at_most_once(gaps, repeat):
+    corpus, n_attrs = template_corpus(np.random.default_rng(8), (40, 0, 200, 300, 1), gaps=gaps)
+    if repeat:  # some token lists an attribute twice: a row that carries it would count it once
+        corpus.attr_idx[1] = corpus.attr_idx[0]
+    carrier, ptr, member = find_bundles(corpus, n_attrs)
+    assert len(carrier) > 0 or gaps == 0.3, "nothing is carried: the test tests nothing"
+    carries = {int(a): set(member[ptr[c]:ptr[c + 1]].tolist()) for c, a in enumerate(carrier)}
+    for t in range(corpus.n_tokens):
+        here = corpus.attr_idx[corpus.attr_ptr[t]:corpus.attr_ptr[t + 1]].tolist()
+        carried = [b for a in here for b in carries.get(a, ())]
+        assert len(carried) == len(set(carried)), "carried twice"
+        assert not set(carried) & set(carries), "a carrier is carried"
+        assert all(here.count(b) == 1 for b in carried)
+    if gaps == 0.0 and not repeat:  # each token is one trigram, boundary cells included, as far as they are frequent
+        n_carried = sum(np.sum(corpus.attr_idx == a) * len(b) for a, b in carries.items())
+        assert n_carried > 0.6 * len(corpus.attr_idx)  # 5 of 6 at most
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.02])
+def test_bundles_change_neither_value_nor_gradient(monkeypatch, gaps):
+    rng = np.random.default_rng(9)
+    corpus, n_attrs = template_corpus(rng, tuple(rng.integers(0, 30, 40)), gaps=gaps)
+    features, w = random_model(rng, corpus, 4, n_attrs)
+    value, grad = Objective(corpus, features)(w)
+    nothing = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64)
+    monkeypatch.setattr(packing_module, "find_bundles", lambda corpus, n_attrs: nothing)
+    plain = Objective(corpus, features)
+    want_value, want_grad = plain(w)
+    assert value == pytest.approx(want_value, rel=1e-12)
+    np.testing.assert_allclose(grad, want_grad, rtol=1e-9, atol=1e-10)
+
+
+def test_dense_rows_follow_counts():
     corpus = random_corpus(np.random.default_rng(7), lengths=(30, 30))
     features, _ = random_model(np.random.default_rng(7), corpus, all_states=True)
-    assert dense_attributes(corpus, features).tolist() == list(range(7))
+    dense_of, member_ptr, member = dense_rows(corpus, features)
+    assert dense_of.tolist() == member.tolist() == list(range(7)) and member_ptr.tolist() == list(range(8))
     sparse, _ = random_model(np.random.default_rng(7), corpus)
-    assert set(dense_attributes(corpus, sparse)) <= set(range(7))
+    dense_of, member_ptr, member = dense_rows(corpus, sparse)
+    assert dense_of.max() == len(member_ptr) - 2
+    assert all(dense_of[member[member_ptr[h]]] == h for h in range(len(member_ptr) - 1))

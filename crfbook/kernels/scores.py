@@ -55,29 +55,35 @@ def path_scores(log_node, log_edge, edge_class, labels, seq_ptr, score):
 
 
 @kernel
-def fill_dense(w, dense_attr, node_ptr, node_label, dense):
-    """dense[h, y] = w[a, y] for a = dense_attr[h]; cells without a weight are left alone (they stay 0).
+def fill_dense(w, member_ptr, member, node_ptr, node_label, dense):
+    """dense[h, y] = sum of w[a, y] over the attributes a that share row h; absent weights count as 0.
 
-    Arguments: w (F,); dense_attr (H,); node_ptr (A+1,); node_label (n_node,); out: dense (H, >= L).
-    Cost: the number of weights of these attributes. Source: spec F.2.
+    Arguments: w (F,); member_ptr int64 (H+1,), member int64 (n_members,): the attributes of row h are
+    member[member_ptr[h]:member_ptr[h+1]]; node_ptr (A+1,); node_label (n_node,); out: dense (H, >= L), overwritten.
+    Cost: H L, and the number of weights of these attributes. Source: spec F.2.
     """
-    for h in range(dense_attr.size):
-        a = dense_attr[h]
-        for k in range(node_ptr[a], node_ptr[a + 1]):
-            dense[h, node_label[k]] = w[k]
+    for h in range(member_ptr.size - 1):
+        d = dense[h]
+        for y in range(d.size):
+            d[y] = 0.0
+        for m in range(member_ptr[h], member_ptr[h + 1]):
+            a = member[m]
+            for k in range(node_ptr[a], node_ptr[a + 1]):
+                d[node_label[k]] += w[k]
 
 
 @kernel
-def collect_dense(dense_grad, dense_attr, node_ptr, node_label, grad):
-    """grad[a, y] += dense_grad[h, y] for a = dense_attr[h]: the transpose of `fill_dense`.
+def collect_dense(dense_grad, member_ptr, member, node_ptr, node_label, grad):
+    """grad[a, y] += dense_grad[h, y] for all attributes a that share row h: the transpose of `fill_dense`.
 
-    Arguments: dense_grad (H, >= L); dense_attr (H,); node_ptr (A+1,); node_label (n_node,);
+    Arguments: dense_grad (H, >= L); member_ptr (H+1,), member (n_members,); node_ptr (A+1,); node_label (n_node,);
     out: grad (F,), added to. Cost: the number of weights of these attributes. Source: spec F.2.
     """
-    for h in range(dense_attr.size):
-        a = dense_attr[h]
-        for k in range(node_ptr[a], node_ptr[a + 1]):
-            grad[k] += dense_grad[h, node_label[k]]
+    for h in range(member_ptr.size - 1):
+        for m in range(member_ptr[h], member_ptr[h + 1]):
+            a = member[m]
+            for k in range(node_ptr[a], node_ptr[a + 1]):
+                grad[k] += dense_grad[h, node_label[k]]
 
 
 @kernel
@@ -161,20 +167,33 @@ def pair_gradient(p_node, pair_weight, pair_cell, pair_val, start, stop, grad):
 
 
 @kernel
-def count_layout(row_token, attr_ptr, attr_idx, dense_of, node_ptr, row_ptr, pair_ptr):
+def _mark_carried(attributes, dense_of, member_ptr, member, r, carried_buf):
+    """carried_buf[b] = r for every attribute b that another one of this token carries in its dense row."""
+    for a in attributes:
+        h = dense_of[a] if a < dense_of.size else -1
+        if h >= 0:
+            for m in range(member_ptr[h] + 1, member_ptr[h + 1]):
+                carried_buf[member[m]] = r
+
+
+@kernel
+def count_layout(row_token, attr_ptr, attr_idx, dense_of, member_ptr, member, node_ptr, row_ptr, pair_ptr, carried_buf):
     """Sizes of the training layout: dense occurrences and expanded pairs of every packed row.
 
     Arguments: row_token (n,); attr_ptr (N+1,), attr_idx (nnz,); dense_of int32 (A,): dense row of an attribute,
-    or -1; node_ptr (A+1,); out: row_ptr, pair_ptr int64 (n+1,): running counts. Cost O(nnz). Source: spec F.1.
+    or -1; member_ptr (H+1,), member (n_members,): attributes that share row h, the one that carries the others first;
+    node_ptr (A+1,); out: row_ptr, pair_ptr int64 (n+1,): running counts; work: carried_buf int64 (A,), -1 at the start.
+    Cost O(nnz). Source: spec F.1.
     """
     row_ptr[0] = 0
     pair_ptr[0] = 0
     for r in range(row_token.size):
+        attributes = attr_idx[attr_ptr[row_token[r]] : attr_ptr[row_token[r] + 1]]
+        _mark_carried(attributes, dense_of, member_ptr, member, r, carried_buf)
         n_dense = 0
         n_pairs = 0
-        for i in range(attr_ptr[row_token[r]], attr_ptr[row_token[r] + 1]):
-            a = attr_idx[i]
-            if a >= dense_of.size:
+        for a in attributes:
+            if a >= dense_of.size or carried_buf[a] == r:
                 continue
             if dense_of[a] >= 0:
                 n_dense += 1
@@ -185,31 +204,35 @@ def count_layout(row_token, attr_ptr, attr_idx, dense_of, node_ptr, row_ptr, pai
 
 
 @kernel
-def fill_layout(row_token, row_base, attr_ptr, attr_idx, attr_val, dense_of, node_ptr, node_label, width,
-                row_ptr, pair_ptr, row_id, row_val, pair_weight, pair_cell, pair_val):
+def fill_layout(row_token, row_base, attr_ptr, attr_idx, attr_val, dense_of, member_ptr, member, node_ptr, node_label,
+                width, row_ptr, pair_ptr, row_id, row_val, pair_weight, pair_cell, pair_val, carried_buf):
     """The training layout itself: row_id lists dense rows, (pair_weight, pair_cell) everything else.
 
-    Arguments: as in `count_layout`, and row_base int64 (n,): position of a row inside its batch;
-    attr_val (nnz,) or (0,); node_label (n_node,); width: cells of a row of scores;
-    out: row_id int32, row_val float64 (R,) or (0,); pair_weight, pair_cell int32 (P,), pair_val (P,) or (0,):
-    cell = row_base * width + label. Cost O(R + P). Source: spec F.1.
+    Arguments: as in `count_layout` (member_ptr (H+1,), member (n_members,), carried_buf (A,), -1 at the start), and
+    row_base int64 (n,): position of a row inside its batch; attr_val (nnz,) or (0,); node_label (n_node,);
+    width: cells of a row of scores; out: row_id int32 (R,), row_val float64 (R,) or (0,);
+    pair_weight, pair_cell int32 (P,), pair_val (P,) or (0,): cell = row_base * width + label.
+    Cost O(R + P). Source: spec F.1.
     """
     for r in range(row_token.size):
         i_row = row_ptr[r]
         i_pair = pair_ptr[r]
-        for i in range(attr_ptr[row_token[r]], attr_ptr[row_token[r] + 1]):
-            a = attr_idx[i]
-            if a >= dense_of.size:
+        first = attr_ptr[row_token[r]]
+        attributes = attr_idx[first : attr_ptr[row_token[r] + 1]]
+        _mark_carried(attributes, dense_of, member_ptr, member, r, carried_buf)
+        for i in range(attributes.size):
+            a = attributes[i]
+            if a >= dense_of.size or carried_buf[a] == r:
                 continue
             if dense_of[a] >= 0:
                 row_id[i_row] = dense_of[a]
                 if attr_val.size:
-                    row_val[i_row] = attr_val[i]
+                    row_val[i_row] = attr_val[first + i]
                 i_row += 1
                 continue
             for k in range(node_ptr[a], node_ptr[a + 1]):
                 pair_weight[i_pair] = k
                 pair_cell[i_pair] = row_base[r] * width + node_label[k]
                 if attr_val.size:
-                    pair_val[i_pair] = attr_val[i]
+                    pair_val[i_pair] = attr_val[first + i]
                 i_pair += 1

@@ -197,7 +197,7 @@ def _model(corpus, features, w, constraints):
     dense_of = np.full(head, -1, np.int32)
     dense_of[rows] = np.arange(len(rows))
     dense = np.zeros((len(rows), n_labels))
-    fill_dense(w, rows, features.node_ptr, features.node_label, dense)
+    fill_dense(w, np.arange(len(rows) + 1), rows, features.node_ptr, features.node_label, dense)
     return _Model(features, w, edges, dense, dense_of)
 
 

@@ -16,7 +16,7 @@ from crfbook.data.features import edge_gradient, empirical_counts, log_edge
 from crfbook.kernels.forward_backward import exp_edges
 from crfbook.kernels.likelihood import add_tree, shard_likelihood
 from crfbook.kernels.scores import collect_dense, fill_dense
-from crfbook.optim.packing import dense_attributes, lay_out, pack
+from crfbook.optim.packing import lay_out, pack
 from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
 
 MAX_SHARDS = 4
@@ -133,11 +133,12 @@ class Objective:
         self.features, self.c2, self.constraints = features, float(c2), constraints
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
-        self._forecast = forecast(corpus, features)
         self._classes = corpus.class_ptr, corpus.class_attr
         self._packing = pack(corpus, batch_tokens or batch_rows(features.n_labels),
                              n_shards(corpus.n_tokens, features.n_node))
         self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
+        self._forecast = _estimate(corpus, features, self._layout.n_dense, len(self._layout.row_id),
+                                   len(self._layout.pair_cell))
         self._gold = empirical_counts(corpus, features)
         weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
         self._weight = weight[self._packing.sequence]
@@ -146,7 +147,7 @@ class Objective:
     def _allocate(self):
         features, packing = self.features, self._packing
         width, n_classes = padded(features.n_labels), len(self._classes[0]) - 1
-        n_dense = len(self._layout.dense_attr)
+        n_dense = self._layout.n_dense
         self._whole = n_dense == features.n_attrs and features.n_node == features.n_attrs * features.n_labels
         self._parts = np.empty((packing.n_shards, features.n_node))
         self._edge_parts = np.empty((packing.n_shards, n_classes, width, width))
@@ -166,7 +167,7 @@ class Objective:
             dense = w[:n_node].reshape(features.n_attrs, features.n_labels)
         else:
             dense = self._dense
-            fill_dense(w, self._layout.dense_attr, features.node_ptr, features.node_label, dense)
+            fill_dense(w, self._layout.member_ptr, self._layout.member, features.node_ptr, features.node_label, dense)
         bad = run_pieces(lambda i: self._run_shard(i, w, dense, edges), self._packing.n_shards, self.n_threads)
         if max(bad, default=-1) >= 0:
             check_paths(self._log_z, self._packing.sequence, self.constraints)
@@ -196,7 +197,8 @@ class Objective:
             bad = self._likelihood(shard, w, dense, edges, self._packing, layout, self._weight, work, self._log_z,
                                    grad, dense_grad, self._edge_parts[shard])
             if not self._whole:
-                collect_dense(dense_grad, layout.dense_attr, features.node_ptr, features.node_label, grad)
+                collect_dense(dense_grad, layout.member_ptr, layout.member, features.node_ptr, features.node_label,
+                              grad)
         finally:
             self._work.put(buffers)
         return bad
@@ -204,7 +206,7 @@ class Objective:
     _likelihood = staticmethod(shard_likelihood)  # the kernel: another model, another kernel
 
     def forecast(self):
-        """`Forecast` of this objective; see the function `forecast`, which needs no objective."""
+        """`Forecast` of this objective, from what it holds; the function `forecast` needs no objective."""
         return self._forecast
 
 
@@ -220,22 +222,27 @@ def batch_rows(n_labels):
 
 
 def forecast(corpus, features):
-    """Memory and time of one evaluation on one thread, from counts alone: an estimate.
+    """`Forecast` of memory and time of one evaluation on one thread, from counts alone, before anything is built.
 
-    Seconds were fitted on one machine (a 2.5 GHz server core); expect a factor of two on others.
+    Seconds were fitted on one machine (a 2.5 GHz server core); expect a factor of two on others. Shared rows of
+    weights (bundles.py) are not known yet: on template corpora the truth lies up to 40 per cent lower.
     """
-    width, n_tokens = padded(features.n_labels), corpus.n_tokens
-    dense = dense_attributes(corpus, features)
     count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
-    n_pairs = count * np.diff(features.node_ptr)
-    n_rows, n_pairs = int(count[dense].sum()), int(n_pairs.sum() - n_pairs[dense].sum())
+    n_weights = np.diff(features.node_ptr)
+    dense = (n_weights >= max(2, features.n_labels / 6)) & (count >= 8)
+    return _estimate(corpus, features, int(dense.sum()), int(count[dense].sum()), int((count * n_weights)[~dense].sum()))
+
+
+def _estimate(corpus, features, n_dense, n_rows, n_pairs):
+    """`Forecast` for H dense rows, R occurrences of them and P pairs."""
+    width, n_tokens = padded(features.n_labels), corpus.n_tokens
     longest = int(np.diff(corpus.seq_ptr).max(initial=0))
     valued = 8 if len(corpus.attr_val) else 0
     shards = n_shards(n_tokens, features.n_node)
     size = ((4 + valued) * n_rows + (8 + valued) * n_pairs + 24 * n_tokens + 8 * features.n_features * (shards + 1)
-            + 16 * len(dense) * width + 32 * width * max(batch_rows(features.n_labels), longest)
+            + 16 * n_dense * width + 32 * width * max(batch_rows(features.n_labels), longest)
             + 8 * width**2 * corpus.n_classes * (shards + 3))
-    seconds = (n_rows * (10e-9 + width * 1.2e-9) + n_pairs * 20e-9 + n_tokens * width * 8e-9
+    seconds = (n_rows * (10e-9 + width * 1.2e-9) + n_pairs * 15e-9 + n_tokens * width * 6e-9
                + 6.0 * n_tokens * width**2 / 4e10 + features.n_features * (shards + 4) * 1e-9)
     return Forecast(size, seconds)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from crfbook.kernels.forward_backward_batched import group_rows
 from crfbook.kernels.scores import count_layout, fill_layout
+from crfbook.optim.bundles import find_bundles
 
 
 class Packing(NamedTuple):
@@ -95,7 +96,8 @@ def _shards(row_ptr, n_shards):
 class Layout(NamedTuple):
     """Where the attributes of the packed rows find their weights (H dense rows, R and P entries)."""
 
-    dense_attr: np.ndarray  # int64 (H,): attributes kept as dense rows
+    member_ptr: np.ndarray  # int64 (H+1,): attributes that share dense row h: member[member_ptr[h]:member_ptr[h+1]]
+    member: np.ndarray  # int64
     row_ptr: np.ndarray  # int64 (N+1,): dense rows of packed row r are row_id[row_ptr[r]:row_ptr[r+1]]
     row_id: np.ndarray  # int32 (R,)
     row_val: np.ndarray  # float64 (R,), or (0,): all ones
@@ -105,37 +107,54 @@ class Layout(NamedTuple):
     pair_val: np.ndarray  # float64 (P,), or (0,): all ones
 
 
-def dense_attributes(corpus, features):
-    """Ids of the attributes worth a dense row: with many weights, and not too rare; depends on the data only.
+    @property
+    def n_dense(self):
+        return len(self.member_ptr) - 1
 
-    A dense row costs M additions per occurrence over contiguous memory, a list one scattered addition per
-    weight; measured, the two break even near L / 6 weights. All attributes are dense if all weights exist.
+
+def dense_rows(corpus, features):
+    """(dense_of int32 (A,), member_ptr, member): attributes worth a dense row, and who shares it; data only.
+
+    A dense row costs M additions per occurrence over contiguous memory, a list one scattered addition per weight;
+    measured, the two break even near L / 6 weights. Attributes that carry others (bundles.py) are dense anyway, and all
+    of them are if all weights exist: then the weight vector is the table, and nobody shares a row.
     """
-    n_weights = np.diff(features.node_ptr)
+    dense_of = np.full(features.n_attrs, -1, np.int32)
     if features.n_node == features.n_attrs * features.n_labels:
-        return np.arange(features.n_attrs, dtype=np.int64)
+        every = np.arange(features.n_attrs + 1)
+        return every[:-1].astype(np.int32), every, every[:-1].copy()
+    carrier, ptr, carried = find_bundles(corpus, features.n_attrs)
     count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
-    return np.flatnonzero((n_weights >= max(2, features.n_labels / 6)) & (count >= 8))
+    alone = count - np.bincount(carried, np.repeat(count[carrier], np.diff(ptr)), minlength=features.n_attrs)
+    worth = (np.diff(features.node_ptr) >= max(2, features.n_labels / 6)) & (alone >= 8)
+    worth[carrier] = True
+    attr = np.flatnonzero(worth)
+    dense_of[attr] = np.arange(len(attr))
+    # Sort (row, carried or not, attribute): the owner of a row comes first in it.
+    row = np.concatenate([np.arange(len(attr)), np.repeat(dense_of[carrier], np.diff(ptr))])
+    order = np.argsort(row, kind="stable")
+    member_ptr = np.searchsorted(row[order], np.arange(len(attr) + 1)).astype(np.int64)
+    return dense_of, member_ptr, np.concatenate([attr, carried])[order]
 
 
 def lay_out(corpus, features, packing, width):
     """The `Layout` of a packed corpus for rows of `width` cells. Cost O(R + P), temporaries of 16 N bytes."""
-    dense_attr = dense_attributes(corpus, features)
-    dense_of = np.full(features.n_attrs, -1, np.int32)
-    dense_of[dense_attr] = np.arange(len(dense_attr))
+    dense_of, member_ptr, member = dense_rows(corpus, features)
     n_rows = len(packing.row_token)
     row_ptr, pair_ptr = np.empty(n_rows + 1, np.int64), np.empty(n_rows + 1, np.int64)
-    count_layout(packing.row_token, corpus.attr_ptr, corpus.attr_idx, dense_of, features.node_ptr, row_ptr, pair_ptr)
+    nobody = np.full(features.n_attrs, -1, np.int64)
+    count_layout(packing.row_token, corpus.attr_ptr, corpus.attr_idx, dense_of, member_ptr, member, features.node_ptr,
+                 row_ptr, pair_ptr, nobody.copy())
     row_base = np.arange(n_rows) - np.repeat(packing.row_ptr[:-1], np.diff(packing.row_ptr))
     row_id, pair_weight, pair_cell = (np.empty(n, np.int32) for n in (row_ptr[-1], pair_ptr[-1], pair_ptr[-1]))
     valued = len(corpus.attr_val) > 0
     row_val, pair_val = np.empty(len(row_id) * valued), np.empty(len(pair_cell) * valued)
-    fill_layout(packing.row_token, row_base, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, dense_of,
-                features.node_ptr, features.node_label, width, row_ptr, pair_ptr, row_id, row_val, pair_weight,
-                pair_cell, pair_val)
+    fill_layout(packing.row_token, row_base, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, dense_of, member_ptr,
+                member, features.node_ptr, features.node_label, width, row_ptr, pair_ptr, row_id, row_val, pair_weight,
+                pair_cell, pair_val, nobody)
     pair_ptr = pair_ptr[packing.row_ptr]
     _sort_pairs(pair_ptr, pair_weight, pair_cell, pair_val)
-    return Layout(dense_attr, row_ptr, row_id, row_val, pair_ptr, pair_weight, pair_cell, pair_val)
+    return Layout(member_ptr, member, row_ptr, row_id, row_val, pair_ptr, pair_weight, pair_cell, pair_val)
 
 
 def _sort_pairs(pair_ptr, pair_weight, pair_cell, pair_val):
