@@ -58,6 +58,13 @@ class TokenColumns:
         labels = flat.pop(label) if label is not None else None
         return cls(flat, seq_ptr, labels, label or "label")
 
+    @classmethod
+    def from_text(cls, text, name="word", *, penn_symbols=False):
+        """One column of words from raw English text, cut by `crfbook.data.text.sentences` (which has the rules)."""
+        from crfbook.data.text import sentences
+
+        return cls.from_sentences(sentences(text, penn_symbols=penn_symbols), (name,))
+
     def __len__(self):
         return len(self.seq_ptr) - 1
 
