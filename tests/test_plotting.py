@@ -189,3 +189,29 @@ def test_timing_growth_fits_the_power(ax):
         plotting.timing_growth(n, seconds, fit_from=20, ax=ax)
     with pytest.raises(ValueError, match="above 0"):
         plotting.timing_growth(n, {"a": 0 * n}, ax=ax)
+
+
+TEXT = [["The", "old", "man", "boats", "."], ["Yes"]]
+CHUNKED = [["B-NP", "I-NP", "I-NP", "B-VP", "O"], ["O"]]
+
+
+def test_tagged_text_draws_what_it_returns(ax):
+    sure = [np.array([1, 0.7, 0.9, 1, 1]), np.array([0.5])]
+    drawn = plotting.tagged_text(TEXT, CHUNKED, sure, width=12, ax=ax)
+    assert drawn == [(0, "NP", 0, 3, 0.7), (0, "VP", 3, 4, 1.0)]
+    assert texts(ax) == ["The", "old", "man", "boats", ".", "NP", "VP", "Yes"]
+    words = [text for text in ax.texts if text.get_text() in ("The", "man", "Yes")]
+    assert [text.get_position() for text in words] == [(0, 0), (0, 1), (0, 3)], "12 characters a line; a sentence begins a line"
+    assert len(ax.patches) == 3, "the NP stands on two lines"
+    doubtful = [line for line in ax.lines if line.get_color() == plotting.common.COLOURS[1]]
+    assert [line.get_xdata()[1] - line.get_xdata()[0] for line in doubtful] == pytest.approx([0.7 * 3, 0.5 * 3])
+
+
+def test_tagged_text_refuses(ax):
+    assert plotting.tagged_text(TEXT, CHUNKED, ax=ax)[0] == (0, "NP", 0, 3, None)
+    with pytest.raises(ValueError, match="sequence 1: expected 1 labels, one for each token, got 0"):
+        plotting.tagged_text(TEXT, [CHUNKED[0], []], ax=ax)
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        plotting.tagged_text(TEXT, CHUNKED[:1], ax=ax)
+    with pytest.raises(ValueError, match=r"confidence\[0\]"):
+        plotting.tagged_text(TEXT, CHUNKED, [[2.0] * 5, [1.0]], ax=ax)

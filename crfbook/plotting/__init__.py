@@ -1,4 +1,4 @@
-"""The book's figures: lattices, weight matrices, confusions, marginals, learning curves, growth of cost.
+"""The book's figures: tagged sentences, lattices, weight matrices, confusions, marginals, learning curves, growth of cost.
 
 Every helper draws into `ax` (None: a figure of its own), labels its axes with units, and returns the numbers it
 plotted, so that the cell which shows a figure can assert on what it shows. Colours are those of Okabe and Ito
@@ -9,5 +9,6 @@ colour-blind reader nor a grey print loses anything. matplotlib is loaded at the
 from .curves import label_bars, learning_curve, timing_growth
 from .lattices import lattice
 from .matrices import confusion, heatmap, weight_matrix
+from .sentences import tagged_text
 
-__all__ = ["confusion", "heatmap", "label_bars", "lattice", "learning_curve", "timing_growth", "weight_matrix"]
+__all__ = ["confusion", "heatmap", "label_bars", "lattice", "learning_curve", "tagged_text", "timing_growth", "weight_matrix"]
