@@ -82,7 +82,8 @@ def test_training_layout_scores_and_transposes(monkeypatch, valued, dense):
         p = rng.random(log_node.shape)
         p[:, 3:] = 0.0
         inner += np.sum(p[:, :3] * log_node[:, :3])
-        dense_gradient(p, layout.row_ptr, layout.row_id, layout.row_val, rows.start, dense_grad)
+        dense_gradient(p, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1],
+                       dense_grad)
         pair_gradient(p.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
                       layout.pair_ptr[b + 1], grad)
     collect_dense(dense_grad, every, chosen, features.node_ptr, features.node_label, grad)

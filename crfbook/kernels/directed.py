@@ -95,7 +95,10 @@ def shard_local_likelihood(
                         edge_sum[k, yp, y] += p_node[row, y]
                 if bad < 0 and not np.isfinite(log_z[s]):
                     bad = s
-        dense_gradient(p_node, layout.row_ptr, layout.row_id, layout.row_val, lo, dense_grad)
+        dense_gradient(
+            p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1],
+            dense_grad,
+        )  # fmt: skip
         pair_gradient(
             p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
             layout.pair_ptr[b + 1], grad,

@@ -82,7 +82,9 @@ def batch_scores(b, w, dense, edges, packing, layout, log_node):
     """
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
     open_rows(step_ptr, edges.start, edges.middle, edges.end, log_node)
-    dense_scores(dense, layout.row_ptr, layout.row_id, layout.row_val, packing.row_ptr[b], log_node)
+    dense_scores(
+        dense, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1], log_node
+    )
     pair_scores(
         w, layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1],
         log_node.reshape(-1),
@@ -130,7 +132,10 @@ def shard_likelihood(shard, w, dense, edges, packing, layout, weight, work, log_
             for s in range(slots.start, slots.stop):
                 if bad < 0 and not np.isfinite(log_z[s]):
                     bad = s
-        dense_gradient(p_node, layout.row_ptr, layout.row_id, layout.row_val, lo, dense_grad)
+        dense_gradient(
+            p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1],
+            dense_grad,
+        )  # fmt: skip
         pair_gradient(
             p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
             layout.pair_ptr[b + 1], grad,

@@ -87,52 +87,41 @@ def collect_dense(dense_grad, member_ptr, member, node_ptr, node_label, grad):
 
 
 @kernel
-def dense_scores(dense, row_ptr, row_id, row_val, first, log_node):
-    """log_node[r, y] += sum over i of row r of row_val[i] dense[row_id[i], y].
+def dense_scores(dense, dense_id, dense_row, dense_val, start, stop, log_node):
+    """log_node[dense_row[i], y] += dense_val[i] dense[dense_id[i], y] for start <= i < stop.
 
-    Arguments: dense (H, M); row_ptr int64 (rows+1,), row_id int32 (R,): the dense rows that row first + r sums;
-    row_val float64 (R,), or (0,) for all ones; first: row of the whole corpus that is row 0 here;
-    out: log_node (n, >= M), added to. Cost: M additions per occurrence, over contiguous memory. Source: spec F.2.
+    Arguments: dense (H, M); dense_id, dense_row int32 (R,): dense row of weights, row of the batch; dense_val float64 (R,),
+    or (0,) for all ones; out: log_node (n, >= M), added to. Sorted by dense_id, the large table is walked in order
+    while the batch stays in the second-level cache. Cost: M additions an entry, over contiguous memory. Source: spec F.2.
     """
     width = dense.shape[1]
-    for r in range(log_node.shape[0]):
-        u, i, stop = log_node[r], row_ptr[first + r], row_ptr[first + r + 1]
-        if row_val.size:
-            for j in range(i, stop):
-                d, x = dense[row_id[j]], row_val[j]
-                for y in range(width):
-                    u[y] += x * d[y]
-            continue
-        while i + 4 <= stop:  # four rows per pass over u: it is loaded and stored a quarter as often
-            d0, d1, d2, d3 = dense[row_id[i]], dense[row_id[i + 1]], dense[row_id[i + 2]], dense[row_id[i + 3]]
+    for i in range(start, stop):
+        d, u = dense[dense_id[i]], log_node[dense_row[i]]
+        if dense_val.size:
             for y in range(width):
-                u[y] += (d0[y] + d1[y]) + (d2[y] + d3[y])
-            i += 4
-        while i < stop:
-            d = dense[row_id[i]]
+                u[y] += dense_val[i] * d[y]
+        else:
             for y in range(width):
                 u[y] += d[y]
-            i += 1
 
 
 @kernel
-def dense_gradient(p_node, row_ptr, row_id, row_val, first, dense_grad):
-    """dense_grad[row_id[i], y] += row_val[i] p_node[r, y] for all i of row r: `dense_scores` transposed.
+def dense_gradient(p_node, dense_id, dense_row, dense_val, start, stop, dense_grad):
+    """dense_grad[dense_id[i], y] += dense_val[i] p_node[dense_row[i], y]: `dense_scores` transposed.
 
-    Arguments: p_node (n, >= M); row_ptr, row_id, row_val, first as in `dense_scores`; out: dense_grad (H, M).
-    Cost: M additions per occurrence. Source: Sokolovska et al. (2010), eq. (5); spec F.2.
+    Arguments: p_node (n, >= M); dense_id, dense_row (R,), dense_val (R,) or (0,), start, stop as in `dense_scores`;
+    out: dense_grad (H, M), added to. Cost: M additions an entry.
+    Source: Sokolovska et al. (2010), eq. (5); spec F.2.
     """
     width = dense_grad.shape[1]
-    for r in range(p_node.shape[0]):
-        p = p_node[r]
-        for i in range(row_ptr[first + r], row_ptr[first + r + 1]):
-            g = dense_grad[row_id[i]]
-            if row_val.size:
-                for y in range(width):
-                    g[y] += row_val[i] * p[y]
-            else:
-                for y in range(width):
-                    g[y] += p[y]
+    for i in range(start, stop):
+        g, p = dense_grad[dense_id[i]], p_node[dense_row[i]]
+        if dense_val.size:
+            for y in range(width):
+                g[y] += dense_val[i] * p[y]
+        else:
+            for y in range(width):
+                g[y] += p[y]
 
 
 @kernel
@@ -177,15 +166,15 @@ def _mark_carried(attributes, dense_of, member_ptr, member, r, carried_buf):
 
 
 @kernel
-def count_layout(row_token, attr_ptr, attr_idx, dense_of, member_ptr, member, node_ptr, row_ptr, pair_ptr, carried_buf):
+def count_layout(row_token, attr_ptr, attr_idx, dense_of, member_ptr, member, node_ptr, dense_ptr, pair_ptr, carried_buf):
     """Sizes of the training layout: dense occurrences and expanded pairs of every packed row.
 
     Arguments: row_token (n,); attr_ptr (N+1,), attr_idx (nnz,); dense_of int32 (A,): dense row of an attribute,
     or -1; member_ptr (H+1,), member (n_members,): attributes that share row h, the one that carries the others first;
-    node_ptr (A+1,); out: row_ptr, pair_ptr int64 (n+1,): running counts; work: carried_buf int64 (A,), -1 at the start.
+    node_ptr (A+1,); out: dense_ptr, pair_ptr int64 (n+1,): running counts; work: carried_buf int64 (A,), -1 at the start.
     Cost O(nnz). Source: spec F.1.
     """
-    row_ptr[0] = 0
+    dense_ptr[0] = 0
     pair_ptr[0] = 0
     for r in range(row_token.size):
         attributes = attr_idx[attr_ptr[row_token[r]] : attr_ptr[row_token[r] + 1]]
@@ -199,23 +188,23 @@ def count_layout(row_token, attr_ptr, attr_idx, dense_of, member_ptr, member, no
                 n_dense += 1
             else:
                 n_pairs += node_ptr[a + 1] - node_ptr[a]
-        row_ptr[r + 1] = row_ptr[r] + n_dense
+        dense_ptr[r + 1] = dense_ptr[r] + n_dense
         pair_ptr[r + 1] = pair_ptr[r] + n_pairs
 
 
 @kernel
 def fill_layout(row_token, row_base, attr_ptr, attr_idx, attr_val, dense_of, member_ptr, member, node_ptr, node_label,
-                width, row_ptr, pair_ptr, row_id, row_val, pair_weight, pair_cell, pair_val, carried_buf):
-    """The training layout itself: row_id lists dense rows, (pair_weight, pair_cell) everything else.
+                width, dense_ptr, pair_ptr, dense_id, dense_row, dense_val, pair_weight, pair_cell, pair_val, carried_buf):
+    """The training layout itself: (dense_id, dense_row) for dense rows, (pair_weight, pair_cell) for everything else.
 
     Arguments: as in `count_layout` (member_ptr (H+1,), member (n_members,), carried_buf (A,), -1 at the start), and
     row_base int64 (n,): position of a row inside its batch; attr_val (nnz,) or (0,); node_label (n_node,);
-    width: cells of a row of scores; out: row_id int32 (R,), row_val float64 (R,) or (0,);
+    width: cells of a row of scores; dense_ptr, pair_ptr (n+1,); out: dense_id, dense_row int32 (R,), dense_val (R,) or (0,);
     pair_weight, pair_cell int32 (P,), pair_val (P,) or (0,): cell = row_base * width + label.
     Cost O(R + P). Source: spec F.1.
     """
     for r in range(row_token.size):
-        i_row = row_ptr[r]
+        i_dense = dense_ptr[r]
         i_pair = pair_ptr[r]
         first = attr_ptr[row_token[r]]
         attributes = attr_idx[first : attr_ptr[row_token[r] + 1]]
@@ -225,10 +214,11 @@ def fill_layout(row_token, row_base, attr_ptr, attr_idx, attr_val, dense_of, mem
             if a >= dense_of.size or carried_buf[a] == r:
                 continue
             if dense_of[a] >= 0:
-                row_id[i_row] = dense_of[a]
+                dense_id[i_dense] = dense_of[a]
+                dense_row[i_dense] = row_base[r]
                 if attr_val.size:
-                    row_val[i_row] = attr_val[first + i]
-                i_row += 1
+                    dense_val[i_dense] = attr_val[first + i]
+                i_dense += 1
                 continue
             for k in range(node_ptr[a], node_ptr[a + 1]):
                 pair_weight[i_pair] = k

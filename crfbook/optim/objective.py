@@ -137,7 +137,7 @@ class Objective:
         self._packing = pack(corpus, batch_tokens or batch_rows(features.n_labels),
                              n_shards(corpus.n_tokens, features.n_node))
         self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
-        self._forecast = _estimate(corpus, features, self._layout.n_dense, len(self._layout.row_id),
+        self._forecast = _estimate(corpus, features, self._layout.n_dense, len(self._layout.dense_id),
                                    len(self._layout.pair_cell))
         self._gold = empirical_counts(corpus, features)
         weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
@@ -239,7 +239,7 @@ def _estimate(corpus, features, n_dense, n_rows, n_pairs):
     longest = int(np.diff(corpus.seq_ptr).max(initial=0))
     valued = 8 if len(corpus.attr_val) else 0
     shards = n_shards(n_tokens, features.n_node)
-    size = ((4 + valued) * n_rows + (8 + valued) * n_pairs + 24 * n_tokens + 8 * features.n_features * (shards + 1)
+    size = ((8 + valued) * n_rows + (8 + valued) * n_pairs + 24 * n_tokens + 8 * features.n_features * (shards + 1)
             + 16 * n_dense * width + 32 * width * max(batch_rows(features.n_labels), longest)
             + 8 * width**2 * corpus.n_classes * (shards + 3))
     seconds = (n_rows * (10e-9 + width * 1.2e-9) + n_pairs * 15e-9 + n_tokens * width * 6e-9

@@ -98,14 +98,14 @@ class Layout(NamedTuple):
 
     member_ptr: np.ndarray  # int64 (H+1,): attributes that share dense row h: member[member_ptr[h]:member_ptr[h+1]]
     member: np.ndarray  # int64
-    row_ptr: np.ndarray  # int64 (N+1,): dense rows of packed row r are row_id[row_ptr[r]:row_ptr[r+1]]
-    row_id: np.ndarray  # int32 (R,)
-    row_val: np.ndarray  # float64 (R,), or (0,): all ones
-    pair_ptr: np.ndarray  # int64 (B+1,): pairs of batch b
+    dense_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by dense_id
+    dense_id: np.ndarray  # int32 (R,): dense row of weights
+    dense_row: np.ndarray  # int32 (R,): row of the batch it is added to
+    dense_val: np.ndarray  # float64 (R,), or (0,): all ones
+    pair_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by pair_weight
     pair_weight: np.ndarray  # int32 (P,): index into w
     pair_cell: np.ndarray  # int32 (P,): row of the batch * M + label
     pair_val: np.ndarray  # float64 (P,), or (0,): all ones
-
 
     @property
     def n_dense(self):
@@ -141,29 +141,30 @@ def lay_out(corpus, features, packing, width):
     """The `Layout` of a packed corpus for rows of `width` cells. Cost O(R + P), temporaries of 16 N bytes."""
     dense_of, member_ptr, member = dense_rows(corpus, features)
     n_rows = len(packing.row_token)
-    row_ptr, pair_ptr = np.empty(n_rows + 1, np.int64), np.empty(n_rows + 1, np.int64)
+    dense_ptr, pair_ptr = np.empty(n_rows + 1, np.int64), np.empty(n_rows + 1, np.int64)
     nobody = np.full(features.n_attrs, -1, np.int64)
     count_layout(packing.row_token, corpus.attr_ptr, corpus.attr_idx, dense_of, member_ptr, member, features.node_ptr,
-                 row_ptr, pair_ptr, nobody.copy())
+                 dense_ptr, pair_ptr, nobody.copy())
     row_base = np.arange(n_rows) - np.repeat(packing.row_ptr[:-1], np.diff(packing.row_ptr))
-    row_id, pair_weight, pair_cell = (np.empty(n, np.int32) for n in (row_ptr[-1], pair_ptr[-1], pair_ptr[-1]))
-    valued = len(corpus.attr_val) > 0
-    row_val, pair_val = np.empty(len(row_id) * valued), np.empty(len(pair_cell) * valued)
+    n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
+    dense_id, dense_row, dense_val = np.empty(n_dense, np.int32), np.empty(n_dense, np.int32), np.empty(n_dense * valued)
+    pair_weight, pair_cell, pair_val = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32), np.empty(n_pairs * valued)
     fill_layout(packing.row_token, row_base, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, dense_of, member_ptr,
-                member, features.node_ptr, features.node_label, width, row_ptr, pair_ptr, row_id, row_val, pair_weight,
-                pair_cell, pair_val, nobody)
-    pair_ptr = pair_ptr[packing.row_ptr]
-    _sort_pairs(pair_ptr, pair_weight, pair_cell, pair_val)
-    return Layout(member_ptr, member, row_ptr, row_id, row_val, pair_ptr, pair_weight, pair_cell, pair_val)
+                member, features.node_ptr, features.node_label, width, dense_ptr, pair_ptr, dense_id, dense_row, dense_val,
+                pair_weight, pair_cell, pair_val, nobody)
+    dense_ptr, pair_ptr = dense_ptr[packing.row_ptr], pair_ptr[packing.row_ptr]
+    _sort_entries(dense_ptr, dense_id, dense_row, dense_val)
+    _sort_entries(pair_ptr, pair_weight, pair_cell, pair_val)
+    return Layout(member_ptr, member, dense_ptr, dense_id, dense_row, dense_val, pair_ptr, pair_weight, pair_cell, pair_val)
 
 
-def _sort_pairs(pair_ptr, pair_weight, pair_cell, pair_val):
-    """Order the pairs of each batch by weight: memory that does not fit a cache is then walked, not jumped through."""
-    for lo, hi in zip(pair_ptr[:-1], pair_ptr[1:], strict=True):
-        key = pair_weight[lo:hi].astype(np.int64) << 32 | pair_cell[lo:hi]
-        if len(pair_val):
+def _sort_entries(ptr, source, target, value):
+    """Order the entries of each batch by source: a table larger than the caches is then walked, not jumped through."""
+    for lo, hi in zip(ptr[:-1], ptr[1:], strict=True):
+        key = source[lo:hi].astype(np.int64) << 32 | target[lo:hi]
+        if len(value):
             order = np.argsort(key, kind="stable")
-            key, pair_val[lo:hi] = key[order], pair_val[lo:hi][order]
+            key, value[lo:hi] = key[order], value[lo:hi][order]
         else:
             key.sort()
-        pair_weight[lo:hi], pair_cell[lo:hi] = key >> 32, key & 0xFFFFFFFF
+        source[lo:hi], target[lo:hi] = key >> 32, key & 0xFFFFFFFF
