@@ -99,6 +99,46 @@ def test_against_the_plain_loop(prefixes):
         assert chunks(labels) == plain_chunks(labels)
 
 
+def one_token_at_a_time(gold, predicted):
+    """The script's own way, a state machine over tokens, with its rules as lists: also for prefixes nobody should use."""
+    begin = {("B", "B"), ("I", "B"), ("O", "B"), ("O", "I"), ("E", "E"), ("E", "I"), ("O", "E")}
+    finish = {("B", "B"), ("B", "O"), ("I", "B"), ("I", "O"), ("E", "E"), ("E", "I"), ("E", "O")}
+
+    def starts(before, now):
+        return (before[0], now[0]) in begin or (now[0] not in ("O", ".") and before[1] != now[1]) or now[0] in ("[", "]")
+
+    def ends(before, now):
+        return (before[0], now[0]) in finish or (before[0] not in ("O", ".") and before[1] != now[1]) or before[0] in ("[", "]")
+
+    inside, n_correct, n_gold, n_predicted = False, 0, 0, 0
+    a_before = b_before = ("O", "")
+    for labels, guess in zip(gold, predicted, strict=True):
+        for pair in zip([*labels, "O"], [*guess, "O"], strict=True):
+            a, b = (label.partition("-")[::2] for label in pair)
+            a_ends, b_ends = ends(a_before, a), ends(b_before, b)
+            if inside and a_ends and b_ends and a_before[1] == b_before[1]:
+                inside, n_correct = False, n_correct + 1
+            elif inside and (a_ends != b_ends or a[1] != b[1]):
+                inside = False
+            a_starts, b_starts = starts(a_before, a), starts(b_before, b)
+            inside = inside or (a_starts and b_starts and a[1] == b[1])
+            n_gold, n_predicted = n_gold + a_starts, n_predicted + b_starts
+            a_before, b_before = a, b
+    return n_correct + inside, n_gold, n_predicted
+
+
+def test_strange_prefixes_as_the_script_reads_them():
+    rng = np.random.default_rng(8)
+    names = ["B", "I", "X", "B-", "O-X", "S-X", "M-X", "-X", "a-b-c", "B-b-c"]
+    names += ["O", *(f"{prefix}-{kind}" for prefix in "BIE.[]SU" for kind in "XY")]
+    for _ in range(60):
+        some = rng.choice(names, size=rng.integers(2, len(names)), replace=False).tolist()
+        gold = [[str(rng.choice(some)) for _ in range(rng.integers(0, 8))] for _ in range(20)]
+        found = [[str(rng.choice(some)) if rng.random() < 0.15 else label for label in labels] for labels in gold]
+        report = chunk_report(gold, found)
+        assert (report.n_correct, report.n_gold, report.n_predicted) == one_token_at_a_time(gold, found)
+
+
 def test_every_short_pair_of_labellings():
     """All pairs of labellings of length 3 over O, B-X, I-X, I-Y: nothing left to chance."""
     all_labellings = [list(labels) for labels in itertools.product(["O", "B-X", "I-X", "I-Y"], repeat=3)]
