@@ -5,7 +5,7 @@ import pytest
 from chains import Chain, random_chain, run_batched, run_log
 from hypothesis import given
 from hypothesis import strategies as st
-from test_forward_backward import returning_mass
+from test_forward_backward import overtaking_mass, returning_mass, unreachable_label
 
 from crfbook import brute
 
@@ -81,6 +81,18 @@ def test_flagged_sequences_do_not_disturb_the_others():
     assert batch.flags.tolist() == [1, 0, 1, 0, 0, 1, 1, 0]
     results = [run_log(c) for c in sequences]
     check(sequences, [(r.log_z, r.p_node, r.p_edge_sum) for r in results], np.ones(8), batch, CLOSE)
+
+
+def test_lost_prefix_mass_that_would_win_later():
+    assert run_batched([overtaking_mass()]).flags.tolist() == [1]
+
+
+def test_unreachable_states_with_infinite_beta():
+    batch = run_batched([unreachable_label(), unreachable_label()])
+    assert not batch.flags.any()
+    np.testing.assert_array_equal(batch.p_node[1], np.tile([1.0, 0.0], (12, 1)))
+    np.testing.assert_allclose(batch.log_z, -200.0 * 11)
+    np.testing.assert_allclose(batch.edge_sum, [[[22.0, 0.0], [0.0, 0.0]]])
 
 
 @pytest.mark.parametrize("n_classes", [1, 2])

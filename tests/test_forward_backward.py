@@ -130,6 +130,26 @@ def test_lost_prefix_mass_is_noticed(gap, steps):
     assert run_scaled(chain).status == 1
 
 
+def overtaking_mass():
+    """Label 1 falls exp(-900) behind label 0, which underflows; then 0 must become 2, and 2 falls behind by exp(-2000).
+
+    Nothing but the safety rule notices: the sums never vanish, and without it log Z comes out as -2005, not -900.
+    """
+    log_node = np.zeros((29, 3))
+    log_node[:9] = 0.0, -100.0, -np.inf
+    log_node[9:] = -np.inf, 0.0, -100.0
+    log_edge = np.array([[[0.0, -np.inf, -5.0], [-np.inf, 0.0, -np.inf], [-np.inf, -np.inf, 0.0]]])
+    return Chain(log_node, log_edge, np.zeros(29, np.int32))
+
+
+def test_lost_prefix_mass_that_would_win_later():
+    chain = overtaking_mass()
+    log = run_log(chain)
+    np.testing.assert_allclose(log.log_z, np.logaddexp(-9 * 100.0, -5.0 - 20 * 100.0), rtol=1e-13)
+    np.testing.assert_array_equal(log.p_node[:, 1], 1.0)
+    assert run_scaled(chain).status == 1
+
+
 def test_small_masses_within_the_rule_are_exact():
     """Just inside the rule the scaled form must not only say yes but be right."""
     chain = returning_mass(30.0, 5)  # masses down to exp(-300) = 5e-131
@@ -138,13 +158,16 @@ def test_small_masses_within_the_rule_are_exact():
     assert_same(scaled, *log[:3], rtol=1e-11, atol=1e-13)
 
 
-def test_unreachable_states_with_infinite_beta():
+def unreachable_label():
     """Label 1 cannot be reached, and its beta grows by exp(200) a step: inf * 0 must not appear."""
     log_node = np.zeros((12, 2))
     log_node[:, 0] = -200.0
     log_node[0] = 0.0, -np.inf
-    log_edge = np.array([[[0.0, -np.inf], [0.0, 0.0]]])
-    chain = Chain(log_node, log_edge, np.zeros(12, np.int32))
+    return Chain(log_node, np.array([[[0.0, -np.inf], [0.0, 0.0]]]), np.zeros(12, np.int32))
+
+
+def test_unreachable_states_with_infinite_beta():
+    chain = unreachable_label()
     scaled, log = run_scaled(chain), run_log(chain)
     assert scaled.status == 0
     assert_same(scaled, *log[:3], rtol=1e-11, atol=1e-13)
