@@ -20,6 +20,7 @@ from crfbook.optim.packing import lay_out, pack
 from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
 
 MAX_SHARDS = 4
+BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
 GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
 
 
@@ -118,7 +119,7 @@ class Objective:
     c2 : float >= 0, penalty c2 |w|^2 (no half, a sum over the corpus and no average).
     constraints : Constraints or None; forbidden transitions score -inf in Z.
     n_threads : int; the result has the same bits for any value.
-    batch_tokens : int or None, rows of a batch; None chooses what fits the processor's caches.
+    batch_tokens : int or None, rows of a batch; None is BATCH_ROWS.
 
     Raises
     ------
@@ -134,7 +135,7 @@ class Objective:
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
         self._classes = corpus.class_ptr, corpus.class_attr
-        self._packing = pack(corpus, batch_tokens or batch_rows(features.n_labels),
+        self._packing = pack(corpus, batch_tokens or BATCH_ROWS,
                              n_shards(corpus.n_tokens, features.n_node))
         self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
         self._forecast = _estimate(corpus, features, self._layout.n_dense, len(self._layout.dense_id),
@@ -216,11 +217,6 @@ def n_shards(n_tokens, n_node):
     return int(max(1, min(MAX_SHARDS, by_memory, n_tokens // 500)))
 
 
-def batch_rows(n_labels):
-    """Rows of a batch: five arrays of rows near the second-level cache, but steps wide enough for BLAS."""
-    return int(np.clip(2**16 // padded(n_labels), 1024, 4096))
-
-
 def forecast(corpus, features):
     """`Forecast` of memory and time of one evaluation on one thread, from counts alone, before anything is built.
 
@@ -240,7 +236,7 @@ def _estimate(corpus, features, n_dense, n_rows, n_pairs):
     valued = 8 if len(corpus.attr_val) else 0
     shards = n_shards(n_tokens, features.n_node)
     size = ((8 + valued) * n_rows + (8 + valued) * n_pairs + 24 * n_tokens + 8 * features.n_features * (shards + 1)
-            + 16 * n_dense * width + 32 * width * max(batch_rows(features.n_labels), longest)
+            + 16 * n_dense * width + 32 * width * max(BATCH_ROWS, longest)
             + 8 * width**2 * corpus.n_classes * (shards + 3))
     seconds = (n_rows * (10e-9 + width * 1.2e-9) + n_pairs * 15e-9 + n_tokens * width * 6e-9
                + 6.0 * n_tokens * width**2 / 4e10 + features.n_features * (shards + 4) * 1e-9)
