@@ -12,6 +12,22 @@ settings.register_profile(
 settings.load_profile("crfbook")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests called test_real_* look at the real corpora: ``-m real_data`` selects them."""
+    for item in items:
+        if item.name.startswith("test_real_"):
+            item.add_marker("real_data")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Where the corpora must be there (CI sets CRFBOOK_REAL_DATA=required) a skipped test of them is a failure."""
+    report = yield
+    if report.skipped and item.get_closest_marker("real_data") and os.environ.get("CRFBOOK_REAL_DATA") == "required":
+        report.outcome, report.longrepr = "failed", f"{item.nodeid}: skipped, but the real corpora should be here: {report.longrepr}"
+    return report
+
+
 def pytest_runtest_setup(item):
     """``@pytest.mark.real_data("conll2000", ...)``: skip where one of the named corpora is neither mirrored nor cached."""
     marker = item.get_closest_marker("real_data")
