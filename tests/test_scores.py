@@ -167,6 +167,19 @@ def test_bundles_carry_every_occurrence_at_most_once(gaps, repeat):
         assert n_carried > 0.6 * len(corpus.attr_idx)  # 5 of 6 at most
 
 
+@pytest.mark.parametrize(("lists", "want"), [
+    ([[0, 1, 2]] * 20 + [[0, 2]] * 20, {2: {0}}),  # 1 always comes with 2, but 2 carries 0 already
+    ([[0, 1]] * 20 + [[0, 0, 1]], {}),  # one token lists 0 twice: a row that carried it would count it once
+    ([[0, 1]] * 15, {}),  # too rare to be worth a row
+    ([[0, 1], [2, 1]] * 20, {0: {1}, 2: {1}}),  # an attribute may be carried by different ones in different tokens
+])
+def test_bundles_by_hand(lists, want):
+    sizes = [len(attributes) for attributes in lists]
+    corpus = make_corpus([0, len(lists)], np.cumsum([0, *sizes]), np.concatenate(lists))
+    carrier, ptr, member = find_bundles(corpus, 3)
+    assert {int(a): set(member[ptr[c]:ptr[c + 1]].tolist()) for c, a in enumerate(carrier)} == want
+
+
 @pytest.mark.parametrize("gaps", [0.0, 0.02])
 def test_bundles_change_neither_value_nor_gradient(monkeypatch, gaps):
     rng = np.random.default_rng(9)
