@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from crfbook.data import pattern_index
 from crfbook.data.columns import TokenColumns
@@ -393,3 +394,10 @@ def test_summary_counts():
     encoder = Encoder("chunking").fit(token_columns([[("a", "X"), ("b", "Y")]]))
     assert "occurrences                38" in encoder.summary()
     assert "attributes" in repr(encoder)
+
+
+@pytest.mark.parametrize("X", [[np.eye(2), np.eye(2)], [sparse.eye_array(2).tocsr()] * 2, [[["a"], ["b"]], [["c"], ["a"]]]])
+def test_sequences_without_tokens_fit_any_encoder(X):
+    encoder = Encoder().fit(X, [[0, 1], [1, 1]])
+    assert encoder.transform([[], []]).seq_ptr.tolist() == [0, 0, 0]
+    assert encoder.transform([]).n_sequences == 0

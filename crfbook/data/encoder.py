@@ -60,7 +60,7 @@ class Encoder:
         Raises ValueError or TypeError, naming sequence and token, for data that does not fit together, an
         empty corpus, values that are not finite, names that are not strings.
         """
-        kind = kind_of(X, self.template)
+        kind = kind_of(X, self.template) or "items"
         content, seq_ptr = self._content(kind, X, None)
         if seq_ptr[-1] == 0:
             raise ValueError(f"nothing to learn from: X has {len(seq_ptr) - 1} sequences and no token")
@@ -85,9 +85,9 @@ class Encoder:
         """
         attributes = self._fitted()
         kind = kind_of(X, self.template)
-        if kind != attributes.kind and len(X):
+        if kind not in (attributes.kind, None):
             raise ValueError(f"this encoder was fitted on {_FORMS[attributes.kind]}, got {_FORMS[kind]}")
-        content, seq_ptr = self._content(attributes.kind, X, self.columns_)
+        content, seq_ptr = self._content(kind or "items", X, self.columns_)  # no token: any form will do
         labels = None
         if y is not None or getattr(X, "labels", None) is not None:
             unknown = on_unknown_label or ("mark" if y is None else "raise")

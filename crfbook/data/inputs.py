@@ -14,7 +14,7 @@ def is_columns(X):
 
 
 def kind_of(X, template):
-    """The form that X is to be read in: "template", "items" or "matrix"."""
+    """The form that X is to be read in: "template", "items" or "matrix"; None if X holds no token to tell it by."""
     if template is not None:
         return "template"
     if is_columns(X):
@@ -22,6 +22,8 @@ def kind_of(X, template):
             f"columns of strings need a template: a file, a text, or one of the shipped ones ({', '.join(available())})"
         )
     first = next((sequence for sequence in X if _length(sequence)), None)
+    if first is None:
+        return None
     dense = isinstance(first, np.ndarray) and (first.ndim != 1 or first.dtype.kind in "biuf")
     return "matrix" if dense or hasattr(first, "tocsr") else "items"
 
