@@ -43,18 +43,19 @@ def seconds_per_evaluation(it, iterations=8):
     return sorted(single)[len(single) // 2]
 
 
-def train_tagger(work, iterations=20):
-    """A `pycrfsuite.Tagger` trained for a few iterations on `work`."""
+def train_tagger(work, iterations=20, **params):
+    """(`pycrfsuite.Tagger`, log of its last iteration) trained on `work`; iterations None: to its own stop."""
     import pycrfsuite
 
-    it = trainer(attribute_strings(work.columns, work.template), work.columns.labels_by_sequence(),
-                 max_iterations=iterations)
+    if iterations is not None:
+        params["max_iterations"] = iterations
+    it = trainer(attribute_strings(work.columns, work.template), work.columns.labels_by_sequence(), **params)
     path = model_file()
     it.train(path)
     tagger = pycrfsuite.Tagger()
     tagger.open(path)
     os.unlink(path)  # the file is read into memory; POSIX keeps it until it is closed
-    return tagger
+    return tagger, it.logparser.last_iteration
 
 
 def viterbi_seconds(tagger, sequences):
