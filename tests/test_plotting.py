@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from collections import namedtuple
 from types import SimpleNamespace
 
@@ -205,6 +206,17 @@ def test_tagged_text_draws_what_it_returns(ax):
     assert len(ax.patches) == 3, "the NP stands on two lines"
     doubtful = [line for line in ax.lines if line.get_color() == plotting.common.COLOURS[1]]
     assert [line.get_xdata()[1] - line.get_xdata()[0] for line in doubtful] == pytest.approx([0.7 * 3, 0.5 * 3])
+
+
+def test_tagged_text_draws_what_people_type(ax):
+    row = ["x" * 30, "🍕", "❤\ufe0f", "cafe\u0301", "$x$", "\u200d"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a glyph that is missing, an axis that has no room
+        assert plotting.tagged_text([row, []], [["O"] * 6, []], width=12, ax=ax) == []
+        ax.figure.canvas.draw()
+    assert texts(ax) == ["x" * 11 + "…", "▯", "❤", "café", "$x$", "▯"]
+    assert not any(text.get_parse_math() for text in ax.texts)
+    assert plotting.tagged_text([], [], [], ax=ax) == []
 
 
 def test_tagged_text_refuses(ax):

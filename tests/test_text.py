@@ -24,6 +24,7 @@ CASES = [
     ("No. 5 is third-quarter AT&T of the '90s. No. Yes?!", ["No. 5 is third-quarter AT&T of the '90s .", "No .", "Yes ? !"]),
     ("O'Connell wrote to a.b@example.com, see https://example.com/x.", ["O'Connell wrote to a.b@example.com , see https://example.com/x ."]),
     ("end.Next", ["end .", "Next"]),
+    ("I ❤\ufe0f 🍕🍕, 👍🏽 👩\u200d👧 🇫🇷🇩🇪 1\ufe0f\u20e3!", ["I ❤\ufe0f 🍕 🍕 , 👍🏽 👩\u200d👧 🇫🇷 🇩🇪 1\ufe0f\u20e3 !"]),
     ("cafe\u0301 na\u00efve", ["cafe\u0301 na\u00efve"]),
 ]  # fmt: skip
 
@@ -36,6 +37,8 @@ def test_cuts(text, expected):
 def test_quotes_and_brackets_of_the_treebank():
     found = sentences('He said "it’s (“new”) [here]."', penn_symbols=True)
     assert found == ["He said `` it 's -LRB- `` new '' -RRB- -LSB- here -RSB- . ''".split()]
+    found = sentences("'Who?' asked the boys' aunt, ‘you’?", penn_symbols=True)
+    assert found == ["` Who ? ' asked the boys ' aunt , ` you ' ?".split()]
 
 
 @settings(deadline=None, max_examples=300)

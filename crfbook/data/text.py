@@ -16,18 +16,19 @@ _TOKEN = re.compile(
     rf"""
       https?://\S*[\w/] | [\w.+-]+@[\w-]+(?:\.[\w-]+)+        # addresses
     | \.\.\.+ | --+                                           # ellipsis, dash
+    | [\U0001F1E6-\U0001F1FF]{{2}} | [\d\#*]\ufe0f?\u20e3        # flags, keycaps
     | (?:[^\W\d_]\.){{2,}}                                    # U.S.  p.m.
     | (?:{"|".join(_ABBREVIATIONS.split())})\.(?!\w)          # Mr.  Inc.
     | No\.(?=\s*\d)                                           # No. 5, but not the answer No.
     | (?!I\.)[A-Z]\.(?=\s+[A-Z])                              # J. Smith
     | ['’]\d\ds?\b                                            # '90s
     | \w[\w\u0300-\u036f]*(?:[-&/'’]\w+|(?<=\d)[.,:]\d+|\.[a-z]\w*)*  # words with hyphens, numbers, example.com
-    | \S                                                      # anything else: one character
+    | \S(?:\u200d\S | [\u0300-\u036f\ufe0e\ufe0f\U0001F3FB-\U0001F3FF])*   # anything else: one character; a joined emoji
     """,
     re.X,
 )
 _CLITIC = re.compile(r"(?i)(.+?)(n['’]t|['’](?:s|m|d|re|ve|ll))|(can)(not)")
-_PENN = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-", "“": "``", "”": "''"}
+_PENN = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-", "“": "``", "”": "''", "‘": "`"}
 _CLOSING = set("\"'’”)]}")
 
 
@@ -37,7 +38,7 @@ def sentences(text, *, penn_symbols=False):
     A sentence ends at `.`, `?` or `!` (with the closing quotes and brackets that touch it) unless a small letter follows,
     at an ellipsis before a capital, and at an empty line. The stop of an abbreviation never ends one:
     `He left the U.S. She stayed.` is one sentence to this function, as it cannot know better.
-    penn_symbols: quotes and brackets as the Treebank and CoNLL-2000 write them: `` '' -LRB- -RRB-, and ' for ’;
+    penn_symbols: quotes and brackets as the Treebank and CoNLL-2000 write them: `` '' ` ' -LRB- -RRB-, and ' for ’;
     otherwise every token is a piece of the text, and only white space is lost.
     Raises TypeError for anything but a string. Cost O(length of the text).
     """
@@ -78,6 +79,9 @@ def _cut_into_sentences(tokens):
 
 
 def _penn(token, before):
+    opens = not before or before.isspace() or before in "([{"
     if token == '"':
-        return "``" if not before or before.isspace() or before in "([{" else "''"
+        return "``" if opens else "''"
+    if token == "'" and opens:
+        return "`"
     return _PENN.get(token, token.replace("’", "'"))

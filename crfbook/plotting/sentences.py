@@ -1,5 +1,8 @@
 """Sentences with their chunks as boxes: what a tagger says about a text, at a glance."""
 
+import unicodedata
+from functools import lru_cache
+
 import numpy as np
 
 from crfbook.evaluation import chunks
@@ -15,12 +18,13 @@ def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, siz
 
     sentences, labels: lists of S lists of strings, labels as B-X, I-X, O; each sentence begins on a new line. confidence:
     list of S arrays (T,) in [0, 1], drawn as a bar under each token; full width is 1, an orange bar is below 0.8.
-    types: order of the types, which fixes the colours (None: sorted). width: characters a line; size: points.
+    types: order of the types, which fixes the colours (None: sorted). width: characters a line; size: points. A word that
+    is longer than a line is cut (…), a character that the font lacks is drawn as ▯; no sentence at all is an empty picture.
     Returns the chunks as drawn, a list of (sentence, type, start, stop, lowest confidence inside or None).
     Raises ValueError if lengths do not fit or a confidence is no probability.
     """
-    if not sentences or len(labels) != len(sentences):
-        raise ValueError(f"expected sentences and as many sequences of labels, got {len(sentences)} and {len(labels)}")
+    if len(labels) != len(sentences):
+        raise ValueError(f"expected as many sequences of labels as sentences, got {len(sentences)} and {len(labels)}")
     sure = [None] * len(sentences)
     for i, words in enumerate(sentences):
         if len(labels[i]) != len(words):
@@ -30,6 +34,7 @@ def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, siz
     found = [chunks(list(row)) for row in labels]
     types = list(types or sorted({kind for row in found for kind, _, _ in row}))
 
+    sentences = [[_drawable(word, width) for word in words] for words in sentences]
     places = _places(sentences, width)
     n_lines = 1 + max((int(line[-1]) for line, _ in places if len(line)), default=0)
     ax = axes(ax, (width + 1) * _MONO * size / 72, n_lines * 0.048 * size)
@@ -39,7 +44,8 @@ def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, siz
     for i, words in enumerate(sentences):
         line, column = places[i]
         for word, y, x in zip(words, line, column, strict=True):
-            ax.text(x, y, word, family="monospace", fontsize=size, color=INK, va="center_baseline", zorder=3)
+            look = dict(family="monospace", fontsize=size, color=INK, parse_math=False)  # "$x$" is a word here
+            ax.text(x, y, word, va="center_baseline", zorder=3, **look)
         for kind, start, stop in found[i]:
             colour = _TYPES[types.index(kind) % len(_TYPES)] if kind in types else INK
             _box(ax, words, line, column, kind, start, stop, colour, size)
@@ -47,6 +53,20 @@ def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, siz
         if sure[i] is not None:
             _bars(ax, words, line, column, sure[i])
     return drawn
+
+
+def _drawable(word, width):
+    """What the font can show of a word, one column a character, at most `width` of them."""
+    seen = [c for c in unicodedata.normalize("NFC", word) if unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc")]
+    text = "".join(c if _in_font(c) else "▯" for c in seen) or "▯"
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+@lru_cache(maxsize=4096)
+def _in_font(character):
+    from matplotlib import font_manager
+
+    return font_manager.get_font(font_manager.findfont("monospace")).get_char_index(ord(character)) > 0
 
 
 def _places(sentences, width):
