@@ -3,7 +3,8 @@
 # make real                  the tests that need the real corpora, and the chapters on them
 # make clean                 remove build/ and caches (the environment stays); make distclean removes it too
 #
-# Variables: PYTHON=python3.12 (3.11 or later; found by itself), VENV=.venv, CHAPTERS="02 03", JOBS=2
+# Variables: PYTHON=python3.12 (3.11 or later; found by itself), VENV=.venv, CHAPTERS="02 03", JOBS=2,
+#            LAB="--no-browser --port 8890" (options for JupyterLab; in a container, as root: LAB=--allow-root)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -12,6 +13,7 @@ SHELL := /bin/bash
 
 VENV ?= .venv
 CHAPTERS ?=
+LAB ?=
 JOBS ?= 2
 PY = $(VENV)/bin/python
 STAMP = $(VENV)/.crfbook-installed
@@ -23,7 +25,7 @@ BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCA
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 6
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 7
 
 install: $(STAMP)
 
@@ -59,7 +61,7 @@ real: $(STAMP)
 	@$(PYTEST) $(NBVAL) $(NOTEBOOKS)
 
 lab: $(STAMP)
-	@$(PY) -m jupyterlab notebooks/00_start_here.ipynb
+	@$(PY) -m jupyterlab notebooks --LabApp.default_url=/lab/tree/00_start_here.ipynb $(LAB)
 
 outputs: $(STAMP)
 	@$(PY) -m tools.outputs $(CHAPTERS)

@@ -35,6 +35,10 @@ def test_named_functions_have_air_before_a_letter_only():
     assert "log mspace Z" in shape(r"\log Z") and "log (" in shape(r"\log(Z)")
 
 
+def test_a_prime_is_not_raised_twice():
+    assert shape("y'") == "math(mrow(mrow(y \u2032)))" and "msup(y 2)" in shape("y^2")
+
+
 @pytest.mark.parametrize("name", ["aligned", "align", "align*", "split", "eqnarray"])
 def test_aligned_lines_are_a_table(name):
     text = shape(rf"\begin{{{name}}} a &= b \\[2pt] &= c \end{{{name}}}")

@@ -68,10 +68,18 @@ def test_a_run_reports_seconds_data_and_errors(tmp_path, capsys):
     assert "ZeroDivisionError" in err and "x / 0" in err
     assert good.read_bytes() == before, "a run changed its notebook"
     assert execute.report(runs[:1]) == 0
-    for run in runs:
-        assert "<h1" in pages.write_page(run, tmp_path).read_text()
+    first, second = (pages.write_page(run, tmp_path, runs).read_text() for run in runs)
+    assert "<h1" in first and 'href="02_bad.html"' in first and 'href="01_good.html"' in second
     index = pages.write_index(runs, tmp_path).read_text()
     assert "01_good.html" in index and "failed" in index and "see a page" in index
+    assert "data_fetch atis</code>" in index, "how to get the corpus whose twin was used"
+
+
+def test_links_between_notebooks_become_links_between_pages(tmp_path):
+    nb = chapters.skeleton("04", "Which loss?")
+    nb.cells[0].source += "\n\nSee [why](01_from_hmm_to_crf.ipynb#Cost) and [the code](https://example.org/05_x.ipynb)."
+    page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
+    assert 'href="01_from_hmm_to_crf.html#Cost"' in page and 'href="https://example.org/05_x.ipynb"' in page
 
 
 def test_the_line_of_load_dataset_is_understood(capsys):

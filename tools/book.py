@@ -19,7 +19,7 @@ def main(arguments):
     BUILD.mkdir(parents=True, exist_ok=True)
     runs = run_all(paths, cell_timeout())
     for run in runs:
-        write_page(run, BUILD)
+        write_page(run, BUILD, runs)
     index = write_index(runs, BUILD)
     status = report(runs)
     print(f"HTML: {index.relative_to(ROOT)}")

@@ -15,6 +15,7 @@ NAMED = {"log", "exp", "max", "min", "arg", "sup", "inf", "lim", "Pr", "sign", "
 STACKED = {"∑", "∏", "⋃", "⋂", "max", "min", "sup", "inf", "lim", "argmax", "argmin"}
 UNDER = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
 SCRIPTS = {"msub", "msup", "msubsup", "munder", "mover", "munderover"}
+PRIMES = {"\u2032", "\u2033", "\u2034"}
 
 # What is rewritten before reading: environments it does not know, spacing it would print.
 REWRITES = [
@@ -64,12 +65,20 @@ def _word(element):
     return "".join(letters) if len(letters) == len(element) > 1 else ""
 
 
+def _unraise(element):
+    """A prime is high and small by itself; as a superscript browsers make it a speck."""
+    element.tag, element[1].tag = "mrow", "mo"
+    element[1].attrib.update(lspace="0.05em", rspace="0")
+
+
 def _mend(element, display):
     for place, child in enumerate(element):
         if child.tag == "mrow" and _word(child):
             name = ElementTree.Element("mi")
             name.text, name.tail = _word(child), child.tail
             element[place] = child = name
+        if child.tag == "msup" and child[1].text in PRIMES:
+            _unraise(child)
         if child.tag == "mtext" and child.text:
             child.text = child.text.replace("\\_", "_")
         if (child.text or "").startswith("\\") or (child.tag == "mi" and child.text == "&"):

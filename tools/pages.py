@@ -2,6 +2,7 @@
 
 import copy
 import html
+import re
 from datetime import date
 
 from jinja2 import pass_context
@@ -11,26 +12,54 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from tools.chapters import promise, title
 from tools.formulas import to_mathml
 
-STYLE = """
-body { font: 17px/1.5 Georgia, serif; max-width: 58rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top; padding: .4rem .6rem;
-border-bottom: 1px solid #ddd; } .failed { color: #b00020; font-weight: bold; } small { color: #555; }
+# A link from one notebook to another leads from page to page.
+CHAPTER_LINK = re.compile(r'href="(\d\d_[a-z0-9_]+)\.ipynb')
+
+# What the index and the chapters share: a readable column, links that look like links, room on a telephone.
+COMMON = """
+.bar { display: flex; justify-content: space-between; gap: 1rem; padding: .6rem 0; font: 15px/1.4 system-ui, sans-serif; }
+.bar a, main a { color: #0b57a4; text-decoration: none; } .bar a:hover, main a:hover { text-decoration: underline; }
 """
 
-# JupyterLab's look, a readable column, formulas as MathML; no script from anywhere.
+STYLE = """
+body { font: 17px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; width: 100%; margin: 1.5rem 0; }
+td, th { text-align: left; vertical-align: top; padding: .5rem .6rem; border-bottom: 1px solid #ddd; }
+td:first-child, .time { white-space: nowrap; } .time { text-align: right; } td.data { min-width: 11rem; }
+small { color: #555; } td small { display: block; margin-top: .2rem; } code { background: #f2f2f2; padding: 0 .25em; }
+.failed { color: #b00020; font-weight: bold; }
+"""
+
+# JupyterLab's look; formulas as MathML, drawn with a font made for them where there is one; no script from anywhere.
 TEMPLATE = """
 {%- extends 'lab/index.html.j2' -%}
 {% block html_head_js %}{% endblock %}
 {% block html_head_js_mathjax %}{% endblock %}
 {% block html_head_js_mermaidjs %}{% endblock %}
 {% block html_head_css %}<style>
-main { max-width: 58rem; margin: 0 auto; }
-math { font-size: 1.1em; } math[display="block"] { margin: .7em 0; }
-mtd { padding: .2em .15em; } mtd[columnalign="right"] { text-align: right; } mtd[columnalign="left"] { text-align: left; }
+main, .bar { max-width: 62rem; margin: 0 auto; } .bar { padding: .6rem 1rem; }
+math { font-size: 1.15em; font-family: "Latin Modern Math", "STIX Two Math", "Cambria Math", "Libertinus Math",
+"TeX Gyre Termes Math", "DejaVu Math TeX Gyre", math; }
+math[display="block"] { margin: .9em 0; overflow-x: auto; overflow-y: hidden; }
+mtd { padding: .25em .15em; } mtd[columnalign="right"] { text-align: right; } mtd[columnalign="left"] { text-align: left; }
 menclose[notation="box"] { border: 1px solid; padding: .2em; }
 .jp-OutputArea-output img { max-width: 100%; height: auto; }
-</style>{% endblock %}
-{% block body_header %}{{ super() }}<p><a href="index.html">All chapters</a></p>{% endblock %}
+body .jp-RenderedText pre { word-break: normal; overflow-wrap: anywhere; }
+''' COMMON '''</style>{% endblock %}
+{% block body_header %}{{ super() }}{{ resources.bar }}{% endblock %}
+{% block body_footer %}{{ resources.bar }}{{ super() }}{% endblock %}
+""".replace("''' COMMON '''", COMMON)
+
+
+INDEX = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>crfbook</title><style>{style}</style>
+<main><h1>crfbook</h1>
+<p>Conditional random fields, derived, implemented, checked and measured. Each page is a notebook that was executed on this
+machine; to change it and run it yourself: <code>make lab</code>.</p>
+<table><tr><th></th><th>Chapter, and what you can do after it</th><th>Data of this run</th><th class="time">Time</th><th></th></tr>
+{rows}</table>
+{note}<p><small>Executed on {date}. Text: CC BY 4.0. Code: BSD-3-Clause.</small></p></main></html>
 """
 
 
@@ -50,11 +79,28 @@ class _Renderer(IPythonRenderer):
 class _Exporter(HTMLExporter):
     @pass_context
     def markdown2html(self, context, source):
-        return MarkdownWithMath(renderer=_Renderer(escape=False)).render(source)
+        page = MarkdownWithMath(renderer=_Renderer(escape=False)).render(source)
+        return CHAPTER_LINK.sub(r'href="\1.html', page)
 
 
-def write_page(run, folder):
-    """One chapter as build/book/NN_name.html, tracebacks included where a cell failed."""
+def bar(run, runs):
+    """The line above and below a chapter: the one before it, the index, the one after it."""
+    place = next((i for i, other in enumerate(runs) if other.path == run.path), None)
+    before = runs[place - 1] if place else None
+    after = runs[place + 1] if place is not None and place + 1 < len(runs) else None
+    before, after = (
+        f'<a href="{other.path.stem}.html">{mark[0]}{html.escape(_name(other))}{mark[1]}</a>' if other else "<span></span>"
+        for other, mark in ((before, ("&larr; ", "")), (after, ("", " &rarr;")))
+    )
+    return f'<nav class="bar">{before}<a href="index.html">All chapters</a>{after}</nav>'
+
+
+def _name(run):
+    return f"{run.path.stem[:2]}. {title(run.nb)}"
+
+
+def write_page(run, folder, runs=()):
+    """One chapter as build/book/NN_name.html, tracebacks included where a cell failed; it links to its neighbours in `runs`."""
     exporter = _Exporter(raw_template=TEMPLATE)
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
     nb = copy.deepcopy(run.nb)
@@ -62,7 +108,8 @@ def write_page(run, folder):
     for cell in nb.cells:
         if "hide-input" in cell.metadata.get("tags", []):
             cell.metadata["transient"] = {"remove_source": True}
-    body, _ = exporter.from_notebook_node(nb, resources={"metadata": {"name": f"{run.path.stem[:2]}. {title(nb)}"}})
+    resources = {"metadata": {"name": _name(run)}, "bar": bar(run, runs)}
+    body, _ = exporter.from_notebook_node(nb, resources=resources)
     path = folder / f"{run.path.stem}.html"
     path.write_text(body, encoding="utf-8")
     return path
@@ -75,16 +122,21 @@ def write_index(runs, folder):
         state = '<span class="failed">failed</span>' if run.error else "ok"
         rows.append(
             f'<tr><td>{run.path.stem[:2]}</td><td><a href="{run.path.stem}.html">{html.escape(title(run.nb))}</a>'
-            f"<br><small>{html.escape(promise(run.nb))}</small></td><td>{data}</td>"
-            f"<td>{run.seconds:.1f} s</td><td>{state}</td></tr>"
+            f'<small>{html.escape(promise(run.nb))}</small></td><td class="data">{data}</td>'
+            f'<td class="time">{run.seconds:.0f} s</td><td>{state}</td></tr>'
         )
-    page = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>crfbook</title><style>{STYLE}</style>'
-        "<h1>crfbook</h1><p>Conditional random fields, derived, implemented, checked and measured.</p>"
-        "<table><tr><th></th><th>Chapter</th><th>Data of this run</th><th>Time</th><th></th></tr>"
-        + "".join(rows)
-        + f"</table><p><small>Executed on {date.today()}. Text: CC BY 4.0. Code: BSD-3-Clause.</small></p></html>"
-    )
     path = folder / "index.html"
-    path.write_text(page, encoding="utf-8")
+    path.write_text(INDEX.format(style=COMMON + STYLE, rows="".join(rows), note=_note(runs), date=date.today()), encoding="utf-8")
     return path
+
+
+def _note(runs):
+    """Where a twin stood in: what that means, and how to change it."""
+    twins = sorted({name.split()[0] for run in runs for name, source in run.data.items() if "twin" in source})
+    if not twins:
+        return ""
+    return (
+        "<p>A <em>built-in twin</em> is generated text in the place of a corpus that is not on this machine: the text of the "
+        "chapters holds, the numbers are those of the twin. For the real ones: "
+        f"<code>python -m data_fetch {html.escape(' '.join(twins))}</code>, then <code>make book</code> again.</p>"
+    )
