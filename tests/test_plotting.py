@@ -219,6 +219,15 @@ def test_tagged_text_draws_what_people_type(ax):
     assert plotting.tagged_text([], [], [], ax=ax) == []
 
 
+def test_a_word_fills_its_columns():
+    plotting.tagged_text([["x" * 70, "short"]], [["O", "O"]])
+    ax = plt.gca()
+    ax.figure.canvas.draw()
+    box = ax.texts[0].get_window_extent().transformed(ax.transData.inverted())
+    assert (box.x0, box.x1) == pytest.approx((0, 62), abs=1)  # glyph widths are whole pixels; shrunken axes: 20 columns off
+    plt.close(ax.figure)
+
+
 def test_tagged_text_refuses(ax):
     assert plotting.tagged_text(TEXT, CHUNKED, ax=ax)[0] == (0, "NP", 0, 3, None)
     with pytest.raises(ValueError, match="sequence 1: expected 1 labels, one for each token, got 0"):

@@ -37,7 +37,10 @@ def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, siz
     sentences = [[_drawable(word, width) for word in words] for words in sentences]
     places = _places(sentences, width)
     n_lines = 1 + max((int(line[-1]) for line, _ in places if len(line)), default=0)
-    ax = axes(ax, (width + 1) * _MONO * size / 72, n_lines * 0.048 * size)
+    own, ax = ax is None, axes(ax, (width + 1) * _MONO * size / 72, n_lines * 0.048 * size)
+    if own:  # one column is one character wide only if the axes fill the figure
+        ax.figure.set_layout_engine("none")
+        ax.set_position((0, 0, 1, 1))
     ax.set(xlim=(-0.5, width + 0.5), ylim=(n_lines - 0.45, -0.6))
     ax.axis("off")
     drawn = []
