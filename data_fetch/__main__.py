@@ -4,6 +4,7 @@ Exit code 0: done. 1: something could not be fetched, or is damaged. 2: the comm
 """
 
 import argparse
+import os
 import shutil
 import sys
 import textwrap
@@ -49,14 +50,16 @@ def main(arguments=None):
 
 def show_list():
     """Print name, size, whether it is here, task and licence of every data set."""
-    width = max(60, shutil.get_terminal_size().columns)
+    width, cache = max(60, shutil.get_terminal_size().columns), cache_dir()
+    print(f"{'name':<16}{'size':>8} {'state':>6}  task and licence\n")
     for name, entry in {**REGISTRY, **USER_SUPPLIED}.items():
         here = [locate(name, filename) for filename in entry["files"]]
         state = "here" if all(here) else "partly" if any(here) else "-"
         text = f"{entry['task']}. Licence: {entry['licence']}."
         lead = f"{name:<16}{_size(name):>8} {state:>6}  "
         print(textwrap.fill(lead + text, width, subsequent_indent=" " * len(lead)))
-    print(f"\ncache: {cache_dir()}   mirror: {mirror() or 'none'}")
+    print("\nstate: here, partly, or - (python -m data_fetch NAME gets it)")
+    print(f"cache: {cache}   mirror: {mirror() or 'none'}")
     return 0
 
 
@@ -95,6 +98,16 @@ def _size(name):
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        status = main()
+        sys.stdout.flush()
+        sys.exit(status)
     except KeyboardInterrupt:
         sys.exit("interrupted; what was fetched completely stays in the cache")
+    except BrokenPipeError:  # the reader has seen enough: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except ModuleNotFoundError as missing:
+        sys.exit(
+            f"{missing.name} is not installed in {sys.executable}: use the Python that crfbook was installed with "
+            "(after `make` that is .venv/bin/python, or just python after `source .venv/bin/activate`)"
+        )

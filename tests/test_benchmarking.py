@@ -80,3 +80,10 @@ def test_attribute_strings_are_the_templates_attributes():
         for t, row in enumerate(rows):
             ids = task.corpus.attr_idx[task.corpus.attr_ptr[t]:task.corpus.attr_ptr[t + 1]]
             assert sorted(names[a] for a in ids.tolist()) == sorted(row)
+
+
+def test_without_the_reference_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as stopped:
+        command.main(["tagging"])
+    assert stopped.value.code == 2 and "pip install python-crfsuite" in capsys.readouterr().err

@@ -1,6 +1,8 @@
 """data_fetch: names, the registry, the reader's own files, and the command line."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -86,3 +88,19 @@ def test_knows_nothing_of_crfbook_and_imports_little():
     code = "import sys, json, data_fetch; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout)
     assert not {"crfbook", "numpy", "pooch", "requests", "tqdm"} & set(loaded)
+
+
+def test_another_python_is_told_which_one_to_use(tmp_path):
+    """Right after `make book`, a reader types `python -m data_fetch` without the environment."""
+    (tmp_path / "pooch.py").write_text("raise ModuleNotFoundError(\"No module named 'pooch'\", name='pooch')")
+    environment = {k: v for k, v in os.environ.items() if k != "CRFBOOK_DATA"} | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "data_fetch", "list"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "pooch is not installed in" in done.stderr and ".venv/bin/activate" in done.stderr
+
+
+def test_a_reader_who_has_seen_enough():
+    command = f"{shlex.quote(sys.executable)} -m data_fetch list | head -n 1"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split()[0] == "name" and done.stderr == ""

@@ -117,3 +117,8 @@ def test_as_template_takes_names_files_and_texts(tmp_path):
     path.write_text("Q\n", encoding="utf-8")
     with pytest.raises(ValueError, match="mine.txt: template line 1"):
         as_template(path)
+
+
+def test_a_template_prints_short():
+    assert repr(Template.parse("U:%x[0,0]\nB\n*:%x[1,0]")) == "<Template: 2 node and 1 edge patterns>"
+    assert repr(Template.parse("B")) == "<Template: no node patterns>"

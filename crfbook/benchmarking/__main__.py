@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from importlib.util import find_spec
 
 from . import environment, report, write_csv
 
@@ -22,6 +23,8 @@ def main(argv=None):
     unknown = [name for name in names if name not in TASKS]
     if unknown:
         parser.error(f"expected names among {', '.join(TASKS)}; got {', '.join(unknown)}")
+    if find_spec("pycrfsuite") is None:
+        parser.error("python-crfsuite, the reference, is not installed: pip install python-crfsuite")
     for key, value in environment().items():
         print(f"{key}: {value}")
     rows = []

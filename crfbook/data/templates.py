@@ -102,6 +102,11 @@ class Template(NamedTuple):
             raise ValueError("the template has no patterns: expected lines such as U01:%x[0,0]")
         return cls(node, edge, text)
 
+    def __repr__(self) -> str:
+        """Short: estimators print their parameters. The patterns are in `text`."""
+        counts = [f"{len(part)} {name}" for name, part in (("node", self.node), ("edge", self.edge)) if part]
+        return f"<Template: {' and '.join(counts) or 'no node'} patterns>"
+
     @property
     def sources(self) -> list[Source]:
         """The distinct (column, extractor, arguments), in order of appearance."""
