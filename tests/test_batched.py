@@ -87,6 +87,18 @@ def test_lost_prefix_mass_that_would_win_later():
     assert run_batched([overtaking_mass()]).flags.tolist() == [1]
 
 
+def test_mass_lost_between_a_low_gain_and_a_wide_row():
+    """Row 1 stays as it is (its gain is exp(-150)), row 2 spreads over 300 nats: label 2 enters it at exp(-795).
+
+    That is 0 in float64, and label 2 wins three steps later. Found with rows lowered by their maximum: log Z came out as 50.
+    """
+    u = [[150, -150, -np.inf], [150, -45, -np.inf], [200, -np.inf, -100], *[[-150, -np.inf, 150]] * 3]
+    log_edge = np.where([[1, 0, 0], [0, 1, 1], [0, 0, 1]], 0.0, -np.inf)[None]
+    chain = Chain(np.array(u, dtype=float), log_edge, np.zeros(6, np.int32))
+    np.testing.assert_allclose(run_log(chain).log_z, -150.0 - 45 - 100 + 3 * 150, rtol=1e-13)
+    assert run_batched([chain]).flags.tolist() == [1]
+
+
 def test_unreachable_states_with_infinite_beta():
     batch = run_batched([unreachable_label(), unreachable_label()])
     assert not batch.flags.any()

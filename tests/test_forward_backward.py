@@ -130,6 +130,16 @@ def test_lost_prefix_mass_is_noticed(gap, steps):
     assert run_scaled(chain).status == 1
 
 
+@pytest.mark.parametrize("size", [1e4, 1e8, 1e15, 1e100])
+def test_marginals_of_the_log_form_sum_to_one_at_any_size(size):
+    """At 1e15 one rounding error is an eighth of a nat: exp(alpha + beta - log_z) alone gave probabilities of 1e52."""
+    rng = np.random.default_rng(5)
+    result = run_log(random_chain(rng, 40, 3, 2, size, 0.1))
+    np.testing.assert_allclose(result.p_node.sum(axis=1), 1.0, rtol=1e-14)
+    np.testing.assert_allclose(result.p_edge[1:].sum(axis=(1, 2)), 1.0, rtol=1e-14)
+    np.testing.assert_allclose(result.p_edge_sum.sum(), 39.0, rtol=1e-13)
+
+
 def overtaking_mass():
     """Label 1 falls exp(-900) behind label 0, which underflows; then 0 must become 2, and 2 falls behind by exp(-2000).
 

@@ -63,13 +63,22 @@ def forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta):
 def node_marginals_log(log_alpha, log_beta, log_z, p_node):
     """p_node[t,y] = exp(log_alpha[t,y] + log_beta[t,y] - log_z); zeros if log_z = -inf.
 
+    For every t, LSE_y(log_alpha[t,y] + log_beta[t,y]) = log_z but for rounding, which at scores of 1e12 is 1e-4 nats. So
+    each row is divided by its own sum: probabilities sum to one however large the scores are.
     Arguments: log_alpha, log_beta (T, L) and log_z of forward_backward_log; out: p_node (T, L).
     Cost: T L exps. Source: SPEC 0.2 (K2).
     """
     T, L = log_alpha.shape
     for t in range(T):
+        high, total = -np.inf, 0.0
         for y in range(L):
-            p_node[t, y] = np.exp(log_alpha[t, y] + log_beta[t, y] - log_z) if log_z > -np.inf else 0.0
+            p_node[t, y] = log_alpha[t, y] + log_beta[t, y] if log_z > -np.inf else -np.inf
+            high = max(high, p_node[t, y])
+        for y in range(L):
+            p_node[t, y] = np.exp(p_node[t, y] - high) if p_node[t, y] > -np.inf else 0.0
+            total += p_node[t, y]
+        for y in range(L):
+            p_node[t, y] = p_node[t, y] / total if total > 0.0 else 0.0
 
 
 @kernel
@@ -77,14 +86,24 @@ def edge_marginal_log(t, log_node, log_edge, edge_class, log_alpha, log_beta, lo
     """p_edge[yp,y] = p(y_{t-1} = yp, y_t = y), t >= 1; zeros if log_z = -inf.
 
     p_edge[yp,y] = exp(log_alpha[t-1,yp] + log_edge[yp,y] + log_node[t,y] + log_beta[t,y] - log_z)
+    As in node_marginals_log, the sum of the table itself stands for log_z.
     Arguments: t >= 1, log_node (T, L), log_edge (K, L, L), edge_class (T,), log_alpha, log_beta (T, L), log_z;
     out: p_edge (L, L) as [previous, next]. Cost: L^2 exps. Source: SPEC 0.2 (K2).
     """
     L, k = log_node.shape[1], edge_class[t]
+    high, total = -np.inf, 0.0
     for yp in range(L):
         for y in range(L):
             v = log_alpha[t - 1, yp] + log_edge[k, yp, y] + log_node[t, y] + log_beta[t, y]
-            p_edge[yp, y] = np.exp(v - log_z) if log_z > -np.inf else 0.0
+            p_edge[yp, y] = v if log_z > -np.inf else -np.inf
+            high = max(high, p_edge[yp, y])
+    for yp in range(L):
+        for y in range(L):
+            p_edge[yp, y] = np.exp(p_edge[yp, y] - high) if p_edge[yp, y] > -np.inf else 0.0
+            total += p_edge[yp, y]
+    for yp in range(L):
+        for y in range(L):
+            p_edge[yp, y] = p_edge[yp, y] / total if total > 0.0 else 0.0
 
 
 @kernel
@@ -97,12 +116,10 @@ def add_edge_marginals_log(log_node, log_edge, edge_class, log_alpha, log_beta, 
     T, L = log_node.shape
     if log_z == -np.inf:
         return
+    p_edge = np.empty((L, L))
     for t in range(1, T):
-        k = edge_class[t]
-        for yp in range(L):
-            for y in range(L):
-                v = log_alpha[t - 1, yp] + log_edge[k, yp, y] + log_node[t, y] + log_beta[t, y]
-                p_edge_sum[k, yp, y] += weight * np.exp(v - log_z)
+        edge_marginal_log(t, log_node, log_edge, edge_class, log_alpha, log_beta, log_z, p_edge)
+        p_edge_sum[edge_class[t]] += weight * p_edge
 
 
 @kernel

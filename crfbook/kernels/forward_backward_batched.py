@@ -56,10 +56,10 @@ def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
 
 @kernel
 def _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags):
-    """psi_node = exp(log_node), in place; where that is too wide, the row's maximum is taken out and added to log_z.
+    """psi_node = exp(log_node), in place; where that is too wide, the middle of the row is taken out and added to log_z.
 
     If all finite scores of a row lie within +-limit, its spread is at most 2 limit = MAX_SPREAD - edge_spread,
-    which satisfies the safety rule without looking for maxima. See below for shapes.
+    which satisfies the safety rule without a second look. See below for shapes.
     """
     flat = log_node.reshape(-1)
     limit = 0.5 * (MAX_SPREAD - edge_spread)
@@ -69,13 +69,18 @@ def _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags):
     if n_wide > 0 or limit < 0.0:
         for t in range(step_ptr.size - 1):
             for i in range(step_ptr[t], step_ptr[t + 1]):
-                _lower_row(log_node[i], limit, i - step_ptr[t], log_z, flags)
+                _centre_row(log_node[i], limit, i - step_ptr[t], log_z, flags)
     exp_inplace(flat)
 
 
 @kernel
-def _lower_row(row, limit, r, log_z, flags):
-    """Subtract the maximum of one row (L,) of sequence r unless it is within +-limit; flag r if it spreads too far."""
+def _centre_row(row, limit, r, log_z, flags):
+    """Bring one row (L,) of sequence r within +-limit by subtracting its middle; flag r if it spreads too far.
+
+    The middle and not the maximum: alpha carries the gain of the step before, at least exp(-limit) / L. With
+    psi >= exp(-limit) in every row, mass above SMALLEST_MASS times a step's factors stays above 5e-281 / L; a psi of
+    exp(-2 limit) after so small a gain would underflow unseen.
+    """
     high, low = -np.inf, np.inf
     for y in range(row.size):
         high = row[y] if row[y] > high else high
@@ -84,9 +89,10 @@ def _lower_row(row, limit, r, log_z, flags):
         return
     if not high - low <= 2.0 * limit:
         flags[r] = 1
-    log_z[r] += high
+    middle = low + 0.5 * (high - low)
+    log_z[r] += middle
     for y in range(row.size):
-        row[y] -= high
+        row[y] -= middle
 
 
 @kernel
