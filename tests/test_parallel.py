@@ -1,5 +1,9 @@
 """Threads change nothing: same bits for 1, 2 and 4, errors come through, BLAS stays on one thread."""
 
+import os
+import warnings
+from threading import Event, Thread
+
 import numpy as np
 import pytest
 from random_corpora import random_corpus, random_model
@@ -46,6 +50,60 @@ def test_blas_is_held_to_one_thread():
     with one_blas_thread():
         assert all(lib["num_threads"] == 1 for lib in threadpool_info() if lib["user_api"] == "blas")
     assert [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"] == blas
+
+
+def blas_threads():
+    return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+
+def test_blas_limit_holds_until_the_last_thread_has_left():
+    """Each restoring what it found: the first to leave would free BLAS under the other, who then leaves it at one."""
+    before, first_in, second_in, first_out, seen = blas_threads(), Event(), Event(), Event(), []
+
+    def first():
+        with one_blas_thread():
+            first_in.set()
+            assert second_in.wait(10)
+        first_out.set()
+
+    def second():
+        assert first_in.wait(10)
+        with one_blas_thread(), one_blas_thread():
+            second_in.set()
+            assert first_out.wait(10)
+            seen.append(blas_threads())
+
+    threads = [Thread(target=target) for target in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert seen == [[1] * len(before)] and blas_threads() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_child_of_a_fork_is_not_held_by_threads_it_does_not_have():
+    before, inside, leave = blas_threads(), Event(), Event()
+
+    def stay():
+        with one_blas_thread():
+            inside.set()
+            leave.wait(20)
+
+    thread = Thread(target=stay)
+    thread.start()
+    assert inside.wait(10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later: fork with threads
+        child = os.fork()
+    if child == 0:
+        good = blas_threads() == before
+        with one_blas_thread():
+            good = good and set(blas_threads()) == {1}
+        os._exit(0 if good and blas_threads() == before else 1)
+    leave.set()
+    thread.join(20)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_numbers_of_threads():

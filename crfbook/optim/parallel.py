@@ -7,7 +7,9 @@ with ours for the cores, and would make its sums depend on their number.
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
+from threading import Lock, local
 
 import scipy.linalg.cython_blas  # noqa: F401  (loads the BLAS that compiled np.dot calls, so that it is found)
 from threadpoolctl import ThreadpoolController
@@ -18,9 +20,66 @@ def _controller():
     return ThreadpoolController()  # searching the loaded libraries takes milliseconds; once is enough
 
 
+class _Limit:
+    """Who is inside `one_blas_thread`, and what is to be put back."""
+
+    lock, inside, before = Lock(), 0, ()
+    mine = local()  # .depth: how often this thread is inside; .before: its own setting, for BLAS on OpenMP
+
+
+def _libraries(per_thread):
+    """BLAS libraries whose number of threads is a setting of each thread (OpenMP), or of the process (all others)."""
+    return [lib for lib in _controller().lib_controllers
+            if lib.user_api == "blas" and (getattr(lib, "threading_layer", "") == "openmp") == per_thread]
+
+
+def _set_threads(libraries, numbers):
+    for lib, number in zip(libraries, numbers, strict=True):
+        # From its version 3.8 on, threadpoolctl ignores all threads but the one that came first; here the lock decides.
+        release = getattr(lib, "clear_controlling_thread", lambda force: None)
+        release(force=True)
+        lib.set_num_threads(number)
+        release(force=True)
+
+
+@contextmanager
 def one_blas_thread():
-    """Context manager: BLAS runs on one thread inside."""
-    return _controller().limit(limits=1, user_api="blas")
+    """Context manager: BLAS runs on one thread inside.
+
+    Mostly the setting belongs to the process. Several threads may be inside at once: the first sets it, the last puts
+    back what was there (each for itself would free BLAS under the others' feet, and could leave it at one for good).
+    """
+    shared, own, mine = _libraries(False), _libraries(True), _Limit.mine
+    with _Limit.lock:
+        if _Limit.inside == 0:
+            _Limit.before = [lib.num_threads for lib in shared]
+            _set_threads(shared, [1] * len(shared))
+        _Limit.inside += 1
+        mine.depth = getattr(mine, "depth", 0) + 1
+    if mine.depth == 1:
+        mine.before = [lib.num_threads for lib in own]
+        _set_threads(own, [1] * len(own))
+    try:
+        yield
+    finally:
+        with _Limit.lock:
+            _Limit.inside -= 1
+            mine.depth -= 1
+            if _Limit.inside == 0:
+                _set_threads(shared, _Limit.before)
+        if mine.depth == 0:
+            _set_threads(own, mine.before)
+
+
+def _after_fork():
+    """A child has only the thread that forked: the others are not inside any more, nor will they release the lock."""
+    before, _Limit.inside, _Limit.lock = _Limit.inside, getattr(_Limit.mine, "depth", 0), Lock()
+    if before and not _Limit.inside:
+        _set_threads(_libraries(False), _Limit.before)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def resolve_threads(n_threads):
@@ -46,5 +105,10 @@ def run_pieces(task, n_pieces, n_threads=1):
     with one_blas_thread():
         if n_threads <= 1:
             return [task(i) for i in range(n_pieces)]
+
+        def limited(i):
+            with one_blas_thread():  # for BLAS whose setting is each thread's own
+                return task(i)
+
         with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(task, range(n_pieces)))
+            return list(pool.map(limited, range(n_pieces)))
