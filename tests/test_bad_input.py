@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from crfbook.data.corpus import make_corpus
+from crfbook.models.directed import MEMM
 from crfbook.models.linear_chain import CRF
 from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
 
@@ -128,6 +129,17 @@ def test_values_that_are_not_finite(crf, value):
     refused("attr_val.*position 1", CRF().fit, corpus)                      # even if put together by hand
 
 
+@pytest.mark.parametrize("token, message", [
+    ({"a": {"b": float("nan")}}, "'b': expected a finite value"),
+    ({"a": 10**400}, "'a': expected a value within float64"),
+    ({"a": [1]}, "expected attribute names that are strings, got 1"),
+    ({b"\xff": 1}, "utf-8"),
+    ([b"\xff"], "utf-8"),
+])
+def test_items_that_cannot_be_read_are_placed(crf, token, message):
+    refused(f"sequence 1, token 1: .*{message}", crf.predict, [X[0], [X[1][0], token]], error=(ValueError, TypeError))
+
+
 def test_corpus_put_together_by_hand_is_checked():
     corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1])
     refused("seq_ptr", CRF().fit, corpus._replace(seq_ptr=np.array([0, 7])))
@@ -135,6 +147,9 @@ def test_corpus_put_together_by_hand_is_checked():
 
 
 def test_things_that_are_no_sequences(crf):
+    refused("X: expected a list of sequences, got None", CRF().fit, None, Y, error=TypeError)
+    refused("X: expected a list of sequences, got None", crf.predict, None, error=TypeError)
+    refused("expected a list of sequences, got 3", CRF().fit, X, 3, error=TypeError)
     for bad in ([1, 2], [[1, 2]], ["ab"], 3):
         with pytest.raises((TypeError, ValueError)):
             CRF().fit(bad, Y[:1])
@@ -149,6 +164,7 @@ def test_things_that_are_no_sequences(crf):
     ({"c2": -1}, "c2: expected a finite number >= 0, got -1"),
     ({"c1": float("nan")}, "c1: expected a finite number >= 0, got nan"),
     ({"c2": "abc"}, "c2: expected a number >= 0, got 'abc'"),
+    ({"c2": np.array([1.0])}, "c2: expected a number >= 0"),
     ({"min_freq": -2}, "min_freq"),
     ({"max_iterations": -1}, "max_iterations: expected an integer >= 0, got -1"),
     ({"max_iterations": 2.5}, "max_iterations: expected an integer >= 0, got 2.5"),
@@ -162,6 +178,10 @@ def test_things_that_are_no_sequences(crf):
 ])
 def test_parameters_out_of_range(params, message):
     refused(message, CRF(**params).fit, X, Y, error=(ValueError, TypeError))
+
+
+def test_sample_weights_that_are_no_numbers():
+    refused("sample_weight: expected numbers, got 'ab'", CRF().fit, X, Y, sample_weight="ab", error=TypeError)
 
 
 @pytest.mark.parametrize("weight, message", [
@@ -216,6 +236,21 @@ def test_weights_of_ten_thousand(crf):
         assert all(np.isfinite(pair).all() for pair in big.predict_edge_marginals(long))
     ids = big.predict_array(long)[0]
     assert np.array_equal(marginals.argmax(axis=1), ids)                    # nearly certain: both decoders agree
+
+
+@pytest.mark.parametrize("model", [CRF(c2=0.1, all_possible_states=True), MEMM(c2=0.1, all_possible_states=True)])
+def test_scores_that_exceed_float64(model):
+    """inf - inf at label B: a decoder that compares would pass over B in silence, and answer A with probability 1."""
+    model.fit([[{"a": 1, "b": 1}, {"b": 1}]], [["A", "B"]])
+    features = model.features_
+    place = {(a, y): features.node_ptr[i] + j for i, a in enumerate(model.encoder_.attribute_names()) for j, y in enumerate("AB")}
+    model.weights_ = np.zeros_like(model.weights_)
+    model.weights_[place["a", "B"]], model.weights_[place["b", "B"]] = 1e308, -1e308
+    long = [[{"b": 1}], [{"a": 1}, {"a": 10.0, "b": 10.0}]]
+    for call in (model.predict, model.predict_marginals, lambda x: list(model.predict_edge_marginals(x))):
+        refused("sequence 1, token 1: expected scores within float64", call, long)
+    refused("sequence 1, token 1: expected scores within float64", model.log_proba, long, [["A"], ["A", "A"]])
+    assert model.predict([[{"b": 1}], [{"a": 1}]]) == [["A"], ["B"]]                            # large, and not too large
 
 
 def test_huge_values_do_not_become_nan():

@@ -171,7 +171,7 @@ def test_constraints_bind_training_and_prediction():
         assert p_node[0, inner] == 0.0 and (p_edge[:, names.index("O"), inner] == 0.0).all()
         np.testing.assert_allclose(p_node.sum(axis=1), 1.0)
     assert model.objective_ < MEMM(c2=0.1).fit(x, y).objective_
-    with pytest.raises(ValueError, match="forbid"):
+    with pytest.raises(ValueError, match="violate the constraints: sequence 0, token 0"):
         MEMM(constraints="BIO").fit(x, [["I-A"] * 5] * 20)
     # a label without successor: what remains is renormalised
     dead = MEMM(constraints={"allowed": np.array([[True, True], [False, False]])}, c2=0.1)
@@ -305,6 +305,9 @@ def test_memm_reads_like_a_crf():
         (lambda: HMM().fit([[{"a": -1.0}]], [["A"]]), "sequence 0, token 0: expected attribute values >= 0"),
         (lambda: MEMM(c2=-1).fit(X, Y), "c2"),
         (lambda: MEMM(c1=-1).fit(X, Y), "c1"),
+        (lambda: MEMM(num_memories=0).fit(X, Y), "num_memories: expected an integer >= 1, got 0"),
+        (lambda: MEMM(max_iterations=-1).fit(X, Y), "max_iterations: expected an integer >= 0, got -1"),
+        (lambda: MEMM(constraints={"start": {"V"}}).fit(X, Y), "sequence 0, token 0: 'D' may not start"),
         (lambda: MEMM().fit([], []), "at least one token|nothing to learn"),
     ],
 )

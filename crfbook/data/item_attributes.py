@@ -123,7 +123,7 @@ def _read(tokens, seq_ptr):
         try:
             name, values[number] = _understand(name, value)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{place(number)}: {error}") from None
+            raise _placed(error, place(number)) from None
         names.append(name)
     return ptr, numbers, names, values
 
@@ -140,8 +140,13 @@ def _pairs(token, t, seq_ptr):
         raise TypeError(f"{where(t, seq_ptr)}: expected a dict or a list of attribute strings, got {token!r}")
     try:
         return list(_unfold(token))
-    except TypeError as error:
-        raise TypeError(f"{where(t, seq_ptr)}: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise _placed(error, where(t, seq_ptr)) from None
+
+
+def _placed(error, place):
+    """The same sentence with the place in front; of the kinds of ValueError (bytes that are not UTF-8) only that."""
+    return (TypeError if isinstance(error, TypeError) else ValueError)(f"{place}: {error}")
 
 
 def _unfold(token):
@@ -160,10 +165,13 @@ def _understand(name, value):
         return f"{name}:{_text(value)}", 1.0
     if not isinstance(value, (Real, np.bool_)):
         raise TypeError(f"attribute {name!r}: expected a number, a bool, a string, a dict or a list, got {value!r}")
-    value = float(value)
-    if not np.isfinite(value):
-        raise ValueError(f"attribute {name!r}: expected a finite value, got {value}")
-    return name, value
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        raise ValueError(f"attribute {name!r}: expected a value within float64, got an integer that exceeds it") from None
+    if not np.isfinite(number):
+        raise ValueError(f"attribute {name!r}: expected a finite value, got {number}")
+    return name, number
 
 
 def _text(name):

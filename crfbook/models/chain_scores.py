@@ -67,7 +67,7 @@ class ChainPredictions(Predictions):
             first = corpus.seq_ptr[start]
             score = np.empty(part.n_sequences)
             viterbi_many(log_node, log_edge, part.edge_class, part.seq_ptr, path[first : first + part.n_tokens], score)
-            for i in np.flatnonzero(score == -np.inf)[:1]:
+            for i in np.flatnonzero(~np.isfinite(score))[:1]:
                 raise _impossible(start + i)
         return path
 
@@ -86,7 +86,7 @@ class ChainPredictions(Predictions):
                 log_alpha, log_beta, log_z = np.empty_like(node), np.empty_like(node), 0.0
                 if len(node):
                     log_z = forward_backward_log(node, log_edge, classes, log_alpha, log_beta)
-                if log_z == -np.inf:
+                if not np.isfinite(log_z):
                     raise _impossible(start + i)
                 yield (node, log_edge, classes), log_alpha, log_beta, log_z
 
@@ -100,7 +100,7 @@ class ChainPredictions(Predictions):
 
 
 def _impossible(i):
-    return ValueError(f"sequence {i}: every labelling has probability 0 (smoothing > 0 prevents that)")
+    return ValueError(f"sequence {i}: every labelling has probability 0 in float64 (in an HMM, smoothing > 0 prevents that)")
 
 
 def _split(rows, corpus):

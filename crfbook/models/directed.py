@@ -21,8 +21,8 @@ from crfbook.data.features import empirical_counts, log_edge, observed
 from crfbook.kernels.directed import emission_scores, move_normalisers
 from crfbook.models import inference
 from crfbook.models.chain_scores import ChainPredictions
-from crfbook.models.inputs import require_labels, training_corpus
-from crfbook.models.settings import thread_count
+from crfbook.models.inputs import obey, require_labels, training_corpus
+from crfbook.models.settings import integer, number, thread_count
 from crfbook.models.weights import WeightNames
 from crfbook.optim.local_objective import LocalObjective
 from crfbook.optim.monitor import Monitor
@@ -132,14 +132,17 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
 
     def fit(self, X, y=None, sample_weight=None, callback=None):
         """Train. X, y, sample_weight, callback and errors as in `CRF.fit`. Returns self."""
+        c1, c2, tol = number(self, "c1", 0.0), number(self, "c2", 1.0), number(self, "tol", 1e-6)
+        memory, most = integer(self, "num_memories", 6), integer(self, "max_iterations", None, least=0)
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
         features = observed(corpus, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs,
                             all_states=bool(self.all_possible_states), all_transitions=bool(self.all_possible_transitions))
         constraints = constraints_from(self.constraints, encoder.labels_)
-        objective = LocalObjective(corpus, features, c2=self.c2, constraints=constraints, n_threads=thread_count(self.n_jobs))
-        with Monitor(verbose=self.verbose, callback=callback, total=self.max_iterations) as monitor:
-            result = minimize(objective, np.zeros(features.n_features), c1=self.c1, c2=self.c2, memory=self.num_memories,
-                              max_iterations=self.max_iterations, tol=self.tol, tol_gradient=1000 * self.tol, callback=monitor)
+        obey(corpus, constraints, encoder.labels_, drop=None)
+        objective = LocalObjective(corpus, features, c2=c2, constraints=constraints, n_threads=thread_count(self.n_jobs))
+        with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
+            result = minimize(objective, np.zeros(features.n_features), c1=c1, c2=c2, memory=memory, max_iterations=most,
+                              tol=tol, tol_gradient=1000 * tol, callback=monitor)
         if result.status in ("interrupted", "line search failed", "non-finite objective"):
             warnings.warn(f"training ended early, after {result.n_iter} iterations: {result.status}", ConvergenceWarning,
                           stacklevel=2)

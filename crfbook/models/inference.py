@@ -64,8 +64,9 @@ def log_proba(corpus, features, w, constraints=None, n_threads=1):
 
     Raises ValueError for a token without label.
     """
-    return (sequence_scores(corpus, features, w, constraints)
-            - log_partition(corpus, features, w, constraints, n_threads))
+    log_z = log_partition(corpus, features, w, constraints, n_threads)
+    with np.errstate(over="ignore"):  # exp(-1e308) is 0
+        return sequence_scores(corpus, features, w, constraints) - log_z
 
 
 def sequence_scores(corpus, features, w, constraints=None):
@@ -88,7 +89,10 @@ def sequence_scores(corpus, features, w, constraints=None):
 
 
 def node_scores(corpus, features, w):
-    """log_node (N, L): summed weights of each token's attributes, in nats, without transitions."""
+    """log_node (N, L): summed weights of each token's attributes, in nats, without transitions.
+
+    Raises ValueError, naming sequence and token, for a sum that exceeds float64.
+    """
     model = _model(corpus, features, w, None)
     out = np.zeros((corpus.n_tokens, features.n_labels))
     _add_scores(corpus, model, np.arange(corpus.n_tokens), out)
@@ -183,6 +187,7 @@ class _Model(NamedTuple):
     edges: Edges
     dense: np.ndarray  # (H, M or L); H may be 0
     dense_of: np.ndarray  # int32 (A',): dense row of attribute a < A', or -1
+    may_overflow: bool  # weights or values so large that sums must be looked at
 
 
 def _model(corpus, features, w, constraints):
@@ -198,7 +203,8 @@ def _model(corpus, features, w, constraints):
     dense_of[rows] = np.arange(len(rows))
     dense = np.zeros((len(rows), n_labels))
     fill_dense(w, np.arange(len(rows) + 1), rows, features.node_ptr, features.node_label, dense)
-    return _Model(features, w, edges, dense, dense_of)
+    reach = float(np.abs(w).max(initial=0.0)) * max(1.0, float(np.abs(corpus.attr_val).max(initial=0.0)))
+    return _Model(features, w, edges, dense, dense_of, not reach * (len(corpus.attr_idx) + 1.0) < 1e300)
 
 
 def _stretches(seq_ptr):
@@ -211,9 +217,18 @@ def _stretches(seq_ptr):
 
 
 def _add_scores(corpus, model, tokens, log_node):
-    """log_node (n, >= L) += scores of the attributes of `tokens` int64 (n,)."""
+    """log_node (n, >= L) += scores of the attributes of `tokens` int64 (n,).
+
+    A sum that overflows to +inf, or that is inf - inf, would make a decoder pass over the label in silence.
+    """
     list_scores(model.w, model.features.node_ptr, model.features.node_label, model.dense, model.dense_of, tokens,
                 corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, log_node)
+    if model.may_overflow:
+        bad = tokens[~(log_node < np.inf).all(axis=1)]
+        if len(bad):
+            i = int(np.searchsorted(corpus.seq_ptr, bad.min(), side="right")) - 1
+            raise ValueError(f"sequence {i}, token {bad.min() - corpus.seq_ptr[i]}: expected scores within float64, "
+                             f"got a sum of weights that exceeds it")
 
 
 def _scores(corpus, model, sequences, tokens):

@@ -42,6 +42,8 @@ def training_corpus(X, y, sample_weight, template):
     are not finite and >= 0; and what the encoder raises, naming sequence and token.
     """
     X, y = _listed(X), _listed(y)
+    if X is None:
+        raise TypeError("X: expected a list of sequences, got None")
     if isinstance(X, Corpus):
         corpus = _checked(X, y)
         encoder = IntegerAlphabet.of(corpus)
@@ -84,6 +86,8 @@ def known_corpus(encoder, X, y=None, unknown="raise"):
     A label that it does not know raises ValueError naming sequence and token, or becomes -1 if `unknown` is "mark".
     """
     X, y = _listed(X), _listed(y)
+    if X is None:
+        raise TypeError("X: expected a list of sequences, got None")
     if isinstance(X, Corpus):
         corpus = _without_unknown(_checked(X, y), encoder.n_attrs, encoder.n_edge_attrs)
         unseen = corpus.labels >= len(encoder.labels_)
@@ -107,7 +111,7 @@ def obey(corpus, constraints, labels, drop):
     """The sequences whose labels obey the constraints.
 
     Returns (corpus, number of sequences left out). Raises ValueError listing the first violations unless
-    `drop`, and in any case if nothing is left.
+    `drop` (None: a model that cannot drop), and in any case if nothing is left.
     """
     from crfbook.data.constraints import describe_violations, violations
 
@@ -116,8 +120,9 @@ def obey(corpus, constraints, labels, drop):
         return corpus, 0
     guilty = sorted({sequence for sequence, _, _ in found})
     if not drop:
-        raise ValueError(f"{len(guilty)} of {corpus.n_sequences} training sequences violate the constraints "
-                         f"(on_violation='drop' leaves them out): {describe_violations(found)}")
+        remedy = "" if drop is None else " (on_violation='drop' leaves them out)"
+        raise ValueError(f"{len(guilty)} of {corpus.n_sequences} training sequences violate the constraints{remedy}: "
+                         f"{describe_violations(found)}")
     kept = np.setdiff1d(np.arange(corpus.n_sequences), guilty)
     corpus = take_sequences(corpus, kept)
     if corpus.n_tokens == 0:
@@ -126,7 +131,9 @@ def obey(corpus, constraints, labels, drop):
 
 
 def _listed(sequences):
-    """Generators and other one-time iterables as lists; anything else as it is."""
+    """Generators and other one-time iterables as lists; anything else as it is. TypeError for what holds no sequences."""
+    if sequences is not None and not any(hasattr(sequences, name) for name in ("__iter__", "__getitem__", "seq_ptr")):
+        raise TypeError(f"expected a list of sequences, got {sequences!r}")
     return list(sequences) if hasattr(sequences, "__iter__") and not hasattr(sequences, "__len__") else sequences
 
 
@@ -159,7 +166,10 @@ def _without_unknown(corpus, n_attrs, n_edge_attrs):
 
 
 def _weights(sample_weight, n_sequences):
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"sample_weight: expected numbers, got {sample_weight!r:.60}") from None
     if weight.shape != (n_sequences,):
         raise ValueError(f"sample_weight: expected one weight for each of the {n_sequences} sequences, "
                          f"got shape {weight.shape}")

@@ -51,22 +51,22 @@ def check_settings(model):
     if idle:
         warnings.warn(f"no effect on algorithm={algorithm!r} of crfbook, ignored: {', '.join(idle)}",
                       UserWarning, stacklevel=3)
-    period = _integer(model, "period", 10)
-    delta = _number(model, "delta", None)
+    period = integer(model, "period", 10)
+    delta = number(model, "delta", None)
     return Settings(
-        c1=_number(model, "c1", 0.0),
-        c2=_number(model, "c2", 1.0),
-        min_freq=_number(model, "min_freq", 0.0),
+        c1=number(model, "c1", 0.0),
+        c2=number(model, "c2", 1.0),
+        min_freq=number(model, "min_freq", 0.0),
         all_states=bool(model.all_possible_states),
         all_transitions=bool(model.all_possible_transitions),
-        max_iterations=_integer(model, "max_iterations", None, least=0),
-        memory=_integer(model, "num_memories", 6),
-        epsilon=_number(model, "epsilon", None),
+        max_iterations=integer(model, "max_iterations", None, least=0),
+        memory=integer(model, "num_memories", 6),
+        epsilon=number(model, "epsilon", None),
         relative_change=None if delta is None else (period, delta),
-        tol=_number(model, "tol", 1e-6),
-        max_linesearch=_integer(model, "max_linesearch", 20),
+        tol=number(model, "tol", 1e-6),
+        max_linesearch=integer(model, "max_linesearch", 20),
         n_threads=thread_count(model.n_jobs),
-        patience=_integer(model, "patience", None),
+        patience=integer(model, "patience", None),
         drop=model.on_violation == "drop",
     )
 
@@ -79,22 +79,24 @@ def thread_count(n_jobs):
         raise ValueError(f"n_jobs: {str(error).partition(': ')[2]}") from None
 
 
-def _number(model, name, default):
+def number(model, name, default):
+    """Parameter `name` of an estimator as a float >= 0; None is the default. TypeError or ValueError naming it."""
     value = getattr(model, name)
     if value is None:
         return default
-    if isinstance(value, (str, bool)) or not hasattr(value, "__float__"):
+    if isinstance(value, (str, bool)) or not hasattr(value, "__float__") or getattr(value, "ndim", 0):
         raise TypeError(f"{name}: expected a number >= 0, got {value!r}")
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{name}: expected a finite number >= 0, got {value!r}")
     return float(value)
 
 
-def _integer(model, name, default, least=1):
+def integer(model, name, default, least=1):
+    """Parameter `name` of an estimator as an int >= least; None is the default. TypeError or ValueError naming it."""
     value = getattr(model, name)
     if value is None:
         return default
-    if isinstance(value, (str, bool)) or not hasattr(value, "__float__"):
+    if isinstance(value, (str, bool)) or not hasattr(value, "__float__") or getattr(value, "ndim", 0):
         raise TypeError(f"{name}: expected an integer >= {least}, got {value!r}")
     if not math.isfinite(value) or value != int(value) or value < least:
         raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
