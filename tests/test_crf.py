@@ -300,6 +300,21 @@ def test_crfsuite_stopping_rules_when_asked_for():
     assert "epsilon" in by_epsilon.status_
 
 
+@pytest.mark.parametrize("c1", [0.02, 0.2])
+def test_without_c2_a_small_change_ends_training(c1):
+    """delta = 1e-6 over 10 iterations, unless delta is given; c2 > 0 keeps its certificate."""
+    crf = CRF(c1=c1, c2=0.0, tol=0.0).fit(X, Y)
+    values = crf.history_["objective"].to_numpy()
+    assert crf.status_ == "small change" and values[-11] - values[-1] <= 1e-6 * values[-1]
+    assert values[-12] - values[-2] > 1e-6 * values[-2]
+    assert CRF(c1=c1, c2=0.0, tol=0.0, delta=1e-3).fit(X, Y).n_iter_ < crf.n_iter_
+    patient = CRF(c1=c1, c2=0.0, delta=0).fit(X, Y)
+    assert patient.status_ == "converged" and patient.history_["violation"].iloc[-1] <= 1e-3
+    assert CRF(c1=c1, c2=0.1, tol=1e-9).fit(X, Y).status_ == "converged"
+    separable = CRF(c1=0.0, c2=0.0).fit(X, Y)                               # the objective goes to 0, no change is small
+    assert separable.status_ == "converged" and separable.objective_ < 0.1
+
+
 def test_min_freq_cuts_weights_not_attributes():
     crf = CRF(min_freq=2, max_iterations=3).fit(X, Y)
     assert ("bias", "O") in crf.state_features_

@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 from random_corpora import random_corpus
 
+from crfbook.data import templates
+from crfbook.data.datasets import load_dataset
+from crfbook.data.encoder import Encoder
 from crfbook.data.features import observed
 from crfbook.models import inference
 from crfbook.optim.objective import Objective
+from crfbook.optim.quasi_newton import minimize
 
 pycrfsuite = pytest.importorskip("pycrfsuite", reason="extra `peers` is not installed")
 
@@ -84,3 +88,22 @@ def test_equal_weights_equal_objective(tmp_path):
         assert tagger.probability(path[lo:hi]) == pytest.approx(best, rel=1e-9)
         theirs = [[tagger.marginal(str(y), t) for y in range(5)] for t in range(hi - lo)]
         np.testing.assert_allclose(p_node[lo:hi], theirs, rtol=1e-8, atol=1e-12)
+
+
+def test_the_same_path_of_l_bfgs(tmp_path):
+    """Objective and line-search trials of every iteration, as CRFsuite logs them: neither side is ahead."""
+    train = load_dataset("conll2000", source="builtin").train.head(150)
+    encoder = Encoder(templates.load("chunking"))
+    corpus = encoder.fit_transform(train)
+    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    trainer = pycrfsuite.Trainer(verbose=False)
+    for x, y in sentences(corpus):
+        trainer.append(x, y)
+    trainer.set_params({"c1": 0.0, "c2": 0.05, "num_memories": 6, "max_iterations": 50, "delta": 0.0, "epsilon": 0.0})
+    trainer.train(str(tmp_path / "m.crfsuite"))
+    log = trainer.logparser.iterations
+    ours = minimize(Objective(corpus, features, c2=0.05), np.zeros(features.n_features), c2=0.05, memory=6, tol=0.0, max_iterations=50)
+    assert len(log) == ours.n_iter == 50
+    # printed with six decimals; rounding grows along the path
+    np.testing.assert_allclose([step.objective for step in ours.history], [step["loss"] for step in log], rtol=1e-6)
+    assert ours.n_evaluations == 1 + sum(int(step["linesearch_trials"]) for step in log)  # they do not count w = 0

@@ -7,8 +7,13 @@ import pytest
 from scipy.optimize import minimize as scipy_minimize
 from scipy.special import logsumexp
 
+from crfbook.data import templates
+from crfbook.data.datasets import load_dataset
+from crfbook.data.encoder import Encoder
+from crfbook.data.features import observed
 from crfbook.optim.line_search import backtracking_search, wolfe_search
 from crfbook.optim.memory import CurvatureMemory, Pairs
+from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import Step, minimize
 
 TIGHT = {"tol": 1e-12, "tol_gradient": 1e-6}
@@ -60,6 +65,31 @@ def test_without_l1_it_finds_scipys_minimum(c2):
     np.testing.assert_allclose(ours.w, theirs.x, rtol=0, atol=1e-4)
     assert ours.n_evaluations <= 1.3 * ours.n_iter + 5
     assert ours.n_evaluations <= 1.5 * theirs.nfev + 5
+
+
+@pytest.mark.parametrize("c2", [0.05, 1.0])
+def test_a_crf_takes_the_iterations_and_evaluations_of_scipy(c2):
+    """The same memory, the same rules for the step: the same path, evaluation by evaluation (counts, so any machine will do)."""
+    train = load_dataset("conll2000", source="builtin").train.head(150)
+    encoder = Encoder(templates.load("chunking"))
+    corpus = encoder.fit_transform(train)
+    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    objective, start = Objective(corpus, features, c2=c2), np.zeros(features.n_features)
+    theirs = []
+
+    def fresh(w):
+        value, grad = objective(w)
+        return value, grad.copy()
+
+    def watch(intermediate_result):
+        theirs.append(intermediate_result.fun)
+
+    limits = {"maxcor": 6, "maxiter": 60, "maxfun": 1000, "ftol": 0.0, "gtol": 0.0}
+    peer = scipy_minimize(fresh, start, jac=True, method="L-BFGS-B", options=limits, callback=watch)
+    ours = minimize(objective, start, c2=c2, memory=6, tol=0.0, max_iterations=60)
+    assert ours.n_iter == peer.nit == 60
+    assert ours.n_evaluations <= min(peer.nfev, 1.15 * 60)
+    np.testing.assert_allclose([step.objective for step in ours.history], theirs, rtol=1e-8)  # measured: 1e-12
 
 
 def test_c2_zero_stops_on_the_gradient():
@@ -316,6 +346,12 @@ def test_line_searches_alone():
     accepted = wolfe_search(lambda t: ((t - 5.0) ** 2, 2.0 * (t - 5.0)), 25.0, -10.0, 1e-6, 40)
     assert accepted.accepted is not None and accepted.accepted < 25.0
     assert wolfe_search(lambda t: (t, 1.0), 0.0, 1.0, 1.0, 40).accepted is None  # not a direction of descent
+    tried = []
+    wolfe_search(lambda t: tried.append(t) or ((t - 90.0) ** 2, 2.0 * (t - 90.0)), 8100.0, -180.0, 1.0, 40)
+    assert tried == [1.0, 5.0, 21.0]  # too short: four times the last advance on top
+    tried = []
+    wolfe_search(lambda t: tried.append(t) or (np.expm1(9 * t) - 99 * t, 9 * np.exp(9 * t) - 99), 0.0, -90.0, 1.0, 40)
+    assert len(tried) <= 4 and abs(9 * np.exp(9 * tried[-1]) - 99) <= 0.9 * 90  # too long: the bracket closes quickly
     assert backtracking_search(lambda t: (t, -t, 1.0), 0.0, -1.0, 1.0, 40).reason == "line search failed"
 
 

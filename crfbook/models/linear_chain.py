@@ -39,9 +39,10 @@ class CRF(Predictions, WeightNames, BaseEstimator):
     c1, c2 : float >= 0, default 0 and 1.
     max_iterations : int or None (no limit).
     num_memories : int, default 6. Curvature pairs kept, two vectors of weights each.
-    epsilon, period, delta : CRFsuite's stopping rules, used only if given: |gradient| <= epsilon * max(1, |w|)
-        (for c2 = 0 the largest entry of the gradient); the objective fell by less than delta, relative, in the last
-        `period` (default 10) iterations.
+    epsilon, period, delta : CRFsuite's stopping rules. |gradient| <= epsilon * max(1, |w|) (for c2 = 0 the largest entry of
+        the gradient), used only if given. The objective fell by less than delta, relative, in the last `period` (default 10)
+        iterations: used if delta is given, and with delta = 1e-6 for c2 = 0, where no bound on the distance to the minimum
+        is known and the gradient takes long to vanish; status_ is then "small change". delta=0 waits for the gradient.
     max_linesearch : int, default 20. Evaluations tried per iteration.
     verbose : bool. Print a forecast of memory and time before training, then a progress bar.
     template : Template, path, text of a CRF++/Wapiti pattern file, or None. Makes attributes from token columns.
@@ -51,7 +52,7 @@ class CRF(Predictions, WeightNames, BaseEstimator):
     on_violation : {"raise", "drop"}. What to do with training sequences that violate the constraints.
     n_jobs : int or None (1), -1 for all processors. Threads; the weights are bit-identical for any number.
     tol : float, default 1e-6. For c2 > 0, stop when the objective is proved to lie within tol (relative) of its
-        minimum; for c2 = 0, when no entry of the gradient exceeds 1000 * tol.
+        minimum; for c2 = 0, when no entry of the (pseudo-)gradient exceeds 1000 * tol, or at a small change (see delta).
     patience : int or None. With X_dev in `fit`: stop after so many iterations without a better token accuracy
         there, and keep the weights of the best iteration.
     warm_start : bool. `fit` starts from the weights of the fit before, matched by name.
@@ -69,8 +70,9 @@ class CRF(Predictions, WeightNames, BaseEstimator):
     What differs from sklearn-crfsuite
     ----------------------------------
     `predict` and `predict_marginals` return lists of lists, whatever the data. Labels may be any hashable objects and come
-    back as they were. Training goes on to a certificate instead of stopping at delta = 1e-5; other trainers than
-    "lbfgs" are refused. There are no model files on disk unless you `save`; X_dev can stop the training.
+    back as they were. Training goes on to a certificate (for c2 = 0: or to delta = 1e-6) instead of stopping at
+    delta = 1e-5; other trainers than "lbfgs" are refused. There are no model files on disk unless you `save`; X_dev can
+    stop the training.
     An empty sequence is predicted as []. ":" and newlines in attributes mean nothing.
 
     Notes

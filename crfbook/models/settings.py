@@ -13,6 +13,7 @@ LATER = ("l2sgd", "ap", "averaged_perceptron", "pa", "arow", "sgd", "sgd_l1", "s
 INERT = ("calibration_eta", "calibration_rate", "calibration_samples", "calibration_candidates",
          "calibration_max_trials", "pa_type", "c", "error_sensitive", "averaging", "variance", "gamma",
          "linesearch", "model_filename", "keep_tempfiles", "trainer_cls")
+SMALL_CHANGE = 1e-6                     # default of delta for c2 = 0, where nothing bounds the distance to the minimum
 
 
 class Settings(NamedTuple):
@@ -52,10 +53,11 @@ def check_settings(model):
         warnings.warn(f"no effect on algorithm={algorithm!r} of crfbook, ignored: {', '.join(idle)}",
                       UserWarning, stacklevel=3)
     period = integer(model, "period", 10)
-    delta = number(model, "delta", None)
+    c2 = number(model, "c2", 1.0)
+    delta = number(model, "delta", None if c2 > 0 else SMALL_CHANGE)
     return Settings(
         c1=number(model, "c1", 0.0),
-        c2=number(model, "c2", 1.0),
+        c2=c2,
         min_freq=number(model, "min_freq", 0.0),
         all_states=bool(model.all_possible_states),
         all_transitions=bool(model.all_possible_transitions),

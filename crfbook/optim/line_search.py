@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 DECREASE = 1e-4  # Armijo: a step must bring this share of the decrease that the slope promises
 CURVATURE = 0.9  # Wolfe: and flatten the slope to this share
+GROWTH = 4.0  # a step that is too short is extended by so many times its last advance; the secant rule would go even further
+NARROW = 0.1  # a trial inside a bracket stays this share of the width off its ends
+WIDE = 0.66  # and no farther from low than this share where f has risen
 FLAT = 1e-12  # where the slope promises less than this (relative), a failed search means that float64 ends here
 LOST = 1e-17  # a step that promises less than this cannot change the objective: no use in trying smaller ones
 
@@ -29,9 +32,11 @@ def wolfe_search(try_step, objective, slope, step, max_trials):
     """Find a step with  f(step) <= f(0) + DECREASE*step*slope  and  |f'(step)| <= CURVATURE*|slope|.
 
     `try_step(step) -> (f, f')`. A bracket [low, high] is kept: low satisfies the first condition and still descends; high violates
-    it or ascends. Until high is known the step grows by the secant rule on f', then the minimiser of the cubic through both ends is
-    tried. Where f no longer falls visibly but has not risen either, the first condition is read off f' instead (Hager and Zhang
-    2005, eq. 4.1), which rounding spares. Source: Nocedal and Wright, algorithms 3.5 and 3.6.
+    it or ascends. Until high is known the step grows by GROWTH times its last advance, then `_inside` interpolates. Both rules
+    are More and Thuente's (1994, section 4). The growth matters beyond its own iteration: the first step of all, 1/|g|, is
+    mostly too short, and the one that is taken instead gives the memory its first curvature, hence the path of all that follow.
+    Where f no longer falls visibly but has not risen either, the first condition is read off f' instead (Hager and Zhang 2005,
+    eq. 4.1), which rounding spares. Source: Nocedal and Wright, algorithms 3.5 and 3.6, with these two rules.
     """
     if not slope < 0.0:
         return _failure(objective, slope, True)
@@ -51,7 +56,7 @@ def wolfe_search(try_step, objective, slope, step, max_trials):
                 low, before = (step, f, df), low
             else:
                 high = (step, f, df)
-        step = _extend(before, low) if high is None else _inside(low, high)
+        step = low[0] + GROWTH * (low[0] - before[0]) if high is None else _inside(low, high)
         if -slope * step <= LOST * abs(objective):
             break
     if low[1] < objective:  # not flat enough, but lower
@@ -60,26 +65,22 @@ def wolfe_search(try_step, objective, slope, step, max_trials):
     return _failure(objective, promised, finite)
 
 
-def _extend(before, low):
-    """Secant step on the slope, between 2 and 10 times what was tried last."""
-    rise = low[2] - before[2]
-    secant = low[0] - low[2] * (low[0] - before[0]) / rise if rise > 0.0 else math.inf
-    return min(max(secant, 2.0 * low[0]), 10.0 * low[0])
-
-
 def _inside(low, high):
-    """Minimiser of the cubic with the values and slopes of both ends, kept off the ends."""
+    """Between the ends: the minimiser of a cubic or of a parabola, whichever is nearer to low (or their mean), off the ends."""
     (a, fa, da), (b, fb, db) = low, high
     width = b - a
     if not math.isfinite(fb):
-        return a + 0.1 * width
+        return a + NARROW * width
     theta = da + db - 3.0 * (fb - fa) / width
-    root = theta * theta - da * db
-    if root <= 0.0:
-        return a + 0.5 * width
-    root = math.sqrt(root)
-    share = (theta - da + root) / (db - da + 2.0 * root)
-    return a + min(max(share, 0.1), 0.9) * width if math.isfinite(share) else a + 0.5 * width
+    root = math.sqrt(max(theta * theta - da * db, 0.0))
+    bottom = db - da + 2.0 * root
+    share = (theta - da + root) / bottom if bottom > 0.0 else 0.5  # the cubic with the values and slopes of both ends
+    if fb > fa:
+        parabola = 0.5 * da / (da - (fb - fa) / width)  # through both values, with the slope at low
+        share = min(share, 0.5 * (share + parabola), WIDE)
+    elif db > 0.0:
+        share = min(share, da / (da - db))  # the parabola with both slopes
+    return a + min(max(share, NARROW), 1.0 - NARROW) * width if math.isfinite(share) else a + 0.5 * width
 
 
 def backtracking_search(try_step, objective, slope, step, max_trials):

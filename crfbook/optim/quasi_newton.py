@@ -1,8 +1,9 @@
 """L-BFGS and OWL-QN, one implementation: minimise  f(w) + c1*|w|_1  for a smooth f.
 
-Without an L1 penalty this is L-BFGS with a Wolfe line search (Nocedal and Wright, algorithms 7.4 and 3.5); with one it is
-OWL-QN (Andrew and Gao 2007), which differs in three loops over the weights (kernels/owlqn.py) and in its line search.
-Both read the same curvature memory, kept from the gradients of the smooth part alone.
+Without an L1 penalty this is L-BFGS with a Wolfe line search (Nocedal and Wright, algorithms 7.4 and 3.5; trial steps as More
+and Thuente choose them, so that its path is that of liblbfgs and of SciPy's L-BFGS-B); with one it is OWL-QN (Andrew and Gao
+2007), which differs in three loops over the weights (kernels/owlqn.py) and in its line search. Both read the same curvature
+memory, kept from the gradients of the smooth part alone.
 """
 
 import math
