@@ -41,12 +41,13 @@ def test_one_address():
     assert len(address.findall(readme())) >= 3, "the clone command, Binder and Colab"
 
 
-def test_the_example_prints_what_is_shown(tmp_path):
-    """On the built-in twin, in a folder of its own."""
-    code, shown = re.search(r"```python\n(.*?)```\s+prints\s+```text\n(.*?)```", readme(), re.S).groups()
-    assert sum(bool(line.strip()) for line in code.splitlines()) <= 10
+def test_the_examples_print_what_is_shown(tmp_path):
+    """On the built-in twin, in a folder of their own, one after the other in one program."""
+    pairs = re.findall(r"```python\n(.*?)```\s+prints[^`]*```text\n(.*?)```", readme(), re.S)
+    assert len(pairs) == readme().count("```python") == 2
+    assert sum(bool(line.strip()) for line in pairs[0][0].splitlines()) <= 10
     environment = {k: v for k, v in os.environ.items() if k != "CRFBOOK_MIRROR"} | {"CRFBOOK_DATA": str(tmp_path)}
-    command = [sys.executable, "-W", "error", "-c", code]
+    command = [sys.executable, "-W", "error", "-c", "".join(code for code, _ in pairs)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == shown
+    assert done.stdout == "".join(shown for _, shown in pairs)
