@@ -14,6 +14,8 @@ from .errors import FetchError
 MEMBER_LIMIT = 64 * 2**20  # bytes of one member; the largest of the registry's has 3.3 MB
 TOTAL_LIMIT = 512 * 2**20  # bytes of all members that one read_members call may return
 ENCRYPTED = 1  # bit 0 of a member's flags
+# What zipfile raises over damaged bytes; NotImplementedError and RuntimeError where they look like a feature it lacks.
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 
 
 def read_member(path, member, *, limit=MEMBER_LIMIT):
@@ -50,7 +52,7 @@ def _opened(path):
         return zipfile.ZipFile(Path(path))
     except FileNotFoundError:
         raise FetchError(f"{path}: no such file") from None
-    except (zipfile.BadZipFile, OSError) as error:
+    except DAMAGE as error:
         raise FetchError(f"{path}: not a readable zip file ({error})") from None
 
 
@@ -66,7 +68,7 @@ def _read(archive, path, member, limit):
     try:
         with archive.open(info) as stream:
             content = stream.read(limit + 1)  # never inflates past the limit, whatever the archive claims
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except DAMAGE as error:
         raise FetchError(f"{path}: member {member!r} is damaged ({error})") from None
     if len(content) != info.file_size:
         raise FetchError(f"{path}: member {member!r} holds {len(content)} bytes but claims {info.file_size}")

@@ -59,6 +59,19 @@ def test_zip_bombs_and_forgeries(tmp_path):
         data_fetch.read_member(twice, "a")
 
 
+def test_every_changed_byte_gives_the_content_or_one_sentence(tmp_path):
+    """Flipped flags make zipfile raise NotImplementedError and RuntimeError as well."""
+    content, other = b"hello world " * 20, tmp_path / "b.zip"
+    data = zipped(tmp_path / "a.zip", [("m", content)]).read_bytes()
+    for place in range(len(data)):
+        for change in (0x01, 0x20, 0xFF):
+            other.write_bytes(data[:place] + bytes([data[place] ^ change]) + data[place + 1:])
+            try:
+                assert data_fetch.read_member(other, "m") == content
+            except FetchError as error:
+                assert "\n" not in str(error)
+
+
 def test_damaged_zip(tmp_path):
     path = zipped(tmp_path / "a.zip", [("a", os.urandom(1000))])
     raw = bytearray(path.read_bytes())
