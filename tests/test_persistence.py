@@ -179,5 +179,5 @@ def test_saving_is_atomic(saved, monkeypatch):
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_arrays(tmp_path / "nothing", "CRF")
-    with pytest.raises(FileNotFoundError):
-        save_arrays(tmp_path / "no" / "folder", "CRF", {}, {})
+    with pytest.raises(FileNotFoundError, match="cannot save the model: there is no folder .*no$"):
+        save_arrays(tmp_path / "no" / "model", "CRF", {}, {})

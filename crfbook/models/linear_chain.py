@@ -45,7 +45,8 @@ class CRF(Predictions, WeightNames, BaseEstimator):
         is known and the gradient takes long to vanish; status_ is then "small change". delta=0 waits for the gradient.
     max_linesearch : int, default 20. Evaluations tried per iteration.
     verbose : bool. Print a forecast of memory and time before training, then a progress bar.
-    template : Template, path, text of a CRF++/Wapiti pattern file, or None. Makes attributes from token columns.
+    template : makes attributes from token columns: the name of a shipped template ("chunking", "words", ...), the path or
+        the text of a CRF++/Wapiti pattern file, a Template, or None.
     constraints : "BIO", "IOB1", "BIOES", table or None: see `crfbook.data.constraints.constraints_from`.
         Forbidden transitions have probability 0 in training and are never predicted. A transition that training
         merely never shows is not forbidden: it has weight 0.

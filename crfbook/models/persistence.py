@@ -57,6 +57,9 @@ def save_arrays(path, kind, header, arrays):
         raise TypeError(f"cannot save the model: {error}") from None
     members = {_HEADER: np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8), **arrays}
 
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"cannot save the model: there is no folder {folder}")
     beside = f"{path}.{secrets.token_hex(6)}.tmp"
     try:
         with open(beside, "xb+") as file:           # "x": never through somebody else's file or link
