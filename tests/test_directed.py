@@ -258,6 +258,14 @@ def test_hmm_weights_are_counts():
     np.testing.assert_allclose(weighted.transition_, doubled.transition_)
 
 
+def test_hmm_counts_in_units_of_the_sample_weights():
+    """Weights and smoothing three times as large change no probability: all counts carry the weights, `unknown_` too."""
+    weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
+    one, three = HMM(smoothing=0.2).fit(X, Y, weight), HMM(smoothing=0.6).fit(X, Y, 3.0 * weight)
+    for name in ("start_", "transition_", "emission_", "absent_", "unknown_"):
+        np.testing.assert_allclose(getattr(three, name), getattr(one, name), rtol=1e-13)
+
+
 def test_emission_of_a_certain_zero():
     """A value of 0 counts nothing, and 0 * -inf must not become nan."""
     log_node = np.empty((2, 2))

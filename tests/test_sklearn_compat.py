@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import make_corpus
+from crfbook.models.directed import HMM, MEMM
 from crfbook.models.linear_chain import CRF
 
 RNG = np.random.default_rng(5)
@@ -118,6 +120,14 @@ def test_pickle_and_copy():
     corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1])
     ready = CRF().fit(corpus)
     assert pickle.loads(pickle.dumps(ready)).predict(corpus) == ready.predict(corpus)
+
+
+@pytest.mark.parametrize("model", [CRF(), HMM(), MEMM()])
+def test_a_notebook_shows_a_model_without_a_warning(model):
+    """scikit-learn parses the docstring for its table of parameters; a heading that numpydoc does not know makes it warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert type(model).__name__ in model._repr_html_()
 
 
 def test_no_warning_on_the_way(recwarn):

@@ -68,16 +68,14 @@ class CRF(Predictions, WeightNames, BaseEstimator):
     history_ : DataFrame, one row an iteration: iteration, objective, violation, n_active, seconds (and dev_accuracy).
     n_dropped_ : sequences left out because of on_violation="drop".
 
-    What differs from sklearn-crfsuite
-    ----------------------------------
-    `predict` and `predict_marginals` return lists of lists, whatever the data. Labels may be any hashable objects and come
-    back as they were. Training goes on to a certificate (for c2 = 0: or to delta = 1e-6) instead of stopping at
+    Notes
+    -----
+    What differs from sklearn-crfsuite: `predict` and `predict_marginals` return lists of lists, whatever the data.
+    Labels may be any hashable objects and come back as they were. Training goes on to a certificate (for c2 = 0: or to delta = 1e-6) instead of stopping at
     delta = 1e-5; other trainers than "lbfgs" are refused. There are no model files on disk unless you `save`; X_dev can
     stop the training.
     An empty sequence is predicted as []. ":" and newlines in attributes mean nothing.
 
-    Notes
-    -----
     Ctrl-C during `fit` ends training with the last good weights, a usable model and status_ "interrupted".
     Predicting changes nothing in the model, so threads may share it.
     """
