@@ -176,6 +176,17 @@ def test_saving_is_atomic(saved, monkeypatch):
     assert saved.read_bytes() == before and os.listdir(saved.parent) == ["model.crf"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not replace an open file")
+def test_the_new_file_takes_the_place_of_the_old_in_one_step(saved):
+    """Whoever has the old model open goes on reading it whole: nothing is ever written into it."""
+    before = saved.read_bytes()
+    with open(saved, "rb") as reader:
+        head = reader.read(100)
+        save_arrays(saved, "CRF", HEADER, {"weights": np.zeros(3)})
+        assert head + reader.read() == before
+    assert saved.read_bytes() != before and os.listdir(saved.parent) == ["model.crf"]
+
+
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_arrays(tmp_path / "nothing", "CRF")
