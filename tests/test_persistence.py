@@ -180,7 +180,7 @@ def test_saving_is_atomic(saved, monkeypatch):
 def test_the_new_file_takes_the_place_of_the_old_in_one_step(saved):
     """Whoever has the old model open goes on reading it whole: nothing is ever written into it."""
     before = saved.read_bytes()
-    with open(saved, "rb") as reader:
+    with open(saved, "rb", buffering=0) as reader:
         head = reader.read(100)
         save_arrays(saved, "CRF", HEADER, {"weights": np.zeros(3)})
         assert head + reader.read() == before
