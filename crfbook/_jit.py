@@ -68,6 +68,19 @@ def _cache_folder():
 CACHE_FOLDER = None if config.DISABLE_JIT else _cache_folder()
 
 
+def announce_compilation(name, stream=None):
+    """Where the kernel `name` has no machine code yet, say so on a terminal: compiling takes about a minute, once.
+
+    Nothing is said where output may be stored (a notebook, a pipe) or where nothing is compiled.
+    """
+    stream = stream or sys.stderr
+    if config.DISABLE_JIT or not (stream and stream.isatty()):
+        return
+    if CACHE_FOLDER is None or not any(Path(CACHE_FOLDER).rglob(f"*.{name}-*.nbi")):
+        again = "again in each process, as no folder can be written" if CACHE_FOLDER is None else "once"
+        print(f"crfbook: compiling kernels, about a minute, {again}", file=stream, flush=True)
+
+
 def kernel(function):
     """Compile on first call: no GIL, cached on disk, IEEE division, products and sums may fuse (FMA).
 

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from crfbook._jit import announce_compilation
 from crfbook.models import inference
 from crfbook.optim.monitor import Monitor
 from crfbook.optim.objective import Objective, forecast
@@ -36,6 +37,7 @@ def train(corpus, features, constraints, settings, w0, *, dev=None, callback=Non
     """
     if verbose:
         print(forecast_line(corpus, features, settings), flush=True)
+    announce_compilation("shard_likelihood")
     objective = Objective(corpus, features, c2=settings.c2, constraints=constraints, n_threads=settings.n_threads)
     small = []
 
