@@ -7,7 +7,7 @@ from threading import Event, Thread
 import numpy as np
 import pytest
 from random_corpora import random_corpus, random_model
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from crfbook.optim.objective import Objective
 from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
@@ -45,18 +45,25 @@ def test_errors_come_through():
             run_pieces(task, 4, n_threads)
 
 
-def test_blas_is_held_to_one_thread():
-    blas = [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
-    with one_blas_thread():
-        assert all(lib["num_threads"] == 1 for lib in threadpool_info() if lib["user_api"] == "blas")
-    assert [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"] == blas
-
-
 def blas_threads():
     return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
 
 
-def test_blas_limit_holds_until_the_last_thread_has_left():
+@pytest.fixture
+def three_blas_threads():
+    """A setting to be put back: where BLAS stands at one already, nothing would show."""
+    with threadpool_limits(3, user_api="blas"):
+        assert set(blas_threads()) == {3}
+        yield
+
+
+def test_blas_is_held_to_one_thread(three_blas_threads):
+    with one_blas_thread():
+        assert set(blas_threads()) == {1}
+    assert set(blas_threads()) == {3}
+
+
+def test_blas_limit_holds_until_the_last_thread_has_left(three_blas_threads):
     """Each restoring what it found: the first to leave would free BLAS under the other, who then leaves it at one."""
     before, first_in, second_in, first_out, seen = blas_threads(), Event(), Event(), Event(), []
 
@@ -82,7 +89,7 @@ def test_blas_limit_holds_until_the_last_thread_has_left():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_child_of_a_fork_is_not_held_by_threads_it_does_not_have():
+def test_child_of_a_fork_is_not_held_by_threads_it_does_not_have(three_blas_threads):
     before, inside, leave = blas_threads(), Event(), Event()
 
     def stay():
