@@ -30,10 +30,12 @@ def main(argv=None):
     rows = []
     for name in names:
         print(f"... {name}", file=sys.stderr, flush=True)
-        rows += TASKS[name](**({} if options.repeats is None else {"repeats": options.repeats}))
-    print(report(rows))
+        found = TASKS[name](**({} if options.repeats is None else {"repeats": options.repeats}))
+        print(report(found), flush=True)
+        rows += found
+        if options.csv:  # after each task: what is measured is kept, whatever becomes of the next one
+            write_csv(options.csv, rows)
     if options.csv:
-        write_csv(options.csv, rows)
         print(f"written to {options.csv}")
     return int(any(row.verdict == "MISSED" for row in rows))
 
