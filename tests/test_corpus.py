@@ -58,7 +58,7 @@ def test_observed_features_and_their_counts(seed, unit):
     counts = counts_by_loops(corpus)
     assert sorted(names(features)) == sorted(counts)
     assert features.n_features == features.n_node + features.n_edge == len(counts)
-    found = dict(zip(names(features), fs.empirical_counts(corpus, features)))
+    found = dict(zip(names(features), fs.empirical_counts(corpus, features), strict=True))
     assert found == pytest.approx(counts)
 
 
@@ -96,7 +96,7 @@ def test_select_keeps_what_is_asked():
     rng = np.random.default_rng(2)
     features = fs.observed(random_corpus(rng), 3, 11, 3)
     keep = rng.random(features.n_features) < 0.5
-    assert names(fs.select(features, keep)) == [n for n, k in zip(names(features), keep) if k]
+    assert names(fs.select(features, keep)) == [n for n, k in zip(names(features), keep, strict=True) if k]
 
 
 def test_slices_share_and_takes_copy():
@@ -104,7 +104,7 @@ def test_slices_share_and_takes_copy():
     part = slice_sequences(corpus, 2, 5)
     assert np.shares_memory(part.attr_idx, corpus.attr_idx) and part.n_sequences == 3
     taken = take_sequences(corpus, [2, 3, 4])
-    for name, a, b in zip(corpus._fields, part, taken):
+    for name, a, b in zip(corpus._fields, part, taken, strict=True):
         np.testing.assert_array_equal(a, b, err_msg=name)
     twice = take_sequences(corpus, [4, 2, 2])
     first = slice_sequences(corpus, 2, 3)

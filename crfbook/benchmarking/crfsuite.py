@@ -12,7 +12,7 @@ def trainer(rows, labels, **params):
     import pycrfsuite
 
     it = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
-    for x, y in zip(rows, labels):
+    for x, y in zip(rows, labels, strict=True):
         it.append(x, y)
     it.set_params({"c1": 0.0, "c2": 1.0, **params})
     return it
@@ -84,9 +84,9 @@ def weights_of(work, tagger):
     w = np.zeros(features.n_features)
     row = np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr))
     known = info.state_features
-    for k, (a, y) in enumerate(zip(row.tolist(), features.node_label.tolist())):
+    for k, (a, y) in enumerate(zip(row.tolist(), features.node_label.tolist(), strict=True)):
         w[k] = known.get((name[a], labels[y]), 0.0)
-    for k, (yp, y) in enumerate(zip(features.edge_prev.tolist(), features.edge_next.tolist())):
+    for k, (yp, y) in enumerate(zip(features.edge_prev.tolist(), features.edge_next.tolist(), strict=True)):
         w[features.n_node + k] = info.transitions.get((labels[yp], labels[y]), 0.0)
     return w
 

@@ -15,8 +15,8 @@ ITERATIONS = 50
 
 
 def _ours():
-    from ..models.linear_chain import CRF
     from ..data import templates
+    from ..models.linear_chain import CRF
     from .work import columns_of
 
     _, train, _ = columns_of("chunking")

@@ -145,7 +145,7 @@ def tagging(repeats=5):
         found["crfsuite"] = [tagger.tag(rows) for rows in attribute_strings(work.test, work.template)]
     with _threads_one():
         took = race({"crfsuite": crfsuite, "ours": ours}, repeats)
-    same = np.mean([a == b for a, b in zip(found["ours"], found["crfsuite"])])
+    same = np.mean([a == b for a, b in zip(found["ours"], found["crfsuite"], strict=True)])
     return [Row("tagging, columns of strings to labels", took["ours"].median_cpu,
                 took["crfsuite"].median_cpu, "CPU s", 0.50, 0.25,
                 f"{len(work.test):,} sentences; {same:.2%} of them tagged identically")]

@@ -6,8 +6,8 @@ import numpy as np
 
 from ..data import features as feature_sets
 from ..data import templates
-from ..data.corpus import Corpus
 from ..data.columns import TokenColumns
+from ..data.corpus import Corpus
 from ..data.datasets import load_dataset
 from ..data.encoder import Encoder
 
@@ -47,13 +47,13 @@ def columns_of(name):
 
 def _joint(columns, n_sentences):
     """Words only, labels POS/chunk; `n_sentences` sentences among which every joint label occurs."""
-    labels = [f"{p}/{c}" for p, c in zip(columns.columns["pos"], columns.labels)]
+    labels = [f"{p}/{c}" for p, c in zip(columns.columns["pos"], columns.labels, strict=True)]
     joint = TokenColumns({"word": columns.columns["word"]}, columns.seq_ptr, labels)
     if n_sentences is None:
         return joint
     first = {}
     sentence = np.repeat(np.arange(len(joint)), np.diff(joint.seq_ptr))
-    for label, i in zip(labels, sentence):
+    for label, i in zip(labels, sentence, strict=True):
         first.setdefault(label, int(i))
     needed = sorted(set(first.values()))
     rest = [i for i in range(len(joint)) if i not in set(needed)]
