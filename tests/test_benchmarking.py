@@ -7,6 +7,7 @@ import pytest
 
 from crfbook import benchmarking
 from crfbook.benchmarking import __main__ as command
+from crfbook.benchmarking import records
 
 
 def test_candidates_run_in_turn_after_a_warm_up():
@@ -44,7 +45,7 @@ def test_a_row_judges_its_ratio(ours, verdict):
 def test_the_csv_names_the_versions_and_can_be_read(tmp_path):
     pandas = pytest.importorskip("pandas")
     path = tmp_path / "rows.csv"
-    benchmarking.write_csv(path, [benchmarking.Row("work", 1.0, 4.0, "s", 0.5)])
+    records.write_report(path, [benchmarking.Row("work", 1.0, 4.0, "s", 0.5)], seconds=2.0)
     assert f"# numpy: {np.__version__}" in path.read_text(encoding="utf-8")
     table = pandas.read_csv(path, comment="#")
     assert table.ratio.tolist() == [0.25] and table.verdict.tolist() == ["met"]

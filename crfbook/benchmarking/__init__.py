@@ -7,7 +7,6 @@ These machines are noisy: quote ratios and medians, never a single time. Compila
 warm-up). What depends on a peer (python-crfsuite, extra `peers`) says so when it is missing.
 """
 
-import csv
 import datetime
 import os
 import platform
@@ -122,14 +121,3 @@ def report(rows):
         if row.note:
             lines.append(f"    {row.note}")
     return "\n".join(lines)
-
-
-def write_csv(path, rows):
-    """The rows as CSV, the environment as comment lines above them."""
-    with open(path, "w", newline="", encoding="utf-8") as out:
-        for key, value in environment().items():
-            out.write(f"# {key}: {value}\n")
-        table = csv.writer(out)
-        table.writerow([*Row._fields, "ratio", "verdict"])
-        for row in rows:
-            table.writerow([*row, f"{row.ratio:.4f}", row.verdict])

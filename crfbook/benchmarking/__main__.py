@@ -2,12 +2,14 @@
 
 import argparse
 import sys
+import time
 from importlib.util import find_spec
 
-from . import environment, report, write_csv
+from . import environment, report
 
 
 def main(argv=None):
+    from .records import write_report
     from .tasks import TARGETS, TASKS
 
     parser = argparse.ArgumentParser(prog="python -m crfbook.benchmarking", description=TARGETS)
@@ -27,14 +29,14 @@ def main(argv=None):
         parser.error("python-crfsuite, the reference, is not installed: pip install python-crfsuite")
     for key, value in environment().items():
         print(f"{key}: {value}")
-    rows = []
+    rows, start = [], time.perf_counter()
     for name in names:
         print(f"... {name}", file=sys.stderr, flush=True)
         found = TASKS[name](**({} if options.repeats is None else {"repeats": options.repeats}))
         print(report(found), flush=True)
         rows += found
         if options.csv:  # after each task: what is measured is kept, whatever becomes of the next one
-            write_csv(options.csv, rows)
+            write_report(options.csv, rows, seconds=time.perf_counter() - start)
     if options.csv:
         print(f"written to {options.csv}")
     return int(any(row.verdict == "MISSED" for row in rows))

@@ -51,6 +51,12 @@ def write_record(path, rows, *, seconds, datasets=()):
     return path
 
 
+def write_report(path, rows, *, seconds):
+    """Write `Row`s of a benchmark as a record, each with its ratio and verdict. Returns the path."""
+    table = [{**row._asdict(), "ratio": f"{row.ratio:.4f}", "verdict": row.verdict} for row in rows]
+    return write_record(path, table, seconds=seconds)
+
+
 def read_record(path):
     """(about, rows) of a file that `write_record` wrote: two dicts of strings, the header's and one for each row."""
     with open(path, newline="", encoding="utf-8") as file:
