@@ -1,4 +1,4 @@
-"""What every stored chapter owes its reader (BOOK.md's contract; notebooks/README.md says it for authors).
+"""What every stored chapter owes its reader (notebooks/README.md says it for authors).
 
 nbval runs the chapters; this file looks at what is stored. Each rule has a broken chapter that it refuses.
 """

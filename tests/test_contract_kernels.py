@@ -1,4 +1,4 @@
-"""The rules of crfbook/kernels/, read from the sources (HOUSE.md, "Kernels"). Each rule refuses a broken kernel."""
+"""The rules of crfbook/kernels/, read from the sources. Each rule refuses a broken kernel."""
 
 import ast
 import re
@@ -181,7 +181,7 @@ from crfbook._jit import kernel
 
 @kernel
 def total(x, out, scale):
-    """out[0] <- scale * sum_t x[t], scale a number. Arguments: x float64 (T,); out (1,). Cost: T. Source: SPEC 0.1."""
+    """out[0] <- scale * sum_t x[t], scale a number. Arguments: x float64 (T,); out (1,). Cost: T. Source: Rabiner (1989)."""
     s = 0.0
     for t in range(x.shape[0]):
         s += x[t]
@@ -190,7 +190,7 @@ def total(x, out, scale):
 
 @kernel
 def twice(x, out):
-    """out[0] <- 2 sum_t x[t]. Arguments: x, out (T,). Cost: T. Source: SPEC 0.1."""
+    """out[0] <- 2 sum_t x[t]. Arguments: x, out (T,). Cost: T. Source: Rabiner (1989)."""
     total(x, out, 2.0)
 '''
 
@@ -211,8 +211,8 @@ BROKEN = [
     (rule_no_function_arguments, "out, scale)", "out, scale=1.0)"),
     (rule_docstrings, "x float64 (T,)", "x"),
     (rule_docstrings, "x, out (T,)", "out (T,)"),  # an array that is only handed on
-    (rule_docstrings, "Cost: T. Source: SPEC 0.1.\"\"\"\n    s", "Source: SPEC 0.1.\"\"\"\n    s"),
-    (rule_docstrings, "Cost: T. Source: SPEC 0.1.\"\"\"\n    s", "Cost: T.\"\"\"\n    s"),
+    (rule_docstrings, "Cost: T. Source: Rabiner (1989).\"\"\"\n    s", "Source: Rabiner (1989).\"\"\"\n    s"),
+    (rule_docstrings, "Cost: T. Source: Rabiner (1989).\"\"\"\n    s", "Cost: T.\"\"\"\n    s"),
     (rule_docstrings, "scale * sum_t x[t], scale a number", "sum_t x[t]"),
     (rule_docstrings, '"""One recursion."""', ""),
     (rule_length, "    s = 0.0\n", "    s = 0.0\n" + "    s += 1.0\n" * MAX_LINES),

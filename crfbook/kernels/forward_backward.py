@@ -23,7 +23,7 @@ def forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta):
     log_z = LSE_y log_alpha[T-1,y];   LSE v = m + log sum exp(v - m) with m = max v, and -inf if m is -inf.
 
     Arguments: log_node (T, L), log_edge (K, L, L), edge_class (T,); out: log_alpha (T, L), log_beta (T, L).
-    Cost: 2 T L^2 exps. Source: SPEC 0.2 (K2); Lafferty, McCallum and Pereira (2001), section 3.
+    Cost: 2 T L^2 exps. Source: Lafferty, McCallum and Pereira (2001), section 3.
     """
     T, L = log_node.shape
     log_alpha[0, :] = log_node[0]
@@ -66,7 +66,7 @@ def node_marginals_log(log_alpha, log_beta, log_z, p_node):
     For every t, LSE_y(log_alpha[t,y] + log_beta[t,y]) = log_z but for rounding, which at scores of 1e12 is 1e-4 nats. So
     each row is divided by its own sum: probabilities sum to one however large the scores are.
     Arguments: log_alpha, log_beta (T, L) and log_z of forward_backward_log; out: p_node (T, L).
-    Cost: T L exps. Source: SPEC 0.2 (K2).
+    Cost: T L exps. Source: Rabiner (1989), section III, in logarithms.
     """
     T, L = log_alpha.shape
     for t in range(T):
@@ -88,7 +88,7 @@ def edge_marginal_log(t, log_node, log_edge, edge_class, log_alpha, log_beta, lo
     p_edge[yp,y] = exp(log_alpha[t-1,yp] + log_edge[yp,y] + log_node[t,y] + log_beta[t,y] - log_z)
     As in node_marginals_log, the sum of the table itself stands for log_z.
     Arguments: t >= 1, log_node (T, L), log_edge (K, L, L), edge_class (T,), log_alpha, log_beta (T, L), log_z;
-    out: p_edge (L, L) as [previous, next]. Cost: L^2 exps. Source: SPEC 0.2 (K2).
+    out: p_edge (L, L) as [previous, next]. Cost: L^2 exps. Source: Rabiner (1989), section III, in logarithms.
     """
     L, k = log_node.shape[1], edge_class[t]
     high, total = -np.inf, 0.0
@@ -111,7 +111,7 @@ def add_edge_marginals_log(log_node, log_edge, edge_class, log_alpha, log_beta, 
     """p_edge_sum[edge_class[t]] += weight * (edge marginal of t), for t = 1..T-1; nothing if log_z = -inf.
 
     Arguments: log_node (T, L), log_edge (K, L, L), edge_class (T,), log_alpha, log_beta (T, L), log_z, weight;
-    out: p_edge_sum (K, L, L) as [class, previous, next]. Cost: T L^2 exps. Source: SPEC 0.2 (K2).
+    out: p_edge_sum (K, L, L) as [class, previous, next]. Cost: T L^2 exps. Source: Rabiner (1989), section III, in logarithms.
     """
     T, L = log_node.shape
     if log_z == -np.inf:
@@ -128,7 +128,7 @@ def exp_nodes(log_node, psi_node, node_max):
 
     node_spread = max_t (largest - smallest finite log_node[t]), or inf where a row has no finite value.
     Arguments: log_node (T, L); out: psi_node (T, L), node_max (T,) (0 in a row without finite value).
-    Cost: T L exps. Source: SPEC 0.1 (K1).
+    Cost: T L exps. Source: Rabiner (1989), section V.A.
     """
     T, L = log_node.shape
     node_spread = 0.0
@@ -153,7 +153,7 @@ def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
     edge_spread = the largest difference of two finite values inside one class.
     Arguments: log_edge (K, L, L) as [class, previous, next]; out: psi_edge (K, L, L), psi_edge_t (K, L, L) = its
     transposes [class, next, previous], edge_max (K,) (0 where a class has no finite value).
-    Cost: K L^2 exps. Source: SPEC 0.1 (K1).
+    Cost: K L^2 exps. Source: Rabiner (1989), section V.A.
     """
     K, L = log_edge.shape[0], log_edge.shape[1]
     edge_spread = 0.0
@@ -193,7 +193,7 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
 
     Arguments: psi_node (T, L) from exp_nodes; psi_edge, psi_edge_t (K, L, L) from exp_edges; edge_class (T,);
     spread = node_spread + edge_spread; out: alpha, beta (T, L), scale (T,).
-    Cost: 2 T L^2 multiply-adds. Source: SPEC 0.1 (K1), A.3; Rabiner (1989), section V.A.
+    Cost: 2 T L^2 multiply-adds. Source: Rabiner (1989), section V.A.
     """
     T, L = psi_node.shape
     if not spread <= MAX_SPREAD:
@@ -235,7 +235,7 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
 def log_z_scaled(scale, node_max, edge_max, edge_class):
     """log_z = sum_t log scale[t] + sum_t node_max[t] + sum_{t>=1} edge_max[edge_class[t]].
 
-    Arguments: scale, node_max (T,), edge_max (K,), edge_class (T,). Cost: T logs. Source: SPEC 0.1 (K1).
+    Arguments: scale, node_max (T,), edge_max (K,), edge_class (T,). Cost: T logs. Source: Rabiner (1989), section V.A.
     """
     log_z = np.log(scale[0]) + node_max[0]
     for t in range(1, scale.size):
@@ -249,7 +249,7 @@ def edge_marginal_scaled(t, psi_node, psi_edge, edge_class, alpha, beta, scale, 
 
     Arguments: t >= 1, psi_node (T, L), psi_edge (K, L, L), edge_class (T,), alpha, beta (T, L), scale (T,) of
     forward_backward_scaled with status 0; out: p_edge (L, L) as [previous, next].
-    Cost: 3 L^2 multiplications. Source: SPEC 0.1 (K1).
+    Cost: 3 L^2 multiplications. Source: Rabiner (1989), section V.A.
     """
     L, k = psi_node.shape[1], edge_class[t]
     for yp in range(L):

@@ -24,7 +24,7 @@ def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
     out: prev_row int64 (n,): row of the token before, -1 at step 0; class_start int64 (K+1,) and by_class
     int64 (n,): by_class[class_start[k]:class_start[k+1]] are the rows of class k that have a predecessor,
     rising; by_step int64 (n,): by_step[step_ptr[t]:step_ptr[t+1]] are the rows of step t, class by class.
-    Cost: O(n + K + T), two counting sorts. Source: SPEC F.3.
+    Cost: O(n + K + T), two counting sorts. Source: chapter 02.
     """
     K, T = class_start.size - 1, step_ptr.size - 1
     n0 = step_ptr[1]
@@ -265,7 +265,7 @@ def forward_backward_batched(
     as [class, previous, next]; flags uint8 (B,): 1 = needs the log form (the safety rule of
     forward_backward_scaled): its log_z is NaN, its p_node rows are 0 and it adds nothing to edge_sum;
     work: alpha_buf (n, L), prev_buf (n, L), gain_buf (n,), pair_buf (L, L).
-    Cost: 3 n L^2 multiply-adds in matrix products, n L exps. Source: SPEC 0.1 (K1), F.3.
+    Cost: 3 n L^2 multiply-adds in matrix products, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
     """
     log_z[:] = 0.0
     flags[:] = 0

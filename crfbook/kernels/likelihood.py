@@ -45,7 +45,7 @@ def redo_flagged(log_node, log_edge, row_class, step_ptr, weight, flags, log_z, 
     Arguments: log_node (n, M), scores as they were before forward_backward_batched overwrote them;
     log_edge (K, M, M); row_class (n,); step_ptr (T+1,); weight, flags (B,); out: log_z (B,), p_node (n, M)
     = weight * marginals, edge_sum (K, M, M) +=, all as in forward_backward_batched, for flagged sequences only;
-    a sequence without any path gets log_z = -inf and adds nothing. Cost: 3 T M^2 exps a sequence. Source: SPEC 0.2.
+    a sequence without any path gets log_z = -inf and adds nothing. Cost: 3 T M^2 exps a sequence. Source: chapter 02.
     """
     T, M = step_ptr.size - 1, log_node.shape[1]
     rows = np.empty(T, np.int64)
@@ -78,7 +78,7 @@ def batch_scores(b, w, dense, edges, packing, layout, log_node):
 
     Arguments: b, number of the batch; w (F,); dense (H, M or L); edges, packing, layout as in
     `shard_likelihood`; out: log_node (n, M), C order. Cost: see `dense_scores`, `pair_scores`.
-    Source: SPEC F.2.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
     open_rows(step_ptr, edges.start, edges.middle, edges.end, log_node)
@@ -102,7 +102,7 @@ def shard_likelihood(shard, w, dense, edges, packing, layout, weight, work, log_
     out: log_z (S',); grad (F,), dense_grad (H, M or L), edge_sum (K, M, M): overwritten, the dense rows' part of
     grad stays 0. Returns the packed number of the first sequence without a finite log Z, or -1.
     Cost: 3 n M^2 multiply-adds, n M exps, two additions per stored (occurrence, weight) pair.
-    Source: Sokolovska et al. (2010), eq. (4), (5); SPEC A.2.
+    Source: Sokolovska et al. (2010), eq. (4), (5).
     """
     grad[:] = 0.0
     dense_grad[:] = 0.0
@@ -149,7 +149,7 @@ def add_tree(parts, out):
 
     ((p0 + p1) + (p2 + p3)) + ...: neighbours first, so the sum does not depend on who computed which part.
     Arguments: parts (P, F), overwritten; out: (F,), overwritten. Cost P F additions, in blocks that fit the
-    first-level cache. Source: HOUSE rule on bit-identical results; Blelloch (1990), "Prefix sums", section 1.
+    first-level cache. Source: Blelloch (1990), "Prefix sums", section 1.
     """
     n_parts, block = parts.shape[0], 512
     for lo in range(0, out.size, block):

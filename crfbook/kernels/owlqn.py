@@ -18,8 +18,7 @@ def pseudo_gradient(w, grad, c1, pg):
 
     pg is the shortest subgradient: it is zero exactly at the minimum.
 
-    Arrays: w (F,), grad (F,) gradient of the smooth part, pg (F,) out. Cost: F. Source: Andrew and Gao (2007), eq. 4;
-    SPEC A.11.
+    Arrays: w (F,), grad (F,) gradient of the smooth part, pg (F,) out. Cost: F. Source: Andrew and Gao (2007), eq. 4.
     """
     sum_squares = 0.0
     largest = 0.0
@@ -43,7 +42,7 @@ def align_direction(pg, direction):
 
         direction[k] = 0   where  direction[k]*pg[k] >= 0
 
-    Arrays: pg (F,), direction (F,) changed in place. Cost: F. Source: Andrew and Gao (2007), section 3.2; SPEC A.11.
+    Arrays: pg (F,), direction (F,) changed in place. Cost: F. Source: Andrew and Gao (2007), section 3.2.
     """
     slope = 0.0
     for k in range(pg.shape[0]):
@@ -63,7 +62,7 @@ def orthant_step(w, direction, pg, step, w_new):
         w_new[k] = w[k] + step*direction[k], or 0 if its sign is not xi[k]
         predicted = sum_k pg[k]*(w_new[k] - w[k])                          negative: first-order change of the objective
 
-    Arrays: w (F,), direction (F,), pg (F,), w_new (F,) out. Cost: F. Source: Andrew and Gao (2007), eq. 5; SPEC A.11.
+    Arrays: w (F,), direction (F,), pg (F,), w_new (F,) out. Cost: F. Source: Andrew and Gao (2007), eq. 5.
     """
     predicted = 0.0
     norm1 = 0.0

@@ -22,7 +22,7 @@ def viterbi(log_node, log_edge, edge_class, delta_buf, back, path):
 
     Arguments: log_node (T, L), log_edge (K, L, L) as [class, previous, next], edge_class (T,);
     work: delta_buf (2, L); out: back int (T, L) (row 0 is not written), path int32 (T,).
-    Cost: T L^2 additions and comparisons. Source: SPEC 0.3 (K3); Viterbi (1967).
+    Cost: T L^2 additions and comparisons. Source: Viterbi (1967).
     """
     T, L = log_node.shape
     delta_buf[0, :] = log_node[0]
@@ -180,7 +180,7 @@ def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
     out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden.
     Allocates 2 (longest T) L + 2 K L^2 numbers.
     Cost: n L^2 additions and maxima, less what is skipped, and K L^3 for bound where n is large enough to gain by it.
-    Source: SPEC 0.3 (K3).
+    Source: Viterbi (1967); chapter 02.
     """
     L, K = log_node.shape[1], log_edge.shape[0]
     log_edge_t = np.empty((K, L, L))

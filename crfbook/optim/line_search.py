@@ -86,7 +86,7 @@ def _inside(low, high):
 def backtracking_search(try_step, objective, slope, step, max_trials):
     """Halve the step until  C(step) <= C(0) + DECREASE*predicted,  predicted = first-order change of the projected step.
 
-    `try_step(step) -> (C, predicted, squared norm of the gradient)`. Source: Andrew and Gao (2007), section 3.2; SPEC A.11.
+    `try_step(step) -> (C, predicted, squared norm of the gradient)`. Source: Andrew and Gao (2007), section 3.2.
     """
     if not slope < 0.0:
         return _failure(objective, slope, True)

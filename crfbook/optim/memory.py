@@ -56,7 +56,7 @@ class CurvatureMemory:
             q *= s.y/y.y (newest)
             for i oldest to newest:  b = y[i].q / s[i].y[i];      q += (a[i] - b)*s[i]
 
-        Cost: 4*size products of length n. Source: Nocedal and Wright, algorithm 7.4; SPEC A.11.
+        Cost: 4*size products of length n. Source: Nocedal and Wright, algorithm 7.4.
         """
         np.negative(grad, out=direction)
         shares = []

@@ -4,7 +4,7 @@
     grad(w)  = expected counts - gold counts + 2 c2 w
 
 Sequences are packed into batches and batches into shards (packing.py) once, at construction; every evaluation
-runs one kernel per shard (kernels/likelihood.py). Source: SPEC A.2; penalties as CRFsuite means them.
+runs one kernel per shard (kernels/likelihood.py). Source: Sokolovska et al. (2010), eq. (4), (5), (11); penalties as CRFsuite means them.
 """
 
 from queue import SimpleQueue
