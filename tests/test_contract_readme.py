@@ -51,3 +51,14 @@ def test_the_examples_print_what_is_shown(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "".join(shown for _, shown in pairs)
+
+
+def test_readme_ratios_are_those_of_the_record():
+    """Every row of README's table of ratios stands in notebooks/results/03_benchmarks.csv, and none is left out."""
+    from crfbook.benchmarking.records import read_record
+
+    _, rows = read_record(ROOT / "notebooks" / "results" / "03_benchmarks.csv")
+    recorded = {row["work"]: f"{float(row['ratio']):.2f}" for row in rows if "matrix products" not in row["work"]}
+    section = readme().split("## Measured")[1].split("\n## ")[0]
+    said = dict(re.findall(r"^\| ([^|]+?) \| ([0-9.]+) \|$", section, re.M))
+    assert said == recorded and len(said) >= 8
