@@ -16,36 +16,10 @@ from crfbook.kernels.owlqn import align_direction, orthant_step, pseudo_gradient
 from crfbook.optim.line_search import backtracking_search, wolfe_search
 from crfbook.optim.memory import CurvatureMemory, Pairs
 from crfbook.optim.parallel import one_blas_thread
+from crfbook.optim.result import OptResult, Step
 
 FLOOR = 1e-15  # a relative decrease below this is rounding, not progress
 FLOOR_STEPS = 3
-
-
-class Step(NamedTuple):
-    """One iteration as the callback sees it."""
-
-    iteration: int  # 1 after the first step
-    objective: float  # smooth part + c1*|w|_1, in nats
-    violation: float  # c2 > 0: bound on objective minus minimum, in nats; c2 = 0: largest |pseudo-gradient|
-    n_active: int  # weights that are not zero
-    seconds: float  # since the start of training, without the time spent in callbacks
-
-
-class OptResult(NamedTuple):
-    """What a batch optimiser returns.
-
-    `status` says why it ended: "converged" (the certificate is met), "small change" (`relative_change` is met), "rounding floor"
-    (float64 shows no further decrease), "max_iterations", "stopped by callback", "interrupted" (Ctrl-C), "line search failed",
-    "non-finite objective". Whatever it says, `w` is the last point accepted, and the best.
-    """
-
-    w: np.ndarray  # (F,)
-    objective: float
-    status: str
-    n_iter: int
-    history: list  # of Step: the iterations of this call
-    state: dict  # arrays only; minimize(..., state=state) goes on as if it had never stopped
-    n_evaluations: int = 0
 
 
 def minimize(
