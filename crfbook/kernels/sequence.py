@@ -75,7 +75,9 @@ def score_edges(first, last, w, scale, n_node, edge_class, class_ptr, class_attr
             continue
         stamp[k] = visit
         table = log_edge[k]
-        table[:] = edge_bound
+        for yp in range(edge_bound.shape[0]):  # not table[:] = edge_bound, which takes 5 seconds to compile
+            for y in range(edge_bound.shape[1]):
+                table[yp, y] = edge_bound[yp, y]
         for j in range(class_ptr[k], class_ptr[k + 1]):
             b = class_attr[j]
             if b < edge_ptr.size - 1:

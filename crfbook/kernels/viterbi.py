@@ -144,8 +144,13 @@ def _trace_back(log_edge_t, edge_class, lo, hi, delta, best, path):
 
 
 @kernel
-def _decode(log_node, log_edge, log_edge_t, bound, reach, edge_class, lo, hi, path, delta, best, rows):
-    """viterbi_many for the tokens lo..hi-1 of one sequence, not empty; returns its score. See below for shapes."""
+def decode_sequence(log_node, log_edge, log_edge_t, bound, reach, edge_class, lo, hi, path, delta, best, rows):
+    """``viterbi_many`` for the tokens lo..hi-1 of one sequence, not empty; returns its score. path is left alone if that is -inf.
+
+    Arguments: log_node (n, L); log_edge (K, L, L); log_edge_t (K, L, L), its transposes (a view will do); bound (K, L, L),
+    reach: from ``dominance``, or bound (0, 0, 0): no label is left out; edge_class (n,); out: path int32 (n,); work: delta,
+    best (longest T, L), rows int64 (L,). Cost: T L^2 additions and maxima. Source: Viterbi (1967); chapter 02.
+    """
     L = log_node.shape[1]
     n_rows = L
     for y in range(L):
@@ -199,6 +204,6 @@ def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
         lo, hi = seq_ptr[s], seq_ptr[s + 1]
         score[s] = 0.0
         if lo < hi:
-            score[s] = _decode(
+            score[s] = decode_sequence(
                 log_node, log_edge, log_edge_t, bound, reach, edge_class, lo, hi, path, delta_buf, best_buf, rows_buf
             )

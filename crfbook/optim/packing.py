@@ -112,12 +112,20 @@ class Layout(NamedTuple):
         return len(self.member_ptr) - 1
 
 
+def worth_a_row(features, count):
+    """Which attributes (bool (A,)) with these numbers of occurrences are worth a dense row.
+
+    A dense row costs M additions per occurrence over contiguous memory, a list one scattered addition per weight;
+    measured, the two break even near L / 6 weights.
+    """
+    return (np.diff(features.node_ptr) >= max(2, features.n_labels / 6)) & (count >= 8)
+
+
 def dense_rows(corpus, features):
     """(dense_of int32 (A,), member_ptr, member): attributes worth a dense row, and who shares it; data only.
 
-    A dense row costs M additions per occurrence over contiguous memory, a list one scattered addition per weight;
-    measured, the two break even near L / 6 weights. Attributes that carry others (bundles.py) are dense anyway, and all
-    of them are if all weights exist: then the weight vector is the table, and nobody shares a row.
+    Attributes that carry others (bundles.py) are dense anyway, and all of them are if all weights exist: then the weight
+    vector is the table, and nobody shares a row.
     """
     dense_of = np.full(features.n_attrs, -1, np.int32)
     if features.n_node == features.n_attrs * features.n_labels:
@@ -126,7 +134,7 @@ def dense_rows(corpus, features):
     carrier, ptr, carried = find_bundles(corpus, features.n_attrs)
     count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
     alone = count - np.bincount(carried, np.repeat(count[carrier], np.diff(ptr)), minlength=features.n_attrs)
-    worth = (np.diff(features.node_ptr) >= max(2, features.n_labels / 6)) & (alone >= 8)
+    worth = worth_a_row(features, alone)
     worth[carrier] = True
     attr = np.flatnonzero(worth)
     dense_of[attr] = np.arange(len(attr))

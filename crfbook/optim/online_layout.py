@@ -1,0 +1,153 @@
+"""A corpus laid out for learners that change a few weights after each sequence (perceptron, passive-aggressive, AROW).
+
+The weights become one vector of cells (C,): dense rows of M cells for frequent attributes, then the flat vector w (F,),
+in which the places of those attributes are not used. Every weight lives in exactly one cell, so an update writes
+to one place; `cells_of` and `weights_of` translate. Scores are sums of rows and cells that stand in the order of the tokens.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.kernels.scores import count_layout, fill_layout
+from crfbook.optim.objective import padded
+from crfbook.optim.packing import worth_a_row
+from crfbook.optim.sequences import bounds_of
+
+
+class OnlineLayout(NamedTuple):
+    """What the kernels read (S sequences, N tokens, K edge classes, H dense rows, M padded labels)."""
+
+    seq_ptr: np.ndarray  # int64 (S+1,)
+    labels: np.ndarray  # int32 (N,)
+    weight: np.ndarray  # (S,)
+    edge_class: np.ndarray  # int32 (N,)
+    class_ptr: np.ndarray  # int64 (K+1,)
+    class_attr: np.ndarray  # int32
+    edge_ptr: np.ndarray  # int64 (B+1,)
+    edge_prev: np.ndarray  # int32 (n_edge,)
+    edge_next: np.ndarray  # int32 (n_edge,)
+    exists: np.ndarray  # uint8 (H, M): 1 where a dense cell is a weight
+    dense_ptr: np.ndarray  # int64 (N+1,): entries of token t
+    dense_id: np.ndarray  # int32 (R,): dense row
+    dense_row: np.ndarray  # int32 (R,): position of the token in its sequence
+    dense_val: np.ndarray  # float64 (R,), or (0,): all ones
+    pair_ptr: np.ndarray  # int64 (N+1,)
+    pair_weight: np.ndarray  # int32 (P,): index into w
+    pair_cell: np.ndarray  # int32 (P,): position in the sequence * M + label
+    pair_val: np.ndarray  # float64 (P,), or (0,)
+    start: np.ndarray  # (M,): 0 where a label may stand, -inf where not, padding labels never
+    end: np.ndarray  # (M,)
+    edge_bound: np.ndarray  # (M, M)
+    label_sets: np.ndarray  # (D, M)
+    label_set: np.ndarray  # int32 (N,), or (0,): every token may have every label
+
+
+class OnlineWork(NamedTuple):
+    """Work arrays (T = the longest sequence, n_max = the longest list of differences)."""
+
+    log_node: np.ndarray  # (T, M)
+    log_edge: np.ndarray  # (K, M, M) [class, previous, next]
+    log_edge_t: np.ndarray  # (K, M, M) [class, next, previous]: a view of it
+    stamp: np.ndarray  # int64 (K,): visit at which a class was scored, -1 at the start
+    path: np.ndarray  # int32 (T,)
+    delta: np.ndarray  # (T, M)
+    best: np.ndarray  # (T, M)
+    rows: np.ndarray  # int64 (M,)
+    cell: np.ndarray  # int64 (n_max,)
+    amount: np.ndarray  # (n_max,)
+    slot: np.ndarray  # int32 (C,): zeros
+
+
+class Cells(NamedTuple):
+    """Where the weights of frequent attributes are: w[weight[i]] lives in cell[i]; all others at n_dense + their number."""
+
+    n_dense: int  # H M
+    weight: np.ndarray  # int64 (n,)
+    cell: np.ndarray  # int64 (n,)
+
+
+def cells_of(cells, w):
+    """The vector of cells (C,) that holds w (F,)."""
+    out = np.concatenate([np.zeros(cells.n_dense), w])
+    out[cells.cell] = w[cells.weight]
+    out[cells.n_dense + cells.weight] = 0.0
+    return out
+
+
+def weights_of(cells, vector):
+    """The weights (F,) that a vector of cells (C,) holds, as a new array."""
+    w = vector[cells.n_dense:].copy()
+    w[cells.weight] = vector[cells.cell]
+    return w
+
+
+def lay_out_online(corpus, features, constraints):
+    """(OnlineLayout, Cells) of a corpus. Cost O(R + P); memory 8 bytes an entry, and 9 H M."""
+    width, n_tokens = padded(features.n_labels), corpus.n_tokens
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
+    worth = worth_a_row(features, count)
+    if features.n_node == features.n_attrs * features.n_labels:
+        worth[:] = True  # all weights exist: lists would be longer than rows
+    attr = np.flatnonzero(worth)
+    dense_of = np.full(features.n_attrs, -1, np.int32)
+    dense_of[attr] = np.arange(len(attr))
+    cells, exists = _cells(features, attr, width)
+
+    member_ptr = np.arange(len(attr) + 1)
+    token, nobody = np.arange(n_tokens), np.full(features.n_attrs, -1, np.int64)
+    position = token - np.repeat(corpus.seq_ptr[:-1], np.diff(corpus.seq_ptr))
+    dense_ptr, pair_ptr = np.empty(n_tokens + 1, np.int64), np.empty(n_tokens + 1, np.int64)
+    count_layout(token, corpus.attr_ptr, corpus.attr_idx, dense_of, member_ptr, attr, features.node_ptr, dense_ptr, pair_ptr,
+                 nobody)
+    n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
+    dense_id, dense_row, dense_val = np.empty(n_dense, np.int32), np.empty(n_dense, np.int32), np.empty(n_dense * valued)
+    pair_weight, pair_cell, pair_val = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32), np.empty(n_pairs * valued)
+    fill_layout(token, position, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, dense_of, member_ptr, attr,
+                features.node_ptr, features.node_label, width, dense_ptr, pair_ptr, dense_id, dense_row, dense_val,
+                pair_weight, pair_cell, pair_val, nobody)
+
+    bounds = bounds_of(constraints, features.n_labels)
+    weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
+    label_set = getattr(corpus, "label_set", np.zeros(0, np.int32))
+    layout = OnlineLayout(
+        corpus.seq_ptr, corpus.labels, weight, corpus.edge_class, corpus.class_ptr, corpus.class_attr, features.edge_ptr,
+        features.edge_prev, features.edge_next, exists, dense_ptr, dense_id, dense_row, dense_val, pair_ptr, pair_weight,
+        pair_cell, pair_val, *(_pad(bound, width) for bound in bounds[:3]), _pad(bounds.label_sets, width, rows=False), label_set)
+    return layout, cells
+
+
+def _cells(features, attr, width):
+    """`Cells` of the dense rows of attributes `attr`, and the table of those that are weights."""
+    sizes = np.diff(features.node_ptr)[attr]
+    first = np.repeat(features.node_ptr[attr], sizes)
+    weight = first + np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    cell = np.repeat(np.arange(len(attr)), sizes) * width + features.node_label[weight]
+    exists = np.zeros((len(attr), width), np.uint8)
+    exists.reshape(-1)[cell] = 1
+    return Cells(exists.size, weight, cell), exists
+
+
+def _pad(bound, width, rows=True):
+    """Scores 0 or -inf padded with -inf to `width` labels, along all axes or (rows=False) the last one."""
+    shape = [width if rows else n for n in bound.shape[:-1]] + [width]
+    out = np.full(shape, -np.inf)
+    out[tuple(slice(n) for n in bound.shape)] = bound
+    return out
+
+
+def make_work(layout, n_cells):
+    """`OnlineWork` for the sequences of a layout and C = n_cells."""
+    width = layout.exists.shape[1]
+    longest = max(1, int(np.diff(layout.seq_ptr).max(initial=0)))
+    n_classes = len(layout.class_ptr) - 1
+
+    def entries(ptr):
+        return int(np.diff(ptr[layout.seq_ptr]).max(initial=0))
+
+    n_max = 2 * entries(layout.dense_ptr) + entries(layout.pair_ptr) + 2 * longest * int(np.diff(layout.class_ptr).max())
+    log_node, delta, best = np.zeros((3, longest, width))
+    log_edge = np.zeros((n_classes, width, width))
+    return OnlineWork(log_node, log_edge, log_edge.transpose(0, 2, 1), np.full(n_classes, -1, np.int64),
+                      np.zeros(longest, np.int32), delta, best, np.zeros(width, np.int64), np.zeros(n_max, np.int64),
+                      np.zeros(n_max), np.zeros(n_cells, np.int32))
