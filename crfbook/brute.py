@@ -110,3 +110,38 @@ def negative_log_likelihood(log_node, log_edge, edge_class, path):
         if t > 0:
             grad_edge[edge_class[t], path[t - 1], y] -= 1.0
     return -log_proba(log_node, log_edge, edge_class, path), grad_node, grad_edge
+
+
+def phi(u, loss, clamp=None):
+    """(loss, slope) as functions of u = -log p: u for a log loss; e^u - 1 for an exp loss, linear where u exceeds `clamp`."""
+    if not loss.endswith("exp"):
+        return u, 1.0
+    if clamp is not None and u > clamp:
+        return math.exp(clamp) * (1.0 + u - clamp) - 1.0, math.exp(clamp)
+    return math.expm1(u), math.exp(u)
+
+
+def loss_of(log_node, log_edge, edge_class, path, loss="log", clamp=None):
+    """(value, its gradient with respect to log_node (T, L), to log_edge (K, L, L)) of one of the four losses of `path`.
+
+    "log": -log p(path|x);  "exp": sum over all other paths y of exp(score(y) - score(path)) = 1/p - 1;
+    "pointwise-log", "pointwise-exp": the same with p(y_t = path[t] | x), summed over t.
+    Gradients: a (E[S] - S(path)) and sum_t a_t (E[S] - E[S | y_t = path[t]]), a = d loss/d(-log p), S the counts.
+    Source: Altun, Johnson and Hofmann (2003), eq. (1) to (4).
+    """
+    paths, p = path_probabilities(log_node, log_edge, edge_class)
+    path = np.asarray(path)
+    agrees = (paths == path).T if loss.startswith("pointwise") else (paths == path).all(axis=1)[None]  # one row an event
+    value, coefficient = 0.0, np.zeros(len(paths))
+    for event in agrees:
+        q = float(p[event].sum())
+        v, slope = phi(-math.log(q), loss, clamp)
+        value += v
+        coefficient += slope * (p - np.where(event, p, 0.0) / q)
+    grad_node, grad_edge = np.zeros(np.shape(log_node)), np.zeros(np.shape(log_edge))
+    for y, c in zip(paths, coefficient, strict=True):
+        for t in range(len(y)):
+            grad_node[t, y[t]] += c
+            if t > 0:
+                grad_edge[edge_class[t], y[t - 1], y[t]] += c
+    return value, grad_node, grad_edge

@@ -12,6 +12,7 @@ Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a mul
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.kernels.edge_products import add_edge_sum, times_edges
 from crfbook.kernels.forward_backward import MAX_SPREAD, SMALLEST_MASS
 from crfbook.kernels.vector_math import exp_inplace
 
@@ -96,28 +97,6 @@ def _centre_row(row, limit, r, log_z, flags):
 
 
 @kernel
-def _times_edges(source, matrices, rows, row_class, order, lo, out, buf):
-    """out[r] = source[r] @ matrices[class of row lo + r], r < rows: one product per run of equal classes.
-
-    order (n,): rows of the step, class by class (by_step); buf (2 rows, L) holds the gathered operands.
-    """
-    if matrices.shape[0] == 1:
-        np.dot(source[:rows], matrices[0], out[:rows])
-        return
-    start = 0
-    while start < rows:
-        k = row_class[order[lo + start]]
-        stop = start
-        while stop < rows and row_class[order[lo + stop]] == k:
-            buf[stop, :] = source[order[lo + stop] - lo]
-            stop += 1
-        np.dot(buf[start:stop], matrices[k], buf[rows + start : rows + stop])
-        for j in range(start, stop):
-            out[order[lo + j] - lo, :] = buf[rows + j]
-        start = stop
-
-
-@kernel
 def _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf):
     """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t]; see below for shapes."""
     L = psi_node.shape[1]
@@ -126,7 +105,7 @@ def _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones
         lo, hi = step_ptr[t], step_ptr[t + 1]
         if t > 0:
             before = step_ptr[t - 1]
-            _times_edges(alpha[before:lo], psi_edge, hi - lo, row_class, by_step, lo, alpha[lo:hi], buf)
+            times_edges(alpha[before:lo], psi_edge, hi - lo, row_class, by_step, lo, alpha[lo:hi], buf)
             for i in range(lo, hi):
                 f = gain[before + i - lo]
                 for y in range(L):
@@ -167,8 +146,12 @@ def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
 
 
 @kernel
-def _erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
-    """Sequences that need the log form are emptied, so that they add nothing anywhere; returns their number."""
+def erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
+    """Sequences that need the log form are emptied, so that they add nothing anywhere; returns their number.
+
+    Arguments: step_ptr (T+1,), flags (B,); out: log_z (B,): NaN; psi_node, alpha (n, L), gain (n,): 0, where flagged.
+    Cost: n L where anything is flagged. Source: chapter 02.
+    """
     n_flagged = 0
     for r in range(flags.size):
         if flags[r]:
@@ -184,10 +167,33 @@ def _erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
 
 
 @kernel
-def _backward(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha, gain, p_node, buf):
+def forward_batched(
+    log_node, psi_edge, edge_max, edge_spread, row_class, step_ptr, by_step, log_z, flags, alpha, gain, prev_buf, pair_buf
+):
+    """The first half of `forward_backward_batched`: alpha, gain and log_z; returns how many sequences are flagged.
+
+    Arguments as there: log_node (n, L), overwritten with psi_node; psi_edge (K, L, L), edge_max (K,), edge_spread; row_class
+    (n,), step_ptr (T+1,), by_step (n,); out: log_z (B,), flags (B,), alpha (n, L), gain (n,); work: prev_buf (n, L), pair_buf
+    (L, L). Flagged sequences have psi_node = alpha = gain = 0. Cost: n L^2 multiply-adds, n L exps.
+    Source: Rabiner (1989), section V.A; chapter 02.
+    """
+    log_z[:] = 0.0
+    flags[:] = 0
+    _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags)
+    ones = pair_buf[0]
+    ones[:] = 1.0
+    _forward(log_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, prev_buf)
+    _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags)
+    return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
+
+
+@kernel
+def backward_batched(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha, gain, p_node, buf):
     """g = beta gain weight: p_node[t] = alpha[t] g[t], v[t] = psi_node[t] g[t] gain[t-1], g[t-1] = v[t] @ psi_edge^T.
 
-    Leaves v in psi_node and the node marginals in p_node, which holds g before. See below for shapes.
+    Arguments: psi_node (n, L), overwritten with v; psi_edge_t (K, L, L); row_class (n,), step_ptr (T+1,), by_step (n,); weight
+    (B,); alpha (n, L), gain (n,) of `forward_batched`; out: p_node (n, L) = weight * marginals; work: buf (n, L).
+    Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
     """
     L, T = psi_node.shape[1], step_ptr.size - 1
     following = 0  # rows of step t that have a successor
@@ -206,42 +212,9 @@ def _backward(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha,
         if t > 0:
             before = step_ptr[t - 1]
             following = hi - lo
-            _times_edges(
+            times_edges(
                 psi_node[lo:hi], psi_edge_t, following, row_class, by_step, lo, p_node[before:lo], buf
             )
-
-
-@kernel
-def _add_edge_sum(alpha, v, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf):
-    """edge_sum[k] += psi_edge[k] * sum over rows i of class k of alpha[before i]^T v[i]: one product per class."""
-    n, T = v.shape[0], step_ptr.size - 1
-    if psi_edge.shape[0] == 1:
-        # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought together.
-        first, full = step_ptr[1], 1
-        while full < T and step_ptr[full + 1] - step_ptr[full] == first:
-            full += 1
-        split = step_ptr[full]
-        if split > first:
-            np.dot(alpha[: split - first].T, v[first:split], pair_buf)
-            edge_sum[0] += psi_edge[0] * pair_buf
-        if split == n:
-            return
-        for t in range(full, T):
-            lo, hi = step_ptr[t], step_ptr[t + 1]
-            prev_buf[lo:hi] = alpha[step_ptr[t - 1] : step_ptr[t - 1] + hi - lo]
-        np.dot(prev_buf[split:].T, v[split:], pair_buf)
-        edge_sum[0] += psi_edge[0] * pair_buf
-        return
-    chunk = max(1, n // 2)  # both gathered operands share prev_buf
-    for k in range(psi_edge.shape[0]):
-        for start in range(class_start[k], class_start[k + 1], chunk):
-            size = min(chunk, class_start[k + 1] - start)
-            for j in range(size):
-                i = by_class[start + j]
-                prev_buf[j, :] = alpha[prev_row[i]]
-                prev_buf[chunk + j, :] = v[i]
-            np.dot(prev_buf[:size].T, prev_buf[chunk : chunk + size], pair_buf)
-            edge_sum[k] += psi_edge[k] * pair_buf
 
 
 @kernel
@@ -267,19 +240,11 @@ def forward_backward_batched(
     work: alpha_buf (n, L), prev_buf (n, L), gain_buf (n,), pair_buf (L, L).
     Cost: 3 n L^2 multiply-adds in matrix products, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
     """
-    log_z[:] = 0.0
-    flags[:] = 0
-    _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags)
-    psi_node = log_node
-    ones = pair_buf[0]
-    ones[:] = 1.0
-    _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha_buf, gain_buf, ones, prev_buf)
-    _log_z(alpha_buf, gain_buf, edge_max, row_class, step_ptr, log_z, flags)
-    n_flagged = _erase_flagged(step_ptr, flags, log_z, psi_node, alpha_buf, gain_buf)
-    _backward(
-        psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha_buf, gain_buf, p_node, prev_buf
-    )
-    _add_edge_sum(
-        alpha_buf, psi_node, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf
-    )
+    n_flagged = forward_batched(
+        log_node, psi_edge, edge_max, edge_spread, row_class, step_ptr, by_step, log_z, flags, alpha_buf, gain_buf, prev_buf,
+        pair_buf,
+    )  # fmt: skip
+    backward_batched(log_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha_buf, gain_buf, p_node, prev_buf)
+    v = log_node
+    add_edge_sum(alpha_buf, v, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf)
     return n_flagged

@@ -37,6 +37,22 @@ def open_rows(step_ptr, start, middle, end, log_node):
 
 
 @kernel
+def gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u):
+    """Collect the rows of sequence r of a packed batch; returns their number n.
+
+    Arguments: r; log_node (n', M), row_class (n',), step_ptr (T+1,); out, filled up to n <= T: rows int64 (T,): row of the
+    batch at each step; classes int32 (T,); u (T, M): scores. Cost O(n M). Source: chapter 02.
+    """
+    n = 0
+    while n < step_ptr.size - 1 and step_ptr[n] + r < step_ptr[n + 1]:
+        rows[n] = step_ptr[n] + r
+        classes[n] = row_class[rows[n]]
+        u[n, :] = log_node[rows[n]]
+        n += 1
+    return n
+
+
+@kernel
 def redo_flagged(log_node, log_edge, row_class, step_ptr, weight, flags, log_z, p_node, edge_sum):
     """Log-domain forward-backward for the flagged sequences of a batch, in place of the scaled form.
 
@@ -54,12 +70,7 @@ def redo_flagged(log_node, log_edge, row_class, step_ptr, weight, flags, log_z, 
     for r in range(flags.size):
         if not flags[r]:
             continue
-        n = 0
-        while n < T and step_ptr[n] + r < step_ptr[n + 1]:
-            rows[n] = step_ptr[n] + r
-            classes[n] = row_class[rows[n]]
-            u[n, :] = log_node[rows[n]]
-            n += 1
+        n = gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u)
         log_z[r] = forward_backward_log(u[:n], log_edge, classes[:n], log_alpha[:n], log_beta[:n])
         if not np.isfinite(log_z[r]):
             continue

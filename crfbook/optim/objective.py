@@ -1,4 +1,4 @@
-"""What training minimises: the penalised negative log-likelihood of a corpus, and its gradient.
+"""What training minimises: the penalised negative log-likelihood of a corpus, and its gradient; or another loss (losses.py).
 
     value(w) = sum_i weight_i (log Z_i - score_i(y_i)) + c2 |w|^2        in nats
     grad(w)  = expected counts - gold counts + 2 c2 w
@@ -16,6 +16,7 @@ from crfbook.data.features import edge_gradient, empirical_counts, log_edge
 from crfbook.kernels.forward_backward import exp_edges
 from crfbook.kernels.likelihood import add_tree, shard_likelihood
 from crfbook.kernels.scores import collect_dense, fill_dense
+from crfbook.optim.losses import LossTerms, make_loss
 from crfbook.optim.packing import lay_out, pack
 from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
 
@@ -120,16 +121,22 @@ class Objective:
     constraints : Constraints or None; forbidden transitions score -inf in Z.
     n_threads : int; the result has the same bits for any value.
     batch_tokens : int or None, rows of a batch; None is BATCH_ROWS.
+    loss : "log", "exp", "pointwise-log" or "pointwise-exp", see losses.py; the exp losses are pure numbers, not nats.
+    clamp : None, or M > 0: phi(u) = e^u - 1 goes on as a straight line where u > M nats.
+    log_scale : value and gradient, penalty included, are multiplied by exp(-log_scale). Where 1/p exceeds float64 (1/p is L^T at
+        w = 0), `log_value` of the start is a good one. A loss beyond exp(500) times the scale has the value inf.
 
     Raises
     ------
-    ValueError : a token without label; a labelling that the constraints forbid; c2 < 0; when called, weights
+    ValueError : a token without label; a labelling that the constraints forbid; c2 < 0; a loss or clamp unknown; when called, weights
         that are not finite or of another length, and a sequence that has no path of finite score.
     """
 
-    def __init__(self, corpus, features, *, c2=0.0, constraints=None, n_threads=1, batch_tokens=None):
+    def __init__(self, corpus, features, *, c2=0.0, constraints=None, n_threads=1, batch_tokens=None,
+                 loss="log", clamp=None, log_scale=0.0):
         if not (np.isfinite(c2) and c2 >= 0):
             raise ValueError(f"c2: expected a finite number >= 0, got {c2!r}")
+        settings = make_loss(loss, clamp, log_scale)
         _check_labels(corpus, features, constraints)
         self.features, self.c2, self.constraints = features, float(c2), constraints
         self.n_threads = resolve_threads(n_threads)
@@ -143,6 +150,11 @@ class Objective:
         self._gold = empirical_counts(corpus, features)
         weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
         self._weight = weight[self._packing.sequence]
+        self._terms = None  # the log loss needs nothing more: its gold labels are constants, see `_gold`
+        if loss != "log":
+            self._terms = LossTerms(settings, corpus, self._packing)
+            self._likelihood = self._terms.run_shard
+        self._scale = np.exp(-settings.log_scale)
         self._allocate()
 
     def _allocate(self):
@@ -156,7 +168,8 @@ class Objective:
         self._dense = np.zeros((0 if self._whole else n_dense, width))
         self._work = SimpleQueue()
         for _ in range(min(self.n_threads, max(1, packing.n_shards))):
-            self._work.put((make_work(packing, width), np.empty_like(self._dense)))
+            work = make_work(packing, width)
+            self._work.put((self._terms.work(work) if self._terms else work, np.empty_like(self._dense)))
 
     def __call__(self, w):
         """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
@@ -180,12 +193,32 @@ class Objective:
             add_tree(self._edge_parts.reshape(len(bad), -1), edge_sum)
             edge_sum = edge_sum.reshape(self._edge_parts.shape[1:])[:, :n_labels, :n_labels]
             edge_gradient(features, edge_sum, *self._classes, grad)
+        c2 = self.c2 * self._scale
         with one_blas_thread():
-            value = self._weight @ self._log_z - w @ self._gold + self.c2 * (w @ w)
-        grad -= self._gold
-        if self.c2:
-            grad += 2.0 * self.c2 * w
+            if self._terms is None:
+                value = self._weight @ self._log_z - w @ self._gold + c2 * (w @ w)
+            else:
+                value = self._terms.value.sum() + c2 * (w @ w)
+        if self._terms is None:
+            grad -= self._gold
+        if c2:
+            grad += 2.0 * c2 * w
         return float(value), grad
+
+    def log_value(self, w):
+        """log of the value at w (F,), log_scale left out; a number also where the value itself would exceed float64."""
+        value, _ = self(w)
+        if self._terms is None:
+            return float(np.log(value))
+        with np.errstate(divide="ignore"):
+            return float(np.logaddexp(self._terms.log_total(self._weight), np.log(self.c2 * (w @ w))))
+
+    @property
+    def largest_u(self):
+        """The largest -log p of the last evaluation, in nats, of a gold path or (pointwise losses) of a gold label."""
+        if self._terms is None:
+            raise AttributeError("largest_u: the log loss alone does not keep it")
+        return float(self._terms.u.max(initial=0.0))
 
     def _run_shard(self, shard, w, dense, edges):
         """Expected counts of one shard into its own arrays, with the work arrays of whoever is free."""

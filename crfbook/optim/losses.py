@@ -1,0 +1,101 @@
+"""The losses beside the log loss: their names and settings, and what an `Objective` keeps for them.
+
+    sum_i weight_i phi(u_i),   u_i = -log p(y_i | x_i)              "log", "exp"
+    sum_i weight_i sum_t phi(u_it),   u_it = -log p(y_it | x_i)     "pointwise-log", "pointwise-exp"
+
+phi(u) = u or e^u - 1, the latter linear beyond a clamp M if one is given. Source: Altun, Johnson and Hofmann (2003), section 2.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.kernels.losses_batched import shard_losses
+
+LOSSES = ("log", "exp", "pointwise-log", "pointwise-exp")
+
+
+class Loss(NamedTuple):
+    """Settings as the kernels read them."""
+
+    pointwise: bool
+    exponential: bool
+    clamp: float  # inf: none
+    log_scale: float  # losses and gradients are multiplied by exp(-log_scale)
+
+
+class LossWork(NamedTuple):
+    """Work arrays of one thread (n rows, B sequences, M padded labels); the last four are empty unless pointwise."""
+
+    log_node: np.ndarray  # (n, M)
+    p_node: np.ndarray  # (n, M)
+    alpha: np.ndarray  # (n, M)
+    prev: np.ndarray  # (n, M)
+    gain: np.ndarray  # (n,)
+    pair: np.ndarray  # (M, M)
+    flags: np.ndarray  # uint8 (B,)
+    score: np.ndarray  # (B,): of the gold paths
+    slope: np.ndarray  # (B,): weight * phi'(u), summed over the tokens if pointwise
+    event: np.ndarray  # (n,): weight * phi'(u) / p of each gold label
+    ahead: np.ndarray  # (n, M): events at later rows, see kernels/losses_batched.py
+    behind: np.ndarray  # (n, M): events at this and later rows
+    step: np.ndarray  # (2, B, M): operands of one time step
+
+
+def make_loss(loss, clamp=None, log_scale=0.0):
+    """`Loss` of its name; ValueError for a name or number that means nothing."""
+    if loss not in LOSSES:
+        raise ValueError(f"loss: expected one of {', '.join(LOSSES)}, got {loss!r}")
+    exponential = loss.endswith("exp")
+    for name, value, usual in (("clamp", clamp, None), ("log_scale", log_scale, 0.0)):
+        if value != usual and not exponential:
+            raise ValueError(f"{name}: belongs to the losses exp and pointwise-exp, got {value!r} with loss={loss!r}")
+    if clamp is not None and not (clamp > 0 and math.isfinite(clamp)):
+        raise ValueError(f"clamp: expected a finite number > 0 (in nats) or None, got {clamp!r}")
+    if not math.isfinite(log_scale):
+        raise ValueError(f"log_scale: expected a finite number, got {log_scale!r}")
+    return Loss(loss.startswith("pointwise"), exponential, math.inf if clamp is None else float(clamp), float(log_scale))
+
+
+class LossTerms:
+    """What an `Objective` has besides when its loss is not the log loss: gold labels of the packed rows, and u = -log p."""
+
+    def __init__(self, loss, corpus, packing):
+        self.loss = loss
+        self.labels = corpus.labels[packing.row_token]
+        self.value = np.zeros(len(packing.sequence))
+        self.u = np.zeros(len(self.labels) if loss.pointwise else len(packing.sequence))
+        self._slot = self._slot_of_row(packing) if loss.pointwise else slice(None)
+
+    @staticmethod
+    def _slot_of_row(packing):
+        """int64 (N,): packed number of the sequence each row belongs to."""
+        length = np.zeros(len(packing.row_token), np.int64)
+        for b, first in enumerate(packing.row_ptr[:-1]):
+            step = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
+            n = step[-1]
+            length[first:first + n] = packing.slot_ptr[b] + np.arange(n) - np.repeat(step[:-1], np.diff(step))
+        return length
+
+    def work(self, work):
+        """`LossWork`: the arrays of a `Work`, and more of the same sizes."""
+        (n, width), n_slots, pointwise = work.log_node.shape, len(work.flags), self.loss.pointwise
+        n = n if pointwise else 0
+        return LossWork(*work, np.empty(n_slots), np.empty(n_slots), np.empty(n), np.empty((n, width)), np.empty((n, width)),
+                        np.empty((2, n_slots if pointwise else 0, width)))
+
+    def run_shard(self, *arguments):
+        """`shard_likelihood`'s place in `Objective`."""
+        return shard_losses(*arguments, self.loss, self.labels, self.u, self.value)
+
+    def log_total(self, weight):
+        """log sum_i weight_i loss_i of the last evaluation, without log_scale; exact where the sum itself exceeds float64."""
+        weight = weight[self._slot]
+        counted = weight > 0
+        u = np.maximum(self.u[counted], 0.0)
+        m = np.minimum(u, self.loss.clamp) if self.loss.exponential else np.zeros(len(u))
+        with np.errstate(divide="ignore"):
+            log_loss = np.log(weight[counted]) + m + np.log((u - m) - np.expm1(-m))
+        top = log_loss.max(initial=-np.inf)
+        return float(top + np.log(np.exp(log_loss - top).sum())) if top > -np.inf else -np.inf
