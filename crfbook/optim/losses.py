@@ -25,24 +25,6 @@ class Loss(NamedTuple):
     log_scale: float  # losses and gradients are multiplied by exp(-log_scale)
 
 
-class LossWork(NamedTuple):
-    """Work arrays of one thread (n rows, B sequences, M padded labels); the last four are empty unless pointwise."""
-
-    log_node: np.ndarray  # (n, M)
-    p_node: np.ndarray  # (n, M)
-    alpha: np.ndarray  # (n, M)
-    prev: np.ndarray  # (n, M)
-    gain: np.ndarray  # (n,)
-    pair: np.ndarray  # (M, M)
-    flags: np.ndarray  # uint8 (B,)
-    score: np.ndarray  # (B,): of the gold paths
-    slope: np.ndarray  # (B,): weight * phi'(u), summed over the tokens if pointwise
-    event: np.ndarray  # (n,): weight * phi'(u) / p of each gold label
-    ahead: np.ndarray  # (n, M): events at later rows, see kernels/losses_batched.py
-    behind: np.ndarray  # (n, M): events at this and later rows
-    step: np.ndarray  # (2, B, M): operands of one time step
-
-
 def make_loss(loss, clamp=None, log_scale=0.0):
     """`Loss` of its name; ValueError for a name or number that means nothing."""
     if loss not in LOSSES:
@@ -61,9 +43,8 @@ def make_loss(loss, clamp=None, log_scale=0.0):
 class LossTerms:
     """What an `Objective` has besides when its loss is not the log loss: gold labels of the packed rows, and u = -log p."""
 
-    def __init__(self, loss, corpus, packing):
-        self.loss = loss
-        self.labels = corpus.labels[packing.row_token]
+    def __init__(self, loss, labels, packing):
+        self.loss, self.labels = loss, labels
         self.value = np.zeros(len(packing.sequence))
         self.u = np.zeros(len(self.labels) if loss.pointwise else len(packing.sequence))
         self._slot = self._slot_of_row(packing) if loss.pointwise else slice(None)
@@ -71,19 +52,12 @@ class LossTerms:
     @staticmethod
     def _slot_of_row(packing):
         """int64 (N,): packed number of the sequence each row belongs to."""
-        length = np.zeros(len(packing.row_token), np.int64)
+        slot = np.zeros(len(packing.row_token), np.int64)
         for b, first in enumerate(packing.row_ptr[:-1]):
             step = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
             n = step[-1]
-            length[first:first + n] = packing.slot_ptr[b] + np.arange(n) - np.repeat(step[:-1], np.diff(step))
-        return length
-
-    def work(self, work):
-        """`LossWork`: the arrays of a `Work`, and more of the same sizes."""
-        (n, width), n_slots, pointwise = work.log_node.shape, len(work.flags), self.loss.pointwise
-        n = n if pointwise else 0
-        return LossWork(*work, np.empty(n_slots), np.empty(n_slots), np.empty(n), np.empty((n, width)), np.empty((n, width)),
-                        np.empty((2, n_slots if pointwise else 0, width)))
+            slot[first:first + n] = packing.slot_ptr[b] + np.arange(n) - np.repeat(step[:-1], np.diff(step))
+        return slot
 
     def run_shard(self, *arguments):
         """`shard_likelihood`'s place in `Objective`."""

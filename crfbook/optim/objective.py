@@ -7,6 +7,7 @@ Sequences are packed into batches and batches into shards (packing.py) once, at 
 runs one kernel per shard (kernels/likelihood.py). Source: Sokolovska et al. (2010), eq. (4), (5), (11); penalties as CRFsuite means them.
 """
 
+import copy
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from crfbook.kernels.scores import collect_dense, fill_dense
 from crfbook.optim.losses import LossTerms, make_loss
 from crfbook.optim.packing import lay_out, pack
 from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
+from crfbook.optim.work import make_loss_work, make_work
 
 MAX_SHARDS = 4
 BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
@@ -36,18 +38,6 @@ class Edges(NamedTuple):
     start: np.ndarray  # (M,): 0 where a label may open a sequence, -inf where not
     middle: np.ndarray  # (M,): 0, and -inf for padding labels
     end: np.ndarray  # (M,)
-
-
-class Work(NamedTuple):
-    """Work arrays of one thread, as long as the largest batch: n rows, B sequences, M padded labels."""
-
-    log_node: np.ndarray  # (n, M)
-    p_node: np.ndarray  # (n, M)
-    alpha: np.ndarray  # (n, M)
-    prev: np.ndarray  # (n, M)
-    gain: np.ndarray  # (n,)
-    pair: np.ndarray  # (M, M)
-    flags: np.ndarray  # uint8 (B,)
 
 
 class Forecast(NamedTuple):
@@ -79,14 +69,6 @@ def make_edges(table, constraints=None):
     edge_max = np.empty(n_classes)
     spread = exp_edges(scores, psi_edge, psi_edge_t, edge_max)
     return Edges(scores, psi_edge, psi_edge_t, edge_max, np.array([spread]), start, middle, end)
-
-
-def make_work(packing, width):
-    """`Work` for the batches of a packing."""
-    n = int(np.diff(packing.row_ptr).max(initial=0))
-    rows = (np.empty((n, width)) for _ in range(4))
-    return Work(*rows, np.empty(n), np.empty((width, width)),
-                np.empty(int(np.diff(packing.slot_ptr).max(initial=0)), np.uint8))
 
 
 def check_weights(w, n_features):
@@ -128,8 +110,9 @@ class Objective:
 
     Raises
     ------
-    ValueError : a token without label; a labelling that the constraints forbid; c2 < 0; a loss or clamp unknown; when called, weights
-        that are not finite or of another length, and a sequence that has no path of finite score.
+    ValueError : a token without label; a labelling that the constraints forbid; c2 < 0; a loss that is unknown, or does not go
+        with the clamp or log_scale; when called, weights that are not finite or of another length, and a sequence that has no
+        path of finite score.
     """
 
     def __init__(self, corpus, features, *, c2=0.0, constraints=None, n_threads=1, batch_tokens=None,
@@ -150,12 +133,9 @@ class Objective:
         self._gold = empirical_counts(corpus, features)
         weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
         self._weight = weight[self._packing.sequence]
-        self._terms = None  # the log loss needs nothing more: its gold labels are constants, see `_gold`
-        if loss != "log":
-            self._terms = LossTerms(settings, corpus, self._packing)
-            self._likelihood = self._terms.run_shard
-        self._scale = np.exp(-settings.log_scale)
+        self._labels = corpus.labels[self._packing.row_token]
         self._allocate()
+        self._choose(settings)
 
     def _allocate(self):
         features, packing = self.features, self._packing
@@ -166,10 +146,25 @@ class Objective:
         self._edge_parts = np.empty((packing.n_shards, n_classes, width, width))
         self._log_z = np.zeros(len(packing.sequence))
         self._dense = np.zeros((0 if self._whole else n_dense, width))
-        self._work = SimpleQueue()
-        for _ in range(min(self.n_threads, max(1, packing.n_shards))):
-            work = make_work(packing, width)
-            self._work.put((self._terms.work(work) if self._terms else work, np.empty_like(self._dense)))
+        self._buffers = [(make_work(packing, width), np.empty_like(self._dense))
+                         for _ in range(min(self.n_threads, max(1, packing.n_shards)))]
+
+    def _choose(self, settings):
+        """Set the loss (a `Loss`). The log loss needs nothing more: its gold labels are constants, see `_gold`."""
+        self._scale, self._work, self._terms = np.exp(-settings.log_scale), SimpleQueue(), None
+        if settings.pointwise or settings.exponential:
+            self._terms = LossTerms(settings, self._labels, self._packing)
+            self._likelihood = self._terms.run_shard
+        for work, dense_grad in self._buffers:
+            self._work.put((make_loss_work(work, settings) if self._terms else work, dense_grad))
+
+    def with_loss(self, loss, clamp=None, log_scale=0.0):
+        """An `Objective` of the same corpus and penalty under another loss. They share arrays: never call both at once."""
+        other = copy.copy(self)
+        vars(other).pop("_likelihood", None)
+        other.n_evaluations = 0
+        other._choose(make_loss(loss, clamp, log_scale))
+        return other
 
     def __call__(self, w):
         """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
