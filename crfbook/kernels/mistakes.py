@@ -39,7 +39,7 @@ def node_difference(t, row, z, layout, cell, amount, n):
     """Append (cell of (a, y), +x[a]) and (cell of (a, z), -x[a]) for each attribute a of token t, gold label y; returns the new n.
 
     Weights that do not exist are left out. Arguments: row: t's position in its sequence; z: its label on the best path;
-    out: cell int64 (n_max,), amount (n_max,), from position n on. Cost: the attributes of the token.
+    layout, see above; out: cell int64 (n_max,), amount (n_max,), from position n on. Cost: the attributes of the token.
     Source: Collins (2002), figure 1.
     """
     y, width = layout.labels[t], layout.exists.shape[1]
@@ -65,7 +65,8 @@ def node_difference(t, row, z, layout, cell, amount, n):
 def edge_difference(t, zp, z, first_edge, layout, cell, amount, n):
     """Append (cell of (b, y_{t-1}, y_t), +1) and (cell of (b, zp, z), -1) for each edge attribute b of token t; returns the new n.
 
-    Arguments: zp, z: the labels of t-1 and t on the best path; first_edge: cell of the first edge weight; out: cell int64
+    Arguments: zp, z: the labels of t-1 and t on the best path; first_edge: cell of the first edge weight; layout,
+    see above; out: cell int64
     (n_max,), amount (n_max,), from position n on. Cost: two bisections an edge attribute. Source: Collins (2002), figure 1.
     """
     k = layout.edge_class[t]
@@ -89,7 +90,8 @@ def edge_difference(t, zp, z, first_edge, layout, cell, amount, n):
 def decode_with(s, theta, visit, layout, work):
     """Best path of sequence s, not empty, under the cells theta: into work.path; returns its score.
 
-    Arguments: theta (C,); visit: a number that changes whenever theta does: tables of transitions are kept while it stays.
+    Arguments: theta (C,); visit: a number that changes whenever theta does: tables of transitions are kept while it
+    stays; layout, work, see above.
     Cost: one addition per stored (occurrence, weight) pair, T M^2 additions and maxima. Source: Collins (2002), section 2.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
@@ -125,7 +127,7 @@ def find_mistakes(s, theta, visit, layout, work, totals):
     loss = score(best) - score(gold) = -theta . dS >= 0 in nats; wrong = tokens where the paths differ (n = 0 if none).
     totals += seq_weight * (loss, wrong / T, 1 if wrong, wrong, sqrt(wrong)): what an epoch reports.
 
-    Arguments: theta (C,), visit as in `decode_with`; out: totals (5,), added to. Cost: that of `decode_with`, and the
+    Arguments: theta (C,), visit, layout, work as in `decode_with`; out: totals (5,), added to. Cost: that of `decode_with`, and the
     attributes of the wrong tokens. Source: Collins (2002), figure 1.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]

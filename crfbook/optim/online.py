@@ -44,9 +44,9 @@ def perceptron(corpus, features, w0=None, *, average=True, batch=False, shuffle=
     """Structured perceptron. Common arguments: see the module.
 
     average : return the mean of all weight vectors so far, not the last one (Collins 2002, section 2.5).
-    batch : decode everything with fixed weights, then go one step along the sum of all differences dS (Altun et al. 2003,
-        section 4.1). From w0 = 0 the length of that step is of no consequence: the best path does not depend on the scale
-        of w. `average` is then the mean over epochs.
+    batch : decode everything with fixed weights, then add the mean over the sequences of dS (Altun et al. 2003, section 4.1).
+        The mean and not the sum, so that a start w0 counts for something; from w0 = 0 the length of the step makes no
+        difference, as the best path does not depend on the scale of w. `average` is then the mean over epochs.
 
     Loss of a sequence: max_y score(y) - score(gold), to which its log loss tends when all weights grow. `Step.violation` is
     the mean share of wrong tokens (what CRFsuite's "ap" prints and stops by).
@@ -61,6 +61,7 @@ def perceptron(corpus, features, w0=None, *, average=True, batch=False, shuffle=
         direction = np.zeros_like(run.theta)
         for part in run.chunks(order):
             perceptron_direction(part, run.visit, run.theta, direction, run.layout, run.work, run.totals)
+        direction /= max(1, len(order))
         run.theta += direction
         run.theta_sum += run.count * direction
         run.count += 1
