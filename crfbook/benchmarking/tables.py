@@ -1,0 +1,166 @@
+"""The tables of Altun, Johnson and Hofmann (2003): their corpora as we have them, one function a row, and a record that an
+interrupted run goes on with. Chapters 04 and 05 fill and show them.
+
+    setup = set_up("ner", "s2", 600)                         # Spanish CoNLL-2002, features S2, the first 600 sentences
+    result, seconds = fit_loss(setup, "exp", variance=10.0)
+    row = row_of(setup, result.w, seconds)                  # F1 on testa and testb, active weights, seconds
+"""
+
+import time
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data import templates
+from ..data.constraints import Constraints
+from ..data.corpus import Corpus
+from ..data.datasets import load_dataset
+from ..data.encoder import Encoder
+from ..data.features import FeatureSet, observed
+from ..evaluation import chunk_report
+from ..models import inference
+from ..optim.loss_path import minimize_loss
+from ..optim.losses import LOSSES
+from .records import read_record, write_record
+
+VARIANCES = (0.1, 1.0, 10.0, 100.0)  # of the Gaussian prior: c2 = 1 / (2 variance)
+SIZES = {"pos": (300, 800, 1600, None), "ner": (300, 600, 1200, 2400, 4800, None)}  # sentences of the learning curves; None: all
+TEMPLATES = {"pos": ("s1", "s2"), "ner": ("s1", "s2", "s3")}
+STOP = {"tol": 1e-4, "relative_change": (10, 1e-5), "max_iterations": 1000}
+
+
+class Task(NamedTuple):
+    """A corpus of the paper: name and task of the data set, its held-out parts {column of the table: split}, what is scored."""
+
+    dataset: str
+    task: str
+    parts: dict
+    measure: str  # "F1" of phrases or "accuracy" of tokens, per cent
+    tag_dictionary: int | None  # words seen this often take only the labels seen with them
+
+
+TASKS = {
+    "pos": Task("treebank", "pos", {"dev": "dev", "test": "test"}, "accuracy", 5),
+    "ner": Task("conll2002", "esp", {"testa": "dev", "testb": "test"}, "F1", None),
+}
+
+
+class Setup(NamedTuple):
+    """Training data with one set of features, encoded, and the held-out parts as {name: (Corpus, gold labels)}."""
+
+    task: Task
+    encoder: Encoder
+    corpus: Corpus
+    features: FeatureSet
+    constraints: Constraints | None
+    parts: dict
+
+
+@cache
+def _data(task):
+    return load_dataset(TASKS[task].dataset, TASKS[task].task, verbose=False)
+
+
+@cache
+def set_up(task, template, n_sentences=None, held_out=False):
+    """`Setup` of a task ("pos", "ner") with a shipped template ("s1", "s2", "s3") on the first `n_sentences` (None: all).
+
+    held_out: the last tenth of them (other articles than the rest, but for one) is put aside and is the only held-out part,
+    "tenth"; no other part is scored.
+    """
+    about, data = TASKS[task], _data(task)
+    train = data.train if n_sentences is None else data.train.head(n_sentences)
+    parts = {name: data.splits[split] for name, split in about.parts.items()}
+    if held_out:
+        n = len(train) - len(train) // 10
+        train, parts = train[:n], {"tenth": train[n:]}
+    encoder = Encoder(templates.load(template))
+    corpus = encoder.fit_transform(train)
+    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    held = {name: (encoder.transform(part, on_unknown_label="mark"), part.labels_by_sequence()) for name, part in parts.items()}
+    return Setup(about, encoder, corpus, features, None, held)
+
+
+def scores(setup, w):
+    """{part: F1 or accuracy in per cent} of the weights on the held-out parts."""
+    found = {}
+    for name, (corpus, gold) in setup.parts.items():
+        path = inference.decode(corpus, setup.features, w, setup.constraints)
+        report = chunk_report(gold, setup.encoder.decode(path, corpus.seq_ptr))
+        found[name] = 100 * (report.f1 if setup.task.measure == "F1" else report.accuracy)
+    return found
+
+
+def row_of(setup, w, seconds, **more):
+    """A row of a table: scores, weights that are not zero, what `more` says, CPU seconds of training."""
+    percent = {name: f"{value:.2f}" for name, value in scores(setup, w).items()}
+    return {**percent, "active": int(np.count_nonzero(w)), **more, "seconds": f"{seconds:.1f}"}
+
+
+def fit_loss(setup, loss, variance, w0=None):
+    """Minimise one of `LOSSES` under a Gaussian prior of that variance: (OptResult, CPU seconds with all stages and starts)."""
+    clock = time.process_time()
+    result = minimize_loss(setup.corpus, setup.features, w0, loss=loss, c2=0.5 / variance, constraints=setup.constraints, **STOP)
+    return result, time.process_time() - clock
+
+
+def loss_row(task, template, loss, n_sentences, variance):
+    setup = set_up(task, template, n_sentences)
+    result, seconds = fit_loss(setup, loss, variance)
+    return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status)
+
+
+def variance_row(task, template, loss):
+    """Scores on a tenth of the training data for each of `VARIANCES` (each run starts at the solution before), and the best."""
+    setup = set_up(task, template, held_out=True)
+    tried, w = {}, None
+    for variance in VARIANCES:
+        w = fit_loss(setup, loss, variance, w)[0].w
+        tried[variance] = scores(setup, w)["tenth"]
+    best = max(tried, key=tried.get)  # the first of equals: the smallest variance
+    return {**{f"{variance:g}": f"{score:.2f}" for variance, score in tried.items()}, "chosen": f"{best:g}"}
+
+
+def fill(path, jobs, *, datasets=()):
+    """Do the jobs that the record lacks, one row each, written as soon as it is there. Returns the path.
+
+    jobs: list of (key, make): key a dict whose values name the row, make() -> dict of the row's other columns. An unfinished
+    record is kept beside the finished one as `*.part.csv`: an interrupted run goes on with it, a finished one begins anew.
+    """
+    path = Path(path)
+    part = path.with_suffix(".part.csv")
+    about, rows = read_record(part) if part.exists() else ({"seconds": "0"}, [])
+    clock = time.perf_counter() - float(about["seconds"])
+    for key, make in jobs:
+        key = {name: str(value) for name, value in key.items()}
+        if not any(key.items() <= row.items() for row in rows):
+            rows.append({**key, **{name: str(value) for name, value in make().items()}})
+            write_record(part, rows, seconds=time.perf_counter() - clock, datasets=datasets)
+    return part.replace(path)
+
+
+def fill_losses(task, folder):
+    """Tables 1 ("pos") and 2 ("ner") of the paper with their learning curves, in `folder`: hours on one core, row by row.
+
+    Writes 04_variance_<task>.csv, then 04_<task>.csv with the variances chosen there. Returns the two paths.
+    """
+    folder, data = Path(folder), [_data(task)]
+    cells = [{"template": template, "loss": loss} for template in TEMPLATES[task] for loss in LOSSES]
+    chosen = fill(folder / f"04_variance_{task}.csv",
+                  [(cell, lambda cell=cell: variance_row(task, **cell)) for cell in cells], datasets=data)
+    best = {(row["template"], row["loss"]): float(row["chosen"]) for row in read_record(chosen)[1]}
+    jobs = []
+    for n in SIZES[task][::-1]:  # the paper's tables first, then the learning curves
+        for cell in cells:
+            more = {"n_sentences": n, "variance": best[tuple(cell.values())]}
+            key = {**cell, "sentences": n or len(data[0].train), "variance": f"{more['variance']:g}"}
+            jobs.append((key, lambda cell=cell, more=more: loss_row(task, **cell, **more)))
+    return chosen, fill(folder / f"04_{task}.csv", jobs, datasets=data)
+
+
+def clear():
+    """Forget the data sets and encodings that were kept for the next row."""
+    set_up.cache_clear()
+    _data.cache_clear()

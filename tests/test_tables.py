@@ -1,0 +1,62 @@
+"""The recorded tables of chapters 04 and 05: what is held out, what a row says, and a record that goes on where it was cut."""
+
+import numpy as np
+import pytest
+
+from crfbook.benchmarking import tables
+from crfbook.benchmarking.records import read_record
+
+
+@pytest.fixture(autouse=True)
+def on_twins(monkeypatch, tmp_path):
+    """The built-in twins, whatever is on this machine."""
+    monkeypatch.delenv("CRFBOOK_MIRROR", raising=False)
+    monkeypatch.setenv("CRFBOOK_DATA", str(tmp_path))
+    tables.clear()
+    yield
+    tables.clear()
+
+
+def test_the_last_tenth_is_held_out_and_nothing_else_is_scored():
+    setup, whole = tables.set_up("ner", "s1", 50, held_out=True), tables.set_up("ner", "s1", 50)
+    held, gold = setup.parts["tenth"]
+    assert list(setup.parts) == ["tenth"] and list(whole.parts) == ["testa", "testb"]
+    assert (setup.corpus.n_sequences, held.n_sequences, len(gold)) == (45, 5, 5)
+    assert gold == whole.encoder.decode(whole.corpus.labels, whole.corpus.seq_ptr)[45:]
+
+
+def test_a_row_has_scores_seconds_and_active_weights():
+    row = tables.loss_row("ner", "s2", "exp", 30, variance=1.0)
+    assert list(row)[:3] == ["testa", "testb", "active"] and list(row)[-1] == "seconds"
+    assert 0 < float(row["testb"]) <= 100 and row["active"] > 100 and row["iterations"] > 5
+
+
+def test_all_losses_find_the_phrases_of_a_training_set():
+    setup = tables.set_up("ner", "s2", 60)
+    setup = setup._replace(parts={"train": (setup.corpus, setup.encoder.decode(setup.corpus.labels, setup.corpus.seq_ptr))})
+    for loss in tables.LOSSES:
+        result, _ = tables.fit_loss(setup, loss, variance=100.0)
+        assert tables.scores(setup, result.w)["train"] > 95, loss
+
+
+def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
+    path, calls = tmp_path / "04_x.csv", []
+
+    def job(name, fails=False):
+        def make():
+            calls.append(name)
+            if fails:
+                raise KeyboardInterrupt
+            return {"score": len(calls)}
+        return {"name": name, "n": 3}, make
+
+    with pytest.raises(KeyboardInterrupt):
+        tables.fill(path, [job("a"), job("b", fails=True), job("c")])
+    assert not path.exists() and [row["name"] for row in read_record(tmp_path / "04_x.part.csv")[1]] == ["a"]
+    assert tables.fill(path, [job("a"), job("b"), job("c")]) == path
+    assert calls == ["a", "b", "b", "c"]
+    about, rows = read_record(path)
+    assert [(row["name"], row["n"], row["score"]) for row in rows] == [("a", "3", "1"), ("b", "3", "3"), ("c", "3", "4")]
+    assert float(about["seconds"]) >= 0 and [p.name for p in tmp_path.glob("04*")] == ["04_x.csv"]
+    tables.fill(path, [job("a")])
+    assert calls[-1] == "a" and len(read_record(path)[1]) == 1
