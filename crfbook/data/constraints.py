@@ -1,4 +1,4 @@
-"""Hard constraints: which label may follow which, which may open a sequence and which may close it.
+"""Hard constraints: which label may follow which, open a sequence, close it, or stand on a given token at all.
 
 A forbidden transition scores minus infinity in training and in decoding, so its probability is exactly 0
 and no decoded path can contain it. That is not the same as a transition that was never seen in training:
@@ -16,11 +16,13 @@ class Constraints(NamedTuple):
     allowed : bool (L, L)   [previous, next]
     start : bool (L,)       labels that may stand on the first token
     end : bool (L,)         labels that may stand on the last token
+    label_sets : bool (D, L)  labels that may stand on token t: row corpus.label_set[t] (see `tag_dictionary`); None: all
     """
 
     allowed: np.ndarray
     start: np.ndarray
     end: np.ndarray
+    label_sets: np.ndarray | None = None
 
 
 # scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete one)
@@ -62,15 +64,29 @@ def constraints_from(spec, labels):
     if isinstance(spec, str):
         return _scheme(spec, labels)
     if isinstance(spec, Constraints):
-        spec = spec._asdict()
+        if spec.label_sets is not None and (spec.label_sets.dtype != bool or spec.label_sets.shape[1:] != (len(labels),)):
+            raise ValueError(f"constraints: expected label_sets bool (D, {len(labels)}), got {spec.label_sets.dtype} "
+                             f"{spec.label_sets.shape}")
+        sets, spec = spec.label_sets, spec._asdict()
+        del spec["label_sets"]
+        return constraints_from(spec, labels)._replace(label_sets=sets)
     if not isinstance(spec, dict):
         spec = {"allowed": spec}
-    unknown = sorted(map(str, set(spec) - set(Constraints._fields)))
+    unknown = sorted(map(str, set(spec) - {"allowed", "start", "end"}))
     if unknown:
         raise ValueError(f"constraints: expected the keys 'allowed', 'start', 'end', got {unknown[0]!r}")
     return Constraints(_table(spec.get("allowed"), labels),
                        _vector(spec.get("start"), labels, "start"),
                        _vector(spec.get("end"), labels, "end"))
+
+
+def check_label_set(corpus, constraints):
+    """ValueError unless the rows that corpus.label_set names are rows of constraints.label_sets."""
+    if len(corpus.label_set):
+        sets = None if constraints is None else constraints.label_sets
+        if sets is None or corpus.label_set.max() >= len(sets):
+            raise ValueError(f"label_set: expected rows of constraints.label_sets ({0 if sets is None else len(sets)} rows), "
+                             f"got row {corpus.label_set.max()}")
 
 
 def violations(corpus, constraints, label_names):
@@ -79,6 +95,7 @@ def violations(corpus, constraints, label_names):
     Returns a list of (sequence, token, message) in corpus order; the token counts from 0 inside its
     sequence. Unknown labels (-1) and sequences of length 0 violate nothing. Cost O(N).
     """
+    check_label_set(corpus, constraints)
     if constraints is None:
         return []
     ptr, labels = corpus.seq_ptr, corpus.labels
@@ -97,9 +114,10 @@ def violations(corpus, constraints, label_names):
     bad_pair = pair & ~constraints.allowed[previous, labels]
     bad_start = known & first & ~constraints.start[labels]
     bad_end = known & last & ~constraints.end[labels]
+    bad_label = known & False if not len(corpus.label_set) else known & ~constraints.label_sets[corpus.label_set, labels]
 
     found = []
-    for t in np.flatnonzero(bad_pair | bad_start | bad_end):
+    for t in np.flatnonzero(bad_pair | bad_start | bad_end | bad_label):
         name, place = label_names[labels[t]], (int(sequence[t]), int(t - ptr[sequence[t]]))
         if bad_start[t]:
             found.append((*place, f"{name!r} may not start a sequence"))
@@ -107,6 +125,8 @@ def violations(corpus, constraints, label_names):
             found.append((*place, f"{name!r} may not follow {label_names[previous[t]]!r}"))
         if bad_end[t]:
             found.append((*place, f"{name!r} may not end a sequence"))
+        if bad_label[t]:
+            found.append((*place, f"{name!r} is not among the labels of this token's word"))
     return found
 
 

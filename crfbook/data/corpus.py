@@ -26,6 +26,7 @@ class Corpus(NamedTuple):
     class_attr: np.ndarray  # int32: edge attribute 0 is the constant one (plain transitions)
     labels: np.ndarray  # int32 (N,), -1: unknown
     seq_weight: np.ndarray  # float64 (S,), or (0,): all ones
+    label_set: np.ndarray = np.zeros(0, np.int32)  # int32 (N,): row of Constraints.label_sets that holds at a token; (0,): all labels
 
     @property
     def n_sequences(self):
@@ -76,7 +77,7 @@ def _floats(name, values, size, minimum=None):
 
 
 def make_corpus(seq_ptr, attr_ptr, attr_idx, *, attr_val=None, edge_class=None, class_ptr=None,
-                class_attr=None, labels=None, seq_weight=None):
+                class_attr=None, labels=None, seq_weight=None, label_set=None):
     """Cast, check and pack arrays into a `Corpus` (shapes and meanings there).
 
     Left out: attribute values and sequence weights are one, labels are unknown, transitions are plain.
@@ -97,15 +98,18 @@ def make_corpus(seq_ptr, attr_ptr, attr_idx, *, attr_val=None, edge_class=None, 
         edge_class = np.zeros(n_tokens, np.int32)
     edge_class = _integers("edge_class", edge_class, np.int32)
     labels = _integers("labels", np.full(n_tokens, -1) if labels is None else labels, np.int32)
-    for name, array in (("edge_class", edge_class), ("labels", labels)):
-        if len(array) != n_tokens:
+    label_set = _integers("label_set", np.zeros(0) if label_set is None or not len(label_set) else label_set, np.int32)
+    for name, array in (("edge_class", edge_class), ("labels", labels), ("label_set", label_set)):
+        if len(array) != n_tokens and not (name == "label_set" and len(array) == 0):
             raise ValueError(f"{name}: expected one entry a token ({n_tokens}), got {len(array)}")
     if n_tokens and (edge_class.min() < 0 or edge_class.max() >= len(class_ptr) - 1):
         raise ValueError(f"edge_class: expected classes 0..{len(class_ptr) - 2}")
     if n_tokens and labels.min() < -1:
         raise ValueError("labels: expected ids >= 0, or -1 for unknown")
+    if label_set.size and label_set.min() < 0:
+        raise ValueError("label_set: expected rows >= 0, got a negative one")
     return Corpus(seq_ptr, attr_ptr, attr_idx, _floats("attr_val", attr_val, len(attr_idx)), edge_class,
-                  class_ptr, class_attr, labels, _floats("seq_weight", seq_weight, len(seq_ptr) - 1, 0.0))
+                  class_ptr, class_attr, labels, _floats("seq_weight", seq_weight, len(seq_ptr) - 1, 0.0), label_set)
 
 
 def slice_sequences(corpus, start, stop):
@@ -120,6 +124,7 @@ def slice_sequences(corpus, start, stop):
         edge_class=corpus.edge_class[first:last],
         labels=corpus.labels[first:last],
         seq_weight=corpus.seq_weight[start:stop] if len(corpus.seq_weight) else corpus.seq_weight,
+        label_set=corpus.label_set[first:last],
     )
 
 
@@ -144,4 +149,5 @@ def take_sequences(corpus, index):
         edge_class=corpus.edge_class[tokens],
         labels=corpus.labels[tokens],
         seq_weight=corpus.seq_weight[index] if len(corpus.seq_weight) else corpus.seq_weight,
+        label_set=corpus.label_set[tokens] if len(corpus.label_set) else corpus.label_set,
     )

@@ -37,6 +37,19 @@ def open_rows(step_ptr, start, middle, end, log_node):
 
 
 @kernel
+def bound_rows(row_set, label_sets, log_node):
+    """log_node[t] += 0 where the word of token t may have a label, -inf where not; nothing to do without label sets.
+
+    Arguments: row_set int32 (n,): row of label_sets for each row, or (0,); label_sets (D, M): 0 or -inf; out: log_node (n, M),
+    added to. Cost O(n M). Source: Ratnaparkhi (1996), section 4, tag dictionary.
+    """
+    for i in range(row_set.size):
+        bound, u = label_sets[row_set[i]], log_node[i]
+        for y in range(u.size):
+            u[y] += bound[y]
+
+
+@kernel
 def gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u):
     """Collect the rows of sequence r of a packed batch; returns their number n.
 
@@ -93,6 +106,8 @@ def batch_scores(b, w, dense, edges, packing, layout, log_node):
     """
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
     open_rows(step_ptr, edges.start, edges.middle, edges.end, log_node)
+    if packing.row_set.size:
+        bound_rows(packing.row_set[packing.row_ptr[b] : packing.row_ptr[b + 1]], edges.label_sets, log_node)
     dense_scores(
         dense, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1], log_node
     )

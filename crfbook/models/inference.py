@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.data.constraints import check_label_set
 from crfbook.data.features import FeatureSet, log_edge
 from crfbook.kernels.forward_backward import (
     edge_marginal_log,
@@ -18,7 +19,7 @@ from crfbook.kernels.forward_backward import (
     forward_backward_scaled,
 )
 from crfbook.kernels.forward_backward_batched import forward_backward_batched
-from crfbook.kernels.likelihood import open_rows, redo_flagged
+from crfbook.kernels.likelihood import bound_rows, open_rows, redo_flagged
 from crfbook.kernels.scores import fill_dense, list_scores, path_scores
 from crfbook.kernels.viterbi import viterbi_many
 from crfbook.optim.objective import BATCH_ROWS, Edges, check_paths, check_weights, make_edges, make_work, padded
@@ -93,7 +94,7 @@ def node_scores(corpus, features, w):
 
     Raises ValueError, naming sequence and token, for a sum that exceeds float64.
     """
-    model = _model(corpus, features, w, None)
+    model = _model(corpus._replace(label_set=corpus.label_set[:0]), features, w, None)
     out = np.zeros((corpus.n_tokens, features.n_labels))
     _add_scores(corpus, model, np.arange(corpus.n_tokens), out)
     return out
@@ -166,6 +167,7 @@ def _batch_marginals(b, corpus, model, packing, work, log_z):
 
     def fill():
         open_rows(step_ptr, edges.start, edges.middle, edges.end, log_node)
+        bound_rows(packing.row_set[rows] if len(packing.row_set) else packing.row_set, edges.label_sets, log_node)
         _add_scores(corpus, model, row_token, log_node)
 
     fill()
@@ -193,6 +195,7 @@ class _Model(NamedTuple):
 def _model(corpus, features, w, constraints):
     """`_Model` for a corpus; dense copies are made only if the corpus is large enough to repay them."""
     w = check_weights(w, features.n_features)
+    check_label_set(corpus, constraints)
     with one_blas_thread():
         edges = make_edges(log_edge(features, w, corpus.class_ptr, corpus.class_attr), constraints)
     n_labels = features.n_labels
@@ -240,5 +243,7 @@ def _scores(corpus, model, sequences, tokens):
     log_node[:] = edges.middle
     log_node[seq_ptr[:-1][filled]] = edges.start
     log_node[seq_ptr[1:][filled] - 1] += edges.end
+    if len(corpus.label_set):
+        log_node += edges.label_sets[corpus.label_set[tokens]]
     _add_scores(corpus, model, np.arange(tokens.start, tokens.stop), log_node)
     return log_node

@@ -38,6 +38,7 @@ class Edges(NamedTuple):
     start: np.ndarray  # (M,): 0 where a label may open a sequence, -inf where not
     middle: np.ndarray  # (M,): 0, and -inf for padding labels
     end: np.ndarray  # (M,)
+    label_sets: np.ndarray  # (D, M): 0 where a word of that set may have a label, -inf where not
 
 
 class Forecast(NamedTuple):
@@ -61,6 +62,10 @@ def make_edges(table, constraints=None):
     middle = np.full(width, -np.inf)
     middle[:n_labels] = 0.0
     start, end = middle.copy(), middle.copy()
+    n_sets = 0 if constraints is None or constraints.label_sets is None else len(constraints.label_sets)
+    label_sets = np.tile(middle, (n_sets, 1))
+    if n_sets:
+        label_sets[:, :n_labels][~constraints.label_sets] = -np.inf
     if constraints is not None:
         scores[:, :n_labels, :n_labels][:, ~constraints.allowed] = -np.inf
         start[:n_labels][~constraints.start] = -np.inf
@@ -68,7 +73,7 @@ def make_edges(table, constraints=None):
     psi_edge, psi_edge_t = np.empty_like(scores), np.empty_like(scores)
     edge_max = np.empty(n_classes)
     spread = exp_edges(scores, psi_edge, psi_edge_t, edge_max)
-    return Edges(scores, psi_edge, psi_edge_t, edge_max, np.array([spread]), start, middle, end)
+    return Edges(scores, psi_edge, psi_edge_t, edge_max, np.array([spread]), start, middle, end, label_sets)
 
 
 def check_weights(w, n_features):
@@ -280,7 +285,7 @@ def _check_labels(corpus, features, constraints):
         i = int(np.searchsorted(corpus.seq_ptr, unknown[0], side="right")) - 1
         raise ValueError(f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label for every token "
                          f"of training data, got -1 (unknown)")
-    if constraints is not None:
+    if constraints is not None or len(corpus.label_set):
         from crfbook.data.constraints import describe_violations, violations
 
         found = violations(corpus, constraints, list(range(features.n_labels)))

@@ -24,6 +24,7 @@ class Packing(NamedTuple):
     step_ptr: np.ndarray  # int64: per batch T+1 pointers, relative to the batch's first row
     row_token: np.ndarray  # int64 (N,): corpus token of each row
     row_class: np.ndarray  # int32 (N,): its edge class
+    row_set: np.ndarray  # int32 (N,): its label set; (0,) if every token may have every label
     shard_ptr: np.ndarray  # int64 (n_shards+1,): batches of each shard
     class_start: np.ndarray  # int64 (B, K+1); this and the next three: see kernels group_rows, empty if K = 1
     by_class: np.ndarray  # int64 (N,) or (0,)
@@ -59,7 +60,8 @@ def pack(corpus, batch_rows=1024, n_shards=4):
         step_start[b + 1] = step_start[b] + len(step)
     row_class = corpus.edge_class[row_token]
     groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes)
-    return Packing(sequence, slot_ptr, row_ptr, step_start, np.concatenate(steps), row_token, row_class,
+    row_set = corpus.label_set[row_token] if len(corpus.label_set) else corpus.label_set
+    return Packing(sequence, slot_ptr, row_ptr, step_start, np.concatenate(steps), row_token, row_class, row_set,
                    _shards(row_ptr, n_shards), *groups)
 
 
