@@ -12,10 +12,11 @@ from crfbook.models.inference import decode
 from crfbook.optim import online, online_run
 from crfbook.optim.objective import Objective
 from crfbook.optim.online import arow, passive_aggressive, perceptron
+from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.sequences import epoch_order
 
 LEARNERS = [perceptron, passive_aggressive, arow]
-CONSTRAINTS = Constraints(np.array([[1, 1, 0], [1, 1, 1], [1, 0, 1]], bool), np.array([1, 0, 1], bool), np.array([1, 1, 1], bool))
+CONSTRAINTS = Constraints(np.array([[1, 1, 0], [1, 1, 1], [1, 0, 1]], bool), np.array([1, 0, 1], bool), np.array([1, 1, 0], bool))
 
 
 # ---- the definition, loop by loop
@@ -168,6 +169,36 @@ def test_constraints_and_label_sets_hold_in_training(n_attrs):
     found = perceptron(corpus, features, constraints=CONSTRAINTS, max_iterations=4, average=False)
     np.testing.assert_array_equal(found.w, vectors[-1])
     assert (vectors[-1] != free[-1]).any(), "the constraints never mattered"
+
+
+def test_a_tag_dictionary_holds_in_training(n_attrs):
+    rng = np.random.default_rng(5)
+    corpus = random_corpus(rng, lengths=(4, 3, 0, 1, 2, 4), n_attrs=n_attrs)
+    sets = np.array([[1, 1, 1], [1, 1, 0], [0, 1, 1]], bool)
+    label_set = np.array([rng.choice(np.flatnonzero(sets[:, y])) for y in corpus.labels], np.int32)  # gold is always allowed
+    corpus = corpus._replace(label_set=label_set)
+    everywhere = Constraints(np.ones((3, 3), bool), np.ones(3, bool), np.ones(3, bool), sets)
+    features = observed(corpus, 3, n_attrs)
+    w, free = np.zeros(features.n_features), corpus._replace(label_set=np.zeros(0, np.int32))
+    for i in epoch_order(0, 0, 5):
+        i += i >= 2  # the empty one
+        alone = take_sequences(corpus, [i])
+        (chain,) = chains_of(take_sequences(free, [i]), features, w)
+        chain[0][~sets[alone.label_set]] = -np.inf
+        w += counts(alone, features, 0, alone.labels) - counts(alone, features, 0, best_path(chain))
+    found = perceptron(corpus, features, constraints=everywhere, max_iterations=1, average=False)
+    np.testing.assert_array_equal(found.w, w)
+    assert (perceptron(free, features, max_iterations=1, average=False).w != w).any(), "the sets never mattered"
+
+
+def test_every_weight_lives_in_one_cell(n_attrs):
+    corpus, features = small("plain", n_attrs)
+    w = np.random.default_rng(0).normal(size=features.n_features)
+    layout, cells = lay_out_online(corpus, features, None)
+    theta = cells_of(cells, w)
+    np.testing.assert_array_equal(weights_of(cells, theta), w)
+    np.testing.assert_array_equal(np.sort(theta[theta != 0]), np.sort(w))
+    assert (layout.exists.size > 0) == (n_attrs == 2)
 
 
 # ---- guarantees
@@ -350,6 +381,31 @@ def test_callback_and_interruption(learner, monkeypatch):
     found = learner(corpus, features, max_iterations=9)
     assert found.status == "interrupted" and found.n_iter == 2
     np.testing.assert_array_equal(seen[-1][1], found.w)  # the last complete epoch, not half of one
+
+
+def test_features_may_lack_what_the_corpus_has(n_attrs):
+    """Weights that do not exist are not updated: gold labels of new sequences, unknown attributes, unknown edge attributes."""
+    rng = np.random.default_rng(3)
+    corpus = random_corpus(rng, lengths=(3, 4, 2, 4, 3, 4), n_attrs=n_attrs, n_classes=2)
+    seen = take_sequences(corpus, [0, 1])
+    whole = observed(seen, 3, n_attrs, 2)
+    vectors, _ = plain(corpus, whole, 3, lambda dS, wrong, score: dS)
+    np.testing.assert_array_equal(perceptron(corpus, whole, average=False, max_iterations=3).w, vectors[-1])
+    part = whole._replace(n_attrs=1, n_edge_attrs=1, node_ptr=whole.node_ptr[:2], node_label=whole.node_label[:whole.node_ptr[1]],
+                          edge_ptr=whole.edge_ptr[:2], edge_prev=whole.edge_prev[:whole.edge_ptr[1]],
+                          edge_next=whole.edge_next[:whole.edge_ptr[1]])
+    known = corpus.attr_idx < 1  # the same corpus without what `part` does not know
+    without = corpus._replace(attr_idx=corpus.attr_idx[known], attr_ptr=np.concatenate([[0], np.cumsum(known)])[corpus.attr_ptr],
+                              class_ptr=np.array([0, 1, 2]), class_attr=np.zeros(2, np.int32))
+    vectors, _ = plain(without, part, 3, lambda dS, wrong, score: dS)
+    np.testing.assert_array_equal(perceptron(corpus, part, average=False, max_iterations=3).w, vectors[-1])
+
+
+def test_scores_beyond_float64_are_noticed_where_no_path_is_wrong():
+    corpus = make_corpus([0, 1], [0, 2], [0, 1], attr_val=[1e200, -1e200], labels=[0])
+    features = observed(corpus, 2, 2, all_states=True)
+    found = perceptron(corpus, features, np.full(features.n_features, 1e200))  # inf - inf
+    assert found.status == "non-finite weights" and found.n_iter == 0
 
 
 def test_weights_beyond_float64_end_training():

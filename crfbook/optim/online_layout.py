@@ -1,7 +1,7 @@
 """A corpus laid out for learners that change a few weights after each sequence (perceptron, passive-aggressive, AROW).
 
 The weights become one vector of cells (C,): dense rows of M cells for frequent attributes, then the flat vector w (F,),
-in which the places of those attributes are not used. Every weight lives in exactly one cell, so an update writes
+in which the places of those attributes stay 0. Every weight lives in exactly one cell, so an update writes
 to one place; `cells_of` and `weights_of` translate. Scores are sums of rows and cells that stand in the order of the tokens.
 """
 
@@ -109,11 +109,10 @@ def lay_out_online(corpus, features, constraints):
 
     bounds = bounds_of(constraints, features.n_labels)
     weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
-    label_set = getattr(corpus, "label_set", np.zeros(0, np.int32))
     layout = OnlineLayout(
         corpus.seq_ptr, corpus.labels, weight, corpus.edge_class, corpus.class_ptr, corpus.class_attr, features.edge_ptr,
         features.edge_prev, features.edge_next, exists, dense_ptr, dense_id, dense_row, dense_val, pair_ptr, pair_weight,
-        pair_cell, pair_val, *(_pad(bound, width) for bound in bounds[:3]), _pad(bounds.label_sets, width, rows=False), label_set)
+        pair_cell, pair_val, *(_pad(bound, width) for bound in bounds[:3]), _pad(bounds.label_sets, width, rows=False), corpus.label_set)
     return layout, cells
 
 
