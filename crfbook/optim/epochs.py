@@ -1,0 +1,44 @@
+"""Epoch after epoch of a learner that visits sequences: history, clock, callback, Ctrl-C. What an epoch does, the learner says."""
+
+import time
+
+import numpy as np
+
+from crfbook.optim.result import Step
+
+
+def run_epochs(learner, max_iterations, callback):
+    """(reason to stop, list of Step) of `learner`, which has
+
+    epoch, seconds : epochs done and seconds spent so far, those of earlier calls included; `seconds` is updated.
+    advance() : one more epoch, returns (objective, violation); None where there can be none, with `reason` set.
+    weights() : the weights (F,) to keep now.
+    finished(objective, violation) : the reason to stop, or None.
+    roll_back() : after Ctrl-C: to where an epoch ended.
+    """
+    if max_iterations != int(max_iterations) or max_iterations < 0:
+        raise ValueError(f"max_iterations must be an integer >= 0, got {max_iterations!r}")
+    history, status, clock = [], None, time.perf_counter()
+    try:
+        while status is None:
+            if learner.epoch >= max_iterations:
+                status = "max_iterations"
+                break
+            found = learner.advance()
+            if found is None:
+                status = learner.reason
+                break
+            w = learner.weights()
+            learner.seconds += time.perf_counter() - clock
+            step = Step(learner.epoch, *found, int(np.count_nonzero(w)), learner.seconds)
+            history.append(step)
+            status = learner.finished(*found)
+            if callback is not None:
+                w.flags.writeable = False
+                if callback(step, w) and status is None:
+                    status = "stopped by callback"
+            clock = time.perf_counter()
+    except KeyboardInterrupt:
+        learner.roll_back()
+        status = "interrupted"
+    return status, history
