@@ -25,6 +25,16 @@ def test_the_last_tenth_is_held_out_and_nothing_else_is_scored():
     assert gold == whole.encoder.decode(whole.corpus.labels, whole.corpus.seq_ptr)[45:]
 
 
+def test_frequent_words_of_the_treebank_have_their_labels_only():
+    setup = tables.set_up("pos", "s1", 200)
+    names, sets = setup.encoder.labels_, setup.constraints.label_sets
+    allowed = sets[setup.corpus.label_set].sum(1)
+    assert allowed.min() == 1 and allowed.max() == len(names) and np.mean(allowed < 4) > 0.5
+    assert sets[setup.corpus.label_set, setup.corpus.labels].all()
+    result, _ = tables.fit_loss(setup, "pointwise-log", variance=1.0)
+    assert tables.scores(setup, result.w)["test"] > 60
+
+
 def test_a_row_has_scores_seconds_and_active_weights():
     row = tables.loss_row("ner", "s2", "exp", 30, variance=1.0)
     assert list(row)[:3] == ["testa", "testb", "active"] and list(row)[-1] == "seconds"

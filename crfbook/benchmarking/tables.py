@@ -19,6 +19,7 @@ from ..data.corpus import Corpus
 from ..data.datasets import load_dataset
 from ..data.encoder import Encoder
 from ..data.features import FeatureSet, observed
+from ..data.tag_dictionary import TagDictionary
 from ..evaluation import chunk_report
 from ..models import inference
 from ..optim.loss_path import minimize_loss
@@ -28,7 +29,8 @@ from .records import read_record, write_record
 VARIANCES = (0.1, 1.0, 10.0, 100.0)  # of the Gaussian prior: c2 = 1 / (2 variance)
 SIZES = {"pos": (300, 800, 1600, None), "ner": (300, 600, 1200, 2400, 4800, None)}  # sentences of the learning curves; None: all
 TEMPLATES = {"pos": ("s1", "s2"), "ner": ("s1", "s2", "s3")}
-STOP = {"tol": 1e-4, "relative_change": (10, 1e-5), "max_iterations": 1000}
+STOP = {"tol": 1e-4, "relative_change": (10, 1e-4), "max_iterations": 300}  # of each stage
+ROUGH = {"tol": 1e-3, "relative_change": (10, 1e-3), "max_iterations": 100}  # to choose a variance
 
 
 class Task(NamedTuple):
@@ -77,10 +79,15 @@ def set_up(task, template, n_sentences=None, held_out=False):
         n = len(train) - len(train) // 10
         train, parts = train[:n], {"tenth": train[n:]}
     encoder = Encoder(templates.load(template))
-    corpus = encoder.fit_transform(train)
+    corpus, constraints = encoder.fit_transform(train), None
+    held = {name: encoder.transform(part, on_unknown_label="mark") for name, part in parts.items()}
+    if about.tag_dictionary:
+        sets = TagDictionary.learn(train, min_count=about.tag_dictionary).encode(encoder.labels_)
+        corpus, constraints = corpus._replace(label_set=sets.label_set(train)), sets.constrain(None)
+        held = {name: part._replace(label_set=sets.label_set(parts[name])) for name, part in held.items()}
     features = observed(corpus, encoder.n_labels, encoder.n_attrs)
-    held = {name: (encoder.transform(part, on_unknown_label="mark"), part.labels_by_sequence()) for name, part in parts.items()}
-    return Setup(about, encoder, corpus, features, None, held)
+    held = {name: (part, parts[name].labels_by_sequence()) for name, part in held.items()}
+    return Setup(about, encoder, corpus, features, constraints, held)
 
 
 def scores(setup, w):
@@ -99,14 +106,16 @@ def row_of(setup, w, seconds, **more):
     return {**percent, "active": int(np.count_nonzero(w)), **more, "seconds": f"{seconds:.1f}"}
 
 
-def fit_loss(setup, loss, variance, w0=None):
-    """Minimise one of `LOSSES` under a Gaussian prior of that variance: (OptResult, CPU seconds with all stages and starts)."""
+def fit_loss(setup, loss, variance, w0=None, stop=STOP):
+    """Minimise one of `LOSSES` under a Gaussian prior of that variance, from w0 or by way of the log loss: (OptResult, CPU seconds)."""
     clock = time.process_time()
-    result = minimize_loss(setup.corpus, setup.features, w0, loss=loss, c2=0.5 / variance, constraints=setup.constraints, **STOP)
+    result = minimize_loss(setup.corpus, setup.features, w0, loss=loss, c2=0.5 / variance, constraints=setup.constraints,
+                           starts=("log",), **stop)
     return result, time.process_time() - clock
 
 
 def loss_row(task, template, loss, n_sentences, variance):
+    """Scores of one loss trained on the first sentences: a row of Table 1 or 2, or a point of a learning curve."""
     setup = set_up(task, template, n_sentences)
     result, seconds = fit_loss(setup, loss, variance)
     return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status)
@@ -117,7 +126,7 @@ def variance_row(task, template, loss):
     setup = set_up(task, template, held_out=True)
     tried, w = {}, None
     for variance in VARIANCES:
-        w = fit_loss(setup, loss, variance, w)[0].w
+        w = fit_loss(setup, loss, variance, w, ROUGH)[0].w
         tried[variance] = scores(setup, w)["tenth"]
     best = max(tried, key=tried.get)  # the first of equals: the smallest variance
     return {**{f"{variance:g}": f"{score:.2f}" for variance, score in tried.items()}, "chosen": f"{best:g}"}
