@@ -3,6 +3,7 @@
 import numpy as np
 
 from . import Clocked, Row, race
+from .online_tasks import perceptron
 from .work import load
 
 TARGETS = "required and aim: shares of python-crfsuite's time in the same run"
@@ -219,3 +220,4 @@ def optimum(repeats=1):
 
 TASKS = {"gradient": gradient, "gradient-atis": gradient_atis, "gradient-joint": gradient_joint,
          "viterbi": viterbi, "tagging": tagging, "end-to-end": end_to_end, "optimum": optimum}
+TASKS["perceptron"] = perceptron
