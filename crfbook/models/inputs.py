@@ -41,7 +41,7 @@ def training_corpus(X, y, sample_weight, template):
     Raises ValueError: no token at all, X and y of different lengths, a token without a label, weights that
     are not finite and >= 0; and what the encoder raises, naming sequence and token.
     """
-    X, y = _listed(X), _listed(y)
+    X, y = listed(X), listed(y)
     if X is None:
         raise TypeError("X: expected a list of sequences, got None")
     if isinstance(X, Corpus):
@@ -57,9 +57,12 @@ def training_corpus(X, y, sample_weight, template):
     if corpus.n_tokens == 0:
         raise ValueError(f"nothing to learn from: X has {corpus.n_sequences} sequences and no token")
     _all_labelled(corpus)
-    if sample_weight is not None:
-        corpus = corpus._replace(seq_weight=_weights(sample_weight, corpus.n_sequences))
-    return encoder, corpus
+    return encoder, weighted(corpus, sample_weight)
+
+
+def weighted(corpus, sample_weight):
+    """The corpus with weights of its sequences (None: as it is). Raises TypeError or ValueError for weights that are none."""
+    return corpus if sample_weight is None else corpus._replace(seq_weight=_weights(sample_weight, corpus.n_sequences))
 
 
 def encoder_state(encoder):
@@ -80,12 +83,12 @@ def encoder_from_state(header, arrays):
     return Encoder.from_state({"header": header, "arrays": arrays})
 
 
-def known_corpus(encoder, X, y=None, unknown="raise"):
+def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
     """Corpus of new text for a trained model. Attributes that the model does not know are left out.
 
-    A label that it does not know raises ValueError naming sequence and token, or becomes -1 if `unknown` is "mark".
+    label_sets : `LabelSets` of its tag dictionary, or None; a ready Corpus keeps the label_set that it has. A label that it does not know raises ValueError naming sequence and token, or becomes -1 if `unknown` is "mark".
     """
-    X, y = _listed(X), _listed(y)
+    X, y = listed(X), listed(y)
     if X is None:
         raise TypeError("X: expected a list of sequences, got None")
     if isinstance(X, Corpus):
@@ -98,7 +101,8 @@ def known_corpus(encoder, X, y=None, unknown="raise"):
             raise ValueError(f"{_place(corpus, where)}: expected label ids 0..{len(encoder.labels_) - 1}, "
                              f"got {corpus.labels[where]}")
         return corpus
-    return encoder.transform(X, y, on_unknown_label=unknown)
+    corpus = encoder.transform(X, y, on_unknown_label=unknown)
+    return corpus if label_sets is None else corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
 
 
 def require_labels(corpus):
@@ -130,7 +134,7 @@ def obey(corpus, constraints, labels, drop):
     return corpus, len(guilty)
 
 
-def _listed(sequences):
+def listed(sequences):
     """Generators and other one-time iterables as lists; anything else as it is. TypeError for what holds no sequences."""
     if sequences is not None and not any(hasattr(sequences, name) for name in ("__iter__", "__getitem__", "seq_ptr")):
         raise TypeError(f"expected a list of sequences, got {sequences!r}")

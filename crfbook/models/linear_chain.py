@@ -12,38 +12,61 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook.data.constraints import Constraints, constraints_from
-from crfbook.data.features import FeatureSet
-from crfbook.models.inputs import encoder_from_state, encoder_state, known_corpus, obey, training_corpus
-from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
+from crfbook.data.constraints import constraints_from
+from crfbook.data.tag_dictionary import TagDictionary
+from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
 from crfbook.models.prediction import Predictions
-from crfbook.models.settings import check_settings
+from crfbook.models.saving import Saved
+from crfbook.models.settings import check_settings, integer
+from crfbook.models.stream import Stream
 from crfbook.models.training import dev_accuracy, train
-from crfbook.models.weights import WeightNames, carried_over, check_layout, choose_features
-
-FITTED = ("objective_", "status_", "n_iter_", "n_dropped_")     # plain numbers and words that a model file carries
+from crfbook.models.weights import WeightNames, carried_over, choose_features
 
 
-class CRF(Predictions, WeightNames, BaseEstimator):
-    """Linear-chain CRF trained by L-BFGS (c1 = 0) or OWL-QN (c1 > 0).
+class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
+    """Linear-chain CRF.
 
-    Minimises, in nats,   sum_i sample_weight_i * -log p(y_i | x_i)  +  c1 * |w|_1  +  c2 * |w|_2^2
-    (sums, not averages, and no factor 1/2: CRFsuite's meaning of c1 and c2).
+    Minimises, in nats,   sum_i sample_weight_i * loss_i  +  c1 * |w|_1  +  c2 * |w|_2^2   with loss_i = -log p(y_i | x_i)
+    (sums, not averages, and no factor 1/2: CRFsuite's meaning of c1 and c2), or corrects mistakes (perceptron, pa, arow).
+
+    ============  =======================================================================  ============  =========  ==========
+    algorithm     when to use it                                                           penalties     losses     epochs [1]
+    ============  =======================================================================  ============  =========  ==========
+    "lbfgs"       the default: exact to a certificate, on many threads; c1 > 0: "owlqn"    c1, c2        all four   until tol
+    "owlqn"       sparse models: weights that are exactly 0, up to 98 in 100               c1, c2        all four   until tol
+    "auto"        the same minimum sooner: "sdca" first where it can be, then "lbfgs"      c1, c2        all four   until tol
+    "sdca"        c2 > 0, one thread: a good solution after a few passes, gap certified    c2 > 0        log        its own
+    "sag"         as "sdca", where the duality gap is not wanted                           c2 > 0        log        its own
+    "sgd"         large corpora, streams (partial_fit); ends near the minimum, not at it   c2            log        1000
+    "sgd-l1"      sparse models of large corpora, cheaply; not quite the minimum           c1 > 0        log        60
+    "perceptron"  a first result in seconds, streams; averaged, close to "lbfgs" in F1     none          none       10
+    "pa"          as "perceptron", with a margin and bounded steps (parameter c)           none          none       10
+    "arow"        as "pa", for rare attributes and noisy labels (variance, gamma)          none          none       10
+    "boosting"    very few weights, picked one a round (Altun et al. 2003)                 none          exp        10,000
+    ============  =======================================================================  ============  =========  ==========
+
+    [1] max_iterations where none is given. Many end sooner: see period and delta, epsilon, tol, patience.
 
     Parameters
     ----------
-    algorithm : {"lbfgs", "owlqn"}, default "lbfgs". Both are one implementation; c1 > 0 makes it OWL-QN.
+    algorithm : see above. CRFsuite's names work too: "l2sgd", "ap" and "averaged_perceptron".
     min_freq : float, default 0. Weights whose (attribute, label) or (label, label) is seen less often do not exist.
     all_possible_states, all_possible_transitions : bool, default False. Give weights also to what training
         never shows: every attribute with every label, every label after every label.
-    c1, c2 : float >= 0, default 0 and 1.
-    max_iterations : int or None (no limit).
-    num_memories : int, default 6. Curvature pairs kept, two vectors of weights each.
+    c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none).
+    max_iterations : int or None. Iterations, epochs or rounds; 0: the model has its alphabets, and w = 0.
+    num_memories : int, default 6. Curvature pairs kept, two vectors of weights each (L-BFGS, OWL-QN).
     epsilon, period, delta : CRFsuite's stopping rules. |gradient| <= epsilon * max(1, |w|) (for c2 = 0 the largest entry of
-        the gradient), used only if given. The objective fell by less than delta, relative, in the last `period` (default 10)
-        iterations: used if delta is given, and with delta = 1e-6 for c2 = 0, where no bound on the distance to the minimum
-        is known and the gradient takes long to vanish; status_ is then "small change". delta=0 waits for the gradient.
+        the gradient), used only if given; perceptron, pa, arow: a mean loss of at most epsilon in an epoch.
+        The objective fell by less than delta, relative, in the last `period` (default 10) iterations: used if delta is given,
+        and with delta = 1e-6 for "sgd" and for c2 = 0, where no bound on the distance to the minimum is known and the gradient
+        takes long to vanish; status_ is then "small change". delta=0 waits for the gradient.
     max_linesearch : int, default 20. Evaluations tried per iteration.
+    calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials : of "sgd", the search
+        for its learning rate, see `optim.stochastic.sgd`; "sgd-l1" begins with the rate calibration_eta (0.8).
+    pa_type, c, error_sensitive : of "pa": 0, 1 (default) or 2; aggressiveness (1); a margin that grows with the errors (True).
+    averaging : of "perceptron" and "pa", default True; False keeps the last weights, the plain perceptron.
+    variance, gamma : of "arow", default 1 and 1.
     verbose : bool. Print a forecast of memory and time before training, then a progress bar.
     template : makes attributes from token columns: the name of a shipped template ("chunking", "words", ...), the path or
         the text of a CRF++/Wapiti pattern file, a Template, or None.
@@ -51,14 +74,23 @@ class CRF(Predictions, WeightNames, BaseEstimator):
         Forbidden transitions have probability 0 in training and are never predicted. A transition that training
         merely never shows is not forbidden: it has weight 0.
     on_violation : {"raise", "drop"}. What to do with training sequences that violate the constraints.
+    tag_dictionary : None, a count (5 is usual) or a TagDictionary. Words seen so often in training may only have labels seen
+        with them, in training and prediction alike. Needs a template; words are column 0, or the dictionary's column.
+    loss : "log" (default), "exp", "pointwise-log" or "pointwise-exp": see `optim.losses`. clamp : float > 0 or None, of the exp
+        losses: a sequence (token) with -log p > clamp counts linearly, so that wrong labels cannot rule the rest.
+    random_state : int (default 0), RandomState or None. Order of the sequences, where one is random.
     n_jobs : int or None (1), -1 for all processors. Threads; the weights are bit-identical for any number.
-    tol : float, default 1e-6. For c2 > 0, stop when the objective is proved to lie within tol (relative) of its
-        minimum; for c2 = 0, when no entry of the (pseudo-)gradient exceeds 1000 * tol, or at a small change (see delta).
+    tol : float. L-BFGS, OWL-QN, auto (default 1e-6): for c2 > 0, stop when the objective is proved to lie within tol (relative)
+        of its minimum; for c2 = 0, when no entry of the (pseudo-)gradient exceeds 1000 * tol, or at a small change (see delta).
+        "sag", "sdca", "boosting" have their own defaults, see there.
     patience : int or None. With X_dev in `fit`: stop after so many iterations without a better token accuracy
         there, and keep the weights of the best iteration.
     warm_start : bool. `fit` starts from the weights of the fit before, matched by name.
-    linesearch, calibration_*, pa_type, c, error_sensitive, averaging, variance, gamma, model_filename,
-    keep_tempfiles, trainer_cls : accepted so that code for sklearn-crfsuite runs; a warning says that they have no effect.
+    memory_limit : bytes (default 2e9) that "sag", "sdca" and "boosting" may take to remember each sequence; above it they raise
+        MemoryError, and "auto" takes L-BFGS.
+    linesearch, model_filename, keep_tempfiles, trainer_cls : accepted so that code for sklearn-crfsuite runs, without effect.
+    A parameter that means nothing to the algorithm is named in a warning; one that it cannot honour (c1 > 0 without
+    an L1 penalty) is refused, with the list of what works.
 
     Attributes
     ----------
@@ -71,9 +103,9 @@ class CRF(Predictions, WeightNames, BaseEstimator):
     Notes
     -----
     What differs from sklearn-crfsuite: `predict` and `predict_marginals` return lists of lists, whatever the data.
-    Labels may be any hashable objects and come back as they were. Training goes on to a certificate (for c2 = 0: or to delta = 1e-6) instead of stopping at
-    delta = 1e-5; other trainers than "lbfgs" are refused. There are no model files on disk unless you `save`; X_dev can
-    stop the training.
+    Labels may be any hashable objects and come back as they were. Training goes on to a certificate (for c2 = 0: or to
+    delta = 1e-6) instead of stopping at delta = 1e-5; perceptron, pa and arow do 10 epochs, not 100 (their F1 changes little
+    after 10). There are no model files on disk unless you `save`; X_dev can stop the training.
     An empty sequence is predicted as []. ":" and newlines in attributes mean nothing.
 
     Ctrl-C during `fit` ends training with the last good weights, a usable model and status_ "interrupted".
@@ -81,12 +113,13 @@ class CRF(Predictions, WeightNames, BaseEstimator):
     """
 
     def __init__(self, algorithm="lbfgs", min_freq=0, all_possible_states=False, all_possible_transitions=False,
-                 c1=0.0, c2=1.0, max_iterations=None, num_memories=6, epsilon=None, period=None, delta=None,
+                 c1=0.0, c2=None, max_iterations=None, num_memories=6, epsilon=None, period=None, delta=None,
                  linesearch=None, max_linesearch=None, calibration_eta=None, calibration_rate=None,
                  calibration_samples=None, calibration_candidates=None, calibration_max_trials=None, pa_type=None,
                  c=None, error_sensitive=None, averaging=None, variance=None, gamma=None, verbose=False,
                  model_filename=None, keep_tempfiles=None, trainer_cls=None, *, template=None, constraints=None,
-                 on_violation="raise", n_jobs=None, tol=1e-6, patience=None, warm_start=False):
+                 on_violation="raise", tag_dictionary=None, loss=None, clamp=None, random_state=0, n_jobs=None, tol=None,
+                 patience=None, warm_start=False, memory_limit=2e9):
         self.algorithm = algorithm
         self.min_freq = min_freq
         self.all_possible_states = all_possible_states
@@ -118,10 +151,15 @@ class CRF(Predictions, WeightNames, BaseEstimator):
         self.template = template
         self.constraints = constraints
         self.on_violation = on_violation
+        self.tag_dictionary = tag_dictionary
+        self.loss = loss
+        self.clamp = clamp
+        self.random_state = random_state
         self.n_jobs = n_jobs
         self.tol = tol
         self.patience = patience
         self.warm_start = warm_start
+        self.memory_limit = memory_limit
 
     def fit(self, X, y=None, sample_weight=None, X_dev=None, y_dev=None, callback=None):
         """Train on labelled sequences.
@@ -136,35 +174,54 @@ class CRF(Predictions, WeightNames, BaseEstimator):
         callback : called with (Step, weights) after each iteration; returning True ends training.
 
         Returns self. Raises ValueError or TypeError in one sentence that names the sequence, the token
-        and what was expected.
+        and what was expected; MemoryError for an algorithm that would take more than memory_limit.
         """
-        settings = check_settings(self)
+        settings, X = check_settings(self), listed(X)
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
-        constraints = constraints_from(self.constraints, encoder.labels_)
-        corpus, n_dropped = obey(corpus, constraints, encoder.labels_, settings.drop)
-        if n_dropped:
-            warnings.warn(f"{n_dropped} training sequences violate the constraints and were left out", UserWarning,
-                          stacklevel=2)
+        corpus, constraints, sets, n_dropped = self._restrict(X, corpus, encoder, settings)
         features = choose_features(corpus, encoder, settings, constraints)
         w0 = np.zeros(features.n_features)
         if self.warm_start and hasattr(self, "weights_"):
             w0 = carried_over(self, encoder, features)
-        dev = self._dev_score(encoder, features, constraints, settings, X_dev, y_dev)
+        dev = None
+        if X_dev is not None:
+            held_out = known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets)
+            dev = dev_accuracy(held_out, features, constraints, settings.n_threads)
+        elif y_dev is not None or settings.patience is not None:
+            raise ValueError("fit: expected X_dev with y_dev and with patience, got none")
         result, history = train(corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose)
-
-        self.encoder_, self.features_, self.constraints_ = encoder, features, constraints
-        self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
-        self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
-        self._history = history
+        self._keep(encoder, features, constraints, sets, result, history, n_dropped, settings.algorithm, corpus.n_sequences)
         return self
 
-    def _dev_score(self, encoder, features, constraints, settings, X_dev, y_dev):
-        if X_dev is None:
-            if y_dev is not None or settings.patience is not None:
-                raise ValueError("fit: expected X_dev with y_dev and with patience, got none")
-            return None
-        corpus = known_corpus(encoder, X_dev, y_dev, unknown="mark")
-        return dev_accuracy(corpus, features, constraints, settings.n_threads)
+    def _restrict(self, X, corpus, encoder, settings, sets=None):
+        """(corpus, constraints, label sets or None, number of sequences left out): what may be labelled how."""
+        constraints = constraints_from(self.constraints, encoder.labels_)
+        if sets is None and self.tag_dictionary is not None:
+            sets = self._dictionary(X, corpus, encoder).encode(encoder.labels_)
+        if sets is not None:
+            corpus = corpus._replace(label_set=sets.label_set(X, encoder.columns_))
+            constraints = sets.constrain(constraints)
+        corpus, n_dropped = obey(corpus, constraints, encoder.labels_, settings.drop)
+        if n_dropped:
+            warnings.warn(f"{n_dropped} training sequences violate the constraints and were left out", UserWarning,
+                          stacklevel=3)
+        return corpus, constraints, sets, n_dropped
+
+    def _dictionary(self, X, corpus, encoder):
+        """The TagDictionary that was given, or learnt from the training columns; it allows all that these show."""
+        if self.template is None:
+            raise ValueError("tag_dictionary: expected columns of words with a template, got attributes")
+        gold = [encoder.labels_[y] for y in corpus.labels.tolist()]
+        if not isinstance(self.tag_dictionary, TagDictionary):
+            return TagDictionary.learn(X, [gold], integer(self, "tag_dictionary", None))
+        return self.tag_dictionary.allowing(X, gold)
+
+    def _keep(self, encoder, features, constraints, sets, result, history, n_dropped, algorithm, n_seen):
+        """Become the model that training has found."""
+        self.encoder_, self.features_, self.constraints_, self.label_sets_ = encoder, features, constraints, sets
+        self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
+        self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
+        self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
 
     @property
     def history_(self):
@@ -179,57 +236,3 @@ class CRF(Predictions, WeightNames, BaseEstimator):
         """The labels; index = label id in every array."""
         check_is_fitted(self, "weights_")
         return list(self.encoder_.labels_)
-
-    def save(self, path):
-        """Write the trained model to one file (see `models.persistence`), atomically and without pickle.
-
-        Raises NotFittedError before `fit`; TypeError for labels other than strings, numbers, booleans and tuples of these.
-        """
-        check_is_fitted(self, "weights_")
-        state, arrays = encoder_state(self.encoder_)
-        arrays = {f"encoder.{name}": array for name, array in arrays.items()}
-        features = self.features_._asdict()
-        arrays.update({f"features.{name}": features.pop(name) for name in FeatureSet._fields[3:]})
-        arrays["weights"] = self.weights_
-        if self.constraints_ is not None:
-            arrays.update({f"constraints.{name}": table for name, table in self.constraints_._asdict().items()})
-        arrays.update({f"history.{name}": column for name, column in self._history.items()})
-        # template and a table of constraints come back from the encoder and from constraints_
-        params = {name: value.item() if isinstance(value, np.generic) else value for name, value in self.get_params().items()}
-        params = {name: value for name, value in params.items() if value is None or isinstance(value, (bool, int, float, str))}
-        params.pop("template", None)
-        fitted = {name: getattr(self, name) for name in FITTED}
-        save_arrays(path, "CRF", {"params": params, "features": features, "encoder": state, "fitted": fitted}, arrays)
-
-    @classmethod
-    def load(cls, path):
-        """A model that `save` wrote; it predicts, explains its weights and can be trained further (warm_start).
-
-        Raises ModelFileError (a ValueError) for a file that is damaged, foreign or of a later schema; nothing in it is executed.
-        """
-        header, arrays = load_arrays(path, "CRF")
-        try:
-            return cls._restored(header, arrays)
-        except Exception as error:      # an intact file that no `save` wrote
-            raise ModelFileError(f"{path}: refused, {error}") from None
-
-    @classmethod
-    def _restored(cls, header, arrays):
-        part = {"features": {}, "encoder": {}, "constraints": {}, "history": {}}
-        for key, array in arrays.items():
-            group, _, name = key.partition(".")
-            if name:
-                part[group][name] = array
-        model = cls(**header["params"])
-        model.encoder_ = encoder_from_state(header["encoder"], part["encoder"])
-        model.features_ = FeatureSet(**header["features"], **part["features"])
-        model.constraints_ = Constraints(**part["constraints"]) if part["constraints"] else None
-        model.weights_ = arrays["weights"]
-        check_layout(model.features_, model.weights_, model.encoder_, model.constraints_)
-        if model.constraints is None:
-            model.constraints = model.constraints_
-        model.template = getattr(model.encoder_, "template", None)
-        for name in FITTED:
-            setattr(model, name, header["fitted"][name])
-        model._history = part["history"]
-        return model

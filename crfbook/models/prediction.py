@@ -106,7 +106,7 @@ class Predictions:
 
     def _known(self, X, y=None, unknown="mark"):
         check_is_fitted(self, "weights_")
-        return known_corpus(self.encoder_, X, y, unknown)
+        return known_corpus(self.encoder_, X, y, unknown, self.label_sets_)
 
     def _model(self):
         return self.features_, self.weights_, self.constraints_, thread_count(self.n_jobs)

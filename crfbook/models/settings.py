@@ -4,73 +4,106 @@ import math
 import warnings
 from typing import NamedTuple
 
+import numpy as np
+
+from crfbook.models.algorithms import ALGORITHMS, NONE, READ, check_combination, resolve
 from crfbook.optim.parallel import resolve_threads
 
-ALGORITHMS = ("lbfgs", "owlqn")
-# sklearn-crfsuite's other trainers, and those of later chapters
-LATER = ("l2sgd", "ap", "averaged_perceptron", "pa", "arow", "sgd", "sgd_l1", "sag", "sdca", "coordinate", "boosting")
-# Parameters of those trainers, or of CRFsuite's temporary model files: accepted, so that old code runs, and without effect.
-INERT = ("calibration_eta", "calibration_rate", "calibration_samples", "calibration_candidates",
-         "calibration_max_trials", "pa_type", "c", "error_sensitive", "averaging", "variance", "gamma",
-         "linesearch", "model_filename", "keep_tempfiles", "trainer_cls")
-SMALL_CHANGE = 1e-6                     # default of delta for c2 = 0, where nothing bounds the distance to the minimum
+# Parameters of CRFsuite's line search and temporary model files: accepted, so that old code runs, and without effect.
+INERT = ("linesearch", "model_filename", "keep_tempfiles", "trainer_cls")
+SMALL_CHANGE = 1e-6  # default of delta for c2 = 0, where nothing bounds the distance to the minimum
+WHOLE = ("period", "calibration_samples", "calibration_candidates", "calibration_max_trials", "pa_type")
+YES_NO = ("error_sensitive", "averaging")
 
 
 class Settings(NamedTuple):
     """The parameters as training uses them; None has become the default."""
 
+    algorithm: str                      # key of ALGORITHMS
+    loss: str                           # "" for learners that have none of the four
+    clamp: float | None
     c1: float
     c2: float
+    random_state: int
+    memory_limit: float                 # bytes
     min_freq: float
     all_states: bool
     all_transitions: bool
-    max_iterations: int | None
-    memory: int
+    max_iterations: int | None          # None: the algorithm's own default
+    num_memories: int
     epsilon: float | None
     relative_change: tuple | None       # (period, delta)
-    tol: float
+    tol: float | None                   # None: the algorithm's own default
     max_linesearch: int
     n_threads: int
     patience: int | None
     drop: bool
+    options: dict                       # arguments that only this algorithm has
+
+    def arguments(self):
+        """Keyword arguments of the algorithm's function: settings, and what was given of its options."""
+        own = {name: getattr(self, name) for name in ALGORITHMS[self.algorithm].settings}
+        own |= self.options
+        if self.max_iterations is not None:
+            own["max_iterations"] = self.max_iterations
+        return {name: value for name, value in own.items() if name != "tol" or value is not None}
 
 
 def check_settings(model):
     """Settings of an estimator.
 
     Raises ValueError or TypeError naming the parameter, what was expected and what was given. Warns about
-    parameters that have no effect here.
+    parameters that have no effect on the algorithm.
     """
-    algorithm = "lbfgs" if model.algorithm is None else model.algorithm
-    if algorithm not in ALGORITHMS:
-        known = algorithm in LATER
-        raise ValueError(f"algorithm: expected {' or '.join(map(repr, ALGORITHMS))}, got {algorithm!r}"
-                         f"{', which this version does not have yet' if known else ''}")
+    key = resolve(model.algorithm)
+    row = ALGORITHMS[key]
     if model.on_violation not in ("raise", "drop"):
         raise ValueError(f"on_violation: expected 'raise' or 'drop', got {model.on_violation!r}")
-    idle = [name for name in INERT if getattr(model, name) not in (None, False)]
-    if idle:
-        warnings.warn(f"no effect on algorithm={algorithm!r} of crfbook, ignored: {', '.join(idle)}",
-                      UserWarning, stacklevel=3)
+    c1, given, clamp = number(model, "c1", 0.0), number(model, "c2", None), number(model, "clamp", None)
+    check_combination(key, model.loss, clamp, c1, given)
+    c2 = 0.0 if row.c2 == NONE else 1.0 if given is None else given
+    _warn_of_idle(model, row, given)
     period = integer(model, "period", 10)
-    c2 = number(model, "c2", 1.0)
     delta = number(model, "delta", None if c2 > 0 else SMALL_CHANGE)
     return Settings(
-        c1=number(model, "c1", 0.0),
+        algorithm=key,
+        loss=model.loss or (row.losses or ("",))[0],
+        clamp=clamp,
+        c1=c1,
         c2=c2,
+        random_state=seed(model.random_state),
+        memory_limit=number(model, "memory_limit", 2e9),
         min_freq=number(model, "min_freq", 0.0),
         all_states=bool(model.all_possible_states),
         all_transitions=bool(model.all_possible_transitions),
         max_iterations=integer(model, "max_iterations", None, least=0),
-        memory=integer(model, "num_memories", 6),
+        num_memories=integer(model, "num_memories", 6),
         epsilon=number(model, "epsilon", None),
         relative_change=None if delta is None else (period, delta),
-        tol=number(model, "tol", 1e-6),
+        tol=number(model, "tol", None),
         max_linesearch=integer(model, "max_linesearch", 20),
         n_threads=thread_count(model.n_jobs),
         patience=integer(model, "patience", None),
         drop=model.on_violation == "drop",
+        options={argument: _option(model, name) for name, argument in row.options.items() if getattr(model, name) is not None},
     )
+
+
+def _option(model, name):
+    if name in YES_NO:
+        return bool(getattr(model, name))
+    return integer(model, name, None, least=0 if name == "pa_type" else 1) if name in WHOLE else number(model, name, None)
+
+
+def _warn_of_idle(model, row, c2):
+    """One warning that names all parameters that were given and mean nothing to this algorithm."""
+    read = {*row.options, *(row.settings if "relative_change" not in row.settings else (*row.settings, "period", "delta"))}
+    idle = [name for name in (*READ, "max_linesearch", "tol") if name not in read and getattr(model, name) is not None]
+    idle += ["c2"] if c2 and row.c2 == NONE else []
+    idle += [name for name in INERT if getattr(model, name) not in (None, False)]
+    if idle:
+        warnings.warn(f"no effect on algorithm={model.algorithm!r} of crfbook, ignored: {', '.join(idle)}",
+                      UserWarning, stacklevel=4)
 
 
 def thread_count(n_jobs):
@@ -79,6 +112,18 @@ def thread_count(n_jobs):
         return resolve_threads(n_jobs)
     except ValueError as error:
         raise ValueError(f"n_jobs: {str(error).partition(': ')[2]}") from None
+
+
+def seed(random_state):
+    """`random_state` as scikit-learn means it, as an int >= 0: an int is itself, anything else is drawn from once."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
+        return int(random_state)
+    from sklearn.utils import check_random_state
+
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        raise ValueError(f"random_state: expected an integer >= 0, a RandomState or None, got {random_state!r}") from None
 
 
 def number(model, name, default):

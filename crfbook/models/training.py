@@ -1,4 +1,4 @@
-"""One training run of a CRF: objective, optimiser, and what watches them (held-out data, CRFsuite's epsilon)."""
+"""One training run of a CRF: the algorithm of the table, what watches it, and what its end means for the user."""
 
 import math
 import warnings
@@ -8,9 +8,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from crfbook._jit import announce_compilation
 from crfbook.models import inference
+from crfbook.models.algorithms import ALGORITHMS
 from crfbook.optim.monitor import Monitor
-from crfbook.optim.objective import Objective, forecast
-from crfbook.optim.quasi_newton import minimize
+from crfbook.optim.objective import forecast
+
+GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")
+CERTIFIED = ("sgd", "sag", "sdca")  # to reach their default number of epochs is to stop before the goal
+RUNAWAY = 30.0  # nats: a weight that large says "always" or "never"
 
 
 def dev_accuracy(corpus, features, constraints, n_threads):
@@ -28,59 +32,74 @@ def dev_accuracy(corpus, features, constraints, n_threads):
     return accuracy
 
 
-def train(corpus, features, constraints, settings, w0, *, dev=None, callback=None, verbose=False):
-    """Minimise the objective from w0 (F,). Returns (OptResult, history as {column: array}).
+def train(corpus, features, constraints, settings, w0, *, dev=None, callback=None, verbose=False, state=None, **more):
+    """Run the algorithm of `settings` from w0 (F,), or on from `state`. Returns (OptResult, history as {column: array}).
 
     dev : score on held-out data, see `dev_accuracy`; with a patience, `w` and `objective` are those of its best
-    iteration. Warns when the optimiser had to give up or was interrupted; to reach the number of iterations that was asked
-    for is no reason to warn.
+    iteration. more : arguments in place of those of the settings. Warns when the optimiser had to give up or was interrupted,
+    and when weights grow without end; to reach the number of iterations that was asked for is no reason to warn.
     """
+    row = ALGORITHMS[settings.algorithm]
     if verbose:
         print(forecast_line(corpus, features, settings), flush=True)
-    announce_compilation("shard_likelihood")
-    objective = Objective(corpus, features, c2=settings.c2, constraints=constraints, n_threads=settings.n_threads)
-    small = []
-
-    def watch(step, w):
-        if _small_gradient(step, w, settings):
-            small.append(step.iteration)
-        return (callback is not None and callback(step, w)) or bool(small)
-
-    with Monitor(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience, callback=watch,
+    announce_compilation(row.kernel)
+    with Monitor(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience, callback=callback,
                  total=settings.max_iterations) as monitor:
-        result = minimize(objective, w0, c1=settings.c1, c2=settings.c2, memory=settings.memory,
-                          max_iterations=settings.max_iterations, tol=settings.tol, tol_gradient=1000 * settings.tol,
-                          relative_change=settings.relative_change, max_linesearch=settings.max_linesearch,
-                          callback=monitor)
-        if small and result.status == "stopped by callback":
-            result = result._replace(status="small gradient (epsilon)")
+        result = row.load()(corpus, features, w0, constraints=constraints, callback=monitor, state=state,
+                            **{**settings.arguments(), **more})
         kept = monitor.finish(result)
-    _warn(kept)
+    _warn(kept, settings)
+    if row.losses and not (settings.c1 or settings.c2 or state is not None):
+        _warn_of_runaway(corpus, features, kept.w, constraints, settings.n_threads)
     return kept, monitor.columns()
 
 
-def _small_gradient(step, w, settings):
-    """CRFsuite's rule |g| <= epsilon * max(1, |w|), if asked for; for c2 = 0 the largest entry of g stands for |g|."""
-    if settings.epsilon is None:
-        return False
-    size = math.sqrt(4.0 * settings.c2 * step.violation) if settings.c2 > 0 else step.violation
-    return size <= settings.epsilon * max(1.0, float(np.linalg.norm(w)))
-
-
-def _warn(result):
+def _warn(result, settings):
     if result.status == "interrupted":
         warnings.warn(f"training was interrupted after {result.n_iter} iterations; the model keeps the last good weights",
                       UserWarning, stacklevel=4)
-    elif result.status in ("line search failed", "non-finite objective"):
-        warnings.warn(f"training ended early, after {result.n_iter} iterations: {result.status}",
+    elif result.status in GAVE_UP:
+        warnings.warn(f"training ended early, after {result.n_iter} iterations: {result.status}; the last good weights are kept",
+                      ConvergenceWarning, stacklevel=4)
+    elif result.status == "max_iterations" and settings.max_iterations is None and settings.algorithm in CERTIFIED:
+        warnings.warn(f"algorithm={settings.algorithm!r} stopped at its default of {result.n_iter} epochs, before its goal was "
+                      f"met; a larger max_iterations goes on, 'lbfgs' reaches its certificate", ConvergenceWarning, stacklevel=4)
+    if settings.algorithm in ("sgd", "sgd-l1"):
+        from crfbook.optim.stochastic import divergence
+
+        sentence = divergence(result)
+        if sentence:
+            warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
+
+
+def _warn_of_runaway(corpus, features, w, constraints, n_threads):
+    """Without a penalty there may be no minimum: weights that separate the data only get better by growing.
+
+    If every gold labelling has p > 1/2 it beats all others, so that s * w with s -> infinity takes the loss to 0: proven.
+    """
+    largest = float(np.abs(w).max(initial=0.0))
+    log_p = inference.log_proba(corpus, features, w, constraints, n_threads) if largest > 0 else np.full(1, -np.inf)
+    if log_p.min(initial=0.0) > -math.log(2) or largest > RUNAWAY:
+        why = ("these weights separate the training data, so the loss falls for ever as they grow" if largest <= RUNAWAY
+               else f"the largest is {largest:.3g} nats")
+        warnings.warn(f"weights keep growing: without a penalty (c1 = c2 = 0) there is no minimum here, {why}; the model can be "
+                      f"used, its probabilities are near 0 and 1; c2=0.01 or c1=0.01 gives a minimum",
                       ConvergenceWarning, stacklevel=4)
 
 
 def forecast_line(corpus, features, settings):
     """What training will take, in one line, from counts alone: printed before anything is allocated."""
     size, seconds = forecast(corpus, features)
-    vectors = 2 * settings.memory + 6                   # curvature pairs; points, gradients, direction
-    total = (size + sum(array.nbytes for array in corpus) + 8 * vectors * features.n_features) / 1e6
+    row, key = ALGORITHMS[settings.algorithm], settings.algorithm
+    vectors, unit = 2 * settings.num_memories + 6, "iteration"   # curvature pairs; points, gradients, direction
+    if "num_memories" not in row.settings:
+        vectors, unit = 8, "pass of forward-backward"
+    if key == "auto":
+        from crfbook.models.batch import uses_sdca
+
+        key = "sdca" if uses_sdca(corpus, features, settings.c1, settings.c2, settings.loss, settings.memory_limit) else key
+    tables = ALGORITHMS[key].bytes(corpus, features)
+    total = (size + tables + sum(array.nbytes for array in corpus) + 8 * vectors * features.n_features) / 1e6
     return (f"{corpus.n_sequences:,} sequences, {corpus.n_tokens:,} tokens, {features.n_labels:,} labels, "
-            f"{features.n_node:,} + {features.n_edge:,} weights: about {total:,.0f} MB and {seconds:.2g} s per iteration "
-            f"on one thread")
+            f"{features.n_node:,} + {features.n_edge:,} weights: about {total:,.0f} MB and {seconds:.2g} s per {unit} "
+            f"on one thread" + (f"; {tables / 1e6:,.0f} MB of that for what {key} remembers of each sequence" if tables else ""))

@@ -43,6 +43,21 @@ def carried_over(old, encoder, features):
     return w
 
 
+def merged(old, new):
+    """A FeatureSet that has the weights of both (of the same alphabets), and the places (F,) of the old one's in it."""
+    n_labels = old.n_labels
+    width = n_labels**2
+    node = [row * n_labels + column for row, column in map(_node_rows, (old, new))]
+    edge = [row * width + column for row, column in map(_edge_rows, (old, new))]
+    nodes, edges = np.union1d(*node), np.union1d(*edge)
+    place = np.concatenate([np.searchsorted(nodes, node[0]), len(nodes) + np.searchsorted(edges, edge[0])])
+    ptr = lambda keys, n, width: np.searchsorted(keys, np.arange(n + 1, dtype=np.int64) * width).astype(np.int64)  # noqa: E731
+    pair = (edges % width).astype(np.int32)
+    return old._replace(
+        node_ptr=ptr(nodes, old.n_attrs, n_labels), node_label=(nodes % n_labels).astype(np.int32),
+        edge_ptr=ptr(edges, old.n_edge_attrs, width), edge_prev=pair // n_labels, edge_next=pair % n_labels), place
+
+
 class WeightNames:
     """The part of `CRF` that reads its weights aloud. Needs encoder_, features_ and weights_."""
 
@@ -146,7 +161,9 @@ def check_layout(features, w, encoder, constraints):
               for a in (features.node_label, features.edge_prev, features.edge_next))
     weights = w.dtype == np.float64 and w.shape == (features.n_features,) and np.isfinite(w).all()
     tables = constraints is None or all(table.dtype == bool and table.shape == shape for table, shape in zip(
-        constraints, ((n_labels, n_labels), (n_labels,), (n_labels,)), strict=True))
+        constraints[:3], ((n_labels, n_labels), (n_labels,), (n_labels,)), strict=True))
+    if tables and constraints is not None and constraints.label_sets is not None:
+        tables = constraints.label_sets.dtype == bool and constraints.label_sets.shape[1:] == (n_labels,)
     for holds, what in ((same, "sizes of alphabets and weights"), (rows, "pointers"), (ids, "label ids"),
                         (len(features.edge_prev) == len(features.edge_next), "edge labels"), (weights, "weights"),
                         (tables, "constraints")):

@@ -1,0 +1,76 @@
+"""L-BFGS and OWL-QN as rows of the table of algorithms, and "auto": the fastest way to their certificate.
+
+Both minimise   sum_i weight_i loss_i + c1 |w|_1 + c2 |w|^2   over the whole corpus; arguments as `models.settings.Settings`
+describes them, all others as in `optim.quasi_newton.minimize`.
+"""
+
+import math
+
+import numpy as np
+
+from crfbook.optim.loss_path import minimize_loss
+from crfbook.optim.objective import Objective
+from crfbook.optim.quasi_newton import minimize
+
+HANDOVER = 1e-4  # relative duality gap at which dual coordinate ascent hands over to L-BFGS
+
+
+def quasi_newton(corpus, features, w0, *, c1, c2, loss, clamp, n_threads, tol=1e-6, epsilon=None, relative_change=None,
+                 num_memories=6, max_linesearch=20, constraints=None, max_iterations=None, callback=None, state=None):
+    """L-BFGS, or OWL-QN for c1 > 0: an `OptResult`. epsilon: CRFsuite's rule, see `CRF`; the log loss alone has it."""
+    rules = dict(c1=c1, max_iterations=max_iterations, tol=tol, tol_gradient=1000 * tol, relative_change=relative_change,
+                 memory=num_memories, max_linesearch=max_linesearch, state=state)
+    if loss != "log":
+        return minimize_loss(corpus, features, w0 if w0.any() or max_iterations == 0 else None, loss=loss, clamp=clamp, c2=c2,
+                             constraints=constraints, n_threads=n_threads, callback=callback, **rules)
+    objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
+    watch = callback if epsilon is None else _SmallGradient(epsilon, c2, callback)
+    result = minimize(objective, w0, c2=c2, callback=watch, **rules)
+    if getattr(watch, "met", False) and result.status == "stopped by callback":
+        return result._replace(status="small gradient (epsilon)")
+    return result
+
+
+class _SmallGradient:
+    """Callback that stops by CRFsuite's rule |g| <= epsilon * max(1, |w|); for c2 = 0 the largest entry of g stands for |g|."""
+
+    def __init__(self, epsilon, c2, callback):
+        self.epsilon, self.c2, self.callback, self.met = epsilon, c2, callback, False
+
+    def __call__(self, step, w):
+        size = math.sqrt(4.0 * self.c2 * step.violation) if self.c2 > 0 else step.violation
+        self.met = size <= self.epsilon * max(1.0, float(np.linalg.norm(w)))
+        return (self.callback is not None and self.callback(step, w)) or self.met
+
+
+def auto(corpus, features, w0, *, c1, c2, loss, random_state, memory_limit, callback=None, max_iterations=None, tol=1e-6,
+         constraints=None, state=None, **settings):
+    """The log loss with an L2 penalty alone: dual coordinate ascent to a rough gap, then L-BFGS from there. Else `quasi_newton`."""
+    rest = dict(settings, c1=c1, c2=c2, loss=loss, tol=tol, constraints=constraints, state=state)
+    if not uses_sdca(corpus, features, c1, c2, loss, memory_limit) or w0.any() or max_iterations == 0:
+        return quasi_newton(corpus, features, w0, callback=callback, max_iterations=max_iterations, **rest)
+    from crfbook.optim.sdca import sdca
+
+    epochs = {} if max_iterations is None else {"max_iterations": max_iterations}
+    first = sdca(corpus, features, w0, c2=c2, memory_limit=memory_limit, tol=max(tol, HANDOVER), constraints=constraints,
+                 random_state=random_state, callback=callback, **epochs)
+    if first.status in ("stopped by callback", "interrupted") or (max_iterations is not None and first.n_iter >= max_iterations):
+        return first
+    seconds = first.history[-1].seconds if first.history else 0.0
+    later = []
+
+    def watch(step, w):
+        later.append(step._replace(iteration=step.iteration + first.n_iter, seconds=step.seconds + seconds))
+        return callback is not None and callback(later[-1], w)
+
+    left = None if max_iterations is None else max_iterations - first.n_iter
+    second = quasi_newton(corpus, features, first.w, callback=watch, max_iterations=left, **rest)
+    return second._replace(n_iter=first.n_iter + second.n_iter, history=[*first.history, *later],
+                           n_evaluations=first.n_evaluations + second.n_evaluations)
+
+
+def uses_sdca(corpus, features, c1, c2, loss, memory_limit):
+    """Does `auto` begin with dual coordinate ascent? It needs an L2 penalty, the log loss, and memory for its dual variables."""
+    from crfbook.optim.sdca import sdca_memory
+
+    return loss == "log" and c1 == 0 and c2 > 0 and sdca_memory(corpus, features) <= memory_limit
