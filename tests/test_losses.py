@@ -11,6 +11,7 @@ from random_corpora import chains_of, random_corpus, random_model
 from test_objective import CASES, case, central_differences, constraints_for
 
 from crfbook import brute
+from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import edge_gradient
 from crfbook.kernels.losses import sequence_loss_log, value_and_slope
@@ -249,6 +250,21 @@ def test_one_label_all_but_impossible(loss, u):
         plain_value, plain_grad = Objective(corpus, features, loss=loss)(w)
         assert plain_value == (np.inf if u > 500 else pytest.approx(value * math.exp(u), rel=1e-9))
         assert np.isfinite(plain_grad).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES[1:])
+def test_unreachable_states_with_infinite_beta(loss):
+    """Label 1 cannot be reached, and its beta grows by exp(200) a step: inf * 0 must not appear."""
+    corpus = make_corpus([0, 12], np.arange(13), [0] + [1] * 11, labels=np.zeros(12, np.int32))
+    features, _ = random_model(np.random.default_rng(0), corpus, 2, 2, all_states=True, all_transitions=True)
+    constraints = Constraints(np.array([[True, False], [True, True]]), np.array([True, False]), np.ones(2, bool))
+    w = np.zeros(features.n_features)
+    w[features.node_ptr[1]] = -200.0
+    objective = Objective(corpus, features, loss=loss, constraints=constraints)
+    value, grad = objective(w)
+    assert not objective._buffers[0][0].flags.any()
+    assert value == pytest.approx(0.0, abs=1e-12)
+    np.testing.assert_allclose(grad, 0.0, atol=1e-12)
 
 
 def test_a_sequence_of_weight_zero_says_nothing():

@@ -3,6 +3,7 @@
 import numpy as np
 
 from . import Clocked, Row, race
+from .loss_tasks import loss_training, losses
 from .online_tasks import perceptron
 from .work import load
 
@@ -221,3 +222,4 @@ def optimum(repeats=1):
 TASKS = {"gradient": gradient, "gradient-atis": gradient_atis, "gradient-joint": gradient_joint,
          "viterbi": viterbi, "tagging": tagging, "end-to-end": end_to_end, "optimum": optimum}
 TASKS["perceptron"] = perceptron
+TASKS.update({"losses": losses, "loss-training": loss_training})

@@ -87,6 +87,8 @@ def minimize_loss(
             if not stage.final:
                 rules.update(tol=max(tol, ROUGH), relative_change=(10, ROUGH))
             w, status = run.stage(number, stage, zero if stage.start == "zero" else w, rules)
+            if run.stopped and number + 1 < len(plan):
+                status = "stopped by callback"  # also where the stage had converged at that very step
             if status in ENDED:
                 break
     except KeyboardInterrupt:
@@ -104,6 +106,7 @@ class _Path:
         self.history, self.n_evaluations = [], 0
         self.inner, self.from_w0 = None, from_w0  # state of `minimize` in the stage of `self.number`
         self.pending = None  # the state to go on from
+        self.stopped = False  # the callback has said so
         self.number, self.log_scale = 0, 0.0
         self.n_before, self.seconds_before = 0, 0.0  # iterations and seconds of earlier stages
         self.kept = None  # (objective, its log), w: of the best final stage so far
@@ -172,7 +175,8 @@ class _Path:
         step = step._replace(iteration=step.iteration + self.n_before, objective=step.objective * factor,
                              violation=step.violation * factor, seconds=step.seconds + self.seconds_before)
         self.history.append(step)
-        return self.callback is not None and self.callback(step, w)
+        self.stopped = self.callback is not None and bool(self.callback(step, w))
+        return self.stopped
 
     def _value(self, w):
         """(objective, log of it) of what was asked for: two numbers, because the first may be inf."""
