@@ -78,6 +78,7 @@ def sgd_l1(corpus, features, w0=None, *, c1, c2=0.0, eta0=0.8, decay=0.85, perio
         raise ValueError(f"decay must be a number in (0, 1], got {decay!r}")
     run = _SgdL1(corpus, features, w0, constraints, state, random_state, period, delta, c1, decay)
     run.eta0 = run.eta0 or float(eta0)
+    run.saved = run.state()  # what a first epoch that diverges goes back to
     return run.result(max_iterations, callback)
 
 
