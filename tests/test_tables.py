@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from crfbook.benchmarking import tables
+from crfbook.benchmarking import learner_tables, tables
 from crfbook.benchmarking.records import read_record
 
 
@@ -70,3 +70,26 @@ def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
     assert float(about["seconds"]) >= 0 and [p.name for p in tmp_path.glob("04*")] == ["04_x.csv"]
     tables.fill(path, [job("a")])
     assert calls[-1] == "a" and len(read_record(path)[1]) == 1
+
+
+def test_learners_fill_a_small_table(monkeypatch, tmp_path):
+    """Epochs are chosen on the tenth, the chosen number is used, boosting takes its rounds."""
+    monkeypatch.setattr(learner_tables, "EPOCHS", (1, 2))
+    monkeypatch.setattr(learner_tables, "ROUNDS", 30)
+    monkeypatch.setitem(learner_tables.SIZES, "ner", (40, 60))
+    monkeypatch.setitem(learner_tables.TEMPLATES, "ner", ("s2",))
+    whole = tables.set_up
+    monkeypatch.setattr(learner_tables, "set_up",  # the tenth of a small corpus
+                        lambda task, template, n=60, **options: whole(task, template, n, **options))
+    chosen, filled = learner_tables.fill_learners("ner", tmp_path)
+    epochs, rows = read_record(chosen)[1], read_record(filled)[1]
+    assert [row["learner"] for row in epochs] == [name for name in learner_tables.LEARNERS if name != "boosting"]
+    for row in epochs:
+        best = max(("1", "2"), key=lambda n: (float(row[n] or 0), -int(n)))
+        assert row["chosen"] == best
+    assert len(rows) == 2 * len(learner_tables.LEARNERS)
+    for row in rows:
+        wanted = next((int(e["chosen"]) for e in epochs if e["learner"] == row["learner"]), 30)
+        assert int(row["iterations"]) <= wanted and 0 <= float(row["testb"]) <= 100
+    boosted = [row for row in rows if row["learner"] == "boosting"]
+    assert all(0 < int(row["active"]) <= 30 for row in boosted)

@@ -1,0 +1,72 @@
+"""Table 3 of Altun, Johnson and Hofmann (2003): perceptron and boosting, with their descendants PA and AROW; chapter 05.
+
+As in tables.py, the one number that an online learner needs, its epochs, is chosen on a tenth of the training data, and then
+the whole training part, and prefixes of it, are learnt from. Boosting gets a fixed number of rounds.
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+
+from ..data.datasets import load_dataset
+from ..optim.boosting import boost
+from ..optim.online import arow, passive_aggressive, perceptron
+from .records import read_record
+from .tables import SIZES, TASKS, TEMPLATES, fill, row_of, scores, set_up
+
+LEARNERS = {"perceptron": partial(perceptron, average=False), "averaged perceptron": perceptron,
+            "passive-aggressive": passive_aggressive, "AROW": arow, "boosting": boost}
+EPOCHS = (1, 2, 3, 5, 10, 20, 30, 50)
+ROUNDS = 20_000
+
+
+def fit_learner(setup, learner, iterations, callback=None):
+    """(OptResult, CPU seconds without compilation and callbacks) of `LEARNERS[learner]` after so many epochs or rounds."""
+    fit = partial(LEARNERS[learner], setup.corpus, setup.features, constraints=setup.constraints)
+    fit(max_iterations=1)
+    clock, paused = time.process_time(), []
+
+    def pause(step, w):
+        if callback is not None:
+            start = time.process_time()
+            callback(step, w)
+            paused.append(time.process_time() - start)
+
+    result = fit(max_iterations=iterations, callback=pause)
+    return result, time.process_time() - clock - sum(paused)
+
+
+def epochs_row(task, template, learner):
+    """Scores on a tenth of the training data after each of `EPOCHS`, and the best number (the smallest of equals)."""
+    setup, found = set_up(task, template, held_out=True), {}
+
+    def watch(step, w):
+        if step.iteration in EPOCHS:
+            found[step.iteration] = round(scores(setup, w)["tenth"], 2)
+
+    fit_learner(setup, learner, EPOCHS[-1], watch)
+    best = max(found, key=lambda n: (found[n], -n))
+    return {**{str(n): f"{found[n]:.2f}" if n in found else "" for n in EPOCHS}, "chosen": best}
+
+
+def learner_row(task, template, learner, n_sentences, iterations):
+    setup = set_up(task, template, n_sentences)
+    result, seconds = fit_learner(setup, learner, iterations)
+    return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status)
+
+
+def fill_learners(task, folder):
+    """Table 3 ("ner") with its learning curve, in `folder`: 05_epochs_<task>.csv, then 05_<task>.csv; returns the two paths."""
+    folder, data = Path(folder), [load_dataset(TASKS[task].dataset, TASKS[task].task, verbose=False)]
+    cells = [{"template": template, "learner": learner} for learner in LEARNERS for template in TEMPLATES[task]]
+    chosen = fill(folder / f"05_epochs_{task}.csv",
+                  [(cell, lambda cell=cell: epochs_row(task, **cell)) for cell in cells if cell["learner"] != "boosting"],
+                  datasets=data)
+    best = {(row["template"], row["learner"]): int(row["chosen"]) for row in read_record(chosen)[1]}
+    jobs = []
+    for n in SIZES[task][::-1]:  # the paper's table first, then the learning curve
+        for cell in cells:
+            more = {"n_sentences": n, "iterations": best.get(tuple(cell.values()), ROUNDS)}
+            key = {**cell, "sentences": n or len(data[0].train)}
+            jobs.append((key, lambda cell=cell, more=more: learner_row(task, **cell, **more)))
+    return chosen, fill(folder / f"05_{task}.csv", jobs, datasets=data)
