@@ -27,7 +27,7 @@ from ..optim.losses import LOSSES
 from .records import read_record, write_record
 
 VARIANCES = (0.1, 1.0, 10.0, 100.0)  # of the Gaussian prior: c2 = 1 / (2 variance)
-SIZES = {"pos": (300, 800, 1600, None), "ner": (300, 600, 1200, 2400, 4800, None)}  # sentences of the learning curves; None: all
+SIZES = {"pos": (300, 800, 1600, None), "ner": (300, 1000, 3000, None)}  # sentences of the learning curves; None: all
 TEMPLATES = {"pos": ("s1", "s2"), "ner": ("s1", "s2", "s3")}
 STOP = {"tol": 1e-4, "relative_change": (10, 1e-4), "max_iterations": 300}  # of each stage
 ROUGH = {"tol": 1e-3, "relative_change": (10, 1e-3), "max_iterations": 100}  # to choose a variance
