@@ -17,7 +17,7 @@ from .tables import SIZES, TASKS, TEMPLATES, fill, row_of, scores, set_up
 LEARNERS = {"perceptron": partial(perceptron, average=False), "averaged perceptron": perceptron,
             "passive-aggressive": passive_aggressive, "AROW": arow, "boosting": boost}
 EPOCHS = (1, 2, 3, 5, 10, 20, 30, 50)
-ROUNDS = 20_000
+ROUNDS = 10_000
 
 
 def fit_learner(setup, learner, iterations, callback=None):
