@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.data.features import edge_gradient, empirical_counts, log_edge
+from crfbook.kernels.curvature import shard_curvature
 from crfbook.kernels.forward_backward import exp_edges
 from crfbook.kernels.likelihood import add_tree, shard_likelihood
 from crfbook.kernels.scores import collect_dense, fill_dense
@@ -62,10 +63,9 @@ def make_edges(table, constraints=None):
     middle = np.full(width, -np.inf)
     middle[:n_labels] = 0.0
     start, end = middle.copy(), middle.copy()
-    n_sets = 0 if constraints is None or constraints.label_sets is None else len(constraints.label_sets)
-    label_sets = np.tile(middle, (n_sets, 1))
-    if n_sets:
-        label_sets[:, :n_labels][~constraints.label_sets] = -np.inf
+    sets = np.zeros((0, n_labels), bool) if constraints is None or constraints.label_sets is None else constraints.label_sets
+    label_sets = np.tile(middle, (len(sets), 1))
+    label_sets[:, :n_labels][~sets] = -np.inf
     if constraints is not None:
         scores[:, :n_labels, :n_labels][:, ~constraints.allowed] = -np.inf
         start[:n_labels][~constraints.start] = -np.inf
@@ -173,37 +173,45 @@ class Objective:
 
     def __call__(self, w):
         """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
-        features, n_node = self.features, self.features.n_node
-        w = check_weights(w, features.n_features)
+        w = check_weights(w, self.features.n_features)
         self.n_evaluations += 1
+        grad, bad = self._sums(w, self._likelihood)
+        if max(bad, default=-1) >= 0:
+            check_paths(self._log_z, self._packing.sequence, self.constraints)
+        c2 = self.c2 * self._scale
+        with one_blas_thread():
+            value = self._terms.value.sum() if self._terms else self._weight @ self._log_z - w @ self._gold
+            value += c2 * (w @ w)
+        if self._terms is None:
+            grad -= self._gold
+        if c2:
+            grad += 2.0 * c2 * w
+        return float(value), grad
+
+    @property
+    def curvature(self):
+        """Callable w (F,) -> roughly the second derivatives (F,), see kernels/curvature.py; None where they are not known."""
+        return None if self._terms else self._curvature
+
+    def _curvature(self, w):
+        return self._sums(check_weights(w, self.features.n_features), shard_curvature)[0] + 2.0 * self.c2
+
+    def _sums(self, w, kernel):
+        """(what `kernel` sums over all tokens of each feature (F,), what it returned for each shard)."""
+        features, n_node = self.features, self.features.n_node
         edges = make_edges(log_edge(features, w, *self._classes), self.constraints)
         if self._whole:
             dense = w[:n_node].reshape(features.n_attrs, features.n_labels)
         else:
             dense = self._dense
             fill_dense(w, self._layout.member_ptr, self._layout.member, features.node_ptr, features.node_label, dense)
-        bad = run_pieces(lambda i: self._run_shard(i, w, dense, edges), self._packing.n_shards, self.n_threads)
-        if max(bad, default=-1) >= 0:
-            check_paths(self._log_z, self._packing.sequence, self.constraints)
-        grad = np.zeros(features.n_features)
-        n_labels = features.n_labels
+        bad = run_pieces(lambda i: self._run_shard(kernel, i, w, dense, edges), self._packing.n_shards, self.n_threads)
+        total, edge_sum = np.zeros(features.n_features), np.empty(self._edge_parts.shape[1:])
         if len(bad):
-            add_tree(self._parts, grad[:n_node])
-            edge_sum = np.empty(self._edge_parts[0].size)
-            add_tree(self._edge_parts.reshape(len(bad), -1), edge_sum)
-            edge_sum = edge_sum.reshape(self._edge_parts.shape[1:])[:, :n_labels, :n_labels]
-            edge_gradient(features, edge_sum, *self._classes, grad)
-        c2 = self.c2 * self._scale
-        with one_blas_thread():
-            if self._terms is None:
-                value = self._weight @ self._log_z - w @ self._gold + c2 * (w @ w)
-            else:
-                value = self._terms.value.sum() + c2 * (w @ w)
-        if self._terms is None:
-            grad -= self._gold
-        if c2:
-            grad += 2.0 * c2 * w
-        return float(value), grad
+            add_tree(self._parts, total[:n_node])
+            add_tree(self._edge_parts.reshape(len(bad), -1), edge_sum.reshape(-1))
+            edge_gradient(features, edge_sum[:, :features.n_labels, :features.n_labels], *self._classes, total)
+        return total, bad
 
     def log_value(self, w):
         """log of the value at w (F,), log_scale left out; a number also where the value itself would exceed float64."""
@@ -220,7 +228,7 @@ class Objective:
             raise AttributeError("largest_u: the log loss alone does not keep it")
         return float(self._terms.u.max(initial=0.0))
 
-    def _run_shard(self, shard, w, dense, edges):
+    def _run_shard(self, kernel, shard, w, dense, edges):
         """Expected counts of one shard into its own arrays, with the work arrays of whoever is free."""
         features, layout = self.features, self._layout
         work, dense_grad = buffers = self._work.get()
@@ -228,11 +236,10 @@ class Objective:
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
         try:
-            bad = self._likelihood(shard, w, dense, edges, self._packing, layout, self._weight, work, self._log_z,
-                                   grad, dense_grad, self._edge_parts[shard])
+            bad = kernel(shard, w, dense, edges, self._packing, layout, self._weight, work, self._log_z, grad, dense_grad,
+                         self._edge_parts[shard])
             if not self._whole:
-                collect_dense(dense_grad, layout.member_ptr, layout.member, features.node_ptr, features.node_label,
-                              grad)
+                collect_dense(dense_grad, layout.member_ptr, layout.member, features.node_ptr, features.node_label, grad)
         finally:
             self._work.put(buffers)
         return bad
