@@ -267,14 +267,16 @@ def test_unreachable_states_with_infinite_beta(loss):
     np.testing.assert_allclose(grad, 0.0, atol=1e-12)
 
 
-def test_a_sequence_of_weight_zero_says_nothing():
-    corpus, features, w = improbable(900.0)
+@pytest.mark.parametrize("u", [100.0, 900.0])
+def test_a_sequence_of_weight_zero_says_nothing(u):
+    corpus, features, w = improbable(u)
     weight = np.array([1.0, 1.0, 0.0, 1.0, 1.0])
     for loss in LOSSES[1:]:
         objective = Objective(corpus._replace(seq_weight=weight), features, loss=loss)
         value, grad = objective(w)
         assert np.isfinite(value) and np.isfinite(grad).all()
         assert objective.log_value(w) == pytest.approx(math.log(value), rel=1e-12)
+        assert 0.0 < objective.largest_u < 10.0
 
 
 def test_a_batch_of_nothing():

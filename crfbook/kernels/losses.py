@@ -118,7 +118,7 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
     in O(T L^2): Kakade, Teh and Roweis (2002).
     """
     T, L = log_node.shape
-    grad_node[:, :] = 0.0
+    u[:], grad_node[:, :] = 0.0, 0.0
     log_alpha, log_beta, log_ah, log_bh = np.empty((T, L)), np.empty((T, L)), np.empty((T, L)), np.empty((T, L))
     log_z = forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta)
     if not np.isfinite(log_z) or weight == 0.0:

@@ -194,9 +194,6 @@ def pointwise_batched(
     _backward_events(log_node, edges, row_class, step_ptr, by_step, labels, weight, loss, u, value, p_node, work)
     if flags.sum() > n_flagged:
         n_flagged = erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
-        for r in range(B):
-            if flags[r]:
-                value[r], work.slope[r] = 0.0, 0.0
     _forward_events(log_node, edges, row_class, step_ptr, by_step, labels, p_node, work)
     add_edge_sum(ahead, log_node, edges.psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev, work.pair)
     add_edge_sum(alpha, behind, edges.psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev, work.pair)

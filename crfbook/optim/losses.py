@@ -65,11 +65,9 @@ class LossTerms:
 
     def log_total(self, weight):
         """log sum_i weight_i loss_i of the last evaluation, without log_scale; exact where the sum itself exceeds float64."""
-        weight = weight[self._slot]
-        counted = weight > 0
-        u = np.maximum(self.u[counted], 0.0)
+        u = np.maximum(self.u, 0.0)
         m = np.minimum(u, self.loss.clamp) if self.loss.exponential else np.zeros(len(u))
         with np.errstate(divide="ignore"):
-            log_loss = np.log(weight[counted]) + m + np.log((u - m) - np.expm1(-m))
+            log_loss = np.log(weight[self._slot]) + m + np.log((u - m) - np.expm1(-m))
         top = log_loss.max(initial=-np.inf)
         return float(top + np.log(np.exp(log_loss - top).sum())) if top > -np.inf else -np.inf
