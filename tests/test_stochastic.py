@@ -143,7 +143,18 @@ def test_sgd_reaches_the_optimum_within_a_hundredth(kind, constrained):
     result = sgd(corpus, features, c2=0.5, constraints=constraints, max_iterations=300, delta=0.0)
     np.testing.assert_allclose(result.objective, Objective(corpus, features, c2=0.5, constraints=constraints)(result.w)[0],
                                rtol=1e-12)
-    assert best.objective <= result.objective <= 1.01 * best.objective
+    assert best.objective <= result.objective <= 1.001 * best.objective
+    last = sgd(corpus, features, c2=0.5, constraints=constraints, max_iterations=300, delta=0.0, average=False)
+    assert best.objective <= last.objective <= 1.01 * best.objective
+
+
+def test_the_mean_gives_later_epochs_more_weight():
+    corpus, features, _, _ = problem(6)
+    last = []
+    sgd(corpus, features, c2=0.5, average=False, max_iterations=5, callback=lambda step, w: last.append(w.copy()))
+    weight = np.array([k * (k + 1) * (k + 2) for k in range(1, 6)])
+    mean = sgd(corpus, features, c2=0.5, max_iterations=5).w
+    np.testing.assert_allclose(mean, weight @ last / weight.sum(), rtol=0, atol=1e-14)
 
 
 def test_sgd_l1_comes_near_the_optimum_with_its_zeros():
@@ -201,7 +212,7 @@ def test_interrupted_training_keeps_the_last_epoch(learner, penalty):
 
 
 def test_ctrl_c_inside_an_epoch_rolls_it_back(monkeypatch):
-    from crfbook.optim import stochastic
+    from crfbook.optim import stochastic_run
 
     corpus, features, _, _ = problem(11)
     calls = []
@@ -213,7 +224,7 @@ def test_ctrl_c_inside_an_epoch_rolls_it_back(monkeypatch):
             raise KeyboardInterrupt
         return sgd_steps(*arguments)
 
-    monkeypatch.setattr(stochastic, "sgd_steps", steps)
+    monkeypatch.setattr(stochastic_run, "sgd_steps", steps)
     stopped = sgd(corpus, features, c2=0.5)
     monkeypatch.undo()
     assert stopped.status == "interrupted" and stopped.n_iter > 2
