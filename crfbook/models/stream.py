@@ -10,7 +10,7 @@ from crfbook.models.training import train
 from crfbook.models.weights import choose_features, merged
 
 DECAY = 0.85  # of the learning rate of sgd-l1, an epoch (Wapiti's)
-VECTORS = ("w", "w_sum", "variance", "received")  # what a state has for each weight
+VECTORS = ("w", "w_sum", "mean", "variance", "received")  # what a state has for each weight
 
 
 class Stream:
