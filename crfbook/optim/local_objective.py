@@ -25,5 +25,7 @@ class LocalObjective(Objective):
         before[corpus.seq_ptr[:-1][np.diff(corpus.seq_ptr) > 0]] = -1
         self._gold_prev = before[self._packing.row_token]
 
+    curvature = None  # that of the chain would be wrong here
+
     def _likelihood(self, *arguments):
         return shard_local_likelihood(*arguments, self._gold_prev)

@@ -191,10 +191,9 @@ class Objective:
     @property
     def curvature(self):
         """Callable w (F,) -> roughly the second derivatives (F,), see kernels/curvature.py; None where they are not known."""
-        return None if self._terms else self._curvature
-
-    def _curvature(self, w):
-        return self._sums(check_weights(w, self.features.n_features), shard_curvature)[0] + 2.0 * self.c2
+        def curvature(w):
+            return self._sums(check_weights(w, self.features.n_features), shard_curvature)[0] + 2.0 * self.c2
+        return None if self._terms else curvature
 
     def _sums(self, w, kernel):
         """(what `kernel` sums over all tokens of each feature (F,), what it returned for each shard)."""

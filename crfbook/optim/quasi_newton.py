@@ -1,8 +1,9 @@
-"""L-BFGS and OWL-QN, one implementation: minimise  f(w) + c1*|w|_1  for a smooth f.
+"""L-BFGS and what an L1 penalty makes of it, one implementation: minimise  f(w) + c1*|w|_1  for a smooth f.
 
 Without an L1 penalty this is L-BFGS with a Wolfe line search (Nocedal and Wright, algorithms 7.4 and 3.5; trial steps as More
-and Thuente choose them, so that its path is that of liblbfgs and of SciPy's L-BFGS-B); with one it is OWL-QN (Andrew and Gao
-2007), which differs in three loops over the weights (kernels/owlqn.py) and in its line search. Both read the same curvature
+and Thuente choose them, so that its path is that of liblbfgs and of SciPy's L-BFGS-B). With one there are two ways to step:
+OWL-QN (Andrew and Gao 2007), which cuts the step of the smooth model (kernels/owlqn.py), and the proximal quasi-Newton step
+(proximal_newton.py), which minimises the model with its penalty and needs fewer evaluations. All read the same curvature
 memory, kept from the gradients of the smooth part alone.
 """
 
@@ -13,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.kernels.owlqn import align_direction, orthant_step, pseudo_gradient
+from crfbook.optim.certificate import Rules, whole
 from crfbook.optim.line_search import backtracking_search, wolfe_search
 from crfbook.optim.memory import CurvatureMemory, Pairs
 from crfbook.optim.parallel import one_blas_thread
+from crfbook.optim.proximal_newton import LocalModel
 from crfbook.optim.result import OptResult, Step
 
 FLOOR = 1e-15  # a relative decrease below this is rounding, not progress
@@ -28,7 +31,8 @@ def minimize(
     *,
     c1=0.0,
     c2=0.0,
-    memory=10,
+    l1_method="proximal",
+    memory=None,
     max_iterations=None,
     tol=1e-6,
     tol_gradient=1e-3,
@@ -47,7 +51,9 @@ def minimize(
     c1 : weight of |w|_1.
     c2 : what `fun` contains of `c2*|w|^2`; it is not added again but gives the certificate: a function that is 2*c2 strongly
         convex lies at most |pg|^2/(4*c2) above its minimum, where pg is the gradient (for c1 > 0 the pseudo-gradient).
-    memory : curvature pairs kept; the cost is 2*memory*F doubles of storage.
+    l1_method : with c1 > 0, "proximal" or "owlqn". The first uses `fun.curvature(w) -> (F,)`, roughly the diagonal of the
+        Hessian, if `fun` has such a method.
+    memory : curvature pairs kept; the cost is 2*memory*F doubles of storage. None: 10, with a proximal step 30.
     max_iterations : iterations in all, those of `state` included; None: no limit; 0: evaluate w0 and return it.
     tol : for c2 > 0, stop when that gap is below tol*max(1, |objective|).
     tol_gradient : for c2 = 0, stop when no entry of the pseudo-gradient exceeds this (for a CRF: no feature's expected count
@@ -61,28 +67,32 @@ def minimize(
     Returns an OptResult; raises ValueError for a bad argument. A KeyboardInterrupt is caught and ends with "interrupted". NaN or
     infinity from `fun` shortens the step; when that does not help, the last good weights come back with "non-finite objective".
     """
-    _check_arguments(c1, c2, memory, max_iterations, tol, tol_gradient, relative_change, max_linesearch)
+    _check_arguments(l1_method, max_linesearch, relative_change)
+    rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
+    proximal = rules.c1 > 0 and l1_method == "proximal"
+    memory = (30 if proximal else 10) if memory is None else whole("memory", memory, 1)
     window = int(relative_change[0]) + 1 if relative_change else 1
-    run = _Run(fun, c1, c2, memory, max_linesearch, window)
+    model = LocalModel(rules.c1, getattr(fun, "curvature", None)) if proximal else None
+    run = _Run(fun, rules, memory, max_linesearch, window, model)
     with one_blas_thread():  # a product split over threads depends on their number in its last bits
-        status, history = _iterate(run, w0, state, callback, (c2, max_iterations, tol, tol_gradient, relative_change))
+        status, history = _iterate(run, w0, state, callback, relative_change)
     point = run.point
     return OptResult(point.w, point.objective, status, point.iteration, history, run.state(), run.n_evaluations)
 
 
-def _iterate(run, w0, state, callback, rules):
+def _iterate(run, w0, state, callback, relative_change):
     """Step after step until there is a reason to stop: (reason, list of Step)."""
     history = []
     try:
         run.resume(state) if state is not None else run.start(w0)
-        status = _finished(run.point, *rules)
+        status = _finished(run.point, run.rules, relative_change)
         while status is None:
             status = run.advance()
             if status is not None:
                 break
             step = run.report()
             history.append(step)
-            status = _finished(run.point, *rules)
+            status = _finished(run.point, run.rules, relative_change)
             if callback is not None and run.pause(callback, step) and status != "converged":
                 status = "stopped by callback"
     except KeyboardInterrupt:
@@ -92,34 +102,27 @@ def _iterate(run, w0, state, callback, rules):
     return status, history
 
 
-def _check_arguments(c1, c2, memory, max_iterations, tol, tol_gradient, relative_change, max_linesearch):
-    for name, value in (("c1", c1), ("c2", c2), ("tol", tol), ("tol_gradient", tol_gradient)):
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
-    for name, value, least in (("memory", memory, 1), ("max_linesearch", max_linesearch, 1), ("max_iterations", max_iterations, 0)):
-        if value is not None and (value != int(value) or value < least):
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+def _check_arguments(l1_method, max_linesearch, relative_change):
+    if l1_method not in ("proximal", "owlqn"):
+        raise ValueError(f"l1_method must be 'proximal' or 'owlqn', got {l1_method!r}")
+    whole("max_linesearch", max_linesearch, 1)
     if relative_change is not None:
         period, delta = relative_change
         if period != int(period) or period < 1 or not delta >= 0:
             raise ValueError(f"relative_change must be (period >= 1, delta >= 0), got {relative_change!r}")
 
 
-def _finished(point, c2, max_iterations, tol, tol_gradient, relative_change):
+def _finished(point, rules, relative_change):
     """The reason to stop at this point, or None."""
-    if not (math.isfinite(point.objective) and math.isfinite(point.squares)):
-        return "non-finite objective"  # only the start can be so: no step there is accepted
-    if point.violation <= (tol * max(1.0, abs(point.objective)) if c2 > 0 else tol_gradient):
-        return "converged"
-    if point.n_floor >= FLOOR_STEPS:
-        return "rounding floor"
-    if relative_change is not None and point.iteration >= relative_change[0]:
-        fall = point.window[0] - point.objective
-        if fall <= relative_change[1] * abs(point.objective):
-            return "small change"
-    if max_iterations is not None and point.iteration >= max_iterations:
-        return "max_iterations"
-    return None
+    reason = rules.verdict(point.objective, point.violation, point.iteration)
+    if reason in (None, "max_iterations"):
+        if point.n_floor >= FLOOR_STEPS:
+            return "rounding floor"
+        if relative_change is not None and point.iteration >= relative_change[0]:
+            fall = point.window[0] - point.objective
+            if fall <= relative_change[1] * abs(point.objective):
+                return "small change"
+    return reason
 
 
 class _Point(NamedTuple):
@@ -139,9 +142,10 @@ class _Point(NamedTuple):
 class _Run:
     """The present point and the work arrays, allocated once."""
 
-    def __init__(self, fun, c1, c2, memory, max_linesearch, window):
-        self.fun, self.c1, self.c2 = fun, float(c1), float(c2)
+    def __init__(self, fun, rules, memory, max_linesearch, window, model):
+        self.fun, self.rules, self.c1 = fun, rules, rules.c1
         self.n_pairs, self.max_linesearch, self.n_window = int(memory), int(max_linesearch), window
+        self.model = model  # None: no penalty, or OWL-QN
         self.point = None
         self.n_evaluations = 0
         self.seconds, self.clock = 0.0, time.perf_counter()
@@ -149,11 +153,7 @@ class _Run:
     # ---- where to begin
 
     def start(self, w0):
-        w = np.array(w0, dtype=np.float64)
-        if w.ndim != 1:
-            raise ValueError(f"w0 must be one vector of weights, got {'None' if w0 is None else f'shape {w.shape}'}")
-        if not np.isfinite(w).all():
-            raise ValueError(f"w0 must be finite, weight {int(np.flatnonzero(~np.isfinite(w))[0])} is not")
+        w = self.rules.checked_start(w0)
         self._allocate(w.shape[0])
         self.w_new[:] = w
         objective = self.evaluate() + self.c1 * float(np.abs(w).sum())
@@ -167,6 +167,8 @@ class _Run:
                 raise ValueError(f"state: {name!r} should have {self.w_new.shape[0]} columns, got shape {state[name].shape}")
         self.w_new[:], self.grad_new[:] = state["w"], state["grad"]
         self.seconds = float(state["seconds"])
+        if self.model is not None:
+            self.model.diagonal = np.array(state["diagonal"])
         pairs = self.memory.load(state["s"], state["y"], state["rows"])
         window = tuple(float(value) for value in state["window"])
         self.point = self._point(window[-1], pairs, int(state["iteration"]), int(state["n_floor"]), window)
@@ -190,6 +192,7 @@ class _Run:
             "iteration": np.array(point.iteration),
             "n_floor": np.array(point.n_floor),
             "seconds": np.array(self.seconds),
+            "diagonal": np.zeros(0) if self.model is None else self.model.diagonal,
         }
 
     # ---- one iteration
@@ -211,11 +214,14 @@ class _Run:
             self.pg = self.grad_new
             squares = float(self.pg @ self.pg)
             largest = max(self.pg.max(initial=0.0), -self.pg.min(initial=0.0))
-        violation = squares / (4.0 * self.c2) if self.c2 > 0 else float(largest)
+        violation = self.rules.violation(squares, largest)
         return _Point(self.w_new, self.grad_new, pairs, objective, squares, violation, iteration, n_floor, window)
 
     def advance(self):
         """Take one step; None if it was taken, else the reason why there is none."""
+        if self.model is not None and self.model.is_due(self.point.iteration):
+            self.model.measure(self.point.w)
+            self.n_evaluations += 1
         outcome = self._search()
         if outcome.accepted is None and self.point.pairs.rows and outcome.reason != "rounding floor":
             self.point = self.point._replace(pairs=Pairs())  # forgive a bad memory once: plain steepest descent
@@ -233,6 +239,8 @@ class _Run:
     def _search(self):
         """Direction and line search; on success w_new and grad_new hold the new point."""
         point, direction = self.point, self.direction
+        if self.model is not None:
+            return self._proximal_search(point, direction)
         self.memory.descent(point.pairs, self.pg, direction)
         first = 1.0 if point.pairs.rows else 1.0 / max(1.0, math.sqrt(point.squares))
         if self.c1 > 0:
@@ -250,6 +258,17 @@ class _Run:
             return self.evaluate(), float(self.grad_new @ direction)
 
         return wolfe_search(try_step, point.objective, float(self.pg @ direction), first, self.max_linesearch)
+
+    def _proximal_search(self, point, direction):
+        promised = self.model.descend(point.w, point.grad, self.pg, self.memory, point.pairs, direction)
+
+        def try_step(step):
+            np.multiply(direction, step, out=self.w_new)
+            self.w_new += point.w
+            norm1 = float(np.abs(self.w_new).sum())
+            return self.evaluate() + self.c1 * norm1, step * promised, float(self.grad_new @ self.grad_new)
+
+        return backtracking_search(try_step, point.objective, promised, 1.0, self.max_linesearch)
 
     # ---- what the caller sees
 
