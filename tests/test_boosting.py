@@ -11,8 +11,9 @@ from crfbook import brute
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import FeatureSet, observed
-from crfbook.kernels.boosting import best_step
+from crfbook.kernels.boosting import TOTAL, best_step
 from crfbook.kernels.boosting_instance import instance_step, tighten
+from crfbook.kernels.boosting_split import split_step
 from crfbook.optim import boosting
 from crfbook.optim.boosting import boost
 from crfbook.optim.boosting_layout import lay_out
@@ -29,9 +30,15 @@ CORPORA = {
 
 def feature_counts(corpus, features, i, path):
     """S_k(x_i, path) of every feature (F,), from its definition."""
-    out = np.zeros(features.n_features)
+    return place_counts(corpus, features, i, path).sum(0)
+
+
+def place_counts(corpus, features, i, path):
+    """What every token adds to S_k(x_i, path), (T, F)."""
+    rows = np.zeros((len(path), features.n_features))
     first = corpus.seq_ptr[i]
     for t, y in enumerate(path):
+        out = rows[t]
         for j in range(corpus.attr_ptr[first + t], corpus.attr_ptr[first + t + 1]):
             a = corpus.attr_idx[j]
             for k in range(features.node_ptr[a], features.node_ptr[a + 1]):
@@ -42,14 +49,14 @@ def feature_counts(corpus, features, i, path):
             for k in range(features.edge_ptr[b], features.edge_ptr[b + 1]):
                 if (features.edge_prev[k], features.edge_next[k]) == (path[t - 1], y):
                     out[features.n_node + k] += 1.0
-    return out
+    return rows
 
 
 class Enumerated:
     """phi_i(y) = S(x_i, y) - S(x_i, y_i) for all y that the constraints allow, and what the paper makes of it."""
 
     def __init__(self, corpus, features, constraints=None):
-        self.phi, self.weight = [], []
+        self.phi, self.weight, self.gains, self.losses_of = [], [], [], []
         n_labels = features.n_labels
         for i, (node, edge, classes) in enumerate(chains_of(corpus, features, np.zeros(features.n_features), constraints)):
             paths, scores = brute.all_scores(node, edge, classes) if len(node) else ([()], [0.0])
@@ -57,6 +64,10 @@ class Enumerated:
             of_gold = feature_counts(corpus, features, i, gold)
             kept = [feature_counts(corpus, features, i, y) - of_gold for y, s in zip(paths, scores, strict=True)
                     if s > -np.inf and tuple(y) != tuple(gold)]
+            places = [place_counts(corpus, features, i, y) - place_counts(corpus, features, i, gold)
+                      for y, s in zip(paths, scores, strict=True) if s > -np.inf and tuple(y) != tuple(gold)]
+            self.gains.append(np.array([np.maximum(d, 0).sum(0) for d in places]).reshape(-1, features.n_features))
+            self.losses_of.append(np.array([np.maximum(-d, 0).sum(0) for d in places]).reshape(-1, features.n_features))
             self.phi.append(np.array(kept).reshape(-1, features.n_features))
             self.weight.append(corpus.seq_weight[i] if len(corpus.seq_weight) else 1.0)
         counts = [feature_counts(corpus, features, i, y) - feature_counts(
@@ -73,6 +84,11 @@ class Enumerated:
         total = sum(weight * (np.exp(phi @ w) @ phi) for phi, weight in zip(self.phi, self.weight, strict=True))
         return total / self.losses(w).sum()
 
+    def gained_and_lost(self, w):
+        """(P, Q), each (F,), in units of 1 (not of the loss)."""
+        share = [weight * np.exp(phi @ w) for phi, weight in zip(self.phi, self.weight, strict=True)]
+        return tuple(sum(s @ part for s, part in zip(share, parts, strict=True)) for parts in (self.gains, self.losses_of))
+
     def best(self, w, cap):
         """(feature, step, gain) by trying all."""
         found = [best_step(m, low, high, cap) for m, low, high in zip(self.means(w), self.low, self.high, strict=True)]
@@ -83,7 +99,7 @@ class Enumerated:
 def problem(seed, kind, lengths=LENGTHS, **options):
     rng = np.random.default_rng(seed)
     corpus = random_corpus(rng, lengths, **CORPORA[kind])
-    features, w = random_model(rng, corpus, size=0.4, **options)
+    features, w = random_model(rng, corpus, **{"size": 0.4, **options})
     return corpus, features, w
 
 
@@ -94,7 +110,8 @@ def first_state(corpus, features, w=None, cap=1.0, constraints=None):
 
 
 def means_of(run):
-    return run.state.sums[run.data.slot] / run.state.number[boosting.LOG_REF + 1]
+    plus, minus = run.state.sums[run.data.slot].T
+    return (plus - minus) / run.state.number[TOTAL]
 
 
 # ---- the quantities of section 3.3
@@ -167,7 +184,7 @@ def test_ratio_instance_bound_global_bound_in_this_order(kind):
             assert instance(D) <= total * globally * (1 + 1e-10)
         step, gain = best_step(means[k], true.low[k], true.high[k], 1.0)
         if gain > 1e-9:  # the kernel that minimises it, from arrays and from the state of a run
-            limit = min(1.0, math.log(1e12) / max(1e-9, abs(true.high[k] if step > 0 else true.low[k]))) * np.sign(step)
+            limit = min(1.0, math.log(1e6) / max(1e-9, abs(true.high[k] if step > 0 else true.low[k]))) * np.sign(step)
             array = np.array(parts).T.copy()
             D, f = instance_step(0.0, len(parts), *array, step, limit)
             assert f == pytest.approx(instance(D), rel=1e-12)
@@ -233,6 +250,55 @@ def test_a_run_is_the_naive_one_round_by_round(kind, cap):
 
 
 @pytest.mark.parametrize("kind", CORPORA)
+def test_a_split_run_is_the_naive_one_round_by_round(kind):
+    corpus, features, _ = problem(22, kind)
+    true = Enumerated(corpus, features)
+    run = first_state(corpus, features)
+    most, less = run.index.most, -run.index.low
+    assert np.all(np.max([gain.max(0, initial=0.0) for gain in true.gains], 0) <= most + 1e-12)
+    assert np.allclose(np.max([loss.max(0, initial=0.0) for loss in true.losses_of], 0), less, atol=1e-12)
+    result = boost(corpus, features, bound="split", max_iterations=60, tol=0.0)
+    w = np.zeros(features.n_features)
+    for r in range(result.n_iter):
+        before, (plus, minus) = true.losses(w).sum(), true.gained_and_lost(w)
+        if before < 1e-3:
+            break
+        found = [split_step(*four, 1.0) for four in zip(plus, minus, most, less, strict=True)]
+        k = result.state["feature"][r]
+        assert found[k][1] == pytest.approx(max(decrease for _, decrease in found), rel=1e-8)
+        assert result.state["step"][r] == pytest.approx(found[k][0], rel=1e-7)
+        assert result.state["gain"][r] == pytest.approx(-np.log1p(-found[k][1] / before), rel=1e-7)
+        w[k] += result.state["step"][r]
+        after = true.losses(w).sum()
+        assert result.state["log_loss"][r] == pytest.approx(np.log(after), rel=1e-10)
+        assert after <= (before - found[k][1]) * (1 + 1e-10)  # the bound, every round
+    assert r > 10
+
+
+@pytest.mark.parametrize("kind", ["plain", "all"])
+def test_the_split_bound_holds_everywhere_and_its_step_minimises_it(kind):
+    corpus, features, w = problem(23, kind, size=1.0)
+    true, run = Enumerated(corpus, features), first_state(corpus, features)
+    (plus, minus), total = true.gained_and_lost(w), true.losses(w).sum()
+    np.testing.assert_allclose((plus - minus) / total, true.means(w), atol=1e-12)
+    for k in range(features.n_features):
+        more, less = run.index.most[k], -run.index.low[k]
+
+        def bound(D, k=k, more=more, less=less):
+            gain = plus[k] * np.expm1(D * more) / more if more else 0.0
+            return total + gain + (minus[k] * np.expm1(-D * less) / less if less else 0.0)
+
+        for D in np.linspace(-3, 3, 13):
+            moved = w.copy()
+            moved[k] += D
+            assert true.losses(moved).sum() <= bound(D) * (1 + 1e-10)
+        for cap in (0.05, 1.0):
+            step, decrease = split_step(plus[k], minus[k], more, less, cap)
+            assert abs(step) <= cap and total - decrease == pytest.approx(bound(step), rel=1e-12)
+            assert all(bound(step) <= bound(D) + 1e-12 for D in np.linspace(-cap, cap, 101))
+
+
+@pytest.mark.parametrize("kind", CORPORA)
 def test_tighter_steps_keep_their_bound_and_reach_the_same_minimum(kind):
     corpus, features, _ = problem(7, kind)
     true = Enumerated(corpus, features)
@@ -267,13 +333,13 @@ def exact(corpus, features, w):
     return top + np.log(share.sum()), (share / share.sum()) @ np.array(grads)
 
 
-@pytest.mark.parametrize("bound", ["global", "instance"])
+@pytest.mark.parametrize("bound", boosting.BOUNDS)
 def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_sleepers_wake(bound):
     rng = np.random.default_rng(8)
     corpus, features = long_corpus(rng, (120, 70, 3, 30, 5, 1, 55, 8))
     run = first_state(corpus, features)
-    assert run.state.asleep.sum() == 6
-    run.tight = boosting.BOUNDS.index(bound)
+    assert run.state.asleep.sum() == 7  # all but the longest
+    run.kind = boosting.BOUNDS.index(bound)
     anchors = []
     for target in (1, 10, 100, 400, 1500):
         while run.done < target:
@@ -289,7 +355,7 @@ def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_sleepers_wake(bo
         truth = fresh.state.log_mass[filled]
         asleep = run.state.asleep[filled] == 1
         assert np.all(truth[asleep] <= run.state.ceiling[filled][asleep] + 1e-9)  # the ceilings are ceilings
-    assert run.state.asleep.sum() < 6
+    assert run.state.asleep.sum() < 7
     assert len(set(anchors)) > 2  # the drift rule spoke
 
 

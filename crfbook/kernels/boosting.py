@@ -18,7 +18,8 @@ from crfbook._jit import kernel
 BLOCK = 64  # slots whose largest and smallest sum are kept together
 LOG_REF, TOTAL, DRIFT, DRIFT_LIMIT, FLOOR = 0, 1, 2, 3, 4  # places in state.number, see BoostState
 VISITS, TOKENS, ROUNDS, GIVEN = 0, 1, 2, 3  # places in state.count
-EDGE = 1e-12  # a is held this far from 0 and 1: the step stays finite, and e^{D phi} of one sequence below 1e12
+GLOBAL, INSTANCE, SPLIT = 0, 1, 2  # which bound
+EDGE = 1e-6  # a is held this far from 0 and 1: the step stays finite, and no e^{D phi} exceeds 1e6
 
 
 @kernel
@@ -50,7 +51,7 @@ def best_step(m, low, high, cap):
 def select_feature(total, cap, group_ptr, group_low, group_high, slot_feature, sums, stale, block_high, block_low):
     """(k, D, gain) of the feature with the largest gain, exactly, without a look at most of them; k = -1 if all are 0.
 
-    m_k = sums[slot of k] / total. Two things are proved and used:
+    m_k = (sums[slot of k, 0] - sums[slot of k, 1]) / total. Two things are proved and used:
     (a) For fixed (low, high) the gain grows with |m| on either side of 0: B_k(D) is linear in m with slope
         (e^{D high} - e^{D low}) / span, of the sign of D, so where m moves away from 0 B_k falls at every D of the useful
         sign. Features with equal (low, high) form a group; its best is the one with the largest or the smallest sum.
@@ -60,14 +61,15 @@ def select_feature(total, cap, group_ptr, group_low, group_high, slot_feature, s
     Ties go to the group that comes first, in it to positive sums, among these to the smallest feature number.
 
     Arguments: total; cap; group_ptr int64 (G+1,), in blocks; group_low, group_high (G,); slot_feature int64 (n,), -1: padding;
-    sums (n,); stale uint8 (n / BLOCK,), block_high, block_low (n / BLOCK,): updated.
+    sums (n, 2): see `add_differences`; stale uint8 (n / BLOCK,), block_high, block_low (n / BLOCK,): updated.
     Cost: n / BLOCK + G, BLOCK for each stale block, a few closed forms. Source: the two proofs above; Gibbs and Su (2002) for KL <= chi^2.
     """
     for b in range(group_ptr[-1]):
         if stale[b]:
             stale[b] = 0
             high, low = 0.0, 0.0
-            for v in sums[b * BLOCK : (b + 1) * BLOCK]:
+            for s in range(b * BLOCK, (b + 1) * BLOCK):
+                v = sums[s, 0] - sums[s, 1]
                 high = max(high, v)
                 low = min(low, v)
             block_high[b], block_low[b] = high, low
@@ -84,7 +86,7 @@ def select_feature(total, cap, group_ptr, group_low, group_high, slot_feature, s
             if gain > best:
                 best, step = gain, new_step
                 s = blocks.start * BLOCK
-                while sums[s] != v:
+                while sums[s, 0] - sums[s, 1] != v:
                     s += 1
                 best_k = slot_feature[s]
     return best_k, step, best
@@ -136,15 +138,17 @@ def count_gold_pairs(first, last, b, labels, edge_class, class_ptr, class_attr, 
 
 @kernel
 def edge_extremes(entry_ptr, entry_seq, entry_same, entry_other, seq_ptr, labels, edge_class, class_ptr, class_attr,
-                  edge_ptr, edge_prev, edge_next, n_node, low, high, gold_buf):
-    """low, high of every edge feature (b, yp, y), as `node_extremes` does for node features.
+                  edge_ptr, edge_prev, edge_next, n_node, low, high, most, gold_buf):
+    """low, high of every edge feature (b, yp, y), as `node_extremes` does for node features, and its largest gain `most`.
 
     The count of (b, y, y) runs from 0 to the number of tokens with b in their class. That of (b, yp, y) with yp != y
     cannot use two neighbouring tokens: from a run of n of them at most ceil(n / 2), floor(T / 2) for plain transitions.
+    most bounds how often a labelling has the feature where the gold one has it not: such places may lie between gold ones,
+    so that for yp != y it is that largest count itself.
 
     Arguments: entry_ptr int64 (B+1,): pairs (edge attribute, sequence); entry_seq int32 (E,); entry_same, entry_other int32 (E,):
     these largest counts; seq_ptr (S+1,); labels, edge_class (N,); class_ptr (K+1,), class_attr (n,); edge_ptr (B+1,), edge_prev, edge_next
-    (n_edge,); n_node: where edge features start; out: low, high (F,); work: gold_buf (L, L).
+    (n_edge,); n_node: where edge features start; out: low, high, most (F,); work: gold_buf (L, L).
     Cost: tokens of these sequences, and sequences with b times features of b. Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """
     for b in range(edge_ptr.size - 1):
@@ -153,6 +157,8 @@ def edge_extremes(entry_ptr, entry_seq, entry_same, entry_other, seq_ptr, labels
             count_gold_pairs(seq_ptr[i], seq_ptr[i + 1], b, labels, edge_class, class_ptr, class_attr, gold_buf)
             for k in range(edge_ptr[b], edge_ptr[b + 1]):
                 gold = gold_buf[edge_prev[k], edge_next[k]]
-                most = entry_same[e] if edge_prev[k] == edge_next[k] else entry_other[e]
+                same = edge_prev[k] == edge_next[k]
+                count = entry_same[e] if same else entry_other[e]
                 low[n_node + k] = min(low[n_node + k], -gold)
-                high[n_node + k] = max(high[n_node + k], most - gold)
+                high[n_node + k] = max(high[n_node + k], count - gold)
+                most[n_node + k] = max(most[n_node + k], count - gold if same else count)

@@ -9,7 +9,7 @@ The NamedTuples `data`, `index`, `state` and `work` list their arrays with shape
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.boosting import EDGE, LOG_REF, TOTAL, count_gold_pairs
+from crfbook.kernels.boosting import EDGE, TOTAL, count_gold_pairs
 
 
 @kernel
@@ -67,13 +67,13 @@ def gather_node(k, data, index, state, parts):
         i = index.entry_seq[e]
         if state.asleep[i]:
             continue
-        parts[0, n] = np.exp(state.log_mass[i] - state.number[LOG_REF])
+        parts[0, n] = state.mass[i]
         parts[1:, n] = 0.0
         for j in range(index.item_ptr[e], index.item_ptr[e + 1]):
             t = index.item_token[j]
             x = index.item_val[j] if index.item_val.size else 1.0
             gold = x if data.labels[t] == y else 0.0
-            parts[1, n] += x * state.cell[t, y]
+            parts[1, n] += -x * state.cell[t, y] if data.labels[t] == y else x * state.cell[t, y]
             parts[2, n] += min(x, 0.0) - gold
             parts[3, n] += max(x, 0.0) - gold
         n += 1
@@ -96,13 +96,14 @@ def gather_edge(k, data, index, state, work, parts):
             continue
         count_gold_pairs(data.seq_ptr[i], data.seq_ptr[i + 1], b, data.labels, data.edge_class, data.class_ptr, data.class_attr,
                          gold)
-        parts[0, n] = np.exp(state.log_mass[i] - state.number[LOG_REF])
+        parts[0, n] = state.mass[i]
         parts[1, n] = 0.0
         for r in range(data.row_ptr[i], data.row_ptr[i + 1]):
             c = data.row_class[r]
             for attr in data.class_attr[data.class_ptr[c] : data.class_ptr[c + 1]]:
                 if attr == b:
-                    parts[1, n] += state.edge_cell[r, data.pair_of[yp, y]]
+                    cell = state.edge_cell[r, data.pair_of[yp, y]]
+                    parts[1, n] += cell[0] - cell[1]
         parts[2, n] = -gold[yp, y]
         parts[3, n] = (index.entry_same[e] if yp == y else index.entry_other[e]) - gold[yp, y]
         n += 1

@@ -5,8 +5,8 @@ Sequence i adds g_i (E[S_k | x_i] - S_k(x_i, y_i)), g_i = weight_i / p_i, to dL/
 
 Most sequences need no visit, by proof. u_i = -log p_i after a step D of feature k is at most u_i + max_y D phi_i(y). A
 sequence that is asleep keeps such a ceiling of log g_i, raised by each step that concerns it, and wakes when the ceiling
-reaches log L - (56 nats + log S): until then all that sleep hold together less than e^{-56} = 5e-25 of L, below the
-rounding of the sums that leave them out (and below 1e-12 even after the largest step that `best_step` allows).
+reaches log L - (21 nats + log S): until then all that sleep hold together less than e^{-21} < 1e-9 of L. That, and as much
+again for rounding (`boost_rounds`), is how exactly m_k is known, relative to the largest counts.
 The NamedTuples `data`, `index`, `state` and `work` list their arrays with shapes (optim/boosting_layout.py, optim/sequences.py).
 """
 
@@ -17,37 +17,43 @@ from crfbook.kernels.boosting import (
     BLOCK,
     DRIFT,
     DRIFT_LIMIT,
+    EDGE,
     FLOOR,
     GIVEN,
+    INSTANCE,
     LOG_REF,
     ROUNDS,
+    SPLIT,
     TOKENS,
     TOTAL,
     VISITS,
     select_feature,
 )
 from crfbook.kernels.boosting_instance import tighten
+from crfbook.kernels.boosting_split import select_split
 from crfbook.kernels.sequence import bound_nodes, score_nodes, sequence_marginals, subtract_gold
 
-ASLEEP = 56.0  # nats below the loss at which a sequence need not be visited
-DROWSY = 10.0  # a sequence falls asleep only this much further down, so that none does so and wakes in turn
+ASLEEP = 21.0  # nats below the loss, and log S, at which a sequence need not be visited
+DROWSY = 3.0  # a sequence falls asleep only this much further down, so that none does so and wakes in turn
 
 
 @kernel
-def add_differences(first, last, change, node_ptr, node_label, attr_ptr, attr_idx, attr_val, slot, sums, stale):
-    """sums[slot of (a, y)] += x[a] change[t, y] for every attribute a of every token t, their blocks become stale.
+def add_differences(first, last, change, labels, node_ptr, node_label, attr_ptr, attr_idx, attr_val, slot, sums, stale):
+    """P and Q of every feature (a, y) with an attribute a of token t grow by |x[a]| change[t, y], t by t.
 
-    Arguments: first, last: tokens of the sequence; change (>= T, L); node_ptr (A+1,), node_label (n_node,); attr_ptr (N+1,), attr_idx
-    (nnz,), attr_val (nnz,) or (0,) for all ones; slot int32 (F,); out: sums (n,), stale uint8 (n / BLOCK,).
-    Cost: one addition per stored (occurrence, weight) pair. Source: Altun, Johnson and Hofmann (2003), eq. (5).
+    Q, what the feature loses, for the gold label, P for all others, the other way round for x < 0: sums (n, 2) hold both side by side.
+    Arguments: first, last: tokens of the sequence; change (>= T, L); labels int32 (N,); node_ptr (A+1,), node_label (n_node,);
+    attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) for all ones; slot int32 (F,); out: sums (n, 2), added to,
+    stale uint8 (n / BLOCK,): 1 for their blocks.
+    Cost: one addition per stored (occurrence, weight) pair. Source: Altun, Johnson and Hofmann (2003), eq. (5); chapter 05.
     """
     for t in range(first, last):
-        d = change[t - first]
+        d, gold = change[t - first], labels[t]
         for j in range(attr_ptr[t], attr_ptr[t + 1]):
             x = attr_val[j] if attr_val.size else 1.0
             for k in range(node_ptr[attr_idx[j]], node_ptr[attr_idx[j] + 1]):
                 s = slot[k]
-                sums[s] += x * d[node_label[k]]
+                sums[s, int((node_label[k] == gold) != (x < 0.0))] += abs(x) * d[node_label[k]]
                 stale[s // BLOCK] = 1
 
 
@@ -55,17 +61,35 @@ def add_differences(first, last, change, node_ptr, node_label, attr_ptr, attr_id
 def fold_edges(edge_sum, class_ptr, class_attr, edge_ptr, edge_prev, edge_next, pair_of, edge_slot, sums, stale):
     """sums[slot of (b, yp, y)] = sum of edge_sum[k, pair (yp, y)] over the classes k that hold b.
 
-    Arguments: edge_sum (K, Q): one column per label pair with a weight; class_ptr (K+1,), class_attr (n,); edge_ptr (B+1,), edge_prev,
-    edge_next (n_edge,); pair_of int32 (L, L): column of a pair; edge_slot int32 (n_edge,); out: sums (n,), stale (n / BLOCK,).
+    Arguments: edge_sum (K, Q, 2): label pairs that have a weight; class_ptr (K+1,), class_attr (n,); edge_ptr (B+1,), edge_prev,
+    edge_next (n_edge,); pair_of int32 (L, L): number of a pair; edge_slot int32 (n_edge,); out: sums (n, 2), stale (n / BLOCK,).
     Cost: edge features of all classes. Source: Altun, Johnson and Hofmann (2003), eq. (5).
     """
     for s in edge_slot:
-        sums[s] = 0.0
+        sums[s, :] = 0.0
         stale[s // BLOCK] = 1
     for c in range(class_ptr.size - 1):
         for b in class_attr[class_ptr[c] : class_ptr[c + 1]]:
             for k in range(edge_ptr[b], edge_ptr[b + 1]):
-                sums[edge_slot[k]] += edge_sum[c, pair_of[edge_prev[k], edge_next[k]]]
+                q = pair_of[edge_prev[k], edge_next[k]]
+                sums[edge_slot[k], 0] += edge_sum[c, q, 0]
+                sums[edge_slot[k], 1] += edge_sum[c, q, 1]
+
+
+@kernel
+def lost_pairs(first, last, labels, edge_class, log_node, log_edge, log_z, work, lost):
+    """lost[k, yp, y] += 1 - p(y_{t-1} = yp, y_t = y) at every gold transition (yp, y) into a token t of class k.
+
+    Arguments: first, last: tokens of the sequence; labels, edge_class int32 (N,); log_node (T, L), log_edge (K, L, L), log_z,
+    work as `sequence_marginals` had and left them; out: lost (K, L, L), added to. Cost O(T). Source: Rabiner (1989), section III.
+    """
+    for t in range(1, last - first):
+        k, yp, y = edge_class[first + t], labels[first + t - 1], labels[first + t]
+        if work.scale[0] == work.scale[0]:  # work.beta[t] is psi_node beta / scale, see expected_edges
+            p = work.alpha[t - 1, yp] * work.psi_edge[k, yp, y] * work.beta[t, y]
+        else:
+            p = np.exp(work.alpha[t - 1, yp] + log_edge[k, yp, y] + log_node[t, y] + work.beta[t, y] - log_z)
+        lost[k, yp, y] += max(1.0 - p, 0.0)
 
 
 @kernel
@@ -81,7 +105,7 @@ def sleep_limit(log_loss, n_sequences):
 def visit(sequences, fresh, log_loss, data, bounds, state, work):
     """Forward-backward of some sequences, and what they add to the sums from now on.
 
-    u = log Z - score(y_i);  log_mass = log weight_i + log(e^u - 1);  cell[t] = g (p_node[t] - gold), the same for pairs;
+    u = log Z - score(y_i);  log_mass = log weight_i + log(e^u - 1);  cell[t] = g |p_node[t] - gold|, the same for pairs;
     a sequence far below log_loss is put to sleep: it adds nothing, and its ceiling is log weight_i + u.
 
     Arguments: sequences int64 (n,): which; fresh: 1 = node scores are computed from the weights, 2 = and cells count as 0
@@ -110,39 +134,41 @@ def visit(sequences, fresh, log_loss, data, bounds, state, work):
         slept = state.asleep[i]
         state.asleep[i] = not ceiling > limit - (0.0 if slept else DROWSY)
         state.ceiling[i] = ceiling if state.asleep[i] else -np.inf
+        state.mass[i] = 0.0 if state.asleep[i] else np.exp(state.log_mass[i] - state.number[LOG_REF])
         if slept and state.asleep[i]:
             continue
         g = 0.0 if state.asleep[i] else np.exp(ceiling - state.number[LOG_REF])
         for t in range(first, last):
             p, cell = work.p_node[t - first], state.cell[t]
             for y in range(cell.size):
-                new = g * p[y]
+                new = g * abs(p[y])
                 p[y] = new - (cell[y] if fresh < 2 else 0.0)
                 cell[y] = new
-        add_differences(first, last, work.p_node, data.node_ptr, data.node_label, data.attr_ptr, data.attr_idx, data.attr_val,
-                        data.slot, state.sums, state.stale)
+        add_differences(first, last, work.p_node, data.labels, data.node_ptr, data.node_label, data.attr_ptr, data.attr_idx,
+                        data.attr_val, data.slot, state.sums, state.stale)
+        lost = work.log_edge  # free for use: the tables are state.log_edge
+        lost_pairs(first, last, data.labels, data.edge_class, log_node, state.log_edge, log_z, work, lost)
         for r in rows:
-            table, total, cell = work.edge_sum[data.row_class[r]], state.edge_sum[data.row_class[r]], state.edge_cell[r]
-            for q in range(cell.size):
-                new = g * table[data.pair_prev[q], data.pair_next[q]]
-                total[q] += new - (cell[q] if fresh < 2 else 0.0)
-                cell[q] = new
+            c = data.row_class[r]
+            for q in range(data.pair_prev.size):
+                yp, y = data.pair_prev[q], data.pair_next[q]
+                for side in range(2):  # edge_sum holds expected minus gold counts
+                    new = g * (lost[c, yp, y] if side else max(work.edge_sum[c, yp, y] + lost[c, yp, y], 0.0))
+                    state.edge_sum[c, q, side] += new - (state.edge_cell[r, q, side] if fresh < 2 else 0.0)
+                    state.edge_cell[r, q, side] = new
+            lost[c] = 0.0
 
 
 @kernel
 def settle(data, state):
-    """After visits: total = sum of e^{log_mass - log_ref} of all who are awake, edge sums folded into `sums`; returns log L.
+    """After visits: total = sum of the losses of all who are awake, edge sums folded into `sums`; returns log L.
 
     Arguments: data, state: see above. Cost: S, and the edge features. Source: Altun, Johnson and Hofmann (2003), eq. (2).
     """
     fold_edges(state.edge_sum, data.class_ptr, data.class_attr, data.edge_ptr, data.edge_prev, data.edge_next, data.pair_of,
                data.slot[data.node_label.size :], state.sums, state.stale)
-    total = 0.0
-    for i in range(state.asleep.size):
-        if not state.asleep[i]:
-            total += np.exp(state.log_mass[i] - state.number[LOG_REF])
-    state.number[TOTAL] = total
-    return state.number[LOG_REF] + np.log(total)
+    state.number[TOTAL] = np.sum(state.mass)
+    return state.number[LOG_REF] + np.log(state.number[TOTAL])
 
 
 @kernel
@@ -195,7 +221,7 @@ def step_edge(k, step, data, index, state, touched):
 
 
 @kernel
-def boost_rounds(n_rounds, budget, cap, tol, tight, data, bounds, index, state, work, journal):
+def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, work, journal):
     """Rounds until n_rounds of them are done in all, or a reason to return: 0 that, 1 converged, 2 drift, 3 floor, 4 not finite.
 
     A round: the feature with the best bound, its step, visits to the awake sequences that hold it, then to those that
@@ -204,7 +230,8 @@ def boost_rounds(n_rounds, budget, cap, tol, tight, data, bounds, index, state, 
     So after a round, in units of the loss, drift = drift * (loss before / loss after) + 2^-53 * tokens visited bounds the error of
     m_k relative to the largest counts; the caller recomputes the sums when it passes its limit (status 2).
 
-    Arguments: n_rounds; budget: tokens visited before returning with 0; cap, tol; tight: 1 = `tighten` the step; data, bounds,
+    Arguments: n_rounds; budget: tokens visited before returning with 0; cap, tol; kind: GLOBAL, INSTANCE
+    (`tighten` the step) or SPLIT; data, bounds,
     index, state, work: see above; journal: feature, step, gain, log_loss, each (>= n_rounds,). Cost: of a round, that of
     its visits, S, and `select_feature`. Source: Altun, Johnson and Hofmann (2003), Algorithm 2; spec E.5.
     """
@@ -217,11 +244,16 @@ def boost_rounds(n_rounds, budget, cap, tol, tight, data, bounds, index, state, 
         if r < state.count[GIVEN]:
             k, step, gain = journal.feature[r], journal.step[r], journal.gain[r]
         else:
-            k, step, gain = select_feature(total, cap, index.group_ptr, index.group_low, index.group_high, index.slot_feature,
-                                           state.sums, state.stale, state.block_high, state.block_low)
-            if -np.expm1(-gain) < tol:
+            if kind == SPLIT:
+                k, step, decrease = select_split(cap, index.group_ptr[-1], index.slot_feature, index.most, index.low, state.sums,
+                                                 state.stale, state.block_high, state.block_slot)
+                gain = -np.log1p(-min(decrease / total, 1.0 - EDGE))
+            else:
+                k, step, gain = select_feature(total, cap, index.group_ptr, index.group_low, index.group_high, index.slot_feature,
+                                               state.sums, state.stale, state.block_high, state.block_low)
+            if not -np.expm1(-gain) >= tol or k < 0:
                 return 1
-            if tight:
+            if kind == INSTANCE:
                 step, gain = tighten(k, step, cap, data, index, state, work)
         state.w[k] += step
         if k < n_node:

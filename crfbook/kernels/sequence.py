@@ -146,7 +146,7 @@ def sequence_marginals(log_node, log_edge, edge_class, visit, stamp, work, p_nod
     Scaled, and in logarithms where that is not safe (see forward_backward_scaled). log_z = -inf: every path is
     forbidden, p_node and edge_sum are 0 then; it is not finite either if scores are not.
     Arguments: log_node (T, L); log_edge (K, L, L); edge_class int32 (T,); stamp (K,), visit as in `score_edges`; work: the
-    arrays of a SequenceWork (optim/sequences.py); out: p_node (T, L); edge_sum (K, L, L), other classes untouched.
+    arrays of a SequenceWork (optim/sequences.py), left as the last stage left them; out: p_node (T, L); edge_sum (K, L, L), other classes untouched.
     Cost: 3 T L^2 multiply-adds, T L + L^2 exps. Source: Rabiner (1989), section V.A.
     """
     T = log_node.shape[0]
@@ -163,6 +163,7 @@ def sequence_marginals(log_node, log_edge, edge_class, visit, stamp, work, p_nod
         expected_edges(visit, stamp, psi_node, work.psi_edge, edge_class, alpha, beta, scale, edge_sum)
         return log_z_scaled(scale, node_max, work.edge_max, edge_class)
     log_z = forward_backward_log(log_node, log_edge, edge_class, alpha, beta)
+    scale[0] = np.nan  # tells who reads alpha and beta that they are logarithms
     node_marginals_log(alpha, beta, log_z, p_node)
     for k in range(stamp.size):
         if stamp[k] == visit:

@@ -48,6 +48,7 @@ class BoostIndex(NamedTuple):
     edge_entry_seq: np.ndarray  # int32 (E',)
     entry_same: np.ndarray  # int32 (E',): largest count of (y, y)
     entry_other: np.ndarray  # int32 (E',): largest count of (yp, y), yp != y
+    most: np.ndarray  # (F,): largest gain, see kernels/boosting_split.py
     low: np.ndarray  # (F,): smallest count minus gold count, over sequences and labellings
     high: np.ndarray  # (F,): largest
     group_ptr: np.ndarray  # int64 (G+1,): blocks of slots of a group
@@ -62,14 +63,16 @@ class BoostState(NamedTuple):
     w: np.ndarray  # (F,)
     log_node: np.ndarray  # (N, L): node scores; of the sequences that are awake
     log_edge: np.ndarray  # (K, L, L)
-    cell: np.ndarray  # (N, L): what a token added to the sums of its attributes
-    edge_cell: np.ndarray  # (R, Q): what a row added to edge_sum
-    edge_sum: np.ndarray  # (K, Q)
-    sums: np.ndarray  # (n,): dL/dw_k, by slot
+    cell: np.ndarray  # (N, L): what a token added to the sums of its attributes, g |p_node - gold|
+    edge_cell: np.ndarray  # (R, Q, 2): what a row added to edge_sum
+    edge_sum: np.ndarray  # (K, Q, 2)
+    sums: np.ndarray  # (n, 2): P and Q of kernels/boosting_split.py, by slot; dL/dw_k is their difference
     stale: np.ndarray  # uint8 (n / BLOCK,): the extremes of the block are to be found again
-    block_high: np.ndarray  # (n / BLOCK,)
-    block_low: np.ndarray  # (n / BLOCK,)
+    block_high: np.ndarray  # (n / BLOCK,): largest dL/dw_k; or the largest decrease
+    block_low: np.ndarray  # (n / BLOCK,): smallest
+    block_slot: np.ndarray  # int64 (n / BLOCK,): where the largest decrease is
     log_mass: np.ndarray  # (S,): log of the loss of a sequence, as of its last visit
+    mass: np.ndarray  # (S,): that loss, in units of e^{log_ref}; 0 for those asleep
     asleep: np.ndarray  # uint8 (S,): left out, as its loss is negligible
     ceiling: np.ndarray  # (S,): asleep: bound on log(weight / p) now; awake: -inf
     touched: np.ndarray  # int64 (S,): sequences to be visited
@@ -89,13 +92,14 @@ def lay_out(corpus, features, usable, limited=False):
     value = lambda matrix: matrix.data if (matrix.data != 1.0).any() else np.zeros(0)  # noqa: E731
     entry_ptr, entry_seq, item_ptr = _entries(by_attr.indptr, seq_of[by_attr.indices])
     edge_index = _edge_entries(corpus, seq_of, features.n_edge_attrs)
-    low, high = np.zeros(features.n_features), np.zeros(features.n_features)
+    low, high, most = (np.zeros(features.n_features) for _ in range(3))
     item_token, item_val = by_attr.indices.astype(np.int32), value(by_attr)
     node_extremes(entry_ptr, item_ptr, item_token, item_val, corpus.labels, features.node_ptr, features.node_label, low, high,
                   np.zeros(features.n_labels))
     edge_extremes(*edge_index, corpus.seq_ptr, corpus.labels, corpus.edge_class, corpus.class_ptr, corpus.class_attr,
-                  features.edge_ptr, features.edge_prev, features.edge_next, features.n_node, low, high,
+                  features.edge_ptr, features.edge_prev, features.edge_next, features.n_node, low, high, most,
                   np.zeros((features.n_labels, features.n_labels)))
+    most[: features.n_node] = high[: features.n_node]
     slot, groups = _groups(low, high, usable(low, high))
     pair = np.unique(features.edge_prev.astype(np.int64) * features.n_labels + features.edge_next)
     pair_of = np.full(features.n_labels**2, -1, np.int32)
@@ -108,7 +112,7 @@ def lay_out(corpus, features, usable, limited=False):
         features.node_ptr, features.node_label, features.edge_ptr, features.edge_prev.astype(np.int32),
         features.edge_next.astype(np.int32), slot, pair_of.reshape(features.n_labels, features.n_labels),
         (pair // features.n_labels).astype(np.int32), (pair % features.n_labels).astype(np.int32), *_rows(corpus, seq_of))
-    return data, BoostIndex(entry_ptr, entry_seq, item_ptr, item_token, item_val, *edge_index, low, high, *groups)
+    return data, BoostIndex(entry_ptr, entry_seq, item_ptr, item_token, item_val, *edge_index, most, low, high, *groups)
 
 
 def _occurrences(corpus, n_attrs):
@@ -182,10 +186,10 @@ def _groups(low, high, usable):
 
 
 def state_bytes(corpus, features):
-    """Bytes of the arrays that grow: two tables of marginals per token, one row of label pairs per sequence and edge class."""
+    """Bytes of the arrays that grow: two tables of marginals per token, two rows of label pairs per sequence and edge class."""
     pairs = len(np.unique(features.edge_prev.astype(np.int64) * features.n_labels + features.edge_next))
     n_rows = min(corpus.n_tokens, corpus.n_sequences * corpus.n_classes)
-    return 16 * corpus.n_tokens * features.n_labels + 8 * n_rows * pairs + 20 * len(corpus.attr_idx) + 40 * features.n_features
+    return 16 * corpus.n_tokens * features.n_labels + 16 * n_rows * pairs + 20 * len(corpus.attr_idx) + 40 * features.n_features
 
 
 def make_state(data, index, w, n_labels, n_classes):
@@ -195,6 +199,6 @@ def make_state(data, index, w, n_labels, n_classes):
     blocks = lambda: np.zeros(n_slots // BLOCK)  # noqa: E731
     return BoostState(
         w, np.zeros((N, n_labels)), np.zeros((n_classes, n_labels, n_labels)), np.zeros((N, n_labels)),
-        np.zeros((len(data.row_class), n_pairs)), np.zeros((n_classes, n_pairs)), np.zeros(n_slots),
-        np.ones(n_slots // BLOCK, np.uint8), blocks(), blocks(), np.full(S, -np.inf), np.ones(S, np.uint8), np.full(S, -np.inf),
+        np.zeros((len(data.row_class), n_pairs, 2)), np.zeros((n_classes, n_pairs, 2)), np.zeros((n_slots, 2)),
+        np.ones(n_slots // BLOCK, np.uint8), blocks(), blocks(), np.zeros(n_slots // BLOCK, np.int64), np.full(S, -np.inf), np.zeros(S), np.ones(S, np.uint8), np.full(S, -np.inf),
         np.zeros(S, np.int64), np.zeros((4, S)), np.zeros(5), np.zeros(4, np.int64))
