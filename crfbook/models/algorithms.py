@@ -56,7 +56,7 @@ ALGORITHMS = {
                      options=_PASSES | _CALIBRATION, one_pass={}),
     "sgd-l1": Algorithm("crfbook.optim.stochastic:sgd_l1", "sgd_l1_steps", c1=NEEDED, settings=("c1", "random_state"),
                         options=_PASSES | {"calibration_eta": "eta0"}, one_pass={}),
-    "sag": Algorithm("crfbook.optim.sag:sag", "sag_steps", c2=NEEDED,
+    "sag": Algorithm("crfbook.optim.sag:sag", "sag_steps", c2=ANY,
                      settings=("c2", "random_state", "memory_limit", "tol"), memory="crfbook.optim.sag:sag_memory"),
     "sdca": Algorithm("crfbook.optim.sdca:sdca", "sdca_epoch", c2=NEEDED,
                       settings=("c2", "random_state", "memory_limit", "tol"), memory="crfbook.optim.sdca:sdca_memory"),

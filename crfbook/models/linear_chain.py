@@ -36,7 +36,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     "owlqn"       sparse models: weights that are exactly 0, up to 98 in 100               c1, c2        all four   until tol
     "auto"        the same minimum sooner: "sdca" first where it can be, then "lbfgs"      c1, c2        all four   until tol
     "sdca"        c2 > 0, one thread: a good solution after a few passes, gap certified    c2 > 0        log        its own
-    "sag"         as "sdca", where the duality gap is not wanted                           c2 > 0        log        its own
+    "sag"         reaches the minimum in few passes; remembers marginals; c2 may be 0      c2            log        200
     "sgd"         large corpora, streams (partial_fit); ends near the minimum, not at it   c2            log        1000
     "sgd-l1"      sparse models of large corpora, cheaply; not quite the minimum           c1 > 0        log        60
     "perceptron"  a first result in seconds, streams; averaged, close to "lbfgs" in F1     none          none       10

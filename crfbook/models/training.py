@@ -48,20 +48,20 @@ def train(corpus, features, constraints, settings, w0, *, dev=None, callback=Non
         result = row.load()(corpus, features, w0, constraints=constraints, callback=monitor, state=state,
                             **{**settings.arguments(), **more})
         kept = monitor.finish(result)
-    _warn(kept, settings)
+    _warn(kept, settings, settings.max_iterations is None and "max_iterations" not in more)
     if row.losses and not (settings.c1 or settings.c2 or state is not None):
         _warn_of_runaway(corpus, features, kept.w, constraints, settings.n_threads)
     return kept, monitor.columns()
 
 
-def _warn(result, settings):
+def _warn(result, settings, by_default):
     if result.status == "interrupted":
         warnings.warn(f"training was interrupted after {result.n_iter} iterations; the model keeps the last good weights",
                       UserWarning, stacklevel=4)
     elif result.status in GAVE_UP:
         warnings.warn(f"training ended early, after {result.n_iter} iterations: {result.status}; the last good weights are kept",
                       ConvergenceWarning, stacklevel=4)
-    elif result.status == "max_iterations" and settings.max_iterations is None and settings.algorithm in CERTIFIED:
+    elif result.status == "max_iterations" and by_default and settings.algorithm in CERTIFIED:
         warnings.warn(f"algorithm={settings.algorithm!r} stopped at its default of {result.n_iter} epochs, before its goal was "
                       f"met; a larger max_iterations goes on, 'lbfgs' reaches its certificate", ConvergenceWarning, stacklevel=4)
     if settings.algorithm in ("sgd", "sgd-l1"):
