@@ -12,8 +12,8 @@ import numpy as np
 
 from crfbook.kernels.sag import sag_steps, write_out
 from crfbook.optim.epochs import run_epochs
-from crfbook.optim.objective import Objective, _check_labels, check_weights, padded
-from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
+from crfbook.optim.objective import Objective, _check_labels, check_weights
+from crfbook.optim.online_layout import cells_of, lay_out_online, row_width, weights_of
 from crfbook.optim.packing import worth_a_row
 from crfbook.optim.result import OptResult
 from crfbook.optim.sequences import epoch_order, sequence_work
@@ -70,7 +70,7 @@ def sag(corpus, features, w0=None, *, c2, tol=1e-6, tol_gradient=1e-3, memory_li
 
 def sag_memory(corpus, features):
     """Bytes that `sag` will hold: memory of N L + (label pairs of the sequences), layout of the corpus, vectors of weights."""
-    width = padded(features.n_labels)
+    width = row_width(features.n_labels)
     count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
     worth = worth_a_row(features, count)
     n_rows, n_pairs = int(count[worth].sum()), int((count * np.diff(features.node_ptr))[~worth].sum())
