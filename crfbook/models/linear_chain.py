@@ -33,7 +33,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     algorithm     when to use it                                                           penalties     losses     epochs [1]
     ============  =======================================================================  ============  =========  ==========
     "lbfgs"       the default: exact to a certificate, on many threads; c1 > 0: "owlqn"    c1, c2        all four   until tol
-    "owlqn"       sparse models: weights that are exactly 0, up to 98 in 100               c1, c2        all four   until tol
+    "owlqn"       sparse models, most weights exactly 0 [2]                                c1, c2        all four   until tol
     "auto"        the same minimum sooner: "sdca" first where it can be, then "lbfgs"      c1, c2        all four   until tol
     "sdca"        c2 > 0, one thread: a good solution after a few passes, gap certified    c2 > 0        log        its own
     "sag"         reaches the minimum in few passes; remembers marginals; c2 may be 0      c2            log        200
@@ -46,6 +46,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     ============  =======================================================================  ============  =========  ==========
 
     [1] max_iterations where none is given. Many end sooner: see period and delta, epsilon, tol, patience.
+    [2] The minimum of OWL-QN, which proximal steps reach in fewer evaluations: `optim.quasi_newton.minimize` has both.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         never shows: every attribute with every label, every label after every label.
     c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none).
     max_iterations : int or None. Iterations, epochs or rounds; 0: the model has its alphabets, and w = 0.
-    num_memories : int, default 6. Curvature pairs kept, two vectors of weights each (L-BFGS, OWL-QN).
+    num_memories : int, default 6, with an L1 penalty 30. Curvature pairs kept, two vectors of weights each ("lbfgs", "owlqn").
     epsilon, period, delta : CRFsuite's stopping rules. |gradient| <= epsilon * max(1, |w|) (for c2 = 0 the largest entry of
         the gradient), used only if given; perceptron, pa, arow: a mean loss of at most epsilon in an epoch.
         The objective fell by less than delta, relative, in the last `period` (default 10) iterations: used if delta is given,
@@ -113,7 +114,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     """
 
     def __init__(self, algorithm="lbfgs", min_freq=0, all_possible_states=False, all_possible_transitions=False,
-                 c1=0.0, c2=None, max_iterations=None, num_memories=6, epsilon=None, period=None, delta=None,
+                 c1=0.0, c2=None, max_iterations=None, num_memories=None, epsilon=None, period=None, delta=None,
                  linesearch=None, max_linesearch=None, calibration_eta=None, calibration_rate=None,
                  calibration_samples=None, calibration_candidates=None, calibration_max_trials=None, pa_type=None,
                  c=None, error_sensitive=None, averaging=None, variance=None, gamma=None, verbose=False,

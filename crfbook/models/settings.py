@@ -77,7 +77,7 @@ def check_settings(model):
         all_states=bool(model.all_possible_states),
         all_transitions=bool(model.all_possible_transitions),
         max_iterations=integer(model, "max_iterations", None, least=0),
-        num_memories=integer(model, "num_memories", 6),
+        num_memories=integer(model, "num_memories", 30 if c1 else 6),
         epsilon=number(model, "epsilon", None),
         relative_change=None if delta is None else (period, delta),
         tol=number(model, "tol", None),
