@@ -1,6 +1,8 @@
 """Every algorithm of `CRF` on input that training may meet, and every combination that makes no sense."""
 
+import inspect
 import warnings
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -9,6 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
+import crfbook
 from crfbook.data.corpus import make_corpus
 from crfbook.models.algorithms import ALGORITHMS, ALIASES, NEEDED, NONE
 from crfbook.models.linear_chain import CRF
@@ -256,3 +259,13 @@ def test_grid_search_over_algorithms():
     grid = {"algorithm": ["lbfgs", "sdca", "sgd", "ap", "boosting"]}
     search = GridSearchCV(CRF(max_iterations=10), grid, cv=2, error_score="raise").fit(X, Y)
     assert search.best_params_["algorithm"] in grid["algorithm"] and search.score(X, Y) > 0.7
+
+
+def test_the_table_names_what_exists():
+    sources = "".join(path.read_text() for path in (Path(crfbook.__file__).parent / "kernels").glob("*.py"))
+    for key, row in ALGORITHMS.items():
+        assert f"def {row.kernel}(" in sources and callable(row.load()), key
+        taken = inspect.signature(row.load()).parameters
+        if "settings" not in taken:                                         # auto hands the rest on
+            assert {"constraints", "max_iterations", "callback", "state", *row.settings, *row.options.values()} <= set(taken), key
+        assert f'    "{key}" ' in CRF.__doc__                               # a row of the docstring's table
