@@ -149,6 +149,16 @@ def test_a_loaded_model_keeps_its_dictionary(tmp_path):
     assert again.fit(COLUMNS).label_sets_.row_of == crf.label_sets_.row_of
 
 
+def test_a_stream_keeps_its_first_dictionary():
+    crf = model("perceptron").partial_fit(COLUMNS)
+    against = TokenColumns.from_sentences([[("the", "N")], [("run", "V")]], ("word", "pos"), label="pos")
+    with pytest.raises(ValueError, match="1 of 2 .*sequence 0, token 0: 'N' is not among the labels of this token's word"):
+        crf.partial_fit(against)
+    with pytest.warns(UserWarning, match="1 training sequences violate"):
+        crf.set_params(on_violation="drop").partial_fit(against)
+    assert crf.n_dropped_ == 1 and crf.predict([["the"]]) == [["D"]]
+
+
 def test_a_dictionary_from_elsewhere_allows_what_training_shows():
     given = TagDictionary({"the": ["D"], "cat": ["V"], "unseen": ["A"]}, column="word")
     crf = model(tag_dictionary=given).fit(COLUMNS)

@@ -23,7 +23,8 @@ class Stream:
         vectorizers do; `fit` with max_iterations=0 on a larger text settles them without training. Weights for pairs of known
         attributes and labels that come later are added. Sequences are visited as they stand ("sgd" shuffles those of one call).
         weights_ is what `fit` would keep (averaged, where it averages); the state behind it survives `save` and `load`.
-        For "sgd" and "sgd-l1" the penalty counts once for all sequences seen so far.
+        For "sgd" and "sgd-l1" the penalty counts once for all sequences seen so far. A tag dictionary stays that of the first call:
+        sequences that contradict it are refused, or left out (on_violation="drop").
 
         Parameters
         ----------
