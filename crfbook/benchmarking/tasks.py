@@ -3,6 +3,7 @@
 import numpy as np
 
 from . import Clocked, Row, race
+from .boosting_tasks import boosting
 from .l1_tasks import l1_accuracy, owlqn
 from .loss_tasks import loss_training, losses
 from .online_tasks import perceptron
@@ -225,3 +226,4 @@ TASKS = {"gradient": gradient, "gradient-atis": gradient_atis, "gradient-joint":
 TASKS["perceptron"] = perceptron
 TASKS.update({"losses": losses, "loss-training": loss_training})
 TASKS.update({"owlqn": owlqn, "l1-accuracy": l1_accuracy})
+TASKS["boosting"] = boosting
