@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.kernels.sag import sag_steps, write_out
+from crfbook.optim.edge_memory import edge_start, pairs_of_classes
 from crfbook.optim.epochs import run_epochs
 from crfbook.optim.objective import Objective, _check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, row_width, weights_of
@@ -77,31 +78,10 @@ def sag_memory(corpus, features):
     valued = 8 if len(corpus.attr_val) else 0
     n_cells = features.n_features + int(worth.sum()) * width
     longest = int(np.diff(corpus.seq_ptr).max(initial=0))
-    pairs = _pairs_of_classes(corpus, features, width)[0]
-    return int(8 * corpus.n_tokens * features.n_labels + 8 * _edge_start(corpus, pairs)[-1] + (8 + valued) * (n_rows + n_pairs)
+    pairs = pairs_of_classes(corpus, features, width)[0]
+    return int(8 * corpus.n_tokens * features.n_labels + 8 * edge_start(corpus, pairs)[-1] + (8 + valued) * (n_rows + n_pairs)
                + 40 * corpus.n_tokens + 8 * (3 * n_cells + 2 * features.n_features) + int(worth.sum()) * width
                + 3 * 8 * (5 * longest * width + 4 * corpus.n_classes * width**2))
-
-
-def _pairs_of_classes(corpus, features, width):
-    """(pair_ptr (K+1,), pair): the label pairs previous * width + next that have a weight, class by class."""
-    found = []
-    for k in range(corpus.n_classes):
-        attrs = corpus.class_attr[corpus.class_ptr[k]:corpus.class_ptr[k + 1]]
-        rows = [slice(features.edge_ptr[b], features.edge_ptr[b + 1]) for b in attrs if b < features.n_edge_attrs]
-        keys = [features.edge_prev[row].astype(np.int64) * width + features.edge_next[row] for row in rows]
-        found.append(np.unique(np.concatenate([np.zeros(0, np.int64), *keys])))
-    return np.cumsum([0, *map(len, found)]), np.concatenate([np.zeros(0, np.int64), *found])
-
-
-def _edge_start(corpus, pair_ptr):
-    """Where the label pairs of each sequence are remembered: (S+1,) running counts over the classes that it uses."""
-    inner = np.ones(corpus.n_tokens, bool)
-    inner[corpus.seq_ptr[:-1][np.diff(corpus.seq_ptr) > 0]] = False
-    sequence = np.repeat(np.arange(corpus.n_sequences), np.diff(corpus.seq_ptr))[inner]
-    used = np.unique(sequence * corpus.n_classes + corpus.edge_class[inner])
-    size = np.bincount(used // corpus.n_classes, np.diff(pair_ptr)[used % corpus.n_classes], corpus.n_sequences)
-    return np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
 
 
 class _Run:
@@ -136,8 +116,8 @@ class _Run:
 
     def _memory(self, state):
         corpus, n = self.corpus, self.corpus.n_sequences
-        pair_ptr, pair = _pairs_of_classes(corpus, self.features, self.layout.exists.shape[1])
-        start = _edge_start(corpus, pair_ptr)
+        pair_ptr, pair = pairs_of_classes(corpus, self.features, self.layout.exists.shape[1])
+        start = edge_start(corpus, pair_ptr)
         whole = lambda: np.zeros(n, np.int64)  # noqa: E731
         memory = SagMemory(np.zeros((corpus.n_tokens, self.features.n_labels)), np.zeros(start[-1]), start, pair_ptr, pair,
                            np.full(corpus.n_classes, -1, np.int64), np.zeros(n), whole(), whole(), np.zeros(n))
