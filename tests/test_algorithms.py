@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 
 import crfbook
 from crfbook.data.corpus import make_corpus
+from crfbook.models import batch
 from crfbook.models.algorithms import ALGORITHMS, ALIASES, NEEDED, NONE
 from crfbook.models.linear_chain import CRF
 
@@ -253,6 +254,18 @@ def test_auto_reaches_the_certificate_of_lbfgs():
     assert list(auto.history_.iteration) == list(range(1, auto.n_iter_ + 1)) and (np.diff(auto.history_.seconds) >= 0).all()
     sparse, owlqn = (crf(name, c1=0.5, max_iterations=None).fit(X, Y) for name in ("auto", "owlqn"))
     assert np.array_equal(sparse.weights_, owlqn.weights_)
+
+
+def test_auto_hands_over_where_dual_ascent_is_slow(monkeypatch):
+    monkeypatch.setattr(batch, "PATIENCE", 0.0)                             # no patience at all: after 2 WINDOW + 1 epochs
+    model, lbfgs = (crf(name, max_iterations=None, tol=1e-9, c2=0.01).fit(X, Y) for name in ("auto", "lbfgs"))
+    assert model.n_iter_ > 2 * batch.WINDOW + 1 and list(model.history_.iteration) == list(range(1, model.n_iter_ + 1))
+    assert model.status_ == "converged" and model.objective_ == pytest.approx(lbfgs.objective_, rel=2e-9)
+    assert (np.diff(model.history_.seconds) >= 0).all()
+    few = crf("auto", max_iterations=13, tol=1e-9, c2=0.01).fit(X, Y)
+    assert (few.n_iter_, few.status_) == (13, "max_iterations")
+    stopped = crf("auto", max_iterations=None, c2=0.01, tol=1e-9).fit(X, Y, callback=lambda step, w: step.iteration == 12)
+    assert (stopped.n_iter_, stopped.status_) == (12, "stopped by callback")
 
 
 def test_grid_search_over_algorithms():
