@@ -16,7 +16,7 @@ import numpy as np
 from crfbook._jit import kernel
 
 BLOCK = 64  # slots whose largest and smallest sum are kept together
-LOG_REF, TOTAL, DRIFT, DRIFT_LIMIT, FLOOR = 0, 1, 2, 3, 4  # places in state.number, see BoostState
+LOG_REF, TOTAL, DRIFT, SHARE, FLOOR = 0, 1, 2, 3, 4  # places in state.number, see BoostState
 VISITS, TOKENS, ROUNDS, GIVEN = 0, 1, 2, 3  # places in state.count
 GLOBAL, INSTANCE, SPLIT = 0, 1, 2  # which bound
 EDGE = 1e-6  # a is held this far from 0 and 1: the step stays finite, and no e^{D phi} exceeds 1e6

@@ -5,8 +5,9 @@ Sequence i adds g_i (E[S_k | x_i] - S_k(x_i, y_i)), g_i = weight_i / p_i, to dL/
 
 Most sequences need no visit, by proof. u_i = -log p_i after a step D of feature k is at most u_i + max_y D phi_i(y). A
 sequence that is asleep keeps such a ceiling of log g_i, raised by each step that concerns it, and wakes when the ceiling
-reaches log L - (21 nats + log S): until then all that sleep hold together less than e^{-21} < 1e-9 of L. That, and as much
-again for rounding (`boost_rounds`), is how exactly m_k is known, relative to the largest counts.
+reaches log L + log share - log S: all that sleep hold together less than `share` of L. share is a thousandth of the least
+decrease (relative) that a round has promised so far, at most 1e-3 and at least 1e-9. It also limits the rounding of the sums
+(`boost_rounds`); so m_k, relative to the largest counts, and L are known to two shares.
 The NamedTuples `data`, `index`, `state` and `work` list their arrays with shapes (optim/boosting_layout.py, optim/sequences.py).
 """
 
@@ -16,13 +17,13 @@ from crfbook._jit import kernel
 from crfbook.kernels.boosting import (
     BLOCK,
     DRIFT,
-    DRIFT_LIMIT,
     EDGE,
     FLOOR,
     GIVEN,
     INSTANCE,
     LOG_REF,
     ROUNDS,
+    SHARE,
     SPLIT,
     TOKENS,
     TOTAL,
@@ -33,8 +34,8 @@ from crfbook.kernels.boosting_instance import tighten
 from crfbook.kernels.boosting_split import select_split
 from crfbook.kernels.sequence import bound_nodes, score_nodes, sequence_marginals, subtract_gold
 
-ASLEEP = 21.0  # nats below the loss, and log S, at which a sequence need not be visited
-DROWSY = 3.0  # a sequence falls asleep only this much further down, so that none does so and wakes in turn
+SLACK, LEAST_SHARE = 1e-3, 1e-9  # see above
+DROWSY = 3.0  # nats: a sequence falls asleep only this much further down, so that none does so and wakes in turn
 
 
 @kernel
@@ -93,12 +94,12 @@ def lost_pairs(first, last, labels, edge_class, log_node, log_edge, log_z, work,
 
 
 @kernel
-def sleep_limit(log_loss, n_sequences):
-    """Ceiling above which a sequence must be awake: log L - ASLEEP - log S. Cost O(1). Source: the proof at the head of this file.
+def sleep_limit(log_loss, share, n_sequences):
+    """Ceiling above which a sequence must be awake: log L + log share - log S. Cost O(1). Source: the proof at the head of this file.
 
-    Arguments: log_loss: log L; n_sequences: S.
+    Arguments: log_loss: log L; share: what all that sleep may hold of L; n_sequences: S.
     """
-    return log_loss - ASLEEP - np.log(n_sequences)
+    return log_loss + np.log(share) - np.log(n_sequences)
 
 
 @kernel
@@ -112,7 +113,7 @@ def visit(sequences, fresh, log_loss, data, bounds, state, work):
     before (the sums were emptied); log_loss; data, bounds, state, work: see above. Cost: 3 T L^2 multiply-adds, T L + L^2 exps, an addition per (occurrence, weight) pair.
     Source: Altun, Johnson and Hofmann (2003), section 3.3 and eq. (5).
     """
-    limit = sleep_limit(log_loss, state.asleep.size)
+    limit = sleep_limit(log_loss, state.number[SHARE], state.asleep.size)
     for i in sequences:
         first, last = data.seq_ptr[i], data.seq_ptr[i + 1]
         log_node, edge_class = state.log_node[first:last], data.edge_class[first:last]
@@ -228,7 +229,7 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
     wake. Rounds that the journal holds already are repeated as they stand there (that is how a run is resumed).
     Each addition to a sum errs by at most 2^-53 of it; a sum that fell by a factor keeps the errors of its larger past.
     So after a round, in units of the loss, drift = drift * (loss before / loss after) + 2^-53 * tokens visited bounds the error of
-    m_k relative to the largest counts; the caller recomputes the sums when it passes its limit (status 2).
+    m_k relative to the largest counts; the caller recomputes the sums when it passes `share` (status 2).
 
     Arguments: n_rounds; budget: tokens visited before returning with 0; cap, tol; kind: GLOBAL, INSTANCE
     (`tighten` the step) or SPLIT; data, bounds,
@@ -255,6 +256,7 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
                 return 1
             if kind == INSTANCE:
                 step, gain = tighten(k, step, cap, data, index, state, work)
+        state.number[SHARE] = min(state.number[SHARE], max(-SLACK * np.expm1(-gain), LEAST_SHARE))
         state.w[k] += step
         if k < n_node:
             n = step_node(k, step, data, index, state, state.touched)
@@ -263,7 +265,7 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
         log_loss = state.number[LOG_REF] + np.log(total)
         visit(state.touched[:n], np.int64(0), log_loss, data, bounds, state, work)
         log_loss = settle(data, state)
-        n, limit = 0, sleep_limit(log_loss, state.asleep.size)
+        n, limit = 0, sleep_limit(log_loss, state.number[SHARE], state.asleep.size)
         for i in range(state.asleep.size):
             if state.ceiling[i] > limit:
                 state.touched[n] = i
@@ -275,6 +277,6 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
         state.count[ROUNDS] = r + 1
         state.number[DRIFT] *= total / state.number[TOTAL]
         state.number[DRIFT] += 2.0**-53 * (state.count[TOKENS] - before)
-        if state.number[DRIFT] > state.number[DRIFT_LIMIT] and state.number[TOTAL] > 0.0:
+        if state.number[DRIFT] > state.number[SHARE] and state.number[TOTAL] > 0.0:
             return 2
     return 0

@@ -14,15 +14,14 @@ import numpy as np
 from scipy.special import logsumexp
 
 from crfbook.data.features import log_edge
-from crfbook.kernels.boosting import DRIFT, DRIFT_LIMIT, FLOOR, GIVEN, LOG_REF, ROUNDS, VISITS
-from crfbook.kernels.boosting_rounds import boost_rounds, settle, sleep_limit, visit
+from crfbook.kernels.boosting import DRIFT, FLOOR, GIVEN, LOG_REF, ROUNDS, SHARE, VISITS
+from crfbook.kernels.boosting_rounds import SLACK, boost_rounds, settle, sleep_limit, visit
 from crfbook.optim.boosting_layout import lay_out, make_state, state_bytes
 from crfbook.optim.objective import _check_labels, check_weights
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
 from crfbook.optim.sequences import bounds_of, sequence_work
 
-DRIFTS = 1e-9  # m_k may err by so much, relative to the largest counts; then sums are taken from scratch
 FLOORS = 1e-10  # loss per token (nats) below which the rounding of log Z rules
 BUDGET = 2_000_000  # tokens visited between two chances to hear Ctrl-C: below a second
 FINISHED = {1: "converged", 3: "rounding floor", 4: "non-finite objective"}
@@ -99,6 +98,7 @@ class _Anchor(NamedTuple):
     ceiling: np.ndarray  # (S,)
     asleep: np.ndarray  # uint8 (S,)
     log_loss: float
+    share: float
     rounds: int  # rounds done
     count: np.ndarray  # (4,), see BoostState
 
@@ -142,7 +142,7 @@ class _Run:
             raise ValueError(f"sequence {bad[0]}: expected gold labels of finite score, but the constraints forbid them "
                              f"(or scores exceed float64)")
         log_loss = float(logsumexp(state.log_mass)) if len(filled) else -math.inf
-        state.asleep[:] = ~(state.ceiling > sleep_limit(log_loss, len(state.asleep)))
+        state.asleep[:] = ~(state.ceiling > sleep_limit(log_loss, SLACK, len(state.asleep)))
         self.state = state
         self._rescore(log_loss)
 
@@ -157,6 +157,7 @@ class _Run:
         state.ceiling[:], state.asleep[:], state.count[:] = anchor.ceiling, anchor.asleep, anchor.count
         self.journal = _Journal(*(saved[name].copy() for name in _Journal._fields))
         self.seconds, self.begun = float(saved["seconds"]), len(self.journal.feature)
+        state.number[SHARE] = anchor.share
         self.state = state
         self._rescore(float(anchor.log_loss))
         state.count[GIVEN] = self.begun
@@ -166,14 +167,15 @@ class _Run:
 
     def _allocate(self, w):
         state = make_state(self.data, self.index, w, self.features.n_labels, self.n_classes)
-        state.number[DRIFT_LIMIT], state.number[FLOOR] = DRIFTS, FLOORS * max(1, len(self.data.labels))
+        state.number[SHARE], state.number[FLOOR] = SLACK, FLOORS * max(1, len(self.data.labels))
         state.log_edge[:] = log_edge(self.features, w, self.data.class_ptr, self.data.class_attr) + self.bounds.edge
         return state
 
     def _rescore(self, log_loss):
         """Everything but w and who is awake from scratch; this place becomes the anchor."""
         state = self.state
-        self.anchor = _Anchor(state.w.copy(), state.ceiling.copy(), state.asleep.copy(), log_loss, self.done, state.count.copy())
+        self.anchor = _Anchor(state.w.copy(), state.ceiling.copy(), state.asleep.copy(), log_loss, float(state.number[SHARE]),
+                              self.done, state.count.copy())
         state.log_edge[:] = log_edge(self.features, state.w, self.data.class_ptr, self.data.class_attr) + self.bounds.edge
         state.sums[:], state.edge_sum[:], state.stale[:] = 0.0, 0.0, 1
         state.number[LOG_REF], state.number[DRIFT] = (log_loss, 0.0) if log_loss > -math.inf else (0.0, 0.0)
