@@ -238,7 +238,7 @@ def test_coordinate_descent_solves_its_model(r):
     n, diagonal = 8, rng.uniform(1.0, 2.0, 8)
     left = 0.2 * rng.standard_normal((n, r))
     b = np.diag(diagonal) - left @ left.T
-    x, grad, moved = rng.standard_normal(n), 2 * rng.standard_normal(n), np.empty(n)
+    x, grad, moved = rng.standard_normal(n), 2 * rng.standard_normal(n), rng.standard_normal(n)
     sweeps = descend_model(x, grad, diagonal, left, left, 0.7, 5000, 1e-14, moved, np.empty(n), np.empty(r))
     slope = grad + b @ (moved - x)
     assert sweeps < 5000 and 0 < np.count_nonzero(moved) < n

@@ -11,21 +11,21 @@ def descend_model(x, grad, diagonal, left, right, c1, sweeps, tolerance, moved, 
         b = B[i,i],  g = grad[i] + (B d)[i],  u = x[i] + d[i] - g/b
         x[i] + d[i] becomes  sign(u) max(|u| - c1/b, 0)
 
-    It ends when the largest b |change| of a sweep is at most `tolerance` times that of the first one.
+    It ends when the largest b |change| of a sweep is at most `tolerance`.
 
-    Arrays, n free weights, r columns: x (n,) present weights, grad (n,), diagonal (n,), left (n, r), right (n, r); out: moved
-    (n,) = x + d, exactly 0 where the penalty holds it; work: width_buf (n,), product_buf (r,) = left^T d, kept up to date.
+    Arrays, n free weights, r columns: x (n,) present weights, grad (n,), diagonal (n,), left (n, r), right (n, r); moved (n,) =
+    x + d: where it starts, and out: where it ends, exactly 0 where the penalty holds it; work: width_buf (n,), product_buf (r,)
+    = left^T d, kept up to date.
     Cost: 2 n r a sweep. Source: Friedman, Hastie and Tibshirani (2010), section 2; Scheinberg and Tang (2016), section 4.
     """
     n, r = left.shape
+    product_buf[:] = 0.0
     for i in range(n):
         b = diagonal[i]
         for j in range(r):
             b -= left[i, j] * right[i, j]
+            product_buf[j] += left[i, j] * (moved[i] - x[i])
         width_buf[i] = max(b, 1e-6 * diagonal[i])  # rounding may eat what is left of a flat direction
-        moved[i] = x[i]
-    product_buf[:] = 0.0
-    first = 0.0
     for sweep in range(sweeps):
         largest = 0.0
         for i in range(n):
@@ -45,8 +45,6 @@ def descend_model(x, grad, diagonal, left, right, c1, sweeps, tolerance, moved, 
                 for j in range(r):
                     product_buf[j] += left[i, j] * change
                 largest = max(largest, abs(change) * width_buf[i])
-        if sweep == 0:
-            first = largest
-        if largest <= tolerance * first:
+        if largest <= tolerance:
             return sweep + 1
     return sweeps
