@@ -2,7 +2,7 @@
 
 As in tables.py, the one number that an online learner needs, its epochs, is chosen on a tenth of the training data, and then
 the whole training part, and prefixes of it, are learnt from. Boosting gets a fixed number of rounds, more of
-them where each is cheaper.
+them where each is cheaper, and in proportion fewer on a prefix.
 """
 
 import time
@@ -68,7 +68,9 @@ def fill_learners(task, folder):
     jobs = []
     for n in SIZES[task][::-1]:  # the paper's table first, then the learning curve
         for cell in cells:
-            more = {"n_sentences": n, "iterations": best.get(tuple(cell.values())) or ROUNDS[cell["learner"]]}
-            key = {**cell, "sentences": n or len(data[0].train)}
+            sentences = n or len(data[0].train)
+            rounds = ROUNDS.get(cell["learner"], 0) * sentences // len(data[0].train)
+            more = {"n_sentences": n, "iterations": best.get(tuple(cell.values()), rounds)}
+            key = {**cell, "sentences": sentences}
             jobs.append((key, lambda cell=cell, more=more: learner_row(task, **cell, **more)))
     return chosen, fill(folder / f"05_{task}.csv", jobs, datasets=data)
