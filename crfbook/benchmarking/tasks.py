@@ -4,9 +4,11 @@ import numpy as np
 
 from . import Clocked, Row, race
 from .boosting_tasks import boosting
+from .fast_tasks import fast
 from .l1_tasks import l1_accuracy, owlqn
 from .loss_tasks import loss_training, losses
 from .online_tasks import perceptron
+from .stochastic_tasks import sgd, stochastic_passes
 from .work import load
 
 TARGETS = "required and aim: shares of python-crfsuite's time in the same run"
@@ -227,3 +229,5 @@ TASKS["perceptron"] = perceptron
 TASKS.update({"losses": losses, "loss-training": loss_training})
 TASKS.update({"owlqn": owlqn, "l1-accuracy": l1_accuracy})
 TASKS["boosting"] = boosting
+TASKS.update({"sgd": sgd, "stochastic-passes": stochastic_passes})
+TASKS["fast"] = fast

@@ -68,20 +68,9 @@ def sdca(corpus, features, w0=None, *, c2, tol=1e-4, memory_limit=2e9, constrain
     Raises MemoryError before anything is allocated, and ValueError for labels that are unknown or forbidden, weights that are
     not finite, parameters out of range.
     """
-    if not (math.isfinite(c2) and c2 > 0):
-        raise ValueError(f"c2: expected a finite number > 0 (the dual divides by it), got {c2!r}; for c2 = 0 use lbfgs or sag")
-    if not (math.isfinite(tol) and tol >= 0):
-        raise ValueError(f"tol must be a finite number >= 0, got {tol!r}")
-    need = sdca_memory(corpus, features)
-    if need > memory_limit:
-        raise MemoryError(f"sdca remembers a distribution for every token, {need / 1e9:.3g} GB here, more than memory_limit = "
-                          f"{memory_limit / 1e9:.3g} GB: raise it, or use lbfgs or sgd, which do not")
+    check_memory(corpus, features, memory_limit)
     run = DualAscent(corpus, features, w0, constraints, state, random_state, float(c2), tol)
-    status, history = run_epochs(run, max_iterations, callback)
-    if run.epoch == 0 and w0 is not None:  # not one epoch: what was given comes back
-        run.w, run.exact = check_weights(w0, features.n_features).copy(), None
-    objective, _ = run.evaluate()
-    return OptResult(run.w, objective, status, run.epoch, history, run.state(), math.ceil(run.passes))
+    return run.result(*run_epochs(run, max_iterations, callback), w0)
 
 
 def sdca_memory(corpus, features):
@@ -98,12 +87,24 @@ def sdca_memory(corpus, features):
                + 2 * 8 * (5 * longest * width + 4 * corpus.n_classes * width**2))
 
 
+def check_memory(corpus, features, memory_limit):
+    """MemoryError if `sdca_memory` is more than memory_limit bytes."""
+    need = sdca_memory(corpus, features)
+    if need > memory_limit:
+        raise MemoryError(f"sdca remembers a distribution for every token, {need / 1e9:.3g} GB here, more than memory_limit = "
+                          f"{memory_limit / 1e9:.3g} GB: raise it, or use lbfgs or sgd, which do not")
+
+
 class DualAscent:
     """The dual distributions, the weights that follow from them, and the loop's callbacks (epochs.py)."""
 
     kept = ("nu", "mu", "edge_nu", "edge_mu", "entropy", "gap", "rate")  # the arrays of the memory that a state holds
 
     def __init__(self, corpus, features, w0, constraints, state, random_state, c2, tol):
+        if not (math.isfinite(c2) and c2 > 0):
+            raise ValueError(f"c2: expected a finite number > 0 (the dual divides by it), got {c2!r}; for c2 = 0 use lbfgs or sag")
+        if not (math.isfinite(tol) and tol >= 0):
+            raise ValueError(f"tol must be a finite number >= 0, got {tol!r}")
         _check_labels(corpus, features, constraints)
         self.corpus, self.features, self.constraints = corpus, features, constraints
         self.c2, self.tol, self.reason = c2, tol, None
@@ -165,6 +166,12 @@ class DualAscent:
         """Arrays only; the big ones are the run's own, not copies."""
         numbers = {name: np.asarray(getattr(self, name)) for name in ("epoch", "seconds", "seed", "passes", "optimism", "last", "w")}
         return numbers | {name: getattr(self.memory, name) for name in self.kept}
+
+    def result(self, status, history, w0):
+        """`OptResult` of what has been reached; before the first epoch that is w0 itself, if it was given."""
+        if self.epoch == 0 and w0 is not None:
+            self.w, self.exact = check_weights(w0, self.features.n_features).copy(), None
+        return OptResult(self.w, self.evaluate()[0], status, self.epoch, history, self.state(), math.ceil(self.passes))
 
     # ---- for run_epochs
 
