@@ -25,8 +25,8 @@ def _against_crfsuite(work, strings, name, repeats):
     from ..optim import online
 
     (ours, required), last = LEARNERS[name], {}
-    learner, trainer = getattr(online, ours), _trainer(strings, work.columns.labels_by_sequence(), name)
-    took = race({"crfsuite": lambda: _crfsuite(trainer, last), "ours": lambda: _ours(work, learner, last)}, repeats)
+    learner, trainer = getattr(online, ours), epoch_trainer(strings, work.columns.labels_by_sequence(), name)
+    took = race({"crfsuite": lambda: crfsuite_epoch_seconds(trainer, last), "ours": lambda: epoch_seconds(work, learner, last)}, repeats)
     test = work.encoder.transform(work.test, on_unknown_label="mark")
     paths = {"ours": work.encoder.decode(decode(test, work.features, last["w"]), test.seq_ptr),
              "crfsuite": [last["tagger"].tag(rows) for rows in attribute_strings(work.test, work.template)]}
@@ -35,7 +35,7 @@ def _against_crfsuite(work, strings, name, repeats):
                f"F1 after {EPOCHS} epochs: ours {f1['ours']:.2f}, CRFsuite {f1['crfsuite']:.2f} (the orders of the sentences differ)")
 
 
-def _ours(work, learner, last):
+def epoch_seconds(work, learner, last):
     """Median seconds between the ends of epochs: the first one, with layout and compilation, is left out."""
     cpu, wall = [], []
 
@@ -46,7 +46,7 @@ def _ours(work, learner, last):
     return Clocked(float(np.median(np.diff(cpu))), float(np.median(np.diff(wall))))
 
 
-def _trainer(strings, labels, algorithm):
+def epoch_trainer(strings, labels, algorithm):
     import pycrfsuite
 
     trainer = pycrfsuite.Trainer(algorithm=algorithm, verbose=False)
@@ -56,7 +56,7 @@ def _trainer(strings, labels, algorithm):
     return trainer
 
 
-def _crfsuite(trainer, last):
+def crfsuite_epoch_seconds(trainer, last):
     """Median CPU seconds of an epoch by CRFsuite's own log; the model goes to last["tagger"]."""
     import pycrfsuite
 
