@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV
 
 import crfbook
 from crfbook.data.corpus import make_corpus
-from crfbook.models import batch
 from crfbook.models.algorithms import ALGORITHMS, ALIASES, NEEDED, NONE
 from crfbook.models.linear_chain import CRF
+from crfbook.optim import fast
 
 RNG = np.random.default_rng(3)
 Y = [RNG.choice(["DET", "N", "V"], size=t).tolist() for t in RNG.integers(1, 7, size=24)]
@@ -257,9 +257,10 @@ def test_auto_reaches_the_certificate_of_lbfgs():
 
 
 def test_auto_hands_over_where_dual_ascent_is_slow(monkeypatch):
-    monkeypatch.setattr(batch, "PATIENCE", 0.0)                             # no patience at all: after 2 WINDOW + 1 epochs
+    monkeypatch.setattr(fast, "HANDOVER", np.inf)
+    monkeypatch.setattr(fast, "SLOW", np.inf)                               # nothing is fast enough: after LOOK_BACK + 1 epochs
     model, lbfgs = (crf(name, max_iterations=None, tol=1e-9, c2=0.01).fit(X, Y) for name in ("auto", "lbfgs"))
-    assert model.n_iter_ > 2 * batch.WINDOW + 1 and list(model.history_.iteration) == list(range(1, model.n_iter_ + 1))
+    assert model.n_iter_ > fast.LOOK_BACK + 1 and list(model.history_.iteration) == list(range(1, model.n_iter_ + 1))
     assert model.status_ == "converged" and model.objective_ == pytest.approx(lbfgs.objective_, rel=2e-9)
     assert (np.diff(model.history_.seconds) >= 0).all()
     few = crf("auto", max_iterations=13, tol=1e-9, c2=0.01).fit(X, Y)
