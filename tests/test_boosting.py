@@ -11,8 +11,8 @@ from crfbook import brute
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import FeatureSet, observed
-from crfbook.kernels.boosting import SHARE, TOTAL, best_step
-from crfbook.kernels.boosting_instance import instance_step, tighten
+from crfbook.kernels.boosting import INSTANCE, SHARE, TOTAL, best_step
+from crfbook.kernels.boosting_instance import least_sum, tighten
 from crfbook.kernels.boosting_split import split_step
 from crfbook.optim import boosting
 from crfbook.optim.boosting import boost
@@ -73,6 +73,8 @@ class Enumerated:
         counts = [feature_counts(corpus, features, i, y) - feature_counts(
                       corpus, features, i, corpus.labels[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]])
                   for i, T in enumerate(np.diff(corpus.seq_ptr)) for y in itertools.product(range(n_labels), repeat=T)]
+        none = np.zeros(features.n_features)  # of every sequence, over the allowed labellings: all, here
+        self.most, self.less = ([np.max(part, 0, initial=0.0) + none for part in parts] for parts in (self.gains, self.losses_of))
         self.low, self.high = np.min(counts, 0), np.max(counts, 0)  # over all labellings, allowed or not
 
     def losses(self, w):
@@ -88,6 +90,16 @@ class Enumerated:
         """(P, Q), each (F,), in units of 1 (not of the loss)."""
         share = [weight * np.exp(phi @ w) for phi, weight in zip(self.phi, self.weight, strict=True)]
         return tuple(sum(s @ part for s, part in zip(share, parts, strict=True)) for parts in (self.gains, self.losses_of))
+
+    def split_decrease(self, w, k, D):
+        """What the bound of every sequence by itself, gains and losses apart, promises of a step D of feature k."""
+        total = 0.0
+        for phi, weight, gains, losses, most, less in zip(
+                self.phi, self.weight, self.gains, self.losses_of, self.most, self.less, strict=True):
+            share = weight * np.exp(phi @ w)
+            total -= share @ gains[:, k] * np.expm1(D * most[k]) / most[k] if most[k] else 0.0
+            total -= share @ losses[:, k] * np.expm1(-D * less[k]) / less[k] if less[k] else 0.0
+        return total
 
     def best(self, w, cap):
         """(feature, step, gain) by trying all."""
@@ -184,12 +196,14 @@ def test_ratio_instance_bound_global_bound_in_this_order(kind):
             assert instance(D) <= total * globally * (1 + 1e-10)
         step, gain = best_step(means[k], true.low[k], true.high[k], 1.0)
         if gain > 1e-9:  # the kernel that minimises it, from arrays and from the state of a run
-            limit = min(1.0, math.log(1e6) / max(1e-9, abs(true.high[k] if step > 0 else true.low[k]))) * np.sign(step)
-            array = np.array(parts).T.copy()
-            D, f = instance_step(0.0, len(parts), *array, step, limit)
+            limit = np.sign(step)
+            mass, moment, low, high = np.array(parts).T.copy()
+            span = np.where(high > low, high - low, np.inf)
+            c, d = (high * mass - moment) / span, (moment - low * mass) / span
+            D, f = least_sum(total - c.sum() - d.sum(), len(parts), c, d, low, high, step, limit)
             assert f == pytest.approx(instance(D), rel=1e-12)
             assert all(f <= instance(other) * (1 + 1e-12) for other in np.linspace(0, limit, 200))
-            D2, gain2 = tighten(k, step, 1.0, run.data, run.index, run.state, run.work)
+            D2, gain2 = tighten(k, step, 1.0, INSTANCE, run.data, run.index, run.state, run.work)
             assert (D2, -gain2) == (pytest.approx(D, rel=1e-5, abs=1e-7), pytest.approx(math.log(f / total), abs=1e-10))
 
 
@@ -257,6 +271,11 @@ def test_a_split_run_is_the_naive_one_round_by_round(kind):
     most, less = run.index.most, -run.index.low
     assert np.all(np.max([gain.max(0, initial=0.0) for gain in true.gains], 0) <= most + 1e-12)
     assert np.allclose(np.max([loss.max(0, initial=0.0) for loss in true.losses_of], 0), less, atol=1e-12)
+    for b in range(features.n_edge_attrs):  # most of a pair of different labels is a bound that need not be reached
+        for e in range(run.index.edge_entry_ptr[b], run.index.edge_entry_ptr[b + 1]):
+            row = np.arange(features.edge_ptr[b], features.edge_ptr[b + 1])
+            row = row[features.edge_prev[row] != features.edge_next[row]] + features.n_node
+            true.most[run.index.edge_entry_seq[e]][row] = run.index.entry_other[e]
     result = boost(corpus, features, bound="split", max_iterations=60, tol=0.0)
     w = np.zeros(features.n_features)
     for r in range(result.n_iter):
@@ -266,12 +285,19 @@ def test_a_split_run_is_the_naive_one_round_by_round(kind):
         found = [split_step(*four, 1.0) for four in zip(plus, minus, most, less, strict=True)]
         k = result.state["feature"][r]
         assert found[k][1] == pytest.approx(max(decrease for _, decrease in found), rel=1e-8)
-        assert result.state["step"][r] == pytest.approx(found[k][0], rel=1e-7)
-        assert result.state["gain"][r] == pytest.approx(-np.log1p(-found[k][1] / before), rel=1e-7)
-        w[k] += result.state["step"][r]
+        step, promised = result.state["step"][r], before * -np.expm1(-result.state["gain"][r])
+        steps = (step, step - 1e-4, step + 1e-4)
+        if max(most[k], less[k]) <= 1.0:  # then the closed form is all there is
+            assert (step, promised) == (pytest.approx(found[k][0], rel=1e-7), pytest.approx(found[k][1], rel=1e-7))
+        else:
+            assert promised >= found[k][1] * (1 - 1e-9)
+            decreases = [true.split_decrease(w, k, D) for D in steps]
+            assert decreases[0] == pytest.approx(promised, rel=1e-7)
+            assert all(decreases[0] >= other - 1e-9 for other, D in zip(decreases, steps, strict=True) if abs(D) <= 1)
+        w[k] += step
         after = true.losses(w).sum()
         assert result.state["log_loss"][r] == pytest.approx(np.log(after), rel=1e-10)
-        assert after <= (before - found[k][1]) * (1 + 1e-10)  # the bound, every round
+        assert after <= (before - promised) * (1 + 1e-10)  # the bound, every round
     assert r > 10
 
 

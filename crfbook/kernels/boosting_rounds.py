@@ -232,7 +232,7 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
     m_k relative to the largest counts; the caller recomputes the sums when it passes `share` (status 2).
 
     Arguments: n_rounds; budget: tokens visited before returning with 0; cap, tol; kind: GLOBAL, INSTANCE
-    (`tighten` the step) or SPLIT; data, bounds,
+    or SPLIT (these two `tighten` the step); data, bounds,
     index, state, work: see above; journal: feature, step, gain, log_loss, each (>= n_rounds,). Cost: of a round, that of
     its visits, S, and `select_feature`. Source: Altun, Johnson and Hofmann (2003), Algorithm 2; spec E.5.
     """
@@ -254,8 +254,8 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
                                                state.sums, state.stale, state.block_high, state.block_low)
             if not -np.expm1(-gain) >= tol or k < 0:
                 return 1
-            if kind == INSTANCE:
-                step, gain = tighten(k, step, cap, data, index, state, work)
+            if kind == INSTANCE or (kind == SPLIT and max(index.most[k], -index.low[k]) > 1.0):
+                step, gain = tighten(k, step, cap, kind, data, index, state, work)
         state.number[SHARE] = min(state.number[SHARE], max(-SLACK * np.expm1(-gain), LEAST_SHARE))
         state.w[k] += step
         if k < n_node:

@@ -6,9 +6,9 @@ it not. With 0 <= A <= more and 0 <= B <= less, e^{DA} and e^{-DB} lie below the
 
     L(w + D e_k)  <=  L + P (e^{D more} - 1) / more + Q (e^{-D less} - 1) / less,   P = sum_i g_i E[A],  Q = sum_i g_i E[B]
 
-(g_i = weight_i / p_i; P - Q = dL/dw_k). A labelling that does not touch the feature costs nothing here, while B_k of the
-paper pays (1 - a) + a on a chord that lies above e^0 = 1; and sequences without the feature drop out. For more = less = 1 it is the bound of
-AdaBoost and of Collins, Schapire and Singer (2002), exact for each sequence.
+(g_i = weight_i / p_i; P - Q = dL/dw_k). A labelling that leaves the feature as it is costs nothing here, and sequences without
+the feature drop out; on the chord from low to high, in kernels/boosting.py, both cost more than e^0 = 1. For more = less = 1 it is
+the bound of AdaBoost and of Collins, Schapire and Singer (2002), exact for each sequence.
 """
 
 import numpy as np

@@ -39,7 +39,8 @@ def boost(corpus, features, w0=None, *, max_iterations=10_000, bound="global", c
     bound : which bound chooses feature and step. "global": the paper's, with the extremes of a count over the whole corpus.
         "instance": chosen so too, but the step minimises the tighter bound in which every sequence has its own extremes.
         "split": not the paper's, a closed form that bounds what a feature gains and what it loses apart
-        (kernels/boosting_split.py); it needs far fewer rounds on a corpus.
+        (kernels/boosting_split.py) chooses, and the same bound with every sequence's own extremes gives the step; on a corpus
+        it needs several times fewer rounds.
     cap : largest |step|; math.inf for none. Features that occur with their label in the gold labelling wherever they can
         (high = 0) or nowhere (low = 0) have no finite best step: they take steps of size `cap`, and none if it is infinite.
     tol : stop when the best bound promises a decrease of the loss by less than this share.

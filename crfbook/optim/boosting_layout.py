@@ -76,7 +76,7 @@ class BoostState(NamedTuple):
     asleep: np.ndarray  # uint8 (S,): left out, as its loss is negligible
     ceiling: np.ndarray  # (S,): asleep: bound on log(weight / p) now; awake: -inf
     touched: np.ndarray  # int64 (S,): sequences to be visited
-    parts: np.ndarray  # (4, S): work
+    parts: np.ndarray  # (6, S): work
     number: np.ndarray  # (5,): log_ref, total loss, drift, share (kernels/boosting_rounds.py), loss at which rounding rules
     count: np.ndarray  # int64 (4,): visits and tokens so far (they only grow), rounds done, rounds that are given
 
@@ -201,4 +201,4 @@ def make_state(data, index, w, n_labels, n_classes):
         w, np.zeros((N, n_labels)), np.zeros((n_classes, n_labels, n_labels)), np.zeros((N, n_labels)),
         np.zeros((len(data.row_class), n_pairs, 2)), np.zeros((n_classes, n_pairs, 2)), np.zeros((n_slots, 2)),
         np.ones(n_slots // BLOCK, np.uint8), blocks(), blocks(), np.zeros(n_slots // BLOCK, np.int64), np.full(S, -np.inf), np.zeros(S), np.ones(S, np.uint8), np.full(S, -np.inf),
-        np.zeros(S, np.int64), np.zeros((4, S)), np.zeros(5), np.zeros(4, np.int64))
+        np.zeros(S, np.int64), np.zeros((6, S)), np.zeros(5), np.zeros(4, np.int64))
