@@ -35,7 +35,7 @@ def with_label_sets(corpus, constraints, rng):
     return corpus._replace(label_set=label_set), (constraints or free)._replace(label_sets=sets)
 
 
-def dual_chains(run):
+def dual_chains(run, _=None):
     """(log_node, log_edge, edge_class) of every sequence's dual distribution, read from the memory entry by entry."""
     corpus, memory, width = run.corpus, run.memory, run.layout.exists.shape[1]
     bounds = list(chains_of(corpus, run.features, np.zeros(run.features.n_features), run.constraints))
@@ -177,30 +177,49 @@ def test_weights_move_by_expected_counts_and_tell_the_change_of_their_square(kin
         np.testing.assert_allclose(change, after @ after - before @ before, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_visit_estimates_the_gap_that_it_found(kind):
+    corpus, features, _, _ = problem(54, lengths=SHORT, **kind)
+    run, ratio = ascent(corpus, features), []
+    for epoch in range(7):
+        for s in run.sequences:
+            dual, model = (list(chains(run, w))[s] for chains, w in ((dual_chains, None), (model_chains, run.w)))
+            tokens = slice(corpus.seq_ptr[s], corpus.seq_ptr[s + 1])
+            if run.memory.rate[s] == 0.0:  # still the gold labels
+                exact = -brute.log_proba(*model, corpus.labels[tokens])
+            else:
+                (_, p), (_, q) = brute.path_probabilities(*dual), brute.path_probabilities(*model)
+                exact = p @ np.log(p / q)
+            sdca_epoch(np.array([s]), run._visits(), 0.5, run.layout, run.memory, run.work, run.trial, run.theta, *run.buffers)
+            run.roll_back()
+            if epoch == 0:
+                np.testing.assert_allclose(run.memory.gap[s], run.layout.weight[s] * exact, rtol=1e-9)
+            elif epoch > 3 and exact > 1e-7:  # to first order in the step: small gaps are known well
+                ratio.append(run.memory.gap[s] / (run.layout.weight[s] * exact))
+    assert len(ratio) > 10 and 0.8 < min(ratio) and max(ratio) < 1.25, (len(ratio), min(ratio), max(ratio))
+
+
 def hard_and_easy():
-    """A corpus of which nine tenths are settled after an epoch or two."""
-    rng = np.random.default_rng(46)
+    """300 sequences; the labels of nine tenths of them can be read off an attribute of their own."""
     corpus = problem(46, lengths=(5,) * 300)[0]
-    labels, settled = corpus.labels.copy(), np.arange(corpus.n_tokens) < 1350
-    first = np.array([corpus.attr_idx[lo] if hi > lo else 0 for lo, hi in zip(corpus.attr_ptr[:-1], corpus.attr_ptr[1:],
-                                                                              strict=True)])
-    labels[settled] = first[settled] % 3
-    attr = corpus.attr_idx + np.where(np.repeat(settled, np.diff(corpus.attr_ptr)), 0, 9)
-    corpus = corpus._replace(labels=np.asarray(labels, np.int32), attr_idx=np.asarray(attr, np.int32))
-    assert rng is not None
-    return corpus, observed(corpus, 3, 18)
+    settled = np.arange(corpus.n_tokens) < 1350
+    token = np.repeat(np.arange(corpus.n_tokens), np.diff(corpus.attr_ptr))
+    attr = np.where(settled[token], 9 + corpus.labels[token], corpus.attr_idx)
+    corpus = corpus._replace(attr_idx=attr.astype(np.int32))
+    return corpus, observed(corpus, 3, 12)
 
 
-def test_skipping_tiny_gaps_saves_work(monkeypatch):
+def test_skipping_tiny_gaps_saves_visits(monkeypatch):
     corpus, features = hard_and_easy()
     work = {}
-    for name, below in (("gap", module.SKIP_BELOW), ("all", 0.0)):
+    for below in (module.SKIP_BELOW, 0.0):
         monkeypatch.setattr(module, "SKIP_BELOW", below)
-        run = ascent(corpus, features, 0.5, tol=1e-5)
-        while run.exact is None or run.exact[1] > 1e-5 * run.exact[0]:
+        run, work[below] = ascent(corpus, features), 0.0  # tol = 0: it never stops to evaluate of its own accord
+        while run.evaluate()[1] > 1e-5 * run.exact[0]:
+            before = run.passes
             run.advance()
-        work[name] = run.passes
-    assert work["gap"] <= work["all"]
+            work[below] += run.passes - before
+    assert min(work.values()) == work[max(work)] < 0.85 * work[0.0], work
 
 
 def test_resuming_goes_on_bit_for_bit():

@@ -55,7 +55,7 @@ def lean_to_gold(s, mark, share, layout, memory, work, trial):
         low, high = 0.0, a
         b = 0.5 * min(a, 4.0)
         for _ in range(30):
-            miss = odds / (odds + np.exp(b))  # 1 - mu'
+            miss = odds / (odds + np.exp(min(b, 700.0)))  # 1 - mu'
             excess = b - a * miss
             low, high = (low, b) if excess > 0.0 else (b, high)
             new = b - excess / (1.0 + a * miss * (1.0 - miss))
