@@ -15,7 +15,7 @@ from crfbook.kernels.sequence import add_edges, bound_nodes, score_edges, sequen
 def score_sequence(s, visit, theta, scale, layout, work):
     """work.log_node[t, y] = scale sum_{a in x_t} x[a] theta[a, y] and work.log_edge of the classes used, forbidden labels -inf.
 
-    Arguments: s: a sequence that is not empty; visit: a number not used before with this work; theta (C,); scale;
+    Arguments: s: a sequence that is not empty; visit: a number that changes whenever theta or scale does; theta (C,); scale;
     layout, work, see above. Cost: one addition per stored (occurrence, weight) pair, L^2 an edge class.
     Source: Sokolovska et al. (2010), eq. (3).
     """

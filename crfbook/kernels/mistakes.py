@@ -11,8 +11,7 @@ import math
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.scores import dense_scores, pair_scores
-from crfbook.kernels.sequence import bound_nodes, score_edges
+from crfbook.kernels.cells import score_sequence
 from crfbook.kernels.viterbi import decode_sequence
 
 
@@ -90,33 +89,16 @@ def edge_difference(t, zp, z, first_edge, layout, cell, amount, n):
 def decode_with(s, theta, visit, layout, work):
     """Best path of sequence s, not empty, under the cells theta: into work.path; returns its score.
 
-    Arguments: theta (C,); visit: a number that changes whenever theta does: tables of transitions are kept while it
-    stays; layout, work, see above.
+    Arguments: theta (C,); visit: a number that changes whenever theta does, as `score_sequence` keeps tables of transitions
+    while it stays; layout, work, see above.
     Cost: one addition per stored (occurrence, weight) pair, T M^2 additions and maxima. Source: Collins (2002), section 2.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
-    H, M = layout.exists.shape
-    w = theta[H * M :]
-    n_node = w.size - layout.edge_prev.size
-    log_node = work.log_node[: last - first]
-    log_node[:] = 0.0
-    bound_nodes(first, last, layout.start, layout.end, layout.label_sets, layout.label_set, log_node)
-    dense_scores(
-        theta[: H * M].reshape(H, M), layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[first],
-        layout.dense_ptr[last], log_node,
-    )  # fmt: skip
-    pair_scores(
-        w, layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[first], layout.pair_ptr[last],
-        log_node.reshape(-1),
-    )  # fmt: skip
-    score_edges(
-        first, last, w, 1.0, n_node, layout.edge_class, layout.class_ptr, layout.class_attr, layout.edge_ptr,
-        layout.edge_prev, layout.edge_next, layout.edge_bound, visit, work.stamp, work.log_edge,
-    )  # fmt: skip
+    score_sequence(s, visit, theta, 1.0, layout, work)
     nothing_is_dominated = np.empty((0, 0, 0))  # who dominates whom changes with every update: not worth its L^3
     return decode_sequence(
-        log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0,
-        layout.edge_class[first:last], 0, last - first, work.path, work.delta, work.best, work.rows,
+        work.log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0, layout.edge_class[first:last], 0,
+        last - first, work.path, work.delta, work.best, work.rows,
     )  # fmt: skip
 
 
