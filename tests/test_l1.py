@@ -168,8 +168,7 @@ def test_duality_gap_bounds_the_distance_and_closes():
     result = minimize(fun, np.zeros(n), c1=0.5, **EXACT)
     assert -1e-9 <= duality_gap(*fun(result.w), result.w, 0.5) <= 1e-5 * result.objective
     rng = np.random.default_rng(0)
-    for size in (0.01, 0.3, 3.0):
-        w = result.w + rng.normal(0.0, size, n)
+    for w in (np.zeros(n), *(result.w + rng.normal(0.0, size, n) for size in (0.01, 0.3, 3.0))):
         assert fun(w)[0] + 0.5 * np.abs(w).sum() - result.objective <= duality_gap(*fun(w), w, 0.5) + 1e-9
 
 
@@ -223,7 +222,7 @@ def test_compact_form_is_the_bfgs_matrix():
     n, diagonal = 6, np.arange(1.0, 7.0)
     hessian = np.diag(np.arange(2.0, 8.0)) + 0.3
     s = rng.standard_normal((3, n))
-    y = s @ hessian
+    y = s @ hessian + 0.1 * rng.standard_normal((3, n))  # s_i.y_j is not s_j.y_i, as on a curved function
     root = np.sqrt((s * y).sum(1))[:, None]
     b = np.diag(diagonal)
     for s_i, y_i in zip(s, y, strict=True):
@@ -244,3 +243,5 @@ def test_coordinate_descent_solves_its_model(r):
     assert sweeps < 5000 and 0 < np.count_nonzero(moved) < n
     np.testing.assert_allclose(slope[moved != 0], -0.7 * np.sign(moved[moved != 0]), atol=1e-10)
     assert (np.abs(slope[moved == 0]) <= 0.7 + 1e-10).all()
+    alone = x[:1].copy()  # one weight: one sweep ends at its minimum, and the second finds nothing to do
+    assert descend_model(x[:1], grad[:1], diagonal[:1], left[:1], left[:1], 0.7, 9, 1e-12, alone, np.empty(1), np.empty(r)) == 2

@@ -60,9 +60,10 @@ def select_feature(total, cap, group_ptr, group_low, group_high, slot_feature, s
         gain so far needs no logarithm. (`cap` and EDGE only lower a gain.)
     Ties go to the group that comes first, in it to positive sums, among these to the smallest feature number.
 
-    Arguments: total; cap; group_ptr int64 (G+1,), in blocks; group_low, group_high (G,); slot_feature int64 (n,), -1: padding;
-    sums (n, 2): see `add_differences`; stale uint8 (n / BLOCK,), block_high, block_low (n / BLOCK,): updated.
-    Cost: n / BLOCK + G, BLOCK for each stale block, a few closed forms. Source: the two proofs above; Gibbs and Su (2002) for KL <= chi^2.
+    Arguments: total; cap; group_ptr int64 (G+1,), in blocks; group_low, group_high (G,); slot_feature int64 (n,), -1:
+    padding; sums (n, 2): see `add_differences`; stale uint8 (n / BLOCK,), block_high, block_low (n / BLOCK,): updated.
+    Cost: n / BLOCK + G, BLOCK for each stale block, a few closed forms. Source: the two proofs above; Gibbs and Su
+    (2002) for KL <= chi^2.
     """
     for b in range(group_ptr[-1]):
         if stale[b]:
@@ -122,18 +123,18 @@ def node_extremes(entry_ptr, item_ptr, item_token, item_val, labels, node_ptr, n
 
 
 @kernel
-def count_gold_pairs(first, last, b, labels, edge_class, class_ptr, class_attr, gold):
-    """gold[yp, y] = number of tokens of the sequence whose class has the edge attribute b and whose labels are (yp, y).
+def add_gold_pairs(first, last, b, amount, labels, edge_class, class_ptr, class_attr, gold):
+    """gold[yp, y] += amount for each token of the sequence whose class has the edge attribute b and whose labels are (yp, y).
 
-    Arguments: first, last: tokens of the sequence; b; labels, edge_class int32 (N,); class_ptr (K+1,), class_attr (n,);
-    out: gold (L, L). Cost: T times attributes of a class, L^2. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    Arguments: first, last: tokens of the sequence; b; amount: 1 to count, -1 to take it back; labels, edge_class int32 (N,);
+    class_ptr (K+1,), class_attr (n,); out: gold (L, L). Cost: T times attributes of a class. Source: Altun, Johnson and
+    Hofmann (2003), section 3.3.
     """
-    gold[:] = 0.0
     for t in range(first + 1, last):
         k = edge_class[t]
         for j in range(class_ptr[k], class_ptr[k + 1]):
             if class_attr[j] == b:
-                gold[labels[t - 1], labels[t]] += 1.0
+                gold[labels[t - 1], labels[t]] += amount
 
 
 @kernel
@@ -146,15 +147,17 @@ def edge_extremes(entry_ptr, entry_seq, entry_same, entry_other, seq_ptr, labels
     most bounds how often a labelling has the feature where the gold one has it not: such places may lie between gold ones,
     so that for yp != y it is that largest count itself.
 
-    Arguments: entry_ptr int64 (B+1,): pairs (edge attribute, sequence); entry_seq int32 (E,); entry_same, entry_other int32 (E,):
-    these largest counts; seq_ptr (S+1,); labels, edge_class (N,); class_ptr (K+1,), class_attr (n,); edge_ptr (B+1,), edge_prev, edge_next
-    (n_edge,); n_node: where edge features start; out: low, high, most (F,); work: gold_buf (L, L).
-    Cost: tokens of these sequences, and sequences with b times features of b. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    Arguments: entry_ptr int64 (B+1,): pairs (edge attribute, sequence); entry_seq int32 (E,); entry_same, entry_other
+    int32 (E,): these largest counts; seq_ptr (S+1,); labels, edge_class (N,); class_ptr (K+1,), class_attr (n,);
+    edge_ptr (B+1,), edge_prev, edge_next (n_edge,); n_node: where edge features start; out: low, high, most (F,); work:
+    gold_buf (L, L), zeros. Cost: tokens of these sequences, and sequences with b times features of b. Source: Altun,
+    Johnson and Hofmann (2003), section 3.3.
     """
     for b in range(edge_ptr.size - 1):
         for e in range(entry_ptr[b], entry_ptr[b + 1]):
             i = entry_seq[e]
-            count_gold_pairs(seq_ptr[i], seq_ptr[i + 1], b, labels, edge_class, class_ptr, class_attr, gold_buf)
+            first, last = seq_ptr[i], seq_ptr[i + 1]
+            add_gold_pairs(first, last, b, 1.0, labels, edge_class, class_ptr, class_attr, gold_buf)
             for k in range(edge_ptr[b], edge_ptr[b + 1]):
                 gold = gold_buf[edge_prev[k], edge_next[k]]
                 same = edge_prev[k] == edge_next[k]
@@ -162,3 +165,4 @@ def edge_extremes(entry_ptr, entry_seq, entry_same, entry_other, seq_ptr, labels
                 low[n_node + k] = min(low[n_node + k], -gold)
                 high[n_node + k] = max(high[n_node + k], count - gold)
                 most[n_node + k] = max(most[n_node + k], count - gold if same else count)
+            add_gold_pairs(first, last, b, -1.0, labels, edge_class, class_ptr, class_attr, gold_buf)

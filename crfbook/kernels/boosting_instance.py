@@ -5,17 +5,18 @@ argument holds for each sequence on its own, with smaller extremes. What is lost
 
     f(D) = rest + sum_i c_i e^{D low_i} + d_i e^{D high_i},   f(0) = L,   f(D) >= the loss after the step.
 
-From the chord over [low_i, high_i] of Altun, Johnson and Hofmann (2003), section 3.3, with the loss L_i of sequence i and its derivative M_i:
-c_i = (high_i L_i - M_i) / (high_i - low_i),  d_i = (M_i - low_i L_i) / (high_i - low_i).
-From gains and losses apart (boosting_split.py): c_i = Q_i / less_i with low_i = -less_i,  d_i = P_i / more_i with high_i = more_i.
-A sequence that is asleep enters as e^{ceiling_i + |D| (most that phi can move)}, so that no step wakes it to the loss's harm.
-The NamedTuples `data`, `index`, `state` and `work` list their arrays with shapes (optim/boosting_layout.py, optim/sequences.py).
+From the chord over [low_i, high_i] of Altun, Johnson and Hofmann (2003), section 3.3, with the loss L_i of sequence i
+and its derivative M_i: c_i = (high_i L_i - M_i) / (high_i - low_i),  d_i = (M_i - low_i L_i) / (high_i - low_i).
+From gains and losses apart (boosting_split.py): c_i = Q_i / less_i with low_i = -less_i,  d_i = P_i / more_i with
+high_i = more_i. A sequence that is asleep enters as e^{ceiling_i + |D| (most that phi can move)}, so that no step wakes
+it to the loss's harm. The NamedTuples `data`, `index`, `state` and `work` list their arrays with shapes
+(optim/boosting_layout.py, optim/sequences.py).
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.boosting import LOG_REF, SPLIT, TOTAL, count_gold_pairs
+from crfbook.kernels.boosting import LOG_REF, SPLIT, TOTAL, add_gold_pairs
 
 GAIN, LOSS, MASS, LOW, HIGH, MORE = 0, 1, 2, 3, 4, 5  # rows of `parts`: P_i, Q_i, L_i (asleep: -e^ceiling), low_i, high_i, more_i
 LONGEST = 100.0  # a step, where nothing else ends it
@@ -27,8 +28,9 @@ def least_sum(rest, n, c, d, low, high, first, limit):
 
     Newton's method, kept inside the interval where f' changes its sign: it is halved where Newton leaves it, after a look
     at its end. f(D) <= f(first).
-    Arguments: rest; n; c, d (>= n,), >= 0; low, high (>= n,); first: where to begin; limit: end of the interval, on the side where f falls.
-    Cost: 2 n exps an iteration, 5 to 10 of them. Source: Nocedal and Wright, Numerical Optimization, section 3.3; safeguarded.
+    Arguments: rest; n; c, d (>= n,), >= 0; low, high (>= n,); first: where to begin; limit: end of the interval, on the
+    side where f falls. Cost: 2 n exps an iteration, 5 to 10 of them. Source: Nocedal and Wright, Numerical
+    Optimization, section 3.3; safeguarded.
     """
     near, far, D = 0.0, limit, first
     best, best_f = 0.0, np.inf
@@ -84,11 +86,11 @@ def gather_edge(k, data, index, state, work, parts):
     """As `gather_node` for an edge feature, k counted among them.
 
     Arguments: k; data, index, state, work: see above; out: parts (6, >= sequences with the edge attribute).
-    Cost: tokens of these sequences, L^2 for each. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    Cost: tokens of these sequences. Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """
     b, n = np.searchsorted(data.edge_ptr, k + 1) - 1, 0
     yp, y = data.edge_prev[k], data.edge_next[k]
-    gold = work.edge_sum[0]
+    gold = work.edge_sum[0]  # of which one cell is read
     for e in range(index.edge_entry_ptr[b], index.edge_entry_ptr[b + 1]):
         i = index.edge_entry_seq[e]
         count = index.entry_same[e] if yp == y else index.entry_other[e]
@@ -97,8 +99,9 @@ def gather_edge(k, data, index, state, work, parts):
             parts[MASS, n], parts[LOW, n], parts[MORE, n] = -np.exp(state.ceiling[i] - state.number[LOG_REF]), -count, count
             n += 1
             continue
-        count_gold_pairs(data.seq_ptr[i], data.seq_ptr[i + 1], b, data.labels, data.edge_class, data.class_ptr, data.class_attr,
-                         gold)
+        first, last = data.seq_ptr[i], data.seq_ptr[i + 1]
+        gold[yp, y] = 0.0
+        add_gold_pairs(first, last, b, 1.0, data.labels, data.edge_class, data.class_ptr, data.class_attr, gold)
         parts[MASS, n] = state.mass[i]
         for r in range(data.row_ptr[i], data.row_ptr[i + 1]):
             c = data.row_class[r]
@@ -117,8 +120,8 @@ def gather_edge(k, data, index, state, work, parts):
 def tighten(k, step, cap, kind, data, index, state, work):
     """(D, gain): step of feature k that minimises the sum above, begun at `step`, the one in closed form; gain = log L - log f(D).
 
-    Arguments: k, step, cap; kind: SPLIT, or the chord; data, index, state, work: see above. Cost: as `gather_node`, `least_sum`.
-    Source: Altun, Johnson and Hofmann (2003), section 3.3; chapter 05.
+    Arguments: k, step, cap; kind: SPLIT, or the chord; data, index, state, work: see above. Cost: as `gather_node`,
+    `least_sum`. Source: Altun, Johnson and Hofmann (2003), section 3.3; chapter 05.
     """
     n_node, parts = data.node_label.size, state.parts
     n = gather_node(k, data, index, state, parts) if k < n_node else gather_edge(k - n_node, data, index, state, work, parts)

@@ -8,7 +8,8 @@ sequence that is asleep keeps such a ceiling of log g_i, raised by each step tha
 reaches log L + log share - log S: all that sleep hold together less than `share` of L. share is a thousandth of the least
 decrease (relative) that a round has promised so far, at most 1e-3 and at least 1e-9. It also limits the rounding of the sums
 (`boost_rounds`); so m_k, relative to the largest counts, and L are known to two shares.
-The NamedTuples `data`, `index`, `state` and `work` list their arrays with shapes (optim/boosting_layout.py, optim/sequences.py).
+The NamedTuples `data`, `index`, `state` and `work` list their arrays with shapes (optim/boosting_layout.py,
+optim/sequences.py).
 """
 
 import numpy as np
@@ -42,10 +43,10 @@ DROWSY = 3.0  # nats: a sequence falls asleep only this much further down, so th
 def add_differences(first, last, change, labels, node_ptr, node_label, attr_ptr, attr_idx, attr_val, slot, sums, stale):
     """P and Q of every feature (a, y) with an attribute a of token t grow by |x[a]| change[t, y], t by t.
 
-    Q, what the feature loses, for the gold label, P for all others, the other way round for x < 0: sums (n, 2) hold both side by side.
-    Arguments: first, last: tokens of the sequence; change (>= T, L); labels int32 (N,); node_ptr (A+1,), node_label (n_node,);
-    attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) for all ones; slot int32 (F,); out: sums (n, 2), added to,
-    stale uint8 (n / BLOCK,): 1 for their blocks.
+    Q, what the feature loses, for the gold label, P for all others, the other way round for x < 0: sums (n, 2) hold
+    both side by side. Arguments: first, last: tokens of the sequence; change (>= T, L); labels int32 (N,); node_ptr
+    (A+1,), node_label (n_node,); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) for all ones; slot int32
+    (F,); out: sums (n, 2), added to, stale uint8 (n / BLOCK,): 1 for their blocks.
     Cost: one addition per stored (occurrence, weight) pair. Source: Altun, Johnson and Hofmann (2003), eq. (5); chapter 05.
     """
     for t in range(first, last):
@@ -62,9 +63,9 @@ def add_differences(first, last, change, labels, node_ptr, node_label, attr_ptr,
 def fold_edges(edge_sum, class_ptr, class_attr, edge_ptr, edge_prev, edge_next, pair_of, edge_slot, sums, stale):
     """sums[slot of (b, yp, y)] = sum of edge_sum[k, pair (yp, y)] over the classes k that hold b.
 
-    Arguments: edge_sum (K, Q, 2): label pairs that have a weight; class_ptr (K+1,), class_attr (n,); edge_ptr (B+1,), edge_prev,
-    edge_next (n_edge,); pair_of int32 (L, L): number of a pair; edge_slot int32 (n_edge,); out: sums (n, 2), stale (n / BLOCK,).
-    Cost: edge features of all classes. Source: Altun, Johnson and Hofmann (2003), eq. (5).
+    Arguments: edge_sum (K, Q, 2): label pairs that have a weight; class_ptr (K+1,), class_attr (n,); edge_ptr (B+1,),
+    edge_prev, edge_next (n_edge,); pair_of int32 (L, L): number of a pair; edge_slot int32 (n_edge,); out: sums (n, 2),
+    stale (n / BLOCK,). Cost: edge features of all classes. Source: Altun, Johnson and Hofmann (2003), eq. (5).
     """
     for s in edge_slot:
         sums[s, :] = 0.0
@@ -82,7 +83,8 @@ def lost_pairs(first, last, labels, edge_class, log_node, log_edge, log_z, work,
     """lost[k, yp, y] += 1 - p(y_{t-1} = yp, y_t = y) at every gold transition (yp, y) into a token t of class k.
 
     Arguments: first, last: tokens of the sequence; labels, edge_class int32 (N,); log_node (T, L), log_edge (K, L, L), log_z,
-    work as `sequence_marginals` had and left them; out: lost (K, L, L), added to. Cost O(T). Source: Rabiner (1989), section III.
+    work as `sequence_marginals` had and left them; out: lost (K, L, L), added to. Cost O(T). Source: Rabiner (1989),
+    section III.
     """
     for t in range(1, last - first):
         k, yp, y = edge_class[first + t], labels[first + t - 1], labels[first + t]
@@ -110,8 +112,8 @@ def visit(sequences, fresh, log_loss, data, bounds, state, work):
     a sequence far below log_loss is put to sleep: it adds nothing, and its ceiling is log weight_i + u.
 
     Arguments: sequences int64 (n,): which; fresh: 1 = node scores are computed from the weights, 2 = and cells count as 0
-    before (the sums were emptied); log_loss; data, bounds, state, work: see above. Cost: 3 T L^2 multiply-adds, T L + L^2 exps, an addition per (occurrence, weight) pair.
-    Source: Altun, Johnson and Hofmann (2003), section 3.3 and eq. (5).
+    before (the sums were emptied); log_loss; data, bounds, state, work: see above. Cost: 3 T L^2 multiply-adds, T L +
+    L^2 exps, an addition per (occurrence, weight) pair. Source: Altun, Johnson and Hofmann (2003), section 3.3 and eq. (5).
     """
     limit = sleep_limit(log_loss, state.number[SHARE], state.asleep.size)
     for i in sequences:
@@ -228,8 +230,8 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
     A round: the feature with the best bound, its step, visits to the awake sequences that hold it, then to those that
     wake. Rounds that the journal holds already are repeated as they stand there (that is how a run is resumed).
     Each addition to a sum errs by at most 2^-53 of it; a sum that fell by a factor keeps the errors of its larger past.
-    So after a round, in units of the loss, drift = drift * (loss before / loss after) + 2^-53 * tokens visited bounds the error of
-    m_k relative to the largest counts; the caller recomputes the sums when it passes `share` (status 2).
+    So after a round, in units of the loss, drift = drift * (loss before / loss after) + 2^-53 * tokens visited bounds
+    the error of m_k relative to the largest counts; the caller recomputes the sums when it passes `share` (status 2).
 
     Arguments: n_rounds; budget: tokens visited before returning with 0; cap, tol; kind: GLOBAL, INSTANCE
     or SPLIT (these two `tighten` the step); data, bounds,

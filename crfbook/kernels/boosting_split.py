@@ -6,9 +6,9 @@ it not. With 0 <= A <= more and 0 <= B <= less, e^{DA} and e^{-DB} lie below the
 
     L(w + D e_k)  <=  L + P (e^{D more} - 1) / more + Q (e^{-D less} - 1) / less,   P = sum_i g_i E[A],  Q = sum_i g_i E[B]
 
-(g_i = weight_i / p_i; P - Q = dL/dw_k). A labelling that leaves the feature as it is costs nothing here, and sequences without
-the feature drop out; on the chord from low to high, in kernels/boosting.py, both cost more than e^0 = 1. For more = less = 1 it is
-the bound of AdaBoost and of Collins, Schapire and Singer (2002), exact for each sequence.
+(g_i = weight_i / p_i; P - Q = dL/dw_k). A labelling that leaves the feature as it is costs nothing here, and sequences
+without the feature drop out; on the chord from low to high, in kernels/boosting.py, both cost more than e^0 = 1. For
+more = less = 1 it is the bound of AdaBoost and of Collins, Schapire and Singer (2002), exact for each sequence.
 """
 
 import numpy as np
@@ -23,7 +23,8 @@ def split_step(plus, minus, more, less, cap):
 
     Beyond |D| > cap, or where e^{D phi} could exceed 1 / EDGE, D ends there. more = 0 or less = 0: only `cap` ends the step,
     so none is taken (D = 0) if it is infinite.
-    Arguments: plus, minus = P, Q >= 0; more, less >= 0; cap > 0. Cost: a logarithm, 2 exps. Source: the bound above; chapter 05.
+    Arguments: plus, minus = P, Q >= 0; more, less >= 0; cap > 0. Cost: a logarithm, 2 exps. Source: the bound above;
+    chapter 05.
     """
     upper = -np.log(EDGE) / more if more > 0.0 else np.inf
     lower = -np.log(EDGE) / less if less > 0.0 else np.inf
@@ -48,8 +49,9 @@ def select_split(cap, n_blocks, slot_feature, most, low, sums, stale, block_best
 
     The decrease depends on P_k and Q_k alone, not on the loss of other sequences: the best slot of a block stays the best
     until a sum of the block changes. Ties go to the smallest slot.
-    Arguments: cap; n_blocks; slot_feature int64 (n,), -1: padding; most, low (F,): more and -less of a feature; sums (n, 2): P, Q; stale uint8 (n / BLOCK,), block_best
-    (n / BLOCK,), block_slot int64 (n / BLOCK,): updated. Cost: n / BLOCK, BLOCK closed forms for a stale block. Source: spec E.5, inverted index.
+    Arguments: cap; n_blocks; slot_feature int64 (n,), -1: padding; most, low (F,): more and -less of a feature; sums
+    (n, 2): P, Q; stale uint8 (n / BLOCK,), block_best (n / BLOCK,), block_slot int64 (n / BLOCK,): updated. Cost: n /
+    BLOCK, BLOCK closed forms for a stale block. Source: spec E.5, inverted index.
     """
     best, at = 0.0, np.int64(-1)
     for b in range(n_blocks):

@@ -3,7 +3,8 @@
     minimise  log sum_i weight_i (1 / p(y_i | x_i) - 1)   in nats
 
 Each round takes the feature whose bound promises the largest decrease, so a model has at most as many weights as rounds.
-Rounds visit only what they change (kernels/boosting_rounds.py). Source: Altun, Johnson and Hofmann (2003), section 3.3, Algorithm 2.
+Rounds visit only what they change (kernels/boosting_rounds.py). Source: Altun, Johnson and Hofmann (2003), section 3.3,
+Algorithm 2.
 """
 
 import math
@@ -49,11 +50,12 @@ def boost(corpus, features, w0=None, *, max_iterations=10_000, bound="global", c
     callback : called with (Step, w); True stops. state : `OptResult.state` of an earlier call with the same data and options;
         continues bit for bit, and is not changed.
 
-    Returns an OptResult. objective: log of the loss. Step.violation: share of the loss that the bound of that round promised
-    to take away. n_evaluations: sequences visited, one forward-backward each (a full pass would be S). state has arrays
-    feature, step, gain (-log of the bound, nats) and log_loss, an entry a round. status: "converged" (tol), "max_iterations",
-    "stopped by callback", "interrupted", "rounding floor" (the loss per token fell below 1e-10: separable data) or
-    "non-finite objective". Nothing is random; ties go as `select_feature` says.
+    Returns an OptResult. objective: log of the loss, known to 2e-3 of the decrease that the rounds still promise.
+    Step.violation: share of the loss that the bound of that round promised to take away. n_evaluations: sequences
+    visited, one forward-backward each (a full pass would be S). state has arrays feature, step, gain (-log of the
+    bound, nats) and log_loss, an entry a round. status: "converged" (tol), "max_iterations", "stopped by callback",
+    "interrupted", "rounding floor" (the loss per token fell below 1e-10: separable data) or "non-finite objective".
+    Nothing is random; ties go as `select_feature` says.
 
     Raises ValueError for bad arguments or labels, MemoryError beyond memory_limit.
     """

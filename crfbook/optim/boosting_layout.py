@@ -196,9 +196,10 @@ def make_state(data, index, w, n_labels, n_classes):
     """`BoostState` with everything asleep and no sum yet."""
     S, N = len(data.seq_ptr) - 1, len(data.labels)
     n_pairs, n_slots = len(data.pair_prev), len(index.slot_feature)
-    blocks = lambda: np.zeros(n_slots // BLOCK)  # noqa: E731
+    zeros = np.zeros
+    blocks = lambda kind=np.float64: zeros(n_slots // BLOCK, kind)  # noqa: E731
     return BoostState(
-        w, np.zeros((N, n_labels)), np.zeros((n_classes, n_labels, n_labels)), np.zeros((N, n_labels)),
-        np.zeros((len(data.row_class), n_pairs, 2)), np.zeros((n_classes, n_pairs, 2)), np.zeros((n_slots, 2)),
-        np.ones(n_slots // BLOCK, np.uint8), blocks(), blocks(), np.zeros(n_slots // BLOCK, np.int64), np.full(S, -np.inf), np.zeros(S), np.ones(S, np.uint8), np.full(S, -np.inf),
-        np.zeros(S, np.int64), np.zeros((6, S)), np.zeros(5), np.zeros(4, np.int64))
+        w, zeros((N, n_labels)), zeros((n_classes, n_labels, n_labels)), zeros((N, n_labels)),
+        zeros((len(data.row_class), n_pairs, 2)), zeros((n_classes, n_pairs, 2)), zeros((n_slots, 2)),
+        blocks(np.uint8) + np.uint8(1), blocks(), blocks(), blocks(np.int64), np.full(S, -np.inf), zeros(S), np.ones(S, np.uint8),
+        np.full(S, -np.inf), zeros(S, np.int64), zeros((6, S)), zeros(5), zeros(4, np.int64))
