@@ -93,3 +93,21 @@ def test_learners_fill_a_small_table(monkeypatch, tmp_path):
         assert int(row["iterations"]) <= (chosen_epochs or int(row["sentences"]) // 2) and 0 <= float(row["testb"]) <= 100
     boosted = [row for row in rows if row["learner"].startswith("boosting")]
     assert all(0 < int(row["active"]) <= int(row["iterations"]) for row in boosted)
+
+
+def test_boosting_is_followed_round_by_round(monkeypatch, tmp_path):
+    """Rows of one run; the loss falls; without long sentences it starts lower, and only their own features are used."""
+    monkeypatch.setattr(learner_tables, "LOOKS", (100, 200))
+    monkeypatch.setattr(learner_tables, "FOLLOWED", (("s2", "global", None, 300), ("s2", "split", 12, 300)))
+    whole = tables.set_up
+    monkeypatch.setattr(learner_tables, "set_up", lambda task, template: whole(task, template, 60))
+    rows = read_record(learner_tables.fill_rounds("ner", tmp_path))[1]
+    assert [(row["bound"], row["longest"]) for row in rows] == [("global", "all")] * 3 + [("split", "12")] * 3
+    for run in (rows[:3], rows[3:]):
+        assert [int(row["rounds"]) for row in run] == [100, 200, 300]
+        losses = [float(row["log_loss"]) for row in run]
+        assert losses == sorted(losses, reverse=True) and float(run[-1]["testb"]) > 0
+        assert all(int(row["active"]) <= int(row["rounds"]) and float(row["seconds"]) >= 0 for row in run)
+    assert int(rows[3]["sentences"]) < int(rows[0]["sentences"]) == 60
+    short = learner_tables.without_long(whole("ner", "s2", 60), 12)
+    assert np.diff(short.corpus.seq_ptr).max() == 12 and short.features.n_features < whole("ner", "s2", 60).features.n_features

@@ -133,10 +133,11 @@ def variance_row(task, template, loss):
 
 
 def fill(path, jobs, *, datasets=()):
-    """Do the jobs that the record lacks, one row each, written as soon as it is there. Returns the path.
+    """Do the jobs that the record lacks, written as soon as each is done. Returns the path.
 
-    jobs: list of (key, make): key a dict whose values name the row, make() -> dict of the row's other columns. An unfinished
-    record is kept beside the finished one as `*.part.csv`: an interrupted run goes on with it, a finished one begins anew.
+    jobs: list of (key, make): key a dict whose values name the job, make() -> dict of the other columns of its row, or a list of
+    them. An unfinished record is kept beside the finished one as `*.part.csv`: an interrupted run goes on with it, a finished
+    one begins anew.
     """
     path = Path(path)
     part = path.with_suffix(".part.csv")
@@ -145,7 +146,9 @@ def fill(path, jobs, *, datasets=()):
     for key, make in jobs:
         key = {name: str(value) for name, value in key.items()}
         if not any(key.items() <= row.items() for row in rows):
-            rows.append({**key, **{name: str(value) for name, value in make().items()}})
+            made = make()
+            for more in made if isinstance(made, list) else [made]:
+                rows.append({**key, **{name: str(value) for name, value in more.items()}})
             write_record(part, rows, seconds=time.perf_counter() - clock, datasets=datasets)
     return part.replace(path)
 
