@@ -19,7 +19,7 @@ def main(argv=None):
     options = parser.parse_args(argv)
     if not options.names:
         for name, task in TASKS.items():
-            print(f"{name:<16} {task.__doc__}")
+            print(f"{name:<18} {task.__doc__.splitlines()[0]}")
         return 0
     names = list(TASKS) if options.names == ["all"] else options.names
     unknown = [name for name in names if name not in TASKS]
@@ -32,11 +32,13 @@ def main(argv=None):
     rows, start = [], time.perf_counter()
     for name in names:
         print(f"... {name}", file=sys.stderr, flush=True)
-        found = TASKS[name](**({} if options.repeats is None else {"repeats": options.repeats}))
+        found = []
+        for row in TASKS[name](**({} if options.repeats is None else {"repeats": options.repeats})):
+            found.append(row)
+            if options.csv:  # after each row: what is measured is kept, whatever becomes of the next one
+                write_report(options.csv, rows + found, seconds=time.perf_counter() - start)
         print(report(found), flush=True)
         rows += found
-        if options.csv:  # after each task: what is measured is kept, whatever becomes of the next one
-            write_report(options.csv, rows, seconds=time.perf_counter() - start)
     if options.csv:
         print(f"written to {options.csv}")
     return int(any(row.verdict == "MISSED" for row in rows))

@@ -44,12 +44,17 @@ def seconds_per_evaluation(it, iterations=8):
 
 
 def train_tagger(work, iterations=20, **params):
-    """(`pycrfsuite.Tagger`, log of its last iteration) trained on `work`; iterations None: to its own stop."""
-    import pycrfsuite
-
+    """`tagger_of` on `work`; iterations None: to its own stop."""
     if iterations is not None:
         params["max_iterations"] = iterations
-    it = trainer(attribute_strings(work.columns, work.template), work.columns.labels_by_sequence(), **params)
+    return tagger_of(attribute_strings(work.columns, work.template), work.columns.labels_by_sequence(), **params)
+
+
+def tagger_of(rows, labels, **params):
+    """(`pycrfsuite.Tagger`, log of its last iteration) trained on attributes and labels of every sequence."""
+    import pycrfsuite
+
+    it = trainer(rows, labels, **params)
     path = model_file()
     it.train(path)
     tagger = pycrfsuite.Tagger()

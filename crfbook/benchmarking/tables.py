@@ -8,6 +8,7 @@ interrupted run goes on with. Chapters 04 and 05 fill and show them.
 
 import time
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,6 +122,31 @@ def loss_row(task, template, loss, n_sentences, variance):
     return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status)
 
 
+def peer_row(task, template, tool, variance):
+    """Log loss, all training sentences: our row (tool "crfbook"), or python-crfsuite's on the same attributes and labels."""
+    setup = set_up(task, template)
+    if tool == "crfbook":
+        result, seconds = fit_loss(setup, "log", variance)
+        return {**scores(setup, result.w), "objective": result.objective, "iterations": result.n_iter, "seconds": seconds}
+    from .crfsuite import tagger_of
+
+    rows, gold = attribute_rows(setup.corpus), setup.encoder.decode(setup.corpus.labels, setup.corpus.seq_ptr)
+    clock = time.process_time()
+    tagger, end = tagger_of(rows, gold, c2=0.5 / variance)
+    seconds, found = time.process_time() - clock, {}
+    for name, (corpus, gold) in setup.parts.items():
+        report = chunk_report(gold, [tagger.tag(sentence) for sentence in attribute_rows(corpus)])
+        found[name] = 100 * (report.f1 if setup.task.measure == "F1" else report.accuracy)
+    return {**found, "objective": float(end["loss"]), "iterations": int(end["num"]), "seconds": seconds}
+
+
+def attribute_rows(corpus):
+    """Attributes of every token of every sequence, as strings of digits: what a peer reads."""
+    names, ptr = [str(a) for a in corpus.attr_idx.tolist()], corpus.attr_ptr
+    tokens = [names[i:j] for i, j in pairwise(ptr.tolist())]
+    return [tokens[i:j] for i, j in pairwise(corpus.seq_ptr.tolist())]
+
+
 def variance_row(task, template, loss):
     """Scores on a tenth of the training data for each of `VARIANCES` (each run starts at the solution before), and the best."""
     setup = set_up(task, template, held_out=True)
@@ -170,6 +196,16 @@ def fill_losses(task, folder):
             key = {**cell, "sentences": n or len(data[0].train), "variance": f"{more['variance']:g}"}
             jobs.append((key, lambda cell=cell, more=more: loss_row(task, **cell, **more)))
     return chosen, fill(folder / f"04_{task}.csv", jobs, datasets=data)
+
+
+def fill_peer(folder, variance=0.5):
+    """04_peer_ner.csv in `folder`: the log loss of S2 and S3 at c2 = 1, by us and by CRFsuite; some minutes. Returns the path."""
+    cells = [{"template": template, "tool": tool} for template in ("s2", "s3") for tool in ("crfbook", "python-crfsuite")]
+    form = {"testa": ".2f", "testb": ".2f", "objective": ".3f", "iterations": "d", "seconds": ".1f"}
+    jobs = [({**cell, "c2": f"{0.5 / variance:g}"},
+             lambda cell=cell: {name: format(value, form[name]) for name, value in peer_row("ner", **cell, variance=variance).items()})
+            for cell in cells]
+    return fill(Path(folder) / "04_peer_ner.csv", jobs, datasets=[_data("ner")])
 
 
 def clear():

@@ -223,11 +223,10 @@ def optimum(repeats=1):
     ]
 
 
-TASKS = {"gradient": gradient, "gradient-atis": gradient_atis, "gradient-joint": gradient_joint,
-         "viterbi": viterbi, "tagging": tagging, "end-to-end": end_to_end, "optimum": optimum}
-TASKS["perceptron"] = perceptron
-TASKS.update({"losses": losses, "loss-training": loss_training})
-TASKS.update({"owlqn": owlqn, "l1-accuracy": l1_accuracy})
-TASKS["boosting"] = boosting
-TASKS.update({"sgd": sgd, "stochastic-passes": stochastic_passes})
-TASKS["fast"] = fast
+TASKS = {
+    "gradient": gradient, "gradient-atis": gradient_atis, "gradient-joint": gradient_joint, "viterbi": viterbi,
+    "tagging": tagging, "end-to-end": end_to_end, "optimum": optimum,  # chapters 02 and 03
+    "losses": losses, "loss-training": loss_training,  # 04
+    "perceptron": perceptron, "boosting": boosting,  # 05
+    "fast": fast, "sgd": sgd, "stochastic-passes": stochastic_passes, "owlqn": owlqn, "l1-accuracy": l1_accuracy,  # 06
+}
