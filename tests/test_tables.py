@@ -72,6 +72,18 @@ def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
     assert calls[-1] == "a" and len(read_record(path)[1]) == 1
 
 
+def test_crfsuite_has_our_objective_and_scores(monkeypatch, tmp_path):
+    pytest.importorskip("pycrfsuite")
+    whole = tables.set_up
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "set_up", lambda task, template: whole(task, template, 60))
+        rows = read_record(tables.fill_peer(tmp_path))[1]
+    assert [row["tool"] for row in rows] == ["crfbook", "python-crfsuite"] * 2
+    for ours, theirs in (rows[:2], rows[2:]):
+        assert float(ours["objective"]) == pytest.approx(float(theirs["objective"]), rel=1e-3)
+        assert float(ours["testb"]) == pytest.approx(float(theirs["testb"]), abs=1.0)
+
+
 def test_learners_fill_a_small_table(monkeypatch, tmp_path):
     """Epochs are chosen on the tenth, the chosen number is used, boosting takes its rounds."""
     monkeypatch.setattr(learner_tables, "EPOCHS", (1, 2))
