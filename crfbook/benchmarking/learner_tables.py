@@ -25,8 +25,8 @@ LEARNERS = {"perceptron": partial(perceptron, average=False), "averaged perceptr
             "boosting, per instance": partial(boost, bound="instance")}
 EPOCHS = (1, 2, 3, 5, 10, 20, 30, 50)
 ROUNDS = {"boosting": 10_000, "boosting, per instance": 20_000}
-FOLLOWED = (("s1", "split", None, 50_000), ("s3", "split", None, 20_000), ("s2", "split", None, 15_000), ("s2", "split", 60, 7_000),
-            ("s2", "global", None, 10_000), ("s2", "instance", None, 10_000))  # template, bound, longest sentence, rounds
+FOLLOWED = (("s1", "split", None, 50_000), ("s2", "split", None, 12_000), ("s3", "split", None, 12_000), ("s2", "split", 60, 5_000),
+            ("s2", "global", None, 7_000), ("s2", "instance", None, 7_000))  # template, bound, longest sentence, rounds
 LOOKS = (100, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10_000, 15_000, 20_000, 30_000, 50_000)  # rounds
 
 
@@ -118,7 +118,7 @@ def rounds_rows(task, template, bound, longest, rounds):
 
 
 def fill_rounds(task, folder):
-    """F1 and loss against rounds of boosting, in `folder`: 05_rounds_<task>.csv; a quarter of an hour. Returns the path."""
+    """F1 and loss against rounds of boosting, in `folder`: 05_rounds_<task>.csv; half an hour. Returns the path."""
     data = [load_dataset(TASKS[task].dataset, TASKS[task].task, verbose=False)]
     jobs = [({"template": cell[0], "bound": cell[1], "longest": cell[2] or "all"}, lambda cell=cell: rounds_rows(task, *cell))
             for cell in FOLLOWED]
