@@ -10,8 +10,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.edge_products import add_edge_sum
 from crfbook.kernels.forward_backward_batched import forward_backward_batched
-from crfbook.kernels.likelihood import batch_scores
-from crfbook.kernels.scores import dense_gradient, pair_gradient
+from crfbook.kernels.likelihood import batch_gradient, batch_scores
 
 
 @kernel
@@ -66,13 +65,7 @@ def shard_curvature(shard, w, dense, edges, packing, layout, weight, work, log_z
             alpha, v, psi_squared, step_ptr, packing.class_start[b], packing.by_class[group], packing.prev_row[group],
             squares, work.prev[:n], work.pair,
         )  # fmt: skip
-        dense_gradient(
-            p_node, layout.dense_id, layout.dense_row, dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1], dense_grad
-        )
-        pair_gradient(
-            p_node.reshape(-1), layout.pair_weight, layout.pair_cell, pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1],
-            grad,
-        )  # fmt: skip
+        batch_gradient(b, p_node, dense_val, pair_val, layout, dense_grad, grad)
     for k in range(squares.shape[0]):
         for yp in range(squares.shape[1]):
             for y in range(squares.shape[2]):

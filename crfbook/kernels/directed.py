@@ -7,8 +7,7 @@ marginals are those of the CRF (viterbi, forward_backward). The containers of ar
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.likelihood import batch_scores
-from crfbook.kernels.scores import dense_gradient, pair_gradient
+from crfbook.kernels.likelihood import batch_gradient, batch_scores
 from crfbook.kernels.vector_math import exp_inplace
 
 
@@ -95,14 +94,7 @@ def shard_local_likelihood(
                         edge_sum[k, yp, y] += p_node[row, y]
                 if bad < 0 and not np.isfinite(log_z[s]):
                     bad = s
-        dense_gradient(
-            p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1],
-            dense_grad,
-        )  # fmt: skip
-        pair_gradient(
-            p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
-            layout.pair_ptr[b + 1], grad,
-        )  # fmt: skip
+        batch_gradient(b, p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
     return bad
 
 

@@ -147,6 +147,31 @@ def exp_nodes(log_node, psi_node, node_max):
 
 
 @kernel
+def exp_class(k, log_edge, psi_edge, psi_edge_t, edge_max):
+    """`exp_edges` for class k alone; returns the largest difference of two finite values inside it.
+
+    Arguments: k; log_edge (K, L, L); out, row k of each: psi_edge, psi_edge_t (K, L, L), edge_max (K,). Cost: L^2 exps.
+    Source: Rabiner (1989), section V.A.
+    """
+    L = log_edge.shape[1]
+    high, low = -np.inf, np.inf
+    for yp in range(L):
+        for y in range(L):
+            v = log_edge[k, yp, y]
+            high = v if v > high else high
+            low = v if v < low and v > -np.inf else low
+    edge_max[k] = high if high > -np.inf else 0.0
+    for yp in range(L):
+        for y in range(L):
+            psi_edge[k, yp, y] = log_edge[k, yp, y] - edge_max[k]
+    exp_inplace(psi_edge[k].reshape(-1))
+    for yp in range(L):
+        for y in range(L):
+            psi_edge_t[k, y, yp] = psi_edge[k, yp, y]
+    return high - low
+
+
+@kernel
 def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
     """psi_edge[k] = exp(log_edge[k] - edge_max[k]), edge_max[k] = max log_edge[k]; returns edge_spread.
 
@@ -155,24 +180,9 @@ def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
     transposes [class, next, previous], edge_max (K,) (0 where a class has no finite value).
     Cost: K L^2 exps. Source: Rabiner (1989), section V.A.
     """
-    K, L = log_edge.shape[0], log_edge.shape[1]
     edge_spread = 0.0
-    for k in range(K):
-        high, low = -np.inf, np.inf
-        for yp in range(L):
-            for y in range(L):
-                v = log_edge[k, yp, y]
-                high = v if v > high else high
-                low = v if v < low and v > -np.inf else low
-        edge_max[k] = high if high > -np.inf else 0.0
-        edge_spread = max(edge_spread, high - low)
-        for yp in range(L):
-            for y in range(L):
-                psi_edge[k, yp, y] = log_edge[k, yp, y] - edge_max[k]
-        exp_inplace(psi_edge[k].reshape(-1))
-        for yp in range(L):
-            for y in range(L):
-                psi_edge_t[k, y, yp] = psi_edge[k, yp, y]
+    for k in range(log_edge.shape[0]):
+        edge_spread = max(edge_spread, exp_class(k, log_edge, psi_edge, psi_edge_t, edge_max))
     return edge_spread
 
 

@@ -118,6 +118,22 @@ def batch_scores(b, w, dense, edges, packing, layout, log_node):
 
 
 @kernel
+def batch_gradient(b, p_node, dense_val, pair_val, layout, dense_grad, grad):
+    """Add the marginals of batch b to the sums of its attributes: the way back of `batch_scores`.
+
+    Arguments: b, number of the batch; p_node (n, M), C order; dense_val, pair_val (occurrences,), or (0,) for all ones:
+    values of the attributes as in `layout`, or their squares; layout; out: dense_grad (H, M or L), grad (F,), added to. Cost: see `dense_gradient`, `pair_gradient`.
+    Source: Sokolovska et al. (2010), eq. (5).
+    """
+    dense_gradient(
+        p_node, layout.dense_id, layout.dense_row, dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1], dense_grad
+    )
+    pair_gradient(
+        p_node.reshape(-1), layout.pair_weight, layout.pair_cell, pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1], grad
+    )
+
+
+@kernel
 def shard_likelihood(shard, w, dense, edges, packing, layout, weight, work, log_z, grad, dense_grad, edge_sum):
     """Expected counts of the sequences of one shard, and their log Z.
 
@@ -158,14 +174,7 @@ def shard_likelihood(shard, w, dense, edges, packing, layout, weight, work, log_
             for s in range(slots.start, slots.stop):
                 if bad < 0 and not np.isfinite(log_z[s]):
                     bad = s
-        dense_gradient(
-            p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1],
-            dense_grad,
-        )  # fmt: skip
-        pair_gradient(
-            p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
-            layout.pair_ptr[b + 1], grad,
-        )  # fmt: skip
+        batch_gradient(b, p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
     return bad
 
 

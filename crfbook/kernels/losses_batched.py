@@ -10,9 +10,8 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.edge_products import add_edge_sum, times_edges
 from crfbook.kernels.forward_backward_batched import backward_batched, erase_flagged, forward_batched
-from crfbook.kernels.likelihood import batch_scores, gather_sequence
+from crfbook.kernels.likelihood import batch_gradient, batch_scores, gather_sequence
 from crfbook.kernels.losses import sequence_loss_log, value_and_slope
-from crfbook.kernels.scores import dense_gradient, pair_gradient
 
 # d = a / p is then at most 1e200 even for the exponential loss, and d alpha and d beta stay far from overflow.
 SMALLEST_PROBABILITY = 1e-100
@@ -271,12 +270,5 @@ def shard_losses(
             for s in range(slots.start, slots.stop):
                 if bad < 0 and not np.isfinite(log_z[s]):
                     bad = s
-        dense_gradient(
-            p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1],
-            dense_grad,
-        )  # fmt: skip
-        pair_gradient(
-            p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
-            layout.pair_ptr[b + 1], grad,
-        )  # fmt: skip
+        batch_gradient(b, p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
     return bad

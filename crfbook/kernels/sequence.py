@@ -10,13 +10,13 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.forward_backward import (
     add_edge_marginals_log,
+    exp_class,
     exp_nodes,
     forward_backward_log,
     forward_backward_scaled,
     log_z_scaled,
     node_marginals_log,
 )
-from crfbook.kernels.vector_math import exp_inplace
 
 
 @kernel
@@ -92,24 +92,10 @@ def exp_used_edges(visit, stamp, log_edge, psi_edge, psi_edge_t, edge_max):
     Arguments: stamp (K,), visit as in `score_edges`; log_edge (K, L, L); out: psi_edge (K, L, L), psi_edge_t (K, L, L), edge_max (K,).
     Cost: L^2 exps a class. Source: Rabiner (1989), section V.A.
     """
-    L = log_edge.shape[1]
     spread = 0.0
     for k in range(stamp.size):
-        if stamp[k] != visit:
-            continue
-        high, low = -np.inf, np.inf
-        for v in log_edge[k].flat:
-            high = v if v > high else high
-            low = v if v < low and v > -np.inf else low
-        edge_max[k] = high if high > -np.inf else 0.0
-        spread = max(spread, high - low)
-        for yp in range(L):
-            for y in range(L):
-                psi_edge[k, yp, y] = log_edge[k, yp, y] - edge_max[k]
-        exp_inplace(psi_edge[k].reshape(-1))
-        for yp in range(L):
-            for y in range(L):
-                psi_edge_t[k, y, yp] = psi_edge[k, yp, y]
+        if stamp[k] == visit:
+            spread = max(spread, exp_class(k, log_edge, psi_edge, psi_edge_t, edge_max))
     return spread
 
 
