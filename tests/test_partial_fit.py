@@ -47,6 +47,17 @@ def test_a_stream_is_learnt(algorithm):
     assert model.n_iter_ == 5 * len(CHUNKS) and (np.diff(model.history_.seconds) >= 0).all()
 
 
+@pytest.mark.parametrize("algorithm", ["sgd", "sgd-l1"])
+def test_a_longer_or_harder_chunk_is_no_divergence(algorithm):
+    """What an epoch may lose without the learning rate being blamed is a matter of the chunk, not of the chunks before it."""
+    longer = stream(algorithm, [slice(0, 3), slice(3, 40), slice(3, 40)])
+    assert longer.score(X, Y) > 0.7 and longer._learner[1]["n_halvings"] == 0
+    harder = stream(algorithm, CHUNKS * 5)
+    before = harder.score(X, Y)
+    harder.partial_fit([[["w:N"]] * 3], [["V"] * 3])                        # loses more than weights that are all 0
+    assert harder.objective_ > 3 * np.log(3) and harder.score(X, Y) > before - 0.05 and harder._learner[1]["n_halvings"] == 0
+
+
 @pytest.mark.parametrize("algorithm", ABLE)
 def test_saving_between_two_calls_changes_nothing(algorithm, tmp_path):
     stream(algorithm, CHUNKS[:2]).save(tmp_path / "model")

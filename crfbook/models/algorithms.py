@@ -44,6 +44,7 @@ _BATCH = ("c1", "c2", "loss", "clamp", "n_threads", "tol", "epsilon", "relative_
 _PASSES = {"period": "period", "delta": "delta"}
 _ONLINE = {"epsilon": "epsilon"}
 _AS_THEY_COME = {"shuffle": False}
+_NEW_DATA = {"new_data": True}
 _CALIBRATION = {name: name for name in ("calibration_eta", "calibration_rate", "calibration_samples",
                                         "calibration_candidates", "calibration_max_trials")}
 
@@ -53,9 +54,9 @@ ALGORITHMS = {
     "lbfgs": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", ALL_LOSSES, ANY, ANY, _BATCH),
     "owlqn": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", ALL_LOSSES, ANY, ANY, _BATCH),
     "sgd": Algorithm("crfbook.optim.stochastic:sgd", "sgd_steps", c2=ANY, settings=("c2", "random_state"),
-                     options=_PASSES | _CALIBRATION, one_pass={}),
+                     options=_PASSES | _CALIBRATION, one_pass=_NEW_DATA),
     "sgd-l1": Algorithm("crfbook.optim.stochastic:sgd_l1", "sgd_l1_steps", c1=NEEDED, settings=("c1", "random_state"),
-                        options=_PASSES | {"calibration_eta": "eta0"}, one_pass={}),
+                        options=_PASSES | {"calibration_eta": "eta0"}, one_pass=_NEW_DATA),
     "sag": Algorithm("crfbook.optim.sag:sag", "sag_steps", c2=ANY,
                      settings=("c2", "random_state", "memory_limit", "tol"), memory="crfbook.optim.sag:sag_memory"),
     "sdca": Algorithm("crfbook.optim.sdca:sdca", "sdca_epoch", c2=NEEDED,

@@ -14,6 +14,7 @@ random_state : int, the seed of all orders.
 callback : called with (Step, w) after each epoch, w read-only; True stops.
 state : `OptResult.state` of an earlier call with the same feature set; w0 and random_state are not used then. On the same
     corpus training goes on bit for bit.
+new_data : the sequences are not those that `state` comes from, so that their losses are compared with what they lose at the start.
 
 Both return an `OptResult`. `Step.objective`: losses in nats as the sequences had them when it was their turn (w moves meanwhile),
 plus the penalty at the end of the epoch; `Step.violation`: the share by which it fell during `period` epochs, NaN before.
@@ -31,7 +32,7 @@ from crfbook.optim.stochastic_run import Sgd, SgdL1, penalty_number, whole_numbe
 
 def sgd(corpus, features, w0=None, *, c2, calibration_eta=0.1, calibration_rate=2.0, calibration_samples=1000,
         calibration_candidates=10, calibration_max_trials=20, period=10, delta=1e-6, average=True,
-        constraints=None, max_iterations=1000, random_state=0, callback=None, state=None):
+        constraints=None, max_iterations=1000, random_state=0, callback=None, state=None, new_data=False):
     """Minimise losses + c2 |w|^2 with steps eta_t = 1 / (lambda (t0 + t)), lambda = 2 c2 / n. Common arguments: see the module.
 
     t0 = 1 / (lambda eta0), and eta0 is the best of a series: calibration_eta times powers of calibration_rate, upwards and then
@@ -49,7 +50,7 @@ def sgd(corpus, features, w0=None, *, c2, calibration_eta=0.1, calibration_rate=
     for name, value in (("calibration_samples", calibration_samples), ("calibration_candidates", calibration_candidates),
                         ("calibration_max_trials", calibration_max_trials)):
         whole_number(name, value)
-    run = Sgd(corpus, features, w0, constraints, state, random_state, period, delta, c2)
+    run = Sgd(corpus, features, w0, constraints, state, random_state, period, delta, c2, new_data)
     run.average = bool(average)
     if not run.eta0 and max_iterations > 0:
         run.calibrate(calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials)
@@ -57,7 +58,7 @@ def sgd(corpus, features, w0=None, *, c2, calibration_eta=0.1, calibration_rate=
 
 
 def sgd_l1(corpus, features, w0=None, *, c1, c2=0.0, eta0=0.8, decay=0.85, period=10, delta=1e-6, constraints=None,
-           max_iterations=60, random_state=0, callback=None, state=None):
+           max_iterations=60, random_state=0, callback=None, state=None, new_data=False):
     """Minimise losses + c1 |w|_1 with steps eta0 decay^(k / n) after k updates. Common arguments: see the module.
 
     eta0, decay : defaults of Wapiti. The penalty is cumulative: a weight is pulled to zero by all that was due since it was last
@@ -70,7 +71,7 @@ def sgd_l1(corpus, features, w0=None, *, c1, c2=0.0, eta0=0.8, decay=0.85, perio
         raise ValueError(f"eta0 must be a finite number > 0, got {eta0!r}")
     if not 0 < decay <= 1:
         raise ValueError(f"decay must be a number in (0, 1], got {decay!r}")
-    run = SgdL1(corpus, features, w0, constraints, state, random_state, period, delta, c1, decay)
+    run = SgdL1(corpus, features, w0, constraints, state, random_state, period, delta, c1, new_data, decay)
     run.eta0 = run.eta0 or float(eta0)
     run.saved = run.state()  # what a first epoch that diverges goes back to
     return run.result(max_iterations, callback)

@@ -31,7 +31,7 @@ class Learner:
     vectors = ("w",)  # what a state holds besides numbers, each (F,)
     numbers = ("epoch", "seed", "n_done", "n_halvings", "passes", "seconds", "eta0", "most")
 
-    def __init__(self, corpus, features, w0, constraints, state, random_state, period, delta, penalty):
+    def __init__(self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data):
         if not delta >= 0:
             raise ValueError(f"delta must be a number >= 0, got {delta!r}")
         whole_number("period", period)
@@ -50,10 +50,15 @@ class Learner:
         self.n = max(1, len(self.sequences))
         # What zero weights lose, log L nats a token (less where labels are forbidden), or the start.
         self.most = 1.0 + math.log(features.n_labels) * float(np.diff(corpus.seq_ptr) @ self.layout.weight)
+        most = self.most
         self.load({name: np.asarray(value) for name, value in state.items()})
-        if self.theta.any() and not self.epoch:
+        if new_data:  # the bound of a state is that of the sequences it came from
+            self.most = most
+        self.first_epoch = self.epoch if new_data else 0
+        if self.theta.any() and self.epoch == self.first_epoch:
             most, self.most = self.most, math.inf
-            self.most = max(most, self.losses(0.0, self.sequences))
+            start = self.losses(0.0, self.sequences)
+            self.most = max(most, start) if start < math.inf else most
         self.saved = self.state()
 
     def load(self, state):
@@ -88,7 +93,7 @@ class Learner:
             total += self.steps(part, eta0)
             self.passes += len(part) / self.n
             self.n_done += len(part) if eta0 else 0
-            if not total <= (self.most if self.epoch else 2.0 * self.most):
+            if not total <= (self.most if self.epoch > self.first_epoch else 2.0 * self.most):
                 return math.inf
         self.settle()
         return total if np.isfinite(self.theta).all() else math.inf
@@ -203,9 +208,9 @@ class SgdL1(Learner):
     vectors = ("w", "received")
     numbers = (*Learner.numbers, "due")
 
-    def __init__(self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, decay):
+    def __init__(self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data, decay):
         self.decay, self.clipped = float(decay), None
-        super().__init__(corpus, features, w0, constraints, state, random_state, period, delta, penalty)
+        super().__init__(corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data)
 
     def load(self, state):
         super().load(state)
