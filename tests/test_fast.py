@@ -71,6 +71,24 @@ def test_callback_start_and_no_iterations(route):
     assert fast_fit(corpus, features, best.w, c2=C2, tol=1e-5).n_iter == 1
 
 
+def test_a_word_to_stop_and_an_interrupt_where_the_routes_meet(monkeypatch):
+    monkeypatch.setattr(module, "HANDOVER", np.inf)
+    monkeypatch.setattr(module, "SLOW", np.inf)
+    corpus, features, _, _ = problem(66)
+    last = module.LOOK_BACK + 1
+    result = fast_fit(corpus, features, c2=C2, tol=0.0, callback=lambda step, w: step.iteration == last)
+    assert result.status == "stopped by callback" and result.n_iter == last
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "minimize", interrupted)
+    stopped = fast_fit(corpus, features, c2=C2, tol=0.0, max_iterations=12)
+    assert stopped.status == "interrupted" and np.array_equal(stopped.w, result.w)
+    monkeypatch.undo()
+    assert fast_fit(corpus, features, c2=C2, state=stopped.state).status == "converged"
+
+
 @pytest.mark.parametrize("lengths", [(3,), (1,), (0, 2, 0), (0,), ()])
 def test_small_corpora(lengths):
     corpus, features, _, _ = problem(64, lengths=lengths)

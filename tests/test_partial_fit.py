@@ -50,12 +50,13 @@ def test_a_stream_is_learnt(algorithm):
 @pytest.mark.parametrize("algorithm", ["sgd", "sgd-l1"])
 def test_a_longer_or_harder_chunk_is_no_divergence(algorithm):
     """What an epoch may lose without the learning rate being blamed is a matter of the chunk, not of the chunks before it."""
-    longer = stream(algorithm, [slice(0, 3), slice(3, 40), slice(3, 40)])
-    assert longer.score(X, Y) > 0.7 and longer._learner[1]["n_halvings"] == 0
-    harder = stream(algorithm, CHUNKS * 5)
-    before = harder.score(X, Y)
-    harder.partial_fit([[["w:N"]] * 3], [["V"] * 3])                        # loses more than weights that are all 0
-    assert harder.objective_ > 3 * np.log(3) and harder.score(X, Y) > before - 0.05 and harder._learner[1]["n_halvings"] == 0
+    model = CRF(algorithm, **MORE.get(algorithm, {}))
+    for chunk in (slice(0, 4), slice(4, 40), slice(4, 40)):
+        model.partial_fit(X[chunk], Y[chunk], classes=["DET", "N", "V"] if chunk.start == 0 else None)
+    before = model.score(X, Y)
+    model.partial_fit([[["w:N"]] * 3], [["V"] * 3])                         # loses more than weights that are all 0
+    assert before > 0.7 and model.score(X, Y) > before - 0.25 and model.objective_ > 3 * np.log(3)
+    assert model._learner[1]["n_halvings"] == 0
 
 
 @pytest.mark.parametrize("algorithm", ABLE)

@@ -272,6 +272,26 @@ def test_callback_and_interrupt(monkeypatch):
     assert sdca(corpus, features, c2=0.5, state=stopped.state, tol=1e-6).status == "converged"
 
 
+@pytest.mark.parametrize("start", ["zeros", "given"])
+def test_interrupted_before_the_first_epoch_ends(monkeypatch, start):
+    """w0 comes back, but the state must hold the weights of the dual point: others would certify a wrong gap."""
+    corpus, features, w, _ = problem(52, n_classes=2)
+    w0 = np.zeros_like(w) if start == "zeros" else w
+
+    def epoch(*arguments):
+        sdca_epoch(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "sdca_epoch", epoch)
+    stopped = sdca(corpus, features, w0, c2=0.5)
+    monkeypatch.undo()
+    assert stopped.status == "interrupted" and np.array_equal(stopped.w, w0) and stopped.n_iter == 0
+    best = minimize(Objective(corpus, features, c2=0.5), w0, c2=0.5, tol=1e-12).objective
+    for state in (stopped.state, sdca(corpus, features, w0, c2=0.5, max_iterations=0).state):
+        result = sdca(corpus, features, w0, c2=0.5, state=state, tol=1e-6)
+        assert result.status == "converged" and result.objective <= best + 2e-6 * max(1.0, best)
+
+
 def test_memory_is_stated_and_refused_above_the_limit():
     corpus, features, _, _ = problem(50, n_classes=3)
     need = sdca_memory(corpus, features)

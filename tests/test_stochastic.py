@@ -234,6 +234,22 @@ def test_ctrl_c_inside_an_epoch_rolls_it_back(monkeypatch):
     assert np.array_equal(stopped.w, sgd(corpus, features, c2=0.5, max_iterations=stopped.n_iter).w)
 
 
+def test_interrupted_while_the_learning_rate_is_searched(monkeypatch):
+    corpus, features, _, _ = problem(11)
+
+    from crfbook.optim import stochastic_run
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stochastic_run.Sgd, "calibrate", interrupted)
+    stopped = sgd(corpus, features, c2=0.5)
+    monkeypatch.undo()
+    assert stopped.status == "interrupted" and stopped.n_iter == 0 and not stopped.w.any()
+    whole = sgd(corpus, features, c2=0.5, max_iterations=5)
+    assert np.array_equal(sgd(corpus, features, c2=0.5, max_iterations=5, state=stopped.state).w, whole.w)
+
+
 def test_it_stops_when_the_objective_stands_still():
     corpus, features, _, _ = problem(12)
     result = sgd(corpus, features, c2=0.5, period=5, delta=1e-2)

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from crfbook._jit import announce_compilation
 from crfbook.models import inference
-from crfbook.models.algorithms import ALGORITHMS
+from crfbook.models.algorithms import ALGORITHMS, NONE
 from crfbook.optim.monitor import Monitor
 from crfbook.optim.objective import forecast
 
@@ -50,7 +50,7 @@ def train(corpus, features, constraints, settings, w0, *, dev=None, callback=Non
         kept = monitor.finish(result)
     _warn(kept, settings, settings.max_iterations is None and "max_iterations" not in more)
     if row.losses and not (settings.c1 or settings.c2 or state is not None):
-        _warn_of_runaway(corpus, features, kept.w, constraints, settings.n_threads)
+        _warn_of_runaway(corpus, features, kept.w, constraints, settings)
     return kept, monitor.columns()
 
 
@@ -72,18 +72,20 @@ def _warn(result, settings, by_default):
             warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
 
 
-def _warn_of_runaway(corpus, features, w, constraints, n_threads):
+def _warn_of_runaway(corpus, features, w, constraints, settings):
     """Without a penalty there may be no minimum: weights that separate the data only get better by growing.
 
     If every gold labelling has p > 1/2 it beats all others, so that s * w with s -> infinity takes the loss to 0: proven.
     """
     largest = float(np.abs(w).max(initial=0.0))
-    log_p = inference.log_proba(corpus, features, w, constraints, n_threads) if largest > 0 else np.full(1, -np.inf)
+    log_p = inference.log_proba(corpus, features, w, constraints, settings.n_threads) if largest > 0 else np.full(1, -np.inf)
     if log_p.min(initial=0.0) > -math.log(2) or largest > RUNAWAY:
+        able = [f"{name}=0.01" for name in ("c2", "c1") if getattr(ALGORITHMS[settings.algorithm], name) != NONE]
+        remedy = (f"{' or '.join(able)} gives a minimum" if able else "fewer iterations keep them small")
         why = ("these weights separate the training data, so the loss falls for ever as they grow" if largest <= RUNAWAY
                else f"the largest is {largest:.3g} nats")
         warnings.warn(f"weights keep growing: without a penalty (c1 = c2 = 0) there is no minimum here, {why}; the model can be "
-                      f"used, its probabilities are near 0 and 1; c2=0.01 or c1=0.01 gives a minimum",
+                      f"used, its probabilities are near 0 and 1; {remedy}",
                       ConvergenceWarning, stacklevel=4)
 
 

@@ -41,12 +41,26 @@ def fast_fit(corpus, features, w0=None, *, c2, tol=1e-6, memory_limit=2e9, const
         return _descend(objective, None, tol, max_iterations, callback, state)
     run = _Ascent(corpus, features, w0, constraints, state, random_state, float(c2), tol)
     run.objective_of = objective
-    first = run.result(*run_epochs(run, 10**9 if max_iterations is None else max_iterations, callback), w0)
-    return first if first.status != "handed over" else _descend(objective, first, tol, max_iterations, callback, None)
+
+    def watch(step, w):
+        run.told_to_stop = callback is not None and bool(callback(step, w))
+        return run.told_to_stop
+
+    first = run.result(*run_epochs(run, 10**9 if max_iterations is None else max_iterations, watch), w0)
+    if first.status != "handed over":
+        return first
+    if run.told_to_stop:
+        return first._replace(status="stopped by callback")
+    try:
+        return _descend(objective, first, tol, max_iterations, callback, None)
+    except KeyboardInterrupt:  # L-BFGS has no point of its own yet
+        return first._replace(status="interrupted")
 
 
 class _Ascent(DualAscent):
     """Coordinate ascent that stops where L-BFGS would be faster."""
+
+    told_to_stop = False  # by the callback, also where ascent ends for another reason
 
     def __init__(self, corpus, features, w0, constraints, state, *rest):
         super().__init__(corpus, features, w0, constraints, state, *rest)

@@ -164,6 +164,8 @@ class _Run:
         return self.w.copy()
 
     def finished(self, objective, violation):
+        if not math.isfinite(objective):
+            return "non-finite objective"
         return "converged" if self.exact is not None and violation <= self._enough(objective) else None
 
     def result(self, max_iterations, callback):

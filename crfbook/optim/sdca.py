@@ -169,9 +169,12 @@ class DualAscent:
 
     def result(self, status, history, w0):
         """`OptResult` of what has been reached; before the first epoch that is w0 itself, if it was given."""
+        reached = self.w
         if self.epoch == 0 and w0 is not None:
             self.w, self.exact = check_weights(w0, self.features.n_features).copy(), None
-        return OptResult(self.w, self.evaluate()[0], status, self.epoch, history, self.state(), math.ceil(self.passes))
+        objective = self.evaluate()[0]
+        state = self.state() | {"w": reached}  # the weights of the dual point: to go on from others would certify a wrong gap
+        return OptResult(self.w, objective, status, self.epoch, history, state, math.ceil(self.passes))
 
     # ---- for run_epochs
 

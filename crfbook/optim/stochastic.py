@@ -52,8 +52,7 @@ def sgd(corpus, features, w0=None, *, c2, calibration_eta=0.1, calibration_rate=
         whole_number(name, value)
     run = Sgd(corpus, features, w0, constraints, state, random_state, period, delta, c2, new_data)
     run.average = bool(average)
-    if not run.eta0 and max_iterations > 0:
-        run.calibrate(calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials)
+    run.calibration = (calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials)
     return run.result(max_iterations, callback)
 
 

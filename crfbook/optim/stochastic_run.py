@@ -142,6 +142,7 @@ class Sgd(Learner):
     numbers = (*Learner.numbers, "n_mean")
     scale = 1.0
     average = True
+    calibration = ()  # arguments of `calibrate`
 
     @property
     def shrinkage(self):
@@ -164,6 +165,11 @@ class Sgd(Learner):
     def forget(self):
         super().forget()
         self.mean[:], self.n_mean = 0.0, 0
+
+    def advance(self):
+        if not self.eta0:  # here, so that Ctrl-C is heard during the search as well
+            self.calibrate(*self.calibration)
+        return super().advance()
 
     def steps(self, part, eta0):
         total, self.scale = sgd_steps(part, eta0, self.shrinkage, self.n_done, self.visit - len(part), self.scale, self.layout, self.work,
