@@ -55,7 +55,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     all_possible_states, all_possible_transitions : bool, default False. Give weights also to what training
         never shows: every attribute with every label, every label after every label.
     c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none).
-    max_iterations : int or None. Iterations, epochs or rounds; 0: the model has its alphabets, and w = 0.
+    max_iterations : int or None. Iterations, epochs or rounds (other losses than "log": iterations of each stage, see
+        `optim.loss_path`); 0: the model has its alphabets, and w = 0.
     num_memories : int, default 6, with an L1 penalty 30. Curvature pairs kept, two vectors of weights each ("lbfgs", "owlqn").
     epsilon, period, delta : CRFsuite's stopping rules. |gradient| <= epsilon * max(1, |w|) (for c2 = 0 the largest entry of
         the gradient), used only if given; perceptron, pa, arow: a mean loss of at most epsilon in an epoch.
