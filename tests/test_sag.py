@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from random_corpora import brute_value
+from random_corpora import brute_value, random_corpus, random_model
 from test_stochastic import KINDS, laid_out, loss_of, problem, separable
 
 from crfbook.data.corpus import take_sequences
@@ -18,7 +18,7 @@ from crfbook.optim.sequences import sequence_work
 pytestmark = pytest.mark.kernels
 
 
-def dense_sag(corpus, features, w, order, c2, constants, first_pass):
+def dense_sag(corpus, features, w, order, c2, constants, first_pass, boldness):
     """The algorithm as the paper has it, every vector dense; `constants[j]`: (sum, largest) of the L_i seen up to step j."""
     n = int(((np.diff(corpus.seq_ptr) > 0)).sum())
     shrinkage, gradients = 2 * c2 / n, {}
@@ -27,16 +27,16 @@ def dense_sag(corpus, features, w, order, c2, constants, first_pass):
         m, (total, largest) = len(gradients), constants[j]
         alpha = 1 / (total / m + shrinkage)
         if j >= first_pass:
-            alpha = 0.5 * alpha + 0.5 / (largest + shrinkage)
+            alpha = boldness * alpha + (1 - boldness) / (largest + shrinkage)
             w = (1 - alpha * shrinkage) * w - alpha / m * sum(gradients.values())
         else:
             w = (1 - alpha * shrinkage) * w - alpha * gradients[s]
     return w, sum(gradients.values())
 
 
-@pytest.mark.parametrize("c2", [0.3, 400.0])  # with the large one the weights are written out again and again
+@pytest.mark.parametrize("c2, boldness", [(0.3, 0.5), (400.0, 0.125)])  # c2 = 400: the weights are written out again and again
 @pytest.mark.parametrize("kind", KINDS)
-def test_lazy_steps_are_the_dense_steps(kind, c2):
+def test_lazy_steps_are_the_dense_steps(kind, c2, boldness):
     corpus, features, _, _ = problem(20, **kind)
     run = _Run(corpus, features, None, None, None, 0, c2, 0.0, 0.0)
     sequences = run.sequences
@@ -45,14 +45,24 @@ def test_lazy_steps_are_the_dense_steps(kind, c2):
     constants = []
     for j, s in enumerate(order):  # one call a step, to note the constants that it used; the largest of a call is a running one
         before = run.memory.lipschitz.max()
-        bad = sag_steps(np.array([s]), int(j < len(sequences)), 2 * c2 / len(sequences), j, run.layout, run.memory, *run.works,
-                        run.factors, run.u, run.d, run.grad)
+        bad = sag_steps(np.array([s]), int(j < len(sequences)), boldness, 2 * c2 / len(sequences), j, run.layout, run.memory,
+                        *run.works, run.factors, run.u, run.d, run.grad)
         assert bad == -1 and not run.grad.any()
         constants.append((run.memory.lipschitz.sum(), max(before, run.memory.lipschitz.max())))
     write_out(run.factors, run.u, run.d)
-    w, d = dense_sag(corpus, features, np.zeros(features.n_features), order, c2, constants, len(sequences))
+    w, d = dense_sag(corpus, features, np.zeros(features.n_features), order, c2, constants, len(sequences), boldness)
     np.testing.assert_allclose(weights_of(run.cells, run.u), w, rtol=0, atol=1e-9)
     np.testing.assert_allclose(weights_of(run.cells, run.d), d, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", [5, 9, 15])  # with the paper's steps alone, 525 epochs, and none in 600
+def test_few_and_unlike_sequences(seed):
+    rng = np.random.default_rng(seed)
+    corpus = random_corpus(rng, lengths=tuple(rng.integers(0, 7, 40)), n_labels=4, n_classes=2, valued=False, weighted=seed % 2 == 1)
+    features, _ = random_model(rng, corpus, n_labels=4)
+    best = minimize(Objective(corpus, features, c2=0.1), np.zeros(features.n_features), c2=0.1, tol=1e-10).objective
+    found = sag(corpus, features, c2=0.1, tol=1e-7, max_iterations=300)
+    assert found.status == "converged" and found.objective <= best * (1 + 2e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)

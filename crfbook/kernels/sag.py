@@ -160,15 +160,16 @@ def remember(s, visit, layout, memory, work):
 
 
 @kernel
-def sag_steps(order, first_pass, shrinkage, visit, layout, memory, work, direction, trial, factors, u, d, grad):
+def sag_steps(order, first_pass, boldness, shrinkage, visit, layout, memory, work, direction, trial, factors, u, d, grad):
     """One step for each sequence of `order`; the weights are scale (u - lag d). Returns -1, or a sequence whose loss is not finite.
 
-    alpha = (1 / (L_max + shrinkage) + 1 / (L_mean + shrinkage)) / 2, over the constants L_i of the sequences seen so far.
+    alpha = (1 - boldness) / (L_max + shrinkage) + boldness / (L_mean + shrinkage), over the constants L_i of the sequences seen
+    so far; the paper's boldness is 1/2, and 0 is the step that is safe however few and unlike the sequences are.
     A first pass visits every sequence once and fills the memory: with first_pass = 1 it takes steps of plain stochastic
     gradient, alpha = 1 / (L_mean + shrinkage), with 2 none; 0: the steps above.
 
-    Arguments: order int64 (n,), sequences that are not empty; visit: a number that no earlier visit has reached; layout;
-    memory, updated; work: work, direction, trial, overwritten, grad (C,), 0; out: factors (2,) = scale, lag; u, d (C,).
+    Arguments: order int64 (n,), sequences that are not empty; boldness in [0, 1/2]; visit: a number that no earlier visit has
+    reached; layout; memory, updated; work: work, direction, trial, overwritten, grad (C,), 0; out: factors (2,) = scale, lag; u, d (C,).
     Cost: 3 T L^2 multiply-adds and four additions per stored (occurrence, weight) pair of the sequences, and their searches.
     Source: Schmidt et al. (2015), Algorithm 1 and section 5.2.
     """
@@ -195,7 +196,7 @@ def sag_steps(order, first_pass, shrinkage, visit, layout, memory, work, directi
             continue
         alpha = 1.0 / (lip_sum / n_seen + shrinkage)
         if first_pass == 0:
-            alpha = 0.5 * alpha + 0.5 / (lip_max + shrinkage)
+            alpha = boldness * alpha + (1.0 - boldness) / (lip_max + shrinkage)
         alpha = min(alpha, (1.0 - SMALL_SCALE) / shrinkage)
         if factors[0] * (1.0 - alpha * shrinkage) < SMALL_SCALE:
             write_out(factors, u, d)

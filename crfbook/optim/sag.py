@@ -20,6 +20,10 @@ from crfbook.optim.result import OptResult
 from crfbook.optim.sequences import epoch_order, sequence_work
 
 
+BOLDNESS = 0.5  # of the steps, see kernels/sag.py; halved after an epoch ...
+RISE = 1e-3  # ... in which the objective rose by more than this share
+
+
 class SagMemory(NamedTuple):
     """What is known of S sequences, N tokens, K edge classes; "gradient" is that with respect to the scores (marginals - gold)."""
 
@@ -50,6 +54,9 @@ def sag(corpus, features, w0=None, *, c2, tol=1e-6, tol_gradient=1e-3, memory_li
     random_state : int, the seed. callback : called with (Step, w) after each epoch, w read-only; True stops.
     state : `OptResult.state` of an earlier call on the same problem; continues bit for bit and is not changed. After Ctrl-C the
         epoch that was cut short begins again, with what it had learnt.
+
+    Steps follow the paper, between the mean of the Lipschitz constants and the largest; where the objective rises they are drawn
+    to the largest, as few or very unlike sequences need.
 
     Returns an `OptResult`. `Step.objective` and `Step.violation` come from the remembered losses and gradients, each a little
     out of date; where these promise an end, one pass over the corpus gives the exact ones, which alone end it ("converged").
@@ -109,6 +116,7 @@ class _Run:
         self.epoch, self.seconds = int(given.get("epoch", 0)), float(given.get("seconds", 0.0))
         self.seed, self.warm = int(given.get("seed", random_state)), bool(given.get("warm", w.any()))
         self.passes, self.optimism = int(given.get("passes", 0)), float(given.get("optimism", 1.0))
+        self.boldness, self.objective_before = float(given.get("boldness", BOLDNESS)), float(given.get("objective_before", math.inf))
         self.u, self.factors, self.visit = cells_of(self.cells, w), np.array([1.0, 0.0]), 0
         self.d = cells_of(self.cells, given.get("d", np.zeros(n_weights)))
         self.grad = np.zeros_like(self.u)
@@ -125,7 +133,8 @@ class _Run:
 
     def state(self):
         """Arrays only; the big ones are the run's own, not copies."""
-        numbers = {name: np.asarray(getattr(self, name)) for name in ("epoch", "seconds", "seed", "warm", "passes", "optimism")}
+        numbers = {name: np.asarray(getattr(self, name)) for name in ("epoch", "seconds", "seed", "warm", "passes", "optimism", "boldness",
+                                                                          "objective_before")}
         return numbers | {name: getattr(self.memory, name) for name in self.kept} | {"w": self.w, "d": weights_of(self.cells, self.d)}
 
     # ---- for run_epochs
@@ -144,7 +153,7 @@ class _Run:
                 part = np.where(rng.random(len(part)) < 0.5, self.sequences[np.minimum(drawn, n - 1)], part)
             visit, self.visit = self.visit, self.visit + len(part)  # before the call: Ctrl-C must not make a number be used twice
             shrinkage = np.float64(2.0 * self.c2 / n)  # not a float of Python, which cannot be divided by when it is 0
-            bad = sag_steps(part, first_pass, shrinkage, visit, self.layout, self.memory, *self.works, self.factors, self.u,
+            bad = sag_steps(part, first_pass, self.boldness, shrinkage, visit, self.layout, self.memory, *self.works, self.factors, self.u,
                             self.d, self.grad)
             if bad >= 0:
                 self.reason = "non-finite objective"
@@ -178,6 +187,9 @@ class _Run:
     def _judge(self):
         """(objective, violation) from the memory, or exact ones if those of the memory are good enough to end."""
         objective = float(self.memory.loss.sum()) + self.c2 * float(self.w @ self.w)
+        if objective > self.objective_before + RISE * abs(self.objective_before):
+            self.boldness *= 0.5
+        self.objective_before = objective
         violation = self._violation(weights_of(self.cells, self.d) + 2.0 * self.c2 * self.w)
         if self.optimism * violation > self._enough(objective):
             return objective, violation
