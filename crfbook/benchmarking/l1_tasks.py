@@ -26,13 +26,14 @@ class Run(NamedTuple):
     trace: list
 
 
-def train_l1(work, c1, c2=0.0, *, start=None, below=None, method=None, **settings):
-    """`minimize`, or another `method` with its signature, on a `Work`: a `Run`. The corpus is laid out inside the clock.
+def train_l1(work, c1, c2=0.0, *, start=None, below=None, **settings):
+    """`minimize_on_support`, or `minimize` if `settings` name an l1_method or c1 is 0, on a `Work`: a `Run`.
 
-    below : stop when the objective is not above that.
+    The corpus is laid out inside the clock. below : stop when the objective is not above that.
     """
     from ..optim.objective import Objective
     from ..optim.quasi_newton import minimize
+    from ..optim.support import minimize_on_support
 
     trace, clock = [], time.process_time()
 
@@ -40,9 +41,11 @@ def train_l1(work, c1, c2=0.0, *, start=None, below=None, method=None, **setting
         trace.append((time.process_time() - clock, step.objective))
         return below is not None and step.objective <= below
 
-    objective = Objective(work.corpus, work.features, c2=c2)
     start = np.zeros(work.features.n_features) if start is None else start
-    found = (method or minimize)(objective, start, c1=c1, c2=c2, callback=watch, **settings)
+    if c1 and "l1_method" not in settings:
+        found = minimize_on_support(work.corpus, work.features, start, c1=c1, c2=c2, callback=watch, **settings)
+    else:
+        found = minimize(Objective(work.corpus, work.features, c2=c2), start, c1=c1, c2=c2, callback=watch, **settings)
     seconds = time.process_time() - clock
     return Run(found.w, found.objective, found.status, found.n_iter, found.n_evaluations, seconds, trace)
 

@@ -11,6 +11,7 @@ import numpy as np
 from crfbook.optim.loss_path import minimize_loss
 from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
+from crfbook.optim.support import minimize_on_support
 
 
 def quasi_newton(corpus, features, w0, *, c1, c2, loss, clamp, n_threads, tol=1e-6, epsilon=None, relative_change=None,
@@ -21,9 +22,12 @@ def quasi_newton(corpus, features, w0, *, c1, c2, loss, clamp, n_threads, tol=1e
     if loss != "log":
         return minimize_loss(corpus, features, w0 if w0.any() or max_iterations == 0 else None, loss=loss, clamp=clamp, c2=c2,
                              constraints=constraints, n_threads=n_threads, callback=callback, **rules)
-    objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
     watch = callback if epsilon is None else _SmallGradient(epsilon, c2, callback)
-    result = minimize(objective, w0, c2=c2, callback=watch, **rules)
+    if c1:
+        result = minimize_on_support(corpus, features, w0, c2=c2, constraints=constraints, n_threads=n_threads, callback=watch, **rules)
+    else:
+        objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
+        result = minimize(objective, w0, c2=c2, callback=watch, **rules)
     if getattr(watch, "met", False) and result.status == "stopped by callback":
         return result._replace(status="small gradient (epsilon)")
     return result

@@ -93,7 +93,7 @@ def _newton(x, g, diagonal, left, right, c1, moved):
 
 def _normalised(s, y, rows, free):
     """Pairs (m, n) on the free weights, oldest first, scaled to s.y = 1; those without curvature there are left out."""
-    s, y = s[list(rows)][:, free], y[list(rows)][:, free]
+    s, y = (np.array([table[row].take(free) for row in rows]).reshape(len(rows), len(free)) for table in (s, y))
     s_y = np.einsum("ij,ij->i", s, y)
     scale = np.sqrt(np.einsum("ij,ij->i", s, s) * np.einsum("ij,ij->i", y, y))
     good = s_y > 1e-10 * scale
