@@ -105,6 +105,7 @@ def test_an_attribute_twice_at_a_position_counts_twice(algorithm):
 
 
 @EACH
+@pytest.mark.filterwarnings("ignore:no effect on algorithm")
 def test_ctrl_c_leaves_the_last_good_weights(algorithm):
     seen = []
 

@@ -1,5 +1,7 @@
 """The fastest route: dual coordinate ascent, then L-BFGS in stretched weights; both ways to the end against plain L-BFGS."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from test_stochastic import KINDS, problem
@@ -8,7 +10,10 @@ from crfbook.optim import fast as module
 from crfbook.optim.fast import fast_fit
 from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
-from crfbook.optim.sdca import sdca
+from crfbook.optim.sag import _Run, sag
+from crfbook.optim.sdca import DualAscent, sdca
+from crfbook.optim.stochastic import sgd
+from crfbook.optim.stochastic_run import Sgd
 
 pytestmark = pytest.mark.kernels
 C2 = 0.2
@@ -103,3 +108,21 @@ def test_bad_arguments_are_named():
         fast_fit(corpus, features, c2=1.0, memory_limit=10)
     with pytest.raises(ValueError, match="max_iterations must be an integer"):
         fast_fit(corpus, features, c2=1.0, max_iterations=-1)
+
+
+@pytest.mark.parametrize("learner", [sgd, partial(sag, tol=0.0), partial(sdca, tol=0.0), partial(fast_fit, tol=0.0)])
+def test_ctrl_c_in_the_last_pass_keeps_the_model(learner, monkeypatch):
+    """In the pass that only tells the objective of what was trained."""
+    corpus, features, _, _ = problem(63)
+    whole = learner(corpus, features, c2=1.0, max_iterations=2)
+
+    def interrupt(self, *args):
+        raise KeyboardInterrupt
+
+    for owner in (_Run, DualAscent):
+        monkeypatch.setattr(owner, "evaluate", interrupt)
+    losses = Sgd.losses
+    monkeypatch.setattr(Sgd, "losses", lambda self, *args: interrupt(self) if self.epoch == 2 else losses(self, *args))
+    stopped = learner(corpus, features, c2=1.0, max_iterations=2)
+    assert stopped.status == "interrupted" and stopped.n_iter == 2 and np.isfinite(stopped.objective)
+    np.testing.assert_array_equal(stopped.w, whole.w)

@@ -35,7 +35,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     "lbfgs"       the default: exact to a certificate, on many threads; c1 > 0: "owlqn"    c1, c2        all four   until tol
     "owlqn"       sparse models, most weights exactly 0 [2]                                c1, c2        all four   until tol
     "auto"        the same minimum, soonest: "sdca" as long as it is fast, then "lbfgs"    c1, c2        all four   until tol
-    "sdca"        c2 > 0, one thread: a good solution after a few passes, gap certified    c2 > 0        log        200
+    "sdca"        a good solution after a few passes, gap certified; slow for tiny c2      c2 > 0        log        200
     "sag"         reaches the minimum in few passes; remembers marginals; c2 may be 0      c2            log        200
     "sgd"         large corpora, streams (partial_fit); ends near the minimum, not at it   c2            log        1000
     "sgd-l1"      sparse models of large corpora, cheaply; not quite the minimum           c1 > 0        log        60

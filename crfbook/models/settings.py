@@ -99,6 +99,8 @@ def _warn_of_idle(model, row, c2):
     """One warning that names all parameters that were given and mean nothing to this algorithm."""
     read = {*row.options, *(row.settings if "relative_change" not in row.settings else (*row.settings, "period", "delta"))}
     idle = [name for name in (*READ, "max_linesearch", "tol") if name not in read and getattr(model, name) is not None]
+    if model.epsilon is not None and "epsilon" in row.settings and model.loss not in (None, "log"):
+        idle.append("epsilon")  # CRFsuite's rule is for its one loss
     idle += ["c2"] if c2 and row.c2 == NONE else []
     idle += [name for name in INERT if getattr(model, name) not in (None, False)]
     if idle:

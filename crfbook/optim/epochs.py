@@ -42,3 +42,11 @@ def run_epochs(learner, max_iterations, callback):
         learner.roll_back()
         status = "interrupted"
     return status, history
+
+
+def last_look(evaluate, status, history):
+    """(objective, status): that of `evaluate()`, a last pass over the corpus; after Ctrl-C during it what the last epoch knew, if any."""
+    try:
+        return float(evaluate()), status
+    except KeyboardInterrupt:
+        return (float(history[-1].objective) if history else float("nan")), "interrupted"

@@ -12,7 +12,7 @@ import numpy as np
 
 from crfbook.kernels.sag import sag_steps, write_out
 from crfbook.optim.edge_memory import edge_start, pairs_of_classes
-from crfbook.optim.epochs import run_epochs
+from crfbook.optim.epochs import last_look, run_epochs
 from crfbook.optim.objective import Objective, _check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, row_width, weights_of
 from crfbook.optim.packing import worth_a_row
@@ -179,7 +179,7 @@ class _Run:
 
     def result(self, max_iterations, callback):
         status, history = run_epochs(self, max_iterations, callback)
-        objective = self.exact[0] if self.exact is not None else self.evaluate()[0]
+        objective, status = last_look(lambda: (self.exact or self.evaluate())[0], status, history)
         return OptResult(self.w, objective, status, self.epoch, history, self.state(), self.passes)
 
     # ---- how far it has come

@@ -14,7 +14,7 @@ import numpy as np
 
 from crfbook.kernels.sdca import sdca_epoch, start_at_gold, start_at_scores
 from crfbook.optim.edge_memory import edge_start, pairs_of_classes
-from crfbook.optim.epochs import run_epochs
+from crfbook.optim.epochs import last_look, run_epochs
 from crfbook.optim.objective import Objective, _check_labels, check_weights, padded
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.packing import worth_a_row
@@ -172,7 +172,7 @@ class DualAscent:
         reached = self.w
         if self.epoch == 0 and w0 is not None:
             self.w, self.exact = check_weights(w0, self.features.n_features).copy(), None
-        objective = self.evaluate()[0]
+        objective, status = last_look(lambda: self.evaluate()[0], status, history)
         state = self.state() | {"w": reached}  # the weights of the dual point: to go on from others would certify a wrong gap
         return OptResult(self.w, objective, status, self.epoch, history, state, math.ceil(self.passes))
 

@@ -7,7 +7,8 @@ Common arguments
 ----------------
 corpus, features : S sequences, every token labelled; F weights. Sequences of length 0 or weight 0 are left out: n remain.
 w0 : (F,) start, default 0.
-period, delta : stop ("small change") when the objective fell by less than the share delta of itself during `period` epochs.
+period, delta : stop ("small change") when the mean objective of `period` epochs lies less than the share delta of itself below
+    that of the `period` epochs before. Where steps are long beside the penalty (small c2, few sequences) noise can stop it early.
 constraints : Constraints or None.
 max_iterations : epochs in all, those of `state` included. 0: w0 comes back with its objective.
 random_state : int, the seed of all orders.
@@ -17,11 +18,12 @@ state : `OptResult.state` of an earlier call with the same feature set; w0 and r
 new_data : the sequences are not those that `state` comes from, so that their losses are compared with what they lose at the start.
 
 Both return an `OptResult`. `Step.objective`: losses in nats as the sequences had them when it was their turn (w moves meanwhile),
-plus the penalty at the end of the epoch; `Step.violation`: the share by which it fell during `period` epochs, NaN before.
+plus the penalty at the end of the epoch; `Step.violation`: the share by which its mean fell, NaN during the first 2 `period` epochs.
 `OptResult.objective` is that of the weights returned, from one more pass; `n_evaluations` counts passes over the corpus.
-A step size under which the loss of an epoch is not finite, or more than zero weights have (twice that in the first epoch), is
-halved and the epoch done again, from zero if the weights were spoilt before it (`divergence` puts it in words). status: "small change", "max_iterations", "stopped by callback", "interrupted" (Ctrl-C: the last
-complete epoch comes back), "diverged" (MAX_HALVINGS halvings did not help).
+A step size under which the loss of an epoch is not finite, or 1.5 times what zero weights have (twice in the first epoch), is
+halved and the epoch done again, from zero if the weights were spoilt before it (`divergence` puts it in words). status: "small
+change", "max_iterations", "stopped by callback", "interrupted" (Ctrl-C: the last complete epoch comes back), "diverged"
+(MAX_HALVINGS halvings did not help).
 ValueError for labels that are unknown or forbidden, weights that are not finite, and parameters out of range.
 """
 

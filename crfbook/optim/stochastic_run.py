@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from crfbook.kernels.sgd import clip_cells, sgd_l1_steps, sgd_steps
-from crfbook.optim.epochs import run_epochs
+from crfbook.optim.epochs import last_look, run_epochs
 from crfbook.optim.objective import _check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.result import OptResult
@@ -93,7 +93,7 @@ class Learner:
             total += self.steps(part, eta0)
             self.passes += len(part) / self.n
             self.n_done += len(part) if eta0 else 0
-            if not total <= (self.most if self.epoch > self.first_epoch else 2.0 * self.most):
+            if not total <= (1.5 if self.epoch > self.first_epoch else 2.0) * self.most:
                 return math.inf
         self.settle()
         return total if np.isfinite(self.theta).all() else math.inf
@@ -114,8 +114,9 @@ class Learner:
         self.epoch += 1
         self.end_epoch()
         objective += self.penalty_value()
-        self.window = [*self.window, objective][-self.period - 1:]
-        fall = (self.window[0] - objective) / max(abs(objective), 1e-300) if len(self.window) > self.period else math.nan
+        self.window = [*self.window, objective][-2 * self.period:]
+        before, now = sum(self.window[:self.period]), sum(self.window[self.period:])
+        fall = (before - now) / max(abs(now), 1e-300) if len(self.window) == 2 * self.period else math.nan
         self.saved = self.state()
         return objective, fall
 
@@ -130,8 +131,8 @@ class Learner:
         self.saved["seconds"], self.most = np.asarray(self.seconds), math.inf
         w = self.weights()
         self.theta = cells_of(self.cells, w)
-        objective = self.losses(0.0, self.sequences) + self.penalty_value()
-        return OptResult(w, float(objective), status, self.epoch, history, self.saved,
+        objective, status = last_look(lambda: self.losses(0.0, self.sequences) + self.penalty_value(), status, history)
+        return OptResult(w, objective, status, self.epoch, history, self.saved,
                          math.ceil(self.passes - 1e-9))
 
 
