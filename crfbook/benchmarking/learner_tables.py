@@ -26,7 +26,8 @@ LEARNERS = {"perceptron": partial(perceptron, average=False), "averaged perceptr
 EPOCHS = (1, 2, 3, 5, 10, 20, 30, 50)
 ROUNDS = {"boosting": 10_000, "boosting, per instance": 20_000}
 FOLLOWED = (("s1", "split", None, 50_000), ("s2", "split", None, 12_000), ("s3", "split", None, 12_000), ("s2", "split", 60, 5_000),
-            ("s2", "global", None, 7_000), ("s2", "instance", None, 7_000), ("s3", "split", 60, 5_000))  # template, bound, longest sentence, rounds
+            ("s2", "global", None, 7_000), ("s2", "instance", None, 7_000), ("s3", "split", 60, 5_000),
+            ("s3", "global", None, 7_000))  # template, bound, longest sentence, rounds
 LOOKS = (100, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10_000, 15_000, 20_000, 30_000, 50_000)  # rounds
 
 
