@@ -67,8 +67,8 @@ def test_lengths_of_X_and_y(crf):
     refused("2 in X and 1 in y", crf.score, X, Y[:1])
     refused("expected labels y", CRF().fit, X)
     refused("expected labels y", crf.score, X)
-    refused("X_dev with y_dev", CRF().fit, X, Y, y_dev=Y)
-    refused("X_dev", CRF(patience=3).fit, X, Y)
+    refused("y_dev was given without X_dev", CRF().fit, X, Y, y_dev=Y)
+    refused("patience was given without X_dev", CRF(patience=3).fit, X, Y)
     corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1])
     refused("sequence 0: expected 2 labels.*got 1", CRF().fit, corpus, [[0]])
 

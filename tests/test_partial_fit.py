@@ -119,6 +119,8 @@ def test_unknown_attributes_are_ignored_and_unknown_labels_refused():
         model.partial_fit([[["w:V"], ["w:V"]]], [["V", "X"]])
     with pytest.raises(ValueError, match="classes of the first call"):
         model.partial_fit(X, Y, classes=["A"])
+    with pytest.raises(ValueError, match=r"'NEW' was not seen in training; known: .*; the first partial_fit has to name all labels"):
+        model.partial_fit(X, [["NEW"] * len(seq) for seq in Y])
     assert CRF("ap").partial_fit(X, Y, classes=["A", "V"]).classes_ == ["A", "DET", "N", "V"]
 
 

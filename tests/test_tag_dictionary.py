@@ -10,7 +10,7 @@ from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints, constraints_from
 from crfbook.data.corpus import slice_sequences, take_sequences
 from crfbook.data.features import log_edge
-from crfbook.data.tag_dictionary import TagDictionary
+from crfbook.data.tag_dictionary import TagDictionary, free_blocked
 from crfbook.models import inference
 from crfbook.models.algorithms import ALGORITHMS, NEEDED, NONE
 from crfbook.models.linear_chain import CRF
@@ -194,3 +194,37 @@ def test_other_mistakes():
         TagDictionary.learn([["the"]], [["D", "N"]])
     with pytest.raises(ValueError, match="columns of words with a template"):
         CRF(tag_dictionary=3).fit([[["a"]]], [["A"]])
+
+
+def test_sequences_without_any_labelling_are_freed():
+    """By enumeration: the label sets of a sequence go if, and only if, they leave nothing."""
+    freed = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        corpus = random_corpus(rng, lengths=(3, 0, 1, 2, 4))
+        corpus = corpus._replace(label_set=rng.integers(0, 4, corpus.n_tokens).astype(np.int32))
+        sets, allowed = rng.random((4, L)) < 0.5, rng.random((L, L)) < 0.6
+        sets[0], sets[1:, 0] = True, sets[1:, 0] | ~sets[1:].any(axis=1)
+        constraints = Constraints(allowed, np.array([True, True, False]), np.array([True, False, True]), sets)
+        found = free_blocked(corpus, constraints)
+        for i in range(corpus.n_sequences):
+            tokens = slice(corpus.seq_ptr[i], corpus.seq_ptr[i + 1])
+            n = tokens.stop - tokens.start
+            possible = [y for y in itertools.product(range(L), repeat=n)
+                        if n == 0 or (constraints.start[y[0]] and constraints.end[y[-1]] and all(allowed[a, b] for a, b in itertools.pairwise(y))
+                                      and all(sets[corpus.label_set[tokens.start + t], y[t]] for t in range(n)))]
+            expected = corpus.label_set[tokens] if possible else np.zeros(n, np.int32)
+            np.testing.assert_array_equal(found.label_set[tokens], expected)
+            freed += not possible
+    assert 10 < freed < 190
+
+
+@pytest.mark.parametrize("algorithm", ["lbfgs", "perceptron"])
+def test_new_text_that_the_dictionary_forbids_with_the_constraints(algorithm):
+    """A word known as I-NP only may open a new sentence."""
+    X = TokenColumns({"word": ["the", "man"] * 6}, np.arange(0, 13, 2), ["B-NP", "I-NP"] * 6)
+    model = CRF(algorithm, template="words", constraints="BIO", tag_dictionary=5).fit(X)
+    new = TokenColumns({"word": ["man", "the", "man", "the", "man"]}, np.array([0, 3, 5]))
+    assert model.predict(new)[1] == ["B-NP", "I-NP"] and model.predict(new)[0][0] == "B-NP"
+    for row in model.predict_marginals(new)[0]:
+        assert sum(row.values()) == pytest.approx(1.0)

@@ -102,6 +102,25 @@ class LabelSets:
         return cls(dict(zip(words, row.tolist(), strict=True)), sets, header["column"])
 
 
+def free_blocked(corpus, constraints):
+    """`corpus`, every label allowed to the words of sequences that a tag dictionary would leave without any labelling.
+
+    New text joins words that training never joined: an I-NP word first, say. N L^2 operations; constraints: `Constraints` or None.
+    """
+    if constraints is None or constraints.label_sets is None or not len(corpus.label_set):
+        return corpus
+    length, first = np.diff(corpus.seq_ptr), corpus.seq_ptr[:-1]
+    open_ends = np.zeros((corpus.n_sequences, len(constraints.start)), bool)  # labels that some labelling so far ends in
+    for t in range(int(length.max(initial=0))):
+        here = np.flatnonzero(length > t)
+        may = constraints.label_sets[corpus.label_set[first[here] + t]]
+        open_ends[here] = may & (constraints.start if t == 0 else open_ends[here].astype(float) @ constraints.allowed > 0)
+    blocked = (length > 0) & ~(open_ends & constraints.end).any(axis=1)
+    if not blocked.any():
+        return corpus
+    return corpus._replace(label_set=np.where(np.repeat(blocked, length), np.int32(0), corpus.label_set))
+
+
 def words_of(X, column, names=None):
     """The cells of one column (a name or a number) of what a template reads, flat. ValueError if there is no such column."""
     columns, _ = as_columns(X, names)

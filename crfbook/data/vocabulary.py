@@ -5,6 +5,10 @@ from itertools import chain, repeat
 import numpy as np
 
 
+class UnknownLabelError(ValueError):
+    """A label that the alphabet of a model does not have."""
+
+
 class Numbering(dict):
     """Map hashable things to 0, 1, 2, ... in the order in which they are first asked for.
 
@@ -97,7 +101,7 @@ def encode_labels(labels, n, alphabet, seq_ptr, unknown):
         for position in np.flatnonzero(ids < 0).tolist():
             if labels[position] is not None:
                 known = ", ".join(map(repr, alphabet[:10])) + (", ..." if len(alphabet) > 10 else "")
-                raise ValueError(
+                raise UnknownLabelError(
                     f"{where(position, seq_ptr)}: label {labels[position]!r} was not seen in training; known: {known}"
                 )
     return ids

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook.data.constraints import constraints_from
-from crfbook.data.tag_dictionary import TagDictionary
+from crfbook.data.tag_dictionary import TagDictionary, free_blocked
 from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
 from crfbook.models.prediction import Predictions
 from crfbook.models.saving import Saved
@@ -34,10 +34,10 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     ============  =======================================================================  ============  =========  ==========
     "lbfgs"       the default: exact to a certificate, on many threads; c1 > 0: "owlqn"    c1, c2        all four   until tol
     "owlqn"       sparse models, most weights exactly 0 [2]                                c1, c2        all four   until tol
-    "auto"        the same minimum, soonest: "sdca" as long as it is fast, then "lbfgs"    c1, c2        all four   until tol
+    "auto"        the same, soonest on large corpora: "sdca" while it is fast, "lbfgs"     c1, c2        all four   until tol
     "sdca"        a good solution after a few passes, gap certified; slow for tiny c2      c2 > 0        log        200
     "sag"         reaches the minimum in few passes; remembers marginals; c2 may be 0      c2            log        200
-    "sgd"         large corpora, streams (partial_fit); ends near the minimum, not at it   c2            log        1000
+    "sgd"         large corpora, streams (partial_fit); many epochs unless delta is larger c2            log        1000
     "sgd-l1"      sparse models of large corpora, cheaply; not quite the minimum           c1 > 0        log        60
     "perceptron"  a first result in seconds, streams; averaged, close to "lbfgs" in F1     none          none       10
     "pa"          as "perceptron", with a margin and bounded steps (parameter c)           none          none       10
@@ -50,11 +50,11 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
 
     Parameters
     ----------
-    algorithm : see above. CRFsuite's names work too: "l2sgd", "ap" and "averaged_perceptron".
+    algorithm : see above. CRFsuite's names work too: "l2sgd", "ap", "averaged_perceptron", "passive_aggressive".
     min_freq : float, default 0. Weights whose (attribute, label) or (label, label) is seen less often do not exist.
     all_possible_states, all_possible_transitions : bool, default False. Give weights also to what training
         never shows: every attribute with every label, every label after every label.
-    c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none).
+    c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none). So c1 alone makes an elastic net; c2=0 for pure L1.
     max_iterations : int or None. Iterations, epochs or rounds (other losses than "log": iterations of each stage, see
         `optim.loss_path`); 0: the model has its alphabets, and w = 0.
     num_memories : int, default 6, with an L1 penalty 30. Curvature pairs kept, two vectors of weights each ("lbfgs", "owlqn").
@@ -77,7 +77,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         merely never shows is not forbidden: it has weight 0.
     on_violation : {"raise", "drop"}. What to do with training sequences that violate the constraints.
     tag_dictionary : None, a count (5 is usual) or a TagDictionary. Words seen so often in training may only have labels seen
-        with them, in training and prediction alike. Needs a template; words are column 0, or the dictionary's column.
+        with them, in training and prediction alike, but for new sequences that this leaves without any labelling. Needs a template; words are column 0, or the dictionary's column.
     loss : "log" (default), "exp", "pointwise-log" or "pointwise-exp": see `optim.losses`. clamp : float > 0 or None, of the exp
         losses: a sequence (token) with -log p > clamp counts linearly, so that wrong labels cannot rule the rest.
     random_state : int (default 0), RandomState or None. Order of the sequences, where one is random.
@@ -98,8 +98,9 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     ----------
     classes_ : list of the labels as they were given; index = label id in every array.
     weights_ : (F,) float64, laid out by features_ (a FeatureSet); encoder_ holds the alphabets.
-    objective_, n_iter_, status_ : last value, iterations and why training ended.
-    history_ : DataFrame, one row an iteration: iteration, objective, violation, n_active, seconds (and dev_accuracy).
+    objective_, n_iter_, status_ : last value of what is minimised, iterations and why training ended. perceptron, pa, arow: their
+        losses summed over the last epoch; boosting: log of the exp loss.
+    history_ : DataFrame, one row an iteration or epoch (boosting: every 100 rounds): iteration, objective, violation, n_active, seconds (and dev_accuracy).
     n_dropped_ : sequences left out because of on_violation="drop".
 
     Notes
@@ -187,10 +188,11 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
             w0 = carried_over(self, encoder, features)
         dev = None
         if X_dev is not None:
-            held_out = known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets)
+            held_out = free_blocked(known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets), constraints)
             dev = dev_accuracy(held_out, features, constraints, settings.n_threads)
         elif y_dev is not None or settings.patience is not None:
-            raise ValueError("fit: expected X_dev with y_dev and with patience, got none")
+            what = "patience" if y_dev is None else "y_dev"
+            raise ValueError(f"fit: {what} was given without X_dev, the held-out sequences it is for")
         result, history = train(corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose)
         self._keep(encoder, features, constraints, sets, result, history, n_dropped, settings.algorithm, corpus.n_sequences)
         return self

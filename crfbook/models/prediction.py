@@ -6,6 +6,7 @@ A Viterbi score is not a confidence; `predict_marginals` are probabilities, and 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from crfbook.data.tag_dictionary import free_blocked
 from crfbook.models import inference
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.settings import thread_count
@@ -106,7 +107,8 @@ class Predictions:
 
     def _known(self, X, y=None, unknown="mark"):
         check_is_fitted(self, "weights_")
-        return known_corpus(self.encoder_, X, y, unknown, self.label_sets_)
+        corpus = known_corpus(self.encoder_, X, y, unknown, self.label_sets_)
+        return corpus if self.label_sets_ is None else free_blocked(corpus, self.constraints_)
 
     def _model(self):
         return self.features_, self.weights_, self.constraints_, thread_count(self.n_jobs)

@@ -60,14 +60,15 @@ def check_settings(model):
     if model.on_violation not in ("raise", "drop"):
         raise ValueError(f"on_violation: expected 'raise' or 'drop', got {model.on_violation!r}")
     c1, given, clamp = number(model, "c1", 0.0), number(model, "c2", None), number(model, "clamp", None)
-    check_combination(key, model.loss, clamp, c1, given)
+    loss = model.loss.replace("_", "-") if isinstance(model.loss, str) else model.loss
+    check_combination(key, loss, clamp, c1, given)
     c2 = 0.0 if row.c2 == NONE else 1.0 if given is None else given
     _warn_of_idle(model, row, given)
     period = integer(model, "period", 10)
     delta = number(model, "delta", None if c2 > 0 else SMALL_CHANGE)
     return Settings(
         algorithm=key,
-        loss=model.loss or (row.losses or ("",))[0],
+        loss=loss or (row.losses or ("",))[0],
         clamp=clamp,
         c1=c1,
         c2=c2,

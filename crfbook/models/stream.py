@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from crfbook.data.vocabulary import number_labels
+from crfbook.data.vocabulary import UnknownLabelError, number_labels
 from crfbook.models.algorithms import ALGORITHMS
 from crfbook.models.inputs import IntegerAlphabet, known_corpus, listed, require_labels, training_corpus, weighted
 from crfbook.models.settings import check_settings
@@ -42,9 +42,12 @@ class Stream:
                              f"they come: {able}")
         X = listed(X)
         if hasattr(self, "weights_"):
-            corpus = weighted(require_labels(known_corpus(self.encoder_, X, y, "raise", self.label_sets_)), sample_weight)
             if classes is not None and set(classes) != set(self.encoder_.labels_):
                 raise ValueError(f"partial_fit: expected the classes of the first call, {self.encoder_.labels_!r:.60}, got {classes!r:.60}")
+            try:
+                corpus = weighted(require_labels(known_corpus(self.encoder_, X, y, "raise", self.label_sets_)), sample_weight)
+            except UnknownLabelError as error:
+                raise ValueError(f"{error}; the first partial_fit has to name all labels: classes=[...]") from None
             if corpus.n_tokens == 0:
                 return self
             encoder, features, w, state, seen, history = self.encoder_, self.features_, self.weights_, None, self._n_seen, self._history

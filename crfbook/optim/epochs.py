@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 
+from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import Step
 
 
@@ -18,6 +19,11 @@ def run_epochs(learner, max_iterations, callback):
     """
     if max_iterations != int(max_iterations) or max_iterations < 0:
         raise ValueError(f"max_iterations must be an integer >= 0, got {max_iterations!r}")
+    with one_blas_thread():  # a product split over threads depends on their number in its last bits
+        return _run(learner, max_iterations, callback)
+
+
+def _run(learner, max_iterations, callback):
     history, status, clock = [], None, time.perf_counter()
     try:
         while status is None:
