@@ -109,6 +109,8 @@ def free_blocked(corpus, constraints):
     """
     if constraints is None or constraints.label_sets is None or not len(corpus.label_set):
         return corpus
+    if constraints.allowed.all() and constraints.start.all() and constraints.end.all() and constraints.label_sets.any(axis=1).all():
+        return corpus  # any label may follow any other: nothing is blocked
     length, first = np.diff(corpus.seq_ptr), corpus.seq_ptr[:-1]
     open_ends = np.zeros((corpus.n_sequences, len(constraints.start)), bool)  # labels that some labelling so far ends in
     for t in range(int(length.max(initial=0))):

@@ -77,7 +77,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         merely never shows is not forbidden: it has weight 0.
     on_violation : {"raise", "drop"}. What to do with training sequences that violate the constraints.
     tag_dictionary : None, a count (5 is usual) or a TagDictionary. Words seen so often in training may only have labels seen
-        with them, in training and prediction alike, but for new sequences that this leaves without any labelling. Needs a template; words are column 0, or the dictionary's column.
+        with them, in training and prediction alike, but for new sequences that this leaves without any labelling. Needs a
+        template; words are column 0, or the dictionary's column.
     loss : "log" (default), "exp", "pointwise-log" or "pointwise-exp": see `optim.losses`. clamp : float > 0 or None, of the exp
         losses: a sequence (token) with -log p > clamp counts linearly, so that wrong labels cannot rule the rest.
     random_state : int (default 0), RandomState or None. Order of the sequences, where one is random.
@@ -100,7 +101,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     weights_ : (F,) float64, laid out by features_ (a FeatureSet); encoder_ holds the alphabets.
     objective_, n_iter_, status_ : last value of what is minimised, iterations and why training ended. perceptron, pa, arow: their
         losses summed over the last epoch; boosting: log of the exp loss.
-    history_ : DataFrame, one row an iteration or epoch (boosting: every 100 rounds): iteration, objective, violation, n_active, seconds (and dev_accuracy).
+    history_ : DataFrame, one row an iteration or epoch (boosting: every 100 rounds): iteration, objective, violation, n_active,
+        seconds (and dev_accuracy).
     n_dropped_ : sequences left out because of on_violation="drop".
 
     Notes

@@ -6,6 +6,8 @@ next one, each class once.
 
 import numpy as np
 
+from crfbook.optim.online_layout import dense_attributes, row_width
+
 
 def pairs_of_classes(corpus, features, width):
     """(pair_ptr (K+1,), pair): the label pairs previous * width + next that have a weight, class by class."""
@@ -26,3 +28,20 @@ def edge_start(corpus, pair_ptr):
     used = np.unique(sequence * corpus.n_classes + corpus.edge_class[inner])
     size = np.bincount(used // corpus.n_classes, np.diff(pair_ptr)[used % corpus.n_classes], corpus.n_sequences)
     return np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+
+
+def memory_bytes(corpus, features, *, remembered, vectors, works, per_token):
+    """Bytes that a learner will hold which remembers `remembered` numbers for every (token, label) and label pair of a sequence.
+
+    vectors : vectors of cells, besides two of weights. works : sets of work arrays. per_token : bytes of a token beyond that.
+    The layout of the corpus is included (optim/online_layout.py).
+    """
+    width = row_width(features.n_labels)
+    worth, count = dense_attributes(corpus, features)
+    n_rows, n_pairs = int(count[worth].sum()), int((count * np.diff(features.node_ptr))[~worth].sum())
+    n_dense, entry = int(worth.sum()) * width, 16 if len(corpus.attr_val) else 8
+    longest = int(np.diff(corpus.seq_ptr).max(initial=0))
+    n_edges = int(edge_start(corpus, pairs_of_classes(corpus, features, width)[0])[-1])
+    return int(8 * remembered * (corpus.n_tokens * features.n_labels + n_edges) + entry * (n_rows + n_pairs)
+               + per_token * corpus.n_tokens + 8 * (vectors * (features.n_features + n_dense) + 2 * features.n_features) + n_dense
+               + 8 * works * (5 * longest * width + 4 * corpus.n_classes * width**2))

@@ -86,13 +86,18 @@ def weights_of(cells, vector):
     return w
 
 
+def dense_attributes(corpus, features):
+    """(worth, count), both (A,): which attributes get a dense row of weights, how often each occurs."""
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
+    if features.n_node == features.n_attrs * features.n_labels:
+        return np.ones(features.n_attrs, bool), count  # all weights exist: lists would be longer than rows
+    return worth_a_row(features, count), count
+
+
 def lay_out_online(corpus, features, constraints):
     """(OnlineLayout, Cells) of a corpus. Cost O(R + P); memory 8 bytes an entry, and 9 H M."""
     width, n_tokens = row_width(features.n_labels), corpus.n_tokens
-    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
-    worth = worth_a_row(features, count)
-    if features.n_node == features.n_attrs * features.n_labels:
-        worth[:] = True  # all weights exist: lists would be longer than rows
+    worth, count = dense_attributes(corpus, features)
     attr = np.flatnonzero(worth)
     dense_of = np.full(features.n_attrs, -1, np.int32)
     dense_of[attr] = np.arange(len(attr))

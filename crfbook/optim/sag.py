@@ -11,14 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.kernels.sag import sag_steps, write_out
-from crfbook.optim.edge_memory import edge_start, pairs_of_classes
+from crfbook.optim.edge_memory import edge_start, memory_bytes, pairs_of_classes
 from crfbook.optim.epochs import last_look, run_epochs
 from crfbook.optim.objective import Objective, _check_labels, check_weights
-from crfbook.optim.online_layout import cells_of, lay_out_online, row_width, weights_of
-from crfbook.optim.packing import worth_a_row
+from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.result import OptResult
 from crfbook.optim.sequences import epoch_order, sequence_work
-
 
 BOLDNESS = 0.5  # of the steps, see kernels/sag.py; halved after an epoch ...
 RISE = 1e-3  # ... in which the objective rose by more than this share
@@ -78,17 +76,7 @@ def sag(corpus, features, w0=None, *, c2, tol=1e-6, tol_gradient=1e-3, memory_li
 
 def sag_memory(corpus, features):
     """Bytes that `sag` will hold: memory of N L + (label pairs of the sequences), layout of the corpus, vectors of weights."""
-    width = row_width(features.n_labels)
-    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
-    worth = worth_a_row(features, count)
-    n_rows, n_pairs = int(count[worth].sum()), int((count * np.diff(features.node_ptr))[~worth].sum())
-    valued = 8 if len(corpus.attr_val) else 0
-    n_cells = features.n_features + int(worth.sum()) * width
-    longest = int(np.diff(corpus.seq_ptr).max(initial=0))
-    pairs = pairs_of_classes(corpus, features, width)[0]
-    return int(8 * corpus.n_tokens * features.n_labels + 8 * edge_start(corpus, pairs)[-1] + (8 + valued) * (n_rows + n_pairs)
-               + 40 * corpus.n_tokens + 8 * (3 * n_cells + 2 * features.n_features) + int(worth.sum()) * width
-               + 3 * 8 * (5 * longest * width + 4 * corpus.n_classes * width**2))
+    return memory_bytes(corpus, features, remembered=1, vectors=3, works=3, per_token=40)
 
 
 class _Run:

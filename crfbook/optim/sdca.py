@@ -13,11 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.kernels.sdca import sdca_epoch, start_at_gold, start_at_scores
-from crfbook.optim.edge_memory import edge_start, pairs_of_classes
+from crfbook.optim.edge_memory import edge_start, memory_bytes, pairs_of_classes
 from crfbook.optim.epochs import last_look, run_epochs
-from crfbook.optim.objective import Objective, _check_labels, check_weights, padded
+from crfbook.optim.objective import Objective, _check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
-from crfbook.optim.packing import worth_a_row
 from crfbook.optim.result import OptResult
 from crfbook.optim.sequences import epoch_order, sequence_work
 
@@ -75,16 +74,7 @@ def sdca(corpus, features, w0=None, *, c2, tol=1e-4, memory_limit=2e9, constrain
 
 def sdca_memory(corpus, features):
     """Bytes that `sdca` will hold: 2 N L + 2 (label pairs of the sequences) doubles, layout of the corpus, vectors of weights."""
-    width = padded(features.n_labels)
-    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
-    worth = worth_a_row(features, count)
-    n_rows, n_pairs = int(count[worth].sum()), int((count * np.diff(features.node_ptr))[~worth].sum())
-    valued = 8 if len(corpus.attr_val) else 0
-    longest = int(np.diff(corpus.seq_ptr).max(initial=0))
-    n_edges = edge_start(corpus, pairs_of_classes(corpus, features, width)[0])[-1]
-    return int(16 * corpus.n_tokens * features.n_labels + 16 * n_edges + (8 + valued) * (n_rows + n_pairs) + 48 * corpus.n_tokens
-               + 8 * (3 * features.n_features + int(worth.sum()) * width) + int(worth.sum()) * width
-               + 2 * 8 * (5 * longest * width + 4 * corpus.n_classes * width**2))
+    return memory_bytes(corpus, features, remembered=2, vectors=1, works=2, per_token=48)
 
 
 def check_memory(corpus, features, memory_limit):

@@ -75,7 +75,7 @@ class _Shrinking:
                 self.n_evaluations += 1
                 excess = np.abs(grad) - self.penalty["c1"]
                 excess[state["free"]] = 0.0
-                if ended and excess.max() <= self._negligible():
+                if ended and excess.max(initial=0.0) <= self._negligible():
                     return
                 if (excess > 0.0).any():
                     free = np.union1d(state["free"], np.flatnonzero(excess > 0.0))
