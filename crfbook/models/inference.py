@@ -22,7 +22,9 @@ from crfbook.kernels.forward_backward_batched import forward_backward_batched
 from crfbook.kernels.likelihood import bound_rows, open_rows, redo_flagged
 from crfbook.kernels.scores import fill_dense, list_scores, path_scores
 from crfbook.kernels.viterbi import viterbi_many
-from crfbook.optim.objective import BATCH_ROWS, Edges, check_paths, check_weights, make_edges, make_work, padded
+from crfbook.optim.edges import Edges, make_edges, padded
+from crfbook.optim.forecast import batch_rows
+from crfbook.optim.objective import check_paths, check_weights, make_work
 from crfbook.optim.packing import pack
 from crfbook.optim.parallel import one_blas_thread, run_pieces
 
@@ -134,7 +136,7 @@ def _edge_marginals(log_node, edges, edge_class, i, constraints):
 def _forward_backward(corpus, features, w, constraints, n_threads, p_node):
     """log Z (S,); node marginals are written into p_node (N, L) unless that is None."""
     model = _model(corpus, features, w, constraints)
-    packing = pack(corpus, BATCH_ROWS, n_shards=1)
+    packing = pack(corpus, batch_rows(corpus.n_classes), n_shards=1)
     log_z = np.zeros(len(packing.sequence))
     n_batches = len(packing.slot_ptr) - 1
     n_pieces = max(1, min(16, n_batches))

@@ -10,7 +10,7 @@ from crfbook._jit import announce_compilation
 from crfbook.models import inference
 from crfbook.models.algorithms import ALGORITHMS
 from crfbook.optim.monitor import Monitor
-from crfbook.optim.objective import forecast
+from crfbook.optim.forecast import forecast
 
 GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")
 CERTIFIED = ("sgd", "sag", "sdca")  # to reach their default number of epochs is to stop before the goal
