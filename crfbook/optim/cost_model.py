@@ -17,3 +17,9 @@ class FormChooser:
 
     def choose(self, w):
         return self.form if self.form != "auto" else "batched"
+
+
+def decoding_form(form, corpus, features, w):
+    if form not in ("auto", "dense", "sparse"):
+        raise ValueError(f"form: expected one of auto, dense, sparse, got {form!r}")
+    return "dense" if form == "auto" else form

@@ -43,6 +43,25 @@ def label_bounds(n_labels, constraints=None):
     return start, middle, end, label_sets
 
 
+class Bounds(NamedTuple):
+    """The hard constraints of an `Edges` alone: all that scores of tokens need."""
+
+    start: np.ndarray  # (M,)
+    middle: np.ndarray  # (M,)
+    end: np.ndarray  # (M,)
+    label_sets: np.ndarray  # (D, M)
+
+
+def no_tables(features, w, class_ptr, class_attr, constraints=None):
+    """`Bounds`, where no transitions are needed; arguments as those of `table_edges`."""
+    return Bounds(*label_bounds(features.n_labels, constraints))
+
+
+def table_edges(features, w, class_ptr, class_attr, constraints=None):
+    """`Edges` of the weights w (F,) for the classes of a corpus."""
+    return make_edges(log_edge(features, w, class_ptr, class_attr), constraints)
+
+
 def make_edges(table, constraints=None):
     """`Edges` of a table of transition scores (K, L, L), forbidden ones set to -inf, padded to M labels."""
     n_classes, n_labels, _ = table.shape
@@ -67,7 +86,7 @@ class TableTransitions:
 
     def prepare(self, w, kernel):
         """Fill the tables from w (F,) for `kernel`."""
-        self.edges = make_edges(log_edge(self.features, w, *self.classes), self.constraints)
+        self.edges = table_edges(self.features, w, *self.classes, self.constraints)
 
     def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
         """`kernel`, shard_likelihood or what takes its place, on one shard."""

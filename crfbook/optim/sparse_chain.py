@@ -11,7 +11,7 @@ import numpy as np
 
 from crfbook.kernels.curvature import shard_curvature
 from crfbook.kernels.likelihood import add_tree
-from crfbook.kernels.sparse_edges import count_entries, fill_entries
+from crfbook.kernels.sparse_edges import count_entries, fill_entries, fill_scores
 from crfbook.kernels.sparse_likelihood import sparse_shard_curvature, sparse_shard_likelihood
 from crfbook.optim.edges import label_bounds, padded
 
@@ -106,6 +106,34 @@ def sparse_edges(features, w, class_ptr, class_attr, constraints=None, table_sha
                        wide.astype(np.uint8), entry_ptr, prev, next_label, gain, psi, table_of, table,
                        np.ascontiguousarray(table.transpose(0, 2, 1)), class_ptr, class_attr, attr_ptr, attr_code, attr_log,
                        np.array([n_labels]), *label_bounds(n_labels, constraints))
+
+
+class SparseScores(NamedTuple):
+    """Transition scores of K classes for decoding: a base, and the pairs of each class that differ from it (E entries)."""
+
+    log_base: np.ndarray  # (1, M, M): plain transitions, -inf where forbidden and for padding, or (0, 0, 0): 0 everywhere
+    entry_ptr: np.ndarray  # int64 (K+1,)
+    prev: np.ndarray  # uint32 (E,)
+    next_label: np.ndarray  # uint32 (E,)
+    entry_score: np.ndarray  # (E,): the base included
+    start: np.ndarray  # (M,), as in `Edges`
+    middle: np.ndarray  # (M,)
+    end: np.ndarray  # (M,)
+    label_sets: np.ndarray  # (D, M)
+
+
+def sparse_scores(features, w, class_ptr, class_attr, constraints=None):
+    """`SparseScores` of the weights w (F,) for the classes of a corpus."""
+    n_labels = features.n_labels
+    log_base = base_scores(features, w, constraints)
+    attr_ptr, attr_code, attr_log = active_edges(features, w)
+    entry_ptr = np.concatenate([[0], np.cumsum(count_supports(features, attr_ptr, attr_code, class_ptr, class_attr))])
+    n_entries = int(entry_ptr[-1])
+    prev, next_label, score = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32), np.empty(n_entries)
+    fill_scores(class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_base, entry_ptr, prev, next_label, score, n_labels,
+                np.full(n_labels**2, -1), np.empty(n_labels**2, np.uint32), np.empty(n_labels**2))
+    return SparseScores(log_base.reshape(1 if log_base.size else 0, *log_base.shape), entry_ptr, prev, next_label, score,
+                        *label_bounds(n_labels, constraints))
 
 
 class SparseTransitions:
