@@ -18,18 +18,27 @@ CANCELLED = 1e-3
 
 
 @kernel
-def push_entries(source, first, rows, shift, start, stop, prev, next_label, gain, out):
-    """out[i,y] += sum_yp source[i - shift,yp] gain[yp,y] over the entries start:stop, for the rows i = rows[first:].
+def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
+    """out[i,y] = part[i,y] + sum_yp source[i - shift,yp] gain[yp,y] over the entries start:stop, for i in rows.
 
-    Arguments: source (n, M); first; rows int64 (m,); shift; start, stop; prev, next_label uint32 (E,), sorted by prev;
-    gain (E,); out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
+    Arguments: source (n, M); rows int64 (m,); shift; start, stop; prev, next_label uint32 (E,), sorted by prev; gain (E,); based,
+    part (n, M): what the base contributes, the same number part[i,0] in a whole row unless based; out: out (n, M).
+    Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
     """
-    x, u, M = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1])
-    j = first
-    while j + 4 <= rows.size:
+    x, u, M, s = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1]), np.uint64(shift * out.shape[1])
+    for j in range(0, rows.size, 4):
+        for i in rows[j : j + 4]:
+            level = part[i, 0]
+            for y in range(out.shape[1]):
+                out[i, y] = part[i, y] if based else level
+        if j + 4 > rows.size:
+            for i in rows[j:]:
+                o0 = np.uint64(i) * M
+                for e in range(start, stop):
+                    u[o0 + next_label[e]] += gain[e] * x[o0 - s + prev[e]]
+            return
         o0, o1 = np.uint64(rows[j]) * M, np.uint64(rows[j + 1]) * M
         o2, o3 = np.uint64(rows[j + 2]) * M, np.uint64(rows[j + 3]) * M
-        s = np.uint64(shift) * M
         e = start
         while e < stop:
             yp = prev[e]
@@ -41,32 +50,29 @@ def push_entries(source, first, rows, shift, start, stop, prev, next_label, gain
                 u[o2 + y] += g * a2
                 u[o3 + y] += g * a3
                 e += 1
-        j += 4
-    while j < rows.size:
-        o0, s = np.uint64(rows[j]) * M, np.uint64(shift) * M
-        e = start
-        while e < stop:
-            yp = prev[e]
-            a0 = x[o0 - s + yp]
-            while e < stop and prev[e] == yp:
-                u[o0 + next_label[e]] += gain[e] * a0
-                e += 1
-        j += 1
 
 
 @kernel
-def pull_entries(source, first, rows, shift, start, stop, prev, next_label, gain, out):
-    """out[i - shift,yp] += sum_y gain[yp,y] source[i,y] over the entries start:stop: `push_entries` transposed.
+def pull_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
+    """out[i - shift,yp] = part[i - shift,yp] + sum_y gain[yp,y] source[i,y], for i in rows: `push_entries` transposed.
 
-    Arguments as in `push_entries`: source (n, M); first, rows (m,), shift, start, stop; prev, next_label (E,), gain (E,);
-    out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
+    Arguments as in `push_entries`: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,), gain (E,); based, part
+    (n, M); out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
     """
-    x, u, M = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1])
-    j = first
-    while j + 4 <= rows.size:
+    x, u, M, s = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1]), np.uint64(shift * out.shape[1])
+    for j in range(0, rows.size, 4):
+        for i in rows[j : j + 4]:
+            level = part[i - shift, 0]
+            for y in range(out.shape[1]):
+                out[i - shift, y] = part[i - shift, y] if based else level
+        if j + 4 > rows.size:
+            for i in rows[j:]:
+                o0 = np.uint64(i) * M
+                for e in range(start, stop):
+                    u[o0 - s + prev[e]] += gain[e] * x[o0 + next_label[e]]
+            return
         o0, o1 = np.uint64(rows[j]) * M, np.uint64(rows[j + 1]) * M
         o2, o3 = np.uint64(rows[j + 2]) * M, np.uint64(rows[j + 3]) * M
-        s = np.uint64(shift) * M
         e = start
         while e < stop:
             yp = prev[e]
@@ -82,18 +88,6 @@ def pull_entries(source, first, rows, shift, start, stop, prev, next_label, gain
             u[o1 - s + yp] += a1
             u[o2 - s + yp] += a2
             u[o3 - s + yp] += a3
-        j += 4
-    while j < rows.size:
-        o0, s = np.uint64(rows[j]) * M, np.uint64(shift) * M
-        e = start
-        while e < stop:
-            yp = prev[e]
-            a0 = 0.0
-            while e < stop and prev[e] == yp:
-                a0 += gain[e] * x[o0 + next_label[e]]
-                e += 1
-            u[o0 - s + yp] += a0
-        j += 1
 
 
 @kernel
@@ -104,13 +98,6 @@ def put_entries(start, stop, prev, next_label, value, table):
     """
     for e in range(start, stop):
         table[prev[e], next_label[e]] = value[e]
-
-
-@kernel
-def _class_table(k, edges, table):
-    """The potentials of class k as a table (M, M): base with its entries put in."""
-    open_table(edges.base, edges.n_labels[0], table)
-    put_entries(edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table)
 
 
 @kernel
@@ -125,66 +112,117 @@ def _times_table(source, rows, shift_in, table, shift_out, out, buf):
 
 
 @kernel
-def _repair(k, edges, source, rows, shift_in, forward, part, shift_out, out, table):
-    """Recompute, from sums of positive numbers, what is below CANCELLED * part: out (n, M), part (n, M) of the same rows."""
-    filled = False
-    M = out.shape[1]
-    for j in range(rows.size):
-        i, o = rows[j] - shift_in, rows[j] - shift_out
-        n_bad = 0
-        for y in range(M):
-            n_bad += out[o, y] < CANCELLED * part[o, y]
-        if n_bad == 0:
+def _repair(k, edges, source, i, forward, part, o, out, table):
+    """Recompute, from sums of positive numbers, what row o has lost; out[o] belongs to source[i], table (M, M): potentials of k."""
+    M, based = out.shape[1], edges.base.size > 0
+    for y in range(M):
+        if out[o, y] < CANCELLED * part[o, y if based else 0]:
+            total = 0.0
+            for z in range(M):
+                total += source[i, z] * (table[z, y] if forward else table[y, z])
+            out[o, y] = total
+
+
+@kernel
+def _check_step(source, lo, hi, shift_in, forward, edges, row_class, by_step, part, shift_out, out, table):
+    """Rows of a step in which a number is below CANCELLED times the base's part have lost digits: `_repair` them."""
+    M, based, filled = out.shape[1], edges.base.size > 0, -1
+    for j in range(lo, hi):
+        i = by_step[j]
+        o, lost = i - shift_out, 0
+        if based:
+            for y in range(M):
+                lost += out[o, y] < CANCELLED * part[o, y]
+        else:
+            limit = CANCELLED * part[o, 0]
+            for y in range(M):
+                lost += out[o, y] < limit
+        k = row_class[i]
+        if lost == 0 or edges.table_of[k] >= 0:
             continue
-        if not filled:
-            _class_table(k, edges, table)
-            filled = True
-        for y in range(M):
-            if out[o, y] < CANCELLED * part[o, y]:
-                total = 0.0
-                for z in range(M):
-                    total += source[i, z] * (table[z, y] if forward else table[y, z])
-                out[o, y] = total
+        if filled != k:
+            open_table(edges.base, edges.n_labels[0], table)
+            put_entries(edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table)
+            filled = k
+        _repair(k, edges, source, i - shift_in, forward, part, o, out, table)
 
 
 @kernel
 def _times_edges(source, lo, hi, shift_in, forward, edges, row_class, by_step, part, shift_out, out, buf, table):
     """out[i - shift_out] = source[i - shift_in] @ psi_edge (forward), or psi_edge @ source: all rows i of lo:hi, class by class.
 
-    part: where the product with the base goes; buf (>= 2 (hi - lo), M), table (M, M): work. Returns the number of products.
+    part (n, M), part[:, 0] filled if there is no base, buf (>= 2 (hi - lo), M), table (M, M): work. Returns the number of
+    products with entries.
     """
-    n, L = hi - lo, edges.n_labels[0]
-    into = part[lo - shift_out : hi - shift_out]
-    given = source[lo - shift_in : hi - shift_in]
-    if edges.base.size:
-        np.dot(given, edges.base if forward else edges.base_t, into)
-    else:
-        for j in range(n):
-            total = 0.0
-            for y in range(L):
-                total += given[j, y]
-            into[j, :] = total
-    n_products, first = 0, lo
+    based, n_products, first = edges.base.size > 0, 0, lo
+    if based:
+        np.dot(source[lo - shift_in : hi - shift_in], edges.base if forward else edges.base_t, part[lo - shift_out : hi - shift_out])
     while first < hi:
         k, last = row_class[by_step[first]], first
         while last < hi and row_class[by_step[last]] == k:
             last += 1
         rows, d = by_step[first:last], edges.table_of[k]
+        a, b = edges.entry_ptr[k], edges.entry_ptr[k + 1]
         if d >= 0:
-            dense = edges.table[d] if forward else edges.table_t[d]
-            _times_table(source, rows, shift_in, dense, shift_out, out, buf)
+            _times_table(source, rows, shift_in, edges.table[d] if forward else edges.table_t[d], shift_out, out, buf)
+        elif forward:
+            push_entries(source, rows, shift_in, a, b, edges.prev, edges.next_label, edges.gain, based, part, out)
         else:
-            a, b = edges.entry_ptr[k], edges.entry_ptr[k + 1]
-            for i in rows:
-                out[i - shift_out, :] = part[i - shift_out]
-            if forward:
-                push_entries(source, 0, rows, shift_in, a, b, edges.prev, edges.next_label, edges.gain, out)
-            else:
-                pull_entries(source, 0, rows, shift_out, a, b, edges.prev, edges.next_label, edges.gain, out)
-            _repair(k, edges, source, rows, shift_in, forward, part, shift_out, out, table)
-            n_products += (b - a) * (last - first)
+            pull_entries(source, rows, shift_out, a, b, edges.prev, edges.next_label, edges.gain, based, part, out)
+        n_products += (b - a) * (last - first)
         first = last
+    if n_products:
+        _check_step(source, lo, hi, shift_in, forward, edges, row_class, by_step, part, shift_out, out, table)
     return n_products
+
+
+@kernel
+def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
+    """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi; flags where not safe.
+
+    Eight partial sums do not wait for each other; M is 4 or a multiple of 8.
+    """
+    M = alpha.shape[1]
+    for i in range(lo, hi):
+        small = 0
+        for y in range(M):
+            m = alpha[i, y] * psi_node[i, y]
+            small += (m > 0.0) & (m < SMALLEST_MASS)
+            alpha[i, y] = m
+        total = 0.0
+        if M < 8:
+            total = alpha[i, 0] + alpha[i, 1] + alpha[i, 2] + alpha[i, 3]
+        else:
+            a0, a1, a2, a3, a4, a5, a6, a7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            for y in range(0, M, 8):
+                a0, a1, a2, a3 = a0 + alpha[i, y], a1 + alpha[i, y + 1], a2 + alpha[i, y + 2], a3 + alpha[i, y + 3]
+                a4, a5, a6, a7 = a4 + alpha[i, y + 4], a5 + alpha[i, y + 5], a6 + alpha[i, y + 6], a7 + alpha[i, y + 7]
+            total = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
+        if small > 0 or not (total > 0.0 and total < np.inf):
+            flags[i - lo] = 1
+            total = 1.0
+        gain[i] = 1.0 / total
+        log_z[i - lo] += np.log(total)
+        for y in range(M):
+            alpha[i, y] *= gain[i]
+
+
+@kernel
+def _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part):
+    """p_node[i] = alpha[i] beta[i] and v[i] = psi_node[i] beta[i] / c, in the places of beta and psi_node; part[i - shift,0] = sum v."""
+    M = alpha.shape[1]
+    for i in range(lo, hi):
+        f, total0, total1, total2, total3 = gain[i], 0.0, 0.0, 0.0, 0.0
+        for y in range(M):
+            a = alpha[i, y]
+            beta = p_node[i, y] if a > 0.0 else 0.0  # an unreachable state can have any beta
+            p_node[i, y] = a * beta
+            psi_node[i, y] *= beta * f
+        for y in range(0, M, 4):
+            total0, total1 = total0 + psi_node[i, y], total1 + psi_node[i, y + 1]
+            total2, total3 = total2 + psi_node[i, y + 2], total3 + psi_node[i, y + 3]
+        if lo > 0:
+            part[i - shift, 0] = (total0 + total1) + (total2 + total3)
 
 
 @kernel
@@ -216,40 +254,23 @@ def sparse_forward(log_node, edges, row_class, step_ptr, by_step, log_z, flags, 
     flags[:] = 0
     flag_wide(row_class, step_ptr, edges.wide, flags)
     _exp_nodes(log_node, edges.edge_spread[0], step_ptr, log_z, flags)
-    M, before = log_node.shape[1], 0
-    for t in range(step_ptr.size - 1):
+    alpha[: step_ptr[1]] = 1.0
+    _finish_forward(0, step_ptr[1], log_node, alpha, gain, log_z, flags)
+    for t in range(1, step_ptr.size - 1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
-        if t == 0:
-            alpha[:hi] = log_node[:hi]
-        else:
-            n_products[0] += _times_edges(
-                alpha, lo, hi, lo - before, True, edges, row_class, by_step, part_buf, 0, alpha, buf, pair_buf
-            )
-        for i in range(lo, hi):
-            total, r = 0.0, i - lo
-            if t > 0:
-                for y in range(M):
-                    alpha[i, y] *= log_node[i, y]
-            for y in range(M):
-                total += alpha[i, y]
-            small = 0
-            for y in range(M):
-                small += (alpha[i, y] > 0.0) & (alpha[i, y] < SMALLEST_MASS)
-            if small > 0 or not (total > 0.0 and total < np.inf):
-                flags[r] = 1
-                total = 1.0
-            gain[i] = 1.0 / total
-            for y in range(M):
-                alpha[i, y] *= gain[i]
-            log_z[r] += np.log(total)
-            if t > 0:
-                log_z[r] += edges.base_max[0]
-        before = lo
+        part_buf[lo:hi, 0] = 1.0
+        log_z[: hi - lo] += edges.base_max[0]
+        n_products[0] += _times_edges(
+            alpha, lo, hi, lo - step_ptr[t - 1], True, edges, row_class, by_step, part_buf, 0, alpha, buf, pair_buf
+        )
+        _finish_forward(lo, hi, log_node, alpha, gain, log_z, flags)
     return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
 
 
 @kernel
-def sparse_backward(psi_node, edges, row_class, step_ptr, by_step, weight, alpha, gain, p_node, part_buf, buf, pair_buf, n_products):
+def sparse_backward(
+    psi_node, edges, row_class, step_ptr, by_step, weight, alpha, gain, p_node, part_buf, buf, pair_buf, n_products
+):  # fmt: skip
     """Backward vectors beta, weighted, and node marginals of a packed batch.
 
     beta[T-1] = weight,  v[t,y] = psi_node[t,y] beta[t,y] / c[t],  p_node[t] = alpha[t] beta[t]
@@ -258,20 +279,14 @@ def sparse_backward(psi_node, edges, row_class, step_ptr, by_step, weight, alpha
     weight (B,); alpha (n, M), gain (n,); out: p_node (n, M) = weight * marginals; n_products (2,); work: part_buf, buf (n, M),
     pair_buf (M, M). Cost: as `sparse_forward`, without the exps. Source: Sokolovska et al. (2010), eq. (9).
     """
-    M, T = psi_node.shape[1], step_ptr.size - 1
     following = 0
-    for t in range(T - 1, -1, -1):
+    for t in range(step_ptr.size - 2, -1, -1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
         for r in range(following, hi - lo):
             p_node[lo + r, :] = weight[r]
-        for i in range(lo, hi):
-            for y in range(M):
-                a, f = alpha[i, y], gain[i]
-                beta = p_node[i, y] if a > 0.0 else 0.0  # an unreachable state can have any beta
-                p_node[i, y] = a * beta
-                psi_node[i, y] *= beta * f
+        shift, following = lo - step_ptr[t - 1] if t > 0 else 0, hi - lo
+        _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part_buf)
         if t > 0:
-            shift, following = lo - step_ptr[t - 1], hi - lo
             n_products[1] += _times_edges(
                 psi_node, lo, hi, 0, False, edges, row_class, by_step, part_buf, shift, p_node, buf, pair_buf
             )
