@@ -13,9 +13,9 @@ from crfbook.kernels.curvature import shard_curvature
 from crfbook.kernels.likelihood import add_tree
 from crfbook.kernels.sparse_edges import count_entries, fill_entries, fill_scores
 from crfbook.kernels.sparse_likelihood import sparse_shard_curvature, sparse_shard_likelihood
+from crfbook.optim.cost_model import TABLE_SHARE, class_pairs, counts_as_tables
 from crfbook.optim.edges import label_bounds, padded
 
-TABLE_SHARE = 0.25  # a class with entries in more than this share of all label pairs is kept as a table: a list would be larger
 WIDE = 150.0  # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
 
 
@@ -147,7 +147,9 @@ class SparseTransitions:
         n_shards, width = packing.n_shards, padded(features.n_labels)
         self.edge_parts, self.base_parts = np.empty((n_shards, features.n_edge)), np.empty((n_shards, width, width))
         self.n_products = np.zeros((n_shards, 2), np.int64)
-        self.whole = int(whole_tables(features, *classes, packing.class_start))
+        rows = np.diff(packing.class_start, axis=1)
+        pairs = class_pairs(features, *classes)
+        self.whole = int(counts_as_tables(features, rows.sum(axis=0), np.count_nonzero(rows), pairs))
         longest = int(np.diff(packing.row_ptr).max(initial=0))
         self.spare = SimpleQueue()
         for _ in range(n_workers):
@@ -183,17 +185,3 @@ class SparseTransitions:
         add_tree(self.base_parts.reshape(len(self.base_parts), -1), base_sum.reshape(-1))
         edge_grad[:n_base] += base_sum[features.edge_prev[:n_base], features.edge_next[:n_base]]
         total[features.n_node:] += edge_grad
-
-
-def whole_tables(features, class_ptr, class_attr, class_start):
-    """Is it cheaper to form the counts of a class as a table, one product, than pair by pair? See `edge_counts`.
-
-    Nanoseconds: a pair and row 1; a table 2 M^2 for filling and adding, and 0.1 M^2 for each row (measured at L = 51).
-    """
-    rows = np.diff(class_start, axis=1)
-    known = class_attr < features.n_edge_attrs
-    size = np.where(known, np.diff(features.edge_ptr)[np.where(known, class_attr, 0)], 0) * (class_attr > 0)
-    pairs = np.concatenate([[0], np.cumsum(size)])[class_ptr]
-    cells = padded(features.n_labels) ** 2
-    tables = 2.0 * cells * np.count_nonzero(rows) + 0.1 * cells * rows.sum()
-    return rows.sum(axis=0) @ np.diff(pairs) > tables
