@@ -8,6 +8,7 @@ from .fast_tasks import fast
 from .l1_tasks import l1_accuracy, owlqn
 from .loss_tasks import loss_training, losses
 from .online_tasks import perceptron
+from .sparse_tasks import sparse, sparse_owlqn, sparse_tagging
 from .stochastic_tasks import sgd, stochastic_passes
 from .work import load
 
@@ -231,3 +232,4 @@ TASKS.update({"owlqn": owlqn, "l1-accuracy": l1_accuracy})
 TASKS["boosting"] = boosting
 TASKS.update({"sgd": sgd, "stochastic-passes": stochastic_passes})
 TASKS["fast"] = fast
+TASKS.update({"sparse": sparse, "sparse-owlqn": sparse_owlqn, "sparse-tagging": sparse_tagging})

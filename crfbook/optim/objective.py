@@ -176,6 +176,11 @@ class Objective:
         self._made[form].prepare(w, kernel)
         return self._made[form]
 
+    @property
+    def n_products(self):
+        """(forward, backward): products with stored pairs in the last evaluation in the sparse form; (0, 0) before there was one."""
+        return tuple(self._made["sparse"].n_products.sum(axis=0).tolist()) if "sparse" in self._made else (0, 0)
+
     def log_value(self, w):
         """log of the value at w (F,), log_scale left out; a number also where the value itself would exceed float64."""
         value, _ = self(w)
