@@ -61,6 +61,7 @@ def test_letter_tests_are_one_class_a_letter():
     assert (encoder.n_attrs, encoder.n_edge_attrs, corpus.n_classes) == (3, 4, 3)
 
 
+@pytest.mark.real_data("nettalk")
 @pytest.mark.parametrize("name, tests, pair_tests", [
     ("letter_tests", 26, 27),        # 26 blocks and the constant edge attribute, which the paper's Table 2 leaves out
     ("pseudo_ngrams_3", 80, 80),     # with the boundary before first letters, which never fires: Wapiti's 161
@@ -71,10 +72,7 @@ def test_letter_tests_are_one_class_a_letter():
     ("ngrams_5_inside", 35_172, 35_172),
 ])
 def test_numbers_of_tests_on_nettalk(name, tests, pair_tests):
-    try:
-        data = load_dataset("nettalk", source="real", verbose=False)
-    except FileNotFoundError:
-        pytest.skip("the real NetTalk is not on this machine")
+    data = load_dataset("nettalk", source="real", verbose=False)
     encoder = Encoder(templates.load(name))
     encoder.fit_transform(data.train)
     assert (encoder.n_attrs, encoder.n_edge_attrs, encoder.n_labels) == (tests, pair_tests, 51)
