@@ -13,7 +13,7 @@ from crfbook.optim.monitor import Monitor
 from crfbook.optim.forecast import forecast
 
 GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")
-CERTIFIED = ("sgd", "sag", "sdca")  # to reach their default number of epochs is to stop before the goal
+CERTIFIED = ("sgd", "sag", "sdca", "sbcd", "cd")  # to reach their default number of epochs is to stop before the goal
 RUNAWAY = 30.0  # nats: a weight that large says "always" or "never"
 
 
