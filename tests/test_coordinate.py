@@ -12,6 +12,7 @@ from crfbook.data.simulated import SPARSE_HMM, sample
 from crfbook.kernels.coordinate_exact import feature_variance
 from crfbook.optim import chains as chains_module
 from crfbook.optim.coordinate_descent import coordinate_descent
+from crfbook.optim.coordinate_path import falling, largest_c1, solve_path
 from crfbook.optim.coordinate_run import Run, Sizes, Sparse, scatter
 from crfbook.optim.objective import Objective
 from crfbook.optim.proximal import proximal_gradient
@@ -260,3 +261,25 @@ def test_labels_must_be_known():
     labels[4] = -1
     with pytest.raises(ValueError, match="sequence"):
         coordinate_descent(corpus._replace(labels=labels), features, c1=1.0)
+
+
+def test_a_path_ends_where_each_value_alone_does():
+    corpus, features = symbols(12, lengths=(4,) * 20)
+    top = largest_c1(corpus, features)
+    grad = Objective(corpus, features)(np.zeros(features.n_features))[1]
+    np.testing.assert_allclose(top, np.abs(grad).max(), rtol=1e-10)
+    values = falling(top, 0.01 * top, 5)
+    path = solve_path(corpus, features, c1=values, c2=C2, tol=1e-9, sweeps=2000)
+    assert not path[0].result.w.any() and [point.c1 for point in path] == values.tolist()
+    for point in path:
+        alone = coordinate_descent(corpus, features, c1=point.c1, c2=C2, tol=1e-9, max_iterations=2000)
+        np.testing.assert_allclose(point.result.objective, alone.objective, rtol=1e-8)
+    assert path[-1].n_active > path[1].n_active
+
+
+def test_an_interrupted_path_keeps_what_it_has():
+    corpus, features = symbols(13)
+    path = solve_path(corpus, features, c1=[3.0, 1.0, 0.3], c2=C2, sweeps=5, tol=0.0, callback=lambda c1, step, w: c1 == 1.0)
+    assert [point.c1 for point in path] == [3.0, 1.0] and path[-1].result.status == "stopped by callback"
+    with pytest.raises(ValueError, match="fall"):
+        solve_path(corpus, features, c1=[0.1, 1.0])

@@ -9,6 +9,7 @@ import math
 from crfbook._jit import kernel
 from crfbook.kernels.coordinate_exact import exact_curvature
 from crfbook.kernels.coordinate_gradient import block_gradient, gold_doubt
+from crfbook.kernels.coordinate_lattice import extend
 from crfbook.kernels.coordinate_step import (
     candidates,
     clear_block,
@@ -102,13 +103,17 @@ def visit_blocks(order, start, only, rule, state):
         g = order[place]
         a, b, first, last = blocks.member[0, g], blocks.member[1, g], blocks.visit_ptr[g], blocks.visit_ptr[g + 1]
         n_active = load_block(a, b, rule.base_holds, state.mu, tables.base_log, weights, state.old_edge)
-        if rule.screening and n_active == 0:
-            doubt = state.number[LIMIT, g]
-            if doubt > rule.c1:
-                doubt = gold_doubt(g, rule.c1, blocks, state.chains, tables, state.mu, weights, state.work)
-            if doubt <= rule.c1:
-                state.count[SCREENED] += 1
-                continue
+        empty = rule.screening and n_active == 0
+        if empty and state.number[LIMIT, g] <= rule.c1:
+            state.count[SCREENED] += 1
+            continue
+        extend(
+            blocks.visit_seq[first:last], blocks.visit_low[first:last], blocks.visit_high[first:last], state.chains, tables, state.mu,
+            weights, state.work,
+        )  # fmt: skip
+        if empty and gold_doubt(g, rule.c1, blocks, state.chains, tables) <= rule.c1:
+            state.count[SCREENED] += 1
+            continue
         state.sums.node[:] = 0.0
         state.sums.edge[:] = 0.0
         block_gradient(

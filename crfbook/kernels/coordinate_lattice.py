@@ -62,83 +62,116 @@ def score_tokens(tokens, mu, chains):
 
 
 @kernel
-def _finish(v, spread):
-    """Sum of v (M,), which is divided by it; 0 where scaled vectors cannot be trusted."""
-    c, tiny = 0.0, 0
-    for y in range(v.size):
-        c += v[y]
-        tiny += 1 if 0.0 < v[y] < SMALLEST_MASS else 0
-    if not (spread <= MAX_SPREAD and c > 0.0 and c < np.inf) or tiny:
+def _finish(v, t, spread):
+    """Sum of row t of v (N, M), which is divided by it; 0 where scaled vectors cannot be trusted."""
+    a, b, c, d, tiny, M = 0.0, 0.0, 0.0, 0.0, 0, v.shape[1]
+    for y in range(0, M, 4):
+        a, b, c, d = a + v[t, y], b + v[t, y + 1], c + v[t, y + 2], d + v[t, y + 3]
+    for y in range(M):
+        tiny += 1 if 0.0 < v[t, y] < SMALLEST_MASS else 0
+    total = (a + b) + (c + d)
+    if not (spread <= MAX_SPREAD and total > 0.0 and total < np.inf) or tiny:
         return 0.0
-    for y in range(v.size):
-        v[y] /= c
-    return c
+    share = 1.0 / total
+    for y in range(M):
+        v[t, y] *= share
+    return total
 
 
 @kernel
-def extend_alpha(begin, position, stop, edge_class, psi_node, alpha, token, tables):
-    """alpha of positions position..stop-1 of the sequence that begins at token `begin`; returns how far it is good.
+def mass(alpha, beta, t):
+    """sum_y alpha[t, y] beta[t, y].
+
+    Arguments: alpha, beta (N, M); t. Cost: M. Source: Rabiner (1989), section III.
+    """
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for y in range(0, alpha.shape[1], 4):
+        a, b = a + alpha[t, y] * beta[t, y], b + alpha[t, y + 1] * beta[t, y + 1]
+        c, d = c + alpha[t, y + 2] * beta[t, y + 2], d + alpha[t, y + 3] * beta[t, y + 3]
+    return (a + b) + (c + d)
+
+
+@kernel
+def extend_alphas(sequences, wanted, chains, tables):
+    """alpha of these sequences up to positions wanted; a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
 
     alpha[0] ~ psi_node[0],  alpha[t, y] ~ psi_node[t, y] sum_yp alpha[t-1, yp] psi[yp, y];  scale[t] the sums divided out.
-    Arguments: begin, position, stop; edge_class (N,), psi_node (N, M), alpha (N, M), token (5, N) of chains; tables.
-    Cost: a product a position. Source: spec A.10.
+    Returns the number of products. Arguments: sequences int32 (n,), wanted int32 (n,); chains; tables. Cost: a product a new position.
+    Source: spec A.10.
     """
-    row, M = tables.lists.row, psi_node.shape[1]
-    for p in range(position, stop):
-        t = begin + p
-        a, psi = alpha[t], psi_node[t]
-        spread, log_scale = token[NODE_SPREAD, t], token[NODE_MAX, t]
-        if p == 0:
-            a[:] = psi
-        else:
-            k = edge_class[t]
-            if tables.slot[k] >= 0:
-                np.dot(alpha[t - 1], tables.whole[tables.slot[k]], a)
+    psi_node, alpha, token, place, M, steps = chains.psi_node, chains.alpha, chains.token, chains.place, chains.alpha.shape[1], 0
+    row, cell, value, base, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base, tables.level
+    slot, whole, spreads, edge_class, flat = tables.slot, tables.whole, tables.spread, chains.edge_class, int(tables.level[2])
+    for v in range(sequences.size):
+        i = sequences[v]
+        if place[UNSAFE, i]:
+            continue
+        for p in range(place[AHEAD, i], wanted[v] + 1):
+            t = chains.seq_ptr[i] + p
+            spread, log_scale = token[NODE_SPREAD, t], token[NODE_MAX, t]
+            if p == 0:
+                for y in range(M):
+                    alpha[t, y] = psi_node[t, y]
             else:
-                low, high = row[START, k], row[START, k] + row[SIZE, k]
-                from_left(alpha[t - 1], tables.base, tables.lists.cell[low:high], tables.lists.value[low:high], a)
-            for y in range(M):
-                a[y] *= psi[y]
-            spread += tables.spread[k] + tables.level[1]
-            log_scale += token[ALPHA_LOG, t - 1] + tables.level[0]
-        c = _finish(a, spread)
-        if c == 0.0:
-            return p
-        token[SCALE, t] = c
-        token[ALPHA_LOG, t] = log_scale + np.log(c)
-    return stop
+                k = edge_class[t]
+                if slot[k] >= 0:
+                    from_left(alpha, t, whole[slot[k]], 0, cell, value, 0, 0, alpha)
+                else:
+                    from_left(alpha, t, base, flat, cell, value, row[START, k], row[START, k] + row[SIZE, k], alpha)
+                for y in range(M):
+                    alpha[t, y] *= psi_node[t, y]
+                spread += spreads[k] + level[1]
+                log_scale += token[ALPHA_LOG, t - 1] + level[0]
+            c = _finish(alpha, t, spread)
+            if c == 0.0:
+                place[UNSAFE, i], place[AHEAD, i] = 1, 0
+                break
+            token[SCALE, t] = c
+            token[ALPHA_LOG, t] = log_scale + np.log(c)
+            place[AHEAD, i] = p + 1
+            steps += 1
+    return steps
 
 
 @kernel
-def extend_beta(begin, position, start, T, edge_class, psi_node, beta, token, ends, tables, v):
-    """beta of positions position-1 down to start; returns from where it is good.
+def extend_betas(sequences, wanted, chains, tables, v_buf, ends):
+    """beta of these sequences from positions wanted on; a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
 
     beta[T-1] = 1/L,  beta[t-1, yp] ~ sum_y psi[yp, y] psi_node[t, y] beta[t, y]; each sums to one.
-    Arguments: begin, position, start, T; edge_class (N,), psi_node (N, M), beta (N, M), token (5, N) of chains; ends (M,): 1, 0 for padding; tables; work: v (M,).
-    Cost: a product a position. Source: spec A.10.
+    Returns the number of products. Arguments: sequences, wanted, chains, tables as in `extend_alphas`; work: v_buf (M,); ends (M,): 1, 0 for
+    padding. Cost: a product a new position. Source: spec A.10.
     """
-    row, M = tables.lists.row, psi_node.shape[1]
-    for p in range(position - 1, start - 1, -1):
-        t = begin + p
-        b, spread, log_scale = beta[t], 0.0, 0.0
-        if p == T - 1:
-            b[:] = ends
-        else:
-            k = edge_class[t + 1]
-            for y in range(M):
-                v[y] = psi_node[t + 1, y] * beta[t + 1, y]
-            if tables.slot[k] >= 0:
-                np.dot(tables.whole[tables.slot[k]], v, b)
+    psi_node, beta, token, place, M, steps = chains.psi_node, chains.beta, chains.token, chains.place, chains.beta.shape[1], 0
+    row, cell, value, base_t, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base_t, tables.level
+    slot, whole, spreads, edge_class, flat = tables.slot, tables.whole, tables.spread, chains.edge_class, int(tables.level[2])
+    for v in range(sequences.size):
+        i = sequences[v]
+        if place[UNSAFE, i]:
+            continue
+        for p in range(place[BEHIND, i] - 1, wanted[v] - 1, -1):
+            t = chains.seq_ptr[i] + p
+            spread, log_scale = 0.0, 0.0
+            if t + 1 == chains.seq_ptr[i + 1]:
+                for y in range(M):
+                    beta[t, y] = ends[y]
             else:
-                low, high = row[START, k], row[START, k] + row[SIZE, k]
-                from_right(v, tables.base, tables.lists.cell[low:high], tables.lists.value[low:high], b)
-            spread = tables.spread[k] + tables.level[1] + token[NODE_SPREAD, t + 1]
-            log_scale = token[BETA_LOG, t + 1] + token[NODE_MAX, t + 1] + tables.level[0]
-        c = _finish(b, spread)
-        if c == 0.0:
-            return p + 1
-        token[BETA_LOG, t] = log_scale + np.log(c)
-    return start
+                k = edge_class[t + 1]
+                for y in range(M):
+                    v_buf[y] = psi_node[t + 1, y] * beta[t + 1, y]
+                if slot[k] >= 0:
+                    np.dot(whole[slot[k]], v_buf, beta[t])
+                else:
+                    from_right(v_buf, t, base_t, flat, cell, value, row[START, k], row[START, k] + row[SIZE, k], beta)
+                spread = spreads[k] + level[1] + token[NODE_SPREAD, t + 1]
+                log_scale = token[BETA_LOG, t + 1] + token[NODE_MAX, t + 1] + level[0]
+            c = _finish(beta, t, spread)
+            if c == 0.0:
+                place[UNSAFE, i], place[AHEAD, i] = 1, 0
+                break
+            token[BETA_LOG, t] = log_scale + np.log(c)
+            place[BEHIND, i] = p
+            steps += 1
+    return steps
 
 
 @kernel
@@ -165,52 +198,39 @@ def sequence_scores(i, chains, tables, mu, weights, log_node, log_edge):
 
 
 @kernel
-def extend(i, first, last, chains, tables, mu, weights, work):
-    """alpha up to position last and beta from position first on; log_z[i] and the return value: log Z.
+def extend_in_logs(i, chains, tables, mu, weights):
+    """alpha and beta of unsafe sequence i as logarithms, all of them, and its log Z.
 
-    A sequence whose scaled vectors cannot be trusted gets place[UNSAFE, i] = 1, and logarithms of alpha and beta, all of them.
-    Arguments: i; first; last; chains; tables; mu (A, M), weights: node and edge weights; work. Cost: a product a new position. Source: spec A.10.
+    Arguments: i; chains; tables; mu (A, M), weights: node and edge weights. Cost: 2 T M^2 exps. Source: Lafferty et al. (2001), section 3.
     """
-    begin, T, place = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i], chains.place
-    if place[UNSAFE, i] == 0:
-        ahead, behind = place[AHEAD, i], place[BEHIND, i]
-        if ahead <= last:
-            place[AHEAD, i] = extend_alpha(
-                begin, ahead, last + 1, chains.edge_class, chains.psi_node, chains.alpha, chains.token, tables
-            )
-        if behind > first:
-            place[BEHIND, i] = extend_beta(
-                begin, behind, first, T, chains.edge_class, chains.psi_node, chains.beta, chains.token, work.ends, tables, work.right
-            )
-        work.steps[0] += abs(place[AHEAD, i] - ahead) + abs(behind - place[BEHIND, i])
-        total = 0.0
-        if place[AHEAD, i] > last and place[BEHIND, i] <= first:
-            t = begin + last
-            total = np.dot(chains.alpha[t], chains.beta[t])
-        if total > SMALLEST_MASS:
-            chains.log_z[i] = chains.token[ALPHA_LOG, t] + chains.token[BETA_LOG, t] + np.log(total)
-            return chains.log_z[i]
-        place[UNSAFE, i] = 1
-        place[AHEAD, i] = 0
-    if place[AHEAD, i] == 0:
-        log_node, log_edge = np.empty((T, mu.shape[1])), np.empty((T, mu.shape[1], mu.shape[1]))
-        sequence_scores(i, chains, tables, mu, weights, log_node, log_edge)
-        chains.log_z[i] = forward_backward_log(
-            log_node, log_edge, np.arange(T).astype(np.int32), chains.alpha[begin : begin + T], chains.beta[begin : begin + T]
-        )
-        work.steps[0] += 2 * T
-        place[AHEAD, i] = T
-        place[BEHIND, i] = 0
-    return chains.log_z[i]
+    begin, T = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i]
+    log_node, log_edge = np.empty((T, mu.shape[1])), np.empty((T, mu.shape[1], mu.shape[1]))
+    sequence_scores(i, chains, tables, mu, weights, log_node, log_edge)
+    chains.log_z[i] = forward_backward_log(
+        log_node, log_edge, np.arange(T).astype(np.int32), chains.alpha[begin : begin + T], chains.beta[begin : begin + T]
+    )
+    chains.place[AHEAD, i], chains.place[BEHIND, i] = T, 0
 
 
 @kernel
-def extend_all(first, last, chains, tables, mu, weights, work):
-    """log_z[i] of sequences first..last-1, alpha to their ends.
+def extend(sequences, low, high, chains, tables, mu, weights, work):
+    """alpha up to positions high and beta from positions low on, of these sequences; log_z of them.
 
-    Arguments: first, last; chains; tables; mu (A, M); weights; work. Cost: a product a token. Source: Sokolovska et al. (2010), eq. (4).
+    Unsafe sequences (place[UNSAFE] = 1) get logarithms of alpha and beta, all of them.
+    Arguments: sequences, low, high int32 (n,); chains; tables; mu (A, M), weights: node and edge weights; work. Cost: a product a new
+    position. Source: spec A.10.
     """
-    for i in range(first, last):
-        T = chains.seq_ptr[i + 1] - chains.seq_ptr[i]
-        if T > 0:
-            extend(i, T - 1, T - 1, chains, tables, mu, weights, work)
+    place, token, log_z, alpha, beta = chains.place, chains.token, chains.log_z, chains.alpha, chains.beta
+    work.steps[0] += extend_alphas(sequences, high, chains, tables)
+    work.steps[0] += extend_betas(sequences, low, chains, tables, work.right, work.ends)
+    for v in range(sequences.size):
+        i = sequences[v]
+        if place[UNSAFE, i] == 0:
+            t = chains.seq_ptr[i] + high[v]
+            total = mass(alpha, beta, t)
+            log_z[i] = token[ALPHA_LOG, t] + token[BETA_LOG, t] + np.log(total)
+            if not total > SMALLEST_MASS:
+                place[UNSAFE, i], place[AHEAD, i] = 1, 0
+        if place[UNSAFE, i] and place[AHEAD, i] == 0:
+            extend_in_logs(i, chains, tables, mu, weights)
+            work.steps[0] += 2 * (chains.seq_ptr[i + 1] - chains.seq_ptr[i])

@@ -210,7 +210,7 @@ def renew_tables(b, base_holds, dense_above, blocks, tables, weights, work):
     Arguments: b; base_holds; dense_above; blocks; tables; weights; work. Cost: see `rebuild_classes`. Source: spec A.10.
     """
     if b == 0 and base_holds:
-        rebuild_base(tables.base_log, tables.base, tables.level)
+        rebuild_base(tables.base_log, tables.base, tables.base_t, tables.level)
     if b >= 0:
         classes = blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]]
         rebuild_classes(classes, dense_above, tables, weights, work.sum, work.touched, work.value)
@@ -224,25 +224,25 @@ def renew_lattices(g, first, last, measure, blocks, chains, tables, mu, weights,
     Arguments: g; first, last; measure; blocks; chains; tables; mu (A, M); weights; delta_node (M,), delta_edge (M, M) of `write_block`; log_z (n_visits,)
     of `block_gradient`; work. Cost: a product a token between the first and the last occurrence. Source: spec A.9, A.10.
     """
-    total, has_node, place = 0.0, blocks.member[0, g] >= 0, chains.place
+    total, has_node, place, labels, weight = 0.0, blocks.member[0, g] >= 0, chains.place, chains.labels, chains.weight
+    sequences, high = blocks.visit_seq[first:last], blocks.visit_high[first:last]
     if has_node:
         score_tokens(blocks.occ_token[blocks.occ_ptr[first] : blocks.occ_ptr[last]], mu, chains)
     for v in range(first, last):
-        i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
-        begin, end = chains.seq_ptr[i], chains.seq_ptr[i + 1]
-        score = 0.0
-        for o in range(low, high):
+        i = blocks.visit_seq[v]
+        begin, T = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i]
+        for o in range(blocks.occ_ptr[v] if measure else blocks.occ_ptr[v + 1], blocks.occ_ptr[v + 1]):
             t = blocks.occ_token[o]
             if has_node:
-                score += (blocks.occ_val[o] if blocks.occ_val.size else 1.0) * delta_node[chains.labels[t]]
+                total -= weight[i] * (blocks.occ_val[o] if blocks.occ_val.size else 1.0) * delta_node[labels[t]]
             if t > begin:
-                score += delta_edge[chains.labels[t - 1], chains.labels[t]]
-        at, to = blocks.occ_token[low] - begin, blocks.occ_token[high - 1] - begin
+                total -= weight[i] * delta_edge[labels[t - 1], labels[t]]
         if place[UNSAFE, i]:
-            place[UNSAFE, i], place[AHEAD, i], place[BEHIND, i] = 0, 0, end - begin
-        place[AHEAD, i] = min(place[AHEAD, i], at)
-        place[BEHIND, i] = max(place[BEHIND, i], to)
-        if measure:
-            new = extend(i, to, to, chains, tables, mu, weights, work)
-            total += chains.weight[i] * (new - log_z[v - blocks.visit_ptr[g]] - score)
+            place[UNSAFE, i], place[AHEAD, i], place[BEHIND, i] = 0, 0, T
+        place[AHEAD, i] = min(place[AHEAD, i], blocks.visit_low[v])
+        place[BEHIND, i] = max(place[BEHIND, i], blocks.visit_high[v])
+    if measure:
+        extend(sequences, high, high, chains, tables, mu, weights, work)
+        for v in range(first, last):
+            total += weight[blocks.visit_seq[v]] * (chains.log_z[blocks.visit_seq[v]] - log_z[v - blocks.visit_ptr[g]])
     return total

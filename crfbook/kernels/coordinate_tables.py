@@ -113,43 +113,76 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
 
 
 @kernel
-def rebuild_base(base_log, base, level):
-    """base = exp(base_log - level[0]), level[0] the largest entry, level[1] the spread of the finite ones.
+def rebuild_base(base_log, base, base_t, level):
+    """base = exp(base_log - level[0]), level[0] the largest entry, level[1] the spread of the finite ones, level[2] the number of
+    labels if all of their entries are equal, else 0.
 
-    Arguments: base_log (M, M); out: base (M, M), level (2,). Cost: M^2 exps. Source: spec A.4.
+    Arguments: base_log (M, M); out: base (M, M), base_t (M, M): its transpose, level (3,). Cost: M^2 exps. Source: spec A.4.
     """
-    high, low = -np.inf, np.inf
+    high, low, n = -np.inf, np.inf, 0
     for v in base_log.flat:
         high = v if v > high else high
         low = v if v < low and v > -np.inf else low
+        n += 1 if v > -np.inf else 0
     level[0] = high if high > -np.inf else 0.0
     level[1] = max(0.0, high - low)
+    level[2] = np.sqrt(n) if high == low and np.sqrt(n) ** 2 == n else 0.0
     M = base.shape[0]
     for yp in range(M):
         for y in range(M):
             base[yp, y] = base_log[yp, y] - level[0]
     exp_inplace(base.reshape(-1))
+    for yp in range(M):
+        for y in range(M):
+            base_t[y, yp] = base[yp, y]
 
 
 @kernel
-def from_left(a, base, cell, value, out):
-    """out[y] = sum_yp a[yp] psi[yp, y].
+def from_left(alpha, t, base, flat, cell, value, start, stop, out):
+    """out[t, y] = sum_yp alpha[t-1, yp] psi[yp, y].
 
-    Arguments: a (M,), not negative; base (M, M); cell int32 (n,), value (n,): the list of a class; out (M,).
-    Cost: M^2 + n. Source: Sokolovska et al. (2010), eq. (9); spec A.4.
-    """
-    np.dot(a, base, out)
-    for e in range(cell.size):
-        out[cell[e] & 65535] += a[cell[e] >> 16] * value[e]
-
-
-@kernel
-def from_right(v, base, cell, value, out):
-    """out[yp] = sum_y psi[yp, y] v[y].
-
-    Arguments: v (M,), not negative; base (M, M), cell (n,), value (n,), out (M,) as in `from_left`. Cost: as there.
+    Arguments: alpha (N, M), not negative; t; base (M, M); flat: its entries are all 1 over so many labels (rank one), 0: they are not;
+    cell int32 (n,), value (n,), start, stop: the list of a class; out (N, M). Cost: M^2, M if flat, and the list.
     Source: Sokolovska et al. (2010), eq. (9); spec A.4.
     """
-    np.dot(base, v, out)
-    for e in range(cell.size):
-        out[cell[e] >> 16] += v[cell[e] & 65535] * value[e]
+    M = base.shape[0]
+    if flat:
+        total = 0.0
+        for y in range(M):
+            total += alpha[t - 1, y]
+        for y in range(M):
+            out[t, y] = total if y < flat else 0.0
+    else:
+        for y in range(M):
+            out[t, y] = 0.0
+        for yp in range(0, M, 4):
+            a, b, c, d = alpha[t - 1, yp], alpha[t - 1, yp + 1], alpha[t - 1, yp + 2], alpha[t - 1, yp + 3]
+            for y in range(M):
+                out[t, y] += a * base[yp, y] + b * base[yp + 1, y] + c * base[yp + 2, y] + d * base[yp + 3, y]
+    for e in range(start, stop):
+        out[t, cell[e] & 65535] += alpha[t - 1, cell[e] >> 16] * value[e]
+
+
+@kernel
+def from_right(v, t, base_t, flat, cell, value, start, stop, out):
+    """out[t, yp] = sum_y psi[yp, y] v[y].
+
+    Arguments: v (M,), not negative; t; base_t (M, M): the base transposed; flat, cell (n,), value (n,), start, stop, out (N, M) as in
+    `from_left`. Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4.
+    """
+    M = base_t.shape[0]
+    if flat:
+        total = 0.0
+        for y in range(M):
+            total += v[y]
+        for y in range(M):
+            out[t, y] = total if y < flat else 0.0
+    else:
+        for yp in range(M):
+            out[t, yp] = 0.0
+        for y in range(0, M, 4):
+            a, b, c, d = v[y], v[y + 1], v[y + 2], v[y + 3]
+            for yp in range(M):
+                out[t, yp] += a * base_t[y, yp] + b * base_t[y + 1, yp] + c * base_t[y + 2, yp] + d * base_t[y + 3, yp]
+    for e in range(start, stop):
+        out[t, cell[e] >> 16] += v[cell[e] & 65535] * value[e]

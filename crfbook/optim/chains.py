@@ -11,6 +11,7 @@ from crfbook.optim.objective import padded
 from crfbook.optim.sequences import bounds_of
 
 TABLE_BYTES = 1 << 28  # whole tables of classes whose lists are long
+ROWS = 64  # tokens whose expected counts are added up at once
 DENSE_SHARE = 0.25  # of L^2: a longer list costs more than a whole table
 
 
@@ -38,6 +39,10 @@ class LatticeWork(NamedTuple):
     """Work arrays of one thread."""
 
     right: np.ndarray  # (M,)
+    left_rows: np.ndarray  # (R, M): alpha of tokens whose tables are the same
+    right_rows: np.ndarray  # (R, M)
+    given: np.ndarray  # (2, R): weights of these tokens, occurrences in their sequences
+    product: np.ndarray  # (M, M)
     ends: np.ndarray  # (M,): 1, 0 for padding
     sum: np.ndarray  # (M, M), nan between uses
     touched: np.ndarray  # int32 (M * M,)
@@ -111,7 +116,7 @@ class State(NamedTuple):
 
 def lattice_work(width, n_labels):
     square = (width, width)
-    return LatticeWork(np.zeros(width), (np.arange(width) < n_labels) * 1.0, np.full(square, np.nan),
+    return LatticeWork(np.zeros(width), np.zeros((ROWS, width)), np.zeros((ROWS, width)), np.zeros((2, ROWS)), np.zeros(square), (np.arange(width) < n_labels) * 1.0, np.full(square, np.nan),
                        np.zeros(width * width, np.int32), np.zeros(width * width), np.zeros(1, np.int64))
 
 
@@ -155,5 +160,5 @@ def make_tables(corpus, n_labels, edge_kept, constraints):
     class_ptr = np.concatenate([[0], np.cumsum(np.bincount(owner[kept], minlength=n_classes))]).astype(np.int64)
     n_tables = int(min(n_classes, max(1, TABLE_BYTES // (8 * width * width))))
     free = np.concatenate([[n_tables], np.arange(n_tables)[::-1]]).astype(np.int32)
-    return Tables(base_log, np.zeros((width, width)), np.zeros(2), make_lists(np.zeros(n_classes), np.zeros(0), np.zeros(0)), np.full(n_classes, -1, np.int32),
+    return Tables(base_log, np.zeros((width, width)), np.zeros((width, width)), np.zeros(3), make_lists(np.zeros(n_classes), np.zeros(0), np.zeros(0)), np.full(n_classes, -1, np.int32),
                   np.empty((n_tables, width, width)), free, np.zeros(n_classes), class_ptr, corpus.class_attr[kept]), int(base_holds)

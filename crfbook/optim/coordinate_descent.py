@@ -67,6 +67,19 @@ def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=Tru
 
     Raises ValueError for c1 = c2 = 0, arguments out of range, labels that are unknown or forbidden.
     """
+    search = prepare(corpus, features, c1=c1, c2=c2, blocks=blocks, curvature=curvature, step=step, factor=factor, joint=joint,
+                     freeze_after=freeze_after, accelerate=accelerate, screening=screening, n_threads=n_threads, tol=tol,
+                     tol_gradient=tol_gradient, constraints=constraints, sizes=sizes, edge_attrs=edge_attrs,
+                     max_iterations=max_iterations, callback=callback)
+    with one_blas_thread():
+        search.start(w0, state)
+        return search.result(search.go())
+
+
+def prepare(corpus, features=None, *, c1, c2=0.0, blocks=True, curvature="approximate", step="adaptive", factor=2.0, joint=True,
+            freeze_after=None, accelerate=False, screening=True, n_threads=1, tol=1e-4, tol_gradient=1e-3, constraints=None, sizes=None,
+            edge_attrs=None, max_iterations=100, callback=None):
+    """The `Search` of these arguments of `coordinate_descent`, checked."""
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
     if c1 == 0 and c2 == 0:
         raise ValueError("coordinate descent needs a penalty, got c1 = c2 = 0: node and edge weights of a symbol are redundant, and "
@@ -81,11 +94,7 @@ def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=Tru
     run = Run(corpus, features, _sizes(corpus, features, sizes), constraints, joint=joint, edge_attrs=edge_attrs,
               n_threads=resolve_threads(n_threads))
     run.set_rule(c1, c2, step=step, factor=factor, exact=curvature == "exact", screening=screening)
-    search = _Search(run, rules, blocks, freeze_after, Accelerator(run) if accelerate else None, callback)
-    with one_blas_thread():
-        search.start(w0, state)
-        status = search.go()
-    return search.result(status)
+    return Search(run, rules, blocks, freeze_after, Accelerator(run) if accelerate else None, callback)
 
 
 def _sizes(corpus, features, sizes):
@@ -97,7 +106,7 @@ def _sizes(corpus, features, sizes):
     return Sizes(largest(corpus.labels), largest(corpus.attr_idx), largest(corpus.class_attr))
 
 
-class _Search:
+class Search:
     """Sweep after sweep: history, stopping, what is frozen."""
 
     def __init__(self, run, rules, blocks, freeze_after, accelerator, callback):
@@ -119,6 +128,15 @@ class _Search:
                 w0 = Sparse(run.features, check_weights(w0, run.features.n_features))
             run.load(w0)
         self.objective = run.renew()
+
+    def go_to(self, c1, sweeps, callback):
+        """Go on with another c1, for so many more sweeps; returns the reason why it ended."""
+        self.run.rule = self.run.rule._replace(c1=float(c1))
+        self.rules.c1, self.rules.max_iterations = float(c1), self.iteration + int(sweeps)
+        self.callback, self.history, self.thawed = callback, [], 0
+        self.clock = time.perf_counter()
+        self.objective = self.run.renew()
+        return self.go()
 
     def go(self):
         """The reason why it ended."""

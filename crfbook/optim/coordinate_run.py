@@ -6,7 +6,7 @@ import numpy as np
 
 from crfbook.data.features import FeatureSet, inner_tokens
 from crfbook.kernels.coordinate import visit_blocks
-from crfbook.kernels.coordinate_lattice import extend_all, score_tokens
+from crfbook.kernels.coordinate_lattice import extend, score_tokens
 from crfbook.kernels.coordinate_tables import rebuild_base, rebuild_classes
 from crfbook.optim.arena import SHIFT, SIZE, list_items, make_lists, make_room
 from crfbook.optim.chains import (
@@ -153,18 +153,20 @@ class Run:
     def renew(self):
         """Potentials and tables anew from the weights; returns the objective, in nats."""
         state = self.state
-        n, k = self.corpus.n_sequences, len(state.tables.slot)
+        k = len(state.tables.slot)
         state.tables.lists.row[:] = 0
         owner = np.repeat(np.arange(k), np.diff(state.tables.class_ptr))
         most = np.bincount(owner, state.weights.row[SIZE, state.tables.class_attr], minlength=k).sum()
         self.make_room(int(1.25 * most) + k)
         state = self.state
-        rebuild_base(state.tables.base_log, state.tables.base, state.tables.level)
+        rebuild_base(state.tables.base_log, state.tables.base, state.tables.base_t, state.tables.level)
         rebuild_classes(np.arange(k, dtype=np.int32), self.rule.dense_above, state.tables, state.weights, state.work.sum,
                         state.work.touched, state.work.value)
         score_tokens(np.arange(self.corpus.n_tokens, dtype=np.int32), state.mu, state.chains)
         state.chains.place[0], state.chains.place[1], state.chains.place[2] = 0, np.diff(self.corpus.seq_ptr), 0
-        extend_all(0, n, state.chains, state.tables, state.mu, state.weights, state.work)
+        length = np.diff(self.corpus.seq_ptr)
+        sequences, last = np.flatnonzero(length).astype(np.int32), (length[length > 0] - 1).astype(np.int32)
+        extend(sequences, last, last, state.chains, state.tables, state.mu, state.weights, state.work)
         return self.loss() + self.penalty()
 
     def loss(self):
