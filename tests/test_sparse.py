@@ -148,6 +148,7 @@ def test_threads_leave_the_bits():
     one, two = (Objective(corpus, features, n_threads=n, form="sparse")(w) for n in (1, 2))
     assert one[0] == two[0]
     np.testing.assert_array_equal(one[1], two[1])
+    np.testing.assert_allclose(one[1], Objective(corpus, features, form="batched")(w)[1], rtol=1e-8, atol=1e-9)
 
 
 def test_curvature_is_that_of_tables():

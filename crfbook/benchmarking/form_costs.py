@@ -8,6 +8,7 @@ The coefficients in optim/cost_model.py come from here:
 
 import sys
 import time
+from functools import partial
 
 import numpy as np
 
@@ -70,9 +71,8 @@ def measure(n_cases, seed):
     with _threads_one():
         for _ in range(n_cases):
             corpus, features, w = random_case(rng)
-            objectives = {form: Objective(corpus, features, form=form) for form in FORMS[1:]}
-            runs = {form: lambda fun=fun: fun(w) for form, fun in objectives.items()}
-            runs |= {f"{form} decoding": lambda form=form: decode(corpus, features, w, form=form) for form in DECODING_FORMS[1:]}
+            runs = {form: partial(Objective(corpus, features, form=form), w) for form in FORMS[1:]}
+            runs |= {f"{form} decoding": partial(decode, corpus, features, w, form=form) for form in DECODING_FORMS[1:]}
             sizes = [FormChooser(features, corpus, "auto", n).sizes(w) for n in (None, 1)]
             found.append((*sizes, _least_seconds(runs)))
     return found

@@ -112,9 +112,9 @@ def _times_table(source, rows, shift_in, table, shift_out, out, buf):
 
 
 @kernel
-def _repair(k, edges, source, i, forward, part, o, out, table):
-    """Recompute, from sums of positive numbers, what row o has lost; out[o] belongs to source[i], table (M, M): potentials of k."""
-    M, based = out.shape[1], edges.base.size > 0
+def _repair(based, source, i, forward, part, o, out, table):
+    """Recompute, from sums of positive numbers, what row o has lost; out[o] belongs to source[i], table (M, M): its potentials."""
+    M = out.shape[1]
     for y in range(M):
         if out[o, y] < CANCELLED * part[o, y if based else 0]:
             total = 0.0
@@ -144,7 +144,7 @@ def _check_step(source, lo, hi, shift_in, forward, edges, row_class, by_step, pa
             open_table(edges.base, edges.n_labels[0], table)
             put_entries(edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table)
             filled = k
-        _repair(k, edges, source, i - shift_in, forward, part, o, out, table)
+        _repair(based, source, i - shift_in, forward, part, o, out, table)
 
 
 @kernel

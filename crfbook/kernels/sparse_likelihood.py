@@ -10,9 +10,9 @@ from crfbook.kernels.curvature import spread_rows
 from crfbook.kernels.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
 from crfbook.kernels.likelihood import batch_scores, gather_sequence
 from crfbook.kernels.scores import dense_gradient, pair_gradient
+from crfbook.kernels.sparse_counts import add_table, edge_counts
 from crfbook.kernels.sparse_edges import class_scores
 from crfbook.kernels.sparse_forward_backward import sparse_backward, sparse_forward
-from crfbook.kernels.sparse_counts import add_table, edge_counts
 
 
 @kernel

@@ -14,8 +14,8 @@ import numpy as np
 
 from crfbook.kernels.sdca import sdca_epoch, start_at_gold, start_at_scores
 from crfbook.optim.edge_memory import edge_start, pairs_of_classes
-from crfbook.optim.epochs import run_epochs
 from crfbook.optim.edges import padded
+from crfbook.optim.epochs import run_epochs
 from crfbook.optim.objective import Objective, _check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.packing import worth_a_row
