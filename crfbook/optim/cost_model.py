@@ -2,9 +2,10 @@
 
 Training and marginals have a batched form (one product of matrices a step and class) and a sparse one (one product for each
 stored pair); decoding has a dense and a sparse one. Seconds are sums of counts times coefficients. Those below were fitted, by
-least squares on relative errors with coefficients >= 0, to `benchmarking.form_costs.measure(160, seed=0)` on one core of a busy 2.5
-GHz Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes, 0.5 to 60 per cent of the pairs stored). In five-fold cross-validation
-there the faster form was chosen for 91 % of the cases in training (94 % within 10 %, 1.3 % of the time lost) and 97 % in decoding. On another machine, `form_costs.fit` gives others; the argument `form` overrides the choice.
+least squares on relative errors with coefficients >= 0, to `benchmarking.form_costs.measure(160, seed=0)` on one core of a busy
+2.5 GHz Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes, 0.5 to 60 per cent of the pairs stored). In five-fold
+cross-validation there the faster form was chosen in 91 % of the cases in training (94 % within 10 %, 1.3 % of the time lost) and
+in 97 % in decoding. On another machine, `form_costs.fit` gives others; the argument `form` overrides the choice.
 """
 
 from typing import NamedTuple
@@ -142,10 +143,10 @@ def counts_as_tables(features, rows, visits, pairs):
     """Is it cheaper to form the counts of a class as a table, one product, than pair by pair? See kernels/sparse_counts.py.
 
     rows: tokens of each class; visits: classes met, summed over the batches; pairs: weights of each class. Nanoseconds: a pair
-    and row 1; a table 2 M^2 for filling and adding, and 0.1 M^2 for each row (measured at L = 51).
+    and row 1.8; a table 5 M^2 for filling and adding, and 0.1 M^2 for each row (measured at L = 51).
     """
     cells = padded(features.n_labels) ** 2
-    return rows @ pairs > cells * (2.0 * visits + 0.1 * rows.sum())
+    return 1.8 * (rows @ pairs) > cells * (5.0 * visits + 0.1 * rows.sum())
 
 
 def decoding_form(form, corpus, features, w):
