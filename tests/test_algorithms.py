@@ -271,6 +271,13 @@ def test_coordinate_descent_reaches_the_optimum_of_owlqn(algorithm):
     assert 0 < np.count_nonzero(found.weights_) < len(found.weights_)
 
 
+@pytest.mark.parametrize("algorithm", ["owlqn", "sbcd", "cd"])
+def test_an_empty_model_is_said_to_be_empty(algorithm):
+    with pytest.warns(UserWarning, match="the model is empty: c1=1000 leaves no weight"):
+        model = crf(algorithm, c1=1000.0).fit(X, Y)
+    assert usable(model) and not model.weights_.any()
+
+
 def test_auto_hands_over_where_dual_ascent_is_slow(monkeypatch):
     monkeypatch.setattr(fast, "HANDOVER", np.inf)
     monkeypatch.setattr(fast, "SLOW", np.inf)                               # nothing is fast enough: after LOOK_BACK + 1 epochs

@@ -104,6 +104,9 @@ def test_another_algorithm_gives_the_same_path(train):
     a = regularization_path(crf(algorithm="owlqn"), train, strengths=[4.0, 1.0]).frame
     b = regularization_path(crf(algorithm="auto"), train, strengths=[4.0, 1.0]).frame
     np.testing.assert_allclose(a["objective"], b["objective"], rtol=2e-6)
+    c = regularization_path(crf(algorithm="sbcd", tol=1e-7, max_iterations=500), train, strengths=[4000.0, 4.0, 1.0]).frame
+    np.testing.assert_allclose(a["objective"], c["objective"].iloc[1:], rtol=2e-6)
+    assert c["status"].iloc[0] == "empty model" and a["n_active"].tolist() == c["n_active"].tolist()[1:]
     with pytest.raises(ValueError, match="has no L1 penalty"):
         regularization_path(crf(algorithm="sag"), train, strengths=[1.0])
 

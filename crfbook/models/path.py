@@ -130,7 +130,7 @@ class _Problem:
             fitted = clone(self.model).set_params(c1=float(c1))
             settings, clock = check_settings(fitted), time.perf_counter()
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "training was interrupted", UserWarning)
+                warnings.filterwarnings("ignore", "training was interrupted|the model is empty", UserWarning)
                 result, history = train(self.corpus, self.features, self.constraints, settings, w, verbose=fitted.verbose)
             if result.status == "interrupted":
                 return
