@@ -283,3 +283,16 @@ def test_an_interrupted_path_keeps_what_it_has():
     assert [point.c1 for point in path] == [3.0, 1.0] and path[-1].result.status == "stopped by callback"
     with pytest.raises(ValueError, match="fall"):
         solve_path(corpus, features, c1=[0.1, 1.0])
+
+
+def test_threads_change_no_bit(monkeypatch):
+    """Every block counts as large here; shards are cut by the data alone."""
+    corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
+    plain = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000)
+    monkeypatch.setattr("crfbook.optim.coordinate_run.LARGE", 0)
+    found = [coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000, n_threads=n) for n in (1, 2, 3)]
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.w, found[0].w)
+        assert [step[:4] for step in other.history] == [step[:4] for step in found[0].history]
+    np.testing.assert_allclose(found[0].objective, plain.objective, rtol=1e-8)
+    assert np.array_equal(found[0].w != 0, plain.w != 0)

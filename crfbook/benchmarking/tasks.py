@@ -4,6 +4,7 @@ import numpy as np
 
 from . import Clocked, Row, race
 from .boosting_tasks import boosting
+from .coordinate_tasks import sbcd
 from .fast_tasks import fast
 from .l1_tasks import l1_accuracy, owlqn
 from .loss_tasks import loss_training, losses
@@ -233,3 +234,4 @@ TASKS["boosting"] = boosting
 TASKS.update({"sgd": sgd, "stochastic-passes": stochastic_passes})
 TASKS["fast"] = fast
 TASKS.update({"sparse": sparse, "sparse-owlqn": sparse_owlqn, "sparse-tagging": sparse_tagging})
+TASKS["sbcd"] = sbcd

@@ -120,6 +120,10 @@ def lattice_work(width, n_labels):
                        np.zeros(width * width, np.int32), np.zeros(width * width), np.zeros(1, np.int64))
 
 
+def block_sums(width):
+    return BlockSums(np.zeros((3, width)), np.zeros((3, width, width)))
+
+
 def make_chains(corpus, n_labels, constraints):
     """`Chains` of a corpus; nothing is good yet."""
     n, width = corpus.n_tokens, padded(n_labels)

@@ -52,7 +52,7 @@ def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=Tru
         oscillate), "safe" (monotone, slow), "cs". The default for blocks=False is as for blocks=True.
     joint : node and edge weights of a symbol are one block; False: two.
     freeze_after : sweep after which only active weights move, until they rest; then a sweep over all candidates, and so on; None: never.
-    accelerate : Anderson extrapolation of the active weights, taken where it lowers the objective.
+    accelerate : where sweeps have become slow, OWL-QN on the active weights now and then (coordinate_acceleration.py).
     screening : leave out blocks that certainly stay without active weights.
     n_threads : for large blocks; the result has the same bits for any value.
     tol, tol_gradient : stop when the violation of the conditions of optimality promises at most tol * objective (c2 > 0), or is at
@@ -94,7 +94,7 @@ def prepare(corpus, features=None, *, c1, c2=0.0, blocks=True, curvature="approx
     run = Run(corpus, features, _sizes(corpus, features, sizes), constraints, joint=joint, edge_attrs=edge_attrs,
               n_threads=resolve_threads(n_threads))
     run.set_rule(c1, c2, step=step, factor=factor, exact=curvature == "exact", screening=screening)
-    return Search(run, rules, blocks, freeze_after, Accelerator(run) if accelerate else None, callback)
+    return Search(run, rules, blocks, freeze_after, Accelerator(run, constraints) if accelerate else None, callback)
 
 
 def _sizes(corpus, features, sizes):

@@ -4,22 +4,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.features import FeatureSet, inner_tokens
+from crfbook.data.features import FeatureSet
 from crfbook.kernels.coordinate import visit_blocks
 from crfbook.kernels.coordinate_lattice import extend, score_tokens
 from crfbook.kernels.coordinate_tables import rebuild_base, rebuild_classes
 from crfbook.optim.arena import SHIFT, SIZE, list_items, make_lists, make_room
 from crfbook.optim.chains import (
     DENSE_SHARE,
-    BlockSums,
     Candidates,
     Existing,
     Rule,
     State,
+    block_sums,
     lattice_work,
     make_chains,
     make_tables,
 )
+from crfbook.optim.coordinate_large import LARGE, LargeBlocks
 from crfbook.optim.inverted_index import edge_occurrences, inverted_index
 from crfbook.optim.objective import _check_labels, padded
 
@@ -66,13 +67,14 @@ class Run:
         cells = width * width + width
         self.state = State(
             blocks, chains, tables, np.zeros((sizes.n_attrs, width)), make_lists(np.zeros(sizes.n_edge_attrs), [], []), Existing(*exist),
-            np.stack([np.full(blocks.n_blocks, 2.0), limit, square]), BlockSums(np.zeros((3, width)), np.zeros((3, width, width))),
+            np.stack([np.full(blocks.n_blocks, 2.0), limit, square]), block_sums(width),
             Candidates(np.zeros(cells, np.int32), np.zeros((4, cells))), np.zeros((width, width)), np.zeros(width),
             np.zeros((width, width)), np.zeros(3), np.zeros(int(np.diff(blocks.visit_ptr).max(initial=1))), np.zeros(2),
             np.zeros(3, np.int64), lattice_work(width, n_labels))
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
         self._gold = _gold_edges(corpus, chains.weight, edge_kept, n_labels)
-        self.rule, self.n_threads = None, n_threads
+        self.n_threads, self._large = n_threads, LargeBlocks(width, n_labels, n_threads)
+        self.rule = None
 
     def set_rule(self, c1, c2, *, step="adaptive", factor=2.0, least_factor=0.3, exact=False, frozen=False, screening=True):
         n_labels = self.sizes.n_labels
@@ -207,10 +209,17 @@ class Run:
     def sweep(self, order=None, only=-1):
         """Visit the blocks `order`; returns the change of the objective (of the adaptive rule; other rules do not know it)."""
         order, place, total = self.order if order is None else order, 0, 0.0
-        visits = np.cumsum(np.diff(self.state.blocks.visit_ptr)[order])
+        size = np.diff(self.state.blocks.visit_ptr)[order]
+        visits = np.cumsum(size)
+        large = np.append(np.flatnonzero(size >= LARGE) if only < 0 else [], len(order)).astype(np.int64)
         while place < len(order):
-            stop = int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1
-            place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
+            stop = int(large[np.searchsorted(large, place)])
+            if stop == place:
+                change, missing = self._large.visit(int(order[place]), self.rule, self.state)
+                place += missing == 0
+            else:
+                stop = min(stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1)
+                place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
             total += change
             if missing:
                 self.make_room(missing)
@@ -239,7 +248,7 @@ class Run:
     @property
     def products(self):
         """Products of a vector and a transition table made so far."""
-        return int(self.state.work.steps[0])
+        return int(self.state.work.steps[0]) + self._large.products
 
     def violation(self):
         """(largest violation of the conditions of optimality, sum of squared ones) at the present weights, over all candidates."""
