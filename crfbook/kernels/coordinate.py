@@ -53,7 +53,7 @@ def judge(change, noise, trial, adaptive, least, model, factor):
         return 1, 1e3 * factor if factor < 1e6 else 2.0
     needed = (change - model[0]) / (0.5 * model[1])
     if change <= model[0] + 0.5 * factor * model[1] + noise:
-        return 1, max(least, min(factor, max(0.5 * factor, 1.1 * needed)))
+        return 1, max(least, min(factor, max(0.6 * factor, 1.25 * needed)))
     if not needed < math.inf:
         return 0, 10.0 * factor
     return 0, max(2.0 * factor, min(1.2 * needed, 100.0 * factor))

@@ -13,6 +13,7 @@ from crfbook.kernels.coordinate_lattice import AHEAD, BEHIND, UNSAFE, extend, sc
 from crfbook.kernels.coordinate_tables import SIZE, START, place_list, rebuild_base, rebuild_classes
 
 OLD, NEW, GRADIENT, CURVE = 0, 1, 2, 3
+FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
 
 
 @kernel
@@ -45,8 +46,8 @@ def _consider(cell, w, expected, curvature, gold, c1, c2, secant, pinned, n, fou
     """Append the weight to the candidates if it is one; returns their number. seen: largest violation, sum of squared ones.
 
     pinned: the weight stays what it is: an infinite curvature.
-    secant: where gold > expected, the curvature is at least (gold - expected) / log(gold / expected), whose step from a uniform start
-    is that of iterative scaling; Newton's would be far too long.
+    secant: where gold > expected, the curvature sum p (1 - p) grows by (gold - expected) / (expected log(gold / expected)): while p is
+    small that makes the step log(gold / expected) of iterative scaling, where Newton's would be far too long; near the end the factor is 1.
     """
     grad = expected - gold
     if w == 0.0 and (pinned or abs(grad) <= c1):
@@ -61,7 +62,8 @@ def _consider(cell, w, expected, curvature, gold, c1, c2, secant, pinned, n, fou
     seen[0] = max(seen[0], violation)
     seen[1] += violation * violation
     if secant and gold > expected >= 0.0:
-        curvature = max(curvature, (gold - expected) / np.log(gold / max(expected, 1e-12)))
+        expected = max(expected, 1e-12)
+        curvature *= max(1.0, (gold - expected) / (expected * np.log(gold / expected)))
     found.cell[n] = cell
     found.number[OLD, n] = w
     found.number[GRADIENT, n] = grad
@@ -122,7 +124,7 @@ def scale_curvatures(n, rule, square, sums, found):
         if curve[j] == np.inf:
             continue
         if rule.step == 0:
-            curve[j] = max(curve[j], 1e-3 * high)
+            curve[j] = max(curve[j], FLOOR * high)
         elif rule.step == 2 or rule.step == 4:
             curve[j] *= (node if found.cell[j] < 0 else edge) * (1.5 if rule.step == 2 else 2.0)
         elif rule.step == 3:

@@ -141,17 +141,14 @@ def rebuild_base(base_log, base, base_t, level):
 def from_left(alpha, t, base, flat, cell, value, start, stop, out):
     """out[t, y] = sum_yp alpha[t-1, yp] psi[yp, y].
 
-    Arguments: alpha (N, M), not negative; t; base (M, M); flat: its entries are all 1 over so many labels (rank one), 0: they are not;
+    Arguments: alpha (N, M), not negative, rows that sum to one; t; base (M, M); flat: its entries are all 1 over so many labels (rank one), 0: they are not;
     cell int32 (n,), value (n,), start, stop: the list of a class; out (N, M). Cost: M^2, M if flat, and the list.
     Source: Sokolovska et al. (2010), eq. (9); spec A.4.
     """
     M = base.shape[0]
     if flat:
-        total = 0.0
         for y in range(M):
-            total += alpha[t - 1, y]
-        for y in range(M):
-            out[t, y] = total if y < flat else 0.0
+            out[t, y] = 1.0 if y < flat else 0.0
     else:
         for y in range(M):
             out[t, y] = 0.0
@@ -172,11 +169,11 @@ def from_right(v, t, base_t, flat, cell, value, start, stop, out):
     """
     M = base_t.shape[0]
     if flat:
-        total = 0.0
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        for y in range(0, M, 4):
+            a, b, c, d = a + v[y], b + v[y + 1], c + v[y + 2], d + v[y + 3]
         for y in range(M):
-            total += v[y]
-        for y in range(M):
-            out[t, y] = total if y < flat else 0.0
+            out[t, y] = (a + b) + (c + d) if y < flat else 0.0
     else:
         for yp in range(M):
             out[t, yp] = 0.0

@@ -76,7 +76,7 @@ class Run:
         self.n_threads, self._large = n_threads, LargeBlocks(width, n_labels, n_threads)
         self.rule = None
 
-    def set_rule(self, c1, c2, *, step="adaptive", factor=2.0, least_factor=0.3, exact=False, frozen=False, screening=True):
+    def set_rule(self, c1, c2, *, step="adaptive", factor=2.0, least_factor=0.1, exact=False, frozen=False, screening=True):
         n_labels = self.sizes.n_labels
         self.rule = Rule(float(c1), float(c2), float(factor) if step == "fixed" else 1.0, float(least_factor), STEPS[step],
                          int(step == "cs"), int(exact), int(frozen), int(screening), 0, self.base_holds,
