@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "CRF": "crfbook.models.linear_chain",
+    "regularization_path": "crfbook.models.path",
     "HMM": "crfbook.models.directed",
     "MEMM": "crfbook.models.directed",
     "Corpus": "crfbook.data.corpus",

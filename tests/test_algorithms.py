@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 
 import crfbook
 from crfbook.data.corpus import make_corpus
-from crfbook.models.algorithms import ALGORITHMS, ALIASES, NEEDED, NONE
+from crfbook.models.algorithms import ALGORITHMS, ALIASES, EITHER, NEEDED, NONE
 from crfbook.models.linear_chain import CRF
 from crfbook.optim import fast
 
@@ -169,7 +169,7 @@ def test_label_noise_under_the_exp_losses(loss, clamp):
     assert usable(model, long[0]) and model.score(*long) > 0.5
 
 
-@pytest.mark.parametrize("algorithm", [key for key, row in ALGORITHMS.items() if row.losses and NEEDED not in (row.c1, row.c2)])
+@pytest.mark.parametrize("algorithm", [key for key, row in ALGORITHMS.items() if row.losses and not {NEEDED, EITHER} & {row.c1, row.c2}])
 def test_separable_data_without_a_penalty(algorithm):
     data = [[["a"], ["b"]], [["b"]]] * 4, [["A", "B"], ["B"]] * 4
     remedy = {"boosting": "fewer iterations", "sgd": "c2=0.01 gives", "sag": "c2=0.01 gives"}.get(algorithm, "c2=0.01 or c1=0.01")
@@ -201,11 +201,12 @@ def test_more_memory_than_allowed_is_refused_before_it_is_taken():
 
 
 @pytest.mark.parametrize("params, message", [
-    ({"algorithm": "sag", "c1": 1}, "'sag' has no L1 penalty, got c1=1.0; with c1 > 0 these work: 'auto', 'lbfgs', 'owlqn' or 'sgd-l1'"),
-    ({"algorithm": "perceptron", "c1": 0.5}, "no L1 penalty.*'owlqn' or 'sgd-l1'"),
+    ({"algorithm": "sag", "c1": 1}, "'sag' has no L1 penalty, got c1=1.0; with c1 > 0 these work: 'auto', 'lbfgs', 'owlqn', 'sbcd', 'cd' or 'sgd-l1'"),
+    ({"algorithm": "perceptron", "c1": 0.5}, "no L1 penalty.*'cd' or 'sgd-l1'"),
     ({"algorithm": "sdca", "c2": 0}, "'sdca' needs an L2 penalty, got c2=0; with c2=0 these work: 'auto', 'lbfgs'"),
+    ({"algorithm": "sbcd", "c2": 0}, "'sbcd' needs a penalty.*with neither these work: 'auto', 'lbfgs', 'owlqn', 'sgd', 'sag'"),
     ({"algorithm": "sgd-l1"}, "'sgd-l1' is for c1 > 0, got c1=0; with c1=0 these work: 'auto', 'lbfgs'"),
-    ({"algorithm": "sgd_l1", "c1": 1, "c2": 1}, "no L2 penalty.*with both penalties these work: 'auto', 'lbfgs' or 'owlqn'"),
+    ({"algorithm": "sgd_l1", "c1": 1, "c2": 1}, "no L2 penalty.*with both penalties these work: 'auto', 'lbfgs', 'owlqn', 'sbcd' or 'cd'"),
     ({"algorithm": "ap", "loss": "exp"}, "corrects mistakes, got loss='exp'; with that loss these work: 'auto', .* 'boosting'"),
     ({"algorithm": "sgd", "loss": "pointwise-log"}, "'sgd' minimises 'log', got .*these work: 'auto', 'lbfgs' or 'owlqn'"),
     ({"algorithm": "boosting", "loss": "log"}, "minimises 'exp', got loss='log'"),
@@ -256,6 +257,27 @@ def test_auto_reaches_the_certificate_of_lbfgs():
     assert list(auto.history_.iteration) == list(range(1, auto.n_iter_ + 1)) and (np.diff(auto.history_.seconds) >= 0).all()
     sparse, owlqn = (crf(name, c1=0.5, max_iterations=None).fit(X, Y) for name in ("auto", "owlqn"))
     assert np.array_equal(sparse.weights_, owlqn.weights_)
+
+
+@pytest.mark.parametrize("algorithm", ["sbcd", "cd"])
+def test_coordinate_descent_reaches_the_optimum_of_owlqn(algorithm):
+    """Sequence weights and hard constraints included."""
+    weight = np.arange(len(X)) % 3 + 0.5
+    table = np.arange(9).reshape(3, 3) > 0  # no DET after DET
+    data = [(x, y) for x, y in zip(X, Y, strict=True) if ("DET", "DET") not in zip(y, y[1:], strict=False)]
+    few, gold = [x for x, _ in data], [y for _, y in data]
+    found, owlqn = (crf(name, c1=0.4, max_iterations=2000, tol=1e-8, constraints=table).fit(few, gold, sample_weight=weight[:len(few)])
+                    for name in (algorithm, "owlqn"))
+    assert found.objective_ == pytest.approx(owlqn.objective_, rel=1e-7)
+    np.testing.assert_array_equal(found.weights_ != 0, owlqn.weights_ != 0)
+    assert 0 < np.count_nonzero(found.weights_) < len(found.weights_)
+
+
+@pytest.mark.parametrize("algorithm", ["owlqn", "sbcd", "cd"])
+def test_an_empty_model_is_said_to_be_empty(algorithm):
+    with pytest.warns(UserWarning, match="the model is empty: c1=1000 leaves no weight"):
+        model = crf(algorithm, c1=1000.0).fit(X, Y)
+    assert usable(model) and not model.weights_.any()
 
 
 def test_auto_hands_over_where_dual_ascent_is_slow(monkeypatch):

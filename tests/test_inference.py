@@ -72,7 +72,7 @@ def test_node_scores_and_long_corpora(monkeypatch):
     np.testing.assert_allclose(inference.node_scores(corpus, features, w), brute_node_scores(corpus, features, w),
                                rtol=1e-12, atol=1e-13)
     path, scores = inference.decode(corpus, features, w), inference.sequence_scores(corpus, features, w)
-    assert len(inference._model(corpus, features, w, None).dense) > 0
+    assert len(inference._model(corpus, features, w, None, inference.no_tables).dense) > 0
     monkeypatch.setattr(inference, "STRETCH_ROWS", 50)
     monkeypatch.setattr(inference, "DENSE_BYTES", 0)
     assert len(inference._stretches(corpus.seq_ptr)) > 5

@@ -5,7 +5,8 @@ import pytest
 from random_corpora import brute_value, random_corpus, random_model
 
 from crfbook.data.constraints import Constraints
-from crfbook.optim.objective import Objective, forecast
+from crfbook.optim.forecast import forecast
+from crfbook.optim.objective import Objective
 
 CASES = {
     "plain": {},

@@ -9,7 +9,8 @@ from crfbook.kernels.likelihood import add_tree, batch_scores, open_rows
 from crfbook.kernels.scores import collect_dense, dense_gradient, fill_dense, list_scores, pair_gradient, path_scores
 from crfbook.optim import packing as packing_module
 from crfbook.optim.bundles import find_bundles
-from crfbook.optim.objective import Objective, make_edges, padded
+from crfbook.optim.edges import make_edges, padded
+from crfbook.optim.objective import Objective
 from crfbook.optim.packing import dense_rows, lay_out, pack
 
 pytestmark = pytest.mark.kernels

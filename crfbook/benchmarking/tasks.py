@@ -4,10 +4,12 @@ import numpy as np
 
 from . import Clocked, Row, race
 from .boosting_tasks import boosting
+from .coordinate_tasks import sbcd
 from .fast_tasks import fast
 from .l1_tasks import l1_accuracy, owlqn
 from .loss_tasks import loss_training, losses
 from .online_tasks import perceptron
+from .sparse_tasks import sparse, sparse_owlqn, sparse_tagging
 from .stochastic_tasks import sgd, stochastic_passes
 from .work import load
 
@@ -229,4 +231,5 @@ TASKS = {
     "losses": losses, "loss-training": loss_training,  # 04
     "perceptron": perceptron, "boosting": boosting,  # 05
     "fast": fast, "sgd": sgd, "stochastic-passes": stochastic_passes, "owlqn": owlqn, "l1-accuracy": l1_accuracy,  # 06
+    "sparse": sparse, "sparse-owlqn": sparse_owlqn, "sparse-tagging": sparse_tagging, "sbcd": sbcd,  # 06 to 09
 }

@@ -6,6 +6,7 @@ They are applied to the vocabulary of a column, once per distinct string, never 
 | form | gives |
 |---|---|
 | `%x[row,column]` | the string itself (CRF++, Wapiti) |
+| `%inside[row,column]` | the string itself; nothing for a cell outside the sequence (all others give a boundary symbol there) |
 | `%X[row,column]`, `%lower[row,column]` | the string in lower case (Wapiti's `%X`) |
 | `%t[row,column,"regex"]` (also `%T`) | `true` or `false`: does the regular expression match somewhere (Wapiti) |
 | `%m[row,column,"regex"]` | the first text that matches, or the empty string (Wapiti); `%M` in lower case |
@@ -30,10 +31,14 @@ Extract = Callable[[str], tuple[str, ...]]
 
 
 class Extractor(NamedTuple):
-    """`forms`: how it is written, for error messages; `make(*arguments)` returns the function on strings."""
+    """`forms`: how it is written, for error messages; `make(*arguments)` returns the function on strings.
+
+    `padded`: a cell outside the sequence gives a boundary symbol; else it gives nothing.
+    """
 
     forms: str
     make: Callable[..., Extract]
+    padded: bool = True
 
 
 def _identity() -> Extract:
@@ -107,6 +112,7 @@ def short_shape(text: str) -> str:
 
 EXTRACTORS: dict[str, Extractor] = {
     "x": Extractor("%x[row,column]", _identity),
+    "inside": Extractor("%inside[row,column]", _identity, padded=False),
     "X": Extractor("%X[row,column]", _lower),
     "lower": Extractor("%lower[row,column]", _lower),
     "t": Extractor('%t[row,column,"regex"]', _test),
@@ -130,7 +136,7 @@ def make_extractor(name: str, arguments: tuple) -> Extract:
     """
     if name not in EXTRACTORS:
         raise ValueError(f"unknown extractor %{name}; known: " + ", ".join("%" + known for known in EXTRACTORS))
-    forms, make = EXTRACTORS[name]
+    forms, make, _ = EXTRACTORS[name]
     wanted = str if '"regex"' in forms else int
     if not all(isinstance(argument, wanted) for argument in arguments):
         raise ValueError(f"expected {forms}, got arguments {arguments}")

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.data.corpus import ragged_index
+
 
 class FeatureSet(NamedTuple):
     """Layout of the weight vector `w (F,)`, F = n_node + n_edge. Immutable; rows are sorted by label.
@@ -70,17 +72,26 @@ def inner_tokens(corpus):
     return np.flatnonzero(inner)
 
 
-def _pair_counts(corpus, n_labels):
-    """Weighted counts of labelled transitions, (K, L, L) [class, previous, next]."""
+def _pair_counts(corpus, n_labels, n_edge_attrs):
+    """Weighted counts of labelled transitions: keys (edge attribute * L + previous) * L + next, rising, and their counts.
+
+    A transition counts once for each edge attribute of its token. Memory grows with what occurs, not with classes times L^2.
+    """
     token = inner_tokens(corpus)
     prev, here = corpus.labels[token - 1].astype(np.int64), corpus.labels[token].astype(np.int64)
     known = (prev >= 0) & (here >= 0)
-    weight = None
+    token, pair = token[known], (prev * n_labels + here)[known]
+    weight = np.ones(len(token))
     if len(corpus.seq_weight):
-        weight = np.repeat(corpus.seq_weight, np.diff(corpus.seq_ptr))[token[known]]
-    key = (corpus.edge_class[token].astype(np.int64) * n_labels + prev) * n_labels + here
-    counts = np.bincount(key[known], weight, minlength=corpus.n_classes * n_labels**2)
-    return counts.reshape(corpus.n_classes, n_labels, n_labels).astype(np.float64)
+        weight = np.repeat(corpus.seq_weight, np.diff(corpus.seq_ptr))[token]
+    of_class, inverse = np.unique(corpus.edge_class[token] * np.int64(n_labels**2) + pair, return_inverse=True)
+    count = np.bincount(inverse, weight, minlength=len(of_class))
+    items, ptr = ragged_index(corpus.class_ptr, of_class // n_labels**2)
+    owner = np.repeat(np.arange(len(of_class)), np.diff(ptr))
+    attr = corpus.class_attr[items].astype(np.int64)
+    owner, attr = owner[attr < n_edge_attrs], attr[attr < n_edge_attrs]
+    keys, inverse = np.unique(attr * n_labels**2 + of_class[owner] % n_labels**2, return_inverse=True)
+    return keys, np.bincount(inverse, count[owner], minlength=len(keys))
 
 
 def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all_transitions=False):
@@ -103,12 +114,7 @@ def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all
     if all_transitions:
         pairs = np.arange(n_edge_attrs * n_labels**2, dtype=np.int64)
     else:
-        seen = [np.zeros(0, np.int64)]
-        unweighted = corpus._replace(seq_weight=np.zeros(0))
-        for k, count in enumerate(_pair_counts(unweighted, n_labels)):
-            attrs = corpus.class_attr[corpus.class_ptr[k]:corpus.class_ptr[k + 1]].astype(np.int64)
-            seen.append((attrs[:, None] * n_labels**2 + np.flatnonzero(count)).ravel())
-        pairs = _distinct(np.concatenate(seen))
+        pairs = _pair_counts(corpus._replace(seq_weight=np.zeros(0)), n_labels, n_edge_attrs)[0]
     edge_ptr, pair = _rows(pairs, n_labels**2, n_edge_attrs)
     return FeatureSet(int(n_labels), int(n_attrs), int(n_edge_attrs), node_ptr, node_label, edge_ptr,
                       pair // n_labels, pair % n_labels)
@@ -162,5 +168,10 @@ def empirical_counts(corpus, features):
         where = np.searchsorted(keys, key)
         hit = np.append(keys, -1)[where] == key
         counts[:features.n_node] += np.bincount(where[hit], value[hit], minlength=features.n_node)
-    edge_gradient(features, _pair_counts(corpus, n_labels), corpus.class_ptr, corpus.class_attr, counts)
+    pairs, value = _pair_counts(corpus, n_labels, features.n_edge_attrs)
+    row = np.repeat(np.arange(features.n_edge_attrs, dtype=np.int64), np.diff(features.edge_ptr))
+    keys = row * n_labels**2 + features.edge_prev.astype(np.int64) * n_labels + features.edge_next
+    where = np.searchsorted(keys, pairs)
+    hit = np.append(keys, -1)[where] == pairs
+    counts[features.n_node + where[hit]] = value[hit]
     return counts

@@ -10,7 +10,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from crfbook.data.extractors import make_extractor
+from crfbook.data.extractors import EXTRACTORS, make_extractor
 from crfbook.data.vocabulary import numbered, where
 
 _LIMIT = 2**62  # keys stay below
@@ -85,12 +85,14 @@ class CellValues:
         """Codes for each distinct string, then each boundary symbol.
 
         Returns (table, None) if there is at most one value each (-1: none or never seen), else
-        (table, ptr): the codes of number i are table[ptr[i]:ptr[i+1]].
+        (table, ptr): the codes of number i are table[ptr[i]:ptr[i+1]]. An extractor without padding gives no boundary symbols.
         """
         found = list(map(self.extract, distinct))
         sizes = np.fromiter(map(len, found), np.int64, len(found))
         flat = np.fromiter(map(self.codes.get, chain.from_iterable(found), repeat(-1)), np.int32, int(sizes.sum()))
         boundaries = np.arange(len(self.values), self.size, dtype=np.int32)
+        if not EXTRACTORS[self.source.name].padded:
+            boundaries[:] = -1
         if sizes.max(initial=0) <= 1:
             table = np.full(len(found), -1, np.int32)
             table[sizes == 1] = flat

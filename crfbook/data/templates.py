@@ -19,7 +19,7 @@ extractor gives for the cell `row` tokens further on (`extractors` has the list)
 Rules, where the tools differ:
 
 - A cell before the first or behind the last token is its own symbol per distance: `_B-1`, `_B-2`,
-  `_B+1`, ... whatever the extractor. It is never confused with a token spelt `_B-1`.
+  `_B+1`, ... whatever the extractor (but for `%inside`, which gives nothing there). It is never confused with a token spelt `_B-1`.
 - Two patterns with the same text and the same extractors and columns, at different rows, share their
   attributes (CRF++'s bag of words); the values of an attribute that occurs twice at a token add up.
 - Attributes are compared cell by cell, not as strings: `a/b` + `c` is not `a` + `b/c`.

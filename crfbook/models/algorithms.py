@@ -9,7 +9,7 @@ names. Functions are imported when they are first used. All have the signature
 from importlib import import_module
 from typing import NamedTuple
 
-NONE, ANY, NEEDED = "none", "any", "needed"  # what an algorithm makes of a penalty
+NONE, ANY, NEEDED, EITHER = "none", "any", "needed", "either"  # what an algorithm makes of a penalty; EITHER: not both 0
 ALL_LOSSES = ("log", "exp", "pointwise-log", "pointwise-exp")
 
 
@@ -53,6 +53,9 @@ ALGORITHMS = {
                       (*_BATCH, "random_state", "memory_limit")),
     "lbfgs": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", ALL_LOSSES, ANY, ANY, _BATCH),
     "owlqn": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", ALL_LOSSES, ANY, ANY, _BATCH),
+    "sbcd": Algorithm("crfbook.models.coordinates:sbcd", "visit_blocks", c1=EITHER, c2=EITHER,
+                      settings=("c1", "c2", "n_threads", "tol")),
+    "cd": Algorithm("crfbook.models.coordinates:cd", "visit_blocks", c1=EITHER, c2=EITHER, settings=("c1", "c2", "tol")),
     "sgd": Algorithm("crfbook.optim.stochastic:sgd", "sgd_steps", c2=ANY, settings=("c2", "random_state"),
                      options=_PASSES | _CALIBRATION, one_pass=_NEW_DATA),
     "sgd-l1": Algorithm("crfbook.optim.stochastic:sgd_l1", "sgd_l1_steps", c1=NEEDED, settings=("c1", "random_state"),
@@ -107,6 +110,9 @@ def check_combination(key, loss, clamp, c1, c2):
     if c2 == 0 and row.c2 == NEEDED:
         raise ValueError(f"algorithm={key!r} needs an L2 penalty, got c2=0; with c2=0 these work: "
                          f"{_listed(k for k, r in ALGORITHMS.items() if r.c2 != NEEDED)}")
+    if row.c1 == EITHER and not c1 and c2 == 0:
+        raise ValueError(f"algorithm={key!r} needs a penalty: node and edge weights of a symbol are redundant without one; got c1=0 and "
+                         f"c2=0; with neither these work: {_listed(k for k, r in ALGORITHMS.items() if not {r.c1, r.c2} & {NEEDED, EITHER})}")
     if c1 and c2 and row.c2 == NONE:
         raise ValueError(f"algorithm={key!r} has no L2 penalty, got c2={c2!r}; with both penalties these work: "
                          f"{_listed(k for k, r in ALGORITHMS.items() if r.c1 != NONE and r.c2 != NONE)}")

@@ -23,14 +23,24 @@ class ChainPredictions(Predictions):
         return list(self.encoder_.labels_)
 
     def predict(self, X):
+        """The most probable labelling of each sequence (Viterbi), as a list of lists of labels; [] for an empty one.
+
+        Of equally good labellings the one whose labels come first in classes_ is taken.
+        """
         corpus = self._known(X)
         return Sequences(self.encoder_.decode(self._decode(corpus), corpus.seq_ptr))
 
     def predict_array(self, X):
+        """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
         corpus = self._known(X)
         return _split(self._decode(corpus), corpus)
 
+    def predict_marginals(self, X):
+        """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token."""
+        return self._named(self.predict_marginals_array(X))
+
     def predict_marginals_array(self, X):
+        """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
         return [p_node for p_node, _ in self._marginals(self._known(X), edges=False)]
 
     def predict_edge_marginals(self, X):
@@ -42,9 +52,7 @@ class ChainPredictions(Predictions):
         log_z = np.array([log_z for *_, log_z in self._forward_backward(corpus)])
         return np.minimum(self._path_scores(corpus) - log_z, 0.0)  # above 0 is rounding
 
-    for _method in (predict, predict_array, predict_marginals_array, predict_edge_marginals):
-        _method.__doc__ = getattr(Predictions, _method.__name__).__doc__
-    del _method
+    predict_edge_marginals.__doc__ = Predictions.predict_edge_marginals.__doc__
 
     def _known(self, X, y=None, unknown="mark"):
         check_is_fitted(self, "encoder_")

@@ -5,12 +5,14 @@ Work goes through in stretches of whole sequences, so that memory does not grow 
 raise ValueError for weights that are not finite and, naming it, for a sequence all of whose paths are forbidden.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from crfbook.data.constraints import check_label_set
-from crfbook.data.features import FeatureSet, log_edge
+from crfbook.data.corpus import ragged_index
+from crfbook.data.features import FeatureSet
 from crfbook.kernels.forward_backward import (
     edge_marginal_log,
     edge_marginal_scaled,
@@ -21,18 +23,28 @@ from crfbook.kernels.forward_backward import (
 from crfbook.kernels.forward_backward_batched import forward_backward_batched
 from crfbook.kernels.likelihood import bound_rows, open_rows, redo_flagged
 from crfbook.kernels.scores import fill_dense, list_scores, path_scores
+from crfbook.kernels.sparse_viterbi import sparse_viterbi_many
 from crfbook.kernels.viterbi import viterbi_many
-from crfbook.optim.objective import BATCH_ROWS, Edges, check_paths, check_weights, make_edges, make_work, padded
+from crfbook.models.sparse import edge_path_scores, sparse_marginals
+from crfbook.optim.cost_model import FormChooser, decoding_form
+from crfbook.optim.edges import Bounds, Edges, no_tables, padded, table_edges
+from crfbook.optim.forecast import FEW_CLASSES, batch_rows
+from crfbook.optim.objective import check_paths, check_weights, make_work
 from crfbook.optim.packing import pack
 from crfbook.optim.parallel import one_blas_thread, run_pieces
+from crfbook.optim.sparse_chain import SparseEdges, SparseScores, sparse_edges, sparse_scores
 
 STRETCH_ROWS = 8192  # tokens scored at a time: their rows stay in the processor's cache
 DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
 
 
-def decode(corpus, features, w, constraints=None, n_threads=1):
-    """The most probable labels, int32 (N,); ties go to the smallest label at every step (Viterbi)."""
-    model = _model(corpus, features, w, constraints)
+def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
+    """The most probable labels, int32 (N,); ties go to the smallest label at every step (Viterbi).
+
+    form : "dense", "sparse", or "auto": what takes less time, see optim/cost_model.py. Both find the same path.
+    """
+    sparse = decoding_form(form, corpus, features, w) == "sparse"
+    model = _model(corpus, features, w, constraints, sparse_scores if sparse else table_edges)
     edges = model.edges
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
     stretches = _stretches(corpus.seq_ptr)
@@ -41,23 +53,28 @@ def decode(corpus, features, w, constraints=None, n_threads=1):
         sequences, tokens = stretches[i]
         log_node = _scores(corpus, model, *stretches[i])
         seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
-        viterbi_many(log_node, edges.log_edge, corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences])
+        out = corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences]
+        if sparse:
+            sparse_viterbi_many(log_node, edges.entry_ptr, edges.prev, edges.next_label, edges.entry_score, edges.log_base,
+                                features.n_labels, *out)
+        else:
+            viterbi_many(log_node, edges.log_edge, *out)
 
     run_pieces(piece, len(stretches), n_threads)
     check_paths(score, np.arange(len(score)), constraints)
     return path
 
 
-def node_marginals(corpus, features, w, constraints=None, n_threads=1):
-    """p_node (N, L): probability that token t has label y, given its sequence."""
+def node_marginals(corpus, features, w, constraints=None, n_threads=1, form="auto"):
+    """p_node (N, L): probability that token t has label y, given its sequence. form: "batched", "sparse" or "auto"."""
     out = np.empty((corpus.n_tokens, features.n_labels))
-    _forward_backward(corpus, features, w, constraints, n_threads, out)
+    _forward_backward(corpus, features, w, constraints, n_threads, out, form)
     return out
 
 
-def log_partition(corpus, features, w, constraints=None, n_threads=1):
-    """log Z of every sequence, (S,) in nats; 0 for a sequence of length 0."""
-    return _forward_backward(corpus, features, w, constraints, n_threads, None)
+def log_partition(corpus, features, w, constraints=None, n_threads=1, form="auto"):
+    """log Z of every sequence, (S,) in nats; 0 for a sequence of length 0. form: see `node_marginals`."""
+    return _forward_backward(corpus, features, w, constraints, n_threads, None, form)
 
 
 def log_proba(corpus, features, w, constraints=None, n_threads=1):
@@ -80,12 +97,15 @@ def sequence_scores(corpus, features, w, constraints=None):
         i = int(np.searchsorted(corpus.seq_ptr, unknown[0], side="right")) - 1
         raise ValueError(f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label id in "
                          f"0..{features.n_labels - 1}, got {corpus.labels[unknown[0]]}")
-    model = _model(corpus, features, w, constraints)
+    model = _model(corpus, features, w, constraints, no_tables)
     score = np.zeros(corpus.n_sequences)
+    edge = edge_path_scores(corpus, features, w, constraints)
+    no_edge, no_class = np.zeros((1, features.n_labels, features.n_labels)), np.zeros(corpus.n_tokens, np.int32)
     for sequences, tokens in _stretches(corpus.seq_ptr):
         seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
-        path_scores(_scores(corpus, model, sequences, tokens), model.edges.log_edge, corpus.edge_class[tokens],
-                    corpus.labels[tokens], seq_ptr, score[sequences])
+        log_node = _scores(corpus, model, sequences, tokens)
+        log_node[np.arange(len(log_node)), corpus.labels[tokens]] += edge[tokens]
+        path_scores(log_node, no_edge, no_class[tokens], corpus.labels[tokens], seq_ptr, score[sequences])
     return score
 
 
@@ -94,7 +114,7 @@ def node_scores(corpus, features, w):
 
     Raises ValueError, naming sequence and token, for a sum that exceeds float64.
     """
-    model = _model(corpus._replace(label_set=corpus.label_set[:0]), features, w, None)
+    model = _model(corpus._replace(label_set=corpus.label_set[:0]), features, w, None, no_tables)
     out = np.zeros((corpus.n_tokens, features.n_labels))
     _add_scores(corpus, model, np.arange(corpus.n_tokens), out)
     return out
@@ -102,12 +122,18 @@ def node_scores(corpus, features, w):
 
 def iter_edge_marginals(corpus, features, w, constraints=None):
     """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y); (0, L, L) if T < 2."""
-    model = _model(corpus, features, w, constraints)
+    few = corpus.n_classes <= FEW_CLASSES
+    model = _model(corpus, features, w, constraints, table_edges if few else no_tables)
     n_labels = features.n_labels
     for i in range(corpus.n_sequences):
         tokens = slice(int(corpus.seq_ptr[i]), int(corpus.seq_ptr[i + 1]))
         log_node = _scores(corpus, model, slice(i, i + 1), tokens)
-        p_edge = _edge_marginals(log_node, model.edges, corpus.edge_class[tokens], i, constraints)
+        edges, edge_class = model.edges, corpus.edge_class[tokens]
+        if not few:  # tables of this sequence's classes: no more than what is yielded
+            classes, edge_class = np.unique(edge_class, return_inverse=True)
+            items, class_ptr = ragged_index(corpus.class_ptr, classes)
+            edges = table_edges(features, w, class_ptr, corpus.class_attr[items], constraints)
+        p_edge = _edge_marginals(log_node, edges, edge_class.astype(np.int32), i, constraints)
         yield np.ascontiguousarray(p_edge[1:, :n_labels, :n_labels])
 
 
@@ -131,10 +157,12 @@ def _edge_marginals(log_node, edges, edge_class, i, constraints):
     return p_edge
 
 
-def _forward_backward(corpus, features, w, constraints, n_threads, p_node):
+def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form):
     """log Z (S,); node marginals are written into p_node (N, L) unless that is None."""
-    model = _model(corpus, features, w, constraints)
-    packing = pack(corpus, BATCH_ROWS, n_shards=1)
+    sparse = FormChooser(features, corpus, form).choose(w) == "sparse"
+    model = _model(corpus, features, w, constraints, sparse_edges if sparse else table_edges)
+    packing = pack(corpus, batch_rows(corpus.n_classes), n_shards=1, grouped=sparse)
+    marginals = sparse_marginals if sparse else _batch_marginals
     log_z = np.zeros(len(packing.sequence))
     n_batches = len(packing.slot_ptr) - 1
     n_pieces = max(1, min(16, n_batches))
@@ -142,7 +170,11 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node):
     def piece(i):
         work = make_work(packing, padded(features.n_labels))
         for b in range(i, n_batches, n_pieces):
-            p, tokens = _batch_marginals(b, corpus, model, packing, work, log_z)
+            rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
+            step_ptr = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
+            tokens = packing.row_token[rows]
+            fill = partial(_fill_batch, corpus, model, step_ptr, tokens, packing.row_set[rows], work.log_node[:len(tokens)])
+            p = marginals(b, fill, model.edges, packing, work, log_z)
             if p_node is not None:
                 p_node[tokens] = p[:, :features.n_labels]
 
@@ -153,23 +185,23 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node):
     return out
 
 
-def _batch_marginals(b, corpus, model, packing, work, log_z):
-    """Forward-backward of batch b: fills its part of log_z; returns (p_node (n, M), corpus tokens (n,))."""
+def _fill_batch(corpus, model, step_ptr, tokens, row_set, log_node):
+    """log_node (n, M) of the rows of a batch, in place."""
+    edges = model.edges
+    open_rows(step_ptr, edges.start, edges.middle, edges.end, log_node)
+    bound_rows(row_set, edges.label_sets, log_node)
+    _add_scores(corpus, model, tokens, log_node)
+
+
+def _batch_marginals(b, fill, edges, packing, work, log_z):
+    """p_node (n, M) of batch b; its part of log_z is filled. `fill` puts the scores into work.log_node."""
     rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
     slots = slice(packing.slot_ptr[b], packing.slot_ptr[b + 1])
-    edges = model.edges
     n, n_slots = rows.stop - rows.start, slots.stop - slots.start
     step_ptr = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
-    group = rows if corpus.n_classes > 1 else slice(0, 0)
-    row_token, row_class = packing.row_token[rows], packing.row_class[rows]
-    log_node, p_node, flags = work.log_node[:n], work.p_node[:n], work.flags[:n_slots]
+    group = rows if len(packing.prev_row) else slice(0, 0)
+    row_class, log_node, p_node, flags = packing.row_class[rows], work.log_node[:n], work.p_node[:n], work.flags[:n_slots]
     edge_sum, weight = np.zeros(edges.log_edge.shape), np.ones(n_slots)
-
-    def fill():
-        open_rows(step_ptr, edges.start, edges.middle, edges.end, log_node)
-        bound_rows(packing.row_set[rows] if len(packing.row_set) else packing.row_set, edges.label_sets, log_node)
-        _add_scores(corpus, model, row_token, log_node)
-
     fill()
     if forward_backward_batched(
         log_node, edges.psi_edge, edges.psi_edge_t, edges.edge_max, edges.edge_spread[0], row_class, step_ptr,
@@ -178,7 +210,7 @@ def _batch_marginals(b, corpus, model, packing, work, log_z):
     ):  # fmt: skip
         fill()
         redo_flagged(log_node, edges.log_edge, row_class, step_ptr, weight, flags, log_z[slots], p_node, edge_sum)
-    return p_node, row_token
+    return p_node
 
 
 class _Model(NamedTuple):
@@ -186,18 +218,18 @@ class _Model(NamedTuple):
 
     features: FeatureSet
     w: np.ndarray  # (F,)
-    edges: Edges
+    edges: Edges | SparseEdges | SparseScores | Bounds
     dense: np.ndarray  # (H, M or L); H may be 0
     dense_of: np.ndarray  # int32 (A',): dense row of attribute a < A', or -1
     may_overflow: bool  # weights or values so large that sums must be looked at
 
 
-def _model(corpus, features, w, constraints):
-    """`_Model` for a corpus; dense copies are made only if the corpus is large enough to repay them."""
+def _model(corpus, features, w, constraints, transitions):
+    """`_Model` for a corpus, its edges made by `transitions`; dense copies only if the corpus is large enough to repay them."""
     w = check_weights(w, features.n_features)
     check_label_set(corpus, constraints)
     with one_blas_thread():
-        edges = make_edges(log_edge(features, w, corpus.class_ptr, corpus.class_attr), constraints)
+        edges = transitions(features, w, corpus.class_ptr, corpus.class_attr, constraints)
     n_labels = features.n_labels
     # Ids fall in frequency, so the rows worth copying are among the first ones.
     head = min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))

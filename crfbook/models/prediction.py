@@ -10,6 +10,7 @@ from crfbook.data.tag_dictionary import free_blocked
 from crfbook.models import inference
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.settings import thread_count
+from crfbook.models.sparse import sparsify
 
 
 class Sequences(list):
@@ -34,38 +35,40 @@ class Predictions:
     NotFittedError before `fit`, and ValueError naming the sequence where the constraints forbid all its paths.
     """
 
-    def predict(self, X):
+    def predict(self, X, form="auto"):
         """The most probable labelling of each sequence (Viterbi), as a list of lists of labels; [] for an empty one.
 
-        Of equally good labellings the one whose labels come first in classes_ is taken.
+        Of equally good labellings the one whose labels come first in classes_ is taken. form : "dense", "sparse" (time grows with
+        the edge weights that are not zero), or "auto": the one that takes less time. Both give the same labels.
         """
         corpus = self._known(X)
-        path = inference.decode(corpus, *self._model())
+        path = inference.decode(corpus, *self._model(), form=form)
         return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
 
     def predict_single(self, xseq):
         """`predict` for one sequence: a list of labels."""
         return self.predict([xseq])[0]
 
-    def predict_array(self, X):
+    def predict_array(self, X, form="auto"):
         """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
         corpus = self._known(X)
-        return _by_sequence(inference.decode(corpus, *self._model()), corpus)
+        return _by_sequence(inference.decode(corpus, *self._model(), form=form), corpus)
 
-    def predict_marginals(self, X):
-        """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token."""
-        labels = self.encoder_.labels_ if hasattr(self, "encoder_") else ()
-        return Sequences([dict(zip(labels, row, strict=True)) for row in table.tolist()]
-                         for table in self.predict_marginals_array(X))
+    def predict_marginals(self, X, form="auto"):
+        """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
+
+        form : "batched", "sparse", or "auto": the one that takes less time. They agree but for rounding.
+        """
+        return self._named(self.predict_marginals_array(X, form))
 
     def predict_marginals_single(self, xseq):
         """`predict_marginals` for one sequence: a list of dicts."""
         return self.predict_marginals([xseq])[0]
 
-    def predict_marginals_array(self, X):
+    def predict_marginals_array(self, X, form="auto"):
         """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
         corpus = self._known(X)
-        return _by_sequence(inference.node_marginals(corpus, *self._model()), corpus)
+        return _by_sequence(inference.node_marginals(corpus, *self._model(), form=form), corpus)
 
     def predict_edge_marginals(self, X):
         """p(y_{t-1} = a, y_t = b | x) as an iterator: for each sequence one array (max(T-1, 0), L, L), [t-1, a, b].
@@ -75,6 +78,16 @@ class Predictions:
         corpus = self._known(X)
         features, w, constraints, _ = self._model()
         return inference.iter_edge_marginals(corpus, features, w, constraints)
+
+    def sparsify(self, threshold=0.0):
+        """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0. Changes the model; returns self.
+
+        `partial_fit` goes on from the weights that are left, without what its algorithm remembered besides.
+        """
+        check_is_fitted(self, "weights_")
+        self.features_, self.weights_ = sparsify(self.features_, self.weights_, threshold)
+        self._learner = self._learner[0], None
+        return self
 
     def log_proba(self, X, y=None):
         """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence, -inf for a forbidden labelling.
@@ -104,6 +117,10 @@ class Predictions:
         if not total > 0:
             raise ValueError(f"score: expected at least one token that counts, got {len(found)} sequences without any")
         return float(weight @ right) / total
+
+    def _named(self, tables):
+        """Arrays (T, L) of probabilities as lists of {label: probability}."""
+        return Sequences([dict(zip(self.encoder_.labels_, row, strict=True)) for row in table.tolist()] for table in tables)
 
     def _known(self, X, y=None, unknown="mark"):
         check_is_fitted(self, "weights_")

@@ -39,7 +39,7 @@ class Saved:
             arrays.update({f"dictionary.{name}": array for name, array in words.items()})
         trained_by, learner = self._learner
         if ALGORITHMS[trained_by].one_pass is not None:
-            arrays.update({f"state.{name}": array for name, array in learner.items()})
+            arrays.update({f"state.{name}": array for name, array in (learner or {}).items()})
         header["trained_by"], header["n_seen"] = trained_by, self._n_seen
         # template and a table of constraints come back from the encoder and from constraints_
         params = {name: value.item() if isinstance(value, np.generic) else value for name, value in self.get_params().items()}
@@ -81,5 +81,5 @@ class Saved:
         for name in FITTED:
             setattr(model, name, header["fitted"][name])
         model._history, model._n_seen = part["history"], int(header["n_seen"])
-        model._learner = resolve(header["trained_by"]), part["state"]
+        model._learner = resolve(header["trained_by"]), part["state"] or None
         return model

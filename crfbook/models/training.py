@@ -9,11 +9,11 @@ from sklearn.exceptions import ConvergenceWarning
 from crfbook._jit import announce_compilation
 from crfbook.models import inference
 from crfbook.models.algorithms import ALGORITHMS, NONE
+from crfbook.optim.forecast import forecast
 from crfbook.optim.monitor import Monitor
-from crfbook.optim.objective import forecast
 
 GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")
-CERTIFIED = ("sgd", "sag", "sdca")  # to reach their default number of epochs is to stop before the goal
+CERTIFIED = ("sgd", "sag", "sdca", "sbcd", "cd")  # to reach their default number of epochs is to stop before the goal
 RUNAWAY = 30.0  # nats: a weight that large says "always" or "never"
 
 
@@ -64,6 +64,9 @@ def _warn(result, settings, by_default):
     elif result.status == "max_iterations" and by_default and settings.algorithm in CERTIFIED:
         warnings.warn(f"algorithm={settings.algorithm!r} stopped at its default of {result.n_iter} epochs, before its goal was "
                       f"met; a larger max_iterations goes on, 'lbfgs' reaches its certificate", ConvergenceWarning, stacklevel=4)
+    elif settings.c1 and result.status in ("converged", "empty model") and not result.w.any():
+        warnings.warn(f"the model is empty: c1={settings.c1:g} leaves no weight, every labelling is as probable as any other; a smaller "
+                      f"c1 lets weights in", UserWarning, stacklevel=4)
     if settings.algorithm in ("sgd", "sgd-l1"):
         from crfbook.optim.stochastic import divergence
 

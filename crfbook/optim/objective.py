@@ -9,71 +9,20 @@ runs one kernel per shard (kernels/likelihood.py). Source: Sokolovska et al. (20
 
 import copy
 from queue import SimpleQueue
-from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.features import edge_gradient, empirical_counts, log_edge
+from crfbook.data.features import empirical_counts
 from crfbook.kernels.curvature import shard_curvature
-from crfbook.kernels.forward_backward import exp_edges
 from crfbook.kernels.likelihood import add_tree, shard_likelihood
 from crfbook.kernels.scores import collect_dense, fill_dense
+from crfbook.optim.cost_model import FormChooser
+from crfbook.optim.edges import TableTransitions, padded
+from crfbook.optim.forecast import batch_rows, estimate, n_shards
 from crfbook.optim.losses import LossTerms, make_loss
 from crfbook.optim.packing import lay_out, pack
 from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
 from crfbook.optim.work import make_loss_work, make_work
-
-MAX_SHARDS = 4
-BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
-GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
-
-
-class Edges(NamedTuple):
-    """Transition potentials of all classes and the hard constraints, padded to M labels with -inf."""
-
-    log_edge: np.ndarray  # (K, M, M) [class, previous, next]
-    psi_edge: np.ndarray  # (K, M, M): exp(log_edge - edge_max)
-    psi_edge_t: np.ndarray  # (K, M, M): its transposes
-    edge_max: np.ndarray  # (K,)
-    edge_spread: np.ndarray  # (1,): largest difference of finite values inside a class
-    start: np.ndarray  # (M,): 0 where a label may open a sequence, -inf where not
-    middle: np.ndarray  # (M,): 0, and -inf for padding labels
-    end: np.ndarray  # (M,)
-    label_sets: np.ndarray  # (D, M): 0 where a word of that set may have a label, -inf where not
-
-
-class Forecast(NamedTuple):
-    """What training will take: an estimate made before anything is allocated."""
-
-    bytes: int  # arrays of the objective, without the corpus and the optimiser's memory
-    seconds: float  # one value and gradient, one thread
-
-
-def padded(n_labels):
-    """Labels padded to whole vector registers (8 doubles), so that inner loops have no remainder."""
-    return -(-n_labels // 8) * 8 if n_labels > 4 else 4
-
-
-def make_edges(table, constraints=None):
-    """`Edges` of a table of transition scores (K, L, L), forbidden ones set to -inf, padded to M labels."""
-    n_classes, n_labels, _ = table.shape
-    width = padded(n_labels)
-    scores = np.full((n_classes, width, width), -np.inf)
-    scores[:, :n_labels, :n_labels] = table
-    middle = np.full(width, -np.inf)
-    middle[:n_labels] = 0.0
-    start, end = middle.copy(), middle.copy()
-    sets = np.zeros((0, n_labels), bool) if constraints is None or constraints.label_sets is None else constraints.label_sets
-    label_sets = np.tile(middle, (len(sets), 1))
-    label_sets[:, :n_labels][~sets] = -np.inf
-    if constraints is not None:
-        scores[:, :n_labels, :n_labels][:, ~constraints.allowed] = -np.inf
-        start[:n_labels][~constraints.start] = -np.inf
-        end[:n_labels][~constraints.end] = -np.inf
-    psi_edge, psi_edge_t = np.empty_like(scores), np.empty_like(scores)
-    edge_max = np.empty(n_classes)
-    spread = exp_edges(scores, psi_edge, psi_edge_t, edge_max)
-    return Edges(scores, psi_edge, psi_edge_t, edge_max, np.array([spread]), start, middle, end, label_sets)
 
 
 def check_weights(w, n_features):
@@ -107,11 +56,13 @@ class Objective:
     c2 : float >= 0, penalty c2 |w|^2 (no half, a sum over the corpus and no average).
     constraints : Constraints or None; forbidden transitions score -inf in Z.
     n_threads : int; the result has the same bits for any value.
-    batch_tokens : int or None, rows of a batch; None is BATCH_ROWS.
+    batch_tokens : int or None, rows of a batch; None is what `batch_rows` says.
     loss : "log", "exp", "pointwise-log" or "pointwise-exp", see losses.py; the exp losses are pure numbers, not nats.
     clamp : None, or M > 0: phi(u) = e^u - 1 goes on as a straight line where u > M nats.
     log_scale : value and gradient, penalty included, are multiplied by exp(-log_scale). Where 1/p exceeds float64 (1/p is L^T at
         w = 0), `log_value` of the start is a good one. A loss beyond exp(500) times the scale has the value inf.
+
+    form : "batched", "sparse" (log loss only), or "auto": at each evaluation the one that is faster there, see cost_model.py.
 
     Raises
     ------
@@ -121,7 +72,7 @@ class Objective:
     """
 
     def __init__(self, corpus, features, *, c2=0.0, constraints=None, n_threads=1, batch_tokens=None,
-                 loss="log", clamp=None, log_scale=0.0):
+                 loss="log", clamp=None, log_scale=0.0, form="auto"):
         if not (np.isfinite(c2) and c2 >= 0):
             raise ValueError(f"c2: expected a finite number >= 0, got {c2!r}")
         settings = make_loss(loss, clamp, log_scale)
@@ -130,10 +81,11 @@ class Objective:
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
         self._classes = corpus.class_ptr, corpus.class_attr
-        self._packing = pack(corpus, batch_tokens or BATCH_ROWS,
-                             n_shards(corpus.n_tokens, features.n_node))
+        self._forms = FormChooser(features, corpus, form)
+        self._packing = pack(corpus, batch_tokens or batch_rows(corpus.n_classes),
+                             n_shards(corpus.n_tokens, features.n_node), grouped=self._forms.may_be("sparse"))
         self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
-        self._forecast = _estimate(corpus, features, self._layout.n_dense, len(self._layout.dense_id),
+        self._forecast = estimate(corpus, features, self._layout.n_dense, len(self._layout.dense_id),
                                    len(self._layout.pair_cell))
         self._gold = empirical_counts(corpus, features)
         weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
@@ -144,11 +96,11 @@ class Objective:
 
     def _allocate(self):
         features, packing = self.features, self._packing
-        width, n_classes = padded(features.n_labels), len(self._classes[0]) - 1
+        width = padded(features.n_labels)
         n_dense = self._layout.n_dense
         self._whole = n_dense == features.n_attrs and features.n_node == features.n_attrs * features.n_labels
         self._parts = np.empty((packing.n_shards, features.n_node))
-        self._edge_parts = np.empty((packing.n_shards, n_classes, width, width))
+        self._made = {}  # transitions in each form, from its first use
         self._log_z = np.zeros(len(packing.sequence))
         self._dense = np.zeros((0 if self._whole else n_dense, width))
         self._buffers = [(make_work(packing, width), np.empty_like(self._dense))
@@ -198,19 +150,36 @@ class Objective:
     def _sums(self, w, kernel):
         """(what `kernel` sums over all tokens of each feature (F,), what it returned for each shard)."""
         features, n_node = self.features, self.features.n_node
-        edges = make_edges(log_edge(features, w, *self._classes), self.constraints)
         if self._whole:
             dense = w[:n_node].reshape(features.n_attrs, features.n_labels)
         else:
             dense = self._dense
             fill_dense(w, self._layout.member_ptr, self._layout.member, features.node_ptr, features.node_label, dense)
-        bad = run_pieces(lambda i: self._run_shard(kernel, i, w, dense, edges), self._packing.n_shards, self.n_threads)
-        total, edge_sum = np.zeros(features.n_features), np.empty(self._edge_parts.shape[1:])
+        transitions = self._transitions(w, kernel)
+        bad = run_pieces(lambda i: self._run_shard(kernel, i, w, dense, transitions), self._packing.n_shards, self.n_threads)
+        total = np.zeros(features.n_features)
         if len(bad):
             add_tree(self._parts, total[:n_node])
-            add_tree(self._edge_parts.reshape(len(bad), -1), edge_sum.reshape(-1))
-            edge_gradient(features, edge_sum[:, :features.n_labels, :features.n_labels], *self._classes, total)
+            transitions.collect(total)
         return total, bad
+
+    def _transitions(self, w, kernel):
+        """Transitions at w, in the form that the kernel has and that is the faster."""
+        form = self._forms.choose(w) if kernel in (shard_likelihood, shard_curvature) else "batched"
+        if form not in self._made and form == "sparse":
+            from crfbook.optim.sparse_chain import SparseTransitions
+
+            self._made[form] = SparseTransitions(self.features, self._classes, self.constraints, self._packing,
+                                                 self._work.qsize())
+        elif form not in self._made:
+            self._made[form] = TableTransitions(self.features, self._classes, self.constraints, self._packing.n_shards)
+        self._made[form].prepare(w, kernel)
+        return self._made[form]
+
+    @property
+    def n_products(self):
+        """(forward, backward): products with stored pairs in the last evaluation in the sparse form; (0, 0) before there was one."""
+        return tuple(self._made["sparse"].n_products.sum(axis=0).tolist()) if "sparse" in self._made else (0, 0)
 
     def log_value(self, w):
         """log of the value at w (F,), log_scale left out; a number also where the value itself would exceed float64."""
@@ -227,7 +196,7 @@ class Objective:
             raise AttributeError("largest_u: the log loss alone does not keep it")
         return float(self._terms.u.max(initial=0.0))
 
-    def _run_shard(self, kernel, shard, w, dense, edges):
+    def _run_shard(self, kernel, shard, w, dense, transitions):
         """Expected counts of one shard into its own arrays, with the work arrays of whoever is free."""
         features, layout = self.features, self._layout
         work, dense_grad = buffers = self._work.get()
@@ -235,8 +204,7 @@ class Objective:
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
         try:
-            bad = kernel(shard, w, dense, edges, self._packing, layout, self._weight, work, self._log_z, grad, dense_grad,
-                         self._edge_parts[shard])
+            bad = transitions.run(kernel, shard, w, dense, self._packing, layout, self._weight, work, self._log_z, grad, dense_grad)
             if not self._whole:
                 collect_dense(dense_grad, layout.member_ptr, layout.member, features.node_ptr, features.node_label, grad)
         finally:
@@ -248,38 +216,6 @@ class Objective:
     def forecast(self):
         """`Forecast` of this objective, from what it holds; the function `forecast` needs no objective."""
         return self._forecast
-
-
-def n_shards(n_tokens, n_node):
-    """Shards of a corpus: up to MAX_SHARDS, fewer if it is small or if their gradients would not fit."""
-    by_memory = GRADIENT_BYTES // max(1, 8 * n_node)
-    return int(max(1, min(MAX_SHARDS, by_memory, n_tokens // 500)))
-
-
-def forecast(corpus, features):
-    """`Forecast` of memory and time of one evaluation on one thread, from counts alone, before anything is built.
-
-    Seconds were fitted on one machine (a 2.5 GHz server core); expect a factor of two on others. Shared rows of
-    weights (bundles.py) are not known yet: on template corpora the truth lies up to 40 per cent lower.
-    """
-    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
-    n_weights = np.diff(features.node_ptr)
-    dense = (n_weights >= max(2, features.n_labels / 6)) & (count >= 8)
-    return _estimate(corpus, features, int(dense.sum()), int(count[dense].sum()), int((count * n_weights)[~dense].sum()))
-
-
-def _estimate(corpus, features, n_dense, n_rows, n_pairs):
-    """`Forecast` for H dense rows, R occurrences of them and P pairs."""
-    width, n_tokens = padded(features.n_labels), corpus.n_tokens
-    longest = int(np.diff(corpus.seq_ptr).max(initial=0))
-    valued = 8 if len(corpus.attr_val) else 0
-    shards = n_shards(n_tokens, features.n_node)
-    size = ((8 + valued) * n_rows + (8 + valued) * n_pairs + 24 * n_tokens + 8 * features.n_features * (shards + 1)
-            + 16 * n_dense * width + 32 * width * max(BATCH_ROWS, longest)
-            + 8 * width**2 * corpus.n_classes * (shards + 3))
-    seconds = (n_rows * (10e-9 + width * 1.2e-9) + n_pairs * 15e-9 + n_tokens * width * 6e-9
-               + 6.0 * n_tokens * width**2 / 4e10 + features.n_features * (shards + 4) * 1e-9)
-    return Forecast(size, seconds)
 
 
 def _check_labels(corpus, features, constraints):

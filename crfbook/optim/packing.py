@@ -26,7 +26,7 @@ class Packing(NamedTuple):
     row_class: np.ndarray  # int32 (N,): its edge class
     row_set: np.ndarray  # int32 (N,): its label set; (0,) if every token may have every label
     shard_ptr: np.ndarray  # int64 (n_shards+1,): batches of each shard
-    class_start: np.ndarray  # int64 (B, K+1); this and the next three: see kernels group_rows, empty if K = 1
+    class_start: np.ndarray  # int64 (B, K+1); this and the next three: see kernels group_rows, empty if not grouped
     by_class: np.ndarray  # int64 (N,) or (0,)
     by_step: np.ndarray  # int64 (N,) or (0,)
     prev_row: np.ndarray  # int64 (N,) or (0,)
@@ -36,11 +36,12 @@ class Packing(NamedTuple):
         return len(self.shard_ptr) - 1
 
 
-def pack(corpus, batch_rows=1024, n_shards=4):
+def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
     """Pack a corpus (S sequences, N tokens) into batches of about `batch_rows` rows, and those into shards.
 
     Smaller corpora get smaller batches, one a shard. A sequence is never cut: one longer than that is a batch. Shards hold neighbouring
-    batches with about equal numbers of rows; there may be fewer than asked for. Cost O(N + S log S).
+    batches with about equal numbers of rows; there may be fewer than asked for. Orders by class are made if there are
+    several, or if `grouped`. Cost O(N + S log S).
     """
     lengths = np.diff(corpus.seq_ptr)
     sequence = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -59,15 +60,15 @@ def pack(corpus, batch_rows=1024, n_shards=4):
         steps.append(step)
         step_start[b + 1] = step_start[b] + len(step)
     row_class = corpus.edge_class[row_token]
-    groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes)
+    groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes, grouped or corpus.n_classes > 1)
     row_set = corpus.label_set[row_token] if len(corpus.label_set) else corpus.label_set
     return Packing(sequence, slot_ptr, row_ptr, step_start, np.concatenate(steps), row_token, row_class, row_set,
                    _shards(row_ptr, n_shards), *groups)
 
 
-def _groups(row_class, row_ptr, steps, n_classes):
-    """Orders that bring equal edge classes of a batch together (`group_rows`); nothing to do if K = 1."""
-    n_rows = len(row_class) if n_classes > 1 else 0
+def _groups(row_class, row_ptr, steps, n_classes, grouped):
+    """Orders that bring equal edge classes of a batch together (`group_rows`); empty if not wanted."""
+    n_rows = len(row_class) if grouped else 0
     class_start = np.zeros((len(steps), n_classes + 1), np.int64)
     by_class, by_step, prev_row = (np.zeros(n_rows, np.int64) for _ in range(3))
     if n_rows:

@@ -1,4 +1,5 @@
-"""The book's figures: tagged sentences, lattices, weight matrices, confusions, marginals, learning curves, growth of cost.
+"""The book's figures: tagged sentences, lattices, weight matrices, confusions, marginals, learning curves, growth of cost,
+regularisation paths.
 
 Every helper draws into `ax` (None: a figure of its own), labels its axes with units, and returns the numbers it
 plotted, so that the cell which shows a figure can assert on what it shows. Colours are those of Okabe and Ito
@@ -9,6 +10,9 @@ colour-blind reader nor a grey print loses anything. matplotlib is loaded at the
 from .curves import label_bars, learning_curve, timing_growth
 from .lattices import lattice
 from .matrices import confusion, heatmap, weight_matrix
+from .paths import regularization_path
 from .sentences import tagged_text
 
-__all__ = ["confusion", "heatmap", "label_bars", "lattice", "learning_curve", "tagged_text", "timing_growth", "weight_matrix"]
+__all__ = [
+    "confusion", "heatmap", "label_bars", "lattice", "learning_curve", "regularization_path", "tagged_text", "timing_growth", "weight_matrix",
+]

@@ -1,0 +1,110 @@
+"""Figure 6 of Sokolovska, Lavergne, Cappe and Yvon (2010): error against number of features, for four ways to select them.
+
+    fill_selection("ner", "notebooks/results")           # Spanish CoNLL-2002, features S3; or "wnut17"
+
+L1 selects while it trains; the frequency cut-off and mutual information before, then an L2 penalty trains what is left; a-posteriori
+thresholding takes the largest weights of the whole L2 model and trains no more. The L2 penalty is the one that does best, with all features,
+on the last tenth of the training data, and is the same in all rows that have one; the held-out parts choose nothing.
+"""
+
+import time
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from ..data.feature_selection import CUTOFFS, frequency_cutoff, heaviest, most_informative
+from ..data.features import select
+from ..evaluation import chunk_report
+from ..models.inference import decode
+from ..optim.objective import Objective
+from ..optim.quasi_newton import minimize
+from .records import read_record
+from .tables import STOP, _data, fill, set_up, variance_row
+
+TEMPLATE = {"ner": "s3", "wnut17": "ner"}
+SIZES = (200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)  # features kept by information and by threshold
+STRENGTHS = (64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.25)  # c1
+
+
+def train_kept(setup, keep, c2, start):
+    """L2 training of the features where `keep` (F,), from their part of `start` (F,): (w (F,), 0 elsewhere; OptResult; CPU seconds)."""
+    clock = time.process_time()
+    result = minimize(Objective(setup.corpus, select(setup.features, keep), c2=c2), start[keep], c2=c2, **STOP)
+    w = np.zeros(setup.features.n_features)
+    w[keep] = result.w
+    return w, result, time.process_time() - clock
+
+
+def measured(setup, w):
+    """{"<part> F1", "<part> error"}: phrases, and tokens with a wrong label, per cent, on the held-out parts."""
+    found = {}
+    for name, (corpus, gold) in setup.parts.items():
+        report = chunk_report(gold, setup.encoder.decode(decode(corpus, setup.features, w), corpus.seq_ptr))
+        found |= {f"{name} F1": f"{100 * report.f1:.2f}", f"{name} error": f"{100 * (1 - report.accuracy):.3f}"}
+    return found
+
+
+class Selections:
+    """The four selections on one task; `n_sentences` of its training data (None: all), c2 of the L2 penalty."""
+
+    def __init__(self, task, c2, n_sentences=None):
+        self.setup, self.c2 = set_up(task, TEMPLATE[task], n_sentences), c2
+        self.lasso = np.zeros(self.setup.features.n_features)  # the last solution of an L1 penalty
+
+    @cache  # noqa: B019 - one object a run
+    def whole(self):
+        """What `train_kept` finds with all features."""
+        everything = np.ones(self.setup.features.n_features, bool)
+        return train_kept(self.setup, everything, self.c2, np.zeros(len(everything)))
+
+    def cutoff(self, min_count):
+        """A row: features seen at least `min_count` times."""
+        return self._trained(frequency_cutoff(self.setup.corpus, self.setup.features, min_count))
+
+    def information(self, n_features):
+        """A row: the features that say most of their label."""
+        return self._trained(most_informative(self.setup.corpus, self.setup.features, n_features))
+
+    def threshold(self, n_features):
+        """A row: the largest weights of the whole model; its seconds are those of the whole model."""
+        w, result, seconds = self.whole()
+        keep = heaviest(w, n_features)
+        return self._row(keep, np.where(keep, w, 0.0), result, seconds)
+
+    def l1(self, c1):
+        """A row: what an L1 penalty leaves; from the solution of the c1 before."""
+        setup, clock = self.setup, time.process_time()
+        result = minimize(Objective(setup.corpus, setup.features), self.lasso, c1=c1, relative_change=(10, 1e-5), tol_gradient=1e-2,
+                          max_iterations=500)
+        self.lasso = result.w
+        return self._row(result.w != 0, result.w, result, time.process_time() - clock)
+
+    def _trained(self, keep):
+        return self._row(keep, *train_kept(self.setup, keep, self.c2, self.whole()[0]))
+
+    def _row(self, keep, w, result, seconds):
+        active = w != 0
+        n_node = self.setup.features.n_node
+        return {"features": int(keep.sum()), "active": int(active.sum()), "edges": int(active[n_node:].sum()), **measured(self.setup, w),
+                "iterations": result.n_iter, "status": result.status, "seconds": f"{seconds:.1f}"}
+
+
+def selection_jobs(task, c2, n_sentences=None):
+    """Jobs for `fill`: each selection at each size that does not exceed the number of features, L1 at each strength."""
+    at = Selections(task, c2, n_sentences)
+    n_features = at.setup.features.n_features
+    sizes = [n for n in SIZES if n < n_features]
+    settings = {"cut-off": (at.cutoff, CUTOFFS), "mutual information": (at.information, sizes), "threshold": (at.threshold, sizes),
+                "L1": (at.l1, STRENGTHS)}
+    return [({"selection": name, "setting": f"{value:g}"}, partial(make, value))
+            for name, (make, values) in settings.items() for value in values]
+
+
+def fill_selection(task, folder, n_sentences=None):
+    """Figure 6 as records in `folder`: 09_variance_<task>.csv, which chooses the L2 penalty, then 09_selection_<task>.csv; returns both."""
+    folder, data = Path(folder), [_data(task)]
+    chosen = fill(folder / f"09_variance_{task}.csv",
+                  [({"template": TEMPLATE[task]}, lambda: variance_row(task, TEMPLATE[task], "log"))], datasets=data)
+    c2 = 0.5 / float(read_record(chosen)[1][0]["chosen"])
+    return chosen, fill(folder / f"09_selection_{task}.csv", selection_jobs(task, c2, n_sentences), datasets=data)

@@ -1,0 +1,60 @@
+"""The exact second derivative of the loss by one weight: the variance of how often its feature fires, by a recursion of moments."""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.kernels.coordinate_lattice import sequence_scores
+
+
+@kernel
+def feature_variance(cell, tokens, values, log_node, log_edge):
+    """Variance of F = sum_t x[t] 1{the labels at t are those of the cell} over the positions t of `tokens`, in one sequence.
+
+    Forward vectors of the moments m of F: 0 (a), 1 (tau), 2 (kap); P[yp, y] = psi_edge psi_node, f the value that a move into y adds:
+        kap <- kap P + 2 tau (P f) + a (P f f),   tau <- tau P + a (P f),   a <- a P,   all divided by sum(a);
+    at the last token  E[F] = sum tau,  E[F^2] = sum kap.
+    Arguments: cell: yp << 16 | y, or -1 - y; tokens int32 (n,): positions, rising; values (n,) or (0,); log_node (T, M); log_edge (T, M, M).
+    Cost: 3 T M^2, and as many exps. Source: Sokolovska et al. (2010), eq. (15); spec A.8.
+    """
+    T, M = log_node.shape
+    now, before, o = np.zeros((3, M)), np.zeros((3, M)), 0
+    for t in range(T):
+        x = 0.0
+        if o < tokens.size and tokens[o] == t:
+            x = values[o] if values.size else 1.0
+            o += 1
+        before[:, :], now[:, :] = now, 0.0
+        level = log_node[t].max() + (log_edge[t].max() if t > 0 else 0.0)
+        for y in range(M):
+            for yp in range(M if t > 0 else 1):
+                f = x if cell == -1 - y or (t > 0 and cell == (yp << 16 | y)) else 0.0
+                p = np.exp(log_node[t, y] + (log_edge[t, yp, y] if t > 0 else 0.0) - level)
+                a, tau, kap = (before[0, yp], before[1, yp], before[2, yp]) if t > 0 else (1.0, 0.0, 0.0)
+                now[0, y] += a * p
+                now[1, y] += (tau + f * a) * p
+                now[2, y] += (kap + 2.0 * f * tau + f * f * a) * p
+        now /= now[0].sum()
+    mean = now[1].sum()
+    return now[2].sum() - mean * mean
+
+
+@kernel
+def exact_curvature(g, n, blocks, chains, tables, mu, weights, found):
+    """curvature of each of the n candidates of block g: sum_i weight_i Var_i(F), the second derivative of the loss.
+
+    Arguments: g; n; blocks; chains; tables; mu (A, M); weights; found: Candidates. Cost: n times `feature_variance` for each visit.
+    Source: Sokolovska et al. (2010), eq. (15).
+    """
+    for j in range(n):
+        found.number[3, j] = 0.0 if found.number[3, j] < np.inf else np.inf
+    for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
+        i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
+        begin, T, M = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i], mu.shape[1]
+        log_node, log_edge = np.empty((T, M)), np.full((T, M, M), -np.inf)
+        sequence_scores(i, chains, tables, mu, weights, log_node, log_edge)
+        tokens = (blocks.occ_token[low:high] - begin).astype(np.int32)
+        values = blocks.occ_val[low:high] if blocks.occ_val.size else blocks.occ_val
+        for j in range(n):
+            if found.number[3, j] == np.inf:
+                continue
+            found.number[3, j] += chains.weight[i] * feature_variance(found.cell[j], tokens, values, log_node, log_edge)

@@ -1,0 +1,250 @@
+"""The step of one block: candidates, their new weights, and what these do to tables and lattices.
+
+A candidate is a weight of the block that is not zero, or would not stay zero: cell yp << 16 | y, or -1 - y for a node weight. `found` is a
+Candidates of optim/chains.py: cell, and rows OLD, NEW, GRADIENT, CURVE of number; the first n places count. All others see
+coordinate_gradient.py.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.kernels.coordinate_gradient import CURVATURE, EXPECTED, GOLD
+from crfbook.kernels.coordinate_lattice import AHEAD, BEHIND, UNSAFE, extend, score_tokens
+from crfbook.kernels.coordinate_tables import SIZE, START, place_list, rebuild_base, rebuild_classes
+
+OLD, NEW, GRADIENT, CURVE = 0, 1, 2, 3
+FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
+
+
+@kernel
+def load_block(a, b, base_holds, mu, base_log, weights, old_edge):
+    """old_edge[yp, y] = weights of edge attribute b; returns how many weights of the block (a, b) are not zero.
+
+    Arguments: a, b: node and edge attribute, -1: none; base_holds: does the base table hold edge attribute 0; mu (A, M); base_log (M, M);
+    weights; out: old_edge (M, M), 0 before. Cost: M + active weights. Source: spec A.10.
+    """
+    n = 0
+    if a >= 0:
+        for w in mu[a]:
+            n += 1 if w != 0.0 else 0
+    if b == 0 and base_holds:
+        for yp in range(old_edge.shape[0]):
+            for y in range(old_edge.shape[1]):
+                w = base_log[yp, y]
+                old_edge[yp, y] = w if w > -np.inf else 0.0
+                n += 1 if old_edge[yp, y] != 0.0 else 0
+    elif b >= 0:
+        start, size = weights.row[START, b], weights.row[SIZE, b]
+        for e in range(start, start + size):
+            old_edge[weights.cell[e] >> 16, weights.cell[e] & 65535] = weights.value[e]
+        n += size
+    return n
+
+
+@kernel
+def _consider(cell, w, expected, curvature, gold, c1, c2, secant, pinned, n, found, seen):
+    """Append the weight to the candidates if it is one; returns their number. seen: largest violation, sum of squared ones.
+
+    pinned: the weight stays what it is: an infinite curvature.
+    secant: where gold > expected, the curvature sum p (1 - p) grows by (gold - expected) / (expected log(gold / expected)): while p is
+    small that makes the step log(gold / expected) of iterative scaling, where Newton's would be far too long; near the end the factor is 1.
+    """
+    grad = expected - gold
+    if w == 0.0 and (pinned or abs(grad) <= c1):
+        return n
+    if pinned:
+        found.cell[n] = cell
+        found.number[OLD, n] = w
+        found.number[CURVE, n] = np.inf
+        return n + 1
+    slope = grad + 2.0 * c2 * w
+    violation = abs(slope + c1) if w > 0.0 else abs(slope - c1) if w < 0.0 else abs(slope) - c1
+    seen[0] = max(seen[0], violation)
+    seen[1] += violation * violation
+    if secant and gold > expected >= 0.0:
+        expected = max(expected, 1e-12)
+        curvature *= max(1.0, (gold - expected) / (expected * np.log(gold / expected)))
+    found.cell[n] = cell
+    found.number[OLD, n] = w
+    found.number[GRADIENT, n] = grad
+    found.number[CURVE, n] = curvature
+    return n + 1
+
+
+@kernel
+def candidates(a, b, c1, c2, only, frozen, secant, n_labels, mu, old_edge, exist, sums, found, seen):
+    """Candidates of block (a, b); returns their number. seen[0] = largest violation of the KKT conditions so far, seen[1] += its squares.
+
+    Arguments: a, b: node and edge attribute, -1: none; c1, c2; only: place of the one weight that may move (nodes first, then pairs row
+    by row), -1: all; frozen: zeros stay zeros; secant: see `_consider`; n_labels; mu (A, M); old_edge (M, M) of `load_block`; exist: the
+    weights that exist, an Existing of optim/chains.py; sums; out: found, seen (2,).
+    Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13); spec A.7.
+    """
+    n, L, virtual = 0, n_labels, exist.node_ptr.size == 0
+    if a >= 0:
+        p = sums.node
+        for j in range(0 if virtual else exist.node_ptr[a], L if virtual else exist.node_ptr[a + 1]):
+            y = j if virtual else exist.node_label[j]
+            if frozen and mu[a, y] == 0.0:
+                continue
+            pinned = only >= 0 and only != y
+            n = _consider(-1 - y, mu[a, y], p[EXPECTED, y], p[CURVATURE, y], p[GOLD, y], c1, c2, secant, pinned, n, found, seen)
+    if b < 0:
+        return n
+    p = sums.edge
+    for j in range(0 if virtual else exist.edge_ptr[b], L * L if virtual else exist.edge_ptr[b + 1]):
+        yp, y = (j // L, j % L) if virtual else (exist.edge_prev[j], exist.edge_next[j])
+        w = old_edge[yp, y]
+        if w == 0.0 and (frozen or abs(p[EXPECTED, yp, y] - p[GOLD, yp, y]) <= c1):
+            continue
+        pinned = only >= 0 and only != L + yp * L + y
+        n = _consider(
+            yp << 16 | y, w, p[EXPECTED, yp, y], p[CURVATURE, yp, y], p[GOLD, yp, y], c1, c2, secant, pinned, n, found, seen
+        )
+    return n
+
+
+@kernel
+def scale_curvatures(n, rule, square, sums, found):
+    """Curvatures of the step rule: floored (ADAPTIVE), as they are (FIXED), times the largest Newton step (WAPITI, SQUARES), constant (SAFE).
+
+    Arguments: n; rule: a Rule of optim/chains.py; square: the curvature of the safe rule; sums; out: found. Cost: M^2. Source: spec A.9.
+    """
+    curve, high, node, edge = found.number[CURVE], 0.0, 1.0, 1.0
+    for y in range(sums.node.shape[1]):
+        h = max(sums.node[CURVATURE, y], 1e-12)
+        high = max(high, h)
+        node = max(node, abs(sums.node[EXPECTED, y] - sums.node[GOLD, y]) / h)
+        for x in range(sums.node.shape[1]):
+            h = max(sums.edge[CURVATURE, x, y], 1e-12)
+            high = max(high, h)
+            edge = max(edge, abs(sums.edge[EXPECTED, x, y] - sums.edge[GOLD, x, y]) / h)
+    for j in range(n):
+        curve[j] = max(curve[j], 1e-12)
+        if curve[j] == np.inf:
+            continue
+        if rule.step == 0:
+            curve[j] = max(curve[j], FLOOR * high)
+        elif rule.step == 2 or rule.step == 4:
+            curve[j] *= (node if found.cell[j] < 0 else edge) * (1.5 if rule.step == 2 else 2.0)
+        elif rule.step == 3:
+            curve[j] = square
+
+
+@kernel
+def propose(n, factor, c1, c2, number, model):
+    """new = S(factor h old - grad, c1) / (factor h + 2 c2); model = (grad . d, sum h d^2, change of the penalty).
+
+    Arguments: n; factor; c1, c2; number (4, n) of Candidates; out: model (3,). Cost: n. Source: Sokolovska et al. (2010), eq. (13), (14).
+    """
+    model[:] = 0.0
+    for j in range(n):
+        h, old, grad = factor * number[CURVE, j], number[OLD, j], number[GRADIENT, j]
+        number[NEW, j] = old
+        if h == np.inf:
+            continue
+        z = h * old - grad
+        new = (z - c1 if z > c1 else z + c1 if z < -c1 else 0.0) / (h + 2.0 * c2)
+        number[NEW, j] = new
+        d = new - old
+        model[0] += grad * d
+        model[1] += number[CURVE, j] * d * d
+        model[2] += c1 * (abs(new) - abs(old)) + c2 * (new * new - old * old)
+
+
+@kernel
+def write_block(a, b, n, base_holds, mu, base_log, weights, found, delta_node, delta_edge):
+    """The new weights of block (a, b) into mu, the base table or the list of b (which has room for n); delta = new - old.
+
+    Arguments: a, b; n; base_holds; mu (A, M); base_log (M, M); weights; found; delta_node (M,), delta_edge (M, M): set at the candidates.
+    Cost: n, and the list. Source: spec A.10.
+    """
+    n_edge, held = 0, b == 0 and base_holds
+    for j in range(n):
+        c, new = found.cell[j], found.number[NEW, j]
+        d = new - found.number[OLD, j]
+        if c < 0:
+            mu[a, -1 - c] = new
+            delta_node[-1 - c] = d
+            continue
+        delta_edge[c >> 16, c & 65535] = d
+        if held:
+            base_log[c >> 16, c & 65535] = new
+        else:
+            n_edge += 1 if new != 0.0 else 0
+    if b < 0 or held:
+        return
+    place_list(b, n_edge, weights.row)
+    e = weights.row[START, b]
+    for j in range(n):
+        if found.cell[j] >= 0 and found.number[NEW, j] != 0.0:
+            weights.cell[e] = found.cell[j]
+            weights.value[e] = found.number[NEW, j]
+            e += 1
+
+
+@kernel
+def clear_block(b, n, base_holds, weights, found, old_edge, delta_node, delta_edge):
+    """old_edge and delta back to 0 after `load_block` and a step with n candidates.
+
+    Arguments: b; n; base_holds; weights; found; old_edge (M, M), delta_node (M,), delta_edge (M, M). Cost: as `load_block`. Source: none needed.
+    """
+    for j in range(n):
+        c = found.cell[j]
+        if c < 0:
+            delta_node[-1 - c] = 0.0
+        else:
+            delta_edge[c >> 16, c & 65535] = 0.0
+            old_edge[c >> 16, c & 65535] = 0.0
+    if b == 0 and base_holds:
+        for yp in range(old_edge.shape[0]):
+            for y in range(old_edge.shape[1]):
+                old_edge[yp, y] = 0.0
+    elif b >= 0:
+        for e in range(weights.row[START, b], weights.row[START, b] + weights.row[SIZE, b]):
+            old_edge[weights.cell[e] >> 16, weights.cell[e] & 65535] = 0.0
+
+
+@kernel
+def renew_tables(b, base_holds, dense_above, blocks, tables, weights, work):
+    """Tables of all classes that hold edge attribute b.
+
+    Arguments: b; base_holds; dense_above; blocks; tables; weights; work. Cost: see `rebuild_classes`. Source: spec A.10.
+    """
+    if b == 0 and base_holds:
+        rebuild_base(tables.base_log, tables.base, tables.base_t, tables.level)
+    if b >= 0:
+        classes = blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]]
+        rebuild_classes(classes, dense_above, tables, weights, work.sum, work.touched, work.value)
+
+
+@kernel
+def renew_lattices(g, first, last, measure, blocks, chains, tables, mu, weights, delta_node, delta_edge, log_z, work):
+    """After a change of block g: potentials of its tokens in visits first..last-1, alpha as far as its last occurrence.
+
+    Returns, if measure, sum_i weight_i (log Z_i - log_z[i] - change of the gold score): the change of the loss; else 0.
+    Arguments: g; first, last; measure; blocks; chains; tables; mu (A, M); weights; delta_node (M,), delta_edge (M, M) of `write_block`; log_z (n_visits,)
+    of `block_gradient`; work. Cost: a product a token between the first and the last occurrence. Source: spec A.9, A.10.
+    """
+    total, has_node, place, labels, weight = 0.0, blocks.member[0, g] >= 0, chains.place, chains.labels, chains.weight
+    sequences, high = blocks.visit_seq[first:last], blocks.visit_high[first:last]
+    if has_node:
+        score_tokens(blocks.occ_token[blocks.occ_ptr[first] : blocks.occ_ptr[last]], mu, chains)
+    for v in range(first, last):
+        i = blocks.visit_seq[v]
+        begin, T = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i]
+        for o in range(blocks.occ_ptr[v] if measure else blocks.occ_ptr[v + 1], blocks.occ_ptr[v + 1]):
+            t = blocks.occ_token[o]
+            if has_node:
+                total -= weight[i] * (blocks.occ_val[o] if blocks.occ_val.size else 1.0) * delta_node[labels[t]]
+            if t > begin:
+                total -= weight[i] * delta_edge[labels[t - 1], labels[t]]
+        if place[UNSAFE, i]:
+            place[UNSAFE, i], place[AHEAD, i], place[BEHIND, i] = 0, 0, T
+        place[AHEAD, i] = min(place[AHEAD, i], blocks.visit_low[v])
+        place[BEHIND, i] = max(place[BEHIND, i], blocks.visit_high[v])
+    if measure:
+        extend(sequences, high, high, chains, tables, mu, weights, work)
+        for v in range(first, last):
+            total += weight[blocks.visit_seq[v]] * (chains.log_z[blocks.visit_seq[v]] - log_z[v - blocks.visit_ptr[g]])
+    return total

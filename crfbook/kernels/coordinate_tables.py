@@ -1,0 +1,185 @@
+"""Transition tables of edge classes as a dense base and packed differences, and products with them.
+
+Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of the weights of its edge
+attributes (the constant one aside, which is the base). D[k] has few entries; where it has many, or psi is tiny, the whole table is kept.
+A cell (yp, y) is the number yp << 16 | y. `tables` is a Tables and `weights` a Lists of optim/arena.py, which list their arrays.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.kernels.vector_math import exp_inplace
+
+LOWEST = -14.0  # nats: below, base + D would lose more than six digits of psi, and the class gets a whole table
+START, SIZE, ROOM = 0, 1, 2  # rows of Lists.row
+
+
+@kernel
+def place_list(r, n, row):
+    """Room for n entries in list r, which is about to be overwritten: where it is, or else at the end of the pool.
+
+    Arguments: r; n; row int64 (3, R+1) of a Lists with at least n + n/4 free places. Cost: 1. Source: spec A.10, packed and growing lists.
+    """
+    if n > row[ROOM, r]:
+        end = row.shape[1] - 1
+        row[START, r] = row[START, end]
+        row[ROOM, r] = n + n // 4
+        row[START, end] += row[ROOM, r]
+    row[SIZE, r] = n
+
+
+@kernel
+def room_for_classes(classes, more, class_ptr, class_attr, class_row, weight_row):
+    """Places in the pool of differences that rebuilding these classes may take, if `more` entries come to each.
+
+    Arguments: classes int32 (n,); more; class_ptr (K+1,), class_attr (n,) of Tables; class_row (3, K+1), weight_row (3, B+1): rows of
+    the lists of classes and of weights. Cost: the edge attributes of these classes. Source: spec A.10.
+    """
+    need = 0
+    for k in classes:
+        n = more
+        for j in range(class_ptr[k], class_ptr[k + 1]):
+            n += weight_row[SIZE, class_attr[j]]
+        need += n + n // 4 if n > class_row[ROOM, k] else 0
+    return need
+
+
+@kernel
+def _sum_weights(k, class_ptr, class_attr, weights, sum_buf, touched_buf):
+    """sum_buf[yp, y] = s[k][yp, y] at the cells touched_buf[:n]; returns n. sum_buf (M, M) is nan before, and elsewhere after."""
+    n = 0
+    for j in range(class_ptr[k], class_ptr[k + 1]):
+        b = class_attr[j]
+        start = weights.row[START, b]
+        for e in range(start, start + weights.row[SIZE, b]):
+            c = weights.cell[e]
+            yp, y = c >> 16, c & 65535
+            if np.isnan(sum_buf[yp, y]):
+                touched_buf[n] = c
+                sum_buf[yp, y] = weights.value[e]
+                n += 1
+            else:
+                sum_buf[yp, y] += weights.value[e]
+    return n
+
+
+@kernel
+def _claim_table(k, wanted, slot, free):
+    """Take or give back a whole table for class k; its number, or -1."""
+    if wanted and slot[k] < 0 and free[0] > 0:
+        slot[k] = free[free[0]]
+        free[0] -= 1
+    if not wanted and slot[k] >= 0:
+        free[0] += 1
+        free[free[0]] = slot[k]
+        slot[k] = -1
+    return slot[k]
+
+
+@kernel
+def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf, value_buf):
+    """psi[k] of these classes from the weights: a list of differences; whole if it has more than dense_above entries or one below LOWEST.
+
+    Where no table is free, a long list does; an entry below LOWEST makes spread[k] infinite: its sequences are done in logarithms.
+    Arguments: classes int32 (n,); dense_above; tables; weights; work: sum_buf (M, M), nan before and after; touched_buf int32 (M * M,);
+    value_buf (M * M,). Cost: the active weights of their edge attributes, one exp each; M^2 for a whole table. Source: spec A.4.
+    """
+    base, M, row, cell, value = tables.base, tables.base.shape[0], tables.lists.row, tables.lists.cell, tables.lists.value
+    for k in classes:
+        n = _sum_weights(k, tables.class_ptr, tables.class_attr, weights, sum_buf, touched_buf)
+        largest, lowest = 0.0, 0.0
+        for e in range(n):
+            yp, y = touched_buf[e] >> 16, touched_buf[e] & 65535
+            value_buf[e] = sum_buf[yp, y]
+            sum_buf[yp, y] = np.nan
+            largest = max(largest, abs(value_buf[e]))
+            lowest = min(lowest, value_buf[e])
+        exp_inplace(value_buf[:n])
+        d = _claim_table(k, n > dense_above or lowest < LOWEST, tables.slot, tables.free)
+        tables.spread[k] = 2.0 * largest if d >= 0 or lowest >= LOWEST else np.inf
+        if d >= 0:
+            for yp in range(M):
+                for y in range(M):
+                    tables.whole[d, yp, y] = base[yp, y]
+            for e in range(n):
+                tables.whole[d, touched_buf[e] >> 16, touched_buf[e] & 65535] *= value_buf[e]
+            n = 0
+        place_list(k, n, row)
+        start = row[START, k]
+        for e in range(n):
+            c = touched_buf[e]
+            cell[start + e] = c
+            value[start + e] = base[c >> 16, c & 65535] * (value_buf[e] - 1.0)
+
+
+@kernel
+def rebuild_base(base_log, base, base_t, level):
+    """base = exp(base_log - level[0]), level[0] the largest entry, level[1] the spread of the finite ones, level[2] the number of
+    labels if all of their entries are equal, else 0.
+
+    Arguments: base_log (M, M); out: base (M, M), base_t (M, M): its transpose, level (3,). Cost: M^2 exps. Source: spec A.4.
+    """
+    high, low, n = -np.inf, np.inf, 0
+    for v in base_log.flat:
+        high = v if v > high else high
+        low = v if v < low and v > -np.inf else low
+        n += 1 if v > -np.inf else 0
+    level[0] = high if high > -np.inf else 0.0
+    level[1] = max(0.0, high - low)
+    level[2] = np.sqrt(n) if high == low and np.sqrt(n) ** 2 == n else 0.0
+    M = base.shape[0]
+    for yp in range(M):
+        for y in range(M):
+            base[yp, y] = base_log[yp, y] - level[0]
+    exp_inplace(base.reshape(-1))
+    for yp in range(M):
+        for y in range(M):
+            base_t[y, yp] = base[yp, y]
+
+
+@kernel
+def from_left(alpha, t, base, flat, cell, value, start, stop, out):
+    """out[t, y] = sum_yp alpha[t-1, yp] psi[yp, y].
+
+    Arguments: alpha (N, M), not negative, rows that sum to one; t; base (M, M); flat: its entries are all 1 over so many labels (rank one), 0: they are not;
+    cell int32 (n,), value (n,), start, stop: the list of a class; out (N, M). Cost: M^2, M if flat, and the list.
+    Source: Sokolovska et al. (2010), eq. (9); spec A.4.
+    """
+    M = base.shape[0]
+    if flat:
+        for y in range(M):
+            out[t, y] = 1.0 if y < flat else 0.0
+    else:
+        for y in range(M):
+            out[t, y] = 0.0
+        for yp in range(0, M, 4):
+            a, b, c, d = alpha[t - 1, yp], alpha[t - 1, yp + 1], alpha[t - 1, yp + 2], alpha[t - 1, yp + 3]
+            for y in range(M):
+                out[t, y] += a * base[yp, y] + b * base[yp + 1, y] + c * base[yp + 2, y] + d * base[yp + 3, y]
+    for e in range(start, stop):
+        out[t, cell[e] & 65535] += alpha[t - 1, cell[e] >> 16] * value[e]
+
+
+@kernel
+def from_right(v, t, base_t, flat, cell, value, start, stop, out):
+    """out[t, yp] = sum_y psi[yp, y] v[y].
+
+    Arguments: v (M,), not negative; t; base_t (M, M): the base transposed; flat, cell (n,), value (n,), start, stop, out (N, M) as in
+    `from_left`. Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4.
+    """
+    M = base_t.shape[0]
+    if flat:
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        for y in range(0, M, 4):
+            a, b, c, d = a + v[y], b + v[y + 1], c + v[y + 2], d + v[y + 3]
+        for y in range(M):
+            out[t, y] = (a + b) + (c + d) if y < flat else 0.0
+    else:
+        for yp in range(M):
+            out[t, yp] = 0.0
+        for y in range(0, M, 4):
+            a, b, c, d = v[y], v[y + 1], v[y + 2], v[y + 3]
+            for yp in range(M):
+                out[t, yp] += a * base_t[y, yp] + b * base_t[y + 1, yp] + c * base_t[y + 2, yp] + d * base_t[y + 3, yp]
+    for e in range(start, stop):
+        out[t, cell[e] >> 16] += v[cell[e] & 65535] * value[e]

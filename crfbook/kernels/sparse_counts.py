@@ -1,0 +1,198 @@
+"""Expected counts of edge weights, class by class: whole tables where most pairs have a weight, pair by pair where few have."""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.kernels.sparse_edges import open_table
+from crfbook.kernels.sparse_forward_backward import CANCELLED, put_entries
+
+
+@kernel
+def add_table(table, start, stop, edge_prev, edge_next, n_labels, grad):
+    """grad[f] += table[edge_prev[f], edge_next[f]] for start <= f < stop.
+
+    Arguments: table (M, M); start, stop; edge_prev, edge_next int32 (n_edge,): weights of a FeatureSet; n_labels; out: grad
+    (n_edge,). Cost: one addition a weight, contiguous where all L^2 exist. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    L = n_labels
+    if stop - start == L * L:
+        for yp in range(L):
+            for y in range(L):
+                grad[start + yp * L + y] += table[yp, y]
+        return
+    for f in range(start, stop):
+        grad[f] += table[edge_prev[f], edge_next[f]]
+
+
+@kernel
+def add_pairs(alpha, v, rows, prev_row, start, stop, prev, next_label, table, out):
+    """out[f] += table[yp, y] sum_i alpha[prev_row[i], yp] v[i, y] with (yp, y) = (prev[f], next_label[f]), start <= f < stop.
+
+    Arguments: alpha, v (n, M); rows int64 (m,), prev_row int64 (n,); start, stop; prev, next_label (F',); table (M, M); out:
+    out (F',).
+    Cost: two products for each pair and row. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    a, b, M = alpha.reshape(-1), v.reshape(-1), np.uint64(alpha.shape[1])
+    j = 0
+    while j < rows.size:
+        four = j + 4 <= rows.size
+        i0 = rows[j]
+        i1, i2, i3 = (rows[j + 1], rows[j + 2], rows[j + 3]) if four else (i0, i0, i0)
+        p0, p1 = np.uint64(prev_row[i0]) * M, np.uint64(prev_row[i1]) * M
+        p2, p3 = np.uint64(prev_row[i2]) * M, np.uint64(prev_row[i3]) * M
+        q0, q1, q2, q3 = np.uint64(i0) * M, np.uint64(i1) * M, np.uint64(i2) * M, np.uint64(i3) * M
+        for f in range(start, stop):
+            yp, y = np.uint64(prev[f]), np.uint64(next_label[f])
+            total = a[p0 + yp] * b[q0 + y]
+            if four:
+                total += a[p1 + yp] * b[q1 + y] + a[p2 + yp] * b[q2 + y] + a[p3 + yp] * b[q3 + y]
+            out[f] += total * table[yp, y]
+        j += 4 if four else 1
+
+
+@kernel
+def gather_product(alpha, v, rows, prev_row, buf, out):
+    """out = sum_i alpha[prev_row[i]]^T v[i] over rows: one matrix product.
+
+    Arguments: alpha, v (n, M); rows int64 (m,); prev_row int64 (n,); out: out (M, M); work: buf (>= n, M).
+    Cost: m M^2 multiply-adds. Source: Sokolovska et al. (2010), section 4.
+    """
+    out[:, :] = 0.0
+    half = max(1, buf.shape[0] // 2)
+    first = 0
+    product = np.empty(out.shape)
+    while first < rows.size:
+        m = min(half, rows.size - first)
+        for j in range(m):
+            buf[j, :] = alpha[prev_row[rows[first + j]]]
+            buf[half + j, :] = v[rows[first + j]]
+        np.dot(buf[:m].T, buf[half : half + m], product)
+        out += product
+        first += m
+
+
+@kernel
+def take_entries(start, stop, prev, next_label, base, table):
+    """table = base again at the entries start:stop, undoing `put_entries`.
+
+    Arguments: start, stop; prev, next_label (E,); base (M, M) or (0, 0): ones; out: table (M, M). Cost: one step an entry.
+    Source: chapter 06.
+    """
+    for e in range(start, stop):
+        table[prev[e], next_label[e]] = base[prev[e], next_label[e]] if base.size else 1.0
+
+
+@kernel
+def correct_base(alpha, v, rows, prev_row, start, stop, prev, next_label, gain, counts):
+    """counts[yp,y] += gain[e] sum_i alpha[prev_row[i],yp] v[i,y] for the entries e = (yp, y) of start:stop.
+
+    Arguments as in `add_pairs`: alpha, v (n, M), rows (m,), prev_row (n,); start, stop; prev, next_label (E,), gain (E,);
+    out: counts (M, M). Cost: two products for each entry and row. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    for e in range(start, stop):
+        yp, y = prev[e], next_label[e]
+        total = 0.0
+        for i in rows:
+            total += alpha[prev_row[i], yp] * v[i, y]
+        counts[yp, y] += gain[e] * total
+
+
+@kernel
+def recount(alpha, v, edges, class_start, by_class, prev_row, lost, counts, table_buf):
+    """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where lost[yp,y], class by class, without differences.
+
+    Arguments: alpha, v, edges, class_start (K+1,), by_class, prev_row (n,) as in `edge_counts`, alpha, v (n, M); lost uint8
+    (M, M); out: counts (M, M); work: table_buf (M, M), the base. Cost: two products for each lost pair and row.
+    Source: chapter 06.
+    """
+    prev, after = np.nonzero(lost)
+    for j in range(prev.size):
+        counts[prev[j], after[j]] = 0.0
+    for k in range(edges.table_of.size):
+        rows = by_class[class_start[k] : class_start[k + 1]]
+        if rows.size == 0 or edges.wide[k]:
+            continue
+        a, b, d = edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.table_of[k]
+        psi = edges.table[d] if d >= 0 else table_buf
+        if d < 0:
+            put_entries(a, b, edges.prev, edges.next_label, edges.psi, psi)
+        for j in range(prev.size):
+            total = 0.0
+            for i in rows:
+                total += alpha[prev_row[i], prev[j]] * v[i, after[j]]
+            counts[prev[j], after[j]] += psi[prev[j], after[j]] * total
+        if d < 0:
+            take_entries(a, b, edges.prev, edges.next_label, edges.base, psi)
+
+
+@kernel
+def base_counts(alpha, v, edges, class_start, by_class, prev_row, base_sum, buf, pair_buf, table_buf):
+    """base_sum[yp,y] += sum_i p_edge[i,yp,y] over all classes: one product for the base, then what the entries of each class change.
+
+    base sum_i alpha v + sum_k gain_k sum_{i of class k} alpha v: differences. A pair that keeps less than CANCELLED of the first
+    term has lost digits, and is counted again from psi. Arguments as in `edge_counts`: alpha, v (n, M), edges, class_start
+    (K+1,), by_class, prev_row (n,); out: base_sum (M, M); work: buf (n, M), pair_buf (M, M), table_buf (M, M), the base.
+    Cost: n M^2 multiply-adds, two products for each entry and row. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    gather_product(alpha, v, by_class[: class_start[class_start.size - 1]], prev_row, buf, pair_buf)
+    whole = pair_buf * table_buf
+    counts = whole.copy()
+    for k in range(edges.table_of.size):
+        rows, d = by_class[class_start[k] : class_start[k + 1]], edges.table_of[k]
+        if rows.size == 0 or edges.wide[k]:
+            continue
+        if d >= 0:
+            gather_product(alpha, v, rows, prev_row, buf, pair_buf)
+            counts += (edges.table[d] - table_buf) * pair_buf
+        else:
+            correct_base(
+                alpha, v, rows, prev_row, edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.gain,
+                counts,
+            )  # fmt: skip
+    lost = counts < CANCELLED * whole
+    if lost.any():
+        recount(alpha, v, edges, class_start, by_class, prev_row, lost, counts, table_buf)
+    base_sum += counts
+
+
+@kernel
+def edge_counts(
+    alpha, v, edges, class_start, by_class, prev_row, edge_ptr, edge_prev, edge_next, whole, grad, base_sum, buf, pair_buf,
+    table_buf,
+):  # fmt: skip
+    """Expected counts of the edge weights of a batch into grad, those of attribute 0 as a table into base_sum.
+
+    grad[b,yp,y] += sum_{k with b} psi_k[yp,y] sum_{i of class k} alpha[prev_row[i],yp] v[i,y]
+    Arguments: alpha, v (n, M) of `sparse_backward`; edges; class_start (K+1,), by_class, prev_row (n,): see `group_rows`;
+    edge_ptr int64 (B+1,), edge_prev, edge_next int32 (n_edge,) of the FeatureSet; whole: 1 to form psi_k as a table and
+    multiply it as a whole, 0 to go pair by pair; out: grad (n_edge,), base_sum (M, M), added to; work: buf (n, M), pair_buf,
+    table_buf (M, M). A wide class is passed over: its sequences are left to the log domain.
+    Cost: n M^2, or n times the weights of a class. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    L, has_base = edges.n_labels[0], edge_ptr[1] > 0
+    open_table(edges.base, L, table_buf)
+    if has_base and not whole:
+        base_counts(alpha, v, edges, class_start, by_class, prev_row, base_sum, buf, pair_buf, table_buf)
+    for k in range(edges.table_of.size):
+        rows = by_class[class_start[k] : class_start[k + 1]]
+        if rows.size == 0 or edges.wide[k]:
+            continue
+        a, b, d = edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.table_of[k]
+        psi = edges.table[d] if d >= 0 else table_buf
+        if d < 0:
+            put_entries(a, b, edges.prev, edges.next_label, edges.psi, psi)
+        if whole:
+            gather_product(alpha, v, rows, prev_row, buf, pair_buf)
+            pair_buf *= psi
+            if has_base:
+                base_sum += pair_buf
+        for j in range(edges.class_ptr[k], edges.class_ptr[k + 1]):
+            c = edges.class_attr[j]
+            if c == 0 or c >= edge_ptr.size - 1:
+                continue
+            if whole:
+                add_table(pair_buf, edge_ptr[c], edge_ptr[c + 1], edge_prev, edge_next, L, grad)
+            else:
+                add_pairs(alpha, v, rows, prev_row, edge_ptr[c], edge_ptr[c + 1], edge_prev, edge_next, psi, grad)
+        if d < 0:
+            take_entries(a, b, edges.prev, edges.next_label, edges.base, psi)

@@ -1,0 +1,15 @@
+"""Coordinate descent as rows of the table of algorithms: weight by weight, or all weights of a symbol at once."""
+
+from crfbook.optim.coordinate_descent import coordinate_descent
+
+
+def sbcd(corpus, features, w0, *, c1, c2, n_threads, tol=1e-4, constraints=None, max_iterations=100, callback=None, state=None):
+    """Blockwise (Algorithm 2 of Sokolovska et al. 2010); arguments as for `optim.coordinate_descent.coordinate_descent`."""
+    return coordinate_descent(corpus, features, w0, c1=c1, c2=c2, n_threads=n_threads, tol=tol, constraints=constraints,
+                              max_iterations=max_iterations, callback=callback, state=state)
+
+
+def cd(corpus, features, w0, *, c1, c2, tol=1e-4, constraints=None, max_iterations=100, callback=None, state=None):
+    """One weight at a time (Algorithm 1): for small problems."""
+    return coordinate_descent(corpus, features, w0, c1=c1, c2=c2, blocks=False, tol=tol, constraints=constraints,
+                              max_iterations=max_iterations, callback=callback, state=state)

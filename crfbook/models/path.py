@@ -1,0 +1,202 @@
+"""The regularisation path: one CRF for each of many L1 penalties, from the largest down, each from the solution before.
+
+    path = regularization_path(CRF(template="ner", c2=0.0), train, cv=5, scoring="f1")
+    path.frame                                   # a row for each c1: objective, active weights, scores
+    path.best                                    # the model of the c1 that cross-validation chooses
+    crfbook.plotting.regularization_path(path)
+
+From c1_max, the largest |gradient| at w = 0, on no weight survives; below it they come in a few at a time, so that a falling path keeps
+every problem small. Source: Sokolovska, Lavergne, Cappe and Yvon (2010), section 5; Friedman, Hastie and Tibshirani (2010) for the grid.
+"""
+
+import time
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from crfbook.data.corpus import Corpus, take_sequences
+from crfbook.data.features import select
+from crfbook.evaluation import chunk_report, token_accuracy
+from crfbook.models.inputs import listed, training_corpus
+from crfbook.models.prediction import gold_labels
+from crfbook.models.settings import check_settings
+from crfbook.models.training import train
+from crfbook.models.weights import choose_features
+from crfbook.optim.objective import Objective
+
+SCORES = {"accuracy": token_accuracy, "f1": lambda gold, found: chunk_report(gold, found).f1}
+ROW = ("c1", "objective", "n_active", "n_node", "n_edge", "iterations", "status", "seconds")
+
+
+class Path(NamedTuple):
+    """What `regularization_path` returns."""
+
+    frame: object  # DataFrame, one row for each c1, falling; columns see there
+    models: list  # the fitted CRFs, row by row; each holds its active weights alone
+    chosen: int | None  # row of the best score, None without scores
+    status: str  # "complete" or "interrupted"
+
+    @property
+    def best(self):
+        """The model chosen by the scores. Raises ValueError where there are none."""
+        if self.chosen is None:
+            raise ValueError("the path has no scores to choose by: give cv, or X_dev with y_dev")
+        return self.models[self.chosen]
+
+    def within_one_error(self):
+        """Row of the largest c1 whose score is at most one standard error (of the folds) below the best: the sparsest good model."""
+        if self.chosen is None or "score_error" not in self.frame:
+            raise ValueError("standard errors need cross-validation: give cv")
+        score, error = self.frame["score"].to_numpy(), self.frame["score_error"].to_numpy()
+        return int(np.argmax(score >= score[self.chosen] - np.nan_to_num(error[self.chosen])))
+
+
+def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, ratio=1e-3, cv=None, X_dev=None, y_dev=None,
+                        scoring="accuracy", callback=None):
+    """Fit `model` (a CRF; it is not changed, its c1 not read) for every c1 of a path.
+
+    Parameters
+    ----------
+    X, y : as in `CRF.fit`.
+    strengths : the values of c1, > 0, in any order; None: `n_strengths` of them, falling in equal ratios from c1_max to ratio * c1_max.
+    cv : None, or how to cross-validate, as in scikit-learn: a number k of folds (blocks of neighbouring sequences in the order of the
+        data, nothing is shuffled), a splitter, or pairs (numbers of training sequences, numbers of held-out ones). Each fold learns
+        its own alphabets and its own path with the same values of c1.
+    X_dev, y_dev : held-out sequences that are scored in place of cross-validation.
+    scoring : "accuracy" of tokens, "f1" of chunks, or a function (gold, found: lists of sequences of labels) -> number, larger is better.
+    callback : called with (row: dict, model) after each c1 of the path itself; True ends the path.
+
+    Returns a `Path`. Columns of its frame: c1, objective (of the model, its penalty included), n_active, of which n_node and n_edge,
+    iterations, status, seconds (wall clock); and with scores: score (mean over folds), with cv also score_error (its standard error) and
+    n_folds. Among equal scores the largest c1 is chosen: the smaller model.
+
+    Ctrl-C keeps the models that are finished and the folds that are; the status is then "interrupted". Warns if no weight survives any c1.
+    Raises ValueError for bad arguments, and what `fit` raises.
+    """
+    X, y = listed(X), listed(y)
+    if cv is not None and X_dev is not None:
+        raise ValueError("cv and X_dev: expected one of them, got both")
+    score = SCORES.get(scoring, scoring)
+    if not callable(score):
+        raise ValueError(f"scoring: expected 'accuracy', 'f1' or a function, got {scoring!r}")
+    problem = _Problem(model, X, y)
+    strengths = _grid(problem, n_strengths, ratio) if strengths is None else _checked(strengths)
+    splits = [] if cv is None else _splits(cv, X)
+    rows, models, scores, status = [], [], [], "complete"
+    try:
+        for row, fitted in problem.solve(strengths):
+            rows.append(row)
+            models.append(fitted)
+            if X_dev is not None:
+                row["score"] = score(gold_labels(X_dev, y_dev), fitted.predict(X_dev))
+            if callback is not None and callback(dict(row), fitted):
+                status = "stopped by callback"
+                break
+        if len(rows) < len(strengths) and status == "complete":
+            raise KeyboardInterrupt  # the optimiser caught it
+        for inside, held in splits:
+            scores.append(_fold_scores(model, X, y, inside, held, strengths[:len(rows)], score))
+    except KeyboardInterrupt:
+        if not models:
+            raise
+        status = "interrupted"
+    if not any(row["n_active"] for row in rows):
+        warnings.warn(f"the path is empty: c1 >= {strengths[len(rows) - 1]:g} leaves no weight, since no entry of the gradient at 0 exceeds "
+                      f"{problem.largest_gradient():g}; smaller values of c1 let weights in", UserWarning, stacklevel=2)
+    return _path(rows, models, np.array(scores), status)
+
+
+class _Problem:
+    """One training set, encoded once for all values of c1."""
+
+    def __init__(self, model, X, y):
+        self.model = clone(model)
+        settings = check_settings(self.model.set_params(c1=1.0))
+        self.encoder, corpus = training_corpus(X, y, None, model.template)
+        self.corpus, self.constraints, self.sets, self.n_dropped = self.model._restrict(X, corpus, self.encoder, settings)
+        self.features = choose_features(self.corpus, self.encoder, settings, self.constraints)
+
+    def largest_gradient(self):
+        """c1_max: from here on w = 0 is the solution."""
+        objective = Objective(self.corpus, self.features, constraints=self.constraints)
+        return float(np.abs(objective(np.zeros(self.features.n_features))[1]).max(initial=0.0))
+
+    def solve(self, strengths):
+        """Yield (row, fitted model) for each c1, from the solution of the one before. Ends early after Ctrl-C."""
+        w = np.zeros(self.features.n_features)
+        for c1 in strengths:
+            fitted = clone(self.model).set_params(c1=float(c1))
+            settings, clock = check_settings(fitted), time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "training was interrupted|the model is empty", UserWarning)
+                result, history = train(self.corpus, self.features, self.constraints, settings, w, verbose=fitted.verbose)
+            if result.status == "interrupted":
+                return
+            w, keep = result.w, result.w != 0
+            n_node = int(np.count_nonzero(keep[:self.features.n_node]))
+            small = result._replace(w=w[keep], state={})
+            fitted._keep(self.encoder, select(self.features, keep), self.constraints, self.sets, small, history, self.n_dropped,
+                         settings.algorithm, self.corpus.n_sequences)
+            n_active = int(np.count_nonzero(keep))
+            found = (float(c1), result.objective, n_active, n_node, n_active - n_node, result.n_iter, result.status,
+                     time.perf_counter() - clock)
+            yield dict(zip(ROW, found, strict=True)), fitted
+
+
+def _grid(problem, n_strengths, ratio):
+    if n_strengths != int(n_strengths) or n_strengths < 1:
+        raise ValueError(f"n_strengths: expected an integer >= 1, got {n_strengths!r}")
+    if not 0 < ratio <= 1:
+        raise ValueError(f"ratio: expected a number > 0 and at most 1, got {ratio!r}")
+    largest = problem.largest_gradient()
+    if largest == 0:
+        raise ValueError("the gradient at w = 0 is 0: no weight would ever leave it, and there is no path")
+    return largest * np.geomspace(1.0, ratio, int(n_strengths))
+
+
+def _checked(strengths):
+    values = np.unique(np.asarray(strengths, dtype=np.float64).reshape(-1))[::-1]
+    if not len(values) or not (np.isfinite(values).all() and values[-1] > 0):
+        raise ValueError(f"strengths: expected finite numbers > 0, got {strengths!r:.80}")
+    return values
+
+
+def _splits(cv, X):
+    """List of (training numbers, held-out numbers)."""
+    from sklearn.model_selection import check_cv
+
+    n = X.n_sequences if isinstance(X, Corpus) else len(X)
+    if isinstance(cv, (int, np.integer)) and not 2 <= cv <= n:
+        raise ValueError(f"cv: expected 2 to {n} folds of {n} sequences, got {cv}")
+    return list(check_cv(cv).split(np.zeros(n)))
+
+
+def _take(sequences, index):
+    if sequences is None or isinstance(sequences, Corpus):
+        return None if sequences is None else take_sequences(sequences, index)
+    return sequences.take(index) if hasattr(sequences, "take") else [sequences[i] for i in index]
+
+
+def _fold_scores(model, X, y, inside, held, strengths, score):
+    """Scores (n_strengths,) on the held-out sequences. KeyboardInterrupt if the fold was not finished."""
+    held_X, held_y = _take(X, held), _take(y, held)
+    gold = gold_labels(held_X, held_y)
+    found = [score(gold, fitted.predict(held_X)) for _, fitted in _Problem(model, _take(X, inside), _take(y, inside)).solve(strengths)]
+    if len(found) < len(strengths):
+        raise KeyboardInterrupt
+    return found
+
+
+def _path(rows, models, scores, status):
+    import pandas
+
+    frame = pandas.DataFrame(rows, columns=list(rows[0]))
+    if len(scores):
+        frame["score"] = scores.mean(axis=0)
+        frame["score_error"] = scores.std(axis=0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.nan
+        frame["n_folds"] = len(scores)
+    scored = "score" in frame and frame["score"].notna().any()
+    chosen = int(np.nanargmax(frame["score"].to_numpy(float))) if scored else None
+    return Path(frame, models, chosen, status)

@@ -1,0 +1,61 @@
+"""Sparse models: the weights that are zero taken out, and inference in time that grows with the weights that are left."""
+
+import numpy as np
+
+from crfbook.data.corpus import ragged_index
+from crfbook.data.features import inner_tokens, select
+from crfbook.kernels.sparse_forward_backward import sparse_backward, sparse_forward
+from crfbook.kernels.sparse_likelihood import redo_sparse
+
+
+def sparsify(features, w, threshold=0.0):
+    """(FeatureSet, weights) of the weights with |w| > threshold alone: same scores if the threshold is 0, less to look at.
+
+    With a threshold this is the a-posteriori selection of Sokolovska et al. (2010), section 6.3: no weight is trained again.
+    """
+    w = np.asarray(w, dtype=np.float64)
+    if w.shape != (features.n_features,):
+        raise ValueError(f"weights: expected shape ({features.n_features},), got {w.shape}")
+    if not (np.isfinite(threshold) and threshold >= 0):
+        raise ValueError(f"threshold: expected a finite number >= 0, got {threshold!r}")
+    keep = np.abs(w) > threshold
+    return select(features, keep), w[keep]
+
+
+def sparse_marginals(b, fill, edges, packing, work, log_z):
+    """p_node (n, M) of batch b; its part of log_z is filled. `fill` puts the scores into work.log_node; edges: SparseEdges."""
+    rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
+    slots = slice(packing.slot_ptr[b], packing.slot_ptr[b + 1])
+    n, n_slots = rows.stop - rows.start, slots.stop - slots.start
+    step_ptr = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
+    row_class, by_step = packing.row_class[rows], packing.by_step[rows]
+    log_node, p_node, flags = work.log_node[:n], work.p_node[:n], work.flags[:n_slots]
+    alpha, gain, weight = work.alpha[:n], work.gain[:n], np.ones(n_slots)
+    scratch = np.empty_like(log_node), work.prev[:n], work.pair, np.zeros(2, np.int64)
+    fill()
+    n_flagged = sparse_forward(log_node, edges, row_class, step_ptr, by_step, log_z[slots], flags, alpha, gain, *scratch)
+    sparse_backward(log_node, edges, row_class, step_ptr, by_step, weight, alpha, gain, p_node, *scratch)
+    if n_flagged:
+        fill()
+        nothing = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
+        redo_sparse(log_node, edges, row_class, step_ptr, weight, flags, *nothing, log_z[slots], p_node, np.zeros(0),
+                    np.empty_like(work.pair))
+    return p_node
+
+
+def edge_path_scores(corpus, features, w, constraints=None):
+    """Score of the transition into each token between the labels of the corpus (N,), 0 at first tokens, -inf if forbidden."""
+    n_labels, out = features.n_labels, np.zeros(corpus.n_tokens)
+    token = inner_tokens(corpus)
+    before, here = corpus.labels[token - 1].astype(np.int64), corpus.labels[token].astype(np.int64)
+    items, ptr = ragged_index(corpus.class_ptr, corpus.edge_class[token])
+    owner = np.repeat(np.arange(len(token)), np.diff(ptr))
+    key = (corpus.class_attr[items].astype(np.int64) * n_labels + before[owner]) * n_labels + here[owner]
+    attr = np.repeat(np.arange(features.n_edge_attrs, dtype=np.int64), np.diff(features.edge_ptr))
+    keys = (attr * n_labels + features.edge_prev) * n_labels + features.edge_next
+    where = np.searchsorted(keys, key)
+    hit = np.append(keys, -1)[where] == key
+    np.add.at(out, token[owner[hit]], w[features.n_node + where[hit]])
+    if constraints is not None:
+        out[token[~constraints.allowed[before, here]]] = -np.inf
+    return out

@@ -1,0 +1,168 @@
+"""What blockwise coordinate descent keeps: lattices of all sequences, potentials, work arrays. Built once, changed in place by kernels."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.data.features import inner_tokens
+from crfbook.optim.arena import Lists, Tables, make_lists
+from crfbook.optim.inverted_index import Blocks
+from crfbook.optim.objective import padded
+from crfbook.optim.sequences import bounds_of
+
+TABLE_BYTES = 1 << 28  # whole tables of classes whose lists are long
+ROWS = 64  # tokens whose expected counts are added up at once
+DENSE_SHARE = 0.25  # of L^2: a longer list costs more than a whole table
+
+
+class Chains(NamedTuple):
+    """S sequences, N tokens, M padded labels."""
+
+    seq_ptr: np.ndarray  # int64 (S+1,)
+    weight: np.ndarray  # (S,)
+    labels: np.ndarray  # int32 (N,)
+    edge_class: np.ndarray  # int32 (N,)
+    attr_ptr: np.ndarray  # int64 (N+1,)
+    attr_idx: np.ndarray  # int32
+    attr_val: np.ndarray  # float64, or (0,): all ones
+    bound: np.ndarray  # (R, M): 0, -inf where a label is forbidden, and for padding
+    bound_row: np.ndarray  # int32 (N,): the row that holds at a token
+    psi_node: np.ndarray  # (N, M): exp(node scores - node_max)
+    alpha: np.ndarray  # (N, M): sum to one; logarithms where a sequence is unsafe
+    beta: np.ndarray  # (N, M): sum to one
+    token: np.ndarray  # (5, N): node_max; largest difference of finite node scores; what alpha was divided by; logarithm of all that alpha up to here was divided by; of beta
+    place: np.ndarray  # int64 (3, S): alpha is good for so many positions; beta from this one on; 1: unsafe, alpha and beta are logarithms
+    log_z: np.ndarray  # (S,): log Z when it was last computed
+
+
+class LatticeWork(NamedTuple):
+    """Work arrays of one thread."""
+
+    right: np.ndarray  # (M,)
+    left_rows: np.ndarray  # (R, M): alpha of tokens whose tables are the same
+    right_rows: np.ndarray  # (R, M)
+    given: np.ndarray  # (2, R): weights of these tokens, occurrences in their sequences
+    product: np.ndarray  # (M, M)
+    ends: np.ndarray  # (M,): 1, 0 for padding
+    sum: np.ndarray  # (M, M), nan between uses
+    touched: np.ndarray  # int32 (M * M,)
+    value: np.ndarray  # (M * M,)
+    steps: np.ndarray  # int64 (1,): products made
+
+
+class BlockSums(NamedTuple):
+    """Expected counts, curvatures and gold counts of one block."""
+
+    node: np.ndarray  # (3, M)
+    edge: np.ndarray  # (3, M, M)
+
+
+class Candidates(NamedTuple):
+    """Weights of one block that may move."""
+
+    cell: np.ndarray  # int32 (n,): yp << 16 | y, or -1 - y for a node weight
+    number: np.ndarray  # (4, n): old and new weight, gradient of the loss alone, curvature
+
+
+class Existing(NamedTuple):
+    """Weights that exist, as in a FeatureSet; all arrays are empty where all exist virtually."""
+
+    node_ptr: np.ndarray  # int64 (A+1,)
+    node_label: np.ndarray  # int32
+    edge_ptr: np.ndarray  # int64 (B+1,)
+    edge_prev: np.ndarray  # int32
+    edge_next: np.ndarray  # int32
+
+
+class Rule(NamedTuple):
+    """Numbers that steer a visit."""
+
+    c1: float
+    c2: float
+    factor: float  # of the curvatures, where the rule is not adaptive
+    least_factor: float  # of the adaptive rule
+    step: int  # adaptive 0, fixed 1, wapiti 2, safe 3, cs 4
+    repeats: int  # 1: curvatures count how often a symbol occurs in a sequence
+    exact: int  # 1: exact second derivatives
+    frozen: int  # 1: zeros stay zeros
+    screening: int
+    measure: int  # 1: nothing moves
+    base_holds: int  # 1: the base table holds edge attribute 0
+    dense_above: int  # entries of a list
+    n_labels: int
+
+
+class State(NamedTuple):
+    """Everything a visit reads and changes."""
+
+    blocks: Blocks
+    chains: Chains
+    tables: Tables
+    mu: np.ndarray  # (A, M): node weights
+    weights: Lists  # edge weights
+    exist: Existing
+    number: np.ndarray  # (3, G): step factors of the adaptive rule; bounds of an entry of the gradient; curvatures of the safe rule
+    sums: BlockSums
+    found: Candidates
+    old_edge: np.ndarray  # (M, M), 0 between visits
+    delta_node: np.ndarray  # (M,), 0 between visits
+    delta_edge: np.ndarray  # (M, M), 0 between visits
+    model: np.ndarray  # (3,)
+    log_z: np.ndarray  # (largest number of visits,)
+    seen: np.ndarray  # (2,): largest violation, sum of squared ones
+    count: np.ndarray  # int64 (3,): sequences visited for gradients, for step rules; blocks screened
+    work: LatticeWork
+
+
+def lattice_work(width, n_labels):
+    square = (width, width)
+    return LatticeWork(np.zeros(width), np.zeros((ROWS, width)), np.zeros((ROWS, width)), np.zeros((2, ROWS)), np.zeros(square), (np.arange(width) < n_labels) * 1.0, np.full(square, np.nan),
+                       np.zeros(width * width, np.int32), np.zeros(width * width), np.zeros(1, np.int64))
+
+
+def block_sums(width):
+    return BlockSums(np.zeros((3, width)), np.zeros((3, width, width)))
+
+
+def make_chains(corpus, n_labels, constraints):
+    """`Chains` of a corpus; nothing is good yet."""
+    n, width = corpus.n_tokens, padded(n_labels)
+    bounds = bounds_of(constraints, n_labels)
+    sets = constraints is not None and len(bounds.label_sets) > 0
+    row = np.zeros((n, 3), np.int64)
+    starts, ends = corpus.seq_ptr[:-1], corpus.seq_ptr[1:]
+    row[starts[starts < ends], 0] = 1
+    row[ends[starts < ends] - 1, 1] = 1
+    row[:, 2] = corpus.label_set if sets else 0
+    kinds, bound_row = np.unique(row, axis=0, return_inverse=True)
+    bound = np.full((len(kinds), width), -np.inf)
+    for r, (opens, closes, label_set) in enumerate(kinds):
+        bound[r, :n_labels] = opens * 0.0
+        for wanted, more in ((opens, bounds.start), (closes, bounds.end), (sets, bounds.label_sets[label_set] if sets else None)):
+            if wanted:
+                bound[r, :n_labels] += more
+    weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
+    rows = lambda: np.zeros((n, width))  # noqa: E731
+    place = np.stack([np.zeros(corpus.n_sequences, np.int64), np.diff(corpus.seq_ptr), np.zeros(corpus.n_sequences, np.int64)])
+    return Chains(corpus.seq_ptr, weight, corpus.labels, corpus.edge_class, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, bound,
+                  bound_row.reshape(-1).astype(np.int32), rows(), rows(), rows(), np.zeros((5, n)), place, np.zeros(corpus.n_sequences))
+
+
+def make_tables(corpus, n_labels, edge_kept, constraints):
+    """(`Tables` of zero weights, 1 if the base holds edge attribute 0): it does where every class has it and it is kept."""
+    width, n_classes = padded(n_labels), corpus.n_classes
+    base_log = np.full((width, width), -np.inf)
+    base_log[:n_labels, :n_labels] = bounds_of(constraints, n_labels).edge
+    used = np.zeros(n_classes, bool)
+    used[corpus.edge_class[inner_tokens(corpus)]] = True
+    owner = np.repeat(np.arange(n_classes), np.diff(corpus.class_ptr))
+    constant = corpus.class_attr == 0
+    base_holds = bool(edge_kept[:1].all() and np.isin(np.flatnonzero(used), owner[constant]).all())
+    kept = edge_kept[np.minimum(corpus.class_attr, len(edge_kept) - 1)] & (corpus.class_attr < len(edge_kept)) & used[owner]
+    if base_holds:
+        kept &= ~constant
+    class_ptr = np.concatenate([[0], np.cumsum(np.bincount(owner[kept], minlength=n_classes))]).astype(np.int64)
+    n_tables = int(min(n_classes, max(1, TABLE_BYTES // (8 * width * width))))
+    free = np.concatenate([[n_tables], np.arange(n_tables)[::-1]]).astype(np.int32)
+    return Tables(base_log, np.zeros((width, width)), np.zeros((width, width)), np.zeros(3), make_lists(np.zeros(n_classes), np.zeros(0), np.zeros(0)), np.full(n_classes, -1, np.int32),
+                  np.empty((n_tables, width, width)), free, np.zeros(n_classes), class_ptr, corpus.class_attr[kept]), int(base_holds)

@@ -1,0 +1,214 @@
+"""Coordinate descent and blockwise coordinate descent for sparse CRFs, also over virtual feature sets.
+
+Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithms 1 and 2. A block is all weights of one symbol (a test of the input): one
+forward-backward over the sequences that hold it, cut at its first and last occurrence, moves them all. Where no FeatureSet is given every
+(attribute, label) and (edge attribute, label, label) is a candidate, and only the active ones take memory.
+"""
+
+import math
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.data.features import FeatureSet
+from crfbook.optim.certificate import Rules, whole
+from crfbook.optim.coordinate_acceleration import Accelerator
+from crfbook.optim.coordinate_run import STEPS, Run, Sizes, Sparse
+from crfbook.optim.objective import check_weights
+from crfbook.optim.parallel import one_blas_thread, resolve_threads
+from crfbook.optim.result import Step
+
+MAX_FROZEN = 20  # sweeps over active weights between two over all candidates
+
+
+class SparseResult(NamedTuple):
+    """An `OptResult` (result.py) and the features that w is about; here `status` may also be "empty model": no weight survives c1."""
+
+    w: np.ndarray  # (F,)
+    objective: float
+    status: str
+    n_iter: int
+    history: list  # of Step
+    state: dict  # arrays only; coordinate_descent(..., state=state) goes on as if it had never stopped
+    n_evaluations: int  # gradient passes: visits of a sequence for a gradient / sequences, rounded up
+    features: FeatureSet  # the given ones; where none were: the active ones
+    counts: dict  # visits of sequences for gradients and for step rules, products of the recursions, blocks screened
+
+
+def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=True, curvature="approximate", step="adaptive", factor=2.0,
+                       joint=True, freeze_after=None, accelerate=False, screening=True, n_threads=1, tol=1e-4, tol_gradient=1e-3,
+                       constraints=None, sizes=None, edge_attrs=None, max_iterations=100, callback=None, state=None):
+    """Minimise -log-likelihood + c1 |w|_1 + c2 |w|^2, one block (or one weight) after the other.
+
+    Parameters
+    ----------
+    corpus : Corpus, every token labelled.
+    features : FeatureSet with F weights; None: all of them exist virtually. w0 : their weights (F,), or a `Sparse`; default 0.
+    c1, c2 : >= 0, not both 0.
+    blocks : True: Algorithm 2, all weights of a symbol at once; False: Algorithm 1, one weight at a time (for small problems).
+    curvature : "approximate", sum p (1 - p), eq. (16), or "exact", eq. (15), by a recursion of moments (for small problems).
+    step : "adaptive" (the objective never rises), or the rules "fixed" (curvature times `factor`; may diverge), "wapiti" (may
+        oscillate), "safe" (monotone, slow), "cs". The default for blocks=False is as for blocks=True.
+    joint : node and edge weights of a symbol are one block; False: two.
+    freeze_after : sweep after which only active weights move, until they rest; then a sweep over all candidates, and so on; None: never.
+    accelerate : where sweeps have become slow, OWL-QN on the active weights now and then (coordinate_acceleration.py).
+    screening : leave out blocks that certainly stay without active weights.
+    n_threads : for large blocks; the result has the same bits for any value.
+    tol, tol_gradient : stop when the violation of the conditions of optimality promises at most tol * objective (c2 > 0), or is at
+        most tol_gradient (c2 = 0); see `Rules`. It is that of the sweep, confirmed by a pass over all candidates.
+    constraints : Constraints or None.
+    sizes : (L, A, B) where features is None; default: what the corpus holds. edge_attrs : edge attributes of a virtual set, default: all.
+    max_iterations : sweeps, those of `state` included. callback : called with (Step, w) after each sweep; True stops. Where features is
+        None, w is a `Sparse`.
+    state : `SparseResult.state` of an earlier call on the same problem (c1 and c2 may differ: a warm start).
+
+    Returns a `SparseResult`. Ctrl-C keeps the weights as they are: every visit leaves them good.
+
+    Raises ValueError for c1 = c2 = 0, arguments out of range, labels that are unknown or forbidden.
+    """
+    search = prepare(corpus, features, c1=c1, c2=c2, blocks=blocks, curvature=curvature, step=step, factor=factor, joint=joint,
+                     freeze_after=freeze_after, accelerate=accelerate, screening=screening, n_threads=n_threads, tol=tol,
+                     tol_gradient=tol_gradient, constraints=constraints, sizes=sizes, edge_attrs=edge_attrs,
+                     max_iterations=max_iterations, callback=callback)
+    with one_blas_thread():
+        search.start(w0, state)
+        return search.result(search.go())
+
+
+def prepare(corpus, features=None, *, c1, c2=0.0, blocks=True, curvature="approximate", step="adaptive", factor=2.0, joint=True,
+            freeze_after=None, accelerate=False, screening=True, n_threads=1, tol=1e-4, tol_gradient=1e-3, constraints=None, sizes=None,
+            edge_attrs=None, max_iterations=100, callback=None):
+    """The `Search` of these arguments of `coordinate_descent`, checked."""
+    rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
+    if c1 == 0 and c2 == 0:
+        raise ValueError("coordinate descent needs a penalty, got c1 = c2 = 0: node and edge weights of a symbol are redundant, and "
+                         "weights of what never occurs would run to minus infinity; give c1 or c2, or use lbfgs")
+    for name, value, allowed in (("step", step, tuple(STEPS)), ("curvature", curvature, ("approximate", "exact"))):
+        if value not in allowed:
+            raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")
+    if not (math.isfinite(factor) and factor > 0):
+        raise ValueError(f"factor: expected a finite number > 0, got {factor!r}")
+    if freeze_after is not None:
+        freeze_after = whole("freeze_after", freeze_after, 0)
+    run = Run(corpus, features, _sizes(corpus, features, sizes), constraints, joint=joint, edge_attrs=edge_attrs,
+              n_threads=resolve_threads(n_threads))
+    run.set_rule(c1, c2, step=step, factor=factor, exact=curvature == "exact", screening=screening)
+    return Search(run, rules, blocks, freeze_after, Accelerator(run, constraints) if accelerate else None, callback)
+
+
+def _sizes(corpus, features, sizes):
+    if features is not None:
+        return Sizes(features.n_labels, features.n_attrs, features.n_edge_attrs)
+    if sizes is not None:
+        return Sizes(*(whole(name, size, 1) for name, size in zip(Sizes._fields, sizes, strict=True)))
+    largest = lambda ids: int(ids.max(initial=0)) + 1  # noqa: E731
+    return Sizes(largest(corpus.labels), largest(corpus.attr_idx), largest(corpus.class_attr))
+
+
+class Search:
+    """Sweep after sweep: history, stopping, what is frozen."""
+
+    def __init__(self, run, rules, blocks, freeze_after, accelerator, callback):
+        self.run, self.rules, self.blocks, self.freeze_after = run, rules, blocks, freeze_after
+        self.accelerator, self.callback = accelerator, callback
+        self.history, self.iteration, self.seconds, self.thawed = [], 0, 0.0, 0
+        self.objective = math.inf
+
+    def start(self, w0, state):
+        run = self.run
+        self.clock = time.perf_counter()
+        if state is not None:
+            run.resume(state)
+            self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
+        elif w0 is not None:
+            if not isinstance(w0, Sparse):
+                if run.features is None:
+                    raise ValueError("w0: where no features are given, expected a Sparse (features, w)")
+                w0 = Sparse(run.features, check_weights(w0, run.features.n_features))
+            run.load(w0)
+        self.objective = run.renew()
+
+    def go_to(self, c1, sweeps, callback):
+        """Go on with another c1, for so many more sweeps; returns the reason why it ended."""
+        self.run.rule = self.run.rule._replace(c1=float(c1))
+        self.rules.c1, self.rules.max_iterations = float(c1), self.iteration + int(sweeps)
+        self.callback, self.history, self.thawed = callback, [], 0
+        self.clock = time.perf_counter()
+        self.objective = self.run.renew()
+        return self.go()
+
+    def go(self):
+        """The reason why it ended."""
+        status = None
+        try:
+            while status is None:
+                if self.rules.max_iterations is not None and self.iteration >= self.rules.max_iterations:
+                    return "max_iterations"
+                violation = self._sweep()
+                self.iteration += 1
+                self.seconds += time.perf_counter() - self.clock
+                self.clock = time.perf_counter()
+                status = self._verdict(violation)
+                if self.callback is not None and self._pause() and status is None:
+                    status = "stopped by callback"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        return status
+
+    def _sweep(self):
+        """One sweep; the violation that it saw, or None if it did not look at all candidates."""
+        run, frozen = self.run, False
+        if self.freeze_after is not None and self.iteration >= self.freeze_after:
+            frozen = 0 < self.thawed <= MAX_FROZEN
+            self.thawed = self.thawed + 1 if self.thawed <= MAX_FROZEN else 1
+        run.freeze(frozen)
+        before = self.objective
+        if self.blocks:
+            self.objective += run.sweep()
+        else:
+            run.sweep_weights()
+        if run.rule.step != STEPS["adaptive"] or self.iteration % 10 == 9:
+            self.objective = run.renew()  # what was tracked has gathered rounding errors; other rules track nothing
+        if self.accelerator is not None:
+            self.objective = self.accelerator.improve(self.objective)
+        seen = run.state.seen
+        self.shown = self.rules.violation(float(seen[1]), float(seen[0]))
+        if frozen:
+            if before - self.objective <= 1e-6 * abs(self.objective):
+                self.thawed = 0
+            return None
+        return self.shown
+
+    def _verdict(self, violation):
+        rules, run = self.rules, self.run
+        status = None
+        if not math.isfinite(self.objective):
+            status = "non-finite objective"
+        elif violation is not None and rules.verdict(self.objective, violation, 0) == "converged":
+            self.objective = run.renew()
+            largest, squares = run.violation()
+            self.shown = rules.violation(squares, largest)
+            if rules.verdict(self.objective, self.shown, 0) == "converged":
+                status = "converged" if run.n_active else "empty model"
+        self.history.append(Step(self.iteration, self.objective, self.shown, run.n_active, self.seconds))
+        return status
+
+    def _pause(self):
+        w = self.run.weights()
+        (w.w if isinstance(w, Sparse) else w).flags.writeable = False
+        stop = bool(self.callback(self.history[-1], w))
+        self.clock = time.perf_counter()
+        return stop
+
+    def result(self, status):
+        run = self.run
+        found = run.weights()
+        features, w = (run.features, found) if run.features is not None else found
+        if status == "interrupted":
+            self.objective = run.renew()
+        state = run.keep() | {"iteration": np.array(self.iteration), "seconds": np.array(self.seconds)}
+        passes, trials, screened = (int(n) for n in run.state.count)
+        counts = {"gradient_visits": passes, "step_visits": trials, "products": run.products, "screened": screened}
+        n_evaluations = -(-passes // max(1, run.corpus.n_sequences))
+        return SparseResult(w, self.objective, status, self.iteration, self.history, state, n_evaluations, features, counts)

@@ -1,0 +1,66 @@
+"""A falling path of c1: every solution starts from the one before it, so that the first sweeps are cheap and memory stays small."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.optim.coordinate_descent import SparseResult, prepare
+from crfbook.optim.parallel import one_blas_thread
+
+
+class PathPoint(NamedTuple):
+    """The solution for one c1."""
+
+    c1: float
+    n_active: int
+    result: SparseResult
+
+
+def largest_c1(corpus, features=None, **options):
+    """The smallest c1 for which no weight survives: the largest |derivative| of the loss at w = 0.
+
+    options: sizes, edge_attrs, constraints, joint as in `coordinate_descent`. One pass over all candidates.
+    """
+    run = prepare(corpus, features, c1=np.finfo(float).tiny, screening=False, **options).run
+    with one_blas_thread():
+        run.renew()
+        return run.violation()[0]
+
+
+def falling(highest, lowest, n):
+    """n values of c1 from highest to lowest, evenly spaced in logarithms."""
+    if not (highest >= lowest > 0 and n >= 1):
+        raise ValueError(f"a path falls: expected highest >= lowest > 0 and n >= 1, got {highest!r}, {lowest!r}, {n!r}")
+    return np.geomspace(highest, lowest, n) if n > 1 else np.array([float(lowest)])
+
+
+def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=True, **options):
+    """`coordinate_descent` for each value of c1, from the largest to the smallest, each from the weights of the one before.
+
+    Parameters
+    ----------
+    corpus, features, options : as in `coordinate_descent` (options: c2, step, tol, ...; not max_iterations and state).
+    c1 : values, falling (`falling` makes them).
+    sweeps : sweeps at most for each value: an integer, or one for each; None: 100.
+    callback : called with (c1, Step, w) after each sweep; True ends the path.
+    keep : False: only the last result keeps its state, so that memory does not grow with the path.
+
+    Returns a list of `PathPoint`. Ctrl-C, or a callback that stops, ends the path: it keeps what it has.
+
+    Raises ValueError for values that do not fall, and as `coordinate_descent`.
+    """
+    values = np.atleast_1d(np.asarray(c1, dtype=float))
+    if not len(values) or not np.isfinite(values).all() or (np.diff(values) > 0).any() or values[-1] < 0:
+        raise ValueError(f"c1: expected values >= 0 that fall, got {np.array2string(values, threshold=6)}")
+    most = np.broadcast_to(100 if sweeps is None else np.asarray(sweeps), values.shape)
+    search, points, last = prepare(corpus, features, c1=values[0], **options), [], None
+    with one_blas_thread():
+        for value, n in zip(values.tolist(), most.tolist(), strict=True):
+            watch = None if callback is None else lambda step, w, at=value: callback(at, step, w)
+            status = search.go_to(value, n, watch)
+            last = search.result(status)
+            points.append(PathPoint(value, int(np.count_nonzero(last.w)), last if keep else last._replace(state={})))
+            if status in ("interrupted", "stopped by callback", "non-finite objective"):
+                break
+    points[-1] = points[-1]._replace(result=last)
+    return points

@@ -1,0 +1,299 @@
+"""A run of blockwise coordinate descent: the state that kernels change, sweeps over it, its objective and its certificate."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.data.features import FeatureSet
+from crfbook.kernels.coordinate import visit_blocks
+from crfbook.kernels.coordinate_lattice import extend, score_tokens
+from crfbook.kernels.coordinate_tables import rebuild_base, rebuild_classes
+from crfbook.optim.arena import SHIFT, SIZE, list_items, make_lists, make_room
+from crfbook.optim.chains import (
+    DENSE_SHARE,
+    Candidates,
+    Existing,
+    Rule,
+    State,
+    block_sums,
+    lattice_work,
+    make_chains,
+    make_tables,
+)
+from crfbook.optim.coordinate_large import LARGE, LargeBlocks
+from crfbook.optim.inverted_index import edge_occurrences, inverted_index
+from crfbook.optim.objective import _check_labels, padded
+
+STEPS = {"adaptive": 0, "fixed": 1, "wapiti": 2, "safe": 3, "cs": 4}
+CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
+
+
+class Sparse(NamedTuple):
+    """Active weights: a FeatureSet and its flat weights w (F,)."""
+
+    features: FeatureSet
+    w: np.ndarray
+
+
+class Sizes(NamedTuple):
+    """Of a model whose weights all exist, virtually."""
+
+    n_labels: int
+    n_attrs: int
+    n_edge_attrs: int
+
+
+class Run:
+    """Weights, lattices and tables of one problem; `sweep` visits every block once."""
+
+    def __init__(self, corpus, features, sizes, constraints, *, joint=True, edge_attrs=None, n_threads=1):
+        self.corpus, self.features, self.sizes = corpus, features, sizes
+        _check_labels(corpus, sizes, constraints)
+        n_labels, width = sizes.n_labels, padded(sizes.n_labels)
+        if features is None:
+            node_kept, edge_kept = np.ones(sizes.n_attrs, bool), np.ones(sizes.n_edge_attrs, bool)
+            if edge_attrs is not None:
+                edge_kept[:] = False
+                edge_kept[np.asarray(edge_attrs, np.int64)] = True
+            exist = [np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32, np.int32)]
+        else:
+            node_kept, edge_kept = np.diff(features.node_ptr) > 0, np.diff(features.edge_ptr) > 0
+            exist = [features.node_ptr, features.node_label, features.edge_ptr, features.edge_prev, features.edge_next]
+        tables, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
+        self._empty_base = tables.base_log.copy()
+        blocks = inverted_index(corpus, node_kept, edge_kept, joint=joint)
+        chains = make_chains(corpus, n_labels, constraints)
+        square, limit = _bounds(blocks, chains)
+        cells = width * width + width
+        self.state = State(
+            blocks, chains, tables, np.zeros((sizes.n_attrs, width)), make_lists(np.zeros(sizes.n_edge_attrs), [], []), Existing(*exist),
+            np.stack([np.full(blocks.n_blocks, 2.0), limit, square]), block_sums(width),
+            Candidates(np.zeros(cells, np.int32), np.zeros((4, cells))), np.zeros((width, width)), np.zeros(width),
+            np.zeros((width, width)), np.zeros(3), np.zeros(int(np.diff(blocks.visit_ptr).max(initial=1))), np.zeros(2),
+            np.zeros(3, np.int64), lattice_work(width, n_labels))
+        self.order = np.arange(blocks.n_blocks, dtype=np.int32)
+        self._gold = _gold_edges(corpus, chains.weight, edge_kept, n_labels)
+        self.n_threads, self._large = n_threads, LargeBlocks(width, n_labels, n_threads)
+        self.rule = None
+
+    def set_rule(self, c1, c2, *, step="adaptive", factor=2.0, least_factor=0.1, exact=False, frozen=False, screening=True):
+        n_labels = self.sizes.n_labels
+        self.rule = Rule(float(c1), float(c2), float(factor) if step == "fixed" else 1.0, float(least_factor), STEPS[step],
+                         int(step == "cs"), int(exact), int(frozen), int(screening), 0, self.base_holds,
+                         int(DENSE_SHARE * n_labels**2), int(n_labels))
+
+    # ---- weights in and out
+
+    def load(self, sparse):
+        """Set the weights to those of a `Sparse` of the same sizes."""
+        features, w = sparse
+        state = self.state
+        state.mu[:] = 0.0
+        state.mu[np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr)), features.node_label] = w[:features.n_node]
+        edge = np.repeat(np.arange(features.n_edge_attrs), np.diff(features.edge_ptr))
+        prev, following, w = features.edge_prev.astype(np.int64), features.edge_next.astype(np.int64), w[features.n_node:]
+        base = state.tables.base_log
+        base[:] = self._empty_base
+        active = w != 0.0
+        if self.base_holds:
+            held = active & (edge == 0)
+            base[prev[held], following[held]] += w[held]
+            active &= edge != 0
+        size = np.bincount(edge[active], minlength=self.sizes.n_edge_attrs)
+        lists = make_lists(size, (prev << SHIFT | following)[active], w[active], self._step_room()[0])
+        self.state = state._replace(weights=lists)
+
+    def export(self):
+        """`Sparse`: the active weights."""
+        n_labels, n_attrs, n_edge_attrs = self.sizes
+        mu, (owner, cell, value) = self.state.mu[:, :n_labels], self._edges()
+        attr, label = np.nonzero(mu)
+        order = np.lexsort((cell, owner))
+        owner, cell, value = owner[order], cell[order], value[order]
+        pointers = lambda rows, n: np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)  # noqa: E731
+        features = FeatureSet(n_labels, n_attrs, n_edge_attrs, pointers(attr, n_attrs), label.astype(np.int32),
+                              pointers(owner, n_edge_attrs), (cell >> SHIFT).astype(np.int32), (cell & 0xFFFF).astype(np.int32))
+        return Sparse(features, np.concatenate([mu[attr, label], value]))
+
+    def _edges(self):
+        """(edge attribute, cell, weight) of the active edge weights."""
+        lists, base = self.state.weights, self.state.tables.base_log
+        item = list_items(lists)
+        owner = np.repeat(np.arange(self.sizes.n_edge_attrs), lists.row[SIZE, :-1])
+        cell, value = lists.cell[item].astype(np.int64), lists.value[item]
+        if self.base_holds:
+            prev, following = np.nonzero(np.isfinite(base) & (base != 0.0))
+            owner = np.concatenate([np.zeros(len(prev), np.int64), owner])
+            cell, value = np.concatenate([prev << SHIFT | following, cell]), np.concatenate([base[prev, following], value])
+        return owner, cell, value
+
+    def weights(self):
+        """w (F,) of the given features, or `Sparse` where all features exist virtually."""
+        return self.export() if self.features is None else scatter(self.export(), self.features)
+
+    @property
+    def n_active(self):
+        return int(np.count_nonzero(self.state.mu)) + len(self._edges()[0])
+
+    def keep(self):
+        """Arrays from which `resume` goes on."""
+        features, w = self.export()
+        return {**features._asdict(), "w": w, "factor": self.state.number[0].copy(), "count": self.state.count.copy()}
+
+    def resume(self, state):
+        """Go on from what `keep` gave for the same problem."""
+        sizes = tuple(int(state[name]) for name in self.sizes._fields)
+        if sizes != tuple(self.sizes) or np.shape(state["factor"]) != (self.state.blocks.n_blocks,):
+            raise ValueError(f"state: expected that of coordinate_descent on the same corpus and features, (L, A, B) = {tuple(self.sizes)} "
+                             f"with {self.state.blocks.n_blocks} blocks, got {sizes} with {len(np.atleast_1d(state['factor']))}")
+        self.load(Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), np.array(state["w"])))
+        self.state.number[0] = state["factor"]
+        self.state.count[:] = state["count"]
+
+    # ---- objective
+
+    def renew(self):
+        """Potentials and tables anew from the weights; returns the objective, in nats."""
+        state = self.state
+        k = len(state.tables.slot)
+        state.tables.lists.row[:] = 0
+        owner = np.repeat(np.arange(k), np.diff(state.tables.class_ptr))
+        most = np.bincount(owner, state.weights.row[SIZE, state.tables.class_attr], minlength=k).sum()
+        self.make_room(int(1.25 * most) + k)
+        state = self.state
+        rebuild_base(state.tables.base_log, state.tables.base, state.tables.base_t, state.tables.level)
+        rebuild_classes(np.arange(k, dtype=np.int32), self.rule.dense_above, state.tables, state.weights, state.work.sum,
+                        state.work.touched, state.work.value)
+        score_tokens(np.arange(self.corpus.n_tokens, dtype=np.int32), state.mu, state.chains)
+        state.chains.place[0], state.chains.place[1], state.chains.place[2] = 0, np.diff(self.corpus.seq_ptr), 0
+        length = np.diff(self.corpus.seq_ptr)
+        sequences, last = np.flatnonzero(length).astype(np.int32), (length[length > 0] - 1).astype(np.int32)
+        extend(sequences, last, last, state.chains, state.tables, state.mu, state.weights, state.work)
+        return self.loss() + self.penalty()
+
+    def loss(self):
+        """sum of weight (log Z - gold score) from the log Z that `renew` left."""
+        corpus, chains, n_labels = self.corpus, self.state.chains, self.sizes.n_labels
+        token = np.repeat(np.arange(corpus.n_tokens), np.diff(corpus.attr_ptr))
+        known = corpus.attr_idx < self.sizes.n_attrs
+        x = corpus.attr_val[known] if len(corpus.attr_val) else 1.0
+        weight = np.repeat(chains.weight, np.diff(corpus.seq_ptr))[token[known]]
+        score = float((self.state.mu[corpus.attr_idx[known], corpus.labels[token[known]]] * x * weight).sum())
+        owner, cell, value = self._edges()
+        key = (owner * n_labels + (cell >> SHIFT)) * n_labels + (cell & 0xFFFF)
+        keys, counts = self._gold
+        if len(keys):
+            at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+            score += float((value * counts[at] * (keys[at] == key)).sum())
+        full = np.diff(corpus.seq_ptr) > 0
+        return float(chains.weight[full] @ chains.log_z[full]) - score
+
+    def penalty(self):
+        value = np.concatenate([self.state.mu.ravel(), self._edges()[2]])
+        return self.rule.c1 * float(np.abs(value).sum()) + self.rule.c2 * float(value @ value)
+
+    # ---- sweeps
+
+    def _step_room(self):
+        """Free places that any one step may take in the pool of weights and in that of the classes."""
+        cells = 2 * self.sizes.n_labels**2
+        return cells, 0
+
+    def make_room(self, more=0):
+        """Pack both pools; `more` free places in that of the classes."""
+        state = self.state
+        weights = make_room(state.weights, self._step_room()[0])
+        lists = make_room(state.tables.lists, more + (more >> 2))
+        self.state = state._replace(weights=weights, tables=state.tables._replace(lists=lists))
+
+    def sweep(self, order=None, only=-1):
+        """Visit the blocks `order`; returns the change of the objective (of the adaptive rule; other rules do not know it)."""
+        order, place, total = self.order if order is None else order, 0, 0.0
+        size = np.diff(self.state.blocks.visit_ptr)[order]
+        visits = np.cumsum(size)
+        large = np.append(np.flatnonzero(size >= LARGE) if only < 0 else [], len(order)).astype(np.int64)
+        while place < len(order):
+            stop = int(large[np.searchsorted(large, place)])
+            if stop == place:
+                change, missing = self._large.visit(int(order[place]), self.rule, self.state)
+                place += missing == 0
+            else:
+                stop = min(stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1)
+                place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
+            total += change
+            if missing:
+                self.make_room(missing)
+        return total
+
+    def sweep_weights(self):
+        """Algorithm 1: visit every weight of every block by itself."""
+        exist, member, n_labels = self.state.exist, self.state.blocks.member, self.sizes.n_labels
+        everything = np.arange(n_labels + n_labels**2)
+        for g in self.order:
+            a, b = member[:, g]
+            if self.features is None:
+                places = everything[(0 if a >= 0 else n_labels):(n_labels if b < 0 else None)]
+            else:
+                nodes = exist.node_label[exist.node_ptr[a]:exist.node_ptr[a + 1]] if a >= 0 else []
+                edges = np.arange(exist.edge_ptr[b], exist.edge_ptr[b + 1]) if b >= 0 else np.zeros(0, np.int64)
+                places = [*nodes, *(n_labels + exist.edge_prev[edges].astype(np.int64) * n_labels + exist.edge_next[edges])]
+            for only in places:
+                self.sweep(self.order[g:g + 1], int(only))
+
+    def freeze(self, frozen):
+        """From now on zeros stay zeros (or not)."""
+        self.rule = self.rule._replace(frozen=int(frozen))
+        self.state.seen[:] = 0.0
+
+    @property
+    def products(self):
+        """Products of a vector and a transition table made so far."""
+        return int(self.state.work.steps[0]) + self._large.products
+
+    def violation(self):
+        """(largest violation of the conditions of optimality, sum of squared ones) at the present weights, over all candidates."""
+        rule, self.rule = self.rule, self.rule._replace(frozen=0, measure=1)
+        self.state.seen[:] = 0.0
+        try:
+            self.sweep()
+        finally:
+            self.rule = rule
+        return float(self.state.seen[0]), float(self.state.seen[1])
+
+
+def _bounds(blocks, chains):
+    """(curvatures of the safe rule (G,), bounds of an entry of the gradient (G,)) from counts alone."""
+    block = np.repeat(np.arange(blocks.n_blocks), np.diff(blocks.visit_ptr))
+    weight = chains.weight[blocks.visit_seq]
+    x = np.maximum(1.0, np.abs(blocks.occ_val)) if len(blocks.occ_val) else np.ones(len(blocks.occ_token))
+    mass = np.add.reduceat(x, blocks.occ_ptr[:-1]) if len(block) else np.zeros(0)
+    both = np.where((blocks.member >= 0).all(axis=0), 1.0, 0.5)
+    return (both * np.bincount(block, weight * mass**2, minlength=blocks.n_blocks),
+            np.bincount(block, weight * mass, minlength=blocks.n_blocks))
+
+
+def _gold_edges(corpus, weight, edge_kept, n_labels):
+    """Keys (b L + previous) L + next of the labelled transitions, rising, and their weighted counts."""
+    attr, token = edge_occurrences(corpus, edge_kept)
+    key = (attr * n_labels + corpus.labels[token - 1]) * n_labels + corpus.labels[token]
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.concatenate([key[:1] == key[:1], key[1:] != key[:-1]]))
+    sequence = np.repeat(np.arange(corpus.n_sequences), np.diff(corpus.seq_ptr))
+    counts = np.add.reduceat(weight[sequence[token[order]]], first) if len(first) else np.zeros(0)
+    return key[first], counts
+
+
+def scatter(sparse, features):
+    """w (F,) of `features` from active weights that are among them."""
+    w, n_labels = np.zeros(features.n_features), features.n_labels
+
+    def keys(part):
+        node = np.repeat(np.arange(part.n_attrs), np.diff(part.node_ptr)) * n_labels + part.node_label
+        edge = np.repeat(np.arange(part.n_edge_attrs), np.diff(part.edge_ptr)) * n_labels**2
+        return node, edge + part.edge_prev.astype(np.int64) * n_labels + part.edge_next
+
+    (node, edge), (some_node, some_edge) = keys(features), keys(sparse.features)
+    w[np.searchsorted(node, some_node)] = sparse.w[:len(some_node)]
+    w[features.n_node + np.searchsorted(edge, some_edge)] = sparse.w[len(some_node):]
+    return w

@@ -1,0 +1,162 @@
+"""Which form is the faster for a model at hand: seconds predicted from counts, with coefficients measured once.
+
+Training and marginals have a batched form (one product of matrices a step and class) and a sparse one (one product for each
+stored pair); decoding has a dense and a sparse one. Seconds are sums of counts times coefficients. Those below were fitted, by
+least squares on relative errors with coefficients >= 0, to `benchmarking.form_costs.measure(160, seed=0)` on one core of a busy
+2.5 GHz Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes, 0.5 to 60 per cent of the pairs stored). In five-fold
+cross-validation there the faster form was chosen in 91 % of the cases in training (94 % within 10 %, 1.3 % of the time lost) and
+in 97 % in decoding. On another machine, `form_costs.fit` gives others; the argument `form` overrides the choice.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.data.features import inner_tokens
+from crfbook.optim.edges import padded
+from crfbook.optim.forecast import batch_rows, n_shards
+
+FORMS = ("auto", "batched", "sparse")
+DECODING_FORMS = ("auto", "dense", "sparse")
+TABLE_SHARE = 0.25  # a class with entries in more than this share of all label pairs is kept as a table: a list would be larger
+
+SMALL = 0.005  # seconds of the dense form below which nothing else is considered
+TABLE_BYTES = 1 << 30  # tables of all classes larger than this are not made
+
+SECONDS = {  # form: coefficients, in the order of `terms`
+    "batched": (0, 1.95e-08, 7.73e-11, 5.9e-08, 2.83e-05, 1.36e-06, 1.12e-09),
+    "sparse": (0.00106, 1.37e-08, 1.17e-06, 2.01e-09, 1.38e-09, 9.14e-08, 2.53e-10, 1.12e-10, 3.37e-10, 2.97e-08,
+               2.43e-09, 5.38e-09, 7.41e-11, 1.25e-08, 5.06e-07, 0, 1.34e-09),
+    "dense decoding": (0.000517, 1.16e-08, 1.91e-11, 3.73e-08, 1.48e-05),
+    "sparse decoding": (0.00127, 1.2e-08, 6.45e-09, 5.45e-08, 1.5e-10, 2.14e-09),
+}
+
+
+class Sizes(NamedTuple):
+    """What the time of a form depends on."""
+
+    tokens: float  # N
+    labels: float  # M, padded
+    classes: float  # K
+    groups: float  # runs of rows of one step and class, over all steps of all batches
+    visits: float  # classes met, summed over the batches
+    products: float  # stored pairs of each token's class, summed over the tokens
+    entries: float  # stored pairs, summed over the classes
+    listed: float  # products of the classes that are not kept as tables,
+    list_entries: float  # their entries,
+    table_tokens: float  # tokens of the classes kept as tables,
+    tables: float  # and those classes
+    based: float  # 1 if there are plain transitions
+    pairs: float  # edge weights of each token's class, summed over the tokens; 0 if they are counted as whole tables
+    whole: float  # 1 if they are
+
+
+def terms(form, s):
+    """The counts that the seconds of a form are linear in: "batched", "sparse", "dense decoding" or "sparse decoding"."""
+    cells = s.labels**2
+    alone = min(1.0, s.groups / max(1.0, s.tokens))  # 1 if no row shares its step and class with another
+    if form == "batched":
+        return 1.0, s.tokens * s.labels, s.tokens * cells, s.classes * cells, s.classes, s.groups, s.groups * cells
+    if form == "sparse":
+        return (1.0, s.tokens * s.labels, s.groups, s.listed, s.listed * alone, s.list_entries, s.based * s.tokens * cells,
+                s.table_tokens * cells, s.table_tokens * cells * alone, s.tables * cells, s.pairs, s.pairs * alone,
+                s.whole * s.tokens * cells, s.whole * s.visits * cells, s.classes,
+                s.groups * s.labels, s.based * s.listed)
+    if form == "dense decoding":
+        return 1.0, s.tokens * s.labels, s.tokens * cells, s.classes * cells, s.classes
+    return 1.0, s.tokens * s.labels, s.products, s.entries, s.based * s.tokens * cells, s.based * s.products
+
+
+def seconds(form, sizes):
+    """Predicted seconds of `form`: "batched", "sparse", "dense decoding" or "sparse decoding"."""
+    return float(np.dot(SECONDS[form], terms(form, sizes)))
+
+
+def choose_form(sizes, forms=("batched", "sparse")):
+    """The form that is predicted to be the faster: "batched" or "sparse", or of the two forms of decoding that are given."""
+    return min(forms, key=lambda form: seconds(form, sizes))
+
+
+class FormChooser:
+    """Chooses, at given weights, the form for a corpus. `form`: "auto", or the one to take whatever the weights are.
+
+    Raises ValueError for another word.
+    """
+
+    def __init__(self, features, corpus, form, n_pieces=None):
+        if form not in FORMS:
+            raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
+        self.form, self.features = form, features
+        if form == "auto":
+            self.class_ptr, self.class_attr = corpus.class_ptr, corpus.class_attr
+            self.rows = np.bincount(corpus.edge_class[inner_tokens(corpus)], minlength=corpus.n_classes)
+            self.n_sequences, self.n_tokens = max(1, corpus.n_sequences), corpus.n_tokens
+            self.n_pieces = n_pieces or n_shards(corpus.n_tokens, features.n_node)
+            self.pairs = class_pairs(features, corpus.class_ptr, corpus.class_attr)
+
+    def may_be(self, form):
+        """May the answer be `form`?"""
+        return self.form in ("auto", form)
+
+    def choose(self, w):
+        """"batched" or "sparse". What takes milliseconds is batched, sparing the other form's compilation; large tables are not made."""
+        if self.form != "auto":
+            return self.form
+        cells = len(self.rows) * padded(self.features.n_labels) ** 2
+        if 8 * cells * (3 + self.n_pieces) > TABLE_BYTES:
+            return "sparse"
+        sizes = self.sizes(w)
+        return "batched" if seconds("batched", sizes) < SMALL else choose_form(sizes)
+
+    def sizes(self, w):
+        """`Sizes` at the weights w (F,)."""
+        from crfbook.optim.sparse_chain import active_edges, count_supports
+
+        features, rows = self.features, self.rows
+        attr_ptr, attr_code, _ = active_edges(features, w)
+        count = count_supports(features, attr_ptr, attr_code, self.class_ptr, self.class_attr)
+        groups, visits = self._groups()
+        table = count > TABLE_SHARE * features.n_labels**2
+        first = features.n_node
+        whole = counts_as_tables(features, rows, visits, self.pairs)
+        return Sizes(self.n_tokens, padded(features.n_labels), len(rows), groups, visits, rows @ count, count.sum(),
+                     rows[~table] @ count[~table], count[~table].sum(), rows[table].sum(), np.count_nonzero(table),
+                     float(w[first:first + int(features.edge_ptr[1])].any()), 0.0 if whole else rows @ self.pairs, float(whole))
+
+    def _groups(self):
+        """Expected (groups, visits): how many different classes the rows of a step, and of a batch, have."""
+        n, share = max(1, self.rows.sum()), self.rows / max(1, self.rows.sum())
+        batch = min(batch_rows(len(self.rows)), -(-self.n_tokens // self.n_pieces))
+        step = max(1.0, batch * self.n_sequences / max(1, self.n_tokens))
+        distinct = lambda size: -np.expm1(-share * size).sum()  # noqa: E731
+        return min(n, n / step * distinct(step)), self.n_tokens / max(1, batch) * distinct(batch)
+
+
+def class_pairs(features, class_ptr, class_attr):
+    """int64 (K,): edge weights of the attributes of each class, attribute 0 left out."""
+    known = (class_attr < features.n_edge_attrs) & (class_attr > 0)
+    size = np.where(known, np.diff(features.edge_ptr)[np.where(known, class_attr, 0)], 0)
+    return np.diff(np.concatenate([[0], np.cumsum(size)])[class_ptr])
+
+
+def counts_as_tables(features, rows, visits, pairs):
+    """Is it cheaper to form the counts of a class as a table, one product, than pair by pair? See kernels/sparse_counts.py.
+
+    rows: tokens of each class; visits: classes met, summed over the batches; pairs: weights of each class. Nanoseconds: a pair
+    and row 1.8; a table 5 M^2 for filling and adding, and 0.1 M^2 for each row (measured at L = 51).
+    """
+    cells = padded(features.n_labels) ** 2
+    return 1.8 * (rows @ pairs) > cells * (5.0 * visits + 0.1 * rows.sum())
+
+
+def decoding_form(form, corpus, features, w):
+    """"dense" or "sparse": `form` itself, or for "auto" the one that is predicted to be the faster for Viterbi on a corpus."""
+    if form not in DECODING_FORMS:
+        raise ValueError(f"form: expected one of {', '.join(DECODING_FORMS)}, got {form!r}")
+    if form != "auto":
+        return form
+    forms = "dense decoding", "sparse decoding"
+    sizes = FormChooser(features, corpus, "auto", 1).sizes(np.asarray(w))
+    if 24 * sizes.classes * sizes.labels**2 > TABLE_BYTES:
+        return "sparse"
+    return "dense" if seconds(forms[0], sizes) < SMALL else choose_form(sizes, forms).partition(" ")[0]

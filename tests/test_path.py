@@ -1,0 +1,203 @@
+"""The regularisation path: each point is the optimum from anywhere, and what choosing, interrupting and plotting promise."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from crfbook import CRF, TokenColumns, load_dataset
+from crfbook.data.features import observed
+from crfbook.models import path as path_module
+from crfbook.models.path import regularization_path
+from crfbook.optim.objective import Objective
+from crfbook.optim.quasi_newton import minimize
+
+TEMPLATE = "U00:%x[-1,0]\nU01:%x[0,0]\nU02:%x[1,0]\nU03:%suffix[0,0,1,3]\n"
+
+
+@pytest.fixture(scope="module")
+def train():
+    return load_dataset("wnut17", source="builtin", verbose=False).train.head(60)
+
+
+def crf(**options):
+    return CRF(template=TEMPLATE, c2=0.1, **options)
+
+
+@pytest.fixture(scope="module")
+def path(train):
+    return regularization_path(crf(), train, n_strengths=5, ratio=5e-4, cv=3)
+
+
+def test_every_point_is_the_optimum_reached_from_zero(train, path):
+    encoder = path.models[0].encoder_
+    corpus = encoder.transform(train)
+    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    for row in path.frame.itertuples():
+        cold = minimize(Objective(corpus, features, c2=0.1), np.zeros(features.n_features), c1=row.c1, c2=0.1, tol=1e-9)
+        assert row.objective == pytest.approx(cold.objective, rel=3e-6)
+        assert row.n_active == pytest.approx(np.count_nonzero(cold.w), abs=3)
+
+
+def test_the_path_begins_empty_and_grows(path):
+    frame = path.frame
+    assert list(frame.columns) == ["c1", "objective", "n_active", "n_node", "n_edge", "iterations", "status", "seconds",
+                                   "score", "score_error", "n_folds"]
+    assert frame["n_active"].iloc[0] == 0 and frame["n_active"].is_monotonic_increasing and frame["n_active"].iloc[-1] > 50
+    assert (frame["n_node"] + frame["n_edge"] == frame["n_active"]).all() and frame["n_edge"].iloc[-1] > 0
+    np.testing.assert_allclose(frame["c1"].to_numpy()[1:] / frame["c1"].to_numpy()[:-1], 5e-4**0.25)
+    assert path.status == "complete" and (frame["n_folds"] == 3).all() and len(path.models) == 5
+
+
+def test_just_below_the_largest_gradient_a_weight_comes_in(train, path):
+    largest = path.frame["c1"].iloc[0]
+    found = regularization_path(crf(), train, strengths=[0.99 * largest, 1.001 * largest]).frame
+    assert found["n_active"].tolist()[0] == 0 and 0 < found["n_active"].tolist()[1] < 5
+
+
+def test_models_hold_their_active_weights_and_predict_as_the_whole(train, path):
+    for row, model in zip(path.frame.itertuples(), path.models, strict=True):
+        assert len(model.weights_) == model.features_.n_features == row.n_active and model.c1 == row.c1
+        assert np.all(model.weights_ != 0) and model.status_ == row.status
+    alone = CRF(template=TEMPLATE, c1=path.frame["c1"].iloc[3], c2=0.1, tol=1e-9).fit(train)
+    assert path.models[3].predict(train) == alone.predict(train)
+    assert path.models[3].num_attributes_ == alone.num_attributes_
+
+
+def test_cross_validation_is_on_blocks_that_each_fold_has_not_seen(train, path):
+    """The score of a point, fold by fold: fitted and scored here."""
+    c1 = path.frame["c1"].iloc[3]
+    scores = []
+    for k in range(3):
+        held = np.arange(20 * k, 20 * (k + 1))
+        model = CRF(template=TEMPLATE, c1=c1, c2=0.1).fit(train.take(np.setdiff1d(np.arange(60), held)))
+        scores.append(model.score(train.take(held)))
+    assert path.frame["score"].iloc[3] == pytest.approx(np.mean(scores), abs=2e-3)
+    assert path.frame["score_error"].iloc[3] == pytest.approx(np.std(scores, ddof=1) / 3**0.5, abs=2e-3)
+    assert path.chosen == path.frame["score"].to_numpy().argmax() and path.best is path.models[path.chosen]
+    sparse = path.within_one_error()
+    assert sparse <= path.chosen
+    assert path.frame["score"].iloc[sparse] >= path.frame["score"].iloc[path.chosen] - path.frame["score_error"].iloc[path.chosen]
+
+
+def test_lists_splits_and_other_scores(train):
+    X = [[(word,) for word in sentence] for sentence in train.by_sequence("word")]
+    y = train.labels_by_sequence()
+    split = [(np.arange(40), np.arange(40, 60))]
+    lists = regularization_path(crf(), X, y, strengths=[1.0, 4.0], cv=split, scoring="f1")
+    columns = regularization_path(crf(), train, strengths=[4.0, 1.0, 1.0], cv=split, scoring="f1")
+    assert lists.frame["c1"].tolist() == [4.0, 1.0]
+    np.testing.assert_array_equal(lists.frame["score"], columns.frame["score"])
+    assert lists.frame["score_error"].isna().all() and 0 <= lists.frame["score"].min()
+    dev = train.take(np.arange(40, 60))
+    counted = regularization_path(crf(), train[:40], strengths=[1.0], X_dev=dev, scoring=lambda gold, found: len(found))
+    assert counted.frame["score"].tolist() == [20] and counted.chosen == 0 and "n_folds" not in counted.frame
+
+
+def test_equal_scores_choose_the_smaller_model(train):
+    same = regularization_path(crf(), train, strengths=[2.0, 1.0, 0.5], X_dev=train, scoring=lambda gold, found: 1.0)
+    assert same.chosen == 0
+
+
+def test_another_algorithm_gives_the_same_path(train):
+    """Any algorithm of the table with an L1 penalty will do."""
+    a = regularization_path(crf(algorithm="owlqn"), train, strengths=[4.0, 1.0]).frame
+    b = regularization_path(crf(algorithm="auto"), train, strengths=[4.0, 1.0]).frame
+    np.testing.assert_allclose(a["objective"], b["objective"], rtol=2e-6)
+    c = regularization_path(crf(algorithm="sbcd", tol=1e-7, max_iterations=500), train, strengths=[4000.0, 4.0, 1.0]).frame
+    np.testing.assert_allclose(a["objective"], c["objective"].iloc[1:], rtol=2e-6)
+    assert c["status"].iloc[0] == "empty model" and a["n_active"].tolist() == c["n_active"].tolist()[1:]
+    with pytest.raises(ValueError, match="has no L1 penalty"):
+        regularization_path(crf(algorithm="sag"), train, strengths=[1.0])
+
+
+class Interrupt:
+    """Ctrl-C at the n-th call of `train`, as the optimiser meets it."""
+
+    def __init__(self, n, monkeypatch, inside):
+        self.n, self.calls, self.train, self.inside = n, 0, path_module.train, inside
+        monkeypatch.setattr(path_module, "train", self)
+
+    def __call__(self, *args, **options):
+        self.calls += 1
+        if self.calls < self.n:
+            return self.train(*args, **options)
+        if not self.inside:
+            raise KeyboardInterrupt
+
+        def stop(step, w):
+            raise KeyboardInterrupt
+
+        return self.train(*args, **options, callback=stop)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("calls, rows, folds", [(3, 2, 0), (5, 3, 0), (8, 3, 1)])
+def test_ctrl_c_keeps_what_is_finished(train, monkeypatch, calls, rows, folds, inside):
+    Interrupt(calls, monkeypatch, inside)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = regularization_path(crf(), train, strengths=[4.0, 2.0, 1.0], cv=3)
+    assert found.status == "interrupted" and len(found.frame) == len(found.models) == rows
+    assert ("score" in found.frame) == (folds > 0)
+    if folds:
+        assert (found.frame["n_folds"] == folds).all() and found.best in found.models
+    else:
+        with pytest.raises(ValueError, match="no scores to choose by"):
+            found.best  # noqa: B018
+    found.models[-1].predict(train)
+
+
+def test_ctrl_c_before_the_first_model_is_raised(train, monkeypatch):
+    Interrupt(1, monkeypatch, True)
+    with pytest.raises(KeyboardInterrupt):
+        regularization_path(crf(), train, strengths=[4.0])
+
+
+def test_a_callback_ends_the_path(train):
+    seen = []
+    found = regularization_path(crf(), train, strengths=[4.0, 2.0, 1.0], callback=lambda row, model: seen.append(row) or len(seen) == 2)
+    assert found.status == "stopped by callback" and [row["c1"] for row in seen] == found.frame["c1"].tolist() == [4.0, 2.0]
+
+
+def test_an_empty_path_says_so(train):
+    with pytest.warns(UserWarning, match=r"the path is empty: c1 >= 1e\+06 leaves no weight"):
+        found = regularization_path(crf(), train, strengths=[1e6, 1e7])
+    assert found.frame["n_active"].tolist() == [0, 0]
+    assert found.models[0].predict(train)[0] == [found.models[0].classes_[0]] * len(train[0])
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"strengths": [1.0, -1.0]}, "strengths: expected finite numbers > 0"),
+    ({"strengths": []}, "strengths: expected finite numbers > 0"),
+    ({"strengths": [float("nan")]}, "strengths: expected finite numbers > 0"),
+    ({"n_strengths": 0}, "n_strengths: expected an integer >= 1, got 0"),
+    ({"ratio": 0.0}, "ratio: expected a number > 0 and at most 1, got 0"),
+    ({"cv": 1}, "cv: expected 2 to 60 folds of 60 sequences, got 1"),
+    ({"scoring": "f2"}, "scoring: expected 'accuracy', 'f1' or a function, got 'f2'"),
+    ({"cv": 2, "X_dev": []}, "cv and X_dev: expected one of them"),
+])
+def test_bad_arguments_get_one_sentence(train, options, message):
+    with pytest.raises(ValueError, match=message):
+        regularization_path(crf(), train, **options)
+
+
+def test_one_label_has_no_path():
+    columns = TokenColumns.from_sentences([["a", "b"]], ("word",))
+    columns.labels = ["x", "x"]
+    with pytest.raises(ValueError, match="no weight would ever leave it"):
+        regularization_path(crf(), columns)
+
+
+def test_the_plot_shows_what_the_path_found(path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    from crfbook import plotting
+
+    drawn = plotting.regularization_path(path, measure="token accuracy")
+    np.testing.assert_array_equal(drawn["c1"], path.frame["c1"])
+    np.testing.assert_array_equal(drawn["n_active"], path.frame["n_active"])
+    np.testing.assert_array_equal(drawn["score"], path.frame["score"])
+    ax = plt.gcf().axes[0]
+    assert ax.get_xlabel() == "penalty c1" and ax.get_xlim()[0] > ax.get_xlim()[1]
+    assert list(plotting.regularization_path(path.frame[["c1", "n_active"]])) == ["c1", "n_active"]
+    plt.close("all")

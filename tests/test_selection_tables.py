@@ -1,0 +1,59 @@
+"""Figure 6 of the sparse-CRF paper: what each selection trains, and rows that say what they claim."""
+
+import numpy as np
+import pytest
+
+from crfbook.benchmarking import selection_tables as study
+from crfbook.benchmarking import tables
+from crfbook.benchmarking.records import read_record
+from crfbook.data.features import empirical_counts, select
+from crfbook.optim.objective import Objective
+
+
+@pytest.fixture(autouse=True)
+def on_twins(monkeypatch, tmp_path):
+    """The built-in twins, whatever is on this machine."""
+    monkeypatch.delenv("CRFBOOK_MIRROR", raising=False)
+    monkeypatch.setenv("CRFBOOK_DATA", str(tmp_path))
+    tables.clear()
+    yield
+    tables.clear()
+
+
+def test_what_is_trained_is_the_optimum_of_what_is_kept():
+    at = study.Selections("wnut17", 0.5, 60)
+    features = at.setup.features
+    keep = empirical_counts(at.setup.corpus, features) >= 3
+    w, result, _ = study.train_kept(at.setup, keep, 0.5, at.whole()[0])
+    assert not w[~keep].any() and w[keep].all() and result.status == "converged"
+    grad = Objective(at.setup.corpus, select(features, keep), c2=0.5)(w[keep])[1]
+    assert np.abs(grad).max() < 0.1
+    assert int(at.cutoff(3)["features"]) == keep.sum()
+
+
+def test_thresholding_trains_no_more():
+    at = study.Selections("wnut17", 0.5, 60)
+    whole = at.whole()
+    row = at.threshold(150)
+    assert row["features"] == row["active"] == 150 and at.whole() is whole
+    assert row["seconds"] == f"{whole[2]:.1f}" and row["iterations"] == whole[1].n_iter
+    everything = at.threshold(10**9)
+    assert {k: everything[k] for k in everything if k.split()[0] in at.setup.parts} == study.measured(at.setup, whole[0])
+
+
+def test_rows_of_all_selections(monkeypatch, tmp_path):
+    for name, values in {"SIZES": (100, 400, 10**7), "CUTOFFS": (1, 5), "STRENGTHS": (4.0, 1.0)}.items():
+        monkeypatch.setattr(study, name, values)
+    monkeypatch.setattr(study, "variance_row", lambda task, template, loss: {"chosen": "1"})
+    _, path = study.fill_selection("ner", tmp_path, 60)
+    rows = read_record(path)[1]
+    assert [(row["selection"], row["setting"]) for row in rows] == [
+        ("cut-off", "1"), ("cut-off", "5"), ("mutual information", "100"), ("mutual information", "400"), ("threshold", "100"),
+        ("threshold", "400"), ("L1", "4"), ("L1", "1")]
+    for row in rows:
+        assert 0 < int(row["active"]) <= int(row["features"]) and 0 <= float(row["testb error"]) < 50 and 0 <= float(row["testa F1"]) <= 100
+    size = {(row["selection"], row["setting"]): int(row["features"]) for row in rows}
+    assert size["cut-off", "1"] > size["cut-off", "5"] and size["mutual information", "400"] == 400
+    assert size["L1", "1"] > size["L1", "4"]
+    kept = [row for row in rows if row["selection"] == "mutual information"]
+    assert len({row["edges"] for row in kept}) == 1  # plain transitions stay
