@@ -83,4 +83,5 @@ def test_the_record_has_all_models(tmp_path, monkeypatch):
     monkeypatch.setattr(sim, "MODELS", {name: sim.MODELS[name] for name in ("M2", "M7", "M8")})
     path = sim.fill_table1(tmp_path, 2)
     about, rows = read_record(path)
-    assert [row["model"] for row in rows] == ["M2", "M7", "M8"] and path.name == "07_simulation.csv" and rows[1]["paper mu"] == "6.2" and rows[0]["mu"] == "0.0"
+    assert [row["model"] for row in rows] == ["M2", "M7", "M8"] and path.name == "07_simulation.csv"
+    assert rows[1]["paper mu"] == "6.2" and rows[0]["mu"] == "0.0"
