@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from random_corpora import random_corpus, random_model
 
+from crfbook.benchmarking.form_costs import Case, fit, held_out, random_case
 from crfbook.benchmarking.sparse_forms import FORMS, ChainForms, affine_fit, break_even, form_row
 from crfbook.models import inference
 from crfbook.models.sparse import sparsify
+from crfbook.optim.cost_model import SECONDS, FormChooser, terms
 from crfbook.optim.objective import Objective
 
 
@@ -59,3 +61,22 @@ def test_fits():
     assert affine_fit(x, [1.0, 9.0, 2.0])[2] < 0.5
     assert break_even([10, 1000], np.array([0.1, 10.0])) == pytest.approx(100)
     assert break_even([10, 1000], np.array([0.1, 0.5])) == np.inf
+
+
+def test_the_fit_finds_which_form_is_faster(monkeypatch):
+    """Times that follow the terms exactly, each case slowed down by its own factor: the choice is right nearly always."""
+    rng, true = np.random.default_rng(0), {form: np.array(SECONDS[form]) * np.random.default_rng(1).uniform(0.5, 2, len(SECONDS[form]))
+                                           for form in SECONDS}
+    cases = []
+    for _ in range(60):
+        corpus, features, w = random_case(rng, smallest=500, largest=4000)
+        sizes = [FormChooser(features, corpus, "auto", n).sizes(w) for n in (None, 1)]
+        slow = rng.uniform(1, 3)
+        kind = {form: sizes["decoding" in form] for form in SECONDS}
+        cases.append(Case(*sizes, {form: slow * true[form] @ np.array(terms(form, kind[form])) for form in SECONDS}))
+    for form, values in fit(cases).items():
+        assert (values > 0).all()
+        monkeypatch.setitem(SECONDS, form, tuple(values))
+    for row in held_out(cases, cases):
+        assert row["cases"] == 60 and float(row["timings disagree"]) == 0
+        assert float(row["faster form"]) >= 90 and float(row["time lost"]) < 1
