@@ -54,6 +54,19 @@ def sparse(repeats=5):
     return rows
 
 
+def sparse_choice(repeats=1):
+    """How often the cost model chooses the slower form, on 80 random models that it was not fitted to; ten minutes."""
+    from .form_costs import held_out, new_cases
+
+    rows = []
+    for row in held_out(new_cases(), new_cases()):
+        kind, cases = row.pop("forms for"), row.pop("cases")
+        note = ", ".join(f"{name} {value} %" for name, value in row.items())
+        rows.append(Row(f"{kind}: the slower form is chosen", (100 - float(row["faster form"])) / 100, 1.0, "share", 0.05, None,
+                        f"{cases} cases: {note}"))
+    return rows
+
+
 def sparse_owlqn(repeats=1, max_iterations=40):
     """OWL-QN on pseudo 3-grams, c1 = 1, against Wapiti's: seconds an evaluation (its published 3.1) and its objective (42,051)."""
     from ..optim.objective import Objective
