@@ -141,7 +141,7 @@ def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
     Arguments: g; low, high; repeats; blocks; chains and tables after `extend`; out: sums, added to; work.
     Cost: 2 M^2 a token in matrix products, M^2 a class. Source: Sokolovska et al. (2010), eq. (5), (16); spec A.6, A.8.
     """
-    has_edge, node, edge, n, o, rows = blocks.member[1, g] >= 0, sums.node, sums.edge, 0, low, work.left_rows.shape[0] // 2
+    has_edge, node, edge, n, o, rows = blocks.member[1, g] >= 0, sums.node, sums.edge, np.int64(0), low, work.left_rows.shape[0] // 2
     left, right, given, base, product = work.left_rows, work.right_rows, work.given, tables.base, work.product
     alpha, beta, psi, labels, slot, M = chains.alpha, chains.beta, chains.psi_node, chains.labels, tables.slot, chains.alpha.shape[1]
     row, cell, value, scale = tables.lists.row, tables.lists.cell, tables.lists.value, chains.alpha_note[SCALE]
@@ -150,8 +150,8 @@ def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
         size = row[SIZE, k] if k >= 0 and slot[k] < 0 else 0
         own = k >= 0 and (slot[k] >= 0 or (size > 0 and stop - o >= FEW))
         if k >= 0 and not own and n + stop - o > rows:
-            _flush(0, n, base, left, right, given, repeats, edge, product)
-            n = 0
+            _flush(np.int64(0), n, base, left, right, given, repeats, edge, product)
+            n = np.int64(0)
         at = rows if own else n
         for j in range(o, stop):
             t, v = blocks.occ_token[blocks.by_class[j]], blocks.occ_visit[blocks.by_class[j]]
@@ -184,4 +184,4 @@ def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
         else:
             n = at
         o = stop
-    _flush(0, n, base, left, right, given, repeats, edge, product)
+    _flush(np.int64(0), n, base, left, right, given, repeats, edge, product)

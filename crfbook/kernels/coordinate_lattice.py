@@ -101,6 +101,7 @@ def extend_alphas(sequences, wanted, chains, tables):
     Source: spec A.10.
     """
     psi_node, alpha, note, place, M, steps = chains.psi_node, chains.alpha, chains.alpha_note, chains.place, chains.alpha.shape[1], 0
+    not_flat = np.int64(0)
     row, cell, value, base, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base, tables.level
     slot, whole, spreads, edge_class, flat = tables.slot, tables.whole, tables.spread, chains.edge_class, int(tables.level[2])
     node_row, alpha_row, done, now, node_note = chains.node_row, chains.alpha_row, chains.alpha_clock, chains.clock[0], chains.node_note
@@ -119,7 +120,7 @@ def extend_alphas(sequences, wanted, chains, tables):
                 else:
                     k, before = edge_class[t], alpha_row[t - 1]
                     if slot[k] >= 0:
-                        from_left(alpha, before, whole[slot[k]], 0, cell, value, 0, 0, alpha, r)
+                        from_left(alpha, before, whole[slot[k]], not_flat, cell, value, row[START, k], row[START, k], alpha, r)
                     else:
                         from_left(alpha, before, base, flat, cell, value, row[START, k], row[START, k] + row[SIZE, k], alpha, r)
                     for y in range(M):
@@ -205,6 +206,32 @@ def extend(sequences, low, high, chains, tables, work):
     work.steps[0] += extend_alphas(sequences, high, chains, tables)
     work.steps[0] += extend_betas(sequences, low, chains, tables, work.right)
     return close(sequences, high, chains)
+
+
+@kernel
+def keep_log_z(sequences, log_z, before):
+    """before[v] = log Z of sequence v of these; returns what rounding may add to a sum of differences to them.
+
+    Arguments: sequences int32 (n,); log_z (S,); out: before (n,) or longer. Cost: n. Source: none needed.
+    """
+    noise = 0.0
+    for v in range(sequences.size):
+        before[v] = log_z[sequences[v]]
+        noise += 1e-14 * abs(before[v])
+    return noise
+
+
+@kernel
+def log_z_change(sequences, weight, log_z, before):
+    """sum_i weight_i (log Z_i - before[i]) over these sequences.
+
+    Arguments: sequences int32 (n,); weight (S,); log_z (S,); before (n,) of `keep_log_z`. Cost: n.
+    Source: Sokolovska et al. (2010), eq. (4).
+    """
+    total = 0.0
+    for v in range(sequences.size):
+        total += weight[sequences[v]] * (log_z[sequences[v]] - before[v])
+    return total
 
 
 @kernel

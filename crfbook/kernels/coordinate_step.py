@@ -72,15 +72,15 @@ def _consider(cell, w, expected, curvature, gold, c1, c2, secant, pinned, n, fou
 
 
 @kernel
-def candidates(a, b, c1, c2, only, frozen, secant, n_labels, mu, old_edge, exist, sums, found, seen):
+def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
     """Candidates of block (a, b); returns their number. seen[0] = largest violation of the KKT conditions so far, seen[1] += its squares.
 
-    Arguments: a, b: node and edge attribute, -1: none; c1, c2; only: place of the one weight that may move (nodes first, then pairs row
-    by row), -1: all; frozen: zeros stay zeros; secant: see `_consider`; n_labels; mu (A, M); old_edge (M, M) of `load_block`; exist: the
+    Arguments: a, b: node and edge attribute, -1: none; only: place of the one weight that may move (nodes first, then pairs row by
+    row), -1: all; rule: a Rule of optim/chains.py (frozen: zeros stay zeros); mu (A, M); old_edge (M, M) of `load_block`; exist: the
     weights that exist, an Existing of optim/chains.py; sums; out: found, seen (2,).
     Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13); spec A.7.
     """
-    n, L, virtual = 0, n_labels, exist.node_ptr.size == 0
+    n, L, virtual, c1, c2, frozen, secant = np.int64(0), rule.n_labels, exist.node_ptr.size == 0, rule.c1, rule.c2, rule.frozen, rule.step == 0
     if a >= 0:
         p = sums.node
         for j in range(0 if virtual else exist.node_ptr[a], L if virtual else exist.node_ptr[a + 1]):
@@ -164,7 +164,7 @@ def write_block(a, b, n, base_holds, mu, base_log, weights, found, delta_node, d
     In the list neighbours are far apart in the table: sums over it need not wait for each other.
     Cost: n, and the list. Source: spec A.10.
     """
-    n_edge, held = 0, b == 0 and base_holds
+    n_edge, held = np.int64(0), b == 0 and base_holds
     for j in range(n):
         c, new = found.cell[j], found.number[NEW, j]
         d = new - found.number[OLD, j]

@@ -103,8 +103,8 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
                     tables.whole[d, yp, y] = base[yp, y]
             for e in range(n):
                 tables.whole[d, touched_buf[e] >> 16, touched_buf[e] & 65535] *= value_buf[e]
-            n = 0
-        place_list(k, n, row)
+            n = np.int64(0)
+        place_list(int(k), n, row)
         start = row[START, k]
         for e in range(n):
             c = touched_buf[e]

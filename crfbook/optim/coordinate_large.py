@@ -68,8 +68,7 @@ class LargeBlocks:
             return 0.0, 0
         self._gradient(g, first, last, unsafe, rule, state)
         state.count[kernels.PASSES] += last - first
-        n = steps.candidates(a, b, rule.c1, rule.c2, only, rule.frozen, rule.step == 0, rule.n_labels, state.mu, state.old_edge, state.exist,
-                             state.sums, state.found, state.seen)
+        n = steps.candidates(a, b, only, rule, state.mu, state.old_edge, state.exist, state.sums, state.found, state.seen)
         held = b < 0 or (b == 0 and rule.base_holds) or n == 0 or rule.measure
         missing = 0 if held else kernels.missing_room(b, n, blocks, tables, weights)
         change = 0.0
@@ -96,7 +95,7 @@ class LargeBlocks:
             add_unsafe(g, rule.repeats, state)
 
     def _renew(self, g, measure, state):
-        """`renew_lattices`."""
+        """Lattices after a change; the change of the loss, if measure."""
         blocks, chains = state.blocks, state.chains
         first, last = blocks.visit_ptr[g:g + 2].tolist()
         total = -lattice.mark_change(g, blocks, chains, state.delta_node, state.delta_edge)
@@ -105,15 +104,14 @@ class LargeBlocks:
             return 0.0
         sequences, high = blocks.visit_seq[first:last], blocks.visit_high[first:last]
         self.extend(sequences, high, high, state)
-        return total + float((chains.weight[sequences] * (chains.log_z[sequences] - state.log_z[:last - first])).sum())
+        return total + lattice.log_z_change(sequences, chains.weight, chains.log_z, state.log_z)
 
     def _step(self, g, a, b, n, rule, state):
-        """`take_step`."""
+        """Steps until one is good; the change of the objective."""
         adaptive, blocks = rule.step == 0, state.blocks
         first, last = blocks.visit_ptr[g:g + 2].tolist()
         factor = float(state.number[kernels.FACTOR, g]) if adaptive else rule.factor
-        state.log_z[:last - first] = state.chains.log_z[blocks.visit_seq[first:last]]
-        noise, change = 1e-14 * float(np.abs(state.log_z[:last - first]).sum()), 0.0
+        noise, change = lattice.keep_log_z(blocks.visit_seq[first:last], state.chains.log_z, state.log_z), 0.0
         for trial in range(kernels.MAX_TRIALS):
             end = trial == kernels.MAX_TRIALS - 1
             steps.propose(n, np.inf if end else factor, rule.c1, rule.c2, state.found.number, state.model)

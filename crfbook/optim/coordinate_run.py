@@ -101,7 +101,7 @@ class Run:
             base[prev[held], following[held]] += w[held]
             active &= edge != 0
         size = np.bincount(edge[active], minlength=self.sizes.n_edge_attrs)
-        lists = make_lists(size, (prev << SHIFT | following)[active], w[active], self._step_room()[0])
+        lists = make_lists(size, (prev << SHIFT | following)[active], w[active], self._step_room())
         self.state = state._replace(weights=lists)
 
     def export(self):
@@ -161,13 +161,12 @@ class Run:
         owner = np.repeat(np.arange(k), np.diff(state.tables.class_ptr))
         most = np.bincount(owner, state.weights.row[SIZE, state.tables.class_attr], minlength=k).sum()
         self.make_room(int(1.25 * most) + k)
-        state = self.state
+        state, length = self.state, np.diff(self.corpus.seq_ptr)
         rebuild_base(state.tables.base_log, state.tables.base, state.tables.base_t, state.tables.level)
         rebuild_classes(np.arange(k, dtype=np.int32), self.rule.dense_above, state.tables, state.weights, state.work.sum,
                         state.work.touched, state.work.value)
         score_rows(np.arange(len(state.chains.psi_node), dtype=np.int32), state.mu, state.chains)
         forget(state.chains)
-        length = np.diff(self.corpus.seq_ptr)
         sequences, last = np.flatnonzero(length).astype(np.int32), (length[length > 0] - 1).astype(np.int32)
         self._large.extend(sequences, last, last, state)
         return self.loss() + self.penalty()
@@ -196,14 +195,13 @@ class Run:
     # ---- sweeps
 
     def _step_room(self):
-        """Free places that any one step may take in the pool of weights and in that of the classes."""
-        cells = 2 * self.sizes.n_labels**2
-        return cells, 0
+        """Free places that any one step may take in the pool of weights."""
+        return 2 * self.sizes.n_labels**2
 
     def make_room(self, more=0):
         """Pack both pools; `more` free places in that of the classes."""
         state = self.state
-        weights = make_room(state.weights, self._step_room()[0])
+        weights = make_room(state.weights, self._step_room())
         lists = make_room(state.tables.lists, more + (more >> 2))
         self.state = state._replace(weights=weights, tables=state.tables._replace(lists=lists))
 
