@@ -39,6 +39,7 @@ def step_scores(t, k, log_node, log_edge, last, arc_of, arc_dest, log_factor, st
 
 @kernel
 def _log_sum(high, total):
+    """high + log(total), -inf where nothing was summed."""
     return high + np.log(total) if total > 0.0 else -np.inf
 
 

@@ -53,6 +53,47 @@ class ArcScores(NamedTuple):
     spread: np.ndarray  # (1,): largest difference of finite scores of a step, its node score left out
 
 
+class TupleWork(NamedTuple):
+    """Work arrays of one thread for W sequences side by side, as long as the longest (T tokens, I inner arcs, D pairs)."""
+
+    row: np.ndarray  # int64 (T,); this and the next four: one sequence
+    edge_class: np.ndarray  # int32 (T,)
+    log_node: np.ndarray  # (T, M)
+    psi: np.ndarray  # (T, M)
+    node_max: np.ndarray  # (T,)
+    rows: np.ndarray  # int64 (T, W)
+    classes: np.ndarray  # int32 (T, W)
+    maxima: np.ndarray  # (T, W)
+    length: np.ndarray  # int64 (W,)
+    weight: np.ndarray  # (W,)
+    mask: np.ndarray  # (W,)
+    psi_node: np.ndarray  # (T, M, W)
+    alpha: np.ndarray  # (T, Q, W)
+    up: np.ndarray  # (T, Q, W)
+    scale: np.ndarray  # (T, W)
+    rest: np.ndarray  # (T, I+1, W)
+    pair_mass: np.ndarray  # (T, D, W)
+    slot: np.ndarray  # (Q + D, W)
+    beta: np.ndarray  # (Q, W)
+    more: np.ndarray  # (Q, W)
+    v: np.ndarray  # (M, W)
+    p_label: np.ndarray  # (M, W)
+    gain: np.ndarray  # (I+1, W)
+    label: np.ndarray  # (M,)
+    stamp: np.ndarray  # int64 (M+1,)
+
+
+def tuple_work(arcs, longest, width, lanes):
+    """`TupleWork` for sequences of up to `longest` tokens, M = width padded labels."""
+    T, M, W, Q = longest, width, lanes, len(arcs.last)
+    I, D = int((arcs.leaf_ptr - arcs.pattern_ptr[:-1]).max()), int(np.diff(arcs.pair_ptr).max())
+    shapes = [(T, M), (T, M), (T,), (T, M, W), (T, Q, W), (T, Q, W), (T, W), (T, I + 1, W), (T, D, W), (Q + D, W), (Q, W), (Q, W), (M, W), (M, W),
+              (I + 1, W), (M,)]
+    floats = [np.zeros(shape) for shape in shapes]
+    return TupleWork(np.zeros(T, np.int64), np.zeros(T, np.int32), *floats[:3], np.zeros((T, W), np.int64), np.zeros((T, W), np.int32),
+                     np.zeros((T, W)), np.zeros(W, np.int64), np.zeros(W), np.zeros(W), *floats[3:], np.zeros(M + 1, np.int64))
+
+
 class Automaton:
     """The states and arcs of `tuples` for a corpus with these edge classes.
 

@@ -6,8 +6,10 @@ Only tuples that the training labels show are candidates: any other has a gold c
 weight, and is left out. Of the candidates, those at work are those whose weight is not zero, or whose gradient at zero exceeds
 c1 (grafting: Perkins, Lacker and Theiler, 2003). The gradient at zero of a candidate is its expected count less its gold count,
 and is had exactly from one evaluation with the automaton of ALL candidates, in which the others have weight 0.
+There are no hard constraints on labels here.
 """
 
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -17,25 +19,34 @@ from crfbook.kernels.tuple_likelihood import shard_tuples
 from crfbook.optim.edges import TableTransitions, table_edges
 from crfbook.optim.objective import Objective, check_weights
 from crfbook.optim.quasi_newton import minimize
-from crfbook.optim.tuple_automaton import Automaton, Tuples, tuple_occurrences
+from crfbook.optim.tuple_automaton import Automaton, Tuples, tuple_occurrences, tuple_work
+
+LANES = 16  # sequences side by side
 
 
 class _Transitions(TableTransitions):
     """The transitions of an `Objective` with label tuples beside them."""
 
-    def __init__(self, features, classes, constraints, n_shards, tuples):
-        super().__init__(features, classes, constraints, n_shards)
+    def __init__(self, features, classes, n_shards, tuples, longest, n_workers):
+        super().__init__(features, classes, None, n_shards)
         self.automaton = Automaton(tuples, features.n_labels, *classes)
         self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
         self.n_products = np.zeros((n_shards, 3), np.int64)
+        self.spare = SimpleQueue()
+        for _ in range(n_workers):
+            self.spare.put(tuple_work(self.automaton.arcs, longest, self.parts.shape[2], LANES))
 
     def prepare(self, w, nu):
-        self.edges = table_edges(self.features, w, *self.classes, self.constraints)
+        self.edges = table_edges(self.features, w, *self.classes)
         self.scores = self.automaton.scores(self.edges, nu)
 
     def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
-        return kernel(shard, w, dense, self.edges, self.automaton.arcs, self.scores, packing, layout, weight, work, log_z, grad,
-                      dense_grad, self.parts[shard], self.arc_parts[shard], self.n_products[shard])
+        spare = self.spare.get()
+        try:
+            return kernel(shard, w, dense, self.edges, self.automaton.arcs, self.scores, packing, layout, weight, work, spare, log_z, grad,
+                          dense_grad, self.parts[shard], self.arc_parts[shard], self.n_products[shard])
+        finally:
+            self.spare.put(spare)
 
     def collect(self, total):
         """Add the transitions' counts to total (F,); those of the tuples go to tuple_counts (G,)."""
@@ -48,9 +59,10 @@ class _Transitions(TableTransitions):
 class _Chain(Objective):
     """The likelihood part: an `Objective` whose transitions know `nu` (G,) as well."""
 
-    def __init__(self, corpus, features, tuples, constraints, n_threads):
-        super().__init__(corpus, features, constraints=constraints, n_threads=n_threads, form="batched")
-        self.transitions = _Transitions(features, self._classes, constraints, self._packing.n_shards, tuples)
+    def __init__(self, corpus, features, tuples, n_threads):
+        super().__init__(corpus, features, n_threads=n_threads, form="batched")
+        self.transitions = _Transitions(features, self._classes, self._packing.n_shards, tuples,
+                                        int(np.diff(corpus.seq_ptr).max(initial=1)), self._work.qsize())
         self.nu = np.zeros(len(tuples.attr))
 
     def _transitions(self, w, kernel):
@@ -68,13 +80,13 @@ class TupleObjective:
     ----------
     corpus : Corpus, every token labelled. features : FeatureSet with F weights, the first-order model.
     tuples : Tuples, G of them: their weights stand after the F. count : (G,) gold counts, of `tuple_occurrences`.
-    c2, constraints, n_threads : as in `Objective`.
+    c2, n_threads : as in `Objective`.
 
     Raises ValueError as `Objective` does.
     """
 
-    def __init__(self, corpus, features, tuples, count, *, c2=0.0, constraints=None, n_threads=1):
-        self.chain = _Chain(corpus, features, tuples, constraints, n_threads)
+    def __init__(self, corpus, features, tuples, count, *, c2=0.0, n_threads=1):
+        self.chain = _Chain(corpus, features, tuples, n_threads)
         self.tuples, self.count, self.c2 = tuples, count, float(c2)
         self.n_first, self.n_features = features.n_features, features.n_features + len(tuples.attr)
         self.n_evaluations = 0
@@ -121,7 +133,7 @@ def kkt_residual(w, grad, c1):
     return np.where(w != 0.0, np.abs(grad + c1 * np.sign(w)), np.maximum(np.abs(grad) - c1, 0.0))
 
 
-def train_tuples(corpus, features, *, order=2, c1, c2=0.0, edge_attrs=(0,), start=None, constraints=None, n_threads=1, max_rounds=10,
+def train_tuples(corpus, features, *, order=2, c1, c2=0.0, edge_attrs=(0,), start=None, n_threads=1, max_rounds=10,
                  callback=None, **rules):
     """Minimise the penalised negative log-likelihood over F first-order weights and all label tuples seen in training.
 
@@ -134,8 +146,7 @@ def train_tuples(corpus, features, *, order=2, c1, c2=0.0, edge_attrs=(0,), star
     if not c1 > 0:
         raise ValueError(f"c1: expected a number > 0 (it is what keeps the contexts few), got {c1!r}")
     candidates, count = tuple_occurrences(corpus, order, edge_attrs)
-    options = {"constraints": constraints, "n_threads": n_threads}
-    whole = TupleObjective(corpus, features, candidates, count, c2=c2, **options)
+    whole = TupleObjective(corpus, features, candidates, count, c2=c2, n_threads=n_threads)
     w, status, rounds, n_first = _begin(whole, start, candidates), "max_rounds", [], features.n_features
     tolerance = rules.get("tol_gradient", 1e-3)
     while True:
@@ -151,7 +162,7 @@ def train_tuples(corpus, features, *, order=2, c1, c2=0.0, edge_attrs=(0,), star
         if status == "converged" or stop or len(rounds) > max_rounds:
             break
         at_work = wants[n_first:]
-        small = TupleObjective(corpus, features, take(candidates, at_work), count[at_work], c2=c2, **options)
+        small = TupleObjective(corpus, features, take(candidates, at_work), count[at_work], c2=c2, n_threads=n_threads)
         found = minimize(small, w[wants], c1=c1, c2=c2, **rules)
         rounds[-1] |= {"states": small.automaton.n_states, "evaluations": found.n_evaluations, "status": found.status}
         w = np.zeros(len(w))
