@@ -199,5 +199,8 @@ def test_the_plot_shows_what_the_path_found(path):
     np.testing.assert_array_equal(drawn["score"], path.frame["score"])
     ax = plt.gcf().axes[0]
     assert ax.get_xlabel() == "penalty c1" and ax.get_xlim()[0] > ax.get_xlim()[1]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == [f"{c1:.3g}" for c1 in drawn["c1"]]
+    many = plotting.regularization_path(path.frame.loc[np.arange(40) % 5, ["c1", "n_active"]].sort_values("c1", ascending=False))
+    assert len(many["c1"]) == 40 and len(plt.gca().get_xticks()) == 8
     assert list(plotting.regularization_path(path.frame[["c1", "n_active"]])) == ["c1", "n_active"]
     plt.close("all")

@@ -42,18 +42,38 @@ def test_thresholding_trains_no_more():
 
 
 def test_rows_of_all_selections(monkeypatch, tmp_path):
-    for name, values in {"SIZES": (100, 400, 10**7), "CUTOFFS": (1, 5), "STRENGTHS": (4.0, 1.0)}.items():
+    settings = {"SIZES": (100, 400, 10**7), "CUTOFFS": (1, 5), "STRENGTHS": (4.0, 1.0), "BLOCKWISE": (4.0,)}
+    for name, values in settings.items():
         monkeypatch.setattr(study, name, values)
     monkeypatch.setattr(study, "variance_row", lambda task, template, loss: {"chosen": "1"})
     _, path = study.fill_selection("ner", tmp_path, 60)
     rows = read_record(path)[1]
     assert [(row["selection"], row["setting"]) for row in rows] == [
         ("cut-off", "1"), ("cut-off", "5"), ("mutual information", "100"), ("mutual information", "400"), ("threshold", "100"),
-        ("threshold", "400"), ("L1", "4"), ("L1", "1")]
+        ("threshold", "400"), ("OWL-QN", "4"), ("OWL-QN", "1"), ("SBCD", "4")]
     for row in rows:
         assert 0 < int(row["active"]) <= int(row["features"]) and 0 <= float(row["testb error"]) < 50 and 0 <= float(row["testa F1"]) <= 100
     size = {(row["selection"], row["setting"]): int(row["features"]) for row in rows}
     assert size["cut-off", "1"] > size["cut-off", "5"] and size["mutual information", "400"] == 400
-    assert size["L1", "1"] > size["L1", "4"]
+    assert size["OWL-QN", "1"] > size["OWL-QN", "4"]
+    objective = {(row["selection"], row["setting"]): float(row["objective"]) for row in rows}
+    assert objective["SBCD", "4"] == pytest.approx(objective["OWL-QN", "4"], rel=1e-3)  # one optimum, two ways
+    assert size["SBCD", "4"] == pytest.approx(size["OWL-QN", "4"], rel=0.1)
     kept = [row for row in rows if row["selection"] == "mutual information"]
     assert len({row["edges"] for row in kept}) == 1  # plain transitions stay
+
+
+def test_conll2003_takes_the_files_of_the_reader_or_says_where_they_belong(monkeypatch, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"put your own eng.train, .* into the folder conll2003 of CRFBOOK_DATA"):
+        study.fill_selection("conll2003", tmp_path)
+    with pytest.raises(ValueError, match="there is no selection task 'pos'; there are ner, wnut17, conll2003"):
+        study.fill_selection("pos", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "conll2003").mkdir()
+    sentence = "EU NNP I-NP I-ORG\nrejects VBZ I-VP O\nGerman JJ I-NP I-MISC\ncall NN I-NP O\n. . O O\n\n"
+    for name in ("eng.train", "eng.testa", "eng.testb"):
+        (tmp_path / "conll2003" / name).write_text("-DOCSTART- -X- O O\n\n" + 12 * sentence)
+    for name, values in {"SIZES": (), "CUTOFFS": (1,), "STRENGTHS": (0.5,), "BLOCKWISE": ()}.items():
+        monkeypatch.setattr(study, name, values)
+    about, rows = read_record(study.fill_selection("conll2003", tmp_path / "out")[1])
+    assert [row["testb error"] for row in rows] == ["0.000", "0.000"] and any("eng.train" in key for key in about)

@@ -81,5 +81,7 @@ def test_a_small_table_has_the_order_of_the_paper(tmp_path):
 
 def test_the_record_has_all_models(tmp_path, monkeypatch):
     monkeypatch.setattr(sim, "MODELS", {name: sim.MODELS[name] for name in ("M2", "M7", "M8")})
-    about, rows = read_record(sim.fill_table1(tmp_path, 2))
-    assert [row["model"] for row in rows] == ["M2", "M8", "M7"] and rows[2]["paper mu"] == "6.2" and rows[0]["mu"] == "0.0"
+    path = sim.fill_table1(tmp_path, 2)
+    about, rows = read_record(path)
+    assert [row["model"] for row in rows] == ["M2", "M7", "M8"] and path.name == "07_simulation.csv"
+    assert rows[1]["paper mu"] == "6.2" and rows[0]["mu"] == "0.0"

@@ -5,6 +5,7 @@ every file) and the seconds it took: `notebooks/results/NN_<table>.csv`.
 """
 
 import csv
+import hashlib
 import subprocess
 from pathlib import Path
 
@@ -26,8 +27,11 @@ def data_hashes(dataset):
     """{file: sha256} of the real files behind a `Dataset`; {"built-in twin": name} where there are none."""
     if dataset.source != "real":
         return {"built-in twin": dataset.name}
-    from data_fetch import REGISTRY
+    from data_fetch import REGISTRY, USER_SUPPLIED, locate
 
+    if dataset.name in USER_SUPPLIED:  # the reader's own, which may differ from anybody else's
+        files = USER_SUPPLIED[dataset.name]["files"]
+        return {name: hashlib.sha256(Path(locate(dataset.name, name)).read_bytes()).hexdigest() for name in files}
     return {name: facts["sha256"] for name, facts in REGISTRY[dataset.name]["files"].items()}
 
 

@@ -22,7 +22,7 @@ from ..data.simulated import SPARSE_HMM, sample
 from ..models.inference import decode
 from ..optim.objective import Objective
 from ..optim.quasi_newton import minimize
-from .tables import fill
+from .records import write_record
 
 LENGTH, N_TRAIN, N_REPLICATIONS = 5, 10, 100
 
@@ -101,10 +101,10 @@ def table1(n_replications=N_REPLICATIONS, models=tuple(MODELS), random_state=0):
 
 
 def fill_table1(folder, n_replications=N_REPLICATIONS):
-    """Table 1 as a record, 06_simulation.csv in `folder`. Returns the path."""
-    study = _Study(n_replications, 0)
-    return fill(Path(folder) / "06_simulation.csv",
-                [({"model": name}, lambda name=name: study.row(name)) for name in _in_training_order(MODELS)])
+    """Table 1 as the record that chapter 07 shows, 07_simulation.csv in `folder`, M1 first; 15 seconds. Returns the path."""
+    clock = time.perf_counter()
+    rows = sorted(table1(n_replications, tuple(MODELS)), key=lambda row: row["model"])
+    return write_record(Path(folder) / "07_simulation.csv", rows, seconds=time.perf_counter() - clock)
 
 
 def _in_training_order(names):

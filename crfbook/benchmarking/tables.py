@@ -48,7 +48,8 @@ class Task(NamedTuple):
 TASKS = {
     "pos": Task("treebank", "pos", {"dev": "dev", "test": "test"}, "accuracy", 5),
     "ner": Task("conll2002", "esp", {"testa": "dev", "testb": "test"}, "F1", None),
-    "wnut17": Task("wnut17", "ner", {"dev": "dev", "test": "test"}, "F1", None),  # of chapter 09
+    "wnut17": Task("wnut17", "ner", {"dev": "dev", "test": "test"}, "F1", None),  # of chapter 09, as is the next
+    "conll2003": Task("conll2003", "ner", {"testa": "dev", "testb": "test"}, "F1", None),
 }
 
 

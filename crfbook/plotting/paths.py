@@ -4,6 +4,8 @@ import numpy as np
 
 from .common import COLOURS, FAINT, INK, as_array, axes, plain
 
+MOST_TICKS = 8  # names on the axis of c1
+
 
 def regularization_path(path, *, measure="score", ax=None):
     """Active weights (left axis) and scores with their standard errors (right axis) against c1, falling from left to right.
@@ -22,6 +24,9 @@ def regularization_path(path, *, measure="score", ax=None):
     ax.set_ylabel("active weights", color=COLOURS[0])
     ax.set_ylim(0)
     ax.invert_xaxis()
+    named = c1[::-(-len(c1) // MOST_TICKS)]  # of a logarithmic axis over one or two decades the usual labels run into each other
+    ax.set_xticks(named, [f"{value:.3g}" for value in named])
+    ax.minorticks_off()
     plain(ax)
     if "score" in frame:
         drawn["score"] = as_array(frame["score"], c1.shape, "score")
@@ -34,8 +39,9 @@ def regularization_path(path, *, measure="score", ax=None):
         other.spines["top"].set_visible(False)
     if chosen is not None:
         ax.axvline(c1[chosen], color=INK, lw=1.0)
-        ax.annotate(f"c1 = {c1[chosen]:.3g}", (c1[chosen], 0.97), xycoords=("data", "axes fraction"), xytext=(4, 0),
-                    textcoords="offset points", fontsize=9, va="top")
+        late = chosen > len(c1) / 2  # then there is more room on the left
+        ax.annotate(f"c1 = {c1[chosen]:.3g}", (c1[chosen], 0.03), xycoords=("data", "axes fraction"), xytext=(-4 if late else 4, 0),
+                    textcoords="offset points", fontsize=9, va="bottom", ha="right" if late else "left")
         if "score_error" in drawn and path.within_one_error() != chosen:
             ax.axvline(c1[path.within_one_error()], color=FAINT, lw=1.0, ls=":")
     return drawn
