@@ -8,7 +8,7 @@ candidates, so that what is still missing comes in, and the certificate is their
 import numpy as np
 
 from crfbook.data.features import select
-from crfbook.optim.coordinate_run import Sparse
+from crfbook.optim.active_weights import Sparse
 from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
 
