@@ -45,11 +45,12 @@ def wanted(corpus, features, w, repeats):
     return node, edge
 
 
+@pytest.mark.parametrize("share", [0.0, 2.0], ids=["whole tables", "lists"])
 @pytest.mark.parametrize("few", [1, 2, 100], ids=lambda n: f"tables from {n} tokens")
 @pytest.mark.parametrize("repeats", [0, 1])
 @pytest.mark.parametrize("size", [1.0, 1000.0])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_sums_of_every_block(kind, size, repeats, few, monkeypatch):
+def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
     rng = np.random.default_rng(5)
     corpus = random_corpus(rng, lengths=(3, 0, 1, 4, 2, 5, 4, 3, 4), **kind)
     features, w = random_model(rng, corpus, all_states=True, all_transitions=True)
@@ -58,6 +59,7 @@ def test_sums_of_every_block(kind, size, repeats, few, monkeypatch):
         monkeypatch.setattr(coordinate_gradient, "FEW", few)
         sums = getattr(coordinate_gradient.block_gradient, "py_func", coordinate_gradient.block_gradient)
         monkeypatch.setattr("crfbook.optim.coordinate_large.block_gradient", sums)
+    monkeypatch.setattr("crfbook.optim.coordinate_run.DENSE_SHARE", share)
     run = Run(corpus, features, Sizes(*features[:3]), None, joint=False)
     run.set_rule(0.3, 0.05)
     run.load(Sparse(features, w * size))
