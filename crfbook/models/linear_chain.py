@@ -18,6 +18,7 @@ from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
 from crfbook.models.prediction import Predictions
 from crfbook.models.saving import Saved
 from crfbook.models.settings import check_settings, integer
+from crfbook.models.sparse import sparsify
 from crfbook.models.stream import Stream
 from crfbook.models.training import dev_accuracy, train
 from crfbook.models.weights import WeightNames, carried_features, carried_over, choose_features
@@ -235,6 +236,16 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
+
+    def sparsify(self, threshold=0.0):
+        """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0. Changes the model; returns self.
+
+        `partial_fit` goes on from the weights that are left, without what its algorithm remembered besides.
+        """
+        check_is_fitted(self, "weights_")
+        self.features_, self.weights_ = sparsify(self.features_, self.weights_, threshold)
+        self._learner = self._learner[0], None
+        return self
 
     @property
     def history_(self):
