@@ -5,7 +5,7 @@ import pytest
 from random_corpora import random_corpus, random_model
 
 from crfbook.benchmarking.form_costs import Case, fit, held_out, random_case
-from crfbook.benchmarking.sparse_forms import FORMS, ChainForms, affine_fit, break_even, form_row
+from crfbook.benchmarking.sparse_forms import FORMS, ChainForms, affine_fit, break_even, form_row, steady
 from crfbook.models import inference
 from crfbook.models.sparse import sparsify
 from crfbook.optim.cost_model import SECONDS, FormChooser, terms
@@ -59,6 +59,7 @@ def test_fits():
     x = np.array([1.0, 2.0, 5.0])
     np.testing.assert_allclose(affine_fit(x, 3 + 2 * x), (3, 2, 1), rtol=1e-12)
     assert affine_fit(x, [1.0, 9.0, 2.0])[2] < 0.5
+    np.testing.assert_allclose(steady([1.0, 4.0, 3.0], [1.0, 2.0, 1.0]), [1.0, 2.0, 3.0])
     assert break_even([10, 1000], np.array([0.1, 10.0])) == pytest.approx(100)
     assert break_even([10, 1000], np.array([0.1, 0.5])) == np.inf
 

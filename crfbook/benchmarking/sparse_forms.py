@@ -150,6 +150,12 @@ def _inner(packing):
     return ~first
 
 
+def steady(seconds, reference):
+    """`seconds` as if the machine had been equally busy in all rows: `reference`, the same work in each, takes its median there."""
+    reference = np.asarray(reference, float)
+    return np.asarray(seconds, float) * np.median(reference) / reference
+
+
 def affine_fit(x, y):
     """(constant, slope, R^2) of the least-squares line y = constant + slope x."""
     x, y = np.asarray(x, float), np.asarray(y, float)
