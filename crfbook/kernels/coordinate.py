@@ -6,16 +6,17 @@ Rule of optim/chains.py: everything that a visit reads and changes. Its stages s
 
 import math
 
+import numpy as np
+
 from crfbook._jit import kernel
 from crfbook.kernels.coordinate_exact import exact_curvature
-from crfbook.kernels.coordinate_gradient import block_gradient, gold_doubt
-from crfbook.kernels.coordinate_lattice import extend
+from crfbook.kernels.coordinate_gradient import block_gradient, clear_sums, gold_doubt
+from crfbook.kernels.coordinate_lattice import extend, keep_log_z, log_z_change, mark_change, score_rows
 from crfbook.kernels.coordinate_step import (
     candidates,
     clear_block,
     load_block,
     propose,
-    renew_lattices,
     renew_tables,
     scale_curvatures,
     write_block,
@@ -25,6 +26,7 @@ from crfbook.kernels.coordinate_tables import START, room_for_classes
 MAX_TRIALS = 60
 FACTOR, LIMIT, SQUARE = 0, 1, 2  # rows of State.number
 PASSES, STEP_PASSES, SCREENED = 0, 1, 2  # places of State.count
+BY_STAGES = -1
 
 
 @kernel
@@ -60,78 +62,65 @@ def judge(change, noise, trial, adaptive, least, model, factor):
 
 
 @kernel
-def take_step(g, n, rule, state):
-    """Steps of block g with n candidates until one is good; returns the change of the objective (of the adaptive rule).
-
-    Arguments: g; n; rule; state. Cost: see `renew_tables`, `renew_lattices`. Source: Sokolovska et al. (2010), eq. (13), (14); spec A.9.
-    """
-    blocks, tables, weights, found = state.blocks, state.tables, state.weights, state.found
-    a, b, first, last = blocks.member[0, g], blocks.member[1, g], blocks.visit_ptr[g], blocks.visit_ptr[g + 1]
-    adaptive, noise = rule.step == 0, 0.0
-    factor = state.number[FACTOR, g] if adaptive else rule.factor
-    for v in range(last - first):
-        noise += 1e-14 * abs(state.log_z[v])
-    for trial in range(MAX_TRIALS):
-        propose(n, factor if trial < MAX_TRIALS - 1 else math.inf, rule.c1, rule.c2, found.number, state.model)
-        if state.model[1] == 0.0 and trial == 0:
-            return 0.0
-        write_block(a, b, n, rule.base_holds, state.mu, tables.base_log, weights, found, state.delta_node, state.delta_edge)
-        renew_tables(b, rule.base_holds, rule.dense_above, blocks, tables, weights, state.work)
-        change = renew_lattices(
-            g, first, last, adaptive, blocks, state.chains, tables, state.mu, weights, state.delta_node, state.delta_edge, state.log_z,
-            state.work,
-        )  # fmt: skip
-        state.count[STEP_PASSES] += last - first if adaptive else 0
-        good, factor = judge(change, noise, trial, adaptive, rule.least_factor, state.model, factor)
-        if good:
-            break
-    if adaptive:
-        state.number[FACTOR, g] = factor
-    return change + state.model[2]
-
-
-@kernel
 def visit_blocks(order, start, only, rule, state):
     """Visits of blocks order[start:]; returns (place of the next, change of the objective, places that its pool needs before).
 
-    Where rule.measure is 1, nothing moves: state.seen tells how far the conditions of optimality are violated.
-    Arguments: order int32 (n,); start; only as in `candidates`; rule; state. Cost: see `block_gradient`, `take_step`.
-    Source: Sokolovska et al. (2010), Algorithm 2.
+    A visit: gradient and curvature, candidates, steps until one is good. BY_STAGES instead of the places: a sequence is unsafe, or
+    would become so; nothing has changed, the block is left to optim/coordinate_large.py. Where rule.measure is 1, nothing moves:
+    state.seen tells how far the conditions of optimality are violated.
+    Arguments: order int32 (n,); start; only as in `candidates`; rule; state. Cost: see `block_gradient`; a step: `renew_tables`, and a
+    product a row between the first and the last occurrence. Source: Sokolovska et al. (2010), Algorithm 2; spec A.9, A.10.
     """
-    blocks, tables, weights, found, total = state.blocks, state.tables, state.weights, state.found, 0.0
+    blocks, chains, tables, weights, found, work = state.blocks, state.chains, state.tables, state.weights, state.found, state.work
+    mu, sums, old_edge, delta_node, delta_edge, model = state.mu, state.sums, state.old_edge, state.delta_node, state.delta_edge, state.model
+    number, log_z, count, total, adaptive = state.number, state.log_z, state.count, 0.0, rule.step == 0
     for place in range(start, order.size):
-        g = order[place]
-        a, b, first, last = blocks.member[0, g], blocks.member[1, g], blocks.visit_ptr[g], blocks.visit_ptr[g + 1]
-        n_active = load_block(a, b, rule.base_holds, state.mu, tables.base_log, weights, state.old_edge)
-        empty = rule.screening and n_active == 0
-        if empty and state.number[LIMIT, g] <= rule.c1:
-            state.count[SCREENED] += 1
+        g = int(order[place])
+        a, b, first, last = int(blocks.member[0, g]), int(blocks.member[1, g]), blocks.visit_ptr[g], blocks.visit_ptr[g + 1]
+        empty = load_block(a, b, rule.base_holds, mu, tables.base_log, weights, old_edge) == 0 and rule.screening
+        if empty and number[LIMIT, g] <= rule.c1:
+            count[SCREENED] += 1
             continue
-        extend(
-            blocks.visit_seq[first:last], blocks.visit_low[first:last], blocks.visit_high[first:last], state.chains, tables, state.mu,
-            weights, state.work,
-        )  # fmt: skip
-        if empty and gold_doubt(g, rule.c1, blocks, state.chains, tables) <= rule.c1:
-            state.count[SCREENED] += 1
+        visited, high, n, missing = blocks.visit_seq[first:last], blocks.visit_high[first:last], 0, 0
+        unsafe = extend(visited, blocks.visit_low[first:last], high, chains, tables, work)
+        if unsafe:
+            missing = BY_STAGES
+        elif empty and gold_doubt(g, rule.c1, blocks, chains, tables) <= rule.c1:
+            count[SCREENED] += 1
             continue
-        state.sums.node[:] = 0.0
-        state.sums.edge[:] = 0.0
-        block_gradient(
-            g, first, last, rule.repeats, blocks, state.chains, tables, state.mu, weights, state.sums, state.log_z, state.work
-        )
-        state.count[PASSES] += last - first
-        n = candidates(
-            a, b, rule.c1, rule.c2, only, rule.frozen, rule.step == 0, rule.n_labels, state.mu, state.old_edge, state.exist, state.sums,
-            found, state.seen,
-        )  # fmt: skip
-        held = b < 0 or (b == 0 and rule.base_holds)
-        missing = 0 if n == 0 or held or rule.measure else missing_room(b, n, blocks, tables, weights)
-        if n > 0 and missing == 0 and not rule.measure:
-            if rule.exact:
-                exact_curvature(g, n, blocks, state.chains, tables, state.mu, weights, found)
-            scale_curvatures(n, rule, state.number[SQUARE, g], state.sums, found)
-            total += take_step(g, n, rule, state)
-        clear_block(b, n, rule.base_holds, weights, found, state.old_edge, state.delta_node, state.delta_edge)
+        else:
+            clear_sums(sums)
+            block_gradient(g, blocks.occ_ptr[first], blocks.occ_ptr[last], rule.repeats, blocks, chains, tables, sums, work)
+            count[PASSES] += last - first
+            n = candidates(a, b, only, rule, mu, old_edge, state.exist, sums, found, state.seen)
+        if n > 0 and not rule.measure:
+            missing = 0 if b < 0 or (b == 0 and rule.base_holds) else missing_room(b, n, blocks, tables, weights)
+            if rule.exact and missing == 0:
+                exact_curvature(g, n, blocks, chains, tables, mu, weights, found)
+            scale_curvatures(n, rule, number[SQUARE, g], sums, found)
+        noise, trial, factor = keep_log_z(visited, chains.log_z, log_z), np.int64(0), number[FACTOR, g] if adaptive else rule.factor
+        while n > 0 and missing == 0 and not rule.measure:
+            propose(n, factor if trial < MAX_TRIALS - 1 and not unsafe else math.inf, rule.c1, rule.c2, found.number, model)
+            if model[1] == 0.0 and trial == 0:
+                break
+            write_block(a, b, n, rule.base_holds, mu, tables.base_log, weights, found, delta_node, delta_edge)
+            renew_tables(b, rule.base_holds, rule.dense_above, blocks, tables, weights, work)
+            change = -mark_change(g, blocks, chains, delta_node, delta_edge)
+            score_rows(blocks.score_row[blocks.score_ptr[g] : blocks.score_ptr[g + 1]], mu, chains)
+            if unsafe:  # the weights are what they were
+                missing = BY_STAGES
+                break
+            if adaptive:
+                unsafe = extend(visited, high, high, chains, tables, work)
+                change += log_z_change(visited, chains.weight, chains.log_z, log_z)
+                count[STEP_PASSES] += last - first
+            good, factor = judge(change, noise, trial, adaptive, rule.least_factor, model, factor)
+            trial += 1
+            if good and not unsafe:
+                total += change + model[2]
+                number[FACTOR, g] = factor
+                break
+        clear_block(b, n, rule.base_holds, weights, found, old_edge, delta_node, delta_edge)
         if missing:
             return place, total, missing
     return order.size, total, 0

@@ -1,9 +1,35 @@
-"""The exact second derivative of the loss by one weight: the variance of how often its feature fires, by a recursion of moments."""
+"""The exact second derivative of the loss by one weight: the variance of how often its feature fires, by a recursion of moments.
+
+`chains`, `blocks`, `tables` and `weights` as in coordinate_lattice.py.
+"""
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.coordinate_lattice import sequence_scores
+from crfbook.kernels.coordinate_lattice import SIZE, START, node_scores
+
+
+@kernel
+def sequence_scores(i, chains, tables, mu, weights, log_node, log_edge):
+    """log_node[t], log_edge[t] of sequence i from the weights, for what is not done in scaled form.
+
+    Arguments: i; chains; tables; mu (A, M); weights; out: log_node (T, M), log_edge (T, M, M), its first entry untouched.
+    Cost: T M^2. Source: Sokolovska et al. (2010), eq. (3).
+    """
+    begin, M = chains.seq_ptr[i], mu.shape[1]
+    for p in range(log_node.shape[0]):
+        t = begin + p
+        node_scores(t, mu, chains.attr_ptr, chains.attr_idx, chains.attr_val, chains.bound[chains.bound_row[t]], log_node[p])
+        if p == 0:
+            continue
+        k, table = chains.edge_class[t], log_edge[p]
+        for yp in range(M):
+            for y in range(M):
+                table[yp, y] = tables.base_log[yp, y]
+        for j in range(tables.class_ptr[k], tables.class_ptr[k + 1]):
+            start = weights.row[START, tables.class_attr[j]]
+            for e in range(start, start + weights.row[SIZE, tables.class_attr[j]]):
+                table[weights.cell[e] >> 16, weights.cell[e] & 65535] += weights.value[e]
 
 
 @kernel
@@ -17,14 +43,19 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
     Cost: 3 T M^2, and as many exps. Source: Sokolovska et al. (2010), eq. (15); spec A.8.
     """
     T, M = log_node.shape
-    now, before, o = np.zeros((3, M)), np.zeros((3, M)), 0
+    now, before, o, mean, square = np.zeros((3, M)), np.zeros((3, M)), 0, 0.0, 0.0
     for t in range(T):
-        x = 0.0
+        x, level, highest, total = 0.0, log_node[t, 0], -np.inf, 0.0
         if o < tokens.size and tokens[o] == t:
             x = values[o] if values.size else 1.0
             o += 1
-        before[:, :], now[:, :] = now, 0.0
-        level = log_node[t].max() + (log_edge[t].max() if t > 0 else 0.0)
+        for y in range(M):
+            level = max(level, log_node[t, y])
+            for m in range(3):
+                before[m, y], now[m, y] = now[m, y], 0.0
+            for yp in range(M if t > 0 else 0):
+                highest = max(highest, log_edge[t, yp, y])
+        level += highest if t > 0 else 0.0
         for y in range(M):
             for yp in range(M if t > 0 else 1):
                 f = x if cell == -1 - y or (t > 0 and cell == (yp << 16 | y)) else 0.0
@@ -33,9 +64,14 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
                 now[0, y] += a * p
                 now[1, y] += (tau + f * a) * p
                 now[2, y] += (kap + 2.0 * f * tau + f * f * a) * p
-        now /= now[0].sum()
-    mean = now[1].sum()
-    return now[2].sum() - mean * mean
+            total += now[0, y]
+        mean, square = 0.0, 0.0
+        for y in range(M):
+            for m in range(3):
+                now[m, y] /= total
+            mean += now[1, y]
+            square += now[2, y]
+    return square - mean * mean
 
 
 @kernel
@@ -50,9 +86,10 @@ def exact_curvature(g, n, blocks, chains, tables, mu, weights, found):
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
         begin, T, M = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i], mu.shape[1]
-        log_node, log_edge = np.empty((T, M)), np.full((T, M, M), -np.inf)
+        log_node, log_edge, tokens = np.empty((T, M)), np.empty((T, M, M)), np.empty(high - low, np.int32)
         sequence_scores(i, chains, tables, mu, weights, log_node, log_edge)
-        tokens = (blocks.occ_token[low:high] - begin).astype(np.int32)
+        for o in range(low, high):
+            tokens[o - low] = blocks.occ_token[o] - begin
         values = blocks.occ_val[low:high] if blocks.occ_val.size else blocks.occ_val
         for j in range(n):
             if found.number[3, j] == np.inf:

@@ -1,17 +1,17 @@
 """Gradient and curvature of one block of weights, from the sequences that hold its symbol and from no other.
 
-`blocks` (optim/inverted_index.py), `chains`, `work` (optim/chains.py), `tables`, `weights` (optim/arena.py) list their arrays. `sums` is a
-BlockSums of optim/chains.py: rows EXPECTED, CURVATURE, GOLD of node (3, M) and edge (3, M, M).
+`blocks` (optim/inverted_index.py), `chains`, `work` (optim/chains.py), `tables` (optim/arena.py) list their arrays. `sums` is a BlockSums of
+optim/chains.py: rows EXPECTED, CURVATURE, GOLD of node (3, M) and edge (3, M, M).
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.coordinate_lattice import SCALE, UNSAFE, mass, sequence_scores
-from crfbook.kernels.forward_backward import edge_marginal_log
+from crfbook.kernels.coordinate_lattice import SCALE, UNSAFE, mass
 
 EXPECTED, CURVATURE, GOLD = 0, 1, 2
 START, SIZE = 0, 1  # rows of Lists.row
+FEW = 4  # tokens of one class: fewer are added entry by entry of its list, more through a whole table
 
 
 @kernel
@@ -31,8 +31,9 @@ def gold_doubt(g, limit, blocks, chains, tables):
         for o in range(blocks.occ_ptr[v], blocks.occ_ptr[v + 1]):
             t = blocks.occ_token[o]
             y, x = labels[t], max(1.0, abs(blocks.occ_val[o])) if blocks.occ_val.size else 1.0
-            z = mass(alpha, beta, t)
-            p = alpha[t, y] * beta[t, y] / z
+            r, q = chains.alpha_row[t], chains.beta_row[t]
+            z = mass(alpha, r, beta, q)
+            p = alpha[r, y] * beta[q, y] / z
             if has_edge and t > chains.seq_ptr[i]:
                 yp, k = labels[t - 1], chains.edge_class[t]
                 psi = tables.base[yp, y]
@@ -41,7 +42,8 @@ def gold_doubt(g, limit, blocks, chains, tables):
                         psi += value[e]
                 if slot[k] >= 0:
                     psi = tables.whole[slot[k], yp, y]
-                p = alpha[t - 1, yp] * psi * chains.psi_node[t, y] * beta[t, y] / (chains.token[SCALE, t] * z)
+                p = alpha[chains.alpha_row[t - 1], yp] * psi * chains.psi_node[chains.node_row[t], y] * beta[q, y]
+                p /= chains.alpha_note[SCALE, r] * z
             total += chains.weight[i] * x * max(0.0, 1.0 - p)
         if total > limit:
             return total
@@ -49,123 +51,137 @@ def gold_doubt(g, limit, blocks, chains, tables):
 
 
 @kernel
-def _add_node(p, x, weight, repeat, node):
-    """node[EXPECTED, y] += weight x p[y], node[CURVATURE, y] += weight repeat x^2 p (1 - p)."""
-    for y in range(p.size):
-        node[0, y] += weight * x * p[y]
-        node[1, y] += weight * repeat * x * x * (p[y] - p[y] * p[y])
+def clear_sums(sums):
+    """All sums of a block back to 0.
+
+    Arguments: sums. Cost: 3 M^2. Source: none needed.
+    """
+    for part in range(3):
+        for y in range(sums.node.shape[1]):
+            sums.node[part, y] = 0.0
+            for x in range(sums.node.shape[1]):
+                sums.edge[part, y, x] = 0.0
 
 
 @kernel
 def _add_difference(left, right, n, cell, value, start, stop, base, weight, repeat, edge):
-    """What the list cell[start:stop] of a class adds to the sums that the base gives: p[yp, y] = left[n, yp] psi[yp, y] right[n, y]."""
-    both = weight * repeat
+    """What the list cell[start:stop] of a class adds to the sums that the base gives: weight p[yp, y] = left[n, yp] psi[yp, y] right[n, y]."""
+    share = 1.0 / weight
     for e in range(start, stop):
         yp, y = cell[e] >> 16, cell[e] & 65535
         s = left[n, yp] * right[n, y]
         more = s * value[e]
-        edge[0, yp, y] += weight * more
-        edge[1, yp, y] += both * more * (1.0 - 2.0 * s * base[yp, y] - more)
+        edge[0, yp, y] += more
+        edge[1, yp, y] += repeat * more * (1.0 - share * (2.0 * s * base[yp, y] + more))
 
 
 @kernel
-def _flush(n, psi, left, right, repeated, weights_buf, edge, product):
-    """Sums of n tokens with the same table: p = left psi right;  edge[EXPECTED] += weight p, edge[CURVATURE] += weight repeat p (1 - p).
+def _fill_table(k, tables, psi):
+    """psi = the whole table of class k."""
+    row, cell, value, base, slot, M = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base, tables.slot, psi.shape[0]
+    for yp in range(M):
+        for y in range(M):
+            psi[yp, y] = base[yp, y] if slot[k] < 0 else tables.whole[slot[k], yp, y]
+    for e in range(row[START, k], row[START, k] + row[SIZE, k]):
+        psi[cell[e] >> 16, cell[e] & 65535] += value[e]
 
-    Two or three matrix products instead of n outer ones: the table multiplies sums, not tokens. left and right are spoilt.
+
+@kernel
+def _flush(at, n, psi, left, right, given, repeated, edge, product):
+    """Sums of n tokens with the same table: w p = left psi right;  edge[EXPECTED] += w p, edge[CURVATURE] += w repeat p (1 - p).
+
+    Two matrix products (three if repeated) instead of n outer ones: the table multiplies sums, not tokens. left and right are spoilt.
     """
     M = psi.shape[0]
     if n == 0:
         return
-    for r in range(n):
-        for y in range(M):
-            left[r, y] *= weights_buf[0, r]
-    np.dot(left[:n].T, right[:n], product)
-    for yp in range(M):
-        for y in range(M):
-            p = psi[yp, y] * product[yp, y]
-            edge[0, yp, y] += p
-            edge[1, yp, y] += 0.0 if repeated else p
+    np.dot(left[at : at + n].T, right[at : at + n], product[0])
     if repeated:
-        for r in range(n):
+        for r in range(at, at + n):
             for y in range(M):
-                left[r, y] *= weights_buf[1, r]
-        np.dot(left[:n].T, right[:n], product)
+                right[r, y] *= given[1, r]
+        np.dot(left[at : at + n].T, right[at : at + n], product[1])
         for yp in range(M):
             for y in range(M):
-                edge[1, yp, y] += psi[yp, y] * product[yp, y]
-    for r in range(n):
-        share = 1.0 / (weights_buf[0, r] * (weights_buf[1, r] if repeated else 1.0))
+                edge[1, yp, y] += psi[yp, y] * (product[1, yp, y] - product[0, yp, y])
+    for r in range(at, at + n):
+        share = 1.0 / (given[0, r] * given[1, r])
         for y in range(M):
             left[r, y] *= left[r, y] * share
             right[r, y] *= right[r, y]
-    np.dot(left[:n].T, right[:n], product)
+    np.dot(left[at : at + n].T, right[at : at + n], product[1])
     for yp in range(M):
         for y in range(M):
-            edge[1, yp, y] -= psi[yp, y] * psi[yp, y] * product[yp, y]
+            p = psi[yp, y] * product[0, yp, y]
+            edge[0, yp, y] += p
+            edge[1, yp, y] += p - psi[yp, y] * psi[yp, y] * product[1, yp, y]
 
 
 @kernel
-def _add_unsafe(v, repeat, with_edge, blocks, chains, tables, mu, weights, sums):
-    """Expected counts of one visit of an unsafe sequence, in logarithms."""
-    i = blocks.visit_seq[v]
-    begin, T, M, weight = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i], mu.shape[1], chains.weight[i]
-    log_node, log_edge, p = np.empty((T, M)), np.empty((T, M, M)), np.empty((M, M))
-    sequence_scores(i, chains, tables, mu, weights, log_node, log_edge)
-    alpha, beta, edge_class = chains.alpha[begin : begin + T], chains.beta[begin : begin + T], np.arange(T).astype(np.int32)
-    for o in range(blocks.occ_ptr[v], blocks.occ_ptr[v + 1]):
-        t, x = blocks.occ_token[o] - begin, blocks.occ_val[o] if blocks.occ_val.size else 1.0
-        _add_node(np.exp(alpha[t] + beta[t] - chains.log_z[i]), x, weight, repeat, sums.node)
-        if with_edge and t > 0:
-            edge_marginal_log(t, log_node, log_edge, edge_class, alpha, beta, chains.log_z[i], p)
-            for yp in range(M):
-                _add_node(p[yp], 1.0, weight, repeat, sums.edge[:, yp])
+def _same_class(o, high, has_edge, blocks, chains):
+    """(edge class of occurrence by_class[o], -1 if it has no edge; end of those behind it that have the same, 64 at most)."""
+    token, by_class, edge_class = blocks.occ_token, blocks.by_class, chains.edge_class
+    t = token[by_class[o]]
+    k = edge_class[t] if has_edge and t > chains.seq_ptr[chains.sequence[t]] else -1
+    stop = o + 1
+    while stop < min(high, o + 64):
+        t = token[by_class[stop]]
+        if k != (edge_class[t] if has_edge and t > chains.seq_ptr[chains.sequence[t]] else -1):
+            break
+        stop += 1
+    return k, stop
 
 
 @kernel
-def block_gradient(g, first, last, repeats, blocks, chains, tables, mu, weights, sums, log_z, work):
-    """Expected and gold counts and curvatures of block g over its visits first..last-1; log_z[v - visit_ptr[g]] = log Z.
+def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
+    """Expected and gold counts and curvatures of block g over its occurrences by_class[low:high]; expected ones of safe sequences alone.
 
     expected[yp, y] = sum_t p(y_{t-1} = yp, y_t = y),  curvature = sum_t n_t p (1 - p)  over the occurrences t; nodes likewise, with
     values x. n_t is 1: the approximation (16); or, if repeats, the occurrences in the sequence of t: a bound of the exact diagonal.
-    Arguments: g; first, last; repeats; blocks; chains and tables after `extend`; mu (A, M); weights; out: sums, added to, log_z (n_visits,); work.
-    Cost: 2 M^2 a token in matrix products, and its list. Source: Sokolovska et al. (2010), eq. (5), (16); spec A.6, A.8.
+    Arguments: g; low, high; repeats; blocks; chains and tables after `extend`; out: sums, added to; work.
+    Cost: 2 M^2 a token in matrix products, M^2 a class. Source: Sokolovska et al. (2010), eq. (5), (16); spec A.6, A.8.
     """
-    has_edge, node, edge, n, table = blocks.member[1, g] >= 0, sums.node, sums.edge, 0, -1
-    left, right, given, base, whole, product = work.left_rows, work.right_rows, work.given, tables.base, tables.whole, work.product
+    has_edge, node, edge, n, o, rows = blocks.member[1, g] >= 0, sums.node, sums.edge, np.int64(0), low, work.left_rows.shape[0] // 2
+    left, right, given, base, product = work.left_rows, work.right_rows, work.given, tables.base, work.product
     alpha, beta, psi, labels, slot, M = chains.alpha, chains.beta, chains.psi_node, chains.labels, tables.slot, chains.alpha.shape[1]
-    row, cell, value, edge_class, scale = tables.lists.row, tables.lists.cell, tables.lists.value, chains.edge_class, chains.token[SCALE]
-    for v in range(first, last):
-        i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
-        begin, weight, unsafe = chains.seq_ptr[i], chains.weight[i], chains.place[UNSAFE, i]
-        log_z[v - blocks.visit_ptr[g]] = chains.log_z[i]
-        repeat = float(high - low) if repeats else 1.0
-        if unsafe:
-            _add_unsafe(v, repeat, has_edge, blocks, chains, tables, mu, weights, sums)
-        for o in range(low, high):
-            t = blocks.occ_token[o]
-            x, with_edge = blocks.occ_val[o] if blocks.occ_val.size else 1.0, has_edge and t > begin
+    row, cell, value, scale = tables.lists.row, tables.lists.cell, tables.lists.value, chains.alpha_note[SCALE]
+    while o < high:
+        k, stop = _same_class(o, high, has_edge, blocks, chains)
+        size = row[SIZE, k] if k >= 0 and slot[k] < 0 else 0
+        own = k >= 0 and (slot[k] >= 0 or (size > 0 and stop - o >= FEW))
+        if k >= 0 and not own and n + stop - o > rows:
+            _flush(np.int64(0), n, base, left, right, given, repeats, edge, product)
+            n = np.int64(0)
+        at = rows if own else n
+        for j in range(o, stop):
+            t, v = blocks.occ_token[blocks.by_class[j]], blocks.occ_visit[blocks.by_class[j]]
+            i, x = blocks.visit_seq[v], blocks.occ_val[blocks.by_class[j]] if blocks.occ_val.size else 1.0
+            weight, repeat = chains.weight[i], float(blocks.occ_ptr[v + 1] - blocks.occ_ptr[v]) if repeats else 1.0
             node[GOLD, labels[t]] += weight * x
-            if with_edge:
+            if k >= 0:
                 edge[GOLD, labels[t - 1], labels[t]] += weight
-            if unsafe or weight == 0.0:
+            if chains.place[UNSAFE, i] or weight == 0.0:
                 continue
-            share = 1.0 / mass(alpha, beta, t)
+            r, q, c, before = chains.alpha_row[t], chains.beta_row[t], chains.node_row[t], chains.alpha_row[t - 1]
+            share = 1.0 / mass(alpha, r, beta, q)
             for y in range(M):
-                p = alpha[t, y] * beta[t, y] * share
+                p = alpha[r, y] * beta[q, y] * share
                 node[EXPECTED, y] += weight * x * p
                 node[CURVATURE, y] += weight * repeat * x * x * (p - p * p)
-            if not with_edge:
+            if k < 0:
                 continue
-            k = edge_class[t]
-            if n == left.shape[0] or slot[k] != table:
-                _flush(n, whole[table] if table >= 0 else base, left, right, repeats, given, edge, product)
-                n, table = 0, slot[k]
-            share /= scale[t]
+            share *= weight / scale[r]
             for y in range(M):
-                left[n, y] = alpha[t - 1, y]
-                right[n, y] = psi[t, y] * beta[t, y] * share
-            given[0, n], given[1, n] = weight, repeat
-            _add_difference(left, right, n, cell, value, row[START, k], row[START, k] + row[SIZE, k], base, weight, repeat, edge)
-            n += 1
-    _flush(n, whole[table] if table >= 0 else base, left, right, repeats, given, edge, product)
+                left[at, y] = alpha[before, y]
+                right[at, y] = psi[c, y] * beta[q, y] * share
+            given[0, at], given[1, at] = weight, repeat
+            if not own:
+                _add_difference(left, right, at, cell, value, row[START, k], row[START, k] + size, base, weight, repeat, edge)
+            at += 1
+        if own:
+            _fill_table(k, tables, work.table)
+            _flush(rows, at - rows, work.table, left, right, given, repeats, edge, product)
+        else:
+            n = at
+        o = stop
+    _flush(np.int64(0), n, base, left, right, given, repeats, edge, product)

@@ -9,11 +9,11 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.kernels.coordinate_gradient import CURVATURE, EXPECTED, GOLD
-from crfbook.kernels.coordinate_lattice import AHEAD, BEHIND, UNSAFE, extend, score_tokens
 from crfbook.kernels.coordinate_tables import SIZE, START, place_list, rebuild_base, rebuild_classes
 
 OLD, NEW, GRADIENT, CURVE = 0, 1, 2, 3
 FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
+STRIDE = 8  # between candidates that become neighbours in a list
 
 
 @kernel
@@ -72,15 +72,15 @@ def _consider(cell, w, expected, curvature, gold, c1, c2, secant, pinned, n, fou
 
 
 @kernel
-def candidates(a, b, c1, c2, only, frozen, secant, n_labels, mu, old_edge, exist, sums, found, seen):
+def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
     """Candidates of block (a, b); returns their number. seen[0] = largest violation of the KKT conditions so far, seen[1] += its squares.
 
-    Arguments: a, b: node and edge attribute, -1: none; c1, c2; only: place of the one weight that may move (nodes first, then pairs row
-    by row), -1: all; frozen: zeros stay zeros; secant: see `_consider`; n_labels; mu (A, M); old_edge (M, M) of `load_block`; exist: the
+    Arguments: a, b: node and edge attribute, -1: none; only: place of the one weight that may move (nodes first, then pairs row by
+    row), -1: all; rule: a Rule of optim/chains.py (frozen: zeros stay zeros); mu (A, M); old_edge (M, M) of `load_block`; exist: the
     weights that exist, an Existing of optim/chains.py; sums; out: found, seen (2,).
     Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13); spec A.7.
     """
-    n, L, virtual = 0, n_labels, exist.node_ptr.size == 0
+    n, L, virtual, c1, c2, frozen, secant = np.int64(0), rule.n_labels, exist.node_ptr.size == 0, rule.c1, rule.c2, rule.frozen, rule.step == 0
     if a >= 0:
         p = sums.node
         for j in range(0 if virtual else exist.node_ptr[a], L if virtual else exist.node_ptr[a + 1]):
@@ -92,8 +92,12 @@ def candidates(a, b, c1, c2, only, frozen, secant, n_labels, mu, old_edge, exist
     if b < 0:
         return n
     p = sums.edge
+    yp, y = 0, -1
     for j in range(0 if virtual else exist.edge_ptr[b], L * L if virtual else exist.edge_ptr[b + 1]):
-        yp, y = (j // L, j % L) if virtual else (exist.edge_prev[j], exist.edge_next[j])
+        if virtual:
+            yp, y = (yp, y + 1) if y + 1 < L else (yp + 1, 0)
+        else:
+            yp, y = exist.edge_prev[j], exist.edge_next[j]
         w = old_edge[yp, y]
         if w == 0.0 and (frozen or abs(p[EXPECTED, yp, y] - p[GOLD, yp, y]) <= c1):
             continue
@@ -110,15 +114,15 @@ def scale_curvatures(n, rule, square, sums, found):
 
     Arguments: n; rule: a Rule of optim/chains.py; square: the curvature of the safe rule; sums; out: found. Cost: M^2. Source: spec A.9.
     """
-    curve, high, node, edge = found.number[CURVE], 0.0, 1.0, 1.0
-    for y in range(sums.node.shape[1]):
-        h = max(sums.node[CURVATURE, y], 1e-12)
-        high = max(high, h)
-        node = max(node, abs(sums.node[EXPECTED, y] - sums.node[GOLD, y]) / h)
-        for x in range(sums.node.shape[1]):
-            h = max(sums.edge[CURVATURE, x, y], 1e-12)
-            high = max(high, h)
-            edge = max(edge, abs(sums.edge[EXPECTED, x, y] - sums.edge[GOLD, x, y]) / h)
+    curve, high, node, edge, M = found.number[CURVE], 0.0, 1.0, 1.0, sums.node.shape[1]
+    for y in range(M):
+        high = max(high, sums.node[CURVATURE, y])
+        for x in range(M):
+            high = max(high, sums.edge[CURVATURE, y, x])
+    for y in range(M if rule.step == 2 or rule.step == 4 else 0):
+        node = max(node, abs(sums.node[EXPECTED, y] - sums.node[GOLD, y]) / max(sums.node[CURVATURE, y], 1e-12))
+        for x in range(M):
+            edge = max(edge, abs(sums.edge[EXPECTED, y, x] - sums.edge[GOLD, y, x]) / max(sums.edge[CURVATURE, y, x], 1e-12))
     for j in range(n):
         curve[j] = max(curve[j], 1e-12)
         if curve[j] == np.inf:
@@ -137,7 +141,7 @@ def propose(n, factor, c1, c2, number, model):
 
     Arguments: n; factor; c1, c2; number (4, n) of Candidates; out: model (3,). Cost: n. Source: Sokolovska et al. (2010), eq. (13), (14).
     """
-    model[:] = 0.0
+    model[0], model[1], model[2] = 0.0, 0.0, 0.0
     for j in range(n):
         h, old, grad = factor * number[CURVE, j], number[OLD, j], number[GRADIENT, j]
         number[NEW, j] = old
@@ -157,9 +161,10 @@ def write_block(a, b, n, base_holds, mu, base_log, weights, found, delta_node, d
     """The new weights of block (a, b) into mu, the base table or the list of b (which has room for n); delta = new - old.
 
     Arguments: a, b; n; base_holds; mu (A, M); base_log (M, M); weights; found; delta_node (M,), delta_edge (M, M): set at the candidates.
+    In the list neighbours are far apart in the table: sums over it need not wait for each other.
     Cost: n, and the list. Source: spec A.10.
     """
-    n_edge, held = 0, b == 0 and base_holds
+    n_edge, held = np.int64(0), b == 0 and base_holds
     for j in range(n):
         c, new = found.cell[j], found.number[NEW, j]
         d = new - found.number[OLD, j]
@@ -176,11 +181,12 @@ def write_block(a, b, n, base_holds, mu, base_log, weights, found, delta_node, d
         return
     place_list(b, n_edge, weights.row)
     e = weights.row[START, b]
-    for j in range(n):
-        if found.cell[j] >= 0 and found.number[NEW, j] != 0.0:
-            weights.cell[e] = found.cell[j]
-            weights.value[e] = found.number[NEW, j]
-            e += 1
+    for first in range(STRIDE):
+        for j in range(first, n, STRIDE):
+            if found.cell[j] >= 0 and found.number[NEW, j] != 0.0:
+                weights.cell[e] = found.cell[j]
+                weights.value[e] = found.number[NEW, j]
+                e += 1
 
 
 @kernel
@@ -216,35 +222,3 @@ def renew_tables(b, base_holds, dense_above, blocks, tables, weights, work):
     if b >= 0:
         classes = blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]]
         rebuild_classes(classes, dense_above, tables, weights, work.sum, work.touched, work.value)
-
-
-@kernel
-def renew_lattices(g, first, last, measure, blocks, chains, tables, mu, weights, delta_node, delta_edge, log_z, work):
-    """After a change of block g: potentials of its tokens in visits first..last-1, alpha as far as its last occurrence.
-
-    Returns, if measure, sum_i weight_i (log Z_i - log_z[i] - change of the gold score): the change of the loss; else 0.
-    Arguments: g; first, last; measure; blocks; chains; tables; mu (A, M); weights; delta_node (M,), delta_edge (M, M) of `write_block`; log_z (n_visits,)
-    of `block_gradient`; work. Cost: a product a token between the first and the last occurrence. Source: spec A.9, A.10.
-    """
-    total, has_node, place, labels, weight = 0.0, blocks.member[0, g] >= 0, chains.place, chains.labels, chains.weight
-    sequences, high = blocks.visit_seq[first:last], blocks.visit_high[first:last]
-    if has_node:
-        score_tokens(blocks.occ_token[blocks.occ_ptr[first] : blocks.occ_ptr[last]], mu, chains)
-    for v in range(first, last):
-        i = blocks.visit_seq[v]
-        begin, T = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i]
-        for o in range(blocks.occ_ptr[v] if measure else blocks.occ_ptr[v + 1], blocks.occ_ptr[v + 1]):
-            t = blocks.occ_token[o]
-            if has_node:
-                total -= weight[i] * (blocks.occ_val[o] if blocks.occ_val.size else 1.0) * delta_node[labels[t]]
-            if t > begin:
-                total -= weight[i] * delta_edge[labels[t - 1], labels[t]]
-        if place[UNSAFE, i]:
-            place[UNSAFE, i], place[AHEAD, i], place[BEHIND, i] = 0, 0, T
-        place[AHEAD, i] = min(place[AHEAD, i], blocks.visit_low[v])
-        place[BEHIND, i] = max(place[BEHIND, i], blocks.visit_high[v])
-    if measure:
-        extend(sequences, high, high, chains, tables, mu, weights, work)
-        for v in range(first, last):
-            total += weight[blocks.visit_seq[v]] * (chains.log_z[blocks.visit_seq[v]] - log_z[v - blocks.visit_ptr[g]])
-    return total

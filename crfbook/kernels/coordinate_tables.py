@@ -103,8 +103,8 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
                     tables.whole[d, yp, y] = base[yp, y]
             for e in range(n):
                 tables.whole[d, touched_buf[e] >> 16, touched_buf[e] & 65535] *= value_buf[e]
-            n = 0
-        place_list(k, n, row)
+            n = np.int64(0)
+        place_list(int(k), n, row)
         start = row[START, k]
         for e in range(n):
             c = touched_buf[e]
@@ -138,34 +138,34 @@ def rebuild_base(base_log, base, base_t, level):
 
 
 @kernel
-def from_left(alpha, t, base, flat, cell, value, start, stop, out):
-    """out[t, y] = sum_yp alpha[t-1, yp] psi[yp, y].
+def from_left(alpha, p, base, flat, cell, value, start, stop, out, r):
+    """out[r, y] = sum_yp alpha[p, yp] psi[yp, y].
 
-    Arguments: alpha (N, M), not negative, rows that sum to one; t; base (M, M); flat: its entries are all 1 over so many labels (rank one), 0: they are not;
-    cell int32 (n,), value (n,), start, stop: the list of a class; out (N, M). Cost: M^2, M if flat, and the list.
+    Arguments: alpha (P, M), not negative; p; base (M, M); flat: 0, or its entries are all 1 over so many labels (rank one), and alpha[p]
+    sums to one; cell int32 (n,), value (n,), start, stop: the list of a class; out (R, M); r. Cost: M^2, M if flat, and the list.
     Source: Sokolovska et al. (2010), eq. (9); spec A.4.
     """
     M = base.shape[0]
     if flat:
         for y in range(M):
-            out[t, y] = 1.0 if y < flat else 0.0
+            out[r, y] = 1.0 if y < flat else 0.0
     else:
         for y in range(M):
-            out[t, y] = 0.0
-        for yp in range(0, M, 4):
-            a, b, c, d = alpha[t - 1, yp], alpha[t - 1, yp + 1], alpha[t - 1, yp + 2], alpha[t - 1, yp + 3]
+            out[r, y] = 0.0
+        for x in range(0, M, 4):
+            a, b, c, d = alpha[p, x], alpha[p, x + 1], alpha[p, x + 2], alpha[p, x + 3]
             for y in range(M):
-                out[t, y] += a * base[yp, y] + b * base[yp + 1, y] + c * base[yp + 2, y] + d * base[yp + 3, y]
+                out[r, y] += a * base[x, y] + b * base[x + 1, y] + c * base[x + 2, y] + d * base[x + 3, y]
     for e in range(start, stop):
-        out[t, cell[e] & 65535] += alpha[t - 1, cell[e] >> 16] * value[e]
+        out[r, cell[e] & 65535] += alpha[p, cell[e] >> 16] * value[e]
 
 
 @kernel
-def from_right(v, t, base_t, flat, cell, value, start, stop, out):
-    """out[t, yp] = sum_y psi[yp, y] v[y].
+def from_right(v, base_t, flat, cell, value, start, stop, out, r):
+    """out[r, yp] = sum_y psi[yp, y] v[y].
 
-    Arguments: v (M,), not negative; t; base_t (M, M): the base transposed; flat, cell (n,), value (n,), start, stop, out (N, M) as in
-    `from_left`. Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4.
+    Arguments: v (M,), not negative; base_t (M, M): the base transposed; flat: as in `from_left`, but v may have any sum; cell (n,),
+    value (n,), start, stop, out (R, M), r as there. Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4.
     """
     M = base_t.shape[0]
     if flat:
@@ -173,13 +173,13 @@ def from_right(v, t, base_t, flat, cell, value, start, stop, out):
         for y in range(0, M, 4):
             a, b, c, d = a + v[y], b + v[y + 1], c + v[y + 2], d + v[y + 3]
         for y in range(M):
-            out[t, y] = (a + b) + (c + d) if y < flat else 0.0
+            out[r, y] = (a + b) + (c + d) if y < flat else 0.0
     else:
         for yp in range(M):
-            out[t, yp] = 0.0
+            out[r, yp] = 0.0
         for y in range(0, M, 4):
             a, b, c, d = v[y], v[y + 1], v[y + 2], v[y + 3]
             for yp in range(M):
-                out[t, yp] += a * base_t[y, yp] + b * base_t[y + 1, yp] + c * base_t[y + 2, yp] + d * base_t[y + 3, yp]
+                out[r, yp] += a * base_t[y, yp] + b * base_t[y + 1, yp] + c * base_t[y + 2, yp] + d * base_t[y + 3, yp]
     for e in range(start, stop):
-        out[t, cell[e] >> 16] += v[cell[e] & 65535] * value[e]
+        out[r, cell[e] >> 16] += v[cell[e] & 65535] * value[e]

@@ -9,6 +9,7 @@ from crfbook.optim.arena import Lists, Tables, make_lists
 from crfbook.optim.inverted_index import Blocks
 from crfbook.optim.objective import padded
 from crfbook.optim.sequences import bounds_of
+from crfbook.optim.shared_rows import lattice_rows, node_rows
 
 TABLE_BYTES = 1 << 28  # whole tables of classes whose lists are long
 ROWS = 64  # tokens whose expected counts are added up at once
@@ -27,11 +28,21 @@ class Chains(NamedTuple):
     attr_val: np.ndarray  # float64, or (0,): all ones
     bound: np.ndarray  # (R, M): 0, -inf where a label is forbidden, and for padding
     bound_row: np.ndarray  # int32 (N,): the row that holds at a token
-    psi_node: np.ndarray  # (N, M): exp(node scores - node_max)
-    alpha: np.ndarray  # (N, M): sum to one; logarithms where a sequence is unsafe
-    beta: np.ndarray  # (N, M): sum to one
-    token: np.ndarray  # (5, N): node_max; largest difference of finite node scores; what alpha was divided by; logarithm of all that alpha up to here was divided by; of beta
-    place: np.ndarray  # int64 (3, S): alpha is good for so many positions; beta from this one on; 1: unsafe, alpha and beta are logarithms
+    sequence: np.ndarray  # int32 (N,): of a token
+    node_row: np.ndarray  # int32 (N,): rows of psi_node, alpha and beta that hold those of a token: equal ones are kept once
+    alpha_row: np.ndarray  # int32 (N,)
+    beta_row: np.ndarray  # int32 (N,)
+    node_token: np.ndarray  # int32 (C,): a token of each row of psi_node
+    psi_node: np.ndarray  # (C, M): exp(node scores - node_max)
+    alpha: np.ndarray  # (P, M): sum to one
+    beta: np.ndarray  # (Q, M): sum to one; row 0 is that of last tokens, and constant
+    node_note: np.ndarray  # (2, C): node_max; largest difference of finite node scores
+    alpha_note: np.ndarray  # (2, P): what alpha was divided by; logarithm of all that alpha up to here was divided by
+    beta_note: np.ndarray  # (1, Q): logarithm of all that beta from here on was divided by
+    alpha_clock: np.ndarray  # int64 (P,): when this row was computed
+    beta_clock: np.ndarray  # int64 (Q,)
+    place: np.ndarray  # int64 (4, S): alpha is good for so many positions; beta from this one on; 1: unsafe; when it last changed
+    clock: np.ndarray  # int64 (1,): number of changes so far
     log_z: np.ndarray  # (S,): log Z when it was last computed
 
 
@@ -39,11 +50,11 @@ class LatticeWork(NamedTuple):
     """Work arrays of one thread."""
 
     right: np.ndarray  # (M,)
-    left_rows: np.ndarray  # (R, M): alpha of tokens whose tables are the same
-    right_rows: np.ndarray  # (R, M)
-    given: np.ndarray  # (2, R): weights of these tokens, occurrences in their sequences
-    product: np.ndarray  # (M, M)
-    ends: np.ndarray  # (M,): 1, 0 for padding
+    left_rows: np.ndarray  # (2 R, M): alpha before R tokens of any class, and before R of one class
+    right_rows: np.ndarray  # (2 R, M): psi_node beta / Z at these tokens
+    given: np.ndarray  # (2, 2 R): weights of these tokens, occurrences in their sequences
+    product: np.ndarray  # (2, M, M)
+    table: np.ndarray  # (M, M): of one class
     sum: np.ndarray  # (M, M), nan between uses
     touched: np.ndarray  # int32 (M * M,)
     value: np.ndarray  # (M * M,)
@@ -114,10 +125,11 @@ class State(NamedTuple):
     work: LatticeWork
 
 
-def lattice_work(width, n_labels):
+def lattice_work(width):
     square = (width, width)
-    return LatticeWork(np.zeros(width), np.zeros((ROWS, width)), np.zeros((ROWS, width)), np.zeros((2, ROWS)), np.zeros(square), (np.arange(width) < n_labels) * 1.0, np.full(square, np.nan),
-                       np.zeros(width * width, np.int32), np.zeros(width * width), np.zeros(1, np.int64))
+    return LatticeWork(np.zeros(width), np.zeros((2 * ROWS, width)), np.zeros((2 * ROWS, width)), np.zeros((2, 2 * ROWS)),
+                       np.zeros((2, *square)), np.zeros(square), np.full(square, np.nan), np.zeros(width * width, np.int32),
+                       np.zeros(width * width), np.zeros(1, np.int64))
 
 
 def block_sums(width):
@@ -142,10 +154,27 @@ def make_chains(corpus, n_labels, constraints):
             if wanted:
                 bound[r, :n_labels] += more
     weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
-    rows = lambda: np.zeros((n, width))  # noqa: E731
-    place = np.stack([np.zeros(corpus.n_sequences, np.int64), np.diff(corpus.seq_ptr), np.zeros(corpus.n_sequences, np.int64)])
+    bound_row = bound_row.reshape(-1).astype(np.int32)
+    node_row, node_token = node_rows(corpus, bound_row)
+    (alpha_row, n_alpha), (beta_row, n_beta) = lattice_rows(corpus, node_row)
+    n_beta = max(1, n_beta)
+    beta, beta_note = np.zeros((n_beta, width)), np.zeros((1, n_beta))
+    beta[0, :n_labels], beta_note[0, 0] = 1.0 / n_labels, np.log(n_labels)
+    rows = lambda n: np.zeros((n, width))  # noqa: E731
+    sequence = np.repeat(np.arange(corpus.n_sequences, dtype=np.int32), np.diff(corpus.seq_ptr))
     return Chains(corpus.seq_ptr, weight, corpus.labels, corpus.edge_class, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, bound,
-                  bound_row.reshape(-1).astype(np.int32), rows(), rows(), rows(), np.zeros((5, n)), place, np.zeros(corpus.n_sequences))
+                  bound_row, sequence, node_row, alpha_row, beta_row, node_token, rows(len(node_token)), rows(n_alpha), beta,
+                  np.zeros((2, len(node_token))), np.zeros((2, n_alpha)), beta_note, np.zeros(n_alpha, np.int64),
+                  np.zeros(n_beta, np.int64), np.zeros((4, corpus.n_sequences), np.int64), np.zeros(1, np.int64),
+                  np.zeros(corpus.n_sequences))
+
+
+def forget(chains):
+    """No alpha, beta or log Z is good any more."""
+    chains.clock[0] += 1
+    chains.place[:] = 0
+    chains.place[1] = np.maximum(np.diff(chains.seq_ptr) - 1, 0)
+    chains.place[3] = chains.clock[0]
 
 
 def make_tables(corpus, n_labels, edge_kept, constraints):

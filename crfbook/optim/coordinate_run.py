@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.data.features import FeatureSet
-from crfbook.kernels.coordinate import visit_blocks
-from crfbook.kernels.coordinate_lattice import extend, score_tokens
+from crfbook.kernels.coordinate import BY_STAGES, visit_blocks
+from crfbook.kernels.coordinate_lattice import score_rows
 from crfbook.kernels.coordinate_tables import rebuild_base, rebuild_classes
 from crfbook.optim.arena import SHIFT, SIZE, list_items, make_lists, make_room
 from crfbook.optim.chains import (
@@ -16,6 +16,7 @@ from crfbook.optim.chains import (
     Rule,
     State,
     block_sums,
+    forget,
     lattice_work,
     make_chains,
     make_tables,
@@ -61,8 +62,8 @@ class Run:
             exist = [features.node_ptr, features.node_label, features.edge_ptr, features.edge_prev, features.edge_next]
         tables, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
         self._empty_base = tables.base_log.copy()
-        blocks = inverted_index(corpus, node_kept, edge_kept, joint=joint)
         chains = make_chains(corpus, n_labels, constraints)
+        blocks = inverted_index(corpus, node_kept, edge_kept, chains.node_row, joint=joint)
         square, limit = _bounds(blocks, chains)
         cells = width * width + width
         self.state = State(
@@ -70,10 +71,10 @@ class Run:
             np.stack([np.full(blocks.n_blocks, 2.0), limit, square]), block_sums(width),
             Candidates(np.zeros(cells, np.int32), np.zeros((4, cells))), np.zeros((width, width)), np.zeros(width),
             np.zeros((width, width)), np.zeros(3), np.zeros(int(np.diff(blocks.visit_ptr).max(initial=1))), np.zeros(2),
-            np.zeros(3, np.int64), lattice_work(width, n_labels))
+            np.zeros(3, np.int64), lattice_work(width))
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
         self._gold = _gold_edges(corpus, chains.weight, edge_kept, n_labels)
-        self.n_threads, self._large = n_threads, LargeBlocks(width, n_labels, n_threads)
+        self.n_threads, self._large = n_threads, LargeBlocks(width, chains, n_threads)
         self.rule = None
 
     def set_rule(self, c1, c2, *, step="adaptive", factor=2.0, least_factor=0.1, exact=False, frozen=False, screening=True):
@@ -100,7 +101,7 @@ class Run:
             base[prev[held], following[held]] += w[held]
             active &= edge != 0
         size = np.bincount(edge[active], minlength=self.sizes.n_edge_attrs)
-        lists = make_lists(size, (prev << SHIFT | following)[active], w[active], self._step_room()[0])
+        lists = make_lists(size, (prev << SHIFT | following)[active], w[active], self._step_room())
         self.state = state._replace(weights=lists)
 
     def export(self):
@@ -160,15 +161,14 @@ class Run:
         owner = np.repeat(np.arange(k), np.diff(state.tables.class_ptr))
         most = np.bincount(owner, state.weights.row[SIZE, state.tables.class_attr], minlength=k).sum()
         self.make_room(int(1.25 * most) + k)
-        state = self.state
+        state, length = self.state, np.diff(self.corpus.seq_ptr)
         rebuild_base(state.tables.base_log, state.tables.base, state.tables.base_t, state.tables.level)
         rebuild_classes(np.arange(k, dtype=np.int32), self.rule.dense_above, state.tables, state.weights, state.work.sum,
                         state.work.touched, state.work.value)
-        score_tokens(np.arange(self.corpus.n_tokens, dtype=np.int32), state.mu, state.chains)
-        state.chains.place[0], state.chains.place[1], state.chains.place[2] = 0, np.diff(self.corpus.seq_ptr), 0
-        length = np.diff(self.corpus.seq_ptr)
+        score_rows(np.arange(len(state.chains.psi_node), dtype=np.int32), state.mu, state.chains)
+        forget(state.chains)
         sequences, last = np.flatnonzero(length).astype(np.int32), (length[length > 0] - 1).astype(np.int32)
-        extend(sequences, last, last, state.chains, state.tables, state.mu, state.weights, state.work)
+        self._large.extend(sequences, last, last, state)
         return self.loss() + self.penalty()
 
     def loss(self):
@@ -195,14 +195,13 @@ class Run:
     # ---- sweeps
 
     def _step_room(self):
-        """Free places that any one step may take in the pool of weights and in that of the classes."""
-        cells = 2 * self.sizes.n_labels**2
-        return cells, 0
+        """Free places that any one step may take in the pool of weights."""
+        return 2 * self.sizes.n_labels**2
 
     def make_room(self, more=0):
         """Pack both pools; `more` free places in that of the classes."""
         state = self.state
-        weights = make_room(state.weights, self._step_room()[0])
+        weights = make_room(state.weights, self._step_room())
         lists = make_room(state.tables.lists, more + (more >> 2))
         self.state = state._replace(weights=weights, tables=state.tables._replace(lists=lists))
 
@@ -211,16 +210,18 @@ class Run:
         order, place, total = self.order if order is None else order, 0, 0.0
         size = np.diff(self.state.blocks.visit_ptr)[order]
         visits = np.cumsum(size)
-        large = np.append(np.flatnonzero(size >= LARGE) if only < 0 else [], len(order)).astype(np.int64)
+        large = np.append(np.flatnonzero(size >= LARGE), len(order)).astype(np.int64)
         while place < len(order):
             stop = int(large[np.searchsorted(large, place)])
-            if stop == place:
-                change, missing = self._large.visit(int(order[place]), self.rule, self.state)
-                place += missing == 0
-            else:
+            missing = BY_STAGES
+            if stop > place:
                 stop = min(stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1)
                 place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
-            total += change
+                total += change
+            if missing == BY_STAGES:
+                change, missing = self._large.visit(int(order[place]), only, self.rule, self.state)
+                place += missing == 0
+                total += change
             if missing:
                 self.make_room(missing)
         return total
