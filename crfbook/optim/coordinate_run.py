@@ -8,6 +8,7 @@ from crfbook.data.features import FeatureSet
 from crfbook.kernels.coordinate import BY_STAGES, visit_blocks
 from crfbook.kernels.coordinate_lattice import score_rows
 from crfbook.kernels.coordinate_tables import rebuild_base, rebuild_classes
+from crfbook.optim.active_weights import Sparse, scatter
 from crfbook.optim.arena import SHIFT, SIZE, holding, list_items, make_lists, make_room
 from crfbook.optim.chains import (
     DENSE_SHARE,
@@ -27,13 +28,6 @@ from crfbook.optim.objective import _check_labels, padded
 
 STEPS = {"adaptive": 0, "fixed": 1, "wapiti": 2, "safe": 3, "cs": 4}
 CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
-
-
-class Sparse(NamedTuple):
-    """Active weights: a FeatureSet and its flat weights w (F,)."""
-
-    features: FeatureSet
-    w: np.ndarray
 
 
 class Sizes(NamedTuple):
@@ -283,18 +277,3 @@ def _gold_edges(corpus, weight, edge_kept, n_labels):
     sequence = np.repeat(np.arange(corpus.n_sequences), np.diff(corpus.seq_ptr))
     counts = np.add.reduceat(weight[sequence[token[order]]], first) if len(first) else np.zeros(0)
     return key[first], counts
-
-
-def scatter(sparse, features):
-    """w (F,) of `features` from active weights that are among them."""
-    w, n_labels = np.zeros(features.n_features), features.n_labels
-
-    def keys(part):
-        node = np.repeat(np.arange(part.n_attrs), np.diff(part.node_ptr)) * n_labels + part.node_label
-        edge = np.repeat(np.arange(part.n_edge_attrs), np.diff(part.edge_ptr)) * n_labels**2
-        return node, edge + part.edge_prev.astype(np.int64) * n_labels + part.edge_next
-
-    (node, edge), (some_node, some_edge) = keys(features), keys(sparse.features)
-    w[np.searchsorted(node, some_node)] = sparse.w[:len(some_node)]
-    w[features.n_node + np.searchsorted(edge, some_edge)] = sparse.w[len(some_node):]
-    return w
