@@ -33,6 +33,19 @@ def all_scores(log_node, log_edge, edge_class):
     return paths, np.array([path_score(log_node, log_edge, edge_class, path) for path in paths])
 
 
+def tuple_counts(paths, token_attrs, tuples):
+    """(P, G): how often each of G tuples (b, labels) ends at a token t with b in token_attrs[t], along each of P paths.
+
+    A model with weights nu (G,) on label tuples scores all_scores + tuple_counts @ nu.
+    """
+    counts = np.zeros((len(paths), len(tuples)))
+    for g, (attr, labels) in enumerate(tuples):
+        for p, path in enumerate(paths):
+            for t in range(len(labels) - 1, len(path)):
+                counts[p, g] += attr in token_attrs[t] and tuple(path[t - len(labels) + 1:t + 1]) == tuple(labels)
+    return counts
+
+
 def log_z(log_node, log_edge, edge_class):
     """log sum_y exp score(y); -inf if every labelling is forbidden."""
     scores = all_scores(log_node, log_edge, edge_class)[1]

@@ -1,0 +1,194 @@
+"""Forward-backward over label contexts of varying length: a chain that remembers only where a weight asks it to.
+
+States, arcs, lanes: kernels/tuple_arcs.py.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.kernels.tuple_arcs import CANCELLED, add_up, collect_masses, same_pattern, spread_masses
+
+MAX_SPREAD = 100.0  # nats; see tuple_forward
+SMALLEST_MASS = 1e-150
+
+
+@kernel
+def _step(t, edge_class, length, arcs, psi_node, psi_edge, psi_plain, up, slot, row_buf, m):
+    """m (Q, W) from the slots and from the transitions without arcs; see tuple_forward."""
+    M, Q = psi_node.shape[1], m.shape[0]
+    last, prev = arcs.last, arcs.prev
+    for r in range(length.size):
+        if t >= length[r]:
+            continue
+        k = edge_class[t, r]
+        p = arcs.pattern[k]
+        row_buf[:] = 0.0
+        for yp in range(M):
+            a, row = up[t - 1, yp, r], psi_plain[k, yp]
+            for y in range(M):
+                row_buf[y] += a * row[y]
+        for d in range(arcs.pair_ptr[p], arcs.pair_ptr[p + 1]):
+            row_buf[arcs.pair_next[d]] += psi_edge[k, arcs.pair_prev[d], arcs.pair_next[d]] * slot[Q + d - arcs.pair_ptr[p], r]
+        for y in range(M):
+            m[y, r] = psi_node[t, y, r] * row_buf[y]
+    for q in range(M, Q):  # slots of lanes that have ended are 0
+        yp, y = prev[q], last[q]
+        for r in range(length.size):
+            m[q, r] = psi_node[t, y, r] * psi_edge[edge_class[t, r], yp, y] * slot[q, r]
+
+
+@kernel
+def tuple_forward(psi_node, edge_class, length, arcs, factor, psi_edge, psi_plain, alpha, up, scale, rest, pair_mass, mask_buf, row_buf,
+                  slot_buf):
+    """Scaled forward masses of the states; returns the number of products with arcs. A lane that needs the log form gets length 0.
+
+    alpha[0,y] = psi_node[0,y] at single labels;  up[t,q] = alpha[t,q] + sum of up[t,c] over the children c of q: all paths ending in q
+    slot[d] = sum over the arcs e that lead to d of rest[t-1,e] factor[e]   (spread_masses)
+    m[q] = psi_node[t,last q] psi_edge[prev q, last q] slot[q] for longer contexts q;   at single labels, psi_node[t,y] times
+    m[y] = sum_yp up[t-1,yp] psi_plain[yp,y] + sum over the pairs d = (yp, y) with arcs of psi_edge[yp,y] slot[d]
+    scale[t] = sum_q m[q],  alpha[t] = m / scale[t]
+
+    The log form is needed if some 0 < m[q] < 1e-150, or scale[t] is 0 or not finite, or (the caller sees to that) scores of a step
+    spread over more than MAX_SPREAD: as in forward_backward_scaled, with a smaller spread. A context that no path is in still lends its beta
+    to longer ones; it reads the same labels with other weights for at most three tokens, so its beta is at most 1e150 exp(3 * 100).
+
+    Arguments: psi_node (T, M, W) as from exp_nodes; edge_class (T, W), length int64 (W,): tokens in each lane, set to 0 where the form fails;
+    arcs: `Arcs` of optim/tuple_automaton.py; factor (E,); psi_edge (K, M, M); psi_plain (K, M, M), the same but 0 where a single label has an
+    arc; out: alpha, up (T, Q, W), scale (T, W), rest (T, I+1, W), pair_mass (T, D, W): slots of pairs; work: mask_buf (W,), row_buf (M,),
+    slot_buf (Q + D, W). Cost: M^2 products a token, one for each arc of its pattern, Q. Source: Rabiner (1989), section V.A, over label contexts.
+    """
+    (T, M, W), Q, n_products, first = psi_node.shape, alpha.shape[1], 0, arcs.first
+    for t in range(T):
+        m = alpha[t]
+        m[:] = 0.0
+        if t == 0:
+            m[:M] = psi_node[0]
+            pair_mass[0] = 0.0
+        else:
+            slot_buf[:] = 0.0
+            rest[t - 1] = 0.0
+            for r in range(W):
+                if t < length[r] and same_pattern(t, edge_class, length, arcs.pattern, r, mask_buf):
+                    p = arcs.pattern[edge_class[t, r]]
+                    spread_masses(t - 1, p, mask_buf, alpha, up, arcs, factor, rest, slot_buf)
+                    n_products += int(mask_buf.sum()) * (arcs.pattern_ptr[p + 1] - arcs.pattern_ptr[p])
+            pair_mass[t] = slot_buf[Q:]
+            _step(t, edge_class, length, arcs, psi_node, psi_edge, psi_plain, up, slot_buf, row_buf, m)
+        for r in range(W):
+            total, smallest = 0.0, np.inf
+            for q in range(Q):
+                total += m[q, r]
+                smallest = m[q, r] if m[q, r] > 0.0 and m[q, r] < smallest else smallest
+            fails = not (total > 0.0 and total < np.inf and smallest >= SMALLEST_MASS)
+            if fails and t < length[r]:
+                length[r] = 0
+            scale[t, r] = 1.0 if fails or t >= length[r] else total
+            mask_buf[r] = 0.0 if t >= length[r] else 1.0 / total
+        for q in range(Q - 1, -1, -1):
+            for r in range(W):
+                m[q, r] = m[q, r] * mask_buf[r] if mask_buf[r] > 0.0 else 0.0
+                up[t, q, r] = m[q, r]
+            for c in range(first[q], first[q + 1]):
+                for r in range(W):
+                    up[t, q, r] += up[t, c, r]
+    return n_products
+
+
+@kernel
+def _look_ahead(t, edge_class, length, weight, arcs, psi_node, psi_edge, alpha, scale, beta, p_label, edge_sum, v, slot, pair_mass):
+    """Marginals of token t (M, W), v and slot beyond it, and the counts of pairs with arcs; see tuple_backward."""
+    M, Q, W = psi_node.shape[1], alpha.shape[1], length.size
+    last, prev = arcs.last, arcs.prev
+    for y in range(M):
+        for r in range(W):
+            p_label[y, r] = weight[r] * alpha[t, y, r] * beta[y, r]
+            v[y, r] = psi_node[t, y, r] / scale[t, r] * beta[y, r]  # 0 in lanes that have ended: their beta is 0
+    if t == 0:
+        return
+    for q in range(M, Q):
+        yp, y = prev[q], last[q]
+        for r in range(W):
+            both, k = weight[r] * alpha[t, q, r] * beta[q, r], edge_class[t, r]
+            p_label[y, r] += both
+            edge_sum[k, yp, y] += both
+            slot[q, r] = psi_edge[k, yp, y] * (psi_node[t, y, r] / scale[t, r] * beta[q, r])
+    for r in range(W):
+        if t < length[r]:
+            k = edge_class[t, r]
+            p = arcs.pattern[k]
+            for d in range(arcs.pair_ptr[p], arcs.pair_ptr[p + 1]):
+                yp, y, i = arcs.pair_prev[d], arcs.pair_next[d], Q + d - arcs.pair_ptr[p]
+                slot[i, r] = psi_edge[k, yp, y] * v[y, r]
+                edge_sum[k, yp, y] += weight[r] * pair_mass[t, i - Q, r] * slot[i, r]
+
+
+@kernel
+def _step_back(t, edge_class, length, weight, arcs, factor, psi_plain, up, v, slot, more, beta, edge_sum, stamp):
+    """beta of token t - 1 from what its arcs gain (`more`), and the counts of pairs without arcs; see tuple_backward."""
+    M, W = psi_plain.shape[1], length.size
+    for r in range(W):
+        if t >= length[r]:
+            continue
+        k = edge_class[t, r]
+        for yp in range(M):
+            row, row_sum, a, b = psi_plain[k, yp], edge_sum[k, yp], weight[r] * up[t - 1, yp, r], 0.0
+            for y in range(M):
+                g = row[y] * v[y, r]
+                b += g
+                row_sum[y] += a * g
+            beta[yp, r] = b + more[yp, r] if up[t - 1, yp, r] > 0.0 else 0.0
+    for q in range(M, beta.shape[0]):
+        b, low = arcs.backoff[q], 0
+        for r in range(W):
+            beta[q, r] = beta[b, r] + more[q, r] if up[t - 1, q, r] > 0.0 else 0.0
+            low += up[t - 1, q, r] > 0.0 and not beta[q, r] > CANCELLED * beta[b, r]
+        if low:
+            for r in range(W):
+                if t < length[r] and up[t - 1, q, r] > 0.0 and not beta[q, r] > CANCELLED * beta[b, r]:
+                    k = edge_class[t, r]
+                    stamp[M] += 1
+                    beta[q, r] = add_up(q, k, arcs.pattern[k], r, arcs, factor, slot, psi_plain, v, stamp, stamp[M])
+
+
+@kernel
+def tuple_backward(psi_node, edge_class, length, weight, arcs, factor, psi_edge, psi_plain, alpha, up, scale, rest, pair_mass, rows, p_node,
+                   edge_sum, arc_sum, beta_buf, v_buf, label_buf, mask_buf, slot_buf, more_buf, gain_buf, stamp_buf):
+    """Backward masses, and the expected counts that they and tuple_forward's give; returns the products with arcs.
+
+    beta[T-1] = 1;  v[q] = psi_node[t,last q] beta[t,q] / scale[t];  slot[d] = psi_edge[prev d, last d] v[d], v at its label for a pair
+    beta[t-1,yp] = sum_y psi_plain[yp,y] v[y] + more[yp] at single labels;  beta[t-1,q] = beta[t-1, back-off of q] + more[q] (collect_masses)
+    A beta[t-1,q] below CANCELLED of its back-off's is added up label by label. Where up is 0, beta is set to 0.
+    p_node[t,y] = sum of alpha[t,q] beta[t,q] over last q = y
+    edge_sum[k,yp,y] += up[t-1,yp] psi_plain[yp,y] v[y], or pair_mass[t,d] slot[d], and alpha[t,q] beta[t,q] of the q that end in (yp, y)
+    arc_sum[e] += rest[t-1,e] gain[e]: what is expected of a tuple is the arc_sum of its arc and of all arcs that back off to it.
+
+    Arguments: as tuple_forward: psi_node (T, M, W), edge_class (T, W), length (W,), arcs, factor (E,), psi_edge, psi_plain (K, M, M), alpha, up
+    (T, Q, W), scale (T, W), rest (T, I+1, W), pair_mass (T, D, W); weight (W,); rows int64 (T, W): row of p_node for each token; out: p_node
+    (n, M), rows overwritten; edge_sum (K, M, M) and arc_sum (E,), added to; work: beta_buf, more_buf (Q, W), v_buf, label_buf (M, W), mask_buf (W,),
+    slot_buf (Q + D, W), gain_buf (I+1, W), stamp_buf int64 (M + 1,): a counter in its last place.
+    Cost: 2 M^2 and two for each arc of the pattern, a token. Source: Rabiner (1989), section V.A, over label contexts.
+    """
+    T, W, n_products = psi_node.shape[0], length.size, 0
+    stamp_buf[:] = 0
+    beta_buf[:] = 0.0
+    v_buf[:] = 0.0
+    slot_buf[:] = 0.0
+    for t in range(T - 1, -1, -1):
+        for r in range(W):
+            if t == length[r] - 1:
+                beta_buf[:, r] = 1.0
+        _look_ahead(t, edge_class, length, weight, arcs, psi_node, psi_edge, alpha, scale, beta_buf, label_buf, edge_sum, v_buf, slot_buf,
+                    pair_mass)
+        for r in range(W):
+            if t < length[r]:
+                p_node[rows[t, r]] = label_buf[:, r]
+        if t == 0:
+            break
+        more_buf[:] = 0.0
+        for r in range(W):
+            if t < length[r] and same_pattern(t, edge_class, length, arcs.pattern, r, mask_buf):
+                p = arcs.pattern[edge_class[t, r]]
+                collect_masses(t - 1, p, mask_buf, weight, up, arcs, factor, rest, slot_buf, arc_sum, more_buf, gain_buf)
+                n_products += int(mask_buf.sum()) * (arcs.pattern_ptr[p + 1] - arcs.pattern_ptr[p])
+        _step_back(t, edge_class, length, weight, arcs, factor, psi_plain, up, v_buf, slot_buf, more_buf, beta_buf, edge_sum, stamp_buf)
+    return n_products

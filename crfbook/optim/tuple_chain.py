@@ -1,0 +1,192 @@
+"""Longer memory: training of weights on tuples of three and four labels, with an L1 penalty that says which contexts exist.
+
+    value(w, nu) = -log-likelihood of the corpus under transitions w and tuples nu + c2 (|w|^2 + |nu|^2),   plus  c1 (|w|_1 + |nu|_1)
+
+Only tuples that the training labels show are candidates: any other has a gold count of zero, could only get a negative
+weight, and is left out. Of the candidates, those at work are those whose weight is not zero, or whose gradient at zero exceeds
+c1 (grafting: Perkins, Lacker and Theiler, 2003). The gradient at zero of a candidate is its expected count less its gold count,
+and is had exactly from one evaluation with the automaton of ALL candidates, in which the others have weight 0.
+There are no hard constraints on labels here.
+"""
+
+from queue import SimpleQueue
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.kernels.likelihood import add_tree
+from crfbook.kernels.tuple_likelihood import shard_tuples
+from crfbook.optim.edges import TableTransitions, table_edges
+from crfbook.optim.objective import Objective, check_weights
+from crfbook.optim.quasi_newton import minimize
+from crfbook.optim.tuple_automaton import Automaton, Tuples, tuple_occurrences, tuple_work
+
+LANES = 16  # sequences side by side
+
+
+class _Transitions(TableTransitions):
+    """The transitions of an `Objective` with label tuples beside them."""
+
+    def __init__(self, features, classes, n_shards, tuples, longest, n_workers):
+        super().__init__(features, classes, None, n_shards)
+        self.automaton = Automaton(tuples, features.n_labels, *classes)
+        self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
+        self.n_products = np.zeros((n_shards, 3), np.int64)
+        self.spare = SimpleQueue()
+        for _ in range(n_workers):
+            self.spare.put(tuple_work(self.automaton.arcs, longest, self.parts.shape[2], LANES))
+
+    def prepare(self, w, nu):
+        self.edges = table_edges(self.features, w, *self.classes)
+        self.scores = self.automaton.scores(self.edges, nu)
+
+    def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
+        spare = self.spare.get()
+        try:
+            return kernel(shard, w, dense, self.edges, self.automaton.arcs, self.scores, packing, layout, weight, work, spare, log_z, grad,
+                          dense_grad, self.parts[shard], self.arc_parts[shard], self.n_products[shard])
+        finally:
+            self.spare.put(spare)
+
+    def collect(self, total):
+        """Add the transitions' counts to total (F,); those of the tuples go to tuple_counts (G,)."""
+        super().collect(total)
+        arc_sum = np.empty(self.arc_parts.shape[1])
+        add_tree(self.arc_parts, arc_sum)
+        self.tuple_counts = self.automaton.counts(arc_sum)
+
+
+class _Chain(Objective):
+    """The likelihood part: an `Objective` whose transitions know `nu` (G,) as well."""
+
+    def __init__(self, corpus, features, tuples, n_threads):
+        super().__init__(corpus, features, n_threads=n_threads, form="batched")
+        self.transitions = _Transitions(features, self._classes, self._packing.n_shards, tuples,
+                                        int(np.diff(corpus.seq_ptr).max(initial=1)), self._work.qsize())
+        self.nu = np.zeros(len(tuples.attr))
+
+    def _transitions(self, w, kernel):
+        self.transitions.prepare(w, self.nu)
+        return self.transitions
+
+    _likelihood = staticmethod(shard_tuples)
+    curvature = None  # that of the chain without tuples would be wrong here
+
+
+class TupleObjective:
+    """Penalised negative log-likelihood with label tuples; call it with (F + G,) weights to get (value, gradient).
+
+    Parameters
+    ----------
+    corpus : Corpus, every token labelled. features : FeatureSet with F weights, the first-order model.
+    tuples : Tuples, G of them: their weights stand after the F. count : (G,) gold counts, of `tuple_occurrences`.
+    c2, n_threads : as in `Objective`.
+
+    Raises ValueError as `Objective` does.
+    """
+
+    def __init__(self, corpus, features, tuples, count, *, c2=0.0, n_threads=1):
+        self.chain = _Chain(corpus, features, tuples, n_threads)
+        self.tuples, self.count, self.c2 = tuples, count, float(c2)
+        self.n_first, self.n_features = features.n_features, features.n_features + len(tuples.attr)
+        self.n_evaluations = 0
+
+    def __call__(self, w):
+        """(value, grad (F + G,)) at the weights w (F + G,); value in nats."""
+        w = check_weights(w, self.n_features)
+        self.n_evaluations += 1
+        first, self.chain.nu = w[:self.n_first], w[self.n_first:]
+        value, grad = self.chain(first)
+        grad = np.concatenate([grad, self.chain.transitions.tuple_counts - self.count]) + 2.0 * self.c2 * w
+        return value - float(self.chain.nu @ self.count) + self.c2 * float(w @ w), grad
+
+    @property
+    def automaton(self):
+        return self.chain.transitions.automaton
+
+    @property
+    def n_products(self):
+        """(forward, backward) products with arcs in the last evaluation, and sequences that took the log form."""
+        return tuple(self.chain.transitions.n_products.sum(axis=0).tolist())
+
+
+class TupleResult(NamedTuple):
+    """What `train_tuples` returns. status: as of `minimize`, or "max_rounds": some candidate still wants to enter."""
+
+    w: np.ndarray  # (F,): first-order weights
+    tuples: Tuples  # those whose weight is not zero
+    nu: np.ndarray  # (G,)
+    objective: float
+    status: str
+    violation: float  # the largest KKT residual over all weights and all candidates
+    n_states: int  # single labels and longer contexts
+    rounds: list  # of dicts: what each round worked on
+
+
+def take(tuples, which):
+    """The tuples at `which`, an index or a mask."""
+    return Tuples(tuples.attr[which], tuples.labels[which])
+
+
+def kkt_residual(w, grad, c1):
+    """(F,): how far each weight is from its optimality condition under c1 |w|_1."""
+    return np.where(w != 0.0, np.abs(grad + c1 * np.sign(w)), np.maximum(np.abs(grad) - c1, 0.0))
+
+
+def train_tuples(corpus, features, *, order=2, c1, c2=0.0, edge_attrs=(0,), start=None, n_threads=1, max_rounds=10,
+                 callback=None, **rules):
+    """Minimise the penalised negative log-likelihood over F first-order weights and all label tuples seen in training.
+
+    order : 2 (triples of labels) or 3 (triples and quadruples). edge_attrs : edge attributes that tuples are joined with; 0 is
+    the constant one. start : None, or (w (F,), Tuples, nu (G,)) to begin from. rules : of `minimize` (tol, tol_gradient,
+    relative_change, max_iterations in a round, ...). callback : called with a dict after each round; True stops.
+
+    Returns a TupleResult. Raises ValueError for c1 <= 0: without it every tuple seen would stay.
+    """
+    if not c1 > 0:
+        raise ValueError(f"c1: expected a number > 0 (it is what keeps the contexts few), got {c1!r}")
+    candidates, count = tuple_occurrences(corpus, order, edge_attrs)
+    whole = TupleObjective(corpus, features, candidates, count, c2=c2, n_threads=n_threads)
+    w, status, rounds, n_first = _begin(whole, start, candidates), "max_rounds", [], features.n_features
+    tolerance = rules.get("tol_gradient", 1e-3)
+    while True:
+        value, grad = whole(w)
+        residual = kkt_residual(w, grad, c1)
+        wants = (w != 0.0) | (residual > 0.0)
+        wants[:n_first] = True
+        rounds.append({"objective": value + c1 * float(np.abs(w).sum()), "violation": float(residual.max(initial=0.0)),
+                       "tuples": int(np.count_nonzero(w[n_first:])), "entering": int((wants & (w == 0.0))[n_first:].sum())})
+        stop = callback is not None and callback(rounds[-1])
+        if rounds[-1]["violation"] <= tolerance:
+            status = "converged"
+        if status == "converged" or stop or len(rounds) > max_rounds:
+            break
+        at_work = wants[n_first:]
+        small = TupleObjective(corpus, features, take(candidates, at_work), count[at_work], c2=c2, n_threads=n_threads)
+        found = minimize(small, w[wants], c1=c1, c2=c2, **rules)
+        rounds[-1] |= {"states": small.automaton.n_states, "evaluations": found.n_evaluations, "status": found.status}
+        w = np.zeros(len(w))
+        w[wants] = found.w
+        if found.status == "interrupted":
+            status = found.status
+            break
+    kept = w[n_first:] != 0.0
+    tuples = take(candidates, kept)
+    n_states = Automaton(tuples, features.n_labels, corpus.class_ptr, corpus.class_attr).n_states
+    return TupleResult(w[:n_first].copy(), tuples, w[n_first:][kept], rounds[-1]["objective"], status, rounds[-1]["violation"], n_states,
+                       rounds)
+
+
+def _begin(whole, start, candidates):
+    """`start` as one vector of all weights; the tuples it names that are no candidates are left out."""
+    w = np.zeros(whole.n_features)
+    if start is not None:
+        first, tuples, nu = start
+        w[:whole.n_first] = first
+        at = {(b, *z): i for i, (b, z) in enumerate(zip(candidates.attr.tolist(), candidates.labels.tolist(), strict=True))}
+        width = candidates.labels.shape[1]
+        for b, z, value in zip(tuples.attr.tolist(), tuples.labels.tolist(), nu, strict=True):
+            z = [-1] * (width - len(z)) + z
+            if (b, *z) in at:
+                w[whole.n_first + at[(b, *z)]] = value
+    return w
