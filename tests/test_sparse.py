@@ -198,6 +198,13 @@ def test_an_estimator_is_sparsified_and_told_its_form():
         model.predict(X, form="fast")
 
 
+def test_a_model_without_a_crf_s_weights_is_not_sparsified():
+    """HMM and MEMM fill tables: a weight of 0 there costs what any other does, and there is nothing to go on training with."""
+    from crfbook import HMM, MEMM
+
+    assert not hasattr(HMM(), "sparsify") and not hasattr(MEMM(), "sparsify")
+
+
 def test_an_unknown_form_is_one_sentence():
     corpus, features, *_ = case("plain", 0)
     with pytest.raises(ValueError, match="form: expected one of auto, batched, sparse, got 'quick'"):

@@ -9,7 +9,6 @@ from . import Row, race
 LETTERS = "*0:%x[0,0]\n"
 PSEUDO_3_GRAMS = "".join(f"*{i}:%x[{row},0]\n" for i, row in enumerate((-1, 0, 1)))  # 161 tests: letters and `_B-1`, `_B+1`
 N_GRAMS = "*0:%x[0,0]\n*3:%x[-1,0]/%x[0,0]/%x[1,0]\n*5:%x[-2,0]/%x[-1,0]/%x[0,0]/%x[1,0]/%x[2,0]\n"
-EDGE_WEIGHTS = (500, 1000, 2000, 3600, 5000, 7000, 10_000, 20_000, 40_000, 67_626)
 
 
 def nettalk(template, **which):
@@ -25,59 +24,71 @@ def nettalk(template, **which):
     return data, encoder, corpus, observed(corpus, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs, **which)
 
 
-def random_support(features, n_edge, seed=0):
-    """(FeatureSet, w): all node weights and n_edge edge weights of the attributes b > 0, random ones of random size."""
-    from ..data.features import select
-
-    rng = np.random.default_rng(seed)
-    w, first = rng.normal(scale=0.3, size=features.n_features), features.n_node + int(features.edge_ptr[1])
-    keep = np.arange(features.n_features) < features.n_node
-    keep[first + rng.permutation(features.n_features - first)[:n_edge]] = True
-    return select(features, keep), w[keep]
-
-
 def sparse(repeats=5):
-    """Objective and gradient with 500 to 67,626 edge weights in 26 blocks, sparse against batched dense; NetTalk letters, one thread."""
-    from ..optim.objective import Objective
+    """Forward-backward with 500 to 67,626 edge weights in 26 blocks: sparse against dense, batched and one by one; NetTalk letters."""
+    from .sparse_forms import EDGE_WEIGHTS, FORMS, affine_fit, break_even, form_row, steady
     from .tasks import _threads_one
 
     _, _, corpus, features = nettalk(LETTERS, all_states=True, all_transitions=True)
-    rows, times, products = [], [], []
     with _threads_one():
-        for n_edge in EDGE_WEIGHTS:
-            part, w = random_support(features, n_edge)
-            forms = {form: Objective(corpus, part, form=form) for form in ("batched", "sparse")}
-            took = race({form: lambda fun=fun, w=w: fun(w) for form, fun in forms.items()}, repeats)
-            products.append(int(forms["sparse"].n_products[0]))
-            times.append(took["sparse"].median_cpu)
-            rows.append(Row(f"{part.n_edge:,} edge weights", times[-1], took["batched"].median_cpu, "CPU s",
-                            1 / 3 if n_edge == EDGE_WEIGHTS[0] else None, None, f"{products[-1]:,} products with them, forward"))
-    listed = np.array([n > 0 for n in products])
-    x, y = np.array(products)[listed], np.array(times)[listed]
-    slope, start = np.polyfit(x, y, 1)
-    off = np.abs(start + slope * x - y).max() / y.max()
-    even = next((row.work for row in rows if row.ratio >= 1), "never")
-    rows[-1] = rows[-1]._replace(note=f"seconds = {start:.3g} + {slope:.3g} a product, off by at most {off:.1%}; slower from {even} on; "
-                                      "classes with more than a quarter of all pairs are tables")
+        table = [form_row(corpus, features, n_edge, repeats) for n_edge in EDGE_WEIGHTS]
+    column = {name: np.array([float(row[name]) for row in table]) for name in table[0] if name != "chosen"}
+    n_edge, products, lists = column["edge weights"], column["products"], column[FORMS[3]]
+    rows = []
+    for dense, what in zip(FORMS[:2], ("one by one", "batched BLAS"), strict=True):
+        rows.append(Row(f"{EDGE_WEIGHTS[0]} edge weights: sparse / dense {what}", column["sparse"][0], column[dense][0], "CPU s", 1 / 3, None,
+                        "forward-backward and expected counts alone, one thread"))
+    rows.append(Row("products with stored pairs / their number", np.maximum(products / column["stored pairs"], column["stored pairs"] / products).max(),
+                    1.0, "times nnz", 1.0, None, f"counted at {len(table)} supports"))
+    constant, slope, fit = affine_fit(products, steady(lists, column[FORMS[0]]))
+    short = n_edge <= 10_000
+    rows.append(Row("time affine in nnz, lists only: 1 - R^2", 1.0 - fit, 1.0, "share", 0.05, None,
+                    f"seconds = {constant:.3f} + {1e9 * slope:.2f}e-9 a product, {products[0]:,.0f} to {products[-1]:,.0f} products; up to "
+                    f"10,000 weights R^2 = {affine_fit(products[short], steady(lists, column[FORMS[0]])[short])[2]:.3f}; rows scaled to equal times of dense one by one"))
+    for dense in FORMS[:2]:
+        even = break_even(n_edge, lists / column[dense])
+        rows.append(Row(f"lists break even with dense {dense}", even, n_edge[-1], "weights", None, None,
+                        f"{np.interp(even, n_edge, products) / corpus.n_tokens / features.n_labels**2:.0%} of all pairs of a token"))
+    for row in table:
+        rows.append(Row(f"{row['edge weights']:,} edge weights: sparse / batched", float(row["sparse"]), float(row["batched"]), "CPU s", None, None,
+                        f"one by one {row[FORMS[0]]}, lists only {row[FORMS[3]]}; whole evaluation: sparse {row['evaluation, sparse']}, "
+                        f"batched {row['evaluation, batched']}, {row['chosen']} chosen"))
+    return rows
+
+
+def sparse_choice(repeats=1):
+    """How often the cost model chooses the slower form, on 80 random models that it was not fitted to; ten minutes."""
+    from .form_costs import held_out, new_cases
+
+    rows = []
+    for row in held_out(new_cases(), new_cases()):
+        kind, cases = row.pop("forms for"), row.pop("cases")
+        note = ", ".join(f"{name} {value} %" for name, value in row.items())
+        rows.append(Row(f"{kind}: the slower form is chosen", (100 - float(row["faster form"])) / 100, 1.0, "share", 0.05, None,
+                        f"{cases} cases: {note}"))
     return rows
 
 
 def sparse_owlqn(repeats=1, max_iterations=40):
-    """OWL-QN on pseudo 3-grams, c1 = 1, against Wapiti's: seconds an evaluation (its published 3.1) and its objective (42,051)."""
+    """Pseudo 3-grams, c1 = 1, OWL-QN and our default (proximal steps) against Wapiti's OWL-QN: its published 3.1 s an evaluation, 42,051."""
     from ..optim.objective import Objective
     from ..optim.quasi_newton import minimize
     from .tasks import _threads_one
 
     _, _, corpus, features = nettalk(PSEUDO_3_GRAMS, all_states=True, all_transitions=True)
+    zero, rows = np.zeros(features.n_features), []
     with _threads_one():
         objective = Objective(corpus, features)
-        objective(np.zeros(features.n_features)), objective.curvature(np.zeros(features.n_features))  # machine code
-        start = time.process_time()
-        found = minimize(objective, np.zeros(features.n_features), c1=1.0, max_iterations=max_iterations)
-        each = (time.process_time() - start) / found.n_evaluations
-    what = f"{corpus.n_classes:,} classes, {features.n_features:,} weights, {np.count_nonzero(found.w):,} active after {found.n_iter} iterations"
-    return [Row("OWL-QN, pseudo 3-grams: an evaluation", each, 3.1, "CPU s", 1.5 / 3.1, None, what),
-            Row("the same: objective", found.objective, 42_051, "nats", 41_900 / 42_051, None, f"{found.n_evaluations} evaluations")]
+        objective(zero), objective.curvature(zero)  # machine code
+        for method, what in (("owlqn", "OWL-QN"), ("proximal", "proximal quasi-Newton")):
+            start = time.process_time()
+            found = minimize(objective, zero, c1=1.0, l1_method=method, max_iterations=max_iterations)
+            each = (time.process_time() - start) / found.n_evaluations
+            sizes = f"{corpus.n_classes:,} classes, {features.n_features:,} weights, {np.count_nonzero(found.w):,} active after {found.n_iter} iterations"
+            rows += [Row(f"{what}, pseudo 3-grams: an evaluation", each, 3.1, "CPU s", 1.5 / 3.1, None, sizes),
+                     Row("the same: objective", found.objective, 42_051, "nats", 41_900 / 42_051, None,
+                         f"{found.objective:,.0f} after {found.n_evaluations} evaluations")]
+    return rows
 
 
 def sparse_tagging(repeats=5):

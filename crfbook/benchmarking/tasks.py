@@ -9,7 +9,7 @@ from .fast_tasks import fast
 from .l1_tasks import l1_accuracy, owlqn
 from .loss_tasks import loss_training, losses
 from .online_tasks import perceptron
-from .sparse_tasks import sparse, sparse_owlqn, sparse_tagging
+from .sparse_tasks import sparse, sparse_choice, sparse_owlqn, sparse_tagging
 from .stochastic_tasks import sgd, stochastic_passes
 from .work import load
 
@@ -231,5 +231,6 @@ TASKS = {
     "losses": losses, "loss-training": loss_training,  # 04
     "perceptron": perceptron, "boosting": boosting,  # 05
     "fast": fast, "sgd": sgd, "stochastic-passes": stochastic_passes, "owlqn": owlqn, "l1-accuracy": l1_accuracy,  # 06
-    "sparse": sparse, "sparse-owlqn": sparse_owlqn, "sparse-tagging": sparse_tagging, "sbcd": sbcd,  # 06 to 09
+    "sparse": sparse, "sparse-choice": sparse_choice, "sparse-owlqn": sparse_owlqn, "sparse-tagging": sparse_tagging,  # 06
+    "sbcd": sbcd,  # 07 to 09
 }

@@ -54,7 +54,7 @@ ALGORITHMS = {
     "lbfgs": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", ALL_LOSSES, ANY, ANY, _BATCH),
     "owlqn": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", ALL_LOSSES, ANY, ANY, _BATCH),
     "sbcd": Algorithm("crfbook.models.coordinates:sbcd", "visit_blocks", c1=EITHER, c2=EITHER,
-                      settings=("c1", "c2", "n_threads", "tol")),
+                      settings=("c1", "c2", "n_threads", "tol", "virtual")),
     "cd": Algorithm("crfbook.models.coordinates:cd", "visit_blocks", c1=EITHER, c2=EITHER, settings=("c1", "c2", "tol")),
     "sgd": Algorithm("crfbook.optim.stochastic:sgd", "sgd_steps", c2=ANY, settings=("c2", "random_state"),
                      options=_PASSES | _CALIBRATION, one_pass=_NEW_DATA),

@@ -1,12 +1,20 @@
 """Coordinate descent as rows of the table of algorithms: weight by weight, or all weights of a symbol at once."""
 
 from crfbook.optim.coordinate_descent import coordinate_descent
+from crfbook.optim.active_weights import Sparse
 
 
-def sbcd(corpus, features, w0, *, c1, c2, n_threads, tol=1e-4, constraints=None, max_iterations=100, callback=None, state=None):
-    """Blockwise (Algorithm 2 of Sokolovska et al. 2010); arguments as for `optim.coordinate_descent.coordinate_descent`."""
+def sbcd(corpus, features, w0, *, c1, c2, n_threads, virtual=False, tol=1e-4, constraints=None, max_iterations=100, callback=None,
+         state=None):
+    """Blockwise (Algorithm 2 of Sokolovska et al. 2010); arguments as for `optim.coordinate_descent.coordinate_descent`.
+
+    Sweeps are accelerated. virtual: all weights exist; features are those that w0 is about, and give the sizes.
+    """
+    sizes = None
+    if virtual:
+        features, w0, sizes = None, Sparse(features, w0), features[:3]
     return coordinate_descent(corpus, features, w0, c1=c1, c2=c2, n_threads=n_threads, tol=tol, constraints=constraints,
-                              max_iterations=max_iterations, callback=callback, state=state)
+                              sizes=sizes, accelerate=True, max_iterations=max_iterations, callback=callback, state=state)
 
 
 def cd(corpus, features, w0, *, c1, c2, tol=1e-4, constraints=None, max_iterations=100, callback=None, state=None):

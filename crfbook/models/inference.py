@@ -28,13 +28,12 @@ from crfbook.kernels.viterbi import viterbi_many
 from crfbook.models.sparse import edge_path_scores, sparse_marginals
 from crfbook.optim.cost_model import FormChooser, decoding_form
 from crfbook.optim.edges import Bounds, Edges, no_tables, padded, table_edges
-from crfbook.optim.forecast import FEW_CLASSES, batch_rows
+from crfbook.optim.forecast import FEW_CLASSES, STRETCH_ROWS, batch_rows
 from crfbook.optim.objective import check_paths, check_weights, make_work
 from crfbook.optim.packing import pack
 from crfbook.optim.parallel import one_blas_thread, run_pieces
 from crfbook.optim.sparse_chain import SparseEdges, SparseScores, sparse_edges, sparse_scores
 
-STRETCH_ROWS = 8192  # tokens scored at a time: their rows stay in the processor's cache
 DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
 
 

@@ -18,9 +18,10 @@ from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
 from crfbook.models.prediction import Predictions
 from crfbook.models.saving import Saved
 from crfbook.models.settings import check_settings, integer
+from crfbook.models.sparse import sparsify
 from crfbook.models.stream import Stream
 from crfbook.models.training import dev_accuracy, train
-from crfbook.models.weights import WeightNames, carried_over, choose_features
+from crfbook.models.weights import WeightNames, carried_features, carried_over, choose_features
 
 
 class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
@@ -55,7 +56,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     algorithm : see above. CRFsuite's names work too: "l2sgd", "ap", "averaged_perceptron", "passive_aggressive".
     min_freq : float, default 0. Weights whose (attribute, label) or (label, label) is seen less often do not exist.
     all_possible_states, all_possible_transitions : bool, default False. Give weights also to what training
-        never shows: every attribute with every label, every label after every label.
+        never shows: every attribute with every label, every label after every label. Both together, with "sbcd", c1 > 0 and
+        min_freq = 0: these weights exist virtually, only active ones take memory and stand in features_ and weights_.
     c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none). So c1 alone makes an elastic net; c2=0 for pure L1.
     max_iterations : int or None. Iterations, epochs or rounds (other losses than "log": iterations of each stage, see
         `optim.loss_path`); 0: the model has its alphabets, and w = 0.
@@ -187,8 +189,11 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
         corpus, constraints, sets, n_dropped = self._restrict(X, corpus, encoder, settings)
         features = choose_features(corpus, encoder, settings, constraints)
+        warm = self.warm_start and hasattr(self, "weights_")
+        if warm and settings.virtual:
+            features = carried_features(self, encoder)
         w0 = np.zeros(features.n_features)
-        if self.warm_start and hasattr(self, "weights_"):
+        if warm:
             w0 = carried_over(self, encoder, features)
         dev = None
         if X_dev is not None:
@@ -198,6 +203,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
             what = "patience" if y_dev is None else "y_dev"
             raise ValueError(f"fit: {what} was given without X_dev, the held-out sequences it is for")
         result, history = train(corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose)
+        features = getattr(result, "features", features)
         self._keep(encoder, features, constraints, sets, result, history, n_dropped, settings.algorithm, corpus.n_sequences)
         return self
 
@@ -230,6 +236,16 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
+
+    def sparsify(self, threshold=0.0):
+        """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0. Changes the model; returns self.
+
+        `partial_fit` goes on from the weights that are left, without what its algorithm remembered besides.
+        """
+        check_is_fitted(self, "weights_")
+        self.features_, self.weights_ = sparsify(self.features_, self.weights_, threshold)
+        self._learner = self._learner[0], None
+        return self
 
     @property
     def history_(self):

@@ -24,6 +24,7 @@ from crfbook.models.prediction import gold_labels
 from crfbook.models.settings import check_settings
 from crfbook.models.training import train
 from crfbook.models.weights import choose_features
+from crfbook.optim.coordinate_path import largest_c1
 from crfbook.optim.objective import Objective
 
 SCORES = {"accuracy": token_accuracy, "f1": lambda gold, found: chunk_report(gold, found).f1}
@@ -117,27 +118,31 @@ class _Problem:
         self.encoder, corpus = training_corpus(X, y, None, model.template)
         self.corpus, self.constraints, self.sets, self.n_dropped = self.model._restrict(X, corpus, self.encoder, settings)
         self.features = choose_features(self.corpus, self.encoder, settings, self.constraints)
+        self.virtual = settings.virtual
 
     def largest_gradient(self):
         """c1_max: from here on w = 0 is the solution."""
+        if self.virtual:
+            return largest_c1(self.corpus, sizes=self.features[:3], constraints=self.constraints)
         objective = Objective(self.corpus, self.features, constraints=self.constraints)
         return float(np.abs(objective(np.zeros(self.features.n_features))[1]).max(initial=0.0))
 
     def solve(self, strengths):
         """Yield (row, fitted model) for each c1, from the solution of the one before. Ends early after Ctrl-C."""
-        w = np.zeros(self.features.n_features)
+        features, w = self.features, np.zeros(self.features.n_features)
         for c1 in strengths:
             fitted = clone(self.model).set_params(c1=float(c1))
             settings, clock = check_settings(fitted), time.perf_counter()
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "training was interrupted|the model is empty", UserWarning)
-                result, history = train(self.corpus, self.features, self.constraints, settings, w, verbose=fitted.verbose)
+                result, history = train(self.corpus, features, self.constraints, settings, w, verbose=fitted.verbose)
             if result.status == "interrupted":
                 return
+            features = getattr(result, "features", features)
             w, keep = result.w, result.w != 0
-            n_node = int(np.count_nonzero(keep[:self.features.n_node]))
+            n_node = int(np.count_nonzero(keep[:features.n_node]))
             small = result._replace(w=w[keep], state={})
-            fitted._keep(self.encoder, select(self.features, keep), self.constraints, self.sets, small, history, self.n_dropped,
+            fitted._keep(self.encoder, select(features, keep), self.constraints, self.sets, small, history, self.n_dropped,
                          settings.algorithm, self.corpus.n_sequences)
             n_active = int(np.count_nonzero(keep))
             found = (float(c1), result.objective, n_active, n_node, n_active - n_node, result.n_iter, result.status,

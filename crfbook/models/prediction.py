@@ -10,7 +10,6 @@ from crfbook.data.tag_dictionary import free_blocked
 from crfbook.models import inference
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.settings import thread_count
-from crfbook.models.sparse import sparsify
 
 
 class Sequences(list):
@@ -78,16 +77,6 @@ class Predictions:
         corpus = self._known(X)
         features, w, constraints, _ = self._model()
         return inference.iter_edge_marginals(corpus, features, w, constraints)
-
-    def sparsify(self, threshold=0.0):
-        """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0. Changes the model; returns self.
-
-        `partial_fit` goes on from the weights that are left, without what its algorithm remembered besides.
-        """
-        check_is_fitted(self, "weights_")
-        self.features_, self.weights_ = sparsify(self.features_, self.weights_, threshold)
-        self._learner = self._learner[0], None
-        return self
 
     def log_proba(self, X, y=None):
         """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence, -inf for a forbidden labelling.

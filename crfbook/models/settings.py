@@ -40,6 +40,12 @@ class Settings(NamedTuple):
     drop: bool
     options: dict                       # arguments that only this algorithm has
 
+    @property
+    def virtual(self):
+        """All weights exist and none is laid out: the algorithm keeps those that are active, `features_` will be these."""
+        able = "virtual" in ALGORITHMS[self.algorithm].settings
+        return bool(able and self.all_states and self.all_transitions and self.c1 > 0 and not self.min_freq)
+
     def arguments(self):
         """Keyword arguments of the algorithm's function: settings, and what was given of its options."""
         own = {name: getattr(self, name) for name in ALGORITHMS[self.algorithm].settings}

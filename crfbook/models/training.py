@@ -26,7 +26,8 @@ def dev_accuracy(corpus, features, constraints, n_threads):
         raise ValueError("X_dev: expected at least one token, got none")
 
     def accuracy(w):
-        path = inference.decode(corpus, features, w, constraints, n_threads)
+        at = (w.features, w.w) if hasattr(w, "features") else (features, w)
+        path = inference.decode(corpus, *at, constraints, n_threads)
         return float(np.mean(path == corpus.labels))
 
     return accuracy
@@ -36,7 +37,8 @@ def train(corpus, features, constraints, settings, w0, *, dev=None, callback=Non
     """Run the algorithm of `settings` from w0 (F,), or on from `state`. Returns (OptResult, history as {column: array}).
 
     dev : score on held-out data, see `dev_accuracy`; with a patience, `w` and `objective` are those of its best
-    iteration. more : arguments in place of those of the settings. Warns when the optimiser had to give up or was interrupted,
+    iteration. Of virtual weights (`Settings.virtual`) w0 and the result are about some: `features` then belong to w0, and the
+    result has its own. more : arguments in place of those of the settings. Warns when the optimiser had to give up or was interrupted,
     and when weights grow without end; to reach the number of iterations that was asked for is no reason to warn.
     """
     row = ALGORITHMS[settings.algorithm]
@@ -48,6 +50,8 @@ def train(corpus, features, constraints, settings, w0, *, dev=None, callback=Non
         result = row.load()(corpus, features, w0, constraints=constraints, callback=monitor, state=state,
                             **{**settings.arguments(), **more})
         kept = monitor.finish(result)
+    if hasattr(kept.w, "features"):  # of the best iteration, where all weights exist virtually
+        kept = kept._replace(features=kept.w.features, w=kept.w.w)
     _warn(kept, settings, settings.max_iterations is None and "max_iterations" not in more)
     if row.losses and not (settings.c1 or settings.c2 or state is not None):
         _warn_of_runaway(corpus, features, kept.w, constraints, settings)
@@ -95,6 +99,8 @@ def _warn_of_runaway(corpus, features, w, constraints, settings):
 def forecast_line(corpus, features, settings):
     """What training will take, in one line, from counts alone: printed before anything is allocated."""
     size, seconds = forecast(corpus, features)
+    n_labels, n_attrs, n_edge_attrs = features[:3]
+    counts = (n_attrs * n_labels, n_edge_attrs * n_labels**2) if settings.virtual else (features.n_node, features.n_edge)
     row, key = ALGORITHMS[settings.algorithm], settings.algorithm
     vectors, unit = 2 * settings.num_memories + 6, "iteration"   # curvature pairs; points, gradients, direction
     if "num_memories" not in row.settings:
@@ -106,5 +112,5 @@ def forecast_line(corpus, features, settings):
     tables = ALGORITHMS[key].bytes(corpus, features)
     total = (size + tables + sum(array.nbytes for array in corpus) + 8 * vectors * features.n_features) / 1e6
     return (f"{corpus.n_sequences:,} sequences, {corpus.n_tokens:,} tokens, {features.n_labels:,} labels, "
-            f"{features.n_node:,} + {features.n_edge:,} weights: about {total:,.0f} MB and {seconds:.2g} s per {unit} "
+            f"{counts[0]:,} + {counts[1]:,} {'virtual ' if settings.virtual else ''}weights: about {total:,.0f} MB and {seconds:.2g} s per {unit} "
             f"on one thread" + (f"; {tables / 1e6:,.0f} MB of that for what {key} remembers of each sequence" if tables else ""))

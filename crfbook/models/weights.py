@@ -7,12 +7,15 @@ model files: they score as if they did not exist.
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook.data.features import empirical_counts, observed, select
+from crfbook.data.features import FeatureSet, empirical_counts, observed, select
 
 
 def choose_features(corpus, encoder, settings, constraints):
     """FeatureSet for training, and CRFsuite's cut-off: the counts (of sums of attribute values, not of
-    sample weights) must reach `min_freq`. Transitions that the constraints forbid get no weight."""
+    sample weights) must reach `min_freq`. Transitions that the constraints forbid get no weight. Where all weights exist
+    virtually (`Settings.virtual`): one of the same sizes without any."""
+    if settings.virtual:
+        return laid_out(len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs, *np.zeros((2, 0), np.int64))
     features = observed(corpus, len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs,
                         all_states=settings.all_states, all_transitions=settings.all_transitions)
     keep = np.ones(features.n_features, dtype=bool)
@@ -43,6 +46,30 @@ def carried_over(old, encoder, features):
     return w
 
 
+def carried_features(old, encoder):
+    """FeatureSet of those weights of a fitted model whose names the new alphabets have too."""
+    label = _positions(old.encoder_.labels_, encoder.labels_)
+    row, column = _node_rows(old.features_)
+    attribute = _positions(old.encoder_.attribute_names(), encoder.attribute_names())[row]
+    known = (attribute >= 0) & (label[column] >= 0)
+    n, width = len(encoder.labels_), old.features_.n_labels
+    nodes = np.sort((attribute * n + label[column])[known])
+    row, column = _edge_rows(old.features_)
+    before, behind = label[column // width], label[column % width]
+    attribute = _positions(old.encoder_.edge_attribute_names(), encoder.edge_attribute_names())[row]
+    known = (attribute >= 0) & (before >= 0) & (behind >= 0)
+    return laid_out(n, encoder.n_attrs, encoder.n_edge_attrs, nodes, np.sort(((attribute * n + before) * n + behind)[known]))
+
+
+def laid_out(n_labels, n_attrs, n_edge_attrs, nodes, edges):
+    """FeatureSet from rising keys: attribute * L + label, (edge attribute * L + previous) * L + next."""
+    width = n_labels**2
+    ptr = lambda keys, n, width: np.searchsorted(keys, np.arange(n + 1, dtype=np.int64) * width).astype(np.int64)  # noqa: E731
+    pair = (edges % width).astype(np.int32)
+    return FeatureSet(n_labels, n_attrs, n_edge_attrs, ptr(nodes, n_attrs, n_labels), (nodes % n_labels).astype(np.int32),
+                      ptr(edges, n_edge_attrs, width), pair // n_labels, pair % n_labels)
+
+
 def merged(old, new):
     """A FeatureSet that has the weights of both (of the same alphabets), and the places (F,) of the old one's in it."""
     n_labels = old.n_labels
@@ -51,11 +78,7 @@ def merged(old, new):
     edge = [row * width + column for row, column in map(_edge_rows, (old, new))]
     nodes, edges = np.union1d(*node), np.union1d(*edge)
     place = np.concatenate([np.searchsorted(nodes, node[0]), len(nodes) + np.searchsorted(edges, edge[0])])
-    ptr = lambda keys, n, width: np.searchsorted(keys, np.arange(n + 1, dtype=np.int64) * width).astype(np.int64)  # noqa: E731
-    pair = (edges % width).astype(np.int32)
-    return old._replace(
-        node_ptr=ptr(nodes, old.n_attrs, n_labels), node_label=(nodes % n_labels).astype(np.int32),
-        edge_ptr=ptr(edges, old.n_edge_attrs, width), edge_prev=pair // n_labels, edge_next=pair % n_labels), place
+    return laid_out(n_labels, old.n_attrs, old.n_edge_attrs, nodes, edges), place
 
 
 class WeightNames:

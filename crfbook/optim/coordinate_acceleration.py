@@ -3,18 +3,20 @@
 Node and edge weights of a symbol are nearly redundant, so that sweeps, which see one block at a time, close the last per cents slowly. They
 have found the support by then, or nearly; on it a quasi-Newton method sees all weights at once. The sweeps that follow look at all
 candidates, so that what is still missing comes in, and the certificate is theirs. Both steps only ever lower the objective.
+The quasi-Newton method has a table of L^2 numbers for each edge class; where these are too many, there are sweeps alone.
 """
 
 import numpy as np
 
 from crfbook.data.features import select
-from crfbook.optim.coordinate_run import Sparse
+from crfbook.optim.active_weights import Sparse
 from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
 
 SLOW = 0.01  # a sweep that lowers the objective by less than this share is slow
 ITERATIONS = 30  # at first; twice as many each time
 PATIENCE = 2  # sweeps between two such steps
+TABLE_BYTES = 1 << 28  # of one set of transition tables
 
 
 class Accelerator:
@@ -23,12 +25,13 @@ class Accelerator:
     def __init__(self, run, constraints=None):
         self.run, self.constraints = run, constraints
         self.before, self.waiting, self.iterations, self.evaluations = None, PATIENCE, ITERATIONS, 0
+        self.able = 8 * run.corpus.n_classes * run.state.tables.base.size <= TABLE_BYTES
 
     def improve(self, objective):
         """After a sweep: the objective, lower where a step was taken."""
         slow = self.before is not None and self.before - objective <= SLOW * abs(objective)
         self.before, self.waiting = objective, self.waiting - slow
-        if self.waiting > 0:
+        if self.waiting > 0 or not self.able:
             return objective
         run, here = self.run, self.run.export()
         if not len(here.w):
@@ -44,4 +47,6 @@ class Accelerator:
             run.load(here)
             after = run.renew()
         self.before, self.waiting, self.iterations = after, PATIENCE, 2 * self.iterations
+        if found.status == "interrupted":  # the optimiser caught it; the weights are good
+            raise KeyboardInterrupt
         return after

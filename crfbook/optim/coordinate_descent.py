@@ -52,7 +52,8 @@ def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=Tru
         oscillate), "safe" (monotone, slow), "cs". The default for blocks=False is as for blocks=True.
     joint : node and edge weights of a symbol are one block; False: two.
     freeze_after : sweep after which only active weights move, until they rest; then a sweep over all candidates, and so on; None: never.
-    accelerate : where sweeps have become slow, OWL-QN on the active weights now and then (coordinate_acceleration.py).
+    accelerate : where sweeps have become slow, OWL-QN on the active weights now and then (coordinate_acceleration.py), unless the edge
+        classes are too many for its tables.
     screening : leave out blocks that certainly stay without active weights.
     n_threads : for large blocks; the result has the same bits for any value.
     tol, tol_gradient : stop when the violation of the conditions of optimality promises at most tol * objective (c2 > 0), or is at

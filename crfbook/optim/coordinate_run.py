@@ -8,7 +8,8 @@ from crfbook.data.features import FeatureSet
 from crfbook.kernels.coordinate import BY_STAGES, visit_blocks
 from crfbook.kernels.coordinate_lattice import score_rows
 from crfbook.kernels.coordinate_tables import rebuild_base, rebuild_classes
-from crfbook.optim.arena import SHIFT, SIZE, list_items, make_lists, make_room
+from crfbook.optim.active_weights import Sparse, scatter
+from crfbook.optim.arena import SHIFT, SIZE, holding, list_items, make_lists, make_room
 from crfbook.optim.chains import (
     DENSE_SHARE,
     Candidates,
@@ -27,13 +28,6 @@ from crfbook.optim.objective import _check_labels, padded
 
 STEPS = {"adaptive": 0, "fixed": 1, "wapiti": 2, "safe": 3, "cs": 4}
 CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
-
-
-class Sparse(NamedTuple):
-    """Active weights: a FeatureSet and its flat weights w (F,)."""
-
-    features: FeatureSet
-    w: np.ndarray
 
 
 class Sizes(NamedTuple):
@@ -208,12 +202,12 @@ class Run:
     def sweep(self, order=None, only=-1):
         """Visit the blocks `order`; returns the change of the objective (of the adaptive rule; other rules do not know it)."""
         order, place, total = self.order if order is None else order, 0, 0.0
-        size = np.diff(self.state.blocks.visit_ptr)[order]
-        visits = np.cumsum(size)
+        if self.rule.frozen:
+            order = order[holding(self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds)]
+        visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
         large = np.append(np.flatnonzero(size >= LARGE), len(order)).astype(np.int64)
         while place < len(order):
-            stop = int(large[np.searchsorted(large, place)])
-            missing = BY_STAGES
+            stop, missing = int(large[np.searchsorted(large, place)]), BY_STAGES
             if stop > place:
                 stop = min(stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1)
                 place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
@@ -242,7 +236,7 @@ class Run:
                 self.sweep(self.order[g:g + 1], int(only))
 
     def freeze(self, frozen):
-        """From now on zeros stay zeros (or not)."""
+        """From now on zeros stay zeros, and blocks that hold nothing else are not visited (or not)."""
         self.rule = self.rule._replace(frozen=int(frozen))
         self.state.seen[:] = 0.0
 
@@ -283,18 +277,3 @@ def _gold_edges(corpus, weight, edge_kept, n_labels):
     sequence = np.repeat(np.arange(corpus.n_sequences), np.diff(corpus.seq_ptr))
     counts = np.add.reduceat(weight[sequence[token[order]]], first) if len(first) else np.zeros(0)
     return key[first], counts
-
-
-def scatter(sparse, features):
-    """w (F,) of `features` from active weights that are among them."""
-    w, n_labels = np.zeros(features.n_features), features.n_labels
-
-    def keys(part):
-        node = np.repeat(np.arange(part.n_attrs), np.diff(part.node_ptr)) * n_labels + part.node_label
-        edge = np.repeat(np.arange(part.n_edge_attrs), np.diff(part.edge_ptr)) * n_labels**2
-        return node, edge + part.edge_prev.astype(np.int64) * n_labels + part.edge_next
-
-    (node, edge), (some_node, some_edge) = keys(features), keys(sparse.features)
-    w[np.searchsorted(node, some_node)] = sparse.w[:len(some_node)]
-    w[features.n_node + np.searchsorted(edge, some_edge)] = sparse.w[len(some_node):]
-    return w

@@ -1,11 +1,11 @@
 """Which form is the faster for a model at hand: seconds predicted from counts, with coefficients measured once.
 
 Training and marginals have a batched form (one product of matrices a step and class) and a sparse one (one product for each
-stored pair); decoding has a dense and a sparse one. Seconds are sums of counts times coefficients. Those below were fitted, by
-least squares on relative errors with coefficients >= 0, to `benchmarking.form_costs.measure(160, seed=0)` on one core of a busy
-2.5 GHz Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes, 0.5 to 60 per cent of the pairs stored). In five-fold
-cross-validation there the faster form was chosen in 91 % of the cases in training (94 % within 10 %, 1.3 % of the time lost) and
-in 97 % in decoding. On another machine, `form_costs.fit` gives others; the argument `form` overrides the choice.
+stored pair); decoding has a dense and a sparse one. Seconds are sums of counts times coefficients. Those below were fitted to
+`benchmarking.form_costs`: 300 random cases on one core of a busy 2.5 GHz Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes,
+2,000 to 150,000 tokens, 0.5 to 60 per cent of the pairs stored). In eight-fold cross-validation there the faster form was chosen in
+94 % of the cases in training (one within 5 % of it in 97 %; 0.5 % of the time lost) and in 98 % in decoding. Cases that the fit did
+not see: notebooks/results/06_form_costs.csv. On another machine `form_costs fit` gives others; the argument `form` overrides the choice.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 
 from crfbook.data.features import inner_tokens
 from crfbook.optim.edges import padded
-from crfbook.optim.forecast import batch_rows, n_shards
+from crfbook.optim.forecast import STRETCH_ROWS, batch_rows, n_shards
 
 FORMS = ("auto", "batched", "sparse")
 DECODING_FORMS = ("auto", "dense", "sparse")
@@ -22,13 +22,15 @@ TABLE_SHARE = 0.25  # a class with entries in more than this share of all label 
 
 SMALL = 0.005  # seconds of the dense form below which nothing else is considered
 TABLE_BYTES = 1 << 30  # tables of all classes larger than this are not made
+CACHE_BYTES = 2e6  # tables much larger than this are read from memory, not from the cache
 
 SECONDS = {  # form: coefficients, in the order of `terms`
-    "batched": (0, 1.95e-08, 7.73e-11, 5.9e-08, 2.83e-05, 1.36e-06, 1.12e-09),
-    "sparse": (0.00106, 1.37e-08, 1.17e-06, 2.01e-09, 1.38e-09, 9.14e-08, 2.53e-10, 1.12e-10, 3.37e-10, 2.97e-08,
-               2.43e-09, 5.38e-09, 7.41e-11, 1.25e-08, 5.06e-07, 0, 1.34e-09),
-    "dense decoding": (0.000517, 1.16e-08, 1.91e-11, 3.73e-08, 1.48e-05),
-    "sparse decoding": (0.00127, 1.2e-08, 6.45e-09, 5.45e-08, 1.5e-10, 2.14e-09),
+    "batched": (0.00075, 1.59e-08, 3.45e-09, 3.97e-05, 1.14e-08, 2.67e-10, 4.99e-08, 6.76e-07, 2.73e-13, 1.91e-09, 6.5e-12,
+               1.88e-11),
+    "sparse": (0.00103, 7.71e-10, 1.37e-08, 2.27e-06, 8.89e-07, 3.59e-09, 3.1e-09, 2e-12, 6.95e-10, 1.05e-07, 1.16e-10,
+               2.62e-10, 1.24e-13, 1.83e-10, 4.42e-10, 4.13e-11, 3.23e-08, 2.75e-09, 4.31e-09, 1.59e-10, 5.23e-09, 2.65e-09),
+    "dense decoding": (0.000723, 6.69e-08, 8.16e-09, 1.88e-05, 4.42e-13, 3.27e-10, 5.41e-11, 2.6e-08, 3.74e-09, 1.72e-10),
+    "sparse decoding": (0.00061, 2.12e-07, 1.2e-08, 1.94e-06, 7.25e-09, 4.59e-08, 4.64e-11, 5.65e-10, 5.13e-12, 2.38e-11),
 }
 
 
@@ -52,19 +54,30 @@ class Sizes(NamedTuple):
 
 
 def terms(form, s):
-    """The counts that the seconds of a form are linear in: "batched", "sparse", "dense decoding" or "sparse decoding"."""
+    """The counts that the seconds of a form are linear in: "batched", "sparse", "dense decoding" or "sparse decoding".
+
+    spill: the share of the tables of all classes that does not stay in the processor's cache. alone: 1 if no row shares its step
+    and class with another. Decoding goes by stretches; labels that cannot win are left out (`pruned`) where a stretch is long.
+    """
     cells = s.labels**2
-    alone = min(1.0, s.groups / max(1.0, s.tokens))  # 1 if no row shares its step and class with another
-    if form == "batched":
-        return 1.0, s.tokens * s.labels, s.tokens * cells, s.classes * cells, s.classes, s.groups, s.groups * cells
+    spill = 8 * s.classes * cells / (8 * s.classes * cells + CACHE_BYTES)
+    alone = min(1.0, s.groups / max(1.0, s.tokens))
+    stretches = max(1.0, s.tokens // STRETCH_ROWS)
+    pruned = float(s.tokens / stretches > 4 * s.classes * s.labels)
+    common = 1.0, s.tokens, s.tokens * s.labels, s.classes
+    if form == "batched":  # a single class needs no sorting of rows
+        return (*common, (s.classes > 1) * s.tokens * s.labels, s.tokens * cells, s.classes * cells, s.groups, s.groups * cells, s.groups * cells * spill,
+                spill * s.classes * cells, s.groups * s.labels)
     if form == "sparse":
-        return (1.0, s.tokens * s.labels, s.groups, s.listed, s.listed * alone, s.list_entries, s.based * s.tokens * cells,
-                s.table_tokens * cells, s.table_tokens * cells * alone, s.tables * cells, s.pairs, s.pairs * alone,
-                s.whole * s.tokens * cells, s.whole * s.visits * cells, s.classes,
-                s.groups * s.labels, s.based * s.listed)
+        return (*common, s.groups, s.groups * s.labels, s.listed, s.listed * alone, s.based * s.listed, s.list_entries,
+                s.based * s.tokens * cells, s.based * (1.0 - s.whole) * s.tokens * cells, s.tokens * cells * alone,
+                s.table_tokens * cells, s.table_tokens * cells * alone, s.table_tokens * cells * spill, s.tables * cells, s.pairs,
+                s.pairs * alone, s.whole * s.tokens * cells, s.whole * s.visits * cells, s.whole * s.visits * cells * spill)
     if form == "dense decoding":
-        return 1.0, s.tokens * s.labels, s.tokens * cells, s.classes * cells, s.classes
-    return 1.0, s.tokens * s.labels, s.products, s.entries, s.based * s.tokens * cells, s.based * s.products
+        return (*common, (1.0 - pruned) * s.tokens * cells, (1.0 - pruned) * s.tokens * cells * spill, pruned * s.tokens * cells,
+                s.classes * cells, stretches * s.classes * cells, pruned * stretches * s.classes * cells * s.labels)
+    return (*common, s.products, s.entries, s.based * s.tokens * cells, s.based * s.products, s.based * stretches * cells * s.labels,
+            (1.0 - s.based) * s.products / s.labels)
 
 
 def seconds(form, sizes):

@@ -10,6 +10,7 @@ MAX_SHARDS = 4
 BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
 FEW_CLASSES = 32  # with more of them, batches are MANY_ROWS long: the rows of a step that share a class are computed together
 MANY_ROWS = 32768
+STRETCH_ROWS = 8192  # tokens decoded at a time: their rows stay in the processor's cache
 GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
 
 
