@@ -5,10 +5,10 @@ from crfbook.benchmarking.records import read_record
 
 
 def test_the_study_of_longer_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "STRENGTHS", (2.0, 0.5))
+    monkeypatch.setattr(study, "STRENGTHS", (0.3, 0.1))
     monkeypatch.setattr(study, "ITERATIONS", 5)
     choice, table = study.fill_memory(tmp_path, 60)
-    assert [row["c1"] for row in read_record(choice)[1]] == ["2", "0.5"]
+    assert [row["c1"] for row in read_record(choice)[1]] == ["0.3", "0.1"]
     rows = {row["model"]: row for row in read_record(table)[1]}
     assert list(rows) == [memory.name for memory in study.MODELS]
     assert rows["pairs"]["tuples"] == rows["pairs"]["pairs as states"] == "0"
