@@ -96,6 +96,20 @@ def test_every_variant_has_the_same_end(options, constant):
     assert np.array_equal(found.w != 0, best.w != 0)
 
 
+def test_a_frozen_sweep_visits_the_active_blocks_alone():
+    corpus, features = symbols(5, lengths=(3, 4, 2, 5, 4, 3, 4, 6), n_symbols=9, constant=False)
+    options = {"c1": 2.0, "c2": C2, "screening": False, "freeze_after": 2, "tol": 0.0}
+    sweeps = [coordinate_descent(corpus, features, max_iterations=n, **options) for n in (2, 3, 4)]  # the last is frozen
+    everything, frozen = np.diff([found.counts["gradient_visits"] for found in sweeps])
+    w, held = sweeps[1].w, np.zeros(9, bool)
+    held[np.repeat(np.arange(9), np.diff(features.node_ptr))[w[:features.n_node] != 0]] = True
+    held[np.repeat(np.arange(10), np.diff(features.edge_ptr))[w[features.n_node:] != 0] - 1] = True
+    in_sequence = [np.unique(corpus.attr_idx[i:j]) for i, j in zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False)]
+    assert everything == sum(map(len, in_sequence)) and 0 < held.sum() < 9
+    assert frozen == sum(held[present].sum() for present in in_sequence)
+    assert np.array_equal(sweeps[2].w != 0, (sweeps[2].w != 0) & (w != 0))  # zeros stayed zeros
+
+
 @pytest.mark.parametrize("c1, c2", [(1.0, 0.0), (0.0, 0.3), (0.2, 0.2)])
 def test_elastic_net(c1, c2):
     corpus, features = symbols(2)

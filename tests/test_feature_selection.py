@@ -79,6 +79,9 @@ def test_cutoff_counts_occurrences(min_count):
     wanted = [np.count_nonzero(U & V) >= min_count for U, V in occurrences(unique, features)]
     np.testing.assert_array_equal(fs.frequency_cutoff(unique, features, min_count), wanted)
     assert fs.frequency_cutoff(corpus, features, 0).all()
+    assert len(corpus.seq_weight) and not len(unique.seq_weight)
+    once = corpus._replace(seq_weight=np.zeros(0))
+    np.testing.assert_array_equal(fs.frequency_cutoff(corpus, features, min_count), fs.frequency_cutoff(once, features, min_count))
 
 
 def test_a_cutoff_of_one_keeps_what_is_observed():

@@ -80,6 +80,43 @@ def test_cross_validation_is_on_blocks_that_each_fold_has_not_seen(train, path):
     assert path.frame["score"].iloc[sparse] >= path.frame["score"].iloc[path.chosen] - path.frame["score_error"].iloc[path.chosen]
 
 
+def test_folds_have_not_seen_what_they_are_scored_on():
+    """Every word once, its label by chance: whoever has seen it knows it, nobody else can."""
+    rng = np.random.default_rng(0)
+    X = [[(f"w{i}-{t}",) for t in range(4)] for i in range(30)]
+    y = [[str(label) for label in rng.integers(0, 3, 4)] for _ in X]
+    model = CRF(template="U00:%x[0,0]\n", c2=0.01)
+    seen = regularization_path(model, X, y, strengths=[0.1], X_dev=X, y_dev=y).frame["score"].iloc[0]
+    held_out = regularization_path(model, X, y, strengths=[0.1], cv=3).frame["score"].iloc[0]
+    assert seen > 0.95 and held_out < 0.6
+
+
+def test_errors_of_the_mean_and_the_sparsest_within_one(train):
+    """Scores as given, fold after fold: means 0.5, 0.65, 0.69, 0.7, of which the last has a standard error of 0.03."""
+    given = np.array([[0.5, 0.6, 0.71, 0.7 - 0.03 * 3**0.5], [0.5, 0.65, 0.69, 0.7], [0.5, 0.7, 0.67, 0.7 + 0.03 * 3**0.5]])
+    left = given.ravel().tolist()
+    found = regularization_path(crf(), train, strengths=[8.0, 4.0, 2.0, 1.0], cv=3, scoring=lambda gold, guess: left.pop(0))
+    np.testing.assert_allclose(found.frame["score"], [0.5, 0.65, 0.69, 0.7])
+    np.testing.assert_allclose(found.frame["score_error"], given.std(axis=0, ddof=1) / 3**0.5)
+    assert found.frame["score_error"].iloc[3] == pytest.approx(0.03)
+    assert found.chosen == 3 and found.within_one_error() == 2 and found.best is found.models[3]
+
+
+def test_each_point_starts_from_the_one_before(train, monkeypatch):
+    starts, ends, train_it = [], [], path_module.train
+
+    def watched(corpus, features, constraints, settings, w0, **options):
+        starts.append(w0.copy())
+        result, history = train_it(corpus, features, constraints, settings, w0, **options)
+        ends.append(result.w.copy())
+        return result, history
+
+    monkeypatch.setattr(path_module, "train", watched)
+    regularization_path(crf(), train, strengths=[4.0, 2.0, 1.0])
+    assert not starts[0].any() and ends[1].any()
+    np.testing.assert_array_equal(starts[1:], ends[:-1])
+
+
 def test_lists_splits_and_other_scores(train):
     X = [[(word,) for word in sentence] for sentence in train.by_sequence("word")]
     y = train.labels_by_sequence()

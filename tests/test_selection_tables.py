@@ -42,7 +42,7 @@ def test_thresholding_trains_no_more():
 
 
 def test_rows_of_all_selections(monkeypatch, tmp_path):
-    settings = {"SIZES": (100, 400, 10**7), "CUTOFFS": (1, 5), "STRENGTHS": (4.0, 1.0), "BLOCKWISE": (4.0,)}
+    settings = {"SIZES": (100, 400, 10**7), "CUTOFFS": (1, 5), "STRENGTHS": (4.0, 1.0), "BLOCKWISE": (4.0,), "FEWER": {}}
     for name, values in settings.items():
         monkeypatch.setattr(study, name, values)
     monkeypatch.setattr(study, "variance_row", lambda task, template, loss: {"chosen": "1"})
@@ -61,6 +61,14 @@ def test_rows_of_all_selections(monkeypatch, tmp_path):
     assert size["SBCD", "4"] == pytest.approx(size["OWL-QN", "4"], rel=0.1)
     kept = [row for row in rows if row["selection"] == "mutual information"]
     assert len({row["edges"] for row in kept}) == 1  # plain transitions stay
+
+
+def test_the_larger_corpus_has_fewer_points():
+    settings = {}
+    for key, _ in study.selection_jobs("ner", 0.5, 60):
+        settings.setdefault(key["selection"], []).append(key["setting"])
+    assert settings["OWL-QN"] == ["64", "32", "16", "8", "4", "2", "1"] and "SBCD" not in settings
+    assert settings["cut-off"] == [str(count) for count in study.CUTOFFS]
 
 
 def test_conll2003_takes_the_files_of_the_reader_or_says_where_they_belong(monkeypatch, tmp_path):

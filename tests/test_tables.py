@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from crfbook.benchmarking import learner_tables, tables
+from crfbook.benchmarking import learner_tables, records, tables
 from crfbook.benchmarking.records import read_record
 
 
@@ -86,6 +86,20 @@ def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
     assert float(about["seconds"]) >= 0 and [p.name for p in tmp_path.glob("04*")] == ["04_x.csv"]
     tables.fill(path, [job("a")])
     assert calls[-1] == "a" and len(read_record(path)[1]) == 1
+
+
+def test_a_record_names_all_commits_that_made_it(monkeypatch, tmp_path):
+    path, commits = tmp_path / "04_x.csv", iter(["first", "first", "second", "third"])
+    monkeypatch.setattr(records, "commit", lambda: next(commits))
+
+    def fails():
+        raise KeyboardInterrupt
+
+    good = [({"name": name}, lambda: {"score": 1}) for name in "abcd"]
+    for jobs in ([*good[:2], ({"name": "c"}, fails)], [*good[:3], ({"name": "d"}, fails)]):
+        with pytest.raises(KeyboardInterrupt):
+            tables.fill(path, jobs)
+    assert read_record(tables.fill(path, good))[0]["commit"] == "first, second, third"
 
 
 def test_crfsuite_has_our_objective_and_scores(monkeypatch, tmp_path):

@@ -35,14 +35,16 @@ def data_hashes(dataset):
     return {name: facts["sha256"] for name, facts in REGISTRY[dataset.name]["files"].items()}
 
 
-def write_record(path, rows, *, seconds, datasets=()):
+def write_record(path, rows, *, seconds, datasets=(), begun_at=None):
     """Write `rows` (list of dicts with the same keys) with their header; makes the folder. Returns the path.
 
-    seconds: wall-clock time of the run; datasets: the `Dataset`s it used. ValueError if there is no row, or keys differ.
+    seconds: wall-clock time of the run; datasets: the `Dataset`s it used; begun_at: the commits that made the first rows, as an
+    unfinished record names them. ValueError if there is no row, or keys differ.
     """
     if not rows or any(list(row) != list(rows[0]) for row in rows):
         raise ValueError("a record needs rows, all with the same columns in the same order")
-    about = {"commit": commit(), **environment(), "seconds": f"{seconds:.0f}"}
+    now, before = commit(), [] if begun_at is None else begun_at.split(", ")
+    about = {"commit": ", ".join([*before, now] if now not in before else before), **environment(), "seconds": f"{seconds:.0f}"}
     for dataset in datasets:
         about |= {f"data {dataset.name} {name}": digest for name, digest in data_hashes(dataset).items()}
     path = Path(path)

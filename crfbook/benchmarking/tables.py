@@ -183,7 +183,7 @@ def fill(path, jobs, *, datasets=()):
             made = make()
             for more in made if isinstance(made, list) else [made]:
                 rows.append({**key, **{name: str(value) for name, value in more.items()}})
-            write_record(part, rows, seconds=time.perf_counter() - clock, datasets=datasets)
+            write_record(part, rows, seconds=time.perf_counter() - clock, datasets=datasets, begun_at=about.get("commit"))
     return part.replace(path)
 
 

@@ -66,3 +66,13 @@ def list_items(lists):
     """Places in the pool of all entries, list by list."""
     start, size = lists.row[START, :-1], lists.row[SIZE, :-1]
     return np.repeat(start - np.cumsum(size) + size, size) + np.arange(size.sum())
+
+
+def holding(member, mu, weights, base_holds):
+    """Boolean (n,): which blocks hold a weight other than zero; the one of the base table always.
+
+    member (2, n): node and edge attribute of each block, -1: none; mu (A, M); weights: `Lists` of the edge attributes.
+    """
+    a, b = member
+    active = (a >= 0) & mu[a].any(axis=1) | (b >= 0) & (weights.row[SIZE, b] > 0)
+    return active | (b == 0) if base_holds else active

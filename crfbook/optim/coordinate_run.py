@@ -9,7 +9,7 @@ from crfbook.kernels.coordinate import BY_STAGES, visit_blocks
 from crfbook.kernels.coordinate_lattice import score_rows
 from crfbook.kernels.coordinate_tables import rebuild_base, rebuild_classes
 from crfbook.optim.active_weights import Sparse, scatter
-from crfbook.optim.arena import SHIFT, SIZE, list_items, make_lists, make_room
+from crfbook.optim.arena import SHIFT, SIZE, holding, list_items, make_lists, make_room
 from crfbook.optim.chains import (
     DENSE_SHARE,
     Candidates,
@@ -202,12 +202,12 @@ class Run:
     def sweep(self, order=None, only=-1):
         """Visit the blocks `order`; returns the change of the objective (of the adaptive rule; other rules do not know it)."""
         order, place, total = self.order if order is None else order, 0, 0.0
-        size = np.diff(self.state.blocks.visit_ptr)[order]
-        visits = np.cumsum(size)
+        if self.rule.frozen:
+            order = order[holding(self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds)]
+        visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
         large = np.append(np.flatnonzero(size >= LARGE), len(order)).astype(np.int64)
         while place < len(order):
-            stop = int(large[np.searchsorted(large, place)])
-            missing = BY_STAGES
+            stop, missing = int(large[np.searchsorted(large, place)]), BY_STAGES
             if stop > place:
                 stop = min(stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1)
                 place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
@@ -236,7 +236,7 @@ class Run:
                 self.sweep(self.order[g:g + 1], int(only))
 
     def freeze(self, frozen):
-        """From now on zeros stay zeros (or not)."""
+        """From now on zeros stay zeros, and blocks that hold nothing else are not visited (or not)."""
         self.rule = self.rule._replace(frozen=int(frozen))
         self.state.seen[:] = 0.0
 
