@@ -112,7 +112,8 @@ def test_weights_are_cut_by_magnitude():
     np.testing.assert_array_equal(fs.heaviest(w, 2), [0, 1, 0, 1, 0, 0])  # the first of equals
     np.testing.assert_array_equal(fs.heaviest(w, 6), w != 0)
     np.testing.assert_array_equal(fs.above_threshold(w, 1.0), [0, 1, 0, 1, 1, 0])
-    for bad in (lambda: fs.heaviest(w, -1), lambda: fs.heaviest(w, 1.5), lambda: fs.above_threshold(w, 0.0)):
+    for bad in (lambda: fs.heaviest(w, -1), lambda: fs.heaviest(w, 1.5), lambda: fs.above_threshold(w, 0.0),
+                lambda: fs.heaviest(w, "a"), lambda: fs.heaviest(w, np.inf), lambda: fs.above_threshold(w, None)):
         with pytest.raises(ValueError, match="expected"):
             bad()
     with pytest.raises(ValueError, match="min_count: expected a count >= 0, got -1"):

@@ -1,6 +1,7 @@
 """The regularisation path: each point is the optimum from anywhere, and what choosing, interrupting and plotting promise."""
 
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def test_errors_of_the_mean_and_the_sparsest_within_one(train):
     """Scores as given, fold after fold: means 0.5, 0.65, 0.69, 0.7, of which the last has a standard error of 0.03."""
     given = np.array([[0.5, 0.6, 0.71, 0.7 - 0.03 * 3**0.5], [0.5, 0.65, 0.69, 0.7], [0.5, 0.7, 0.67, 0.7 + 0.03 * 3**0.5]])
     left = given.ravel().tolist()
-    found = regularization_path(crf(), train, strengths=[8.0, 4.0, 2.0, 1.0], cv=3, scoring=lambda gold, guess: left.pop(0))
+    found = regularization_path(crf(), train, strengths=[8.0, 4.0, 2.0, 1.0], cv=3, scoring=lambda gold, guess: 0.0 if guess is gold else left.pop(0))
     np.testing.assert_allclose(found.frame["score"], [0.5, 0.65, 0.69, 0.7])
     np.testing.assert_allclose(found.frame["score_error"], given.std(axis=0, ddof=1) / 3**0.5)
     assert found.frame["score_error"].iloc[3] == pytest.approx(0.03)
@@ -212,11 +213,24 @@ def test_an_empty_path_says_so(train):
     ({"ratio": 0.0}, "ratio: expected a number > 0 and at most 1, got 0"),
     ({"cv": 1}, "cv: expected 2 to 60 folds of 60 sequences, got 1"),
     ({"scoring": "f2"}, "scoring: expected 'accuracy', 'f1' or a function, got 'f2'"),
+    ({"strengths": "abc"}, "strengths: expected finite numbers > 0, got 'abc'"),
+    ({"n_strengths": "x"}, "n_strengths: expected an integer >= 1, got 'x'"),
+    ({"n_strengths": float("nan")}, "n_strengths: expected an integer >= 1, got nan"),
+    ({"ratio": None}, "ratio: expected a number > 0 and at most 1, got None"),
     ({"cv": 2, "X_dev": []}, "cv and X_dev: expected one of them"),
+    ({"cv": []}, "cv: expected at least one pair"),
+    ({"cv": [([0, 1], [99])]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[99\]\)"),
+    ({"cv": [([0, 1], [])]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[\]"),
+    ({"y_dev": [["O"]]}, "y_dev: expected X_dev with it, got labels alone"),
+    ({"X_dev": [["a"]]}, "expected labels y"),
+    ({"X_dev": [["a"], ["b"]], "y_dev": [["O"]]}, "X_dev: expected labels of its 2 sequences, got those of 1"),
+    ({"X_dev": [], "y_dev": []}, "X_dev: expected sequences with tokens to score, got none"),
+    ({"cv": 2, "scoring": lambda gold, found: None}, "scoring: expected a function that returns a finite number, got None of it"),
 ])
 def test_bad_arguments_get_one_sentence(train, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message), mock.patch.object(path_module, "train") as trained:
         regularization_path(crf(), train, **options)
+    trained.assert_not_called()
 
 
 def test_one_label_has_no_path():

@@ -10,6 +10,8 @@ the third cuts a trained model, which is used as it is. Source: Sokolovska, Lave
 Yang and Pedersen (1997) for the mutual information.
 """
 
+from numbers import Real
+
 import numpy as np
 
 from crfbook.data.features import empirical_counts, inner_tokens
@@ -23,7 +25,7 @@ def frequency_cutoff(corpus, features, min_count):
     Counts are those of (attribute, label) and (edge attribute, label, label), values of attributes summed, every sequence counted once
     whatever its weight. The same as CRFsuite's `feature.minfreq`.
     """
-    if not min_count >= 0:
+    if not (isinstance(min_count, Real) and min_count >= 0):
         raise ValueError(f"min_count: expected a count >= 0, got {min_count!r}")
     return empirical_counts(corpus._replace(seq_weight=np.zeros(0)), features) >= min_count
 
@@ -74,7 +76,7 @@ def heaviest(w, n_features):
 
 def above_threshold(w, threshold):
     """keep (F,): weights |w| >= threshold > 0: selection a posteriori, no retraining."""
-    if not threshold > 0:
+    if not (isinstance(threshold, Real) and threshold > 0):
         raise ValueError(f"threshold: expected a number > 0, got {threshold!r}")
     return np.abs(w) >= threshold
 
@@ -98,7 +100,7 @@ def _information(n11, n_u, n_v, n):
 
 def _largest(score, n):
     """Boolean (F,): where the n largest scores are; among equals, those that come first."""
-    if n != int(n) or n < 0:
+    if not (isinstance(n, Real) and n >= 0 and n % 1 == 0):
         raise ValueError(f"n_features: expected an integer >= 0, got {n!r}")
     keep = np.zeros(len(score), bool)
     keep[np.argsort(-score, kind="stable")[:int(n)]] = True

@@ -1,7 +1,7 @@
 """Coordinate descent as rows of the table of algorithms: weight by weight, or all weights of a symbol at once."""
 
-from crfbook.optim.coordinate_descent import coordinate_descent
 from crfbook.optim.active_weights import Sparse
+from crfbook.optim.coordinate_descent import coordinate_descent
 
 
 def sbcd(corpus, features, w0, *, c1, c2, n_threads, virtual=False, tol=1e-4, constraints=None, max_iterations=100, callback=None,

@@ -11,6 +11,7 @@ every problem small. Source: Sokolovska, Lavergne, Cappe and Yvon (2010), sectio
 
 import time
 import warnings
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +67,8 @@ def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, rat
         data, nothing is shuffled), a splitter, or pairs (numbers of training sequences, numbers of held-out ones). Each fold learns
         its own alphabets and its own path with the same values of c1.
     X_dev, y_dev : held-out sequences that are scored in place of cross-validation.
-    scoring : "accuracy" of tokens, "f1" of chunks, or a function (gold, found: lists of sequences of labels) -> number, larger is better.
+    scoring : "accuracy" of tokens, "f1" of chunks, or a function (gold, found: lists of sequences of labels) -> number, larger is better;
+        it is tried on (gold, gold) before anything is trained.
     callback : called with (row: dict, model) after each c1 of the path itself; True ends the path.
 
     Returns a `Path`. Columns of its frame: c1, objective (of the model, its penalty included), n_active, of which n_node and n_edge,
@@ -79,19 +81,22 @@ def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, rat
     X, y = listed(X), listed(y)
     if cv is not None and X_dev is not None:
         raise ValueError("cv and X_dev: expected one of them, got both")
+    if y_dev is not None and X_dev is None:
+        raise ValueError("y_dev: expected X_dev with it, got labels alone")
     score = SCORES.get(scoring, scoring)
     if not callable(score):
         raise ValueError(f"scoring: expected 'accuracy', 'f1' or a function, got {scoring!r}")
+    dev = None if X_dev is None else _held_out("X_dev", listed(X_dev), listed(y_dev), score)
+    splits = [] if cv is None else _splits(cv, X, y, score)
     problem = _Problem(model, X, y)
     strengths = _grid(problem, n_strengths, ratio) if strengths is None else _checked(strengths)
-    splits = [] if cv is None else _splits(cv, X)
     rows, models, scores, status = [], [], [], "complete"
     try:
         for row, fitted in problem.solve(strengths):
             rows.append(row)
             models.append(fitted)
-            if X_dev is not None:
-                row["score"] = score(gold_labels(X_dev, y_dev), fitted.predict(X_dev))
+            if dev is not None:
+                row["score"] = score(dev[1], fitted.predict(dev[0]))
             if callback is not None and callback(dict(row), fitted):
                 status = "stopped by callback"
                 break
@@ -151,9 +156,9 @@ class _Problem:
 
 
 def _grid(problem, n_strengths, ratio):
-    if n_strengths != int(n_strengths) or n_strengths < 1:
+    if not (isinstance(n_strengths, Real) and n_strengths >= 1 and n_strengths % 1 == 0):
         raise ValueError(f"n_strengths: expected an integer >= 1, got {n_strengths!r}")
-    if not 0 < ratio <= 1:
+    if not (isinstance(ratio, Real) and 0 < ratio <= 1):
         raise ValueError(f"ratio: expected a number > 0 and at most 1, got {ratio!r}")
     largest = problem.largest_gradient()
     if largest == 0:
@@ -162,20 +167,45 @@ def _grid(problem, n_strengths, ratio):
 
 
 def _checked(strengths):
-    values = np.unique(np.asarray(strengths, dtype=np.float64).reshape(-1))[::-1]
-    if not len(values) or not (np.isfinite(values).all() and values[-1] > 0):
+    values = np.asarray(strengths).reshape(-1)
+    if not (len(values) and values.dtype.kind in "iuf" and np.isfinite(values).all() and values.min() > 0):
         raise ValueError(f"strengths: expected finite numbers > 0, got {strengths!r:.80}")
-    return values
+    return np.unique(values.astype(np.float64))[::-1]
 
 
-def _splits(cv, X):
+def _held_out(name, X, y, score):
+    """(X, gold labels) of sequences to be scored; ValueError where there is nothing to score, or `score` gives no number."""
+    gold, n = gold_labels(X, y), _n_sequences(X)
+    if len(gold) != n:
+        raise ValueError(f"{name}: expected labels of its {n} sequences, got those of {len(gold)}")
+    if not any(len(labels) for labels in gold):
+        raise ValueError(f"{name}: expected sequences with tokens to score, got none")
+    value = score(gold, gold)
+    if not (isinstance(value, Real) and np.isfinite(value)):
+        raise ValueError(f"scoring: expected a function that returns a finite number, got {value!r} of it")
+    return X, gold
+
+
+def _n_sequences(X):
+    return X.n_sequences if isinstance(X, Corpus) else len(X)
+
+
+def _splits(cv, X, y, score):
     """List of (training numbers, held-out numbers)."""
     from sklearn.model_selection import check_cv
 
-    n = X.n_sequences if isinstance(X, Corpus) else len(X)
+    n = _n_sequences(X)
     if isinstance(cv, (int, np.integer)) and not 2 <= cv <= n:
         raise ValueError(f"cv: expected 2 to {n} folds of {n} sequences, got {cv}")
-    return list(check_cv(cv).split(np.zeros(n)))
+    splits = [tuple(np.asarray(part) for part in pair) for pair in check_cv(cv).split(np.zeros(n))]
+    if not splits:
+        raise ValueError("cv: expected at least one pair (training numbers, held-out numbers), got none")
+    for i, pair in enumerate(splits):
+        for part in pair:
+            if not (len(part) and part.dtype.kind in "iu" and 0 <= part.min() and part.max() < n):
+                raise ValueError(f"cv, fold {i}: expected numbers of sequences in 0..{n - 1}, got {part!r:.80}")
+        _held_out(f"cv, fold {i}", _take(X, pair[1]), _take(y, pair[1]), score)
+    return splits
 
 
 def _take(sequences, index):

@@ -1,5 +1,7 @@
 """Sparse models: the weights that are zero taken out, and inference in time that grows with the weights that are left."""
 
+from numbers import Real
+
 import numpy as np
 
 from crfbook.data.corpus import ragged_index
@@ -16,7 +18,7 @@ def sparsify(features, w, threshold=0.0):
     w = np.asarray(w, dtype=np.float64)
     if w.shape != (features.n_features,):
         raise ValueError(f"weights: expected shape ({features.n_features},), got {w.shape}")
-    if not (np.isfinite(threshold) and threshold >= 0):
+    if not (isinstance(threshold, Real) and np.isfinite(threshold) and threshold >= 0):
         raise ValueError(f"threshold: expected a finite number >= 0, got {threshold!r}")
     keep = np.abs(w) > threshold
     return select(features, keep), w[keep]

@@ -70,6 +70,12 @@ class _Chain(Objective):
         return self.transitions
 
     _likelihood = staticmethod(shard_tuples)
+
+    @property
+    def gold(self):
+        """Gold counts of the first-order features (F,)."""
+        return self._gold
+
     curvature = None  # that of the chain without tuples would be wrong here
 
 
@@ -99,6 +105,11 @@ class TupleObjective:
         value, grad = self.chain(first)
         grad = np.concatenate([grad, self.chain.transitions.tuple_counts - self.count]) + 2.0 * self.c2 * w
         return value - float(self.chain.nu @ self.count) + self.c2 * float(w @ w), grad
+
+    def curvature(self, w):
+        """Roughly the second derivatives (F + G,) at w: expected counts, from which they differ by squares and covariances."""
+        gold = np.concatenate([self.chain.gold, self.count])
+        return np.maximum(self(w)[1] - 2.0 * self.c2 * w + gold, 0.0) + 2.0 * self.c2
 
     @property
     def automaton(self):
