@@ -4,20 +4,11 @@ import numpy as np
 import pytest
 
 from crfbook.benchmarking import selection_tables as study
-from crfbook.benchmarking import tables
 from crfbook.benchmarking.records import read_record
 from crfbook.data.features import empirical_counts, select
 from crfbook.optim.objective import Objective
 
-
-@pytest.fixture(autouse=True)
-def on_twins(monkeypatch, tmp_path):
-    """The built-in twins, whatever is on this machine."""
-    monkeypatch.delenv("CRFBOOK_MIRROR", raising=False)
-    monkeypatch.setenv("CRFBOOK_DATA", str(tmp_path))
-    tables.clear()
-    yield
-    tables.clear()
+pytestmark = pytest.mark.usefixtures("on_twins")
 
 
 def test_what_is_trained_is_the_optimum_of_what_is_kept():

@@ -8,15 +8,7 @@ import pytest
 from crfbook.benchmarking import learner_tables, records, tables
 from crfbook.benchmarking.records import read_record
 
-
-@pytest.fixture(autouse=True)
-def on_twins(monkeypatch, tmp_path):
-    """The built-in twins, whatever is on this machine."""
-    monkeypatch.delenv("CRFBOOK_MIRROR", raising=False)
-    monkeypatch.setenv("CRFBOOK_DATA", str(tmp_path))
-    tables.clear()
-    yield
-    tables.clear()
+pytestmark = pytest.mark.usefixtures("on_twins")
 
 
 def test_the_last_tenth_is_held_out_and_nothing_else_is_scored():
