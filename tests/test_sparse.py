@@ -110,17 +110,21 @@ def test_the_count_is_that_of_the_multiplications_that_are_made(kernel):
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
+@pytest.mark.parametrize("based", [False, True], ids=["no base", "base"])
 @pytest.mark.parametrize("size", [-40.0, 40.0, -1e3, 1e3])
-def test_weights_that_cancel(size):
-    """All but one previous label of each column at -40: 1 + sum alpha (exp(w) - 1) has no digit left, the rule has all but two."""
+def test_weights_that_cancel(size, based):
+    """A column and a row of pairs at -40, in lists: 1 + sum alpha (exp(w) - 1) has no digit left."""
     rng = np.random.default_rng(3)
-    corpus = random_corpus(rng, (5, 4, 5), 5, 7, 3)
-    features, w = random_model(rng, corpus, 5, 7, all_transitions=True)
-    edge = w[features.n_node:]
-    edge[:] = 0.0
-    edge[features.edge_ptr[1]:] = np.where(rng.random(features.n_edge - features.edge_ptr[1]) < 0.6, size, 0.0)
-    found = Objective(corpus, features, form="sparse")(w)
-    np.testing.assert_allclose(found[0], brute_value(corpus, features, w), rtol=1e-12)
+    corpus = random_corpus(rng, (4, 3, 4, 4), 8, 7, 3)
+    features, w = random_model(rng, corpus, 8, 7, all_transitions=True)
+    attr = np.repeat(np.arange(3), np.diff(features.edge_ptr))
+    heavy = (attr == 1) & (features.edge_next == 2) | (attr == 2) & (features.edge_prev == 3)
+    w[features.n_node:] = np.where(heavy, size, np.where(attr == 0, based * w[features.n_node:], 0.0))
+    edges = sparse_edges(features, w, corpus.class_ptr, corpus.class_attr)
+    assert np.all(edges.table_of == -1) and np.diff(edges.entry_ptr).tolist() == [0, 8, 15] and (edges.base.size > 0) == based
+    value, grad = Objective(corpus, features, form="sparse")(w)
+    np.testing.assert_allclose(value, brute_value(corpus, features, w), rtol=1e-12)
+    np.testing.assert_allclose(grad, Objective(corpus, features, form="batched")(w)[1], rtol=1e-9, atol=1e-12)
     p_node = inference.node_marginals(corpus, features, w, form="sparse")
     for i, chain in enumerate(chains_of(corpus, features, w)):
         wanted = brute.node_marginals(*chain)

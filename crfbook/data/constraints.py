@@ -80,6 +80,18 @@ def constraints_from(spec, labels):
                        _vector(spec.get("end"), labels, "end"))
 
 
+def check_constraints(constraints, n_labels):
+    """ValueError unless `constraints` is None or `Constraints` of so many labels."""
+    if constraints is None:
+        return
+    if not isinstance(constraints, Constraints):
+        raise ValueError(f"constraints: expected Constraints or None (constraints_from makes them), got {constraints!r:.80}")
+    for name, shape in (("allowed", (n_labels, n_labels)), ("start", (n_labels,)), ("end", (n_labels,))):
+        array = np.asarray(getattr(constraints, name))
+        if array.shape != shape or array.dtype != bool:
+            raise ValueError(f"constraints.{name}: expected bool {shape}, got {array.dtype} {array.shape}")
+
+
 def check_label_set(corpus, constraints):
     """ValueError unless the rows that corpus.label_set names are rows of constraints.label_sets."""
     if len(corpus.label_set):

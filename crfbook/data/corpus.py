@@ -23,7 +23,7 @@ class Corpus(NamedTuple):
     attr_val: np.ndarray  # float64 (nnz,), or (0,): all ones
     edge_class: np.ndarray  # int32 (N,)
     class_ptr: np.ndarray  # int64 (K+1,): edge attributes of class k
-    class_attr: np.ndarray  # int32: edge attribute 0 is the constant one (plain transitions)
+    class_attr: np.ndarray  # int32, each once in a class: edge attribute 0 is the constant one (plain transitions)
     labels: np.ndarray  # int32 (N,), -1: unknown
     seq_weight: np.ndarray  # float64 (S,), or (0,): all ones
     label_set: np.ndarray = np.zeros(0, np.int32)  # int32 (N,): row of Constraints.label_sets that holds at a token; (0,): all labels
@@ -94,6 +94,12 @@ def make_corpus(seq_ptr, attr_ptr, attr_idx, *, attr_val=None, edge_class=None, 
     class_attr = _integers("class_attr", [0] if class_attr is None else class_attr, np.int32)
     class_ptr = _pointers("class_ptr", [0, 1] if class_ptr is None else class_ptr, len(class_attr),
                           "number of edge attributes of all classes")
+    owner = np.repeat(np.arange(len(class_ptr) - 1), np.diff(class_ptr))
+    order = np.lexsort((class_attr, owner))
+    twice = order[1:][(class_attr[order[1:]] == class_attr[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])]
+    if len(twice):
+        raise ValueError(f"class_attr: expected each edge attribute once in a class, got {class_attr[twice[0]]} twice in class "
+                         f"{owner[twice[0]]}")
     if edge_class is None:
         edge_class = np.zeros(n_tokens, np.int32)
     edge_class = _integers("edge_class", edge_class, np.int32)

@@ -104,7 +104,7 @@ def visit_blocks(order, start, only, rule, state):
             if model[1] == 0.0 and trial == 0:
                 break
             write_block(a, b, n, rule.base_holds, mu, tables.base_log, weights, found, delta_node, delta_edge)
-            renew_tables(b, rule.base_holds, rule.dense_above, blocks, tables, weights, work)
+            renew_tables(b, rule.base_holds, rule.n_labels, rule.dense_above, blocks, tables, weights, work)
             change = -mark_change(g, blocks, chains, delta_node, delta_edge)
             score_rows(blocks.score_row[blocks.score_ptr[g] : blocks.score_ptr[g + 1]], mu, chains)
             if unsafe:  # the weights are what they were

@@ -212,13 +212,13 @@ def clear_block(b, n, base_holds, weights, found, old_edge, delta_node, delta_ed
 
 
 @kernel
-def renew_tables(b, base_holds, dense_above, blocks, tables, weights, work):
+def renew_tables(b, base_holds, n_labels, dense_above, blocks, tables, weights, work):
     """Tables of all classes that hold edge attribute b.
 
-    Arguments: b; base_holds; dense_above; blocks; tables; weights; work. Cost: see `rebuild_classes`. Source: spec A.10.
+    Arguments: b; base_holds; n_labels; dense_above; blocks; tables; weights; work. Cost: see `rebuild_classes`. Source: spec A.10.
     """
     if b == 0 and base_holds:
-        rebuild_base(tables.base_log, tables.base, tables.base_t, tables.level)
+        rebuild_base(tables.base_log, n_labels, tables.base, tables.base_t, tables.level)
     if b >= 0:
         classes = blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]]
         rebuild_classes(classes, dense_above, tables, weights, work.sum, work.touched, work.value)

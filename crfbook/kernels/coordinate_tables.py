@@ -113,11 +113,11 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
 
 
 @kernel
-def rebuild_base(base_log, base, base_t, level):
+def rebuild_base(base_log, n_labels, base, base_t, level):
     """base = exp(base_log - level[0]), level[0] the largest entry, level[1] the spread of the finite ones, level[2] the number of
-    labels if all of their entries are equal, else 0.
+    labels if all pairs of them are allowed and equal, else 0.
 
-    Arguments: base_log (M, M); out: base (M, M), base_t (M, M): its transpose, level (3,). Cost: M^2 exps. Source: spec A.4.
+    Arguments: base_log (M, M); n_labels; out: base (M, M), base_t (M, M): its transpose, level (3,). Cost: M^2 exps. Source: spec A.4.
     """
     high, low, n = -np.inf, np.inf, 0
     for v in base_log.flat:
@@ -126,7 +126,7 @@ def rebuild_base(base_log, base, base_t, level):
         n += 1 if v > -np.inf else 0
     level[0] = high if high > -np.inf else 0.0
     level[1] = max(0.0, high - low)
-    level[2] = np.sqrt(n) if high == low and np.sqrt(n) ** 2 == n else 0.0
+    level[2] = n_labels if high == low and n == n_labels * n_labels else 0.0
     M = base.shape[0]
     for yp in range(M):
         for y in range(M):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.features import FeatureSet
+from crfbook.data.features import FeatureSet, select
 
 
 class Sparse(NamedTuple):
@@ -19,7 +19,7 @@ class Sparse(NamedTuple):
 
 
 def scatter(sparse, features):
-    """w (F,) of `features` from active weights that are among them."""
+    """w (F,) of `features` from active weights; ValueError unless they are among them."""
     w, n_labels = np.zeros(features.n_features), features.n_labels
 
     def keys(part):
@@ -27,7 +27,37 @@ def scatter(sparse, features):
         edge = np.repeat(np.arange(part.n_edge_attrs), np.diff(part.edge_ptr)) * n_labels**2
         return node, edge + part.edge_prev.astype(np.int64) * n_labels + part.edge_next
 
-    (node, edge), (some_node, some_edge) = keys(features), keys(sparse.features)
-    w[np.searchsorted(node, some_node)] = sparse.w[:len(some_node)]
-    w[features.n_node + np.searchsorted(edge, some_edge)] = sparse.w[len(some_node):]
+    n, n_node = sparse.features.n_node, features.n_node
+    parts = zip(("node", "edge"), keys(features), keys(sparse.features), (w[:n_node], w[n_node:]), (sparse.w[:n], sparse.w[n:]), strict=True)
+    for kind, known, some, out, value in parts:
+        at = np.minimum(np.searchsorted(known, some), max(0, len(known) - 1))
+        missing = known[at] != some if len(known) else np.ones(len(some), bool)
+        if missing.any():
+            raise ValueError(f"expected weights of the given features alone, got {np.count_nonzero(missing)} {kind} weights of others")
+        out[at] = value
     return w
+
+
+def active_among(name, sparse, sizes, features=None, edge_kept=None):
+    """`Sparse` of the weights of one that are not zero, checked: finite, one for each feature, and only of features that exist here.
+
+    sizes: (L, A, B); features: a FeatureSet, or None: all of these sizes, of the edge attributes where edge_kept (B,).
+    Raises ValueError that begins with `name`.
+    """
+    given, w = sparse.features, np.asarray(sparse.w)
+    try:
+        if w.dtype.kind not in "fiu" or w.shape != (given.n_features,):
+            raise ValueError(f"expected one weight for each of its {given.n_features} features, got {w.dtype} {w.shape}")
+        if not np.isfinite(w).all():
+            raise ValueError(f"expected finite weights, got {w[~np.isfinite(w)][0]}")
+        active = Sparse(select(given, w != 0), np.ascontiguousarray(w[w != 0], np.float64))
+        held = [1 + int(np.flatnonzero(np.diff(ptr)).max(initial=-1)) for ptr in (active.features.node_ptr, active.features.edge_ptr)]
+        if given.n_labels != sizes[0] or held[0] > sizes[1] or held[1] > sizes[2]:
+            raise ValueError(f"expected weights of at most (L, A, B) = {tuple(sizes)}, got those of {(given.n_labels, *held)}")
+        if features is not None:
+            scatter(active, features)
+        elif not edge_kept[np.flatnonzero(np.diff(active.features.edge_ptr))].all():
+            raise ValueError("expected no weights of edge attributes that are not among edge_attrs")
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return active

@@ -10,7 +10,7 @@ class Rules:
 
     def __init__(self, c1, c2, tol, tol_gradient, max_iterations):
         for name, value in (("c1", c1), ("c2", c2), ("tol", tol), ("tol_gradient", tol_gradient)):
-            if not (math.isfinite(value) and value >= 0):
+            if not (is_number(value) and math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
         self.max_iterations = None if max_iterations is None else whole("max_iterations", max_iterations, 0)
         self.c1, self.c2, self.tol, self.tol_gradient = float(c1), float(c2), tol, tol_gradient
@@ -41,9 +41,14 @@ class Rules:
         return None
 
 
+def is_number(value):
+    """Whether it can be compared with one: no text, no None, no array of several."""
+    return hasattr(value, "__float__") and not getattr(value, "ndim", 0)
+
+
 def whole(name, value, least):
     """`value` as an int; ValueError if it is none or below `least`."""
-    if value != int(value) or value < least:
+    if not (is_number(value) and math.isfinite(value) and value == int(value) and value >= least):
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
     return int(value)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.data.features import FeatureSet
-from crfbook.optim.certificate import Rules, whole
+from crfbook.optim.certificate import Rules, is_number, whole
 from crfbook.optim.coordinate_acceleration import Accelerator
 from crfbook.optim.coordinate_run import STEPS, Run, Sizes, Sparse
 from crfbook.optim.objective import check_weights
@@ -44,7 +44,8 @@ def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=Tru
     Parameters
     ----------
     corpus : Corpus, every token labelled.
-    features : FeatureSet with F weights; None: all of them exist virtually. w0 : their weights (F,), or a `Sparse`; default 0.
+    features : FeatureSet with F weights; None: all of them exist virtually.
+    w0 : their weights (F,), or a `Sparse` of some of them; default 0. Read only where state is None.
     c1, c2 : >= 0, not both 0.
     blocks : True: Algorithm 2, all weights of a symbol at once; False: Algorithm 1, one weight at a time (for small problems).
     curvature : "approximate", sum p (1 - p), eq. (16), or "exact", eq. (15), by a recursion of moments (for small problems).
@@ -59,14 +60,15 @@ def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=Tru
     tol, tol_gradient : stop when the violation of the conditions of optimality promises at most tol * objective (c2 > 0), or is at
         most tol_gradient (c2 = 0); see `Rules`. It is that of the sweep, confirmed by a pass over all candidates.
     constraints : Constraints or None.
-    sizes : (L, A, B) where features is None; default: what the corpus holds. edge_attrs : edge attributes of a virtual set, default: all.
+    sizes : (L, A, B), default: what the corpus holds; edge_attrs : edge attributes that have weights, default: all. Both are read only
+        where features is None.
     max_iterations : sweeps, those of `state` included. callback : called with (Step, w) after each sweep; True stops. Where features is
         None, w is a `Sparse`.
     state : `SparseResult.state` of an earlier call on the same problem (c1 and c2 may differ: a warm start).
 
     Returns a `SparseResult`. Ctrl-C keeps the weights as they are: every visit leaves them good.
 
-    Raises ValueError for c1 = c2 = 0, arguments out of range, labels that are unknown or forbidden.
+    Raises ValueError for c1 = c2 = 0, arguments out of range, weights of features that do not exist, labels that are unknown or forbidden.
     """
     search = prepare(corpus, features, c1=c1, c2=c2, blocks=blocks, curvature=curvature, step=step, factor=factor, joint=joint,
                      freeze_after=freeze_after, accelerate=accelerate, screening=screening, n_threads=n_threads, tol=tol,
@@ -88,23 +90,39 @@ def prepare(corpus, features=None, *, c1, c2=0.0, blocks=True, curvature="approx
     for name, value, allowed in (("step", step, tuple(STEPS)), ("curvature", curvature, ("approximate", "exact"))):
         if value not in allowed:
             raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")
-    if not (math.isfinite(factor) and factor > 0):
+    if not (is_number(factor) and math.isfinite(factor) and factor > 0):
         raise ValueError(f"factor: expected a finite number > 0, got {factor!r}")
     if freeze_after is not None:
         freeze_after = whole("freeze_after", freeze_after, 0)
-    run = Run(corpus, features, _sizes(corpus, features, sizes), constraints, joint=joint, edge_attrs=edge_attrs,
+    sizes = _sizes(corpus, features, sizes)
+    run = Run(corpus, features, sizes, constraints, joint=joint, edge_attrs=_edge_attrs(edge_attrs, sizes.n_edge_attrs),
               n_threads=resolve_threads(n_threads))
     run.set_rule(c1, c2, step=step, factor=factor, exact=curvature == "exact", screening=screening)
     return Search(run, rules, blocks, freeze_after, Accelerator(run, constraints) if accelerate else None, callback)
 
 
 def _sizes(corpus, features, sizes):
+    held = Sizes(*(int(ids.max(initial=0)) + 1 for ids in (corpus.labels, corpus.attr_idx, corpus.class_attr)))
+    name = "sizes" if features is None else "features"
     if features is not None:
-        return Sizes(features.n_labels, features.n_attrs, features.n_edge_attrs)
-    if sizes is not None:
-        return Sizes(*(whole(name, size, 1) for name, size in zip(Sizes._fields, sizes, strict=True)))
-    largest = lambda ids: int(ids.max(initial=0)) + 1  # noqa: E731
-    return Sizes(largest(corpus.labels), largest(corpus.attr_idx), largest(corpus.class_attr))
+        sizes = features.n_labels, features.n_attrs, features.n_edge_attrs
+    elif sizes is None:
+        return held
+    if np.shape(sizes) != (3,):
+        raise ValueError(f"{name}: expected three integers (L, A, B), got {sizes!r:.80}")
+    sizes = Sizes(*(whole(f"{name}: {field}", size, 1) for field, size in zip(Sizes._fields, sizes, strict=True)))
+    if any(size < needed for size, needed in zip(sizes, held, strict=True)):
+        raise ValueError(f"{name}: expected at least (L, A, B) = {tuple(held)}, which the corpus holds, got {tuple(sizes)}")
+    return sizes
+
+
+def _edge_attrs(edge_attrs, n_edge_attrs):
+    if edge_attrs is None:
+        return None
+    found = np.asarray(edge_attrs)
+    if found.ndim != 1 or (found.size and (found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= n_edge_attrs)):
+        raise ValueError(f"edge_attrs: expected integers from 0 to {n_edge_attrs - 1}, got {edge_attrs!r:.80}")
+    return found
 
 
 class Search:
@@ -127,7 +145,7 @@ class Search:
                 if run.features is None:
                     raise ValueError("w0: where no features are given, expected a Sparse (features, w)")
                 w0 = Sparse(run.features, check_weights(w0, run.features.n_features))
-            run.load(w0)
+            run.load(run.admit("w0", w0))
         self.objective = run.renew()
 
     def go_to(self, c1, sweeps, callback):

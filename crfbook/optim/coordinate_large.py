@@ -106,25 +106,33 @@ class LargeBlocks:
         self.extend(sequences, high, high, state)
         return total + lattice.log_z_change(sequences, chains.weight, chains.log_z, state.log_z)
 
+    def _write(self, a, b, n, rule, state):
+        steps.write_block(a, b, n, rule.base_holds, state.mu, state.tables.base_log, state.weights, state.found, state.delta_node,
+                          state.delta_edge)
+
     def _step(self, g, a, b, n, rule, state):
         """Steps until one is good; the change of the objective."""
         adaptive, blocks = rule.step == 0, state.blocks
         first, last = blocks.visit_ptr[g:g + 2].tolist()
         factor = float(state.number[kernels.FACTOR, g]) if adaptive else rule.factor
         noise, change = lattice.keep_log_z(blocks.visit_seq[first:last], state.chains.log_z, state.log_z), 0.0
-        for trial in range(kernels.MAX_TRIALS):
-            end = trial == kernels.MAX_TRIALS - 1
-            steps.propose(n, np.inf if end else factor, rule.c1, rule.c2, state.found.number, state.model)
-            if state.model[1] == 0.0 and trial == 0:
-                return 0.0
-            steps.write_block(a, b, n, rule.base_holds, state.mu, state.tables.base_log, state.weights, state.found, state.delta_node,
-                              state.delta_edge)
-            steps.renew_tables(b, rule.base_holds, rule.dense_above, blocks, state.tables, state.weights, state.work)
-            change = self._renew(g, adaptive, state)
-            state.count[kernels.STEP_PASSES] += last - first if adaptive else 0
-            good, factor = kernels.judge(change, noise, trial, adaptive, rule.least_factor, state.model, factor)
-            if good:
-                break
+        try:
+            for trial in range(kernels.MAX_TRIALS):
+                end = trial == kernels.MAX_TRIALS - 1
+                steps.propose(n, np.inf if end else factor, rule.c1, rule.c2, state.found.number, state.model)
+                if state.model[1] == 0.0 and trial == 0:
+                    return 0.0
+                self._write(a, b, n, rule, state)
+                steps.renew_tables(b, rule.base_holds, rule.n_labels, rule.dense_above, blocks, state.tables, state.weights, state.work)
+                change = self._renew(g, adaptive, state)
+                state.count[kernels.STEP_PASSES] += last - first if adaptive else 0
+                good, factor = kernels.judge(change, noise, trial, adaptive, rule.least_factor, state.model, factor)
+                if good:
+                    break
+        except BaseException:  # Ctrl-C: a step that nobody has judged must not stay; whoever goes on renews tables and lattices
+            steps.propose(n, np.inf, rule.c1, rule.c2, state.found.number, state.model)
+            self._write(a, b, n, rule, state)
+            raise
         if adaptive:
             state.number[kernels.FACTOR, g] = factor
         return change + float(state.model[2])

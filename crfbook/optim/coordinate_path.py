@@ -1,9 +1,11 @@
 """A falling path of c1: every solution starts from the one before it, so that the first sweeps are cheap and memory stays small."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.optim.certificate import is_number, whole
 from crfbook.optim.coordinate_descent import SparseResult, prepare
 from crfbook.optim.parallel import one_blas_thread
 
@@ -29,9 +31,20 @@ def largest_c1(corpus, features=None, **options):
 
 def falling(highest, lowest, n):
     """n values of c1 from highest to lowest, evenly spaced in logarithms."""
-    if not (highest >= lowest > 0 and n >= 1):
-        raise ValueError(f"a path falls: expected highest >= lowest > 0 and n >= 1, got {highest!r}, {lowest!r}, {n!r}")
+    if not (is_number(highest) and is_number(lowest) and math.inf > highest >= lowest > 0):
+        raise ValueError(f"a path falls: expected finite numbers highest >= lowest > 0, got {highest!r}, {lowest!r}")
+    n = whole("n", n, 1)
     return np.geomspace(highest, lowest, n) if n > 1 else np.array([float(lowest)])
+
+
+def _falling_values(c1):
+    try:
+        values = np.atleast_1d(np.asarray(c1, dtype=float))
+    except (TypeError, ValueError):
+        raise ValueError(f"c1: expected numbers >= 0 that fall, got {c1!r:.80}") from None
+    if values.ndim > 1 or not len(values) or not np.isfinite(values).all() or (np.diff(values) > 0).any() or values[-1] < 0:
+        raise ValueError(f"c1: expected finite values >= 0 that fall, got {np.array2string(values, threshold=6)}")
+    return values
 
 
 def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=True, **options):
@@ -39,23 +52,28 @@ def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=Tr
 
     Parameters
     ----------
-    corpus, features, options : as in `coordinate_descent` (options: c2, step, tol, ...; not max_iterations and state).
-    c1 : values, falling (`falling` makes them).
-    sweeps : sweeps at most for each value: an integer, or one for each; None: 100.
+    corpus, features, options : as in `coordinate_descent` (options: c2, step, tol, ...; not w0, max_iterations and state).
+    c1 : values >= 0, falling (`falling` makes them); > 0 where c2 = 0.
+    sweeps : sweeps at most for each value: an integer >= 1, or one for each; None: 100.
     callback : called with (c1, Step, w) after each sweep; True ends the path.
     keep : False: only the last result keeps its state, so that memory does not grow with the path.
 
     Returns a list of `PathPoint`. Ctrl-C, or a callback that stops, ends the path: it keeps what it has.
 
-    Raises ValueError for values that do not fall, and as `coordinate_descent`.
+    Raises ValueError for values that do not fall, sweeps that are none, and as `coordinate_descent`.
     """
-    values = np.atleast_1d(np.asarray(c1, dtype=float))
-    if not len(values) or not np.isfinite(values).all() or (np.diff(values) > 0).any() or values[-1] < 0:
-        raise ValueError(f"c1: expected values >= 0 that fall, got {np.array2string(values, threshold=6)}")
-    most = np.broadcast_to(100 if sweeps is None else np.asarray(sweeps), values.shape)
+    if "max_iterations" in options:
+        raise ValueError("max_iterations: a path counts the sweeps of each value, give sweeps")
+    values = _falling_values(c1)
+    if values[-1] == 0 and options.get("c2", 0.0) == 0:
+        raise ValueError("c1: expected values > 0, where c2 = 0, got 0: coordinate descent needs a penalty")
+    most = [100] * len(values) if sweeps is None else [sweeps] * len(values) if is_number(sweeps) else list(sweeps)
+    if len(most) != len(values):
+        raise ValueError(f"sweeps: expected an integer, or one for each of the {len(values)} values of c1, got {len(most)}")
+    most = [whole("sweeps", n, 1) for n in most]
     search, points, last = prepare(corpus, features, c1=values[0], **options), [], None
     with one_blas_thread():
-        for value, n in zip(values.tolist(), most.tolist(), strict=True):
+        for value, n in zip(values.tolist(), most, strict=True):
             watch = None if callback is None else lambda step, w, at=value: callback(at, step, w)
             status = search.go_to(value, n, watch)
             last = search.result(status)

@@ -8,7 +8,7 @@ from crfbook.data.features import FeatureSet
 from crfbook.kernels.coordinate import BY_STAGES, visit_blocks
 from crfbook.kernels.coordinate_lattice import score_rows
 from crfbook.kernels.coordinate_tables import rebuild_base, rebuild_classes
-from crfbook.optim.active_weights import Sparse, scatter
+from crfbook.optim.active_weights import Sparse, active_among, scatter
 from crfbook.optim.arena import SHIFT, SIZE, holding, list_items, make_lists, make_room
 from crfbook.optim.chains import (
     DENSE_SHARE,
@@ -48,12 +48,12 @@ class Run:
         if features is None:
             node_kept, edge_kept = np.ones(sizes.n_attrs, bool), np.ones(sizes.n_edge_attrs, bool)
             if edge_attrs is not None:
-                edge_kept[:] = False
-                edge_kept[np.asarray(edge_attrs, np.int64)] = True
+                edge_kept = np.isin(np.arange(sizes.n_edge_attrs), edge_attrs)
             exist = [np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32, np.int32)]
         else:
             node_kept, edge_kept = np.diff(features.node_ptr) > 0, np.diff(features.edge_ptr) > 0
             exist = [features.node_ptr, features.node_label, features.edge_ptr, features.edge_prev, features.edge_next]
+        self._edge_kept = edge_kept
         tables, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
         self._empty_base = tables.base_log.copy()
         chains = make_chains(corpus, n_labels, constraints)
@@ -79,8 +79,12 @@ class Run:
 
     # ---- weights in and out
 
+    def admit(self, name, sparse):
+        """The active weights of a `Sparse` that was given as `name`; ValueError if there are others than those that exist here."""
+        return active_among(name, sparse, self.sizes, self.features, self._edge_kept)
+
     def load(self, sparse):
-        """Set the weights to those of a `Sparse` of the same sizes."""
+        """Set the weights to those of a `Sparse`, which only has features that exist here (`admit` sees to it)."""
         features, w = sparse
         state = self.state
         state.mu[:] = 0.0
@@ -137,11 +141,14 @@ class Run:
 
     def resume(self, state):
         """Go on from what `keep` gave for the same problem."""
+        lacking = [name for name in (*FeatureSet._fields, "w", "factor", "count") if not isinstance(state, dict) or name not in state]
+        if lacking:
+            raise ValueError(f"state: expected SparseResult.state, got one without {lacking[0]}")
         sizes = tuple(int(state[name]) for name in self.sizes._fields)
         if sizes != tuple(self.sizes) or np.shape(state["factor"]) != (self.state.blocks.n_blocks,):
             raise ValueError(f"state: expected that of coordinate_descent on the same corpus and features, (L, A, B) = {tuple(self.sizes)} "
                              f"with {self.state.blocks.n_blocks} blocks, got {sizes} with {len(np.atleast_1d(state['factor']))}")
-        self.load(Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), np.array(state["w"])))
+        self.load(self.admit("state", Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"])))
         self.state.number[0] = state["factor"]
         self.state.count[:] = state["count"]
 
@@ -156,7 +163,7 @@ class Run:
         most = np.bincount(owner, state.weights.row[SIZE, state.tables.class_attr], minlength=k).sum()
         self.make_room(int(1.25 * most) + k)
         state, length = self.state, np.diff(self.corpus.seq_ptr)
-        rebuild_base(state.tables.base_log, state.tables.base, state.tables.base_t, state.tables.level)
+        rebuild_base(state.tables.base_log, self.sizes.n_labels, state.tables.base, state.tables.base_t, state.tables.level)
         rebuild_classes(np.arange(k, dtype=np.int32), self.rule.dense_above, state.tables, state.weights, state.work.sum,
                         state.work.touched, state.work.value)
         score_rows(np.arange(len(state.chains.psi_node), dtype=np.int32), state.mu, state.chains)

@@ -228,8 +228,9 @@ def _check_labels(corpus, features, constraints):
         raise ValueError(f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label for every token "
                          f"of training data, got -1 (unknown)")
     if constraints is not None or len(corpus.label_set):
-        from crfbook.data.constraints import describe_violations, violations
+        from crfbook.data.constraints import check_constraints, describe_violations, violations
 
+        check_constraints(constraints, features.n_labels)
         found = violations(corpus, constraints, list(range(features.n_labels)))
         if found:
             raise ValueError(f"labels that the constraints forbid: {describe_violations(found)}")
