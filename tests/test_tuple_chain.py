@@ -255,6 +255,124 @@ def test_bad_arguments():
         decode_tuples(corpus, features, w, tuples, nu * np.nan)
 
 
+@pytest.mark.parametrize(("change", "message"), [
+    ({"order": 2.0}, "order: expected 2"), ({"order": "2"}, "order: expected 2"), ({"c1": float("nan")}, "c1: expected"),
+    ({"c1": float("inf")}, "c1: expected"), ({"c1": "1"}, "c1: expected"), ({"c2": -1.0}, "c2 must be a finite number"),
+    ({"max_rounds": "3"}, "max_rounds: expected an integer"), ({"edge_attrs": ("a",)}, "edge_attrs: expected integers"),
+    ({"edge_attrs": (-1,)}, "edge_attrs: expected integers"), ({"edge_attrs": (2,)}, r"edge_attrs: expected 0\.\.1"),
+])
+def test_bad_arguments_of_training(change, message):
+    corpus, features, *_ = problem(4)
+    with pytest.raises(ValueError, match=message):
+        train_tuples(corpus, features, **{"c1": 1.0, **change})
+
+
+def test_tuples_that_no_labels_match_are_refused():
+    corpus, features, w, tuples, nu = problem(4)
+    wrong = []
+    for place, value in ((3, 3), (3, -1), (2, -1), (1, -5)):
+        labels = tuples.labels.copy()
+        labels[2, place] = value
+        wrong.append((tuples._replace(labels=labels), "tuple 2: expected"))
+    wrong += [(tuples._replace(labels=tuples.labels[:, 2:]), "got shapes"), (tuples._replace(labels=tuples.labels + 0.5), "expected integers"),
+              (tuples._replace(attr=tuples.attr[1:]), "got shapes|weights: expected shape"), (tuples._replace(attr=tuples.attr - 9), "tuple 0: expected")]
+    for bad, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            decode_tuples(corpus, features, w, bad, nu)
+    for bad, message in wrong[:5]:
+        with pytest.raises(ValueError, match=message):
+            TupleObjective(corpus, features, bad, 0.0 * nu)
+        with pytest.raises(ValueError, match=message):
+            train_tuples(corpus, features, c1=1.0, start=(w, bad, nu))
+    with pytest.raises(ValueError, match="count: expected"):
+        TupleObjective(corpus, features, tuples, nu[1:])
+    with pytest.raises(ValueError, match="c2: expected"):
+        TupleObjective(corpus, features, tuples, nu, c2=-1.0)
+    with pytest.raises(ValueError, match="sequence 0: expected a path of finite score"):
+        decode_tuples(corpus, features, w, tuples, np.full(len(nu), 1e308))
+
+
+def test_label_sets_and_unknown_labels():
+    """Sets of labels are refused, never passed over; a tuple with an unknown label is none."""
+    corpus, features, w, tuples, nu = problem(4)
+    limited = corpus._replace(label_set=np.zeros(corpus.n_tokens, np.int32))
+    with pytest.raises(ValueError, match="label_set: expected rows"):
+        decode_tuples(limited, features, w, tuples, nu)
+    with pytest.raises(ValueError, match="label_set: expected rows"):
+        train_tuples(limited, features, c1=1.0)
+    labels = corpus.labels.copy()
+    labels[2] = -1  # of five
+    found, count = tuple_occurrences(corpus._replace(labels=labels, edge_class=0 * corpus.edge_class), 3)
+    known, n_known = tuple_occurrences(corpus._replace(edge_class=0 * corpus.edge_class), 3)
+    assert found.labels[:, 1:].min() >= 0 and count.sum() == n_known.sum() - 5
+    assert set(spelt(found)) <= set(spelt(known))
+    with pytest.raises(ValueError, match="sequence 0, token 2: expected a label"):
+        train_tuples(corpus._replace(labels=labels), features, c1=1.0)
+
+
+@pytest.mark.parametrize("lengths", [(), (0, 0)])
+def test_a_corpus_without_tokens(lengths):
+    corpus = random_corpus(np.random.default_rng(0), lengths)
+    features, w = random_model(np.random.default_rng(0), corpus)
+    found = train_tuples(corpus, features, c1=1.0)
+    assert found.status == "converged" and found.objective == 0.0 and len(found.nu) == 0
+    tuples, nu = random_tuples(np.random.default_rng(0), 5, 3, 1)
+    assert not TupleObjective(corpus, features, tuples, 0.0 * nu)(np.concatenate([w, nu]))[1].any()
+    assert len(decode_tuples(corpus, features, w, tuples, nu)) == 0
+
+
+@pytest.fixture
+def patterned():
+    """(corpus, features) whose labels triples explain."""
+    rng = np.random.default_rng(7)
+    corpus = random_corpus(rng, (9,) * 12, 3, n_classes=2)
+    corpus = corpus._replace(labels=np.tile([0, 1, 1, 2, 0, 2, 2, 1, 0], 12).astype(np.int32))
+    return corpus, random_model(rng, corpus, 3)[0]
+
+
+def test_the_gap_ends_training_where_c2_is_positive(patterned):
+    """The rounds stop by the same rule as `minimize` in each of them: none is spent on what already counts as solved."""
+    found = train_tuples(*patterned, order=3, c1=0.5, c2=0.01)
+    assert found.status == "converged" and len(found.rounds) < 8
+    assert found.violation**2 / 0.04 <= 1e-6 * max(1.0, found.objective)
+
+
+def test_training_may_start_from_rows_of_another_width(patterned):
+    """Triples in rows of four, as a model of third order has them, are found again in rows of three."""
+    start = train_tuples(*patterned, order=2, c1=0.5)
+    wide = start.tuples._replace(labels=np.pad(start.tuples.labels, ((0, 0), (1, 0)), constant_values=-1))
+    shown = []
+    train_tuples(*patterned, order=2, c1=0.5, start=(start.w, wide, start.nu), callback=lambda one: shown.append(one) or True)
+    assert shown[0]["tuples"] == len(start.nu) > 0 and shown[0]["objective"] == start.objective
+
+
+@pytest.mark.parametrize("at", [1, 2, 15, 10**6])
+def test_an_interrupt_keeps_the_last_good_weights(patterned, monkeypatch, at):
+    """Wherever it falls: what comes back has the objective it says, and one before the first evaluation goes through."""
+    calls, evaluate = [], TupleObjective.__call__
+
+    def interrupted(self, w):
+        calls.append(0)
+        if len(calls) == at or (at == 10**6 and len(calls) > 5 and self.n_features == whole.n_features):
+            raise KeyboardInterrupt
+        return evaluate(self, w)
+
+    tuples, count = tuple_occurrences(patterned[0], 2)
+    whole = TupleObjective(*patterned, tuples, count)
+    monkeypatch.setattr(TupleObjective, "__call__", interrupted)
+    if at == 1:
+        with pytest.raises(KeyboardInterrupt):
+            train_tuples(*patterned, c1=0.5)
+        return
+    found = train_tuples(*patterned, c1=0.5)
+    monkeypatch.undo()
+    assert found.status == "interrupted"
+    x = np.concatenate([found.w, found.nu])
+    value = TupleObjective(*patterned, found.tuples, dict_counts(found.tuples, tuples, count))(x)[0] + 0.5 * np.abs(x).sum()
+    np.testing.assert_allclose(found.objective, value, rtol=1e-12)
+    assert x.any() == (at > 2) and (np.isnan(found.violation) if at > 2 else found.violation > 0)
+
+
 def test_an_automaton_may_be_empty_or_nested():
     one = Automaton(Tuples(np.zeros(1, np.int32), np.array([[2, 2, 2, 2]], np.int32)), 3, np.array([0, 1]), np.array([0]))
     assert one.contexts == [(2, 2), (2, 2, 2)] and one.n_states == 5

@@ -2,18 +2,21 @@
 
 import numpy as np
 
+from crfbook.data.constraints import check_label_set
 from crfbook.kernels.tuple_viterbi import tuple_viterbi_many
 from crfbook.models.inference import node_scores
 from crfbook.optim.edges import padded, table_edges
-from crfbook.optim.objective import check_weights
+from crfbook.optim.objective import check_paths, check_weights
 from crfbook.optim.tuple_automaton import Automaton
 
 
 def decode_tuples(corpus, features, w, tuples, nu):
     """The most probable labels, int32 (N,), under first-order weights w (F,) and weights nu (G,) of `Tuples`: Viterbi.
 
-    Raises ValueError for weights that are not finite, or of another length.
+    There are no hard constraints here. Raises ValueError for a corpus with label sets, weights that are not finite or of another length,
+    tuples that do not fit, and a sequence whose scores exceed float64.
     """
+    check_label_set(corpus, None)
     w, nu = check_weights(w, features.n_features), check_weights(nu, len(tuples.attr))
     edges = table_edges(features, w, corpus.class_ptr, corpus.class_attr)
     automaton = Automaton(tuples, features.n_labels, corpus.class_ptr, corpus.class_attr)
@@ -22,4 +25,5 @@ def decode_tuples(corpus, features, w, tuples, nu):
     path, score = np.empty(corpus.n_tokens, np.int32), np.empty(corpus.n_sequences)
     tuple_viterbi_many(log_node, edges.log_edge, corpus.edge_class, automaton.arcs, automaton.scores(edges, nu).log_factor, corpus.seq_ptr,
                        path, score)
+    check_paths(score, np.arange(len(score)))
     return path

@@ -94,14 +94,30 @@ def tuple_work(arcs, longest, width, lanes):
                      np.zeros((T, W)), np.zeros(W, np.int64), np.zeros(W), np.zeros(W), *floats[3:], np.zeros(M + 1, np.int64))
 
 
+def check_tuples(tuples, n_labels):
+    """`Tuples` as int32 arrays; ValueError, naming the first one, for a row that no labels 0..n_labels-1 can match."""
+    attr, labels = np.asarray(tuples.attr), np.asarray(tuples.labels)
+    if labels.ndim != 2 or labels.shape[1] not in (3, 4) or attr.shape != labels.shape[:1]:
+        raise ValueError(f"tuples: expected attr (G,) and labels (G, 3) or (G, 4), got shapes {attr.shape} and {labels.shape}")
+    if labels.size and (attr.dtype.kind not in "iu" or labels.dtype.kind not in "iu"):
+        raise ValueError(f"tuples: expected integers, got dtypes {attr.dtype} and {labels.dtype}")
+    bad = (labels[:, -3:] < 0).any(axis=1) | (labels < -1).any(axis=1) | (labels >= n_labels).any(axis=1) | (attr < 0)
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise ValueError(f"tuple {i}: expected an edge attribute >= 0 and three or four labels in 0..{n_labels - 1}, with -1 only before three, "
+                         f"got {attr[i]} and {labels[i].tolist()}")
+    return Tuples(attr.astype(np.int32), labels.astype(np.int32))
+
+
 class Automaton:
-    """The states and arcs of `tuples` for a corpus with these edge classes.
+    """The states and arcs of `tuples` for a corpus with these edge classes. Raises ValueError as `check_tuples` does.
 
     arcs : Arcs. n_states : single labels and longer contexts. contexts : list of the longer ones, tuples of labels.
     Classes whose tokens meet the same tuples share a pattern of arcs.
     """
 
     def __init__(self, tuples, n_labels, class_ptr, class_attr):
+        tuples = check_tuples(tuples, n_labels)
         self.base, self.width = n_labels + 1, padded(n_labels)
         digits = tuples.labels.astype(np.int64) + 1
         self.code = np.zeros(len(digits), np.int64)  # a tuple as one number to the base L + 1, newest label last, no digit 0
@@ -249,8 +265,14 @@ class Automaton:
 
 
 def tuple_occurrences(corpus, order, edge_attrs=(0,)):
-    """(Tuples, count (G,)): the label tuples of 3 to order + 1 labels seen with these edge attributes, and how often (weighted)."""
-    if order not in (2, 3):
+    """(Tuples, count (G,)): the label tuples of 3 to order + 1 labels seen with these edge attributes, and how often (weighted).
+
+    Tuples with an unknown label are none. Raises ValueError for another order, and edge attributes that are not integers >= 0.
+    """
+    wanted_attrs = np.asarray(edge_attrs)
+    if wanted_attrs.size and (wanted_attrs.dtype.kind not in "iu" or wanted_attrs.min() < 0):
+        raise ValueError(f"edge_attrs: expected integers >= 0, got {edge_attrs!r}")
+    if not isinstance(order, (int, np.integer)) or order not in (2, 3):
         raise ValueError(f"order: expected 2 (label triples) or 3 (triples and quadruples), got {order!r}")
     base = int(corpus.labels.max(initial=0)) + 2
     position = np.arange(corpus.n_tokens) - np.repeat(corpus.seq_ptr[:-1], np.diff(corpus.seq_ptr))
@@ -258,10 +280,12 @@ def tuple_occurrences(corpus, order, edge_attrs=(0,)):
     keys, counts = [np.zeros(0, np.int64)], [np.zeros(0)]
     for size in range(3, order + 2):
         token = np.flatnonzero(position >= size - 1)
+        for back in range(size):
+            token = token[corpus.labels[token - back] >= 0]
         code = sum((corpus.labels[token - back].astype(np.int64) + 1) * base**back for back in range(size))
         items, ptr = ragged_index(corpus.class_ptr, corpus.edge_class[token])
         owner, attr = np.repeat(np.arange(len(token)), np.diff(ptr)), corpus.class_attr[items].astype(np.int64)
-        wanted = np.isin(attr, edge_attrs)
+        wanted = np.isin(attr, wanted_attrs)
         key, inverse = np.unique(attr[wanted] * base**4 + code[owner[wanted]], return_inverse=True)
         keys.append(key)
         counts.append(np.bincount(inverse, weight[token][owner[wanted]], minlength=len(key)))

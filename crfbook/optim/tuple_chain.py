@@ -9,6 +9,7 @@ and is had exactly from one evaluation with the automaton of ALL candidates, in 
 There are no hard constraints on labels here.
 """
 
+from numbers import Integral, Real
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -16,10 +17,11 @@ import numpy as np
 
 from crfbook.kernels.likelihood import add_tree
 from crfbook.kernels.tuple_likelihood import shard_tuples
+from crfbook.optim.certificate import Rules
 from crfbook.optim.edges import TableTransitions, table_edges
 from crfbook.optim.objective import Objective, check_weights
 from crfbook.optim.quasi_newton import minimize
-from crfbook.optim.tuple_automaton import Automaton, Tuples, tuple_occurrences, tuple_work
+from crfbook.optim.tuple_automaton import Automaton, Tuples, check_tuples, tuple_occurrences, tuple_work
 
 LANES = 16  # sequences side by side
 
@@ -32,6 +34,7 @@ class _Transitions(TableTransitions):
         self.automaton = Automaton(tuples, features.n_labels, *classes)
         self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
         self.n_products = np.zeros((n_shards, 3), np.int64)
+        self.tuple_counts = np.zeros(len(tuples.attr))  # as they are where there is no token
         self.spare = SimpleQueue()
         for _ in range(n_workers):
             self.spare.put(tuple_work(self.automaton.arcs, longest, self.parts.shape[2], LANES))
@@ -88,10 +91,14 @@ class TupleObjective:
     tuples : Tuples, G of them: their weights stand after the F. count : (G,) gold counts, of `tuple_occurrences`.
     c2, n_threads : as in `Objective`.
 
-    Raises ValueError as `Objective` does.
+    Raises ValueError as `Objective` does, and for tuples or counts that do not fit.
     """
 
     def __init__(self, corpus, features, tuples, count, *, c2=0.0, n_threads=1):
+        if not (np.isfinite(c2) and c2 >= 0):
+            raise ValueError(f"c2: expected a finite number >= 0, got {c2!r}")
+        if np.shape(count) != np.shape(tuples.attr) or not np.isfinite(count).all():
+            raise ValueError(f"count: expected a finite number for each of {len(tuples.attr)} tuples, got shape {np.shape(count)}")
         self.chain = _Chain(corpus, features, tuples, n_threads)
         self.tuples, self.count, self.c2 = tuples, count, float(c2)
         self.n_first, self.n_features = features.n_features, features.n_features + len(tuples.attr)
@@ -129,7 +136,7 @@ class TupleResult(NamedTuple):
     nu: np.ndarray  # (G,)
     objective: float
     status: str
-    violation: float  # the largest KKT residual over all weights and all candidates
+    violation: float  # the largest KKT residual over all weights and all candidates; nan: interrupted before it was known
     n_states: int  # single labels and longer contexts
     rounds: list  # of dicts: what each round worked on
 
@@ -150,42 +157,58 @@ def train_tuples(corpus, features, *, order=2, c1, c2=0.0, edge_attrs=(0,), star
 
     order : 2 (triples of labels) or 3 (triples and quadruples). edge_attrs : edge attributes that tuples are joined with; 0 is
     the constant one. start : None, or (w (F,), Tuples, nu (G,)) to begin from. rules : of `minimize` (tol, tol_gradient,
-    relative_change, max_iterations in a round, ...). callback : called with a dict after each round; True stops.
+    relative_change, max_iterations in a round, ...); tol (c2 > 0) and tol_gradient (c2 = 0) also end the rounds.
+    callback : called with a dict after each round; True stops.
 
-    Returns a TupleResult. Raises ValueError for c1 <= 0: without it every tuple seen would stay.
+    Returns a TupleResult; Ctrl-C ends with "interrupted" and the last good weights. Raises ValueError for c1 <= 0 (without it every
+    tuple seen would stay) and for other arguments that do not fit.
     """
-    if not c1 > 0:
+    if not (isinstance(c1, Real) and 0 < c1 < np.inf):
         raise ValueError(f"c1: expected a number > 0 (it is what keeps the contexts few), got {c1!r}")
+    if not isinstance(max_rounds, Integral) or max_rounds < 0:
+        raise ValueError(f"max_rounds: expected an integer >= 0, got {max_rounds!r}")
+    ends = Rules(c1, c2, rules.get("tol", 1e-6), rules.get("tol_gradient", 1e-3), None)
     candidates, count = tuple_occurrences(corpus, order, edge_attrs)
+    if np.max(edge_attrs, initial=0) >= features.n_edge_attrs:
+        raise ValueError(f"edge_attrs: expected 0..{features.n_edge_attrs - 1}, got {edge_attrs!r}")
     whole = TupleObjective(corpus, features, candidates, count, c2=c2, n_threads=n_threads)
     w, status, rounds, n_first = _begin(whole, start, candidates), "max_rounds", [], features.n_features
-    tolerance = rules.get("tol_gradient", 1e-3)
-    while True:
-        value, grad = whole(w)
-        residual = kkt_residual(w, grad, c1)
-        wants = (w != 0.0) | (residual > 0.0)
-        wants[:n_first] = True
-        rounds.append({"objective": value + c1 * float(np.abs(w).sum()), "violation": float(residual.max(initial=0.0)),
-                       "tuples": int(np.count_nonzero(w[n_first:])), "entering": int((wants & (w == 0.0))[n_first:].sum())})
-        stop = callback is not None and callback(rounds[-1])
-        if rounds[-1]["violation"] <= tolerance:
-            status = "converged"
-        if status == "converged" or stop or len(rounds) > max_rounds:
-            break
-        at_work = wants[n_first:]
-        small = TupleObjective(corpus, features, take(candidates, at_work), count[at_work], c2=c2, n_threads=n_threads)
-        found = minimize(small, w[wants], c1=c1, c2=c2, **rules)
-        rounds[-1] |= {"states": small.automaton.n_states, "evaluations": found.n_evaluations, "status": found.status}
-        w = np.zeros(len(w))
-        w[wants] = found.w
-        if found.status == "interrupted":
-            status = found.status
-            break
+    try:
+        while True:
+            value, grad = whole(w)
+            residual = kkt_residual(w, grad, c1)
+            wants = (w != 0.0) | (residual > 0.0)
+            wants[:n_first] = True
+            objective, violation = value + c1 * float(np.abs(w).sum()), float(residual.max(initial=0.0))
+            rounds.append({"objective": objective, "violation": violation, "tuples": int(np.count_nonzero(w[n_first:])),
+                           "entering": int((wants & (w == 0.0))[n_first:].sum())})
+            stop = callback is not None and callback(rounds[-1])
+            if ends.verdict(objective, ends.violation(float(residual @ residual), violation), 0) == "converged":
+                status = "converged"
+            if status == "converged" or stop or len(rounds) > max_rounds:
+                break
+            at_work = wants[n_first:]
+            small = TupleObjective(corpus, features, take(candidates, at_work), count[at_work], c2=c2, n_threads=n_threads)
+            found = minimize(small, w[wants], c1=c1, c2=c2, **rules)
+            rounds[-1] |= {"states": small.automaton.n_states, "evaluations": found.n_evaluations, "status": found.status}
+            new = np.zeros(len(w))
+            new[wants] = found.w
+            w, objective, violation = new, found.objective, np.nan
+            if found.status == "interrupted":
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not rounds:
+            raise  # there is nothing to return yet
+        status = "interrupted"
     kept = w[n_first:] != 0.0
     tuples = take(candidates, kept)
     n_states = Automaton(tuples, features.n_labels, corpus.class_ptr, corpus.class_attr).n_states
-    return TupleResult(w[:n_first].copy(), tuples, w[n_first:][kept], rounds[-1]["objective"], status, rounds[-1]["violation"], n_states,
-                       rounds)
+    return TupleResult(w[:n_first].copy(), tuples, w[n_first:][kept], objective, status, violation, n_states, rounds)
+
+
+def _spelt(tuples):
+    """(edge attribute, labels without the -1 before them) of each tuple, whatever the width of its rows."""
+    return [(b, tuple(y for y in z if y >= 0)) for b, z in zip(tuples.attr.tolist(), tuples.labels.tolist(), strict=True)]
 
 
 def _begin(whole, start, candidates):
@@ -193,11 +216,10 @@ def _begin(whole, start, candidates):
     w = np.zeros(whole.n_features)
     if start is not None:
         first, tuples, nu = start
-        w[:whole.n_first] = first
-        at = {(b, *z): i for i, (b, z) in enumerate(zip(candidates.attr.tolist(), candidates.labels.tolist(), strict=True))}
-        width = candidates.labels.shape[1]
-        for b, z, value in zip(tuples.attr.tolist(), tuples.labels.tolist(), nu, strict=True):
-            z = [-1] * (width - len(z)) + z
-            if (b, *z) in at:
-                w[whole.n_first + at[(b, *z)]] = value
+        tuples = check_tuples(tuples, whole.chain.features.n_labels)
+        w[:whole.n_first], nu = check_weights(first, whole.n_first), check_weights(nu, len(tuples.attr))
+        at = {z: i for i, z in enumerate(_spelt(candidates))}
+        for z, value in zip(_spelt(tuples), nu, strict=True):
+            if z in at:
+                w[whole.n_first + at[z]] += value
     return w
