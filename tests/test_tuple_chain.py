@@ -98,7 +98,7 @@ def test_without_tuples_it_is_the_first_order_model(seed):
 @pytest.mark.parametrize("kind", ["negative", "positive", "both", "log", "huge"])
 def test_extreme_weights(seed, kind):
     """Hand-overs that cancel, and spreads that only the log form takes."""
-    corpus, features, w, tuples, nu = problem(seed, n_tuples=25)
+    corpus, features, w, tuples, nu = problem(seed, n_tuples=25, weighted=True)
     nu = {"negative": np.full(len(nu), -12.0), "positive": np.full(len(nu), 12.0), "both": np.sign(nu) * 8.0, "log": 60.0 * nu,
           "huge": 1e5 * nu}[kind]
     value, expected, gold = brute_value(corpus, features, w, tuples, nu)
@@ -129,7 +129,7 @@ def test_many_lanes_and_threads():
     """More sequences than lanes, of very different lengths, one of 500 tokens: log form and scaled form agree, threads change no bit."""
     rng = np.random.default_rng(3)
     lengths = (*rng.integers(0, 9, 60).tolist(), 500)
-    corpus = random_corpus(rng, lengths, 4, n_classes=3)
+    corpus = random_corpus(rng, lengths, 4, n_classes=3, weighted=True)
     features, w = random_model(rng, corpus, 4)
     tuples, nu = random_tuples(rng, 30, 4, 3, size=1.0)
     objective = TupleObjective(corpus, features, tuples, np.zeros(len(nu)))
