@@ -205,6 +205,16 @@ def test_a_block_takes_as_many_passes_as_one_of_its_weights():
     assert visits[1] == 42 * visits[0]
 
 
+@pytest.mark.parametrize("blocks", [True, False])
+def test_each_sweep_tells_the_objective_of_its_weights(blocks):
+    corpus, features = problem(4, n_classes=2)
+    fun, seen = Objective(corpus, features, c2=C2), []
+    coordinate_descent(corpus, features, c1=C1, c2=C2, blocks=blocks, tol=0.0, max_iterations=4,
+                       callback=lambda step, w: seen.append((step.objective, fun(w)[0] + C1 * np.abs(w).sum())))
+    told, true = np.array(seen).T
+    np.testing.assert_allclose(told, true, rtol=1e-10)
+
+
 def test_state_goes_on_and_paths_start_warm():
     corpus, features = symbols(9, lengths=(4,) * 20)
     whole = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=0.0, max_iterations=9)

@@ -96,7 +96,9 @@ def test_errors_of_the_mean_and_the_sparsest_within_one(train):
     """Scores as given, fold after fold: means 0.5, 0.65, 0.69, 0.7, of which the last has a standard error of 0.03."""
     given = np.array([[0.5, 0.6, 0.71, 0.7 - 0.03 * 3**0.5], [0.5, 0.65, 0.69, 0.7], [0.5, 0.7, 0.67, 0.7 + 0.03 * 3**0.5]])
     left = given.ravel().tolist()
-    found = regularization_path(crf(), train, strengths=[8.0, 4.0, 2.0, 1.0], cv=3, scoring=lambda gold, guess: 0.0 if guess is gold else left.pop(0))
+    with pytest.warns(UserWarning, match="the best score is that of the smallest c1, 1: the path may end too early"):
+        found = regularization_path(crf(), train, strengths=[8.0, 4.0, 2.0, 1.0], cv=3,
+                                    scoring=lambda gold, guess: 0.0 if guess is gold else left.pop(0))
     np.testing.assert_allclose(found.frame["score"], [0.5, 0.65, 0.69, 0.7])
     np.testing.assert_allclose(found.frame["score_error"], given.std(axis=0, ddof=1) / 3**0.5)
     assert found.frame["score_error"].iloc[3] == pytest.approx(0.03)
@@ -203,6 +205,14 @@ def test_an_empty_path_says_so(train):
         found = regularization_path(crf(), train, strengths=[1e6, 1e7])
     assert found.frame["n_active"].tolist() == [0, 0]
     assert found.models[0].predict(train)[0] == [found.models[0].classes_[0]] * len(train[0])
+
+
+def test_a_model_without_weights_is_chosen_only_where_all_are(train):
+    found = regularization_path(crf(), train, strengths=[1e6, 1.0, 0.5], cv=2, scoring=lambda gold, guess: 1.0)
+    assert found.frame["n_active"].iloc[0] == 0 and found.chosen == found.within_one_error() == 1
+    with pytest.warns(UserWarning, match="the path is empty"):
+        found = regularization_path(crf(), train, strengths=[1e7, 1e6], cv=2, scoring=lambda gold, guess: 1.0)
+    assert found.chosen == found.within_one_error() == 0
 
 
 @pytest.mark.parametrize("options, message", [

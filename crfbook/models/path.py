@@ -52,7 +52,8 @@ class Path(NamedTuple):
         if self.chosen is None or "score_error" not in self.frame:
             raise ValueError("standard errors need cross-validation: give cv")
         score, error = self.frame["score"].to_numpy(), self.frame["score_error"].to_numpy()
-        return int(np.argmax(score >= score[self.chosen] - np.nan_to_num(error[self.chosen])))
+        good = score >= score[self.chosen] - np.nan_to_num(error[self.chosen])
+        return int(np.argmax(good & (self.frame["n_active"] > 0))) if self.frame["n_active"].iloc[self.chosen] else self.chosen
 
 
 def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, ratio=1e-3, cv=None, X_dev=None, y_dev=None,
@@ -73,7 +74,8 @@ def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, rat
 
     Returns a `Path`. Columns of its frame: c1, objective (of the model, its penalty included), n_active, of which n_node and n_edge,
     iterations, status, seconds (wall clock); and with scores: score (mean over folds), with cv also score_error (its standard error) and
-    n_folds. Among equal scores the largest c1 is chosen: the smaller model.
+    n_folds. Among equal scores the largest c1 is chosen: the smaller model, but one without weights only if all are; a
+    warning says where the smallest c1 of the path is the best.
 
     Ctrl-C keeps the models that are finished and the folds that are; the status is then "interrupted". Warns if no weight survives any c1.
     Raises ValueError for bad arguments, and what `fit` raises.
@@ -233,5 +235,11 @@ def _path(rows, models, scores, status):
         frame["score_error"] = scores.std(axis=0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.nan
         frame["n_folds"] = len(scores)
     scored = "score" in frame and frame["score"].notna().any()
-    chosen = int(np.nanargmax(frame["score"].to_numpy(float))) if scored else None
+    chosen = None
+    if scored:
+        score, some = frame["score"].to_numpy(float), frame["n_active"].to_numpy() > 0
+        chosen = int(np.nanargmax(np.where(some, score, np.nan) if some.any() else score))
+        if some.any() and chosen == len(frame) - 1:
+            warnings.warn(f"the best score is that of the smallest c1, {frame['c1'].iloc[-1]:g}: the path may end too early; give a smaller "
+                          f"ratio, or strengths", UserWarning, stacklevel=3)
     return Path(frame, models, chosen, status)

@@ -187,8 +187,8 @@ class Search:
             self.objective += run.sweep()
         else:
             run.sweep_weights()
-        if run.rule.step != STEPS["adaptive"] or self.iteration % 10 == 9:
-            self.objective = run.renew()  # what was tracked has gathered rounding errors; other rules track nothing
+        if not self.blocks or run.rule.step != STEPS["adaptive"] or self.iteration % 10 == 9:
+            self.objective = run.renew()  # what was tracked has gathered rounding errors; single weights and other rules track nothing
         if self.accelerator is not None:
             self.objective = self.accelerator.improve(self.objective)
         seen = run.state.seen
