@@ -7,6 +7,9 @@ weight, and is left out. Of the candidates, those at work are those whose weight
 c1 (grafting: Perkins, Lacker and Theiler, 2003). The gradient at zero of a candidate is its expected count less its gold count,
 and is had exactly from one evaluation with the automaton of ALL candidates, in which the others have weight 0.
 There are no hard constraints on labels here.
+
+    found = train_tuples(corpus, features, order=2, c1=1.0)
+    labels = decode_tuples(other, features, found.w, found.tuples, found.nu)  # models/tuple_chain.py
 """
 
 from numbers import Integral, Real
@@ -129,7 +132,7 @@ class TupleObjective:
 
 
 class TupleResult(NamedTuple):
-    """What `train_tuples` returns. status: as of `minimize`, or "max_rounds": some candidate still wants to enter."""
+    """What `train_tuples` returns. status: "converged" over all candidates, "max_rounds" (the violation says how far), ...."""
 
     w: np.ndarray  # (F,): first-order weights
     tuples: Tuples  # those whose weight is not zero
