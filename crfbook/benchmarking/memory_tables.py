@@ -61,7 +61,7 @@ def train(setup, memory, c1, start=None):
     w = np.zeros(features.n_features) if start is None else start.w
     clock = time.process_time()
     if memory.order == 1:
-        fun = Objective(setup.corpus, features)
+        fun = Objective(setup.corpus, features, form="batched")  # few evaluations: the sparse form's kernels take longer to compile
         found = minimize(fun, w, c1=c1, **STOP)
         return Found(found.w, *NOTHING, found.objective, float("nan"), found.n_evaluations, time.process_time() - clock)
     known = NOTHING if start is None else (start.tuples, start.nu)
