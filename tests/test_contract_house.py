@@ -209,7 +209,7 @@ def test_wheel_settings_name_both_packages():
 
 
 def test_positional_tolerances():
-    """assert_allclose(a, b, 4) means rtol=4 and cannot fail: tolerances are keywords."""
+    """The third argument of assert_allclose is rtol: a 4 there is no number of decimals, and cannot fail. Tolerances are keywords."""
     for path in sorted((ROOT / "tests").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("assert_allclose", "isclose", "allclose")):
