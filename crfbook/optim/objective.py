@@ -167,7 +167,7 @@ class Objective:
         """Transitions at w, in the form that the kernel has and that is the faster."""
         form = self._forms.choose(w) if kernel in (shard_likelihood, shard_curvature) else "batched"
         if form not in self._made and form == "sparse":
-            from crfbook.optim.sparse_chain import SparseTransitions
+            from crfbook.optim.sparse_shards import SparseTransitions
 
             self._made[form] = SparseTransitions(self.features, self._classes, self.constraints, self._packing,
                                                  self._work.qsize())
