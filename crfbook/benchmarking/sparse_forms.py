@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from ..kernels.forward_backward import forward_backward_many
-from ..kernels.forward_backward_batched import forward_backward_batched
 from ..models.inference import node_scores
+from ..optim.batch import Batch
 from ..optim.cost_model import TABLE_SHARE
 from ..optim.edges import padded, table_edges
 from ..optim.forecast import batch_rows
 from ..optim.packing import pack
 from ..optim.sparse_chain import sparse_edges
-from ..optim.sparse_shards import Batch, SparseTransitions
+from ..optim.sparse_shards import SparseBatch, SparseTransitions
 from ..optim.work import make_work
 from . import Clocked, race
 
@@ -98,14 +98,11 @@ class ChainForms:
         return Clocked(cpu, wall)
 
     def _batched(self, b):
-        batch, edges = Batch(b, self.packing, self.work), self.tables
-        forward_backward_batched(
-            batch.log_node, edges.psi_edge, edges.psi_edge_t, edges.edge_max, edges.edge_spread[0], batch.row_class, batch.step_ptr,
-            *batch.by[:2], batch.by_step, batch.by[2], np.ones(len(batch.flags)), self.log_z[batch.slots], batch.p_node, self.table_sum,
-            batch.flags, batch.alpha, batch.buf, batch.gain, batch.pair)
+        batch = Batch(b, self.packing, self.work)
+        batch.forward_backward(self.tables, np.ones(len(batch.flags)), self.log_z, self.table_sum)
 
     def _sparse(self, b, edges):
-        batch = Batch(b, self.packing, self.work)
+        batch = SparseBatch(b, self.packing, self.work)
         batch.forward_backward(edges, np.ones(len(batch.flags)), self.spare[0], self.log_z, self.n_products)
         self.transitions.add_edge_counts(batch, edges, self.spare, (self.grad, self.base_sum))
 

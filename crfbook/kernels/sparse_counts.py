@@ -5,6 +5,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.sparse_edges import open_table
 from crfbook.kernels.sparse_forward_backward import CANCELLED, put_entries
+from crfbook.kernels.vector_math import copy_row
 
 
 @kernel
@@ -65,10 +66,8 @@ def gather_product(alpha, v, rows, prev_row, buf, out):
     while first < rows.size:
         m = min(half, rows.size - first)
         for j in range(m):
-            before, here = prev_row[rows[first + j]], rows[first + j]
-            for y in range(M):
-                buf[j, y] = alpha[before, y]
-                buf[half + j, y] = v[here, y]
+            copy_row(alpha, prev_row[rows[first + j]], buf, j)
+            copy_row(v, rows[first + j], buf, half + j)
         np.dot(buf[:m].T, buf[half : half + m], product)
         for yp in range(M):
             for y in range(M):

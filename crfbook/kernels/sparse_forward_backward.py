@@ -12,6 +12,7 @@ from crfbook._jit import kernel
 from crfbook.kernels.forward_backward import SMALLEST_MASS
 from crfbook.kernels.forward_backward_batched import _exp_nodes, erase_flagged
 from crfbook.kernels.sparse_edges import open_table
+from crfbook.kernels.vector_math import copy_row
 
 # A sum of base and gains below this share of the base has lost digits: it is computed again from psi, all of it positive.
 CANCELLED = 1e-3
@@ -105,10 +106,10 @@ def _times_table(source, rows, shift_in, table, shift_out, out, buf):
     """out[i - shift_out] = source[i - shift_in] @ table for i in rows; buf (>= 2 len(rows), M)."""
     n = rows.size
     for j in range(n):
-        buf[j, :] = source[rows[j] - shift_in]
+        copy_row(source, rows[j] - shift_in, buf, j)
     np.dot(buf[:n], table, buf[n : 2 * n])
     for j in range(n):
-        out[rows[j] - shift_out, :] = buf[n + j]
+        copy_row(buf, n + j, out, rows[j] - shift_out)
 
 
 @kernel

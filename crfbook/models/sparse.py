@@ -6,7 +6,7 @@ import numpy as np
 
 from crfbook.data.corpus import ragged_index
 from crfbook.data.features import inner_tokens, select
-from crfbook.optim.sparse_shards import Batch
+from crfbook.optim.sparse_shards import SparseBatch
 
 
 def sparsify(features, w, threshold=0.0):
@@ -25,7 +25,7 @@ def sparsify(features, w, threshold=0.0):
 
 def sparse_marginals(b, fill, edges, packing, work, log_z):
     """p_node (n, M) of batch b; its part of log_z is filled. `fill` puts the scores into work.log_node; edges: SparseEdges."""
-    batch = Batch(b, packing, work)
+    batch = SparseBatch(b, packing, work)
     weight = np.ones(len(batch.flags))
     fill()
     if batch.forward_backward(edges, weight, np.empty_like(batch.log_node), log_z, np.zeros(2, np.int64)):

@@ -13,9 +13,9 @@ from queue import SimpleQueue
 import numpy as np
 
 from crfbook.data.features import empirical_counts
-from crfbook.kernels.curvature import shard_curvature
 from crfbook.kernels.likelihood import add_tree, shard_likelihood
 from crfbook.kernels.scores import collect_dense, fill_dense
+from crfbook.optim.batch import shard_curvature
 from crfbook.optim.cost_model import FormChooser
 from crfbook.optim.edges import TableTransitions, padded
 from crfbook.optim.forecast import batch_rows, estimate, n_shards

@@ -8,34 +8,25 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from crfbook.kernels.curvature import shard_curvature, spread_rows
+from crfbook.kernels.curvature import spread_rows
 from crfbook.kernels.forward_backward import node_marginals_log
 from crfbook.kernels.likelihood import add_tree, batch_gradient, batch_scores, gather_sequence
 from crfbook.kernels.sparse_counts import base_counts, edge_counts, recount
 from crfbook.kernels.sparse_forward_backward import sparse_backward, sparse_forward
 from crfbook.kernels.sparse_log import sparse_log_backward, sparse_log_forward
+from crfbook.optim.batch import Batch, shard_curvature
 from crfbook.optim.cost_model import class_pairs, counts_as_tables
 from crfbook.optim.edges import padded
 from crfbook.optim.sparse_chain import sparse_edges
 
 
-class Batch:
-    """Batch b of a packing: its n rows, B sequences, and their part of the work arrays."""
-
-    def __init__(self, b, packing, work):
-        rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
-        self.slots = slice(packing.slot_ptr[b], packing.slot_ptr[b + 1])
-        self.n = n = rows.stop - rows.start
-        self.step_ptr = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
-        self.row_class, self.by_step = packing.row_class[rows], packing.by_step[rows]
-        self.by = packing.class_start[b], packing.by_class[rows], packing.prev_row[rows]
-        self.log_node, self.p_node, self.alpha = work.log_node[:n], work.p_node[:n], work.alpha[:n]
-        self.buf, self.gain, self.pair, self.flags = work.prev[:n], work.gain[:n], work.pair, work.flags[:self.slots.stop - self.slots.start]
+class SparseBatch(Batch):
+    """A batch whose transitions are a `SparseEdges`."""
 
     def forward_backward(self, edges, weight, part, log_z, n_products):
         """How many sequences are flagged. log_node (scores) becomes v, p_node weight (B,) times marginals; see `sparse_backward`."""
         step = edges, self.row_class, self.step_ptr, self.by_step
-        scratch = part[:self.n], self.buf, self.pair, n_products
+        scratch = part[:len(self.gain)], self.buf, self.pair, n_products
         n_flagged = sparse_forward(self.log_node, *step, log_z[self.slots], self.flags, self.alpha, self.gain, *scratch)
         sparse_backward(self.log_node, *step, weight, self.alpha, self.gain, self.p_node, *scratch)
         return n_flagged
@@ -104,7 +95,7 @@ class SparseTransitions:
         """
         bad = -1
         for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
-            batch = Batch(b, packing, work)
+            batch = SparseBatch(b, packing, work)
             batch_scores(b, *w, self.edges, packing, layout, batch.log_node)
             n_flagged = batch.forward_backward(self.edges, weight[batch.slots], spare[0], log_z, self.n_products[shard])
             self.add_edge_counts(batch, self.edges, spare, counts)
@@ -124,7 +115,7 @@ class SparseTransitions:
         squares = np.zeros_like(counts[0]), np.zeros_like(counts[1])
         dense_val, pair_val = layout.dense_val * layout.dense_val, layout.pair_val * layout.pair_val
         for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
-            batch = Batch(b, packing, work)
+            batch = SparseBatch(b, packing, work)
             batch_scores(b, *w, self.edges, packing, layout, batch.log_node)
             batch.forward_backward(self.edges, weight[batch.slots], spare[0], log_z, self.n_products[shard])
             self.add_edge_counts(batch, self.edges, spare, counts)
