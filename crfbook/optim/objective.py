@@ -12,6 +12,7 @@ from queue import SimpleQueue
 
 import numpy as np
 
+from crfbook._jit import announce_compilation
 from crfbook.data.features import empirical_counts
 from crfbook.kernels.likelihood import add_tree, shard_likelihood
 from crfbook.kernels.scores import collect_dense, fill_dense
@@ -169,6 +170,7 @@ class Objective:
         if form not in self._made and form == "sparse":
             from crfbook.optim.sparse_shards import SparseTransitions
 
+            announce_compilation("sparse_forward")
             self._made[form] = SparseTransitions(self.features, self._classes, self.constraints, self._packing,
                                                  self._work.qsize())
         elif form not in self._made:
