@@ -22,7 +22,7 @@ from crfbook.optim.chains import (
     make_chains,
     make_tables,
 )
-from crfbook.optim.coordinate_large import LARGE, LargeBlocks
+from crfbook.optim.coordinate_large import FEW, LARGE, LargeBlocks
 from crfbook.optim.inverted_index import edge_occurrences, inverted_index
 from crfbook.optim.objective import _check_labels, padded
 
@@ -212,7 +212,8 @@ class Run:
         if self.rule.frozen:
             order = order[holding(self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds)]
         visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
-        large = np.append(np.flatnonzero(size >= LARGE), len(order)).astype(np.int64)
+        by_stages = size >= (0 if self.rule.exact or len(self.order) <= FEW else LARGE)
+        large = np.append(np.flatnonzero(by_stages), len(order)).astype(np.int64)
         while place < len(order):
             stop, missing = int(large[np.searchsorted(large, place)]), BY_STAGES
             if stop > place:
