@@ -81,7 +81,7 @@ def visit_blocks(order, start, only, rule, state):
             count[SCREENED] += 1
             continue
         visited, high, n, missing = blocks.visit_seq[first:last], blocks.visit_high[first:last], 0, 0
-        unsafe = extend(visited, blocks.visit_low[first:last], high, chains, tables, work)
+        unsafe = extend(visited, blocks.visit_low[first:last], high, np.int64(0), chains, tables, work)
         if unsafe:
             missing = BY_STAGES
         elif empty and gold_doubt(g, rule.c1, blocks, chains, tables) <= rule.c1:
@@ -106,9 +106,11 @@ def visit_blocks(order, start, only, rule, state):
             score_rows(blocks.score_row[blocks.score_ptr[g] : blocks.score_ptr[g + 1]], mu, chains)
             if unsafe:  # the weights are what they were
                 missing = BY_STAGES
+                for v in range(last - first):
+                    chains.log_z[visited[v]] = log_z[v]
                 break
             if adaptive:
-                unsafe = extend(visited, high, high, chains, tables, work)
+                unsafe = extend(visited, high, high, np.int64(1), chains, tables, work)
                 change += log_z_change(visited, chains.weight, chains.log_z, log_z)
                 count[STEP_PASSES] += last - first
             good, factor = judge(change, noise, trial, adaptive, rule.least_factor, model, factor)

@@ -21,7 +21,6 @@ AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Chains.place
 START, SIZE = 0, 1  # rows of Lists.row
 MAX_SPREAD = 300.0  # when scaled vectors may be trusted: as in forward_backward.py
 SMALLEST_MASS = 1e-150
-TOGETHER = 16  # sequences: their vectors are still in the processor's cache when they are wanted again
 
 
 @kernel
@@ -96,24 +95,27 @@ def mass(alpha, p, beta, q):
 
 
 @kernel
-def extend_alphas(sequences, wanted, chains, tables):
+def extend_alphas(sequences, wanted, measure, chains, tables):
     """alpha of these sequences up to positions wanted; a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
+
+    If measure is 1, also log_z from alpha and beta at these positions, where beta must be good.
 
     alpha[0] ~ psi_node[0],  alpha[t, y] ~ psi_node[t, y] sum_yp alpha[t-1, yp] psi[yp, y];  SCALE the sums divided out.
     Returns the number of products. Where all pairs of the base are allowed and equal it is of rank one, and alpha[t-1] sums to one.
-    Arguments: sequences int32 (n,), wanted int32 (n,); chains; tables. Cost: M^2 a new row, M if the base is flat, and its list.
+    Arguments: sequences int32 (n,), wanted int32 (n,); measure; chains; tables. Cost: M^2 a new row, M if the base is flat, and its list.
     Source: Sokolovska et al. (2010), eq. (9); spec A.4, A.10.
     """
     psi_node, alpha, note, place, M, steps = chains.psi_node, chains.alpha, chains.alpha_note, chains.place, chains.alpha.shape[1], 0
     row, cell, value, level, base = tables.lists.row, tables.lists.cell, tables.lists.value, tables.level, tables.base.reshape((1, M, M))
     slot, whole, spreads, edge_class, flat = tables.slot, tables.whole, tables.spread, chains.edge_class, int(tables.level[2])
     node_row, alpha_row, done, now, node_note = chains.node_row, chains.alpha_row, chains.alpha_clock, chains.clock[0], chains.node_note
+    seq_ptr, beta, beta_row, beta_note, log_z = chains.seq_ptr, chains.beta, chains.beta_row, chains.beta_note, chains.log_z
     for v in range(sequences.size):
         i = sequences[v]
         if place[UNSAFE, i]:
             continue
         for p in range(place[AHEAD, i], wanted[v] + 1):
-            t = chains.seq_ptr[i] + p
+            t = seq_ptr[i] + p
             r, n = alpha_row[t], node_row[t]
             if done[r] < place[CHANGED, i]:
                 spread, log_scale = node_note[NODE_SPREAD, n], node_note[NODE_MAX, n]
@@ -144,6 +146,13 @@ def extend_alphas(sequences, wanted, chains, tables):
                 done[r] = now
                 steps += 1
             place[AHEAD, i] = p + 1
+        if measure and place[UNSAFE, i] == 0:
+            t = seq_ptr[i] + wanted[v]
+            r, q = alpha_row[t], beta_row[t]
+            total = mass(alpha, r, beta, q)
+            log_z[i] = note[LOG_SCALE, r] + beta_note[0, q] + np.log(total)
+            if not total > SMALLEST_MASS:
+                place[UNSAFE, i] = 1
     return steps
 
 
@@ -192,37 +201,17 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
 
 
 @kernel
-def close(sequences, high, chains):
-    """log Z of these sequences from alpha and beta at positions high; returns how many are unsafe, which have none.
+def extend(sequences, low, high, measure, chains, tables, work):
+    """beta from positions low on and alpha up to positions high, of these sequences; their log Z too, if measure is 1.
 
-    Arguments: sequences, high int32 (n,); chains. Cost: M each. Source: Rabiner (1989), section V.A.
+    Returns how many are unsafe: those have no alpha and beta, and no new log Z.
+    Arguments: sequences, low, high int32 (n,); measure; chains; tables; work. Cost: a product a new row. Source: spec A.10.
     """
-    n_unsafe = 0
-    for v in range(sequences.size):
-        i = sequences[v]
-        if chains.place[UNSAFE, i] == 0:
-            t = chains.seq_ptr[i] + high[v]
-            p, q = chains.alpha_row[t], chains.beta_row[t]
-            total = mass(chains.alpha, p, chains.beta, q)
-            chains.log_z[i] = chains.alpha_note[LOG_SCALE, p] + chains.beta_note[0, q] + np.log(total)
-            if not total > SMALLEST_MASS:
-                chains.place[UNSAFE, i] = 1
-        n_unsafe += chains.place[UNSAFE, i]
-    return n_unsafe
-
-
-@kernel
-def extend(sequences, low, high, chains, tables, work):
-    """alpha up to positions high and beta from positions low on, of these sequences; log_z of them. Returns how many are unsafe.
-
-    Arguments: sequences, low, high int32 (n,); chains; tables; work. Cost: a product a new row. Source: spec A.10.
-    """
-    n_unsafe = 0
-    for v in range(0, sequences.size, TOGETHER):
-        some, until = sequences[v : v + TOGETHER], high[v : v + TOGETHER]
-        work.steps[0] += extend_alphas(some, until, chains, tables)
-        work.steps[0] += extend_betas(some, low[v : v + TOGETHER], chains, tables, work.right)
-        n_unsafe += close(some, until, chains)
+    work.steps[0] += extend_betas(sequences, low, chains, tables, work.right)
+    work.steps[0] += extend_alphas(sequences, high, measure, chains, tables)
+    place, n_unsafe = chains.place, 0
+    for i in sequences:
+        n_unsafe += place[UNSAFE, i]
     return n_unsafe
 
 

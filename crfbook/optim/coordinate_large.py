@@ -40,22 +40,25 @@ class LargeBlocks:
     def products(self):
         return sum(int(work.steps[0]) for work in self.works)
 
-    def extend(self, sequences, low, high, state):
-        """`extend` of kernels/coordinate_lattice.py, and logarithms where it says so; True if there are any."""
+    def extend(self, sequences, low, high, measure, state):
+        """`extend` of kernels/coordinate_lattice.py; log Z in logarithms where that has none. True if there are unsafe sequences."""
         chains, tables = state.chains, state.tables
         if self.n_threads == 1:
-            return lattice.extend(sequences, low, high, chains, tables, self.works[0]) > 0 and close_unsafe(sequences, state)
+            unsafe = lattice.extend(sequences, low, high, measure, chains, tables, self.works[0]) > 0
+        else:
+            def betas(s, which):
+                self.works[s].steps[0] += lattice.extend_betas(sequences[which], low[which], chains, tables, self.works[s].right)
 
-        def alphas(s, which):
-            self.works[s].steps[0] += lattice.extend_alphas(sequences[which], high[which], chains, tables)
+            def alphas(s, which):
+                self.works[s].steps[0] += lattice.extend_alphas(sequences[which], high[which], measure, chains, tables)
 
-        def betas(s, which):
-            self.works[s].steps[0] += lattice.extend_betas(sequences[which], low[which], chains, tables, self.works[s].right)
-
-        for task, group in zip((alphas, betas), self.groups, strict=True):
-            mine = [group[sequences] == s for s in range(SHARDS)]
-            run_pieces(lambda s, task=task, mine=mine: task(s, mine[s]), SHARDS, self.n_threads)
-        return lattice.close(sequences, high, chains) > 0 and close_unsafe(sequences, state)
+            for task, group in zip((betas, alphas), self.groups[::-1], strict=True):
+                mine = [group[sequences] == s for s in range(SHARDS)]
+                run_pieces(lambda s, task=task, mine=mine: task(s, mine[s]), SHARDS, self.n_threads)
+            unsafe = bool(chains.place[lattice.UNSAFE, sequences].any())
+        if unsafe and measure:
+            close_unsafe(sequences, state)
+        return unsafe
 
     def visit(self, g, only, rule, state):
         """(change of the objective, places that the pool of the classes needs before): as `visit_blocks` for one block."""
@@ -65,7 +68,7 @@ class LargeBlocks:
         if empty and state.number[kernels.LIMIT, g] <= rule.c1:
             state.count[kernels.SCREENED] += 1
             return 0.0, 0
-        unsafe = self.extend(blocks.visit_seq[first:last], blocks.visit_low[first:last], blocks.visit_high[first:last], state)
+        unsafe = self.extend(blocks.visit_seq[first:last], blocks.visit_low[first:last], blocks.visit_high[first:last], 0, state)
         if empty and gold_doubt(g, rule.c1, blocks, chains, tables) <= rule.c1:
             state.count[kernels.SCREENED] += 1
             return 0.0, 0
@@ -107,7 +110,7 @@ class LargeBlocks:
         if not measure:
             return 0.0
         sequences, high = blocks.visit_seq[first:last], blocks.visit_high[first:last]
-        self.extend(sequences, high, high, state)
+        self.extend(sequences, high, high, 1, state)
         return total + lattice.log_z_change(sequences, chains.weight, chains.log_z, state.log_z)
 
     def _write(self, a, b, n, rule, state):

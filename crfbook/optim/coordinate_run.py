@@ -169,7 +169,7 @@ class Run:
         score_rows(np.arange(len(state.chains.psi_node), dtype=np.int32), state.mu, state.chains)
         forget(state.chains)
         sequences, last = np.flatnonzero(length).astype(np.int32), (length[length > 0] - 1).astype(np.int32)
-        self._large.extend(sequences, last, last, state)
+        self._large.extend(sequences, last, last, 1, state)
         return self.loss() + self.penalty()
 
     def loss(self):
