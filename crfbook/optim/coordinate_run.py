@@ -137,20 +137,25 @@ class Run:
     def keep(self):
         """Arrays from which `resume` goes on."""
         features, w = self.export()
-        return {**features._asdict(), "w": w, "factor": self.state.number[0].copy(), "count": self.state.count.copy()}
+        numbers = {"factor": self.state.number[0].copy(), "count": self.state.count.copy(), "log_z": self.state.chains.log_z.copy()}
+        return {**features._asdict(), "w": w, **numbers}
 
     def resume(self, state):
-        """Go on from what `keep` gave for the same problem."""
-        lacking = [name for name in (*FeatureSet._fields, "w", "factor", "count") if not isinstance(state, dict) or name not in state]
+        """Go on from what `keep` gave for the same problem; returns the objective."""
+        lacking = [name for name in (*FeatureSet._fields, "w", "factor", "count", "log_z") if not isinstance(state, dict) or name not in state]
         if lacking:
             raise ValueError(f"state: expected SparseResult.state, got one without {lacking[0]}")
         sizes = tuple(int(state[name]) for name in self.sizes._fields)
-        if sizes != tuple(self.sizes) or np.shape(state["factor"]) != (self.state.blocks.n_blocks,):
+        same = np.shape(state["factor"]) == (self.state.blocks.n_blocks,) and np.shape(state["log_z"]) == self.state.chains.log_z.shape
+        if sizes != tuple(self.sizes) or not same:
             raise ValueError(f"state: expected that of coordinate_descent on the same corpus and features, (L, A, B) = {tuple(self.sizes)} "
                              f"with {self.state.blocks.n_blocks} blocks, got {sizes} with {len(np.atleast_1d(state['factor']))}")
         self.load(self.admit("state", Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"])))
         self.state.number[0] = state["factor"]
         self.state.count[:] = state["count"]
+        objective = self.renew()
+        self.state.chains.log_z[:] = state["log_z"]  # the same but for rounding, of which a step is the result
+        return objective
 
     # ---- objective
 
