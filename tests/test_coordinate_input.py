@@ -11,6 +11,8 @@ from crfbook.optim.coordinate_large import LargeBlocks
 from crfbook.optim.coordinate_path import falling, solve_path
 from crfbook.optim.coordinate_run import Sparse, scatter
 from crfbook.optim.objective import Objective
+from crfbook.optim.proximal import proximal_gradient
+from crfbook.optim.quasi_newton import minimize
 
 pytestmark = pytest.mark.kernels
 CORPUS, FEATURES = symbols()
@@ -73,6 +75,9 @@ PATHS = [
     ({"sweeps": "x"}, "sweeps: expected an integer, or one for each of the 2 values of c1, got 1"),
     ({"sweeps": [1, 2, 3]}, "sweeps: expected an integer, or one for each of the 2 values of c1, got 3"),
     ({"max_iterations": 3}, "max_iterations: a path counts the sweeps of each value, give sweeps"),
+    ({"w0": np.zeros(3)}, "w0: a path begins without weights and goes on from each solution; coordinate_descent begins where"),
+    ({"state": {}}, "state: a path begins without weights and goes on from each solution; coordinate_descent goes on from a state"),
+    ({"callback": 3}, "callback: expected a function or None, got 3"),
 ]  # fmt: skip
 
 
@@ -80,6 +85,21 @@ PATHS = [
 def test_one_sentence_of_a_path(arguments, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         solve_path(CORPUS, FEATURES, **({"c1": [1.0, 0.5]} | arguments))
+
+
+def test_an_option_that_is_none():
+    with pytest.raises(TypeError, match="^solve_path: there is no option 'c3'; options are those of coordinate_descent"):
+        solve_path(CORPUS, FEATURES, c1=[1.0], c2=0.1, c3=1.0)
+
+
+@pytest.mark.parametrize("minimizer", [minimize, proximal_gradient, coordinate_descent])
+def test_one_word_for_a_model_without_weights(minimizer):
+    """And for a proven minimum with weights, another."""
+    problem = (CORPUS, FEATURES) if minimizer is coordinate_descent else (Objective(CORPUS, FEATURES), np.zeros(FEATURES.n_features))
+    assert minimizer(*problem, c1=1e6).status == "empty model"
+    assert minimizer(*problem, c1=0.5, tol_gradient=0.01, max_iterations=1000).status == "converged"
+    with pytest.raises(ValueError, match="callback: expected a function or None, got 'x'"):
+        minimizer(*problem, c1=1.0, callback="x")
 
 
 @pytest.mark.parametrize("arguments", [("a", 1.0, 2), (1.0, 0.0, 2), (NAN, 1.0, 2), (np.inf, 1.0, 2), (1.0, 0.1, 1.5), (1.0, 0.1, "x"), (1.0, None, 2)], ids=str)

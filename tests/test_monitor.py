@@ -74,7 +74,8 @@ def test_progress_goes_to_stderr(capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("change", "message"), [({"patience": 0, "score": len}, ">= 1"), ({"patience": 2}, "needs a score")])
+@pytest.mark.parametrize(("change", "message"), [({"patience": 0, "score": len}, ">= 1"), ({"patience": 2}, "needs a score"),
+                                               ({"callback": 3}, "callback: expected a function or None, got 3")])
 def test_bad_arguments(change, message):
     with pytest.raises(ValueError, match=message):
         Monitor(**change)

@@ -27,7 +27,8 @@ def crf(**options):
 
 @pytest.fixture(scope="module")
 def path(train):
-    return regularization_path(crf(), train, n_strengths=5, ratio=5e-4, cv=3)
+    largest = path_module._Problem(crf(), train, None).largest_gradient()
+    return regularization_path(crf(), train, strengths=largest * np.geomspace(1.0, 5e-4, 5), cv=3)
 
 
 def test_every_point_is_the_optimum_reached_from_zero(train, path):
@@ -46,8 +47,23 @@ def test_the_path_begins_empty_and_grows(path):
                                    "score", "score_error", "n_folds"]
     assert frame["n_active"].iloc[0] == 0 and frame["n_active"].is_monotonic_increasing and frame["n_active"].iloc[-1] > 50
     assert (frame["n_node"] + frame["n_edge"] == frame["n_active"]).all() and frame["n_edge"].iloc[-1] > 0
-    np.testing.assert_allclose(frame["c1"].to_numpy()[1:] / frame["c1"].to_numpy()[:-1], 5e-4**0.25)
     assert path.status == "complete" and (frame["n_folds"] == 3).all() and len(path.models) == 5
+
+
+def test_a_path_falls_from_a_hundred_occurrences_to_a_tenth_of_one(train):
+    """From where a few features survive, not from c1_max, which grows with the data; in units of the weight of a sequence."""
+    few = crf(max_iterations=1)
+    problem = path_module._Problem(few, train, None)
+    assert problem.largest_gradient() > 200
+    found = regularization_path(few, train).frame["c1"]
+    np.testing.assert_allclose(found, 100.0 * 1e-3 ** (np.arange(10) / 9))
+    half = problem.corpus._replace(seq_weight=np.full(60, 0.5))
+    np.testing.assert_allclose(regularization_path(CRF(max_iterations=1), half, n_strengths=2, ratio=0.1).frame["c1"], [50.0, 5.0])
+
+
+def test_a_path_of_little_data_begins_with_the_empty_model(train):
+    small = regularization_path(crf(), train[:2], n_strengths=3, ratio=0.1).frame
+    assert small["c1"].iloc[0] < 100 and small["n_active"].iloc[0] == 0 < small["n_active"].iloc[1]
 
 
 def test_just_below_the_largest_gradient_a_weight_comes_in(train, path):
@@ -135,8 +151,11 @@ def test_lists_splits_and_other_scores(train):
 
 
 def test_equal_scores_choose_the_smaller_model(train):
-    same = regularization_path(crf(), train, strengths=[2.0, 1.0, 0.5], X_dev=train, scoring=lambda gold, found: 1.0)
-    assert same.chosen == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # one value is not the end of a path
+        for strengths in ([2.0, 1.0, 0.5], [0.5]):
+            same = regularization_path(crf(), train, strengths=strengths, X_dev=train, scoring=lambda gold, found: 1.0)
+            assert same.chosen == 0
 
 
 def test_another_algorithm_gives_the_same_path(train):
@@ -146,9 +165,34 @@ def test_another_algorithm_gives_the_same_path(train):
     np.testing.assert_allclose(a["objective"], b["objective"], rtol=2e-6)
     c = regularization_path(crf(algorithm="sbcd", tol=1e-7, max_iterations=500), train, strengths=[4000.0, 4.0, 1.0]).frame
     np.testing.assert_allclose(a["objective"], c["objective"].iloc[1:], rtol=2e-6)
-    assert c["status"].iloc[0] == "empty model" and a["n_active"].tolist() == c["n_active"].tolist()[1:]
+    assert c["status"].iloc[0] == "empty model"
+    assert a["n_active"].tolist() == c["n_active"].tolist()[1:]
     with pytest.raises(ValueError, match="has no L1 penalty"):
         regularization_path(crf(algorithm="sag"), train, strengths=[1.0])
+
+
+def test_one_word_for_a_model_without_weights(train):
+    for algorithm in ("owlqn", "sbcd"):
+        with pytest.warns(UserWarning, match="the model is empty: c1=1e"):
+            model = crf(algorithm=algorithm, c1=1e6).fit(train)
+        assert model.status_ == "empty model"
+
+
+def test_one_bar_counts_all_fits(train, capsys):
+    """Those of the folds, too; a path that its callback ends has fewer."""
+    stop = [lambda row, model: row["c1"] == 2.0]
+    for verbose, more, n_fits in ((True, {}, 9), (True, {"callback": stop[0]}, 6), (2, {}, 9), (2, {"callback": stop[0]}, 6)):
+        regularization_path(crf(verbose=verbose), train, strengths=[4.0, 2.0, 1.0], cv=2, **more)
+        shown, said = capsys.readouterr()[::-1]
+        assert said.count("weights: about") == 1 and "training" not in shown
+        last = [line for line in shown.replace("\r", "\n").split("\n") if line.strip()]
+        assert f"fold 2 of 2, c1 = {1 if n_fits == 9 else 2}: converged after" in last[-1]
+        if verbose == 2:
+            assert len(last) == n_fits and last[-1].strip().startswith(f"{n_fits} of {n_fits}  fold 2")
+            assert last[0].strip().startswith("1 of 9  all data, c1 = 4: converged after")
+        else:
+            assert "path: 100%" in last[-1] and f"{n_fits}/{n_fits}" in last[-1]
+            assert any("all data, c1 = 4: iteration 2, objective" in line for line in last)
 
 
 class Interrupt:
@@ -219,6 +263,7 @@ def test_a_model_without_weights_is_chosen_only_where_all_are(train):
     ({"strengths": [1.0, -1.0]}, "strengths: expected finite numbers > 0"),
     ({"strengths": []}, "strengths: expected finite numbers > 0"),
     ({"strengths": [float("nan")]}, "strengths: expected finite numbers > 0"),
+    ({"callback": 3}, "callback: expected a function or None, got 3"),
     ({"n_strengths": 0}, "n_strengths: expected an integer >= 1, got 0"),
     ({"ratio": 0.0}, "ratio: expected a number > 0 and at most 1, got 0"),
     ({"cv": 1}, "cv: expected 2 to 60 folds of 60 sequences, got 1"),
@@ -264,4 +309,19 @@ def test_the_plot_shows_what_the_path_found(path):
     many = plotting.regularization_path(path.frame.loc[np.arange(40) % 5, ["c1", "n_active"]].sort_values("c1", ascending=False))
     assert len(many["c1"]) == 40 and len(plt.gca().get_xticks()) == 8
     assert list(plotting.regularization_path(path.frame[["c1", "n_active"]])) == ["c1", "n_active"]
+    plt.close("all")
+
+
+@pytest.mark.parametrize("n_active, names", [
+    ([0, 0], ["0", "1", "10"]), ([1, 1], ["0", "1", "10"]), ([0, 9], ["0", "1", "10"]), ([0, 4000], ["0", "1", "10", "100", "1,000"]),
+])
+def test_the_axis_of_counts_names_counts(n_active, names):
+    """Few weights or none: still whole numbers, and nothing lies on the edge."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    from crfbook import plotting
+
+    plotting.regularization_path({"c1": np.array([2.0, 1.0]), "n_active": np.array(n_active)})
+    ax = plt.gca()
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == names
+    assert ax.get_ylim()[0] < 0 and ax.get_ylim()[1] > max(n_active)
     plt.close("all")

@@ -120,7 +120,7 @@ def test_large_l1_leaves_exact_zeros():
     fun, n, _ = softmax_problem()
     c1 = np.abs(fun(np.zeros(n))[1]).max()
     nothing = minimize(fun, np.ones(n), c1=c1 * 1.001, tol_gradient=1e-9)
-    assert np.count_nonzero(nothing.w) == 0 and nothing.status == "converged"
+    assert np.count_nonzero(nothing.w) == 0 and nothing.status == "empty model"
     one = minimize(fun, np.zeros(n), c1=c1 * 0.999, tol_gradient=1e-9)
     assert np.count_nonzero(one.w) == 1
 

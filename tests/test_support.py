@@ -121,6 +121,6 @@ def test_no_iterations_and_no_survivors():
     assert none.status == "max_iterations" and none.n_iter == 0
     np.testing.assert_array_equal(none.w, w0)
     empty = minimize_on_support(corpus, features, c1=1e6)
-    assert empty.status == "converged" and not empty.w.any()
+    assert empty.status == "empty model" and not empty.w.any()
     with pytest.raises(ValueError, match="c1"):
         minimize_on_support(corpus, features, c1=-1.0)

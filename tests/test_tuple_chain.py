@@ -9,6 +9,7 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
 from crfbook.models.inference import decode
 from crfbook.models.tuple_chain import decode_tuples
+from crfbook.optim import tuple_chain
 from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
 from crfbook.optim.tuple_automaton import Automaton, Tuples, tuple_occurrences
@@ -123,6 +124,38 @@ def test_small_masses_keep_their_digits():
     _, grad = objective(np.concatenate([w, nu]))
     assert objective.n_products[2] == 0
     np.testing.assert_allclose(grad[len(w):], expected, rtol=1e-10)
+
+
+def test_masses_too_small_for_the_scaled_form_are_refused(monkeypatch):
+    """One sequence's best path first loses 800 nats, in two steps, and its triples give back 1,000: what underflows would never return.
+
+    Scores that spread that far are refused before (MAX_SPREAD, lifted here), so that this is a second line.
+    """
+    monkeypatch.setattr(tuple_chain, "MAX_SPREAD", np.inf)
+    corpus = make_corpus([0, 2, 6], np.arange(7), np.repeat([0, 1], [2, 4]), labels=[0, 1, 2, 1, 0, 2])
+    features = observed(corpus, 3, 2, all_states=True, all_transitions=True)
+    w = np.concatenate([[0.2, 0.1, 0.0], [-400.0, 0.3, 0.0], np.linspace(-0.5, 0.5, 9)])
+    tuples, nu = Tuples(np.zeros(2, np.int32), np.array([[0, 0, 1], [0, 1, 1]], np.int32)), np.array([650.0, 350.0])
+    value, expected, gold = brute_value(corpus, features, w, tuples, nu)
+    objective = TupleObjective(corpus, features, tuples, gold)
+    found, grad = objective(np.concatenate([w, nu]))
+    assert objective.n_products[2] == 1, "the other one stays scaled"
+    np.testing.assert_allclose(found, value, rtol=1e-11)
+    np.testing.assert_allclose(grad[len(w):] + gold, expected, rtol=1e-10)
+    assert expected.min() > 0.9
+
+
+def test_only_the_sequence_whose_scores_spread_goes_through_the_log_form():
+    corpus = make_corpus([0, 3, 7, 9], np.arange(10), np.repeat([0, 1, 0], [3, 1, 5]), labels=[0, 1, 2, 1, 0, 2, 1, 0, 1])
+    features = observed(corpus, 3, 2, all_states=True, all_transitions=True)
+    w = np.concatenate([[0.2, 0.1, 0.0], [-101.0, 0.3, 0.0], np.linspace(-0.5, 0.5, 9)])
+    tuples, nu = Tuples(np.zeros(2, np.int32), np.array([[0, 0, 1], [0, 1, 1]], np.int32)), np.array([1.5, -0.5])
+    value, expected, gold = brute_value(corpus, features, w, tuples, nu)
+    objective = TupleObjective(corpus, features, tuples, gold)
+    found, grad = objective(np.concatenate([w, nu]))
+    assert objective.n_products[2] == 1
+    np.testing.assert_allclose(found, value, rtol=1e-12)
+    np.testing.assert_allclose(grad[len(w):] + gold, expected, rtol=1e-10)
 
 
 def test_many_lanes_and_threads():

@@ -15,6 +15,17 @@ CANCELLED = 1e-3  # of a sum is left after a subtraction: add the terms instead
 
 
 @kernel
+def clear(table):
+    """table = 0 (I, W). A loop, as everywhere in these kernels: machine code for array expressions takes several times as long to make.
+
+    Arguments: out: table (I, W). Cost: I W. Source: none needed.
+    """
+    for i in range(table.shape[0]):
+        for r in range(table.shape[1]):
+            table[i, r] = 0.0
+
+
+@kernel
 def _without_arc(t, q, lane, label, p, alpha, up, arcs):
     """alpha[t,q] + sum of up[t,c] over the children c of q that have no arc of this label in pattern p."""
     total = alpha[t, q, lane]
@@ -66,16 +77,19 @@ def spread_masses(t, p, mask, alpha, up, arcs, factor, rest, slot):
 
 @kernel
 def same_pattern(t, edge_class, length, pattern, lane, mask):
-    """mask[r] = 1 in the lanes alive at t whose token has the pattern of `lane`, else 0; returns whether `lane` is the first of them.
+    """mask[r] = 1 in the lanes alive at t whose token has the pattern of `lane`, else 0; returns how many if `lane` is the first, else 0.
 
     Arguments: t, lane; edge_class (T, W), length int64 (W,), pattern int32 (K,); out: mask (W,). Cost: W. Source: chapter 08.
     """
-    first = -1
+    p, first, n = pattern[edge_class[t, lane]], -1, 0
     for r in range(mask.size):
-        same = t < length[r] and pattern[edge_class[t, r]] == pattern[edge_class[t, lane]]
-        mask[r] = 1.0 if same else 0.0
-        first = r if same and first < 0 else first
-    return first == lane
+        if t < length[r] and pattern[edge_class[t, r]] == p:
+            mask[r] = 1.0
+            n += 1
+            first = r if first < 0 else first
+        else:
+            mask[r] = 0.0
+    return n if first == lane else 0
 
 
 @kernel
@@ -114,19 +128,23 @@ def collect_masses(t, p, mask, weight, up, arcs, factor, rest, slot, arc_sum, mo
     """
     start, inner, stop, W = arcs.pattern_ptr[p], arcs.leaf_ptr[p], arcs.pattern_ptr[p + 1], mask.size
     state, parent, dest = arcs.arc_state, arcs.arc_parent, arcs.arc_dest
-    gain_buf[gain_buf.shape[0] - 1] = 0.0
+    for r in range(W):
+        gain_buf[gain_buf.shape[0] - 1, r] = 0.0
     for e in range(start, inner):
-        q, d, i, j, f, total = state[e], dest[e], parent[e], e - start, factor[e], 0.0
+        q, d, i, j, f = state[e], dest[e], parent[e], e - start, factor[e]
         for r in range(W):
             g = slot[d, r] * f * mask[r]
             gain_buf[j, r] = g
-            total += weight[r] * rest[t, j, r] * g
             more[q, r] += g - gain_buf[i, r]
+        total = 0.0
+        for r in range(W):
+            total += weight[r] * rest[t, j, r] * gain_buf[j, r]
         arc_sum[e] += total
     for e in range(inner, stop):
-        q, d, i, f, total = state[e], dest[e], parent[e], factor[e], 0.0
+        q, d, i, f = state[e], dest[e], parent[e], factor[e]
         for r in range(W):
-            g = slot[d, r] * f * mask[r]
-            total += weight[r] * up[t, q, r] * g
-            more[q, r] += g - gain_buf[i, r]
+            more[q, r] += slot[d, r] * f * mask[r] - gain_buf[i, r]
+        total = 0.0
+        for r in range(W):
+            total += weight[r] * up[t, q, r] * (slot[d, r] * f * mask[r])
         arc_sum[e] += total

@@ -6,7 +6,7 @@ States, arcs, lanes: kernels/tuple_arcs.py.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.tuple_arcs import CANCELLED, add_up, collect_masses, same_pattern, spread_masses
+from crfbook.kernels.tuple_arcs import CANCELLED, add_up, clear, collect_masses, same_pattern, spread_masses
 
 MAX_SPREAD = 100.0  # nats; see tuple_forward
 SMALLEST_MASS = 1e-150
@@ -22,7 +22,8 @@ def _step(t, edge_class, length, arcs, psi_node, psi_edge, psi_plain, up, slot, 
             continue
         k = edge_class[t, r]
         p = arcs.pattern[k]
-        row_buf[:] = 0.0
+        for y in range(M):
+            row_buf[y] = 0.0
         for yp in range(M):
             a, row = up[t - 1, yp, r], psi_plain[k, yp]
             for y in range(M):
@@ -57,22 +58,25 @@ def tuple_forward(psi_node, edge_class, length, arcs, factor, psi_edge, psi_plai
     arc; out: alpha, up (T, Q, W), scale (T, W), rest (T, I+1, W), pair_mass (T, D, W): slots of pairs; work: mask_buf (W,), row_buf (M,),
     slot_buf (Q + D, W). Cost: M^2 products a token, one for each arc of its pattern, Q. Source: Rabiner (1989), section V.A, over label contexts.
     """
-    (T, M, W), Q, n_products, first = psi_node.shape, alpha.shape[1], 0, arcs.first
+    (T, M, W), Q, n_products, first, pattern, pattern_ptr = psi_node.shape, alpha.shape[1], 0, arcs.first, arcs.pattern, arcs.pattern_ptr
     for t in range(T):
         m = alpha[t]
-        m[:] = 0.0
         if t == 0:
-            m[:M] = psi_node[0]
-            pair_mass[0] = 0.0
+            for q in range(Q):
+                for r in range(W):
+                    m[q, r] = psi_node[0, q, r] if q < M else 0.0
         else:
-            slot_buf[:] = 0.0
-            rest[t - 1] = 0.0
+            clear(slot_buf)
+            clear(rest[t - 1])
             for r in range(W):
-                if t < length[r] and same_pattern(t, edge_class, length, arcs.pattern, r, mask_buf):
-                    p = arcs.pattern[edge_class[t, r]]
+                n = same_pattern(t, edge_class, length, pattern, r, mask_buf) if t < length[r] else 0
+                if n:
+                    p = pattern[edge_class[t, r]]
                     spread_masses(t - 1, p, mask_buf, alpha, up, arcs, factor, rest, slot_buf)
-                    n_products += int(mask_buf.sum()) * (arcs.pattern_ptr[p + 1] - arcs.pattern_ptr[p])
-            pair_mass[t] = slot_buf[Q:]
+                    n_products += n * (pattern_ptr[p + 1] - pattern_ptr[p])
+            for d in range(pair_mass.shape[1]):
+                for r in range(W):
+                    pair_mass[t, d, r] = slot_buf[Q + d, r]
             _step(t, edge_class, length, arcs, psi_node, psi_edge, psi_plain, up, slot_buf, row_buf, m)
         for r in range(W):
             total, smallest = 0.0, np.inf
@@ -98,32 +102,30 @@ def tuple_forward(psi_node, edge_class, length, arcs, factor, psi_edge, psi_plai
 def _look_ahead(t, edge_class, length, weight, arcs, psi_node, psi_edge, alpha, scale, beta, p_label, edge_sum, v, slot, pair_mass):
     """Marginals of token t (M, W), v and slot beyond it, and the counts of pairs with arcs; see tuple_backward."""
     M, Q, W = psi_node.shape[1], alpha.shape[1], length.size
-    last, prev = arcs.last, arcs.prev
+    last, prev, pattern, pair_ptr, pair_prev, pair_next = arcs.last, arcs.prev, arcs.pattern, arcs.pair_ptr, arcs.pair_prev, arcs.pair_next
     for y in range(M):
         for r in range(W):
             p_label[y, r] = weight[r] * alpha[t, y, r] * beta[y, r]
-            v[y, r] = psi_node[t, y, r] / scale[t, r] * beta[y, r]  # 0 in lanes that have ended: their beta is 0
-    if t == 0:
-        return
-    for q in range(M, Q):
+            psi_node[t, y, r] = psi_node[t, y, r] / scale[t, r]
+            v[y, r] = psi_node[t, y, r] * beta[y, r]  # 0 in lanes that have ended: their beta is 0
+    for q in range(M, Q if t > 0 else M):
         yp, y = prev[q], last[q]
         for r in range(W):
             both, k = weight[r] * alpha[t, q, r] * beta[q, r], edge_class[t, r]
             p_label[y, r] += both
             edge_sum[k, yp, y] += both
-            slot[q, r] = psi_edge[k, yp, y] * (psi_node[t, y, r] / scale[t, r] * beta[q, r])
-    for r in range(W):
-        if t < length[r]:
-            k = edge_class[t, r]
-            p = arcs.pattern[k]
-            for d in range(arcs.pair_ptr[p], arcs.pair_ptr[p + 1]):
-                yp, y, i = arcs.pair_prev[d], arcs.pair_next[d], Q + d - arcs.pair_ptr[p]
-                slot[i, r] = psi_edge[k, yp, y] * v[y, r]
-                edge_sum[k, yp, y] += weight[r] * pair_mass[t, i - Q, r] * slot[i, r]
+            slot[q, r] = psi_edge[k, yp, y] * (psi_node[t, y, r] * beta[q, r])
+    for r in range(W if t > 0 else 0):
+        k = edge_class[t, r]
+        p = pattern[k]
+        for d in range(pair_ptr[p], pair_ptr[p + 1] if t < length[r] else 0):
+            yp, y, i = pair_prev[d], pair_next[d], Q + d - pair_ptr[p]
+            slot[i, r] = psi_edge[k, yp, y] * v[y, r]
+            edge_sum[k, yp, y] += weight[r] * pair_mass[t, i - Q, r] * slot[i, r]
 
 
 @kernel
-def _step_back(t, edge_class, length, weight, arcs, factor, psi_plain, up, v, slot, more, beta, edge_sum, stamp):
+def _step_back(t, edge_class, length, weight, arcs, factor, psi_plain, psi_plain_t, up, v, slot, more, beta, edge_sum, stamp, v_buf, beta_buf):
     """beta of token t - 1 from what its arcs gain (`more`), and the counts of pairs without arcs; see tuple_backward."""
     M, W = psi_plain.shape[1], length.size
     for r in range(W):
@@ -131,12 +133,16 @@ def _step_back(t, edge_class, length, weight, arcs, factor, psi_plain, up, v, sl
             continue
         k = edge_class[t, r]
         for yp in range(M):
-            row, row_sum, a, b = psi_plain[k, yp], edge_sum[k, yp], weight[r] * up[t - 1, yp, r], 0.0
+            v_buf[yp], beta_buf[yp] = v[yp, r], 0.0
+        for y in range(M):  # a row of the transposed table after the other: sums along a row would wait for each other
+            g, row = v_buf[y], psi_plain_t[k, y]
+            for yp in range(M):
+                beta_buf[yp] += row[yp] * g
+        for yp in range(M):
+            row, row_sum, a = psi_plain[k, yp], edge_sum[k, yp], weight[r] * up[t - 1, yp, r]
+            beta[yp, r] = beta_buf[yp] + more[yp, r] if up[t - 1, yp, r] > 0.0 else 0.0
             for y in range(M):
-                g = row[y] * v[y, r]
-                b += g
-                row_sum[y] += a * g
-            beta[yp, r] = b + more[yp, r] if up[t - 1, yp, r] > 0.0 else 0.0
+                row_sum[y] += a * (row[y] * v_buf[y])
     for q in range(M, beta.shape[0]):
         b, low = arcs.backoff[q], 0
         for r in range(W):
@@ -151,8 +157,8 @@ def _step_back(t, edge_class, length, weight, arcs, factor, psi_plain, up, v, sl
 
 
 @kernel
-def tuple_backward(psi_node, edge_class, length, weight, arcs, factor, psi_edge, psi_plain, alpha, up, scale, rest, pair_mass, rows, p_node,
-                   edge_sum, arc_sum, beta_buf, v_buf, label_buf, mask_buf, slot_buf, more_buf, gain_buf, stamp_buf):
+def tuple_backward(psi_node, edge_class, length, weight, arcs, factor, psi_edge, psi_plain, psi_plain_t, alpha, up, scale, rest, pair_mass, rows,
+                   p_node, edge_sum, arc_sum, beta_buf, v_buf, label_buf, mask_buf, slot_buf, more_buf, gain_buf, stamp_buf, row_buf, sum_buf):
     """Backward masses, and the expected counts that they and tuple_forward's give; returns the products with arcs.
 
     beta[T-1] = 1;  v[q] = psi_node[t,last q] beta[t,q] / scale[t];  slot[d] = psi_edge[prev d, last d] v[d], v at its label for a pair
@@ -162,33 +168,38 @@ def tuple_backward(psi_node, edge_class, length, weight, arcs, factor, psi_edge,
     edge_sum[k,yp,y] += up[t-1,yp] psi_plain[yp,y] v[y], or pair_mass[t,d] slot[d], and alpha[t,q] beta[t,q] of the q that end in (yp, y)
     arc_sum[e] += rest[t-1,e] gain[e]: what is expected of a tuple is the arc_sum of its arc and of all arcs that back off to it.
 
-    Arguments: as tuple_forward: psi_node (T, M, W), edge_class (T, W), length (W,), arcs, factor (E,), psi_edge, psi_plain (K, M, M), alpha, up
-    (T, Q, W), scale (T, W), rest (T, I+1, W), pair_mass (T, D, W); weight (W,); rows int64 (T, W): row of p_node for each token; out: p_node
+    Arguments: as tuple_forward: psi_node (T, M, W), divided by scale on the way, edge_class (T, W), length (W,), arcs, factor (E,), psi_edge, psi_plain
+    (K, M, M), psi_plain_t (K, M, M): its transposes, alpha, up (T, Q, W), scale (T, W), rest (T, I+1, W), pair_mass (T, D, W); weight (W,); rows int64 (T, W): row of p_node for each token; out: p_node
     (n, M), rows overwritten; edge_sum (K, M, M) and arc_sum (E,), added to; work: beta_buf, more_buf (Q, W), v_buf, label_buf (M, W), mask_buf (W,),
-    slot_buf (Q + D, W), gain_buf (I+1, W), stamp_buf int64 (M + 1,): a counter in its last place.
+    slot_buf (Q + D, W), gain_buf (I+1, W), stamp_buf int64 (M + 1,): a counter in its last place,
+    row_buf, sum_buf (M,).
     Cost: 2 M^2 and two for each arc of the pattern, a token. Source: Rabiner (1989), section V.A, over label contexts.
     """
-    T, W, n_products = psi_node.shape[0], length.size, 0
-    stamp_buf[:] = 0
-    beta_buf[:] = 0.0
-    v_buf[:] = 0.0
-    slot_buf[:] = 0.0
+    (T, M, W), Q, n_products, pattern, pattern_ptr = psi_node.shape, beta_buf.shape[0], 0, arcs.pattern, arcs.pattern_ptr
+    for y in range(M + 1):
+        stamp_buf[y] = 0
+    clear(beta_buf)
+    clear(slot_buf)
     for t in range(T - 1, -1, -1):
         for r in range(W):
             if t == length[r] - 1:
-                beta_buf[:, r] = 1.0
+                for q in range(Q):
+                    beta_buf[q, r] = 1.0
         _look_ahead(t, edge_class, length, weight, arcs, psi_node, psi_edge, alpha, scale, beta_buf, label_buf, edge_sum, v_buf, slot_buf,
                     pair_mass)
         for r in range(W):
             if t < length[r]:
-                p_node[rows[t, r]] = label_buf[:, r]
+                for y in range(M):
+                    p_node[rows[t, r], y] = label_buf[y, r]
         if t == 0:
             break
-        more_buf[:] = 0.0
+        clear(more_buf)
         for r in range(W):
-            if t < length[r] and same_pattern(t, edge_class, length, arcs.pattern, r, mask_buf):
-                p = arcs.pattern[edge_class[t, r]]
+            n = same_pattern(t, edge_class, length, pattern, r, mask_buf) if t < length[r] else 0
+            if n:
+                p = pattern[edge_class[t, r]]
                 collect_masses(t - 1, p, mask_buf, weight, up, arcs, factor, rest, slot_buf, arc_sum, more_buf, gain_buf)
-                n_products += int(mask_buf.sum()) * (arcs.pattern_ptr[p + 1] - arcs.pattern_ptr[p])
-        _step_back(t, edge_class, length, weight, arcs, factor, psi_plain, up, v_buf, slot_buf, more_buf, beta_buf, edge_sum, stamp_buf)
+                n_products += n * (pattern_ptr[p + 1] - pattern_ptr[p])
+        _step_back(t, edge_class, length, weight, arcs, factor, psi_plain, psi_plain_t, up, v_buf, slot_buf, more_buf, beta_buf, edge_sum, stamp_buf,
+                   row_buf, sum_buf)
     return n_products

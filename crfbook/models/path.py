@@ -6,7 +6,9 @@
     crfbook.plotting.regularization_path(path)
 
 From c1_max, the largest |gradient| at w = 0, on no weight survives; below it they come in a few at a time, so that a falling path keeps
-every problem small. Source: Sokolovska, Lavergne, Cappe and Yvon (2010), section 5; Friedman, Hastie and Tibshirani (2010) for the grid.
+every problem small. c1 is in the unit of the counts: a feature whose observed and expected counts differ by at most c1 stays out. So the
+path begins at 100 occurrences and ends at a tenth of one, however large the corpus. c1_max grows with it: mostly it is the surplus of one
+frequent label after itself (O, O), and on the way down from there little is learned for long. Source: Sokolovska, Lavergne, Cappe and Yvon (2010), section 5; Friedman, Hastie and Tibshirani (2010) for the grid.
 """
 
 import time
@@ -23,12 +25,15 @@ from crfbook.evaluation import chunk_report, token_accuracy
 from crfbook.models.inputs import listed, training_corpus
 from crfbook.models.prediction import gold_labels
 from crfbook.models.settings import check_settings
-from crfbook.models.training import train
+from crfbook.models.training import forecast_line, train
 from crfbook.models.weights import choose_features
+from crfbook.optim.certificate import check_callback
 from crfbook.optim.coordinate_path import largest_c1
+from crfbook.optim.monitor import JobMonitor
 from crfbook.optim.objective import Objective
 
 SCORES = {"accuracy": token_accuracy, "f1": lambda gold, found: chunk_report(gold, found).f1}
+HIGHEST = 100.0  # occurrences
 ROW = ("c1", "objective", "n_active", "n_node", "n_edge", "iterations", "status", "seconds")
 
 
@@ -63,7 +68,8 @@ def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, rat
     Parameters
     ----------
     X, y : as in `CRF.fit`.
-    strengths : the values of c1, > 0, in any order; None: `n_strengths` of them, falling in equal ratios from c1_max to ratio * c1_max.
+    strengths : the values of c1, > 0, in any order; None: `n_strengths` of them, falling in equal ratios from the smaller of c1_max and 100
+        times the mean weight of a sequence (1, unless a Corpus has others) to `ratio` times that.
     cv : None, or how to cross-validate, as in scikit-learn: a number k of folds (blocks of neighbouring sequences in the order of the
         data, nothing is shuffled), a splitter, or pairs (numbers of training sequences, numbers of held-out ones). Each fold learns
         its own alphabets and its own path with the same values of c1.
@@ -75,7 +81,8 @@ def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, rat
     Returns a `Path`. Columns of its frame: c1, objective (of the model, its penalty included), n_active, of which n_node and n_edge,
     iterations, status, seconds (wall clock); and with scores: score (mean over folds), with cv also score_error (its standard error) and
     n_folds. Among equal scores the largest c1 is chosen: the smaller model, but one without weights only if all are; a
-    warning says where the smallest c1 of the path is the best.
+    warning says where the smallest of several values is the best. Where the model is verbose one bar on stderr (2: a line for each) counts
+    all fits, those of the folds included, and says what is under way.
 
     Ctrl-C keeps the models that are finished and the folds that are; the status is then "interrupted". Warns if no weight survives any c1.
     Raises ValueError for bad arguments, and what `fit` raises.
@@ -85,6 +92,7 @@ def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, rat
         raise ValueError("cv and X_dev: expected one of them, got both")
     if y_dev is not None and X_dev is None:
         raise ValueError("y_dev: expected X_dev with it, got labels alone")
+    check_callback(callback)
     score = SCORES.get(scoring, scoring)
     if not callable(score):
         raise ValueError(f"scoring: expected 'accuracy', 'f1' or a function, got {scoring!r}")
@@ -92,24 +100,29 @@ def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, rat
     splits = [] if cv is None else _splits(cv, X, y, score)
     problem = _Problem(model, X, y)
     strengths = _grid(problem, n_strengths, ratio) if strengths is None else _checked(strengths)
+    if model.verbose:
+        print(forecast_line(problem.corpus, problem.features, problem.settings), flush=True)
     rows, models, scores, status = [], [], [], "complete"
-    try:
-        for row, fitted in problem.solve(strengths):
-            rows.append(row)
-            models.append(fitted)
-            if dev is not None:
-                row["score"] = score(dev[1], fitted.predict(dev[0]))
-            if callback is not None and callback(dict(row), fitted):
-                status = "stopped by callback"
-                break
-        if len(rows) < len(strengths) and status == "complete":
-            raise KeyboardInterrupt  # the optimiser caught it
-        for inside, held in splits:
-            scores.append(_fold_scores(model, X, y, inside, held, strengths[:len(rows)], score))
-    except KeyboardInterrupt:
-        if not models:
-            raise
-        status = "interrupted"
+    with JobMonitor(problem.model.verbose, len(strengths) * (1 + len(splits))) as jobs:
+        try:
+            for row, fitted in problem.solve(strengths, jobs, "all data"):
+                rows.append(row)
+                models.append(fitted)
+                if dev is not None:
+                    row["score"] = score(dev[1], fitted.predict(dev[0]))
+                if callback is not None and callback(dict(row), fitted):
+                    status = "stopped by callback"
+                    break
+            if len(rows) < len(strengths) and status == "complete":
+                raise KeyboardInterrupt  # the optimiser caught it
+            jobs.expect(len(rows) * (1 + len(splits)))
+            for k, (inside, held) in enumerate(splits):
+                fold = f"fold {k + 1} of {len(splits)}"
+                scores.append(_fold_scores(model, X, y, inside, held, strengths[:len(rows)], score, jobs, fold))
+        except KeyboardInterrupt:
+            if not models:
+                raise
+            status = "interrupted"
     if not any(row["n_active"] for row in rows):
         warnings.warn(f"the path is empty: c1 >= {strengths[len(rows) - 1]:g} leaves no weight, since no entry of the gradient at 0 exceeds "
                       f"{problem.largest_gradient():g}; smaller values of c1 let weights in", UserWarning, stacklevel=2)
@@ -121,28 +134,32 @@ class _Problem:
 
     def __init__(self, model, X, y):
         self.model = clone(model)
-        settings = check_settings(self.model.set_params(c1=1.0))
+        self.settings = settings = check_settings(self.model.set_params(c1=1.0))
         self.encoder, corpus = training_corpus(X, y, None, model.template)
         self.corpus, self.constraints, self.sets, self.n_dropped = self.model._restrict(X, corpus, self.encoder, settings)
         self.features = choose_features(self.corpus, self.encoder, settings, self.constraints)
-        self.virtual = settings.virtual
 
     def largest_gradient(self):
         """c1_max: from here on w = 0 is the solution."""
-        if self.virtual:
+        if self.settings.virtual:
             return largest_c1(self.corpus, sizes=self.features[:3], constraints=self.constraints)
         objective = Objective(self.corpus, self.features, constraints=self.constraints)
         return float(np.abs(objective(np.zeros(self.features.n_features))[1]).max(initial=0.0))
 
-    def solve(self, strengths):
-        """Yield (row, fitted model) for each c1, from the solution of the one before. Ends early after Ctrl-C."""
+    def solve(self, strengths, jobs, part):
+        """Yield (row, fitted model) for each c1, from the solution of the one before. Ends early after Ctrl-C.
+
+        jobs : the `JobMonitor` that shows them, as those of `part`, what the data are called.
+        """
         features, w = self.features, np.zeros(self.features.n_features)
+        watch = {"callback": jobs} if self.model.verbose else {}
         for c1 in strengths:
             fitted = clone(self.model).set_params(c1=float(c1))
             settings, clock = check_settings(fitted), time.perf_counter()
+            jobs.begin(f"{part}, c1 = {c1:.3g}")
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "training was interrupted|the model is empty", UserWarning)
-                result, history = train(self.corpus, features, self.constraints, settings, w, verbose=fitted.verbose)
+                result, history = train(self.corpus, features, self.constraints, settings, w, **watch)
             if result.status == "interrupted":
                 return
             features = getattr(result, "features", features)
@@ -152,6 +169,7 @@ class _Problem:
             fitted._keep(self.encoder, select(features, keep), self.constraints, self.sets, small, history, self.n_dropped,
                          settings.algorithm, self.corpus.n_sequences)
             n_active = int(np.count_nonzero(keep))
+            jobs.done(f"{result.status} after {result.n_iter} iterations, objective {result.objective:.2f}, active {n_active:,}")
             found = (float(c1), result.objective, n_active, n_node, n_active - n_node, result.n_iter, result.status,
                      time.perf_counter() - clock)
             yield dict(zip(ROW, found, strict=True)), fitted
@@ -165,7 +183,8 @@ def _grid(problem, n_strengths, ratio):
     largest = problem.largest_gradient()
     if largest == 0:
         raise ValueError("the gradient at w = 0 is 0: no weight would ever leave it, and there is no path")
-    return largest * np.geomspace(1.0, ratio, int(n_strengths))
+    weight = problem.corpus.seq_weight
+    return min(largest, HIGHEST * (weight.mean() if weight.size else 1.0)) * np.geomspace(1.0, ratio, int(n_strengths))
 
 
 def _checked(strengths):
@@ -216,11 +235,12 @@ def _take(sequences, index):
     return sequences.take(index) if hasattr(sequences, "take") else [sequences[i] for i in index]
 
 
-def _fold_scores(model, X, y, inside, held, strengths, score):
+def _fold_scores(model, X, y, inside, held, strengths, score, jobs, fold):
     """Scores (n_strengths,) on the held-out sequences. KeyboardInterrupt if the fold was not finished."""
     held_X, held_y = _take(X, held), _take(y, held)
     gold = gold_labels(held_X, held_y)
-    found = [score(gold, fitted.predict(held_X)) for _, fitted in _Problem(model, _take(X, inside), _take(y, inside)).solve(strengths)]
+    problem = _Problem(model, _take(X, inside), _take(y, inside))
+    found = [score(gold, fitted.predict(held_X)) for _, fitted in problem.solve(strengths, jobs, fold)]
     if len(found) < len(strengths):
         raise KeyboardInterrupt
     return found
@@ -239,7 +259,7 @@ def _path(rows, models, scores, status):
     if scored:
         score, some = frame["score"].to_numpy(float), frame["n_active"].to_numpy() > 0
         chosen = int(np.nanargmax(np.where(some, score, np.nan) if some.any() else score))
-        if some.any() and chosen == len(frame) - 1:
+        if some.any() and 0 < chosen == len(frame) - 1:
             warnings.warn(f"the best score is that of the smallest c1, {frame['c1'].iloc[-1]:g}: the path may end too early; give a smaller "
                           f"ratio, or strengths", UserWarning, stacklevel=3)
     return Path(frame, models, chosen, status)

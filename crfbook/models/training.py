@@ -68,7 +68,7 @@ def _warn(result, settings, by_default):
     elif result.status == "max_iterations" and by_default and settings.algorithm in CERTIFIED:
         warnings.warn(f"algorithm={settings.algorithm!r} stopped at its default of {result.n_iter} epochs, before its goal was "
                       f"met; a larger max_iterations goes on, 'lbfgs' reaches its certificate", ConvergenceWarning, stacklevel=4)
-    elif settings.c1 and result.status in ("converged", "empty model") and not result.w.any():
+    elif result.status == "empty model":
         warnings.warn(f"the model is empty: c1={settings.c1:g} leaves no weight, every labelling is as probable as any other; a smaller "
                       f"c1 lets weights in", UserWarning, stacklevel=4)
     if settings.algorithm in ("sgd", "sgd-l1"):

@@ -40,10 +40,20 @@ class Rules:
             return "max_iterations"
         return None
 
+    def outcome(self, status, w):
+        """`status`, or "empty model" where it is the proof that no weight of w (F,) survives c1."""
+        return "empty model" if status == "converged" and self.c1 > 0 and not np.any(w) else status
+
 
 def is_number(value):
     """Whether it can be compared with one: no text, no None, no array of several."""
     return hasattr(value, "__float__") and not getattr(value, "ndim", 0)
+
+
+def check_callback(callback):
+    """ValueError if it is neither None nor a function."""
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback: expected a function or None, got {callback!r:.80}")
 
 
 def whole(name, value, least):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.data.features import FeatureSet
-from crfbook.optim.certificate import Rules, is_number, whole
+from crfbook.optim.certificate import Rules, check_callback, is_number, whole
 from crfbook.optim.coordinate_acceleration import Accelerator
 from crfbook.optim.coordinate_run import STEPS, Run, Sizes, Sparse
 from crfbook.optim.objective import check_weights
@@ -23,7 +23,7 @@ MAX_FROZEN = 20  # sweeps over active weights between two over all candidates
 
 
 class SparseResult(NamedTuple):
-    """An `OptResult` (result.py) and the features that w is about; here `status` may also be "empty model": no weight survives c1."""
+    """An `OptResult` (result.py) and the features that w is about."""
 
     w: np.ndarray  # (F,)
     objective: float
@@ -84,6 +84,7 @@ def prepare(corpus, features=None, *, c1, c2=0.0, blocks=True, curvature="approx
             edge_attrs=None, max_iterations=100, callback=None):
     """The `Search` of these arguments of `coordinate_descent`, checked."""
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
+    check_callback(callback)
     if c1 == 0 and c2 == 0:
         raise ValueError("coordinate descent needs a penalty, got c1 = c2 = 0: node and edge weights of a symbol are redundant, and "
                          "weights of what never occurs would run to minus infinity; give c1 or c2, or use lbfgs")
@@ -210,7 +211,7 @@ class Search:
             largest, squares = run.violation()
             self.shown = rules.violation(squares, largest)
             if rules.verdict(self.objective, self.shown, 0) == "converged":
-                status = "converged" if run.n_active else "empty model"
+                status = "converged"
         self.history.append(Step(self.iteration, self.objective, self.shown, run.n_active, self.seconds))
         return status
 
@@ -231,4 +232,4 @@ class Search:
         passes, trials, screened = (int(n) for n in run.state.count)
         counts = {"gradient_visits": passes, "step_visits": trials, "products": run.products, "screened": screened}
         n_evaluations = -(-passes // max(1, run.corpus.n_sequences))
-        return SparseResult(w, self.objective, status, self.iteration, self.history, state, n_evaluations, features, counts)
+        return SparseResult(w, self.objective, self.rules.outcome(status, w), self.iteration, self.history, state, n_evaluations, features, counts)

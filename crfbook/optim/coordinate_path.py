@@ -9,12 +9,13 @@
 `CRF(algorithm="sbcd", all_possible_states=True, all_possible_transitions=True)` is the same for one c1, as an estimator.
 """
 
+import inspect
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.optim.certificate import is_number, whole
+from crfbook.optim.certificate import check_callback, is_number, whole
 from crfbook.optim.coordinate_descent import SparseResult, prepare
 from crfbook.optim.parallel import one_blas_thread
 
@@ -56,6 +57,17 @@ def _falling_values(c1):
     return values
 
 
+def _check_options(options):
+    for name, why in (("max_iterations", "a path counts the sweeps of each value, give sweeps"),
+                      ("w0", "a path begins without weights and goes on from each solution; coordinate_descent begins where it is told"),
+                      ("state", "a path begins without weights and goes on from each solution; coordinate_descent goes on from a state")):
+        if name in options:
+            raise ValueError(f"{name}: {why}")
+    unknown = sorted(set(options) - set(inspect.signature(prepare).parameters))
+    if unknown:
+        raise TypeError(f"solve_path: there is no option {unknown[0]!r}; options are those of coordinate_descent")
+
+
 def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=True, **options):
     """`coordinate_descent` for each value of c1, from the largest to the smallest, each from the weights of the one before.
 
@@ -71,8 +83,8 @@ def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=Tr
 
     Raises ValueError for values that do not fall, sweeps that are none, and as `coordinate_descent`.
     """
-    if "max_iterations" in options:
-        raise ValueError("max_iterations: a path counts the sweeps of each value, give sweeps")
+    _check_options(options)
+    check_callback(callback)
     values = _falling_values(c1)
     if values[-1] == 0 and options.get("c2", 0.0) == 0:
         raise ValueError("c1: expected values > 0, where c2 = 0, got 0: coordinate descent needs a penalty")

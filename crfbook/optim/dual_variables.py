@@ -39,7 +39,7 @@ def dual_variables(fun, w0=None, *, c1, c2=0.0, memory=10, max_iterations=None, 
                 raise
             status = "interrupted"
     state = {"w": run.w, "iteration": np.array(run.iteration), "seconds": np.array(run.seconds)}
-    return OptResult(run.w, run.objective, status, run.iteration, run.history, state, run.n_evaluations)
+    return OptResult(run.w, run.objective, rules.outcome(status, run.w), run.iteration, run.history, state, run.n_evaluations)
 
 
 class _Run:

@@ -9,6 +9,8 @@ import time
 
 import numpy as np
 
+from crfbook.optim.certificate import check_callback
+
 STOPPED_EARLY = "no better on held-out data"
 
 
@@ -30,6 +32,7 @@ class Monitor:
             raise ValueError(f"patience must be an integer >= 1, got {patience!r}")
         if patience is not None and score is None:
             raise ValueError("patience needs a score on held-out data, got none")
+        check_callback(callback)
         self.score, self.score_name, self.patience, self.callback = score, score_name, patience, callback
         self.steps, self.scores = [], []
         self.best_w, self.best = None, None  # weights and place of the best score
@@ -105,18 +108,63 @@ def _line(step, note):
 class _Bar:
     """A tqdm bar on stderr; it is made at the first step, so that a run without steps shows nothing."""
 
-    def __init__(self, total):
-        self.total, self.bar = total, None
+    def __init__(self, total, unit="it", desc="training"):
+        self.settings, self.bar = {"total": total, "unit": unit, "desc": desc}, None
 
     def __call__(self, step, note):
+        self.show(1, f"objective {step.objective:.2f}, violation {step.violation:.2e}" + (note and f", {note}"))
+
+    def show(self, n_done, text):
         if self.bar is None:
             from tqdm.auto import tqdm
 
-            self.bar = tqdm(total=self.total, unit="it", desc="training", dynamic_ncols=True, leave=True, file=sys.stderr)
-        self.bar.update(1)
-        self.bar.set_postfix_str(f"objective {step.objective:.2f}, violation {step.violation:.2e}" + (note and f", {note}"))
+            self.bar = tqdm(**self.settings, dynamic_ncols=True, leave=True, file=sys.stderr)
+        self.bar.update(n_done)
+        self.bar.set_postfix_str(text)
 
     def close(self):
         if self.bar is not None:
             self.bar.close()
             self.bar = None
+
+
+class JobMonitor:
+    """Progress of many training runs, which are called jobs: one bar over all of them, and what is under way.
+
+    verbose: False, True (the bar, on stderr) or 2 (a line for each finished job). n_jobs: how many there will be.
+    As the callback of an optimiser it shows the iterations of the job that `begin` has named.
+    """
+
+    def __init__(self, verbose, n_jobs):
+        self.lines = verbose == 2
+        self.bar = _Bar(n_jobs, "fit", "path") if verbose and not self.lines else None
+        self.n_jobs, self.n_done, self.job = n_jobs, 0, ""
+
+    def begin(self, job):
+        self.job = job
+        if self.bar is not None:
+            self.bar.show(0, job)
+
+    def __call__(self, step, w):
+        if self.bar is not None:
+            self.bar.show(0, f"{self.job}: iteration {step.iteration}, objective {step.objective:.2f}, active {step.n_active:,}")
+
+    def expect(self, n_jobs):
+        """There will be another number of them."""
+        self.n_jobs = n_jobs
+        if self.bar is not None and self.bar.bar is not None:
+            self.bar.bar.total = n_jobs
+
+    def done(self, note):
+        self.n_done += 1
+        if self.bar is not None:
+            self.bar.show(1, f"{self.job}: {note}")
+        elif self.lines:
+            print(f"{self.n_done:4d} of {self.n_jobs}  {self.job}: {note}", file=sys.stderr, flush=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.bar is not None:
+            self.bar.close()

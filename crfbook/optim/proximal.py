@@ -15,7 +15,7 @@ import numpy as np
 
 from crfbook.kernels.owlqn import pseudo_gradient
 from crfbook.kernels.proximal import proximal_step
-from crfbook.optim.certificate import Rules
+from crfbook.optim.certificate import Rules, check_callback
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
 
@@ -30,6 +30,7 @@ def proximal_gradient(fun, w0=None, *, c1, c2=0.0, max_iterations=None, tol=1e-6
     may rise for some iterations: that is what momentum does. Returns an OptResult; `w` is the last point.
     """
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
+    check_callback(callback)
     run = _Run(fun, rules, callback)
     history, status = [], None
     with one_blas_thread():
@@ -46,7 +47,7 @@ def proximal_gradient(fun, w0=None, *, c1, c2=0.0, max_iterations=None, tol=1e-6
             if run.w is None:
                 raise
             status = "interrupted"
-    return OptResult(run.w, run.objective, status, run.iteration, history, run.state(), run.n_evaluations)
+    return OptResult(run.w, run.objective, rules.outcome(status, run.w), run.iteration, history, run.state(), run.n_evaluations)
 
 
 class _Run:

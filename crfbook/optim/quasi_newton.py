@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.kernels.owlqn import align_direction, orthant_step, pseudo_gradient
-from crfbook.optim.certificate import Rules, whole
+from crfbook.optim.certificate import Rules, check_callback, whole
 from crfbook.optim.line_search import backtracking_search, wolfe_search
 from crfbook.optim.memory import CurvatureMemory, Pairs
 from crfbook.optim.parallel import one_blas_thread
@@ -68,6 +68,7 @@ def minimize(
     infinity from `fun` shortens the step; when that does not help, the last good weights come back with "non-finite objective".
     """
     _check_arguments(l1_method, max_linesearch, relative_change)
+    check_callback(callback)
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
     proximal = rules.c1 > 0 and l1_method == "proximal"
     memory = (30 if proximal else 10) if memory is None else whole("memory", memory, 1)
@@ -77,7 +78,7 @@ def minimize(
     with one_blas_thread():  # a product split over threads depends on their number in its last bits
         status, history = _iterate(run, w0, state, callback, relative_change)
     point = run.point
-    return OptResult(point.w, point.objective, status, point.iteration, history, run.state(), run.n_evaluations)
+    return OptResult(point.w, point.objective, rules.outcome(status, point.w), point.iteration, history, run.state(), run.n_evaluations)
 
 
 def _iterate(run, w0, state, callback, relative_change):

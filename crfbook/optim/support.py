@@ -27,7 +27,7 @@ def minimize_on_support(corpus, features, w0=None, *, c1, c2=0.0, constraints=No
 
     w0 : (F,) or None, zeros. rules : of `minimize` (tol, tol_gradient, relative_change, max_iterations, memory, max_linesearch).
     callback : called with (Step, w (F,)); `Step.violation` is that of the weights at work; no other violates more where the
-        status is "converged". state : `OptResult.state` of an earlier call, or of `minimize`; continues bit for bit.
+        status is "converged" or "empty model". state : `OptResult.state` of an earlier call, or of `minimize`; continues bit for bit.
 
     Raises ValueError as `Objective` and `minimize` do.
     """
@@ -90,7 +90,7 @@ class _Shrinking:
             found = self._minimize(small, None, state, partial(self._watch_some, state["free"], end))
             state = found.state | {"free": state["free"]}
             self.found = found._replace(w=_spread(found.w, state["free"], self.features.n_features), state=state)
-            ended = found.status in ("converged", "rounding floor")
+            ended = found.status in ("converged", "empty model", "rounding floor")
             if self.stopped or not (ended or found.status == "stopped by callback"):
                 return
 

@@ -50,20 +50,15 @@ class ArcScores(NamedTuple):
     log_factor: np.ndarray  # (E,): sum of the weights of all tuples that an arc completes
     factor: np.ndarray  # (E,): its exponential
     psi_plain: np.ndarray  # (K, M, M): transitions, 0 where a single label has an arc
+    psi_plain_t: np.ndarray  # (K, M, M): its transposes
     spread: np.ndarray  # (1,): largest difference of finite scores of a step, its node score left out
 
 
 class TupleWork(NamedTuple):
     """Work arrays of one thread for W sequences side by side, as long as the longest (T tokens, I inner arcs, D pairs)."""
 
-    row: np.ndarray  # int64 (T,); this and the next four: one sequence
-    edge_class: np.ndarray  # int32 (T,)
-    log_node: np.ndarray  # (T, M)
-    psi: np.ndarray  # (T, M)
-    node_max: np.ndarray  # (T,)
     rows: np.ndarray  # int64 (T, W)
     classes: np.ndarray  # int32 (T, W)
-    maxima: np.ndarray  # (T, W)
     length: np.ndarray  # int64 (W,)
     weight: np.ndarray  # (W,)
     mask: np.ndarray  # (W,)
@@ -80,6 +75,7 @@ class TupleWork(NamedTuple):
     p_label: np.ndarray  # (M, W)
     gain: np.ndarray  # (I+1, W)
     label: np.ndarray  # (M,)
+    label_sum: np.ndarray  # (M,)
     stamp: np.ndarray  # int64 (M+1,)
 
 
@@ -87,11 +83,10 @@ def tuple_work(arcs, longest, width, lanes):
     """`TupleWork` for sequences of up to `longest` tokens, M = width padded labels."""
     T, M, W, Q = longest, width, lanes, len(arcs.last)
     I, D = int((arcs.leaf_ptr - arcs.pattern_ptr[:-1]).max()), int(np.diff(arcs.pair_ptr).max())
-    shapes = [(T, M), (T, M), (T,), (T, M, W), (T, Q, W), (T, Q, W), (T, W), (T, I + 1, W), (T, D, W), (Q + D, W), (Q, W), (Q, W), (M, W), (M, W),
-              (I + 1, W), (M,)]
-    floats = [np.zeros(shape) for shape in shapes]
-    return TupleWork(np.zeros(T, np.int64), np.zeros(T, np.int32), *floats[:3], np.zeros((T, W), np.int64), np.zeros((T, W), np.int32),
-                     np.zeros((T, W)), np.zeros(W, np.int64), np.zeros(W), np.zeros(W), *floats[3:], np.zeros(M + 1, np.int64))
+    shapes = [(W,), (W,), (T, M, W), (T, Q, W), (T, Q, W), (T, W), (T, I + 1, W), (T, D, W), (Q + D, W), (Q, W), (Q, W), (M, W), (M, W),
+              (I + 1, W), (M,), (M,)]
+    return TupleWork(np.zeros((T, W), np.int64), np.zeros((T, W), np.int32), np.zeros(W, np.int64), *(np.zeros(shape) for shape in shapes),
+                     np.zeros(M + 1, np.int64))
 
 
 def check_tuples(tuples, n_labels):
@@ -255,7 +250,7 @@ class Automaton:
             psi_plain[k][self.single[p]] = 0.0
         spread = edges.edge_spread[0] + max(0.0, log_factor.max(initial=0.0)) - min(0.0, log_factor.min(initial=0.0))
         with np.errstate(over="ignore"):
-            return ArcScores(log_factor, np.exp(log_factor), psi_plain, np.array([spread]))
+            return ArcScores(log_factor, np.exp(log_factor), psi_plain, np.ascontiguousarray(psi_plain.transpose(0, 2, 1)), np.array([spread]))
 
     def counts(self, arc_sum):
         """Expected counts of the tuples (G,), from the sums (E,) of tuple_backward, which are changed."""

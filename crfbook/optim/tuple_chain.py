@@ -18,15 +18,50 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.kernels.likelihood import add_tree
-from crfbook.kernels.tuple_likelihood import shard_tuples
+from crfbook.kernels.forward_backward import exp_nodes
+from crfbook.kernels.likelihood import add_tree, batch_gradient, batch_scores
+from crfbook.kernels.tuple_chain import MAX_SPREAD, tuple_backward, tuple_forward
+from crfbook.kernels.tuple_chain_log import tuple_chain_log
+from crfbook.kernels.tuple_likelihood import fill_lanes, lanes_log_z
 from crfbook.optim.certificate import Rules
 from crfbook.optim.edges import TableTransitions, table_edges
 from crfbook.optim.objective import Objective, check_weights
 from crfbook.optim.quasi_newton import minimize
 from crfbook.optim.tuple_automaton import Automaton, Tuples, check_tuples, tuple_occurrences, tuple_work
 
-LANES = 16  # sequences side by side
+
+def lanes(n_patterns):
+    """Sequences side by side: they share what is read of an arc, but lanes with other patterns of arcs wait."""
+    return 16 if n_patterns == 1 else 8
+
+
+class _Batch:
+    """Batch b of a packing (n rows, B sequences, the longest first), and what a `Work` has for it."""
+
+    def __init__(self, b, packing, work):
+        rows, steps = slice(*packing.row_ptr[b:b + 2]), slice(*packing.step_start[b:b + 2])
+        n = rows.stop - rows.start
+        self.slots, self.row_class, self.step_ptr = slice(*packing.slot_ptr[b:b + 2]), packing.row_class[rows], packing.step_ptr[steps]
+        self.log_node, self.p_node, self.psi, self.node_max = work.log_node[:n], work.p_node[:n], work.alpha[:n], work.gain[:n]
+        self.alive = np.diff(self.step_ptr)
+
+    def exponentiate(self, spread):
+        """psi and node_max; returns bool (B,): the sequences with a step whose scores spread too far with this spread of transitions."""
+        refused = np.zeros(self.alive[0], bool)
+        if not spread + exp_nodes(self.log_node, self.psi, self.node_max) <= MAX_SPREAD:
+            finite = np.isfinite(self.log_node)
+            node_spread = np.where(finite, self.log_node, -np.inf).max(axis=1) - np.where(finite, self.log_node, np.inf).min(axis=1)
+            far = ~(finite.any(axis=1) & (spread + node_spread <= MAX_SPREAD))
+            refused[(np.arange(len(far)) - np.repeat(self.step_ptr[:-1], self.alive))[far]] = True
+        return refused
+
+    def length(self, slot):
+        """Tokens of a sequence."""
+        return np.count_nonzero(self.alive > slot)
+
+    def rows(self, slot):
+        """Its rows, int64."""
+        return self.step_ptr[:self.length(slot)] + slot
 
 
 class _Transitions(TableTransitions):
@@ -38,21 +73,53 @@ class _Transitions(TableTransitions):
         self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
         self.n_products = np.zeros((n_shards, 3), np.int64)
         self.tuple_counts = np.zeros(len(tuples.attr))  # as they are where there is no token
-        self.spare = SimpleQueue()
+        self.lanes, self.spare = lanes(len(self.automaton.arcs.leaf_ptr)), SimpleQueue()
         for _ in range(n_workers):
-            self.spare.put(tuple_work(self.automaton.arcs, longest, self.parts.shape[2], LANES))
+            self.spare.put(tuple_work(self.automaton.arcs, longest, self.parts.shape[2], self.lanes))
 
     def prepare(self, w, nu):
         self.edges = table_edges(self.features, w, *self.classes)
         self.scores = self.automaton.scores(self.edges, nu)
 
     def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
+        """Expected counts of one shard, batch by batch. Returns the packed number of its first sequence without a finite log Z, or -1."""
+        for part in (grad, dense_grad, self.parts[shard], self.arc_parts[shard], self.n_products[shard]):
+            part[...] = 0
         spare = self.spare.get()
         try:
-            return kernel(shard, w, dense, self.edges, self.automaton.arcs, self.scores, packing, layout, weight, work, spare, log_z, grad,
-                          dense_grad, self.parts[shard], self.arc_parts[shard], self.n_products[shard])
+            for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
+                batch = _Batch(b, packing, work)
+                batch_scores(b, w, dense, self.edges, packing, layout, batch.log_node)
+                self._run_batch(shard, batch, weight[batch.slots], spare, log_z[batch.slots])
+                batch_gradient(b, batch.p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
         finally:
             self.spare.put(spare)
+        slots = packing.slot_ptr[packing.shard_ptr[shard]], packing.slot_ptr[packing.shard_ptr[shard + 1]]
+        bad = np.flatnonzero(~np.isfinite(log_z[slice(*slots)]))
+        return int(slots[0] + bad[0]) if len(bad) else -1
+
+    def _run_batch(self, shard, batch, weight, work, log_z):
+        """Counts and log Z of the sequences of a batch, a few at a time: kernels called one by one compile faster than one that calls all."""
+        edges, arcs, scores, edge_sum, arc_sum = self.edges, self.automaton.arcs, self.scores, self.parts[shard], self.arc_parts[shard]
+        refused, n_products = batch.exponentiate(scores.spread[0]), self.n_products[shard]
+        for slot in range(0, len(log_z), self.lanes):
+            n = min(self.lanes, len(log_z) - slot)
+            psi_node = work.psi_node[:batch.length(slot)]
+            work.weight[:n] = weight[slot:slot + n]
+            fill_lanes(slot, n, batch.psi, batch.row_class, batch.step_ptr, refused, work.length, work.rows, work.classes, psi_node)
+            n_products[0] += tuple_forward(
+                psi_node, work.classes, work.length, arcs, scores.factor, edges.psi_edge, scores.psi_plain, work.alpha, work.up, work.scale,
+                work.rest, work.pair_mass, work.mask, work.label, work.slot)
+            n_products[1] += tuple_backward(
+                psi_node, work.classes, work.length, work.weight, arcs, scores.factor, edges.psi_edge, scores.psi_plain, scores.psi_plain_t,
+                work.alpha, work.up, work.scale, work.rest, work.pair_mass, work.rows, batch.p_node, edge_sum, arc_sum, work.beta, work.v,
+                work.p_label, work.mask, work.slot, work.more, work.gain, work.stamp, work.label, work.label_sum)
+            lanes_log_z(slot, n, work.length, work.rows, work.classes, work.scale, batch.node_max, edges.edge_max, log_z)
+            for r in np.flatnonzero(work.length[:n] == 0) + slot:
+                rows = batch.rows(r)
+                n_products[2] += 1
+                log_z[r] = tuple_chain_log(batch.log_node[rows], edges.log_edge, batch.row_class[rows], weight[r], arcs, scores.log_factor,
+                                           rows, batch.p_node, edge_sum, arc_sum)
 
     def collect(self, total):
         """Add the transitions' counts to total (F,); those of the tuples go to tuple_counts (G,)."""
@@ -75,7 +142,7 @@ class _Chain(Objective):
         self.transitions.prepare(w, self.nu)
         return self.transitions
 
-    _likelihood = staticmethod(shard_tuples)
+    _likelihood = None  # the transitions run kernels of their own
 
     @property
     def gold(self):

@@ -20,9 +20,13 @@ def regularization_path(path, *, measure="score", ax=None):
     drawn = {"c1": c1, "n_active": as_array(frame["n_active"], c1.shape, "n_active")}
     ax = axes(ax, 4.8, 3.2)
     ax.plot(c1, drawn["n_active"], color=COLOURS[0], marker="o", ms=4.5, lw=1.8)
-    ax.set(xscale="log", yscale="symlog", xlabel="penalty c1")
+    ax.set(xscale="log", xlabel="penalty c1")
+    most = max(10.0, drawn["n_active"].max())
+    ax.set_yscale("symlog", linthresh=1.0, linscale=0.4)  # counts: linear from 0 to 1 only
+    ax.set_ylim(-0.2, 1.4 * most)  # what is 0 stands above the edge
+    powers = [0, *(10**k for k in range(int(np.log10(most)) + 1))]
+    ax.set_yticks(powers, [f"{n:,}" for n in powers])
     ax.set_ylabel("active weights", color=COLOURS[0])
-    ax.set_ylim(0)
     ax.invert_xaxis()
     named = c1[::-(-len(c1) // MOST_TICKS)]  # of a logarithmic axis over one or two decades the usual labels run into each other
     ax.set_xticks(named, [f"{value:.3g}" for value in named])
