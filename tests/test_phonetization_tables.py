@@ -1,5 +1,7 @@
 """Tables 2 and 3 of the sparse-CRF paper: c1 is chosen where nothing is scored, and rows say what they claim."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -86,3 +88,13 @@ def test_all_records(tmp_path):
     assert 100 * wrong / len(test.labels) == pytest.approx(float(rows[-1]["test"]), abs=0.006)
     assert all(row["same path"] == "True" for row in paths["tagging"])
     assert [row["method"] for row in paths["letters"]].count("SBCD") == 3
+
+
+def test_the_peak_of_memory_never_falls(monkeypatch):
+    """The system's counter may be reset while a study runs; its column says what was held so far."""
+    shown, unit = iter([700, 900, 300, 950, 400]), 1e6 if study.sys.platform == "darwin" else 1e3
+    monkeypatch.setattr(study.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=next(shown) * unit))
+    at = study.Ngrams(1.0, 60)
+    assert [at.peak_mb() for _ in range(5)] == [700, 900, 900, 950, 950]
+    monkeypatch.setattr(study.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=500 * unit))
+    assert {row["MB so far"] for row in at.path("ngrams_3")[1]} == {"950"}

@@ -213,7 +213,7 @@ class Ngrams:
     """Table 3: contexts, each under one falling path of c1; its rows, and the model of the largest one."""
 
     def __init__(self, c1, n_words=None):
-        self.values, self.n_words = (*(value for value in PATH if value > c1), c1), n_words
+        self.values, self.n_words, self.peak = (*(value for value in PATH if value > c1), c1), n_words, 0.0
 
     def sizes(self, template):
         """Tests and candidates, in millions."""
@@ -223,17 +223,23 @@ class Ngrams:
     @cache  # noqa: B019 - one object a run
     def path(self, template):
         """(Setup, rows after each second sweep, the last `Sparse`)."""
-        setup, unit = set_up(template, self.n_words), 1e6 if sys.platform == "darwin" else 1e3
+        setup = set_up(template, self.n_words)
         n = [2] * (len(self.values) - 1)
 
         def row(c1, step, model, seconds):
             n_mu = model.features.n_node
             return {"sweeps": step.iteration, "c1": f"{c1:g}", "test": f"{error(setup.held, model)[0]:.2f}", "mu": n_mu,
                     "lambda": model.features.n_features - n_mu, "objective": f"{step.objective:.1f}", "seconds": f"{seconds:.1f}",
-                    "MB": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit:.0f}"}
+                    "MB so far": f"{self.peak_mb():.0f}"}
 
         rows, models = follow(setup, self.values, [*n, SWEEPS - sum(n)], row, range(2, SWEEPS + 1, 2))
         return setup, rows, models[self.values[-1]]
+
+    def peak_mb(self):
+        """The most memory that this process, with all its templates so far, was seen to hold: a counter that is reset takes nothing back."""
+        unit = 1e6 if sys.platform == "darwin" else 1e3
+        self.peak = max(self.peak, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
+        return self.peak
 
     def tagging(self, template="ngrams_5"):
         """Rows: words to phonemes by the sparse and by the dense form of Viterbi's algorithm; medians, CPU seconds."""

@@ -11,15 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from ..kernels.forward_backward import forward_backward_many
-from ..kernels.forward_backward_batched import forward_backward_batched
-from ..kernels.sparse_counts import edge_counts
-from ..kernels.sparse_forward_backward import sparse_backward, sparse_forward
 from ..models.inference import node_scores
+from ..optim.batch import Batch
 from ..optim.cost_model import TABLE_SHARE
 from ..optim.edges import padded, table_edges
 from ..optim.forecast import batch_rows
 from ..optim.packing import pack
-from ..optim.sparse_chain import SparseTransitions, sparse_edges
+from ..optim.sparse_chain import sparse_edges
+from ..optim.sparse_shards import SparseBatch, SparseTransitions
 from ..optim.work import make_work
 from . import Clocked, race
 
@@ -54,12 +53,12 @@ class ChainForms:
         classes = corpus.class_ptr, corpus.class_attr
         self.sparse = {FORMS[2]: sparse_edges(features, w, *classes, table_share=TABLE_SHARE),
                        FORMS[3]: sparse_edges(features, w, *classes, table_share=1.0)}
-        self.whole = SparseTransitions(features, classes, None, self.packing, 0).whole
+        self.transitions = SparseTransitions(features, classes, None, self.packing, 0)
         log_node = np.full((corpus.n_tokens, width), -np.inf)
         log_node[:, :features.n_labels] = node_scores(corpus, features, w)
         self.log_node, self.rows = log_node, log_node[self.packing.row_token]
         self.work = make_work(self.packing, width)
-        self.part = np.empty_like(self.work.log_node)
+        self.spare = np.empty_like(self.work.log_node), *np.empty((3, width, width))
         self.log_z, self.p_node = np.zeros(len(self.packing.sequence)), np.empty_like(self.rows)
         self.table_sum, self.base_sum = np.empty_like(self.tables.log_edge), np.empty((width, width))
         self.grad, self.n_products = np.empty(features.n_edge), np.zeros(2, np.int64)
@@ -75,7 +74,7 @@ class ChainForms:
             n = rows.stop - rows.start
             self.work.log_node[:n] = self.rows[rows]
             start = time.process_time(), time.perf_counter()
-            self._batched(b, rows) if form == FORMS[1] else self._sparse(b, rows, self.sparse[form])
+            self._batched(b) if form == FORMS[1] else self._sparse(b, self.sparse[form])
             cpu, wall = cpu + time.process_time() - start[0], wall + time.perf_counter() - start[1]
             self.p_node[rows] = self.work.p_node[:n]
         return Clocked(cpu, wall)
@@ -98,31 +97,14 @@ class ChainForms:
         self.log_z[:], self.p_node[:] = log_z[self.packing.sequence], p_node[self.packing.row_token]
         return Clocked(cpu, wall)
 
-    def _batch(self, b, rows):
-        """(step_ptr, rows by class, slots, arrays of the batch): what both packed forms take."""
-        packing, work, n = self.packing, self.work, rows.stop - rows.start
-        slots = slice(packing.slot_ptr[b], packing.slot_ptr[b + 1])
-        step_ptr = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
-        by = packing.class_start[b], packing.by_class[rows], packing.prev_row[rows]
-        return step_ptr, by, slots, (work.log_node[:n], work.alpha[:n], work.prev[:n], work.gain[:n])
+    def _batched(self, b):
+        batch = Batch(b, self.packing, self.work)
+        batch.forward_backward(self.tables, np.ones(len(batch.flags)), self.log_z, self.table_sum)
 
-    def _batched(self, b, rows):
-        step_ptr, (class_start, by_class, prev_row), slots, (log_node, alpha, prev, gain) = self._batch(b, rows)
-        edges, packing, work = self.tables, self.packing, self.work
-        forward_backward_batched(
-            log_node, edges.psi_edge, edges.psi_edge_t, edges.edge_max, edges.edge_spread[0], packing.row_class[rows], step_ptr,
-            class_start, by_class, packing.by_step[rows], prev_row, np.ones(slots.stop - slots.start), self.log_z[slots],
-            work.p_node[:len(gain)], self.table_sum, work.flags[:slots.stop - slots.start], alpha, prev, gain, work.pair)
-
-    def _sparse(self, b, rows, edges):
-        step_ptr, by, slots, (log_node, alpha, prev, gain) = self._batch(b, rows)
-        packing, work, features, n_slots = self.packing, self.work, self.features, slots.stop - slots.start
-        chain = edges, packing.row_class[rows], step_ptr, packing.by_step[rows]
-        scratch = self.part[:len(gain)], prev, work.pair, self.n_products
-        sparse_forward(log_node, *chain, self.log_z[slots], work.flags[:n_slots], alpha, gain, *scratch)
-        sparse_backward(log_node, *chain, np.ones(n_slots), alpha, gain, work.p_node[:len(gain)], *scratch)
-        edge_counts(alpha, log_node, edges, *by, features.edge_ptr, features.edge_prev, features.edge_next, self.whole, self.grad,
-                    self.base_sum, prev, work.pair, np.empty_like(work.pair))
+    def _sparse(self, b, edges):
+        batch = SparseBatch(b, self.packing, self.work)
+        batch.forward_backward(edges, np.ones(len(batch.flags)), self.spare[0], self.log_z, self.n_products)
+        self.transitions.add_edge_counts(batch, edges, self.spare, (self.grad, self.base_sum))
 
 
 def form_row(corpus, features, n_edge, repeats):

@@ -6,6 +6,7 @@ The layout is that of forward_backward_batched.py: step-major rows, and `group_r
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.kernels.vector_math import add_products, copy_row
 
 
 @kernel
@@ -24,11 +25,11 @@ def times_edges(source, matrices, rows, row_class, order, lo, out, buf):
         k = row_class[order[lo + start]]
         stop = start
         while stop < rows and row_class[order[lo + stop]] == k:
-            buf[stop, :] = source[order[lo + stop] - lo]
+            copy_row(source, order[lo + stop] - lo, buf, stop)
             stop += 1
         np.dot(buf[start:stop], matrices[k], buf[rows + start : rows + stop])
         for j in range(start, stop):
-            out[order[lo + j] - lo, :] = buf[rows + j]
+            copy_row(buf, rows + j, out, order[lo + j] - lo)
         start = stop
 
 
@@ -49,14 +50,15 @@ def add_edge_sum(alpha, v, psi_edge, step_ptr, class_start, by_class, prev_row, 
         split = step_ptr[full]
         if split > first:
             np.dot(alpha[: split - first].T, v[first:split], pair_buf)
-            edge_sum[0] += psi_edge[0] * pair_buf
+            add_products(psi_edge[0], pair_buf, edge_sum[0])
         if split == n:
             return
         for t in range(full, T):
             lo, hi = step_ptr[t], step_ptr[t + 1]
-            prev_buf[lo:hi] = alpha[step_ptr[t - 1] : step_ptr[t - 1] + hi - lo]
+            for r in range(hi - lo):
+                copy_row(alpha, step_ptr[t - 1] + r, prev_buf, lo + r)
         np.dot(prev_buf[split:].T, v[split:], pair_buf)
-        edge_sum[0] += psi_edge[0] * pair_buf
+        add_products(psi_edge[0], pair_buf, edge_sum[0])
         return
     chunk = max(1, n // 2)  # both gathered operands share prev_buf
     for k in range(psi_edge.shape[0]):
@@ -64,7 +66,7 @@ def add_edge_sum(alpha, v, psi_edge, step_ptr, class_start, by_class, prev_row, 
             size = min(chunk, class_start[k + 1] - start)
             for j in range(size):
                 i = by_class[start + j]
-                prev_buf[j, :] = alpha[prev_row[i]]
-                prev_buf[chunk + j, :] = v[i]
+                copy_row(alpha, prev_row[i], prev_buf, j)
+                copy_row(v, i, prev_buf, chunk + j)
             np.dot(prev_buf[:size].T, prev_buf[chunk : chunk + size], pair_buf)
-            edge_sum[k] += psi_edge[k] * pair_buf
+            add_products(psi_edge[k], pair_buf, edge_sum[k])

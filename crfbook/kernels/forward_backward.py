@@ -7,7 +7,7 @@ transition INTO token t (its first entry is not read). T >= 1. Forbidden = -inf;
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.vector_math import exp_inplace
+from crfbook.kernels.vector_math import copy_row, exp_inplace
 
 # When the scaled forms may be trusted, see forward_backward_scaled.
 MAX_SPREAD = 300.0
@@ -26,7 +26,7 @@ def forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta):
     Cost: 2 T L^2 exps. Source: Lafferty, McCallum and Pereira (2001), section 3.
     """
     T, L = log_node.shape
-    log_alpha[0, :] = log_node[0]
+    copy_row(log_node, 0, log_alpha, 0)
     for t in range(1, T):
         k = edge_class[t]
         for y in range(L):
@@ -50,10 +50,9 @@ def forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta):
                 for y in range(L):
                     total += np.exp(log_edge[k, yp, y] + log_node[t, y] + log_beta[t, y] - m)
             log_beta[t - 1, yp] = m + np.log(total) if total > 0.0 else -np.inf
-    m = np.max(log_alpha[T - 1])
+    m, total = np.max(log_alpha[T - 1]), 0.0
     if m == -np.inf:
         return -np.inf
-    total = 0.0
     for y in range(L):
         total += np.exp(log_alpha[T - 1, y] - m)
     return m + np.log(total)
@@ -114,12 +113,12 @@ def add_edge_marginals_log(log_node, log_edge, edge_class, log_alpha, log_beta, 
     out: p_edge_sum (K, L, L) as [class, previous, next]. Cost: T L^2 exps. Source: Rabiner (1989), section III, in logarithms.
     """
     T, L = log_node.shape
-    if log_z == -np.inf:
-        return
     p_edge = np.empty((L, L))
     for t in range(1, T):
         edge_marginal_log(t, log_node, log_edge, edge_class, log_alpha, log_beta, log_z, p_edge)
-        p_edge_sum[edge_class[t]] += weight * p_edge
+        for yp in range(L):
+            for y in range(L):
+                p_edge_sum[edge_class[t], yp, y] += weight * p_edge[yp, y]
 
 
 @kernel
@@ -211,7 +210,7 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
     for t in range(T):
         m, k = alpha[t], edge_class[t]  # rows are taken out of the loops over labels, which then become vector code
         if t == 0:
-            m[:] = psi_node[0]
+            copy_row(psi_node, 0, alpha, 0)
         else:
             m[:] = 0.0
             for yp in range(L):
@@ -227,7 +226,8 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
             if m[y] > 0.0 and m[y] < SMALLEST_MASS:
                 return 1
             m[y] /= scale[t]
-    beta[T - 1, :] = np.where(alpha[T - 1] > 0.0, 1.0, 0.0)
+    for y in range(L):
+        beta[T - 1, y] = 1.0 if alpha[T - 1, y] > 0.0 else 0.0
     for t in range(T - 1, 0, -1):
         before, k = beta[t - 1], edge_class[t]
         before[:] = 0.0

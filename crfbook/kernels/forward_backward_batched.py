@@ -14,7 +14,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.edge_products import add_edge_sum, times_edges
 from crfbook.kernels.forward_backward import MAX_SPREAD, SMALLEST_MASS
-from crfbook.kernels.vector_math import exp_inplace
+from crfbook.kernels.vector_math import copy_row, exp_inplace
 
 
 @kernel
@@ -100,7 +100,8 @@ def _centre_row(row, limit, r, log_z, flags):
 def _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf):
     """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t]; see below for shapes."""
     L = psi_node.shape[1]
-    alpha[: step_ptr[1]] = psi_node[: step_ptr[1]]
+    for i in range(step_ptr[1]):
+        copy_row(psi_node, i, alpha, i)
     for t in range(step_ptr.size - 1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
         if t > 0:

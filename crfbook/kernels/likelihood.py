@@ -12,6 +12,7 @@ from crfbook._jit import kernel
 from crfbook.kernels.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
 from crfbook.kernels.forward_backward_batched import forward_backward_batched
 from crfbook.kernels.scores import dense_gradient, dense_scores, pair_gradient, pair_scores
+from crfbook.kernels.vector_math import copy_row
 
 
 @kernel
@@ -60,7 +61,7 @@ def gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u):
     while n < step_ptr.size - 1 and step_ptr[n] + r < step_ptr[n + 1]:
         rows[n] = step_ptr[n] + r
         classes[n] = row_class[rows[n]]
-        u[n, :] = log_node[rows[n]]
+        copy_row(log_node, rows[n], u, n)
         n += 1
     return n
 

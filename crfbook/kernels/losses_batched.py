@@ -12,6 +12,7 @@ from crfbook.kernels.edge_products import add_edge_sum, times_edges
 from crfbook.kernels.forward_backward_batched import backward_batched, erase_flagged, forward_batched
 from crfbook.kernels.likelihood import batch_gradient, batch_scores, gather_sequence
 from crfbook.kernels.losses import sequence_loss_log, value_and_slope
+from crfbook.kernels.vector_math import copy_row
 
 # d = a / p is then at most 1e200 even for the exponential loss, and d alpha and d beta stay far from overflow.
 SMALLEST_PROBABILITY = 1e-100
@@ -223,7 +224,7 @@ def redo_flagged_losses(log_node, log_edge, row_class, step_ptr, labels, weight,
         if not loss.pointwise:
             u[r] = u_buf[0]
         for t in range(n):
-            p_node[rows[t], :] = p[t]
+            copy_row(p, t, p_node, rows[t])
             if loss.pointwise:
                 u[rows[t]] = u_buf[t]
 

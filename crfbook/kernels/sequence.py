@@ -122,7 +122,9 @@ def expected_edges(visit, stamp, psi_node, psi_edge, edge_class, alpha, beta, sc
                 row[y] += a * v[y]
     for k in range(stamp.size):
         if stamp[k] == visit:
-            edge_sum[k] *= psi_edge[k]
+            for yp in range(L):
+                for y in range(L):
+                    edge_sum[k, yp, y] *= psi_edge[k, yp, y]
 
 
 @kernel

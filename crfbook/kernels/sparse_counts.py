@@ -5,6 +5,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.sparse_edges import open_table
 from crfbook.kernels.sparse_forward_backward import CANCELLED, put_entries
+from crfbook.kernels.vector_math import copy_row
 
 
 @kernel
@@ -57,17 +58,20 @@ def gather_product(alpha, v, rows, prev_row, buf, out):
     Arguments: alpha, v (n, M); rows int64 (m,); prev_row int64 (n,); out: out (M, M); work: buf (>= n, M).
     Cost: m M^2 multiply-adds. Source: Sokolovska et al. (2010), section 4.
     """
-    out[:, :] = 0.0
-    half = max(1, buf.shape[0] // 2)
-    first = 0
-    product = np.empty(out.shape)
+    M, half, first = out.shape[0], max(1, buf.shape[0] // 2), 0
+    product = np.empty((M, M))
+    for yp in range(M):
+        for y in range(M):
+            out[yp, y] = 0.0
     while first < rows.size:
         m = min(half, rows.size - first)
         for j in range(m):
-            buf[j, :] = alpha[prev_row[rows[first + j]]]
-            buf[half + j, :] = v[rows[first + j]]
+            copy_row(alpha, prev_row[rows[first + j]], buf, j)
+            copy_row(v, rows[first + j], buf, half + j)
         np.dot(buf[:m].T, buf[half : half + m], product)
-        out += product
+        for yp in range(M):
+            for y in range(M):
+                out[yp, y] += product[yp, y]
         first += m
 
 
@@ -98,16 +102,55 @@ def correct_base(alpha, v, rows, prev_row, start, stop, prev, next_label, gain, 
 
 
 @kernel
-def recount(alpha, v, edges, class_start, by_class, prev_row, lost, counts, table_buf):
-    """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where lost[yp,y], class by class, without differences.
+def base_counts(alpha, v, edges, class_start, by_class, prev_row, counts, whole, buf, pair_buf, table_buf):
+    """counts[yp,y] = sum_i p_edge[i,yp,y] over all classes: one product for the base, then what the entries of each class change.
 
-    Arguments: alpha, v, edges, class_start (K+1,), by_class, prev_row (n,) as in `edge_counts`, alpha, v (n, M); lost uint8
-    (M, M); out: counts (M, M); work: table_buf (M, M), the base. Cost: two products for each lost pair and row.
-    Source: chapter 06.
+    whole = base sum_i alpha v,   counts = whole + sum_k gain_k sum_{i of class k} alpha v: differences. A pair that keeps less than
+    CANCELLED of `whole` has lost digits; returns how many have: they are for `recount`. Arguments as in `edge_counts`: alpha, v (n, M),
+    edges, class_start (K+1,), by_class, prev_row (n,); out: counts, whole (M, M); work: buf (n, M), pair_buf, table_buf (M, M).
+    Cost: n M^2 multiply-adds, two products for each entry and row. Source: Sokolovska et al. (2010), eq. (5).
     """
-    prev, after = np.nonzero(lost)
-    for j in range(prev.size):
-        counts[prev[j], after[j]] = 0.0
+    M = alpha.shape[1]
+    open_table(edges.base, edges.n_labels[0], table_buf)
+    gather_product(alpha, v, by_class[: class_start[class_start.size - 1]], prev_row, buf, pair_buf)
+    for yp in range(M):
+        for y in range(M):
+            whole[yp, y] = counts[yp, y] = pair_buf[yp, y] * table_buf[yp, y]
+    for k in range(edges.table_of.size):
+        rows, d = by_class[class_start[k] : class_start[k + 1]], edges.table_of[k]
+        if rows.size == 0 or edges.wide[k]:
+            continue
+        if d >= 0:
+            gather_product(alpha, v, rows, prev_row, buf, pair_buf)
+            for yp in range(M):
+                for y in range(M):
+                    counts[yp, y] += (edges.table[d, yp, y] - table_buf[yp, y]) * pair_buf[yp, y]
+        else:
+            correct_base(
+                alpha, v, rows, prev_row, edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.gain,
+                counts,
+            )  # fmt: skip
+    n_lost = 0
+    for yp in range(M):
+        for y in range(M):
+            n_lost += counts[yp, y] < CANCELLED * whole[yp, y]
+    return n_lost
+
+
+@kernel
+def recount(alpha, v, edges, class_start, by_class, prev_row, whole, counts, table_buf):
+    """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where `base_counts` has lost digits, without differences.
+
+    Arguments as there: alpha, v (n, M), edges, class_start (K+1,), by_class, prev_row (n,); whole (M, M); out: counts (M, M); work:
+    table_buf (M, M), the base. Cost: two products for each lost pair and row. Source: chapter 06.
+    """
+    M = alpha.shape[1]
+    lost = np.empty((M * M, 2), np.int64)
+    n_lost = 0
+    for yp in range(M):
+        for y in range(M):
+            if counts[yp, y] < CANCELLED * whole[yp, y]:
+                counts[yp, y], lost[n_lost, 0], lost[n_lost, 1], n_lost = 0.0, yp, y, n_lost + 1
     for k in range(edges.table_of.size):
         rows = by_class[class_start[k] : class_start[k + 1]]
         if rows.size == 0 or edges.wide[k]:
@@ -116,43 +159,13 @@ def recount(alpha, v, edges, class_start, by_class, prev_row, lost, counts, tabl
         psi = edges.table[d] if d >= 0 else table_buf
         if d < 0:
             put_entries(a, b, edges.prev, edges.next_label, edges.psi, psi)
-        for j in range(prev.size):
-            total = 0.0
+        for j in range(n_lost):
+            yp, y, total = lost[j, 0], lost[j, 1], 0.0
             for i in rows:
-                total += alpha[prev_row[i], prev[j]] * v[i, after[j]]
-            counts[prev[j], after[j]] += psi[prev[j], after[j]] * total
+                total += alpha[prev_row[i], yp] * v[i, y]
+            counts[yp, y] += psi[yp, y] * total
         if d < 0:
             take_entries(a, b, edges.prev, edges.next_label, edges.base, psi)
-
-
-@kernel
-def base_counts(alpha, v, edges, class_start, by_class, prev_row, base_sum, buf, pair_buf, table_buf):
-    """base_sum[yp,y] += sum_i p_edge[i,yp,y] over all classes: one product for the base, then what the entries of each class change.
-
-    base sum_i alpha v + sum_k gain_k sum_{i of class k} alpha v: differences. A pair that keeps less than CANCELLED of the first
-    term has lost digits, and is counted again from psi. Arguments as in `edge_counts`: alpha, v (n, M), edges, class_start
-    (K+1,), by_class, prev_row (n,); out: base_sum (M, M); work: buf (n, M), pair_buf (M, M), table_buf (M, M), the base.
-    Cost: n M^2 multiply-adds, two products for each entry and row. Source: Sokolovska et al. (2010), eq. (5).
-    """
-    gather_product(alpha, v, by_class[: class_start[class_start.size - 1]], prev_row, buf, pair_buf)
-    whole = pair_buf * table_buf
-    counts = whole.copy()
-    for k in range(edges.table_of.size):
-        rows, d = by_class[class_start[k] : class_start[k + 1]], edges.table_of[k]
-        if rows.size == 0 or edges.wide[k]:
-            continue
-        if d >= 0:
-            gather_product(alpha, v, rows, prev_row, buf, pair_buf)
-            counts += (edges.table[d] - table_buf) * pair_buf
-        else:
-            correct_base(
-                alpha, v, rows, prev_row, edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.gain,
-                counts,
-            )  # fmt: skip
-    lost = counts < CANCELLED * whole
-    if lost.any():
-        recount(alpha, v, edges, class_start, by_class, prev_row, lost, counts, table_buf)
-    base_sum += counts
 
 
 @kernel
@@ -160,19 +173,17 @@ def edge_counts(
     alpha, v, edges, class_start, by_class, prev_row, edge_ptr, edge_prev, edge_next, whole, grad, base_sum, buf, pair_buf,
     table_buf,
 ):  # fmt: skip
-    """Expected counts of the edge weights of a batch into grad, those of attribute 0 as a table into base_sum.
+    """Expected counts of the edge weights of a batch into grad; those of attribute 0 as a table into base_sum, if `whole`.
 
     grad[b,yp,y] += sum_{k with b} psi_k[yp,y] sum_{i of class k} alpha[prev_row[i],yp] v[i,y]
     Arguments: alpha, v (n, M) of `sparse_backward`; edges; class_start (K+1,), by_class, prev_row (n,): see `group_rows`;
     edge_ptr int64 (B+1,), edge_prev, edge_next int32 (n_edge,) of the FeatureSet; whole: 1 to form psi_k as a table and
-    multiply it as a whole, 0 to go pair by pair; out: grad (n_edge,), base_sum (M, M), added to; work: buf (n, M), pair_buf,
-    table_buf (M, M). A wide class is passed over: its sequences are left to the log domain.
+    multiply it as a whole, 0 to go pair by pair and leave attribute 0 to `base_counts`; out: grad (n_edge,), base_sum (M, M), added to;
+    work: buf (n, M), pair_buf, table_buf (M, M). A wide class is passed over: its sequences are left to the log domain.
     Cost: n M^2, or n times the weights of a class. Source: Sokolovska et al. (2010), eq. (5).
     """
-    L, has_base = edges.n_labels[0], edge_ptr[1] > 0
+    M, L, has_base = alpha.shape[1], edges.n_labels[0], edge_ptr[1] > 0
     open_table(edges.base, L, table_buf)
-    if has_base and not whole:
-        base_counts(alpha, v, edges, class_start, by_class, prev_row, base_sum, buf, pair_buf, table_buf)
     for k in range(edges.table_of.size):
         rows = by_class[class_start[k] : class_start[k + 1]]
         if rows.size == 0 or edges.wide[k]:
@@ -183,9 +194,10 @@ def edge_counts(
             put_entries(a, b, edges.prev, edges.next_label, edges.psi, psi)
         if whole:
             gather_product(alpha, v, rows, prev_row, buf, pair_buf)
-            pair_buf *= psi
-            if has_base:
-                base_sum += pair_buf
+            for yp in range(M):
+                for y in range(M):
+                    pair_buf[yp, y] *= psi[yp, y]
+                    base_sum[yp, y] += pair_buf[yp, y] if has_base else 0.0
         for j in range(edges.class_ptr[k], edges.class_ptr[k + 1]):
             c = edges.class_attr[j]
             if c == 0 or c >= edge_ptr.size - 1:

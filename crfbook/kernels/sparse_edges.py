@@ -51,11 +51,12 @@ def open_table(base, n_labels, table):
 
     Arguments: base (M, M) or (0, 0); n_labels; out: table (M, M). Cost: M^2. Source: Sokolovska et al. (2010), eq. (9).
     """
-    if base.size:
-        table[:, :] = base
-        return
-    table[:, :] = 0.0
-    table[:n_labels, :n_labels] = 1.0
+    for yp in range(table.shape[0]):
+        for y in range(table.shape[1]):
+            if base.size:
+                table[yp, y] = base[yp, y]
+            else:
+                table[yp, y] = 1.0 if yp < n_labels and y < n_labels else 0.0
 
 
 @kernel
@@ -151,11 +152,12 @@ def class_scores(k, class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_ba
     log_base (M, M) or (0, 0); n_labels; out: table (M, M), padding labels -inf. Cost: M^2 and the weights of the class.
     Source: Sokolovska et al. (2010), eq. (3).
     """
-    if log_base.size:
-        table[:, :] = log_base
-    else:
-        table[:, :] = -np.inf
-        table[:n_labels, :n_labels] = 0.0
+    for yp in range(table.shape[0]):
+        for y in range(table.shape[1]):
+            if log_base.size:
+                table[yp, y] = log_base[yp, y]
+            else:
+                table[yp, y] = 0.0 if yp < n_labels and y < n_labels else -np.inf
     for i in range(class_ptr[k], class_ptr[k + 1]):
         b = class_attr[i]
         if b == 0 or b >= attr_ptr.size - 1:

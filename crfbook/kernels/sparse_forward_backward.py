@@ -12,6 +12,7 @@ from crfbook._jit import kernel
 from crfbook.kernels.forward_backward import SMALLEST_MASS
 from crfbook.kernels.forward_backward_batched import _exp_nodes, erase_flagged
 from crfbook.kernels.sparse_edges import open_table
+from crfbook.kernels.vector_math import copy_row
 
 # A sum of base and gains below this share of the base has lost digits: it is computed again from psi, all of it positive.
 CANCELLED = 1e-3
@@ -105,10 +106,10 @@ def _times_table(source, rows, shift_in, table, shift_out, out, buf):
     """out[i - shift_out] = source[i - shift_in] @ table for i in rows; buf (>= 2 len(rows), M)."""
     n = rows.size
     for j in range(n):
-        buf[j, :] = source[rows[j] - shift_in]
+        copy_row(source, rows[j] - shift_in, buf, j)
     np.dot(buf[:n], table, buf[n : 2 * n])
     for j in range(n):
-        out[rows[j] - shift_out, :] = buf[n + j]
+        copy_row(buf, n + j, out, rows[j] - shift_out)
 
 
 @kernel
@@ -152,7 +153,7 @@ def _times_edges(source, lo, hi, shift_in, forward, edges, row_class, by_step, p
     """out[i - shift_out] = source[i - shift_in] @ psi_edge (forward), or psi_edge @ source: all rows i of lo:hi, class by class.
 
     part (n, M), part[:, 0] filled if there is no base, buf (>= 2 (hi - lo), M), table (M, M): work. Returns the number of
-    products with entries.
+    products with entries. Callers pass typed constants: with the literals True and 0 numba would compile all of this twice.
     """
     based, n_products, first = edges.base.size > 0, 0, lo
     if based:
@@ -255,14 +256,15 @@ def sparse_forward(log_node, edges, row_class, step_ptr, by_step, log_z, flags, 
     flag_wide(row_class, step_ptr, edges.wide, flags)
     _exp_nodes(log_node, edges.edge_spread[0], step_ptr, log_z, flags)
     alpha[: step_ptr[1]] = 1.0
-    _finish_forward(0, step_ptr[1], log_node, alpha, gain, log_z, flags)
+    _finish_forward(step_ptr[0], step_ptr[1], log_node, alpha, gain, log_z, flags)
     for t in range(1, step_ptr.size - 1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
         part_buf[lo:hi, 0] = 1.0
         log_z[: hi - lo] += edges.base_max[0]
         n_products[0] += _times_edges(
-            alpha, lo, hi, lo - step_ptr[t - 1], True, edges, row_class, by_step, part_buf, 0, alpha, buf, pair_buf
-        )
+            alpha, lo, hi, lo - step_ptr[t - 1], np.bool_(True), edges, row_class, by_step, part_buf, np.int64(0), alpha, buf,
+            pair_buf,
+        )  # fmt: skip
         _finish_forward(lo, hi, log_node, alpha, gain, log_z, flags)
     return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
 
@@ -288,5 +290,6 @@ def sparse_backward(
         _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part_buf)
         if t > 0:
             n_products[1] += _times_edges(
-                psi_node, lo, hi, 0, False, edges, row_class, by_step, part_buf, shift, p_node, buf, pair_buf
-            )
+                psi_node, lo, hi, np.int64(0), np.bool_(False), edges, row_class, by_step, part_buf, shift,
+                p_node, buf, pair_buf,
+            )  # fmt: skip

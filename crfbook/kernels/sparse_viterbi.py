@@ -20,16 +20,16 @@ def best_base(t, delta, log_base, bound, reach, n_labels, rows_buf, base_best):
     """
     q = _largest(delta, t - 1)
     if log_base.size == 0:
-        base_best[t, :] = -np.inf
-        base_best[t, :n_labels] = delta[t - 1, q]
+        for y in range(delta.shape[1]):
+            base_best[t, y] = delta[t - 1, q] if y < n_labels else -np.inf
         return
-    n_rows = delta.shape[1]
+    n_rows, k = delta.shape[1], np.int32(0)  # of the type that a class has: the literal 0 would compile what is called again
     if bound.size > 0:
-        n_rows = _surviving(delta, t - 1, q, bound, 0, reach, rows_buf)
+        n_rows = _surviving(delta, t - 1, q, bound, k, reach, rows_buf)
     else:
         for y in range(n_rows):
             rows_buf[y] = y
-    _max_plus(delta, log_base, 0, rows_buf, n_rows, base_best, t)
+    _max_plus(delta, log_base, k, rows_buf, n_rows, base_best, t)
 
 
 @kernel

@@ -58,3 +58,24 @@ def exp_inplace(x):
         p = x[i] if v >= SMALLEST else 0.0
         p = p if v <= LARGEST else np.inf
         x[i] = p if v == v else v
+
+
+@kernel
+def copy_row(source, i, target, j):
+    """target[j] = source[i]. A loop, as numba takes seconds to compile a slice assigned to a slice.
+
+    Arguments: source (n, L); i; out: target (m, L), row j. Cost: L. Source: chapter 02.
+    """
+    for y in range(source.shape[1]):
+        target[j, y] = source[i, y]
+
+
+@kernel
+def add_products(factor, pair, out):
+    """out += factor * pair, entry by entry.
+
+    Arguments: factor, pair (L, L); out: out (L, L), added to. Cost: L^2. Source: Rabiner (1989), section V.A.
+    """
+    for yp in range(out.shape[0]):
+        for y in range(out.shape[1]):
+            out[yp, y] += factor[yp, y] * pair[yp, y]

@@ -7,6 +7,7 @@ label at every step. Forbidden = -inf.
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.kernels.vector_math import copy_row
 
 # Relative safety margin of the comparison in _surviving: some 90 rounding errors, where 10 can occur.
 SLACK = 1e-14
@@ -25,7 +26,7 @@ def viterbi(log_node, log_edge, edge_class, delta_buf, back, path):
     Cost: T L^2 additions and comparisons. Source: Viterbi (1967).
     """
     T, L = log_node.shape
-    delta_buf[0, :] = log_node[0]
+    copy_row(log_node, 0, delta_buf, 0)
     for t in range(1, T):
         before, delta, k = delta_buf[(t - 1) % 2], delta_buf[t % 2], edge_class[t]
         for y in range(L):
@@ -190,7 +191,9 @@ def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
     L, K = log_node.shape[1], log_edge.shape[0]
     log_edge_t = np.empty((K, L, L))
     for k in range(K):
-        log_edge_t[k] = log_edge[k].T
+        for yp in range(L):
+            for y in range(L):
+                log_edge_t[k, y, yp] = log_edge[k, yp, y]
     bound, reach = np.empty((0, 0, 0)), 0.0
     if log_node.shape[0] > 4 * K * L:
         bound = np.empty((K, L, L))

@@ -20,12 +20,12 @@ from crfbook.kernels.forward_backward import (
     forward_backward_log,
     forward_backward_scaled,
 )
-from crfbook.kernels.forward_backward_batched import forward_backward_batched
 from crfbook.kernels.likelihood import bound_rows, open_rows, redo_flagged
 from crfbook.kernels.scores import fill_dense, list_scores, path_scores
 from crfbook.kernels.sparse_viterbi import sparse_viterbi_many
 from crfbook.kernels.viterbi import viterbi_many
 from crfbook.models.sparse import edge_path_scores, sparse_marginals
+from crfbook.optim.batch import Batch
 from crfbook.optim.cost_model import FormChooser, decoding_form
 from crfbook.optim.edges import Bounds, Edges, no_tables, padded, table_edges
 from crfbook.optim.forecast import FEW_CLASSES, STRETCH_ROWS, batch_rows
@@ -194,22 +194,14 @@ def _fill_batch(corpus, model, step_ptr, tokens, row_set, log_node):
 
 def _batch_marginals(b, fill, edges, packing, work, log_z):
     """p_node (n, M) of batch b; its part of log_z is filled. `fill` puts the scores into work.log_node."""
-    rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
-    slots = slice(packing.slot_ptr[b], packing.slot_ptr[b + 1])
-    n, n_slots = rows.stop - rows.start, slots.stop - slots.start
-    step_ptr = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
-    group = rows if len(packing.prev_row) else slice(0, 0)
-    row_class, log_node, p_node, flags = packing.row_class[rows], work.log_node[:n], work.p_node[:n], work.flags[:n_slots]
-    edge_sum, weight = np.zeros(edges.log_edge.shape), np.ones(n_slots)
+    batch = Batch(b, packing, work)
+    edge_sum, weight = np.zeros(edges.log_edge.shape), np.ones(len(batch.flags))
     fill()
-    if forward_backward_batched(
-        log_node, edges.psi_edge, edges.psi_edge_t, edges.edge_max, edges.edge_spread[0], row_class, step_ptr,
-        packing.class_start[b], packing.by_class[group], packing.by_step[group], packing.prev_row[group], weight,
-        log_z[slots], p_node, edge_sum, flags, work.alpha[:n], work.prev[:n], work.gain[:n], work.pair,
-    ):  # fmt: skip
+    if batch.forward_backward(edges, weight, log_z, edge_sum):
         fill()
-        redo_flagged(log_node, edges.log_edge, row_class, step_ptr, weight, flags, log_z[slots], p_node, edge_sum)
-    return p_node
+        redo_flagged(batch.log_node, edges.log_edge, batch.row_class, batch.step_ptr, weight, batch.flags, log_z[batch.slots],
+                     batch.p_node, edge_sum)
+    return batch.p_node
 
 
 class _Model(NamedTuple):

@@ -6,8 +6,7 @@ import numpy as np
 
 from crfbook.data.corpus import ragged_index
 from crfbook.data.features import inner_tokens, select
-from crfbook.kernels.sparse_forward_backward import sparse_backward, sparse_forward
-from crfbook.kernels.sparse_likelihood import redo_sparse
+from crfbook.optim.sparse_shards import SparseBatch
 
 
 def sparsify(features, w, threshold=0.0):
@@ -26,23 +25,14 @@ def sparsify(features, w, threshold=0.0):
 
 def sparse_marginals(b, fill, edges, packing, work, log_z):
     """p_node (n, M) of batch b; its part of log_z is filled. `fill` puts the scores into work.log_node; edges: SparseEdges."""
-    rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
-    slots = slice(packing.slot_ptr[b], packing.slot_ptr[b + 1])
-    n, n_slots = rows.stop - rows.start, slots.stop - slots.start
-    step_ptr = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
-    row_class, by_step = packing.row_class[rows], packing.by_step[rows]
-    log_node, p_node, flags = work.log_node[:n], work.p_node[:n], work.flags[:n_slots]
-    alpha, gain, weight = work.alpha[:n], work.gain[:n], np.ones(n_slots)
-    scratch = np.empty_like(log_node), work.prev[:n], work.pair, np.zeros(2, np.int64)
+    batch = SparseBatch(b, packing, work)
+    weight = np.ones(len(batch.flags))
     fill()
-    n_flagged = sparse_forward(log_node, edges, row_class, step_ptr, by_step, log_z[slots], flags, alpha, gain, *scratch)
-    sparse_backward(log_node, edges, row_class, step_ptr, by_step, weight, alpha, gain, p_node, *scratch)
-    if n_flagged:
+    if batch.forward_backward(edges, weight, np.empty_like(batch.log_node), log_z, np.zeros(2, np.int64)):
         fill()
-        nothing = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
-        redo_sparse(log_node, edges, row_class, step_ptr, weight, flags, *nothing, log_z[slots], p_node, np.zeros(0),
-                    np.empty_like(work.pair))
-    return p_node
+        nothing = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0), np.empty_like(batch.pair)
+        batch.redo(edges, weight, nothing, log_z)
+    return batch.p_node
 
 
 def edge_path_scores(corpus, features, w, constraints=None):

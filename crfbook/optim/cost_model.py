@@ -20,7 +20,7 @@ FORMS = ("auto", "batched", "sparse")
 DECODING_FORMS = ("auto", "dense", "sparse")
 TABLE_SHARE = 0.25  # a class with entries in more than this share of all label pairs is kept as a table: a list would be larger
 
-SMALL = 0.005  # seconds of the dense form below which nothing else is considered
+SMALL = 0.05  # seconds of the dense form below which nothing else is considered: it takes hundreds of uses to save what compiling costs
 TABLE_BYTES = 1 << 30  # tables of all classes larger than this are not made
 CACHE_BYTES = 2e6  # tables much larger than this are read from memory, not from the cache
 

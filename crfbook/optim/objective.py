@@ -12,10 +12,11 @@ from queue import SimpleQueue
 
 import numpy as np
 
+from crfbook._jit import announce_compilation
 from crfbook.data.features import empirical_counts
-from crfbook.kernels.curvature import shard_curvature
 from crfbook.kernels.likelihood import add_tree, shard_likelihood
 from crfbook.kernels.scores import collect_dense, fill_dense
+from crfbook.optim.batch import shard_curvature
 from crfbook.optim.cost_model import FormChooser
 from crfbook.optim.edges import TableTransitions, padded
 from crfbook.optim.forecast import batch_rows, estimate, n_shards
@@ -167,8 +168,9 @@ class Objective:
         """Transitions at w, in the form that the kernel has and that is the faster."""
         form = self._forms.choose(w) if kernel in (shard_likelihood, shard_curvature) else "batched"
         if form not in self._made and form == "sparse":
-            from crfbook.optim.sparse_chain import SparseTransitions
+            from crfbook.optim.sparse_shards import SparseTransitions
 
+            announce_compilation("sparse_forward")
             self._made[form] = SparseTransitions(self.features, self._classes, self.constraints, self._packing,
                                                  self._work.qsize())
         elif form not in self._made:

@@ -4,16 +4,12 @@ Built from the weights without a table (K, L, L): memory grows with the weights 
 section 4.
 """
 
-from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.kernels.curvature import shard_curvature
-from crfbook.kernels.likelihood import add_tree
 from crfbook.kernels.sparse_edges import count_entries, fill_entries, fill_scores
-from crfbook.kernels.sparse_likelihood import sparse_shard_curvature, sparse_shard_likelihood
-from crfbook.optim.cost_model import TABLE_SHARE, class_pairs, counts_as_tables
+from crfbook.optim.cost_model import TABLE_SHARE
 from crfbook.optim.edges import label_bounds, padded
 
 WIDE = 150.0  # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
@@ -134,54 +130,3 @@ def sparse_scores(features, w, class_ptr, class_attr, constraints=None):
                 np.full(n_labels**2, -1), np.empty(n_labels**2, np.uint32), np.empty(n_labels**2))
     return SparseScores(log_base.reshape(1 if log_base.size else 0, *log_base.shape), entry_ptr, prev, next_label, score,
                         *label_bounds(n_labels, constraints))
-
-
-class SparseTransitions:
-    """The transitions of an `Objective` in sparse form; what TableTransitions is for tables.
-
-    n_products : int64 (n_shards, 2), products with entries of the last evaluation, forward and backward.
-    """
-
-    def __init__(self, features, classes, constraints, packing, n_workers):
-        self.features, self.classes, self.constraints = features, classes, constraints
-        n_shards, width = packing.n_shards, padded(features.n_labels)
-        self.edge_parts, self.base_parts = np.empty((n_shards, features.n_edge)), np.empty((n_shards, width, width))
-        self.n_products = np.zeros((n_shards, 2), np.int64)
-        rows = np.diff(packing.class_start, axis=1)
-        pairs = class_pairs(features, *classes)
-        self.whole = int(counts_as_tables(features, rows.sum(axis=0), np.count_nonzero(rows), pairs))
-        longest = int(np.diff(packing.row_ptr).max(initial=0))
-        self.spare = SimpleQueue()
-        for _ in range(n_workers):
-            self.spare.put((np.empty((longest, width)), np.empty((width, width))))
-
-    def prepare(self, w, kernel):
-        """Take the weights w (F,) for `kernel`."""
-        self.edges = sparse_edges(self.features, w, *self.classes, self.constraints)
-        if kernel is shard_curvature:  # whose squares of potentials are the potentials of twice the weights
-            self.squared = sparse_edges(self.features, 2.0 * w, *self.classes, self.constraints)
-
-    def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
-        """One shard; `kernel` is shard_likelihood or shard_curvature, whose sparse counterpart does the work."""
-        features, common = self.features, (packing, layout, weight, work)
-        part, table = spare = self.spare.get()
-        layout_of_edges = features.edge_ptr, features.edge_prev, features.edge_next, self.whole
-        out = log_z, grad, dense_grad, self.edge_parts[shard], self.base_parts[shard]
-        try:
-            if kernel is shard_curvature:
-                bufs = np.empty(features.n_edge), np.empty_like(table)
-                return sparse_shard_curvature(shard, w, dense, self.edges, self.squared, *common, part, table, *layout_of_edges, *out,
-                                              *bufs, self.n_products[shard])
-            return sparse_shard_likelihood(shard, w, dense, self.edges, *common, part, table, *layout_of_edges, *out,
-                                           self.n_products[shard])
-        finally:
-            self.spare.put(spare)
-
-    def collect(self, total):
-        """Add what all shards found into the edge part of total (F,)."""
-        features, n_base = self.features, int(self.features.edge_ptr[1])
-        edge_grad, base_sum = np.empty(features.n_edge), np.empty(self.base_parts.shape[1:])
-        add_tree(self.edge_parts, edge_grad)
-        add_tree(self.base_parts.reshape(len(self.base_parts), -1), base_sum.reshape(-1))
-        edge_grad[:n_base] += base_sum[features.edge_prev[:n_base], features.edge_next[:n_base]]
-        total[features.n_node:] += edge_grad

@@ -230,11 +230,11 @@ class SgdL1(Learner):
         if self.clipped is None:
             self.clipped = np.full(len(self.layout.exists) + len(self.layout.class_ptr) - 1, -1, np.int64)
         total, self.due = sgd_l1_steps(part, eta0, self.decay ** (1.0 / self.n), self.penalty / self.n, self.n_done,
-                                       self.visit - len(part), self.due, self.layout, self.clipped, self.work, self.theta, self.received)
+                                       self.visit - len(part), float(self.due), self.layout, self.clipped, self.work, self.theta, self.received)
         return total
 
     def settle(self):
-        clip_cells(0, len(self.theta), self.due, self.theta, self.received)
+        clip_cells(0, len(self.theta), float(self.due), self.theta, self.received)
 
     def forget(self):
         super().forget()
