@@ -36,7 +36,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     "lbfgs"       the default: exact to a certificate, on many threads; c1 > 0: "owlqn"    c1, c2        all four   until tol
     "owlqn"       sparse models, most weights exactly 0 [2]                                c1, c2        all four   until tol
     "sbcd"        very many weights, few of them active: all weights of a symbol at once   c1 or c2      log        100
-    "cd"          the same, one weight at a time: for small problems                       c1 or c2      log        100
+    "cd"          the same, one weight at a time: for a study, up to some 2,000 weights    c1 or c2      log        100
     "auto"        the same, soonest on large corpora: "sdca" while it is fast, "lbfgs"     c1, c2        all four   until tol
     "sdca"        a good solution after a few passes, gap certified; slow for tiny c2      c2 > 0        log        200
     "sag"         reaches the minimum in few passes; remembers marginals; c2 may be 0      c2            log        200

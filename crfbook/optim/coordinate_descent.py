@@ -47,7 +47,8 @@ def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=Tru
     features : FeatureSet with F weights; None: all of them exist virtually.
     w0 : their weights (F,), or a `Sparse` of some of them; default 0. Read only where state is None.
     c1, c2 : >= 0, not both 0.
-    blocks : True: Algorithm 2, all weights of a symbol at once; False: Algorithm 1, one weight at a time (for small problems).
+    blocks : True: Algorithm 2, all weights of a symbol at once; False: Algorithm 1, one weight at a time (up to some 2,000
+        weights on 500 tokens, see `crfbook.models.coordinates.cd`).
     curvature : "approximate", sum p (1 - p), eq. (16), or "exact", eq. (15), by a recursion of moments (for small problems).
     step : "adaptive" (the objective never rises), or the rules "fixed" (curvature times `factor`; may diverge), "wapiti" (may
         oscillate), "safe" (monotone, slow), "cs". The default for blocks=False is as for blocks=True.
