@@ -5,8 +5,10 @@ import pytest
 from random_corpora import chains_of, random_corpus, random_model
 
 from crfbook import brute
+from crfbook.data.corpus import make_corpus
 from crfbook.kernels import coordinate_gradient
 from crfbook.kernels.coordinate_lattice import UNSAFE
+from crfbook.kernels.coordinate_step import scale_curvatures
 from crfbook.optim.active_weights import Sparse
 from crfbook.optim.coordinate_run import Run, Sizes
 
@@ -67,7 +69,7 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
     rule, state = run.rule._replace(repeats=repeats), run.state
     node, edge = wanted(corpus, features, w * size, repeats)
     full = np.flatnonzero(np.diff(corpus.seq_ptr)).astype(np.int32)
-    run._large.extend(full, np.zeros(len(full), np.int32), (np.diff(corpus.seq_ptr)[full] - 1).astype(np.int32), state)
+    run._large.extend(full, np.zeros(len(full), np.int32), (np.diff(corpus.seq_ptr)[full] - 1).astype(np.int32), 0, state)
     assert size == 1.0 or state.chains.place[UNSAFE].any()
     for g in run.order.tolist():
         a, b = state.blocks.member[:, g]
@@ -77,3 +79,37 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
             np.testing.assert_allclose(state.sums.node[:, :3], node[:, a], rtol=1e-9, atol=1e-11)
         if b >= 0:
             np.testing.assert_allclose(state.sums.edge[:, :3, :3], edge[:, b], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(("joint", "gamma"), [(True, 4.0), (False, 2.0)], ids=["joint", "apart"])
+def test_the_squares_rule_bounds_the_hessian(joint, gamma):
+    """The first label is certain, so that the pair says what the second label says: there the bound of a joint block is tight, and 2 fails."""
+    corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 0], edge_class=[0, 1], class_ptr=[0, 0, 1], class_attr=[1])
+    run = Run(corpus, None, Sizes(2, 2, 2), None, joint=joint, edge_attrs=np.array([1]))
+    run.set_rule(0.3, 0.05, step="cs")
+    run.state.mu[0, 0] = 50.0
+    run.renew()
+    state, cells = run.state, np.array([-1, -2, *(yp << 16 | y for yp in range(2) for y in range(2))])
+    paths = [(y0, y1) for y0 in range(2) for y1 in range(2)]
+    p = np.exp([50.0 * (y0 == 0) - 50.0 for y0, _ in paths])
+    fires = np.array([[c in (-1 - y1, y0 << 16 | y1) for c in cells] for y0, y1 in paths], float)
+    p /= p.sum()
+    hessian = (fires.T * p) @ fires - np.outer(p @ fires, p @ fires)
+    seen = set()
+    for g in run.order.tolist():
+        a, b = state.blocks.member[:, g].tolist()
+        if a == 0:
+            continue
+        seen.add((a, b))
+        mine = np.flatnonzero(((cells < 0) & (a >= 0)) | ((cells >= 0) & (b >= 0)))
+        run._large.extend(*(np.array([at], np.int32) for at in (0, 0, 1)), 0, state)
+        run._large._gradient(g, *state.blocks.visit_ptr[g:g + 2].tolist(), False, run.rule, state)
+        curve = [state.sums.node[1, -1 - c] if c < 0 else state.sums.edge[1, c >> 16, c & 65535] for c in cells[mine]]
+        state.sums.node[2], state.sums.edge[2] = state.sums.node[0], state.sums.edge[0]  # no gradient: no other factor
+        state.found.cell[:len(mine)], state.found.number[3, :len(mine)] = cells[mine], curve
+        scale_curvatures(len(mine), run.rule, 0.0, state.sums, state.found)
+        found = state.found.number[3, :len(mine)]
+        np.testing.assert_allclose(found, gamma * np.maximum(curve, 1e-12), rtol=1e-12)
+        lowest = [np.linalg.eigvalsh(np.diag(found * share) - hessian[np.ix_(mine, mine)]).min() for share in (1.0, 0.5)]
+        assert lowest[0] >= -1e-12 and (lowest[1] < -0.1 or not joint)
+    assert seen == ({(1, 1)} if joint else {(1, -1), (-1, 1)})

@@ -39,7 +39,7 @@ def everything(run):
     corpus, chains = run.corpus, run.state.chains
     length = np.diff(corpus.seq_ptr)
     full = np.flatnonzero(length).astype(np.int32)
-    run._large.extend(full, np.zeros(len(full), np.int32), (length[full] - 1).astype(np.int32), run.state)
+    run._large.extend(full, np.zeros(len(full), np.int32), (length[full] - 1).astype(np.int32), 0, run.state)
     safe = chains.place[UNSAFE, chains.sequence] == 0
     return chains.alpha[chains.alpha_row][safe], chains.beta[chains.beta_row][safe], chains.psi_node[chains.node_row], chains.log_z[full]
 
@@ -68,15 +68,17 @@ def test_rows_are_shared_by_equal_prefixes_and_suffixes_and_by_nothing_else(kind
     assert not plain or n_alpha < 0.9 * corpus.n_tokens
 
 
+@pytest.mark.parametrize("few", [-1, 100], ids=["in one kernel", "in stages"])
 @pytest.mark.parametrize("size", [1.0, 30.0, 1000.0])
 @pytest.mark.parametrize("kind", [None, "other classes", {"n_classes": 4, "valued": True}], ids=str)
-def test_what_is_kept_equals_what_is_built_anew(kind, size):
+def test_what_is_kept_equals_what_is_built_anew(kind, size, few, monkeypatch):
     """Sweeps over the blocks in any order, from weights far away; 1000: sequences become unsafe, and safe again, on the way."""
     rng = np.random.default_rng(1)
     corpus, features = words(2, alike=kind is None)
     if isinstance(kind, dict):
         corpus = random_corpus(rng, lengths=(3, 1, 1, 1, 2, 5, 2, 3, 4, 1), **kind)
         features = random_model(rng, corpus, all_states=True, all_transitions=True)[0]
+    monkeypatch.setattr("crfbook.optim.coordinate_run.FEW", few)
     run = run_of(corpus, features, rng.normal(size=features.n_features) * size)
     objective, met_unsafe = run.renew(), False
     for _ in range(12):
@@ -87,6 +89,19 @@ def test_what_is_kept_equals_what_is_built_anew(kind, size):
             np.testing.assert_allclose(kept, fresh, rtol=1e-8, atol=1e-290)
         np.testing.assert_allclose(objective, brute_value(corpus, features, w, 0.05) + 0.3 * np.abs(w).sum(), rtol=1e-9)
     assert met_unsafe or size < 1000.0
+
+
+def test_stages_and_one_kernel_have_the_same_bits(monkeypatch):
+    corpus, features = words(4)
+    runs = [run_of(corpus, features, np.random.default_rng(5).normal(size=features.n_features)) for _ in range(2)]
+    for run, few in zip(runs, (-1, 100), strict=True):
+        monkeypatch.setattr("crfbook.optim.coordinate_run.FEW", few)
+        run.renew()
+        for _ in range(4):
+            run.sweep()
+    one, other = runs
+    assert np.array_equal(one.export().w, other.export().w) and one.products == other.products
+    assert np.array_equal(one.state.count, other.state.count)
 
 
 def test_common_beginnings_and_ends_save_products():

@@ -9,7 +9,6 @@ import math
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.coordinate_exact import exact_curvature
 from crfbook.kernels.coordinate_gradient import block_gradient, clear_sums, gold_doubt
 from crfbook.kernels.coordinate_lattice import extend, keep_log_z, log_z_change, mark_change, score_rows
 from crfbook.kernels.coordinate_step import (
@@ -75,14 +74,14 @@ def visit_blocks(order, start, only, rule, state):
     mu, sums, old_edge, delta_node, delta_edge, model = state.mu, state.sums, state.old_edge, state.delta_node, state.delta_edge, state.model
     number, log_z, count, total, adaptive = state.number, state.log_z, state.count, 0.0, rule.step == 0
     for place in range(start, order.size):
-        g = int(order[place])
-        a, b, first, last = int(blocks.member[0, g]), int(blocks.member[1, g]), blocks.visit_ptr[g], blocks.visit_ptr[g + 1]
+        g = np.int64(order[place])  # int() keeps 32 bits, and a kernel is compiled for each kind of integer
+        a, b, first, last = np.int64(blocks.member[0, g]), np.int64(blocks.member[1, g]), blocks.visit_ptr[g], blocks.visit_ptr[g + 1]
         empty = load_block(a, b, rule.base_holds, mu, tables.base_log, weights, old_edge) == 0 and rule.screening
         if empty and number[LIMIT, g] <= rule.c1:
             count[SCREENED] += 1
             continue
         visited, high, n, missing = blocks.visit_seq[first:last], blocks.visit_high[first:last], 0, 0
-        unsafe = extend(visited, blocks.visit_low[first:last], high, chains, tables, work)
+        unsafe = extend(visited, blocks.visit_low[first:last], high, np.int64(0), chains, tables, work)
         if unsafe:
             missing = BY_STAGES
         elif empty and gold_doubt(g, rule.c1, blocks, chains, tables) <= rule.c1:
@@ -95,8 +94,6 @@ def visit_blocks(order, start, only, rule, state):
             n = candidates(a, b, only, rule, mu, old_edge, state.exist, sums, found, state.seen)
         if n > 0 and not rule.measure:
             missing = 0 if b < 0 or (b == 0 and rule.base_holds) else missing_room(b, n, blocks, tables, weights)
-            if rule.exact and missing == 0:
-                exact_curvature(g, n, blocks, chains, tables, mu, weights, found)
             scale_curvatures(n, rule, number[SQUARE, g], sums, found)
         noise, trial, factor = keep_log_z(visited, chains.log_z, log_z), np.int64(0), number[FACTOR, g] if adaptive else rule.factor
         while n > 0 and missing == 0 and not rule.measure:
@@ -109,9 +106,11 @@ def visit_blocks(order, start, only, rule, state):
             score_rows(blocks.score_row[blocks.score_ptr[g] : blocks.score_ptr[g + 1]], mu, chains)
             if unsafe:  # the weights are what they were
                 missing = BY_STAGES
+                for v in range(last - first):
+                    chains.log_z[visited[v]] = log_z[v]
                 break
             if adaptive:
-                unsafe = extend(visited, high, high, chains, tables, work)
+                unsafe = extend(visited, high, high, np.int64(1), chains, tables, work)
                 change += log_z_change(visited, chains.weight, chains.log_z, log_z)
                 count[STEP_PASSES] += last - first
             good, factor = judge(change, noise, trial, adaptive, rule.least_factor, model, factor)

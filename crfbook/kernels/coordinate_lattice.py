@@ -12,7 +12,7 @@ A change of weights at positions first..last of a sequence spoils alpha from fir
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.coordinate_tables import from_left, from_right
+from crfbook.kernels.coordinate_tables import from_left, from_right, total_of
 from crfbook.kernels.vector_math import exp_inplace
 
 NODE_MAX, NODE_SPREAD = 0, 1  # rows of Chains.node_note
@@ -49,7 +49,7 @@ def score_rows(rows, mu, chains):
     """
     psi_node, note = chains.psi_node, chains.node_note
     for r in rows:
-        t, u = chains.node_token[r], psi_node[r]
+        t, u = np.int64(chains.node_token[r]), psi_node[r]
         node_scores(t, mu, chains.attr_ptr, chains.attr_idx, chains.attr_val, chains.bound[chains.bound_row[t]], u)
         high, low = -np.inf, np.inf
         for v in u:
@@ -66,7 +66,8 @@ def score_rows(rows, mu, chains):
 def _finish(v, r, spread):
     """Sum of row r of v (n, M), which is divided by it; 0 where scaled vectors cannot be trusted."""
     a, b, c, d, tiny, M = 0.0, 0.0, 0.0, 0.0, 0, v.shape[1]
-    for y in range(0, M, 4):
+    for j in range(M // 4):
+        y = 4 * j
         a, b, c, d = a + v[r, y], b + v[r, y + 1], c + v[r, y + 2], d + v[r, y + 3]
     for y in range(M):
         tiny += 1 if 0.0 < v[r, y] < SMALLEST_MASS else 0
@@ -86,31 +87,35 @@ def mass(alpha, p, beta, q):
     Arguments: alpha (P, M); p; beta (Q, M); q. Cost: M. Source: Rabiner (1989), section III.
     """
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    for y in range(0, alpha.shape[1], 4):
+    for j in range(alpha.shape[1] // 4):
+        y = 4 * j
         a, b = a + alpha[p, y] * beta[q, y], b + alpha[p, y + 1] * beta[q, y + 1]
         c, d = c + alpha[p, y + 2] * beta[q, y + 2], d + alpha[p, y + 3] * beta[q, y + 3]
     return (a + b) + (c + d)
 
 
 @kernel
-def extend_alphas(sequences, wanted, chains, tables):
+def extend_alphas(sequences, wanted, measure, chains, tables):
     """alpha of these sequences up to positions wanted; a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
 
+    If measure is 1, also log_z from alpha and beta at these positions, where beta must be good.
+
     alpha[0] ~ psi_node[0],  alpha[t, y] ~ psi_node[t, y] sum_yp alpha[t-1, yp] psi[yp, y];  SCALE the sums divided out.
-    Returns the number of products. Arguments: sequences int32 (n,), wanted int32 (n,); chains; tables. Cost: a product a new row.
-    Source: spec A.10.
+    Returns the number of products. Where all pairs of the base are allowed and equal it is of rank one, and alpha[t-1] sums to one.
+    Arguments: sequences int32 (n,), wanted int32 (n,); measure; chains; tables. Cost: M^2 a new row, M if the base is flat, and its list.
+    Source: Sokolovska et al. (2010), eq. (9); spec A.4, A.10.
     """
     psi_node, alpha, note, place, M, steps = chains.psi_node, chains.alpha, chains.alpha_note, chains.place, chains.alpha.shape[1], 0
-    not_flat = np.int64(0)
-    row, cell, value, base, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base, tables.level
+    row, cell, value, level, base = tables.lists.row, tables.lists.cell, tables.lists.value, tables.level, tables.base.reshape((1, M, M))
     slot, whole, spreads, edge_class, flat = tables.slot, tables.whole, tables.spread, chains.edge_class, int(tables.level[2])
     node_row, alpha_row, done, now, node_note = chains.node_row, chains.alpha_row, chains.alpha_clock, chains.clock[0], chains.node_note
+    seq_ptr, beta, beta_row, beta_note, log_z = chains.seq_ptr, chains.beta, chains.beta_row, chains.beta_note, chains.log_z
     for v in range(sequences.size):
         i = sequences[v]
         if place[UNSAFE, i]:
             continue
         for p in range(place[AHEAD, i], wanted[v] + 1):
-            t = chains.seq_ptr[i] + p
+            t = seq_ptr[i] + p
             r, n = alpha_row[t], node_row[t]
             if done[r] < place[CHANGED, i]:
                 spread, log_scale = node_note[NODE_SPREAD, n], node_note[NODE_MAX, n]
@@ -120,9 +125,14 @@ def extend_alphas(sequences, wanted, chains, tables):
                 else:
                     k, before = edge_class[t], alpha_row[t - 1]
                     if slot[k] >= 0:
-                        from_left(alpha, before, whole[slot[k]], not_flat, cell, value, row[START, k], row[START, k], alpha, r)
+                        from_left(alpha, before, whole, slot[k], alpha, r)
+                    elif flat:
+                        for y in range(M):
+                            alpha[r, y] = 1.0  # psi_node is 0 for padding
                     else:
-                        from_left(alpha, before, base, flat, cell, value, row[START, k], row[START, k] + row[SIZE, k], alpha, r)
+                        from_left(alpha, before, base, np.int32(0), alpha, r)
+                    for e in range(row[START, k], row[START, k] + row[SIZE, k]):  # none, where the table is whole
+                        alpha[r, cell[e] & 65535] += alpha[before, cell[e] >> 16] * value[e]
                     for y in range(M):
                         alpha[r, y] *= psi_node[n, y]
                     spread += spreads[k] + level[1]
@@ -136,6 +146,13 @@ def extend_alphas(sequences, wanted, chains, tables):
                 done[r] = now
                 steps += 1
             place[AHEAD, i] = p + 1
+        if measure and place[UNSAFE, i] == 0:
+            t = seq_ptr[i] + wanted[v]
+            r, q = alpha_row[t], beta_row[t]
+            total = mass(alpha, r, beta, q)
+            log_z[i] = note[LOG_SCALE, r] + beta_note[0, q] + np.log(total)
+            if not total > SMALLEST_MASS:
+                place[UNSAFE, i] = 1
     return steps
 
 
@@ -145,7 +162,7 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
 
     beta[T-1] = 1/L,  beta[t-1, yp] ~ sum_y psi[yp, y] psi_node[t, y] beta[t, y]; each sums to one.
     Returns the number of products. Arguments: sequences, wanted, chains, tables as in `extend_alphas`; work: v_buf (M,).
-    Cost: a product a new row. Source: spec A.10.
+    Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4, A.10.
     """
     psi_node, beta, note, place, M, steps = chains.psi_node, chains.beta, chains.beta_note, chains.place, chains.beta.shape[1], 0
     row, cell, value, base_t, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base_t, tables.level
@@ -164,8 +181,14 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
                     v_buf[y] = psi_node[n, y] * beta[behind, y]
                 if slot[k] >= 0:
                     np.dot(whole[slot[k]], v_buf, beta[r])
+                elif flat:
+                    total = total_of(v_buf)
+                    for y in range(M):
+                        beta[r, y] = total if y < flat else 0.0
                 else:
-                    from_right(v_buf, base_t, flat, cell, value, row[START, k], row[START, k] + row[SIZE, k], beta, r)
+                    from_right(v_buf, base_t, beta, r)
+                for e in range(row[START, k], row[START, k] + row[SIZE, k]):
+                    beta[r, cell[e] >> 16] += v_buf[cell[e] & 65535] * value[e]
                 c = _finish(beta, r, spreads[k] + level[1] + node_note[NODE_SPREAD, n])
                 if c == 0.0:
                     place[UNSAFE, i] = 1
@@ -178,34 +201,18 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
 
 
 @kernel
-def close(sequences, high, chains):
-    """log Z of these sequences from alpha and beta at positions high; returns how many are unsafe, which have none.
+def extend(sequences, low, high, measure, chains, tables, work):
+    """beta from positions low on and alpha up to positions high, of these sequences; their log Z too, if measure is 1.
 
-    Arguments: sequences, high int32 (n,); chains. Cost: M each. Source: Rabiner (1989), section V.A.
+    Returns how many are unsafe: those have no alpha and beta, and no new log Z.
+    Arguments: sequences, low, high int32 (n,); measure; chains; tables; work. Cost: a product a new row. Source: spec A.10.
     """
-    n_unsafe = 0
-    for v in range(sequences.size):
-        i = sequences[v]
-        if chains.place[UNSAFE, i] == 0:
-            t = chains.seq_ptr[i] + high[v]
-            p, q = chains.alpha_row[t], chains.beta_row[t]
-            total = mass(chains.alpha, p, chains.beta, q)
-            chains.log_z[i] = chains.alpha_note[LOG_SCALE, p] + chains.beta_note[0, q] + np.log(total)
-            if not total > SMALLEST_MASS:
-                chains.place[UNSAFE, i] = 1
-        n_unsafe += chains.place[UNSAFE, i]
-    return n_unsafe
-
-
-@kernel
-def extend(sequences, low, high, chains, tables, work):
-    """alpha up to positions high and beta from positions low on, of these sequences; log_z of them. Returns how many are unsafe.
-
-    Arguments: sequences, low, high int32 (n,); chains; tables; work. Cost: a product a new row. Source: spec A.10.
-    """
-    work.steps[0] += extend_alphas(sequences, high, chains, tables)
     work.steps[0] += extend_betas(sequences, low, chains, tables, work.right)
-    return close(sequences, high, chains)
+    work.steps[0] += extend_alphas(sequences, high, measure, chains, tables)
+    place, n_unsafe = chains.place, 0
+    for i in sequences:
+        n_unsafe += place[UNSAFE, i]
+    return n_unsafe
 
 
 @kernel

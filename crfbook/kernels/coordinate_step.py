@@ -112,6 +112,8 @@ def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
 def scale_curvatures(n, rule, square, sums, found):
     """Curvatures of the step rule: floored (ADAPTIVE), as they are (FIXED), times the largest Newton step (WAPITI, SQUARES), constant (SAFE).
 
+    SQUARES, times gamma: of one choice with probabilities p the Hessian diag(p) - p p' is at most 2 diag(p (1 - p)); where node and edge
+    weights move together, Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (spec A.9 has 2 for both).
     Arguments: n; rule: a Rule of optim/chains.py; square: the curvature of the safe rule; sums; out: found. Cost: M^2. Source: spec A.9.
     """
     curve, high, node, edge, M = found.number[CURVE], 0.0, 1.0, 1.0, sums.node.shape[1]
@@ -123,6 +125,11 @@ def scale_curvatures(n, rule, square, sums, found):
         node = max(node, abs(sums.node[EXPECTED, y] - sums.node[GOLD, y]) / max(sums.node[CURVATURE, y], 1e-12))
         for x in range(M):
             edge = max(edge, abs(sums.edge[EXPECTED, y, x] - sums.edge[GOLD, y, x]) / max(sums.edge[CURVATURE, y, x], 1e-12))
+    n_node, n_edge = 0, 0
+    for j in range(n):
+        if curve[j] < np.inf:
+            n_node, n_edge = n_node + (found.cell[j] < 0), n_edge + (found.cell[j] >= 0)
+    gamma = 1.5 if rule.step == 2 else 4.0 if n_node > 0 and n_edge > 0 else 2.0
     for j in range(n):
         curve[j] = max(curve[j], 1e-12)
         if curve[j] == np.inf:
@@ -130,7 +137,7 @@ def scale_curvatures(n, rule, square, sums, found):
         if rule.step == 0:
             curve[j] = max(curve[j], FLOOR * high)
         elif rule.step == 2 or rule.step == 4:
-            curve[j] *= (node if found.cell[j] < 0 else edge) * (1.5 if rule.step == 2 else 2.0)
+            curve[j] *= (node if found.cell[j] < 0 else edge) * gamma
         elif rule.step == 3:
             curve[j] = square
 

@@ -81,7 +81,7 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
     """psi[k] of these classes from the weights: a list of differences; whole if it has more than dense_above entries or one below LOWEST.
 
     Where no table is free, a long list does; an entry below LOWEST makes spread[k] infinite: its sequences are done in logarithms.
-    Arguments: classes int32 (n,); dense_above; tables; weights; work: sum_buf (M, M), nan before and after; touched_buf int32 (M * M,);
+    Arguments: classes int32 (n,); dense_above; tables; weights; work: sum_buf (M, M), nan before and after; touched_buf uint32 (M * M,);
     value_buf (M * M,). Cost: the active weights of their edge attributes, one exp each; M^2 for a whole table. Source: spec A.4.
     """
     base, M, row, cell, value = tables.base, tables.base.shape[0], tables.lists.row, tables.lists.cell, tables.lists.value
@@ -104,7 +104,7 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
             for e in range(n):
                 tables.whole[d, touched_buf[e] >> 16, touched_buf[e] & 65535] *= value_buf[e]
             n = np.int64(0)
-        place_list(int(k), n, row)
+        place_list(np.int64(k), n, row)
         start = row[START, k]
         for e in range(n):
             c = touched_buf[e]
@@ -120,14 +120,16 @@ def rebuild_base(base_log, n_labels, base, base_t, level):
     Arguments: base_log (M, M); n_labels; out: base (M, M), base_t (M, M): its transpose, level (3,). Cost: M^2 exps. Source: spec A.4.
     """
     high, low, n = -np.inf, np.inf, 0
-    for v in base_log.flat:
-        high = v if v > high else high
-        low = v if v < low and v > -np.inf else low
-        n += 1 if v > -np.inf else 0
+    M = base.shape[0]
+    for yp in range(M):
+        for y in range(M):
+            v = base_log[yp, y]
+            high = v if v > high else high
+            low = v if v < low and v > -np.inf else low
+            n += 1 if v > -np.inf else 0
     level[0] = high if high > -np.inf else 0.0
     level[1] = max(0.0, high - low)
     level[2] = n_labels if high == low and n == n_labels * n_labels else 0.0
-    M = base.shape[0]
     for yp in range(M):
         for y in range(M):
             base[yp, y] = base_log[yp, y] - level[0]
@@ -138,48 +140,46 @@ def rebuild_base(base_log, n_labels, base, base_t, level):
 
 
 @kernel
-def from_left(alpha, p, base, flat, cell, value, start, stop, out, r):
-    """out[r, y] = sum_yp alpha[p, yp] psi[yp, y].
+def total_of(v):
+    """sum_y v[y], in four sums of every fourth.
 
-    Arguments: alpha (P, M), not negative; p; base (M, M); flat: 0, or its entries are all 1 over so many labels (rank one), and alpha[p]
-    sums to one; cell int32 (n,), value (n,), start, stop: the list of a class; out (R, M); r. Cost: M^2, M if flat, and the list.
-    Source: Sokolovska et al. (2010), eq. (9); spec A.4.
+    Arguments: v (M,). Cost: M. Source: none needed.
     """
-    M = base.shape[0]
-    if flat:
-        for y in range(M):
-            out[r, y] = 1.0 if y < flat else 0.0
-    else:
-        for y in range(M):
-            out[r, y] = 0.0
-        for x in range(0, M, 4):
-            a, b, c, d = alpha[p, x], alpha[p, x + 1], alpha[p, x + 2], alpha[p, x + 3]
-            for y in range(M):
-                out[r, y] += a * base[x, y] + b * base[x + 1, y] + c * base[x + 2, y] + d * base[x + 3, y]
-    for e in range(start, stop):
-        out[r, cell[e] & 65535] += alpha[p, cell[e] >> 16] * value[e]
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for j in range(v.size // 4):  # not range(0, M, 4): of 4 j it is known that it is no index from the end
+        y = 4 * j
+        a, b, c, d = a + v[y], b + v[y + 1], c + v[y + 2], d + v[y + 3]
+    return (a + b) + (c + d)
 
 
 @kernel
-def from_right(v, base_t, flat, cell, value, start, stop, out, r):
+def from_left(alpha, p, psi, d, out, r):
+    """out[r, y] = sum_yp alpha[p, yp] psi[d, yp, y].
+
+    Arguments: alpha (P, M); p; psi (D, M, M); d; out (R, M), which may be alpha; r, not p. Cost: M^2.
+    Source: Sokolovska et al. (2010), eq. (9).
+    """
+    M = psi.shape[1]
+    for y in range(M):
+        out[r, y] = 0.0
+    for j in range(M // 4):
+        x = 4 * j
+        a0, a1, a2, a3 = alpha[p, x], alpha[p, x + 1], alpha[p, x + 2], alpha[p, x + 3]
+        for y in range(M):
+            out[r, y] += a0 * psi[d, x, y] + a1 * psi[d, x + 1, y] + a2 * psi[d, x + 2, y] + a3 * psi[d, x + 3, y]
+
+
+@kernel
+def from_right(v, psi_t, out, r):
     """out[r, yp] = sum_y psi[yp, y] v[y].
 
-    Arguments: v (M,), not negative; base_t (M, M): the base transposed; flat: as in `from_left`, but v may have any sum; cell (n,),
-    value (n,), start, stop, out (R, M), r as there. Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4.
+    Arguments: v (M,); psi_t (M, M): psi transposed; out (R, M); r. Cost: M^2. Source: Sokolovska et al. (2010), eq. (9).
     """
-    M = base_t.shape[0]
-    if flat:
-        a, b, c, d = 0.0, 0.0, 0.0, 0.0
-        for y in range(0, M, 4):
-            a, b, c, d = a + v[y], b + v[y + 1], c + v[y + 2], d + v[y + 3]
-        for y in range(M):
-            out[r, y] = (a + b) + (c + d) if y < flat else 0.0
-    else:
+    M = psi_t.shape[0]
+    for yp in range(M):
+        out[r, yp] = 0.0
+    for j in range(M // 4):
+        y = 4 * j
+        v0, v1, v2, v3 = v[y], v[y + 1], v[y + 2], v[y + 3]
         for yp in range(M):
-            out[r, yp] = 0.0
-        for y in range(0, M, 4):
-            a, b, c, d = v[y], v[y + 1], v[y + 2], v[y + 3]
-            for yp in range(M):
-                out[r, yp] += a * base_t[y, yp] + b * base_t[y + 1, yp] + c * base_t[y + 2, yp] + d * base_t[y + 3, yp]
-    for e in range(start, stop):
-        out[r, cell[e] >> 16] += v[cell[e] & 65535] * value[e]
+            out[r, yp] += v0 * psi_t[y, yp] + v1 * psi_t[y + 1, yp] + v2 * psi_t[y + 2, yp] + v3 * psi_t[y + 3, yp]

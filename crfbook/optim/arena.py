@@ -17,7 +17,7 @@ class Lists(NamedTuple):
     """R packed lists in one pool."""
 
     row: np.ndarray  # int64 (3, R+1): start, size and room of each list; row[0, R]: what lies behind is free
-    cell: np.ndarray  # int32 (n_pool,)
+    cell: np.ndarray  # uint32 (n_pool,): not signed, so that kernels need not look for indices below 0
     value: np.ndarray  # float64 (n_pool,)
 
 
@@ -43,7 +43,7 @@ def make_lists(size, cell, value, more=1 << 10):
     row = np.zeros((3, len(size) + 1), np.int64)
     row[SIZE, :-1] = row[ROOM, :-1] = size
     row[START] = np.concatenate([[0], np.cumsum(size)])
-    return make_room(Lists(row, np.asarray(cell, np.int32), np.asarray(value, np.float64)), more)
+    return make_room(Lists(row, np.asarray(cell, np.uint32), np.asarray(value, np.float64)), more)
 
 
 def make_room(lists, more):
@@ -55,7 +55,7 @@ def make_room(lists, more):
     row[START] = np.concatenate([[0], np.cumsum(row[ROOM, :-1])])
     used = int(row[START, -1])
     pool = used + max(int(more), used // 2, 1 << 10)
-    cell, value = np.zeros(pool, np.int32), np.zeros(pool)
+    cell, value = np.zeros(pool, np.uint32), np.zeros(pool)
     packed = Lists(row, cell, value)
     new = list_items(packed)
     cell[new], value[new] = lists.cell[item], lists.value[item]

@@ -56,7 +56,7 @@ class LatticeWork(NamedTuple):
     product: np.ndarray  # (2, M, M)
     table: np.ndarray  # (M, M): of one class
     sum: np.ndarray  # (M, M), nan between uses
-    touched: np.ndarray  # int32 (M * M,)
+    touched: np.ndarray  # uint32 (M * M,)
     value: np.ndarray  # (M * M,)
     steps: np.ndarray  # int64 (1,): products made
 
@@ -128,7 +128,7 @@ class State(NamedTuple):
 def lattice_work(width):
     square = (width, width)
     return LatticeWork(np.zeros(width), np.zeros((2 * ROWS, width)), np.zeros((2 * ROWS, width)), np.zeros((2, 2 * ROWS)),
-                       np.zeros((2, *square)), np.zeros(square), np.full(square, np.nan), np.zeros(width * width, np.int32),
+                       np.zeros((2, *square)), np.zeros(square), np.full(square, np.nan), np.zeros(width * width, np.uint32),
                        np.zeros(width * width), np.zeros(1, np.int64))
 
 

@@ -140,9 +140,10 @@ class Search:
         run = self.run
         self.clock = time.perf_counter()
         if state is not None:
-            run.resume(state)
+            self.objective = run.resume(state)
             self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
-        elif w0 is not None:
+            return
+        if w0 is not None:
             if not isinstance(w0, Sparse):
                 if run.features is None:
                     raise ValueError("w0: where no features are given, expected a Sparse (features, w)")

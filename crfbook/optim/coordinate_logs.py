@@ -21,10 +21,9 @@ def _lattice(i, state):
 
 
 def close_unsafe(sequences, state):
-    """log Z of those of these sequences that are unsafe; True."""
+    """log Z of those of these sequences that are unsafe."""
     for i in sequences[state.chains.place[UNSAFE, sequences] > 0].tolist():
         state.chains.log_z[i] = _lattice(i, state)[-1]
-    return True
 
 
 def add_unsafe(g, repeats, state):

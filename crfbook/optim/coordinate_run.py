@@ -22,7 +22,7 @@ from crfbook.optim.chains import (
     make_chains,
     make_tables,
 )
-from crfbook.optim.coordinate_large import LARGE, LargeBlocks
+from crfbook.optim.coordinate_large import FEW, LARGE, LargeBlocks
 from crfbook.optim.inverted_index import edge_occurrences, inverted_index
 from crfbook.optim.objective import _check_labels, padded
 
@@ -137,20 +137,25 @@ class Run:
     def keep(self):
         """Arrays from which `resume` goes on."""
         features, w = self.export()
-        return {**features._asdict(), "w": w, "factor": self.state.number[0].copy(), "count": self.state.count.copy()}
+        numbers = {"factor": self.state.number[0].copy(), "count": self.state.count.copy(), "log_z": self.state.chains.log_z.copy()}
+        return {**features._asdict(), "w": w, **numbers}
 
     def resume(self, state):
-        """Go on from what `keep` gave for the same problem."""
-        lacking = [name for name in (*FeatureSet._fields, "w", "factor", "count") if not isinstance(state, dict) or name not in state]
+        """Go on from what `keep` gave for the same problem; returns the objective."""
+        lacking = [name for name in (*FeatureSet._fields, "w", "factor", "count", "log_z") if not isinstance(state, dict) or name not in state]
         if lacking:
             raise ValueError(f"state: expected SparseResult.state, got one without {lacking[0]}")
         sizes = tuple(int(state[name]) for name in self.sizes._fields)
-        if sizes != tuple(self.sizes) or np.shape(state["factor"]) != (self.state.blocks.n_blocks,):
+        same = np.shape(state["factor"]) == (self.state.blocks.n_blocks,) and np.shape(state["log_z"]) == self.state.chains.log_z.shape
+        if sizes != tuple(self.sizes) or not same:
             raise ValueError(f"state: expected that of coordinate_descent on the same corpus and features, (L, A, B) = {tuple(self.sizes)} "
                              f"with {self.state.blocks.n_blocks} blocks, got {sizes} with {len(np.atleast_1d(state['factor']))}")
         self.load(self.admit("state", Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"])))
         self.state.number[0] = state["factor"]
         self.state.count[:] = state["count"]
+        objective = self.renew()
+        self.state.chains.log_z[:] = state["log_z"]  # the same but for rounding, of which a step is the result
+        return objective
 
     # ---- objective
 
@@ -169,7 +174,7 @@ class Run:
         score_rows(np.arange(len(state.chains.psi_node), dtype=np.int32), state.mu, state.chains)
         forget(state.chains)
         sequences, last = np.flatnonzero(length).astype(np.int32), (length[length > 0] - 1).astype(np.int32)
-        self._large.extend(sequences, last, last, state)
+        self._large.extend(sequences, last, last, 1, state)
         return self.loss() + self.penalty()
 
     def loss(self):
@@ -212,7 +217,8 @@ class Run:
         if self.rule.frozen:
             order = order[holding(self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds)]
         visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
-        large = np.append(np.flatnonzero(size >= LARGE), len(order)).astype(np.int64)
+        by_stages = size >= (0 if self.rule.exact or len(self.order) <= FEW else LARGE)
+        large = np.append(np.flatnonzero(by_stages), len(order)).astype(np.int64)
         while place < len(order):
             stop, missing = int(large[np.searchsorted(large, place)]), BY_STAGES
             if stop > place:

@@ -68,7 +68,17 @@ def _rows(start, length, symbol, step):
         alive, parent = alive[going], parent[going]
     alone = np.flatnonzero(row < 0)
     row[alone] = n + np.arange(len(alone))
-    return row, n + len(alone)
+    return _in_order_of_use(row, start, length, step), n + len(alone)
+
+
+def _in_order_of_use(row, start, length, step):
+    """The same rows, numbered as sequence after sequence comes to them: what is used together lies together in memory."""
+    begin = np.cumsum(length) - length
+    used = row[np.repeat(start - step * begin, length) + step * np.arange(len(row))]
+    _, first, old = np.unique(used, return_index=True, return_inverse=True)
+    new = np.empty(len(first), np.int32)
+    new[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    return new[row]
 
 
 def balanced(root, size, n_groups):
