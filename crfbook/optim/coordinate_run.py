@@ -22,7 +22,7 @@ from crfbook.optim.chains import (
     make_chains,
     make_tables,
 )
-from crfbook.optim.coordinate_large import FEW, LARGE, LargeBlocks
+from crfbook.optim.coordinate_large import FEW, LARGE, STAGED, LargeBlocks
 from crfbook.optim.inverted_index import edge_occurrences, inverted_index
 from crfbook.optim.objective import _check_labels, padded
 
@@ -69,7 +69,7 @@ class Run:
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
         self._gold = _gold_edges(corpus, chains.weight, edge_kept, n_labels)
         self.n_threads, self._large = n_threads, LargeBlocks(width, chains, n_threads)
-        self.rule = None
+        self.rule, self.n_staged = None, 0
 
     def set_rule(self, c1, c2, *, step="adaptive", factor=2.0, least_factor=0.1, exact=False, frozen=False, screening=True):
         n_labels = self.sizes.n_labels
@@ -217,7 +217,8 @@ class Run:
         if self.rule.frozen:
             order = order[holding(self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds)]
         visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
-        by_stages = size >= (0 if self.rule.exact or len(self.order) <= FEW else LARGE)
+        few = len(self.order) <= FEW and self.n_staged < STAGED
+        by_stages = size >= (0 if self.rule.exact or few else LARGE)
         large = np.append(np.flatnonzero(by_stages), len(order)).astype(np.int64)
         while place < len(order):
             stop, missing = int(large[np.searchsorted(large, place)]), BY_STAGES
@@ -226,6 +227,7 @@ class Run:
                 place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
                 total += change
             if missing == BY_STAGES:
+                self.n_staged += int(size[place] < LARGE)
                 change, missing = self._large.visit(int(order[place]), only, self.rule, self.state)
                 place += missing == 0
                 total += change
