@@ -68,15 +68,18 @@ def _cache_folder():
 CACHE_FOLDER = None if config.DISABLE_JIT else _cache_folder()
 
 
+def is_compiled(name):
+    """Has the kernel `name` machine code on disk, or needs it none?"""
+    return bool(config.DISABLE_JIT) or CACHE_FOLDER is not None and any(Path(CACHE_FOLDER).rglob(f"*.{name}-*.nbi"))
+
+
 def announce_compilation(name, stream=None):
     """Where the kernel `name` has no machine code yet, say so on a terminal: compiling takes about a minute, once.
 
     Nothing is said where output may be stored (a notebook, a pipe) or where nothing is compiled.
     """
     stream = stream or sys.stderr
-    if config.DISABLE_JIT or not (stream and stream.isatty()):
-        return
-    if CACHE_FOLDER is None or not any(Path(CACHE_FOLDER).rglob(f"*.{name}-*.nbi")):
+    if stream and stream.isatty() and not is_compiled(name):
         again = "again in each process, as no folder can be written" if CACHE_FOLDER is None else "once"
         print(f"crfbook: compiling kernels, about a minute, {again}", file=stream, flush=True)
 

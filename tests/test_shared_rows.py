@@ -8,6 +8,7 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
 from crfbook.kernels.coordinate_lattice import UNSAFE
 from crfbook.optim.active_weights import Sparse, scatter
+from crfbook.optim.coordinate_large import LargeBlocks
 from crfbook.optim.coordinate_run import Run, Sizes
 from crfbook.optim.shared_rows import balanced, lattice_rows, node_rows
 
@@ -79,7 +80,9 @@ def test_what_is_kept_equals_what_is_built_anew(kind, size, few, monkeypatch):
         corpus = random_corpus(rng, lengths=(3, 1, 1, 1, 2, 5, 2, 3, 4, 1), **kind)
         features = random_model(rng, corpus, all_states=True, all_transitions=True)[0]
     monkeypatch.setattr("crfbook.optim.coordinate_run.FEW", few)
+    monkeypatch.setattr("crfbook.optim.coordinate_run.STAGED", np.inf)
     run = run_of(corpus, features, rng.normal(size=features.n_features) * size)
+    run.compiled = False
     objective, met_unsafe = run.renew(), False
     for _ in range(12):
         met_unsafe |= bool(run.state.chains.place[UNSAFE].any())
@@ -96,9 +99,12 @@ def test_stages_and_one_kernel_have_the_same_bits(monkeypatch):
     runs = [run_of(corpus, features, np.random.default_rng(5).normal(size=features.n_features)) for _ in range(2)]
     for run, few in zip(runs, (-1, 100), strict=True):
         monkeypatch.setattr("crfbook.optim.coordinate_run.FEW", few)
+        monkeypatch.setattr("crfbook.optim.coordinate_run.STAGED", np.inf)
+        run.compiled, before = False, LargeBlocks.n_staged
         run.renew()
         for _ in range(4):
             run.sweep()
+        assert (LargeBlocks.n_staged > before) == (few > 0)
     one, other = runs
     assert np.array_equal(one.export().w, other.export().w) and one.products == other.products
     assert np.array_equal(one.state.count, other.state.count)

@@ -1,5 +1,5 @@
 """One visit of a block in stages, which are those of `visit_blocks` (kernels/coordinate.py): large blocks on several threads, blocks with
-sequences that need logarithms, exact curvatures, and all blocks where they are few: then `visit_blocks` need not be compiled.
+sequences that need logarithms, exact curvatures, and all blocks where they are few, as long as `visit_blocks` is not compiled.
 
 Sequences that share rows of alpha (beta) stay together in a group, gradients are cut into shards of tokens: both by the data alone. Sums are
 added in a fixed binary tree: the result has the same bits for any number of threads.
@@ -19,12 +19,14 @@ from crfbook.optim.shared_rows import balanced
 
 LARGE = 2000  # visits: shorter blocks are done before the threads have begun
 FEW = 100  # blocks: a visit in stages costs 0.2 ms more, which is less than compiling `visit_blocks`
-STAGED = 10_000  # unless there are so many visits
+STAGED = 10_000  # unless a process makes so many of them
 SHARDS = 4
 
 
 class LargeBlocks:
     """Work arrays of the shards, and the visit."""
+
+    n_staged = 0  # visits that `visit_blocks` could have made, of all runs of the process
 
     def __init__(self, width, chains, n_threads):
         self.n_threads = n_threads

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._jit import is_compiled
 from crfbook.data.features import FeatureSet
 from crfbook.kernels.coordinate import BY_STAGES, visit_blocks
 from crfbook.kernels.coordinate_lattice import score_rows
@@ -69,7 +70,7 @@ class Run:
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
         self._gold = _gold_edges(corpus, chains.weight, edge_kept, n_labels)
         self.n_threads, self._large = n_threads, LargeBlocks(width, chains, n_threads)
-        self.rule, self.n_staged = None, 0
+        self.rule, self.compiled = None, is_compiled("visit_blocks")
 
     def set_rule(self, c1, c2, *, step="adaptive", factor=2.0, least_factor=0.1, exact=False, frozen=False, screening=True):
         n_labels = self.sizes.n_labels
@@ -217,7 +218,7 @@ class Run:
         if self.rule.frozen:
             order = order[holding(self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds)]
         visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
-        few = len(self.order) <= FEW and self.n_staged < STAGED
+        few = len(self.order) <= FEW and not self.compiled and LargeBlocks.n_staged < STAGED
         by_stages = size >= (0 if self.rule.exact or few else LARGE)
         large = np.append(np.flatnonzero(by_stages), len(order)).astype(np.int64)
         while place < len(order):
@@ -227,7 +228,7 @@ class Run:
                 place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
                 total += change
             if missing == BY_STAGES:
-                self.n_staged += int(size[place] < LARGE)
+                LargeBlocks.n_staged += int(size[place] < LARGE)
                 change, missing = self._large.visit(int(order[place]), only, self.rule, self.state)
                 place += missing == 0
                 total += change
