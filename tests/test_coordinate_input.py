@@ -125,6 +125,14 @@ def test_weights_of_another_run_are_taken_where_their_features_exist():
         coordinate_descent(CORPUS, FEW, c1=0.1, c2=C2, state=whole.state)
 
 
+def test_a_state_of_a_like_corpus_is_refused():
+    """Of the same shape, with other values: its log Z would judge the first steps, and block sizes of 1e29 would be learned."""
+    part = coordinate_descent(CORPUS, FEATURES, c1=0.1, c2=C2, max_iterations=3)
+    other = CORPUS._replace(attr_val=np.full(len(CORPUS.attr_idx), 3.0))
+    with pytest.raises(ValueError, match="^state: expected that of coordinate_descent on the same corpus and constraints, got log Z"):
+        coordinate_descent(other, FEATURES, c1=0.1, c2=C2, state=part.state)
+
+
 def test_an_edge_attribute_stands_once_in_a_class():
     """The tables would add its weight twice, and its counts be taken once."""
     with pytest.raises(ValueError, match="^class_attr: expected each edge attribute once in a class, got 3 twice in class 2"):

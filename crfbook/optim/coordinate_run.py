@@ -155,6 +155,8 @@ class Run:
         self.state.number[0] = state["factor"]
         self.state.count[:] = state["count"]
         objective = self.renew()
+        if not np.allclose(state["log_z"], self.state.chains.log_z, rtol=1e-6, atol=1e-6, equal_nan=True):  # steps would be judged by them
+            raise ValueError("state: expected that of coordinate_descent on the same corpus and constraints, got log Z of other sequences")
         self.state.chains.log_z[:] = state["log_z"]  # the same but for rounding, of which a step is the result
         return objective
 
