@@ -309,11 +309,22 @@ def test_an_interrupted_path_keeps_what_it_has():
         solve_path(corpus, features, c1=[0.1, 1.0])
 
 
+def test_small_blocks_begin_no_threads(monkeypatch):
+    """A pool for each visit took twenty times as long as the visits."""
+    corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
+    started = []
+    monkeypatch.setattr("crfbook.optim.coordinate_large.run_pieces", lambda *_: started.append(1))
+    monkeypatch.setattr("crfbook.optim.coordinate_run.LARGE", 0)
+    coordinate_descent(corpus, features, c1=C1, c2=C2, max_iterations=2, n_threads=2)
+    assert not started
+
+
 def test_threads_change_no_bit(monkeypatch):
     """Every block counts as large here; shards are cut by the data alone."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
     plain = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000)
-    monkeypatch.setattr("crfbook.optim.coordinate_run.LARGE", 0)
+    for part in ("run", "large"):  # where stages begin, and where threads do
+        monkeypatch.setattr(f"crfbook.optim.coordinate_{part}.LARGE", 0)
     found = [coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000, n_threads=n) for n in (1, 2, 3)]
     for other in found[1:]:
         np.testing.assert_array_equal(other.w, found[0].w)

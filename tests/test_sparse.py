@@ -1,5 +1,7 @@
 """Sparse forward-backward, Viterbi and objective against enumeration and against the dense forms; products counted."""
 
+from threading import Thread
+
 import numpy as np
 import pytest
 from random_corpora import brute_value, chains_of, random_corpus, random_model
@@ -159,6 +161,32 @@ def test_curvature_is_that_of_tables():
     corpus, features, w, _ = case("weighted", 4)
     sparse, dense = (Objective(corpus, features, c2=0.3, form=form).curvature(w) for form in ("sparse", "batched"))
     np.testing.assert_allclose(sparse, dense, rtol=1e-8)
+
+
+@pytest.mark.parametrize("form", ["sparse", "batched"])
+def test_work_arrays_that_ctrl_c_has_lost_are_found_again(form):
+    """Where it comes between taking them and what puts them back, a later evaluation would wait for them for ever."""
+    corpus, features, w, _ = case("weighted", 4)
+    objective = Objective(corpus, features, form=form)
+    value, _ = objective(w)
+    objective._work.get()
+    if form == "sparse":
+        objective._made[form].spare.get()
+    again = []
+    late = Thread(target=lambda: again.append(objective(w)[0]), daemon=True)
+    late.start()
+    late.join(20.0)
+    assert again == [value]
+
+
+def test_curvature_where_squares_of_potentials_are_wide():
+    """75 to 150 nats in a class: its sequences are computed in scaled form, and so are the squares."""
+    corpus, features, w, _ = case("plain", 0, n_classes=2)
+    base = w[features.n_node:features.n_node + features.edge_ptr[1]]
+    base[0] = -100.0
+    sparse, dense = (Objective(corpus, features, form=form).curvature(w) for form in ("sparse", "batched"))
+    assert (dense[features.n_node:] > 1e-3).any()
+    np.testing.assert_allclose(sparse, dense, rtol=1e-8, atol=1e-10)
 
 
 def test_one_class_and_a_long_sequence():

@@ -46,7 +46,7 @@ class LargeBlocks:
     def extend(self, sequences, low, high, measure, state):
         """`extend` of kernels/coordinate_lattice.py; log Z in logarithms where that has none. True if there are unsafe sequences."""
         chains, tables = state.chains, state.tables
-        if self.n_threads == 1:
+        if self.n_threads == 1 or len(sequences) < LARGE:
             unsafe = lattice.extend(sequences, low, high, measure, chains, tables, self.works[0]) > 0
         else:
             def betas(s, which):

@@ -8,7 +8,6 @@ runs one kernel per shard (kernels/likelihood.py). Source: Sokolovska et al. (20
 """
 
 import copy
-from queue import SimpleQueue
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from crfbook.optim.forecast import batch_rows, estimate, n_shards
 from crfbook.optim.losses import LossTerms, make_loss
 from crfbook.optim.packing import lay_out, pack
 from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
-from crfbook.optim.work import make_loss_work, make_work
+from crfbook.optim.work import Spare, make_loss_work, make_work
 
 
 def check_weights(w, n_features):
@@ -109,12 +108,11 @@ class Objective:
 
     def _choose(self, settings):
         """Set the loss (a `Loss`). The log loss needs nothing more: its gold labels are constants, see `_gold`."""
-        self._scale, self._work, self._terms = np.exp(-settings.log_scale), SimpleQueue(), None
+        self._scale, self._terms = np.exp(-settings.log_scale), None
         if settings.pointwise or settings.exponential:
             self._terms = LossTerms(settings, self._labels, self._packing)
             self._likelihood = self._terms.run_shard
-        for work, dense_grad in self._buffers:
-            self._work.put((make_loss_work(work, settings) if self._terms else work, dense_grad))
+        self._work = Spare((make_loss_work(work, settings) if self._terms else work, dense_grad) for work, dense_grad in self._buffers)
 
     def with_loss(self, loss, clamp=None, log_scale=0.0):
         """An `Objective` of the same corpus and penalty under another loss. They share arrays: never call both at once."""
@@ -151,6 +149,7 @@ class Objective:
     def _sums(self, w, kernel):
         """(what `kernel` sums over all tokens of each feature (F,), what it returned for each shard)."""
         features, n_node = self.features, self.features.n_node
+        self._work.fill()
         if self._whole:
             dense = w[:n_node].reshape(features.n_attrs, features.n_labels)
         else:
@@ -172,7 +171,7 @@ class Objective:
 
             announce_compilation("sparse_forward")
             self._made[form] = SparseTransitions(self.features, self._classes, self.constraints, self._packing,
-                                                 self._work.qsize())
+                                                 len(self._buffers))
         elif form not in self._made:
             self._made[form] = TableTransitions(self.features, self._classes, self.constraints, self._packing.n_shards)
         self._made[form].prepare(w, kernel)

@@ -4,8 +4,6 @@ Here the stages are separate kernels. A batch of thousands of rows takes millise
 ones (digits lost, the log domain) are compiled only where they are needed.
 """
 
-from queue import SimpleQueue
-
 import numpy as np
 
 from crfbook.kernels.curvature import spread_rows
@@ -18,6 +16,7 @@ from crfbook.optim.batch import Batch, shard_curvature
 from crfbook.optim.cost_model import class_pairs, counts_as_tables
 from crfbook.optim.edges import padded
 from crfbook.optim.sparse_chain import sparse_edges
+from crfbook.optim.work import Spare
 
 
 class SparseBatch(Batch):
@@ -66,15 +65,15 @@ class SparseTransitions:
         self.whole = int(counts_as_tables(features, rows.sum(axis=0), np.count_nonzero(rows), pairs))
         self.layout = features.edge_ptr, features.edge_prev, features.edge_next
         longest = int(np.diff(packing.row_ptr).max(initial=0))
-        self.spare = SimpleQueue()
-        for _ in range(n_workers):
-            self.spare.put((np.empty((longest, width)), *np.empty((3, width, width))))
+        self.spare = Spare((np.empty((longest, width)), *np.empty((3, width, width))) for _ in range(n_workers))
 
     def prepare(self, w, kernel):
         """Take the weights w (F,) for `kernel`."""
+        self.spare.fill()
         self.edges = sparse_edges(self.features, w, *self.classes, self.constraints)
         if kernel is shard_curvature:  # whose squares of potentials are the potentials of twice the weights
-            self.squared = sparse_edges(self.features, 2.0 * w, *self.classes, self.constraints)
+            squared = sparse_edges(self.features, 2.0 * w, *self.classes, self.constraints)
+            self.squared = squared._replace(wide=self.edges.wide)  # exp(2 WIDE) is a number: what counted is taken off again
 
     def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
         """One shard; `kernel` is shard_likelihood or shard_curvature: what is found is what that finds, with sparse transitions."""

@@ -13,7 +13,6 @@ There are no hard constraints on labels here.
 """
 
 from numbers import Integral, Real
-from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from crfbook.optim.edges import TableTransitions, table_edges
 from crfbook.optim.objective import Objective, check_weights
 from crfbook.optim.quasi_newton import minimize
 from crfbook.optim.tuple_automaton import Automaton, Tuples, check_tuples, tuple_occurrences, tuple_work
+from crfbook.optim.work import Spare
 
 
 def lanes(n_patterns):
@@ -73,11 +73,11 @@ class _Transitions(TableTransitions):
         self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
         self.n_products = np.zeros((n_shards, 3), np.int64)
         self.tuple_counts = np.zeros(len(tuples.attr))  # as they are where there is no token
-        self.lanes, self.spare = lanes(len(self.automaton.arcs.leaf_ptr)), SimpleQueue()
-        for _ in range(n_workers):
-            self.spare.put(tuple_work(self.automaton.arcs, longest, self.parts.shape[2], self.lanes))
+        self.lanes = lanes(len(self.automaton.arcs.leaf_ptr))
+        self.spare = Spare(tuple_work(self.automaton.arcs, longest, self.parts.shape[2], self.lanes) for _ in range(n_workers))
 
     def prepare(self, w, nu):
+        self.spare.fill()
         self.edges = table_edges(self.features, w, *self.classes)
         self.scores = self.automaton.scores(self.edges, nu)
 
@@ -135,7 +135,7 @@ class _Chain(Objective):
     def __init__(self, corpus, features, tuples, n_threads):
         super().__init__(corpus, features, n_threads=n_threads, form="batched")
         self.transitions = _Transitions(features, self._classes, self._packing.n_shards, tuples,
-                                        int(np.diff(corpus.seq_ptr).max(initial=1)), self._work.qsize())
+                                        int(np.diff(corpus.seq_ptr).max(initial=1)), len(self._buffers))
         self.nu = np.zeros(len(tuples.attr))
 
     def _transitions(self, w, kernel):

@@ -1,5 +1,6 @@
 """Work arrays of one thread, as long as the largest batch of a packing: n rows, B sequences, M padded labels."""
 
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -49,3 +50,18 @@ def make_loss_work(work, loss):
     rows, slots = (n, n_slots) if loss.pointwise else (0, 0)
     return LossWork(*work, np.empty(n_slots), np.empty(n_slots), np.empty(rows), np.empty((rows, width)),
                     np.empty((rows, width)), np.empty((2, slots, width)))
+
+
+class Spare:
+    """Work arrays, one for each thread: who needs some gets them, and puts them back."""
+
+    def __init__(self, items):
+        self.items = list(items)
+        self.fill()
+
+    def fill(self):
+        """All of them again, before an evaluation: where Ctrl-C came between `get` and `put`, whoever is next would wait for ever."""
+        queue = SimpleQueue()
+        for item in self.items:
+            queue.put(item)
+        self.get, self.put = queue.get, queue.put
