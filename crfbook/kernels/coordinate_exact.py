@@ -36,42 +36,45 @@ def sequence_scores(i, chains, tables, mu, weights, log_node, log_edge):
 def feature_variance(cell, tokens, values, log_node, log_edge):
     """Variance of F = sum_t x[t] 1{the labels at t are those of the cell} over the positions t of `tokens`, in one sequence.
 
-    Forward vectors of the moments m of F: 0 (a), 1 (tau), 2 (kap); P[yp, y] = psi_edge psi_node, f the value that a move into y adds:
-        kap <- kap P + 2 tau (P f) + a (P f f),   tau <- tau P + a (P f),   a <- a P,   all divided by sum(a);
-    at the last token  E[F] = sum tau,  E[F^2] = sum kap.
+    Forward, beside log_alpha, the moments of F so far given the label y at t; f is the value that a move from yp into y adds:
+        q[yp] = exp(log_alpha[t-1,yp] + log_edge[t,yp,y] - LSE),  log_alpha[t,y] = log_node[t,y] + LSE
+        first[t,y] = sum_yp q[yp] (first[t-1,yp] + f),  second[t,y] = sum_yp q[yp] (second[t-1,yp] + 2 f first[t-1,yp] + f f)
+    These are the moments of the spec divided by alpha: no score is too large for them. At the last token they are averaged over y.
     Arguments: cell: yp << 16 | y, or -1 - y; tokens int32 (n,): positions, rising; values (n,) or (0,); log_node (T, M); log_edge (T, M, M).
     Cost: 3 T M^2, and as many exps. Source: Sokolovska et al. (2010), eq. (15); spec A.8.
     """
     T, M = log_node.shape
-    now, before, o, mean, square = np.zeros((3, M)), np.zeros((3, M)), 0, 0.0, 0.0
+    now, before, o = np.zeros((3, M)), np.zeros((3, M)), 0
     for t in range(T):
-        x, level, highest, total = 0.0, log_node[t, 0], -np.inf, 0.0
+        x = 0.0
         if o < tokens.size and tokens[o] == t:
             x = values[o] if values.size else 1.0
             o += 1
         for y in range(M):
-            level = max(level, log_node[t, y])
             for m in range(3):
                 before[m, y], now[m, y] = now[m, y], 0.0
+        for y in range(M):
+            high, total, first, second = -np.inf, 0.0, 0.0, 0.0
             for yp in range(M if t > 0 else 0):
-                highest = max(highest, log_edge[t, yp, y])
-        level += highest if t > 0 else 0.0
-        for y in range(M):
-            for yp in range(M if t > 0 else 1):
-                f = x if cell == -1 - y or (t > 0 and cell == (yp << 16 | y)) else 0.0
-                p = np.exp(log_node[t, y] + (log_edge[t, yp, y] if t > 0 else 0.0) - level)
-                a, tau, kap = (before[0, yp], before[1, yp], before[2, yp]) if t > 0 else (1.0, 0.0, 0.0)
-                now[0, y] += a * p
-                now[1, y] += (tau + f * a) * p
-                now[2, y] += (kap + 2.0 * f * tau + f * f * a) * p
-            total += now[0, y]
-        mean, square = 0.0, 0.0
-        for y in range(M):
-            for m in range(3):
-                now[m, y] /= total
-            mean += now[1, y]
-            square += now[2, y]
-    return square - mean * mean
+                high = max(high, before[0, yp] + log_edge[t, yp, y])
+            for yp in range(M if t > 0 and high > -np.inf else 0):
+                q = np.exp(before[0, yp] + log_edge[t, yp, y] - high)
+                f = x if cell == -1 - y or cell == (yp << 16 | y) else 0.0
+                total += q
+                first += q * (before[1, yp] + f)
+                second += q * (before[2, yp] + 2.0 * f * before[1, yp] + f * f)
+            if t == 0:
+                f = x if cell == -1 - y else 0.0
+                now[0, y], now[1, y], now[2, y] = log_node[0, y], f, f * f
+            elif total > 0.0:
+                now[0, y], now[1, y], now[2, y] = log_node[t, y] + high + np.log(total), first / total, second / total
+            else:
+                now[0, y] = -np.inf
+    high, total, mean, square = np.max(now[0]), 0.0, 0.0, 0.0
+    for y in range(M if high > -np.inf else 0):
+        p = np.exp(now[0, y] - high)
+        total, mean, square = total + p, mean + p * now[1, y], square + p * now[2, y]
+    return square / total - (mean / total) ** 2 if total > 0.0 else 0.0
 
 
 @kernel
