@@ -22,6 +22,7 @@ from crfbook.kernels.likelihood import add_tree, batch_gradient, batch_scores
 from crfbook.kernels.tuple_chain import MAX_SPREAD, tuple_backward, tuple_forward
 from crfbook.kernels.tuple_chain_log import tuple_chain_log
 from crfbook.kernels.tuple_likelihood import fill_lanes, lanes_log_z
+from crfbook.optim.batch import Batch
 from crfbook.optim.certificate import Rules
 from crfbook.optim.edges import TableTransitions, table_edges
 from crfbook.optim.objective import Objective, check_weights
@@ -35,15 +36,12 @@ def lanes(n_patterns):
     return 16 if n_patterns == 1 else 8
 
 
-class _Batch:
-    """Batch b of a packing (n rows, B sequences, the longest first), and what a `Work` has for it."""
+class _TupleBatch(Batch):
+    """A batch whose potentials of nodes and their maxima take the places of alpha and gain, which the lanes have for themselves."""
 
     def __init__(self, b, packing, work):
-        rows, steps = slice(*packing.row_ptr[b:b + 2]), slice(*packing.step_start[b:b + 2])
-        n = rows.stop - rows.start
-        self.slots, self.row_class, self.step_ptr = slice(*packing.slot_ptr[b:b + 2]), packing.row_class[rows], packing.step_ptr[steps]
-        self.log_node, self.p_node, self.psi, self.node_max = work.log_node[:n], work.p_node[:n], work.alpha[:n], work.gain[:n]
-        self.alive = np.diff(self.step_ptr)
+        super().__init__(b, packing, work)
+        self.psi, self.node_max, self.alive = self.alpha, self.gain, np.diff(self.step_ptr)
 
     def exponentiate(self, spread):
         """psi and node_max; returns bool (B,): the sequences with a step whose scores spread too far with this spread of transitions."""
@@ -88,7 +86,7 @@ class _Transitions(TableTransitions):
         spare = self.spare.get()
         try:
             for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
-                batch = _Batch(b, packing, work)
+                batch = _TupleBatch(b, packing, work)
                 batch_scores(b, w, dense, self.edges, packing, layout, batch.log_node)
                 self._run_batch(shard, batch, weight[batch.slots], spare, log_z[batch.slots])
                 batch_gradient(b, batch.p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
