@@ -87,6 +87,28 @@ def take_entries(start, stop, prev, next_label, base, table):
 
 
 @kernel
+def open_class(k, edges, table_buf):
+    """The potentials of class k as a table (M, M): its own, or the base in table_buf with the entries of the class put in.
+
+    Arguments: k; edges; work: table_buf (M, M), the base until `close_class`. Cost: one step an entry. Source: chapter 06.
+    """
+    if edges.table_of[k] >= 0:
+        return edges.table[edges.table_of[k]]
+    put_entries(edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table_buf)
+    return table_buf
+
+
+@kernel
+def close_class(k, edges, table_buf):
+    """table_buf = the base again, undoing `open_class`.
+
+    Arguments: k; edges; out: table_buf (M, M). Cost: one step an entry. Source: chapter 06.
+    """
+    if edges.table_of[k] < 0:
+        take_entries(edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.base, table_buf)
+
+
+@kernel
 def correct_base(alpha, v, rows, prev_row, start, stop, prev, next_label, gain, counts):
     """counts[yp,y] += gain[e] sum_i alpha[prev_row[i],yp] v[i,y] for the entries e = (yp, y) of start:stop.
 
@@ -155,17 +177,13 @@ def recount(alpha, v, edges, class_start, by_class, prev_row, whole, counts, tab
         rows = by_class[class_start[k] : class_start[k + 1]]
         if rows.size == 0 or edges.wide[k]:
             continue
-        a, b, d = edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.table_of[k]
-        psi = edges.table[d] if d >= 0 else table_buf
-        if d < 0:
-            put_entries(a, b, edges.prev, edges.next_label, edges.psi, psi)
+        psi = open_class(k, edges, table_buf)
         for j in range(n_lost):
             yp, y, total = lost[j, 0], lost[j, 1], 0.0
             for i in rows:
                 total += alpha[prev_row[i], yp] * v[i, y]
             counts[yp, y] += psi[yp, y] * total
-        if d < 0:
-            take_entries(a, b, edges.prev, edges.next_label, edges.base, psi)
+        close_class(k, edges, table_buf)
 
 
 @kernel
@@ -188,10 +206,7 @@ def edge_counts(
         rows = by_class[class_start[k] : class_start[k + 1]]
         if rows.size == 0 or edges.wide[k]:
             continue
-        a, b, d = edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.table_of[k]
-        psi = edges.table[d] if d >= 0 else table_buf
-        if d < 0:
-            put_entries(a, b, edges.prev, edges.next_label, edges.psi, psi)
+        psi = open_class(k, edges, table_buf)
         if whole:
             gather_product(alpha, v, rows, prev_row, buf, pair_buf)
             for yp in range(M):
@@ -206,5 +221,4 @@ def edge_counts(
                 add_table(pair_buf, edge_ptr[c], edge_ptr[c + 1], edge_prev, edge_next, L, grad)
             else:
                 add_pairs(alpha, v, rows, prev_row, edge_ptr[c], edge_ptr[c + 1], edge_prev, edge_next, psi, grad)
-        if d < 0:
-            take_entries(a, b, edges.prev, edges.next_label, edges.base, psi)
+        close_class(k, edges, table_buf)
