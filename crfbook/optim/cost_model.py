@@ -2,9 +2,9 @@
 
 Training and marginals have a batched form (one product of matrices a step and class) and a sparse one (one product for each
 stored pair); decoding has a dense and a sparse one. Seconds are sums of counts times coefficients. Those below were fitted to
-`benchmarking.form_costs`: 300 random cases on one core of a busy 2.5 GHz Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes,
+`benchmarking.form_costs`: 300 random cases on one core of a 2.5 GHz Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes,
 2,000 to 150,000 tokens, 0.5 to 60 per cent of the pairs stored). In eight-fold cross-validation there the faster form was chosen in
-94 % of the cases in training (one within 5 % of it in 97 %; 0.5 % of the time lost) and in 98 % in decoding. Cases that the fit did
+96 % of the cases in training (one within 5 % of it in 98 %; 0.2 % of the time lost) and in 97 % in decoding. Cases that the fit did
 not see: notebooks/results/06_form_costs.csv. On another machine `form_costs fit` gives others; the argument `form` overrides the choice.
 """
 
@@ -25,12 +25,12 @@ TABLE_BYTES = 1 << 30  # tables of all classes larger than this are not made
 CACHE_BYTES = 2e6  # tables much larger than this are read from memory, not from the cache
 
 SECONDS = {  # form: coefficients, in the order of `terms`
-    "batched": (0.00075, 1.59e-08, 3.45e-09, 3.97e-05, 1.14e-08, 2.67e-10, 4.99e-08, 6.76e-07, 2.73e-13, 1.91e-09, 6.5e-12,
-               1.88e-11),
-    "sparse": (0.00103, 7.71e-10, 1.37e-08, 2.27e-06, 8.89e-07, 3.59e-09, 3.1e-09, 2e-12, 6.95e-10, 1.05e-07, 1.16e-10,
-               2.62e-10, 1.24e-13, 1.83e-10, 4.42e-10, 4.13e-11, 3.23e-08, 2.75e-09, 4.31e-09, 1.59e-10, 5.23e-09, 2.65e-09),
-    "dense decoding": (0.000723, 6.69e-08, 8.16e-09, 1.88e-05, 4.42e-13, 3.27e-10, 5.41e-11, 2.6e-08, 3.74e-09, 1.72e-10),
-    "sparse decoding": (0.00061, 2.12e-07, 1.2e-08, 1.94e-06, 7.25e-09, 4.59e-08, 4.64e-11, 5.65e-10, 5.13e-12, 2.38e-11),
+    "batched": (0.000638, 2.96e-09, 5.31e-09, 3.07e-05, 5.81e-09, 2.07e-10, 4.27e-08, 7.59e-07, 2.04e-13, 1.67e-09, 1.78e-10,
+               1.9e-09),
+    "sparse": (0.00124, 1.77e-08, 1.22e-08, 3.4e-06, 8.74e-07, 7.6e-09, 2.35e-09, 1.36e-09, 4.95e-10, 7.98e-08, 9.37e-11,
+               2.39e-10, 1.3e-13, 1.01e-10, 5.45e-10, 8.57e-11, 3.08e-08, 2.43e-09, 3.58e-09, 1.34e-10, 2.15e-09, 4.53e-09),
+    "dense decoding": (0.000674, 3.77e-08, 8.68e-09, 1.74e-05, 5.39e-13, 2.74e-10, 3.59e-11, 2.43e-08, 4.05e-09, 2.09e-10),
+    "sparse decoding": (0.000558, 1.63e-07, 1.41e-08, 2.27e-06, 7.4e-09, 4.87e-08, 7.03e-13, 3.96e-10, 1.17e-09, 2.76e-11),
 }
 
 
