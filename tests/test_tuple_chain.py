@@ -274,6 +274,8 @@ def test_a_strong_penalty_leaves_the_first_order_model():
     corpus, features, *_ = problem(4)
     found = train_tuples(corpus, features, c1=20.0)
     assert len(found.nu) == 0 and found.n_states == features.n_labels and found.status == "converged"
+    nothing = train_tuples(corpus, features, c1=1e6)
+    assert nothing.status == "empty model" and not nothing.w.any() and len(nothing.nu) == 0
 
 
 def test_bad_arguments():
@@ -348,7 +350,7 @@ def test_a_corpus_without_tokens(lengths):
     corpus = random_corpus(np.random.default_rng(0), lengths)
     features, w = random_model(np.random.default_rng(0), corpus)
     found = train_tuples(corpus, features, c1=1.0)
-    assert found.status == "converged" and found.objective == 0.0 and len(found.nu) == 0
+    assert found.status == "empty model" and found.objective == 0.0 and len(found.nu) == 0
     tuples, nu = random_tuples(np.random.default_rng(0), 5, 3, 1)
     assert not TupleObjective(corpus, features, tuples, 0.0 * nu)(np.concatenate([w, nu]))[1].any()
     assert len(decode_tuples(corpus, features, w, tuples, nu)) == 0

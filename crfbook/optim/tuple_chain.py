@@ -197,7 +197,9 @@ class TupleObjective:
 
 
 class TupleResult(NamedTuple):
-    """What `train_tuples` returns. status: "converged" over all candidates, "max_rounds" (the violation says how far), ...."""
+    """What `train_tuples` returns. status: "converged" over all candidates, "empty model" (converged without any weight),
+    "max_rounds" (the violation says how far), ....
+    """
 
     w: np.ndarray  # (F,): first-order weights
     tuples: Tuples  # those whose weight is not zero
@@ -271,6 +273,7 @@ def train_tuples(corpus, features, *, order=2, c1, c2=0.0, edge_attrs=(0,), star
     kept = w[n_first:] != 0.0
     tuples = take(candidates, kept)
     n_states = Automaton(tuples, features.n_labels, corpus.class_ptr, corpus.class_attr).n_states
+    status = ends.outcome(status, w)
     return TupleResult(w[:n_first].copy(), tuples, w[n_first:][kept], objective, status, violation, n_states, rounds)
 
 
