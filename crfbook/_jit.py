@@ -33,14 +33,14 @@ def _fingerprint():
 
 
 def _user_cache():
-    if "CRFBOOK_KERNEL_CACHE" in os.environ:
+    if os.environ.get("CRFBOOK_KERNEL_CACHE"):  # empty counts as not set, or the kernels would lie in the working folder
         return Path(os.environ["CRFBOOK_KERNEL_CACHE"]).expanduser()
     if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     elif sys.platform == "darwin":
         base = "~/Library/Caches"
     else:
-        base = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "crfbook" / "kernels"
 
 

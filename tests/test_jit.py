@@ -50,6 +50,12 @@ def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     assert _jit._cache_folder() is None
 
 
+def test_an_empty_variable_is_none(monkeypatch):
+    for name in ("CRFBOOK_KERNEL_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, "")
+    assert _jit._user_cache().is_absolute() and _jit._user_cache().name == "kernels"
+
+
 def test_old_folders_are_pruned_and_the_own_one_kept(tmp_path):
     import os
 
