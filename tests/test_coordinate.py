@@ -119,18 +119,30 @@ def test_elastic_net(c1, c2):
     assert found.status == "converged"
 
 
-def test_hard_constraints():
+@pytest.mark.parametrize("kind", ["pairs", "start", "end", "label sets"])
+def test_hard_constraints(kind):
+    """What the labels never do is forbidden, kind by kind; each makes the labels more probable than they were."""
     corpus, features = symbols(3)
-    allowed = np.ones((3, 3), bool)
-    inner = np.setdiff1d(np.arange(corpus.n_tokens), corpus.seq_ptr[:-1])
-    seen = set(zip(corpus.labels[inner - 1].tolist(), corpus.labels[inner].tolist(), strict=True))
-    free = [(0, 1), (1, 2), (2, 0), (2, 1)]
-    for pair in free:
-        allowed[pair] = pair in seen
-    constraints = Constraints(allowed, np.ones(3, bool), np.ones(3, bool))
+    lo, hi = corpus.seq_ptr[:-1][np.diff(corpus.seq_ptr) > 0], corpus.seq_ptr[1:][np.diff(corpus.seq_ptr) > 0]
+    corpus = corpus._replace(labels=corpus.labels.copy())
+    corpus.labels[lo], corpus.labels[hi - 1] = corpus.labels[lo] % 2, 2 * (corpus.labels[hi - 1] > 0)
+    constraints = Constraints(np.ones((3, 3), bool), np.ones(3, bool), np.ones(3, bool))
+    if kind == "pairs":
+        constraints.allowed[:], inner = False, np.setdiff1d(np.arange(corpus.n_tokens), corpus.seq_ptr)
+        constraints.allowed[corpus.labels[inner - 1], corpus.labels[inner]] = True
+    elif kind == "label sets":
+        constraints = constraints._replace(label_sets=np.array([[True, True, True], [True, True, False], [False, True, True]]))
+        corpus = corpus._replace(label_set=np.where(corpus.labels < 2, 1, 2).astype(np.int32))
+        corpus.label_set[::3] = 0
+    else:
+        getattr(constraints, kind)[:] = np.isin(np.arange(3), corpus.labels[lo if kind == "start" else hi - 1])
+    fun = Objective(corpus, features, c2=C2, constraints=constraints)
+    free = Objective(corpus._replace(label_set=corpus.label_set[:0]), features, c2=C2)
+    assert fun(np.zeros(features.n_features))[0] < 0.99 * free(np.zeros(features.n_features))[0], "nothing is forbidden"
     best = optimum(corpus, features, constraints)
     found = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-10, constraints=constraints, max_iterations=3000)
     np.testing.assert_allclose(found.objective, best.objective, rtol=1e-7)
+    np.testing.assert_allclose(found.objective, fun(found.w)[0] + C1 * np.abs(found.w).sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0, 1000.0])

@@ -5,6 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from crfbook import CRF, TokenColumns, load_dataset
 from crfbook.data.features import observed
@@ -276,6 +277,13 @@ def test_a_model_without_weights_is_chosen_only_where_all_are(train):
     ({"cv": []}, "cv: expected at least one pair"),
     ({"cv": [([0, 1], [99])]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[99\]\)"),
     ({"cv": [([0, 1], [])]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[\]"),
+    ({"cv": [([0, 1], [2], [3])]}, r"cv: expected pairs \(training numbers, held-out numbers\).* got \[\(\[0, 1\], \[2\], \[3\]\)\]"),
+    ({"cv": [([0], [[1]])]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[\[1\]\]\)"),
+    ({"cv": [(1, 2)]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(1\)"),
+    ({"cv": [1, 2]}, r"cv: expected pairs .* of 60 sequences, got \[1, 2\]"),
+    ({"cv": 2.5}, "cv: expected pairs .* of 60 sequences, got 2.5"),
+    ({"cv": GroupKFold(3)}, r"cv: expected pairs .* of 60 sequences, got GroupKFold\(.*groups or classes give list"),
+    ({"cv": StratifiedKFold(3)}, r"cv: expected pairs .* of 60 sequences, got StratifiedKFold\("),
     ({"y_dev": [["O"]]}, "y_dev: expected X_dev with it, got labels alone"),
     ({"X_dev": [["a"]]}, "expected labels y"),
     ({"X_dev": [["a"], ["b"]], "y_dev": [["O"]]}, "X_dev: expected labels of its 2 sequences, got those of 1"),
@@ -286,6 +294,23 @@ def test_bad_arguments_get_one_sentence(train, options, message):
     with pytest.raises(ValueError, match=message), mock.patch.object(path_module, "train") as trained:
         regularization_path(crf(), train, **options)
     trained.assert_not_called()
+
+
+def test_labels_and_folds_that_do_not_fit_are_found_before_training():
+    X, y = [[["a"], ["b"]], [["b"]], [], [["a"]]], [["x", "y"], ["y"], [], ["x"]]
+    with mock.patch.object(path_module, "train") as trained:
+        with pytest.raises(ValueError, match="X has 4 sequences but y has 3"):
+            regularization_path(CRF(), X, y[:3], strengths=[1.0], cv=2)
+        with pytest.raises(ValueError, match="cv, fold 1: expected sequences with tokens to train on, got none"):
+            regularization_path(CRF(), X, y, strengths=[1.0], cv=[([0, 1], [3]), ([2], [3])])
+    trained.assert_not_called()
+
+
+def test_groups_are_given_as_pairs():
+    X, y = [[["a"], ["b"]], [["b"]], [["c"]], [["a"]]] * 2, [["x", "y"], ["y"], ["z"], ["x"]] * 2
+    splits = list(GroupKFold(4).split(X, groups=[0, 1, 2, 3] * 2))
+    found = regularization_path(CRF(c2=0.1), X, y, strengths=[0.1], cv=splits)
+    assert found.frame["n_folds"].tolist() == [4]
 
 
 def test_one_label_has_no_path():

@@ -189,6 +189,15 @@ def test_curvature_where_squares_of_potentials_are_wide():
     np.testing.assert_allclose(sparse, dense, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("form", ["sparse", "batched"])
+def test_a_certain_pair_has_no_curvature(form):
+    """Of one label p is 1 exactly: 1 - p = 0, not the whole count."""
+    corpus = random_corpus(np.random.default_rng(2), (4, 3, 5), 1, 7, 2, weighted=True)
+    features, w = random_model(np.random.default_rng(3), corpus, 1, 7)
+    assert features.n_edge > 0
+    np.testing.assert_allclose(Objective(corpus, features, c2=0.1, form=form).curvature(w), 0.2, rtol=0, atol=1e-13)
+
+
 def test_one_class_and_a_long_sequence():
     rng = np.random.default_rng(0)
     corpus = random_corpus(rng, (3000, 2), 4, 7, 1)

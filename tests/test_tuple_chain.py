@@ -161,13 +161,13 @@ def test_only_the_sequence_whose_scores_spread_goes_through_the_log_form():
 def test_many_lanes_and_threads():
     """More sequences than lanes, of very different lengths, one of 500 tokens: log form and scaled form agree, threads change no bit."""
     rng = np.random.default_rng(3)
-    lengths = (*rng.integers(0, 9, 60).tolist(), 500)
+    lengths = (*rng.integers(0, 9, 260).tolist(), 500)
     corpus = random_corpus(rng, lengths, 4, n_classes=3, weighted=True)
     features, w = random_model(rng, corpus, 4)
     tuples, nu = random_tuples(rng, 30, 4, 3, size=1.0)
     objective = TupleObjective(corpus, features, tuples, np.zeros(len(nu)))
     value, grad = objective(np.concatenate([w, nu]))
-    assert objective.n_products[2] == 0
+    assert objective.n_products[2] == 0 and objective.chain.transitions.parts.shape[0] > 2, "several shards, or threads have nothing to share"
     alone = [TupleObjective(corpus, features, tuples, np.zeros(len(nu)), n_threads=n)(np.concatenate([w, nu])) for n in (1, 3)]
     assert alone[0][0] == alone[1][0] == value
     np.testing.assert_array_equal(alone[1][1], grad)
@@ -295,6 +295,7 @@ def test_bad_arguments():
     ({"c1": float("inf")}, "c1: expected"), ({"c1": "1"}, "c1: expected"), ({"c2": -1.0}, "c2 must be a finite number"),
     ({"max_rounds": "3"}, "max_rounds: expected an integer"), ({"edge_attrs": ("a",)}, "edge_attrs: expected integers"),
     ({"edge_attrs": (-1,)}, "edge_attrs: expected integers"), ({"edge_attrs": (2,)}, r"edge_attrs: expected 0\.\.1"),
+    ({"callback": 3}, "callback: expected a function or None, got 3"), ({"start": (0, 1)}, r"start: expected \(w, Tuples, nu\), got tuple"),
 ])
 def test_bad_arguments_of_training(change, message):
     corpus, features, *_ = problem(4)
@@ -379,6 +380,16 @@ def test_training_may_start_from_rows_of_another_width(patterned):
     shown = []
     train_tuples(*patterned, order=2, c1=0.5, start=(start.w, wide, start.nu), callback=lambda one: shown.append(one) or True)
     assert shown[0]["tuples"] == len(start.nu) > 0 and shown[0]["objective"] == start.objective
+    with pytest.raises(ValueError, match=r"start: expected \(w, Tuples, nu\), got TupleResult"):
+        train_tuples(*patterned, order=2, c1=0.5, start=start)
+
+
+def test_a_callback_that_stops_is_named(patterned):
+    """Not the rounds, of which there were more to come; a round that has converged is still called that."""
+    found = train_tuples(*patterned, c1=0.5, callback=lambda one: True)
+    assert found.status == "stopped by callback" and len(found.rounds) == 1 and found.violation > 1e-3
+    assert train_tuples(*patterned, c1=0.5, max_rounds=0).status == "max_rounds"
+    assert train_tuples(*patterned, c1=0.5, callback=lambda one: one["violation"] <= 1e-3).status == "converged"
 
 
 @pytest.mark.parametrize("at", [1, 2, 15, 10**6])

@@ -97,8 +97,8 @@ def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, rat
     if not callable(score):
         raise ValueError(f"scoring: expected 'accuracy', 'f1' or a function, got {scoring!r}")
     dev = None if X_dev is None else _held_out("X_dev", listed(X_dev), listed(y_dev), score)
-    splits = [] if cv is None else _splits(cv, X, y, score)
     problem = _Problem(model, X, y)
+    splits = [] if cv is None else _splits(cv, X, y, score)
     strengths = _grid(problem, n_strengths, ratio) if strengths is None else _checked(strengths)
     if model.verbose:
         print(forecast_line(problem.corpus, problem.features, problem.settings), flush=True)
@@ -218,13 +218,19 @@ def _splits(cv, X, y, score):
     n = _n_sequences(X)
     if isinstance(cv, (int, np.integer)) and not 2 <= cv <= n:
         raise ValueError(f"cv: expected 2 to {n} folds of {n} sequences, got {cv}")
-    splits = [tuple(np.asarray(part) for part in pair) for pair in check_cv(cv).split(np.zeros(n))]
+    try:
+        splits = [tuple(np.asarray(part) for part in pair) for pair in check_cv(cv).split(np.zeros(n))]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cv: expected pairs (training numbers, held-out numbers), or what makes them of {n} sequences, got {cv!r:.80} "
+                         f"({error}); of a splitter that needs groups or classes give list(splitter.split(X, classes, groups))") from None
     if not splits:
         raise ValueError("cv: expected at least one pair (training numbers, held-out numbers), got none")
     for i, pair in enumerate(splits):
         for part in pair:
-            if not (len(part) and part.dtype.kind in "iu" and 0 <= part.min() and part.max() < n):
+            if not (part.ndim == 1 and len(part) and part.dtype.kind in "iu" and 0 <= part.min() and part.max() < n):
                 raise ValueError(f"cv, fold {i}: expected numbers of sequences in 0..{n - 1}, got {part!r:.80}")
+        if not any(map(len, gold_labels(_take(X, pair[0]), _take(y, pair[0])))):
+            raise ValueError(f"cv, fold {i}: expected sequences with tokens to train on, got none")
         _held_out(f"cv, fold {i}", _take(X, pair[1]), _take(y, pair[1]), score)
     return splits
 

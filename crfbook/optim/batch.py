@@ -50,5 +50,5 @@ def shard_curvature(shard, w, dense, edges, packing, layout, weight, work, log_z
         spread_rows(batch.step_ptr, weight[batch.slots], batch.p_node, batch.alpha, batch.log_node)
         add_edge_sum(batch.alpha, batch.log_node, psi_squared, batch.step_ptr, *batch.by, squares, batch.buf, batch.pair)
         batch_gradient(b, batch.p_node, dense_val, pair_val, layout, dense_grad, grad)
-    np.subtract(edge_sum, squares, out=edge_sum, where=squares < edge_sum)  # false also where a square left float64
+    np.subtract(edge_sum, np.minimum(squares, edge_sum), out=edge_sum, where=squares < np.inf)  # false where a square left float64
     return -1

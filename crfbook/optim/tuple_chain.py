@@ -23,7 +23,7 @@ from crfbook.kernels.tuple_chain import MAX_SPREAD, tuple_backward, tuple_forwar
 from crfbook.kernels.tuple_chain_log import tuple_chain_log
 from crfbook.kernels.tuple_likelihood import fill_lanes, lanes_log_z
 from crfbook.optim.batch import Batch
-from crfbook.optim.certificate import Rules
+from crfbook.optim.certificate import Rules, check_callback
 from crfbook.optim.edges import TableTransitions, table_edges
 from crfbook.optim.objective import Objective, check_weights
 from crfbook.optim.quasi_newton import minimize
@@ -168,9 +168,8 @@ class TupleObjective:
         if np.shape(count) != np.shape(tuples.attr) or not np.isfinite(count).all():
             raise ValueError(f"count: expected a finite number for each of {len(tuples.attr)} tuples, got shape {np.shape(count)}")
         self.chain = _Chain(corpus, features, tuples, n_threads)
-        self.tuples, self.count, self.c2 = tuples, count, float(c2)
+        self.tuples, self.count, self.c2, self.n_evaluations = tuples, count, float(c2), 0
         self.n_first, self.n_features = features.n_features, features.n_features + len(tuples.attr)
-        self.n_evaluations = 0
 
     def __call__(self, w):
         """(value, grad (F + G,)) at the weights w (F + G,); value in nats."""
@@ -198,7 +197,7 @@ class TupleObjective:
 
 class TupleResult(NamedTuple):
     """What `train_tuples` returns. status: "converged" over all candidates, "empty model" (converged without any weight),
-    "max_rounds" (the violation says how far), ....
+    "max_rounds" (the violation says how far), "stopped by callback", "interrupted".
     """
 
     w: np.ndarray  # (F,): first-order weights
@@ -237,6 +236,7 @@ def train_tuples(corpus, features, *, order=2, c1, c2=0.0, edge_attrs=(0,), star
         raise ValueError(f"c1: expected a number > 0 (it is what keeps the contexts few), got {c1!r}")
     if not isinstance(max_rounds, Integral) or max_rounds < 0:
         raise ValueError(f"max_rounds: expected an integer >= 0, got {max_rounds!r}")
+    check_callback(callback)
     ends = Rules(c1, c2, rules.get("tol", 1e-6), rules.get("tol_gradient", 1e-3), None)
     candidates, count = tuple_occurrences(corpus, order, edge_attrs)
     if np.max(edge_attrs, initial=0) >= features.n_edge_attrs:
@@ -255,7 +255,9 @@ def train_tuples(corpus, features, *, order=2, c1, c2=0.0, edge_attrs=(0,), star
             stop = callback is not None and callback(rounds[-1])
             if ends.verdict(objective, ends.violation(float(residual @ residual), violation), 0) == "converged":
                 status = "converged"
-            if status == "converged" or stop or len(rounds) > max_rounds:
+            elif stop:
+                status = "stopped by callback"
+            if status != "max_rounds" or len(rounds) > max_rounds:
                 break
             at_work = wants[n_first:]
             small = TupleObjective(corpus, features, take(candidates, at_work), count[at_work], c2=c2, n_threads=n_threads)
@@ -286,6 +288,8 @@ def _begin(whole, start, candidates):
     """`start` as one vector of all weights; the tuples it names that are no candidates are left out."""
     w = np.zeros(whole.n_features)
     if start is not None:
+        if not (isinstance(start, tuple) and len(start) == 3):
+            raise ValueError(f"start: expected (w, Tuples, nu), got {type(start).__name__}; of a TupleResult these are the first three")
         first, tuples, nu = start
         tuples = check_tuples(tuples, whole.chain.features.n_labels)
         w[:whole.n_first], nu = check_weights(first, whole.n_first), check_weights(nu, len(tuples.attr))
