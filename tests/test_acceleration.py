@@ -57,6 +57,22 @@ def test_too_many_edge_classes_are_left_to_sweeps(problem, monkeypatch):
     assert sweeps_to(problem, accelerate=True) == plain
 
 
+def test_a_worse_end_is_taken_back(problem, monkeypatch):
+    corpus, features, best = problem
+    tried = []
+
+    def worse(fun, w, **options):
+        tried.append(1)
+        return minimize(fun, w, **options | {"max_iterations": 1})._replace(w=w + 5.0)
+
+    monkeypatch.setattr(coordinate_acceleration, "minimize", worse)
+    found = coordinate_descent(corpus, features, tol=0.0, max_iterations=60, accelerate=True, **C)
+    told = [step.objective for step in found.history]
+    assert tried and max(np.diff(told)) <= 1e-9 and told[-1] < 1.01 * best
+    value = Objective(corpus, features, c2=C["c2"])(found.w)[0] + C["c1"] * np.abs(found.w).sum()
+    np.testing.assert_allclose(found.objective, value, rtol=1e-12)
+
+
 def test_ctrl_c_inside_the_other_optimiser(problem, monkeypatch):
     corpus, features, best = problem
 

@@ -11,7 +11,7 @@ from crfbook.data.features import FeatureSet, observed
 from crfbook.data.simulated import SPARSE_HMM, sample
 from crfbook.kernels.coordinate_exact import feature_variance
 from crfbook.optim import chains as chains_module
-from crfbook.optim.coordinate_descent import coordinate_descent
+from crfbook.optim.coordinate_descent import Search, coordinate_descent
 from crfbook.optim.coordinate_path import falling, largest_c1, solve_path
 from crfbook.optim.coordinate_run import Run, Sizes, Sparse, scatter
 from crfbook.optim.objective import Objective
@@ -94,6 +94,23 @@ def test_every_variant_has_the_same_end(options, constant):
     assert found.status == "converged"
     np.testing.assert_allclose(found.objective, best.objective, rtol=1e-7)
     assert np.array_equal(found.w != 0, best.w != 0)
+
+
+def test_what_a_sweep_saw_is_confirmed(monkeypatch):
+    """A block is seen before others move: here each sweep says that it saw nothing at all, and only the pass at the end can tell."""
+    corpus, features = symbols(2)
+    sweep = Search._sweep
+
+    def blind(self):
+        sweep(self)
+        self.shown = 0.0
+        return 0.0
+
+    monkeypatch.setattr(Search, "_sweep", blind)
+    found = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-8, max_iterations=500)
+    grad = Objective(corpus, features, c2=C2)(found.w)[1]
+    slope = np.where(found.w != 0, np.abs(grad + C1 * np.sign(found.w)), np.maximum(np.abs(grad) - C1, 0.0))
+    assert found.status == "converged" and found.n_iter > 1 and slope @ slope / (4 * C2) <= 1e-8 * found.objective
 
 
 def test_a_frozen_sweep_visits_the_active_blocks_alone():

@@ -8,11 +8,13 @@ from random_corpora import brute_value, chains_of, random_corpus, random_model
 from test_objective import constraints_for
 
 from crfbook import brute
+from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, slice_sequences
-from crfbook.data.features import log_edge
+from crfbook.data.features import log_edge, observed
 from crfbook.models import inference
 from crfbook.models.sparse import sparsify
-from crfbook.optim.cost_model import SECONDS, Sizes, choose_form, decoding_form, terms
+from crfbook.optim import cost_model
+from crfbook.optim.cost_model import SECONDS, FormChooser, Sizes, choose_form, decoding_form, terms
 from crfbook.optim.objective import Objective
 from crfbook.optim.sparse_chain import sparse_edges
 
@@ -23,7 +25,7 @@ KINDS = ("plain", "no base", "constrained", "weighted", "wide", "extreme")
 def case(kind, seed, lengths=(3, 0, 1, 4, 2, 5), n_labels=3, n_classes=4):
     """(corpus, features, w, constraints): several edge attributes a token, about half of the edge weights 0."""
     rng = np.random.default_rng(seed)
-    corpus = random_corpus(rng, lengths, n_labels, 7, n_classes, valued=seed % 2 == 1, weighted=kind == "weighted")
+    corpus = random_corpus(rng, lengths, n_labels, 7, n_classes, valued=seed % 2 == 1, weighted=kind in ("weighted", "wide", "extreme"))
     features, w = random_model(rng, corpus, n_labels, 7, all_transitions=seed % 3 > 0)
     edge = w[features.n_node:]
     edge[rng.random(len(edge)) < rng.random()] = 0.0
@@ -190,6 +192,20 @@ def test_curvature_where_squares_of_potentials_are_wide():
 
 
 @pytest.mark.parametrize("form", ["sparse", "batched"])
+def test_a_mass_that_nearly_vanishes_comes_back(form):
+    """Nobody changes label; the second one loses 800 nats in eight tokens and gains 850 in the next: an underflow would never return."""
+    corpus = make_corpus([0, 17, 19], np.arange(20), [*[0] * 8, 1, *[2] * 8, 3, 3], labels=[1] * 19)
+    features = observed(corpus, 2, 4, all_states=True, all_transitions=True)
+    w = np.zeros(features.n_features)
+    w[1:8:2] = -100.0, 50.0, 100.0, 0.5
+    same = Constraints(np.eye(2, dtype=bool), np.ones(2, bool), np.ones(2, bool))
+    log_z = inference.log_partition(corpus, features, w, same, form=form)
+    np.testing.assert_allclose(log_z, np.logaddexp(0.0, [50.0, 1.0]), rtol=1e-12)
+    p_node = inference.node_marginals(corpus, features, w, same, form=form)
+    np.testing.assert_allclose(p_node[:, 1], np.repeat(1 / (1 + np.exp([-50.0, -1.0])), [17, 2]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["sparse", "batched"])
 def test_a_certain_pair_has_no_curvature(form):
     """Of one label p is 1 exactly: 1 - p = 0, not the whole count."""
     corpus = random_corpus(np.random.default_rng(2), (4, 3, 5), 1, 7, 2, weighted=True)
@@ -269,6 +285,15 @@ def test_large_tables_are_never_made_unless_asked_for():
     score = inference.sequence_scores(few._replace(labels=path), features, w)
     assert np.all(score >= inference.sequence_scores(few, features, w))
     np.testing.assert_allclose(-inference.log_proba(corpus, features, w).sum(), value, rtol=1e-10)
+
+
+def test_a_bound_on_tables_outweighs_their_speed(monkeypatch):
+    """A model so small that tables are the faster by far, and no room for them."""
+    corpus, features, w, _ = case("plain", 0)
+    forms = lambda: (FormChooser(features, corpus, "auto").choose(w), decoding_form("auto", corpus, features, w))  # noqa: E731
+    assert forms() == ("batched", "dense")
+    monkeypatch.setattr(cost_model, "TABLE_BYTES", 100)
+    assert forms() == ("sparse", "sparse")
 
 
 def test_the_faster_form_is_the_one_with_fewer_seconds():
