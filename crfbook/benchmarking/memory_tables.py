@@ -25,7 +25,7 @@ from .tables import fill
 
 STRENGTHS = (4.0, 2.0, 1.0, 0.5)  # c1, each from the solution of the one before
 STOP = {"relative_change": (10, 1e-4), "max_iterations": 300}
-ROUNDS, ITERATIONS = 4, 60  # of grafting, and at most in each of them: with tuples an evaluation takes seconds
+ROUNDS, ITERATIONS = 2, 45  # of grafting, and at most in each of them: with tuples an evaluation takes seconds
 NOTHING = Tuples(np.zeros(0, np.int32), np.zeros((0, 4), np.int32)), np.zeros(0)
 
 
