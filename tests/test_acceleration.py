@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
 from crfbook.optim import coordinate_acceleration
@@ -39,6 +40,16 @@ def sweeps_to(problem, **options):
 
 def test_a_quarter_of_the_sweeps(problem):
     assert sweeps_to(problem, accelerate=True) <= 0.25 * sweeps_to(problem)
+
+
+def test_hard_constraints_hold_in_the_other_optimiser(problem):
+    """Without them its end would be no end here, would be taken back, and nothing would be gained."""
+    corpus, features, _ = problem
+    two = Constraints(np.ones((3, 3), bool), np.ones(3, bool), np.ones(3, bool), ~np.eye(3, dtype=bool))
+    corpus = corpus._replace(label_set=((corpus.labels + 1) % 3).astype(np.int32))
+    fun = Objective(corpus, features, c2=C["c2"], constraints=two)
+    best = minimize(fun, np.zeros(features.n_features), tol=1e-11, **C).objective
+    assert sweeps_to((corpus, features, best), accelerate=True, constraints=two) <= 0.5 * sweeps_to((corpus, features, best), constraints=two)
 
 
 def test_the_certificate_is_checked_by_other_code(problem):
