@@ -24,8 +24,8 @@ from .records import read_record
 from .tables import fill
 
 STRENGTHS = (4.0, 2.0, 1.0, 0.5)  # c1, each from the solution of the one before
-STOP = {"relative_change": (10, 1e-4), "max_iterations": 300}
-ROUNDS, ITERATIONS = 2, 45  # of grafting, and at most in each of them: with tuples an evaluation takes seconds
+STOP = {"relative_change": (5, 1e-3), "max_iterations": 100}
+ROUNDS, ITERATIONS = 2, 20  # of grafting, and in each of them: with tuples an evaluation takes seconds
 NOTHING = Tuples(np.zeros(0, np.int32), np.zeros((0, 4), np.int32)), np.zeros(0)
 
 
@@ -63,7 +63,7 @@ def train(setup, memory, c1, start=None):
     if memory.order == 1:
         fun = Objective(setup.corpus, features, form="batched")  # few evaluations: the sparse form's kernels take longer to compile
         found = minimize(fun, w, c1=c1, **STOP)
-        return Found(found.w, *NOTHING, found.objective, found.history[-1].violation, found.n_evaluations, time.process_time() - clock)
+        return Found(found.w, *NOTHING, found.objective, float("nan"), found.n_evaluations, time.process_time() - clock)
     known = NOTHING if start is None else (start.tuples, start.nu)
     found = train_tuples(setup.corpus, features, order=memory.order, c1=c1, edge_attrs=memory.edge_attrs(setup), start=(w, *known),
                          max_rounds=ROUNDS, **{**STOP, "max_iterations": ITERATIONS})
@@ -137,7 +137,7 @@ def heaviest_tuples(encoder, found, n=10):
 
 
 def fill_memory(folder, n_words=None):
-    """08_memory_choice.csv and 08_longer_memory.csv in `folder`; about an hour. Returns both paths."""
+    """08_memory_choice.csv and 08_longer_memory.csv in `folder`; about half an hour. Returns both paths."""
     folder, data = Path(folder), [_data()]
     choice = fill(folder / "08_memory_choice.csv", [({"template": MODELS[0].name}, partial(choice_rows, n_words))], datasets=data)
     study = Study(chosen(read_record(choice)[1], MODELS[0].name), n_words)
