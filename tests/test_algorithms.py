@@ -273,7 +273,7 @@ def test_coordinate_descent_reaches_the_optimum_of_owlqn(algorithm):
     assert 0 < np.count_nonzero(found.weights_) < len(found.weights_)
 
 
-@pytest.mark.parametrize("algorithm", ["owlqn", "sbcd", "cd"])
+@pytest.mark.parametrize("algorithm", ["owlqn", "sbcd", "cd", "sgd-l1"])
 def test_an_empty_model_is_said_to_be_empty(algorithm):
     with pytest.warns(UserWarning, match="the model is empty: c1=1000 leaves no weight"):
         model = crf(algorithm, c1=1000.0).fit(X, Y)

@@ -44,7 +44,7 @@ def test_one_address():
 def test_the_examples_print_what_is_shown(tmp_path):
     """On the built-in twin, in a folder of their own, one after the other in one program."""
     pairs = re.findall(r"```python\n(.*?)```\s+prints[^`]*```text\n(.*?)```", readme(), re.S)
-    assert len(pairs) == readme().count("```python") == 2
+    assert len(pairs) == readme().count("```python") == 3
     assert sum(bool(line.strip()) for line in pairs[0][0].splitlines()) <= 10
     environment = {k: v for k, v in os.environ.items() if k != "CRFBOOK_MIRROR"} | {"CRFBOOK_DATA": str(tmp_path)}
     command = [sys.executable, "-W", "error", "-c", "".join(code for code, _ in pairs)]

@@ -71,6 +71,7 @@ def test_a_run_reports_seconds_data_and_errors(tmp_path, capsys):
     first, second = (pages.write_page(run, tmp_path, runs).read_text() for run in runs)
     assert "<h1" in first and 'href="02_bad.html"' in first and 'href="01_good.html"' in second
     index = pages.write_index(runs, tmp_path).read_text()
+    assert pages._with_formulas("a < b: $|w|$ and") == "a &lt; b: " + pages.to_mathml("|w|") + " and"
     assert "01_good.html" in index and "failed" in index and "see a page" in index
     assert "data_fetch atis</code>" in index, "how to get the corpus whose twin was used"
 

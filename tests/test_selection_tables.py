@@ -58,7 +58,7 @@ def test_the_larger_corpus_has_fewer_points():
     settings = {}
     for key, _ in study.selection_jobs("ner", 0.5, 60):
         settings.setdefault(key["selection"], []).append(key["setting"])
-    assert settings["OWL-QN"] == ["64", "32", "16", "8", "4", "2", "1"] and settings["SBCD"] == ["64", "32", "16", "8", "4"]
+    assert settings["OWL-QN"] == [f"{c1:g}" for c1 in study.STRENGTHS] and settings["SBCD"] == ["64", "32", "16", "8", "4"]
     assert settings["cut-off"] == [str(count) for count in study.CUTOFFS]
 
 

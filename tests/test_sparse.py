@@ -1,5 +1,6 @@
 """Sparse forward-backward, Viterbi and objective against enumeration and against the dense forms; products counted."""
 
+import warnings
 from threading import Thread
 
 import numpy as np
@@ -246,10 +247,14 @@ def test_an_estimator_is_sparsified_and_told_its_form():
     model = CRF(algorithm="owlqn", c1=0.5, c2=0.0).fit(X, Y)
     before, n_active = model.predict_marginals_array(X), int(np.count_nonzero(model.weights_))
     assert n_active < len(model.weights_)
-    assert model.sparsify() is model and len(model.weights_) == n_active
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.sparsify() is model and len(model.weights_) == n_active
     for form in ("batched", "sparse", "auto"):
         for a, b in zip(model.predict_marginals_array(X, form=form), before, strict=True):
             np.testing.assert_allclose(a, b, **CLOSE)
+    with pytest.warns(UserWarning, match=rf"sparsify\(1e\+09\) leaves none of {n_active} weights"):
+        model.sparsify(1e9)
     assert model.predict(X, form="sparse") == model.predict(X, form="dense") == model.predict(X)
     with pytest.raises(ValueError, match="form: expected one of auto, dense, sparse, got 'fast'"):
         model.predict(X, form="fast")

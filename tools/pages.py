@@ -116,6 +116,12 @@ def write_page(run, folder, runs=()):
     return path
 
 
+def _with_formulas(text):
+    """Text with $formulas$ as HTML."""
+    parts = re.split(r"\$([^$]+)\$", text)
+    return "".join(to_mathml(part) if i % 2 else html.escape(part) for i, part in enumerate(parts))
+
+
 def write_index(runs, folder):
     rows = []
     for run in runs:
@@ -123,7 +129,7 @@ def write_index(runs, folder):
         state = '<span class="failed">failed</span>' if run.error else "ok"
         rows.append(
             f'<tr><td>{run.path.stem[:2]}</td><td><a href="{run.path.stem}.html">{html.escape(title(run.nb))}</a>'
-            f'<small>{html.escape(promise(run.nb))}</small></td><td class="data">{data}</td>'
+            f'<small>{_with_formulas(promise(run.nb))}</small></td><td class="data">{data}</td>'
             f'<td class="time">{run.seconds:.0f} s</td><td>{state}</td></tr>'
         )
     path = folder / "index.html"

@@ -37,7 +37,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     "owlqn"       sparse models, most weights exactly 0 [2]                                c1, c2        all four   until tol
     "sbcd"        very many weights, few of them active: all weights of a symbol at once   c1 or c2      log        100
     "cd"          the same, one weight at a time: for a study, up to some 2,000 weights    c1 or c2      log        100
-    "auto"        the same, soonest on large corpora: "sdca" while it is fast, "lbfgs"     c1, c2        all four   until tol
+    "auto"        as "lbfgs", soonest on large corpora: "sdca" first, where it is fast     c1, c2        all four   until tol
     "sdca"        a good solution after a few passes, gap certified; slow for tiny c2      c2 > 0        log        200
     "sag"         reaches the minimum in few passes; remembers marginals; c2 may be 0      c2            log        200
     "sgd"         large corpora, streams (partial_fit); many epochs unless delta is larger c2            log        1000
@@ -243,7 +243,11 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         `partial_fit` goes on from the weights that are left, without what its algorithm remembered besides.
         """
         check_is_fitted(self, "weights_")
+        before = np.count_nonzero(self.weights_)
         self.features_, self.weights_ = sparsify(self.features_, self.weights_, threshold)
+        if before and not len(self.weights_):
+            warnings.warn(f"sparsify({threshold:g}) leaves none of {before} weights: every labelling is now as probable as any other",
+                          UserWarning, stacklevel=2)
         self._learner = self._learner[0], None
         return self
 

@@ -3,7 +3,7 @@
     path = regularization_path(CRF(template="ner", c2=0.0), train, cv=5, scoring="f1")
     path.frame                                   # a row for each c1: objective, active weights, scores
     path.best                                    # the model of the c1 that cross-validation chooses
-    crfbook.plotting.regularization_path(path)
+    plotting.regularization_path(path)           # from crfbook import plotting
 
 From c1_max, the largest |gradient| at w = 0, on no weight survives; below it they come in a few at a time, so that a falling path keeps
 every problem small. c1 is in the unit of the counts: a feature whose observed and expected counts differ by at most c1 stays out. So the
@@ -49,7 +49,8 @@ class Path(NamedTuple):
     def best(self):
         """The model chosen by the scores. Raises ValueError where there are none."""
         if self.chosen is None:
-            raise ValueError("the path has no scores to choose by: give cv, or X_dev with y_dev")
+            why = "it was interrupted before the first fold ended" if self.status == "interrupted" else "give cv, or X_dev with y_dev"
+            raise ValueError(f"the path has no scores to choose by: {why}")
         return self.models[self.chosen]
 
     def within_one_error(self):

@@ -52,13 +52,13 @@ def train(corpus, features, constraints, settings, w0, *, dev=None, callback=Non
         kept = monitor.finish(result)
     if hasattr(kept.w, "features"):  # of the best iteration, where all weights exist virtually
         kept = kept._replace(features=kept.w.features, w=kept.w.w)
-    _warn(kept, settings, settings.max_iterations is None and "max_iterations" not in more)
+    _warn(kept, settings, settings.max_iterations is None and "max_iterations" not in more, features.n_labels)
     if row.losses and not (settings.c1 or settings.c2 or state is not None):
         _warn_of_runaway(corpus, features, kept.w, constraints, settings)
     return kept, monitor.columns()
 
 
-def _warn(result, settings, by_default):
+def _warn(result, settings, by_default, n_labels):
     if result.status == "interrupted":
         warnings.warn(f"training was interrupted after {result.n_iter} iterations; the model keeps the last good weights",
                       UserWarning, stacklevel=4)
@@ -68,7 +68,7 @@ def _warn(result, settings, by_default):
     elif result.status == "max_iterations" and by_default and settings.algorithm in CERTIFIED:
         warnings.warn(f"algorithm={settings.algorithm!r} stopped at its default of {result.n_iter} epochs, before its goal was "
                       f"met; a larger max_iterations goes on, 'lbfgs' reaches its certificate", ConvergenceWarning, stacklevel=4)
-    elif result.status == "empty model":
+    elif settings.c1 > 0 and not np.any(result.w) and n_labels > 1:  # "empty model" where that is proven; sgd-l1 proves nothing
         warnings.warn(f"the model is empty: c1={settings.c1:g} leaves no weight, every labelling is as probable as any other; a smaller "
                       f"c1 lets weights in", UserWarning, stacklevel=4)
     if settings.algorithm in ("sgd", "sgd-l1"):
