@@ -49,8 +49,8 @@ class Path(NamedTuple):
     def best(self):
         """The model chosen by the scores. Raises ValueError where there are none."""
         if self.chosen is None:
-            why = "it was interrupted before the first fold ended" if self.status == "interrupted" else "give cv, or X_dev with y_dev"
-            raise ValueError(f"the path has no scores to choose by: {why}")
+            why = "it was interrupted before the first fold ended, or " if self.status == "interrupted" else ""
+            raise ValueError(f"the path has no scores to choose by: {why}give cv, or X_dev with y_dev")
         return self.models[self.chosen]
 
     def within_one_error(self):

@@ -68,7 +68,7 @@ def _warn(result, settings, by_default, n_labels):
     elif result.status == "max_iterations" and by_default and settings.algorithm in CERTIFIED:
         warnings.warn(f"algorithm={settings.algorithm!r} stopped at its default of {result.n_iter} epochs, before its goal was "
                       f"met; a larger max_iterations goes on, 'lbfgs' reaches its certificate", ConvergenceWarning, stacklevel=4)
-    elif settings.c1 > 0 and not np.any(result.w) and n_labels > 1:  # "empty model" where that is proven; sgd-l1 proves nothing
+    elif result.status == "empty model" or (settings.algorithm == "sgd-l1" and n_labels > 1 and result.n_iter and not np.any(result.w)):
         warnings.warn(f"the model is empty: c1={settings.c1:g} leaves no weight, every labelling is as probable as any other; a smaller "
                       f"c1 lets weights in", UserWarning, stacklevel=4)
     if settings.algorithm in ("sgd", "sgd-l1"):
