@@ -1,0 +1,327 @@
+"""What every learner and every form found before the house was turned: five iterations each, on the built-in twins.
+
+A rebuilding that changes a result by more than rounding fails here, and names the learner. `frozen.json` beside this file
+was recorded once, at the commit it names; a kernel that adds in another order moves the last bits, so numbers are compared
+at 1e-9, and the labels that are predicted exactly. Where this machine has the libraries and the processor of
+the record, the record's hashes say whether even the bits are the same: `python tests/test_frozen.py` prints that.
+
+A number in frozen.json changes only when a result is meant to change; the commit then says which and why:
+
+    python tests/test_frozen.py --record NAME [NAME ...]
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+RECORD = Path(__file__).with_name("frozen.json")
+ITERATIONS = 5
+RELATIVE = 1e-9  # rounding moves the last bits of a sum, and five iterations do not make more of that
+N_SHADOWS = 8
+
+
+@cache
+def chunking():
+    from crfbook import load_dataset
+
+    data = load_dataset("conll2000", source="builtin", verbose=False)
+    return data.train[:100], data.test[:60]
+
+
+@cache
+def letters():
+    """Transitions that depend on the letters: many edge classes."""
+    from crfbook import load_dataset
+
+    data = load_dataset("nettalk", source="builtin", verbose=False)
+    return data.train[:150], data.test[:60]
+
+
+def quiet(function, *arguments, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*arguments, **options)
+
+
+def crf(data=chunking, template="chunking", **parameters):
+    """Weights, objectives, labels and marginals of a CRF after five iterations."""
+    from crfbook import CRF
+
+    train, test = data()
+    parameters = {"max_iterations": ITERATIONS, "template": template} | parameters
+    model = quiet(CRF(**parameters).fit, train)
+    return model_results(model, test)
+
+
+def model_results(model, test):
+    marginals = np.concatenate(model.predict_marginals_array(test[:20])).ravel()
+    return {"weights": model.weights_, "objective": model.history_["objective"].to_numpy(), "marginals": marginals,
+            "labels": np.concatenate(model.predict_array(test))}
+
+
+def dictionary():
+    return crf(constraints="BIO", tag_dictionary=5)
+
+
+def few_sentences():
+    train, test = chunking()
+    return train[:12], test
+
+
+def increments(algorithm):
+    """Two visits of `partial_fit`, the second with words that the first has not seen."""
+    from crfbook import CRF
+
+    train, test = chunking()
+    model = CRF(algorithm=algorithm, template="chunking")
+    classes = sorted({label for labels in train.labels_by_sequence() for label in labels})
+    quiet(model.partial_fit, train[:40], classes=classes)
+    quiet(model.partial_fit, train[40:80])
+    marginals = np.concatenate(model.predict_marginals_array(test[:20])).ravel()
+    return {"weights": model.weights_, "marginals": marginals, "labels": np.concatenate(model.predict_array(test))}
+
+
+def sparse_weights(n_features):
+    """Weights of which nine in ten are zero."""
+    rng = np.random.default_rng(5)
+    return rng.normal(size=n_features) * (rng.random(n_features) < 0.1)
+
+
+@cache
+def letter_model():
+    """Features of letters and their edge classes, random sparse weights; labelled corpora to evaluate on."""
+    from crfbook import CRF
+
+    train, test = letters()
+    model = quiet(CRF(template="letter_tests", max_iterations=0).fit, train)
+    model.weights_ = sparse_weights(len(model.weights_))
+    return model, train, test
+
+
+def encoded(model, data):
+    return model.encoder_.transform(data)
+
+
+def objective(form, **options):
+    """Value and gradient of a corpus with edge classes; curvature where the loss has one."""
+    from crfbook.optim.objective import Objective
+
+    model, train, _ = letter_model()
+    corpus = encoded(model, train)
+    function = Objective(corpus, model.features_, c2=0.5, n_threads=2, form=form, **options)
+    value, grad = function(model.weights_)
+    found = {"objective": np.array([value]), "weights": grad}
+    if function.curvature is not None:
+        found["curvature"] = function.curvature(model.weights_)
+    return found
+
+
+def decoding(form):
+    model, _, test = letter_model()
+    return {"labels": np.concatenate(model.predict_array(test, form=form))}
+
+
+def marginals(form):
+    model, _, test = letter_model()
+    return {"marginals": np.concatenate(model.predict_marginals_array(test, form=form)).ravel()}
+
+
+def probabilities():
+    """log p(y | x), edge marginals: what is there in one form only."""
+    model, _, test = letter_model()
+    edges = np.concatenate([p.ravel() for p in model.predict_edge_marginals(test[:10])])
+    return {"objective": model.log_proba(test, test.labels_by_sequence()), "marginals": edges}
+
+
+def hmm():
+    from crfbook import HMM
+
+    train, test = chunking()
+    model = HMM(template="words").fit(train)
+    tables = [model.start_, model.transition_, model.emission_, model.absent_, model.unknown_]
+    return directed_results(model, np.concatenate([table.ravel() for table in tables]), test)
+
+
+def memm():
+    from crfbook import MEMM
+
+    train, test = chunking()
+    model = quiet(MEMM(template="chunking", max_iterations=ITERATIONS).fit, train)
+    return directed_results(model, model.weights_, test) | {"objective": model.history_["objective"].to_numpy()}
+
+
+def directed_results(model, weights, test):
+    marginals = np.concatenate(model.predict_marginals_array(test[:20])).ravel()
+    edges = np.concatenate([p.ravel() for p in model.predict_edge_marginals(test[:5])])
+    return {"weights": weights, "marginals": np.concatenate([marginals, edges]),
+            "labels": np.concatenate(model.predict_array(test))}
+
+
+def path(**parameters):
+    from crfbook import CRF, regularization_path
+
+    train, test = chunking()
+    model = CRF(template="chunking", c2=0, max_iterations=ITERATIONS, **parameters)
+    found = quiet(regularization_path, model, train, strengths=[4.0, 1.0, 0.25], X_dev=test)
+    return {"weights": np.concatenate([fitted.weights_ for fitted in found.models]),
+            "objective": found.frame["objective"].to_numpy(), "scores": found.frame["score"].to_numpy(),
+            "labels": np.concatenate(found.best.predict_array(test))}
+
+
+def tuples():
+    from crfbook.models.tuple_chain import decode_tuples
+    from crfbook.optim.tuple_chain import train_tuples
+
+    model, train, test = letter_model()
+    corpus = encoded(model, train)
+    found = train_tuples(corpus, model.features_, order=3, c1=0.3, max_rounds=2, max_iterations=ITERATIONS, n_threads=2)
+    labels = decode_tuples(encoded(model, test), model.features_, found.w, found.tuples, found.nu)
+    return {"weights": np.concatenate([found.w, found.nu]), "labels": labels,
+            "objective": np.array([row["objective"] for row in found.rounds])}
+
+
+CASES = {
+    "lbfgs": lambda: crf(c2=1.0),
+    "lbfgs, BIO and a tag dictionary": dictionary,
+    "lbfgs, two threads": lambda: crf(letters, "letter_tests", n_jobs=2),
+    "lbfgs, elastic net": lambda: crf(algorithm="lbfgs", c1=0.3, c2=0.3),
+    "exp": lambda: crf(loss="exp", clamp=8.0),
+    "pointwise-log": lambda: crf(loss="pointwise-log"),
+    "pointwise-exp": lambda: crf(loss="pointwise-exp", constraints="BIO"),
+    "owlqn": lambda: crf(algorithm="owlqn", c1=0.5, c2=0.0, max_iterations=30),
+    "sbcd": lambda: crf(letters, "letter_tests", algorithm="sbcd", c1=0.5, c2=0.0),
+    "sbcd, virtual weights": lambda: crf(
+        letters, "letter_tests", algorithm="sbcd", c1=0.5, c2=0.1, all_possible_states=True, all_possible_transitions=True
+    ),
+    "cd": lambda: crf(few_sentences, "words", algorithm="cd", c1=0.5, c2=0.1),
+    "auto": lambda: crf(algorithm="auto", c2=1.0),
+    "sdca": lambda: crf(algorithm="sdca", c2=1.0),
+    "sag": lambda: crf(algorithm="sag", c2=1.0),
+    "sgd": lambda: crf(algorithm="sgd", c2=1.0),
+    "sgd-l1": lambda: crf(algorithm="sgd-l1", c1=0.5),
+    "perceptron": lambda: crf(algorithm="perceptron"),
+    "pa": lambda: crf(algorithm="pa"),
+    "arow": lambda: crf(algorithm="arow"),
+    "boosting": lambda: crf(algorithm="boosting", template="words"),
+    "partial_fit, perceptron": lambda: increments("perceptron"),
+    "partial_fit, arow": lambda: increments("arow"),
+    "partial_fit, sgd": lambda: increments("sgd"),
+    "objective, batched": lambda: objective("batched"),
+    "objective, sparse": lambda: objective("sparse"),
+    "objective, auto": lambda: objective("auto"),
+    "objective, exp": lambda: objective("batched", loss="exp", clamp=8.0),
+    "objective, pointwise-log": lambda: objective("batched", loss="pointwise-log"),
+    "decoding, dense": lambda: decoding("dense"),
+    "decoding, sparse": lambda: decoding("sparse"),
+    "marginals, batched": lambda: marginals("batched"),
+    "marginals, sparse": lambda: marginals("sparse"),
+    "probabilities": probabilities,
+    "HMM": hmm,
+    "MEMM": memm,
+    "path": path,
+    "path, sbcd": lambda: path(algorithm="sbcd"),
+    "tuples": tuples,
+}
+
+
+def digest(array):
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+
+
+def shadows(vector):
+    """Length of a vector and its products with random ones: a vector that differs has other shadows."""
+    rng = np.random.default_rng(len(vector))
+    return [float(np.linalg.norm(vector)), *(float(rng.normal(size=len(vector)) @ vector) for _ in range(N_SHADOWS))]
+
+
+def summary(results):
+    """What is kept of the arrays of a case."""
+    found = {}
+    for name, array in results.items():
+        kept = {"hash": digest(array), "size": int(np.size(array))}
+        if name not in ("labels", "scores"):
+            finite = np.where(np.isfinite(array), array, 0.0)
+            kept["shadows"] = array.tolist() if np.size(array) <= N_SHADOWS else shadows(finite)
+        found[name] = kept
+    return found
+
+
+def machine():
+    """Whatever decides the last bits of a result."""
+    import llvmlite.binding
+    import numba
+    import scipy
+    from threadpoolctl import threadpool_info
+
+    blas = sorted(f"{lib['internal_api']} {lib['version']} {lib.get('architecture')}" for lib in threadpool_info())
+    versions = [f"numpy {np.__version__}", f"scipy {scipy.__version__}", f"numba {numba.__version__}"]
+    return [*versions, llvmlite.binding.get_host_cpu_name(), *blas]
+
+
+def frozen():
+    return json.loads(RECORD.read_text())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_found_is_found_again(name):
+    record = frozen()
+    wanted, found = record["cases"][name], summary(CASES[name]())
+    assert set(found) == set(wanted)
+    for part, kept in wanted.items():
+        assert found[part]["size"] == kept["size"], part
+        if "shadows" not in kept or bits_count(record):
+            assert found[part]["hash"] == kept["hash"], f"{part}: other bits"
+        else:
+            scale = abs(kept["shadows"][0]) if len(kept["shadows"]) > N_SHADOWS else np.abs(kept["shadows"]).max(initial=1.0)
+            np.testing.assert_allclose(found[part]["shadows"], kept["shadows"], rtol=RELATIVE, atol=RELATIVE * scale, err_msg=part)
+
+
+def bits_count(record):
+    """Are bits compared here, and not numbers at 1e-9? Kernels still add in the order of the record, and so does this machine."""
+    return record["same bits"] and record["machine"] == machine()
+
+
+def test_another_result_is_noticed():
+    """A weight that moves by a millionth, one label that differs."""
+    rng = np.random.default_rng(0)
+    w, labels = rng.normal(size=2000), rng.integers(5, size=200)
+    other, wrong = w.copy(), labels.copy()
+    other[7] += 1e-6
+    wrong[7] = (wrong[7] + 1) % 5
+    before, after = summary({"weights": w, "labels": labels}), summary({"weights": other, "labels": wrong})
+    assert not np.allclose(after["weights"]["shadows"], before["weights"]["shadows"], rtol=RELATIVE, atol=RELATIVE)
+    assert before["labels"]["hash"] != after["labels"]["hash"]
+
+
+def test_every_algorithm_is_frozen():
+    from crfbook.models.algorithms import ALGORITHMS
+
+    assert set(ALGORITHMS) <= set(CASES) and set(CASES) == set(frozen()["cases"])
+
+
+def main(arguments):
+    """Print which results have the bits of the record; with --record, put the present ones in their place."""
+    record = frozen() if RECORD.exists() else {"same bits": True, "cases": {}}
+    if arguments[:1] == ["--record"]:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        record |= {"commit": commit, "machine": machine()}
+        for name in arguments[1:] or CASES:
+            record["cases"][name] = summary(CASES[name]())
+        RECORD.write_text(json.dumps(record, indent=1) + "\n")
+        return
+    print("the machine of the record" if record["machine"] == machine() else "another machine than that of the record")
+    for name, case in CASES.items():
+        now, then = summary(case()), record["cases"][name]
+        other = [part for part in then if now[part]["hash"] != then[part]["hash"]]
+        print(f"{name}: {'the same bits' if not other else 'other bits: ' + ', '.join(other)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
