@@ -16,7 +16,7 @@ ROOT = book.ROOT
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MODULES = sorted(p for folder in ("crfbook", "data_fetch") for p in (ROOT / folder).rglob("*.py"))
 SCRIPTS = sorted([*(ROOT / "tools").glob("*.py"), ROOT / "conftest.py"])
-MAX_LINES = 300
+MAX_LINES = 450
 
 # A floor imports from its own and from lower ones, with the exceptions below.
 FLOORS = {
