@@ -1,8 +1,8 @@
 """Rules for every test of the project, the notebooks included.
 
-After a cell of a notebook has run out of time, nbval marks the following cells as "expected to fail": a chapter
-that hangs would end in one failure and a row of yellow x. Here an expected failure of a cell is a failure.
-tests/test_contract_runner.py runs this hook on a chapter that hangs.
+After a cell of a notebook has run out of time, nbval marks the following cells as "expected to fail": a
+chapter that hangs would end in one failure and a row of yellow x. Here an expected failure of a cell is a
+failure. tests/test_contract_runner.py runs this hook on a chapter that hangs.
 """
 
 import pytest

@@ -33,7 +33,9 @@ def _fingerprint():
 
 
 def _user_cache():
-    if os.environ.get("CRFBOOK_KERNEL_CACHE"):  # empty counts as not set, or the kernels would lie in the working folder
+    if os.environ.get(
+        "CRFBOOK_KERNEL_CACHE"
+    ):  # empty counts as not set, or the kernels would lie in the working folder
         return Path(os.environ["CRFBOOK_KERNEL_CACHE"]).expanduser()
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
@@ -70,11 +72,16 @@ CACHE_FOLDER = None if config.DISABLE_JIT else _cache_folder()
 
 def is_compiled(name):
     """Has the kernel `name` machine code on disk, or needs it none?"""
-    return bool(config.DISABLE_JIT) or CACHE_FOLDER is not None and any(Path(CACHE_FOLDER).rglob(f"*.{name}-*.nbi"))
+    return (
+        bool(config.DISABLE_JIT)
+        or CACHE_FOLDER is not None
+        and any(Path(CACHE_FOLDER).rglob(f"*.{name}-*.nbi"))
+    )
 
 
 def announce_compilation(name, stream=None):
-    """Where the kernel `name` has no machine code yet, say so on a terminal: compiling takes about a minute, once.
+    """Where the kernel `name` has no machine code yet, say so on a terminal: compiling takes about a minute,
+    once.
 
     Nothing is said where output may be stored (a notebook, a pipe) or where nothing is compiled.
     """

@@ -34,7 +34,8 @@ def all_scores(log_node, log_edge, edge_class):
 
 
 def tuple_counts(paths, token_attrs, tuples):
-    """(P, G): how often each of G tuples (b, labels) ends at a token t with b in token_attrs[t], along each of P paths.
+    """(P, G): how often each of G tuples (b, labels) ends at a token t with b in token_attrs[t],
+    along each of P paths.
 
     A model with weights nu (G,) on label tuples scores all_scores + tuple_counts @ nu.
     """
@@ -42,7 +43,9 @@ def tuple_counts(paths, token_attrs, tuples):
     for g, (attr, labels) in enumerate(tuples):
         for p, path in enumerate(paths):
             for t in range(len(labels) - 1, len(path)):
-                counts[p, g] += attr in token_attrs[t] and tuple(path[t - len(labels) + 1:t + 1]) == tuple(labels)
+                counts[p, g] += attr in token_attrs[t] and tuple(path[t - len(labels) + 1 : t + 1]) == tuple(
+                    labels
+                )
     return counts
 
 
@@ -126,7 +129,9 @@ def negative_log_likelihood(log_node, log_edge, edge_class, path):
 
 
 def phi(u, loss, clamp=None):
-    """(loss, slope) as functions of u = -log p: u for a log loss; e^u - 1 for an exp loss, linear where u exceeds `clamp`."""
+    """(loss, slope) as functions of u = -log p: u for a log loss; e^u - 1 for an exp loss,
+    linear where u exceeds `clamp`.
+    """
     if not loss.endswith("exp"):
         return u, 1.0
     if clamp is not None and u > clamp:
@@ -135,16 +140,19 @@ def phi(u, loss, clamp=None):
 
 
 def loss_of(log_node, log_edge, edge_class, path, loss="log", clamp=None):
-    """(value, its gradient with respect to log_node (T, L), to log_edge (K, L, L)) of one of the four losses of `path`.
+    """(value, its gradient with respect to log_node (T, L), to log_edge (K, L,
+    L)) of one of the four losses of `path`.
 
     "log": -log p(path|x);  "exp": sum over all other paths y of exp(score(y) - score(path)) = 1/p - 1;
     "pointwise-log", "pointwise-exp": the same with p(y_t = path[t] | x), summed over t.
-    Gradients: a (E[S] - S(path)) and sum_t a_t (E[S] - E[S | y_t = path[t]]), a = d loss/d(-log p), S the counts.
-    Source: Altun, Johnson and Hofmann (2003), eq. (1) to (4).
+    Gradients: a (E[S] - S(path)) and sum_t a_t (E[S] - E[S | y_t = path[t]]), a = d loss/d(-log p), S the
+    counts. Source: Altun, Johnson and Hofmann (2003), eq. (1) to (4).
     """
     paths, p = path_probabilities(log_node, log_edge, edge_class)
     path = np.asarray(path)
-    agrees = (paths == path).T if loss.startswith("pointwise") else (paths == path).all(axis=1)[None]  # one row an event
+    agrees = (
+        (paths == path).T if loss.startswith("pointwise") else (paths == path).all(axis=1)[None]
+    )  # one row an event
     value, coefficient = 0.0, np.zeros(len(paths))
     for event in agrees:
         q = float(p[event].sum())

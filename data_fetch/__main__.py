@@ -30,7 +30,11 @@ def main(arguments=None):
     )
     parser.add_argument("what", nargs="+", metavar="WHAT", help="a command, or names of data sets")
     parser.add_argument(
-        "--timeout", type=float, default=30.0, metavar="SECONDS", help="seconds without progress (default: 30)"
+        "--timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds without progress (default: 30)",
     )
     options = parser.parse_args(arguments)
     if options.timeout <= 0:

@@ -14,12 +14,15 @@ from .errors import FetchError
 MEMBER_LIMIT = 64 * 2**20  # bytes of one member; the largest of the registry's has 3.3 MB
 TOTAL_LIMIT = 512 * 2**20  # bytes of all members that one read_members call may return
 ENCRYPTED = 1  # bit 0 of a member's flags
-# What zipfile raises over damaged bytes; NotImplementedError and RuntimeError where they look like a feature it lacks.
+# What zipfile raises over damaged bytes; NotImplementedError and RuntimeError where they look like a feature
+# it lacks.
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 
 
 def read_member(path, member, *, limit=MEMBER_LIMIT):
-    """One member of the zip file `path` as bytes; `FetchError` if it is absent, damaged or over `limit` bytes."""
+    """One member of the zip file `path` as bytes; `FetchError` if it is absent,
+    damaged or over `limit` bytes.
+    """
     with _opened(path) as archive:
         return _read(archive, path, member, limit)
 
@@ -62,7 +65,9 @@ def _read(archive, path, member, limit):
         raise FetchError(f"{path}: expected one member named {member!r}, found {times}")
     info = archive.getinfo(member)
     if info.file_size > limit:
-        raise FetchError(f"{path}: member {member!r} claims {info.file_size} bytes, more than the limit of {limit}")
+        raise FetchError(
+            f"{path}: member {member!r} claims {info.file_size} bytes, more than the limit of {limit}"
+        )
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & ENCRYPTED:
         raise FetchError(f"{path}: member {member!r} is encrypted or packed by a method not read here")
     try:

@@ -38,7 +38,9 @@ class FileState(NamedTuple):
 
 
 def cache_dir():
-    """Folder of the cached files: CRFBOOK_DATA, or the place this system keeps caches in. It need not exist."""
+    """Folder of the cached files: CRFBOOK_DATA, or the place this system keeps caches in.
+    It need not exist.
+    """
     folder = os.environ.get("CRFBOOK_DATA")
     if not folder:
         folder = _pooch().os_cache("crfbook")
@@ -64,7 +66,8 @@ def mirror():
 
 
 def locate(name, filename):
-    """Path of a file that is here, in the cache or in a mirror folder, and whole; None otherwise. Never downloads.
+    """Path of a file that is here, in the cache or in a mirror folder, and whole; None otherwise.
+    Never downloads.
 
     A damaged file is passed over with a warning. Raises FetchError for a name that is not registered.
     """
@@ -79,7 +82,9 @@ def locate(name, filename):
             return path
         if state == "damaged":
             remedy = (
-                f"`python -m data_fetch {name}` replaces it" if folder == folders[0] else "the mirror needs a new copy"
+                f"`python -m data_fetch {name}` replaces it"
+                if folder == folders[0]
+                else "the mirror needs a new copy"
             )
             warnings.warn(f"{path} is damaged and was passed over; {remedy}", stacklevel=2)
     return None
@@ -101,7 +106,8 @@ def fetch(name, progressbar=None, *, timeout=30.0):
     """Bring all files of a data set into the cache: {filename: Path}. Whole files are not fetched again.
 
     progressbar: True, False, or None (a bar on a terminal, for more than a megabyte). timeout: seconds
-    without progress after which a server is given up. Raises FetchError, one sentence, if a file cannot be had.
+    without progress after which a server is given up. Raises FetchError, one sentence,
+    if a file cannot be had.
     """
     entry = dataset(name)
     if name in USER_SUPPLIED:
@@ -128,7 +134,9 @@ def _own_files(name, entry):
 
 
 def _bring(name, filename, facts, target, timeout, progress):
-    """Get one file from the mirror, else from its own address, into `target`; FetchError names every failure."""
+    """Get one file from the mirror, else from its own address, into `target`;
+    FetchError names every failure.
+    """
     failures = []
     with _incoming(target) as folder:
         for source in _sources(name, filename, facts):
@@ -175,7 +183,9 @@ def _from(source, facts, folder, timeout, progress):
     logger.setLevel("WARNING")  # pooch announces each file on stderr, which would stand in notebooks
     try:
         downloader = Downloader(facts["bytes"], timeout=timeout, progress=progress)
-        pooch.retrieve(source, f"sha256:{facts['sha256']}", fname=arrived.name, path=folder, downloader=downloader)
+        pooch.retrieve(
+            source, f"sha256:{facts['sha256']}", fname=arrived.name, path=folder, downloader=downloader
+        )
     except ValueError:  # how pooch reports a hash that differs
         raise FetchError(f"wrong content, its sha256 is not {facts['sha256'][:12]}...") from None
     finally:
@@ -202,7 +212,9 @@ def _incoming(target):
 
 
 def _sweep(folder):
-    """Remove what a killed process left behind a day ago or more; others' folders may vanish while we look."""
+    """Remove what a killed process left behind a day ago or more;
+    others' folders may vanish while we look.
+    """
     for old in folder.glob(TEMPORARY + "*"):
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > 86400:

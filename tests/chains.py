@@ -73,7 +73,11 @@ def run_log(chain):
 
 def potentials(log_edge):
     """(psi_edge, psi_edge_t, edge_max, edge_spread)."""
-    psi_edge, psi_edge_t, edge_max = np.empty(log_edge.shape), np.empty(log_edge.shape), np.empty(len(log_edge))
+    psi_edge, psi_edge_t, edge_max = (
+        np.empty(log_edge.shape),
+        np.empty(log_edge.shape),
+        np.empty(len(log_edge)),
+    )
     spread = exp_edges(log_edge, psi_edge, psi_edge_t, edge_max)
     return psi_edge, psi_edge_t, edge_max, spread
 
@@ -84,7 +88,9 @@ def run_scaled(chain):
     node_max, scale = np.empty(n_tokens), np.full(n_tokens, np.nan)
     psi_edge, psi_edge_t, edge_max, edge_spread = potentials(chain.log_edge)
     spread = edge_spread + exp_nodes(chain.log_node, psi_node, node_max)
-    status = forward_backward_scaled(psi_node, psi_edge, psi_edge_t, chain.edge_class, spread, alpha, beta, scale)
+    status = forward_backward_scaled(
+        psi_node, psi_edge, psi_edge_t, chain.edge_class, spread, alpha, beta, scale
+    )
     p_edge, p_edge_sum = np.zeros((n_tokens, n_labels, n_labels)), np.zeros(chain.log_edge.shape)
     if status:
         return Result(np.nan, np.zeros(chain.log_node.shape), p_edge, p_edge_sum, status)
@@ -141,11 +147,15 @@ def run_viterbi(chain):
 
 
 def run_viterbi_many(sequences, skip=True):
-    """(scores, paths) of chains that share log_edge; repeated until long enough for skipping to be switched on."""
+    """(scores, paths) of chains that share log_edge;
+    repeated until long enough for skipping to be switched on.
+    """
     log_edge = sequences[0].log_edge
     n_tokens = sum(len(chain.log_node) for chain in sequences)
     times = 1 + 4 * log_edge.shape[0] * log_edge.shape[1] // n_tokens if skip else 1
-    seq_ptr = np.concatenate([[0], np.cumsum([len(chain.log_node) for chain in sequences] * times)]).astype(np.int64)
+    seq_ptr = np.concatenate([[0], np.cumsum([len(chain.log_node) for chain in sequences] * times)]).astype(
+        np.int64
+    )
     log_node = np.concatenate([chain.log_node for chain in sequences] * times)
     edge_class = np.concatenate([chain.edge_class for chain in sequences] * times)
     path, score = np.full(len(log_node), -9, np.int32), np.full(len(seq_ptr) - 1, np.nan)

@@ -1,4 +1,6 @@
-"""What all unit tests share: hypothesis without deadlines (a first call compiles), no display, real data on demand."""
+"""What all unit tests share: hypothesis without deadlines (a first call compiles), no display,
+real data on demand.
+"""
 
 import os
 
@@ -7,7 +9,10 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 settings.register_profile(
-    "crfbook", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "crfbook",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("crfbook")
 
@@ -33,15 +38,26 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Where the corpora must be there (CI sets CRFBOOK_REAL_DATA=required) a skipped test of them is a failure."""
+    """Where the corpora must be there (CI sets CRFBOOK_REAL_DATA=required) a skipped test of them is a
+    failure.
+    """
     report = yield
-    if report.skipped and item.get_closest_marker("real_data") and os.environ.get("CRFBOOK_REAL_DATA") == "required":
-        report.outcome, report.longrepr = "failed", f"{item.nodeid}: skipped, but the real corpora should be here: {report.longrepr}"
+    if (
+        report.skipped
+        and item.get_closest_marker("real_data")
+        and os.environ.get("CRFBOOK_REAL_DATA") == "required"
+    ):
+        report.outcome, report.longrepr = (
+            "failed",
+            f"{item.nodeid}: skipped, but the real corpora should be here: {report.longrepr}",
+        )
     return report
 
 
 def pytest_runtest_setup(item):
-    """``@pytest.mark.real_data("conll2000", ...)``: skip where one of the named corpora is neither mirrored nor cached."""
+    """``@pytest.mark.real_data("conll2000", ...)``:
+    skip where one of the named corpora is neither mirrored nor cached.
+    """
     marker = item.get_closest_marker("real_data")
     if marker is None:
         return

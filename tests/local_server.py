@@ -1,6 +1,7 @@
 """A real http server on this machine whose manners can be chosen: every way in which a download goes wrong.
 
-Test modules load the fixtures with ``pytest_plugins = "local_server"``. (PYTEST_DONT_REWRITE: they may import it first.)
+Test modules load the fixtures with ``pytest_plugins = "local_server"``. (PYTEST_DONT_REWRITE:
+they may import it first.)
 """
 
 import hashlib
@@ -16,7 +17,9 @@ BODY = bytes(range(256)) * 2000  # 512,000 bytes: several chunks
 
 
 class Server:
-    """Serves BODY under any address; the first part of the path says how it behaves. Remembers the requests."""
+    """Serves BODY under any address; the first part of the path says how it behaves.
+    Remembers the requests.
+    """
 
     def __init__(self):
         outer = self
@@ -63,12 +66,16 @@ class Server:
                     self.send(BODY[:100_000], length=len(BODY))
                 elif manner == "cut-then-range":  # breaks twice, resumes where asked
                     part = BODY[start : start + 200_000] if n_before < 2 else BODY[start:]
-                    self.send(part, 206 if start else 200, length=len(BODY) - start, **(ranged if start else {}))
+                    self.send(
+                        part, 206 if start else 200, length=len(BODY) - start, **(ranged if start else {})
+                    )
                 elif manner == "cut-then-whole":  # breaks once, then starts again from the first byte
                     self.send(BODY[:200_000] if n_before == 0 else BODY, length=len(BODY))
                 elif manner == "cut-then-elsewhere":  # answers a range request with another range
                     ranged["Content_Range"] = f"bytes 7-{len(BODY) - 1}/{len(BODY)}"
-                    self.send(BODY[:200_000], 206 if start else 200, length=len(BODY), **(ranged if start else {}))
+                    self.send(
+                        BODY[:200_000], 206 if start else 200, length=len(BODY), **(ranged if start else {})
+                    )
                 elif manner == "stall":
                     outer.release.wait(20)
                 elif manner == "stall-midway":
@@ -123,7 +130,9 @@ def entry(url, body=BODY):
 
 @pytest.fixture
 def register(monkeypatch):
-    """register(url) makes a data set "toy" of one file toy.bin; register(a=url, b=url) one of files a and b."""
+    """register(url) makes a data set "toy" of one file toy.bin; register(a=url,
+    b=url) one of files a and b.
+    """
 
     def add(url=None, **urls):
         files = {name: entry(u) for name, u in (urls or {"toy.bin": url}).items()}

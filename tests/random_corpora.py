@@ -1,4 +1,6 @@
-"""Small random corpora and their quantities by enumeration, for the tests of scores, objective and inference."""
+"""Small random corpora and their quantities by enumeration, for the tests of scores,
+objective and inference.
+"""
 
 import numpy as np
 
@@ -7,16 +9,20 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import log_edge, observed
 
 
-def random_corpus(rng, lengths=(3, 0, 1, 4, 2), n_labels=3, n_attrs=7, n_classes=1, valued=False, weighted=False):
+def random_corpus(
+    rng, lengths=(3, 0, 1, 4, 2), n_labels=3, n_attrs=7, n_classes=1, valued=False, weighted=False
+):
     """Attributes repeat within a token now and then; values are negative now and then."""
     n = sum(lengths)
     sizes = rng.integers(0, 5, n)
     nnz = int(sizes.sum())
     edges = {}
     if n_classes > 1:  # class k has the constant edge attribute and k more
-        edges = {"edge_class": rng.integers(0, n_classes, n),
-                 "class_ptr": np.concatenate([[0], np.cumsum(1 + np.arange(n_classes))]),
-                 "class_attr": np.concatenate([np.arange(k + 1) for k in range(n_classes)])}
+        edges = {
+            "edge_class": rng.integers(0, n_classes, n),
+            "class_ptr": np.concatenate([[0], np.cumsum(1 + np.arange(n_classes))]),
+            "class_attr": np.concatenate([np.arange(k + 1) for k in range(n_classes)]),
+        }
     return make_corpus(
         np.cumsum([0, *lengths]), np.cumsum([0, *sizes]),
         rng.integers(0, n_attrs, nnz), labels=rng.integers(0, n_labels, n),
@@ -44,7 +50,10 @@ def brute_node_scores(corpus, features, w):
 
 def chains_of(corpus, features, w, constraints=None):
     """(log_node, log_edge, edge_class) of every sequence, hard constraints applied."""
-    node, edge = brute_node_scores(corpus, features, w), log_edge(features, w, corpus.class_ptr, corpus.class_attr)
+    node, edge = (
+        brute_node_scores(corpus, features, w),
+        log_edge(features, w, corpus.class_ptr, corpus.class_attr),
+    )
     if constraints is not None:
         edge[:, ~constraints.allowed] = -np.inf
     for i in range(corpus.n_sequences):
@@ -62,6 +71,6 @@ def brute_value(corpus, features, w, c2=0.0, constraints=None):
     total = c2 * float(w @ w)
     for i, chain in enumerate(chains_of(corpus, features, w, constraints)):
         if len(chain[0]):
-            labels = corpus.labels[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]]
+            labels = corpus.labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]]
             total -= weight[i] * brute.log_proba(*chain, labels)
     return total

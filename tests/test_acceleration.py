@@ -1,4 +1,6 @@
-"""Coordinate descent with OWL-QN on the support: sooner at the minimum, Ctrl-C, tables that are too large; interrupted paths."""
+"""Coordinate descent with OWL-QN on the support: sooner at the minimum, Ctrl-C, tables that are too large;
+interrupted paths.
+"""
 
 import numpy as np
 import pytest
@@ -24,17 +26,40 @@ def problem():
     x = rng.integers(0, 4, lengths.sum())
     labels = np.where(rng.random(len(x)) < 0.8, x % 3, rng.integers(0, 3, len(x)))
     classes = np.array([[0, s + 1] for s in range(4)])
-    corpus = make_corpus(np.cumsum([0, *lengths]), np.arange(len(x) + 1), x, labels=labels, edge_class=x, class_ptr=np.arange(5) * 2,
-                         class_attr=classes.ravel())
+    corpus = make_corpus(
+        np.cumsum([0, *lengths]),
+        np.arange(len(x) + 1),
+        x,
+        labels=labels,
+        edge_class=x,
+        class_ptr=np.arange(5) * 2,
+        class_attr=classes.ravel(),
+    )
     features = observed(corpus, 3, 4, 5, all_states=True, all_transitions=True)
-    return corpus, features, minimize(Objective(corpus, features, c2=C["c2"]), np.zeros(features.n_features), tol=1e-11, **C).objective
+    return (
+        corpus,
+        features,
+        minimize(
+            Objective(corpus, features, c2=C["c2"]), np.zeros(features.n_features), tol=1e-11, **C
+        ).objective,
+    )
 
 
 def sweeps_to(problem, **options):
     corpus, features, best = problem
-    found = coordinate_descent(corpus, features, tol=0.0, max_iterations=2000, **C, **options,
-                               callback=lambda step, w: step.objective <= best * (1 + 1e-4))
-    assert found.status == "stopped by callback" and max(np.diff([step.objective for step in found.history])) <= 1e-9
+    found = coordinate_descent(
+        corpus,
+        features,
+        tol=0.0,
+        max_iterations=2000,
+        **C,
+        **options,
+        callback=lambda step, w: step.objective <= best * (1 + 1e-4),
+    )
+    assert (
+        found.status == "stopped by callback"
+        and max(np.diff([step.objective for step in found.history])) <= 1e-9
+    )
     return found.n_iter
 
 
@@ -49,7 +74,9 @@ def test_hard_constraints_hold_in_the_other_optimiser(problem):
     corpus = corpus._replace(label_set=((corpus.labels + 1) % 3).astype(np.int32))
     fun = Objective(corpus, features, c2=C["c2"], constraints=two)
     best = minimize(fun, np.zeros(features.n_features), tol=1e-11, **C).objective
-    assert sweeps_to((corpus, features, best), accelerate=True, constraints=two) <= 0.5 * sweeps_to((corpus, features, best), constraints=two)
+    assert sweeps_to((corpus, features, best), accelerate=True, constraints=two) <= 0.5 * sweeps_to(
+        (corpus, features, best), constraints=two
+    )
 
 
 def test_the_certificate_is_checked_by_other_code(problem):
@@ -95,7 +122,9 @@ def test_ctrl_c_inside_the_other_optimiser(problem, monkeypatch):
 
     monkeypatch.setattr(coordinate_acceleration, "minimize", interrupted)
     found = coordinate_descent(corpus, features, tol=0.0, max_iterations=500, accelerate=True, **C)
-    assert found.status == "interrupted" and found.n_iter < 30 and found.objective < found.history[-1].objective
+    assert (
+        found.status == "interrupted" and found.n_iter < 30 and found.objective < found.history[-1].objective
+    )
     value = Objective(corpus, features, c2=C["c2"])(found.w)[0] + C["c1"] * np.abs(found.w).sum()
     np.testing.assert_allclose(found.objective, value, rtol=1e-12)
 

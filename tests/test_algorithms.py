@@ -24,14 +24,22 @@ EACH = pytest.mark.parametrize("algorithm", ALGORITHMS)
 
 
 def crf(algorithm, **params):
-    """With the penalties that the algorithm needs, few iterations, and no learning rate to be searched for long."""
+    """With the penalties that the algorithm needs, few iterations,
+    and no learning rate to be searched for long.
+    """
     row = ALGORITHMS[ALIASES.get(algorithm, algorithm)]
-    usual = {"c1": 0.1 if row.c1 == NEEDED else 0.0, "c2": 0.1 if row.c2 != NONE else None, "max_iterations": 20}
+    usual = {
+        "c1": 0.1 if row.c1 == NEEDED else 0.0,
+        "c2": 0.1 if row.c2 != NONE else None,
+        "max_iterations": 20,
+    }
     return CRF(algorithm, **{**usual, **params})
 
 
 def usable(model, data=X):
-    assert np.isfinite(model.weights_).all() and model.objective_ < np.inf              # boosting's is a logarithm: -inf is possible
+    assert (
+        np.isfinite(model.weights_).all() and model.objective_ < np.inf
+    )  # boosting's is a logarithm: -inf is possible
     assert [len(seq) for seq in model.predict(data)] == [len(seq) for seq in data]
     return True
 
@@ -44,15 +52,22 @@ def test_all_learn(algorithm):
     model = crf(algorithm).fit(X, Y)
     assert model.score(X, Y) > 0.75 and usable(model)
     assert model.n_iter_ <= 20 and model.history_.iteration.iloc[-1] == model.n_iter_
-    assert algorithm == "boosting" or len(model.history_) == model.n_iter_              # boosting reports every 100 rounds
+    assert (
+        algorithm == "boosting" or len(model.history_) == model.n_iter_
+    )  # boosting reports every 100 rounds
     again = clone(model).fit(X, Y)
-    assert np.array_equal(again.weights_, model.weights_)                   # random_state is fixed
+    assert np.array_equal(again.weights_, model.weights_)  # random_state is fixed
 
 
 @EACH
 def test_no_iteration_at_all(algorithm):
     model = crf(algorithm, max_iterations=0).fit(X, Y)
-    assert usable(model) and not model.weights_.any() and model.n_iter_ == 0 and model.status_ == "max_iterations"
+    assert (
+        usable(model)
+        and not model.weights_.any()
+        and model.n_iter_ == 0
+        and model.status_ == "max_iterations"
+    )
 
 
 @EACH
@@ -65,7 +80,7 @@ def test_a_single_sequence_and_a_single_token(algorithm):
 @EACH
 def test_one_label_only(algorithm):
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)                         # ConvergenceWarning is one
+        warnings.simplefilter("error", UserWarning)  # ConvergenceWarning is one
         model = crf(algorithm).fit(X, [["A"] * len(seq) for seq in Y])
     assert usable(model) and {label for seq in model.predict(X) for label in seq} == {"A"}
 
@@ -80,7 +95,9 @@ def test_empty_sequences_count_for_nothing(algorithm):
 
 @EACH
 def test_an_attribute_that_never_comes_again(algorithm):
-    once = [[[*token, "once"] if i == t == 0 else token for t, token in enumerate(seq)] for i, seq in enumerate(X)]
+    once = [
+        [[*token, "once"] if i == t == 0 else token for t, token in enumerate(seq)] for i, seq in enumerate(X)
+    ]
     model = crf(algorithm).fit(once, Y)
     assert usable(model, once)
     unknown = [[[*token, "never seen"] for token in seq] for seq in X]
@@ -89,19 +106,25 @@ def test_an_attribute_that_never_comes_again(algorithm):
 
 @EACH
 def test_an_attribute_twice_at_a_position_counts_twice(algorithm):
-    twice = crf(algorithm).fit([[["a", "a", "b"], ["b"]], [["b"], ["a", "b"]]] * 3, [["A", "B"], ["B", "A"]] * 3)
-    value = crf(algorithm).fit([[{"a": 2, "b": 1}, {"b": 1}], [{"b": 1}, {"a": 1, "b": 1}]] * 3, [["A", "B"], ["B", "A"]] * 3)
+    twice = crf(algorithm).fit(
+        [[["a", "a", "b"], ["b"]], [["b"], ["a", "b"]]] * 3, [["A", "B"], ["B", "A"]] * 3
+    )
+    value = crf(algorithm).fit(
+        [[{"a": 2, "b": 1}, {"b": 1}], [{"b": 1}, {"a": 1, "b": 1}]] * 3, [["A", "B"], ["B", "A"]] * 3
+    )
     assert np.array_equal(twice.weights_, value.weights_)
     # a corpus put together by hand may hold an attribute twice at a token
     ptr, labels = [0, 2, 4], [0, 1, 1, 0]
     by_hand = make_corpus(ptr, [0, 3, 4, 5, 7], [0, 0, 1, 1, 1, 0, 1], labels=labels)
     summed = make_corpus(ptr, [0, 2, 3, 4, 6], [0, 1, 1, 1, 0, 1], attr_val=[2, 1, 1, 1, 1, 1], labels=labels)
-    if algorithm in ("sdca", "auto"):                                       # |x_t|^2 decides the steps, not where they lead to
+    if algorithm in ("sdca", "auto"):  # |x_t|^2 decides the steps, not where they lead to
         a, b = (crf(algorithm, max_iterations=None, tol=1e-10).fit(corpus) for corpus in (by_hand, summed))
         np.testing.assert_allclose(a.weights_, b.weights_, rtol=1e-3, atol=1e-4, err_msg="gaps of 1e-10")
     else:
         a, b = (crf(algorithm, max_iterations=5).fit(corpus) for corpus in (by_hand, summed))
-        np.testing.assert_allclose(a.weights_, b.weights_, rtol=1e-6, atol=1e-9, err_msg="sums in another order")
+        np.testing.assert_allclose(
+            a.weights_, b.weights_, rtol=1e-6, atol=1e-9, err_msg="sums in another order"
+        )
 
 
 @EACH
@@ -115,8 +138,11 @@ def test_ctrl_c_leaves_the_last_good_weights(algorithm):
             raise KeyboardInterrupt
 
     with pytest.warns(UserWarning, match="interrupted after [0-9]+ iterations"):
-        model = crf(algorithm, tol=0, epsilon=0, delta=0).fit(X, Y, callback=interrupt) if algorithm != "boosting" else \
-            crf(algorithm, max_iterations=300).fit(X, Y, callback=interrupt)
+        model = (
+            crf(algorithm, tol=0, epsilon=0, delta=0).fit(X, Y, callback=interrupt)
+            if algorithm != "boosting"
+            else crf(algorithm, max_iterations=300).fit(X, Y, callback=interrupt)
+        )
     assert model.status_ == "interrupted" and usable(model)
     assert any(np.array_equal(model.weights_, w) for w in seen)
 
@@ -129,12 +155,16 @@ def test_a_callback_stops(algorithm):
 
 @EACH
 def test_patience_keeps_the_best_weights(algorithm):
-    model = crf(algorithm, patience=2, max_iterations=300).fit(X, Y, X_dev=X[:5], y_dev=[["V"] * len(seq) for seq in Y[:5]])
+    model = crf(algorithm, patience=2, max_iterations=300).fit(
+        X, Y, X_dev=X[:5], y_dev=[["V"] * len(seq) for seq in Y[:5]]
+    )
     best = model.history_.dev_accuracy.max()
     assert model.score(X[:5], [["V"] * len(seq) for seq in Y[:5]]) == pytest.approx(best)
 
 
-@pytest.mark.parametrize("algorithm", sorted(set(ALGORITHMS) - {"sdca"}))    # that one starts from distributions, not from weights
+@pytest.mark.parametrize(
+    "algorithm", sorted(set(ALGORITHMS) - {"sdca"})
+)  # that one starts from distributions, not from weights
 def test_warm_start_begins_where_the_fit_before_ended(algorithm):
     model = crf(algorithm, warm_start=True).fit(X, Y)
     before = model.weights_
@@ -161,18 +191,25 @@ def test_verbose_prints_a_forecast_first(algorithm, capsys):
 @pytest.mark.parametrize("loss", ["exp", "pointwise-exp"])
 @pytest.mark.parametrize("clamp", [None, 5.0])
 def test_label_noise_under_the_exp_losses(loss, clamp):
-    wrong = [[{"N": "V", "V": "DET", "DET": "N"}[y] for y in seq] if i % 5 == 0 else seq for i, seq in enumerate(Y)]
-    long = [sum(X, []) * 10, *X], [sum(wrong, []) * 10, *wrong]             # 1/p begins beyond 1e300
+    wrong = [
+        [{"N": "V", "V": "DET", "DET": "N"}[y] for y in seq] if i % 5 == 0 else seq for i, seq in enumerate(Y)
+    ]
+    long = [sum(X, []) * 10, *X], [sum(wrong, []) * 10, *wrong]  # 1/p begins beyond 1e300
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if numba.config.DISABLE_JIT else "error", RuntimeWarning)
         model = crf("lbfgs", loss=loss, clamp=clamp).fit(*long)
     assert usable(model, long[0]) and model.score(*long) > 0.5
 
 
-@pytest.mark.parametrize("algorithm", [key for key, row in ALGORITHMS.items() if row.losses and not {NEEDED, EITHER} & {row.c1, row.c2}])
+@pytest.mark.parametrize(
+    "algorithm",
+    [key for key, row in ALGORITHMS.items() if row.losses and not {NEEDED, EITHER} & {row.c1, row.c2}],
+)
 def test_separable_data_without_a_penalty(algorithm):
     data = [[["a"], ["b"]], [["b"]]] * 4, [["A", "B"], ["B"]] * 4
-    remedy = {"boosting": "fewer iterations", "sgd": "c2=0.01 gives", "sag": "c2=0.01 gives"}.get(algorithm, "c2=0.01 or c1=0.01")
+    remedy = {"boosting": "fewer iterations", "sgd": "c2=0.01 gives", "sag": "c2=0.01 gives"}.get(
+        algorithm, "c2=0.01 or c1=0.01"
+    )
     with pytest.warns(ConvergenceWarning, match=f"weights keep growing.*no minimum.*can be used.*; {remedy}"):
         model = CRF(algorithm, c2=0, max_iterations=200).fit(*data)
     assert usable(model, data[0]) and model.score(*data) == 1
@@ -184,7 +221,9 @@ def test_an_overlap_without_a_penalty_has_a_minimum(recwarn):
 
 
 def test_a_learning_rate_that_diverges_is_halved_and_reported():
-    with pytest.warns(ConvergenceWarning, match="learning rate made the loss grow: it was halved [0-9]+ times"):
+    with pytest.warns(
+        ConvergenceWarning, match="learning rate made the loss grow: it was halved [0-9]+ times"
+    ):
         model = crf("sgd-l1", calibration_eta=1e6).fit(X, Y)
     assert usable(model) and model.score(X, Y) > 0.7
 
@@ -194,54 +233,93 @@ def test_more_memory_than_allowed_is_refused_before_it_is_taken():
         with pytest.raises(MemoryError, match="GB|MB|bytes") as caught:
             crf(algorithm, memory_limit=10).fit(X, Y)
         assert "\n" not in str(caught.value)
-    assert usable(crf("auto", memory_limit=10).fit(X, Y))                   # takes L-BFGS
+    assert usable(crf("auto", memory_limit=10).fit(X, Y))  # takes L-BFGS
 
 
 # ---- combinations
 
 
-@pytest.mark.parametrize("params, message", [
-    ({"algorithm": "sag", "c1": 1}, "'sag' has no L1 penalty, got c1=1.0; with c1 > 0 these work: 'auto', 'lbfgs', 'owlqn', 'sbcd', 'cd' or 'sgd-l1'"),
-    ({"algorithm": "perceptron", "c1": 0.5}, "no L1 penalty.*'cd' or 'sgd-l1'"),
-    ({"algorithm": "sdca", "c2": 0}, "'sdca' needs an L2 penalty, got c2=0; with c2=0 these work: 'auto', 'lbfgs'"),
-    ({"algorithm": "sbcd", "c2": 0}, "'sbcd' needs a penalty.*with neither these work: 'auto', 'lbfgs', 'owlqn', 'sgd', 'sag'"),
-    ({"algorithm": "sgd-l1"}, "'sgd-l1' is for c1 > 0, got c1=0; with c1=0 these work: 'auto', 'lbfgs'"),
-    ({"algorithm": "sgd_l1", "c1": 1, "c2": 1}, "no L2 penalty.*with both penalties these work: 'auto', 'lbfgs', 'owlqn', 'sbcd' or 'cd'"),
-    ({"algorithm": "ap", "loss": "exp"}, "corrects mistakes, got loss='exp'; with that loss these work: 'auto', .* 'boosting'"),
-    ({"algorithm": "sgd", "loss": "pointwise-log"}, "'sgd' minimises 'log', got .*these work: 'auto', 'lbfgs' or 'owlqn'"),
-    ({"algorithm": "boosting", "loss": "log"}, "minimises 'exp', got loss='log'"),
-    ({"loss": "hinge"}, "loss: expected 'log', 'exp', 'pointwise-log' or 'pointwise-exp', got 'hinge'"),
-    ({"clamp": 3}, "clamp: it is for loss='exp' and 'pointwise-exp'.*got clamp=3.0"),
-    ({"random_state": -1}, "random_state: expected an integer >= 0"),
-    ({"random_state": "x"}, "random_state: expected an integer >= 0"),
-    ({"algorithm": "pa", "pa_type": 5}, "pa_type"),
-    ({"algorithm": "pa", "c": 0.0}, "c must be"),
-    ({"memory_limit": -1}, "memory_limit: expected a finite number >= 0"),
-])
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        (
+            {"algorithm": "sag", "c1": 1},
+            "'sag' has no L1 penalty, got c1=1.0; with c1 > 0 these work: 'auto', 'lbfgs', 'owlqn', 'sbcd', 'cd' or 'sgd-l1'",
+        ),
+        ({"algorithm": "perceptron", "c1": 0.5}, "no L1 penalty.*'cd' or 'sgd-l1'"),
+        (
+            {"algorithm": "sdca", "c2": 0},
+            "'sdca' needs an L2 penalty, got c2=0; with c2=0 these work: 'auto', 'lbfgs'",
+        ),
+        (
+            {"algorithm": "sbcd", "c2": 0},
+            "'sbcd' needs a penalty.*with neither these work: 'auto', 'lbfgs', 'owlqn', 'sgd', 'sag'",
+        ),
+        ({"algorithm": "sgd-l1"}, "'sgd-l1' is for c1 > 0, got c1=0; with c1=0 these work: 'auto', 'lbfgs'"),
+        (
+            {"algorithm": "sgd_l1", "c1": 1, "c2": 1},
+            "no L2 penalty.*with both penalties these work: 'auto', 'lbfgs', 'owlqn', 'sbcd' or 'cd'",
+        ),
+        (
+            {"algorithm": "ap", "loss": "exp"},
+            "corrects mistakes, got loss='exp'; with that loss these work: 'auto', .* 'boosting'",
+        ),
+        (
+            {"algorithm": "sgd", "loss": "pointwise-log"},
+            "'sgd' minimises 'log', got .*these work: 'auto', 'lbfgs' or 'owlqn'",
+        ),
+        ({"algorithm": "boosting", "loss": "log"}, "minimises 'exp', got loss='log'"),
+        ({"loss": "hinge"}, "loss: expected 'log', 'exp', 'pointwise-log' or 'pointwise-exp', got 'hinge'"),
+        ({"clamp": 3}, "clamp: it is for loss='exp' and 'pointwise-exp'.*got clamp=3.0"),
+        ({"random_state": -1}, "random_state: expected an integer >= 0"),
+        ({"random_state": "x"}, "random_state: expected an integer >= 0"),
+        ({"algorithm": "pa", "pa_type": 5}, "pa_type"),
+        ({"algorithm": "pa", "c": 0.0}, "c must be"),
+        ({"memory_limit": -1}, "memory_limit: expected a finite number >= 0"),
+    ],
+)
 def test_what_makes_no_sense_is_refused_with_what_works(params, message):
     with pytest.raises(ValueError, match=message) as caught:
         CRF(**params).fit(X, Y)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("params, idle", [
-    ({"algorithm": "lbfgs", "pa_type": 2}, "pa_type"),
-    ({"algorithm": "perceptron", "c2": 1.0, "tol": 1e-3}, "tol, c2"),
-    ({"algorithm": "arow", "c": 2.0, "averaging": False}, "averaging, c"),
-    ({"algorithm": "boosting", "epsilon": 0.1}, "epsilon"),
-])
+@pytest.mark.parametrize(
+    "params, idle",
+    [
+        ({"algorithm": "lbfgs", "pa_type": 2}, "pa_type"),
+        ({"algorithm": "perceptron", "c2": 1.0, "tol": 1e-3}, "tol, c2"),
+        ({"algorithm": "arow", "c": 2.0, "averaging": False}, "averaging, c"),
+        ({"algorithm": "boosting", "epsilon": 0.1}, "epsilon"),
+    ],
+)
 def test_what_has_no_effect_is_named(params, idle):
-    with pytest.warns(UserWarning, match=f"no effect on algorithm='{params['algorithm']}' of crfbook, ignored: {idle}$"):
+    with pytest.warns(
+        UserWarning, match=f"no effect on algorithm='{params['algorithm']}' of crfbook, ignored: {idle}$"
+    ):
         CRF(max_iterations=1, **params).fit(X, Y)
 
 
-@pytest.mark.parametrize("algorithm, params", [
-    ("pa", {"pa_type": 2}), ("pa", {"c": 0.01}), ("pa", {"error_sensitive": False}), ("pa", {"averaging": False}),
-    ("ap", {"averaging": False}), ("arow", {"variance": 0.1}), ("arow", {"gamma": 10.0}), ("sgd", {"calibration_samples": 3}),
-    ("sgd-l1", {"calibration_eta": 0.1}), ("perceptron", {"random_state": 1}),
-])
+@pytest.mark.parametrize(
+    "algorithm, params",
+    [
+        ("pa", {"pa_type": 2}),
+        ("pa", {"c": 0.01}),
+        ("pa", {"error_sensitive": False}),
+        ("pa", {"averaging": False}),
+        ("ap", {"averaging": False}),
+        ("arow", {"variance": 0.1}),
+        ("arow", {"gamma": 10.0}),
+        ("sgd", {"calibration_samples": 3}),
+        ("sgd-l1", {"calibration_eta": 0.1}),
+        ("perceptron", {"random_state": 1}),
+    ],
+)
 def test_parameters_of_crfsuite_have_their_effect(algorithm, params):
-    plain, other = crf(algorithm, max_iterations=3).fit(X, Y), crf(algorithm, max_iterations=3, **params).fit(X, Y)
+    plain, other = (
+        crf(algorithm, max_iterations=3).fit(X, Y),
+        crf(algorithm, max_iterations=3, **params).fit(X, Y),
+    )
     assert not np.array_equal(plain.weights_, other.weights_)
 
 
@@ -253,8 +331,14 @@ def test_epsilon_ends_online_learners(algorithm):
 
 def test_auto_reaches_the_certificate_of_lbfgs():
     auto, lbfgs = (crf(name, max_iterations=None).fit(X, Y) for name in ("auto", "lbfgs"))
-    assert auto.objective_ == pytest.approx(lbfgs.objective_, rel=2e-6) and auto.status_ == lbfgs.status_ == "converged"
-    assert list(auto.history_.iteration) == list(range(1, auto.n_iter_ + 1)) and (np.diff(auto.history_.seconds) >= 0).all()
+    assert (
+        auto.objective_ == pytest.approx(lbfgs.objective_, rel=2e-6)
+        and auto.status_ == lbfgs.status_ == "converged"
+    )
+    assert (
+        list(auto.history_.iteration) == list(range(1, auto.n_iter_ + 1))
+        and (np.diff(auto.history_.seconds) >= 0).all()
+    )
     sparse, owlqn = (crf(name, c1=0.5, max_iterations=None).fit(X, Y) for name in ("auto", "owlqn"))
     assert np.array_equal(sparse.weights_, owlqn.weights_)
 
@@ -266,8 +350,12 @@ def test_coordinate_descent_reaches_the_optimum_of_owlqn(algorithm):
     table = np.arange(9).reshape(3, 3) > 0  # no DET after DET
     data = [(x, y) for x, y in zip(X, Y, strict=True) if ("DET", "DET") not in zip(y, y[1:], strict=False)]
     few, gold = [x for x, _ in data], [y for _, y in data]
-    found, owlqn = (crf(name, c1=0.4, max_iterations=2000, tol=1e-8, constraints=table).fit(few, gold, sample_weight=weight[:len(few)])
-                    for name in (algorithm, "owlqn"))
+    found, owlqn = (
+        crf(name, c1=0.4, max_iterations=2000, tol=1e-8, constraints=table).fit(
+            few, gold, sample_weight=weight[: len(few)]
+        )
+        for name in (algorithm, "owlqn")
+    )
     assert found.objective_ == pytest.approx(owlqn.objective_, rel=1e-7)
     np.testing.assert_array_equal(found.weights_ != 0, owlqn.weights_ != 0)
     assert 0 < np.count_nonzero(found.weights_) < len(found.weights_)
@@ -282,14 +370,18 @@ def test_an_empty_model_is_said_to_be_empty(algorithm):
 
 def test_auto_hands_over_where_dual_ascent_is_slow(monkeypatch):
     monkeypatch.setattr(fast, "HANDOVER", np.inf)
-    monkeypatch.setattr(fast, "SLOW", np.inf)                               # nothing is fast enough: after LOOK_BACK + 1 epochs
+    monkeypatch.setattr(fast, "SLOW", np.inf)  # nothing is fast enough: after LOOK_BACK + 1 epochs
     model, lbfgs = (crf(name, max_iterations=None, tol=1e-9, c2=0.01).fit(X, Y) for name in ("auto", "lbfgs"))
-    assert model.n_iter_ > fast.LOOK_BACK + 1 and list(model.history_.iteration) == list(range(1, model.n_iter_ + 1))
+    assert model.n_iter_ > fast.LOOK_BACK + 1 and list(model.history_.iteration) == list(
+        range(1, model.n_iter_ + 1)
+    )
     assert model.status_ == "converged" and model.objective_ == pytest.approx(lbfgs.objective_, rel=2e-9)
     assert (np.diff(model.history_.seconds) >= 0).all()
     few = crf("auto", max_iterations=13, tol=1e-9, c2=0.01).fit(X, Y)
     assert (few.n_iter_, few.status_) == (13, "max_iterations")
-    stopped = crf("auto", max_iterations=None, c2=0.01, tol=1e-9).fit(X, Y, callback=lambda step, w: step.iteration == 12)
+    stopped = crf("auto", max_iterations=None, c2=0.01, tol=1e-9).fit(
+        X, Y, callback=lambda step, w: step.iteration == 12
+    )
     assert (stopped.n_iter_, stopped.status_) == (12, "stopped by callback")
 
 
@@ -304,6 +396,13 @@ def test_the_table_names_what_exists():
     for key, row in ALGORITHMS.items():
         assert f"def {row.kernel}(" in sources and callable(row.load()), key
         taken = inspect.signature(row.load()).parameters
-        if "settings" not in taken:                                         # auto hands the rest on
-            assert {"constraints", "max_iterations", "callback", "state", *row.settings, *row.options.values()} <= set(taken), key
-        assert f'    "{key}" ' in CRF.__doc__                               # a row of the docstring's table
+        if "settings" not in taken:  # auto hands the rest on
+            assert {
+                "constraints",
+                "max_iterations",
+                "callback",
+                "state",
+                *row.settings,
+                *row.options.values(),
+            } <= set(taken), key
+        assert f'    "{key}" ' in CRF.__doc__  # a row of the docstring's table

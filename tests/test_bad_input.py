@@ -1,4 +1,5 @@
-"""What bad input gets: the right answer, or one sentence with the sequence, the position and what was expected.
+"""What bad input gets: the right answer, or one sentence with the sequence,
+the position and what was expected.
 
 Damaged model files are in test_persistence.py, ragged column files in the readers' tests.
 """
@@ -43,10 +44,14 @@ def test_empty_corpus(crf):
 
 def test_sequences_of_length_zero_and_one(crf):
     with_empty = CRF(c2=0.1).fit([[], *X, []], [[], *Y, []])
-    assert np.array_equal(with_empty.weights_, crf.weights_)                # contributes nothing
+    assert np.array_equal(with_empty.weights_, crf.weights_)  # contributes nothing
     assert crf.predict([[], X[0], []]) == [[], crf.predict_single(X[0]), []]
     assert crf.predict_single([]) == [] == crf.predict_marginals_single([])
-    assert [table.shape for table in crf.predict_edge_marginals([[], X[0][:1], X[1]])] == [(0, 2, 2), (0, 2, 2), (2, 2, 2)]
+    assert [table.shape for table in crf.predict_edge_marginals([[], X[0][:1], X[1]])] == [
+        (0, 2, 2),
+        (0, 2, 2),
+        (2, 2, 2),
+    ]
     assert crf.log_proba([[], X[0]], [[], Y[0]])[0] == 0.0
     single = CRF(c2=0.1).fit([[{"a": 1}], [{"b": 1}]], [["A"], ["B"]])
     assert single.predict([[{"a": 1}], [{"b": 1}]]) == [["A"], ["B"]]
@@ -55,8 +60,8 @@ def test_sequences_of_length_zero_and_one(crf):
 
 def test_tokens_without_attributes(crf):
     assert len(crf.predict_single([{}, {}, {}])) == 3
-    assert CRF(c2=0.1).fit([[{}, {}]], [["A", "B"]]).predict([[{}, {}]]) == [["A", "B"]]        # transitions alone
-    assert len(CRF().fit([[{}], [{}]], [["A"], ["B"]]).predict_single([{}])) == 1                # no weight at all
+    assert CRF(c2=0.1).fit([[{}, {}]], [["A", "B"]]).predict([[{}, {}]]) == [["A", "B"]]  # transitions alone
+    assert len(CRF().fit([[{}], [{}]], [["A"], ["B"]]).predict_single([{}])) == 1  # no weight at all
 
 
 def test_lengths_of_X_and_y(crf):
@@ -77,7 +82,7 @@ def test_lengths_of_X_and_y(crf):
 
 
 def test_unknown_label(crf):
-    assert crf.score(X, [["A", "?"], Y[1]]) == pytest.approx(0.8)           # counts as an error
+    assert crf.score(X, [["A", "?"], Y[1]]) == pytest.approx(0.8)  # counts as an error
     refused("sequence 0, token 1: .*'\\?'", crf.log_proba, X, [["A", "?"], Y[1]])
     corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 5])
     ready = CRF().fit(corpus._replace(labels=np.array([0, 1], np.int32)))
@@ -88,8 +93,11 @@ def test_missing_label_in_training():
     corpus = make_corpus([0, 1, 3], [0, 1, 2, 3], [0, 1, 0], labels=[0, 1, -1])
     refused("sequence 1, token 1: expected a label, got none", CRF().fit, corpus)
     refused("sequence 1, token 0: expected a label, got none", CRF().fit, X, [Y[0], [None, "A", "A"]])
-    refused("sequence 0, token 0", CRF().fit(corpus._replace(labels=np.array([0, 1, 0], np.int32))).log_proba,
-            corpus._replace(labels=np.array([-1, 1, 0], np.int32)))
+    refused(
+        "sequence 0, token 0",
+        CRF().fit(corpus._replace(labels=np.array([0, 1, 0], np.int32))).log_proba,
+        corpus._replace(labels=np.array([-1, 1, 0], np.int32)),
+    )
 
 
 def test_labels_that_cannot_be_labels():
@@ -113,7 +121,7 @@ def test_unknown_attribute_is_ignored(crf):
     corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1])
     ready = CRF().fit(corpus)
     edges = corpus._replace(class_ptr=np.array([0, 2]), class_attr=np.array([0, 9], np.int32))
-    assert ready.predict(edges) == ready.predict(corpus)                    # so are unknown edge attributes
+    assert ready.predict(edges) == ready.predict(corpus)  # so are unknown edge attributes
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -126,18 +134,26 @@ def test_values_that_are_not_finite(crf, value):
     refused("sequence 1, token 2", CRF().fit, dense, Y)
     refused("attr_val.*position 1", make_corpus, [0, 1], [0, 2], [0, 1], attr_val=[1.0, value])
     corpus = make_corpus([0, 1], [0, 2], [0, 1], labels=[0])._replace(attr_val=np.array([1.0, value]))
-    refused("attr_val.*position 1", CRF().fit, corpus)                      # even if put together by hand
+    refused("attr_val.*position 1", CRF().fit, corpus)  # even if put together by hand
 
 
-@pytest.mark.parametrize("token, message", [
-    ({"a": {"b": float("nan")}}, "'b': expected a finite value"),
-    ({"a": 10**400}, "'a': expected a value within float64"),
-    ({"a": [1]}, "expected attribute names that are strings, got 1"),
-    ({b"\xff": 1}, "utf-8"),
-    ([b"\xff"], "utf-8"),
-])
+@pytest.mark.parametrize(
+    "token, message",
+    [
+        ({"a": {"b": float("nan")}}, "'b': expected a finite value"),
+        ({"a": 10**400}, "'a': expected a value within float64"),
+        ({"a": [1]}, "expected attribute names that are strings, got 1"),
+        ({b"\xff": 1}, "utf-8"),
+        ([b"\xff"], "utf-8"),
+    ],
+)
 def test_items_that_cannot_be_read_are_placed(crf, token, message):
-    refused(f"sequence 1, token 1: .*{message}", crf.predict, [X[0], [X[1][0], token]], error=(ValueError, TypeError))
+    refused(
+        f"sequence 1, token 1: .*{message}",
+        crf.predict,
+        [X[0], [X[1][0], token]],
+        error=(ValueError, TypeError),
+    )
 
 
 def test_corpus_put_together_by_hand_is_checked():
@@ -160,22 +176,25 @@ def test_things_that_are_no_sequences(crf):
 # ---- parameters
 
 
-@pytest.mark.parametrize("params, message", [
-    ({"c2": -1}, "c2: expected a finite number >= 0, got -1"),
-    ({"c1": float("nan")}, "c1: expected a finite number >= 0, got nan"),
-    ({"c2": "abc"}, "c2: expected a number >= 0, got 'abc'"),
-    ({"c2": np.array([1.0])}, "c2: expected a number >= 0"),
-    ({"min_freq": -2}, "min_freq"),
-    ({"max_iterations": -1}, "max_iterations: expected an integer >= 0, got -1"),
-    ({"max_iterations": 2.5}, "max_iterations: expected an integer >= 0, got 2.5"),
-    ({"num_memories": 0}, "num_memories: expected an integer >= 1"),
-    ({"period": 0, "delta": 1e-3}, "period"),
-    ({"tol": -1e-3}, "tol"),
-    ({"n_jobs": 0}, "n_jobs: expected an integer"),
-    ({"patience": 0}, "patience"),
-    ({"on_violation": "ignore"}, "'raise' or 'drop', got 'ignore'"),
-    ({"constraints": "BIO"}, "got 'A'"),
-])
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"c2": -1}, "c2: expected a finite number >= 0, got -1"),
+        ({"c1": float("nan")}, "c1: expected a finite number >= 0, got nan"),
+        ({"c2": "abc"}, "c2: expected a number >= 0, got 'abc'"),
+        ({"c2": np.array([1.0])}, "c2: expected a number >= 0"),
+        ({"min_freq": -2}, "min_freq"),
+        ({"max_iterations": -1}, "max_iterations: expected an integer >= 0, got -1"),
+        ({"max_iterations": 2.5}, "max_iterations: expected an integer >= 0, got 2.5"),
+        ({"num_memories": 0}, "num_memories: expected an integer >= 1"),
+        ({"period": 0, "delta": 1e-3}, "period"),
+        ({"tol": -1e-3}, "tol"),
+        ({"n_jobs": 0}, "n_jobs: expected an integer"),
+        ({"patience": 0}, "patience"),
+        ({"on_violation": "ignore"}, "'raise' or 'drop', got 'ignore'"),
+        ({"constraints": "BIO"}, "got 'A'"),
+    ],
+)
 def test_parameters_out_of_range(params, message):
     refused(message, CRF(**params).fit, X, Y, error=(ValueError, TypeError))
 
@@ -184,12 +203,15 @@ def test_sample_weights_that_are_no_numbers():
     refused("sample_weight: expected numbers, got 'ab'", CRF().fit, X, Y, sample_weight="ab", error=TypeError)
 
 
-@pytest.mark.parametrize("weight, message", [
-    ([1.0], r"each of the 2 sequences, got shape \(1,\)"),
-    ([1.0, -2.0], "got -2.0 for sequence 1"),
-    ([float("nan"), 1.0], "got nan for sequence 0"),
-    ([0.0, 0.0], "only zeros"),
-])
+@pytest.mark.parametrize(
+    "weight, message",
+    [
+        ([1.0], r"each of the 2 sequences, got shape \(1,\)"),
+        ([1.0, -2.0], "got -2.0 for sequence 1"),
+        ([float("nan"), 1.0], "got nan for sequence 0"),
+        ([0.0, 0.0], "only zeros"),
+    ],
+)
 def test_sample_weights(weight, message):
     refused(message, CRF().fit, X, Y, sample_weight=weight)
 
@@ -199,7 +221,12 @@ def test_sample_weights(weight, message):
 
 def test_every_path_forbidden(crf):
     nowhere = {"allowed": np.zeros((2, 2), bool)}
-    refused("2 of 2 training sequences violate.*sequence 0, token 1: 'B' may not follow 'A'", CRF(constraints=nowhere).fit, X, Y)
+    refused(
+        "2 of 2 training sequences violate.*sequence 0, token 1: 'B' may not follow 'A'",
+        CRF(constraints=nowhere).fit,
+        X,
+        Y,
+    )
     short = CRF(constraints=nowhere).fit([[{"a": 1}], [{"b": 1}]], [["A"], ["B"]])
     assert short.predict([[{"a": 1}], [], [{"b": 1}]]) == [["A"], [], ["B"]]
     long = [[{"a": 1}], [{"a": 1}, {"b": 1}]]
@@ -214,7 +241,12 @@ def test_every_path_forbidden(crf):
 def test_a_million_tokens(crf):
     n = 1_000_000
     rng = np.random.default_rng(0)
-    corpus = make_corpus([0, n], np.arange(n + 1), rng.integers(0, 2, size=n).astype(np.int32), labels=rng.integers(0, 2, size=n))
+    corpus = make_corpus(
+        [0, n],
+        np.arange(n + 1),
+        rng.integers(0, 2, size=n).astype(np.int32),
+        labels=rng.integers(0, 2, size=n),
+    )
     model = CRF(c2=1.0, max_iterations=2).fit(corpus)
     assert np.isfinite(model.objective_) and len(model.predict_array(corpus)[0]) == n
     assert np.isfinite(model.log_proba(corpus)).all()
@@ -235,22 +267,30 @@ def test_weights_of_ten_thousand(crf):
         assert np.isfinite(big.log_proba(long, path)).all() and big.log_proba(long, path)[0] <= 0
         assert all(np.isfinite(pair).all() for pair in big.predict_edge_marginals(long))
     ids = big.predict_array(long)[0]
-    assert np.array_equal(marginals.argmax(axis=1), ids)                    # nearly certain: both decoders agree
+    assert np.array_equal(marginals.argmax(axis=1), ids)  # nearly certain: both decoders agree
 
 
-@pytest.mark.parametrize("model", [CRF(c2=0.1, all_possible_states=True), MEMM(c2=0.1, all_possible_states=True)])
+@pytest.mark.parametrize(
+    "model", [CRF(c2=0.1, all_possible_states=True), MEMM(c2=0.1, all_possible_states=True)]
+)
 def test_scores_that_exceed_float64(model):
-    """inf - inf at label B: a decoder that compares would pass over B in silence, and answer A with probability 1."""
+    """inf - inf at label B: a decoder that compares would pass over B in silence,
+    and answer A with probability 1.
+    """
     model.fit([[{"a": 1, "b": 1}, {"b": 1}]], [["A", "B"]])
     features = model.features_
-    place = {(a, y): features.node_ptr[i] + j for i, a in enumerate(model.encoder_.attribute_names()) for j, y in enumerate("AB")}
+    place = {
+        (a, y): features.node_ptr[i] + j
+        for i, a in enumerate(model.encoder_.attribute_names())
+        for j, y in enumerate("AB")
+    }
     model.weights_ = np.zeros_like(model.weights_)
     model.weights_[place["a", "B"]], model.weights_[place["b", "B"]] = 1e308, -1e308
     long = [[{"b": 1}], [{"a": 1}, {"a": 10.0, "b": 10.0}]]
     for call in (model.predict, model.predict_marginals, lambda x: list(model.predict_edge_marginals(x))):
         refused("sequence 1, token 1: expected scores within float64", call, long)
     refused("sequence 1, token 1: expected scores within float64", model.log_proba, long, [["A"], ["A", "A"]])
-    assert model.predict([[{"b": 1}], [{"a": 1}]]) == [["A"], ["B"]]                            # large, and not too large
+    assert model.predict([[{"b": 1}], [{"a": 1}]]) == [["A"], ["B"]]  # large, and not too large
 
 
 def test_huge_values_do_not_become_nan():
@@ -281,13 +321,20 @@ def test_labels_that_cannot_be_saved(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name, change", [
-    ("features.node_label", lambda a: a + 100), ("features.node_ptr", lambda a: a * 2), ("features.edge_prev", lambda a: a - 9),
-    ("weights", lambda a: a[:-1]), ("weights", lambda a: a * np.nan), ("features.node_ptr", lambda a: a[:-1]),
-])
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("features.node_label", lambda a: a + 100),
+        ("features.node_ptr", lambda a: a * 2),
+        ("features.edge_prev", lambda a: a - 9),
+        ("weights", lambda a: a[:-1]),
+        ("weights", lambda a: a * np.nan),
+        ("features.node_ptr", lambda a: a[:-1]),
+    ],
+)
 def test_model_file_whose_arrays_do_not_fit(tmp_path, crf, name, change):
     crf.save(tmp_path / "m")
     header, arrays = load_arrays(tmp_path / "m", "CRF")
     arrays[name] = change(arrays[name])
-    save_arrays(tmp_path / "m", "CRF", header, arrays)                      # a valid checksum around nonsense
+    save_arrays(tmp_path / "m", "CRF", header, arrays)  # a valid checksum around nonsense
     refused("m: refused", CRF.load, tmp_path / "m", error=ModelFileError)

@@ -65,17 +65,28 @@ def test_equals_log_form(n_labels, n_classes):
     results = [run_log(c) for c in sequences]
     batch = run_batched(sequences, weight)
     assert batch.flags.sum() == sum(r.log_z == -np.inf for r in results)
-    check(sequences, [(r.log_z, r.p_node, r.p_edge_sum) for r in results], weight, batch, dict(rtol=1e-9, atol=1e-11))
+    check(
+        sequences,
+        [(r.log_z, r.p_node, r.p_edge_sum) for r in results],
+        weight,
+        batch,
+        dict(rtol=1e-9, atol=1e-11),
+    )
 
 
 def test_flagged_sequences_do_not_disturb_the_others():
     """Lost prefix mass, a NaN, a row without labels and scores of 1e4 among good sequences, in any order."""
     rng = np.random.default_rng(2)
     lost = returning_mass(100.0, 9)
-    good = [lost._replace(log_node=rng.normal(size=(n, 3)), edge_class=np.zeros(n, np.int32)) for n in (12, 10, 3, 1)]
+    good = [
+        lost._replace(log_node=rng.normal(size=(n, 3)), edge_class=np.zeros(n, np.int32))
+        for n in (12, 10, 3, 1)
+    ]
     nan, empty, huge = (rng.normal(size=(n, 3)) for n in (10, 4, 11))
     nan[5, 1], empty[3], huge[2, 0] = np.nan, -np.inf, 1e4
-    bad = [lost] + [lost._replace(log_node=u, edge_class=np.zeros(len(u), np.int32)) for u in (nan, empty, huge)]
+    bad = [lost] + [
+        lost._replace(log_node=u, edge_class=np.zeros(len(u), np.int32)) for u in (nan, empty, huge)
+    ]
     sequences = [bad[0], good[0], bad[1], good[1], good[2], bad[2], bad[3], good[3]]
     batch = run_batched(sequences)
     assert batch.flags.tolist() == [1, 0, 1, 0, 0, 1, 1, 0]
@@ -88,9 +99,11 @@ def test_lost_prefix_mass_that_would_win_later():
 
 
 def test_mass_lost_between_a_low_gain_and_a_wide_row():
-    """Row 1 stays as it is (its gain is exp(-150)), row 2 spreads over 300 nats: label 2 enters it at exp(-795).
+    """Row 1 stays as it is (its gain is exp(-150)), row 2 spreads over 300 nats:
+    label 2 enters it at exp(-795).
 
-    That is 0 in float64, and label 2 wins three steps later. Found with rows lowered by their maximum: log Z came out as 50.
+    That is 0 in float64, and label 2 wins three steps later. Found with rows lowered by their maximum:
+    log Z came out as 50.
     """
     u = [[150, -150, -np.inf], [150, -45, -np.inf], [200, -np.inf, -100], *[[-150, -np.inf, 150]] * 3]
     log_edge = np.where([[1, 0, 0], [0, 1, 1], [0, 0, 1]], 0.0, -np.inf)[None]
@@ -132,7 +145,9 @@ def test_padding_labels_change_nothing(n_classes):
 
 @pytest.mark.parametrize("forbidden", [0.0, 0.2])
 def test_scores_far_from_zero(forbidden):
-    """Rows around +-1000: beyond the range of exp, so that their maxima must be taken out; nothing is flagged."""
+    """Rows around +-1000: beyond the range of exp, so that their maxima must be taken out;
+    nothing is flagged.
+    """
     rng = np.random.default_rng(8)
     sequences = [random_chain(rng, n, 4, 2, 2.0, forbidden) for n in (5, 9, 2, 9)]
     sequences = [c._replace(log_edge=sequences[0].log_edge) for c in sequences]

@@ -79,7 +79,7 @@ def test_attribute_strings_are_the_templates_attributes():
         names = crfsuite.attribute_names(task)
         assert len(set(names.values())) == task.features.n_attrs
         for t, row in enumerate(rows):
-            ids = task.corpus.attr_idx[task.corpus.attr_ptr[t]:task.corpus.attr_ptr[t + 1]]
+            ids = task.corpus.attr_idx[task.corpus.attr_ptr[t] : task.corpus.attr_ptr[t + 1]]
             assert sorted(names[a] for a in ids.tolist()) == sorted(row)
 
 

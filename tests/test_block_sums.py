@@ -17,7 +17,9 @@ KINDS = [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes":
 
 
 def wanted(corpus, features, w, repeats):
-    """(expected, curvature, gold) of all nodes (3, A, L) and edges (3, B, L, L): sums over tokens of x p and n x^2 p (1 - p)."""
+    """(expected, curvature, gold) of all nodes (3, A, L) and edges (3, B, L, L):
+    sums over tokens of x p and n x^2 p (1 - p).
+    """
     n_labels, n_attrs, n_edge_attrs = features[:3]
     node, edge = np.zeros((3, n_attrs, n_labels)), np.zeros((3, n_edge_attrs, n_labels, n_labels))
     weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
@@ -25,14 +27,25 @@ def wanted(corpus, features, w, repeats):
         begin, n = corpus.seq_ptr[i], len(chain[0])
         if n == 0:
             continue
-        p_node, p_edge, y = brute.node_marginals(*chain), brute.edge_marginals(*chain), corpus.labels[begin:begin + n]
+        p_node, p_edge, y = (
+            brute.node_marginals(*chain),
+            brute.edge_marginals(*chain),
+            corpus.labels[begin : begin + n],
+        )
         fires, pairs = np.zeros((n, n_attrs)), np.zeros((n, n_edge_attrs), bool)
         for t in range(n):
-            item = slice(*corpus.attr_ptr[begin + t:begin + t + 2])
+            item = slice(*corpus.attr_ptr[begin + t : begin + t + 2])
             np.add.at(fires[t], corpus.attr_idx[item], corpus.attr_val[item] if len(corpus.attr_val) else 1.0)
-            pairs[t, corpus.class_attr[slice(*corpus.class_ptr[chain[2][t]:chain[2][t] + 2])]] = t > 0
-        held = [np.array([(corpus.attr_idx[slice(*corpus.attr_ptr[begin + t:begin + t + 2])] == a).any() for t in range(n)])
-                for a in range(n_attrs)]
+            pairs[t, corpus.class_attr[slice(*corpus.class_ptr[chain[2][t] : chain[2][t] + 2])]] = t > 0
+        held = [
+            np.array(
+                [
+                    (corpus.attr_idx[slice(*corpus.attr_ptr[begin + t : begin + t + 2])] == a).any()
+                    for t in range(n)
+                ]
+            )
+            for a in range(n_attrs)
+        ]
         for t in range(n):
             for a in range(n_attrs):
                 x, many = fires[t, a], held[a].sum() if repeats else 1
@@ -56,7 +69,7 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
     rng = np.random.default_rng(5)
     corpus = random_corpus(rng, lengths=(3, 0, 1, 4, 2, 5, 4, 3, 4), **kind)
     features, w = random_model(rng, corpus, all_states=True, all_transitions=True)
-    w[features.n_node:] *= rng.random(features.n_edge) < 0.6
+    w[features.n_node :] *= rng.random(features.n_edge) < 0.6
     if few != coordinate_gradient.FEW:  # compiled in: a global of the kernel
         monkeypatch.setattr(coordinate_gradient, "FEW", few)
         sums = getattr(coordinate_gradient.block_gradient, "py_func", coordinate_gradient.block_gradient)
@@ -69,11 +82,13 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
     rule, state = run.rule._replace(repeats=repeats), run.state
     node, edge = wanted(corpus, features, w * size, repeats)
     full = np.flatnonzero(np.diff(corpus.seq_ptr)).astype(np.int32)
-    run._large.extend(full, np.zeros(len(full), np.int32), (np.diff(corpus.seq_ptr)[full] - 1).astype(np.int32), 0, state)
+    run._large.extend(
+        full, np.zeros(len(full), np.int32), (np.diff(corpus.seq_ptr)[full] - 1).astype(np.int32), 0, state
+    )
     assert size == 1.0 or state.chains.place[UNSAFE].any()
     for g in run.order.tolist():
         a, b = state.blocks.member[:, g]
-        first, last = state.blocks.visit_ptr[g:g + 2].tolist()
+        first, last = state.blocks.visit_ptr[g : g + 2].tolist()
         run._large._gradient(g, first, last, True, rule, state)
         if a >= 0:
             np.testing.assert_allclose(state.sums.node[:, :3], node[:, a], rtol=1e-9, atol=1e-11)
@@ -83,8 +98,12 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
 
 @pytest.mark.parametrize(("joint", "gamma"), [(True, 4.0), (False, 2.0)], ids=["joint", "apart"])
 def test_the_squares_rule_bounds_the_hessian(joint, gamma):
-    """The first label is certain, so that the pair says what the second label says: there the bound of a joint block is tight, and 2 fails."""
-    corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 0], edge_class=[0, 1], class_ptr=[0, 0, 1], class_attr=[1])
+    """The first label is certain, so that the pair says what the second label says:
+    there the bound of a joint block is tight, and 2 fails.
+    """
+    corpus = make_corpus(
+        [0, 2], [0, 1, 2], [0, 1], labels=[0, 0], edge_class=[0, 1], class_ptr=[0, 0, 1], class_attr=[1]
+    )
     run = Run(corpus, None, Sizes(2, 2, 2), None, joint=joint, edge_attrs=np.array([1]))
     run.set_rule(0.3, 0.05, step="cs")
     run.state.mu[0, 0] = 50.0
@@ -103,13 +122,22 @@ def test_the_squares_rule_bounds_the_hessian(joint, gamma):
         seen.add((a, b))
         mine = np.flatnonzero(((cells < 0) & (a >= 0)) | ((cells >= 0) & (b >= 0)))
         run._large.extend(*(np.array([at], np.int32) for at in (0, 0, 1)), 0, state)
-        run._large._gradient(g, *state.blocks.visit_ptr[g:g + 2].tolist(), False, run.rule, state)
-        curve = [state.sums.node[1, -1 - c] if c < 0 else state.sums.edge[1, c >> 16, c & 65535] for c in cells[mine]]
-        state.sums.node[2], state.sums.edge[2] = state.sums.node[0], state.sums.edge[0]  # no gradient: no other factor
-        state.found.cell[:len(mine)], state.found.number[3, :len(mine)] = cells[mine], curve
+        run._large._gradient(g, *state.blocks.visit_ptr[g : g + 2].tolist(), False, run.rule, state)
+        curve = [
+            state.sums.node[1, -1 - c] if c < 0 else state.sums.edge[1, c >> 16, c & 65535]
+            for c in cells[mine]
+        ]
+        state.sums.node[2], state.sums.edge[2] = (
+            state.sums.node[0],
+            state.sums.edge[0],
+        )  # no gradient: no other factor
+        state.found.cell[: len(mine)], state.found.number[3, : len(mine)] = cells[mine], curve
         scale_curvatures(len(mine), run.rule, 0.0, state.sums, state.found)
-        found = state.found.number[3, :len(mine)]
+        found = state.found.number[3, : len(mine)]
         np.testing.assert_allclose(found, gamma * np.maximum(curve, 1e-12), rtol=1e-12)
-        lowest = [np.linalg.eigvalsh(np.diag(found * share) - hessian[np.ix_(mine, mine)]).min() for share in (1.0, 0.5)]
+        lowest = [
+            np.linalg.eigvalsh(np.diag(found * share) - hessian[np.ix_(mine, mine)]).min()
+            for share in (1.0, 0.5)
+        ]
         assert lowest[0] >= -1e-12 and (lowest[1] < -0.1 or not joint)
     assert seen == ({(1, 1)} if joint else {(1, -1), (-1, 1)})

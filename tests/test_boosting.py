@@ -1,4 +1,6 @@
-"""Boosting for label sequences: every quantity by enumeration, whole runs against a naive one, and what a user may do."""
+"""Boosting for label sequences: every quantity by enumeration, whole runs against a naive one,
+and what a user may do.
+"""
 
 import itertools
 import math
@@ -45,7 +47,7 @@ def place_counts(corpus, features, i, path):
                 if features.node_label[k] == y:
                     out[k] += corpus.attr_val[j] if len(corpus.attr_val) else 1.0
         c = corpus.edge_class[first + t]
-        for b in corpus.class_attr[corpus.class_ptr[c]:corpus.class_ptr[c + 1]] if t else ():
+        for b in corpus.class_attr[corpus.class_ptr[c] : corpus.class_ptr[c + 1]] if t else ():
             for k in range(features.edge_ptr[b], features.edge_ptr[b + 1]):
                 if (features.edge_prev[k], features.edge_next[k]) == (path[t - 1], y):
                     out[features.n_node + k] += 1.0
@@ -53,49 +55,78 @@ def place_counts(corpus, features, i, path):
 
 
 class Enumerated:
-    """phi_i(y) = S(x_i, y) - S(x_i, y_i) for all y that the constraints allow, and what the paper makes of it."""
+    """phi_i(y) = S(x_i, y) - S(x_i, y_i) for all y that the constraints allow,
+    and what the paper makes of it.
+    """
 
     def __init__(self, corpus, features, constraints=None):
         self.phi, self.weight, self.gains, self.losses_of = [], [], [], []
         n_labels = features.n_labels
-        for i, (node, edge, classes) in enumerate(chains_of(corpus, features, np.zeros(features.n_features), constraints)):
+        for i, (node, edge, classes) in enumerate(
+            chains_of(corpus, features, np.zeros(features.n_features), constraints)
+        ):
             paths, scores = brute.all_scores(node, edge, classes) if len(node) else ([()], [0.0])
-            gold = corpus.labels[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]]
+            gold = corpus.labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]]
             of_gold = feature_counts(corpus, features, i, gold)
-            kept = [feature_counts(corpus, features, i, y) - of_gold for y, s in zip(paths, scores, strict=True)
-                    if s > -np.inf and tuple(y) != tuple(gold)]
-            places = [place_counts(corpus, features, i, y) - place_counts(corpus, features, i, gold)
-                      for y, s in zip(paths, scores, strict=True) if s > -np.inf and tuple(y) != tuple(gold)]
-            self.gains.append(np.array([np.maximum(d, 0).sum(0) for d in places]).reshape(-1, features.n_features))
-            self.losses_of.append(np.array([np.maximum(-d, 0).sum(0) for d in places]).reshape(-1, features.n_features))
+            kept = [
+                feature_counts(corpus, features, i, y) - of_gold
+                for y, s in zip(paths, scores, strict=True)
+                if s > -np.inf and tuple(y) != tuple(gold)
+            ]
+            places = [
+                place_counts(corpus, features, i, y) - place_counts(corpus, features, i, gold)
+                for y, s in zip(paths, scores, strict=True)
+                if s > -np.inf and tuple(y) != tuple(gold)
+            ]
+            self.gains.append(
+                np.array([np.maximum(d, 0).sum(0) for d in places]).reshape(-1, features.n_features)
+            )
+            self.losses_of.append(
+                np.array([np.maximum(-d, 0).sum(0) for d in places]).reshape(-1, features.n_features)
+            )
             self.phi.append(np.array(kept).reshape(-1, features.n_features))
             self.weight.append(corpus.seq_weight[i] if len(corpus.seq_weight) else 1.0)
-        counts = [feature_counts(corpus, features, i, y) - feature_counts(
-                      corpus, features, i, corpus.labels[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]])
-                  for i, T in enumerate(np.diff(corpus.seq_ptr)) for y in itertools.product(range(n_labels), repeat=T)]
+        counts = [
+            feature_counts(corpus, features, i, y)
+            - feature_counts(corpus, features, i, corpus.labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]])
+            for i, T in enumerate(np.diff(corpus.seq_ptr))
+            for y in itertools.product(range(n_labels), repeat=T)
+        ]
         none = np.zeros(features.n_features)  # of every sequence, over the allowed labellings: all, here
-        self.most, self.less = ([np.max(part, 0, initial=0.0) + none for part in parts] for parts in (self.gains, self.losses_of))
+        self.most, self.less = (
+            [np.max(part, 0, initial=0.0) + none for part in parts] for parts in (self.gains, self.losses_of)
+        )
         self.low, self.high = np.min(counts, 0), np.max(counts, 0)  # over all labellings, allowed or not
 
     def losses(self, w):
         """Loss of every sequence (S,)."""
-        return np.array([weight * np.exp(phi @ w).sum() for phi, weight in zip(self.phi, self.weight, strict=True)])
+        return np.array(
+            [weight * np.exp(phi @ w).sum() for phi, weight in zip(self.phi, self.weight, strict=True)]
+        )
 
     def means(self, w):
         """m_k = sum_i D(i) E_{pi_i}[phi_i] (F,): derivative of the log loss."""
-        total = sum(weight * (np.exp(phi @ w) @ phi) for phi, weight in zip(self.phi, self.weight, strict=True))
+        total = sum(
+            weight * (np.exp(phi @ w) @ phi) for phi, weight in zip(self.phi, self.weight, strict=True)
+        )
         return total / self.losses(w).sum()
 
     def gained_and_lost(self, w):
         """(P, Q), each (F,), in units of 1 (not of the loss)."""
         share = [weight * np.exp(phi @ w) for phi, weight in zip(self.phi, self.weight, strict=True)]
-        return tuple(sum(s @ part for s, part in zip(share, parts, strict=True)) for parts in (self.gains, self.losses_of))
+        return tuple(
+            sum(s @ part for s, part in zip(share, parts, strict=True))
+            for parts in (self.gains, self.losses_of)
+        )
 
     def split_decrease(self, w, k, D):
-        """What the bound of every sequence by itself, gains and losses apart, promises of a step D of feature k."""
+        """What the bound of every sequence by itself, gains and losses apart,
+        promises of a step D of feature k.
+        """
         total = 0.0
         for phi, weight, gains, losses, most, less in zip(
-                self.phi, self.weight, self.gains, self.losses_of, self.most, self.less, strict=True):
+            self.phi, self.weight, self.gains, self.losses_of, self.most, self.less, strict=True
+        ):
             share = weight * np.exp(phi @ w)
             total -= share @ gains[:, k] * np.expm1(D * most[k]) / most[k] if most[k] else 0.0
             total -= share @ losses[:, k] * np.expm1(-D * less[k]) / less[k] if less[k] else 0.0
@@ -103,7 +134,10 @@ class Enumerated:
 
     def best(self, w, cap):
         """(feature, step, gain) by trying all."""
-        found = [best_step(m, low, high, cap) for m, low, high in zip(self.means(w), self.low, self.high, strict=True)]
+        found = [
+            best_step(m, low, high, cap)
+            for m, low, high in zip(self.means(w), self.low, self.high, strict=True)
+        ]
         k = int(np.argmax([gain for _, gain in found]))
         return k, *found[k]
 
@@ -128,6 +162,7 @@ def means_of(run):
 
 # ---- the quantities of section 3.3
 
+
 @pytest.mark.parametrize("kind", CORPORA)
 @pytest.mark.parametrize("options", [{}, {"all_states": True, "all_transitions": True}])
 def test_loss_derivatives_and_extremes_are_those_of_enumeration(kind, options):
@@ -136,7 +171,9 @@ def test_loss_derivatives_and_extremes_are_those_of_enumeration(kind, options):
     assert run.objective() == pytest.approx(np.log(true.losses(w).sum()), rel=1e-12)
     mass = np.exp(run.state.log_mass - run.objective())
     np.testing.assert_allclose(mass, true.losses(w) / true.losses(w).sum(), rtol=1e-10)  # D(i)
-    np.testing.assert_allclose(means_of(run)[true.low < true.high], true.means(w)[true.low < true.high], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        means_of(run)[true.low < true.high], true.means(w)[true.low < true.high], rtol=0, atol=1e-12
+    )
     np.testing.assert_allclose(run.index.low, true.low, atol=1e-12)
     np.testing.assert_allclose(run.index.high, true.high, atol=1e-12)
 
@@ -159,12 +196,17 @@ def test_constraints_and_label_sets_are_obeyed():
     sets = np.array([[1, 1, 1], [1, 1, 0]], bool)
     constraints = Constraints(allowed, np.array([1, 1, 0], bool), np.ones(3, bool))
     corpus = random_corpus(rng, LENGTHS)
-    corpus = corpus._replace(labels=np.tile(np.array([0, 1], np.int32), 20)[:corpus.n_tokens])
+    corpus = corpus._replace(labels=np.tile(np.array([0, 1], np.int32), 20)[: corpus.n_tokens])
     features = observed(corpus, 3, 7)
-    run, true = first_state(corpus, features, constraints=constraints), Enumerated(corpus, features, constraints)
+    run, true = (
+        first_state(corpus, features, constraints=constraints),
+        Enumerated(corpus, features, constraints),
+    )
     w = np.zeros(features.n_features)
     assert run.objective() == pytest.approx(np.log(true.losses(w).sum()), rel=1e-12)
-    np.testing.assert_allclose(means_of(run)[true.low < true.high], true.means(w)[true.low < true.high], atol=1e-12)
+    np.testing.assert_allclose(
+        means_of(run)[true.low < true.high], true.means(w)[true.low < true.high], atol=1e-12
+    )
     result = boost(corpus, features, constraints=constraints, max_iterations=40)
     assert result.objective == pytest.approx(np.log(true.losses(result.w).sum()), rel=1e-12)
     limited = corpus._replace(label_set=np.ones(corpus.n_tokens, np.int32))
@@ -179,12 +221,24 @@ def test_ratio_instance_bound_global_bound_in_this_order(kind):
     losses, total, means = true.losses(w), true.losses(w).sum(), true.means(w)
     run = first_state(corpus, features, w)
     for k in range(features.n_features):
-        parts = [(mass, weight * (np.exp(phi @ w) @ phi[:, k]), phi[:, k].min(initial=0.0), phi[:, k].max(initial=0.0))
-                 for mass, phi, weight in zip(losses, true.phi, true.weight, strict=True)]
+        parts = [
+            (
+                mass,
+                weight * (np.exp(phi @ w) @ phi[:, k]),
+                phi[:, k].min(initial=0.0),
+                phi[:, k].max(initial=0.0),
+            )
+            for mass, phi, weight in zip(losses, true.phi, true.weight, strict=True)
+        ]
 
         def instance(D, parts=parts):
-            return sum(mass if low == high else ((high * mass - moment) * np.exp(D * low) + (moment - low * mass)
-                       * np.exp(D * high)) / (high - low) for mass, moment, low, high in parts)
+            return sum(
+                mass
+                if low == high
+                else ((high * mass - moment) * np.exp(D * low) + (moment - low * mass) * np.exp(D * high))
+                / (high - low)
+                for mass, moment, low, high in parts
+            )
 
         span = true.high[k] - true.low[k]
         for D in np.linspace(-3, 3, 13) if span else ():
@@ -204,7 +258,10 @@ def test_ratio_instance_bound_global_bound_in_this_order(kind):
             assert f == pytest.approx(instance(D), rel=1e-12)
             assert all(f <= instance(other) * (1 + 1e-12) for other in np.linspace(0, limit, 200))
             D2, gain2 = tighten(k, step, 1.0, INSTANCE, run.data, run.index, run.state, run.work)
-            assert (D2, -gain2) == (pytest.approx(D, rel=1e-5, abs=1e-7), pytest.approx(math.log(f / total), abs=1e-10))
+            assert (D2, -gain2) == (
+                pytest.approx(D, rel=1e-5, abs=1e-7),
+                pytest.approx(math.log(f / total), abs=1e-10),
+            )
 
 
 def test_closed_form_minimises_the_bound():
@@ -227,7 +284,9 @@ def test_closed_form_minimises_the_bound():
             assert abs(step) <= cap
             assert math.exp(-gain) == pytest.approx(bound(step), rel=1e-10)
             assert gain >= 0
-            assert all(bound(step) <= bound(D) * (1 + 1e-12) for D in step + np.array([-1e-3, 1e-3]) if abs(D) <= cap)
+            assert all(
+                bound(step) <= bound(D) * (1 + 1e-12) for D in step + np.array([-1e-3, 1e-3]) if abs(D) <= cap
+            )
 
 
 def test_at_the_ends_of_its_range_the_step_is_finite_and_the_bound_holds():
@@ -238,6 +297,7 @@ def test_at_the_ends_of_its_range_the_step_is_finite_and_the_bound_holds():
 
 
 # ---- whole runs
+
 
 @pytest.mark.parametrize("kind", CORPORA)
 @pytest.mark.parametrize("cap", [math.inf, 1.0])
@@ -271,7 +331,9 @@ def test_a_split_run_is_the_naive_one_round_by_round(kind):
     most, less = run.index.most, -run.index.low
     assert np.all(np.max([gain.max(0, initial=0.0) for gain in true.gains], 0) <= most + 1e-12)
     assert np.allclose(np.max([loss.max(0, initial=0.0) for loss in true.losses_of], 0), less, atol=1e-12)
-    for b in range(features.n_edge_attrs):  # most of a pair of different labels is a bound that need not be reached
+    for b in range(
+        features.n_edge_attrs
+    ):  # most of a pair of different labels is a bound that need not be reached
         for e in range(run.index.edge_entry_ptr[b], run.index.edge_entry_ptr[b + 1]):
             row = np.arange(features.edge_ptr[b], features.edge_ptr[b + 1])
             row = row[features.edge_prev[row] != features.edge_next[row]] + features.n_node
@@ -288,12 +350,17 @@ def test_a_split_run_is_the_naive_one_round_by_round(kind):
         step, promised = result.state["step"][r], before * -np.expm1(-result.state["gain"][r])
         steps = (step, step - 1e-4, step + 1e-4)
         if max(most[k], less[k]) <= 1.0:  # then the closed form is all there is
-            assert (step, promised) == (pytest.approx(found[k][0], rel=1e-7), pytest.approx(found[k][1], rel=1e-7))
+            assert (step, promised) == (
+                pytest.approx(found[k][0], rel=1e-7),
+                pytest.approx(found[k][1], rel=1e-7),
+            )
         else:
             assert promised >= found[k][1] * (1 - 1e-9)
             decreases = [true.split_decrease(w, k, D) for D in steps]
             assert decreases[0] == pytest.approx(promised, rel=1e-7)
-            assert all(decreases[0] >= other - 1e-9 for other, D in zip(decreases, steps, strict=True) if abs(D) <= 1)
+            assert all(
+                decreases[0] >= other - 1e-9 for other, D in zip(decreases, steps, strict=True) if abs(D) <= 1
+            )
         w[k] += step
         after = true.losses(w).sum()
         assert result.state["log_loss"][r] == pytest.approx(np.log(after), rel=1e-10)
@@ -336,7 +403,9 @@ def test_tighter_steps_keep_their_bound_and_reach_the_same_minimum(kind):
     if one.status == two.status == "converged":
         assert one.objective == pytest.approx(two.objective, abs=1e-4)
         assert two.n_iter <= one.n_iter
-    assert two.objective == pytest.approx(np.log(true.losses(two.w).sum()), abs=1e-9 if two.objective > -8 else 0.01)
+    assert two.objective == pytest.approx(
+        np.log(true.losses(two.w).sum()), abs=1e-9 if two.objective > -8 else 0.01
+    )
 
 
 def long_corpus(rng, lengths):
@@ -388,7 +457,9 @@ def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_sleepers_wake(bo
 def test_few_forward_backwards_while_one_sequence_rules():
     corpus, features = long_corpus(np.random.default_rng(9), (200, *[20] * 40))
     result = boost(corpus, features, max_iterations=50)
-    assert result.n_evaluations < 41 + 1 + 2 * 50 + 10  # first pass, its wakening, the rounds (and fresh sums)
+    assert (
+        result.n_evaluations < 41 + 1 + 2 * 50 + 10
+    )  # first pass, its wakening, the rounds (and fresh sums)
 
 
 def test_resume_is_bit_for_bit_and_leaves_the_state_alone():
@@ -441,6 +512,7 @@ def test_an_interrupt_keeps_whole_rounds():
 
 # ---- odd data
 
+
 def test_no_round_at_all():
     corpus, features, w = problem(13, "plain")
     result = boost(corpus, features, w, max_iterations=0)
@@ -459,7 +531,12 @@ def test_a_single_sequence_and_single_tokens():
 
 def test_nothing_to_lose():
     for corpus in (make_corpus([0], [0], []), make_corpus([0, 0, 0], [0], [])):
-        features = FeatureSet(2, 0, 1, *(np.zeros(n, t) for n, t in ((1, int), (0, np.int32), (2, int), (0, np.int32), (0, np.int32))))
+        features = FeatureSet(
+            2,
+            0,
+            1,
+            *(np.zeros(n, t) for n, t in ((1, int), (0, np.int32), (2, int), (0, np.int32), (0, np.int32))),
+        )
         result = boost(corpus, features, max_iterations=5)
         assert (result.objective, result.status, result.n_iter) == (-math.inf, "rounding floor", 0)
     corpus = make_corpus([0, 2], [0, 1, 2], [0, 0], labels=[0, 0])  # one label only: p = 1
@@ -504,13 +581,19 @@ def test_duplicates_of_an_attribute_add_up():
     twice = make_corpus([0, 2], [0, 3, 4], [0, 0, 1, 1], labels=[0, 1])
     valued = make_corpus([0, 2], [0, 2, 3], [0, 1, 1], attr_val=[2.0, 1.0, 1.0], labels=[0, 1])
     features = observed(twice, 2, 2, all_states=True)
-    assert np.array_equal(boost(twice, features, max_iterations=20).w, boost(valued, features, max_iterations=20).w)
+    assert np.array_equal(
+        boost(twice, features, max_iterations=20).w, boost(valued, features, max_iterations=20).w
+    )
 
 
 def test_ties_go_to_the_smallest_feature():
-    corpus = make_corpus([0, 1, 2], [0, 2, 4], [0, 1, 0, 1], labels=[0, 1])  # attributes 0 and 1 are always together
+    corpus = make_corpus(
+        [0, 1, 2], [0, 2, 4], [0, 1, 0, 1], labels=[0, 1]
+    )  # attributes 0 and 1 are always together
     result = boost(corpus, observed(corpus, 2, 2), max_iterations=1)
-    assert result.n_iter == 0 and result.status == "converged"  # the two sequences pull alike, in opposite directions
+    assert (
+        result.n_iter == 0 and result.status == "converged"
+    )  # the two sequences pull alike, in opposite directions
     corpus = make_corpus([0, 1, 2, 3], [0, 2, 4, 6], [0, 1, 0, 1, 0, 1], labels=[0, 1, 0])
     features = observed(corpus, 2, 2)
     first = boost(corpus, features, max_iterations=1)
@@ -524,13 +607,18 @@ def test_extremes_of_pairs_are_exact_for_classes_in_runs():
     features = observed(corpus, 2, 7, 3, all_transitions=True)
     _, index = lay_out(corpus, features, lambda low, high: low < high)
     true = Enumerated(corpus, features)
-    np.testing.assert_array_equal(index.low[features.n_node:], true.low[features.n_node:])
-    np.testing.assert_array_equal(index.high[features.n_node:], true.high[features.n_node:])
+    np.testing.assert_array_equal(index.low[features.n_node :], true.low[features.n_node :])
+    np.testing.assert_array_equal(index.high[features.n_node :], true.high[features.n_node :])
 
 
 BAD = [
-    ({"max_iterations": -1}, "max_iterations"), ({"bound": "best"}, "'global', 'instance'"), ({"cap": 0}, "cap"),
-    ({"cap": math.nan}, "cap"), ({"tol": -1}, "tol"), ({"report_every": 0}, "report_every"), ({"w0": np.zeros(2)}, "shape"),
+    ({"max_iterations": -1}, "max_iterations"),
+    ({"bound": "best"}, "'global', 'instance'"),
+    ({"cap": 0}, "cap"),
+    ({"cap": math.nan}, "cap"),
+    ({"tol": -1}, "tol"),
+    ({"report_every": 0}, "report_every"),
+    ({"w0": np.zeros(2)}, "shape"),
 ]
 
 
@@ -545,7 +633,12 @@ def test_bad_arguments_are_one_sentence(options, word):
 def test_bad_data_are_one_sentence():
     corpus, features, _ = problem(20, "plain")
     with pytest.raises(ValueError, match="sequence 0, token 1: expected a label"):
-        boost(corpus._replace(labels=np.where(np.arange(corpus.n_tokens) == 1, -1, corpus.labels).astype(np.int32)), features)
+        boost(
+            corpus._replace(
+                labels=np.where(np.arange(corpus.n_tokens) == 1, -1, corpus.labels).astype(np.int32)
+            ),
+            features,
+        )
     with pytest.raises(MemoryError, match="0.001 GB"):
         boost(random_corpus(np.random.default_rng(0), (50_000,)), features, memory_limit=1e6)
     with pytest.raises(ValueError, match=r"sequence \d: expected gold labels of finite score"):

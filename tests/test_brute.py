@@ -8,7 +8,9 @@ from crfbook import brute
 
 
 def two_tokens():
-    """exp scores of the four labellings, by hand: 00: 2*3*1 = 6, 01: 2*5*1 = 10, 10: 1*7*1 = 7, 11: 1*1*1 = 1."""
+    """exp scores of the four labellings, by hand: 00: 2*3*1 = 6, 01: 2*5*1 = 10, 10: 1*7*1 = 7, 11:
+    1*1*1 = 1.
+    """
     log_node = np.log([[2.0, 1.0], [1.0, 1.0]])
     log_edge = np.log([[[9.0, 9.0], [9.0, 9.0]], [[3.0, 5.0], [7.0, 1.0]]])
     return log_node, log_edge, np.array([0, 1])

@@ -14,7 +14,7 @@ SINGLES = CHUNKS + ["E-NP", "S-NP", "E-VP", "S-VP"]
 
 def is_valid(scheme, sequence):
     """A reader of whole sequences: walks left to right, knows only the definition of the scheme."""
-    inside = None           # type of the chunk that the previous token belongs to and that may go on
+    inside = None  # type of the chunk that the previous token belongs to and that may go on
     for label in sequence:
         head, _, kind = label.partition("-")
         if scheme == "BIO" and head == "I" and kind != inside:
@@ -37,8 +37,11 @@ def test_scheme_agrees_with_a_reader_of_whole_sequences(scheme, labels):
     table = constraints_from(scheme, labels)
     for length in (1, 2, 3):
         for path in itertools.product(range(len(labels)), repeat=length):
-            allowed = (table.start[path[0]] and table.end[path[-1]]
-                       and all(table.allowed[a, b] for a, b in itertools.pairwise(path)))
+            allowed = (
+                table.start[path[0]]
+                and table.end[path[-1]]
+                and all(table.allowed[a, b] for a, b in itertools.pairwise(path))
+            )
             assert allowed == is_valid(scheme, [labels[y] for y in path]), [labels[y] for y in path]
 
 
@@ -48,12 +51,12 @@ def test_order_of_labels_and_aliases():
     assert np.array_equal(forward.allowed, backward.allowed[::-1, ::-1])
     assert np.array_equal(forward.start, backward.start[::-1])
     assert constraints_from(None, CHUNKS) is None
-    assert not constraints_from("BIO", ["O", "B", "I"]).allowed[0, 2]        # bare labels: one type
+    assert not constraints_from("BIO", ["O", "B", "I"]).allowed[0, 2]  # bare labels: one type
 
 
 def test_table_is_previous_then_next():
     labels = ["a", "b"]
-    table = np.array([[True, False], [True, True]])                          # b may not follow a
+    table = np.array([[True, False], [True, True]])  # b may not follow a
     for spec in (table, table.astype(int), table.tolist(), {"allowed": table}):
         result = constraints_from(spec, labels)
         assert not result.allowed[0, 1] and result.allowed[1, 0]
@@ -64,7 +67,9 @@ def test_table_is_previous_then_next():
 
 def test_frame_is_read_by_name():
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame([[True, False, True], [True, True, True], [True] * 3], ["a", "b", "z"], ["a", "b", "z"])
+    frame = pandas.DataFrame(
+        [[True, False, True], [True, True, True], [True] * 3], ["a", "b", "z"], ["a", "b", "z"]
+    )
     assert constraints_from(frame, ["b", "a"]).allowed.tolist() == [[True, True], [False, True]]
     with pytest.raises(ValueError, match="no row for the label 'c'"):
         constraints_from(frame, ["a", "c"])
@@ -74,20 +79,23 @@ def test_start_and_end_as_vector_or_as_labels():
     for start in ({"b"}, ["b"], [False, True], np.array([False, True])):
         result = constraints_from({"start": start}, ["a", "b"])
         assert result.start.tolist() == [False, True] and result.allowed.all() and result.end.all()
-    assert constraints_from({"end": [1]}, [1, 2]).end.tolist() == [True, False]      # integer labels, not 0/1
+    assert constraints_from({"end": [1]}, [1, 2]).end.tolist() == [True, False]  # integer labels, not 0/1
 
 
-@pytest.mark.parametrize("spec, labels, message", [
-    ("BILOU", CHUNKS, "expected 'BIO', 'IOB1', 'BIOES' or a boolean table, got 'BILOU'"),
-    ("BIO", ["O", "E-NP"], "got 'E-NP'"),
-    ("BIO", ["O", "B-"], "got 'B-'"),
-    ("BIO", [0, 1], "got 0"),
-    (np.ones((2, 3), bool), ["a", "b"], r"shape \(2, 2\) .* got shape \(2, 3\)"),
-    (np.full((2, 2), 0.5), ["a", "b"], "True or False"),
-    ({"allow": np.ones((2, 2))}, ["a", "b"], "got 'allow'"),
-    ({"start": [True]}, ["a", "b"], "'start' with 2 values"),
-    ({"start": "a"}, ["a", "b"], "got the string 'a'"),
-])
+@pytest.mark.parametrize(
+    "spec, labels, message",
+    [
+        ("BILOU", CHUNKS, "expected 'BIO', 'IOB1', 'BIOES' or a boolean table, got 'BILOU'"),
+        ("BIO", ["O", "E-NP"], "got 'E-NP'"),
+        ("BIO", ["O", "B-"], "got 'B-'"),
+        ("BIO", [0, 1], "got 0"),
+        (np.ones((2, 3), bool), ["a", "b"], r"shape \(2, 2\) .* got shape \(2, 3\)"),
+        (np.full((2, 2), 0.5), ["a", "b"], "True or False"),
+        ({"allow": np.ones((2, 2))}, ["a", "b"], "got 'allow'"),
+        ({"start": [True]}, ["a", "b"], "'start' with 2 values"),
+        ({"start": "a"}, ["a", "b"], "got the string 'a'"),
+    ],
+)
 def test_bad_specifications_get_one_sentence(spec, labels, message):
     with pytest.raises(ValueError, match=message):
         constraints_from(spec, labels)
@@ -101,7 +109,9 @@ def corpus_of(*sequences, labels=CHUNKS):
 
 def test_violations_name_sequence_and_token():
     table = constraints_from("BIO", CHUNKS)
-    corpus = corpus_of(["B-NP", "I-NP", "O"], [], ["I-NP"], ["O", "I-VP"], ["B-NP", None, "I-NP"], ["I-VP", "I-NP"])
+    corpus = corpus_of(
+        ["B-NP", "I-NP", "O"], [], ["I-NP"], ["O", "I-VP"], ["B-NP", None, "I-NP"], ["I-VP", "I-NP"]
+    )
     assert violations(corpus, table, CHUNKS) == [
         (2, 0, "'I-NP' may not start a sequence"),
         (3, 1, "'I-VP' may not follow 'O'"),

@@ -15,7 +15,9 @@ from tools import chapters as book
 # Chapters that may carry {"crfbook": {"draft": true}}; empty when a release is made.
 DRAFTS = set()
 
-PATHS = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|usr|opt|mnt|Users|private|var|content)/[\w.]|[A-Z]:\\\\?\w|site-packages|file://")
+PATHS = re.compile(
+    r"(?<![\w.:/])/(?:home|root|tmp|work|usr|opt|mnt|Users|private|var|content)/[\w.]|[A-Z]:\\\\?\w|site-packages|file://"
+)
 ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}")
 MARKERS = re.compile(r"^\s*#\s*(PYTEST_VALIDATE\w*|NBVAL_(?!CHECK_OUTPUT\b)\w*)", re.M)
 PROGRESS = re.compile(r"\d+%\|")
@@ -56,7 +58,9 @@ def texts(nb):
 
 def headings(nb):
     """Level-two headings in lower case."""
-    text = "\n".join(re.sub(r"```.*?```", "", c.source, flags=re.S) for c in nb.cells if c.cell_type == "markdown")
+    text = "\n".join(
+        re.sub(r"```.*?```", "", c.source, flags=re.S) for c in nb.cells if c.cell_type == "markdown"
+    )
     return [h.lower() for h in re.findall(r"^## +(.+)$", text, re.M)]
 
 
@@ -97,9 +101,13 @@ def rule_no_paths(nb, stem):
 
 def rule_tags_and_markers(nb, stem):
     for number, cell in enumerate(nb.cells):
-        assert tags(cell) <= set(book.ALLOWED_TAGS), f"cell {number}: tags {tags(cell) - set(book.ALLOWED_TAGS)} are not known"
+        assert tags(cell) <= set(book.ALLOWED_TAGS), (
+            f"cell {number}: tags {tags(cell) - set(book.ALLOWED_TAGS)} are not known"
+        )
         marker = MARKERS.search(cell.source)
-        assert cell.cell_type != "code" or not marker, f"cell {number}: marker {marker.group(1)} hides a cell from the tests"
+        assert cell.cell_type != "code" or not marker, (
+            f"cell {number}: marker {marker.group(1)} hides a cell from the tests"
+        )
 
 
 def rule_metadata_is_clean(nb, stem):
@@ -116,8 +124,12 @@ def rule_title_and_promise(nb, stem):
 
 def rule_install_cell(nb, stem):
     cells = [c for c in nb.cells if "install" in tags(c)]
-    assert len(cells) == 1 and cells[0] is nb.cells[1], "the install cell is not the second cell, or not the only one"
-    assert cells[0].source == book.install_cell(), "the install cell differs from tools.chapters.install_cell()"
+    assert len(cells) == 1 and cells[0] is nb.cells[1], (
+        "the install cell is not the second cell, or not the only one"
+    )
+    assert cells[0].source == book.install_cell(), (
+        "the install cell differs from tools.chapters.install_cell()"
+    )
     assert not cells[0].outputs, "the install cell did something"
 
 
@@ -135,9 +147,13 @@ def rule_cell_sizes(nb, stem):
     sizes = sorted(code_lines(c) for c in cells if c not in algorithm)
     assert sizes, "no code"
     assert statistics.median(sizes) <= 5, f"the median code cell has {statistics.median(sizes)} lines"
-    assert sum(s <= 15 for s in sizes) >= 0.9 * len(sizes), f"more than one cell in ten is over 15 lines: {sizes}"
+    assert sum(s <= 15 for s in sizes) >= 0.9 * len(sizes), (
+        f"more than one cell in ten is over 15 lines: {sizes}"
+    )
     assert sizes[-1] <= 25, f"a code cell has {sizes[-1]} lines"
-    assert all(len(line) <= 110 for c in cells for line in c.source.splitlines()), "a line of code is wider than 110 columns"
+    assert all(len(line) <= 110 for c in cells for line in c.source.splitlines()), (
+        "a line of code is wider than 110 columns"
+    )
 
 
 def rule_size(nb, stem):
@@ -165,7 +181,10 @@ def rule_words(nb, stem):
 
 
 def rule_asserts(nb, stem):
-    asserting = sum(bool(re.search(r"^\s*assert\b|assert_allclose|assert_array_equal", c.source, re.M)) for c in code_cells(nb))
+    asserting = sum(
+        bool(re.search(r"^\s*assert\b|assert_allclose|assert_array_equal", c.source, re.M))
+        for c in code_cells(nb)
+    )
     assert asserting >= 3, f"{asserting} cells with an assert: claims are asserts"
 
 
@@ -210,7 +229,9 @@ def sound():
         cells.append(v4.new_markdown_cell(f"## {place}. {name.capitalize()}: more\n\n{prose}"))
         if name in ("by enumeration", "plain numpy", "check", "cost"):
             output = v4.new_output("stream", name="stdout", text="1\n")
-            cells.append(v4.new_code_cell("x = 1\nassert x == 1\nprint(x)", outputs=[output], execution_count=1))
+            cells.append(
+                v4.new_code_cell("x = 1\nassert x == 1\nprint(x)", outputs=[output], execution_count=1)
+            )
         if name == "exercises":
             cells[-1].source += "\n\n### Level 1\n\n### Level 2: more\n\n### Level 3\n"
         if name == "references":
@@ -260,8 +281,14 @@ BROKEN = [
     (rule_cell_sizes, lambda nb: [c.metadata.update(tags=["algorithm"]) for c in code_cells(nb)[1:3]]),
     (rule_cell_sizes, _set("source", "x = '" + "x" * 120 + "'")),
     (rule_size, _output(_STREAM("stream", name="stdout", text="x" * 3_000_001))),
-    (rule_anatomy, lambda nb: nb.cells.pop(next(i for i, c in enumerate(nb.cells) if "Derivation" in c.source))),
-    (rule_levels_of_exercises, lambda nb: [setattr(c, "source", c.source.replace("### Level 3", "")) for c in nb.cells]),
+    (
+        rule_anatomy,
+        lambda nb: nb.cells.pop(next(i for i, c in enumerate(nb.cells) if "Derivation" in c.source)),
+    ),
+    (
+        rule_levels_of_exercises,
+        lambda nb: [setattr(c, "source", c.source.replace("### Level 3", "")) for c in nb.cells],
+    ),
     (rule_words, lambda nb: [setattr(c, "source", c.source.replace("word ", "")) for c in nb.cells]),
     (rule_words, lambda nb: setattr(nb.cells[-1], "source", nb.cells[-1].source + " word" * 1500)),
     (rule_asserts, lambda nb: [setattr(c, "source", "x = 1") for c in code_cells(nb)[1:]]),
@@ -273,7 +300,9 @@ def test_a_sound_chapter_passes(rule):
     rule(sound(), "04_sound")
 
 
-@pytest.mark.parametrize("rule, change", BROKEN, ids=[f"{i}-{r.__name__[5:]}" for i, (r, _) in enumerate(BROKEN)])
+@pytest.mark.parametrize(
+    "rule, change", BROKEN, ids=[f"{i}-{r.__name__[5:]}" for i, (r, _) in enumerate(BROKEN)]
+)
 def test_a_broken_chapter_fails(rule, change):
     with pytest.raises((AssertionError, nbformat.ValidationError)):
         rule(broken(change), "04_sound")

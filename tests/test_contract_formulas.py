@@ -58,7 +58,9 @@ def test_what_cannot_be_read_is_shown_as_it_is(tex):
 def formulas(text):
     text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
     yield from re.findall(r"\$\$(.+?)\$\$", text, re.S)
-    yield from re.findall(r"(?<![$\\])\$([^$]+?)(?<!\\)\$(?!\$)", re.sub(r"\$\$.+?\$\$", "", text, flags=re.S))
+    yield from re.findall(
+        r"(?<![$\\])\$([^$]+?)(?<!\\)\$(?!\$)", re.sub(r"\$\$.+?\$\$", "", text, flags=re.S)
+    )
 
 
 @pytest.mark.parametrize("path", book.chapters(), ids=lambda p: p.stem)

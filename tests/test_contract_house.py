@@ -124,12 +124,16 @@ def test_a_file_holds_one_idea(path):
 
 
 def test_one_decorator_and_no_shortcuts():
-    banned = re.compile(r"parallel\s*=\s*True|\bprange\b|fastmath\s*=\s*True|pickle\.loads?\(|allow_pickle\s*=\s*True")
+    banned = re.compile(
+        r"parallel\s*=\s*True|\bprange\b|fastmath\s*=\s*True|pickle\.loads?\(|allow_pickle\s*=\s*True"
+    )
     for path in MODULES:
         found = banned.search(path.read_text())
         assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
         if module_name(path) != "crfbook._jit":
-            assert not re.search(r"^\s*@(?:numba\.)?(?:n?jit|vectorize|guvectorize)\b", path.read_text(), re.M), path
+            assert not re.search(
+                r"^\s*@(?:numba\.)?(?:n?jit|vectorize|guvectorize)\b", path.read_text(), re.M
+            ), path
 
 
 LAZY = """
@@ -141,7 +145,11 @@ print([m for m in heavy if m in sys.modules])
 
 def run_python(code, **environment):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -209,8 +217,12 @@ def test_wheel_settings_name_both_packages():
 
 
 def test_positional_tolerances():
-    """The third argument of assert_allclose is rtol: a 4 there is no number of decimals, and cannot fail. Tolerances are keywords."""
+    """The third argument of assert_allclose is rtol: a 4 there is no number of decimals, and cannot fail.
+    Tolerances are keywords.
+    """
     for path in sorted((ROOT / "tests").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("assert_allclose", "isclose", "allclose")):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+                ("assert_allclose", "isclose", "allclose")
+            ):
                 assert len(node.args) <= 2, f"{path.name}, line {node.lineno}: a positional tolerance"

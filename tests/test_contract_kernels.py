@@ -36,14 +36,18 @@ class Kernels(NamedTuple):
 
 
 def array_arguments(trees):
-    """{kernel: its arguments that are arrays}: indexed, asked for a shape, called *_buf, or handed on as an array."""
+    """{kernel: its arguments that are arrays}: indexed, asked for a shape, called *_buf,
+    or handed on as an array.
+    """
     kernels = {f.name: f for tree in trees for f in functions(tree)}
     arrays = {}
     for name, function in kernels.items():
         used = {a for a in arguments(function) if a.endswith("_buf")}
         for node in ast.walk(function):
             indexed = isinstance(node, ast.Subscript)
-            asked = isinstance(node, ast.Attribute) and node.attr in ARRAY_ATTRIBUTES  # other fields: a named tuple
+            asked = (
+                isinstance(node, ast.Attribute) and node.attr in ARRAY_ATTRIBUTES
+            )  # other fields: a named tuple
             if (indexed or asked) and isinstance(node.value, ast.Name):
                 used.add(node.value.id)
         arrays[name] = used & set(arguments(function))
@@ -63,7 +67,9 @@ def array_arguments(trees):
 
 
 def has_shape(name, text):
-    """Does the docstring give it a shape in the same breath: "name (T, L)", "a, name int64 (n,)", "name like a, or (0,)"?"""
+    """Does the docstring give it a shape in the same breath: "name (T, L)", "a, name int64 (n,)",
+    "name like a, or (0,)"?
+    """
     return re.search(rf"\b{name}\b[^;.()]{{0,60}}\([^()]*,[^()]*\)", text) is not None
 
 
@@ -104,18 +110,37 @@ def rule_only_functions(tree, arrays):
 
 
 def rule_body(tree, arrays):
-    """No exceptions, prints, strings, random numbers, lambdas or inner functions; minus infinity is -np.inf."""
+    """No exceptions, prints, strings, random numbers, lambdas or inner functions;
+    minus infinity is -np.inf.
+    """
     for f in functions(tree):
         for statement in without_docstring(f):
             for node in ast.walk(statement):
                 at = f"{f.name}, line {getattr(node, 'lineno', '?')}"
-                banned = (ast.Raise, ast.Try, ast.JoinedStr, ast.Lambda, ast.FunctionDef, ast.ClassDef, ast.Assert, ast.With)
+                banned = (
+                    ast.Raise,
+                    ast.Try,
+                    ast.JoinedStr,
+                    ast.Lambda,
+                    ast.FunctionDef,
+                    ast.ClassDef,
+                    ast.Assert,
+                    ast.With,
+                )
                 assert not isinstance(node, banned), f"{at}: {type(node).__name__}"
                 constant = node.value if isinstance(node, ast.Constant) else None
                 assert not isinstance(constant, str), f"{at}: a string"
-                assert not (isinstance(node, ast.Name) and node.id in ("print", "prange")), f"{at}: {getattr(node, 'id', '')}"
-                assert not (isinstance(node, ast.Attribute) and node.attr == "random"), f"{at}: random numbers"
-                if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+                assert not (isinstance(node, ast.Name) and node.id in ("print", "prange")), (
+                    f"{at}: {getattr(node, 'id', '')}"
+                )
+                assert not (isinstance(node, ast.Attribute) and node.attr == "random"), (
+                    f"{at}: random numbers"
+                )
+                if (
+                    isinstance(node, ast.UnaryOp)
+                    and isinstance(node.op, ast.USub)
+                    and isinstance(node.operand, ast.Constant)
+                ):
                     spelt = isinstance(node.operand.value, float) and node.operand.value >= MINUS_INFINITY
                     assert not spelt, f"{at}: -{node.operand.value} is minus infinity misspelt"
 
@@ -129,7 +154,9 @@ def rule_no_function_arguments(tree, arrays):
 
 
 def rule_docstrings(tree, arrays):
-    """Every kernel says what it computes; a public one gives each array its shape, and names cost and source."""
+    """Every kernel says what it computes; a public one gives each array its shape,
+    and names cost and source.
+    """
     assert ast.get_docstring(tree), "the file has no docstring"
     for f in functions(tree):
         text = ast.get_docstring(f) or ""
@@ -226,7 +253,9 @@ def test_a_sound_kernel_passes(rule):
     rule(tree, array_arguments([tree]))
 
 
-@pytest.mark.parametrize("rule, old, new", BROKEN, ids=[f"{i}-{r.__name__[5:]}" for i, (r, _, _) in enumerate(BROKEN)])
+@pytest.mark.parametrize(
+    "rule, old, new", BROKEN, ids=[f"{i}-{r.__name__[5:]}" for i, (r, _, _) in enumerate(BROKEN)]
+)
 def test_a_broken_kernel_fails(rule, old, new):
     assert old in SOUND
     tree = ast.parse(SOUND.replace(old, new))

@@ -1,4 +1,6 @@
-"""What the README promises: its chapters, commands, address, and the ten lines of its example with what they print."""
+"""What the README promises: its chapters, commands, address,
+and the ten lines of its example with what they print.
+"""
 
 import os
 import re
@@ -36,7 +38,11 @@ def test_one_address():
     """Whoever moves the project changes pyproject.toml, and this test names the other places."""
     owner = PYPROJECT["project"]["urls"]["Homepage"].removeprefix("https://github.com/")
     address = re.compile(r"(?:github\.com|mybinder\.org/v2/gh|research\.google\.com/github)/([\w.-]+/[\w-]+)")
-    for name, text in [("README.md", readme()), ("install cell", book.install_cell()), ("CITATION.cff", citation())]:
+    for name, text in [
+        ("README.md", readme()),
+        ("install cell", book.install_cell()),
+        ("CITATION.cff", citation()),
+    ]:
         assert set(address.findall(text)) == {owner}, name
     assert len(address.findall(readme())) >= 3, "the clone command, Binder and Colab"
 
@@ -46,7 +52,9 @@ def test_the_examples_print_what_is_shown(tmp_path):
     pairs = re.findall(r"```python\n(.*?)```\s+prints[^`]*```text\n(.*?)```", readme(), re.S)
     assert len(pairs) == readme().count("```python") == 3
     assert sum(bool(line.strip()) for line in pairs[0][0].splitlines()) <= 10
-    environment = {k: v for k, v in os.environ.items() if k != "CRFBOOK_MIRROR"} | {"CRFBOOK_DATA": str(tmp_path)}
+    environment = {k: v for k, v in os.environ.items() if k != "CRFBOOK_MIRROR"} | {
+        "CRFBOOK_DATA": str(tmp_path)
+    }
     command = [sys.executable, "-W", "error", "-c", "".join(code for code, _ in pairs)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -57,15 +65,25 @@ OURS_ALONE = ("matrix products", "loss + gradient", "boosting")  # their referen
 
 
 def test_readme_ratios_are_those_of_the_records():
-    """README's tables of ratios: rows of the records as they stand there, and none of those that a target was set for is left out."""
+    """README's tables of ratios: rows of the records as they stand there,
+    and none of those that a target was set for is left out.
+    """
     from crfbook.benchmarking.records import read_record
 
     folder = ROOT / "notebooks" / "results"
-    rows, own = ([row for path in sorted(folder.glob(f"*_{kind}.csv")) for row in read_record(path)[1]] for kind in ("benchmarks", "targets"))
+    rows, own = (
+        [row for path in sorted(folder.glob(f"*_{kind}.csv")) for row in read_record(path)[1]]
+        for kind in ("benchmarks", "targets")
+    )
     recorded = {row["work"]: f"{float(row['ratio']):.2f}" for row in own + rows}
     section = readme().split("## Measured")[1].split("\n## ")[0]
     said = dict(re.findall(r"^\| ([^|]+?) \| ([0-9.]+) \|$", section, re.M))
     assert said == {work: recorded.get(work) for work in said} and len(said) >= 12
-    peers = {row["work"] for row in rows if row["required"] and row["unit"] not in ("nats", "weights", "points")
-             and not any(words in row["work"] for words in OURS_ALONE)}
+    peers = {
+        row["work"]
+        for row in rows
+        if row["required"]
+        and row["unit"] not in ("nats", "weights", "points")
+        and not any(words in row["work"] for words in OURS_ALONE)
+    }
     assert peers <= set(said), "a target of which README says nothing"

@@ -1,4 +1,6 @@
-"""The machinery that runs the chapters: does it notice what is wrong? Each test runs a small notebook of its own."""
+"""The machinery that runs the chapters: does it notice what is wrong? Each test runs a small notebook of its
+own.
+"""
 
 import re
 import shutil
@@ -24,9 +26,25 @@ def notebook(folder, *sources, name="04_small.ipynb"):
 
 
 def nbval(folder, *options):
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--nbval-lax", "--nbval-current-env", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rA",
+        "-p",
+        "no:cacheprovider",
+        "--nbval-lax",
+        "--nbval-current-env",
+        *options,
+    ]
     done = subprocess.run([*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=120)
-    counts = {kind: int(n) for n, kind in re.findall(r"(\d+) (passed|failed|xfailed|xpassed|error)", done.stdout.splitlines()[-1])}
+    counts = {
+        kind: int(n)
+        for n, kind in re.findall(
+            r"(\d+) (passed|failed|xfailed|xpassed|error)", done.stdout.splitlines()[-1]
+        )
+    }
     return done.returncode, counts
 
 
@@ -56,14 +74,18 @@ def test_a_compared_output_that_differs_fails(tmp_path):
 
 
 def test_a_run_reports_seconds_data_and_errors(tmp_path, capsys):
-    lines = "conll2000 (chunk): real data, 10 sentences\natis (slots): built-in twin (9 train)\nnote (a): other"
+    lines = (
+        "conll2000 (chunk): real data, 10 sentences\natis (slots): built-in twin (9 train)\nnote (a): other"
+    )
     good = notebook(tmp_path, f"print({lines!r})", name="01_good.ipynb")
     bad = notebook(tmp_path, "x = 1\nx / 0", "print(1)", name="02_bad.ipynb")
     before = good.read_bytes()
     runs = execute.run_all([good, bad], timeout=60)
     assert execute.report(runs) == 1
     text, err = capsys.readouterr()
-    assert re.search(r"^01_good +\d+\.\d s  ok$", text, re.M) and re.search(r"^02_bad +\d+\.\d s  failed$", text, re.M)
+    assert re.search(r"^01_good +\d+\.\d s  ok$", text, re.M) and re.search(
+        r"^02_bad +\d+\.\d s  failed$", text, re.M
+    )
     assert "atis (slots): built-in twin, conll2000 (chunk): real data\n" in text
     assert "ZeroDivisionError" in err and "x / 0" in err
     assert good.read_bytes() == before, "a run changed its notebook"
@@ -78,7 +100,9 @@ def test_a_run_reports_seconds_data_and_errors(tmp_path, capsys):
 
 def test_links_between_notebooks_become_links_between_pages(tmp_path):
     nb = chapters.skeleton("04", "Which loss?")
-    nb.cells[0].source += "\n\nSee [why](01_from_hmm_to_crf.ipynb#Cost) and [the code](https://example.org/05_x.ipynb)."
+    nb.cells[
+        0
+    ].source += "\n\nSee [why](01_from_hmm_to_crf.ipynb#Cost) and [the code](https://example.org/05_x.ipynb)."
     page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
     assert 'href="01_from_hmm_to_crf.html#Cost"' in page and 'href="https://example.org/05_x.ipynb"' in page
 
@@ -87,7 +111,10 @@ def test_the_line_of_load_dataset_is_understood(capsys):
     for name in ("conll2000", "atis"):
         crfbook.load_dataset(name, source="builtin")
     found = execute.SOURCE.findall(capsys.readouterr().out)
-    assert [(what.split()[0], source) for what, source in found] == [("conll2000", "built-in twin"), ("atis", "built-in twin")]
+    assert [(what.split()[0], source) for what, source in found] == [
+        ("conll2000", "built-in twin"),
+        ("atis", "built-in twin"),
+    ]
 
 
 def test_a_run_that_hangs_or_dies_is_one_clear_failure(tmp_path):
@@ -121,7 +148,7 @@ def test_the_skeleton_has_the_anatomy():
 
 def test_the_install_cell_is_inert_here(capsys):
     code = chapters.install_cell()
-    assert code.count("%pip") == 1 and '    %pip' in code
+    assert code.count("%pip") == 1 and "    %pip" in code
     exec(code.replace("%pip", "raise RuntimeError #"), {})
     assert capsys.readouterr() == ("", "")
 

@@ -1,4 +1,6 @@
-"""Coordinate descent: gradients and losses by enumeration, its end against OWL-QN and the proximal gradient, memory, bad input."""
+"""Coordinate descent: gradients and losses by enumeration, its end against OWL-QN and the proximal gradient,
+memory, bad input.
+"""
 
 import numpy as np
 import pytest
@@ -31,23 +33,40 @@ def problem(seed=0, lengths=LENGTHS, **kind):
 
 
 def symbols(seed=0, lengths=LENGTHS, n_symbols=3, n_labels=3, constant=True):
-    """One symbol a token, as a node and as an edge attribute: blocks of both; `constant`: plain transitions too."""
+    """One symbol a token, as a node and as an edge attribute: blocks of both; `constant`:
+    plain transitions too.
+    """
     rng = np.random.default_rng(seed)
     n = sum(lengths)
     x = rng.integers(0, n_symbols, n)
     labels = np.where(rng.random(n) < 0.6, x % n_labels, rng.integers(0, n_labels, n))
     classes = [[0, s + 1] if constant else [s + 1] for s in range(n_symbols)]
-    corpus = make_corpus(np.cumsum([0, *lengths]), np.arange(n + 1), x, labels=labels, edge_class=x,
-                         class_ptr=np.cumsum([0, *map(len, classes)]), class_attr=np.concatenate(classes))
+    corpus = make_corpus(
+        np.cumsum([0, *lengths]),
+        np.arange(n + 1),
+        x,
+        labels=labels,
+        edge_class=x,
+        class_ptr=np.cumsum([0, *map(len, classes)]),
+        class_attr=np.concatenate(classes),
+    )
     return corpus, observed(corpus, n_labels, n_symbols, n_symbols + 1, all_states=True, all_transitions=True)
 
 
 def optimum(corpus, features, constraints=None, c1=C1, c2=C2):
-    return minimize(Objective(corpus, features, c2=c2, constraints=constraints), np.zeros(features.n_features), c1=c1, c2=c2, tol=1e-12)
+    return minimize(
+        Objective(corpus, features, c2=c2, constraints=constraints),
+        np.zeros(features.n_features),
+        c1=c1,
+        c2=c2,
+        tol=1e-12,
+    )
 
 
 def run_of(corpus, features, w=None, constraints=None, c1=C1, c2=C2, **options):
-    run = Run(corpus, features, Sizes(features.n_labels, features.n_attrs, features.n_edge_attrs), constraints)
+    run = Run(
+        corpus, features, Sizes(features.n_labels, features.n_attrs, features.n_edge_attrs), constraints
+    )
     run.set_rule(c1, c2, **options)
     if w is not None:
         run.load(Sparse(features, w))
@@ -67,7 +86,9 @@ def test_same_optimum_as_owlqn_and_proximal_gradient(kind, share):
     corpus, features = problem(1, **kind)
     best = optimum(corpus, features)
     fun = Objective(corpus, features, c2=C2)
-    referee = proximal_gradient(fun, np.zeros(features.n_features), c1=C1, c2=C2, tol=1e-9, max_iterations=5000)
+    referee = proximal_gradient(
+        fun, np.zeros(features.n_features), c1=C1, c2=C2, tol=1e-9, max_iterations=5000
+    )
     found = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-10, max_iterations=3000)
     assert found.status == "converged"
     np.testing.assert_allclose(found.objective, best.objective, rtol=1e-8)
@@ -90,14 +111,18 @@ OPTIONS = [
 def test_every_variant_has_the_same_end(options, constant):
     corpus, features = symbols(constant=constant)
     best = optimum(corpus, features)
-    found = coordinate_descent(corpus, features, **({"c1": C1, "c2": C2, "tol": 1e-10, "max_iterations": 5000} | options))
+    found = coordinate_descent(
+        corpus, features, **({"c1": C1, "c2": C2, "tol": 1e-10, "max_iterations": 5000} | options)
+    )
     assert found.status == "converged"
     np.testing.assert_allclose(found.objective, best.objective, rtol=1e-7)
     assert np.array_equal(found.w != 0, best.w != 0)
 
 
 def test_what_a_sweep_saw_is_confirmed(monkeypatch):
-    """A block is seen before others move: here each sweep says that it saw nothing at all, and only the pass at the end can tell."""
+    """A block is seen before others move: here each sweep says that it saw nothing at all,
+    and only the pass at the end can tell.
+    """
     corpus, features = symbols(2)
     sweep = Search._sweep
 
@@ -110,18 +135,26 @@ def test_what_a_sweep_saw_is_confirmed(monkeypatch):
     found = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-8, max_iterations=500)
     grad = Objective(corpus, features, c2=C2)(found.w)[1]
     slope = np.where(found.w != 0, np.abs(grad + C1 * np.sign(found.w)), np.maximum(np.abs(grad) - C1, 0.0))
-    assert found.status == "converged" and found.n_iter > 1 and slope @ slope / (4 * C2) <= 1e-8 * found.objective
+    assert (
+        found.status == "converged"
+        and found.n_iter > 1
+        and slope @ slope / (4 * C2) <= 1e-8 * found.objective
+    )
 
 
 def test_a_frozen_sweep_visits_the_active_blocks_alone():
     corpus, features = symbols(5, lengths=(3, 4, 2, 5, 4, 3, 4, 6), n_symbols=9, constant=False)
     options = {"c1": 2.0, "c2": C2, "screening": False, "freeze_after": 2, "tol": 0.0}
-    sweeps = [coordinate_descent(corpus, features, max_iterations=n, **options) for n in (2, 3, 4)]  # the last is frozen
+    sweeps = [
+        coordinate_descent(corpus, features, max_iterations=n, **options) for n in (2, 3, 4)
+    ]  # the last is frozen
     everything, frozen = np.diff([found.counts["gradient_visits"] for found in sweeps])
     w, held = sweeps[1].w, np.zeros(9, bool)
-    held[np.repeat(np.arange(9), np.diff(features.node_ptr))[w[:features.n_node] != 0]] = True
-    held[np.repeat(np.arange(10), np.diff(features.edge_ptr))[w[features.n_node:] != 0] - 1] = True
-    in_sequence = [np.unique(corpus.attr_idx[i:j]) for i, j in zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False)]
+    held[np.repeat(np.arange(9), np.diff(features.node_ptr))[w[: features.n_node] != 0]] = True
+    held[np.repeat(np.arange(10), np.diff(features.edge_ptr))[w[features.n_node :] != 0] - 1] = True
+    in_sequence = [
+        np.unique(corpus.attr_idx[i:j]) for i, j in zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False)
+    ]
     assert everything == sum(map(len, in_sequence)) and 0 < held.sum() < 9
     assert frozen == sum(held[present].sum() for present in in_sequence)
     assert np.array_equal(sweeps[2].w != 0, (sweeps[2].w != 0) & (w != 0))  # zeros stayed zeros
@@ -131,14 +164,18 @@ def test_a_frozen_sweep_visits_the_active_blocks_alone():
 def test_elastic_net(c1, c2):
     corpus, features = symbols(2)
     best = optimum(corpus, features, c1=c1, c2=c2)
-    found = coordinate_descent(corpus, features, c1=c1, c2=c2, tol=1e-10, tol_gradient=1e-7, max_iterations=5000)
+    found = coordinate_descent(
+        corpus, features, c1=c1, c2=c2, tol=1e-10, tol_gradient=1e-7, max_iterations=5000
+    )
     np.testing.assert_allclose(found.objective, best.objective, rtol=1e-7)
     assert found.status == "converged"
 
 
 @pytest.mark.parametrize("kind", ["pairs", "start", "end", "label sets"])
 def test_hard_constraints(kind):
-    """What the labels never do is forbidden, kind by kind; each makes the labels more probable than they were."""
+    """What the labels never do is forbidden, kind by kind;
+    each makes the labels more probable than they were.
+    """
     corpus, features = symbols(3)
     lo, hi = corpus.seq_ptr[:-1][np.diff(corpus.seq_ptr) > 0], corpus.seq_ptr[1:][np.diff(corpus.seq_ptr) > 0]
     corpus = corpus._replace(labels=corpus.labels.copy())
@@ -148,16 +185,24 @@ def test_hard_constraints(kind):
         constraints.allowed[:], inner = False, np.setdiff1d(np.arange(corpus.n_tokens), corpus.seq_ptr)
         constraints.allowed[corpus.labels[inner - 1], corpus.labels[inner]] = True
     elif kind == "label sets":
-        constraints = constraints._replace(label_sets=np.array([[True, True, True], [True, True, False], [False, True, True]]))
+        constraints = constraints._replace(
+            label_sets=np.array([[True, True, True], [True, True, False], [False, True, True]])
+        )
         corpus = corpus._replace(label_set=np.where(corpus.labels < 2, 1, 2).astype(np.int32))
         corpus.label_set[::3] = 0
     else:
-        getattr(constraints, kind)[:] = np.isin(np.arange(3), corpus.labels[lo if kind == "start" else hi - 1])
+        getattr(constraints, kind)[:] = np.isin(
+            np.arange(3), corpus.labels[lo if kind == "start" else hi - 1]
+        )
     fun = Objective(corpus, features, c2=C2, constraints=constraints)
     free = Objective(corpus._replace(label_set=corpus.label_set[:0]), features, c2=C2)
-    assert fun(np.zeros(features.n_features))[0] < 0.99 * free(np.zeros(features.n_features))[0], "nothing is forbidden"
+    assert fun(np.zeros(features.n_features))[0] < 0.99 * free(np.zeros(features.n_features))[0], (
+        "nothing is forbidden"
+    )
     best = optimum(corpus, features, constraints)
-    found = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-10, constraints=constraints, max_iterations=3000)
+    found = coordinate_descent(
+        corpus, features, c1=C1, c2=C2, tol=1e-10, constraints=constraints, max_iterations=3000
+    )
     np.testing.assert_allclose(found.objective, best.objective, rtol=1e-7)
     np.testing.assert_allclose(found.objective, fun(found.w)[0] + C1 * np.abs(found.w).sum(), rtol=1e-12)
 
@@ -179,7 +224,9 @@ def test_objective_and_violation_by_other_code(kind, size, share):
 
 
 def test_tracked_potentials_are_those_of_the_weights(share):
-    """After sweeps that start far away, everything that is kept equals what is built from the weights alone."""
+    """After sweeps that start far away, everything that is kept equals what is built from the weights
+    alone.
+    """
     corpus, features = problem(5, n_classes=4, valued=True)
     w = np.random.default_rng(1).normal(size=features.n_features) * 20
     run = run_of(corpus, features, w)
@@ -188,9 +235,13 @@ def test_tracked_potentials_are_those_of_the_weights(share):
         objective += run.sweep()
         kept, w = run.state, scatter(run.export(), features)
         fresh = run_of(corpus, features, w)
-        np.testing.assert_allclose(objective, brute_value(corpus, features, w, C2) + C1 * np.abs(w).sum(), rtol=1e-10)
+        np.testing.assert_allclose(
+            objective, brute_value(corpus, features, w, C2) + C1 * np.abs(w).sum(), rtol=1e-10
+        )
         for name in ("psi_node", "log_z"):
-            np.testing.assert_allclose(getattr(kept.chains, name), getattr(fresh.state.chains, name), rtol=1e-9, atol=1e-300)
+            np.testing.assert_allclose(
+                getattr(kept.chains, name), getattr(fresh.state.chains, name), rtol=1e-9, atol=1e-300
+            )
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0, 1000.0])
@@ -205,7 +256,9 @@ def test_exact_curvature_by_enumeration(size):
         x = rng.normal(size=len(tokens))
         paths, p = brute.path_probabilities(log_node, log_edge, np.arange(T))
         for cell in (-1, -3, 0 << 16 | 1, 2 << 16 | 0):
-            fires = lambda y, t, c=cell: y[t] == -1 - c if c < 0 else t > 0 and (y[t - 1], y[t]) == (c >> 16, c & 65535)  # noqa: E731
+            fires = lambda y, t, c=cell: (
+                y[t] == -1 - c if c < 0 else t > 0 and (y[t - 1], y[t]) == (c >> 16, c & 65535)
+            )  # noqa: E731
             f = np.array([sum(v * fires(y, t) for t, v in zip(tokens, x, strict=True)) for y in paths])
             wanted = p @ f**2 - (p @ f) ** 2
             found = feature_variance(cell, tokens, x, log_node, log_edge)
@@ -216,7 +269,9 @@ def test_virtual_features_equal_allocated_ones():
     corpus, features = symbols(7, lengths=(4, 3, 5, 2, 6) * 5, n_symbols=5)
     given = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-8, max_iterations=500)
     virtual = coordinate_descent(corpus, c1=C1, c2=C2, tol=1e-8, max_iterations=500, sizes=(3, 5, 6))
-    assert isinstance(virtual.features, FeatureSet) and virtual.features.n_features == np.count_nonzero(given.w)
+    assert isinstance(virtual.features, FeatureSet) and virtual.features.n_features == np.count_nonzero(
+        given.w
+    )
     np.testing.assert_array_equal(scatter(Sparse(virtual.features, virtual.w), features), given.w)
     value = Objective(corpus, virtual.features, c2=C2)(virtual.w)[0] + C1 * np.abs(virtual.w).sum()
     np.testing.assert_allclose(value, virtual.objective, rtol=1e-11)
@@ -224,17 +279,34 @@ def test_virtual_features_equal_allocated_ones():
 
 def test_screened_blocks_stay_without_weights():
     corpus, features = symbols(8, lengths=(3,) * 30, n_symbols=12)
-    both = [coordinate_descent(corpus, features, c1=2.5, c2=0.01, tol=1e-9, screening=on, max_iterations=500) for on in (True, False)]
+    both = [
+        coordinate_descent(corpus, features, c1=2.5, c2=0.01, tol=1e-9, screening=on, max_iterations=500)
+        for on in (True, False)
+    ]
     np.testing.assert_allclose(both[0].w, both[1].w, rtol=0, atol=1e-6)
     assert both[0].counts["screened"] > 0 and both[1].counts["screened"] == 0
 
 
 def test_a_block_takes_as_many_passes_as_one_of_its_weights():
-    """Simulated data of section 6.1: 6 labels, blocks of 6 + 36 weights: Algorithm 2 makes 42 times fewer gradient passes."""
+    """Simulated data of section 6.1: 6 labels, blocks of 6 + 36 weights:
+    Algorithm 2 makes 42 times fewer gradient passes.
+    """
     labels, x = sample(SPARSE_HMM, [5] * 10)
-    corpus = make_corpus(np.arange(0, 51, 5), np.arange(51), x, labels=labels, edge_class=x, class_ptr=np.arange(6), class_attr=np.arange(5) + 1)
-    visits = [coordinate_descent(corpus, sizes=(6, 5, 6), c1=1.0, c2=0.001, blocks=blocks, screening=False, max_iterations=1).counts["gradient_visits"]
-              for blocks in (True, False)]
+    corpus = make_corpus(
+        np.arange(0, 51, 5),
+        np.arange(51),
+        x,
+        labels=labels,
+        edge_class=x,
+        class_ptr=np.arange(6),
+        class_attr=np.arange(5) + 1,
+    )
+    visits = [
+        coordinate_descent(
+            corpus, sizes=(6, 5, 6), c1=1.0, c2=0.001, blocks=blocks, screening=False, max_iterations=1
+        ).counts["gradient_visits"]
+        for blocks in (True, False)
+    ]
     assert visits[1] == 42 * visits[0]
 
 
@@ -242,8 +314,16 @@ def test_a_block_takes_as_many_passes_as_one_of_its_weights():
 def test_each_sweep_tells_the_objective_of_its_weights(blocks):
     corpus, features = problem(4, n_classes=2)
     fun, seen = Objective(corpus, features, c2=C2), []
-    coordinate_descent(corpus, features, c1=C1, c2=C2, blocks=blocks, tol=0.0, max_iterations=4,
-                       callback=lambda step, w: seen.append((step.objective, fun(w)[0] + C1 * np.abs(w).sum())))
+    coordinate_descent(
+        corpus,
+        features,
+        c1=C1,
+        c2=C2,
+        blocks=blocks,
+        tol=0.0,
+        max_iterations=4,
+        callback=lambda step, w: seen.append((step.objective, fun(w)[0] + C1 * np.abs(w).sum())),
+    )
     told, true = np.array(seen).T
     np.testing.assert_allclose(told, true, rtol=1e-10)
 
@@ -258,7 +338,9 @@ def test_state_goes_on_and_paths_start_warm():
 
 
 def test_many_occurrences_in_one_sequence():
-    """A symbol that fires 10,000 times in one sequence: the fixed rule of the paper would blow up, the adaptive one descends."""
+    """A symbol that fires 10,000 times in one sequence: the fixed rule of the paper would blow up,
+    the adaptive one descends.
+    """
     rng = np.random.default_rng(0)
     n = 10000
     corpus = make_corpus([0, n], np.arange(n + 1), np.zeros(n, int), labels=(rng.random(n) < 0.1).astype(int))
@@ -269,8 +351,15 @@ def test_many_occurrences_in_one_sequence():
 
 def test_fixed_steps_diverge_where_a_symbol_repeats():
     labels = np.repeat(np.arange(6) % 3, 12)
-    corpus = make_corpus(np.arange(0, 73, 12), np.arange(73), np.zeros(72, int), labels=labels, edge_class=np.zeros(72, int),
-                         class_ptr=[0, 1], class_attr=[1])
+    corpus = make_corpus(
+        np.arange(0, 73, 12),
+        np.arange(73),
+        np.zeros(72, int),
+        labels=labels,
+        edge_class=np.zeros(72, int),
+        class_ptr=[0, 1],
+        class_attr=[1],
+    )
     features = observed(corpus, 3, 1, 2, all_states=True, all_transitions=True)
     fixed = coordinate_descent(corpus, features, c1=C1, c2=C2, step="fixed", factor=1.0, max_iterations=40)
     adaptive = coordinate_descent(corpus, features, c1=C1, c2=C2, max_iterations=200)
@@ -336,7 +425,9 @@ def test_a_path_ends_where_each_value_alone_does():
 
 def test_an_interrupted_path_keeps_what_it_has():
     corpus, features = symbols(13)
-    path = solve_path(corpus, features, c1=[3.0, 1.0, 0.3], c2=C2, sweeps=5, tol=0.0, callback=lambda c1, step, w: c1 == 1.0)
+    path = solve_path(
+        corpus, features, c1=[3.0, 1.0, 0.3], c2=C2, sweeps=5, tol=0.0, callback=lambda c1, step, w: c1 == 1.0
+    )
     assert [point.c1 for point in path] == [3.0, 1.0] and path[-1].result.status == "stopped by callback"
     with pytest.raises(ValueError, match="fall"):
         solve_path(corpus, features, c1=[0.1, 1.0])
@@ -358,7 +449,10 @@ def test_threads_change_no_bit(monkeypatch):
     plain = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000)
     for part in ("run", "large"):  # where stages begin, and where threads do
         monkeypatch.setattr(f"crfbook.optim.coordinate_{part}.LARGE", 0)
-    found = [coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000, n_threads=n) for n in (1, 2, 3)]
+    found = [
+        coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000, n_threads=n)
+        for n in (1, 2, 3)
+    ]
     for other in found[1:]:
         np.testing.assert_array_equal(other.w, found[0].w)
         assert [step[:4] for step in other.history] == [step[:4] for step in found[0].history]

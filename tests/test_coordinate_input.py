@@ -1,4 +1,6 @@
-"""What coordinate descent and its paths are given: one sentence for each mistake, and weights that are others' are refused."""
+"""What coordinate descent and its paths are given: one sentence for each mistake,
+and weights that are others' are refused.
+"""
 
 import numpy as np
 import pytest
@@ -57,7 +59,9 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments, message", BAD, ids=[f"{i} {message.split()[0]}" for i, (_, message) in enumerate(BAD)])
+@pytest.mark.parametrize(
+    "arguments, message", BAD, ids=[f"{i} {message.split()[0]}" for i, (_, message) in enumerate(BAD)]
+)
 def test_one_sentence_names_the_argument(arguments, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         coordinate_descent(CORPUS, **({"features": FEATURES, "c1": 1.0} | arguments))
@@ -81,41 +85,68 @@ PATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments, message", PATHS, ids=[f"{i} {message.split()[0]}" for i, (_, message) in enumerate(PATHS)])
+@pytest.mark.parametrize(
+    "arguments, message", PATHS, ids=[f"{i} {message.split()[0]}" for i, (_, message) in enumerate(PATHS)]
+)
 def test_one_sentence_of_a_path(arguments, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         solve_path(CORPUS, FEATURES, **({"c1": [1.0, 0.5]} | arguments))
 
 
 def test_an_option_that_is_none():
-    with pytest.raises(TypeError, match="^solve_path: there is no option 'c3'; options are those of coordinate_descent"):
+    with pytest.raises(
+        TypeError, match="^solve_path: there is no option 'c3'; options are those of coordinate_descent"
+    ):
         solve_path(CORPUS, FEATURES, c1=[1.0], c2=0.1, c3=1.0)
 
 
 @pytest.mark.parametrize("minimizer", [minimize, proximal_gradient, coordinate_descent])
 def test_one_word_for_a_model_without_weights(minimizer):
     """And for a proven minimum with weights, another."""
-    problem = (CORPUS, FEATURES) if minimizer is coordinate_descent else (Objective(CORPUS, FEATURES), np.zeros(FEATURES.n_features))
+    problem = (
+        (CORPUS, FEATURES)
+        if minimizer is coordinate_descent
+        else (Objective(CORPUS, FEATURES), np.zeros(FEATURES.n_features))
+    )
     assert minimizer(*problem, c1=1e6).status == "empty model"
     assert minimizer(*problem, c1=0.5, tol_gradient=0.01, max_iterations=1000).status == "converged"
     with pytest.raises(ValueError, match="callback: expected a function or None, got 'x'"):
         minimizer(*problem, c1=1.0, callback="x")
 
 
-@pytest.mark.parametrize("arguments", [("a", 1.0, 2), (1.0, 0.0, 2), (NAN, 1.0, 2), (np.inf, 1.0, 2), (1.0, 0.1, 1.5), (1.0, 0.1, "x"), (1.0, None, 2)], ids=str)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("a", 1.0, 2),
+        (1.0, 0.0, 2),
+        (NAN, 1.0, 2),
+        (np.inf, 1.0, 2),
+        (1.0, 0.1, 1.5),
+        (1.0, 0.1, "x"),
+        (1.0, None, 2),
+    ],
+    ids=str,
+)
 def test_a_path_that_cannot_fall(arguments):
     with pytest.raises(ValueError, match="a path falls: expected finite|n must be an integer >= 1"):
         falling(*arguments)
 
 
 def test_a_path_may_end_without_l1_where_there_is_l2():
-    assert [point.c1 for point in solve_path(CORPUS, FEATURES, c1=[1.0, 0.0], c2=C2, sweeps=[1, 2])] == [1.0, 0.0]
+    assert [point.c1 for point in solve_path(CORPUS, FEATURES, c1=[1.0, 0.0], c2=C2, sweeps=[1, 2])] == [
+        1.0,
+        0.0,
+    ]
 
 
 def test_weights_of_another_run_are_taken_where_their_features_exist():
-    """From virtual features: zeros do not count, the rest must be among the given ones; a state is checked as w0 is."""
+    """From virtual features: zeros do not count, the rest must be among the given ones;
+    a state is checked as w0 is.
+    """
     found = coordinate_descent(CORPUS, c1=0.5, c2=C2, tol=1e-8)
-    again = coordinate_descent(CORPUS, FEATURES, w0=Sparse(found.features, found.w), c1=0.5, c2=C2, max_iterations=0)
+    again = coordinate_descent(
+        CORPUS, FEATURES, w0=Sparse(found.features, found.w), c1=0.5, c2=C2, max_iterations=0
+    )
     np.testing.assert_allclose(again.objective, found.objective, rtol=1e-12)
     padded = Sparse(FEATURES, np.where(np.arange(F) % 2 == 0, 0.3, 0.0))
     start = coordinate_descent(CORPUS, FEW, w0=padded, c1=0.5, c2=C2, max_iterations=0)
@@ -126,16 +157,23 @@ def test_weights_of_another_run_are_taken_where_their_features_exist():
 
 
 def test_a_state_of_a_like_corpus_is_refused():
-    """Of the same shape, with other values: its log Z would judge the first steps, and block sizes of 1e29 would be learned."""
+    """Of the same shape, with other values: its log Z would judge the first steps,
+    and block sizes of 1e29 would be learned.
+    """
     part = coordinate_descent(CORPUS, FEATURES, c1=0.1, c2=C2, max_iterations=3)
     other = CORPUS._replace(attr_val=np.full(len(CORPUS.attr_idx), 3.0))
-    with pytest.raises(ValueError, match="^state: expected that of coordinate_descent on the same corpus and constraints, got log Z"):
+    with pytest.raises(
+        ValueError,
+        match="^state: expected that of coordinate_descent on the same corpus and constraints, got log Z",
+    ):
         coordinate_descent(other, FEATURES, c1=0.1, c2=C2, state=part.state)
 
 
 def test_an_edge_attribute_stands_once_in_a_class():
     """The tables would add its weight twice, and its counts be taken once."""
-    with pytest.raises(ValueError, match="^class_attr: expected each edge attribute once in a class, got 3 twice in class 2"):
+    with pytest.raises(
+        ValueError, match="^class_attr: expected each edge attribute once in a class, got 3 twice in class 2"
+    ):
         make_corpus([0], [0], [], class_ptr=[0, 2, 4, 7], class_attr=[0, 3, 0, 3, 3, 0, 3])
 
 
@@ -162,4 +200,8 @@ def test_ctrl_c_amid_a_step_leaves_the_weights_before_it(monkeypatch, when):
         for _ in range(9):
             run.sweep()
     np.testing.assert_array_equal(scatter(run.export(), features), before[0])
-    np.testing.assert_allclose(run.renew(), Objective(corpus, features, c2=C2)(before[0])[0] + C1 * np.abs(before[0]).sum(), rtol=1e-12)
+    np.testing.assert_allclose(
+        run.renew(),
+        Objective(corpus, features, c2=C2)(before[0])[0] + C1 * np.abs(before[0]).sum(),
+        rtol=1e-12,
+    )

@@ -14,11 +14,16 @@ def random_corpus(rng, n_sequences=7, n_labels=3, n_attrs=11, n_edge_attrs=3, un
     attr_ptr = np.concatenate([[0], np.cumsum(rng.integers(0, 5, n))])
     sets = [np.array([0]), np.array([0, 2]), np.array([0, 1, 2])]
     return make_corpus(
-        seq_ptr, attr_ptr, rng.integers(0, n_attrs, attr_ptr[-1]),
+        seq_ptr,
+        attr_ptr,
+        rng.integers(0, n_attrs, attr_ptr[-1]),
         attr_val=None if unit else rng.normal(size=attr_ptr[-1]),
-        edge_class=rng.integers(0, 3, n), class_ptr=np.concatenate([[0], np.cumsum([len(s) for s in sets])]),
-        class_attr=np.concatenate(sets), labels=rng.integers(-1, n_labels, n),
-        seq_weight=None if unit else rng.uniform(0, 2, n_sequences))
+        edge_class=rng.integers(0, 3, n),
+        class_ptr=np.concatenate([[0], np.cumsum([len(s) for s in sets])]),
+        class_attr=np.concatenate(sets),
+        labels=rng.integers(-1, n_labels, n),
+        seq_weight=None if unit else rng.uniform(0, 2, n_sequences),
+    )
 
 
 def counts_by_loops(corpus):
@@ -35,18 +40,23 @@ def counts_by_loops(corpus):
                     counts[key] = counts.get(key, 0.0) + weight * value
             if t > corpus.seq_ptr[i] and y >= 0 and corpus.labels[t - 1] >= 0:
                 k = corpus.edge_class[t]
-                for b in corpus.class_attr[corpus.class_ptr[k]:corpus.class_ptr[k + 1]]:
+                for b in corpus.class_attr[corpus.class_ptr[k] : corpus.class_ptr[k + 1]]:
                     key = ("edge", int(b), int(corpus.labels[t - 1]), int(y))
                     counts[key] = counts.get(key, 0.0) + weight
     return counts
 
 
 def names(features):
-    node = [("node", a, int(y)) for a in range(features.n_attrs)
-            for y in features.node_label[features.node_ptr[a]:features.node_ptr[a + 1]]]
-    edge = [("edge", b, int(features.edge_prev[k]), int(features.edge_next[k]))
-            for b in range(features.n_edge_attrs)
-            for k in range(features.edge_ptr[b], features.edge_ptr[b + 1])]
+    node = [
+        ("node", a, int(y))
+        for a in range(features.n_attrs)
+        for y in features.node_label[features.node_ptr[a] : features.node_ptr[a + 1]]
+    ]
+    edge = [
+        ("edge", b, int(features.edge_prev[k]), int(features.edge_next[k]))
+        for b in range(features.n_edge_attrs)
+        for k in range(features.edge_ptr[b], features.edge_ptr[b + 1])
+    ]
     return node + edge
 
 
@@ -81,7 +91,7 @@ def test_log_edge_and_edge_gradient_are_transposed():
     table = fs.log_edge(features, w, corpus.class_ptr, corpus.class_attr)
     grad = np.zeros(features.n_features)
     fs.edge_gradient(features, count, corpus.class_ptr, corpus.class_attr, grad)
-    assert not grad[:features.n_node].any()
+    assert not grad[: features.n_node].any()
     np.testing.assert_allclose((table * count).sum(), w @ grad)
 
 
@@ -108,17 +118,25 @@ def test_slices_share_and_takes_copy():
         np.testing.assert_array_equal(a, b, err_msg=name)
     twice = take_sequences(corpus, [4, 2, 2])
     first = slice_sequences(corpus, 2, 3)
-    np.testing.assert_array_equal(twice.labels[-first.n_tokens:] if first.n_tokens else [], first.labels)
+    np.testing.assert_array_equal(twice.labels[-first.n_tokens :] if first.n_tokens else [], first.labels)
     assert twice.n_tokens == sum(np.diff(corpus.seq_ptr)[[4, 2, 2]])
 
 
-@pytest.mark.parametrize("change, message", [
-    (dict(seq_ptr=[0, 2, 1, 3]), "seq_ptr"), (dict(seq_ptr=[0, 2]), "rise from 0 to 3"),
-    (dict(attr_idx=[0, -1, 2]), "negative"), (dict(attr_idx=[0.5, 1, 2]), "expected integers"),
-    (dict(labels=[0, 1]), "one entry a token"), (dict(labels=[0, 1, -2]), "-1 for unknown"),
-    (dict(attr_val=[1, np.nan, 1]), "got nan at position 1"), (dict(edge_class=[0, 0, 1]), "classes 0..0"),
-    (dict(seq_weight=[1.0, -1.0]), "got -1.0 at position 1"), (dict(class_ptr=[0, 1]), "both or neither"),
-])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(seq_ptr=[0, 2, 1, 3]), "seq_ptr"),
+        (dict(seq_ptr=[0, 2]), "rise from 0 to 3"),
+        (dict(attr_idx=[0, -1, 2]), "negative"),
+        (dict(attr_idx=[0.5, 1, 2]), "expected integers"),
+        (dict(labels=[0, 1]), "one entry a token"),
+        (dict(labels=[0, 1, -2]), "-1 for unknown"),
+        (dict(attr_val=[1, np.nan, 1]), "got nan at position 1"),
+        (dict(edge_class=[0, 0, 1]), "classes 0..0"),
+        (dict(seq_weight=[1.0, -1.0]), "got -1.0 at position 1"),
+        (dict(class_ptr=[0, 1]), "both or neither"),
+    ],
+)
 def test_arrays_that_do_not_fit_are_named(change, message):
     arrays = dict(seq_ptr=[0, 2, 3], attr_ptr=[0, 1, 2, 3], attr_idx=[0, 1, 2]) | change
     with pytest.raises((ValueError, TypeError), match=message):

@@ -1,4 +1,6 @@
-"""The CRF estimator end to end: by enumeration over its own named weights, beside sklearn-crfsuite, and its conveniences."""
+"""The CRF estimator end to end: by enumeration over its own named weights, beside sklearn-crfsuite,
+and its conveniences.
+"""
 
 import itertools
 import math
@@ -39,8 +41,13 @@ def word2features(sent, i):
         "postag[:2]": postag[:2],
     }
     if i > 0:
-        features.update({"-1:word.lower()": sent[i - 1][0].lower(), "-1:word.istitle()": sent[i - 1][0].istitle(),
-                         "-1:postag": sent[i - 1][1]})
+        features.update(
+            {
+                "-1:word.lower()": sent[i - 1][0].lower(),
+                "-1:word.istitle()": sent[i - 1][0].istitle(),
+                "-1:postag": sent[i - 1][1],
+            }
+        )
     else:
         features["BOS"] = True
     if i < len(sent) - 1:
@@ -80,16 +87,21 @@ def test_tutorial_code_runs_after_changing_one_import(tutorial):
     labels.remove("O")
     assert sorted(labels) == ["B-LOC", "B-ORG", "B-PER", "I-LOC", "I-PER"]
     y_pred = tutorial.predict(X)
-    assert isinstance(y_pred, list) and all(type(seq) is list and type(y) is str for seq in y_pred for y in seq)
+    assert isinstance(y_pred, list) and all(
+        type(seq) is list and type(y) is str for seq in y_pred for y in seq
+    )
     assert [len(seq) for seq in y_pred] == [len(seq) for seq in Y]
     assert tutorial.score(X, Y) > 0.9
     assert tutorial.predict_single(X[0]) == y_pred[0]
     weights = tutorial.transition_features_
     assert weights["B-PER", "I-PER"] > 0
     assert all(isinstance(a, str) and isinstance(b, str) for a, b in weights)
-    assert all(isinstance(attribute, str) and label in tutorial.classes_ for attribute, label in tutorial.state_features_)
+    assert all(
+        isinstance(attribute, str) and label in tutorial.classes_
+        for attribute, label in tutorial.state_features_
+    )
     assert "word.istitle()" in tutorial.attributes_ and tutorial.num_attributes_ == len(tutorial.attributes_)
-    assert 0 < len(tutorial.state_features_) < tutorial.features_.n_node                # c1 left some at zero
+    assert 0 < len(tutorial.state_features_) < tutorial.features_.n_node  # c1 left some at zero
 
 
 def test_marginals_have_the_shapes_and_sums_they_should(tutorial):
@@ -101,23 +113,34 @@ def test_marginals_have_the_shapes_and_sums_they_should(tutorial):
         assert [list(token) for token in seq] == [tutorial.classes_] * len(seq)
         assert np.allclose(table.sum(axis=1), 1, rtol=0, atol=1e-12)
         assert np.array_equal(table, [list(token.values()) for token in seq])
-        assert np.allclose(pair.sum(axis=2), table[:-1], rtol=0, atol=1e-12)           # [previous, next]
+        assert np.allclose(pair.sum(axis=2), table[:-1], rtol=0, atol=1e-12)  # [previous, next]
         assert np.allclose(pair.sum(axis=1), table[1:], rtol=0, atol=1e-12)
         assert [tutorial.classes_[y] for y in path] == found
-    alone = tutorial.predict_marginals_single(X[1])          # another batch, another order of additions: the last bit may differ
+    alone = tutorial.predict_marginals_single(
+        X[1]
+    )  # another batch, another order of additions: the last bit may differ
     assert all(a == pytest.approx(b, rel=1e-13, abs=1e-15) for a, b in zip(alone, marginals[1], strict=True))
 
 
 def enumerated(crf, xseq):
-    """{labelling: probability} from the named weights, by walking every path: no array of the package is used."""
+    """{labelling: probability} from the named weights, by walking every path:
+    no array of the package is used.
+    """
     state, transition = crf.state_features_, crf.transition_features_
     attributes = []
     for token in xseq:
-        values = {f"{k}:{v}" if isinstance(v, str) else k: 1.0 if isinstance(v, str) else float(v) for k, v in token.items()}
+        values = {
+            f"{k}:{v}" if isinstance(v, str) else k: 1.0 if isinstance(v, str) else float(v)
+            for k, v in token.items()
+        }
         attributes.append(values)
     score = {}
     for path in itertools.product(crf.classes_, repeat=len(xseq)):
-        s = sum(state.get((a, y), 0.0) * v for values, y in zip(attributes, path, strict=True) for a, v in values.items())
+        s = sum(
+            state.get((a, y), 0.0) * v
+            for values, y in zip(attributes, path, strict=True)
+            for a, v in values.items()
+        )
         score[path] = s + sum(transition.get(pair, 0.0) for pair in itertools.pairwise(path))
     log_z = math.log(sum(math.exp(s) for s in score.values()))
     return {path: math.exp(s - log_z) for path, s in score.items()}
@@ -133,7 +156,9 @@ def test_predictions_and_probabilities_by_enumeration(smooth):
             assert smooth.log_proba([xseq], [path])[0] == pytest.approx(math.log(p[path]), rel=1e-10)
         for t, token in enumerate(smooth.predict_marginals_single(xseq)):
             for label, probability in token.items():
-                assert probability == pytest.approx(sum(v for path, v in p.items() if path[t] == label), abs=1e-12)
+                assert probability == pytest.approx(
+                    sum(v for path, v in p.items() if path[t] == label), abs=1e-12
+                )
 
 
 def test_objective_is_what_the_docstring_says(smooth):
@@ -141,17 +166,26 @@ def test_objective_is_what_the_docstring_says(smooth):
     assert smooth.objective_ == pytest.approx(-smooth.log_proba(X, Y).sum() + 0.5 * w @ w, rel=1e-12)
     again = CRF(c1=0.3, c2=0.2, max_iterations=15).fit(X, Y)
     w = again.weights_
-    assert again.objective_ == pytest.approx(-again.log_proba(X, Y).sum() + 0.3 * np.abs(w).sum() + 0.2 * w @ w, rel=1e-12)
+    assert again.objective_ == pytest.approx(
+        -again.log_proba(X, Y).sum() + 0.3 * np.abs(w).sum() + 0.2 * w @ w, rel=1e-12
+    )
     assert again.n_iter_ == 15 and again.status_ == "max_iterations"
 
 
-@pytest.mark.parametrize("params", [
-    {"c1": 0.0, "c2": 0.5}, {"c1": 0.1, "c2": 0.1, "all_possible_transitions": True}, {"c2": 1.0, "min_freq": 2},
-    {"c2": 0.3, "all_possible_states": True},
-])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"c1": 0.0, "c2": 0.5},
+        {"c1": 0.1, "c2": 0.1, "all_possible_transitions": True},
+        {"c2": 1.0, "min_freq": 2},
+        {"c2": 0.3, "all_possible_states": True},
+    ],
+)
 def test_same_optimum_and_predictions_as_sklearn_crfsuite(params):
     peer_package = pytest.importorskip("sklearn_crfsuite")
-    peer = peer_package.CRF(algorithm="lbfgs", epsilon=1e-9, delta=1e-12, max_iterations=2000, **params).fit(X, Y)
+    peer = peer_package.CRF(algorithm="lbfgs", epsilon=1e-9, delta=1e-12, max_iterations=2000, **params).fit(
+        X, Y
+    )
     ours = CRF(algorithm="lbfgs", tol=1e-11, **params).fit(X, Y)
     assert ours.objective_ <= peer.training_log_.last_iteration["loss"] * (1 + 1e-6)
     assert ours.objective_ == pytest.approx(peer.training_log_.last_iteration["loss"], rel=1e-5)
@@ -159,10 +193,14 @@ def test_same_optimum_and_predictions_as_sklearn_crfsuite(params):
     for label in ours.classes_:
         column = [token[label] for seq in ours.predict_marginals(X) for token in seq]
         theirs = [token[label] for seq in peer.predict_marginals(X) for token in seq]
-        assert np.allclose(column, theirs, rtol=0, atol=2e-4)                          # CRFsuite stops a little early
+        assert np.allclose(column, theirs, rtol=0, atol=2e-4)  # CRFsuite stops a little early
     for pair, w in peer.transition_features_.items():
         assert ours.transition_features_.get(pair, 0.0) == pytest.approx(w, abs=5e-3)
-    unlike = [name for name, w in peer.state_features_.items() if abs(ours.state_features_.get(name, 0.0) - w) > 5e-3]
+    unlike = [
+        name
+        for name, w in peer.state_features_.items()
+        if abs(ours.state_features_.get(name, 0.0) - w) > 5e-3
+    ]
     assert unlike == []
 
 
@@ -176,8 +214,10 @@ def test_every_kind_of_input_gives_the_same_model():
     y = [rng.choice(["a", "b", "c"], size=len(x)).tolist() for x in dense]
     dicts = [[{f"f{j}": float(v) for j, v in enumerate(row)} for row in x] for x in dense]
     names = ["f0", "f1", "f2"]
-    models = [CRF(c2=0.1, tol=1e-10).fit(data, y)
-              for data in (dense, [scipy_sparse.csr_matrix(x) for x in dense], dicts)]
+    models = [
+        CRF(c2=0.1, tol=1e-10).fit(data, y)
+        for data in (dense, [scipy_sparse.csr_matrix(x) for x in dense], dicts)
+    ]
     for model, data in zip(models, (dense, [scipy_sparse.csr_matrix(x) for x in dense], dicts), strict=True):
         assert model.objective_ == pytest.approx(models[0].objective_, rel=1e-9)
         assert model.predict(data) == models[0].predict(dense)
@@ -200,7 +240,7 @@ def test_token_columns_with_a_template():
     assert crf.score(columns) == 1.0 and crf.score(unlabelled, Y) == 1.0
     assert np.allclose(crf.log_proba(columns), crf.log_proba(unlabelled, Y))
     assert crf.edge_features_ and crf.transition_features_
-    assert crf.predict_single([("La", "DA"), ("Coruña", "NC")]) == ["B-LOC", "I-LOC"]       # text as one types it
+    assert crf.predict_single([("La", "DA"), ("Coruña", "NC")]) == ["B-LOC", "I-LOC"]  # text as one types it
     kinds = set(crf.weights_to_frame()["kind"])
     assert kinds == {"state", "transition", "edge"}
 
@@ -216,7 +256,7 @@ def test_ready_corpus_has_integer_labels():
     crf = CRF(c2=0.01).fit(corpus)
     assert crf.predict(corpus) == [[0, 1, 0], [], [1, 0]]
     assert crf.classes_ == [0, 1] and crf.score(corpus) == 1.0
-    unseen = corpus._replace(attr_idx=corpus.attr_idx + 7)                  # ids beyond those of training: ignored
+    unseen = corpus._replace(attr_idx=corpus.attr_idx + 7)  # ids beyond those of training: ignored
     assert [len(seq) for seq in crf.predict(unseen)] == [3, 0, 2]
     with pytest.raises(ValueError, match="without an encoder: expected a Corpus, got list"):
         crf.predict([[{"a": 1}]])
@@ -260,7 +300,7 @@ def test_history_and_callback():
 def test_dev_set_is_recorded_and_stops():
     crf = CRF(max_iterations=10).fit(X[:4], Y[:4], X_dev=X[4:], y_dev=[["?"] * len(Y[4]), Y[5]])
     assert len(crf.history_) == len(crf.history_["dev_accuracy"]) == 10
-    assert crf.history_["dev_accuracy"].max() <= 0.5                         # labels nobody knows are errors
+    assert crf.history_["dev_accuracy"].max() <= 0.5  # labels nobody knows are errors
     early = CRF(patience=2, tol=1e-12).fit(X[:4], Y[:4], X_dev=X[4:], y_dev=Y[4:])
     best = int(early.history_["dev_accuracy"].to_numpy().argmax())
     assert early.n_iter_ == best + 3 and "held-out" in early.status_
@@ -284,7 +324,7 @@ def test_warm_start_matches_weights_by_name():
     crf = CRF(c2=0.3, warm_start=True, tol=1e-9).fit(X, Y)
     cold = crf.n_iter_
     old = crf.state_features_
-    crf.fit(X[::-1], Y[::-1])                                               # the same problem: nothing left to do
+    crf.fit(X[::-1], Y[::-1])  # the same problem: nothing left to do
     assert crf.n_iter_ <= 2 < cold
     crf.set_params(max_iterations=0).fit([*X, [{"new": 1.0}]], [*Y, ["NEW"]])
     assert crf.state_features_.keys() == old.keys()
@@ -311,7 +351,7 @@ def test_without_c2_a_small_change_ends_training(c1):
     patient = CRF(c1=c1, c2=0.0, delta=0).fit(X, Y)
     assert patient.status_ == "converged" and patient.history_["violation"].iloc[-1] <= 1e-3
     assert CRF(c1=c1, c2=0.1, tol=1e-9).fit(X, Y).status_ == "converged"
-    separable = CRF(c1=0.0, c2=0.0).fit(X, Y)                               # the objective goes to 0, no change is small
+    separable = CRF(c1=0.0, c2=0.0).fit(X, Y)  # the objective goes to 0, no change is small
     assert separable.status_ == "converged" and separable.objective_ < 0.1
 
 
@@ -345,11 +385,14 @@ BAD = [["I-LOC", "O", "I-PER", "O", "O", "O", "O"], *Y[1:]]
 def test_constraints_hold_in_training_and_decoding():
     crf = CRF(c2=0.1, constraints="BIO").fit(X, Y)
     free = CRF(c2=0.1).fit(X, Y)
-    assert crf.objective_ < free.objective_                                 # fewer paths share the probability
+    assert crf.objective_ < free.objective_  # fewer paths share the probability
     labels = crf.classes_
     inside = [labels.index("I-LOC"), labels.index("I-PER")]
     rng = np.random.default_rng(1)
-    noise = [[{f"word.lower():{w}": 5.0 * rng.normal()} for w in rng.choice(["la", "coruña", "de"], size=5)] for _ in range(20)]
+    noise = [
+        [{f"word.lower():{w}": 5.0 * rng.normal()} for w in rng.choice(["la", "coruña", "de"], size=5)]
+        for _ in range(20)
+    ]
     for seq in crf.predict(noise):
         for before, y in zip(["O", *seq], seq, strict=False):
             assert not y.startswith("I-") or before[2:] == y[2:]
@@ -359,7 +402,9 @@ def test_constraints_hold_in_training_and_decoding():
 
 
 def test_gold_violations_are_listed_or_dropped():
-    with pytest.raises(ValueError, match=r"1 of 6 .*sequence 0, token 0: 'I-LOC' may not start.*sequence 0, token 2: 'I-PER'"):
+    with pytest.raises(
+        ValueError, match=r"1 of 6 .*sequence 0, token 0: 'I-LOC' may not start.*sequence 0, token 2: 'I-PER'"
+    ):
         CRF(constraints="BIO").fit(X, BAD)
     with pytest.warns(UserWarning, match="1 training sequences violate the constraints and were left out"):
         crf = CRF(constraints="BIO", on_violation="drop", c2=0.2).fit(X, BAD)
@@ -372,8 +417,10 @@ def test_gold_violations_are_listed_or_dropped():
 def test_unseen_is_not_forbidden():
     crf = CRF(c2=1.0).fit([[["a"], ["b"]], [["a"], ["b"]]], [["A", "B"]] * 2)
     assert ("B", "A") not in crf.transition_features_
-    assert crf.predict([[["b"], ["a"]]]) == [["B", "A"]]                    # never seen, weight 0, and yet the best
-    strict = CRF(c2=1.0, constraints={"allowed": [[False, True], [False, True]]}).fit([[["a"], ["b"]]], [["A", "B"]])
+    assert crf.predict([[["b"], ["a"]]]) == [["B", "A"]]  # never seen, weight 0, and yet the best
+    strict = CRF(c2=1.0, constraints={"allowed": [[False, True], [False, True]]}).fit(
+        [[["a"], ["b"]]], [["A", "B"]]
+    )
     assert strict.predict([[["b"], ["a"]]])[0] != ["B", "A"]
 
 
@@ -382,7 +429,9 @@ def test_unseen_is_not_forbidden():
 
 def test_saved_model_is_the_same_model(tmp_path, smooth):
     columns = TokenColumns.from_sentences(SENTENCES, ("word", "pos", "label"), label="label")
-    templated = CRF(template="U00:%x[0,0]\nU01:%x[0,1]/%x[-1,1]\nB01:%x[0,1]\n", constraints="BIO", c1=0.1).fit(columns)
+    templated = CRF(
+        template="U00:%x[0,0]\nU01:%x[0,1]/%x[-1,1]\nB01:%x[0,1]\n", constraints="BIO", c1=0.1
+    ).fit(columns)
     corpus = make_corpus([0, 3], [0, 1, 2, 3], [0, 1, 0], labels=[0, 1, 0])
     for i, (crf, data) in enumerate([(smooth, X), (templated, columns), (CRF().fit(corpus), corpus)]):
         crf.save(tmp_path / f"{i}.crf")
@@ -392,13 +441,20 @@ def test_saved_model_is_the_same_model(tmp_path, smooth):
         assert again.state_features_ == crf.state_features_ and again.edge_features_ == crf.edge_features_
         assert again.predict_marginals(data) == crf.predict_marginals(data)
         assert again.history_.equals(crf.history_) and again.objective_ == crf.objective_
-        assert (again.c1, again.c2, again.status_, again.n_iter_) == (crf.c1, crf.c2, crf.status_, crf.n_iter_)
+        assert (again.c1, again.c2, again.status_, again.n_iter_) == (
+            crf.c1,
+            crf.c2,
+            crf.status_,
+            crf.n_iter_,
+        )
         again.set_params(warm_start=True, max_iterations=1)
         assert again.fit(data, Y if data is X else None).objective_ <= crf.objective_ * (1 + 1e-12)
 
 
 def test_parameters_of_numpy_survive_saving(tmp_path):
-    CRF(c1=np.float64(0.1), max_iterations=np.int64(3), all_possible_states=np.bool_(True)).fit(X, Y).save(tmp_path / "m")
+    CRF(c1=np.float64(0.1), max_iterations=np.int64(3), all_possible_states=np.bool_(True)).fit(X, Y).save(
+        tmp_path / "m"
+    )
     again = CRF.load(tmp_path / "m")
     assert (again.c1, again.max_iterations, again.all_possible_states) == (0.1, 3, True)
 

@@ -1,4 +1,6 @@
-"""data_fetch against a real http server on this machine: what goes well, and every way in which it does not."""
+"""data_fetch against a real http server on this machine: what goes well,
+and every way in which it does not.
+"""
 
 import hashlib
 import os

@@ -20,10 +20,15 @@ def zipped(path, members):
 
 
 def test_read_members(tmp_path):
-    path = zipped(tmp_path / "a.zip", [("d/", b""), ("d/b.txt", b"two"), ("d/a.txt", b"one"), ("d/c.bin", b"3")])
+    path = zipped(
+        tmp_path / "a.zip", [("d/", b""), ("d/b.txt", b"two"), ("d/a.txt", b"one"), ("d/c.bin", b"3")]
+    )
     assert data_fetch.read_member(path, "d/a.txt") == b"one"
     assert data_fetch.list_members(path) == ["d/a.txt", "d/b.txt", "d/c.bin"]
-    assert list(data_fetch.read_members(path, prefix="d/", suffix=".txt")) == [("d/a.txt", b"one"), ("d/b.txt", b"two")]
+    assert list(data_fetch.read_members(path, prefix="d/", suffix=".txt")) == [
+        ("d/a.txt", b"one"),
+        ("d/b.txt", b"two"),
+    ]
     with pytest.raises(FetchError, match="one member named 'd/x', found 0"):
         data_fetch.read_member(path, "d/x")
 
@@ -31,7 +36,14 @@ def test_read_members(tmp_path):
 def test_hostile_member_names_write_nothing(tmp_path):
     folder = tmp_path / "deep" / "down"
     folder.mkdir(parents=True)
-    hostile = ["../../escaped", "/tmp/escaped-absolute", "C:\\escaped", "..\\..\\escaped", "a/../../escaped", "nul"]
+    hostile = [
+        "../../escaped",
+        "/tmp/escaped-absolute",
+        "C:\\escaped",
+        "..\\..\\escaped",
+        "a/../../escaped",
+        "nul",
+    ]
     path = zipped(folder / "a.zip", [(name, name.encode()) for name in hostile])
     before = sorted(tmp_path.rglob("*"))
     names = data_fetch.list_members(path)
@@ -47,7 +59,9 @@ def test_zip_bombs_and_forgeries(tmp_path):
     with pytest.raises(FetchError, match="claims 1000000 bytes, more than the limit of 1000"):
         data_fetch.read_member(path, "bomb", limit=1000)
     raw = path.read_bytes()
-    forged = raw.replace((10**6).to_bytes(4, "little"), (10).to_bytes(4, "little"))  # claims 10 bytes everywhere
+    forged = raw.replace(
+        (10**6).to_bytes(4, "little"), (10).to_bytes(4, "little")
+    )  # claims 10 bytes everywhere
     (tmp_path / "forged.zip").write_bytes(forged)
     with pytest.raises(FetchError, match="damaged"):
         data_fetch.read_member(tmp_path / "forged.zip", "bomb", limit=1000)
@@ -65,7 +79,7 @@ def test_every_changed_byte_gives_the_content_or_one_sentence(tmp_path):
     data = zipped(tmp_path / "a.zip", [("m", content)]).read_bytes()
     for place in range(len(data)):
         for change in (0x01, 0x20, 0xFF):
-            other.write_bytes(data[:place] + bytes([data[place] ^ change]) + data[place + 1:])
+            other.write_bytes(data[:place] + bytes([data[place] ^ change]) + data[place + 1 :])
             try:
                 assert data_fetch.read_member(other, "m") == content
             except FetchError as error:

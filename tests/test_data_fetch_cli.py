@@ -48,7 +48,9 @@ def test_registry_is_complete_and_pinned():
         for filename, facts in dataset["files"].items():
             assert facts["url"].startswith("https://") and facts["url"].endswith("/" + filename)
             commit = facts["url"].split("/")[5]
-            assert len(commit) == 40 and set(commit) <= set("0123456789abcdef"), f"{name}: not pinned to a commit"
+            assert len(commit) == 40 and set(commit) <= set("0123456789abcdef"), (
+                f"{name}: not pinned to a commit"
+            )
             assert len(facts["sha256"]) == 64 and facts["bytes"] > 0
 
 
@@ -80,13 +82,17 @@ def test_cli_tries_the_others_after_a_failure(server, cache, register, capsys):
 
 
 def test_module_runs_as_a_program(cache):
-    done = subprocess.run([sys.executable, "-m", "data_fetch", "list"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "data_fetch", "list"], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0 and "nettalk" in done.stdout, done.stderr
 
 
 def test_knows_nothing_of_crfbook_and_imports_little():
     code = "import sys, json, data_fetch; print(json.dumps(sorted(sys.modules)))"
-    loaded = json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout)
+    loaded = json.loads(
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout
+    )
     assert not {"crfbook", "numpy", "pooch", "requests", "tqdm"} & set(loaded)
 
 

@@ -1,4 +1,6 @@
-"""Data sets: counts of the real corpora (where they are on this machine), and what the built-in twins promise."""
+"""Data sets: counts of the real corpora (where they are on this machine),
+and what the built-in twins promise.
+"""
 
 import time
 from collections import Counter
@@ -75,7 +77,11 @@ def test_real_conll2002(task):
         assert sorted(set(tokens.labels)) == expected["ner_labels"]
         assert n_entities(tokens) == expected["entities"]
         first = [sentence[0] for sentence in tokens.by_sequence("word")]
-        assert first.count("-DOCSTART-") == expected["docstart_tokens"] == tokens.columns["word"].count("-DOCSTART-")
+        assert (
+            first.count("-DOCSTART-")
+            == expected["docstart_tokens"]
+            == tokens.columns["word"].count("-DOCSTART-")
+        )
 
 
 def test_real_wnut17():
@@ -175,7 +181,9 @@ def test_own_files_of_conll2003(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="put your own eng.train, eng.testa, eng.testb into"):
         crfbook.load_dataset("conll2003", source="real")
     for part in ("train", "testa", "testb"):
-        (folder / f"eng.{part}").write_text("-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n")
+        (folder / f"eng.{part}").write_text(
+            "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n"
+        )
     dataset = crfbook.load_dataset("conll2003", verbose=False)
     assert dataset.source == "real" and dataset.train.names == ("word", "pos", "chunk")
     assert dataset.test.labels_by_sequence() == [["O"], ["I-ORG", "O"]]
@@ -224,8 +232,13 @@ def test_twin_has_the_columns_of_its_corpus(name, task):
         assert all(cell and cell == cell.strip() for column in part.columns.values() for cell in set(column))
     if name not in datasets.GENERATED:
         corpus = real(name, task)
-        assert set(corpus.splits) == set(generated.splits) and set(corpus.extra) <= set(generated.extra) | {"documents"}
-        assert corpus.train.names == generated.train.names and corpus.train.label_name == generated.train.label_name
+        assert set(corpus.splits) == set(generated.splits) and set(corpus.extra) <= set(generated.extra) | {
+            "documents"
+        }
+        assert (
+            corpus.train.names == generated.train.names
+            and corpus.train.label_name == generated.train.label_name
+        )
 
 
 @pytest.mark.parametrize(("name", "task"), TASKS)

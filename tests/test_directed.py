@@ -1,4 +1,6 @@
-"""HMM and MEMM against their definitions: joint probabilities listed one by one, counts by hand, label bias."""
+"""HMM and MEMM against their definitions: joint probabilities listed one by one, counts by hand,
+label bias.
+"""
 
 import itertools
 import math
@@ -17,7 +19,13 @@ from crfbook.models.directed import HMM, MEMM
 from crfbook.models.linear_chain import CRF
 from crfbook.optim.local_objective import LocalObjective
 
-X = [[["the"], ["dog"], ["runs"]], [["a"], ["dog"]], [["the"], ["cat"], ["sees"], ["the"], ["mouse"]], [], [["run"]]]
+X = [
+    [["the"], ["dog"], ["runs"]],
+    [["a"], ["dog"]],
+    [["the"], ["cat"], ["sees"], ["the"], ["mouse"]],
+    [],
+    [["run"]],
+]
 Y = [["D", "N", "V"], ["D", "N"], ["D", "N", "V", "D", "N"], [], ["V"]]
 
 
@@ -58,7 +66,9 @@ def tokens_scores(corpus, features, w, t):
 
 
 def tables(corpus, features, w):
-    node = np.array([tokens_scores(corpus, features, w, t) for t in range(corpus.n_tokens)]).reshape(-1, features.n_labels)
+    node = np.array([tokens_scores(corpus, features, w, t) for t in range(corpus.n_tokens)]).reshape(
+        -1, features.n_labels
+    )
     return node, log_edge(features, w, corpus.class_ptr, corpus.class_attr)
 
 
@@ -94,7 +104,9 @@ def test_moved_normalisers_leave_every_probability():
     for s in sequences(corpus):
         classes, total = corpus.edge_class[s], 0.0
         for path in itertools.product(range(3), repeat=s.stop - s.start):
-            score = sum(moved[s][t, y] + (edges[classes[t], path[t - 1], y] if t else 0.0) for t, y in enumerate(path))
+            score = sum(
+                moved[s][t, y] + (edges[classes[t], path[t - 1], y] if t else 0.0) for t, y in enumerate(path)
+            )
             assert score == pytest.approx(local_log_proba(node[s], edges, classes, path), abs=1e-12)
             total += math.exp(score)
         assert total == pytest.approx(1.0)
@@ -104,7 +116,11 @@ def test_memm_predictions_by_enumeration():
     corpus = random_corpus(6, n_sequences=15)
     model = MEMM(c2=0.1).fit(corpus)
     node, edges = tables(corpus, model.features_, model.weights_)
-    found, p_node, p_edge = model.predict_array(corpus), model.predict_marginals_array(corpus), model.predict_edge_marginals(corpus)
+    found, p_node, p_edge = (
+        model.predict_array(corpus),
+        model.predict_marginals_array(corpus),
+        model.predict_edge_marginals(corpus),
+    )
     log_proba = model.log_proba(corpus)
     for i, (s, pair) in enumerate(zip(sequences(corpus), p_edge, strict=True)):
         n = s.stop - s.start
@@ -124,8 +140,13 @@ def test_memm_predictions_by_enumeration():
 
 def test_one_token_sequences_make_memm_and_crf_the_same():
     corpus = random_corpus(7, n_classes=1)
-    single = make_corpus(np.arange(corpus.n_tokens + 1), corpus.attr_ptr, corpus.attr_idx, attr_val=corpus.attr_val,
-                         labels=corpus.labels)
+    single = make_corpus(
+        np.arange(corpus.n_tokens + 1),
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        attr_val=corpus.attr_val,
+        labels=corpus.labels,
+    )
     memm, crf = MEMM(c2=0.5, tol=1e-10).fit(single), CRF(c2=0.5, tol=1e-10).fit(single)
     assert memm.objective_ == pytest.approx(crf.objective_, rel=1e-9)
     np.testing.assert_allclose(memm.weights_, crf.weights_, atol=1e-4)
@@ -135,7 +156,9 @@ def test_one_token_sequences_make_memm_and_crf_the_same():
 
 
 def test_label_bias_machine():
-    """rib and rob: states 1, 2 after r, 4, 5 after o or i. State 1 has one successor, so a MEMM ignores what it sees there."""
+    """rib and rob: states 1, 2 after r, 4, 5 after o or i. State 1 has one successor,
+    so a MEMM ignores what it sees there.
+    """
     words = {"rib": ["1", "2", "3"], "rob": ["4", "5", "3"]}
     counts = {"rib": 3, "rob": 1}
     x = [[[letter] for letter in word] for word, n in counts.items() for _ in range(n)]
@@ -155,7 +178,8 @@ def test_label_bias_machine():
     assert memm.predict([rob]) == [words["rib"]] and crf.predict([rob]) == [words["rob"]]
     assert np.exp(crf.log_proba([rib, rob], list(words.values()))).min() > 0.98
     assert HMM().fit(x, y).predict([rob]) == [words["rob"]]
-    # with no constraints the letter's own weight, learnt at state 4, helps out: p is neither right nor the prior
+    # with no constraints the letter's own weight, learnt at state 4, helps out: p is neither right nor the
+    # prior
     free = np.exp(MEMM(c2=1e-4).fit(x, y).log_proba([rob], [words["rib"]]))
     assert 0.1 < free[0] < 0.7
 
@@ -216,7 +240,11 @@ def test_hmm_by_enumeration(smoothing):
     log_b = np.repeat(model.absent_[None], 7, axis=0)
     row = np.repeat(np.arange(7), np.diff(model.features_.node_ptr))
     log_b[row, model.features_.node_label] = model.emission_
-    found, p_node, log_proba = model.predict_array(corpus), model.predict_marginals_array(corpus), model.log_proba(corpus)
+    found, p_node, log_proba = (
+        model.predict_array(corpus),
+        model.predict_marginals_array(corpus),
+        model.log_proba(corpus),
+    )
     log_joint = model.log_joint(corpus)
     for i, s in enumerate(sequences(corpus)):
         n = s.stop - s.start
@@ -227,7 +255,11 @@ def test_hmm_by_enumeration(smoothing):
             for t, y in enumerate(path):
                 log_p += model.start_[y] if t == 0 else model.transition_[path[t - 1], y]
                 here = range(corpus.attr_ptr[s.start + t], corpus.attr_ptr[s.start + t + 1])
-                log_p += sum(corpus.attr_val[k] * log_b[corpus.attr_idx[k], y] for k in here) if here else model.unknown_[y]
+                log_p += (
+                    sum(corpus.attr_val[k] * log_b[corpus.attr_idx[k], y] for k in here)
+                    if here
+                    else model.unknown_[y]
+                )
             joint.append(math.exp(log_p))
         total, gold = sum(joint), joint[paths.index(tuple(corpus.labels[s]))]
         expected = np.zeros((n, 3))
@@ -259,7 +291,9 @@ def test_hmm_weights_are_counts():
 
 
 def test_hmm_counts_in_units_of_the_sample_weights():
-    """Weights and smoothing three times as large change no probability: all counts carry the weights, `unknown_` too."""
+    """Weights and smoothing three times as large change no probability: all counts carry the weights,
+    `unknown_` too.
+    """
     weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
     one, three = HMM(smoothing=0.2).fit(X, Y, weight), HMM(smoothing=0.6).fit(X, Y, 3.0 * weight)
     for name in ("start_", "transition_", "emission_", "absent_", "unknown_"):
@@ -269,15 +303,27 @@ def test_hmm_counts_in_units_of_the_sample_weights():
 def test_emission_of_a_certain_zero():
     """A value of 0 counts nothing, and 0 * -inf must not become nan."""
     log_node = np.empty((2, 2))
-    emission_scores(np.log([0.5]), np.full(2, -np.inf), np.log([0.3, 0.7]), np.array([0, 1]), np.array([0], np.int32),
-                    np.array([0, 1, 2]), np.array([0, 0], np.int32), np.array([0.0, 2.0]), log_node, np.empty(2))
+    emission_scores(
+        np.log([0.5]),
+        np.full(2, -np.inf),
+        np.log([0.3, 0.7]),
+        np.array([0, 1]),
+        np.array([0], np.int32),
+        np.array([0, 1, 2]),
+        np.array([0, 0], np.int32),
+        np.array([0.0, 2.0]),
+        log_node,
+        np.empty(2),
+    )
     np.testing.assert_allclose(log_node, [[0.0, 0.0], [2 * math.log(0.5), -np.inf]])
 
 
 # ---- as scikit-learn has it
 
 
-@pytest.mark.parametrize("model", [HMM(smoothing=0.2), MEMM(c2=0.1, c1=0.01), MEMM(c2=0.0, max_iterations=30)])
+@pytest.mark.parametrize(
+    "model", [HMM(smoothing=0.2), MEMM(c2=0.1, c1=0.01), MEMM(c2=0.0, max_iterations=30)]
+)
 def test_estimators(model):
     with pytest.raises(NotFittedError):
         clone(model).predict(X)
@@ -301,7 +347,10 @@ def test_memm_reads_like_a_crf():
     assert model.transition_features_[("D", "N")] > 0
     assert model.state_features_[("runs", "V")] > 0
     assert len(model.weights_to_frame()) == np.count_nonzero(model.weights_)
-    assert list(model.history_["iteration"]) == list(range(1, model.n_iter_ + 1)) and model.status_ == "converged"
+    assert (
+        list(model.history_["iteration"]) == list(range(1, model.n_iter_ + 1))
+        and model.status_ == "converged"
+    )
     assert len(MEMM(c1=2.0, c2=0.0).fit(X, Y).attributes_) < len(model.attributes_)
 
 

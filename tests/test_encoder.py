@@ -1,4 +1,6 @@
-"""The encoder against a naive one that builds every attribute; unseen text, edge classes, saving, bad input."""
+"""The encoder against a naive one that builds every attribute; unseen text, edge classes, saving,
+bad input.
+"""
 
 import itertools
 import json
@@ -16,7 +18,8 @@ from crfbook.data.encoder import Encoder
 from crfbook.data.extractors import make_extractor
 from crfbook.data.templates import Template
 
-MIXED = Template.parse("""
+MIXED = Template.parse(
+    """
 U00:%x[0,0]
 U01:%x[-1,0]/%x[0,0]
 U02:%x[-2,1]/%x[0,1]/%x[2,1]
@@ -29,7 +32,8 @@ U
 B
 B06:%x[0,1]
 *07:%x[-1,1]
-""".replace("bag", "U08"))
+""".replace("bag", "U08")
+)
 
 
 # -- the reference: attributes as tuples, built token by token -----------------------------------------
@@ -52,13 +56,20 @@ def naive_attributes(patterns, columns, seq_ptr, token):
     """Counter of (pattern text, sources, cells) at one token."""
     found = Counter()
     for pattern in patterns:
-        cells = [naive_cell(columns, seq_ptr, token, s, o) for s, o in zip(pattern.sources, pattern.offsets, strict=True)]
-        found.update((pattern.literals, pattern.sources, combination) for combination in itertools.product(*cells))
+        cells = [
+            naive_cell(columns, seq_ptr, token, s, o)
+            for s, o in zip(pattern.sources, pattern.offsets, strict=True)
+        ]
+        found.update(
+            (pattern.literals, pattern.sources, combination) for combination in itertools.product(*cells)
+        )
     return found
 
 
 def naive_alphabet(rows, patterns, min_freq=0):
-    """Attributes by falling count, then pattern, then cells (values in string order, then the symbols outside)."""
+    """Attributes by falling count, then pattern, then cells (values in string order,
+    then the symbols outside).
+    """
     counts = sum(rows, Counter())
     first = {}
     for i, pattern in enumerate(patterns):
@@ -74,7 +85,9 @@ def naive_alphabet(rows, patterns, min_freq=0):
 
 def naive_text(attribute):
     literals, _, cells = attribute
-    return literals[0] + "".join(value + literal for (_, value), literal in zip(cells, literals[1:], strict=True))
+    return literals[0] + "".join(
+        value + literal for (_, value), literal in zip(cells, literals[1:], strict=True)
+    )
 
 
 def row_of(corpus, token):
@@ -99,8 +112,12 @@ def assert_equals_naive(template, train, other, min_freq=0):
     ids = {a: i for i, a in enumerate(alphabet)}
     edge_ids = {a: i for i, a in enumerate(edge_alphabet, 1)}
     restored = Encoder.from_state(encoder.get_state())
-    for columns, coded in ((train, corpus), (train, encoder.transform(train)), (other, encoder.transform(other)),
-                           (other, restored.transform(other))):
+    for columns, coded in (
+        (train, corpus),
+        (train, encoder.transform(train)),
+        (other, encoder.transform(other)),
+        (other, restored.transform(other)),
+    ):
         assert coded.n_tokens == columns.n_tokens
         firsts = set(columns.seq_ptr.tolist())
         sets = {}
@@ -158,7 +175,9 @@ def test_ids_do_not_depend_on_the_order_of_the_data():
     rng = np.random.default_rng(3)
     rows = [[(f"w{i}", f"t{i % 3}") for i in rng.integers(0, 9, 4)] for _ in range(20)]
     columns = token_columns(rows)
-    names = [Encoder(MIXED).fit(c).attribute_names() for c in (columns, columns.take(rng.permutation(len(rows))))]
+    names = [
+        Encoder(MIXED).fit(c).attribute_names() for c in (columns, columns.take(rng.permutation(len(rows))))
+    ]
     assert names[0] == names[1]
 
 
@@ -169,7 +188,9 @@ def test_letters_have_a_class_for_each_letter():
     corpus = encoder.fit_transform(letters)
     assert corpus.n_classes == 3 and encoder.n_edge_attrs == 4
     assert sorted(encoder.edge_attribute_names()) == ["B", "B16:a", "B16:b", "B16:c"]
-    assert encoder.transform([list("xx")]).class_attr.tolist() == [0], "an unseen letter leaves the plain transition"
+    assert encoder.transform([list("xx")]).class_attr.tolist() == [0], (
+        "an unseen letter leaves the plain transition"
+    )
 
 
 def test_plain_templates_have_one_class():
@@ -269,7 +290,9 @@ def test_dense_and_sparse_agree():
         for t, row in enumerate(flat):
             expected = {name: value for name, value in zip("abcde", row, strict=True) if value}
             assert {encoder.attribute_name(i): v for i, v in row_of(corpus, t).items()} == expected
-    assert encoder.attribute_counts_.tolist() == sorted((flat != 0).sum(0)[[0, 1, 3, 4]].tolist(), reverse=True)
+    assert encoder.attribute_counts_.tolist() == sorted(
+        (flat != 0).sum(0)[[0, 1, 3, 4]].tolist(), reverse=True
+    )
     ones = Encoder().fit_transform([np.eye(3)], [[0, 1, 2]])
     assert len(ones.attr_val) == 0
 
@@ -301,14 +324,19 @@ def test_labels_of_any_kind_come_back(labels, expected):
 def test_unknown_labels():
     encoder = Encoder("U:%x[0,0]").fit([["a", "b"]], [["x", "y"]])
     assert encoder.transform([["a", "b"]]).labels.tolist() == [-1, -1]
-    with pytest.raises(ValueError, match=r"sequence 1, token 1: label 'z' was not seen in training; known: 'x', 'y'"):
+    with pytest.raises(
+        ValueError, match=r"sequence 1, token 1: label 'z' was not seen in training; known: 'x', 'y'"
+    ):
         encoder.transform([["a"], ["a", "b"]], [["x"], ["y", "z"]])
     assert encoder.transform([["a", "b"]], [["x", "z"]], on_unknown_label="mark").labels.tolist() == [0, -1]
     assert encoder.transform([["a", "b"]], [["x", None]]).labels.tolist() == [0, -1]
     with pytest.raises(ValueError, match="X has 1 sequences but y has 2"):
         encoder.transform([["a", "b"]], ["x", "y"])
     flat = TokenColumns({"w": ["a", "b"]}, [0, 1, 2])
-    assert encoder.transform(flat, ["x", "y"]).labels.tolist() == encoder.transform(flat, [["x"], ["y"]]).labels.tolist()
+    assert (
+        encoder.transform(flat, ["x", "y"]).labels.tolist()
+        == encoder.transform(flat, [["x"], ["y"]]).labels.tolist()
+    )
     brought = TokenColumns({"w": ["a", "b"]}, [0, 2], ["z", "y"])
     assert encoder.transform(brought).labels.tolist() == [-1, 1]
 
@@ -337,29 +365,94 @@ ONE = [["a"]]
         (None, [[["a"]], [["a"], ["b"]]], [["x"], ["x"]], "sequence 1: 2 tokens but 1 labels"),
         (None, [[["a"]]], [["x"], ["y"]], "X has 1 sequences but y has 2"),
         (None, [[["a"], ["b"]]], ["xy"], "sequence 0: expected a list of 2 labels, got 'xy'"),
-        (None, [[["a"], [3.5]]], [["x", "y"]], "sequence 0, token 1: expected attribute names that are strings, got 3.5"),
-        (None, [[["a"]], [["a"], [("b", 1.0)]]], [["x"], ["x", "y"]], r"sequence 1, token 1: .*got \('b', 1.0\)"),
-        (None, [["the", "dog"]], [["x", "y"]], "sequence 0, token 0: expected a dict or a list of attribute strings, got 'the'"),
+        (
+            None,
+            [[["a"], [3.5]]],
+            [["x", "y"]],
+            "sequence 0, token 1: expected attribute names that are strings, got 3.5",
+        ),
+        (
+            None,
+            [[["a"]], [["a"], [("b", 1.0)]]],
+            [["x"], ["x", "y"]],
+            r"sequence 1, token 1: .*got \('b', 1.0\)",
+        ),
+        (
+            None,
+            [["the", "dog"]],
+            [["x", "y"]],
+            "sequence 0, token 0: expected a dict or a list of attribute strings, got 'the'",
+        ),
         (None, ["the"], [["x"]], "sequence 0: expected a list of tokens, got 'the'"),
         (None, [{"a": 1}], [["x"]], "sequence 0: expected a list of tokens, got {'a': 1}"),
         (None, "the", [["x"]], "X: expected a list of sequences, got str"),
-        (None, [[{"a": 1}, {"b": None}]], [["x", "y"]], "sequence 0, token 1: attribute 'b': expected a number.*got None"),
-        (None, [[{"a": {"b": [1]}}]], [["x"]], "sequence 0, token 0: expected attribute names that are strings, got 1"),
-        (None, [[{"a": float("nan")}]], [["x"]], "sequence 0, token 0: attribute 'a': expected a finite value, got nan"),
+        (
+            None,
+            [[{"a": 1}, {"b": None}]],
+            [["x", "y"]],
+            "sequence 0, token 1: attribute 'b': expected a number.*got None",
+        ),
+        (
+            None,
+            [[{"a": {"b": [1]}}]],
+            [["x"]],
+            "sequence 0, token 0: expected attribute names that are strings, got 1",
+        ),
+        (
+            None,
+            [[{"a": float("nan")}]],
+            [["x"]],
+            "sequence 0, token 0: attribute 'a': expected a finite value, got nan",
+        ),
         (None, [[{"a": [{}], "b": 1}]], [["x"]], "sequence 0, token 0"),
         (None, [[["a"], ["b"]]], [["x", ["y"]]], "sequence 0, token 1: a label must be hashable"),
         (None, [[["a"], ["b"]]], [[1.0, float("nan")]], "sequence 0, token 1: the label is nan"),
         (None, TokenColumns({"w": ["a"]}, [0, 1], ["x"]), None, "need a template"),
         (None, [np.ones((1, 2)), np.ones((1, 3))], [["x"], ["x"]], "sequence 1: expected 2 columns, got 3"),
-        (None, [np.array([[1, 2], [3, np.nan]])], [["x", "y"]], "sequence 0, token 1, column 1: expected a finite number, got nan"),
+        (
+            None,
+            [np.array([[1, 2], [3, np.nan]])],
+            [["x", "y"]],
+            "sequence 0, token 1, column 1: expected a finite number, got nan",
+        ),
         (None, [np.ones(3)], [["x"] * 3], r"sequence 0: expected an array of shape \(tokens, attributes\)"),
-        (None, [np.array([["a"]], object)], [["x"]], "sequence 0: expected an array of real numbers, got dtype object"),
-        ("U:%x[0,0]\nU1:%x[0,1]", [["a"]], [["x"]], "template line 2 asks for column 1.*these columns: 0 '0'"),
+        (
+            None,
+            [np.array([["a"]], object)],
+            [["x"]],
+            "sequence 0: expected an array of real numbers, got dtype object",
+        ),
+        (
+            "U:%x[0,0]\nU1:%x[0,1]",
+            [["a"]],
+            [["x"]],
+            "template line 2 asks for column 1.*these columns: 0 '0'",
+        ),
         ("U1:%x[0,pos]", [["a"]], [["x"]], "template line 1 asks for column 'pos'"),
-        ("U:%x[0,0]", [["a"], ["b", None]], [["x"], ["x", "y"]], "sequence 1, token 1: expected cells of the same form"),
-        ("U:%x[0,w]", [[{"w": "a"}, {"v": "a"}]], [["x", "y"]], "sequence 0, token 1, column 'w': expected a string, got None"),
-        ("U:%x[0,0]", [[("a", "b"), ("a",)]], [["x", "y"]], "sequence 0, token 1: expected 2 cells as in the first token, got 1"),
-        ("U:%x[0,0]", TokenColumns({"w": ["a", 7]}, [0, 1, 2], ["x", "y"]), None, "sequence 1, token 0, column 0: expected a string, got 7"),
+        (
+            "U:%x[0,0]",
+            [["a"], ["b", None]],
+            [["x"], ["x", "y"]],
+            "sequence 1, token 1: expected cells of the same form",
+        ),
+        (
+            "U:%x[0,w]",
+            [[{"w": "a"}, {"v": "a"}]],
+            [["x", "y"]],
+            "sequence 0, token 1, column 'w': expected a string, got None",
+        ),
+        (
+            "U:%x[0,0]",
+            [[("a", "b"), ("a",)]],
+            [["x", "y"]],
+            "sequence 0, token 1: expected 2 cells as in the first token, got 1",
+        ),
+        (
+            "U:%x[0,0]",
+            TokenColumns({"w": ["a", 7]}, [0, 1, 2], ["x", "y"]),
+            None,
+            "sequence 1, token 0, column 0: expected a string, got 7",
+        ),
     ],
 )
 def test_bad_input_gets_one_clear_sentence(template, X, y, message):
@@ -396,7 +489,9 @@ def test_summary_counts():
     assert "attributes" in repr(encoder)
 
 
-@pytest.mark.parametrize("X", [[np.eye(2), np.eye(2)], [sparse.eye_array(2).tocsr()] * 2, [[["a"], ["b"]], [["c"], ["a"]]]])
+@pytest.mark.parametrize(
+    "X", [[np.eye(2), np.eye(2)], [sparse.eye_array(2).tocsr()] * 2, [[["a"], ["b"]], [["c"], ["a"]]]]
+)
 def test_sequences_without_tokens_fit_any_encoder(X):
     encoder = Encoder().fit(X, [[0, 1], [1, 1]])
     assert encoder.transform([[], []]).seq_ptr.tolist() == [0, 0, 0]

@@ -40,7 +40,9 @@ def plain_chunks(labels):
 
 
 def plain_counts(gold, predicted):
-    correct = sum(len(set(plain_chunks(a)) & set(plain_chunks(b))) for a, b in zip(gold, predicted, strict=True))
+    correct = sum(
+        len(set(plain_chunks(a)) & set(plain_chunks(b))) for a, b in zip(gold, predicted, strict=True)
+    )
     return correct, sum(len(plain_chunks(a)) for a in gold), sum(len(plain_chunks(b)) for b in predicted)
 
 
@@ -51,7 +53,10 @@ def random_labels(rng, prefixes, n_sequences, types=("X", "Y"), longest=7):
 
 def vary(rng, sequences, prefixes, share=0.2):
     names = ["O"] + [f"{prefix}-{kind}" for prefix in prefixes for kind in ("X", "Y")]
-    return [[str(rng.choice(names)) if rng.random() < share else label for label in labels] for labels in sequences]
+    return [
+        [str(rng.choice(names)) if rng.random() < share else label for label in labels]
+        for labels in sequences
+    ]
 
 
 def test_counted_by_hand():
@@ -100,15 +105,25 @@ def test_against_the_plain_loop(prefixes):
 
 
 def one_token_at_a_time(gold, predicted):
-    """The script's own way, a state machine over tokens, with its rules as lists: also for prefixes nobody should use."""
+    """The script's own way, a state machine over tokens, with its rules as lists:
+    also for prefixes nobody should use.
+    """
     begin = {("B", "B"), ("I", "B"), ("O", "B"), ("O", "I"), ("E", "E"), ("E", "I"), ("O", "E")}
     finish = {("B", "B"), ("B", "O"), ("I", "B"), ("I", "O"), ("E", "E"), ("E", "I"), ("E", "O")}
 
     def starts(before, now):
-        return (before[0], now[0]) in begin or (now[0] not in ("O", ".") and before[1] != now[1]) or now[0] in ("[", "]")
+        return (
+            (before[0], now[0]) in begin
+            or (now[0] not in ("O", ".") and before[1] != now[1])
+            or now[0] in ("[", "]")
+        )
 
     def ends(before, now):
-        return (before[0], now[0]) in finish or (before[0] not in ("O", ".") and before[1] != now[1]) or before[0] in ("[", "]")
+        return (
+            (before[0], now[0]) in finish
+            or (before[0] not in ("O", ".") and before[1] != now[1])
+            or before[0] in ("[", "]")
+        )
 
     inside, n_correct, n_gold, n_predicted = False, 0, 0, 0
     a_before = b_before = ("O", "")
@@ -134,7 +149,9 @@ def test_strange_prefixes_as_the_script_reads_them():
     for _ in range(60):
         some = rng.choice(names, size=rng.integers(2, len(names)), replace=False).tolist()
         gold = [[str(rng.choice(some)) for _ in range(rng.integers(0, 8))] for _ in range(20)]
-        found = [[str(rng.choice(some)) if rng.random() < 0.15 else label for label in labels] for labels in gold]
+        found = [
+            [str(rng.choice(some)) if rng.random() < 0.15 else label for label in labels] for labels in gold
+        ]
         report = chunk_report(gold, found)
         assert (report.n_correct, report.n_gold, report.n_predicted) == one_token_at_a_time(gold, found)
 
@@ -193,8 +210,14 @@ def test_tables():
     assert frame.loc["VP", ["correct", "gold", "predicted"]].tolist() == [1, 1, 2]
     assert frame.loc["VP", "f1"] == pytest.approx(2 / 3)
     errors = error_table(GOLD, FOUND)
-    assert errors.loc["NP"].to_dict() == {"correct": 1, "wrong_type": 0, "wrong_boundary": 2, "wrong_both": 0,
-                                          "missed": 0, "spurious": 0}
+    assert errors.loc["NP"].to_dict() == {
+        "correct": 1,
+        "wrong_type": 0,
+        "wrong_boundary": 2,
+        "wrong_both": 0,
+        "missed": 0,
+        "spurious": 0,
+    }
     assert errors.loc["PP", "wrong_type"] == 1 and errors.loc["VP", "spurious"] == 1
     counts = confusion(GOLD, FOUND)
     assert counts.loc["B-VP", "I-VP"] == 1 and counts.to_numpy().sum() == 10
@@ -249,7 +272,11 @@ def test_randomisation_is_the_exact_test_on_a_tiny_sample():
 def test_paired_test_tells_noise_from_difference(method):
     rng = np.random.default_rng(6)
     gold = random_labels(rng, "BI", 300)
-    worse, close, better = vary(rng, gold, "BI", 0.3), vary(rng, gold, "BI", 0.101), vary(rng, gold, "BI", 0.1)
+    worse, close, better = (
+        vary(rng, gold, "BI", 0.3),
+        vary(rng, gold, "BI", 0.101),
+        vary(rng, gold, "BI", 0.1),
+    )
     clear = paired_test(gold, worse, better, method=method, n_samples=999)
     assert clear.p_value <= 0.002 and clear.difference > 0.05
     other_way = paired_test(gold, better, worse, method=method, n_samples=999)

@@ -1,4 +1,6 @@
-"""The fastest route: dual coordinate ascent, then L-BFGS in stretched weights; both ways to the end against plain L-BFGS."""
+"""The fastest route: dual coordinate ascent, then L-BFGS in stretched weights;
+both ways to the end against plain L-BFGS.
+"""
 
 from functools import partial
 
@@ -68,8 +70,12 @@ def test_while_ascent_is_fast_it_is_coordinate_ascent(monkeypatch):
 def test_callback_start_and_no_iterations(route):
     corpus, features, w, _ = problem(63)
     seen = []
-    result = fast_fit(corpus, features, c2=C2, tol=0.0, callback=lambda step, w: seen.append(w.copy()) or len(seen) == 8)
-    assert result.status == "stopped by callback" and result.n_iter == 8 and np.array_equal(result.w, seen[-1])
+    result = fast_fit(
+        corpus, features, c2=C2, tol=0.0, callback=lambda step, w: seen.append(w.copy()) or len(seen) == 8
+    )
+    assert (
+        result.status == "stopped by callback" and result.n_iter == 8 and np.array_equal(result.w, seen[-1])
+    )
     nothing = fast_fit(corpus, features, w, c2=C2, max_iterations=0)
     assert np.array_equal(nothing.w, w) and nothing.n_iter == 0
     best = minimize(Objective(corpus, features, c2=C2), w, c2=C2, tol=1e-13)
@@ -110,7 +116,9 @@ def test_bad_arguments_are_named():
         fast_fit(corpus, features, c2=1.0, max_iterations=-1)
 
 
-@pytest.mark.parametrize("learner", [sgd, partial(sag, tol=0.0), partial(sdca, tol=0.0), partial(fast_fit, tol=0.0)])
+@pytest.mark.parametrize(
+    "learner", [sgd, partial(sag, tol=0.0), partial(sdca, tol=0.0), partial(fast_fit, tol=0.0)]
+)
 def test_ctrl_c_in_the_last_pass_keeps_the_model(learner, monkeypatch):
     """In the pass that only tells the objective of what was trained."""
     corpus, features, _, _ = problem(63)
@@ -122,7 +130,9 @@ def test_ctrl_c_in_the_last_pass_keeps_the_model(learner, monkeypatch):
     for owner in (_Run, DualAscent):
         monkeypatch.setattr(owner, "evaluate", interrupt)
     losses = Sgd.losses
-    monkeypatch.setattr(Sgd, "losses", lambda self, *args: interrupt(self) if self.epoch == 2 else losses(self, *args))
+    monkeypatch.setattr(
+        Sgd, "losses", lambda self, *args: interrupt(self) if self.epoch == 2 else losses(self, *args)
+    )
     stopped = learner(corpus, features, c2=1.0, max_iterations=2)
     assert stopped.status == "interrupted" and stopped.n_iter == 2 and np.isfinite(stopped.objective)
     np.testing.assert_array_equal(stopped.w, whole.w)

@@ -21,7 +21,10 @@ def occurrences(corpus, features):
             if k < features.n_node:
                 a = int(np.searchsorted(features.node_ptr, k, side="right")) - 1
                 items = range(corpus.attr_ptr[t], corpus.attr_ptr[t + 1])
-                here = any(corpus.attr_idx[i] == a and (not len(corpus.attr_val) or corpus.attr_val[i] != 0) for i in items)
+                here = any(
+                    corpus.attr_idx[i] == a and (not len(corpus.attr_val) or corpus.attr_val[i] != 0)
+                    for i in items
+                )
                 U.append(here)
                 V.append(corpus.labels[t] == features.node_label[k])
                 counts.append(corpus.labels[t] >= 0)
@@ -29,8 +32,12 @@ def occurrences(corpus, features):
                 j = k - features.n_node
                 b = int(np.searchsorted(features.edge_ptr, j, side="right")) - 1
                 c = corpus.edge_class[t]
-                U.append(b in corpus.class_attr[corpus.class_ptr[c]:corpus.class_ptr[c + 1]])
-                V.append(t not in starts and corpus.labels[t - 1] == features.edge_prev[j] and corpus.labels[t] == features.edge_next[j])
+                U.append(b in corpus.class_attr[corpus.class_ptr[c] : corpus.class_ptr[c + 1]])
+                V.append(
+                    t not in starts
+                    and corpus.labels[t - 1] == features.edge_prev[j]
+                    and corpus.labels[t] == features.edge_next[j]
+                )
                 counts.append(t not in starts and corpus.labels[t] >= 0 and corpus.labels[t - 1] >= 0)
         yield np.array(U)[counts], np.array(V)[counts]
 
@@ -45,7 +52,10 @@ def information(U, V):
     return total
 
 
-@pytest.mark.parametrize("seed, options", [(0, {}), (1, {"n_classes": 3}), (2, {"valued": True, "n_classes": 2}), (3, {"weighted": True})])
+@pytest.mark.parametrize(
+    "seed, options",
+    [(0, {}), (1, {"n_classes": 3}), (2, {"valued": True, "n_classes": 2}), (3, {"weighted": True})],
+)
 def test_mutual_information_is_its_definition(seed, options):
     corpus = random_corpus(RNG(seed), lengths=(4, 0, 1, 6, 3, 5), **options)
     features = random_model(RNG(0), corpus, all_states=True, all_transitions=True)[0]
@@ -58,14 +68,16 @@ def test_mutual_information_is_its_definition(seed, options):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13)
     assert found.max() > 0.05
     if options.get("n_classes", 1) == 1:
-        assert not found[features.n_node:].any()  # plain transitions: every token has them
+        assert not found[features.n_node :].any()  # plain transitions: every token has them
 
 
 def test_information_of_a_variable_about_itself_is_its_entropy():
     """A five times, x four times: I(a, A) = H(5/9)."""
     corpus = random_corpus(RNG(0), lengths=(9,), n_attrs=2)
     attr = np.array([0, 0, 1, 0, 1, 1, 0, 1, 0])
-    corpus = corpus._replace(attr_ptr=np.arange(10), attr_idx=attr.astype(np.int32), labels=attr.astype(np.int32))
+    corpus = corpus._replace(
+        attr_ptr=np.arange(10), attr_idx=attr.astype(np.int32), labels=attr.astype(np.int32)
+    )
     features = observed(corpus, 2, 2)
     h = -(5 / 9 * math.log(5 / 9) + 4 / 9 * math.log(4 / 9))
     np.testing.assert_allclose(fs.mutual_information(corpus, features)[:2], h, rtol=1e-12)
@@ -81,7 +93,9 @@ def test_cutoff_counts_occurrences(min_count):
     assert fs.frequency_cutoff(corpus, features, 0).all()
     assert len(corpus.seq_weight) and not len(unique.seq_weight)
     once = corpus._replace(seq_weight=np.zeros(0))
-    np.testing.assert_array_equal(fs.frequency_cutoff(corpus, features, min_count), fs.frequency_cutoff(once, features, min_count))
+    np.testing.assert_array_equal(
+        fs.frequency_cutoff(corpus, features, min_count), fs.frequency_cutoff(once, features, min_count)
+    )
 
 
 def test_a_cutoff_of_one_keeps_what_is_observed():
@@ -112,8 +126,14 @@ def test_weights_are_cut_by_magnitude():
     np.testing.assert_array_equal(fs.heaviest(w, 2), [0, 1, 0, 1, 0, 0])  # the first of equals
     np.testing.assert_array_equal(fs.heaviest(w, 6), w != 0)
     np.testing.assert_array_equal(fs.above_threshold(w, 1.0), [0, 1, 0, 1, 1, 0])
-    for bad in (lambda: fs.heaviest(w, -1), lambda: fs.heaviest(w, 1.5), lambda: fs.above_threshold(w, 0.0),
-                lambda: fs.heaviest(w, "a"), lambda: fs.heaviest(w, np.inf), lambda: fs.above_threshold(w, None)):
+    for bad in (
+        lambda: fs.heaviest(w, -1),
+        lambda: fs.heaviest(w, 1.5),
+        lambda: fs.above_threshold(w, 0.0),
+        lambda: fs.heaviest(w, "a"),
+        lambda: fs.heaviest(w, np.inf),
+        lambda: fs.above_threshold(w, None),
+    ):
         with pytest.raises(ValueError, match="expected"):
             bad()
     with pytest.raises(ValueError, match="min_count: expected a count >= 0, got -1"):

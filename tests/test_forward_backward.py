@@ -79,7 +79,9 @@ def test_scaled_equals_log(chain):
 
 @given(chain=chains(sizes=(1.0, 2.0)))
 def test_scores_times_1000(chain):
-    """The distribution freezes onto the best path, and log Z approaches its score: never NaN, never overflow."""
+    """The distribution freezes onto the best path, and log Z approaches its score: never NaN,
+    never overflow.
+    """
     large = Chain(chain.log_node * 1000.0, chain.log_edge * 1000.0, chain.edge_class)
     result = run_log(large)
     score, best = brute.best_paths(*large)
@@ -88,7 +90,14 @@ def test_scores_times_1000(chain):
         return
     assert score <= result.log_z + 1e-9 * abs(score) + 1e-9
     assert result.log_z <= score + len(large.log_node) * np.log(large.log_node.shape[1]) + 1e-9 * abs(score)
-    assert_same(result, brute.log_z(*large), brute.node_marginals(*large), brute.edge_marginals(*large), rtol=1e-9, atol=1e-10)
+    assert_same(
+        result,
+        brute.log_z(*large),
+        brute.node_marginals(*large),
+        brute.edge_marginals(*large),
+        rtol=1e-9,
+        atol=1e-10,
+    )
     scaled = run_scaled(large)
     if scaled.status == 0:
         assert_same(scaled, *result[:3], rtol=1e-9, atol=1e-10)
@@ -106,8 +115,8 @@ def test_weights_of_ten_thousand():
 def returning_mass(gap, steps):
     """Label 1 loses `gap` nats a step against label 0 for `steps` steps; then label 0 is forbidden.
 
-    What remains are paths whose prefixes held exp(-gap * steps) of the mass: a kernel that lets them underflow
-    finds another answer or none.
+    What remains are paths whose prefixes held exp(-gap * steps) of the mass: a kernel that lets them
+    underflow finds another answer or none.
     """
     log_node = np.zeros((steps + 1, 3))
     log_node[:-1, 1] = -gap
@@ -132,7 +141,9 @@ def test_lost_prefix_mass_is_noticed(gap, steps):
 
 @pytest.mark.parametrize("size", [1e4, 1e8, 1e15, 1e100])
 def test_marginals_of_the_log_form_sum_to_one_at_any_size(size):
-    """At 1e15 one rounding error is an eighth of a nat: exp(alpha + beta - log_z) alone gave probabilities of 1e52."""
+    """At 1e15 one rounding error is an eighth of a nat:
+    exp(alpha + beta - log_z) alone gave probabilities of 1e52.
+    """
     rng = np.random.default_rng(5)
     result = run_log(random_chain(rng, 40, 3, 2, size, 0.1))
     np.testing.assert_allclose(result.p_node.sum(axis=1), 1.0, rtol=1e-14)
@@ -141,9 +152,11 @@ def test_marginals_of_the_log_form_sum_to_one_at_any_size(size):
 
 
 def overtaking_mass():
-    """Label 1 falls exp(-900) behind label 0, which underflows; then 0 must become 2, and 2 falls behind by exp(-2000).
+    """Label 1 falls exp(-900) behind label 0, which underflows; then 0 must become 2,
+    and 2 falls behind by exp(-2000).
 
-    Nothing but the safety rule notices: the sums never vanish, and without it log Z comes out as -2005, not -900.
+    Nothing but the safety rule notices: the sums never vanish, and without it log Z comes out as -2005,
+    not -900.
     """
     log_node = np.zeros((29, 3))
     log_node[:9] = 0.0, -100.0, -np.inf
@@ -203,7 +216,9 @@ def test_a_million_tokens():
     part = run_log_z(Chain(log_node[:2000], period.log_edge, edge_class[:2000]))
     shorter = run_log_z(Chain(log_node[:1996], period.log_edge, edge_class[:1996]))
     expected = part + (part - shorter) * (n_tokens - 2000) / 4
-    np.testing.assert_allclose(long, expected, rtol=1e-9)  # part - shorter has 1e-12 of error, taken 250,000 times
+    np.testing.assert_allclose(
+        long, expected, rtol=1e-9
+    )  # part - shorter has 1e-12 of error, taken 250,000 times
 
 
 def run_log_z(chain):
@@ -217,7 +232,12 @@ def run_log_z(chain):
     node_max, scale = np.empty(n_tokens), np.empty(n_tokens)
     psi_edge, psi_edge_t, edge_max, spread = potentials(chain.log_edge)
     spread += fb.exp_nodes(chain.log_node, psi_node, node_max)
-    assert fb.forward_backward_scaled(psi_node, psi_edge, psi_edge_t, chain.edge_class, spread, alpha, beta, scale) == 0
+    assert (
+        fb.forward_backward_scaled(
+            psi_node, psi_edge, psi_edge_t, chain.edge_class, spread, alpha, beta, scale
+        )
+        == 0
+    )
     np.testing.assert_allclose((alpha * beta).sum(1), 1.0, rtol=1e-8)
     log_z = fb.log_z_scaled(scale, node_max, edge_max, chain.edge_class)
     np.testing.assert_allclose(log_z, fb.forward_backward_log(*chain, alpha, beta), rtol=1e-10)

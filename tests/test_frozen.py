@@ -1,9 +1,11 @@
-"""What every learner and every form found before the house was turned: five iterations each, on the built-in twins.
+"""What every learner and every form found before the house was turned: five iterations each,
+on the built-in twins.
 
-A rebuilding that changes a result by more than rounding fails here, and names the learner. `frozen.json` beside this file
-was recorded once, at the commit it names; a kernel that adds in another order moves the last bits, so numbers are compared
-at 1e-9, and the labels that are predicted exactly. Where this machine has the libraries and the processor of
-the record, the record's hashes say whether even the bits are the same: `python tests/test_frozen.py` prints that.
+A rebuilding that changes a result by more than rounding fails here, and names the learner. `frozen.json`
+beside this file was recorded once, at the commit it names; a kernel that adds in another order moves the last
+bits, so numbers are compared at 1e-9, and the labels that are predicted exactly. Where this machine has the
+libraries and the processor of the record, the record's hashes say whether even the bits are the same:
+`python tests/test_frozen.py` prints that.
 
 A number in frozen.json changes only when a result is meant to change; the commit then says which and why:
 
@@ -62,8 +64,12 @@ def crf(data=chunking, template="chunking", **parameters):
 
 def model_results(model, test):
     marginals = np.concatenate(model.predict_marginals_array(test[:20])).ravel()
-    return {"weights": model.weights_, "objective": model.history_["objective"].to_numpy(), "marginals": marginals,
-            "labels": np.concatenate(model.predict_array(test))}
+    return {
+        "weights": model.weights_,
+        "objective": model.history_["objective"].to_numpy(),
+        "marginals": marginals,
+        "labels": np.concatenate(model.predict_array(test)),
+    }
 
 
 def dictionary():
@@ -85,7 +91,11 @@ def increments(algorithm):
     quiet(model.partial_fit, train[:40], classes=classes)
     quiet(model.partial_fit, train[40:80])
     marginals = np.concatenate(model.predict_marginals_array(test[:20])).ravel()
-    return {"weights": model.weights_, "marginals": marginals, "labels": np.concatenate(model.predict_array(test))}
+    return {
+        "weights": model.weights_,
+        "marginals": marginals,
+        "labels": np.concatenate(model.predict_array(test)),
+    }
 
 
 def sparse_weights(n_features):
@@ -154,14 +164,19 @@ def memm():
 
     train, test = chunking()
     model = quiet(MEMM(template="chunking", max_iterations=ITERATIONS).fit, train)
-    return directed_results(model, model.weights_, test) | {"objective": model.history_["objective"].to_numpy()}
+    return directed_results(model, model.weights_, test) | {
+        "objective": model.history_["objective"].to_numpy()
+    }
 
 
 def directed_results(model, weights, test):
     marginals = np.concatenate(model.predict_marginals_array(test[:20])).ravel()
     edges = np.concatenate([p.ravel() for p in model.predict_edge_marginals(test[:5])])
-    return {"weights": weights, "marginals": np.concatenate([marginals, edges]),
-            "labels": np.concatenate(model.predict_array(test))}
+    return {
+        "weights": weights,
+        "marginals": np.concatenate([marginals, edges]),
+        "labels": np.concatenate(model.predict_array(test)),
+    }
 
 
 def path(**parameters):
@@ -170,9 +185,12 @@ def path(**parameters):
     train, test = chunking()
     model = CRF(template="chunking", c2=0, max_iterations=ITERATIONS, **parameters)
     found = quiet(regularization_path, model, train, strengths=[4.0, 1.0, 0.25], X_dev=test)
-    return {"weights": np.concatenate([fitted.weights_ for fitted in found.models]),
-            "objective": found.frame["objective"].to_numpy(), "scores": found.frame["score"].to_numpy(),
-            "labels": np.concatenate(found.best.predict_array(test))}
+    return {
+        "weights": np.concatenate([fitted.weights_ for fitted in found.models]),
+        "objective": found.frame["objective"].to_numpy(),
+        "scores": found.frame["score"].to_numpy(),
+        "labels": np.concatenate(found.best.predict_array(test)),
+    }
 
 
 def tuples():
@@ -181,10 +199,15 @@ def tuples():
 
     model, train, test = letter_model()
     corpus = encoded(model, train)
-    found = train_tuples(corpus, model.features_, order=3, c1=0.3, max_rounds=2, max_iterations=ITERATIONS, n_threads=2)
+    found = train_tuples(
+        corpus, model.features_, order=3, c1=0.3, max_rounds=2, max_iterations=ITERATIONS, n_threads=2
+    )
     labels = decode_tuples(encoded(model, test), model.features_, found.w, found.tuples, found.nu)
-    return {"weights": np.concatenate([found.w, found.nu]), "labels": labels,
-            "objective": np.array([row["objective"] for row in found.rounds])}
+    return {
+        "weights": np.concatenate([found.w, found.nu]),
+        "labels": labels,
+        "objective": np.array([row["objective"] for row in found.rounds]),
+    }
 
 
 CASES = {
@@ -198,7 +221,13 @@ CASES = {
     "owlqn": lambda: crf(algorithm="owlqn", c1=0.5, c2=0.0, max_iterations=30),
     "sbcd": lambda: crf(letters, "letter_tests", algorithm="sbcd", c1=0.5, c2=0.0),
     "sbcd, virtual weights": lambda: crf(
-        letters, "letter_tests", algorithm="sbcd", c1=0.5, c2=0.1, all_possible_states=True, all_possible_transitions=True
+        letters,
+        "letter_tests",
+        algorithm="sbcd",
+        c1=0.5,
+        c2=0.1,
+        all_possible_states=True,
+        all_possible_transitions=True,
     ),
     "cd": lambda: crf(few_sentences, "words", algorithm="cd", c1=0.5, c2=0.1),
     "auto": lambda: crf(algorithm="auto", c2=1.0),
@@ -238,7 +267,10 @@ def digest(array):
 def shadows(vector):
     """Length of a vector and its products with random ones: a vector that differs has other shadows."""
     rng = np.random.default_rng(len(vector))
-    return [float(np.linalg.norm(vector)), *(float(rng.normal(size=len(vector)) @ vector) for _ in range(N_SHADOWS))]
+    return [
+        float(np.linalg.norm(vector)),
+        *(float(rng.normal(size=len(vector)) @ vector) for _ in range(N_SHADOWS)),
+    ]
 
 
 def summary(results):
@@ -260,7 +292,9 @@ def machine():
     import scipy
     from threadpoolctl import threadpool_info
 
-    blas = sorted(f"{lib['internal_api']} {lib['version']} {lib.get('architecture')}" for lib in threadpool_info())
+    blas = sorted(
+        f"{lib['internal_api']} {lib['version']} {lib.get('architecture')}" for lib in threadpool_info()
+    )
     versions = [f"numpy {np.__version__}", f"scipy {scipy.__version__}", f"numba {numba.__version__}"]
     return [*versions, llvmlite.binding.get_host_cpu_name(), *blas]
 
@@ -279,12 +313,20 @@ def test_what_was_found_is_found_again(name):
         if "shadows" not in kept or bits_count(record):
             assert found[part]["hash"] == kept["hash"], f"{part}: other bits"
         else:
-            scale = abs(kept["shadows"][0]) if len(kept["shadows"]) > N_SHADOWS else np.abs(kept["shadows"]).max(initial=1.0)
-            np.testing.assert_allclose(found[part]["shadows"], kept["shadows"], rtol=RELATIVE, atol=RELATIVE * scale, err_msg=part)
+            scale = (
+                abs(kept["shadows"][0])
+                if len(kept["shadows"]) > N_SHADOWS
+                else np.abs(kept["shadows"]).max(initial=1.0)
+            )
+            np.testing.assert_allclose(
+                found[part]["shadows"], kept["shadows"], rtol=RELATIVE, atol=RELATIVE * scale, err_msg=part
+            )
 
 
 def bits_count(record):
-    """Are bits compared here, and not numbers at 1e-9? Kernels still add in the order of the record, and so does this machine."""
+    """Are bits compared here, and not numbers at 1e-9? Kernels still add in the order of the record,
+    and so does this machine.
+    """
     return record["same bits"] and record["machine"] == machine()
 
 
@@ -296,7 +338,9 @@ def test_another_result_is_noticed():
     other[7] += 1e-6
     wrong[7] = (wrong[7] + 1) % 5
     before, after = summary({"weights": w, "labels": labels}), summary({"weights": other, "labels": wrong})
-    assert not np.allclose(after["weights"]["shadows"], before["weights"]["shadows"], rtol=RELATIVE, atol=RELATIVE)
+    assert not np.allclose(
+        after["weights"]["shadows"], before["weights"]["shadows"], rtol=RELATIVE, atol=RELATIVE
+    )
     assert before["labels"]["hash"] != after["labels"]["hash"]
 
 
@@ -310,13 +354,19 @@ def main(arguments):
     """Print which results have the bits of the record; with --record, put the present ones in their place."""
     record = frozen() if RECORD.exists() else {"same bits": True, "cases": {}}
     if arguments[:1] == ["--record"]:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         record |= {"commit": commit, "machine": machine()}
         for name in arguments[1:] or CASES:
             record["cases"][name] = summary(CASES[name]())
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
         return
-    print("the machine of the record" if record["machine"] == machine() else "another machine than that of the record")
+    print(
+        "the machine of the record"
+        if record["machine"] == machine()
+        else "another machine than that of the record"
+    )
     for name, case in CASES.items():
         now, then = summary(case()), record["cases"][name]
         other = [part for part in then if now[part]["hash"] != then[part]["hash"]]

@@ -9,8 +9,10 @@ from crfbook import brute
 from crfbook.data.constraints import Constraints
 from crfbook.models import inference
 
-EVERY = dict(argvalues=[(name, False) for name in CASES] + [("plain", True), ("classes", True)],
-             argnames=("name", "constrained"))
+EVERY = dict(
+    argvalues=[(name, False) for name in CASES] + [("plain", True), ("classes", True)],
+    argnames=("name", "constrained"),
+)
 
 
 def setup(name, constrained, seed=0, size=1.0):
@@ -31,7 +33,9 @@ def test_node_and_edge_marginals(name, constrained, size):
         assert p_edge.shape == (max(0, n_tokens - 1), n_labels, n_labels)
         if n_tokens:
             tokens = slice(corpus.seq_ptr[i], corpus.seq_ptr[i + 1])
-            np.testing.assert_allclose(p_node[tokens], brute.node_marginals(*chains[i]), rtol=1e-8, atol=1e-11)
+            np.testing.assert_allclose(
+                p_node[tokens], brute.node_marginals(*chains[i]), rtol=1e-8, atol=1e-11
+            )
             np.testing.assert_allclose(p_edge, brute.edge_marginals(*chains[i])[1:], rtol=1e-8, atol=1e-11)
         n_seen += 1
     assert n_seen == corpus.n_sequences
@@ -43,7 +47,7 @@ def test_log_partition_and_log_proba(name, constrained):
     corpus = model[0]
     want_z = [brute.log_z(*chain) if len(chain[0]) else 0.0 for chain in chains]
     np.testing.assert_allclose(inference.log_partition(*model), want_z, rtol=1e-11, atol=1e-12)
-    labels = [corpus.labels[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]] for i in range(corpus.n_sequences)]
+    labels = [corpus.labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]] for i in range(corpus.n_sequences)]
     want = [brute.log_proba(*chain, y) if len(y) else 0.0 for chain, y in zip(chains, labels, strict=True)]
     np.testing.assert_allclose(inference.log_proba(*model), want, rtol=1e-10, atol=1e-11)
     score = inference.sequence_scores(*model)
@@ -58,7 +62,7 @@ def test_decode_finds_the_best_path(name, constrained, seed):
     assert path.dtype == np.int32
     for i, chain in enumerate(chains):
         if len(chain[0]):
-            mine = path[model[0].seq_ptr[i]:model[0].seq_ptr[i + 1]]
+            mine = path[model[0].seq_ptr[i] : model[0].seq_ptr[i + 1]]
             best, paths = brute.best_paths(*chain)
             assert brute.path_score(*chain, mine) == pytest.approx(best, rel=1e-12)
             assert any(np.array_equal(mine, p) for p in paths)
@@ -69,8 +73,12 @@ def test_node_scores_and_long_corpora(monkeypatch):
     rng = np.random.default_rng(2)
     corpus = random_corpus(rng, lengths=tuple(rng.integers(0, 9, 150)), valued=True)
     features, w = random_model(rng, corpus)
-    np.testing.assert_allclose(inference.node_scores(corpus, features, w), brute_node_scores(corpus, features, w),
-                               rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        inference.node_scores(corpus, features, w),
+        brute_node_scores(corpus, features, w),
+        rtol=1e-12,
+        atol=1e-13,
+    )
     path, scores = inference.decode(corpus, features, w), inference.sequence_scores(corpus, features, w)
     assert len(inference._model(corpus, features, w, None, inference.no_tables).dense) > 0
     monkeypatch.setattr(inference, "STRETCH_ROWS", 50)
@@ -79,8 +87,10 @@ def test_node_scores_and_long_corpora(monkeypatch):
     assert len(inference._stretches(corpus.seq_ptr)) > 5
     np.testing.assert_array_equal(inference.decode(corpus, features, w, n_threads=3), path)
     np.testing.assert_allclose(inference.sequence_scores(corpus, features, w), scores, rtol=1e-12)
-    np.testing.assert_array_equal(inference.node_marginals(corpus, features, w, n_threads=2),
-                                  inference.node_marginals(corpus, features, w))
+    np.testing.assert_array_equal(
+        inference.node_marginals(corpus, features, w, n_threads=2),
+        inference.node_marginals(corpus, features, w),
+    )
 
 
 @pytest.mark.parametrize("lengths", [(), (0,), (0, 0, 1)])
@@ -106,9 +116,15 @@ def test_forbidden_labels_have_probability_zero():
 def test_refusals():
     corpus, features, w = case("plain")
     alone = Constraints(np.zeros((3, 3), bool), np.ones(3, bool), np.ones(3, bool))
-    for function in (inference.decode, inference.node_marginals, inference.log_partition,
-                     lambda *model: list(inference.iter_edge_marginals(*model))):
-        with pytest.raises(ValueError, match="sequence 0: expected a path of finite score, but the constraints forbid"):
+    for function in (
+        inference.decode,
+        inference.node_marginals,
+        inference.log_partition,
+        lambda *model: list(inference.iter_edge_marginals(*model)),
+    ):
+        with pytest.raises(
+            ValueError, match="sequence 0: expected a path of finite score, but the constraints forbid"
+        ):
             function(corpus, features, w, alone)
     labels = corpus.labels.copy()
     labels[3] = -1

@@ -1,4 +1,6 @@
-"""L1 by four routes that share no step: all meet at one optimum, with one support; and what each promises beside."""
+"""L1 by four routes that share no step: all meet at one optimum, with one support;
+and what each promises beside.
+"""
 
 import io
 
@@ -33,7 +35,9 @@ def problem(seed=0, c2=0.0, n_sequences=40, **options):
 
 
 def kkt(fun, w, c1):
-    """The largest violation of: g = -c1 sign(w) where w is not zero, |g| <= c1 where it is. Written apart from the kernels."""
+    """The largest violation of: g = -c1 sign(w) where w is not zero, |g| <= c1 where it is.
+    Written apart from the kernels.
+    """
     grad = fun(w)[1]
     return np.where(w != 0, np.abs(grad + c1 * np.sign(w)), np.maximum(np.abs(grad) - c1, 0.0)).max()
 
@@ -177,12 +181,18 @@ def test_threads_do_not_change_a_bit(threads):
     rng = np.random.default_rng(4)
     corpus = random_corpus(rng, lengths=rng.integers(1, 30, 150), n_attrs=9)
     features = observed(corpus, 3, 9)
-    runs = [minimize(Objective(corpus, features, n_threads=k), np.zeros(features.n_features), c1=0.2, max_iterations=30)
-            for k in (1, threads)]
+    runs = [
+        minimize(
+            Objective(corpus, features, n_threads=k), np.zeros(features.n_features), c1=0.2, max_iterations=30
+        )
+        for k in (1, threads)
+    ]
     np.testing.assert_array_equal(runs[0].w, runs[1].w)
 
 
-@pytest.mark.parametrize("options", [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes": 2}]
+)
 def test_curvature_is_a_sum_of_variances(options):
     rng = np.random.default_rng(3)
     corpus = random_corpus(rng, **options)
@@ -244,4 +254,9 @@ def test_coordinate_descent_solves_its_model(r):
     np.testing.assert_allclose(slope[moved != 0], -0.7 * np.sign(moved[moved != 0]), atol=1e-10)
     assert (np.abs(slope[moved == 0]) <= 0.7 + 1e-10).all()
     alone = x[:1].copy()  # one weight: one sweep ends at its minimum, and the second finds nothing to do
-    assert descend_model(x[:1], grad[:1], diagonal[:1], left[:1], left[:1], 0.7, 9, 1e-12, alone, np.empty(1), np.empty(r)) == 2
+    assert (
+        descend_model(
+            x[:1], grad[:1], diagonal[:1], left[:1], left[:1], 0.7, 9, 1e-12, alone, np.empty(1), np.empty(r)
+        )
+        == 2
+    )

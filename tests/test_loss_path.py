@@ -1,4 +1,6 @@
-"""Training under the four losses: stages, starts, resuming, noise, and the minima against other ways to them."""
+"""Training under the four losses: stages, starts, resuming, noise,
+and the minima against other ways to them.
+"""
 
 import math
 import warnings
@@ -35,7 +37,9 @@ def value_at(corpus, features, w, **settings):
 
 
 def test_sequential_exp_has_one_minimum():
-    """From the log solution, by the clamped stages from zero, and straight from zero divided by the start's value."""
+    """From the log solution, by the clamped stages from zero,
+    and straight from zero divided by the start's value.
+    """
     corpus, features = noisy_corpus()
     warm = minimize_loss(corpus, features, loss="exp", c2=0.5, tol=1e-12)
     cold = minimize_loss(corpus, features, loss="exp", c2=0.5, tol=1e-12, starts=("zero",))
@@ -67,7 +71,9 @@ def test_a_clamp_and_every_loss_end_where_the_gradient_vanishes(loss):
 def test_pointwise_losses_keep_the_better_of_two_starts():
     corpus, features = noisy_corpus(seed=3)
     for loss in LOSSES[2:]:
-        one_by_one = [minimize_loss(corpus, features, loss=loss, c2=0.05, starts=(start,)) for start in ("zero", "log")]
+        one_by_one = [
+            minimize_loss(corpus, features, loss=loss, c2=0.05, starts=(start,)) for start in ("zero", "log")
+        ]
         both = minimize_loss(corpus, features, loss=loss, c2=0.05)
         assert both.objective == min(r.objective for r in one_by_one)
         assert both.n_iter == sum(r.n_iter for r in one_by_one) == len(both.history)
@@ -90,14 +96,18 @@ def test_l1_penalty(loss):
 # ---- noise, and numbers beyond float64
 
 
-@pytest.mark.parametrize("loss, clamp", [("exp", None), ("exp", 30.0), ("pointwise-exp", None), ("pointwise-exp", 5.0)])
+@pytest.mark.parametrize(
+    "loss, clamp", [("exp", None), ("exp", 30.0), ("pointwise-exp", None), ("pointwise-exp", 5.0)]
+)
 @pytest.mark.parametrize("c1, c2", [(0.0, 0.1), (1.0, 0.0)])
 def test_flipped_labels_overflow_nothing(loss, clamp, c1, c2):
     """A third of the labels is random; the longest sequence has p below exp(-1000) even at the minimum."""
     corpus, features = noisy_corpus(lengths=(1500, 40, 40, 8, 8, 8, 1), noise=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = minimize_loss(corpus, features, loss=loss, clamp=clamp, c1=c1, c2=c2, tol=1e-4, max_iterations=60)
+        found = minimize_loss(
+            corpus, features, loss=loss, clamp=clamp, c1=c1, c2=c2, tol=1e-4, max_iterations=60
+        )
     assert np.isfinite(found.w).all() and found.n_iter > 0
     assert not any(math.isnan(step.objective) or math.isnan(step.violation) for step in found.history)
     target = Objective(corpus, features, loss=loss, clamp=clamp, c2=c2)
@@ -127,8 +137,11 @@ def test_the_stages():
         return [(s.loss, s.clamp, s.start, s.final) for s in stages(*arguments)]
 
     assert plan("log") == [("log", None, "zero", True)]
-    assert plan("exp") == [("log", None, "zero", False), *(("exp", c, "before", False) for c in (10.0, 20.0, 40.0)),
-                           ("exp", None, "before", True)]
+    assert plan("exp") == [
+        ("log", None, "zero", False),
+        *(("exp", c, "before", False) for c in (10.0, 20.0, 40.0)),
+        ("exp", None, "before", True),
+    ]
     assert plan("exp", 20.0, "zero") == [("exp", 10.0, "zero", False), ("exp", 20.0, "before", True)]
     assert plan("pointwise-log", None, "w0") == [("pointwise-log", None, "before", True)]
     assert plan("log", None, "w0") == [("log", None, "before", True)]

@@ -1,4 +1,6 @@
-"""The four losses: kernels and objective against enumeration, the batched form against the log form, extreme scores."""
+"""The four losses: kernels and objective against enumeration, the batched form against the log form,
+extreme scores.
+"""
 
 import math
 
@@ -20,15 +22,23 @@ from crfbook.optim.objective import Objective
 
 pytestmark = pytest.mark.kernels
 
-OTHERS = [(name, clamp) for name in LOSSES[1:] for clamp in ((None, 2.0) if name.endswith("exp") else (None,))]
+OTHERS = [
+    (name, clamp) for name in LOSSES[1:] for clamp in ((None, 2.0) if name.endswith("exp") else (None,))
+]
 
 
 def log_form(log_node, log_edge, edge_class, labels, loss="log", clamp=None, log_scale=0.0, weight=1.0):
     """(value, gradient by nodes, by edges, u) of the kernel in the log domain."""
-    grad_node, grad_edge, u = np.full(log_node.shape, np.nan), np.zeros(log_edge.shape), np.zeros(len(log_node))
+    grad_node, grad_edge, u = (
+        np.full(log_node.shape, np.nan),
+        np.zeros(log_edge.shape),
+        np.zeros(len(log_node)),
+    )
     settings = make_loss(loss, clamp, log_scale)
     labels = np.asarray(labels, np.int32)
-    value, _ = sequence_loss_log(log_node, log_edge, edge_class, labels, weight, settings, u, grad_node, grad_edge)
+    value, _ = sequence_loss_log(
+        log_node, log_edge, edge_class, labels, weight, settings, u, grad_node, grad_edge
+    )
     return value, grad_node, grad_edge, u if settings.pointwise else u[:1]
 
 
@@ -40,7 +50,9 @@ def summed(form, corpus, features, w, loss, clamp=None, constraints=None, c2=0.0
         first = corpus.seq_ptr[i]
         if len(chain[0]) == 0:
             continue
-        v, grad_node, grad_edge = form(*chain, corpus.labels[first:corpus.seq_ptr[i + 1]], loss, clamp, **settings)[:3]
+        v, grad_node, grad_edge = form(
+            *chain, corpus.labels[first : corpus.seq_ptr[i + 1]], loss, clamp, **settings
+        )[:3]
         value += weight[i] * v
         edge_gradient(features, weight[i] * grad_edge, corpus.class_ptr, corpus.class_attr, grad)
         for t in range(len(chain[0])):
@@ -77,11 +89,15 @@ def test_gradients_of_the_definition(loss, clamp):
     path = [0, 2, 2, 1]
     _, grad_node, grad_edge = brute.loss_of(*chain, path, loss, clamp)
     for i, grad in ((0, grad_node), (1, grad_edge)):
+
         def value(x, i=i):
             moved = list(chain)
             moved[i] = x.reshape(chain[i].shape)
             return brute.loss_of(*moved, path, loss, clamp)[0]
-        np.testing.assert_allclose(grad.ravel(), central_differences(value, chain[i].ravel()), rtol=1e-6, atol=1e-7)
+
+        np.testing.assert_allclose(
+            grad.ravel(), central_differences(value, chain[i].ravel()), rtol=1e-6, atol=1e-7
+        )
 
 
 @given(chain=chains(), loss=st.sampled_from(OTHERS + [("log", None)]), seed=st.integers(0, 99))
@@ -99,7 +115,9 @@ def test_log_form_equals_enumeration(chain, loss, seed):
 @pytest.mark.parametrize("loss, clamp", OTHERS)
 def test_gradients_by_position_agree(loss, clamp):
     """With a class of its own for each step: nodes sum to zero, edges to the nodes of both ends."""
-    chain = random_chain(np.random.default_rng(3), 6, 4, 6, size=1.0)._replace(edge_class=np.arange(6, dtype=np.int32))
+    chain = random_chain(np.random.default_rng(3), 6, 4, 6, size=1.0)._replace(
+        edge_class=np.arange(6, dtype=np.int32)
+    )
     _, grad_node, grad_edge, _ = log_form(*chain, [3, 0, 2, 1, 1, 0], loss, clamp)
     np.testing.assert_allclose(grad_node.sum(axis=1), 0.0, atol=1e-12 * abs(grad_node).max())
     np.testing.assert_allclose(grad_edge[1:].sum(axis=1), grad_node[1:], rtol=1e-9, atol=1e-10)
@@ -117,7 +135,9 @@ def test_clamp_is_smooth_and_straight():
     np.testing.assert_allclose(below, above, rtol=1e-8)
     assert phi(5000.0, 3.0)[1] == phi(4.0, 3.0)[1] == pytest.approx(math.exp(3.0))
     assert phi(900.0, None)[0] == np.inf and np.isfinite(phi(900.0, None)[1])
-    assert value_and_slope(900.0, make_loss("exp", None, 898.0)) == pytest.approx((math.exp(2), math.exp(2)), rel=1e-12)
+    assert value_and_slope(900.0, make_loss("exp", None, 898.0)) == pytest.approx(
+        (math.exp(2), math.exp(2)), rel=1e-12
+    )
     assert value_and_slope(-1e-14, make_loss("exp")) == (0.0, 1.0)
 
 
@@ -166,7 +186,9 @@ def test_batched_equals_log_form(loss, clamp, n_labels, n_classes):
     features, w = random_model(rng, corpus, n_labels, 40, size=0.3, all_states=n_labels > 1)
     objective = Objective(corpus, features, loss=loss, clamp=clamp, batch_tokens=200)
     value, grad = objective(w)
-    assert not any(work.flags.any() for work, _ in objective._buffers), "the log form was used: nothing is compared"
+    assert not any(work.flags.any() for work, _ in objective._buffers), (
+        "the log form was used: nothing is compared"
+    )
     want, want_grad = summed(log_form, corpus, features, w, loss, clamp)
     assert value == pytest.approx(want, rel=1e-10)
     np.testing.assert_allclose(grad, want_grad, rtol=1e-7, atol=1e-10 * max(1.0, abs(want_grad).max()))
@@ -182,7 +204,9 @@ def test_batched_equals_log_form(loss, clamp, n_labels, n_classes):
 
 def test_single_tokens_have_one_loss_each_way():
     corpus, features, w = case("weights")
-    corpus = corpus._replace(seq_ptr=np.arange(corpus.n_tokens + 1), seq_weight=np.linspace(0, 2, corpus.n_tokens))
+    corpus = corpus._replace(
+        seq_ptr=np.arange(corpus.n_tokens + 1), seq_weight=np.linspace(0, 2, corpus.n_tokens)
+    )
     for scale in ("log", "exp"):
         value, grad = Objective(corpus, features, loss=scale)(w)
         other, other_grad = Objective(corpus, features, loss="pointwise-" + scale)(w)
@@ -192,11 +216,11 @@ def test_single_tokens_have_one_loss_each_way():
 
 def test_without_edge_weights_the_log_losses_agree():
     corpus, features, w = case("classes")
-    w[features.n_node:] = 0.0
+    w[features.n_node :] = 0.0
     value, grad = Objective(corpus, features)(w)
     other, other_grad = Objective(corpus, features, loss="pointwise-log")(w)
     assert other == pytest.approx(value, rel=1e-12)
-    np.testing.assert_allclose(other_grad[:features.n_node], grad[:features.n_node], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(other_grad[: features.n_node], grad[: features.n_node], rtol=1e-10, atol=1e-12)
     assert abs(other_grad - grad).max() > 0.1, "the gradients by the edge weights should differ"
 
 
@@ -220,12 +244,16 @@ def test_huge_weights(name, size, loss):
 
 
 def improbable(u):
-    """Sequences of 3 tokens; in the middle one of five, the gold label of token 1 has probability near exp(-u)."""
+    """Sequences of 3 tokens; in the middle one of five,
+    the gold label of token 1 has probability near exp(-u).
+    """
     labels = np.tile([0, 1, 2], 5)
     attr = np.tile([0, 1, 2], 5)
     attr[7] = 3
     corpus = make_corpus(np.arange(0, 16, 3), np.arange(16), attr, labels=labels)
-    features, w = random_model(np.random.default_rng(5), corpus, 3, 4, size=0.5, all_states=True, all_transitions=True)
+    features, w = random_model(
+        np.random.default_rng(5), corpus, 3, 4, size=0.5, all_states=True, all_transitions=True
+    )
     w[features.node_ptr[3] + 1] = -u
     return corpus, features, w
 
@@ -233,7 +261,9 @@ def improbable(u):
 @pytest.mark.parametrize("loss", LOSSES[1:])
 @pytest.mark.parametrize("u", [200.0, 240.0, 290.0, 600.0, 3000.0])
 def test_one_label_all_but_impossible(loss, u):
-    """From 230 nats on the pointwise losses leave the scaled form, at 300 all do; nothing shows at the seams."""
+    """From 230 nats on the pointwise losses leave the scaled form, at 300 all do;
+    nothing shows at the seams.
+    """
     corpus, features, w = improbable(u)
     exponential = loss.endswith("exp")
     log_scale = u if exponential else 0.0
@@ -257,7 +287,9 @@ def test_unreachable_states_with_infinite_beta(loss):
     """Label 1 cannot be reached, and its beta grows by exp(200) a step: inf * 0 must not appear."""
     corpus = make_corpus([0, 12], np.arange(13), [0] + [1] * 11, labels=np.zeros(12, np.int32))
     features, _ = random_model(np.random.default_rng(0), corpus, 2, 2, all_states=True, all_transitions=True)
-    constraints = Constraints(np.array([[True, False], [True, True]]), np.array([True, False]), np.ones(2, bool))
+    constraints = Constraints(
+        np.array([[True, False], [True, True]]), np.array([True, False]), np.ones(2, bool)
+    )
     w = np.zeros(features.n_features)
     w[features.node_ptr[1]] = -200.0
     objective = Objective(corpus, features, loss=loss, constraints=constraints)
@@ -320,7 +352,10 @@ def test_refusals():
     corpus, features, _ = case("plain")
     for arguments, message in [
         ({"loss": "hinge"}, "loss: expected one of log, exp, pointwise-log, pointwise-exp, got 'hinge'"),
-        ({"loss": "log", "clamp": 3.0}, "clamp: belongs to the losses exp and pointwise-exp, got 3.0 with loss='log'"),
+        (
+            {"loss": "log", "clamp": 3.0},
+            "clamp: belongs to the losses exp and pointwise-exp, got 3.0 with loss='log'",
+        ),
         ({"loss": "pointwise-log", "log_scale": 3.0}, "log_scale: belongs to"),
         ({"loss": "exp", "clamp": 0.0}, "clamp: expected a finite number > 0"),
         ({"loss": "exp", "clamp": math.nan}, "clamp: expected a finite number > 0"),

@@ -1,4 +1,6 @@
-"""The study of longer memory, on a handful of words: its columns, and that each model has what its name says."""
+"""The study of longer memory, on a handful of words: its columns,
+and that each model has what its name says.
+"""
 
 from crfbook.benchmarking import memory_tables as study
 from crfbook.benchmarking.records import read_record

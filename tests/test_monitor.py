@@ -18,13 +18,22 @@ def test_history_as_a_frame():
     monitor = Monitor(score=lambda w: -float(np.abs(w - 1).max()), score_name="dev_accuracy")
     result = monitor.finish(minimize(quadratic, np.zeros(8), callback=monitor))
     frame = history_frame(result.history, dev_accuracy=monitor.scores)
-    assert list(frame.columns) == ["iteration", "objective", "violation", "n_active", "seconds", "dev_accuracy"]
+    assert list(frame.columns) == [
+        "iteration",
+        "objective",
+        "violation",
+        "n_active",
+        "seconds",
+        "dev_accuracy",
+    ]
     assert len(frame) == result.n_iter and frame["iteration"].tolist() == list(range(1, result.n_iter + 1))
     assert frame["objective"].is_monotonic_decreasing and frame["seconds"].is_monotonic_increasing
     for name, column in monitor.columns().items():
         np.testing.assert_array_equal(frame[name], column)
     assert len(history_frame([])) == 0
-    assert np.isnan(history_frame(result.history, dev=[0.5])["dev"].iloc[-1])  # interrupted before the last score
+    assert np.isnan(
+        history_frame(result.history, dev=[0.5])["dev"].iloc[-1]
+    )  # interrupted before the last score
 
 
 def test_early_stopping_keeps_the_best_weights():
@@ -74,8 +83,14 @@ def test_progress_goes_to_stderr(capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("change", "message"), [({"patience": 0, "score": len}, ">= 1"), ({"patience": 2}, "needs a score"),
-                                               ({"callback": 3}, "callback: expected a function or None, got 3")])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"patience": 0, "score": len}, ">= 1"),
+        ({"patience": 2}, "needs a score"),
+        ({"callback": 3}, "callback: expected a function or None, got 3"),
+    ],
+)
 def test_bad_arguments(change, message):
     with pytest.raises(ValueError, match=message):
         Monitor(**change)

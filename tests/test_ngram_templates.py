@@ -1,4 +1,6 @@
-"""The letter tests of the sparse-CRF paper as shipped templates, against n-grams cut by hand, and their numbers on NetTalk."""
+"""The letter tests of the sparse-CRF paper as shipped templates, against n-grams cut by hand,
+and their numbers on NetTalk.
+"""
 
 import pytest
 
@@ -39,21 +41,36 @@ def test_each_test_is_for_the_label_and_for_the_pair(name):
     for word in WORDS:
         for i in range(len(word)):
             wanted = cut_by_hand(name, word, i)
-            assert {node[a][1:] for a in corpus.attr_idx[corpus.attr_ptr[t]:corpus.attr_ptr[t + 1]]} == wanted
+            assert {
+                node[a][1:] for a in corpus.attr_idx[corpus.attr_ptr[t] : corpus.attr_ptr[t + 1]]
+            } == wanted
             if i:  # no transition leads into a first letter
                 k = corpus.edge_class[t]
-                mine = {edge[b] for b in corpus.class_attr[corpus.class_ptr[k]:corpus.class_ptr[k + 1]]}
+                mine = {edge[b] for b in corpus.class_attr[corpus.class_ptr[k] : corpus.class_ptr[k + 1]]}
                 assert mine == {"B", *(f"*{test}" for test in wanted if test)}
             t += 1
 
 
 def test_inside_gives_nothing_beyond_the_ends_of_a_text_not_seen_in_training():
     encoder, _ = encoded("ngrams_3_inside")
-    corpus = encoder.transform(TokenColumns.from_sentences([list("ab"), list("xbc"), list("abc")], ("letter",)))
+    corpus = encoder.transform(
+        TokenColumns.from_sentences([list("ab"), list("xbc"), list("abc")], ("letter",))
+    )
     names = encoder.attribute_names()
-    found = [{names[a] for a in corpus.attr_idx[i:j]} for i, j in zip(corpus.attr_ptr, corpus.attr_ptr[1:], strict=False)]
-    assert found == [{"*", "*00:a"}, {"*", "*00:b"}, {"*"}, {"*", "*00:b"}, {"*", "*00:c"},
-                     {"*", "*00:a"}, {"*", "*00:b", "*01:a/b/c"}, {"*", "*00:c"}]
+    found = [
+        {names[a] for a in corpus.attr_idx[i:j]}
+        for i, j in zip(corpus.attr_ptr, corpus.attr_ptr[1:], strict=False)
+    ]
+    assert found == [
+        {"*", "*00:a"},
+        {"*", "*00:b"},
+        {"*"},
+        {"*", "*00:b"},
+        {"*", "*00:c"},
+        {"*", "*00:a"},
+        {"*", "*00:b", "*01:a/b/c"},
+        {"*", "*00:c"},
+    ]
 
 
 def test_letter_tests_are_one_class_a_letter():
@@ -62,15 +79,26 @@ def test_letter_tests_are_one_class_a_letter():
 
 
 @pytest.mark.real_data("nettalk")
-@pytest.mark.parametrize("name, tests, pair_tests", [
-    ("letter_tests", 26, 27),        # 26 blocks and the constant edge attribute, which the paper's Table 2 leaves out
-    ("pseudo_ngrams_3", 80, 80),     # with the boundary before first letters, which never fires: Wapiti's 161
-    ("pseudo_ngrams_5", 136, 135),
-    ("ngrams_3", 5455, 5193),
-    ("ngrams_3_inside", 4897, 4897),
-    ("ngrams_5", 52_767, 50_266),    # 52,767 (51 + 51^2): 139.9 million virtual weights
-    ("ngrams_5_inside", 35_172, 35_172),
-])
+@pytest.mark.parametrize(
+    "name, tests, pair_tests",
+    [
+        (
+            "letter_tests",
+            26,
+            27,
+        ),  # 26 blocks and the constant edge attribute, which the paper's Table 2 leaves out
+        (
+            "pseudo_ngrams_3",
+            80,
+            80,
+        ),  # with the boundary before first letters, which never fires: Wapiti's 161
+        ("pseudo_ngrams_5", 136, 135),
+        ("ngrams_3", 5455, 5193),
+        ("ngrams_3_inside", 4897, 4897),
+        ("ngrams_5", 52_767, 50_266),  # 52,767 (51 + 51^2): 139.9 million virtual weights
+        ("ngrams_5_inside", 35_172, 35_172),
+    ],
+)
 def test_numbers_of_tests_on_nettalk(name, tests, pair_tests):
     data = load_dataset("nettalk", source="real", verbose=False)
     encoder = Encoder(templates.load(name))

@@ -62,9 +62,11 @@ def test_batches_and_shards_change_nothing():
 
 def constraints_for(corpus, n_labels=3):
     """Forbid what the labels of the corpus do not do: some transition, a first label, a last label."""
-    tables = Constraints(np.zeros((n_labels, n_labels), bool), np.zeros(n_labels, bool), np.zeros(n_labels, bool))
+    tables = Constraints(
+        np.zeros((n_labels, n_labels), bool), np.zeros(n_labels, bool), np.zeros(n_labels, bool)
+    )
     for i in range(corpus.n_sequences):
-        y = corpus.labels[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]]
+        y = corpus.labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]]
         if len(y):
             tables.start[y[0]] = tables.end[y[-1]] = True
             tables.allowed[y[:-1], y[1:]] = True
@@ -151,5 +153,7 @@ def test_refusals():
         objective(broken)
     with pytest.raises(ValueError, match="weights: expected shape"):
         objective(w[:-1])
-    with pytest.raises(ValueError, match="sequence 0: expected a path of finite score, but its scores exceed float64"):
+    with pytest.raises(
+        ValueError, match="sequence 0: expected a path of finite score, but its scores exceed float64"
+    ):
         objective(np.full(len(w), 1e308))

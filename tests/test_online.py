@@ -1,4 +1,6 @@
-"""Perceptron, passive-aggressive and AROW against their definitions in plain Python, and against their guarantees."""
+"""Perceptron, passive-aggressive and AROW against their definitions in plain Python,
+and against their guarantees.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.sequences import epoch_order
 
 LEARNERS = [perceptron, passive_aggressive, arow]
-CONSTRAINTS = Constraints(np.array([[1, 1, 0], [1, 1, 1], [1, 0, 1]], bool), np.array([1, 0, 1], bool), np.array([1, 1, 0], bool))
+CONSTRAINTS = Constraints(
+    np.array([[1, 1, 0], [1, 1, 1], [1, 0, 1]], bool), np.array([1, 0, 1], bool), np.array([1, 1, 0], bool)
+)
 
 
 # ---- the definition, loop by loop
@@ -33,9 +37,11 @@ def counts(corpus, features, i, path):
                 out[k] += x * (features.node_label[k] == y)
         if t > 0:
             c = corpus.edge_class[first + t]
-            for b in corpus.class_attr[corpus.class_ptr[c]:corpus.class_ptr[c + 1]]:
+            for b in corpus.class_attr[corpus.class_ptr[c] : corpus.class_ptr[c + 1]]:
                 for e in range(features.edge_ptr[b], features.edge_ptr[b + 1]):
-                    out[features.n_node + e] += features.edge_prev[e] == path[t - 1] and features.edge_next[e] == y
+                    out[features.n_node + e] += (
+                        features.edge_prev[e] == path[t - 1] and features.edge_next[e] == y
+                    )
     return out
 
 
@@ -100,8 +106,10 @@ def n_attrs(request):
 @pytest.fixture(autouse=True)
 def dense_rows_in_small_corpora(monkeypatch):
     """So that both ways of storing a weight occur in a test; the real rule wants 8 occurrences."""
-    monkeypatch.setattr("crfbook.optim.online_layout.worth_a_row",
-                        lambda features, count: (np.diff(features.node_ptr) >= 2) & (count >= 3))
+    monkeypatch.setattr(
+        "crfbook.optim.online_layout.worth_a_row",
+        lambda features, count: (np.diff(features.node_ptr) >= 2) & (count >= 3),
+    )
 
 
 def test_perceptron_is_its_definition_and_lazy_averaging_the_naive_mean(name, n_attrs):
@@ -113,7 +121,9 @@ def test_perceptron_is_its_definition_and_lazy_averaging_the_naive_mean(name, n_
     np.testing.assert_allclose(mean.w, np.mean(vectors, axis=0), rtol=0, atol=1e-12)
     for step, epoch in zip(mean.history, epochs, strict=True):
         assert step.objective == pytest.approx(sum(weight * loss for weight, _, _, loss in epoch), abs=1e-12)
-        assert step.violation == pytest.approx(np.mean([weight * wrong / n for weight, wrong, n, _ in epoch]), abs=1e-12)
+        assert step.violation == pytest.approx(
+            np.mean([weight * wrong / n for weight, wrong, n, _ in epoch]), abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("pa_type", [0, 1, 2])
@@ -124,7 +134,11 @@ def test_passive_aggressive_is_its_definition(name, pa_type, error_sensitive, n_
 
     def step(dS, wrong, score):
         cost, square = (np.sqrt(wrong) if error_sensitive else 1.0) - score, dS @ dS
-        return dS * {0: cost / square, 1: min(c, cost / square), 2: cost / (square + 0.5 / c)}[pa_type] if square else dS
+        return (
+            dS * {0: cost / square, 1: min(c, cost / square), 2: cost / (square + 0.5 / c)}[pa_type]
+            if square
+            else dS
+        )
 
     vectors, epochs = plain(corpus, features, 3, step)
     options = {"pa_type": pa_type, "c": c, "error_sensitive": error_sensitive, "max_iterations": 3}
@@ -133,7 +147,11 @@ def test_passive_aggressive_is_its_definition(name, pa_type, error_sensitive, n_
     last = passive_aggressive(corpus, features, averaging=False, **options)
     np.testing.assert_allclose(last.w, vectors[-1], rtol=0, atol=1e-9)
     for at, epoch in zip(mean.history, epochs, strict=True):
-        loss = sum(weight * (loss + (np.sqrt(wrong) if error_sensitive else 1.0)) for weight, wrong, _, loss in epoch if wrong)
+        loss = sum(
+            weight * (loss + (np.sqrt(wrong) if error_sensitive else 1.0))
+            for weight, wrong, _, loss in epoch
+            if wrong
+        )
         assert at.objective == pytest.approx(loss, rel=1e-9)
         assert at.violation == pytest.approx(loss / len(epoch), rel=1e-9)
 
@@ -175,7 +193,9 @@ def test_a_tag_dictionary_holds_in_training(n_attrs):
     rng = np.random.default_rng(5)
     corpus = random_corpus(rng, lengths=(4, 3, 0, 1, 2, 4), n_attrs=n_attrs)
     sets = np.array([[1, 1, 1], [1, 1, 0], [0, 1, 1]], bool)
-    label_set = np.array([rng.choice(np.flatnonzero(sets[:, y])) for y in corpus.labels], np.int32)  # gold is always allowed
+    label_set = np.array(
+        [rng.choice(np.flatnonzero(sets[:, y])) for y in corpus.labels], np.int32
+    )  # gold is always allowed
     corpus = corpus._replace(label_set=label_set)
     everywhere = Constraints(np.ones((3, 3), bool), np.ones(3, bool), np.ones(3, bool), sets)
     features = observed(corpus, 3, n_attrs)
@@ -188,7 +208,9 @@ def test_a_tag_dictionary_holds_in_training(n_attrs):
         w += counts(alone, features, 0, alone.labels) - counts(alone, features, 0, best_path(chain))
     found = perceptron(corpus, features, constraints=everywhere, max_iterations=1, average=False)
     np.testing.assert_array_equal(found.w, w)
-    assert (perceptron(free, features, max_iterations=1, average=False).w != w).any(), "the sets never mattered"
+    assert (perceptron(free, features, max_iterations=1, average=False).w != w).any(), (
+        "the sets never mattered"
+    )
 
 
 def test_every_weight_lives_in_one_cell(n_attrs):
@@ -205,7 +227,9 @@ def test_every_weight_lives_in_one_cell(n_attrs):
 
 
 def separable(rng, n_sequences=60, n_labels=4, n_attrs=30):
-    """(corpus, features, u): each token carries attribute = its label or one that says nothing; u separates, |u| = 1."""
+    """(corpus, features, u): each token carries attribute = its label or one that says nothing; u separates,
+    |u| = 1.
+    """
     lengths = rng.integers(1, 6, n_sequences)
     labels = rng.integers(0, n_labels, lengths.sum())
     noise = rng.integers(n_labels, n_attrs, len(labels))
@@ -222,11 +246,19 @@ def test_separable_data_are_learnt_within_novikoffs_bound():
     """Mistaken sequences <= (R / margin)^2, R = largest |dS|: Novikoff (1962), Collins (2002), theorem 1."""
     corpus, features, u = separable(np.random.default_rng(0))
     n_labels = features.n_labels
-    # u gives each wrong token 1/sqrt(L) less; a token changes 2 * 2 node weights and at most 2 * 2 edge weights by 1
+    # u gives each wrong token 1/sqrt(L) less; a token changes 2 * 2 node weights and at most 2 * 2 edge
+    # weights by 1
     longest = int(np.diff(corpus.seq_ptr).max())
     margin, radius = 1.0 / np.sqrt(n_labels), 0.0
     for i in range(corpus.n_sequences):
-        radius = max(radius, 2.0 * np.sqrt(counts(corpus, features, i, corpus.labels[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]]).sum()) * np.sqrt(longest))
+        radius = max(
+            radius,
+            2.0
+            * np.sqrt(
+                counts(corpus, features, i, corpus.labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]]).sum()
+            )
+            * np.sqrt(longest),
+        )
     n_mistakes, w = 0, np.zeros(features.n_features)
     found = perceptron(corpus, features, average=False, max_iterations=100)
     assert found.status == "converged" and found.history[-1].violation == 0.0
@@ -237,7 +269,9 @@ def test_separable_data_are_learnt_within_novikoffs_bound():
             wrong = (decode(part, features, w) != part.labels).any()
             n_mistakes += wrong
             if wrong:
-                w += counts(corpus, features, i, part.labels) - counts(corpus, features, i, decode(part, features, w))
+                w += counts(corpus, features, i, part.labels) - counts(
+                    corpus, features, i, decode(part, features, w)
+                )
     np.testing.assert_array_equal(found.w, w)
     assert 0 < n_mistakes <= (radius / margin) ** 2
     # and the two inequalities the bound is made of
@@ -253,7 +287,9 @@ def test_every_learner_separates_what_can_be_separated(learner):
 
 
 def test_batch_step_is_the_limit_of_the_log_loss_gradient():
-    """At s w, s -> infinity, the gradient of -log p is S(x, best) - S(x, gold): Altun et al. (2003), section 4.1."""
+    """At s w, s -> infinity, the gradient of -log p is S(x, best) - S(x, gold): Altun et al. (2003),
+    section 4.1.
+    """
     rng = np.random.default_rng(2)
     corpus = random_corpus(rng, lengths=(5, 3, 0, 4, 1), n_classes=2, valued=True, weighted=True)
     features, w = random_model(rng, corpus)
@@ -274,7 +310,9 @@ def test_batch_perceptron_learns_separable_data():
 
 @pytest.mark.parametrize("pa_type", [0, 1, 2])
 def test_passive_aggressive_step_is_optimal(pa_type):
-    """min |d|^2 / 2 + (0 | C xi | C xi^2) with  (w + d) . dS >= margin - xi: type 0 meets the margin, the others trade it."""
+    """min |d|^2 / 2 + (0 | C xi | C xi^2) with  (w + d) . dS >= margin - xi: type 0 meets the margin,
+    the others trade it.
+    """
     rng = np.random.default_rng(4)
     corpus = random_corpus(rng, lengths=(5,), valued=True)
     features, w = random_model(rng, corpus)
@@ -319,14 +357,18 @@ def test_resume_bit_for_bit(learner):
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_new_sequences_are_taken_in(learner):
-    """Two passes over halves of a corpus, the second with the state of the first, are one pass over the whole."""
+    """Two passes over halves of a corpus, the second with the state of the first,
+    are one pass over the whole.
+    """
     rng = np.random.default_rng(7)
     corpus = random_corpus(rng, lengths=(3, 4, 2, 3, 1, 4))
     features, _ = random_model(rng, corpus)
     first, second = take_sequences(corpus, [0, 1, 2]), take_sequences(corpus, [3, 4, 5])
     state = learner(first, features, max_iterations=1, shuffle=False).state
     found = learner(second, features, max_iterations=2, shuffle=False, state=state)
-    np.testing.assert_allclose(found.w, learner(corpus, features, max_iterations=1, shuffle=False).w, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        found.w, learner(corpus, features, max_iterations=1, shuffle=False).w, rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -384,19 +426,31 @@ def test_callback_and_interruption(learner, monkeypatch):
 
 
 def test_features_may_lack_what_the_corpus_has(n_attrs):
-    """Weights that do not exist are not updated: gold labels of new sequences, unknown attributes, unknown edge attributes."""
+    """Weights that do not exist are not updated: gold labels of new sequences, unknown attributes,
+    unknown edge attributes.
+    """
     rng = np.random.default_rng(3)
     corpus = random_corpus(rng, lengths=(3, 4, 2, 4, 3, 4), n_attrs=n_attrs, n_classes=2)
     seen = take_sequences(corpus, [0, 1])
     whole = observed(seen, 3, n_attrs, 2)
     vectors, _ = plain(corpus, whole, 3, lambda dS, wrong, score: dS)
     np.testing.assert_array_equal(perceptron(corpus, whole, average=False, max_iterations=3).w, vectors[-1])
-    part = whole._replace(n_attrs=1, n_edge_attrs=1, node_ptr=whole.node_ptr[:2], node_label=whole.node_label[:whole.node_ptr[1]],
-                          edge_ptr=whole.edge_ptr[:2], edge_prev=whole.edge_prev[:whole.edge_ptr[1]],
-                          edge_next=whole.edge_next[:whole.edge_ptr[1]])
+    part = whole._replace(
+        n_attrs=1,
+        n_edge_attrs=1,
+        node_ptr=whole.node_ptr[:2],
+        node_label=whole.node_label[: whole.node_ptr[1]],
+        edge_ptr=whole.edge_ptr[:2],
+        edge_prev=whole.edge_prev[: whole.edge_ptr[1]],
+        edge_next=whole.edge_next[: whole.edge_ptr[1]],
+    )
     known = corpus.attr_idx < 1  # the same corpus without what `part` does not know
-    without = corpus._replace(attr_idx=corpus.attr_idx[known], attr_ptr=np.concatenate([[0], np.cumsum(known)])[corpus.attr_ptr],
-                              class_ptr=np.array([0, 1, 2]), class_attr=np.zeros(2, np.int32))
+    without = corpus._replace(
+        attr_idx=corpus.attr_idx[known],
+        attr_ptr=np.concatenate([[0], np.cumsum(known)])[corpus.attr_ptr],
+        class_ptr=np.array([0, 1, 2]),
+        class_attr=np.zeros(2, np.int32),
+    )
     vectors, _ = plain(without, part, 3, lambda dS, wrong, score: dS)
     np.testing.assert_array_equal(perceptron(corpus, part, average=False, max_iterations=3).w, vectors[-1])
 
@@ -411,7 +465,9 @@ def test_scores_beyond_float64_are_noticed_where_no_path_is_wrong():
 def test_weights_beyond_float64_end_training():
     corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], attr_val=[1e200, 1e200], labels=[0, 1])
     features = observed(corpus, 2, 2, all_states=True)
-    found = perceptron(corpus, features, np.full(features.n_features, 1e150) * np.array([1, 2, 2, 1] + [0] * features.n_edge))
+    found = perceptron(
+        corpus, features, np.full(features.n_features, 1e150) * np.array([1, 2, 2, 1] + [0] * features.n_edge)
+    )
     assert found.status == "non-finite weights" and np.isfinite(found.w).all() and found.n_iter == 0
 
 
@@ -422,15 +478,24 @@ def test_what_is_refused():
     for call, words in [
         (lambda: perceptron(corpus, features, w[:-1]), "weights: expected shape"),
         (lambda: perceptron(corpus, features, w * np.nan), "finite"),
-        (lambda: perceptron(corpus, features, max_iterations=-1), "max_iterations must be an integer >= 0, got -1"),
+        (
+            lambda: perceptron(corpus, features, max_iterations=-1),
+            "max_iterations must be an integer >= 0, got -1",
+        ),
         (lambda: perceptron(corpus, features, epsilon=-1), "epsilon must be a finite number >= 0, got -1"),
         (lambda: passive_aggressive(corpus, features, pa_type=3), "pa_type must be 0, 1 or 2, got 3"),
         (lambda: passive_aggressive(corpus, features, c=0), "c must be a finite number > 0, got 0"),
         (lambda: arow(corpus, features, variance=-1), "variance must be a finite number > 0, got -1"),
         (lambda: arow(corpus, features, gamma=np.inf), "gamma must be a finite number > 0, got inf"),
-        (lambda: perceptron(corpus._replace(labels=np.full_like(corpus.labels, -1)), features), "sequence 0, token 0"),
+        (
+            lambda: perceptron(corpus._replace(labels=np.full_like(corpus.labels, -1)), features),
+            "sequence 0, token 0",
+        ),
         (lambda: perceptron(corpus, features, state={"w": w[:-1]}), "state: expected an array 'w' of shape"),
-        (lambda: arow(corpus, features, state=perceptron(corpus, features, max_iterations=1).state), "'variance'"),
+        (
+            lambda: arow(corpus, features, state=perceptron(corpus, features, max_iterations=1).state),
+            "'variance'",
+        ),
     ]:
         with pytest.raises(ValueError, match=words.replace("(", r"\(")):
             call()

@@ -64,7 +64,9 @@ def test_blas_is_held_to_one_thread(three_blas_threads):
 
 
 def test_blas_limit_holds_until_the_last_thread_has_left(three_blas_threads):
-    """Each restoring what it found: the first to leave would free BLAS under the other, who then leaves it at one."""
+    """Each restoring what it found: the first to leave would free BLAS under the other,
+    who then leaves it at one.
+    """
     before, first_in, second_in, first_out, seen = blas_threads(), Event(), Event(), Event(), []
 
     def first():

@@ -1,4 +1,6 @@
-"""The regularisation path: each point is the optimum from anywhere, and what choosing, interrupting and plotting promise."""
+"""The regularisation path: each point is the optimum from anywhere, and what choosing,
+interrupting and plotting promise.
+"""
 
 import warnings
 from unittest import mock
@@ -37,29 +39,50 @@ def test_every_point_is_the_optimum_reached_from_zero(train, path):
     corpus = encoder.transform(train)
     features = observed(corpus, encoder.n_labels, encoder.n_attrs)
     for row in path.frame.itertuples():
-        cold = minimize(Objective(corpus, features, c2=0.1), np.zeros(features.n_features), c1=row.c1, c2=0.1, tol=1e-9)
+        cold = minimize(
+            Objective(corpus, features, c2=0.1), np.zeros(features.n_features), c1=row.c1, c2=0.1, tol=1e-9
+        )
         assert row.objective == pytest.approx(cold.objective, rel=3e-6)
         assert row.n_active == pytest.approx(np.count_nonzero(cold.w), abs=3)
 
 
 def test_the_path_begins_empty_and_grows(path):
     frame = path.frame
-    assert list(frame.columns) == ["c1", "objective", "n_active", "n_node", "n_edge", "iterations", "status", "seconds",
-                                   "score", "score_error", "n_folds"]
-    assert frame["n_active"].iloc[0] == 0 and frame["n_active"].is_monotonic_increasing and frame["n_active"].iloc[-1] > 50
+    assert list(frame.columns) == [
+        "c1",
+        "objective",
+        "n_active",
+        "n_node",
+        "n_edge",
+        "iterations",
+        "status",
+        "seconds",
+        "score",
+        "score_error",
+        "n_folds",
+    ]
+    assert (
+        frame["n_active"].iloc[0] == 0
+        and frame["n_active"].is_monotonic_increasing
+        and frame["n_active"].iloc[-1] > 50
+    )
     assert (frame["n_node"] + frame["n_edge"] == frame["n_active"]).all() and frame["n_edge"].iloc[-1] > 0
     assert path.status == "complete" and (frame["n_folds"] == 3).all() and len(path.models) == 5
 
 
 def test_a_path_falls_from_a_hundred_occurrences_to_a_tenth_of_one(train):
-    """From where a few features survive, not from c1_max, which grows with the data; in units of the weight of a sequence."""
+    """From where a few features survive, not from c1_max, which grows with the data;
+    in units of the weight of a sequence.
+    """
     few = crf(max_iterations=1)
     problem = path_module._Problem(few, train, None)
     assert problem.largest_gradient() > 200
     found = regularization_path(few, train).frame["c1"]
     np.testing.assert_allclose(found, 100.0 * 1e-3 ** (np.arange(10) / 9))
     half = problem.corpus._replace(seq_weight=np.full(60, 0.5))
-    np.testing.assert_allclose(regularization_path(CRF(max_iterations=1), half, n_strengths=2, ratio=0.1).frame["c1"], [50.0, 5.0])
+    np.testing.assert_allclose(
+        regularization_path(CRF(max_iterations=1), half, n_strengths=2, ratio=0.1).frame["c1"], [50.0, 5.0]
+    )
 
 
 def test_a_path_of_little_data_begins_with_the_empty_model(train):
@@ -95,7 +118,10 @@ def test_cross_validation_is_on_blocks_that_each_fold_has_not_seen(train, path):
     assert path.chosen == path.frame["score"].to_numpy().argmax() and path.best is path.models[path.chosen]
     sparse = path.within_one_error()
     assert sparse <= path.chosen
-    assert path.frame["score"].iloc[sparse] >= path.frame["score"].iloc[path.chosen] - path.frame["score_error"].iloc[path.chosen]
+    assert (
+        path.frame["score"].iloc[sparse]
+        >= path.frame["score"].iloc[path.chosen] - path.frame["score_error"].iloc[path.chosen]
+    )
 
 
 def test_folds_have_not_seen_what_they_are_scored_on():
@@ -110,12 +136,23 @@ def test_folds_have_not_seen_what_they_are_scored_on():
 
 
 def test_errors_of_the_mean_and_the_sparsest_within_one(train):
-    """Scores as given, fold after fold: means 0.5, 0.65, 0.69, 0.7, of which the last has a standard error of 0.03."""
-    given = np.array([[0.5, 0.6, 0.71, 0.7 - 0.03 * 3**0.5], [0.5, 0.65, 0.69, 0.7], [0.5, 0.7, 0.67, 0.7 + 0.03 * 3**0.5]])
+    """Scores as given, fold after fold: means 0.5, 0.65, 0.69, 0.7,
+    of which the last has a standard error of 0.03.
+    """
+    given = np.array(
+        [[0.5, 0.6, 0.71, 0.7 - 0.03 * 3**0.5], [0.5, 0.65, 0.69, 0.7], [0.5, 0.7, 0.67, 0.7 + 0.03 * 3**0.5]]
+    )
     left = given.ravel().tolist()
-    with pytest.warns(UserWarning, match="the best score is that of the smallest c1, 1: the path may end too early"):
-        found = regularization_path(crf(), train, strengths=[8.0, 4.0, 2.0, 1.0], cv=3,
-                                    scoring=lambda gold, guess: 0.0 if guess is gold else left.pop(0))
+    with pytest.warns(
+        UserWarning, match="the best score is that of the smallest c1, 1: the path may end too early"
+    ):
+        found = regularization_path(
+            crf(),
+            train,
+            strengths=[8.0, 4.0, 2.0, 1.0],
+            cv=3,
+            scoring=lambda gold, guess: 0.0 if guess is gold else left.pop(0),
+        )
     np.testing.assert_allclose(found.frame["score"], [0.5, 0.65, 0.69, 0.7])
     np.testing.assert_allclose(found.frame["score_error"], given.std(axis=0, ddof=1) / 3**0.5)
     assert found.frame["score_error"].iloc[3] == pytest.approx(0.03)
@@ -147,7 +184,9 @@ def test_lists_splits_and_other_scores(train):
     np.testing.assert_array_equal(lists.frame["score"], columns.frame["score"])
     assert lists.frame["score_error"].isna().all() and 0 <= lists.frame["score"].min()
     dev = train.take(np.arange(40, 60))
-    counted = regularization_path(crf(), train[:40], strengths=[1.0], X_dev=dev, scoring=lambda gold, found: len(found))
+    counted = regularization_path(
+        crf(), train[:40], strengths=[1.0], X_dev=dev, scoring=lambda gold, found: len(found)
+    )
     assert counted.frame["score"].tolist() == [20] and counted.chosen == 0 and "n_folds" not in counted.frame
 
 
@@ -155,7 +194,9 @@ def test_equal_scores_choose_the_smaller_model(train):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # one value is not the end of a path
         for strengths in ([2.0, 1.0, 0.5], [0.5]):
-            same = regularization_path(crf(), train, strengths=strengths, X_dev=train, scoring=lambda gold, found: 1.0)
+            same = regularization_path(
+                crf(), train, strengths=strengths, X_dev=train, scoring=lambda gold, found: 1.0
+            )
             assert same.chosen == 0
 
 
@@ -164,7 +205,9 @@ def test_another_algorithm_gives_the_same_path(train):
     a = regularization_path(crf(algorithm="owlqn"), train, strengths=[4.0, 1.0]).frame
     b = regularization_path(crf(algorithm="auto"), train, strengths=[4.0, 1.0]).frame
     np.testing.assert_allclose(a["objective"], b["objective"], rtol=2e-6)
-    c = regularization_path(crf(algorithm="sbcd", tol=1e-7, max_iterations=500), train, strengths=[4000.0, 4.0, 1.0]).frame
+    c = regularization_path(
+        crf(algorithm="sbcd", tol=1e-7, max_iterations=500), train, strengths=[4000.0, 4.0, 1.0]
+    ).frame
     np.testing.assert_allclose(a["objective"], c["objective"].iloc[1:], rtol=2e-6)
     assert c["status"].iloc[0] == "empty model"
     assert a["n_active"].tolist() == c["n_active"].tolist()[1:]
@@ -182,7 +225,12 @@ def test_one_word_for_a_model_without_weights(train):
 def test_one_bar_counts_all_fits(train, capsys):
     """Those of the folds, too; a path that its callback ends has fewer."""
     stop = [lambda row, model: row["c1"] == 2.0]
-    for verbose, more, n_fits in ((True, {}, 9), (True, {"callback": stop[0]}, 6), (2, {}, 9), (2, {"callback": stop[0]}, 6)):
+    for verbose, more, n_fits in (
+        (True, {}, 9),
+        (True, {"callback": stop[0]}, 6),
+        (2, {}, 9),
+        (2, {"callback": stop[0]}, 6),
+    ):
         regularization_path(crf(verbose=verbose), train, strengths=[4.0, 2.0, 1.0], cv=2, **more)
         shown, said = capsys.readouterr()[::-1]
         assert said.count("weights: about") == 1 and "training" not in shown
@@ -228,7 +276,9 @@ def test_ctrl_c_keeps_what_is_finished(train, monkeypatch, calls, rows, folds, i
     if folds:
         assert (found.frame["n_folds"] == folds).all() and found.best in found.models
     else:
-        with pytest.raises(ValueError, match="no scores to choose by: it was interrupted before the first fold ended"):
+        with pytest.raises(
+            ValueError, match="no scores to choose by: it was interrupted before the first fold ended"
+        ):
             found.best  # noqa: B018
     found.models[-1].predict(train)
 
@@ -241,8 +291,15 @@ def test_ctrl_c_before_the_first_model_is_raised(train, monkeypatch):
 
 def test_a_callback_ends_the_path(train):
     seen = []
-    found = regularization_path(crf(), train, strengths=[4.0, 2.0, 1.0], callback=lambda row, model: seen.append(row) or len(seen) == 2)
-    assert found.status == "stopped by callback" and [row["c1"] for row in seen] == found.frame["c1"].tolist() == [4.0, 2.0]
+    found = regularization_path(
+        crf(),
+        train,
+        strengths=[4.0, 2.0, 1.0],
+        callback=lambda row, model: seen.append(row) or len(seen) == 2,
+    )
+    assert found.status == "stopped by callback" and [row["c1"] for row in seen] == found.frame[
+        "c1"
+    ].tolist() == [4.0, 2.0]
 
 
 def test_an_empty_path_says_so(train):
@@ -253,43 +310,66 @@ def test_an_empty_path_says_so(train):
 
 
 def test_a_model_without_weights_is_chosen_only_where_all_are(train):
-    found = regularization_path(crf(), train, strengths=[1e6, 1.0, 0.5], cv=2, scoring=lambda gold, guess: 1.0)
+    found = regularization_path(
+        crf(), train, strengths=[1e6, 1.0, 0.5], cv=2, scoring=lambda gold, guess: 1.0
+    )
     assert found.frame["n_active"].iloc[0] == 0 and found.chosen == found.within_one_error() == 1
     with pytest.warns(UserWarning, match="the path is empty"):
         found = regularization_path(crf(), train, strengths=[1e7, 1e6], cv=2, scoring=lambda gold, guess: 1.0)
     assert found.chosen == found.within_one_error() == 0
 
 
-@pytest.mark.parametrize("options, message", [
-    ({"strengths": [1.0, -1.0]}, "strengths: expected finite numbers > 0"),
-    ({"strengths": []}, "strengths: expected finite numbers > 0"),
-    ({"strengths": [float("nan")]}, "strengths: expected finite numbers > 0"),
-    ({"callback": 3}, "callback: expected a function or None, got 3"),
-    ({"n_strengths": 0}, "n_strengths: expected an integer >= 1, got 0"),
-    ({"ratio": 0.0}, "ratio: expected a number > 0 and at most 1, got 0"),
-    ({"cv": 1}, "cv: expected 2 to 60 folds of 60 sequences, got 1"),
-    ({"scoring": "f2"}, "scoring: expected 'accuracy', 'f1' or a function, got 'f2'"),
-    ({"strengths": "abc"}, "strengths: expected finite numbers > 0, got 'abc'"),
-    ({"n_strengths": "x"}, "n_strengths: expected an integer >= 1, got 'x'"),
-    ({"n_strengths": float("nan")}, "n_strengths: expected an integer >= 1, got nan"),
-    ({"ratio": None}, "ratio: expected a number > 0 and at most 1, got None"),
-    ({"cv": 2, "X_dev": []}, "cv and X_dev: expected one of them"),
-    ({"cv": []}, "cv: expected at least one pair"),
-    ({"cv": [([0, 1], [99])]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[99\]\)"),
-    ({"cv": [([0, 1], [])]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[\]"),
-    ({"cv": [([0, 1], [2], [3])]}, r"cv: expected pairs \(training numbers, held-out numbers\).* got \[\(\[0, 1\], \[2\], \[3\]\)\]"),
-    ({"cv": [([0], [[1]])]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[\[1\]\]\)"),
-    ({"cv": [(1, 2)]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(1\)"),
-    ({"cv": [1, 2]}, r"cv: expected pairs .* of 60 sequences, got \[1, 2\]"),
-    ({"cv": 2.5}, "cv: expected pairs .* of 60 sequences, got 2.5"),
-    ({"cv": GroupKFold(3)}, r"cv: expected pairs .* of 60 sequences, got GroupKFold\(.*groups or classes give list"),
-    ({"cv": StratifiedKFold(3)}, r"cv: expected pairs .* of 60 sequences, got StratifiedKFold\("),
-    ({"y_dev": [["O"]]}, "y_dev: expected X_dev with it, got labels alone"),
-    ({"X_dev": [["a"]]}, "expected labels y"),
-    ({"X_dev": [["a"], ["b"]], "y_dev": [["O"]]}, "X_dev: expected labels of its 2 sequences, got those of 1"),
-    ({"X_dev": [], "y_dev": []}, "X_dev: expected sequences with tokens to score, got none"),
-    ({"cv": 2, "scoring": lambda gold, found: None}, "scoring: expected a function that returns a finite number, got None of it"),
-])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"strengths": [1.0, -1.0]}, "strengths: expected finite numbers > 0"),
+        ({"strengths": []}, "strengths: expected finite numbers > 0"),
+        ({"strengths": [float("nan")]}, "strengths: expected finite numbers > 0"),
+        ({"callback": 3}, "callback: expected a function or None, got 3"),
+        ({"n_strengths": 0}, "n_strengths: expected an integer >= 1, got 0"),
+        ({"ratio": 0.0}, "ratio: expected a number > 0 and at most 1, got 0"),
+        ({"cv": 1}, "cv: expected 2 to 60 folds of 60 sequences, got 1"),
+        ({"scoring": "f2"}, "scoring: expected 'accuracy', 'f1' or a function, got 'f2'"),
+        ({"strengths": "abc"}, "strengths: expected finite numbers > 0, got 'abc'"),
+        ({"n_strengths": "x"}, "n_strengths: expected an integer >= 1, got 'x'"),
+        ({"n_strengths": float("nan")}, "n_strengths: expected an integer >= 1, got nan"),
+        ({"ratio": None}, "ratio: expected a number > 0 and at most 1, got None"),
+        ({"cv": 2, "X_dev": []}, "cv and X_dev: expected one of them"),
+        ({"cv": []}, "cv: expected at least one pair"),
+        (
+            {"cv": [([0, 1], [99])]},
+            r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[99\]\)",
+        ),
+        ({"cv": [([0, 1], [])]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[\]"),
+        (
+            {"cv": [([0, 1], [2], [3])]},
+            r"cv: expected pairs \(training numbers, held-out numbers\).* got \[\(\[0, 1\], \[2\], \[3\]\)\]",
+        ),
+        (
+            {"cv": [([0], [[1]])]},
+            r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(\[\[1\]\]\)",
+        ),
+        ({"cv": [(1, 2)]}, r"cv, fold 0: expected numbers of sequences in 0\.\.59, got array\(1\)"),
+        ({"cv": [1, 2]}, r"cv: expected pairs .* of 60 sequences, got \[1, 2\]"),
+        ({"cv": 2.5}, "cv: expected pairs .* of 60 sequences, got 2.5"),
+        (
+            {"cv": GroupKFold(3)},
+            r"cv: expected pairs .* of 60 sequences, got GroupKFold\(.*groups or classes give list",
+        ),
+        ({"cv": StratifiedKFold(3)}, r"cv: expected pairs .* of 60 sequences, got StratifiedKFold\("),
+        ({"y_dev": [["O"]]}, "y_dev: expected X_dev with it, got labels alone"),
+        ({"X_dev": [["a"]]}, "expected labels y"),
+        (
+            {"X_dev": [["a"], ["b"]], "y_dev": [["O"]]},
+            "X_dev: expected labels of its 2 sequences, got those of 1",
+        ),
+        ({"X_dev": [], "y_dev": []}, "X_dev: expected sequences with tokens to score, got none"),
+        (
+            {"cv": 2, "scoring": lambda gold, found: None},
+            "scoring: expected a function that returns a finite number, got None of it",
+        ),
+    ],
+)
 def test_bad_arguments_get_one_sentence(train, options, message):
     with pytest.raises(ValueError, match=message), mock.patch.object(path_module, "train") as trained:
         regularization_path(crf(), train, **options)
@@ -301,7 +381,9 @@ def test_labels_and_folds_that_do_not_fit_are_found_before_training():
     with mock.patch.object(path_module, "train") as trained:
         with pytest.raises(ValueError, match="X has 4 sequences but y has 3"):
             regularization_path(CRF(), X, y[:3], strengths=[1.0], cv=2)
-        with pytest.raises(ValueError, match="cv, fold 1: expected sequences with tokens to train on, got none"):
+        with pytest.raises(
+            ValueError, match="cv, fold 1: expected sequences with tokens to train on, got none"
+        ):
             regularization_path(CRF(), X, y, strengths=[1.0], cv=[([0, 1], [3]), ([2], [3])])
     trained.assert_not_called()
 
@@ -331,15 +413,23 @@ def test_the_plot_shows_what_the_path_found(path):
     ax = plt.gcf().axes[0]
     assert ax.get_xlabel() == "penalty c1" and ax.get_xlim()[0] > ax.get_xlim()[1]
     assert [tick.get_text() for tick in ax.get_xticklabels()] == [f"{c1:.3g}" for c1 in drawn["c1"]]
-    many = plotting.regularization_path(path.frame.loc[np.arange(40) % 5, ["c1", "n_active"]].sort_values("c1", ascending=False))
+    many = plotting.regularization_path(
+        path.frame.loc[np.arange(40) % 5, ["c1", "n_active"]].sort_values("c1", ascending=False)
+    )
     assert len(many["c1"]) == 40 and len(plt.gca().get_xticks()) == 8
     assert list(plotting.regularization_path(path.frame[["c1", "n_active"]])) == ["c1", "n_active"]
     plt.close("all")
 
 
-@pytest.mark.parametrize("n_active, names", [
-    ([0, 0], ["0", "1", "10"]), ([1, 1], ["0", "1", "10"]), ([0, 9], ["0", "1", "10"]), ([0, 4000], ["0", "1", "10", "100", "1,000"]),
-])
+@pytest.mark.parametrize(
+    "n_active, names",
+    [
+        ([0, 0], ["0", "1", "10"]),
+        ([1, 1], ["0", "1", "10"]),
+        ([0, 9], ["0", "1", "10"]),
+        ([0, 4000], ["0", "1", "10", "100", "1,000"]),
+    ],
+)
 def test_the_axis_of_counts_names_counts(n_active, names):
     """Few weights or none: still whole numbers, and nothing lies on the edge."""
     plt = pytest.importorskip("matplotlib.pyplot")

@@ -23,8 +23,9 @@ pycrfsuite = pytest.importorskip("pycrfsuite", reason="extra `peers` is not inst
 def crfsuite_model(corpus, path, algorithm="lbfgs", **params):
     """Train; (tagger, {(attribute, label) or (label, label): weight}, loss that CRFsuite printed last).
 
-    The weights are read from the model file, where they are doubles: `tagger.info()` rounds to six decimals. Its
-    records stand in the order of ids, which CRFsuite gives to labels, and to attributes that it keeps, as they come.
+    The weights are read from the model file, where they are doubles: `tagger.info()` rounds to six decimals.
+    Its records stand in the order of ids, which CRFsuite gives to labels, and to attributes that it keeps,
+    as they come.
     """
     trainer = pycrfsuite.Trainer(algorithm, verbose=False)
     for x, y in sentences(corpus):
@@ -36,12 +37,16 @@ def crfsuite_model(corpus, path, algorithm="lbfgs", **params):
     info = tagger.info()
     labels = list(dict.fromkeys(label for _, y in sentences(corpus) for label in y))
     kept = {attribute for attribute, _ in info.state_features}
-    attributes = [a for a in dict.fromkeys(a for x, _ in sentences(corpus) for t in x for a in t) if a in kept]
+    attributes = [
+        a for a in dict.fromkeys(a for x, _ in sentences(corpus) for t in x for a in t) if a in kept
+    ]
     raw = path.read_bytes()
     start = raw.index(b"FEAT")
     count = struct.unpack_from("<I", raw, start + 8)[0]
     state, transition = {}, {}
-    for kind, source, target, weight in struct.iter_unpack("<IIId", raw[start + 12:start + 12 + 20 * count]):
+    for kind, source, target, weight in struct.iter_unpack(
+        "<IIId", raw[start + 12 : start + 12 + 20 * count]
+    ):
         if kind == 0:
             state[attributes[source], labels[target]] = weight
         else:
@@ -56,8 +61,10 @@ def sentences(corpus):
     """(attribute strings per token, labels) of each sequence."""
     for i in range(corpus.n_sequences):
         tokens = range(corpus.seq_ptr[i], corpus.seq_ptr[i + 1])
-        yield ([[str(a) for a in corpus.attr_idx[corpus.attr_ptr[t]:corpus.attr_ptr[t + 1]]] for t in tokens],
-               [str(corpus.labels[t]) for t in tokens])
+        yield (
+            [[str(a) for a in corpus.attr_idx[corpus.attr_ptr[t] : corpus.attr_ptr[t + 1]]] for t in tokens],
+            [str(corpus.labels[t]) for t in tokens],
+        )
 
 
 def in_our_order(features, state, transition):
@@ -76,7 +83,9 @@ def test_equal_weights_equal_objective(tmp_path):
     rng = np.random.default_rng(0)
     corpus = random_corpus(rng, lengths=tuple(rng.integers(1, 15, 300)), n_labels=5, n_attrs=200)
     features, c2 = observed(corpus, 5, 200), 0.5
-    tagger, state, transition, loss = crfsuite_model(corpus, tmp_path / "m.crfsuite", c1=0.0, c2=c2, max_iterations=30)
+    tagger, state, transition, loss = crfsuite_model(
+        corpus, tmp_path / "m.crfsuite", c1=0.0, c2=c2, max_iterations=30
+    )
     w = in_our_order(features, state, transition)
     value, _ = Objective(corpus, features, c2=c2)(w)
     assert value == pytest.approx(loss, rel=1e-9)  # printed with six decimals: 1.5e-10 of this value
@@ -91,7 +100,7 @@ def test_equal_weights_equal_objective(tmp_path):
     path = [str(y) for y in inference.decode(corpus, features, w)]
     p_node = inference.node_marginals(corpus, features, w)
     for i, (x, _) in enumerate(sentences(corpus)):
-        lo, hi = corpus.seq_ptr[i:i + 2]
+        lo, hi = corpus.seq_ptr[i : i + 2]
         best = tagger.probability(tagger.tag(x))  # the path may differ where several are best
         assert tagger.probability(path[lo:hi]) == pytest.approx(best, rel=1e-9)
         theirs = [[tagger.marginal(str(y), t) for y in range(5)] for t in range(hi - lo)]
@@ -107,18 +116,33 @@ def test_the_same_path_of_l_bfgs(tmp_path):
     trainer = pycrfsuite.Trainer(verbose=False)
     for x, y in sentences(corpus):
         trainer.append(x, y)
-    trainer.set_params({"c1": 0.0, "c2": 0.05, "num_memories": 6, "max_iterations": 50, "delta": 0.0, "epsilon": 0.0})
+    trainer.set_params(
+        {"c1": 0.0, "c2": 0.05, "num_memories": 6, "max_iterations": 50, "delta": 0.0, "epsilon": 0.0}
+    )
     trainer.train(str(tmp_path / "m.crfsuite"))
     log = trainer.logparser.iterations
-    ours = minimize(Objective(corpus, features, c2=0.05), np.zeros(features.n_features), c2=0.05, memory=6, tol=0.0, max_iterations=50)
+    ours = minimize(
+        Objective(corpus, features, c2=0.05),
+        np.zeros(features.n_features),
+        c2=0.05,
+        memory=6,
+        tol=0.0,
+        max_iterations=50,
+    )
     assert len(log) == ours.n_iter == 50
     # printed with six decimals; rounding grows along the path
-    np.testing.assert_allclose([step.objective for step in ours.history], [step["loss"] for step in log], rtol=1e-6)
-    assert ours.n_evaluations == 1 + sum(int(step["linesearch_trials"]) for step in log)  # they do not count w = 0
+    np.testing.assert_allclose(
+        [step.objective for step in ours.history], [step["loss"] for step in log], rtol=1e-6
+    )
+    assert ours.n_evaluations == 1 + sum(
+        int(step["linesearch_trials"]) for step in log
+    )  # they do not count w = 0
 
 
 def crfsuite_orders(n, n_epochs, seed):
-    """The orders in which CRFsuite visits n sequences: it swaps each with the rand() % n-th, epoch after epoch."""
+    """The orders in which CRFsuite visits n sequences: it swaps each with the rand() % n-th,
+    epoch after epoch.
+    """
     libc = ctypes.CDLL(None)
     libc.srand(seed)
     perm, orders = list(range(n)), []
@@ -131,27 +155,47 @@ def crfsuite_orders(n, n_epochs, seed):
     return orders
 
 
-@pytest.mark.parametrize("algorithm, learner, params", [
-    ("ap", online.perceptron, {}),
-    ("pa", online.passive_aggressive, {"type": 0}),
-    ("pa", online.passive_aggressive, {"type": 1, "c": 0.05}),
-    ("pa", online.passive_aggressive, {"type": 2, "c": 0.1, "averaging": False, "error_sensitive": False}),
-    ("arow", online.arow, {"variance": 0.5, "gamma": 2.0}),
-])
+@pytest.mark.parametrize(
+    "algorithm, learner, params",
+    [
+        ("ap", online.perceptron, {}),
+        ("pa", online.passive_aggressive, {"type": 0}),
+        ("pa", online.passive_aggressive, {"type": 1, "c": 0.05}),
+        (
+            "pa",
+            online.passive_aggressive,
+            {"type": 2, "c": 0.1, "averaging": False, "error_sensitive": False},
+        ),
+        ("arow", online.arow, {"variance": 0.5, "gamma": 2.0}),
+    ],
+)
 def test_the_same_steps_online(tmp_path, monkeypatch, algorithm, learner, params):
-    """In CRFsuite's order of the sequences, its weights after six epochs, and the loss it prints for the last of them."""
+    """In CRFsuite's order of the sequences, its weights after six epochs,
+    and the loss it prints for the last of them.
+    """
     if not hasattr(ctypes.CDLL(None), "rand"):
         pytest.skip("no rand() to share with CRFsuite")
     rng = np.random.default_rng(0)
     corpus = random_corpus(rng, lengths=tuple(rng.integers(1, 9, 80)), n_labels=4, n_attrs=60)
-    first = {y: i for i, y in enumerate(dict.fromkeys(corpus.labels.tolist()))}  # CRFsuite numbers labels as they come: ties
+    first = {
+        y: i for i, y in enumerate(dict.fromkeys(corpus.labels.tolist()))
+    }  # CRFsuite numbers labels as they come: ties
     corpus.labels[:] = [first[y] for y in corpus.labels.tolist()]
     features, n_epochs = observed(corpus, 4, 60), 6
     orders = crfsuite_orders(corpus.n_sequences, n_epochs, seed=7)
     monkeypatch.setattr(online_run, "epoch_order", lambda seed, epoch, n: orders[epoch])
-    _, state, transition, loss = crfsuite_model(corpus, tmp_path / "m.crfsuite", algorithm, max_iterations=n_epochs, **params)
-    ours = learner(corpus, features, max_iterations=n_epochs, **{{"type": "pa_type"}.get(k, k): v for k, v in params.items()})
+    _, state, transition, loss = crfsuite_model(
+        corpus, tmp_path / "m.crfsuite", algorithm, max_iterations=n_epochs, **params
+    )
+    ours = learner(
+        corpus,
+        features,
+        max_iterations=n_epochs,
+        **{{"type": "pa_type"}.get(k, k): v for k, v in params.items()},
+    )
     np.testing.assert_allclose(ours.w, in_our_order(features, state, transition), rtol=0, atol=1e-9)
-    assert ours.history[-1].violation * corpus.n_sequences == pytest.approx(loss, abs=1e-5)  # printed with six decimals
+    assert ours.history[-1].violation * corpus.n_sequences == pytest.approx(
+        loss, abs=1e-5
+    )  # printed with six decimals
     other = learner(corpus, features, max_iterations=n_epochs, random_state=1, shuffle=False)
     assert np.abs(other.w - ours.w).max() > 1e-3, "the order did not matter, so nothing was compared"

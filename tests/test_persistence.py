@@ -13,8 +13,12 @@ from crfbook.models import persistence
 from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
 
 HEADER = {"labels": ["B-NP", "été", 3], "c2": 0.25}
-ARRAYS = {"weights": np.linspace(-1, 1, 7), "ids": np.arange(6, dtype=np.int32).reshape(2, 3),
-          "empty": np.zeros((0, 4)), "names": np.array(["a:b", "c\nd"])}
+ARRAYS = {
+    "weights": np.linspace(-1, 1, 7),
+    "ids": np.arange(6, dtype=np.int32).reshape(2, 3),
+    "empty": np.zeros((0, 4)),
+    "names": np.array(["a:b", "c\nd"]),
+}
 
 
 @pytest.fixture
@@ -41,7 +45,7 @@ def test_round_trip_and_only_one_file(saved):
     for name, array in ARRAYS.items():
         assert arrays[name].dtype == array.dtype and np.array_equal(arrays[name], array)
     assert os.listdir(saved.parent) == ["model.crf"]
-    with np.load(saved, allow_pickle=False) as plain:                       # the format is NumPy's own
+    with np.load(saved, allow_pickle=False) as plain:  # the format is NumPy's own
         assert np.array_equal(plain["weights"], ARRAYS["weights"])
 
 
@@ -54,7 +58,7 @@ def test_same_model_same_bytes(saved, tmp_path):
 def test_every_single_changed_byte_is_noticed(saved):
     data = saved.read_bytes()
     for where in range(len(data)):
-        saved.write_bytes(data[:where] + bytes([data[where] ^ 1]) + data[where + 1:])
+        saved.write_bytes(data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :])
         with pytest.raises(ModelFileError):
             load_arrays(saved, "CRF")
 
@@ -134,7 +138,7 @@ def test_pickles_inside_a_well_sealed_file_are_not_executed(tmp_path):
         with pytest.raises(ModelFileError, match="refused"):
             load_arrays(path, "CRF")
     assert not trace.exists()
-    np.load(io.BytesIO(buffer.getvalue()), allow_pickle=True)               # the bomb does work
+    np.load(io.BytesIO(buffer.getvalue()), allow_pickle=True)  # the bomb does work
     assert trace.exists()
 
 
@@ -144,7 +148,7 @@ def test_lies_about_sizes_are_refused(tmp_path):
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(buffer, {"descr": "<f8", "fortran_order": False, "shape": (10**15,)})
     forge(path, {"weights.npy": buffer.getvalue()}, about)
-    with pytest.raises(ModelFileError, match="size that its shape says"):   # and no petabyte is allocated
+    with pytest.raises(ModelFileError, match="size that its shape says"):  # and no petabyte is allocated
         load_arrays(path, "CRF")
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, np.ones(4))

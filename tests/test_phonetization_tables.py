@@ -1,4 +1,6 @@
-"""Tables 2 and 3 of the sparse-CRF paper: c1 is chosen where nothing is scored, and rows say what they claim."""
+"""Tables 2 and 3 of the sparse-CRF paper: c1 is chosen where nothing is scored,
+and rows say what they claim.
+"""
 
 from types import SimpleNamespace
 
@@ -16,8 +18,13 @@ def on_twins(monkeypatch, tmp_path):
     """The built-in twin, whatever is on this machine, and short runs."""
     monkeypatch.delenv("CRFBOOK_MIRROR", raising=False)
     monkeypatch.setenv("CRFBOOK_DATA", str(tmp_path))
-    for name, value in {"LETTERS": (2.0, 1.0), "PATH": (4.0, 2.0, 1.0), "SWEEPS": 6, "DENSE_RUN": {"max_iterations": 10, "tol": 0.0},
-                        "CHOICES": {"letter_tests": ((2.0, 1.0), 2), "ngrams_5": ((4.0, 2.0), 2)}}.items():
+    for name, value in {
+        "LETTERS": (2.0, 1.0),
+        "PATH": (4.0, 2.0, 1.0),
+        "SWEEPS": 6,
+        "DENSE_RUN": {"max_iterations": 10, "tol": 0.0},
+        "CHOICES": {"letter_tests": ((2.0, 1.0), 2), "ngrams_5": ((4.0, 2.0), 2)},
+    }.items():
         monkeypatch.setattr(study, name, value)
     study._data.cache_clear()
     yield
@@ -25,8 +32,10 @@ def on_twins(monkeypatch, tmp_path):
 
 
 def test_chosen_is_the_largest_within_one_standard_error():
-    rows = [{"template": "a", "c1": str(c1), "error": str(error), "standard error": "0.3"}
-            for c1, error in ((4, 9.0), (2, 8.2), (1, 8.0), (0.5, 7.95), (0.2, 8.1))]
+    rows = [
+        {"template": "a", "c1": str(c1), "error": str(error), "standard error": "0.3"}
+        for c1, error in ((4, 9.0), (2, 8.2), (1, 8.0), (0.5, 7.95), (0.2, 8.1))
+    ]
     rows.append({"template": "b", "c1": "8", "error": "1", "standard error": "9"})
     assert study.chosen(rows, "a") == 2.0 and study.chosen(rows, "b") == 8.0
 
@@ -41,7 +50,10 @@ def test_error_counts_letters_and_its_deviation_words():
     at = study.Letters(1.0, 60)
     model = at.path()[1][1.0]
     found, deviation = study.error(at.setup.held, model)
-    gold, path = at.setup.words.labels_by_sequence(), at.setup.encoder.decode(decode(at.setup.held, *model), at.setup.held.seq_ptr)
+    gold, path = (
+        at.setup.words.labels_by_sequence(),
+        at.setup.encoder.decode(decode(at.setup.held, *model), at.setup.held.seq_ptr),
+    )
     wrong = [sum(a != b for a, b in zip(*word, strict=True)) for word in zip(gold, path, strict=True)]
     n = sum(len(word) for word in gold)
     assert found == pytest.approx(100 * sum(wrong) / n)
@@ -54,16 +66,27 @@ def test_path_of_letters_and_figure_1():
     assert [row["c1"] for row in rows] == ["2", "1", "0"] and list(models) == [2.0, 1.0, 0.0]
     sparse, n_features = models[1.0], at.everything.n_features
     n_labels = at.setup.encoder.n_labels
-    assert n_features == at.setup.encoder.n_attrs * n_labels + (at.setup.encoder.n_edge_attrs - 1) * n_labels**2
+    assert (
+        n_features == at.setup.encoder.n_attrs * n_labels + (at.setup.encoder.n_edge_attrs - 1) * n_labels**2
+    )
     assert int(rows[1]["mu"]) + int(rows[1]["lambda"]) == np.count_nonzero(sparse.w) < n_features
     fun = Objective(at.setup.corpus, sparse.features, c2=study.C2)
     assert float(rows[1]["objective"]) == pytest.approx(fun(sparse.w)[0] + np.abs(sparse.w).sum(), abs=0.1)
     shown, size = at.weights(), np.abs(sparse.w)
-    assert sum(float(row["L1 mu"]) for row in shown) == pytest.approx(size[:sparse.features.n_node].sum(), rel=1e-3)
-    assert sum(float(row["L1 lambda"]) for row in shown) == pytest.approx(size[sparse.features.n_node:].sum(), rel=1e-3)
-    node, edge = (names.index("*00:e") for names in (at.setup.encoder.attribute_names(), at.setup.encoder.edge_attribute_names()))
+    assert sum(float(row["L1 mu"]) for row in shown) == pytest.approx(
+        size[: sparse.features.n_node].sum(), rel=1e-3
+    )
+    assert sum(float(row["L1 lambda"]) for row in shown) == pytest.approx(
+        size[sparse.features.n_node :].sum(), rel=1e-3
+    )
+    node, edge = (
+        names.index("*00:e")
+        for names in (at.setup.encoder.attribute_names(), at.setup.encoder.edge_attribute_names())
+    )
     wanted, f = np.zeros((2, n_labels)), sparse.features
-    wanted[0, f.node_label[f.node_ptr[node]:f.node_ptr[node + 1]]] = size[f.node_ptr[node]:f.node_ptr[node + 1]]
+    wanted[0, f.node_label[f.node_ptr[node] : f.node_ptr[node + 1]]] = size[
+        f.node_ptr[node] : f.node_ptr[node + 1]
+    ]
     for k in range(f.edge_ptr[edge], f.edge_ptr[edge + 1]):
         wanted[1, f.edge_next[k]] += size[f.n_node + k]
     row = [(float(row["L1 mu"]), float(row["L1 lambda"])) for row in shown if row["letter"] == "e"]
@@ -76,7 +99,9 @@ def test_all_records(tmp_path):
     assert set(paths) == {"choice", "candidates", "ngrams", "errors", "letters", "weights", "tagging"}
     for row in paths["candidates"]:
         n_labels = study.set_up(row["template"], 60).encoder.n_labels
-        assert float(row["million"]) * 1e6 == pytest.approx(int(row["tests"]) * n_labels + int(row["edge tests"]) * n_labels**2, abs=1e3)
+        assert float(row["million"]) * 1e6 == pytest.approx(
+            int(row["tests"]) * n_labels + int(row["edge tests"]) * n_labels**2, abs=1e3
+        )
     c1 = study.chosen(paths["choice"], "ngrams_5")
     for name in study.TESTS:
         rows = [row for row in paths["ngrams"] if row["template"] == name]
@@ -93,7 +118,9 @@ def test_all_records(tmp_path):
 def test_the_peak_of_memory_never_falls(monkeypatch):
     """The system's counter may be reset while a study runs; its column says what was held so far."""
     shown, unit = iter([700, 900, 300, 950, 400]), 1e6 if study.sys.platform == "darwin" else 1e3
-    monkeypatch.setattr(study.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=next(shown) * unit))
+    monkeypatch.setattr(
+        study.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=next(shown) * unit)
+    )
     at = study.Ngrams(1.0, 60)
     assert [at.peak_mb() for _ in range(5)] == [700, 900, 900, 950, 950]
     monkeypatch.setattr(study.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=500 * unit))

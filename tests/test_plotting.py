@@ -1,4 +1,6 @@
-"""The figures' helpers return the numbers they drew; what was drawn is read back from the axes and compared."""
+"""The figures' helpers return the numbers they drew;
+what was drawn is read back from the axes and compared.
+"""
 
 import subprocess
 import sys
@@ -59,7 +61,9 @@ def test_lattice_draws_what_it_returns(ax, marginals):
     pruned[1, 2] = True
     drawn = plotting.lattice(WORDS, LABELS, nodes, edges, {"Viterbi": [0, 1, 1, 1, 2]}, pruned, ax=ax)
     assert drawn["nodes"][1, 2] == 0 and np.delete(drawn["nodes"], 5) == pytest.approx(np.delete(nodes, 5))
-    assert not drawn["edges"][0, :, 2].any() and not drawn["edges"][1, 2].any(), "no line through a pruned node"
+    assert not drawn["edges"][0, :, 2].any() and not drawn["edges"][1, 2].any(), (
+        "no line through a pruned node"
+    )
     assert drawn["edges"][2:] == pytest.approx(edges[2:])
     # Discs: area in proportion to probability, the first label on top, one column a word.
     rings, discs = ax.collections[1], ax.collections[2]
@@ -105,7 +109,9 @@ def test_weight_matrix_keeps_previous_by_next(ax):
     weights = np.array([[1.5, -0.25, 0.0], [-np.inf, -3.0, 12.0], [0.07, np.nan, 1.0]])
     out = plotting.weight_matrix(weights, LABELS, ax=ax)
     np.testing.assert_array_equal(out, weights)
-    np.testing.assert_array_equal(ax.images[0].get_array().filled(np.nan), np.where(np.isinf(weights), np.nan, weights))
+    np.testing.assert_array_equal(
+        ax.images[0].get_array().filled(np.nan), np.where(np.isinf(weights), np.nan, weights)
+    )
     assert (ax.get_ylabel(), ax.get_xlabel()) == ("previous label", "next label")
     assert ax.images[0].get_clim() == (-12, 12), "zero is the middle of the colours"
     assert [patch.get_xy() for patch in ax.patches] == [(-0.5, 0.5)], "hatched: row 1, column 0"
@@ -182,7 +188,11 @@ def test_learning_curve_above_the_best(ax):
 
 def test_timing_growth_fits_the_power(ax):
     n = np.array([1, 2, 4, 8, 16, 32])
-    seconds = {"dense": 3e-6 * n**2.0, "overhead": 1e-6 * n + (n < 4), "holes": np.where(n == 8, np.nan, 1e-3 * n**1.5)}
+    seconds = {
+        "dense": 3e-6 * n**2.0,
+        "overhead": 1e-6 * n + (n < 4),
+        "holes": np.where(n == 8, np.nan, 1e-3 * n**1.5),
+    }
     powers = plotting.timing_growth(n, seconds, fit_from=4, ax=ax)
     assert powers == pytest.approx({"dense": 2.0, "overhead": 1.0, "holes": 1.5})
     assert (ax.get_xscale(), ax.get_yscale(), ax.get_ylabel()) == ("log", "log", "time (s)")
@@ -202,10 +212,14 @@ def test_tagged_text_draws_what_it_returns(ax):
     assert drawn == [(0, "NP", 0, 3, 0.7), (0, "VP", 3, 4, 1.0)]
     assert texts(ax) == ["The", "old", "man", "boats", ".", "NP", "VP", "Yes"]
     words = [text for text in ax.texts if text.get_text() in ("The", "man", "Yes")]
-    assert [text.get_position() for text in words] == [(0, 0), (0, 1), (0, 3)], "12 characters a line; a sentence begins a line"
+    assert [text.get_position() for text in words] == [(0, 0), (0, 1), (0, 3)], (
+        "12 characters a line; a sentence begins a line"
+    )
     assert len(ax.patches) == 3, "the NP stands on two lines"
     doubtful = [line for line in ax.lines if line.get_color() == plotting.common.COLOURS[1]]
-    assert [line.get_xdata()[1] - line.get_xdata()[0] for line in doubtful] == pytest.approx([0.7 * 3, 0.5 * 3])
+    assert [line.get_xdata()[1] - line.get_xdata()[0] for line in doubtful] == pytest.approx(
+        [0.7 * 3, 0.5 * 3]
+    )
 
 
 def test_tagged_text_draws_what_people_type(ax):
@@ -224,7 +238,9 @@ def test_a_word_fills_its_columns():
     ax = plt.gca()
     ax.figure.canvas.draw()
     box = ax.texts[0].get_window_extent().transformed(ax.transData.inverted())
-    assert (box.x0, box.x1) == pytest.approx((0, 62), abs=1)  # glyph widths are whole pixels; shrunken axes: 20 columns off
+    assert (box.x0, box.x1) == pytest.approx(
+        (0, 62), abs=1
+    )  # glyph widths are whole pixels; shrunken axes: 20 columns off
     plt.close(ax.figure)
 
 

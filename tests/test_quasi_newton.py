@@ -1,4 +1,6 @@
-"""L-BFGS and OWL-QN against SciPy's L-BFGS-B and a proximal-gradient loop, and the promises of `minimize` one by one."""
+"""L-BFGS and OWL-QN against SciPy's L-BFGS-B and a proximal-gradient loop,
+and the promises of `minimize` one by one.
+"""
 
 import io
 
@@ -23,7 +25,9 @@ def softmax_problem(seed=0, n=120, n_inputs=9, n_labels=4, c2=0.0):
     """Multinomial logistic regression with summed loss: a CRF whose sequences have length 1."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, n_inputs)) * rng.exponential(1.0, n_inputs)
-    y = np.argmax(x @ rng.standard_normal((n_inputs, n_labels)) + rng.gumbel(size=(n, n_labels)) * 2.0, axis=1)
+    y = np.argmax(
+        x @ rng.standard_normal((n_inputs, n_labels)) + rng.gumbel(size=(n, n_labels)) * 2.0, axis=1
+    )
     one_hot = np.eye(n_labels)[y]
 
     def fun(w):
@@ -59,7 +63,9 @@ def proximal_gradient(fun, n, c1, lipschitz, iterations=30000):
 def test_without_l1_it_finds_scipys_minimum(c2):
     fun, n, _ = softmax_problem(c2=c2)
     ours = minimize(fun, np.zeros(n), c2=c2, **TIGHT)
-    theirs = scipy_minimize(fun, np.zeros(n), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 9999})
+    theirs = scipy_minimize(
+        fun, np.zeros(n), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 9999}
+    )
     assert ours.status == "converged"
     assert ours.objective == pytest.approx(theirs.fun, rel=1e-10)
     np.testing.assert_allclose(ours.w, theirs.x, rtol=0, atol=1e-4)
@@ -69,7 +75,9 @@ def test_without_l1_it_finds_scipys_minimum(c2):
 
 @pytest.mark.parametrize("c2", [0.05, 1.0])
 def test_a_crf_takes_the_iterations_and_evaluations_of_scipy(c2):
-    """The same memory, the same rules for the step: the same path, evaluation by evaluation (counts, so any machine will do)."""
+    """The same memory, the same rules for the step: the same path, evaluation by evaluation (counts,
+    so any machine will do).
+    """
     train = load_dataset("conll2000", source="builtin").train.head(150)
     encoder = Encoder(templates.load("chunking"))
     corpus = encoder.fit_transform(train)
@@ -89,7 +97,9 @@ def test_a_crf_takes_the_iterations_and_evaluations_of_scipy(c2):
     ours = minimize(objective, start, c2=c2, memory=6, tol=0.0, max_iterations=60)
     assert ours.n_iter == peer.nit == 60
     assert ours.n_evaluations <= min(peer.nfev, 1.15 * 60)
-    np.testing.assert_allclose([step.objective for step in ours.history], theirs, rtol=1e-8)  # measured: 1e-12
+    np.testing.assert_allclose(
+        [step.objective for step in ours.history], theirs, rtol=1e-8
+    )  # measured: 1e-12
 
 
 def test_c2_zero_stops_on_the_gradient():
@@ -172,7 +182,12 @@ def test_max_iterations_zero_evaluates_the_start_only():
     fun, n, _ = softmax_problem(c2=0.1)
     w0 = np.full(n, 0.25)
     result = minimize(fun, w0, c1=0.5, c2=0.1, max_iterations=0)
-    assert (result.status, result.n_iter, result.history, result.n_evaluations) == ("max_iterations", 0, [], 1)
+    assert (result.status, result.n_iter, result.history, result.n_evaluations) == (
+        "max_iterations",
+        0,
+        [],
+        1,
+    )
     np.testing.assert_array_equal(result.w, w0)
     assert result.objective == pytest.approx(fun(w0)[0] + 0.5 * 0.25 * n)
     assert result.w is not w0
@@ -279,14 +294,18 @@ def test_a_wrong_gradient_ends_as_line_search_failure(c1):
 @pytest.mark.parametrize("c1", [0.0, 0.5])
 def test_rounding_floor_ends_the_loop(c1):
     fun, n, _ = softmax_problem(c2=0.01)
-    shifted = minimize(lambda w: (fun(w)[0] + 1e9, fun(w)[1]), np.zeros(n), c1=c1, tol_gradient=0.0, max_iterations=5000)
+    shifted = minimize(
+        lambda w: (fun(w)[0] + 1e9, fun(w)[1]), np.zeros(n), c1=c1, tol_gradient=0.0, max_iterations=5000
+    )
     assert shifted.status == "rounding floor"
     assert shifted.objective - 1e9 == pytest.approx(minimize(fun, np.zeros(n), c1=c1).objective, abs=1e-4)
 
 
 @pytest.mark.parametrize("c1", [0.0, 2.0])
 def test_one_weight(c1):
-    result = minimize(lambda w: (float(5.0 * (w[0] - 3.0) ** 2), 10.0 * (w - 3.0)), [0.0], c1=c1, tol_gradient=1e-10)
+    result = minimize(
+        lambda w: (float(5.0 * (w[0] - 3.0) ** 2), 10.0 * (w - 3.0)), [0.0], c1=c1, tol_gradient=1e-10
+    )
     assert result.status == "converged"
     assert result.w[0] == pytest.approx(3.0 - c1 / 10.0, abs=1e-10)
 
@@ -304,7 +323,9 @@ def test_a_gradient_buffer_may_be_reused():
         value, buffer[:] = fun(w)
         return value, buffer
 
-    np.testing.assert_array_equal(minimize(reusing, np.zeros(n), c2=0.1).w, minimize(fun, np.zeros(n), c2=0.1).w)
+    np.testing.assert_array_equal(
+        minimize(reusing, np.zeros(n), c2=0.1).w, minimize(fun, np.zeros(n), c2=0.1).w
+    )
 
 
 def test_rosenbrock():
@@ -350,8 +371,12 @@ def test_line_searches_alone():
     wolfe_search(lambda t: tried.append(t) or ((t - 90.0) ** 2, 2.0 * (t - 90.0)), 8100.0, -180.0, 1.0, 40)
     assert tried == [1.0, 5.0, 21.0]  # too short: four times the last advance on top
     tried = []
-    wolfe_search(lambda t: tried.append(t) or (np.expm1(9 * t) - 99 * t, 9 * np.exp(9 * t) - 99), 0.0, -90.0, 1.0, 40)
-    assert len(tried) <= 4 and abs(9 * np.exp(9 * tried[-1]) - 99) <= 0.9 * 90  # too long: the bracket closes quickly
+    wolfe_search(
+        lambda t: tried.append(t) or (np.expm1(9 * t) - 99 * t, 9 * np.exp(9 * t) - 99), 0.0, -90.0, 1.0, 40
+    )
+    assert (
+        len(tried) <= 4 and abs(9 * np.exp(9 * tried[-1]) - 99) <= 0.9 * 90
+    )  # too long: the bracket closes quickly
     assert backtracking_search(lambda t: (t, -t, 1.0), 0.0, -1.0, 1.0, 40).reason == "line search failed"
 
 

@@ -26,7 +26,10 @@ CHUNKS = b"He PRP B-NP\nreckons VBZ B-VP\n\nThe DT B-NP\ndeficit NN I-NP\n. . O\
 
 def test_columns_and_labels():
     tokens = read_conll(CHUNKS, label="chunk")
-    assert tokens.columns == {"word": ["He", "reckons", "The", "deficit", "."], "pos": ["PRP", "VBZ", "DT", "NN", "."]}
+    assert tokens.columns == {
+        "word": ["He", "reckons", "The", "deficit", "."],
+        "pos": ["PRP", "VBZ", "DT", "NN", "."],
+    }
     assert tokens.labels == ["B-NP", "B-VP", "B-NP", "I-NP", "O"]
     assert tokens.seq_ptr.tolist() == [0, 2, 5] and tokens.seq_ptr.dtype == np.int64
     assert len(tokens) == 2 and tokens.n_tokens == 5 and tokens.label_name == "chunk"
@@ -53,7 +56,15 @@ def test_equal_strings_are_one_object():
         CHUNKS.replace(b" ", b"\t"),
         CHUNKS.replace(b" ", b"   ").replace(b"\n", b" \n"),
     ],
-    ids=["no last newline", "crlf", "byte order mark", "leading breaks", "breaks of blanks", "tabs", "runs of blanks"],
+    ids=[
+        "no last newline",
+        "crlf",
+        "byte order mark",
+        "leading breaks",
+        "breaks of blanks",
+        "tabs",
+        "runs of blanks",
+    ],
 )
 def test_the_same_sentences_however_they_are_laid_out(data):
     assert read_conll(data, label="chunk") == read_conll(CHUNKS, label="chunk")
@@ -69,7 +80,9 @@ def test_pieces_do_not_show(monkeypatch, chunk):
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.lists(st.sampled_from([b"a X", b" b\tY ", b"c  X", b"", b" \t", b"d", b"e X Z"])), st.integers(1, 12))
+@given(
+    st.lists(st.sampled_from([b"a X", b" b\tY ", b"c  X", b"", b" \t", b"d", b"e X Z"])), st.integers(1, 12)
+)
 def test_as_reading_line_by_line(lines, chunk):
     """The definition, in plain Python: same sentences, and the first wrong line named."""
     sentences, wrong = [[]], None
@@ -119,7 +132,11 @@ def test_nothing_in_a_file_is_no_sentence():
         (b"a b c\nd e\n", {}, r"line 2: expected 3 columns \(word, pos, chunk\), found 2: 'd e'"),
         (b"a b c\n\n\nd e f g\n", {}, r"line 4: expected 3 columns \(word, pos, chunk\), found 4: 'd e f g'"),
         (b"a b\n", {"columns": ("word",)}, r"line 1: expected 1 column \(word\), found 2"),
-        (b"a\tb\nc\n", {"columns": ("w", "t"), "separator": "\t"}, r"line 2: expected 2 columns \(w, t\), found 1"),
+        (
+            b"a\tb\nc\n",
+            {"columns": ("w", "t"), "separator": "\t"},
+            r"line 2: expected 2 columns \(w, t\), found 1",
+        ),
         (b"a\tb\n\nc\t\n", {"columns": ("w", "t"), "separator": "\t"}, r"line 3: column 2 \(t\) is empty"),
         (b"a b c\n\xe9t\xe9 b c\n", {}, "line 2: expected UTF-8, found byte 0xe9"),
         ("a b c\n".encode("utf-16"), {}, "expected UTF-8 text, found UTF-16"),
@@ -143,7 +160,10 @@ def test_the_message_names_the_file(tmp_path):
 def test_round_trip(tmp_path):
     rng = np.random.default_rng(0)
     words = ["a", "#", "U:1", "\u00e9t\u00e9", "\u4e2d", "\\", "'", "-DOCSTART-", "a\u00a0b", "\u2028"]
-    rows = [[(words[rng.integers(10)], words[rng.integers(10)], "O") for _ in range(n)] for n in rng.integers(1, 9, 50)]
+    rows = [
+        [(words[rng.integers(10)], words[rng.integers(10)], "O") for _ in range(n)]
+        for n in rng.integers(1, 9, 50)
+    ]
     tokens = TokenColumns.from_sentences(rows, ("word", "pos", "chunk"), "chunk")
     for separator in (" ", "\t"):
         write_conll(tmp_path / "x", tokens, separator)
@@ -151,7 +171,10 @@ def test_round_trip(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
     buffer = io.StringIO()
     write_conll(buffer, tokens, extra=[tokens.labels])
-    assert read_conll(io.StringIO(buffer.getvalue()), ("w", "p", "gold", "guess")).columns["guess"] == tokens.labels
+    assert (
+        read_conll(io.StringIO(buffer.getvalue()), ("w", "p", "gold", "guess")).columns["guess"]
+        == tokens.labels
+    )
 
 
 @pytest.mark.parametrize("cell", ["New York", "", "a\nb", " "])
@@ -164,7 +187,10 @@ def test_cells_that_would_not_come_back_are_refused(cell, tmp_path):
 
 def test_token_columns_cut_and_take():
     tokens = read_conll(CHUNKS, label="chunk")
-    assert tokens[1] == [("The", "DT", "B-NP"), ("deficit", "NN", "I-NP"), (".", ".", "O")] and tokens[-1] == tokens[1]
+    assert (
+        tokens[1] == [("The", "DT", "B-NP"), ("deficit", "NN", "I-NP"), (".", ".", "O")]
+        and tokens[-1] == tokens[1]
+    )
     assert list(tokens.head(1)) == [tokens[0]] and len(tokens.head(9)) == 2 and len(tokens[2:]) == 0
     assert list(tokens.take([1, 0, 1])) == [tokens[1], tokens[0], tokens[1]]
     assert list(tokens[::-1]) == [tokens[1], tokens[0]]
@@ -209,8 +235,13 @@ def test_conllu():
 
 
 def test_atis():
-    tokens, intents = read_atis(b"BOS to st. louis EOS\t O O B-to.city I-to.city flight#fare\n\nBOS hi EOS\tO O x\n")
-    assert tokens.columns["word"] == ["to", "st.", "louis", "hi"] and tokens.labels[1:3] == ["B-to.city", "I-to.city"]
+    tokens, intents = read_atis(
+        b"BOS to st. louis EOS\t O O B-to.city I-to.city flight#fare\n\nBOS hi EOS\tO O x\n"
+    )
+    assert tokens.columns["word"] == ["to", "st.", "louis", "hi"] and tokens.labels[1:3] == [
+        "B-to.city",
+        "I-to.city",
+    ]
     assert intents == ["flight#fare", "x"] and tokens.seq_ptr.tolist() == [0, 3, 4]
     with pytest.raises(ValueError, match="line 1: expected as many tags as words, found 2 and 3"):
         read_atis(b"BOS hi EOS\tO x\n")
@@ -227,7 +258,10 @@ def test_nettalk_header_and_oddities():
 
 def test_treebank_brown_cmudict():
     tree = b"( (S (NP (DT The) (NN cat) (-NONE- *)) \n  (VP (VBZ is))\n (. .) ))\n( (X (CD 1\\/2)))\n"
-    assert read_treebank(tree) == [[("The", "DT"), ("cat", "NN"), ("is", "VBZ"), (".", ".")], [("1\\/2", "CD")]]
+    assert read_treebank(tree) == [
+        [("The", "DT"), ("cat", "NN"), ("is", "VBZ"), (".", ".")],
+        [("1\\/2", "CD")],
+    ]
     with pytest.raises(ValueError, match="brackets do not match"):
         read_treebank(b"( (S (NN a))\n")
     assert read_brown(b"\n\n\tThe/at 1/2/cd ./.\n\n\n") == [[("The", "at"), ("1/2", "cd"), (".", ".")]]

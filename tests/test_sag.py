@@ -1,4 +1,6 @@
-"""Stochastic average gradient: its representation against the dense steps written out, and its end against L-BFGS."""
+"""Stochastic average gradient: its representation against the dense steps written out,
+and its end against L-BFGS.
+"""
 
 import numpy as np
 import pytest
@@ -19,8 +21,10 @@ pytestmark = pytest.mark.kernels
 
 
 def dense_sag(corpus, features, w, order, c2, constants, first_pass, boldness):
-    """The algorithm as the paper has it, every vector dense; `constants[j]`: (sum, largest) of the L_i seen up to step j."""
-    n = int(((np.diff(corpus.seq_ptr) > 0)).sum())
+    """The algorithm as the paper has it, every vector dense; `constants[j]`: (sum,
+    largest) of the L_i seen up to step j.
+    """
+    n = int((np.diff(corpus.seq_ptr) > 0).sum())
     shrinkage, gradients = 2 * c2 / n, {}
     for j, s in enumerate(order):
         gradients[s] = loss_of(corpus, features, s)(w)[1]
@@ -34,7 +38,9 @@ def dense_sag(corpus, features, w, order, c2, constants, first_pass, boldness):
     return w, sum(gradients.values())
 
 
-@pytest.mark.parametrize("c2, boldness", [(0.3, 0.5), (400.0, 0.125)])  # c2 = 400: the weights are written out again and again
+@pytest.mark.parametrize(
+    "c2, boldness", [(0.3, 0.5), (400.0, 0.125)]
+)  # c2 = 400: the weights are written out again and again
 @pytest.mark.parametrize("kind", KINDS)
 def test_lazy_steps_are_the_dense_steps(kind, c2, boldness):
     corpus, features, _, _ = problem(20, **kind)
@@ -43,14 +49,30 @@ def test_lazy_steps_are_the_dense_steps(kind, c2, boldness):
     rng = np.random.default_rng(0)
     order = np.concatenate([rng.permutation(sequences), rng.choice(sequences, 40)])
     constants = []
-    for j, s in enumerate(order):  # one call a step, to note the constants that it used; the largest of a call is a running one
+    for j, s in enumerate(
+        order
+    ):  # one call a step, to note the constants that it used; the largest of a call is a running one
         before = run.memory.lipschitz.max()
-        bad = sag_steps(np.array([s]), int(j < len(sequences)), boldness, 2 * c2 / len(sequences), j, run.layout, run.memory,
-                        *run.works, run.factors, run.u, run.d, run.grad)
+        bad = sag_steps(
+            np.array([s]),
+            int(j < len(sequences)),
+            boldness,
+            2 * c2 / len(sequences),
+            j,
+            run.layout,
+            run.memory,
+            *run.works,
+            run.factors,
+            run.u,
+            run.d,
+            run.grad,
+        )
         assert bad == -1 and not run.grad.any()
         constants.append((run.memory.lipschitz.sum(), max(before, run.memory.lipschitz.max())))
     write_out(run.factors, run.u, run.d)
-    w, d = dense_sag(corpus, features, np.zeros(features.n_features), order, c2, constants, len(sequences), boldness)
+    w, d = dense_sag(
+        corpus, features, np.zeros(features.n_features), order, c2, constants, len(sequences), boldness
+    )
     np.testing.assert_allclose(weights_of(run.cells, run.u), w, rtol=0, atol=1e-9)
     np.testing.assert_allclose(weights_of(run.cells, run.d), d, rtol=0, atol=1e-9)
 
@@ -58,9 +80,18 @@ def test_lazy_steps_are_the_dense_steps(kind, c2, boldness):
 @pytest.mark.parametrize("seed", [5, 9, 15])  # with the paper's steps alone, 525 epochs, and none in 600
 def test_few_and_unlike_sequences(seed):
     rng = np.random.default_rng(seed)
-    corpus = random_corpus(rng, lengths=tuple(rng.integers(0, 7, 40)), n_labels=4, n_classes=2, valued=False, weighted=seed % 2 == 1)
+    corpus = random_corpus(
+        rng,
+        lengths=tuple(rng.integers(0, 7, 40)),
+        n_labels=4,
+        n_classes=2,
+        valued=False,
+        weighted=seed % 2 == 1,
+    )
     features, _ = random_model(rng, corpus, n_labels=4)
-    best = minimize(Objective(corpus, features, c2=0.1), np.zeros(features.n_features), c2=0.1, tol=1e-10).objective
+    best = minimize(
+        Objective(corpus, features, c2=0.1), np.zeros(features.n_features), c2=0.1, tol=1e-10
+    ).objective
     found = sag(corpus, features, c2=0.1, tol=1e-7, max_iterations=300)
     assert found.status == "converged" and found.objective <= best * (1 + 2e-7)
 
@@ -76,7 +107,11 @@ def test_search_for_a_lipschitz_constant(kind):
         loss = score_gradient(s, visit, layout, work)
         before = work.p_node.copy(), work.edge_sum.copy()
         found = search_lipschitz(s, visit, loss, 1e-3, layout, work, direction, trial, grad)
-        assert not grad.any() and np.array_equal(before[0], work.p_node) and np.array_equal(before[1], work.edge_sum)
+        assert (
+            not grad.any()
+            and np.array_equal(before[0], work.p_node)
+            and np.array_equal(before[1], work.edge_sum)
+        )
         fun = loss_of(corpus, features, s)
         value, g = fun(w)
         falls = [fun(w - g / L)[0] <= value - g @ g / (2 * L) for L in 1e-3 * 2.0 ** np.arange(20)]
@@ -137,7 +172,9 @@ def test_resuming_goes_on_bit_for_bit():
     assert all(np.array_equal(half.state[name], value) for name, value in kept.items())
     assert [s.objective for s in half.history + rest.history] == [s.objective for s in whole.history]
     assert np.array_equal(rest.w, whole.w) and rest.objective == whole.objective
-    assert not np.array_equal(sag(corpus, features, c2=0.5, tol=0.0, max_iterations=9, random_state=4).w, whole.w)
+    assert not np.array_equal(
+        sag(corpus, features, c2=0.5, tol=0.0, max_iterations=9, random_state=4).w, whole.w
+    )
     with pytest.raises(ValueError, match="state: expected that of sag"):
         sag(corpus, features, c2=0.5, state={"w": np.zeros(2)})
 
@@ -154,7 +191,9 @@ def test_callback_interrupt_and_history(monkeypatch):
     corpus, features, _, _ = problem(27)
     seen = []
     result = sag(corpus, features, c2=0.5, callback=lambda step, w: seen.append(w.copy()) or len(seen) == 3)
-    assert result.status == "stopped by callback" and result.n_iter == 3 and np.array_equal(result.w, seen[-1])
+    assert (
+        result.status == "stopped by callback" and result.n_iter == 3 and np.array_equal(result.w, seen[-1])
+    )
 
     from crfbook.optim import sag as module
 
@@ -182,7 +221,9 @@ def test_memory_is_stated_and_refused_above_the_limit():
     held = sum(array.nbytes for array in (*run.memory, *run.layout, run.u, run.d, run.grad, run.w))
     held += sum(array.nbytes for work in run.works for array in work)
     assert 0.5 * held < need < 2.0 * held
-    with pytest.raises(MemoryError, match=r"sag remembers the marginals of every token, .* GB here, more than memory_limit"):
+    with pytest.raises(
+        MemoryError, match=r"sag remembers the marginals of every token, .* GB here, more than memory_limit"
+    ):
         sag(corpus, features, c2=1.0, memory_limit=need - 1)
     assert sag(corpus, features, c2=1.0, memory_limit=need, max_iterations=1).n_iter == 1
 
@@ -192,7 +233,7 @@ def test_pairs_are_remembered_once_for_each_class_that_a_sequence_uses():
     run = _Run(corpus, features, None, None, None, 0, 1.0, 0.0, 0.0)
     sizes = np.diff(run.memory.pair_ptr)
     for s, (first, last) in enumerate(zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)):
-        used = set(corpus.edge_class[first + 1:last].tolist())
+        used = set(corpus.edge_class[first + 1 : last].tolist())
         assert run.memory.edge_start[s + 1] - run.memory.edge_start[s] == sum(sizes[list(used)])
 
 

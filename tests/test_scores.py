@@ -6,7 +6,14 @@ from random_corpora import brute_node_scores, random_corpus, random_model
 
 from crfbook.data.corpus import make_corpus
 from crfbook.kernels.likelihood import add_tree, batch_scores, open_rows
-from crfbook.kernels.scores import collect_dense, dense_gradient, fill_dense, list_scores, pair_gradient, path_scores
+from crfbook.kernels.scores import (
+    collect_dense,
+    dense_gradient,
+    fill_dense,
+    list_scores,
+    pair_gradient,
+    path_scores,
+)
 from crfbook.optim import packing as packing_module
 from crfbook.optim.bundles import find_bundles
 from crfbook.optim.edges import make_edges, padded
@@ -29,8 +36,17 @@ def test_list_scores_agree_with_loops(valued):
     fill_dense(w, np.arange(3), rows, features.node_ptr, features.node_label, dense)
     for copies in (NO_DENSE, (dense, np.array([-1, 0, -1, -1, 1], np.int32))):
         got = np.ones((4, 8))
-        list_scores(w, features.node_ptr, features.node_label, *copies, tokens, corpus.attr_ptr, corpus.attr_idx,
-                    corpus.attr_val, got)
+        list_scores(
+            w,
+            features.node_ptr,
+            features.node_label,
+            *copies,
+            tokens,
+            corpus.attr_ptr,
+            corpus.attr_idx,
+            corpus.attr_val,
+            got,
+        )
         np.testing.assert_allclose(got[:, :3], 1.0 + want[tokens], rtol=1e-13)
         assert np.all(got[:, 3:] == 1.0)
 
@@ -41,8 +57,17 @@ def test_attributes_unknown_to_the_features_score_nothing():
     features, w = random_model(np.random.default_rng(2), known, n_attrs=4)
     got, want = np.zeros((corpus.n_tokens, 3)), np.zeros((corpus.n_tokens, 3))
     for attr_idx, out in ((corpus.attr_idx, got), (np.where(corpus.attr_idx < 4, corpus.attr_idx, 99), want)):
-        list_scores(w, features.node_ptr, features.node_label, *NO_DENSE, np.arange(corpus.n_tokens), corpus.attr_ptr,
-                    attr_idx.astype(np.int32), corpus.attr_val, out)
+        list_scores(
+            w,
+            features.node_ptr,
+            features.node_label,
+            *NO_DENSE,
+            np.arange(corpus.n_tokens),
+            corpus.attr_ptr,
+            attr_idx.astype(np.int32),
+            corpus.attr_val,
+            out,
+        )
     np.testing.assert_array_equal(got, want)
 
 
@@ -59,7 +84,9 @@ def test_path_scores_take_transitions_inside_sequences_only():
 @pytest.mark.parametrize("valued", [False, True])
 @pytest.mark.parametrize("dense", ["none", "some", "all"])
 def test_training_layout_scores_and_transposes(monkeypatch, valued, dense):
-    """Scores of packed rows equal the lists', and (gradient way back) is the transpose: <X w, p> = <w, X' p>."""
+    """Scores of packed rows equal the lists', and (gradient way back) is the transpose: <X w, p> = <w,
+    X' p>.
+    """
     rng = np.random.default_rng(4)
     corpus = random_corpus(rng, lengths=(3, 0, 1, 4, 2, 6), valued=valued)
     features, w = random_model(rng, corpus)
@@ -83,12 +110,26 @@ def test_training_layout_scores_and_transposes(monkeypatch, valued, dense):
         p = rng.random(log_node.shape)
         p[:, 3:] = 0.0
         inner += np.sum(p[:, :3] * log_node[:, :3])
-        dense_gradient(p, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1],
-                       dense_grad)
-        pair_gradient(p.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
-                      layout.pair_ptr[b + 1], grad)
+        dense_gradient(
+            p,
+            layout.dense_id,
+            layout.dense_row,
+            layout.dense_val,
+            layout.dense_ptr[b],
+            layout.dense_ptr[b + 1],
+            dense_grad,
+        )
+        pair_gradient(
+            p.reshape(-1),
+            layout.pair_weight,
+            layout.pair_cell,
+            layout.pair_val,
+            layout.pair_ptr[b],
+            layout.pair_ptr[b + 1],
+            grad,
+        )
     collect_dense(dense_grad, every, chosen, features.node_ptr, features.node_label, grad)
-    assert inner == pytest.approx(w[:features.n_node] @ grad, rel=1e-12)
+    assert inner == pytest.approx(w[: features.n_node] @ grad, rel=1e-12)
 
 
 def test_open_rows_knows_first_and_last_tokens():
@@ -124,28 +165,36 @@ def test_packing_keeps_predecessors_and_covers_every_token():
     assert sorted(packing.row_token) == list(range(corpus.n_tokens))
     assert packing.n_shards == 3 and packing.shard_ptr[-1] == len(packing.slot_ptr) - 1
     for b in range(len(packing.slot_ptr) - 1):
-        token = packing.row_token[packing.row_ptr[b]:packing.row_ptr[b + 1]]
-        step = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
-        sequence = packing.sequence[packing.slot_ptr[b]:packing.slot_ptr[b + 1]]
+        token = packing.row_token[packing.row_ptr[b] : packing.row_ptr[b + 1]]
+        step = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
+        sequence = packing.sequence[packing.slot_ptr[b] : packing.slot_ptr[b + 1]]
         assert len(token) <= 20 and step[-1] == len(token)
-        np.testing.assert_array_equal(token[:step[1]], corpus.seq_ptr[sequence])
+        np.testing.assert_array_equal(token[: step[1]], corpus.seq_ptr[sequence])
         for t in range(1, len(step) - 1):
             alive = step[t + 1] - step[t]
-            np.testing.assert_array_equal(token[step[t]:step[t + 1]], token[step[t - 1]:step[t - 1] + alive] + 1)
+            np.testing.assert_array_equal(
+                token[step[t] : step[t + 1]], token[step[t - 1] : step[t - 1] + alive] + 1
+            )
 
 
 def template_corpus(rng, lengths, n_symbols=3, gaps=0.0):
-    """Symbol windows as attributes, unigrams before bigrams before trigrams; a share `gaps` of the attributes is missing."""
+    """Symbol windows as attributes, unigrams before bigrams before trigrams;
+    a share `gaps` of the attributes is missing.
+    """
     names, lists, seq_ptr = {}, [], np.cumsum([0, *lengths])
     for length in lengths:
         x = ["_", "_", *rng.integers(0, n_symbols, length).astype(str), "_", "_"]
         for t in range(2, length + 2):
             tests = [f"u{d}{x[t + d]}" for d in range(-1, 2)]
-            tests += [f"b{d}{x[t + d]}{x[t + d + 1]}" for d in range(-1, 1)] + [f"t{x[t - 1]}{x[t]}{x[t + 1]}"]
+            tests += [f"b{d}{x[t + d]}{x[t + d + 1]}" for d in range(-1, 1)] + [
+                f"t{x[t - 1]}{x[t]}{x[t + 1]}"
+            ]
             lists.append([names.setdefault(a, len(names)) for a in tests if rng.random() >= gaps])
     sizes = [len(attributes) for attributes in lists]
     idx = np.array([a for attributes in lists for a in attributes])
-    return make_corpus(seq_ptr, np.cumsum([0, *sizes]), idx, labels=rng.integers(0, 4, len(lists))), len(names)
+    return make_corpus(seq_ptr, np.cumsum([0, *sizes]), idx, labels=rng.integers(0, 4, len(lists))), len(
+        names
+    )
 
 
 @pytest.mark.parametrize("gaps", [0.0, 0.02, 0.3])
@@ -156,29 +205,40 @@ def test_bundles_carry_every_occurrence_at_most_once(gaps, repeat):
         corpus.attr_idx[1] = corpus.attr_idx[0]
     carrier, ptr, member = find_bundles(corpus, n_attrs)
     assert len(carrier) > 0 or gaps == 0.3, "nothing is carried: the test tests nothing"
-    carries = {int(a): set(member[ptr[c]:ptr[c + 1]].tolist()) for c, a in enumerate(carrier)}
+    carries = {int(a): set(member[ptr[c] : ptr[c + 1]].tolist()) for c, a in enumerate(carrier)}
     for t in range(corpus.n_tokens):
-        here = corpus.attr_idx[corpus.attr_ptr[t]:corpus.attr_ptr[t + 1]].tolist()
+        here = corpus.attr_idx[corpus.attr_ptr[t] : corpus.attr_ptr[t + 1]].tolist()
         carried = [b for a in here for b in carries.get(a, ())]
         assert len(carried) == len(set(carried)), "carried twice"
         assert not set(carried) & set(carries), "a carrier is carried"
         assert all(here.count(b) == 1 for b in carried)
-    if gaps == 0.0 and not repeat:  # each token is one trigram, boundary cells included, as far as they are frequent
+    if (
+        gaps == 0.0 and not repeat
+    ):  # each token is one trigram, boundary cells included, as far as they are frequent
         n_carried = sum(np.sum(corpus.attr_idx == a) * len(b) for a, b in carries.items())
         assert n_carried > 0.6 * len(corpus.attr_idx)  # 5 of 6 at most
 
 
-@pytest.mark.parametrize(("lists", "want"), [
-    ([[0, 1, 2]] * 20 + [[0, 2]] * 20, {2: {0}}),  # 1 always comes with 2, but 2 carries 0 already
-    ([[0, 1]] * 20 + [[0, 0, 1]], {}),  # one token lists 0 twice: a row that carried it would count it once
-    ([[0, 1]] * 15, {}),  # too rare to be worth a row
-    ([[0, 1], [2, 1]] * 20, {0: {1}, 2: {1}}),  # an attribute may be carried by different ones in different tokens
-])
+@pytest.mark.parametrize(
+    ("lists", "want"),
+    [
+        ([[0, 1, 2]] * 20 + [[0, 2]] * 20, {2: {0}}),  # 1 always comes with 2, but 2 carries 0 already
+        (
+            [[0, 1]] * 20 + [[0, 0, 1]],
+            {},
+        ),  # one token lists 0 twice: a row that carried it would count it once
+        ([[0, 1]] * 15, {}),  # too rare to be worth a row
+        (
+            [[0, 1], [2, 1]] * 20,
+            {0: {1}, 2: {1}},
+        ),  # an attribute may be carried by different ones in different tokens
+    ],
+)
 def test_bundles_by_hand(lists, want):
     sizes = [len(attributes) for attributes in lists]
     corpus = make_corpus([0, len(lists)], np.cumsum([0, *sizes]), np.concatenate(lists))
     carrier, ptr, member = find_bundles(corpus, 3)
-    assert {int(a): set(member[ptr[c]:ptr[c + 1]].tolist()) for c, a in enumerate(carrier)} == want
+    assert {int(a): set(member[ptr[c] : ptr[c + 1]].tolist()) for c, a in enumerate(carrier)} == want
 
 
 @pytest.mark.parametrize("gaps", [0.0, 0.02])

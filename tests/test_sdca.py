@@ -1,4 +1,6 @@
-"""Stochastic dual coordinate ascent: its dual point by enumeration, visit by visit, and its end against L-BFGS."""
+"""Stochastic dual coordinate ascent: its dual point by enumeration, visit by visit,
+and its end against L-BFGS.
+"""
 
 import numpy as np
 import pytest
@@ -36,7 +38,9 @@ def with_label_sets(corpus, constraints, rng):
 
 
 def dual_chains(run, _=None):
-    """(log_node, log_edge, edge_class) of every sequence's dual distribution, read from the memory entry by entry."""
+    """(log_node, log_edge, edge_class) of every sequence's dual distribution,
+    read from the memory entry by entry.
+    """
     corpus, memory, width = run.corpus, run.memory, run.layout.exists.shape[1]
     bounds = list(chains_of(corpus, run.features, np.zeros(run.features.n_features), run.constraints))
     for s, (u, edge, _) in enumerate(bounds):
@@ -44,8 +48,8 @@ def dual_chains(run, _=None):
         if run.constraints is not None and run.constraints.label_sets is not None:
             u = u + np.where(run.constraints.label_sets[corpus.label_set[first:last]], 0.0, -np.inf)
         table, at = edge.copy(), memory.edge_start[s]
-        for k in dict.fromkeys(corpus.edge_class[first + 1:last].tolist()):
-            for pair in memory.pair[memory.pair_ptr[k]:memory.pair_ptr[k + 1]]:
+        for k in dict.fromkeys(corpus.edge_class[first + 1 : last].tolist()):
+            for pair in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
                 table[k, pair // width, pair % width] += memory.edge_nu[at]
                 at += 1
         assert at == memory.edge_start[s + 1]
@@ -110,8 +114,20 @@ def test_every_visit_raises_the_dual_and_never_above_the_optimum(kind, c2, const
     rng, before = np.random.default_rng(0), 0.0
     assert run.dual() == 0.0
     for s in np.concatenate([rng.permutation(run.sequences) for _ in range(6)]):
-        assert sdca_epoch(np.array([s]), run._visits(), c2, run.layout, run.memory, run.work, run.trial, run.theta,
-                          *run.buffers) == -1
+        assert (
+            sdca_epoch(
+                np.array([s]),
+                run._visits(),
+                c2,
+                run.layout,
+                run.memory,
+                run.work,
+                run.trial,
+                run.theta,
+                *run.buffers,
+            )
+            == -1
+        )
         run.roll_back()
         dual = run.dual()
         assert dual >= before - 1e-10 and dual <= best + 1e-9
@@ -153,7 +169,7 @@ def test_a_first_visit_solves_its_equation():
         lean_to_gold(s, mark, 1.7, run.layout, run.memory, run.work, run.trial)
         for t in range(n):
             y = corpus.labels[first + t]
-            values = corpus.attr_val[corpus.attr_ptr[first + t]:corpus.attr_ptr[first + t + 1]]
+            values = corpus.attr_val[corpus.attr_ptr[first + t] : corpus.attr_ptr[first + t + 1]]
             b = run.trial.log_node[t, y] - run.work.log_node[t, y]
             p = run.work.p_node[t, y]
             mu = p * np.exp(b) / (p * np.exp(b) + 1 - p)
@@ -168,7 +184,9 @@ def test_weights_move_by_expected_counts_and_tell_the_change_of_their_square(kin
     for visit, s in enumerate(run.sequences[:5]):
         score_sequence(s, visit, theta, 1.0, run.layout, run.work)
         marginals_of(s, visit, run.layout, run.work)
-        gradient = Objective(take_sequences(corpus, [s])._replace(seq_weight=np.zeros(0)), features)(weights_of(run.cells, theta))[1]
+        gradient = Objective(take_sequences(corpus, [s])._replace(seq_weight=np.zeros(0)), features)(
+            weights_of(run.cells, theta)
+        )[1]
         expected = gradient + counts(take_sequences(corpus, [s]), features)
         before = weights_of(run.cells, theta)
         change = move_weights(s, visit, 0.7, run.layout, run.work, theta, run.buffers[0])
@@ -183,14 +201,26 @@ def test_a_visit_estimates_the_gap_that_it_found(kind):
     run, ratio = ascent(corpus, features), []
     for epoch in range(7):
         for s in run.sequences:
-            dual, model = (list(chains(run, w))[s] for chains, w in ((dual_chains, None), (model_chains, run.w)))
+            dual, model = (
+                list(chains(run, w))[s] for chains, w in ((dual_chains, None), (model_chains, run.w))
+            )
             tokens = slice(corpus.seq_ptr[s], corpus.seq_ptr[s + 1])
             if run.memory.rate[s] == 0.0:  # still the gold labels
                 exact = -brute.log_proba(*model, corpus.labels[tokens])
             else:
                 (_, p), (_, q) = brute.path_probabilities(*dual), brute.path_probabilities(*model)
                 exact = p @ np.log(p / q)
-            sdca_epoch(np.array([s]), run._visits(), 0.5, run.layout, run.memory, run.work, run.trial, run.theta, *run.buffers)
+            sdca_epoch(
+                np.array([s]),
+                run._visits(),
+                0.5,
+                run.layout,
+                run.memory,
+                run.work,
+                run.trial,
+                run.theta,
+                *run.buffers,
+            )
             run.roll_back()
             if epoch == 0:
                 np.testing.assert_allclose(run.memory.gap[s], run.layout.weight[s] * exact, rtol=1e-9)
@@ -214,7 +244,10 @@ def test_skipping_tiny_gaps_saves_visits(monkeypatch):
     work = {}
     for below in (module.SKIP_BELOW, 0.0):
         monkeypatch.setattr(module, "SKIP_BELOW", below)
-        run, work[below] = ascent(corpus, features), 0.0  # tol = 0: it never stops to evaluate of its own accord
+        run, work[below] = (
+            ascent(corpus, features),
+            0.0,
+        )  # tol = 0: it never stops to evaluate of its own accord
         while run.evaluate()[1] > 1e-5 * run.exact[0]:
             before = run.passes
             run.advance()
@@ -254,7 +287,9 @@ def test_callback_and_interrupt(monkeypatch):
     corpus, features, _, _ = problem(49)
     seen = []
     result = sdca(corpus, features, c2=0.5, callback=lambda step, w: seen.append(w.copy()) or len(seen) == 3)
-    assert result.status == "stopped by callback" and result.n_iter == 3 and np.array_equal(result.w, seen[-1])
+    assert (
+        result.status == "stopped by callback" and result.n_iter == 3 and np.array_equal(result.w, seen[-1])
+    )
     calls = []
 
     def epoch(*arguments):
@@ -274,7 +309,9 @@ def test_callback_and_interrupt(monkeypatch):
 
 @pytest.mark.parametrize("start", ["zeros", "given"])
 def test_interrupted_before_the_first_epoch_ends(monkeypatch, start):
-    """w0 comes back, but the state must hold the weights of the dual point: others would certify a wrong gap."""
+    """w0 comes back, but the state must hold the weights of the dual point:
+    others would certify a wrong gap.
+    """
     corpus, features, w, _ = problem(52, n_classes=2)
     w0 = np.zeros_like(w) if start == "zeros" else w
 
@@ -298,7 +335,10 @@ def test_memory_is_stated_and_refused_above_the_limit():
     run = ascent(corpus, features)
     held = sum(array.nbytes for array in (*run.memory, *run.layout, *run.work, *run.trial, run.theta, run.w))
     assert 0.5 * held < need < 2.0 * held
-    with pytest.raises(MemoryError, match=r"sdca remembers a distribution for every token, .* GB here, more than memory_limit"):
+    with pytest.raises(
+        MemoryError,
+        match=r"sdca remembers a distribution for every token, .* GB here, more than memory_limit",
+    ):
         sdca(corpus, features, c2=1.0, memory_limit=need - 1)
     assert sdca(corpus, features, c2=1.0, memory_limit=need, max_iterations=1).n_iter == 1
 

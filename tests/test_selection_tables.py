@@ -29,26 +29,48 @@ def test_thresholding_trains_no_more():
     assert row["features"] == row["active"] == 150 and at.whole() is whole
     assert row["seconds"] == f"{whole[2]:.1f}" and row["iterations"] == whole[1].n_iter
     everything = at.threshold(10**9)
-    assert {k: everything[k] for k in everything if k.split()[0] in at.setup.parts} == study.measured(at.setup, whole[0])
+    assert {k: everything[k] for k in everything if k.split()[0] in at.setup.parts} == study.measured(
+        at.setup, whole[0]
+    )
 
 
 def test_rows_of_all_selections(monkeypatch, tmp_path):
-    settings = {"SIZES": (100, 400, 10**7), "CUTOFFS": (1, 5), "STRENGTHS": (4.0, 1.0), "BLOCKWISE": (4.0,), "FEWER": {}}
+    settings = {
+        "SIZES": (100, 400, 10**7),
+        "CUTOFFS": (1, 5),
+        "STRENGTHS": (4.0, 1.0),
+        "BLOCKWISE": (4.0,),
+        "FEWER": {},
+    }
     for name, values in settings.items():
         monkeypatch.setattr(study, name, values)
     monkeypatch.setattr(study, "variance_row", lambda task, template, loss: {"chosen": "1"})
     _, path = study.fill_selection("ner", tmp_path, 60)
     rows = read_record(path)[1]
     assert [(row["selection"], row["setting"]) for row in rows] == [
-        ("cut-off", "1"), ("cut-off", "5"), ("mutual information", "100"), ("mutual information", "400"), ("threshold", "100"),
-        ("threshold", "400"), ("OWL-QN", "4"), ("OWL-QN", "1"), ("SBCD", "4")]
+        ("cut-off", "1"),
+        ("cut-off", "5"),
+        ("mutual information", "100"),
+        ("mutual information", "400"),
+        ("threshold", "100"),
+        ("threshold", "400"),
+        ("OWL-QN", "4"),
+        ("OWL-QN", "1"),
+        ("SBCD", "4"),
+    ]
     for row in rows:
-        assert 0 < int(row["active"]) <= int(row["features"]) and 0 <= float(row["testb error"]) < 50 and 0 <= float(row["testa F1"]) <= 100
+        assert (
+            0 < int(row["active"]) <= int(row["features"])
+            and 0 <= float(row["testb error"]) < 50
+            and 0 <= float(row["testa F1"]) <= 100
+        )
     size = {(row["selection"], row["setting"]): int(row["features"]) for row in rows}
     assert size["cut-off", "1"] > size["cut-off", "5"] and size["mutual information", "400"] == 400
     assert size["OWL-QN", "1"] > size["OWL-QN", "4"]
     objective = {(row["selection"], row["setting"]): float(row["objective"]) for row in rows}
-    assert objective["SBCD", "4"] == pytest.approx(objective["OWL-QN", "4"], rel=1e-3)  # one optimum, two ways
+    assert objective["SBCD", "4"] == pytest.approx(
+        objective["OWL-QN", "4"], rel=1e-3
+    )  # one optimum, two ways
     assert size["SBCD", "4"] == pytest.approx(size["OWL-QN", "4"], rel=0.1)
     kept = [row for row in rows if row["selection"] == "mutual information"]
     assert len({row["edges"] for row in kept}) == 1  # plain transitions stay
@@ -58,14 +80,24 @@ def test_the_larger_corpus_has_fewer_points():
     settings = {}
     for key, _ in study.selection_jobs("ner", 0.5, 60):
         settings.setdefault(key["selection"], []).append(key["setting"])
-    assert settings["OWL-QN"] == [f"{c1:g}" for c1 in study.STRENGTHS] and settings["SBCD"] == ["64", "32", "16", "8", "4"]
+    assert settings["OWL-QN"] == [f"{c1:g}" for c1 in study.STRENGTHS] and settings["SBCD"] == [
+        "64",
+        "32",
+        "16",
+        "8",
+        "4",
+    ]
     assert settings["cut-off"] == [str(count) for count in study.CUTOFFS]
 
 
 def test_conll2003_takes_the_files_of_the_reader_or_says_where_they_belong(monkeypatch, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"put your own eng.train, .* into the folder conll2003 of CRFBOOK_DATA"):
+    with pytest.raises(
+        FileNotFoundError, match=r"put your own eng.train, .* into the folder conll2003 of CRFBOOK_DATA"
+    ):
         study.fill_selection("conll2003", tmp_path)
-    with pytest.raises(ValueError, match="there is no selection task 'pos'; there are ner, wnut17, conll2003"):
+    with pytest.raises(
+        ValueError, match="there is no selection task 'pos'; there are ner, wnut17, conll2003"
+    ):
         study.fill_selection("pos", tmp_path)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "conll2003").mkdir()
@@ -75,4 +107,6 @@ def test_conll2003_takes_the_files_of_the_reader_or_says_where_they_belong(monke
     for name, values in {"SIZES": (), "CUTOFFS": (1,), "STRENGTHS": (0.5,), "BLOCKWISE": ()}.items():
         monkeypatch.setattr(study, name, values)
     about, rows = read_record(study.fill_selection("conll2003", tmp_path / "out")[1])
-    assert [row["testb error"] for row in rows] == ["0.000", "0.000"] and any("eng.train" in key for key in about)
+    assert [row["testb error"] for row in rows] == ["0.000", "0.000"] and any(
+        "eng.train" in key for key in about
+    )

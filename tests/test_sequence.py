@@ -1,4 +1,6 @@
-"""kernels/sequence.py: one sequence's loss and gradient, against the objective of the whole corpus and enumeration."""
+"""kernels/sequence.py: one sequence's loss and gradient,
+against the objective of the whole corpus and enumeration.
+"""
 
 import numpy as np
 import pytest
@@ -28,18 +30,58 @@ def loss_and_gradient(corpus, features, w, i, constraints=None, scale=1.0, visit
     bounds, no_sets = bounds_of(constraints, features.n_labels), np.zeros(0, np.int32)
     c, f = corpus, features
     first, last = c.seq_ptr[i], c.seq_ptr[i + 1]
-    score_nodes(first, last, w, scale, f.node_ptr, f.node_label, c.attr_ptr, c.attr_idx, c.attr_val, work.log_node)
+    score_nodes(
+        first, last, w, scale, f.node_ptr, f.node_label, c.attr_ptr, c.attr_idx, c.attr_val, work.log_node
+    )
     bound_nodes(first, last, bounds.start, bounds.end, bounds.label_sets, no_sets, work.log_node)
-    score_edges(first, last, w, scale, f.n_node, c.edge_class, c.class_ptr, c.class_attr, f.edge_ptr, f.edge_prev,
-                f.edge_next, bounds.edge, visit, work.stamp, work.log_edge)
+    score_edges(
+        first,
+        last,
+        w,
+        scale,
+        f.n_node,
+        c.edge_class,
+        c.class_ptr,
+        c.class_attr,
+        f.edge_ptr,
+        f.edge_prev,
+        f.edge_next,
+        bounds.edge,
+        visit,
+        work.stamp,
+        work.log_edge,
+    )
     T = last - first
-    log_z = sequence_marginals(work.log_node[:T], work.log_edge, c.edge_class[first:last], visit, work.stamp, work,
-                               work.p_node[:T], work.edge_sum)
-    score = subtract_gold(first, last, c.labels, c.edge_class, work.log_node, work.log_edge, work.p_node, work.edge_sum)
+    log_z = sequence_marginals(
+        work.log_node[:T],
+        work.log_edge,
+        c.edge_class[first:last],
+        visit,
+        work.stamp,
+        work,
+        work.p_node[:T],
+        work.edge_sum,
+    )
+    score = subtract_gold(
+        first, last, c.labels, c.edge_class, work.log_node, work.log_edge, work.p_node, work.edge_sum
+    )
     grad = np.zeros(f.n_features)
-    add_nodes(first, last, 1.0, work.p_node, f.node_ptr, f.node_label, c.attr_ptr, c.attr_idx, c.attr_val, grad)
-    add_edges(1.0, f.n_node, visit, work.stamp, work.edge_sum, c.class_ptr, c.class_attr, f.edge_ptr, f.edge_prev,
-              f.edge_next, grad)
+    add_nodes(
+        first, last, 1.0, work.p_node, f.node_ptr, f.node_label, c.attr_ptr, c.attr_idx, c.attr_val, grad
+    )
+    add_edges(
+        1.0,
+        f.n_node,
+        visit,
+        work.stamp,
+        work.edge_sum,
+        c.class_ptr,
+        c.class_attr,
+        f.edge_ptr,
+        f.edge_prev,
+        f.edge_next,
+        grad,
+    )
     return log_z - score, grad
 
 
@@ -49,7 +91,9 @@ def test_one_sequence_is_the_objective_of_a_corpus_of_one(n_classes, size):
     rng = np.random.default_rng(3)
     corpus = random_corpus(rng, lengths=(4, 1, 3, 5), n_classes=n_classes, valued=True)
     features, w = random_model(rng, corpus, size=size)
-    work = sequence_work(corpus, features.n_labels)  # one set of work arrays: what a visit leaves must not disturb the next
+    work = sequence_work(
+        corpus, features.n_labels
+    )  # one set of work arrays: what a visit leaves must not disturb the next
     for visit, i in enumerate([2, 0, 3, 1, 0]):
         loss, grad = loss_and_gradient(corpus, features, w, i, visit=visit, work=work)
         expected, expected_grad = Objective(take_sequences(corpus, [i]), features)(w)
@@ -85,7 +129,18 @@ def test_node_scores_and_label_sets():
     corpus = random_corpus(rng, lengths=(2, 3), valued=True)
     features, w = random_model(rng, corpus)
     log_node = np.full((3, 3), 7.0)
-    score_nodes(2, 5, w, 1.0, features.node_ptr, features.node_label, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, log_node)
+    score_nodes(
+        2,
+        5,
+        w,
+        1.0,
+        features.node_ptr,
+        features.node_label,
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        corpus.attr_val,
+        log_node,
+    )
     np.testing.assert_allclose(log_node, brute_node_scores(corpus, features, w)[2:], atol=1e-13)
     sets = np.array([[0.0, 0.0, 0.0], [0.0, -np.inf, 0.0]])
     before = log_node.copy()
@@ -101,7 +156,9 @@ def test_no_path_is_minus_infinity_and_no_gradient():
     work = sequence_work(corpus, 3)
     work.log_node[:] = -np.inf
     work.stamp[0] = 0
-    log_z = sequence_marginals(work.log_node, work.log_edge, corpus.edge_class, 0, work.stamp, work, work.p_node, work.edge_sum)
+    log_z = sequence_marginals(
+        work.log_node, work.log_edge, corpus.edge_class, 0, work.stamp, work, work.p_node, work.edge_sum
+    )
     assert log_z == -np.inf and not work.p_node.any() and not work.edge_sum.any()
 
 

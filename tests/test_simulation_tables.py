@@ -1,4 +1,6 @@
-"""The simulation of the sparse-CRF paper: replications packed into one problem are as many problems; errors are exact."""
+"""The simulation of the sparse-CRF paper: replications packed into one problem are as many problems;
+errors are exact.
+"""
 
 import itertools
 
@@ -47,7 +49,7 @@ def test_packed_replications_are_separate_problems():
         corpus = sim.replicated(symbols[mine], labels[mine], 1, 5)
         alone = sim.feature_set(corpus, 6, "both")
         w = minimize(Objective(corpus, alone, c2=0.1), np.zeros(alone.n_features), **exact).w
-        part = np.concatenate([joint[30 * r:30 * (r + 1)], joint[120 + 180 * r:120 + 180 * (r + 1)]])
+        part = np.concatenate([joint[30 * r : 30 * (r + 1)], joint[120 + 180 * r : 120 + 180 * (r + 1)]])
         np.testing.assert_allclose(part, w, rtol=0, atol=1e-5)
         assert 5 < np.count_nonzero(w) < 60
 
@@ -64,7 +66,11 @@ def test_the_error_on_new_text_is_that_of_a_large_sample():
 def test_which_weights_a_model_has():
     corpus = sim._Study(2, 0).corpus
     sizes = {kind: sim.feature_set(corpus, 6, kind) for kind in ("node", "edge", "both")}
-    assert {k: (f.n_node, f.n_edge) for k, f in sizes.items()} == {"node": (60, 0), "edge": (0, 360), "both": (60, 360)}
+    assert {k: (f.n_node, f.n_edge) for k, f in sizes.items()} == {
+        "node": (60, 0),
+        "edge": (0, 360),
+        "both": (60, 360),
+    }
     assert sizes["both"].edge_ptr[1] == 0
     assert select(sizes["both"], np.arange(420) < 60).n_edge == 0
 

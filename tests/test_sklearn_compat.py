@@ -1,4 +1,6 @@
-"""CRF as a scikit-learn estimator: parameters, clone, cross-validation, search, pipelines, errors before fit."""
+"""CRF as a scikit-learn estimator: parameters, clone, cross-validation, search, pipelines,
+errors before fit.
+"""
 
 import inspect
 import pickle
@@ -20,13 +22,16 @@ from crfbook.models.linear_chain import CRF
 
 RNG = np.random.default_rng(5)
 Y = [RNG.choice(["DET", "N", "V"], size=t).tolist() for t in RNG.integers(1, 8, size=30)]
-X = [[{f"w:{y[0]}": 1.0, "noise": float(RNG.normal())} if RNG.random() < 0.9 else {"?": True} for y in seq] for seq in Y]
+X = [
+    [{f"w:{y[0]}": 1.0, "noise": float(RNG.normal())} if RNG.random() < 0.9 else {"?": True} for y in seq]
+    for seq in Y
+]
 
 
 def test_constructor_only_stores():
     given = {name: object() for name in inspect.signature(CRF).parameters}
     crf = CRF(**given)
-    assert vars(crf) == given                                               # the very objects, nothing checked
+    assert vars(crf) == given  # the very objects, nothing checked
     assert crf.get_params() == given
     assert clone(CRF(c1=0.3, constraints="BIO")).get_params() == CRF(c1=0.3, constraints="BIO").get_params()
     assert crf.set_params(c2=4).c2 == 4
@@ -36,25 +41,43 @@ def test_constructor_only_stores():
 def test_every_name_of_sklearn_crfsuite_is_accepted():
     peer = pytest.importorskip("sklearn_crfsuite")
     theirs = list(inspect.signature(peer.CRF).parameters)
-    assert theirs == list(inspect.signature(CRF).parameters)[:len(theirs)]  # positions too
+    assert theirs == list(inspect.signature(CRF).parameters)[: len(theirs)]  # positions too
     assert set(inspect.signature(peer.CRF.fit).parameters) <= set(inspect.signature(CRF.fit).parameters)
     public = {name for name in dir(peer.CRF) if not name.startswith("_")}
-    assert public - set(dir(CRF)) <= {"tagger_", "size_"}                   # what only makes sense for its model files
+    assert public - set(dir(CRF)) <= {"tagger_", "size_"}  # what only makes sense for its model files
 
 
 def test_none_means_the_default():
-    spelled = CRF(algorithm=None, min_freq=None, all_possible_states=None, all_possible_transitions=None, c1=None,
-                  c2=None, num_memories=None, max_iterations=4).fit(X, Y)
+    spelled = CRF(
+        algorithm=None,
+        min_freq=None,
+        all_possible_states=None,
+        all_possible_transitions=None,
+        c1=None,
+        c2=None,
+        num_memories=None,
+        max_iterations=4,
+    ).fit(X, Y)
     assert np.array_equal(spelled.weights_, CRF(max_iterations=4).fit(X, Y).weights_)
 
 
 def test_nothing_works_before_fit(tmp_path):
     crf = CRF()
-    for call in (lambda: crf.predict(X), lambda: crf.predict_single(X[0]), lambda: crf.predict_marginals(X),
-                 lambda: crf.predict_marginals_single(X[0]), lambda: crf.predict_edge_marginals(X),
-                 lambda: crf.log_proba(X, Y), lambda: crf.score(X, Y), lambda: crf.classes_,
-                 lambda: crf.transition_features_, lambda: crf.state_features_, lambda: crf.attributes_,
-                 lambda: crf.weights_to_frame(), lambda: crf.save(tmp_path / "m")):
+    for call in (
+        lambda: crf.predict(X),
+        lambda: crf.predict_single(X[0]),
+        lambda: crf.predict_marginals(X),
+        lambda: crf.predict_marginals_single(X[0]),
+        lambda: crf.predict_edge_marginals(X),
+        lambda: crf.log_proba(X, Y),
+        lambda: crf.score(X, Y),
+        lambda: crf.classes_,
+        lambda: crf.transition_features_,
+        lambda: crf.state_features_,
+        lambda: crf.attributes_,
+        lambda: crf.weights_to_frame(),
+        lambda: crf.save(tmp_path / "m"),
+    ):
         with pytest.raises(NotFittedError):
             call()
 
@@ -63,7 +86,7 @@ def test_fit_returns_self_and_fits_anew():
     crf = CRF(max_iterations=3)
     assert crf.fit(X, Y) is crf
     first = crf.weights_
-    assert np.array_equal(crf.fit(X, Y).weights_, first)                    # nothing of the first fit is left
+    assert np.array_equal(crf.fit(X, Y).weights_, first)  # nothing of the first fit is left
 
 
 def test_failed_fit_leaves_the_old_model():
@@ -78,8 +101,11 @@ def test_cross_validation():
     scores = cross_val_score(CRF(max_iterations=20), X, Y, cv=3)
     assert scores.shape == (3,) and scores.min() > 0.6
     # sklearn-crfsuite's users flatten in their scorers
-    accuracy = make_scorer(lambda gold, found: np.mean([a == b for g, f in zip(gold, found, strict=True)
-                                                        for a, b in zip(g, f, strict=True)]))
+    accuracy = make_scorer(
+        lambda gold, found: np.mean(
+            [a == b for g, f in zip(gold, found, strict=True) for a, b in zip(g, f, strict=True)]
+        )
+    )
     assert np.allclose(cross_val_score(CRF(max_iterations=20), X, Y, cv=3, scoring=accuracy), scores)
     joined = cross_val_predict(CRF(max_iterations=20), X, Y, cv=KFold(3))
     assert [len(seq) for seq in joined] == [len(seq) for seq in Y]
@@ -104,12 +130,16 @@ def test_cross_validation_over_columns_with_a_template():
     sentences = [[(str(t % 3), y) for t, y in enumerate(seq)] for seq in Y]
     columns = TokenColumns.from_sentences(sentences, ("word", "label"), label="label")
     # scikit-learn takes columns apart into tuples, so the template has to number its columns
-    scores = cross_val_score(CRF(template="U:%x[0,0]", max_iterations=5), columns, columns.labels_by_sequence(), cv=3)
+    scores = cross_val_score(
+        CRF(template="U:%x[0,0]", max_iterations=5), columns, columns.labels_by_sequence(), cv=3
+    )
     assert np.isfinite(scores).all()
 
 
 def test_pipeline():
-    lower = FunctionTransformer(lambda data: [[{k.lower(): v for k, v in token.items()} for token in seq] for seq in data])
+    lower = FunctionTransformer(
+        lambda data: [[{k.lower(): v for k, v in token.items()} for token in seq] for seq in data]
+    )
     pipe = make_pipeline(lower, CRF(max_iterations=5)).fit(X, Y)
     assert len(pipe.predict(X)) == len(X)
 
@@ -124,24 +154,32 @@ def test_pickle_and_copy():
 
 @pytest.mark.parametrize("model", [CRF(), HMM(), MEMM()])
 def test_a_notebook_shows_a_model_without_a_warning(model):
-    """scikit-learn parses the docstring for its table of parameters; a heading that numpydoc does not know makes it warn."""
+    """scikit-learn parses the docstring for its table of parameters;
+    a heading that numpydoc does not know makes it warn.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert type(model).__name__ in model._repr_html_()
 
 
 def test_no_warning_on_the_way(recwarn):
-    CRF(algorithm="lbfgs", c1=0.1, c2=0.1, max_iterations=10, all_possible_transitions=True).fit(X, Y).predict(X)
+    CRF(algorithm="lbfgs", c1=0.1, c2=0.1, max_iterations=10, all_possible_transitions=True).fit(
+        X, Y
+    ).predict(X)
     assert [str(w.message) for w in recwarn] == []
 
 
 @pytest.mark.parametrize("algorithm", ["adam", 3, ["lbfgs"]])
 def test_unknown_algorithms_are_refused_with_what_works(algorithm):
-    with pytest.raises(ValueError, match="algorithm: expected 'auto', 'lbfgs', .* or 'boosting' .*'l2sgd', 'ap', .*got "):
+    with pytest.raises(
+        ValueError, match="algorithm: expected 'auto', 'lbfgs', .* or 'boosting' .*'l2sgd', 'ap', .*got "
+    ):
         CRF(algorithm=algorithm).fit(X, Y)
 
 
-@pytest.mark.parametrize("theirs, ours", [("l2sgd", "sgd"), ("ap", "perceptron"), ("averaged_perceptron", "perceptron")])
+@pytest.mark.parametrize(
+    "theirs, ours", [("l2sgd", "sgd"), ("ap", "perceptron"), ("averaged_perceptron", "perceptron")]
+)
 def test_names_of_crfsuite_are_understood(theirs, ours):
     a, b = (CRF(algorithm=name, max_iterations=3).fit(X, Y) for name in (theirs, ours))
     assert np.array_equal(a.weights_, b.weights_)

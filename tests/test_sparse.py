@@ -1,4 +1,6 @@
-"""Sparse forward-backward, Viterbi and objective against enumeration and against the dense forms; products counted."""
+"""Sparse forward-backward, Viterbi and objective against enumeration and against the dense forms;
+products counted.
+"""
 
 import warnings
 from threading import Thread
@@ -24,15 +26,25 @@ KINDS = ("plain", "no base", "constrained", "weighted", "wide", "extreme")
 
 
 def case(kind, seed, lengths=(3, 0, 1, 4, 2, 5), n_labels=3, n_classes=4):
-    """(corpus, features, w, constraints): several edge attributes a token, about half of the edge weights 0."""
+    """(corpus, features, w, constraints): several edge attributes a token,
+    about half of the edge weights 0.
+    """
     rng = np.random.default_rng(seed)
-    corpus = random_corpus(rng, lengths, n_labels, 7, n_classes, valued=seed % 2 == 1, weighted=kind in ("weighted", "wide", "extreme"))
+    corpus = random_corpus(
+        rng,
+        lengths,
+        n_labels,
+        7,
+        n_classes,
+        valued=seed % 2 == 1,
+        weighted=kind in ("weighted", "wide", "extreme"),
+    )
     features, w = random_model(rng, corpus, n_labels, 7, all_transitions=seed % 3 > 0)
-    edge = w[features.n_node:]
+    edge = w[features.n_node :]
     edge[rng.random(len(edge)) < rng.random()] = 0.0
     edge *= {"wide": 40.0, "extreme": 1000.0}.get(kind, 1.0)
     if kind == "no base":
-        edge[:features.edge_ptr[1]] = 0.0
+        edge[: features.edge_ptr[1]] = 0.0
     return corpus, features, w, constraints_for(corpus, n_labels) if kind == "constrained" else None
 
 
@@ -64,14 +76,18 @@ def test_marginals_are_those_of_enumeration(kind, seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_the_best_path_is_that_of_the_dense_form(kind, seed):
     corpus, features, w, constraints = case(kind, seed, lengths=(3, 0, 1, 4, 2, 30), n_labels=5)
-    dense, sparse = (inference.decode(corpus, features, w, constraints, form=form) for form in ("dense", "sparse"))
+    dense, sparse = (
+        inference.decode(corpus, features, w, constraints, form=form) for form in ("dense", "sparse")
+    )
     np.testing.assert_array_equal(sparse, dense)
 
 
 def test_products_are_counted_and_are_exactly_the_stored_pairs():
-    """One product, forward and backward, for each pair that a token's class stores, and none for the others."""
+    """One product, forward and backward, for each pair that a token's class stores,
+    and none for the others.
+    """
     corpus, features, w, _ = case("no base", 1, lengths=(9, 4, 1, 0, 7), n_labels=9)
-    edge = w[features.n_node:]
+    edge = w[features.n_node :]
     edge[np.random.default_rng(0).random(len(edge)) < 0.9] = 0.0
     table = log_edge(features, w, corpus.class_ptr, corpus.class_attr)
     inner = np.setdiff1d(np.arange(corpus.n_tokens), corpus.seq_ptr)
@@ -111,7 +127,11 @@ def test_the_count_is_that_of_the_multiplications_that_are_made(kernel):
     assert Counted.n == 5 * 7
     table = np.zeros((4, 4))
     table[prev, after] = gain.astype(float)
-    found, wanted = (out[7:], 1.0 + source[:7] @ table) if kernel == "push_entries" else (out[:7], 1.0 + source[7:] @ table.T)
+    found, wanted = (
+        (out[7:], 1.0 + source[:7] @ table)
+        if kernel == "push_entries"
+        else (out[:7], 1.0 + source[7:] @ table.T)
+    )
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
@@ -124,9 +144,13 @@ def test_weights_that_cancel(size, based):
     features, w = random_model(rng, corpus, 8, 7, all_transitions=True)
     attr = np.repeat(np.arange(3), np.diff(features.edge_ptr))
     heavy = (attr == 1) & (features.edge_next == 2) | (attr == 2) & (features.edge_prev == 3)
-    w[features.n_node:] = np.where(heavy, size, np.where(attr == 0, based * w[features.n_node:], 0.0))
+    w[features.n_node :] = np.where(heavy, size, np.where(attr == 0, based * w[features.n_node :], 0.0))
     edges = sparse_edges(features, w, corpus.class_ptr, corpus.class_attr)
-    assert np.all(edges.table_of == -1) and np.diff(edges.entry_ptr).tolist() == [0, 8, 15] and (edges.base.size > 0) == based
+    assert (
+        np.all(edges.table_of == -1)
+        and np.diff(edges.entry_ptr).tolist() == [0, 8, 15]
+        and (edges.base.size > 0) == based
+    )
     value, grad = Objective(corpus, features, form="sparse")(w)
     np.testing.assert_allclose(value, brute_value(corpus, features, w), rtol=1e-12)
     np.testing.assert_allclose(grad, Objective(corpus, features, form="batched")(w)[1], rtol=1e-9, atol=1e-12)
@@ -134,7 +158,9 @@ def test_weights_that_cancel(size, based):
     for i, chain in enumerate(chains_of(corpus, features, w)):
         wanted = brute.node_marginals(*chain)
         some = wanted > 1e-250
-        np.testing.assert_allclose(p_node[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]][some], wanted[some], rtol=1e-9)
+        np.testing.assert_allclose(
+            p_node[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]][some], wanted[some], rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
@@ -157,18 +183,24 @@ def test_threads_leave_the_bits():
     one, two = (Objective(corpus, features, n_threads=n, form="sparse")(w) for n in (1, 2))
     assert one[0] == two[0]
     np.testing.assert_array_equal(one[1], two[1])
-    np.testing.assert_allclose(one[1], Objective(corpus, features, form="batched")(w)[1], rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(
+        one[1], Objective(corpus, features, form="batched")(w)[1], rtol=1e-8, atol=1e-9
+    )
 
 
 def test_curvature_is_that_of_tables():
     corpus, features, w, _ = case("weighted", 4)
-    sparse, dense = (Objective(corpus, features, c2=0.3, form=form).curvature(w) for form in ("sparse", "batched"))
+    sparse, dense = (
+        Objective(corpus, features, c2=0.3, form=form).curvature(w) for form in ("sparse", "batched")
+    )
     np.testing.assert_allclose(sparse, dense, rtol=1e-8)
 
 
 @pytest.mark.parametrize("form", ["sparse", "batched"])
 def test_work_arrays_that_ctrl_c_has_lost_are_found_again(form):
-    """Where it comes between taking them and what puts them back, a later evaluation would wait for them for ever."""
+    """Where it comes between taking them and what puts them back,
+    a later evaluation would wait for them for ever.
+    """
     corpus, features, w, _ = case("weighted", 4)
     objective = Objective(corpus, features, form=form)
     value, _ = objective(w)
@@ -185,16 +217,18 @@ def test_work_arrays_that_ctrl_c_has_lost_are_found_again(form):
 def test_curvature_where_squares_of_potentials_are_wide():
     """75 to 150 nats in a class: its sequences are computed in scaled form, and so are the squares."""
     corpus, features, w, _ = case("plain", 0, n_classes=2)
-    base = w[features.n_node:features.n_node + features.edge_ptr[1]]
+    base = w[features.n_node : features.n_node + features.edge_ptr[1]]
     base[0] = -100.0
     sparse, dense = (Objective(corpus, features, form=form).curvature(w) for form in ("sparse", "batched"))
-    assert (dense[features.n_node:] > 1e-3).any()
+    assert (dense[features.n_node :] > 1e-3).any()
     np.testing.assert_allclose(sparse, dense, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("form", ["sparse", "batched"])
 def test_a_mass_that_nearly_vanishes_comes_back(form):
-    """Nobody changes label; the second one loses 800 nats in eight tokens and gains 850 in the next: an underflow would never return."""
+    """Nobody changes label; the second one loses 800 nats in eight tokens and gains 850 in the next:
+    an underflow would never return.
+    """
     corpus = make_corpus([0, 17, 19], np.arange(20), [*[0] * 8, 1, *[2] * 8, 3, 3], labels=[1] * 19)
     features = observed(corpus, 2, 4, all_states=True, all_transitions=True)
     w = np.zeros(features.n_features)
@@ -212,7 +246,9 @@ def test_a_certain_pair_has_no_curvature(form):
     corpus = random_corpus(np.random.default_rng(2), (4, 3, 5), 1, 7, 2, weighted=True)
     features, w = random_model(np.random.default_rng(3), corpus, 1, 7)
     assert features.n_edge > 0
-    np.testing.assert_allclose(Objective(corpus, features, c2=0.1, form=form).curvature(w), 0.2, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        Objective(corpus, features, c2=0.1, form=form).curvature(w), 0.2, rtol=0, atol=1e-13
+    )
 
 
 def test_one_class_and_a_long_sequence():
@@ -229,7 +265,9 @@ def test_a_sparsified_model_scores_as_before():
     w[::3] = 0.0
     small, kept = sparsify(features, w)
     assert len(kept) == np.count_nonzero(w) == small.n_features
-    np.testing.assert_allclose(inference.log_partition(corpus, small, kept), inference.log_partition(corpus, features, w), **CLOSE)
+    np.testing.assert_allclose(
+        inference.log_partition(corpus, small, kept), inference.log_partition(corpus, features, w), **CLOSE
+    )
     _, large = sparsify(features, w, threshold=1.0)
     np.testing.assert_array_equal(large, w[np.abs(w) > 1.0])
     with pytest.raises(ValueError, match="threshold: expected a finite number >= 0, got -1"):
@@ -261,7 +299,9 @@ def test_an_estimator_is_sparsified_and_told_its_form():
 
 
 def test_a_model_without_a_crf_s_weights_is_not_sparsified():
-    """HMM and MEMM fill tables: a weight of 0 there costs what any other does, and there is nothing to go on training with."""
+    """HMM and MEMM fill tables: a weight of 0 there costs what any other does,
+    and there is nothing to go on training with.
+    """
     from crfbook import HMM, MEMM
 
     assert not hasattr(HMM(), "sparsify") and not hasattr(MEMM(), "sparsify")
@@ -274,12 +314,21 @@ def test_an_unknown_form_is_one_sentence():
 
 
 def test_large_tables_are_never_made_unless_asked_for():
-    """20,000 classes of 60 labels: 10 GB of tables. Left to itself the objective has none, nor has decoding."""
+    """20,000 classes of 60 labels: 10 GB of tables. Left to itself the objective has none,
+    nor has decoding.
+    """
     rng = np.random.default_rng(0)
     n, n_labels = 20_000, 60
     attr = np.stack([np.zeros(n, int), np.arange(1, n + 1)], axis=1).ravel()
-    corpus = make_corpus(np.arange(0, n + 1, 5), np.arange(n + 1), rng.integers(0, 5, n), labels=rng.integers(0, n_labels, n),
-                         edge_class=np.arange(n), class_ptr=2 * np.arange(n + 1), class_attr=attr)
+    corpus = make_corpus(
+        np.arange(0, n + 1, 5),
+        np.arange(n + 1),
+        rng.integers(0, 5, n),
+        labels=rng.integers(0, n_labels, n),
+        edge_class=np.arange(n),
+        class_ptr=2 * np.arange(n + 1),
+        class_attr=attr,
+    )
     features, w = random_model(rng, corpus, n_labels, 5)
     objective = Objective(corpus, features)
     value, _ = objective(w)
@@ -295,14 +344,19 @@ def test_large_tables_are_never_made_unless_asked_for():
 def test_a_bound_on_tables_outweighs_their_speed(monkeypatch):
     """A model so small that tables are the faster by far, and no room for them."""
     corpus, features, w, _ = case("plain", 0)
-    forms = lambda: (FormChooser(features, corpus, "auto").choose(w), decoding_form("auto", corpus, features, w))  # noqa: E731
+    forms = lambda: (
+        FormChooser(features, corpus, "auto").choose(w),
+        decoding_form("auto", corpus, features, w),
+    )  # noqa: E731
     assert forms() == ("batched", "dense")
     monkeypatch.setattr(cost_model, "TABLE_BYTES", 100)
     assert forms() == ("sparse", "sparse")
 
 
 def test_the_faster_form_is_the_one_with_fewer_seconds():
-    sizes = Sizes(*[0.0] * len(Sizes._fields))._replace(tokens=1e5, labels=56.0, classes=26.0, groups=1e4, visits=800.0)
+    sizes = Sizes(*[0.0] * len(Sizes._fields))._replace(
+        tokens=1e5, labels=56.0, classes=26.0, groups=1e4, visits=800.0
+    )
     thin = sizes._replace(products=2e6, listed=2e6, entries=500.0, list_entries=500.0, pairs=2e6)
     thick = sizes._replace(products=6e7, listed=6e7, entries=1.5e4, list_entries=1.5e4, pairs=6e7)
     assert choose_form(thin) == "sparse" and choose_form(thick) == "batched"

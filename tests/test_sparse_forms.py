@@ -1,4 +1,6 @@
-"""The three forms of forward-backward that are timed side by side compute the same; the fits of their times are fits."""
+"""The three forms of forward-backward that are timed side by side compute the same;
+the fits of their times are fits.
+"""
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ def chains():
     rng = np.random.default_rng(0)
     corpus = random_corpus(rng, rng.integers(0, 9, 300), 5, 7, 6)
     features, w = random_model(rng, corpus, 5, 7, all_transitions=True)
-    w[features.n_node:][rng.random(features.n_edge) < 0.7] = 0.0
+    w[features.n_node :][rng.random(features.n_edge) < 0.7] = 0.0
     features, w = sparsify(features, w)
     return corpus, features, w, ChainForms(corpus, features, w)
 
@@ -35,16 +37,24 @@ def test_each_form_ends_with_the_same_marginals_and_counts(chains, form):
     fun = Objective(corpus, features, form="batched")
     expected = fun(w)[1] + fun._gold
     if form in FORMS[:2]:
-        tables = [np.einsum("kij,k->ij", forms.table_sum, [b in corpus.class_attr[slice(*corpus.class_ptr[k:k + 2])]
-                                                           for k in range(corpus.n_classes)])
-                  for b in range(features.n_edge_attrs)]
+        tables = [
+            np.einsum(
+                "kij,k->ij",
+                forms.table_sum,
+                [
+                    b in corpus.class_attr[slice(*corpus.class_ptr[k : k + 2])]
+                    for k in range(corpus.n_classes)
+                ],
+            )
+            for b in range(features.n_edge_attrs)
+        ]
         attr = np.repeat(np.arange(features.n_edge_attrs), np.diff(features.edge_ptr))
         found = np.array(tables)[attr, features.edge_prev, features.edge_next]
     else:
         n_base = features.edge_ptr[1]
         found = forms.grad.copy()
         found[:n_base] += forms.base_sum[features.edge_prev[:n_base], features.edge_next[:n_base]]
-    np.testing.assert_allclose(found, expected[features.n_node:], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found, expected[features.n_node :], rtol=1e-8, atol=1e-10)
 
 
 def test_a_row_counts_every_stored_pair_once(chains):
@@ -65,16 +75,25 @@ def test_fits():
 
 
 def test_the_fit_finds_which_form_is_faster(monkeypatch):
-    """Times that follow the terms exactly, each case slowed down by its own factor: the choice is right nearly always."""
-    rng, true = np.random.default_rng(0), {form: np.array(SECONDS[form]) * np.random.default_rng(1).uniform(0.5, 2, len(SECONDS[form]))
-                                           for form in SECONDS}
+    """Times that follow the terms exactly, each case slowed down by its own factor:
+    the choice is right nearly always.
+    """
+    rng, true = (
+        np.random.default_rng(0),
+        {
+            form: np.array(SECONDS[form]) * np.random.default_rng(1).uniform(0.5, 2, len(SECONDS[form]))
+            for form in SECONDS
+        },
+    )
     cases = []
     for _ in range(60):
         corpus, features, w = random_case(rng, smallest=500, largest=4000)
         sizes = [FormChooser(features, corpus, "auto", n).sizes(w) for n in (None, 1)]
         slow = rng.uniform(1, 3)
         kind = {form: sizes["decoding" in form] for form in SECONDS}
-        cases.append(Case(*sizes, {form: slow * true[form] @ np.array(terms(form, kind[form])) for form in SECONDS}))
+        cases.append(
+            Case(*sizes, {form: slow * true[form] @ np.array(terms(form, kind[form])) for form in SECONDS})
+        )
     for form, values in fit(cases).items():
         assert (values > 0).all()
         monkeypatch.setitem(SECONDS, form, tuple(values))

@@ -34,7 +34,9 @@ def problem(seed=0, constrained=False, lengths=LENGTHS, **kind):
                 start[y[0]] = end[y[-1]] = True
                 allowed[y[:-1], y[1:]] = True
         # Every third token may have its label and the next one only.
-        sets = np.vstack([np.ones(3, bool), np.eye(3, dtype=bool) | np.roll(np.eye(3, dtype=bool), 1, axis=1)])
+        sets = np.vstack(
+            [np.ones(3, bool), np.eye(3, dtype=bool) | np.roll(np.eye(3, dtype=bool), 1, axis=1)]
+        )
         label_set = np.where(np.arange(corpus.n_tokens) % 3 == 0, 1 + corpus.labels, 0).astype(np.int32)
         corpus, constraints = corpus._replace(label_set=label_set), Constraints(allowed, start, end, sets)
     return corpus, features, w, constraints
@@ -65,7 +67,9 @@ def test_one_sequence_is_the_objective_of_a_corpus_of_one(kind, constrained):
         expected, expected_grad = loss_of(corpus, features, s, constraints)(w)
         np.testing.assert_allclose(loss, expected, rtol=1e-11, atol=1e-11)
         np.testing.assert_allclose(weights_of(cells, grad), expected_grad, rtol=0, atol=1e-11)
-        assert np.count_nonzero(grad) == np.count_nonzero(weights_of(cells, grad))  # what is no weight stays 0
+        assert np.count_nonzero(grad) == np.count_nonzero(
+            weights_of(cells, grad)
+        )  # what is no weight stays 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -95,7 +99,9 @@ def test_lazy_penalty_is_the_penalty_of_all_weights_after_each_update(kind):
     theta = cells_of(cells, w)
     received = np.zeros_like(theta)
     clipped = np.full(len(layout.exists) + corpus.n_classes, -1)
-    total, due = sgd_l1_steps(order, eta0, decay, penalty, n_done, 0, 0.0, layout, clipped, work, theta, received)
+    total, due = sgd_l1_steps(
+        order, eta0, decay, penalty, n_done, 0, 0.0, layout, clipped, work, theta, received
+    )
     clip_cells(0, len(theta), due, theta, received)
     assert np.abs(received).max() <= due + 1e-12
     u, q, losses = 0.0, np.zeros_like(w), 0.0
@@ -123,11 +129,15 @@ def test_an_update_touches_the_weights_of_its_sequence_only():
             sgd_steps(np.array([0]), 0.5, 0.1, 0, 0, 1.0, layout, work, theta)
         else:
             clipped = np.full(len(layout.exists) + 1, -1)
-            sgd_l1_steps(np.array([0]), 0.5, 1.0, 0.1, 0, 0, 0.2, layout, clipped, work, theta, np.zeros_like(theta))
+            sgd_l1_steps(
+                np.array([0]), 0.5, 1.0, 0.1, 0, 0, 0.2, layout, clipped, work, theta, np.zeros_like(theta)
+            )
         moved = np.flatnonzero(weights_of(cells, theta) != w)
-        attrs = np.unique(corpus.attr_idx[:corpus.attr_ptr[3]])
-        mine = np.concatenate([np.arange(features.node_ptr[a], features.node_ptr[a + 1]) for a in attrs]
-                              + [np.arange(features.n_node, features.n_features)])
+        attrs = np.unique(corpus.attr_idx[: corpus.attr_ptr[3]])
+        mine = np.concatenate(
+            [np.arange(features.node_ptr[a], features.node_ptr[a + 1]) for a in attrs]
+            + [np.arange(features.n_node, features.n_features)]
+        )
         assert set(moved) <= set(mine) and len(mine) < features.n_features
 
 
@@ -142,19 +152,33 @@ def test_what_is_left_out_at_zero_weights_is_log_l_a_token():
 @pytest.mark.parametrize("kind", KINDS)
 def test_sgd_reaches_the_optimum_within_a_hundredth(kind, constrained):
     corpus, features, _, constraints = problem(6, constrained, **kind)
-    best = minimize(Objective(corpus, features, c2=0.5, constraints=constraints), np.zeros(features.n_features), c2=0.5)
+    best = minimize(
+        Objective(corpus, features, c2=0.5, constraints=constraints), np.zeros(features.n_features), c2=0.5
+    )
     result = sgd(corpus, features, c2=0.5, constraints=constraints, max_iterations=300, delta=0.0)
-    np.testing.assert_allclose(result.objective, Objective(corpus, features, c2=0.5, constraints=constraints)(result.w)[0],
-                               rtol=1e-12)
+    np.testing.assert_allclose(
+        result.objective,
+        Objective(corpus, features, c2=0.5, constraints=constraints)(result.w)[0],
+        rtol=1e-12,
+    )
     assert best.objective <= result.objective <= 1.001 * best.objective
-    last = sgd(corpus, features, c2=0.5, constraints=constraints, max_iterations=300, delta=0.0, average=False)
+    last = sgd(
+        corpus, features, c2=0.5, constraints=constraints, max_iterations=300, delta=0.0, average=False
+    )
     assert best.objective <= last.objective <= 1.01 * best.objective
 
 
 def test_the_mean_gives_later_epochs_more_weight():
     corpus, features, _, _ = problem(6)
     last = []
-    sgd(corpus, features, c2=0.5, average=False, max_iterations=5, callback=lambda step, w: last.append(w.copy()))
+    sgd(
+        corpus,
+        features,
+        c2=0.5,
+        average=False,
+        max_iterations=5,
+        callback=lambda step, w: last.append(w.copy()),
+    )
     weight = np.array([k * (k + 1) * (k + 2) for k in range(1, 6)])
     mean = sgd(corpus, features, c2=0.5, max_iterations=5).w
     np.testing.assert_allclose(mean, weight @ last / weight.sum(), rtol=0, atol=1e-14)
@@ -257,9 +281,14 @@ def test_it_stops_when_the_objective_stands_still():
     assert np.isnan(result.history[8].violation) and result.history[-1].violation < 1e-2
 
 
-@pytest.mark.parametrize("learner, options", [(sgd_l1, {"c1": 0.1, "eta0": 1e5}), (sgd_l1, {"c1": 0.1, "eta0": 1e305}),
-                                              (sgd, {"c2": 0.0, "calibration_eta": 1e6, "calibration_candidates": 1,
-                                                     "calibration_max_trials": 1})])
+@pytest.mark.parametrize(
+    "learner, options",
+    [
+        (sgd_l1, {"c1": 0.1, "eta0": 1e5}),
+        (sgd_l1, {"c1": 0.1, "eta0": 1e305}),
+        (sgd, {"c2": 0.0, "calibration_eta": 1e6, "calibration_candidates": 1, "calibration_max_trials": 1}),
+    ],
+)
 def test_a_diverging_step_is_halved_and_reported(learner, options):
     corpus, features, _, _ = problem(13, lengths=(5,) * 30)
     result = learner(corpus, features, **options, max_iterations=30)
@@ -278,7 +307,10 @@ def separable():
 
 def test_without_penalty_the_step_stays_and_separable_data_are_learnt():
     corpus, features = separable()
-    for result in (sgd(corpus, features, c2=0.0, max_iterations=50), sgd_l1(corpus, features, c1=0.0, max_iterations=50)):
+    for result in (
+        sgd(corpus, features, c2=0.0, max_iterations=50),
+        sgd_l1(corpus, features, c1=0.0, max_iterations=50),
+    ):
         assert np.isfinite(result.w).all() and result.objective < 0.6 * corpus.n_tokens * np.log(3)
         assert divergence(result) is None
 
@@ -289,8 +321,12 @@ def test_small_corpora(learner, penalty, lengths):
     corpus, features, _, _ = problem(14, lengths=lengths)
     result = learner(corpus, features, **penalty, max_iterations=20)
     assert np.isfinite(result.w).all() and result.objective <= corpus.n_tokens * np.log(3) + 1e-9
-    np.testing.assert_allclose(result.objective, brute_value(corpus, features, result.w, penalty.get("c2", 0.0))
-                               + penalty.get("c1", 0.0) * np.abs(result.w).sum(), atol=1e-9)
+    np.testing.assert_allclose(
+        result.objective,
+        brute_value(corpus, features, result.w, penalty.get("c2", 0.0))
+        + penalty.get("c1", 0.0) * np.abs(result.w).sum(),
+        atol=1e-9,
+    )
 
 
 def test_unseen_attributes_and_sequences_without_weight_do_nothing():

@@ -1,4 +1,6 @@
-"""L1 training on the support: it ends where `minimize` on all weights does, also when the support was chosen badly."""
+"""L1 training on the support: it ends where `minimize` on all weights does,
+also when the support was chosen badly.
+"""
 
 import io
 
@@ -23,7 +25,9 @@ def problem(seed=0):
 
 
 def in_a_hurry(monkeypatch, look_around=3):
-    """The support is chosen after two iterations, without a margin: most of what it leaves out must come back."""
+    """The support is chosen after two iterations, without a margin:
+    most of what it leaves out must come back.
+    """
     monkeypatch.setattr(support, "SETTLED", (1, 1.0))
     monkeypatch.setattr(support, "MARGIN", -3.0)
     monkeypatch.setattr(support, "LOOK_AROUND", look_around)
@@ -32,7 +36,9 @@ def in_a_hurry(monkeypatch, look_around=3):
 def sizes(monkeypatch):
     """The numbers of weights of the smaller problems, as they are made."""
     made, small = [], support._Shrinking._small
-    monkeypatch.setattr(support._Shrinking, "_small", lambda self, free: made.append(len(free)) or small(self, free))
+    monkeypatch.setattr(
+        support._Shrinking, "_small", lambda self, free: made.append(len(free)) or small(self, free)
+    )
     return made
 
 
@@ -68,12 +74,16 @@ def test_resumed_training_is_bit_identical(stop_at, monkeypatch):
     in_a_hurry(monkeypatch, look_around=4)
     corpus, features = problem()
     whole = minimize_on_support(corpus, features, c1=0.5, max_iterations=14, **EXACT)
-    first = minimize_on_support(corpus, features, c1=0.5, callback=lambda step, w: step.iteration == stop_at, **EXACT)
+    first = minimize_on_support(
+        corpus, features, c1=0.5, callback=lambda step, w: step.iteration == stop_at, **EXACT
+    )
     assert first.status == "stopped by callback" and first.n_iter == stop_at
     file = io.BytesIO()
     np.savez(file, **first.state)
     file.seek(0)
-    rest = minimize_on_support(corpus, features, c1=0.5, state=dict(np.load(file)), max_iterations=14, **EXACT)
+    rest = minimize_on_support(
+        corpus, features, c1=0.5, state=dict(np.load(file)), max_iterations=14, **EXACT
+    )
     assert rest.n_iter == whole.n_iter == 14
     np.testing.assert_array_equal(rest.w, whole.w)
 

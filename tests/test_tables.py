@@ -1,4 +1,6 @@
-"""The recorded tables of chapters 04 and 05: what is held out, what a row says, and a record that goes on where it was cut."""
+"""The recorded tables of chapters 04 and 05: what is held out, what a row says,
+and a record that goes on where it was cut.
+"""
 
 import time
 
@@ -51,7 +53,9 @@ def test_seconds_hold_no_compilation(monkeypatch):
 
 def test_all_losses_find_the_phrases_of_a_training_set():
     setup = tables.set_up("ner", "s2", 60)
-    setup = setup._replace(parts={"train": (setup.corpus, setup.encoder.decode(setup.corpus.labels, setup.corpus.seq_ptr))})
+    setup = setup._replace(
+        parts={"train": (setup.corpus, setup.encoder.decode(setup.corpus.labels, setup.corpus.seq_ptr))}
+    )
     for loss in tables.LOSSES:
         result, _ = tables.fit_loss(setup, loss, variance=100.0)
         assert tables.scores(setup, result.w)["train"] > 95, loss
@@ -66,6 +70,7 @@ def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
             if fails:
                 raise KeyboardInterrupt
             return {"score": len(calls)}
+
         return {"name": name, "n": 3}, make
 
     with pytest.raises(KeyboardInterrupt):
@@ -74,7 +79,11 @@ def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
     assert tables.fill(path, [job("a"), job("b"), job("c")]) == path
     assert calls == ["a", "b", "b", "c"]
     about, rows = read_record(path)
-    assert [(row["name"], row["n"], row["score"]) for row in rows] == [("a", "3", "1"), ("b", "3", "3"), ("c", "3", "4")]
+    assert [(row["name"], row["n"], row["score"]) for row in rows] == [
+        ("a", "3", "1"),
+        ("b", "3", "3"),
+        ("c", "3", "4"),
+    ]
     assert float(about["seconds"]) >= 0 and [p.name for p in tmp_path.glob("04*")] == ["04_x.csv"]
     tables.fill(path, [job("a")])
     assert calls[-1] == "a" and len(read_record(path)[1]) == 1
@@ -109,28 +118,40 @@ def test_crfsuite_has_our_objective_and_scores(monkeypatch, tmp_path):
 def test_learners_fill_a_small_table(monkeypatch, tmp_path):
     """Epochs are chosen on the tenth, the chosen number is used, boosting takes its rounds."""
     monkeypatch.setattr(learner_tables, "EPOCHS", (1, 2))
-    monkeypatch.setattr(learner_tables, "ROUNDS", dict.fromkeys(learner_tables.ROUNDS, 1000))  # of 2,000 sentences
+    monkeypatch.setattr(
+        learner_tables, "ROUNDS", dict.fromkeys(learner_tables.ROUNDS, 1000)
+    )  # of 2,000 sentences
     monkeypatch.setitem(learner_tables.SIZES, "ner", (40, 60))
     monkeypatch.setitem(learner_tables.TEMPLATES, "ner", ("s2",))
     whole = tables.set_up
-    monkeypatch.setattr(learner_tables, "set_up",  # the tenth of a small corpus
-                        lambda task, template, n=60, **options: whole(task, template, n, **options))
+    monkeypatch.setattr(
+        learner_tables,
+        "set_up",  # the tenth of a small corpus
+        lambda task, template, n=60, **options: whole(task, template, n, **options),
+    )
     chosen, filled = learner_tables.fill_learners("ner", tmp_path)
     epochs, rows = read_record(chosen)[1], read_record(filled)[1]
-    assert [row["learner"] for row in epochs] == [name for name in learner_tables.LEARNERS if name not in learner_tables.ROUNDS]
+    assert [row["learner"] for row in epochs] == [
+        name for name in learner_tables.LEARNERS if name not in learner_tables.ROUNDS
+    ]
     for row in epochs:
         best = max(("1", "2"), key=lambda n: (float(row[n] or 0), -int(n)))
         assert row["chosen"] == best
     assert len(rows) == 2 * len(learner_tables.LEARNERS)
     for row in rows:
         chosen_epochs = next((int(e["chosen"]) for e in epochs if e["learner"] == row["learner"]), None)
-        assert int(row["iterations"]) <= (chosen_epochs or int(row["sentences"]) // 2) and 0 <= float(row["testb"]) <= 100
+        assert (
+            int(row["iterations"]) <= (chosen_epochs or int(row["sentences"]) // 2)
+            and 0 <= float(row["testb"]) <= 100
+        )
     boosted = [row for row in rows if row["learner"].startswith("boosting")]
     assert all(0 < int(row["active"]) <= int(row["iterations"]) for row in boosted)
 
 
 def test_boosting_is_followed_round_by_round(monkeypatch, tmp_path):
-    """Rows of one run; the loss falls; without long sentences it starts lower, and only their own features are used."""
+    """Rows of one run; the loss falls; without long sentences it starts lower,
+    and only their own features are used.
+    """
     monkeypatch.setattr(learner_tables, "LOOKS", (100, 200))
     monkeypatch.setattr(learner_tables, "FOLLOWED", (("s2", "global", None, 300), ("s2", "split", 12, 300)))
     whole = tables.set_up
@@ -144,4 +165,7 @@ def test_boosting_is_followed_round_by_round(monkeypatch, tmp_path):
         assert all(int(row["active"]) <= int(row["rounds"]) and float(row["seconds"]) >= 0 for row in run)
     assert int(rows[3]["sentences"]) < int(rows[0]["sentences"]) == 60
     short = learner_tables.without_long(whole("ner", "s2", 60), 12)
-    assert np.diff(short.corpus.seq_ptr).max() == 12 and short.features.n_features < whole("ner", "s2", 60).features.n_features
+    assert (
+        np.diff(short.corpus.seq_ptr).max() == 12
+        and short.features.n_features < whole("ner", "s2", 60).features.n_features
+    )

@@ -1,4 +1,6 @@
-"""Label sets of words: training, decoding and marginals by enumeration over the allowed labellings; the dictionary itself."""
+"""Label sets of words: training, decoding and marginals by enumeration over the allowed labellings;
+the dictionary itself.
+"""
 
 import itertools
 
@@ -30,18 +32,27 @@ def with_sets(rng, corpus, transitions=False):
         t = np.flatnonzero(np.isin(np.arange(corpus.n_tokens), corpus.seq_ptr, invert=True))
         allowed[:] = False
         allowed[corpus.labels[t - 1], corpus.labels[t]] = True
-    return corpus._replace(label_set=label_set), Constraints(allowed, np.ones(L, bool), np.ones(L, bool), sets)
+    return corpus._replace(label_set=label_set), Constraints(
+        allowed, np.ones(L, bool), np.ones(L, bool), sets
+    )
 
 
 def allowed_paths(corpus, constraints, features, w, i):
     """{labelling: score} of all allowed labellings of sequence i."""
     tokens = range(corpus.seq_ptr[i], corpus.seq_ptr[i + 1])
-    node, edge = brute_node_scores(corpus, features, w), log_edge(features, w, corpus.class_ptr, corpus.class_attr)
+    node, edge = (
+        brute_node_scores(corpus, features, w),
+        log_edge(features, w, corpus.class_ptr, corpus.class_attr),
+    )
     scores = {}
     for path in itertools.product(range(L), repeat=len(tokens)):
-        if all(constraints.label_sets[corpus.label_set[t], y] for t, y in zip(tokens, path, strict=True)) and all(
-                constraints.allowed[pair] for pair in itertools.pairwise(path)):
-            pairs = sum(edge[corpus.edge_class[t], a, b] for t, (a, b) in zip(tokens[1:], itertools.pairwise(path), strict=True))
+        if all(
+            constraints.label_sets[corpus.label_set[t], y] for t, y in zip(tokens, path, strict=True)
+        ) and all(constraints.allowed[pair] for pair in itertools.pairwise(path)):
+            pairs = sum(
+                edge[corpus.edge_class[t], a, b]
+                for t, (a, b) in zip(tokens[1:], itertools.pairwise(path), strict=True)
+            )
             scores[path] = sum(node[t, y] for t, y in zip(tokens, path, strict=True)) + pairs
     return scores
 
@@ -69,7 +80,7 @@ def test_masked_quantities_are_sums_over_allowed_labellings(size, n_classes, tra
     assert got == pytest.approx(value, rel=1e-10)
     marginals = inference.node_marginals(corpus, features, w, constraints)
     np.testing.assert_allclose(marginals, p_node, atol=1e-9, err_msg="rounding of log Z")
-    assert (marginals[~constraints.label_sets[corpus.label_set]] == 0).all()          # exactly
+    assert (marginals[~constraints.label_sets[corpus.label_set]] == 0).all()  # exactly
     if size == 1.0:
         objective = Objective(corpus, features, c2=0.1, constraints=constraints)
         for k in range(0, features.n_features, 5):
@@ -84,16 +95,27 @@ def test_label_sets_follow_their_sequences():
     corpus, constraints = with_sets(rng, random_corpus(rng))
     features, w = random_model(rng, corpus)
     whole = inference.log_proba(corpus, features, w, constraints)
-    assert np.allclose(inference.log_proba(slice_sequences(corpus, 2, 5), features, w, constraints), whole[2:5])
-    assert np.allclose(inference.log_proba(take_sequences(corpus, [4, 0]), features, w, constraints), whole[[4, 0]])
+    assert np.allclose(
+        inference.log_proba(slice_sequences(corpus, 2, 5), features, w, constraints), whole[2:5]
+    )
+    assert np.allclose(
+        inference.log_proba(take_sequences(corpus, [4, 0]), features, w, constraints), whole[[4, 0]]
+    )
 
 
 def test_label_sets_that_nobody_knows_are_refused():
     rng = np.random.default_rng(0)
     corpus, constraints = with_sets(rng, random_corpus(rng))
     features, w = random_model(rng, corpus)
-    for bad in (None, constraints._replace(label_sets=None), constraints._replace(label_sets=constraints.label_sets[:2])):
-        for call in (lambda c=bad: Objective(corpus, features, constraints=c), lambda c=bad: inference.decode(corpus, features, w, c)):
+    for bad in (
+        None,
+        constraints._replace(label_sets=None),
+        constraints._replace(label_sets=constraints.label_sets[:2]),
+    ):
+        for call in (
+            lambda c=bad: Objective(corpus, features, constraints=c),
+            lambda c=bad: inference.decode(corpus, features, w, c),
+        ):
             with pytest.raises(ValueError, match="label_set: expected rows of constraints.label_sets"):
                 call()
     with pytest.raises(ValueError, match=r"label_sets bool \(D, 3\), got int64 \(1, 4\)"):
@@ -107,25 +129,38 @@ def test_label_sets_that_nobody_knows_are_refused():
 
 # ---- the dictionary, and a CRF that has one
 
-SENTENCES = [[("the", "D"), ("run", "N")], [("the", "D"), ("dogs", "N"), ("run", "V")], [("the", "D"), ("cat", "N")],
-             [("dogs", "N"), ("run", "V"), ("the", "D"), ("run", "N")]] * 2 + [[("the", "D"), ("rare", "A"), ("dogs", "V")]]
+SENTENCES = [
+    [("the", "D"), ("run", "N")],
+    [("the", "D"), ("dogs", "N"), ("run", "V")],
+    [("the", "D"), ("cat", "N")],
+    [("dogs", "N"), ("run", "V"), ("the", "D"), ("run", "N")],
+] * 2 + [[("the", "D"), ("rare", "A"), ("dogs", "V")]]
 COLUMNS = TokenColumns.from_sentences(SENTENCES, ("word", "pos"), label="pos")
 
 
 def model(algorithm="lbfgs", **params):
     row = ALGORITHMS[algorithm]
     penalties = {"c1": 0.1 if row.c1 == NEEDED else 0.0, "c2": 0.1 if row.c2 != NONE else None}
-    return CRF(algorithm, template="U:%x[0,0]\nU1:%x[-1,0]", **{"max_iterations": 10, "tag_dictionary": 3, **penalties, **params})
+    return CRF(
+        algorithm,
+        template="U:%x[0,0]\nU1:%x[-1,0]",
+        **{"max_iterations": 10, "tag_dictionary": 3, **penalties, **params},
+    )
 
 
 def test_what_is_learnt():
     dictionary = TagDictionary.learn(COLUMNS, min_count=3)
-    assert dictionary.entries == {"the": {"D"}, "run": {"N", "V"}, "dogs": {"N", "V"}} and len(dictionary) == 3
-    assert TagDictionary.learn(COLUMNS.by_sequence("word"), COLUMNS.labels_by_sequence(), 3).entries == dictionary.entries
+    assert (
+        dictionary.entries == {"the": {"D"}, "run": {"N", "V"}, "dogs": {"N", "V"}} and len(dictionary) == 3
+    )
+    assert (
+        TagDictionary.learn(COLUMNS.by_sequence("word"), COLUMNS.labels_by_sequence(), 3).entries
+        == dictionary.entries
+    )
     sets = dictionary.encode(["A", "D", "N", "V"])
     assert sets.sets.tolist() == [[True] * 4, [False, True, False, False], [False, False, True, True]]
     assert sets.label_set([["the", "run", "new"], ["dogs"]]).tolist() == [1, 2, 0, 2]
-    assert dictionary.encode(["A", "B"]).sets.tolist() == [[True, True]]     # no known label: free
+    assert dictionary.encode(["A", "B"]).sets.tolist() == [[True, True]]  # no known label: free
     assert repr(dictionary) == "<TagDictionary: 3 words>"
 
 
@@ -152,7 +187,9 @@ def test_a_loaded_model_keeps_its_dictionary(tmp_path):
 def test_a_stream_keeps_its_first_dictionary():
     crf = model("perceptron").partial_fit(COLUMNS)
     against = TokenColumns.from_sentences([[("the", "N")], [("run", "V")]], ("word", "pos"), label="pos")
-    with pytest.raises(ValueError, match="1 of 2 .*sequence 0, token 0: 'N' is not among the labels of this token's word"):
+    with pytest.raises(
+        ValueError, match="1 of 2 .*sequence 0, token 0: 'N' is not among the labels of this token's word"
+    ):
         crf.partial_fit(against)
     with pytest.warns(UserWarning, match="1 training sequences violate"):
         crf.set_params(on_violation="drop").partial_fit(against)
@@ -162,7 +199,12 @@ def test_a_stream_keeps_its_first_dictionary():
 def test_a_dictionary_from_elsewhere_allows_what_training_shows():
     given = TagDictionary({"the": ["D"], "cat": ["V"], "unseen": ["A"]}, column="word")
     crf = model(tag_dictionary=given).fit(COLUMNS)
-    assert crf.predict([["unseen"]]) == [["A"]] and crf.predict_marginals([["cat"]])[0][0].keys() == {"A", "D", "N", "V"}
+    assert crf.predict([["unseen"]]) == [["A"]] and crf.predict_marginals([["cat"]])[0][0].keys() == {
+        "A",
+        "D",
+        "N",
+        "V",
+    }
     allowed = {label for label, p in crf.predict_marginals([["cat"]])[0][0].items() if p > 0}
     assert allowed == {"N", "V"}
     dev = crf.fit(COLUMNS, X_dev=COLUMNS).history_.dev_accuracy
@@ -170,14 +212,23 @@ def test_a_dictionary_from_elsewhere_allows_what_training_shows():
 
 
 def test_words_that_are_not_known_make_no_difference():
-    plain, free = model(tag_dictionary=None).fit(COLUMNS), model(tag_dictionary=TagDictionary({"unseen": ["A"]})).fit(COLUMNS)
+    plain, free = (
+        model(tag_dictionary=None).fit(COLUMNS),
+        model(tag_dictionary=TagDictionary({"unseen": ["A"]})).fit(COLUMNS),
+    )
     assert np.array_equal(plain.weights_, free.weights_)
 
 
-@pytest.mark.parametrize("given, message", [
-    (0, "tag_dictionary: expected an integer >= 1, got 0"), (2.5, "expected an integer"), ("yes", "expected an integer"),
-    (TagDictionary({}, column="lemma"), "no column 'lemma'; there are 'word'"), (TagDictionary({}, column=3), "no column 3"),
-])
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (0, "tag_dictionary: expected an integer >= 1, got 0"),
+        (2.5, "expected an integer"),
+        ("yes", "expected an integer"),
+        (TagDictionary({}, column="lemma"), "no column 'lemma'; there are 'word'"),
+        (TagDictionary({}, column=3), "no column 3"),
+    ],
+)
 def test_what_is_no_dictionary_is_refused(given, message):
     with pytest.raises((ValueError, TypeError), match=message):
         model(tag_dictionary=given).fit(COLUMNS)
@@ -210,9 +261,17 @@ def test_sequences_without_any_labelling_are_freed():
         for i in range(corpus.n_sequences):
             tokens = slice(corpus.seq_ptr[i], corpus.seq_ptr[i + 1])
             n = tokens.stop - tokens.start
-            possible = [y for y in itertools.product(range(L), repeat=n)
-                        if n == 0 or (constraints.start[y[0]] and constraints.end[y[-1]] and all(allowed[a, b] for a, b in itertools.pairwise(y))
-                                      and all(sets[corpus.label_set[tokens.start + t], y[t]] for t in range(n)))]
+            possible = [
+                y
+                for y in itertools.product(range(L), repeat=n)
+                if n == 0
+                or (
+                    constraints.start[y[0]]
+                    and constraints.end[y[-1]]
+                    and all(allowed[a, b] for a, b in itertools.pairwise(y))
+                    and all(sets[corpus.label_set[tokens.start + t], y[t]] for t in range(n))
+                )
+            ]
             expected = corpus.label_set[tokens] if possible else np.zeros(n, np.int32)
             np.testing.assert_array_equal(found.label_set[tokens], expected)
             freed += not possible

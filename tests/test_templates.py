@@ -8,14 +8,18 @@ from crfbook.data.templates import Source, Template, as_template
 
 
 def test_one_pattern_per_line_and_what_is_in_it():
-    template = Template.parse("# comment\n\nU01:%x[-1,0]/%x[0,pos] # why\r\nB\nB02:%X[+1,2]\n*03:%%%t[0,0,\"a#,]\\\"\"]\nU\n")
+    template = Template.parse(
+        '# comment\n\nU01:%x[-1,0]/%x[0,pos] # why\r\nB\nB02:%X[+1,2]\n*03:%%%t[0,0,"a#,]\\""]\nU\n'
+    )
     first, both, constant = template.node
     assert first.literals == ("U01:", "/", "")
     assert first.sources == (Source(0, "x", ()), Source("pos", "x", ()))
     assert first.offsets == (-1, 0) and first.line == 3
     assert both.literals == ("*03:%", "") and both.sources == (Source(0, "t", ('a#,]"',)),)
     assert constant.literals == ("U",) and constant.sources == ()
-    assert [pattern.line for pattern in template.edge] == [5, 6], "a bare B is the constant edge attribute, which is implicit"
+    assert [pattern.line for pattern in template.edge] == [5, 6], (
+        "a bare B is the constant edge attribute, which is implicit"
+    )
     assert template.reach == (1, 1)
     assert [source.name for source in template.sources] == ["x", "x", "t", "X"]
 
@@ -34,7 +38,7 @@ def test_one_pattern_per_line_and_what_is_in_it():
         ("U:%prefix[0,0]", "expected %prefix[row,column,n] or"),
         ("U:%prefix[0,0,0]", "lengths must satisfy 1 <= low <= high"),
         ("U:%ngrams[0,0,3,2]", "lengths must satisfy 1 <= low <= high"),
-        ("U:%prefix[0,0,\"a\"]", "expected %prefix[row,column,n]"),
+        ('U:%prefix[0,0,"a"]', "expected %prefix[row,column,n]"),
         ("U:%t[0,0,[a-z]]", "must be a whole number or a regular expression in double quotes"),
         ('U:%t[0,0,"("]', "does not compile"),
         ("U:%x[1,0]", "repeats line 1"),
@@ -108,7 +112,9 @@ def test_as_template_takes_names_files_and_texts(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text("U:%x[0,0]\n", encoding="utf-8")
     mine = Template.parse("U:%x[0,0]\n")
-    assert as_template(path) == as_template(str(path)) == as_template("U:%x[0,0]\n") == as_template(mine) == mine
+    assert (
+        as_template(path) == as_template(str(path)) == as_template("U:%x[0,0]\n") == as_template(mine) == mine
+    )
     assert as_template("words") == templates.load("words")
     with pytest.raises(ValueError, match="neither a file nor a shipped template.*chunking"):
         as_template("chunkin")

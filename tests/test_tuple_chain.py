@@ -1,4 +1,6 @@
-"""Label tuples of three and four: the automaton, its forward-backward and Viterbi against enumeration, training to its optimum."""
+"""Label tuples of three and four: the automaton, its forward-backward and Viterbi against enumeration,
+training to its optimum.
+"""
 
 import numpy as np
 import pytest
@@ -19,7 +21,9 @@ LENGTHS = (5, 0, 1, 4, 2, 6, 3)
 
 
 def random_tuples(rng, n, n_labels, n_classes, size=2.0):
-    """(Tuples, nu): triples and quadruples, of whatever edge attributes the classes of `random_corpus` have."""
+    """(Tuples, nu): triples and quadruples, of whatever edge attributes the classes of `random_corpus`
+    have.
+    """
     labels = rng.integers(0, n_labels, (n, 4))
     labels[rng.random(n) < 0.5, 0] = -1
     rows = np.unique(np.column_stack([rng.integers(0, n_classes, n), labels]), axis=0).reshape(-1, 5)
@@ -28,18 +32,27 @@ def random_tuples(rng, n, n_labels, n_classes, size=2.0):
 
 
 def spelt(tuples):
-    return [(b, tuple(y for y in z if y >= 0)) for b, z in zip(tuples.attr.tolist(), tuples.labels.tolist(), strict=True)]
+    return [
+        (b, tuple(y for y in z if y >= 0))
+        for b, z in zip(tuples.attr.tolist(), tuples.labels.tolist(), strict=True)
+    ]
 
 
 def enumerated(corpus, features, w, tuples, nu):
-    """For each sequence: (weight, paths, scores, counts of the tuples on each path, number of the gold path)."""
+    """For each sequence: (weight, paths, scores, counts of the tuples on each path,
+    number of the gold path).
+    """
     weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
     for i, chain in enumerate(chains_of(corpus, features, w)):
         if len(chain[0]):
             paths, score = brute.all_scores(*chain)
-            attrs = [corpus.class_attr[corpus.class_ptr[k]:corpus.class_ptr[k + 1]].tolist() for k in chain[2]]
+            attrs = [
+                corpus.class_attr[corpus.class_ptr[k] : corpus.class_ptr[k + 1]].tolist() for k in chain[2]
+            ]
             counts = brute.tuple_counts(paths, attrs, spelt(tuples))
-            gold = np.flatnonzero((paths == corpus.labels[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]]).all(axis=1))[0]
+            gold = np.flatnonzero(
+                (paths == corpus.labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]]).all(axis=1)
+            )[0]
             yield weight[i], paths, score + counts @ nu, counts, gold
 
 
@@ -56,10 +69,14 @@ def brute_value(corpus, features, w, tuples, nu):
 
 
 def problem(seed, n_tuples=9, size=1.0, tuple_size=2.0, **options):
-    """A random corpus with two to four labels and one to three edge classes, first-order weights, tuples: all asymmetric."""
+    """A random corpus with two to four labels and one to three edge classes, first-order weights, tuples:
+    all asymmetric.
+    """
     rng = np.random.default_rng(seed)
     n_labels, n_classes = 2 + seed % 3, 1 + seed // 3 % 3
-    corpus = random_corpus(rng, LENGTHS if n_labels < 4 else LENGTHS[:5], n_labels, n_classes=n_classes, **options)
+    corpus = random_corpus(
+        rng, LENGTHS if n_labels < 4 else LENGTHS[:5], n_labels, n_classes=n_classes, **options
+    )
     features, w = random_model(rng, corpus, n_labels, size=size)
     return corpus, features, w, *random_tuples(rng, n_tuples, n_labels, n_classes, tuple_size)
 
@@ -73,7 +90,7 @@ def test_value_and_gradient_are_those_of_enumeration(seed):
     found, grad = objective(x)
     assert objective.n_products[2] == 0, "the scaled form"
     np.testing.assert_allclose(found, value + 0.1 * x @ x, rtol=1e-12)
-    np.testing.assert_allclose(grad[len(w):], expected - gold + 0.2 * nu, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(grad[len(w) :], expected - gold + 0.2 * nu, rtol=1e-10, atol=1e-11)
     step = 1e-5
     for k in np.random.default_rng(seed).permutation(len(w))[:12]:
         d = np.zeros(len(x))
@@ -92,7 +109,9 @@ def test_without_tuples_it_is_the_first_order_model(seed):
     np.testing.assert_allclose(found[0], value, rtol=1e-12)
     np.testing.assert_allclose(found[1], grad, rtol=1e-9, atol=1e-12)
     assert objective.automaton.n_states == features.n_labels and objective.n_products == (0, 0, 0)
-    np.testing.assert_array_equal(decode_tuples(corpus, features, w, none, np.zeros(0)), decode(corpus, features, w))
+    np.testing.assert_array_equal(
+        decode_tuples(corpus, features, w, none, np.zeros(0)), decode(corpus, features, w)
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -100,21 +119,32 @@ def test_without_tuples_it_is_the_first_order_model(seed):
 def test_extreme_weights(seed, kind):
     """Hand-overs that cancel, and spreads that only the log form takes."""
     corpus, features, w, tuples, nu = problem(seed, n_tuples=25, weighted=True)
-    nu = {"negative": np.full(len(nu), -12.0), "positive": np.full(len(nu), 12.0), "both": np.sign(nu) * 8.0, "log": 60.0 * nu,
-          "huge": 1e5 * nu}[kind]
+    nu = {
+        "negative": np.full(len(nu), -12.0),
+        "positive": np.full(len(nu), 12.0),
+        "both": np.sign(nu) * 8.0,
+        "log": 60.0 * nu,
+        "huge": 1e5 * nu,
+    }[kind]
     value, expected, gold = brute_value(corpus, features, w, tuples, nu)
     objective = TupleObjective(corpus, features, tuples, gold)
     found, grad = objective(np.concatenate([w, nu]))
     np.testing.assert_allclose(found, value, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(grad[len(w):] + gold, expected, rtol=1e-8 if kind != "huge" else 1e-6, atol=1e-13 * (1 + gold.max()))
+    np.testing.assert_allclose(
+        grad[len(w) :] + gold, expected, rtol=1e-8 if kind != "huge" else 1e-6, atol=1e-13 * (1 + gold.max())
+    )
     assert (objective.n_products[2] > 0) == (kind in ("log", "huge"))
 
 
 def test_small_masses_keep_their_digits():
-    """Label 0 is improbable, but all other triples cost 60 nats: what matters is 1e-11 of what is subtracted, on the way out and back."""
+    """Label 0 is improbable, but all other triples cost 60 nats: what matters is 1e-11 of what is subtracted,
+    on the way out and back.
+    """
     rng = np.random.default_rng(5)
     lengths = (6, 5)
-    corpus = make_corpus(np.cumsum([0, *lengths]), np.arange(12), np.zeros(11, int), labels=rng.integers(0, 3, 11))
+    corpus = make_corpus(
+        np.cumsum([0, *lengths]), np.arange(12), np.zeros(11, int), labels=rng.integers(0, 3, 11)
+    )
     features = observed(corpus, 3, 1, all_states=True, all_transitions=True)
     w = np.concatenate([[-25.0, 0.3, 0.0], rng.normal(0.0, 0.5, 9)])
     labels = np.array([z for z in np.ndindex(3, 3, 3) if z[0] and z[2]], np.int32)
@@ -123,11 +153,12 @@ def test_small_masses_keep_their_digits():
     objective = TupleObjective(corpus, features, tuples, np.zeros(len(nu)))
     _, grad = objective(np.concatenate([w, nu]))
     assert objective.n_products[2] == 0
-    np.testing.assert_allclose(grad[len(w):], expected, rtol=1e-10)
+    np.testing.assert_allclose(grad[len(w) :], expected, rtol=1e-10)
 
 
 def test_masses_too_small_for_the_scaled_form_are_refused(monkeypatch):
-    """One sequence's best path first loses 800 nats, in two steps, and its triples give back 1,000: what underflows would never return.
+    """One sequence's best path first loses 800 nats, in two steps, and its triples give back 1,000:
+    what underflows would never return.
 
     Scores that spread that far are refused before (MAX_SPREAD, lifted here), so that this is a second line.
     """
@@ -135,31 +166,41 @@ def test_masses_too_small_for_the_scaled_form_are_refused(monkeypatch):
     corpus = make_corpus([0, 2, 6], np.arange(7), np.repeat([0, 1], [2, 4]), labels=[0, 1, 2, 1, 0, 2])
     features = observed(corpus, 3, 2, all_states=True, all_transitions=True)
     w = np.concatenate([[0.2, 0.1, 0.0], [-400.0, 0.3, 0.0], np.linspace(-0.5, 0.5, 9)])
-    tuples, nu = Tuples(np.zeros(2, np.int32), np.array([[0, 0, 1], [0, 1, 1]], np.int32)), np.array([650.0, 350.0])
+    tuples, nu = (
+        Tuples(np.zeros(2, np.int32), np.array([[0, 0, 1], [0, 1, 1]], np.int32)),
+        np.array([650.0, 350.0]),
+    )
     value, expected, gold = brute_value(corpus, features, w, tuples, nu)
     objective = TupleObjective(corpus, features, tuples, gold)
     found, grad = objective(np.concatenate([w, nu]))
     assert objective.n_products[2] == 1, "the other one stays scaled"
     np.testing.assert_allclose(found, value, rtol=1e-11)
-    np.testing.assert_allclose(grad[len(w):] + gold, expected, rtol=1e-10)
+    np.testing.assert_allclose(grad[len(w) :] + gold, expected, rtol=1e-10)
     assert expected.min() > 0.9
 
 
 def test_only_the_sequence_whose_scores_spread_goes_through_the_log_form():
-    corpus = make_corpus([0, 3, 7, 9], np.arange(10), np.repeat([0, 1, 0], [3, 1, 5]), labels=[0, 1, 2, 1, 0, 2, 1, 0, 1])
+    corpus = make_corpus(
+        [0, 3, 7, 9], np.arange(10), np.repeat([0, 1, 0], [3, 1, 5]), labels=[0, 1, 2, 1, 0, 2, 1, 0, 1]
+    )
     features = observed(corpus, 3, 2, all_states=True, all_transitions=True)
     w = np.concatenate([[0.2, 0.1, 0.0], [-101.0, 0.3, 0.0], np.linspace(-0.5, 0.5, 9)])
-    tuples, nu = Tuples(np.zeros(2, np.int32), np.array([[0, 0, 1], [0, 1, 1]], np.int32)), np.array([1.5, -0.5])
+    tuples, nu = (
+        Tuples(np.zeros(2, np.int32), np.array([[0, 0, 1], [0, 1, 1]], np.int32)),
+        np.array([1.5, -0.5]),
+    )
     value, expected, gold = brute_value(corpus, features, w, tuples, nu)
     objective = TupleObjective(corpus, features, tuples, gold)
     found, grad = objective(np.concatenate([w, nu]))
     assert objective.n_products[2] == 1
     np.testing.assert_allclose(found, value, rtol=1e-12)
-    np.testing.assert_allclose(grad[len(w):] + gold, expected, rtol=1e-10)
+    np.testing.assert_allclose(grad[len(w) :] + gold, expected, rtol=1e-10)
 
 
 def test_many_lanes_and_threads():
-    """More sequences than lanes, of very different lengths, one of 500 tokens: log form and scaled form agree, threads change no bit."""
+    """More sequences than lanes, of very different lengths, one of 500 tokens:
+    log form and scaled form agree, threads change no bit.
+    """
     rng = np.random.default_rng(3)
     lengths = (*rng.integers(0, 9, 260).tolist(), 500)
     corpus = random_corpus(rng, lengths, 4, n_classes=3, weighted=True)
@@ -167,8 +208,13 @@ def test_many_lanes_and_threads():
     tuples, nu = random_tuples(rng, 30, 4, 3, size=1.0)
     objective = TupleObjective(corpus, features, tuples, np.zeros(len(nu)))
     value, grad = objective(np.concatenate([w, nu]))
-    assert objective.n_products[2] == 0 and objective.chain.transitions.parts.shape[0] > 2, "several shards, or threads have nothing to share"
-    alone = [TupleObjective(corpus, features, tuples, np.zeros(len(nu)), n_threads=n)(np.concatenate([w, nu])) for n in (1, 3)]
+    assert objective.n_products[2] == 0 and objective.chain.transitions.parts.shape[0] > 2, (
+        "several shards, or threads have nothing to share"
+    )
+    alone = [
+        TupleObjective(corpus, features, tuples, np.zeros(len(nu)), n_threads=n)(np.concatenate([w, nu]))
+        for n in (1, 3)
+    ]
     assert alone[0][0] == alone[1][0] == value
     np.testing.assert_array_equal(alone[1][1], grad)
     scores, automaton = objective.chain.transitions, objective.automaton
@@ -181,7 +227,9 @@ def test_many_lanes_and_threads():
 
 
 def test_states_are_the_contexts_that_tuples_need():
-    """By plain sets: prefixes of two labels and more, and the longest suffix among them; products are the arcs of each token's pattern."""
+    """By plain sets: prefixes of two labels and more, and the longest suffix among them;
+    products are the arcs of each token's pattern.
+    """
     corpus, features, w, tuples, nu = problem(5, n_tuples=12)
     objective = TupleObjective(corpus, features, tuples, np.zeros(len(nu)))
     automaton, arcs = objective.automaton, objective.automaton.arcs
@@ -195,19 +243,26 @@ def test_states_are_the_contexts_that_tuples_need():
     n = 0
     for p in range(len(arcs.leaf_ptr)):
         k = int(np.flatnonzero(arcs.pattern == p)[0])
-        attrs = set(corpus.class_attr[corpus.class_ptr[k]:corpus.class_ptr[k + 1]].tolist())
+        attrs = set(corpus.class_attr[corpus.class_ptr[k] : corpus.class_ptr[k + 1]].tolist())
         wanted = contexts | {z for b, z in spelt(tuples) if b in attrs}
         queue = [z for z in wanted]
         while queue:  # what has an arc has one at its back-off
             z = queue.pop()
             if len(z) > 2:
-                back = next(z[n:-1] for n in range(1, len(z)) if z[n:-1] in contexts or len(z[n:-1]) == 1) + z[-1:]
+                back = (
+                    next(z[n:-1] for n in range(1, len(z)) if z[n:-1] in contexts or len(z[n:-1]) == 1)
+                    + z[-1:]
+                )
                 queue += [back] if back not in wanted else []
                 wanted.add(back)
-        found = [states[q] + (int(y),) for q, y in zip(arcs.arc_state, arcs.arc_label, strict=True)][arcs.pattern_ptr[p]:arcs.pattern_ptr[p + 1]]
+        found = [states[q] + (int(y),) for q, y in zip(arcs.arc_state, arcs.arc_label, strict=True)][
+            arcs.pattern_ptr[p] : arcs.pattern_ptr[p + 1]
+        ]
         assert set(found) == wanted and len(found) == len(wanted)
     objective(np.concatenate([w, nu]))
-    inner = np.concatenate([np.arange(lo + 1, hi) for lo, hi in zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)])
+    inner = np.concatenate(
+        [np.arange(lo + 1, hi) for lo, hi in zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)]
+    )
     n = int(np.diff(arcs.pattern_ptr)[arcs.pattern[corpus.edge_class[inner]]].sum())
     assert objective.n_products == (n, n, 0)
 
@@ -218,7 +273,7 @@ def test_viterbi_is_the_best_of_all_paths(seed):
     path = decode_tuples(corpus, features, w, tuples, nu)
     at = np.flatnonzero(np.diff(corpus.seq_ptr))
     for i, (_, paths, score, _, _) in zip(at, enumerated(corpus, features, w, tuples, nu), strict=True):
-        mine = path[corpus.seq_ptr[i]:corpus.seq_ptr[i + 1]]
+        mine = path[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]]
         assert score[(paths == mine).all(axis=1)][0] >= score.max() - 1e-12 * max(1.0, abs(score.max()))
 
 
@@ -235,10 +290,10 @@ def test_occurrences_are_what_the_labels_show(order):
     for i in range(corpus.n_sequences):
         for t in range(corpus.seq_ptr[i], corpus.seq_ptr[i + 1]):
             k = corpus.edge_class[t]
-            for b in corpus.class_attr[corpus.class_ptr[k]:corpus.class_ptr[k + 1]].tolist():
+            for b in corpus.class_attr[corpus.class_ptr[k] : corpus.class_ptr[k + 1]].tolist():
                 for size in range(3, order + 2):
                     if b in (0, 2) and t - size + 1 >= corpus.seq_ptr[i]:
-                        key = b, tuple(corpus.labels[t - size + 1:t + 1].tolist())
+                        key = b, tuple(corpus.labels[t - size + 1 : t + 1].tolist())
                         seen[key] = seen.get(key, 0.0) + corpus.seq_weight[i]
     assert dict(zip(spelt(tuples), count, strict=True)) == pytest.approx(seen, rel=1e-12)
 
@@ -254,14 +309,27 @@ def test_training_ends_at_the_optimum_over_all_candidates(order):
     tuples, count = tuple_occurrences(corpus, order, (0, 1))
     whole = TupleObjective(corpus, features, tuples, count)
     best = minimize(whole, np.zeros(whole.n_features), c1=0.5, tol_gradient=1e-5)
-    assert found.status == "converged" and found.violation <= 1e-5 and 0 < len(found.nu) < len(count) and found.nu.all()
+    assert (
+        found.status == "converged"
+        and found.violation <= 1e-5
+        and 0 < len(found.nu) < len(count)
+        and found.nu.all()
+    )
     np.testing.assert_allclose(found.objective, best.objective, rtol=1e-8)
     small = TupleObjective(corpus, features, found.tuples, dict_counts(found.tuples, tuples, count))
     x = np.concatenate([found.w, found.nu])
     value, grad = small(x)
     np.testing.assert_allclose(value + 0.5 * np.abs(x).sum(), found.objective, rtol=1e-12)
     assert kkt_residual(x, grad, 0.5).max() <= 1.1e-5
-    again = train_tuples(corpus, features, order=order, c1=0.5, edge_attrs=(0, 1), tol_gradient=1e-4, start=(found.w, found.tuples, found.nu))
+    again = train_tuples(
+        corpus,
+        features,
+        order=order,
+        c1=0.5,
+        edge_attrs=(0, 1),
+        tol_gradient=1e-4,
+        start=(found.w, found.tuples, found.nu),
+    )
     assert again.status == "converged" and len(again.rounds) == 1, "a solution is left alone"
 
 
@@ -273,7 +341,12 @@ def dict_counts(some, tuples, count):
 def test_a_strong_penalty_leaves_the_first_order_model_and_a_stronger_one_nothing():
     corpus, features, *_ = problem(4)
     found = train_tuples(corpus, features, c1=2.0)
-    assert len(found.nu) == 0 and found.n_states == features.n_labels and found.w.any() and found.status == "converged"
+    assert (
+        len(found.nu) == 0
+        and found.n_states == features.n_labels
+        and found.w.any()
+        and found.status == "converged"
+    )
     nothing = train_tuples(corpus, features, c1=20.0)
     assert nothing.status == "empty model" and not nothing.w.any() and len(nothing.nu) == 0
 
@@ -290,13 +363,23 @@ def test_bad_arguments():
         decode_tuples(corpus, features, w, tuples, nu * np.nan)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"order": 2.0}, "order: expected 2"), ({"order": "2"}, "order: expected 2"), ({"c1": float("nan")}, "c1: expected"),
-    ({"c1": float("inf")}, "c1: expected"), ({"c1": "1"}, "c1: expected"), ({"c2": -1.0}, "c2 must be a finite number"),
-    ({"max_rounds": "3"}, "max_rounds: expected an integer"), ({"edge_attrs": ("a",)}, "edge_attrs: expected integers"),
-    ({"edge_attrs": (-1,)}, "edge_attrs: expected integers"), ({"edge_attrs": (2,)}, r"edge_attrs: expected 0\.\.1"),
-    ({"callback": 3}, "callback: expected a function or None, got 3"), ({"start": (0, 1)}, r"start: expected \(w, Tuples, nu\), got tuple"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"order": 2.0}, "order: expected 2"),
+        ({"order": "2"}, "order: expected 2"),
+        ({"c1": float("nan")}, "c1: expected"),
+        ({"c1": float("inf")}, "c1: expected"),
+        ({"c1": "1"}, "c1: expected"),
+        ({"c2": -1.0}, "c2 must be a finite number"),
+        ({"max_rounds": "3"}, "max_rounds: expected an integer"),
+        ({"edge_attrs": ("a",)}, "edge_attrs: expected integers"),
+        ({"edge_attrs": (-1,)}, "edge_attrs: expected integers"),
+        ({"edge_attrs": (2,)}, r"edge_attrs: expected 0\.\.1"),
+        ({"callback": 3}, "callback: expected a function or None, got 3"),
+        ({"start": (0, 1)}, r"start: expected \(w, Tuples, nu\), got tuple"),
+    ],
+)
 def test_bad_arguments_of_training(change, message):
     corpus, features, *_ = problem(4)
     with pytest.raises(ValueError, match=message):
@@ -310,8 +393,12 @@ def test_tuples_that_no_labels_match_are_refused():
         labels = tuples.labels.copy()
         labels[2, place] = value
         wrong.append((tuples._replace(labels=labels), "tuple 2: expected"))
-    wrong += [(tuples._replace(labels=tuples.labels[:, 2:]), "got shapes"), (tuples._replace(labels=tuples.labels + 0.5), "expected integers"),
-              (tuples._replace(attr=tuples.attr[1:]), "got shapes|weights: expected shape"), (tuples._replace(attr=tuples.attr - 9), "tuple 0: expected")]
+    wrong += [
+        (tuples._replace(labels=tuples.labels[:, 2:]), "got shapes"),
+        (tuples._replace(labels=tuples.labels + 0.5), "expected integers"),
+        (tuples._replace(attr=tuples.attr[1:]), "got shapes|weights: expected shape"),
+        (tuples._replace(attr=tuples.attr - 9), "tuple 0: expected"),
+    ]
     for bad, message in wrong:
         with pytest.raises(ValueError, match=message):
             decode_tuples(corpus, features, w, bad, nu)
@@ -367,7 +454,9 @@ def patterned():
 
 
 def test_the_gap_ends_training_where_c2_is_positive(patterned):
-    """The rounds stop by the same rule as `minimize` in each of them: none is spent on what already counts as solved."""
+    """The rounds stop by the same rule as `minimize` in each of them:
+    none is spent on what already counts as solved.
+    """
     found = train_tuples(*patterned, order=3, c1=0.5, c2=0.01)
     assert found.status == "converged" and len(found.rounds) < 8
     assert found.violation**2 / 0.04 <= 1e-6 * max(1.0, found.objective)
@@ -378,7 +467,13 @@ def test_training_may_start_from_rows_of_another_width(patterned):
     start = train_tuples(*patterned, order=2, c1=0.5)
     wide = start.tuples._replace(labels=np.pad(start.tuples.labels, ((0, 0), (1, 0)), constant_values=-1))
     shown = []
-    train_tuples(*patterned, order=2, c1=0.5, start=(start.w, wide, start.nu), callback=lambda one: shown.append(one) or True)
+    train_tuples(
+        *patterned,
+        order=2,
+        c1=0.5,
+        start=(start.w, wide, start.nu),
+        callback=lambda one: shown.append(one) or True,
+    )
     assert shown[0]["tuples"] == len(start.nu) > 0 and shown[0]["objective"] == start.objective
     with pytest.raises(ValueError, match=r"start: expected \(w, Tuples, nu\), got TupleResult"):
         train_tuples(*patterned, order=2, c1=0.5, start=start)
@@ -389,12 +484,16 @@ def test_a_callback_that_stops_is_named(patterned):
     found = train_tuples(*patterned, c1=0.5, callback=lambda one: True)
     assert found.status == "stopped by callback" and len(found.rounds) == 1 and found.violation > 1e-3
     assert train_tuples(*patterned, c1=0.5, max_rounds=0).status == "max_rounds"
-    assert train_tuples(*patterned, c1=0.5, callback=lambda one: one["violation"] <= 1e-3).status == "converged"
+    assert (
+        train_tuples(*patterned, c1=0.5, callback=lambda one: one["violation"] <= 1e-3).status == "converged"
+    )
 
 
 @pytest.mark.parametrize("at", [1, 2, 15, 10**6])
 def test_an_interrupt_keeps_the_last_good_weights(patterned, monkeypatch, at):
-    """Wherever it falls: what comes back has the objective it says, and one before the first evaluation goes through."""
+    """Wherever it falls: what comes back has the objective it says,
+    and one before the first evaluation goes through.
+    """
     calls, evaluate = [], TupleObjective.__call__
 
     def interrupted(self, w):
@@ -414,11 +513,16 @@ def test_an_interrupt_keeps_the_last_good_weights(patterned, monkeypatch, at):
     monkeypatch.undo()
     assert found.status == "interrupted"
     x = np.concatenate([found.w, found.nu])
-    value = TupleObjective(*patterned, found.tuples, dict_counts(found.tuples, tuples, count))(x)[0] + 0.5 * np.abs(x).sum()
+    value = (
+        TupleObjective(*patterned, found.tuples, dict_counts(found.tuples, tuples, count))(x)[0]
+        + 0.5 * np.abs(x).sum()
+    )
     np.testing.assert_allclose(found.objective, value, rtol=1e-12)
     assert x.any() == (at > 2) and (np.isnan(found.violation) if at > 2 else found.violation > 0)
 
 
 def test_an_automaton_may_be_empty_or_nested():
-    one = Automaton(Tuples(np.zeros(1, np.int32), np.array([[2, 2, 2, 2]], np.int32)), 3, np.array([0, 1]), np.array([0]))
+    one = Automaton(
+        Tuples(np.zeros(1, np.int32), np.array([[2, 2, 2, 2]], np.int32)), 3, np.array([0, 1]), np.array([0])
+    )
     assert one.contexts == [(2, 2), (2, 2, 2)] and one.n_states == 5

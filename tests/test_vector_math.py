@@ -18,7 +18,9 @@ def vector_exp(x):
 
 def test_error_in_units_in_the_last_place():
     rng = np.random.default_rng(0)
-    x = np.concatenate([rng.uniform(-708, 709.78, 200_000), rng.normal(0, 1, 200_000), np.arange(-708, 710) * 1.0])
+    x = np.concatenate(
+        [rng.uniform(-708, 709.78, 200_000), rng.normal(0, 1, 200_000), np.arange(-708, 710) * 1.0]
+    )
     exact = np.exp(x.astype(np.longdouble))
     error = np.abs(vector_exp(x) - exact) / np.spacing(exact.astype(np.float64))
     assert error.max() < 1.0

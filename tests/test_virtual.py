@@ -38,14 +38,21 @@ def test_the_model_is_that_of_weights_laid_out(nothing_laid_out, monkeypatch):
     monkeypatch.undo()
     owlqn = crf("owlqn", tol=1e-10).fit(X, Y)
     assert virtual.status_ == "converged" and virtual.objective_ == pytest.approx(owlqn.objective_, rel=1e-8)
-    assert np.all(virtual.weights_ != 0) and virtual.features_.n_features == len(virtual.weights_) < owlqn.features_.n_features
+    assert (
+        np.all(virtual.weights_ != 0)
+        and virtual.features_.n_features == len(virtual.weights_) < owlqn.features_.n_features
+    )
     found, wanted = by_name(virtual), by_name(owlqn)
-    assert found.keys() == wanted.keys() and all(found[k] == pytest.approx(wanted[k], abs=1e-3) for k in wanted)
+    assert found.keys() == wanted.keys() and all(
+        found[k] == pytest.approx(wanted[k], abs=1e-3) for k in wanted
+    )
     assert virtual.predict(X) == owlqn.predict(X)
 
 
 def test_weights_take_memory_when_they_are_active():
-    """2000 attributes x 40 labels and 40 x 40 pairs, nearly all of them noise; what is laid out takes 8 bytes and 4 for its label."""
+    """2000 attributes x 40 labels and 40 x 40 pairs, nearly all of them noise;
+    what is laid out takes 8 bytes and 4 for its label.
+    """
     labels, words = [f"y{i}" for i in range(40)], [f"w{i}" for i in range(2000)]
     rng = np.random.default_rng(0)
     gold = [[labels[y] for y in rng.integers(0, 40, 5)] for _ in range(60)]
@@ -67,7 +74,9 @@ def test_weights_take_memory_when_they_are_active():
 def test_an_empty_model_says_so():
     with pytest.warns(UserWarning, match="the model is empty: c1=1000 leaves no weight"):
         model = crf(c1=1000.0).fit(X, Y)
-    assert model.status_ == "empty model" and model.features_.n_features == 0 and len(model.predict(X)) == len(X)
+    assert (
+        model.status_ == "empty model" and model.features_.n_features == 0 and len(model.predict(X)) == len(X)
+    )
 
 
 def test_no_penalty_is_refused_and_c1_zero_lays_weights_out():
@@ -86,7 +95,10 @@ def test_warm_start_by_name(nothing_laid_out):
     some.fit(X[:20] + [[["only here"]]], Y[:20] + [["INTJ"]])
     assert "INTJ" in some.classes_
     some.fit(X, Y)
-    assert some.objective_ == pytest.approx(cold.objective_, rel=1e-7) and by_name(some).keys() == by_name(cold).keys()
+    assert (
+        some.objective_ == pytest.approx(cold.objective_, rel=1e-7)
+        and by_name(some).keys() == by_name(cold).keys()
+    )
     again = crf(warm_start=True).fit(X, Y)
     again.fit(X, Y)
     assert again.n_iter_ <= 2 and again.objective_ == pytest.approx(cold.objective_, rel=1e-7)
@@ -94,10 +106,15 @@ def test_warm_start_by_name(nothing_laid_out):
 
 def test_patience_and_callbacks_see_active_weights(nothing_laid_out):
     seen = []
-    model = crf(patience=2, tol=0.0, max_iterations=50).fit(X, Y, X_dev=X[:5], y_dev=Y[:5], callback=lambda step, w: seen.append(w.copy()) and None)
+    model = crf(patience=2, tol=0.0, max_iterations=50).fit(
+        X, Y, X_dev=X[:5], y_dev=Y[:5], callback=lambda step, w: seen.append(w.copy()) and None
+    )
     best = int(np.argmax(model.history_["dev_accuracy"]))
     np.testing.assert_array_equal(model.weights_, seen[best].w)
-    assert model.features_.n_features == len(seen[best].w) and model.score(X[:5], Y[:5]) == model.history_["dev_accuracy"].max()
+    assert (
+        model.features_.n_features == len(seen[best].w)
+        and model.score(X[:5], Y[:5]) == model.history_["dev_accuracy"].max()
+    )
 
 
 def test_hard_constraints():
@@ -105,7 +122,10 @@ def test_hard_constraints():
     data = [(x, y) for x, y in zip(X, Y, strict=True) if ("DET", "DET") not in zip(y, y[1:], strict=False)]
     few, gold = [x for x, _ in data], [y for _, y in data]
     virtual, owlqn = (crf(a, constraints=table, tol=1e-10).fit(few, gold) for a in ("sbcd", "owlqn"))
-    assert virtual.objective_ == pytest.approx(owlqn.objective_, rel=1e-8) and ("DET", "DET") not in virtual.transition_features_
+    assert (
+        virtual.objective_ == pytest.approx(owlqn.objective_, rel=1e-8)
+        and ("DET", "DET") not in virtual.transition_features_
+    )
 
 
 def test_a_regularisation_path(nothing_laid_out, monkeypatch):

@@ -25,7 +25,9 @@ def test_equals_enumeration(chain):
 
 
 def smallest_backward(log_node, log_edge, edge_class):
-    """What "ties to the smallest label at every step" means, by enumeration: compare from the last label on."""
+    """What "ties to the smallest label at every step" means, by enumeration:
+    compare from the last label on.
+    """
     paths, scores = brute.all_scores(log_node, log_edge, edge_class)
     best = [tuple(reversed(p)) for p, s in zip(paths.tolist(), scores, strict=True) if s == scores.max()]
     return np.array(list(reversed(min(best))))
@@ -66,10 +68,14 @@ def test_many_is_bit_for_bit_the_reference(skip, sequences, rounding):
 @pytest.mark.parametrize("n_labels", [1, 2, 3, 4, 5, 8, 22, 24, 33, 64, 130])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e8])
 def test_many_labels(n_labels, scale):
-    """Large scores leave few significant digits to differences: the margin of the skipping rule is at work."""
+    """Large scores leave few significant digits to differences:
+    the margin of the skipping rule is at work.
+    """
     rng = np.random.default_rng(n_labels)
     sequences = [random_chain(rng, n, n_labels, 2, 1.0) for n in (1, 30, 7, 2)]
-    sequences = [c._replace(log_node=c.log_node * scale + 100.0, log_edge=sequences[0].log_edge) for c in sequences]
+    sequences = [
+        c._replace(log_node=c.log_node * scale + 100.0, log_edge=sequences[0].log_edge) for c in sequences
+    ]
     for skip in (False, True):
         scores, paths = run_viterbi_many(sequences, skip)
         for s, chain in enumerate(sequences):
@@ -79,7 +85,9 @@ def test_many_labels(n_labels, scale):
 
 
 def test_skipping_leaves_room_for_rounding():
-    """Label 0 is ahead by 1e-16 in the end, which 1 - (-1e-16) = 1 loses: by that bound it could never win."""
+    """Label 0 is ahead by 1e-16 in the end, which 1 - (-1e-16) = 1 loses:
+    by that bound it could never win.
+    """
     log_edge = np.array([[[1.0, 1.0], [-1e-16, -1e-16]]])
     chain = Chain(np.array([[-1.0, 2.0**-60], [0.0, 0.0]]), log_edge, np.zeros(2, np.int32))
     assert run_viterbi(chain)[1].tolist() == [0, 0]
@@ -87,7 +95,9 @@ def test_skipping_leaves_room_for_rounding():
 
 
 def test_ties_made_by_rounding():
-    """Near 1e16 doubles are 2 apart: 1e16 - 2 + 1.1 and 1e16 + 0.2 are the same number, and label 0 wins the tie."""
+    """Near 1e16 doubles are 2 apart: 1e16 - 2 + 1.1 and 1e16 + 0.2 are the same number,
+    and label 0 wins the tie.
+    """
     log_edge = np.array([[[1.1, 1.1], [0.2, 0.2]]])
     chain = Chain(np.array([[1e16 - 2.0, 1e16], [0.0, 0.0]]), log_edge, np.zeros(2, np.int32))
     assert run_viterbi(chain)[1].tolist() == [0, 0]

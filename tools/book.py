@@ -1,6 +1,7 @@
-"""``make book``: run the chapters and write them as HTML below build/book/. The notebooks themselves stay untouched.
+"""``make book``: run the chapters and write them as HTML below build/book/.
+The notebooks themselves stay untouched.
 
-    python -m tools.book [NN ...]
+python -m tools.book [NN ...]
 """
 
 import sys

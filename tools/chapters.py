@@ -1,8 +1,8 @@
 """The chapters as files: where they are, what a clean one looks like, and how a new one starts.
 
-    python -m tools.chapters new 04 loss_functions "Which loss?"     an empty chapter with the anatomy's headings
-    python -m tools.chapters tidy [NN ...]                           normalise metadata, keep outputs
-    python -m tools.chapters check [NN ...]                          the contract test for these chapters only
+python -m tools.chapters new 04 loss_functions "Which loss?"     an empty chapter with the anatomy's headings
+python -m tools.chapters tidy [NN ...]                           normalise metadata, keep outputs
+python -m tools.chapters check [NN ...]                          the contract test for these chapters only
 """
 
 import re
@@ -25,13 +25,23 @@ ALLOWED_TAGS = {
     "exercise": "left for the reader to fill in",
 }
 
-# Headings of a full chapter, in this order. A heading may say more: "## 2. By enumeration: two words, nine paths".
+# Headings of a full chapter, in this order. A heading may say more: "## 2. By enumeration: two words, nine
+# paths".
 ANATOMY = [
     "question", "by enumeration", "derivation", "plain numpy", "the kernel", "check",
     "experiment", "cost", "when to use it", "exercises", "references",
 ]  # fmt: skip
 # Chapter 00 derives nothing: it is ten minutes with a tagger.
-ANATOMY_START = ["question", "the corpus", "a tagger", "its errors", "its weights", "notation", "exercises", "references"]
+ANATOMY_START = [
+    "question",
+    "the corpus",
+    "a tagger",
+    "its errors",
+    "its weights",
+    "notation",
+    "exercises",
+    "references",
+]
 
 PROMISE = "**After this chapter you can**"
 
@@ -59,7 +69,9 @@ def chapters(only=()):
     kept = [p for p in found if p.stem in wanted or p.stem[:2] in wanted]
     unknown = wanted - {p.stem for p in kept} - {p.stem[:2] for p in kept}
     if unknown:
-        raise SystemExit(f"no chapter {', '.join(sorted(unknown))} in notebooks/; there are: {', '.join(p.stem for p in found)}")
+        raise SystemExit(
+            f"no chapter {', '.join(sorted(unknown))} in notebooks/; there are: {', '.join(p.stem for p in found)}"
+        )
     return kept
 
 
@@ -85,12 +97,16 @@ def promise(nb):
 
 
 def is_draft(nb):
-    """A draft is not yet held to the anatomy and the word count; tests/test_contract_book.py lists who may be one."""
+    """A draft is not yet held to the anatomy and the word count;
+    tests/test_contract_book.py lists who may be one.
+    """
     return bool(nb.metadata.get("crfbook", {}).get("draft"))
 
 
 def normalise(nb):
-    """Metadata reduced to what is needed, ids and counts in order, neighbouring streams joined. Changes ``nb``."""
+    """Metadata reduced to what is needed, ids and counts in order, neighbouring streams joined.
+    Changes ``nb``.
+    """
     metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
@@ -126,7 +142,11 @@ def _joined(outputs):
     joined = []
     for output in outputs:
         last = joined[-1] if joined else None
-        if last is not None and output.output_type == last.output_type == "stream" and output.name == last.name:
+        if (
+            last is not None
+            and output.output_type == last.output_type == "stream"
+            and output.name == last.name
+        ):
             last.text += output.text
         else:
             joined.append(output)

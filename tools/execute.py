@@ -74,7 +74,9 @@ def _running_cell(nb):
 
 
 def run_all(paths, timeout, after=None):
-    """Run the chapters one after another, printing a line each; ``after(run)`` may return a complaint of its own."""
+    """Run the chapters one after another, printing a line each;
+    ``after(run)`` may return a complaint of its own.
+    """
     runs = []
     width = max((len(p.stem) for p in paths), default=0)
     for path in paths:
@@ -93,7 +95,9 @@ def report(runs):
     print(f"\n{'chapter':<{width}}  seconds  outcome  data")
     for run in runs:
         data = ", ".join(f"{name}: {source}" for name, source in sorted(run.data.items())) or "none"
-        print(f"{run.path.stem:<{width}}  {run.seconds:7.1f}  {'failed ' if run.error else 'ok     '}  {data}")
+        print(
+            f"{run.path.stem:<{width}}  {run.seconds:7.1f}  {'failed ' if run.error else 'ok     '}  {data}"
+        )
     failed = [r for r in runs if r.error]
     print(f"{len(runs)} chapters, {len(failed)} failed, {sum(r.seconds for r in runs):.0f} s in all")
     for run in failed:

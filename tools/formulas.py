@@ -11,7 +11,23 @@ from xml.etree import ElementTree
 from latex2mathml.converter import convert
 
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
-NAMED = {"log", "exp", "max", "min", "arg", "sup", "inf", "lim", "Pr", "sign", "argmax", "argmin", "logsumexp", "tr", "diag"}
+NAMED = {
+    "log",
+    "exp",
+    "max",
+    "min",
+    "arg",
+    "sup",
+    "inf",
+    "lim",
+    "Pr",
+    "sign",
+    "argmax",
+    "argmin",
+    "logsumexp",
+    "tr",
+    "diag",
+}
 STACKED = {"∑", "∏", "⋃", "⋂", "max", "min", "sup", "inf", "lim", "argmax", "argmin"}
 UNDER = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
 SCRIPTS = {"msub", "msup", "msubsup", "munder", "mover", "munderover"}
@@ -19,11 +35,17 @@ PRIMES = {"\u2032", "\u2033", "\u2034"}
 
 # What is rewritten before reading: environments it does not know, spacing it would print.
 REWRITES = [
-    (r"\\(begin|end)\{(?:aligned|alignedat|split|align\*?|alignat\*?|eqnarray\*?)\}(?:\{\d+\})?", r"\\\1{align*}"),
+    (
+        r"\\(begin|end)\{(?:aligned|alignedat|split|align\*?|alignat\*?|eqnarray\*?)\}(?:\{\d+\})?",
+        r"\\\1{align*}",
+    ),
     (r"\\(begin|end)\{(?:gathered|gather\*?|multline\*?)\}", r"\\\1{align*}"),
     (r"\\(?:begin|end)\{(?:equation\*?|displaymath)\}", ""),
     (r"\\\\\s*\[[^\]]*(?:pt|em|ex|mm)\]", r"\\\\"),
-    (r"\\operatorname\*?\{((?:[^{}]|\{[^{}]*\})*)\}", lambda m: r"\mathrm{" + re.sub(r"\\[,;: !]|\s", "", m.group(1)) + "}"),
+    (
+        r"\\operatorname\*?\{((?:[^{}]|\{[^{}]*\})*)\}",
+        lambda m: r"\mathrm{" + re.sub(r"\\[,;: !]|\s", "", m.group(1)) + "}",
+    ),
     (r"\\arg\s*(?:\\[,;:! ])?\s*\\(max|min)", r"\\mathrm{arg\1}"),
     (r"\\(?:nonumber|notag|!|displaystyle|textstyle|limits|nolimits)(?![a-zA-Z])", ""),
     (r"\\label\{[^{}]*\}", ""),
@@ -61,7 +83,9 @@ def _mathml(tex, display):
 
 def _word(element):
     """The letters of a name that was written upright, letter by letter: \\mathrm{logsumexp}."""
-    letters = [child.text or "" for child in element if child.tag == "mi" and child.get("mathvariant") == "normal"]
+    letters = [
+        child.text or "" for child in element if child.tag == "mi" and child.get("mathvariant") == "normal"
+    ]
     return "".join(letters) if len(letters) == len(element) > 1 else ""
 
 

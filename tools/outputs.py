@@ -24,9 +24,15 @@ def store(run):
 def main(arguments):
     runs = run_all(chapters(arguments), cell_timeout(), after=store)
     status = report(runs)
-    twins = sorted({f"{r.path.stem[:2]}: {name}" for r in runs for name, source in r.data.items() if "twin" in source})
+    twins = sorted(
+        {f"{r.path.stem[:2]}: {name}" for r in runs for name, source in r.data.items() if "twin" in source}
+    )
     if twins:
-        print("Note: built-in twins stood in for " + ", ".join(twins) + "; the book's stored outputs should be from the real data.")
+        print(
+            "Note: built-in twins stood in for "
+            + ", ".join(twins)
+            + "; the book's stored outputs should be from the real data."
+        )
     return status
 
 

@@ -1,4 +1,6 @@
-"""Executed chapters as HTML pages, and the index page that lists them. The pages need no network to be read."""
+"""Executed chapters as HTML pages, and the index page that lists them.
+The pages need no network to be read.
+"""
 
 import copy
 import html
@@ -30,7 +32,8 @@ small { color: #555; } td small { display: block; margin-top: .2rem; } code { ba
 .failed { color: #b00020; font-weight: bold; }
 """
 
-# JupyterLab's look; formulas as MathML, drawn with a font made for them where there is one; no script from anywhere.
+# JupyterLab's look; formulas as MathML, drawn with a font made for them where there is one; no script from
+# anywhere.
 TEMPLATE = """
 {%- extends 'lab/index.html.j2' -%}
 {% block html_head_js %}{% endblock %}
@@ -89,7 +92,9 @@ def bar(run, runs):
     before = runs[place - 1] if place else None
     after = runs[place + 1] if place is not None and place + 1 < len(runs) else None
     before, after = (
-        f'<a href="{other.path.stem}.html">{mark[0]}{html.escape(_name(other))}{mark[1]}</a>' if other else "<span></span>"
+        f'<a href="{other.path.stem}.html">{mark[0]}{html.escape(_name(other))}{mark[1]}</a>'
+        if other
+        else "<span></span>"
         for other, mark in ((before, ("&larr; ", "")), (after, ("", " &rarr;")))
     )
     return f'<nav class="bar">{before}<a href="index.html">All chapters</a>{after}</nav>'
@@ -100,13 +105,17 @@ def _name(run):
 
 
 def write_page(run, folder, runs=()):
-    """One chapter as build/book/NN_name.html, tracebacks included where a cell failed; it links to its neighbours in `runs`."""
+    """One chapter as build/book/NN_name.html, tracebacks included where a cell failed;
+    it links to its neighbours in `runs`.
+    """
     exporter = _Exporter(raw_template=TEMPLATE)
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
     nb = copy.deepcopy(run.nb)
     nb.cells = [c for c in nb.cells if "install" not in c.metadata.get("tags", [])]
     for cell in nb.cells:
-        cell.source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")  # a note to the tests, not to the reader
+        cell.source = cell.source.removeprefix(
+            "# NBVAL_CHECK_OUTPUT\n"
+        )  # a note to the tests, not to the reader
         if "hide-input" in cell.metadata.get("tags", []):
             cell.metadata["transient"] = {"remove_source": True}
     resources = {"metadata": {"name": _name(run)}, "bar": bar(run, runs)}
@@ -133,7 +142,10 @@ def write_index(runs, folder):
             f'<td class="time">{run.seconds:.0f} s</td><td>{state}</td></tr>'
         )
     path = folder / "index.html"
-    path.write_text(INDEX.format(style=COMMON + STYLE, rows="".join(rows), note=_note(runs), date=date.today()), encoding="utf-8")
+    path.write_text(
+        INDEX.format(style=COMMON + STYLE, rows="".join(rows), note=_note(runs), date=date.today()),
+        encoding="utf-8",
+    )
     return path
 
 

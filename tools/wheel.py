@@ -1,6 +1,6 @@
 """Build the wheel and look into it: pure Python, both packages, every data file, importable on its own.
 
-    python -m tools.wheel
+python -m tools.wheel
 """
 
 import subprocess
@@ -27,13 +27,25 @@ assert crfbook.load_dataset("conll2000", source="builtin").train.n_tokens
 
 def packaged_files():
     """What the wheel must hold: all files of both packages that git knows."""
-    listed = subprocess.run(["git", "ls-files", "crfbook", "data_fetch"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "crfbook", "data_fetch"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return set(listed.stdout.split())
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, str(ROOT)]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--wheel-dir",
+            folder,
+            str(ROOT),
+        ]
         subprocess.run(command, check=True)
         (wheel,) = Path(folder).glob("*.whl")
         assert wheel.name.endswith("-py3-none-any.whl"), f"{wheel.name} is not pure Python"

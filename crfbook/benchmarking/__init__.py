@@ -62,8 +62,10 @@ def race(candidates, repeats=5):
     for _ in range(repeats):
         for name, run in candidates.items():
             samples[name].append(_once(run))
-    return {name: Timing(name, [c for c, _ in pairs], [w for _, w in pairs], warm[name])
-            for name, pairs in samples.items()}
+    return {
+        name: Timing(name, [c for c, _ in pairs], [w for _, w in pairs], warm[name])
+        for name, pairs in samples.items()
+    }
 
 
 class Row(NamedTuple):
@@ -98,8 +100,13 @@ def environment():
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = "absent"
-    return {"date": datetime.date.today().isoformat(), "processor": _processor(),
-            "cores": os.cpu_count(), "python": platform.python_version(), **versions}
+    return {
+        "date": datetime.date.today().isoformat(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        **versions,
+    }
 
 
 def _processor():
@@ -116,8 +123,10 @@ def report(rows):
     lines = [head, "-" * len(head)]
     for row in rows:
         bound = ["" if x is None else f"{x:.2f}" for x in (row.required, row.aim)]
-        lines.append(f"{row.work:<46} {row.ours:>10.4g} {row.reference:>10.4g} {row.unit:<11} "
-                     f"{row.ratio:>6.3f} {bound[0]:>8} {bound[1]:>5}  {row.verdict}")
+        lines.append(
+            f"{row.work:<46} {row.ours:>10.4g} {row.reference:>10.4g} {row.unit:<11} "
+            f"{row.ratio:>6.3f} {bound[0]:>8} {bound[1]:>5}  {row.verdict}"
+        )
         if row.note:
             lines.append(f"    {row.note}")
     return "\n".join(lines)

@@ -1,4 +1,6 @@
-"""Blockwise coordinate descent on NetTalk: sweeps over letter tests, pseudo 3-grams, and 140 million virtual n-gram weights."""
+"""Blockwise coordinate descent on NetTalk: sweeps over letter tests, pseudo 3-grams,
+and 140 million virtual n-gram weights.
+"""
 
 import resource
 import sys
@@ -8,13 +10,16 @@ import numpy as np
 
 from . import Row
 
-# The references are what was asked for; Wapiti's blockwise coordinate descent takes 97 CPU seconds a sweep over the pseudo 3-grams.
+# The references are what was asked for; Wapiti's blockwise coordinate descent takes 97 CPU seconds a sweep
+# over the pseudo 3-grams.
 PATH = (30.0, 10.0, 5.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3)  # of c1, two sweeps each
 C2 = 0.0005
 
 
 def sbcd(repeats=1):
-    """Blockwise coordinate descent on NetTalk, one thread unless said: sweeps, the slow tail, a path over virtual n-grams, passes."""
+    """Blockwise coordinate descent on NetTalk, one thread unless said: sweeps, the slow tail,
+    a path over virtual n-grams, passes.
+    """
     from .tasks import _threads_one
 
     with _threads_one():
@@ -49,7 +54,15 @@ def _run(corpus, options, n, stop=None, **more):
 
 
 def _sweep_row(name, curve, target, note):
-    return Row(f"SBCD, {name}, a sweep", float(np.median(np.diff([0.0, *(at for at, _ in curve)])[1:])), target, "CPU s", 1.0, None, note)
+    return Row(
+        f"SBCD, {name}, a sweep",
+        float(np.median(np.diff([0.0, *(at for at, _ in curve)])[1:])),
+        target,
+        "CPU s",
+        1.0,
+        None,
+        note,
+    )
 
 
 def _letters():
@@ -62,25 +75,60 @@ def _letters():
     coordinate_descent(corpus, c1=1e3, max_iterations=1, **options)  # compiles
     found, curve = _run(corpus, options, 30, tol=0.0)
     error = token_error(found, test)
-    rows = [_sweep_row("letter tests", curve, 0.5, f"after 30 sweeps: objective {found.objective:,.0f}, {found.features.n_features:,} active"),
-            Row("its test error after 30 sweeps", error, 19.2, "%", 1.0, None, "asked for: 18.9 +- 0.3")]
+    rows = [
+        _sweep_row(
+            "letter tests",
+            curve,
+            0.5,
+            f"after 30 sweeps: objective {found.objective:,.0f}, {found.features.n_features:,} active",
+        ),
+        Row("its test error after 30 sweeps", error, 19.2, "%", 1.0, None, "asked for: 18.9 +- 0.3"),
+    ]
 
     features = observed(corpus, *options["sizes"], all_states=True, all_transitions=True)
     edge = np.repeat(np.arange(features.n_edge_attrs), np.diff(features.edge_ptr))
     features = select(features, np.concatenate([np.ones(features.n_node, bool), edge > 0]))
     start = time.process_time()
-    best = minimize(Objective(corpus, features, c2=C2), np.zeros(features.n_features), c1=1.0, c2=C2, tol=1e-4, max_iterations=1000)
+    best = minimize(
+        Objective(corpus, features, c2=C2),
+        np.zeros(features.n_features),
+        c1=1.0,
+        c2=C2,
+        tol=1e-4,
+        max_iterations=1000,
+    )
     seconds = time.process_time() - start
     fast, fast_curve = _run(corpus, options, 300, tol=3e-4, accelerate=True)
-    rows.append(Row("SBCD, letter tests, accelerated: objective", fast.objective, best.objective, "nats", 1.001, 1.0001,
-                    f"{fast.n_iter} sweeps, {fast.status}, certified gap {fast.history[-1].violation:.1f} nats; OWL-QN: {best.status} after "
-                    f"{best.n_iter} iterations, {seconds:.0f} CPU s"))
+    rows.append(
+        Row(
+            "SBCD, letter tests, accelerated: objective",
+            fast.objective,
+            best.objective,
+            "nats",
+            1.001,
+            1.0001,
+            f"{fast.n_iter} sweeps, {fast.status}, certified gap {fast.history[-1].violation:.1f} nats; OWL-QN: {best.status} after "
+            f"{best.n_iter} iterations, {seconds:.0f} CPU s",
+        )
+    )
     goal = (1 + 1e-4) * min(best.objective, fast.objective)
     there = next(at for at, value in fast_curve if value <= goal)
-    plain, slow_curve = _run(corpus, options, 3000, lambda at, value, n: value <= goal or (at > 4.05 * there and n >= 300), tol=0.0)
+    plain, slow_curve = _run(
+        corpus, options, 3000, lambda at, value, n: value <= goal or (at > 4.05 * there and n >= 300), tol=0.0
+    )
     after = slow_curve[299][1]
-    return [*rows, Row("SBCD, letter tests, accelerated, to 1e-4 above the minimum", there, slow_curve[-1][0], "CPU s", 0.25, None,
-                       f"plain sweeps are then {plain.objective / goal * (1 + 1e-4) - 1:.1e} above it, {after / goal * (1 + 1e-4) - 1:.1e} after 300")]
+    return [
+        *rows,
+        Row(
+            "SBCD, letter tests, accelerated, to 1e-4 above the minimum",
+            there,
+            slow_curve[-1][0],
+            "CPU s",
+            0.25,
+            None,
+            f"plain sweeps are then {plain.objective / goal * (1 + 1e-4) - 1:.1e} above it, {after / goal * (1 + 1e-4) - 1:.1e} after 300",
+        ),
+    ]
 
 
 def _pseudo_ngrams():
@@ -95,10 +143,26 @@ def _pseudo_ngrams():
         wall.append(time.perf_counter() - start)
         if threads == 1:
             one, error = found, token_error(found, test)
-            row = _sweep_row("pseudo ngrams 3", curve, 5.0, f"after 5 sweeps: objective {found.objective:,.0f}, {len(found.w):,} active")
+            row = _sweep_row(
+                "pseudo ngrams 3",
+                curve,
+                5.0,
+                f"after 5 sweeps: objective {found.objective:,.0f}, {len(found.w):,} active",
+            )
     same = np.array_equal(one.w, found.w)
-    return [row, Row("its test error after 5 sweeps", error, 12.2, "%", 1.0),
-            Row("5 sweeps on 2 threads, wall clock against 1", wall[1], wall[0], "s", None, None, f"the same bits: {same}")]
+    return [
+        row,
+        Row("its test error after 5 sweeps", error, 12.2, "%", 1.0),
+        Row(
+            "5 sweeps on 2 threads, wall clock against 1",
+            wall[1],
+            wall[0],
+            "s",
+            None,
+            None,
+            f"the same bits: {same}",
+        ),
+    ]
 
 
 def _passes():
@@ -108,11 +172,30 @@ def _passes():
     from ..optim.coordinate_descent import coordinate_descent
 
     labels, x = sample(SPARSE_HMM, [5] * 100)
-    corpus = make_corpus(np.arange(0, 501, 5), np.arange(501), x, labels=labels, edge_class=x, class_ptr=np.arange(6), class_attr=np.arange(5) + 1)
-    many, one = (coordinate_descent(corpus, sizes=(6, 5, 6), c1=1.0, c2=0.001, blocks=blocks, screening=False, max_iterations=3).counts
-                 for blocks in (False, True))
-    return Row("Algorithm 1 against 2, gradient passes", many["gradient_visits"] / one["gradient_visits"], 42.0, "x", 1.0, None,
-               f"step-rule passes apart: {many['step_visits']:,} and {one['step_visits']:,}")
+    corpus = make_corpus(
+        np.arange(0, 501, 5),
+        np.arange(501),
+        x,
+        labels=labels,
+        edge_class=x,
+        class_ptr=np.arange(6),
+        class_attr=np.arange(5) + 1,
+    )
+    many, one = (
+        coordinate_descent(
+            corpus, sizes=(6, 5, 6), c1=1.0, c2=0.001, blocks=blocks, screening=False, max_iterations=3
+        ).counts
+        for blocks in (False, True)
+    )
+    return Row(
+        "Algorithm 1 against 2, gradient passes",
+        many["gradient_visits"] / one["gradient_visits"],
+        42.0,
+        "x",
+        1.0,
+        None,
+        f"step-rule passes apart: {many['step_visits']:,} and {one['step_visits']:,}",
+    )
 
 
 def _path():
@@ -127,10 +210,19 @@ def _path():
     n_labels, n_attrs, n_edge_attrs = options["sizes"]
     virtual = (n_attrs * n_labels + n_edge_attrs * n_labels**2) / 1e6
     error = token_error(last, test)
-    return [Row("SBCD, n-grams, a path of 20 sweeps to c1 = 0.3", seconds, 120.0, "CPU s", 1.0, None,
-                f"{virtual:,.1f} million virtual weights, {last.features.n_features:,} active; {error:.2f} % test error"),
-            Row("its peak memory, the data and compiled code included", peak, 800.0, "MB", 1.0),
-            Row("its test error", error, 7.9, "%", 1.0)]
+    return [
+        Row(
+            "SBCD, n-grams, a path of 20 sweeps to c1 = 0.3",
+            seconds,
+            120.0,
+            "CPU s",
+            1.0,
+            None,
+            f"{virtual:,.1f} million virtual weights, {last.features.n_features:,} active; {error:.2f} % test error",
+        ),
+        Row("its peak memory, the data and compiled code included", peak, 800.0, "MB", 1.0),
+        Row("its test error", error, 7.9, "%", 1.0),
+    ]
 
 
 def token_error(found, test):
@@ -138,11 +230,18 @@ def token_error(found, test):
     features, w = found.features, found.w
     n_labels, wrong = features.n_labels, 0
     mu = np.zeros((features.n_attrs, n_labels))
-    mu[np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr)), features.node_label] = w[:features.n_node]
+    mu[np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr)), features.node_label] = w[
+        : features.n_node
+    ]
     node = np.zeros((test.n_tokens, n_labels))
     np.add.at(node, np.repeat(np.arange(test.n_tokens), np.diff(test.attr_ptr)), mu[test.attr_idx])
     for first, last in zip(test.seq_ptr[:-1].tolist(), test.seq_ptr[1:].tolist(), strict=True):
-        wrong += int((_decode(node[first:last], test.edge_class[first:last], test, features, w) != test.labels[first:last]).sum())
+        wrong += int(
+            (
+                _decode(node[first:last], test.edge_class[first:last], test, features, w)
+                != test.labels[first:last]
+            ).sum()
+        )
     return 100.0 * wrong / test.n_tokens
 
 
@@ -150,9 +249,9 @@ def _decode(node, edge_class, corpus, features, w):
     delta, back = node[0], []
     for scores, k in zip(node[1:], edge_class[1:].tolist(), strict=True):
         table = np.zeros((features.n_labels, features.n_labels))
-        for b in corpus.class_attr[corpus.class_ptr[k]:corpus.class_ptr[k + 1]].tolist():
+        for b in corpus.class_attr[corpus.class_ptr[k] : corpus.class_ptr[k + 1]].tolist():
             row = slice(features.edge_ptr[b], features.edge_ptr[b + 1])
-            table[features.edge_prev[row], features.edge_next[row]] += w[features.n_node:][row]
+            table[features.edge_prev[row], features.edge_next[row]] += w[features.n_node :][row]
         move = delta[:, None] + table
         back.append(move.argmax(axis=0))
         delta = move.max(axis=0) + scores

@@ -47,7 +47,9 @@ def train_tagger(work, iterations=20, **params):
     """`tagger_of` on `work`; iterations None: to its own stop."""
     if iterations is not None:
         params["max_iterations"] = iterations
-    return tagger_of(attribute_strings(work.columns, work.template), work.columns.labels_by_sequence(), **params)
+    return tagger_of(
+        attribute_strings(work.columns, work.template), work.columns.labels_by_sequence(), **params
+    )
 
 
 def tagger_of(rows, labels, **params):
@@ -102,7 +104,7 @@ def attribute_names(work):
     strings = (row for rows in attribute_strings(work.columns, work.template) for row in rows)
     patterns = pattern_of_attributes(work)
     for t, row in enumerate(strings):
-        for a in corpus.attr_idx[corpus.attr_ptr[t]:corpus.attr_ptr[t + 1]].tolist():
+        for a in corpus.attr_idx[corpus.attr_ptr[t] : corpus.attr_ptr[t + 1]].tolist():
             if a not in names:
                 names[a] = row[patterns[a]]
     return names

@@ -26,6 +26,7 @@ def _ours():
     def run():
         model = CRF(template=templates.load("chunking"), c2=1.0, max_iterations=ITERATIONS, n_jobs=1)
         return model.fit(train).objective_
+
     return run
 
 
@@ -36,10 +37,12 @@ def _crfsuite():
     _, train, _ = columns_of("chunking")
 
     def run():
-        it = trainer(attribute_strings(train, "chunking"), train.labels_by_sequence(),
-                     max_iterations=ITERATIONS)
+        it = trainer(
+            attribute_strings(train, "chunking"), train.labels_by_sequence(), max_iterations=ITERATIONS
+        )
         it.train(model_file())
         return it.logparser.last_iteration["loss"]
+
     return run
 
 
@@ -64,9 +67,16 @@ def main(side):
     run = {"ours": _ours, "crfsuite": _crfsuite}[side]()
     cpu, wall = time.process_time(), time.perf_counter()
     objective = run()
-    print(json.dumps({
-        "cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "objective": objective,
-        "peak_mb": peak_mb()}))
+    print(
+        json.dumps(
+            {
+                "cpu": time.process_time() - cpu,
+                "wall": time.perf_counter() - wall,
+                "objective": objective,
+                "peak_mb": peak_mb(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Seconds until the objective is within 1e-4 (relative) of its minimum: our fastest route against CRFsuite's L-BFGS."""
+"""Seconds until the objective is within 1e-4 (relative) of its minimum:
+our fastest route against CRFsuite's L-BFGS.
+"""
 
 import os
 import time
@@ -17,10 +19,11 @@ OURS = {"fast_fit": "algorithm=auto", "sdca": "sdca alone", "L-BFGS": "our L-BFG
 
 
 def fast(repeats=1):
-    """CPU seconds to 1e-4 above the optimum, one thread: CoNLL-2000, c2 = 1 and 0.05, Spanish names S3, c2 = 1; sdca alone, L-BFGS.
+    """CPU seconds to 1e-4 above the optimum, one thread: CoNLL-2000, c2 = 1 and 0.05, Spanish names S3,
+    c2 = 1; sdca alone, L-BFGS.
 
-    Layouts are built inside the clock, the corpus is encoded outside. CRFsuite's seconds are those of its own log, from the first
-    iteration to the first one that is close enough.
+    Layouts are built inside the clock, the corpus is encoded outside. CRFsuite's seconds are those of its own
+    log, from the first iteration to the first one that is close enough.
     """
     for piece in PIECES:
         yield from _race(*piece, repeats)  # as they come: each takes minutes
@@ -46,10 +49,14 @@ def _race(name, c2, required, repeats):
     work = _load(name)
     corpus, features = work.corpus, work.features
     names = work.encoder.attribute_names()
-    tokens = [[names[a] for a in corpus.attr_idx[lo:hi].tolist()]
-              for lo, hi in zip(corpus.attr_ptr[:-1], corpus.attr_ptr[1:], strict=True)]
+    tokens = [
+        [names[a] for a in corpus.attr_idx[lo:hi].tolist()]
+        for lo, hi in zip(corpus.attr_ptr[:-1], corpus.attr_ptr[1:], strict=True)
+    ]
     rows = [tokens[lo:hi] for lo, hi in zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)]
-    peer = trainer(rows, work.columns.labels_by_sequence(), c2=c2, epsilon=1e-9, delta=3e-6, max_iterations=600)
+    peer = trainer(
+        rows, work.columns.labels_by_sequence(), c2=c2, epsilon=1e-9, delta=3e-6, max_iterations=600
+    )
 
     def lbfgs(corpus, features, c2, tol, callback):
         fun = Objective(corpus, features, c2=c2)
@@ -63,14 +70,32 @@ def _race(name, c2, required, repeats):
         for learner in ours.values():  # compile on something small
             learner(slice_sequences(corpus, 0, 30), features, c2=c2, tol=1e-2, callback=lambda step, w: False)
         candidates = {"crfsuite": partial(_crfsuite_seconds, peer, best, steps)}
-        candidates |= {key: partial(_seconds, learner, work, objective, best, steps, key) for key, learner in ours.items()}
-        runs = [{key: run() for key, run in candidates.items()} for _ in range(repeats)]  # in turn; no warm-up of minutes
+        candidates |= {
+            key: partial(_seconds, learner, work, objective, best, steps, key)
+            for key, learner in ours.items()
+        }
+        runs = [
+            {key: run() for key, run in candidates.items()} for _ in range(repeats)
+        ]  # in turn; no warm-up of minutes
     took = {key: float(np.median([run[key] for run in runs])) for key in candidates}
     ends = f"optimum {best:.4f}; CRFsuite is there after {steps['crfsuite']} iterations"
-    notes = {"fast_fit": f"{steps['fast_fit']} epochs and iterations; {ends}",
-             "sdca": f"coordinate ascent alone: {steps['sdca']} epochs", "L-BFGS": f"ours, from 0, memory 30: {steps['L-BFGS']} iterations"}
-    return [Row(f"to {CLOSE:g} above the optimum, {TITLES[name]}, c2 = {c2:g}: {OURS[key]}", took[key], took["crfsuite"], "CPU s",
-                required if key == "fast_fit" else None, None, notes[key]) for key in ours]
+    notes = {
+        "fast_fit": f"{steps['fast_fit']} epochs and iterations; {ends}",
+        "sdca": f"coordinate ascent alone: {steps['sdca']} epochs",
+        "L-BFGS": f"ours, from 0, memory 30: {steps['L-BFGS']} iterations",
+    }
+    return [
+        Row(
+            f"to {CLOSE:g} above the optimum, {TITLES[name]}, c2 = {c2:g}: {OURS[key]}",
+            took[key],
+            took["crfsuite"],
+            "CPU s",
+            required if key == "fast_fit" else None,
+            None,
+            notes[key],
+        )
+        for key in ours
+    ]
 
 
 def _crfsuite_seconds(peer, best, steps):
@@ -85,7 +110,9 @@ def _crfsuite_seconds(peer, best, steps):
         if step["loss"] <= best * (1 + CLOSE):
             steps["crfsuite"] = step["num"]
             return spent
-    raise RuntimeError(f"CRFsuite stopped at {peer.logparser.last_iteration['loss']}, never within {CLOSE:g} of {best}")
+    raise RuntimeError(
+        f"CRFsuite stopped at {peer.logparser.last_iteration['loss']}, never within {CLOSE:g} of {best}"
+    )
 
 
 def _seconds(learner, work, objective, best, steps, key):

@@ -16,7 +16,9 @@ HELD_OUT = 10  # every tenth training sentence chooses c1, and c2
 
 
 class Run(NamedTuple):
-    """One training run: what it found, CPU seconds in all, and (CPU seconds, objective) after each iteration."""
+    """One training run: what it found, CPU seconds in all, and (CPU seconds,
+    objective) after each iteration.
+    """
 
     w: np.ndarray
     objective: float
@@ -44,9 +46,13 @@ def train_l1(work, c1, c2=0.0, *, start=None, below=None, **settings):
 
     start = np.zeros(work.features.n_features) if start is None else start
     if c1 and "l1_method" not in settings:
-        found = minimize_on_support(work.corpus, work.features, start, c1=c1, c2=c2, callback=watch, **settings)
+        found = minimize_on_support(
+            work.corpus, work.features, start, c1=c1, c2=c2, callback=watch, **settings
+        )
     else:
-        found = minimize(Objective(work.corpus, work.features, c2=c2), start, c1=c1, c2=c2, callback=watch, **settings)
+        found = minimize(
+            Objective(work.corpus, work.features, c2=c2), start, c1=c1, c2=c2, callback=watch, **settings
+        )
     seconds = time.process_time() - clock
     return Run(found.w, found.objective, found.status, found.n_iter, found.n_evaluations, seconds, trace)
 
@@ -58,15 +64,26 @@ def crfsuite_l1(work, c1, **params):
     from .crfsuite import model_file, trainer, weights_of
     from .work import attribute_strings
 
-    peer = trainer(attribute_strings(work.columns, work.template), work.columns.labels_by_sequence(), c1=c1, c2=0.0, **params)
+    peer = trainer(
+        attribute_strings(work.columns, work.template),
+        work.columns.labels_by_sequence(),
+        c1=c1,
+        c2=0.0,
+        **params,
+    )
     path, clock = model_file(), time.process_time()
     peer.train(path)
     seconds, log = time.process_time() - clock, peer.logparser.iterations
     tagger = pycrfsuite.Tagger()
     tagger.open(path)
     os.unlink(path)
-    trace = list(zip(np.cumsum([float(step["time"]) for step in log]).tolist(), [float(step["loss"]) for step in log],
-                     strict=True))
+    trace = list(
+        zip(
+            np.cumsum([float(step["time"]) for step in log]).tolist(),
+            [float(step["loss"]) for step in log],
+            strict=True,
+        )
+    )
     trials = sum(int(step.get("linesearch_trials", 1)) for step in log)
     return Run(weights_of(work, tagger), trace[-1][1], "its own stop", len(log), trials, seconds, trace)
 
@@ -86,7 +103,9 @@ def _guess(work, w, columns):
 
 
 def owlqn(repeats=1):
-    """L1 training to the certificate, CoNLL-2000, c1 = 1, against CRFsuite's OWL-QN to its own stop (once: minutes)."""
+    """L1 training to the certificate, CoNLL-2000, c1 = 1, against CRFsuite's OWL-QN to its own stop (once:
+    minutes).
+    """
     from threadpoolctl import threadpool_limits
 
     from ..optim.certificate import duality_gap
@@ -104,21 +123,53 @@ def owlqn(repeats=1):
     gap = duality_gap(value, grad, ours.w, 1.0)
     level = next((t for t, value in ours.trace if value <= theirs.objective), float("nan"))
     return [
-        Row("L1, c1 = 1, until certified, 1 thread", ours.seconds, theirs.seconds, "CPU s", 0.5, 0.3,
+        Row(
+            "L1, c1 = 1, until certified, 1 thread",
+            ours.seconds,
+            theirs.seconds,
+            "CPU s",
+            0.5,
+            0.3,
             f"{ours.status}: largest pseudo-gradient {violation.max():.1e} (at most 1e-3 asked), duality gap at most {gap:.3g} nats; "
-            f"{ours.n_evaluations} evaluations against {theirs.n_evaluations}"),
-        Row("the same: objective", ours.objective, theirs.objective, "nats", 1.0, None,
+            f"{ours.n_evaluations} evaluations against {theirs.n_evaluations}",
+        ),
+        Row(
+            "the same: objective",
+            ours.objective,
+            theirs.objective,
+            "nats",
+            1.0,
+            None,
             f"{ours.objective:.4f} with {np.count_nonzero(ours.w):,} weights, {theirs.objective:.4f} with "
-            f"{np.count_nonzero(theirs.w):,}; test F1 {f1_of(work, ours.w, work.test):.2f} and {f1_of(work, theirs.w, work.test):.2f}"),
-        Row("the same: until CRFsuite's objective", level, theirs.seconds, "CPU s", 0.5, 0.3,
-            f"{next(i for i, (t, _) in enumerate(ours.trace, 1) if t == level)} iterations" if level == level else "never"),
-        Row("textbook OWL-QN until CRFsuite's objective", plain.seconds, theirs.seconds, "CPU s", None, None,
-            f"{plain.n_iter} iterations, {plain.n_evaluations} evaluations, {plain.objective:.2f}, memory 10"),
+            f"{np.count_nonzero(theirs.w):,}; test F1 {f1_of(work, ours.w, work.test):.2f} and {f1_of(work, theirs.w, work.test):.2f}",
+        ),
+        Row(
+            "the same: until CRFsuite's objective",
+            level,
+            theirs.seconds,
+            "CPU s",
+            0.5,
+            0.3,
+            f"{next(i for i, (t, _) in enumerate(ours.trace, 1) if t == level)} iterations"
+            if level == level
+            else "never",
+        ),
+        Row(
+            "textbook OWL-QN until CRFsuite's objective",
+            plain.seconds,
+            theirs.seconds,
+            "CPU s",
+            None,
+            None,
+            f"{plain.n_iter} iterations, {plain.n_evaluations} evaluations, {plain.objective:.2f}, memory 10",
+        ),
     ]
 
 
 def l1_path(strengths=STRENGTHS):
-    """Yield a dict for each c1: F1 on held-out training sentences, then of the model of all of them on the test part."""
+    """Yield a dict for each c1: F1 on held-out training sentences,
+    then of the model of all of them on the test part.
+    """
     whole, part, dev = _parts()
     w_part, w = None, None
     for c1 in strengths:
@@ -142,7 +193,9 @@ def best_on_dev(rows):
 
 
 def _parts():
-    """(all training sentences, those that are not held out, the columns of those that are): two `Work`s and columns."""
+    """(all training sentences, those that are not held out, the columns of those that are):
+    two `Work`s and columns.
+    """
     whole = load("chunking")
     held = np.arange(len(whole.columns)) % HELD_OUT == 0
     part = encode("chunking", "chunking", whole.columns.take(np.flatnonzero(~held)))
@@ -163,9 +216,19 @@ def _row(c1, c2, work, run, dev_f1):
 
     interval = bootstrap_interval(work.test.labels_by_sequence(), _guess(work, run.w, work.test))
     value, low, high = (f"{100 * x:.2f}" for x in interval)
-    return {"c1": c1, "c2": c2, "offered": work.features.n_features, "not zero": int(np.count_nonzero(run.w)),
-            "objective": f"{run.objective:.4f}", "evaluations": run.n_evaluations, "dev F1": f"{dev_f1:.2f}",
-            "test F1": value, "95 % from": low, "to": high, "CPU seconds": f"{run.seconds:.1f}"}
+    return {
+        "c1": c1,
+        "c2": c2,
+        "offered": work.features.n_features,
+        "not zero": int(np.count_nonzero(run.w)),
+        "objective": f"{run.objective:.4f}",
+        "evaluations": run.n_evaluations,
+        "dev F1": f"{dev_f1:.2f}",
+        "test F1": value,
+        "95 % from": low,
+        "to": high,
+        "CPU seconds": f"{run.seconds:.1f}",
+    }
 
 
 def l1_accuracy(repeats=1):
@@ -175,9 +238,22 @@ def l1_accuracy(repeats=1):
     tried = ", ".join(f"{row['c1']:g}: {row['dev F1']}" for row in rows)
     loss = float(l2["test F1"]) - float(best["test F1"])
     return [
-        Row("weights of the L1 model", best["not zero"], l2["not zero"], "weights", 0.1, None,
-            f"c1 = {best['c1']:g} by F1 on held-out sentences ({tried})"),
-        Row("error of the L1 model, 100 - F1", 100 - float(best["test F1"]), 100 - float(l2["test F1"]), "points",
-            1 + 0.3 / (100 - float(l2["test F1"])), None,
-            f"F1 {best['test F1']} against {l2['test F1']} (c2 = {l2['c2']:g}): {loss:.2f} lost, 0.3 allowed"),
+        Row(
+            "weights of the L1 model",
+            best["not zero"],
+            l2["not zero"],
+            "weights",
+            0.1,
+            None,
+            f"c1 = {best['c1']:g} by F1 on held-out sentences ({tried})",
+        ),
+        Row(
+            "error of the L1 model, 100 - F1",
+            100 - float(best["test F1"]),
+            100 - float(l2["test F1"]),
+            "points",
+            1 + 0.3 / (100 - float(l2["test F1"])),
+            None,
+            f"F1 {best['test F1']} against {l2['test F1']} (c2 = {l2['c2']:g}): {loss:.2f} lost, 0.3 allowed",
+        ),
     ]

@@ -1,9 +1,10 @@
-"""Table 3 of Altun, Johnson and Hofmann (2003): perceptron and boosting, with their descendants PA and AROW; chapter 05.
+"""Table 3 of Altun, Johnson and Hofmann (2003): perceptron and boosting, with their descendants PA and AROW;
+chapter 05.
 
-As in tables.py, the one number that an online learner needs, its epochs, is chosen on a tenth of the training data, and then
-the whole training part, and prefixes of it, are learnt from. Boosting gets a fixed number of rounds, more of
-them where each is cheaper, and in proportion fewer on a prefix. A second record follows boosting round by round, with its
-three bounds and without the longest sentences.
+As in tables.py, the one number that an online learner needs, its epochs, is chosen on a tenth of the training
+data, and then the whole training part, and prefixes of it, are learnt from. Boosting gets a fixed number of
+rounds, more of them where each is cheaper, and in proportion fewer on a prefix. A second record follows
+boosting round by round, with its three bounds and without the longest sentences.
 """
 
 import time
@@ -20,19 +21,49 @@ from ..optim.online import arow, passive_aggressive, perceptron
 from .records import read_record
 from .tables import SIZES, TASKS, TEMPLATES, fill, row_of, scores, set_up
 
-LEARNERS = {"perceptron": partial(perceptron, average=False), "averaged perceptron": perceptron,
-            "passive-aggressive": passive_aggressive, "AROW": arow, "boosting": boost,
-            "boosting, per instance": partial(boost, bound="instance")}
+LEARNERS = {
+    "perceptron": partial(perceptron, average=False),
+    "averaged perceptron": perceptron,
+    "passive-aggressive": passive_aggressive,
+    "AROW": arow,
+    "boosting": boost,
+    "boosting, per instance": partial(boost, bound="instance"),
+}
 EPOCHS = (1, 2, 3, 5, 10, 20, 30, 50)
 ROUNDS = {"boosting": 10_000, "boosting, per instance": 20_000}
-FOLLOWED = (("s1", "split", None, 50_000), ("s2", "split", None, 12_000), ("s3", "split", None, 12_000), ("s2", "split", 60, 5_000),
-            ("s2", "global", None, 7_000), ("s2", "instance", None, 7_000), ("s3", "split", 60, 5_000),
-            ("s3", "global", None, 7_000))  # template, bound, longest sentence, rounds
-LOOKS = (100, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10_000, 15_000, 20_000, 30_000, 50_000)  # rounds
+FOLLOWED = (
+    ("s1", "split", None, 50_000),
+    ("s2", "split", None, 12_000),
+    ("s3", "split", None, 12_000),
+    ("s2", "split", 60, 5_000),
+    ("s2", "global", None, 7_000),
+    ("s2", "instance", None, 7_000),
+    ("s3", "split", 60, 5_000),
+    ("s3", "global", None, 7_000),
+)  # template, bound, longest sentence, rounds
+LOOKS = (
+    100,
+    200,
+    300,
+    500,
+    700,
+    1000,
+    1500,
+    2000,
+    3000,
+    5000,
+    7000,
+    10_000,
+    15_000,
+    20_000,
+    30_000,
+    50_000,
+)  # rounds
 
 
 def fit_learner(setup, learner, iterations, callback=None):
-    """(OptResult, CPU seconds) of a function in `LEARNERS` after so many epochs or rounds; compilation and callbacks do not count.
+    """(OptResult, CPU seconds) of a function in `LEARNERS` after so many epochs or rounds;
+    compilation and callbacks do not count.
 
     callback: called with (Step, w, CPU seconds so far).
     """
@@ -51,7 +82,9 @@ def fit_learner(setup, learner, iterations, callback=None):
 
 
 def epochs_row(task, template, learner):
-    """Scores on a tenth of the training data after each of `EPOCHS`, and the best number (the smallest of equals)."""
+    """Scores on a tenth of the training data after each of `EPOCHS`,
+    and the best number (the smallest of equals).
+    """
     setup, found = set_up(task, template, held_out=True), {}
 
     def watch(step, w, seconds):
@@ -70,12 +103,22 @@ def learner_row(task, template, learner, n_sentences, iterations):
 
 
 def fill_learners(task, folder):
-    """Table 3 ("ner") with its learning curve, in `folder`: 05_epochs_<task>.csv, then 05_<task>.csv; returns the two paths."""
+    """Table 3 ("ner") with its learning curve, in `folder`: 05_epochs_<task>.csv, then 05_<task>.csv;
+    returns the two paths.
+    """
     folder, data = Path(folder), [load_dataset(TASKS[task].dataset, TASKS[task].task, verbose=False)]
-    cells = [{"template": template, "learner": learner} for learner in LEARNERS for template in TEMPLATES[task]]
-    chosen = fill(folder / f"05_epochs_{task}.csv",
-                  [(cell, lambda cell=cell: epochs_row(task, **cell)) for cell in cells if cell["learner"] not in ROUNDS],
-                  datasets=data)
+    cells = [
+        {"template": template, "learner": learner} for learner in LEARNERS for template in TEMPLATES[task]
+    ]
+    chosen = fill(
+        folder / f"05_epochs_{task}.csv",
+        [
+            (cell, lambda cell=cell: epochs_row(task, **cell))
+            for cell in cells
+            if cell["learner"] not in ROUNDS
+        ],
+        datasets=data,
+    )
     best = {(row["template"], row["learner"]): int(row["chosen"]) for row in read_record(chosen)[1]}
     jobs = []
     for n in SIZES[task][::-1]:  # the paper's table first, then the learning curve
@@ -89,14 +132,17 @@ def fill_learners(task, folder):
 
 
 def without_long(setup, longest):
-    """`Setup` without the training sentences of more than `longest` tokens; the features are those of the rest."""
+    """`Setup` without the training sentences of more than `longest` tokens;
+    the features are those of the rest.
+    """
     corpus = take_sequences(setup.corpus, np.flatnonzero(np.diff(setup.corpus.seq_ptr) <= longest))
     features = observed(corpus, setup.encoder.n_labels, setup.encoder.n_attrs)
     return setup._replace(corpus=corpus, features=features)
 
 
 def rounds_rows(task, template, bound, longest, rounds):
-    """Boosting seen after each of `LOOKS` and at its end: a row with rounds, log of the loss (nats), scores, weights, CPU seconds.
+    """Boosting seen after each of `LOOKS` and at its end: a row with rounds, log of the loss (nats), scores,
+    weights, CPU seconds.
 
     longest: words of the longest training sentence that is kept; None: all are.
     """
@@ -105,8 +151,14 @@ def rounds_rows(task, template, bound, longest, rounds):
     rows = []
 
     def look(step, w, seconds):
-        rows.append({"rounds": step.iteration, "log_loss": f"{step.objective:.3f}", "sentences": setup.corpus.n_sequences,
-                     **row_of(setup, w, seconds)})
+        rows.append(
+            {
+                "rounds": step.iteration,
+                "log_loss": f"{step.objective:.3f}",
+                "sentences": setup.corpus.n_sequences,
+                **row_of(setup, w, seconds),
+            }
+        )
 
     def watch(step, w, seconds):
         if step.iteration in LOOKS:
@@ -119,8 +171,15 @@ def rounds_rows(task, template, bound, longest, rounds):
 
 
 def fill_rounds(task, folder):
-    """F1 and loss against rounds of boosting, in `folder`: 05_rounds_<task>.csv; half an hour. Returns the path."""
+    """F1 and loss against rounds of boosting, in `folder`: 05_rounds_<task>.csv; half an hour.
+    Returns the path.
+    """
     data = [load_dataset(TASKS[task].dataset, TASKS[task].task, verbose=False)]
-    jobs = [({"template": cell[0], "bound": cell[1], "longest": cell[2] or "all"}, lambda cell=cell: rounds_rows(task, *cell))
-            for cell in FOLLOWED]
+    jobs = [
+        (
+            {"template": cell[0], "bound": cell[1], "longest": cell[2] or "all"},
+            lambda cell=cell: rounds_rows(task, *cell),
+        )
+        for cell in FOLLOWED
+    ]
     return fill(Path(folder) / f"05_rounds_{task}.csv", jobs, datasets=data)

@@ -1,4 +1,6 @@
-"""Online learners against CRFsuite's "ap", "pa" and "arow": seconds an epoch, and what the models are worth."""
+"""Online learners against CRFsuite's "ap", "pa" and "arow": seconds an epoch,
+and what the models are worth.
+"""
 
 import os
 import time
@@ -10,11 +12,17 @@ from . import Clocked, Row, race
 from .work import attribute_strings, load
 
 EPOCHS = 10
-LEARNERS = {"ap": ("perceptron", 0.6), "pa": ("passive_aggressive", None), "arow": ("arow", None)}  # CRFsuite's name, ours, required
+LEARNERS = {
+    "ap": ("perceptron", 0.6),
+    "pa": ("passive_aggressive", None),
+    "arow": ("arow", None),
+}  # CRFsuite's name, ours, required
 
 
 def perceptron(repeats=3):
-    """Averaged perceptron, PA and AROW on CoNLL-2000, 22 labels, one thread: seconds an epoch, F1 after ten."""
+    """Averaged perceptron, PA and AROW on CoNLL-2000, 22 labels, one thread: seconds an epoch,
+    F1 after ten.
+    """
     work = load("chunking")
     strings = attribute_strings(work.columns, work.template)
     return [_against_crfsuite(work, strings, name, repeats) for name in LEARNERS]
@@ -26,13 +34,28 @@ def _against_crfsuite(work, strings, name, repeats):
 
     (ours, required), last = LEARNERS[name], {}
     learner, trainer = getattr(online, ours), epoch_trainer(strings, work.columns.labels_by_sequence(), name)
-    took = race({"crfsuite": lambda: crfsuite_epoch_seconds(trainer, last), "ours": lambda: epoch_seconds(work, learner, last)}, repeats)
+    took = race(
+        {
+            "crfsuite": lambda: crfsuite_epoch_seconds(trainer, last),
+            "ours": lambda: epoch_seconds(work, learner, last),
+        },
+        repeats,
+    )
     test = work.encoder.transform(work.test, on_unknown_label="mark")
-    paths = {"ours": work.encoder.decode(decode(test, work.features, last["w"]), test.seq_ptr),
-             "crfsuite": [last["tagger"].tag(rows) for rows in attribute_strings(work.test, work.template)]}
+    paths = {
+        "ours": work.encoder.decode(decode(test, work.features, last["w"]), test.seq_ptr),
+        "crfsuite": [last["tagger"].tag(rows) for rows in attribute_strings(work.test, work.template)],
+    }
     f1 = {side: 100 * chunk_report(work.test.labels_by_sequence(), path).f1 for side, path in paths.items()}
-    return Row(f"{ours.replace('_', '-')}, one epoch", took["ours"].median_cpu, took["crfsuite"].median_cpu, "CPU s", required, None,
-               f"F1 after {EPOCHS} epochs: ours {f1['ours']:.2f}, CRFsuite {f1['crfsuite']:.2f} (the orders of the sentences differ)")
+    return Row(
+        f"{ours.replace('_', '-')}, one epoch",
+        took["ours"].median_cpu,
+        took["crfsuite"].median_cpu,
+        "CPU s",
+        required,
+        None,
+        f"F1 after {EPOCHS} epochs: ours {f1['ours']:.2f}, CRFsuite {f1['crfsuite']:.2f} (the orders of the sentences differ)",
+    )
 
 
 def epoch_seconds(work, learner, last):
@@ -42,6 +65,7 @@ def epoch_seconds(work, learner, last):
     def tick(step, w):
         cpu.append(time.process_time())
         wall.append(time.perf_counter())
+
     last["w"] = learner(work.corpus, work.features, max_iterations=EPOCHS, callback=tick).w
     return Clocked(float(np.median(np.diff(cpu))), float(np.median(np.diff(wall))))
 

@@ -1,7 +1,7 @@
 """Recorded tables: results of runs too long to repeat at every reading, with what is needed to judge them.
 
-A record is a CSV file whose first lines, after `#`, name the code (commit), the date, the versions, the data (sha256 of
-every file) and the seconds it took: `notebooks/results/NN_<table>.csv`.
+A record is a CSV file whose first lines, after `#`, name the code (commit), the date, the versions, the data
+(sha256 of every file) and the seconds it took: `notebooks/results/NN_<table>.csv`.
 """
 
 import csv
@@ -13,11 +13,17 @@ from . import environment
 
 
 def commit():
-    """Commit of the checkout this package runs from, "+" after it if tracked files of the package differ; else "unknown"."""
+    """Commit of the checkout this package runs from, "+" after it if tracked files of the package differ;
+    else "unknown".
+    """
     here = Path(__file__).resolve().parent.parent
     try:
-        head, changed = (subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-                         for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "-uno", "--", "."]))
+        head, changed = (
+            subprocess.run(
+                ["git", *words], cwd=here, capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "-uno", "--", "."])
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head + ("+" if changed else "")
@@ -31,20 +37,26 @@ def data_hashes(dataset):
 
     if dataset.name in USER_SUPPLIED:  # the reader's own, which may differ from anybody else's
         files = USER_SUPPLIED[dataset.name]["files"]
-        return {name: hashlib.sha256(Path(locate(dataset.name, name)).read_bytes()).hexdigest() for name in files}
+        return {
+            name: hashlib.sha256(Path(locate(dataset.name, name)).read_bytes()).hexdigest() for name in files
+        }
     return {name: facts["sha256"] for name, facts in REGISTRY[dataset.name]["files"].items()}
 
 
 def write_record(path, rows, *, seconds, datasets=(), begun_at=None):
     """Write `rows` (list of dicts with the same keys) with their header; makes the folder. Returns the path.
 
-    seconds: wall-clock time of the run; datasets: the `Dataset`s it used; begun_at: the commits that made the first rows, as an
-    unfinished record names them. ValueError if there is no row, or keys differ.
+    seconds: wall-clock time of the run; datasets: the `Dataset`s it used; begun_at: the commits that made the
+    first rows, as an unfinished record names them. ValueError if there is no row, or keys differ.
     """
     if not rows or any(list(row) != list(rows[0]) for row in rows):
         raise ValueError("a record needs rows, all with the same columns in the same order")
     now, before = commit(), [] if begun_at is None else begun_at.split(", ")
-    about = {"commit": ", ".join([*before, now] if now not in before else before), **environment(), "seconds": f"{seconds:.0f}"}
+    about = {
+        "commit": ", ".join([*before, now] if now not in before else before),
+        **environment(),
+        "seconds": f"{seconds:.0f}",
+    }
     for dataset in datasets:
         about |= {f"data {dataset.name} {name}": digest for name, digest in data_hashes(dataset).items()}
     path = Path(path)
@@ -64,7 +76,9 @@ def write_report(path, rows, *, seconds):
 
 
 def read_record(path):
-    """(about, rows) of a file that `write_record` wrote: two dicts of strings, the header's and one for each row."""
+    """(about, rows) of a file that `write_record` wrote: two dicts of strings,
+    the header's and one for each row.
+    """
     with open(path, newline="", encoding="utf-8") as file:
         lines = file.read().splitlines()
     n_head = next((i for i, line in enumerate(lines) if not line.startswith("# ")), len(lines))

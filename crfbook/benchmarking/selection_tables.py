@@ -1,10 +1,12 @@
-"""Figure 6 of Sokolovska, Lavergne, Cappe and Yvon (2010): error against number of features, for the ways to select them.
+"""Figure 6 of Sokolovska, Lavergne, Cappe and Yvon (2010): error against number of features,
+for the ways to select them.
 
     fill_selection("ner", "notebooks/results")           # Spanish CoNLL-2002, features S3; or "wnut17", "conll2003"
 
-L1 selects while it trains, by OWL-QN or by blockwise coordinate descent (SBCD); the frequency cut-off and mutual information before, then
-an L2 penalty trains what is left; a-posteriori thresholding takes the largest weights of the whole L2 model and trains no more. The L2
-penalty is the one that does best, with all features, on the last tenth of the training data, and is the same in all rows that have one;
+L1 selects while it trains, by OWL-QN or by blockwise coordinate descent (SBCD); the frequency cut-off and
+mutual information before, then an L2 penalty trains what is left; a-posteriori thresholding takes the largest
+weights of the whole L2 model and trains no more. The L2 penalty is the one that does best, with all features,
+on the last tenth of the training data, and is the same in all rows that have one;
 the held-out parts choose nothing.
 """
 
@@ -26,29 +28,53 @@ from .records import read_record
 from .tables import STOP as SHORT
 from .tables import _data, fill, set_up, variance_row
 
-STOP = {**SHORT, "max_iterations": 1000}  # at 300 the whole Spanish model is 11 % above where it settles, and a point of F1 below
+STOP = {
+    **SHORT,
+    "max_iterations": 1000,
+}  # at 300 the whole Spanish model is 11 % above where it settles, and a point of F1 below
 TEMPLATE = {"ner": "s3", "wnut17": "ner", "conll2003": "ner"}
-SIZES = (200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)  # features kept by information and by threshold
+SIZES = (
+    200,
+    500,
+    1000,
+    2000,
+    5000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+)  # features kept by information and by threshold
 STRENGTHS = (64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.25)  # c1
-BLOCKWISE = STRENGTHS[:-2]  # where sweeps over blocks, most of which never hold a weight, take minutes at most
+BLOCKWISE = STRENGTHS[
+    :-2
+]  # where sweeps over blocks, most of which never hold a weight, take minutes at most
 FEWER = {"ner": {"SBCD": STRENGTHS[:5]}}  # 3 to 8 CPU minutes a row to c1 = 8, longer below
 
 
 def train_kept(setup, keep, c2, start):
-    """L2 training of the features where `keep` (F,), from their part of `start` (F,): (w (F,), 0 elsewhere; OptResult; CPU seconds)."""
+    """L2 training of the features where `keep` (F,), from their part of `start` (F,): (w (F,), 0 elsewhere;
+    OptResult; CPU seconds).
+    """
     clock = time.process_time()
-    result = minimize(Objective(setup.corpus, select(setup.features, keep), c2=c2), start[keep], c2=c2, **STOP)
+    result = minimize(
+        Objective(setup.corpus, select(setup.features, keep), c2=c2), start[keep], c2=c2, **STOP
+    )
     w = np.zeros(setup.features.n_features)
     w[keep] = result.w
     return w, result, time.process_time() - clock
 
 
 def measured(setup, w):
-    """{"<part> F1", "<part> error"}: phrases, and tokens with a wrong label, per cent, on the held-out parts."""
+    """{"<part> F1", "<part> error"}: phrases, and tokens with a wrong label, per cent,
+    on the held-out parts.
+    """
     found = {}
     for name, (corpus, gold) in setup.parts.items():
         report = chunk_report(gold, setup.encoder.decode(decode(corpus, setup.features, w), corpus.seq_ptr))
-        found |= {f"{name} F1": f"{100 * report.f1:.2f}", f"{name} error": f"{100 * (1 - report.accuracy):.3f}"}
+        found |= {
+            f"{name} F1": f"{100 * report.f1:.2f}",
+            f"{name} error": f"{100 * (1 - report.accuracy):.3f}",
+        }
     return found
 
 
@@ -81,14 +107,35 @@ class Selections:
 
     def owlqn(self, c1):
         """A row: what an L1 penalty leaves, no L2 penalty beside it; from the solution of the c1 before."""
-        return self._sparse("owlqn", lambda setup, w: minimize(
-            Objective(setup.corpus, setup.features), w, c1=c1, l1_method="owlqn", relative_change=(10, 1e-5), tol_gradient=0.01 * c1,
-            max_iterations=500))
+        return self._sparse(
+            "owlqn",
+            lambda setup, w: minimize(
+                Objective(setup.corpus, setup.features),
+                w,
+                c1=c1,
+                l1_method="owlqn",
+                relative_change=(10, 1e-5),
+                tol_gradient=0.01 * c1,
+                max_iterations=500,
+            ),
+        )
 
     def sbcd(self, c1):
-        """A row: the same problem by coordinate descent, its slow tail taken by OWL-QN on the active weights."""
-        return self._sparse("sbcd", lambda setup, w: coordinate_descent(
-            setup.corpus, setup.features, w, c1=c1, accelerate=True, tol_gradient=0.01 * c1, max_iterations=30))
+        """A row: the same problem by coordinate descent,
+        its slow tail taken by OWL-QN on the active weights.
+        """
+        return self._sparse(
+            "sbcd",
+            lambda setup, w: coordinate_descent(
+                setup.corpus,
+                setup.features,
+                w,
+                c1=c1,
+                accelerate=True,
+                tol_gradient=0.01 * c1,
+                max_iterations=30,
+            ),
+        )
 
     def _sparse(self, method, solve):
         clock = time.process_time()
@@ -102,34 +149,59 @@ class Selections:
     def _row(self, keep, w, result, seconds):
         active = w != 0
         n_node = self.setup.features.n_node
-        return {"features": int(keep.sum()), "active": int(active.sum()), "edges": int(active[n_node:].sum()), **measured(self.setup, w),
-                "objective": f"{result.objective:.2f}", "iterations": result.n_iter, "status": result.status, "seconds": f"{seconds:.1f}"}
+        return {
+            "features": int(keep.sum()),
+            "active": int(active.sum()),
+            "edges": int(active[n_node:].sum()),
+            **measured(self.setup, w),
+            "objective": f"{result.objective:.2f}",
+            "iterations": result.n_iter,
+            "status": result.status,
+            "seconds": f"{seconds:.1f}",
+        }
 
 
 def selection_jobs(task, c2, n_sentences=None):
-    """Jobs for `fill`: each selection at each size that does not exceed the number of features, L1 at each strength."""
+    """Jobs for `fill`: each selection at each size that does not exceed the number of features,
+    L1 at each strength.
+    """
     at = Selections(task, c2, n_sentences)
     n_features = at.setup.features.n_features
     sizes = [n for n in SIZES if n < n_features]
-    settings = {"cut-off": (at.cutoff, CUTOFFS), "mutual information": (at.information, sizes), "threshold": (at.threshold, sizes),
-                "OWL-QN": (at.owlqn, STRENGTHS), "SBCD": (at.sbcd, BLOCKWISE)}
+    settings = {
+        "cut-off": (at.cutoff, CUTOFFS),
+        "mutual information": (at.information, sizes),
+        "threshold": (at.threshold, sizes),
+        "OWL-QN": (at.owlqn, STRENGTHS),
+        "SBCD": (at.sbcd, BLOCKWISE),
+    }
     fewer = FEWER.get(task, {})
-    return [({"selection": name, "setting": f"{value:g}"}, partial(make, value))
-            for name, (make, values) in settings.items() for value in fewer.get(name, values)]
+    return [
+        ({"selection": name, "setting": f"{value:g}"}, partial(make, value))
+        for name, (make, values) in settings.items()
+        for value in fewer.get(name, values)
+    ]
 
 
 def fill_selection(task, folder, n_sentences=None):
-    """Figure 6 as records in `folder`: 09_variance_<task>.csv, which chooses the L2 penalty, then 09_selection_<task>.csv; returns both.
+    """Figure 6 as records in `folder`: 09_variance_<task>.csv, which chooses the L2 penalty,
+    then 09_selection_<task>.csv; returns both.
 
-    An interrupted run goes on with what it has; `n_sentences`: only so many of the training data. Raises FileNotFoundError for
-    "conll2003", which nobody may pass on, where the reader's own files are not in the folder conll2003 of CRFBOOK_DATA.
+    An interrupted run goes on with what it has; `n_sentences`: only so many of the training data. Raises
+    FileNotFoundError for "conll2003", which nobody may pass on,
+    where the reader's own files are not in the folder conll2003 of CRFBOOK_DATA.
     """
     if task not in TEMPLATE:
         raise ValueError(f"there is no selection task {task!r}; there are {', '.join(TEMPLATE)}")
     if task == "conll2003":
         load_dataset(task, source="real", verbose=False)
     folder, data = Path(folder), [_data(task)]
-    chosen = fill(folder / f"09_variance_{task}.csv",
-                  [({"template": TEMPLATE[task]}, lambda: variance_row(task, TEMPLATE[task], "log"))], datasets=data)
+    chosen = fill(
+        folder / f"09_variance_{task}.csv",
+        [({"template": TEMPLATE[task]}, lambda: variance_row(task, TEMPLATE[task], "log"))],
+        datasets=data,
+    )
     c2 = 0.5 / float(read_record(chosen)[1][0]["chosen"])
-    return chosen, fill(folder / f"09_selection_{task}.csv", selection_jobs(task, c2, n_sentences), datasets=data)
+    return chosen, fill(
+        folder / f"09_selection_{task}.csv", selection_jobs(task, c2, n_sentences), datasets=data
+    )

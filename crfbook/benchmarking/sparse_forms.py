@@ -1,8 +1,10 @@
-"""The three forms of forward-backward on the same chains: dense one by one, dense batched, sparse (Figure 5 of Sokolovska et al., 2010).
+"""The three forms of forward-backward on the same chains: dense one by one, dense batched,
+sparse (Figure 5 of Sokolovska et al., 2010).
 
-Scores of the tokens are ready when the clock starts; each form ends with log Z, all node marginals and the expected counts of the
-edge weights. "One by one" is the textbook's order of work, sequence after sequence, its inner loops vector code; "batched" takes
-one product of matrices (BLAS) for all sequences that are at the same step and class; "sparse" one product for each stored pair.
+Scores of the tokens are ready when the clock starts; each form ends with log Z, all node marginals and the
+expected counts of the edge weights. "One by one" is the textbook's order of work, sequence after sequence,
+its inner loops vector code; "batched" takes one product of matrices (BLAS) for all sequences that are at the
+same step and class; "sparse" one product for each stored pair.
 """
 
 import time
@@ -23,12 +25,16 @@ from ..optim.work import make_work
 from . import Clocked, race
 
 EDGE_WEIGHTS = (500, 1000, 2000, 3600, 5000, 7000, 10_000, 15_000, 20_000, 30_000, 45_000, 67_626)
-STRETCH = 256  # sequences that the dense form one by one takes at a time, so that what it writes stays in the cache, as in a batch
+# sequences that the dense form one by one takes at a time, so that what it writes stays in the cache, as in a
+# batch
+STRETCH = 256
 FORMS = ("one by one", "batched", "sparse", "sparse, lists only")
 
 
 def random_support(features, n_edge, seed=0):
-    """(FeatureSet, w): all node weights and n_edge edge weights of the attributes b > 0, random ones of random size."""
+    """(FeatureSet, w): all node weights and n_edge edge weights of the attributes b > 0,
+    random ones of random size.
+    """
     from ..data.features import select
 
     rng = np.random.default_rng(seed)
@@ -39,10 +45,12 @@ def random_support(features, n_edge, seed=0):
 
 
 class ChainForms:
-    """Forward-backward of a corpus (N tokens) at the weights w (F,), in the forms of `FORMS`; nothing but the kernels is timed.
+    """Forward-backward of a corpus (N tokens) at the weights w (F,), in the forms of `FORMS`;
+    nothing but the kernels is timed.
 
-    `run(form)` returns the CPU and wall seconds spent in kernels; log_z (S',) in packed order, p_node (N, M) by packed rows and
-    n_products int64 (2,), products with stored pairs forward and backward, are those of the form that ran last.
+    `run(form)` returns the CPU and wall seconds spent in kernels; log_z (S',) in packed order, p_node (N, M)
+    by packed rows and n_products int64 (2,), products with stored pairs forward and backward,
+    are those of the form that ran last.
     """
 
     def __init__(self, corpus, features, w):
@@ -51,11 +59,13 @@ class ChainForms:
         self.packing = pack(corpus, batch_rows(corpus.n_classes), n_shards=1, grouped=True)
         self.tables = table_edges(features, w, corpus.class_ptr, corpus.class_attr)
         classes = corpus.class_ptr, corpus.class_attr
-        self.sparse = {FORMS[2]: sparse_edges(features, w, *classes, table_share=TABLE_SHARE),
-                       FORMS[3]: sparse_edges(features, w, *classes, table_share=1.0)}
+        self.sparse = {
+            FORMS[2]: sparse_edges(features, w, *classes, table_share=TABLE_SHARE),
+            FORMS[3]: sparse_edges(features, w, *classes, table_share=1.0),
+        }
         self.transitions = SparseTransitions(features, classes, None, self.packing, 0)
         log_node = np.full((corpus.n_tokens, width), -np.inf)
-        log_node[:, :features.n_labels] = node_scores(corpus, features, w)
+        log_node[:, : features.n_labels] = node_scores(corpus, features, w)
         self.log_node, self.rows = log_node, log_node[self.packing.row_token]
         self.work = make_work(self.packing, width)
         self.spare = np.empty_like(self.work.log_node), *np.empty((3, width, width))
@@ -81,16 +91,28 @@ class ChainForms:
 
     def _one_by_one(self):
         edges, corpus = self.tables, self.corpus
-        log_z, p_node, part = np.empty(corpus.n_sequences), np.empty_like(self.log_node), np.empty_like(self.table_sum)
-        p_part = np.empty_like(p_node[:np.diff(corpus.seq_ptr[::STRETCH], append=corpus.n_tokens).max()])
+        log_z, p_node, part = (
+            np.empty(corpus.n_sequences),
+            np.empty_like(self.log_node),
+            np.empty_like(self.table_sum),
+        )
+        p_part = np.empty_like(p_node[: np.diff(corpus.seq_ptr[::STRETCH], append=corpus.n_tokens).max()])
         cpu = wall = 0.0
         for first in range(0, corpus.n_sequences, STRETCH):
-            seq_ptr = corpus.seq_ptr[first:first + STRETCH + 1]
+            seq_ptr = corpus.seq_ptr[first : first + STRETCH + 1]
             tokens = slice(seq_ptr[0], seq_ptr[-1])
-            out = log_z[first:first + STRETCH], p_part[:tokens.stop - tokens.start], part
+            out = log_z[first : first + STRETCH], p_part[: tokens.stop - tokens.start], part
             start = time.process_time(), time.perf_counter()
-            forward_backward_many(self.log_node[tokens], edges.psi_edge, edges.psi_edge_t, edges.edge_max, edges.edge_spread[0],
-                                  corpus.edge_class[tokens], seq_ptr - seq_ptr[0], *out)
+            forward_backward_many(
+                self.log_node[tokens],
+                edges.psi_edge,
+                edges.psi_edge_t,
+                edges.edge_max,
+                edges.edge_spread[0],
+                corpus.edge_class[tokens],
+                seq_ptr - seq_ptr[0],
+                *out,
+            )
             cpu, wall = cpu + time.process_time() - start[0], wall + time.perf_counter() - start[1]
             p_node[tokens] = out[1]
             self.table_sum += part
@@ -108,7 +130,9 @@ class ChainForms:
 
 
 def form_row(corpus, features, n_edge, repeats):
-    """A row of Figure 5: products and median CPU seconds of each form, of whole evaluations too, with n_edge edge weights."""
+    """A row of Figure 5: products and median CPU seconds of each form, of whole evaluations too,
+    with n_edge edge weights.
+    """
     from ..optim.objective import Objective
 
     part, w = random_support(features, n_edge)
@@ -119,7 +143,9 @@ def form_row(corpus, features, n_edge, repeats):
     took = race(runs, repeats)
     chains.run(FORMS[3])
     row = {"edge weights": part.n_edge, "products": int(chains.n_products[0])}
-    row["stored pairs"] = int(np.diff(chains.sparse[FORMS[3]].entry_ptr)[chains.packing.row_class[_inner(chains.packing)]].sum())
+    row["stored pairs"] = int(
+        np.diff(chains.sparse[FORMS[3]].entry_ptr)[chains.packing.row_class[_inner(chains.packing)]].sum()
+    )
     row["chosen"] = Objective(corpus, part)._forms.choose(w)
     return row | {form: f"{timing.median_cpu:.4f}" for form, timing in took.items()}
 
@@ -128,12 +154,14 @@ def _inner(packing):
     """Rows of a packing that are not the first token of their sequence."""
     first = np.zeros(len(packing.row_token), bool)
     for b in range(len(packing.row_ptr) - 1):
-        first[packing.row_ptr[b]:packing.row_ptr[b] + packing.slot_ptr[b + 1] - packing.slot_ptr[b]] = True
+        first[packing.row_ptr[b] : packing.row_ptr[b] + packing.slot_ptr[b + 1] - packing.slot_ptr[b]] = True
     return ~first
 
 
 def steady(seconds, reference):
-    """`seconds` as if the machine had been equally busy in all rows: `reference`, the same work in each, takes its median there."""
+    """`seconds` as if the machine had been equally busy in all rows: `reference`, the same work in each,
+    takes its median there.
+    """
     reference = np.asarray(reference, float)
     return np.asarray(seconds, float) * np.median(reference) / reference
 
@@ -146,7 +174,9 @@ def affine_fit(x, y):
 
 
 def break_even(n_edge, ratio):
-    """Edge weights at which `ratio` of seconds (rising with n_edge) reaches 1, between the points; infinite if it never does."""
+    """Edge weights at which `ratio` of seconds (rising with n_edge) reaches 1, between the points;
+    infinite if it never does.
+    """
     for i in range(1, len(ratio)):
         if ratio[i - 1] < 1.0 <= ratio[i]:
             share = np.log(1.0 / ratio[i - 1]) / np.log(ratio[i] / ratio[i - 1])
@@ -155,7 +185,9 @@ def break_even(n_edge, ratio):
 
 
 def fill_forms(folder, repeats=7):
-    """06_sparse_forms.csv in `folder`: Figure 5 on NetTalk's letters, one thread; two minutes. Returns the path."""
+    """06_sparse_forms.csv in `folder`: Figure 5 on NetTalk's letters, one thread; two minutes.
+    Returns the path.
+    """
     from .records import write_record
     from .sparse_tasks import LETTERS, nettalk
     from .tasks import _threads_one
@@ -164,4 +196,6 @@ def fill_forms(folder, repeats=7):
     data, _, corpus, features = nettalk(LETTERS, all_states=True, all_transitions=True)
     with _threads_one():
         rows = [form_row(corpus, features, n_edge, repeats) for n_edge in EDGE_WEIGHTS]
-    return write_record(Path(folder) / "06_sparse_forms.csv", rows, seconds=time.perf_counter() - start, datasets=[data])
+    return write_record(
+        Path(folder) / "06_sparse_forms.csv", rows, seconds=time.perf_counter() - start, datasets=[data]
+    )

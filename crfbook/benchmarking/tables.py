@@ -1,5 +1,5 @@
-"""The tables of Altun, Johnson and Hofmann (2003): their corpora as we have them, one function a row, and a record that an
-interrupted run goes on with. Chapters 04 and 05 fill and show them.
+"""The tables of Altun, Johnson and Hofmann (2003): their corpora as we have them, one function a row, and a
+record that an interrupted run goes on with. Chapters 04 and 05 fill and show them.
 
     setup = set_up("ner", "s2", 600)                         # Spanish CoNLL-2002, features S2, the first 600 sentences
     result, seconds = fit_loss(setup, "exp", variance=10.0)
@@ -28,7 +28,10 @@ from ..optim.losses import LOSSES
 from .records import read_record, write_record
 
 VARIANCES = (0.1, 1.0, 10.0, 100.0)  # of the Gaussian prior: c2 = 1 / (2 variance)
-SIZES = {"pos": (300, 800, 1600, None), "ner": (300, 1000, 3000, None)}  # sentences of the learning curves; None: all
+SIZES = {
+    "pos": (300, 800, 1600, None),
+    "ner": (300, 1000, 3000, None),
+}  # sentences of the learning curves; None: all
 TEMPLATES = {"pos": ("s1", "s2"), "ner": ("s1", "s2", "s3")}
 STOP = {"tol": 1e-4, "relative_change": (10, 1e-4), "max_iterations": 300}  # of each stage
 ROUGH = {"tol": 1e-3, "relative_change": (10, 1e-3), "max_iterations": 100}  # to choose a variance
@@ -36,7 +39,9 @@ WARM_UP = 5  # sentences
 
 
 class Task(NamedTuple):
-    """A corpus of the paper: name and task of the data set, its held-out parts {column of the table: split}, what is scored."""
+    """A corpus of the paper: name and task of the data set, its held-out parts {column of the table: split},
+    what is scored.
+    """
 
     dataset: str
     task: str
@@ -48,13 +53,17 @@ class Task(NamedTuple):
 TASKS = {
     "pos": Task("treebank", "pos", {"dev": "dev", "test": "test"}, "accuracy", 5),
     "ner": Task("conll2002", "esp", {"testa": "dev", "testb": "test"}, "F1", None),
-    "wnut17": Task("wnut17", "ner", {"dev": "dev", "test": "test"}, "F1", None),  # of chapter 09, as is the next
+    "wnut17": Task(
+        "wnut17", "ner", {"dev": "dev", "test": "test"}, "F1", None
+    ),  # of chapter 09, as is the next
     "conll2003": Task("conll2003", "ner", {"testa": "dev", "testb": "test"}, "F1", None),
 }
 
 
 class Setup(NamedTuple):
-    """Training data with one set of features, encoded, and the held-out parts as {name: (Corpus, gold labels)}."""
+    """Training data with one set of features, encoded, and the held-out parts as {name: (Corpus,
+    gold labels)}.
+    """
 
     task: Task
     encoder: Encoder
@@ -71,10 +80,11 @@ def _data(task):
 
 @cache
 def set_up(task, template, n_sentences=None, held_out=False):
-    """`Setup` of a task ("pos", "ner") with a shipped template ("s1", "s2", "s3") on the first `n_sentences` (None: all).
+    """`Setup` of a task ("pos", "ner") with a shipped template ("s1", "s2",
+    "s3") on the first `n_sentences` (None: all).
 
-    held_out: the last tenth of them (other articles than the rest, but for one) is put aside and is the only held-out part,
-    "tenth"; no other part is scored.
+    held_out: the last tenth of them (other articles than the rest, but for one) is put aside and is the only
+    held-out part, "tenth"; no other part is scored.
     """
     about, data = TASKS[task], _data(task)
     train = data.train if n_sentences is None else data.train.head(n_sentences)
@@ -111,9 +121,11 @@ def row_of(setup, w, seconds, **more):
 
 
 def fit_loss(setup, loss, variance, w0=None, stop=STOP):
-    """Minimise one of `LOSSES` under a Gaussian prior of that variance, from w0 or by way of the log loss: (OptResult, CPU seconds).
+    """Minimise one of `LOSSES` under a Gaussian prior of that variance, from w0 or by way of the log loss:
+    (OptResult, CPU seconds).
 
-    Some steps on a few sentences come before the clock starts: compilation, or its cache's reading, does not count.
+    Some steps on a few sentences come before the clock starts: compilation, or its cache's reading,
+    does not count.
     """
     few = take_sequences(setup.corpus, range(min(WARM_UP, setup.corpus.n_sequences)))
     fit = partial(minimize_loss, loss=loss, c2=0.5 / variance, constraints=setup.constraints, starts=("log",))
@@ -124,18 +136,27 @@ def fit_loss(setup, loss, variance, w0=None, stop=STOP):
 
 
 def loss_row(task, template, loss, n_sentences, variance):
-    """Scores of one loss trained on the first sentences: a row of Table 1 or 2, or a point of a learning curve."""
+    """Scores of one loss trained on the first sentences: a row of Table 1 or 2,
+    or a point of a learning curve.
+    """
     setup = set_up(task, template, n_sentences)
     result, seconds = fit_loss(setup, loss, variance)
     return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status)
 
 
 def peer_row(task, template, tool, variance):
-    """Log loss, all training sentences: our row (tool "crfbook"), or python-crfsuite's on the same attributes and labels."""
+    """Log loss, all training sentences: our row (tool "crfbook"),
+    or python-crfsuite's on the same attributes and labels.
+    """
     setup = set_up(task, template)
     if tool == "crfbook":
         result, seconds = fit_loss(setup, "log", variance)
-        return {**scores(setup, result.w), "objective": result.objective, "iterations": result.n_iter, "seconds": seconds}
+        return {
+            **scores(setup, result.w),
+            "objective": result.objective,
+            "iterations": result.n_iter,
+            "seconds": seconds,
+        }
     from .crfsuite import tagger_of
 
     rows, gold = attribute_rows(setup.corpus), setup.encoder.decode(setup.corpus.labels, setup.corpus.seq_ptr)
@@ -156,7 +177,9 @@ def attribute_rows(corpus):
 
 
 def variance_row(task, template, loss):
-    """Scores on a tenth of the training data for each of `VARIANCES` (each run starts at the solution before), and the best."""
+    """Scores on a tenth of the training data for each of `VARIANCES` (each run starts at the solution
+    before), and the best.
+    """
     setup = set_up(task, template, held_out=True)
     tried, w = {}, None
     for variance in VARIANCES:
@@ -169,9 +192,9 @@ def variance_row(task, template, loss):
 def fill(path, jobs, *, datasets=()):
     """Do the jobs that the record lacks, written as soon as each is done. Returns the path.
 
-    jobs: list of (key, make): key a dict whose values name the job, make() -> dict of the other columns of its row, or a list of
-    them. An unfinished record is kept beside the finished one as `*.part.csv`: an interrupted run goes on with it, a finished
-    one begins anew.
+    jobs: list of (key, make): key a dict whose values name the job, make() -> dict of the other columns of
+    its row, or a list of them. An unfinished record is kept beside the finished one as `*.part.csv`: an
+    interrupted run goes on with it, a finished one begins anew.
     """
     path = Path(path)
     part = path.with_suffix(".part.csv")
@@ -183,19 +206,29 @@ def fill(path, jobs, *, datasets=()):
             made = make()
             for more in made if isinstance(made, list) else [made]:
                 rows.append({**key, **{name: str(value) for name, value in more.items()}})
-            write_record(part, rows, seconds=time.perf_counter() - clock, datasets=datasets, begun_at=about.get("commit"))
+            write_record(
+                part,
+                rows,
+                seconds=time.perf_counter() - clock,
+                datasets=datasets,
+                begun_at=about.get("commit"),
+            )
     return part.replace(path)
 
 
 def fill_losses(task, folder):
-    """Tables 1 ("pos") and 2 ("ner") of the paper with their learning curves, in `folder`: hours on one core, row by row.
+    """Tables 1 ("pos") and 2 ("ner") of the paper with their learning curves, in `folder`: hours on one core,
+    row by row.
 
     Writes 04_variance_<task>.csv, then 04_<task>.csv with the variances chosen there. Returns the two paths.
     """
     folder, data = Path(folder), [_data(task)]
     cells = [{"template": template, "loss": loss} for template in TEMPLATES[task] for loss in LOSSES]
-    chosen = fill(folder / f"04_variance_{task}.csv",
-                  [(cell, lambda cell=cell: variance_row(task, **cell)) for cell in cells], datasets=data)
+    chosen = fill(
+        folder / f"04_variance_{task}.csv",
+        [(cell, lambda cell=cell: variance_row(task, **cell)) for cell in cells],
+        datasets=data,
+    )
     best = {(row["template"], row["loss"]): float(row["chosen"]) for row in read_record(chosen)[1]}
     jobs = []
     for n in SIZES[task][::-1]:  # the paper's tables first, then the learning curves
@@ -207,12 +240,25 @@ def fill_losses(task, folder):
 
 
 def fill_peer(folder, variance=0.5):
-    """04_peer_ner.csv in `folder`: the log loss of S2 and S3 at c2 = 1, by us and by CRFsuite; some minutes. Returns the path."""
-    cells = [{"template": template, "tool": tool} for template in ("s2", "s3") for tool in ("crfbook", "python-crfsuite")]
+    """04_peer_ner.csv in `folder`: the log loss of S2 and S3 at c2 = 1, by us and by CRFsuite; some minutes.
+    Returns the path.
+    """
+    cells = [
+        {"template": template, "tool": tool}
+        for template in ("s2", "s3")
+        for tool in ("crfbook", "python-crfsuite")
+    ]
     form = {"testa": ".2f", "testb": ".2f", "objective": ".3f", "iterations": "d", "seconds": ".1f"}
-    jobs = [({**cell, "c2": f"{0.5 / variance:g}"},
-             lambda cell=cell: {name: format(value, form[name]) for name, value in peer_row("ner", **cell, variance=variance).items()})
-            for cell in cells]
+    jobs = [
+        (
+            {**cell, "c2": f"{0.5 / variance:g}"},
+            lambda cell=cell: {
+                name: format(value, form[name])
+                for name, value in peer_row("ner", **cell, variance=variance).items()
+            },
+        )
+        for cell in cells
+    ]
     return fill(Path(folder) / "04_peer_ner.csv", jobs, datasets=[_data("ner")])
 
 

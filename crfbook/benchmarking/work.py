@@ -57,7 +57,7 @@ def _joint(columns, n_sentences):
         first.setdefault(label, int(i))
     needed = sorted(set(first.values()))
     rest = [i for i in range(len(joint)) if i not in set(needed)]
-    return joint.take(sorted(needed + rest[:max(0, n_sentences - len(needed))]))
+    return joint.take(sorted(needed + rest[: max(0, n_sentences - len(needed))]))
 
 
 def load(name):
@@ -76,15 +76,35 @@ def attribute_strings(columns, template):
     out = []
     for sentence in columns.sentences():
         word = ["_B-2", "_B-1", *(token[0] for token in sentence), "_B+1", "_B+2"]
-        rows = [[f"w-2={word[t]}", f"w-1={word[t + 1]}", f"w0={word[t + 2]}", f"w+1={word[t + 3]}",
-                 f"w+2={word[t + 4]}", f"w-1|0={word[t + 1]}|{word[t + 2]}",
-                 f"w0|1={word[t + 2]}|{word[t + 3]}"] for t in range(len(sentence))]
+        rows = [
+            [
+                f"w-2={word[t]}",
+                f"w-1={word[t + 1]}",
+                f"w0={word[t + 2]}",
+                f"w+1={word[t + 3]}",
+                f"w+2={word[t + 4]}",
+                f"w-1|0={word[t + 1]}|{word[t + 2]}",
+                f"w0|1={word[t + 2]}|{word[t + 3]}",
+            ]
+            for t in range(len(sentence))
+        ]
         if template == "chunking":
             pos = ["_B-2", "_B-1", *(token[names.index("pos")] for token in sentence), "_B+1", "_B+2"]
             for t, row in enumerate(rows):
-                a, b, c, d, e = pos[t:t + 5]
-                row += [f"p-2={a}", f"p-1={b}", f"p0={c}", f"p+1={d}", f"p+2={e}", f"p-2|-1={a}|{b}",
-                        f"p-1|0={b}|{c}", f"p0|1={c}|{d}", f"p1|2={d}|{e}", f"p-2..0={a}|{b}|{c}",
-                        f"p-1..1={b}|{c}|{d}", f"p0..2={c}|{d}|{e}"]
+                a, b, c, d, e = pos[t : t + 5]
+                row += [
+                    f"p-2={a}",
+                    f"p-1={b}",
+                    f"p0={c}",
+                    f"p+1={d}",
+                    f"p+2={e}",
+                    f"p-2|-1={a}|{b}",
+                    f"p-1|0={b}|{c}",
+                    f"p0|1={c}|{d}",
+                    f"p1|2={d}|{e}",
+                    f"p-2..0={a}|{b}|{c}",
+                    f"p-1..1={b}|{c}|{d}",
+                    f"p0..2={c}|{d}|{e}",
+                ]
         out.append(rows)
     return out

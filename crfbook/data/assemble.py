@@ -73,7 +73,9 @@ def sum_duplicates(ptr, idx, val):
         key, inverse = np.unique(row * width + idx[low:high], return_inverse=True)
         summed = np.bincount(inverse, None if val is None else val[low:high], minlength=len(key))
         new_ptr[start + 1 : stop + 1] = np.bincount(key // width, minlength=stop - start) if width else 0
-        blocks.append(((key % width).astype(np.int32) if width else key.astype(np.int32), summed.astype(np.float64)))
+        blocks.append(
+            ((key % width).astype(np.int32) if width else key.astype(np.int32), summed.astype(np.float64))
+        )
     return np.cumsum(new_ptr), np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
 
 

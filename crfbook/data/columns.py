@@ -32,7 +32,9 @@ class TokenColumns:
             raise ValueError("seq_ptr: expected a rising row of positions that begins with 0")
         for name, column in [*self.columns.items(), (self.label_name, self.labels)]:
             if column is not None and len(column) != ptr[-1]:
-                raise ValueError(f"column {name!r}: expected {ptr[-1]} tokens as seq_ptr says, found {len(column)}")
+                raise ValueError(
+                    f"column {name!r}: expected {ptr[-1]} tokens as seq_ptr says, found {len(column)}"
+                )
 
     @classmethod
     def from_sentences(cls, sentences, names, label=None):
@@ -60,7 +62,9 @@ class TokenColumns:
 
     @classmethod
     def from_text(cls, text, name="word", *, penn_symbols=False):
-        """One column of words from raw English text, cut by `crfbook.data.text.sentences` (which has the rules)."""
+        """One column of words from raw English text,
+        cut by `crfbook.data.text.sentences` (which has the rules).
+        """
         from crfbook.data.text import sentences
 
         return cls.from_sentences(sentences(text, penn_symbols=penn_symbols), (name,))
@@ -78,7 +82,9 @@ class TokenColumns:
         return tuple(self.columns)
 
     def sentences(self, labels=True):
-        """Iterate over sentences, each a list of tuples: the cells of a token, then its label if there is one."""
+        """Iterate over sentences, each a list of tuples: the cells of a token,
+        then its label if there is one.
+        """
         parts = list(self.columns.values())
         if labels and self.labels is not None:
             parts.append(self.labels)
@@ -149,7 +155,9 @@ class TokenColumns:
     def copy(self):
         """New lists, the same strings."""
         labels = None if self.labels is None else list(self.labels)
-        return TokenColumns({n: list(c) for n, c in self.columns.items()}, self.seq_ptr.copy(), labels, self.label_name)
+        return TokenColumns(
+            {n: list(c) for n, c in self.columns.items()}, self.seq_ptr.copy(), labels, self.label_name
+        )
 
     def __eq__(self, other):
         if not isinstance(other, TokenColumns):
@@ -171,12 +179,23 @@ class TokenColumns:
 class Dataset:
     """A data set with its splits.
 
-    name, task: as given to `load_dataset`; source: "real" or "builtin"; train, dev, test: `TokenColumns` or None;
-    extra: what does not fit in columns (intents, pairs, names of documents), described in `description`;
-    licence, reference: of the text that was loaded (a built-in twin is this project's own).
+    name, task: as given to `load_dataset`; source: "real" or "builtin"; train, dev, test: `TokenColumns` or
+    None; extra: what does not fit in columns (intents, pairs, names of documents), described in
+    `description`; licence, reference: of the text that was loaded (a built-in twin is this project's own).
     """
 
-    __slots__ = ("description", "dev", "extra", "licence", "name", "reference", "source", "task", "test", "train")
+    __slots__ = (
+        "description",
+        "dev",
+        "extra",
+        "licence",
+        "name",
+        "reference",
+        "source",
+        "task",
+        "test",
+        "train",
+    )
 
     def __init__(self, name, task, source, train=None, dev=None, test=None, extra=None, **about):
         self.name, self.task, self.source = name, task, source

@@ -1,4 +1,5 @@
-"""Hard constraints: which label may follow which, open a sequence, close it, or stand on a given token at all.
+"""Hard constraints: which label may follow which, open a sequence, close it,
+or stand on a given token at all.
 
 A forbidden transition scores minus infinity in training and in decoding, so its probability is exactly 0
 and no decoded path can contain it. That is not the same as a transition that was never seen in training:
@@ -16,7 +17,8 @@ class Constraints(NamedTuple):
     allowed : bool (L, L)   [previous, next]
     start : bool (L,)       labels that may stand on the first token
     end : bool (L,)         labels that may stand on the last token
-    label_sets : bool (D, L)  labels that may stand on token t: row corpus.label_set[t] (see `tag_dictionary`); None: all
+    label_sets : bool (D, L)  labels that may stand on token t:
+        row corpus.label_set[t] (see `tag_dictionary`); None: all
     """
 
     allowed: np.ndarray
@@ -25,7 +27,8 @@ class Constraints(NamedTuple):
     label_sets: np.ndarray | None = None
 
 
-# scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete one)
+# scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete
+# one)
 _SCHEMES = {
     "BIO": ("BI", "B", "BI"),
     "IOB1": ("BI", "I", "BI"),
@@ -64,9 +67,13 @@ def constraints_from(spec, labels):
     if isinstance(spec, str):
         return _scheme(spec, labels)
     if isinstance(spec, Constraints):
-        if spec.label_sets is not None and (spec.label_sets.dtype != bool or spec.label_sets.shape[1:] != (len(labels),)):
-            raise ValueError(f"constraints: expected label_sets bool (D, {len(labels)}), got {spec.label_sets.dtype} "
-                             f"{spec.label_sets.shape}")
+        if spec.label_sets is not None and (
+            spec.label_sets.dtype != bool or spec.label_sets.shape[1:] != (len(labels),)
+        ):
+            raise ValueError(
+                f"constraints: expected label_sets bool (D, {len(labels)}), got {spec.label_sets.dtype} "
+                f"{spec.label_sets.shape}"
+            )
         sets, spec = spec.label_sets, spec._asdict()
         del spec["label_sets"]
         return constraints_from(spec, labels)._replace(label_sets=sets)
@@ -75,9 +82,11 @@ def constraints_from(spec, labels):
     unknown = sorted(map(str, set(spec) - {"allowed", "start", "end"}))
     if unknown:
         raise ValueError(f"constraints: expected the keys 'allowed', 'start', 'end', got {unknown[0]!r}")
-    return Constraints(_table(spec.get("allowed"), labels),
-                       _vector(spec.get("start"), labels, "start"),
-                       _vector(spec.get("end"), labels, "end"))
+    return Constraints(
+        _table(spec.get("allowed"), labels),
+        _vector(spec.get("start"), labels, "start"),
+        _vector(spec.get("end"), labels, "end"),
+    )
 
 
 def check_constraints(constraints, n_labels):
@@ -85,7 +94,9 @@ def check_constraints(constraints, n_labels):
     if constraints is None:
         return
     if not isinstance(constraints, Constraints):
-        raise ValueError(f"constraints: expected Constraints or None (constraints_from makes them), got {constraints!r:.80}")
+        raise ValueError(
+            f"constraints: expected Constraints or None (constraints_from makes them), got {constraints!r:.80}"
+        )
     for name, shape in (("allowed", (n_labels, n_labels)), ("start", (n_labels,)), ("end", (n_labels,))):
         array = np.asarray(getattr(constraints, name))
         if array.shape != shape or array.dtype != bool:
@@ -97,8 +108,10 @@ def check_label_set(corpus, constraints):
     if len(corpus.label_set):
         sets = None if constraints is None else constraints.label_sets
         if sets is None or corpus.label_set.max() >= len(sets):
-            raise ValueError(f"label_set: expected rows of constraints.label_sets ({0 if sets is None else len(sets)} rows), "
-                             f"got row {corpus.label_set.max()}")
+            raise ValueError(
+                f"label_set: expected rows of constraints.label_sets ({0 if sets is None else len(sets)} rows), "
+                f"got row {corpus.label_set.max()}"
+            )
 
 
 def violations(corpus, constraints, label_names):
@@ -126,7 +139,11 @@ def violations(corpus, constraints, label_names):
     bad_pair = pair & ~constraints.allowed[previous, labels]
     bad_start = known & first & ~constraints.start[labels]
     bad_end = known & last & ~constraints.end[labels]
-    bad_label = known & False if not len(corpus.label_set) else known & ~constraints.label_sets[corpus.label_set, labels]
+    bad_label = (
+        known & False
+        if not len(corpus.label_set)
+        else known & ~constraints.label_sets[corpus.label_set, labels]
+    )
 
     found = []
     for t in np.flatnonzero(bad_pair | bad_start | bad_end | bad_label):
@@ -165,9 +182,11 @@ def _scheme(name, labels):
         return same and p in "BI"
 
     outside = ("O", None)
-    return Constraints(np.array([[follows(p, n) for n in parts] for p in parts], dtype=bool),
-                       np.array([follows(outside, n) for n in parts], dtype=bool),
-                       np.array([follows(p, outside) for p in parts], dtype=bool))
+    return Constraints(
+        np.array([[follows(p, n) for n in parts] for p in parts], dtype=bool),
+        np.array([follows(outside, n) for n in parts], dtype=bool),
+        np.array([follows(p, outside) for p in parts], dtype=bool),
+    )
 
 
 def _split(label, prefixes, scheme):
@@ -185,7 +204,7 @@ def _table(table, labels):
     n_labels = len(labels)
     if table is None:
         return np.ones((n_labels, n_labels), dtype=bool)
-    if hasattr(table, "loc"):               # a DataFrame: rows are the previous label, columns the next one
+    if hasattr(table, "loc"):  # a DataFrame: rows are the previous label, columns the next one
         for axis, names in (("row", table.index), ("column", table.columns)):
             missing = [label for label in labels if label not in names]
             if missing:
@@ -193,8 +212,10 @@ def _table(table, labels):
         table = table.loc[labels, labels].to_numpy()
     table = np.asarray(table)
     if table.shape != (n_labels, n_labels):
-        raise ValueError(f"constraints: expected a table of shape ({n_labels}, {n_labels}) [previous, next], "
-                         f"one row and column for each label, got shape {table.shape}")
+        raise ValueError(
+            f"constraints: expected a table of shape ({n_labels}, {n_labels}) [previous, next], "
+            f"one row and column for each label, got shape {table.shape}"
+        )
     return _as_bool(table, "the table")
 
 
@@ -207,15 +228,19 @@ def _vector(vector, labels, name):
         return np.array([label in may for label in labels], dtype=bool)
     vector = np.asarray(vector)
     if vector.shape != (len(labels),):
-        raise ValueError(f"constraints: expected {name!r} with {len(labels)} values, one for each label, "
-                         f"got shape {vector.shape}")
+        raise ValueError(
+            f"constraints: expected {name!r} with {len(labels)} values, one for each label, "
+            f"got shape {vector.shape}"
+        )
     return vector.astype(bool)
 
 
 def _is_boolean(vector):
     if isinstance(vector, str):
-        raise ValueError("constraints: expected a boolean vector or a collection of labels for 'start' and "
-                         f"'end', got the string {vector!r}")
+        raise ValueError(
+            "constraints: expected a boolean vector or a collection of labels for 'start' and "
+            f"'end', got the string {vector!r}"
+        )
     return np.asarray(list(vector)).dtype == bool
 
 
@@ -224,5 +249,7 @@ def _as_bool(array, what):
         # an object table of True/False comes out of a DataFrame with mixed columns
         if array.dtype == object and all(isinstance(x, (bool, np.bool_)) for x in array.ravel()):
             return array.astype(bool)
-        raise ValueError(f"constraints: expected True or False everywhere in {what}, got {array.dtype} values")
+        raise ValueError(
+            f"constraints: expected True or False everywhere in {what}, got {array.dtype} values"
+        )
     return np.ascontiguousarray(array.astype(bool))

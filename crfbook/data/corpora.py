@@ -1,9 +1,9 @@
 """The real corpora: which file holds which split, and which columns a task takes from it.
 
-Each loader gets `files` (dict of file name -> path, as `data_fetch.locate` found them) and the task, and returns
-(splits, extra): a dict of "train", "dev", "test" to `TokenColumns`, and what does not fit in columns. Official splits are
-taken where they exist; where there is none, whole documents (words, for dictionaries) are dealt out by
-`numpy.random.default_rng(0).permutation`, as each loader says.
+Each loader gets `files` (dict of file name -> path, as `data_fetch.locate` found them) and the task, and
+returns (splits, extra): a dict of "train", "dev", "test" to `TokenColumns`, and what does not fit in columns.
+Official splits are taken where they exist; where there is none, whole documents (words, for dictionaries) are
+dealt out by `numpy.random.default_rng(0).permutation`, as each loader says.
 """
 
 import numpy as np
@@ -29,7 +29,9 @@ def _member(path, member):
 
 
 def conll2000(files, task):
-    """Official train and test. chunking: word, pos; pos: word alone; joint: word alone, label POS/chunk (319 in all)."""
+    """Official train and test. chunking: word, pos; pos: word alone; joint: word alone,
+    label POS/chunk (319 in all).
+    """
     strings, splits = Interner(), {}
     for split in ("train", "test"):
         raw = _member(files["conll2000.zip"], f"conll2000/{split}.txt")
@@ -38,7 +40,9 @@ def conll2000(files, task):
         elif task == "pos":
             splits[split] = read_conll(raw, ("word", "pos", None), label="pos", interner=strings)
         else:
-            splits[split] = joint_labels(read_conll(raw, ("word", "pos", "chunk"), interner=strings), "pos", "chunk")
+            splits[split] = joint_labels(
+                read_conll(raw, ("word", "pos", "chunk"), interner=strings), "pos", "chunk"
+            )
     return splits, {}
 
 
@@ -51,18 +55,25 @@ def joint_labels(tokens, first, second):
 
 
 def conll2002(files, task):
-    """Official train, testa (dev), testb (test) of one language; -DOCSTART- tokens (ned) stay first tokens."""
+    """Official train, testa (dev), testb (test) of one language;
+    -DOCSTART- tokens (ned) stay first tokens.
+    """
     strings = Interner()
     return {
         split: read_conll(
-            _member(files["conll2002.zip"], f"conll2002/{task}.{part}"), ("word", "pos", "ner"), "ner", interner=strings
+            _member(files["conll2002.zip"], f"conll2002/{task}.{part}"),
+            ("word", "pos", "ner"),
+            "ner",
+            interner=strings,
         )
         for split, part in (("train", "train"), ("dev", "testa"), ("test", "testb"))
     }, {}
 
 
 def conll2003(files, task):
-    """The user's own files, as they are: -DOCSTART- lines are sentences of one token (14,987 in eng.train)."""
+    """The user's own files, as they are: -DOCSTART- lines are sentences of one token (14,987 in
+    eng.train).
+    """
     strings = Interner()
     return {
         split: read_conll(files[f"eng.{part}"], ("word", "pos", "chunk", "ner"), "ner", interner=strings)
@@ -98,7 +109,9 @@ def atis(files, task):
 
 
 def universal_dependencies(files, task):
-    """Official train, dev, test. pos: XPOS; upos; supertag: XPOS|deprel|L or R|head UPOS; morph: UPOS|features."""
+    """Official train, dev, test. pos: XPOS; upos; supertag: XPOS|deprel|L or R|head UPOS; morph:
+    UPOS|features.
+    """
     needs = {
         "pos": ("word", "xpos"),
         "upos": ("word", "upos"),
@@ -124,7 +137,9 @@ def treebank(files, task):
 
 
 def brown(files, task):
-    """500 documents (ca01 to cr09) in order of name, permuted: 400 train, 50 dev, 50 test; tags as upstream."""
+    """500 documents (ca01 to cr09) in order of name, permuted: 400 train, 50 dev, 50 test;
+    tags as upstream.
+    """
     import data_fetch
 
     members = data_fetch.read_members(files["brown.zip"], prefix="brown/c")
@@ -154,13 +169,16 @@ def _by_document(documents, sizes):
 def nettalk(files, task):
     """20,008 words in file order, permuted: the first 18,000 train, the next 2,000 test (8 are left over).
 
-    extra["words"][split] has the words. gunpowder has no stress in the file and is left out of stress and joint.
+    extra["words"][split] has the words. gunpowder has no stress in the file and is left out of stress and
+    joint.
     """
     return split_words(read_nettalk(files["nettalk.data"]), task, 18_000, 2_000)
 
 
 def split_words(words, task, n_train, n_test):
-    """Seeded splits of (word, phonemes, stress, ...) as letters with labels: phonemes, stress, or both ("a1")."""
+    """Seeded splits of (word, phonemes, stress, ...) as letters with labels: phonemes, stress,
+    or both ("a1").
+    """
     order = np.random.default_rng(0).permutation(len(words))
     parts = {"train": order[:n_train], "test": order[n_train : n_train + n_test]}
     splits, chosen = {}, {}
@@ -172,7 +190,9 @@ def split_words(words, task, n_train, n_test):
         labels = {"phonemes": list(phonemes), "stress": list(stress)}.get(task)
         if labels is None:
             shared = {}
-            labels = [shared.setdefault(pair, pair[0] + pair[1]) for pair in zip(phonemes, stress, strict=True)]
+            labels = [
+                shared.setdefault(pair, pair[0] + pair[1]) for pair in zip(phonemes, stress, strict=True)
+            ]
         splits[split] = TokenColumns({"letter": list("".join(chosen[split]))}, seq_ptr, labels, task)
     return splits, {"words": chosen}
 
@@ -185,8 +205,8 @@ def cmudict(files, task):
 def split_pairs(pairs):
     """extra of a dictionary: "pairs", a list of (word, tuple of phones), alternatives repeat the word;
 
-    "train" and "test": positions in it, int64; nine in ten of the different words (sorted, permuted) are train, so that
-    alternatives of a word stay together.
+    "train" and "test": positions in it, int64; nine in ten of the different words (sorted, permuted) are
+    train, so that alternatives of a word stay together.
     """
     words = sorted({word for word, _ in pairs})
     order = np.random.default_rng(0).permutation(len(words))

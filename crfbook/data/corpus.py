@@ -23,10 +23,14 @@ class Corpus(NamedTuple):
     attr_val: np.ndarray  # float64 (nnz,), or (0,): all ones
     edge_class: np.ndarray  # int32 (N,)
     class_ptr: np.ndarray  # int64 (K+1,): edge attributes of class k
-    class_attr: np.ndarray  # int32, each once in a class: edge attribute 0 is the constant one (plain transitions)
+    class_attr: (
+        np.ndarray
+    )  # int32, each once in a class: edge attribute 0 is the constant one (plain transitions)
     labels: np.ndarray  # int32 (N,), -1: unknown
     seq_weight: np.ndarray  # float64 (S,), or (0,): all ones
-    label_set: np.ndarray = np.zeros(0, np.int32)  # int32 (N,): row of Constraints.label_sets that holds at a token; (0,): all labels
+    label_set: np.ndarray = np.zeros(
+        0, np.int32
+    )  # int32 (N,): row of Constraints.label_sets that holds at a token; (0,): all labels
 
     @property
     def n_sequences(self):
@@ -71,13 +75,26 @@ def _floats(name, values, size, minimum=None):
         bad |= array < minimum
     if bad.any():
         where = int(np.argmax(bad))
-        raise ValueError(f"{name}: expected finite numbers{'' if minimum is None else f' >= {minimum}'}, "
-                         f"got {array[where]} at position {where}")
+        raise ValueError(
+            f"{name}: expected finite numbers{'' if minimum is None else f' >= {minimum}'}, "
+            f"got {array[where]} at position {where}"
+        )
     return array
 
 
-def make_corpus(seq_ptr, attr_ptr, attr_idx, *, attr_val=None, edge_class=None, class_ptr=None,
-                class_attr=None, labels=None, seq_weight=None, label_set=None):
+def make_corpus(
+    seq_ptr,
+    attr_ptr,
+    attr_idx,
+    *,
+    attr_val=None,
+    edge_class=None,
+    class_ptr=None,
+    class_attr=None,
+    labels=None,
+    seq_weight=None,
+    label_set=None,
+):
     """Cast, check and pack arrays into a `Corpus` (shapes and meanings there).
 
     Left out: attribute values and sequence weights are one, labels are unknown, transitions are plain.
@@ -92,19 +109,29 @@ def make_corpus(seq_ptr, attr_ptr, attr_idx, *, attr_val=None, edge_class=None, 
     if (class_ptr is None) != (class_attr is None):
         raise ValueError("class_ptr and class_attr: expected both or neither")
     class_attr = _integers("class_attr", [0] if class_attr is None else class_attr, np.int32)
-    class_ptr = _pointers("class_ptr", [0, 1] if class_ptr is None else class_ptr, len(class_attr),
-                          "number of edge attributes of all classes")
+    class_ptr = _pointers(
+        "class_ptr",
+        [0, 1] if class_ptr is None else class_ptr,
+        len(class_attr),
+        "number of edge attributes of all classes",
+    )
     owner = np.repeat(np.arange(len(class_ptr) - 1), np.diff(class_ptr))
     order = np.lexsort((class_attr, owner))
-    twice = order[1:][(class_attr[order[1:]] == class_attr[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])]
+    twice = order[1:][
+        (class_attr[order[1:]] == class_attr[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])
+    ]
     if len(twice):
-        raise ValueError(f"class_attr: expected each edge attribute once in a class, got {class_attr[twice[0]]} twice in class "
-                         f"{owner[twice[0]]}")
+        raise ValueError(
+            f"class_attr: expected each edge attribute once in a class, got {class_attr[twice[0]]} twice in class "
+            f"{owner[twice[0]]}"
+        )
     if edge_class is None:
         edge_class = np.zeros(n_tokens, np.int32)
     edge_class = _integers("edge_class", edge_class, np.int32)
     labels = _integers("labels", np.full(n_tokens, -1) if labels is None else labels, np.int32)
-    label_set = _integers("label_set", np.zeros(0) if label_set is None or not len(label_set) else label_set, np.int32)
+    label_set = _integers(
+        "label_set", np.zeros(0) if label_set is None or not len(label_set) else label_set, np.int32
+    )
     for name, array in (("edge_class", edge_class), ("labels", labels), ("label_set", label_set)):
         if len(array) != n_tokens and not (name == "label_set" and len(array) == 0):
             raise ValueError(f"{name}: expected one entry a token ({n_tokens}), got {len(array)}")
@@ -114,8 +141,18 @@ def make_corpus(seq_ptr, attr_ptr, attr_idx, *, attr_val=None, edge_class=None, 
         raise ValueError("labels: expected ids >= 0, or -1 for unknown")
     if label_set.size and label_set.min() < 0:
         raise ValueError("label_set: expected rows >= 0, got a negative one")
-    return Corpus(seq_ptr, attr_ptr, attr_idx, _floats("attr_val", attr_val, len(attr_idx)), edge_class,
-                  class_ptr, class_attr, labels, _floats("seq_weight", seq_weight, len(seq_ptr) - 1, 0.0), label_set)
+    return Corpus(
+        seq_ptr,
+        attr_ptr,
+        attr_idx,
+        _floats("attr_val", attr_val, len(attr_idx)),
+        edge_class,
+        class_ptr,
+        class_attr,
+        labels,
+        _floats("seq_weight", seq_weight, len(seq_ptr) - 1, 0.0),
+        label_set,
+    )
 
 
 def slice_sequences(corpus, start, stop):
@@ -123,8 +160,8 @@ def slice_sequences(corpus, start, stop):
     first, last = corpus.seq_ptr[start], corpus.seq_ptr[stop]
     low, high = corpus.attr_ptr[first], corpus.attr_ptr[last]
     return corpus._replace(
-        seq_ptr=corpus.seq_ptr[start:stop + 1] - first,
-        attr_ptr=corpus.attr_ptr[first:last + 1] - low,
+        seq_ptr=corpus.seq_ptr[start : stop + 1] - first,
+        attr_ptr=corpus.attr_ptr[first : last + 1] - low,
         attr_idx=corpus.attr_idx[low:high],
         attr_val=corpus.attr_val[low:high] if len(corpus.attr_val) else corpus.attr_val,
         edge_class=corpus.edge_class[first:last],

@@ -1,4 +1,6 @@
-"""The encoder: the alphabets beside a `Corpus`. Learns what occurs, and turns more text into the same numbers."""
+"""The encoder: the alphabets beside a `Corpus`. Learns what occurs,
+and turns more text into the same numbers.
+"""
 
 import numpy as np
 
@@ -8,7 +10,13 @@ from crfbook.data.item_attributes import ItemAttributes
 from crfbook.data.matrix_attributes import MatrixAttributes, checked_matrix
 from crfbook.data.template_attributes import TemplateAttributes
 from crfbook.data.templates import as_template
-from crfbook.data.vocabulary import encode_labels, flat_labels, labels_from_json, labels_to_json, number_labels
+from crfbook.data.vocabulary import (
+    encode_labels,
+    flat_labels,
+    labels_from_json,
+    labels_to_json,
+    number_labels,
+)
 
 _KINDS = {kind.kind: kind for kind in (TemplateAttributes, ItemAttributes, MatrixAttributes)}
 _HOT = 1000
@@ -33,8 +41,8 @@ class Encoder:
         with a template: a `TokenColumns`; sequences of strings, of tuples or of dicts of cells;
         without: sequences of lists of attribute strings or of dicts as python-crfsuite reads them
         (`item_attributes`); one dense array or scipy.sparse matrix (T_i, A) for each sequence.
-    y has one sequence of labels for each sequence of X (a flat list will do for a `TokenColumns`). Labels may be
-    strings, integers, anything hashable; None means unknown.
+    y has one sequence of labels for each sequence of X (a flat list will do for a `TokenColumns`). Labels may
+    be strings, integers, anything hashable; None means unknown.
 
     Fitted: labels_ (list, sorted; place = id), n_labels, n_attrs, n_edge_attrs, attribute_counts_ (A,) int64.
     Attribute ids fall in frequency. An attribute given twice at a token has the sum of the values.
@@ -80,8 +88,9 @@ class Encoder:
     def transform(self, X, y=None, *, on_unknown_label=None, seq_weight=None):
         """Encode more text with the alphabets learnt: a `Corpus`. Unseen attributes are left out.
 
-        Without y, labels that X brings along are encoded (unseen ones as unknown, -1); other text is unlabelled.
-        on_unknown_label: "raise" (ValueError naming label and place; the default with y) or "mark" (-1).
+        Without y, labels that X brings along are encoded (unseen ones as unknown, -1); other text is
+        unlabelled. on_unknown_label: "raise" (ValueError naming label and place;
+        the default with y) or "mark" (-1).
         """
         attributes = self._fitted()
         kind = kind_of(X, self.template)
@@ -91,7 +100,9 @@ class Encoder:
         labels = None
         if y is not None or getattr(X, "labels", None) is not None:
             unknown = on_unknown_label or ("mark" if y is None else "raise")
-            labels = encode_labels(self._flat(X, y, seq_ptr), int(seq_ptr[-1]), self.labels_, seq_ptr, unknown)
+            labels = encode_labels(
+                self._flat(X, y, seq_ptr), int(seq_ptr[-1]), self.labels_, seq_ptr, unknown
+            )
         if seq_ptr[-1] == 0:
             return make_corpus(seq_ptr, [0], [], seq_weight=seq_weight)
         return self._corpus(attributes.apply(content, seq_ptr), seq_ptr, labels, seq_weight)
@@ -116,7 +127,9 @@ class Encoder:
         return self._fitted().n_edge_attrs
 
     def attribute_names(self, ids=None):
-        """Texts of the attributes, in the order of ids (or of the given ids). They are built when asked for."""
+        """Texts of the attributes, in the order of ids (or of the given ids).
+        They are built when asked for.
+        """
         return self._fitted().node_names(ids)
 
     def attribute_name(self, i):
@@ -143,7 +156,9 @@ class Encoder:
         return "\n".join(lines)
 
     def get_state(self):
-        """All that restores the encoder, without pickle: {"header": JSON-able dict, "arrays": {name: array}}."""
+        """All that restores the encoder, without pickle: {"header": JSON-able dict, "arrays": {name:
+        array}}.
+        """
         attributes = self._fitted()
         header, arrays = attributes.get_state()
         header = {
@@ -161,16 +176,24 @@ class Encoder:
         header, arrays = state["header"], state["arrays"]
         if header.get("kind") not in _KINDS:
             kinds = ", ".join(_KINDS)
-            raise ValueError(f"this is no encoder: expected one of the kinds {kinds}, got {header.get('kind')!r}")
+            raise ValueError(
+                f"this is no encoder: expected one of the kinds {kinds}, got {header.get('kind')!r}"
+            )
         attributes = _KINDS[header["kind"]].from_state(header["attributes"], arrays)
-        new = cls(getattr(attributes, "template", None), header["min_freq"], getattr(attributes, "column_names", None))
+        new = cls(
+            getattr(attributes, "template", None),
+            header["min_freq"],
+            getattr(attributes, "column_names", None),
+        )
         new._attributes, new.labels_ = attributes, labels_from_json(header["labels"])
         new.columns_, new.attribute_counts_ = header["columns"], arrays["attribute_counts"]
         return new
 
     def __repr__(self):
         if self._attributes is None:
-            return f"Encoder(template={'yes' if self.template else None}, min_freq={self.min_freq}), not fitted"
+            return (
+                f"Encoder(template={'yes' if self.template else None}, min_freq={self.min_freq}), not fitted"
+            )
         return f"Encoder({self.n_attrs:,} attributes, {self.n_edge_attrs:,} edge attributes, {self.n_labels} labels)"
 
     def _fitted(self):
@@ -186,7 +209,9 @@ class Encoder:
         if is_columns(X):
             raise ValueError("this encoder has no template and cannot read columns of strings")
         sequences = [checked_matrix(i, m) for i, m in enumerate(X)] if kind == "matrix" else as_sequences(X)
-        return (sequences if kind == "matrix" else [token for s in sequences for token in s]), pointers(sequences)
+        return (sequences if kind == "matrix" else [token for s in sequences for token in s]), pointers(
+            sequences
+        )
 
     @staticmethod
     def _flat(X, y, seq_ptr):
@@ -198,4 +223,8 @@ class Encoder:
         return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
 
 
-_FORMS = {"template": "columns of strings", "items": "attribute dicts or lists", "matrix": "dense or sparse arrays"}
+_FORMS = {
+    "template": "columns of strings",
+    "items": "attribute dicts or lists",
+    "matrix": "dense or sparse arrays",
+}

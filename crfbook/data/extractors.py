@@ -94,14 +94,16 @@ def _suffix(low: int, high: int | None = None) -> Extract:
 
 def _ngrams(low: int, high: int) -> Extract:
     lengths = _lengths(low, high)
-    return lambda text: tuple(dict.fromkeys(text[i : i + n] for n in lengths for i in range(len(text) - n + 1)))
+    return lambda text: tuple(
+        dict.fromkeys(text[i : i + n] for n in lengths for i in range(len(text) - n + 1))
+    )
 
 
 def shape(text: str) -> str:
-    """Character classes of a string: `X` capital letter, `x` other letter, `d` digit, anything else itself."""
-    return "".join(
-        "X" if c.isupper() else "x" if c.isalpha() else "d" if c.isdigit() else c for c in text
-    )
+    """Character classes of a string: `X` capital letter, `x` other letter, `d` digit,
+    anything else itself.
+    """
+    return "".join("X" if c.isupper() else "x" if c.isalpha() else "d" if c.isdigit() else c for c in text)
 
 
 def short_shape(text: str) -> str:
@@ -135,7 +137,9 @@ def make_extractor(name: str, arguments: tuple) -> Extract:
     arguments, or a regular expression that does not compile.
     """
     if name not in EXTRACTORS:
-        raise ValueError(f"unknown extractor %{name}; known: " + ", ".join("%" + known for known in EXTRACTORS))
+        raise ValueError(
+            f"unknown extractor %{name}; known: " + ", ".join("%" + known for known in EXTRACTORS)
+        )
     forms, make, _ = EXTRACTORS[name]
     wanted = str if '"regex"' in forms else int
     if not all(isinstance(argument, wanted) for argument in arguments):

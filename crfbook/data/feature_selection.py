@@ -1,13 +1,14 @@
-"""Choosing features before or after training, the rivals of an L1 penalty: counts, mutual information, size of the weight.
+"""Choosing features before or after training, the rivals of an L1 penalty: counts, mutual information,
+size of the weight.
 
     keep = frequency_cutoff(corpus, features, 5)            # seen at least five times
     keep = most_informative(corpus, features, 10_000)       # of the largest mutual information with their label
     keep = heaviest(w, 10_000)                              # of the largest weights of a trained model
     smaller, w = select(features, keep), w[keep]
 
-Each returns a boolean vector keep (F,), aligned with the weights, for `features.select`. The first two say what is worth training,
-the third cuts a trained model, which is used as it is. Source: Sokolovska, Lavergne, Cappe and Yvon (2010), section 6.2 and Figure 6;
-Yang and Pedersen (1997) for the mutual information.
+Each returns a boolean vector keep (F,), aligned with the weights, for `features.select`. The first two say
+what is worth training, the third cuts a trained model, which is used as it is. Source: Sokolovska, Lavergne,
+Cappe and Yvon (2010), section 6.2 and Figure 6; Yang and Pedersen (1997) for the mutual information.
 """
 
 from numbers import Real
@@ -22,8 +23,8 @@ CUTOFFS = (1, 2, 3, 5, 10, 20, 50, 100)
 def frequency_cutoff(corpus, features, min_count):
     """keep (F,): features that occur at least `min_count` times in the labelled tokens of the corpus.
 
-    Counts are those of (attribute, label) and (edge attribute, label, label), values of attributes summed, every sequence counted once
-    whatever its weight. The same as CRFsuite's `feature.minfreq`.
+    Counts are those of (attribute, label) and (edge attribute, label, label), values of attributes summed,
+    every sequence counted once whatever its weight. The same as CRFsuite's `feature.minfreq`.
     """
     if not (isinstance(min_count, Real) and min_count >= 0):
         raise ValueError(f"min_count: expected a count >= 0, got {min_count!r}")
@@ -35,9 +36,10 @@ def mutual_information(corpus, features):
 
         I = sum over u, v in {0, 1} of  n_uv / n  log( n n_uv / (n_u n_v) )
 
-    U: the token has the attribute, V: it has the label; for transitions, counted over tokens that have a predecessor, V: this token and
-    the one before have the pair of labels. Values of attributes other than 0 count as presence, and tokens without label not at all.
-    An attribute that every token has, plain transitions among them, tells nothing of its label: I = 0.
+    U: the token has the attribute, V: it has the label; for transitions, counted over tokens that have a
+    predecessor, V: this token and the one before have the pair of labels. Values of attributes other than 0
+    count as presence, and tokens without label not at all. An attribute that every token has, plain
+    transitions among them, tells nothing of its label: I = 0.
     """
     corpus = _presence(corpus)
     labelled = corpus.labels >= 0
@@ -46,23 +48,30 @@ def mutual_information(corpus, features):
     n_attr = np.bincount(corpus.attr_idx[labelled[token]], minlength=features.n_attrs)
     n_label = np.bincount(corpus.labels[labelled], minlength=features.n_labels)
     row = np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr))
-    node = _information(both[:features.n_node], n_attr[row], n_label[features.node_label], np.count_nonzero(labelled))
+    node = _information(
+        both[: features.n_node], n_attr[row], n_label[features.node_label], np.count_nonzero(labelled)
+    )
     inner = inner_tokens(corpus)
     inner = inner[labelled[inner] & labelled[inner - 1]]
     pair = corpus.labels[inner - 1].astype(np.int64) * features.n_labels + corpus.labels[inner]
     n_pair = np.bincount(pair, minlength=features.n_labels**2)
     n_class = np.bincount(corpus.edge_class[inner], minlength=corpus.n_classes)
-    n_edge_attr = np.bincount(corpus.class_attr, np.repeat(n_class, np.diff(corpus.class_ptr)), minlength=features.n_edge_attrs)
+    n_edge_attr = np.bincount(
+        corpus.class_attr, np.repeat(n_class, np.diff(corpus.class_ptr)), minlength=features.n_edge_attrs
+    )
     row = np.repeat(np.arange(features.n_edge_attrs), np.diff(features.edge_ptr))
     pair = features.edge_prev.astype(np.int64) * features.n_labels + features.edge_next
-    return np.concatenate([node, _information(both[features.n_node:], n_edge_attr[row], n_pair[pair], len(inner))])
+    return np.concatenate(
+        [node, _information(both[features.n_node :], n_edge_attr[row], n_pair[pair], len(inner))]
+    )
 
 
 def most_informative(corpus, features, n_features):
-    """keep (F,): the `n_features` features of largest `mutual_information`, the first of equals; plain transitions first of all.
+    """keep (F,): the `n_features` features of largest `mutual_information`, the first of equals;
+    plain transitions first of all.
 
-    Plain transitions depend on no attribute: their information is 0 by definition, not because they were of no use. Without
-    them, what is compared would no longer be a chain.
+    Plain transitions depend on no attribute: their information is 0 by definition, not because they were of
+    no use. Without them, what is compared would no longer be a chain.
     """
     score = mutual_information(corpus, features)
     score[~without_plain_transitions(features)] = np.inf
@@ -70,7 +79,9 @@ def most_informative(corpus, features, n_features):
 
 
 def heaviest(w, n_features):
-    """keep (F,): the `n_features` weights of largest magnitude, the first of equals; weights that are 0 never."""
+    """keep (F,): the `n_features` weights of largest magnitude, the first of equals;
+    weights that are 0 never.
+    """
     return _largest(np.abs(w), n_features) & (np.asarray(w) != 0)
 
 
@@ -82,17 +93,23 @@ def above_threshold(w, threshold):
 
 
 def without_plain_transitions(features):
-    """keep (F,): all but the weights of edge attribute 0, for models whose transitions all depend on an attribute."""
+    """keep (F,): all but the weights of edge attribute 0,
+    for models whose transitions all depend on an attribute.
+    """
     keep = np.ones(features.n_features, bool)
-    keep[features.n_node:features.n_node + features.edge_ptr[1]] = False
+    keep[features.n_node : features.n_node + features.edge_ptr[1]] = False
     return keep
 
 
 def _information(n11, n_u, n_v, n):
     """I (F,) from n11 = #(U and V), n_u = #U, n_v = #V among n tokens; 0 log 0 = 0."""
     total = np.zeros(len(n11))
-    for n_uv, a, b in ((n11, n_u, n_v), (n_u - n11, n_u, n - n_v), (n_v - n11, n - n_u, n_v),
-                       (n - n_u - n_v + n11, n - n_u, n - n_v)):
+    for n_uv, a, b in (
+        (n11, n_u, n_v),
+        (n_u - n11, n_u, n - n_v),
+        (n_v - n11, n - n_u, n_v),
+        (n - n_u - n_v + n11, n - n_u, n - n_v),
+    ):
         some = n_uv > 0
         total[some] += n_uv[some] / n * np.log(n_uv[some] * n / (a[some] * b[some]))
     return np.maximum(total, 0.0)  # sums of rounding errors may lie below
@@ -103,12 +120,14 @@ def _largest(score, n):
     if not (isinstance(n, Real) and n >= 0 and n % 1 == 0):
         raise ValueError(f"n_features: expected an integer >= 0, got {n!r}")
     keep = np.zeros(len(score), bool)
-    keep[np.argsort(-score, kind="stable")[:int(n)]] = True
+    keep[np.argsort(-score, kind="stable")[: int(n)]] = True
     return keep
 
 
 def _presence(corpus):
-    """The corpus with each attribute at most once at a token and no values: those that were 0 are left out; sequences unweighted."""
+    """The corpus with each attribute at most once at a token and no values: those that were 0 are left out;
+    sequences unweighted.
+    """
     token = np.repeat(np.arange(corpus.n_tokens, dtype=np.int64), np.diff(corpus.attr_ptr))
     attr = corpus.attr_idx.astype(np.int64)
     if len(corpus.attr_val):
@@ -118,5 +137,9 @@ def _presence(corpus):
     key.sort()
     key = key[np.concatenate([key[:1] == key[:1], key[1:] != key[:-1]])]
     attr_ptr = np.searchsorted(key, np.arange(corpus.n_tokens + 1, dtype=np.int64) * width)
-    return corpus._replace(attr_ptr=attr_ptr.astype(np.int64), attr_idx=(key % width).astype(np.int32), attr_val=np.zeros(0),
-                           seq_weight=np.zeros(0))
+    return corpus._replace(
+        attr_ptr=attr_ptr.astype(np.int64),
+        attr_idx=(key % width).astype(np.int32),
+        attr_val=np.zeros(0),
+        seq_weight=np.zeros(0),
+    )

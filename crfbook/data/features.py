@@ -56,7 +56,7 @@ def _label_keys(corpus, n_labels, chunk=1 << 13):
     """Yield (attribute * L + label, occurrence, token) for stretches of labelled tokens: little memory."""
     for first in range(0, corpus.n_tokens, chunk):
         last = min(first + chunk, corpus.n_tokens)
-        token = np.repeat(np.arange(first, last), np.diff(corpus.attr_ptr[first:last + 1]))
+        token = np.repeat(np.arange(first, last), np.diff(corpus.attr_ptr[first : last + 1]))
         item = np.arange(corpus.attr_ptr[first], corpus.attr_ptr[last])
         known = corpus.labels[token] >= 0
         if not known.all():
@@ -73,9 +73,11 @@ def inner_tokens(corpus):
 
 
 def _pair_counts(corpus, n_labels, n_edge_attrs):
-    """Weighted counts of labelled transitions: keys (edge attribute * L + previous) * L + next, rising, and their counts.
+    """Weighted counts of labelled transitions: keys (edge attribute * L + previous) * L + next, rising,
+    and their counts.
 
-    A transition counts once for each edge attribute of its token. Memory grows with what occurs, not with classes times L^2.
+    A transition counts once for each edge attribute of its token. Memory grows with what occurs,
+    not with classes times L^2.
     """
     token = inner_tokens(corpus)
     prev, here = corpus.labels[token - 1].astype(np.int64), corpus.labels[token].astype(np.int64)
@@ -84,7 +86,9 @@ def _pair_counts(corpus, n_labels, n_edge_attrs):
     weight = np.ones(len(token))
     if len(corpus.seq_weight):
         weight = np.repeat(corpus.seq_weight, np.diff(corpus.seq_ptr))[token]
-    of_class, inverse = np.unique(corpus.edge_class[token] * np.int64(n_labels**2) + pair, return_inverse=True)
+    of_class, inverse = np.unique(
+        corpus.edge_class[token] * np.int64(n_labels**2) + pair, return_inverse=True
+    )
     count = np.bincount(inverse, weight, minlength=len(of_class))
     items, ptr = ragged_index(corpus.class_ptr, of_class // n_labels**2)
     owner = np.repeat(np.arange(len(of_class)), np.diff(ptr))
@@ -100,8 +104,11 @@ def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all
     `all_states` adds every (attribute, label) pair, `all_transitions` every label pair of every edge
     attribute. Raises ValueError if an id of the corpus does not fit the stated sizes.
     """
-    for name, ids, size in (("attribute", corpus.attr_idx, n_attrs), ("label", corpus.labels, n_labels),
-                            ("edge attribute", corpus.class_attr, n_edge_attrs)):
+    for name, ids, size in (
+        ("attribute", corpus.attr_idx, n_attrs),
+        ("label", corpus.labels, n_labels),
+        ("edge attribute", corpus.class_attr, n_edge_attrs),
+    ):
         if ids.size and ids.max() >= size:
             raise ValueError(f"{name} ids: expected 0..{size - 1}, got {ids.max()}")
     if all_states:
@@ -116,37 +123,48 @@ def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all
     else:
         pairs = _pair_counts(corpus._replace(seq_weight=np.zeros(0)), n_labels, n_edge_attrs)[0]
     edge_ptr, pair = _rows(pairs, n_labels**2, n_edge_attrs)
-    return FeatureSet(int(n_labels), int(n_attrs), int(n_edge_attrs), node_ptr, node_label, edge_ptr,
-                      pair // n_labels, pair % n_labels)
+    return FeatureSet(
+        int(n_labels),
+        int(n_attrs),
+        int(n_edge_attrs),
+        node_ptr,
+        node_label,
+        edge_ptr,
+        pair // n_labels,
+        pair % n_labels,
+    )
 
 
 def select(features, keep):
     """The FeatureSet of the weights where `keep` (F,) is true; `w[keep]` are its weights."""
     keep = np.asarray(keep, bool)
-    node, edge = keep[:features.n_node], keep[features.n_node:]
+    node, edge = keep[: features.n_node], keep[features.n_node :]
     count = lambda ptr, kept: np.concatenate([[0], np.cumsum(kept)])[ptr].astype(np.int64)  # noqa: E731
     return features._replace(
-        node_ptr=count(features.node_ptr, node), node_label=features.node_label[node],
-        edge_ptr=count(features.edge_ptr, edge), edge_prev=features.edge_prev[edge],
-        edge_next=features.edge_next[edge])
+        node_ptr=count(features.node_ptr, node),
+        node_label=features.node_label[node],
+        edge_ptr=count(features.edge_ptr, edge),
+        edge_prev=features.edge_prev[edge],
+        edge_next=features.edge_next[edge],
+    )
 
 
 def log_edge(features, w, class_ptr, class_attr):
     """Transition scores (K, L, L) [class, previous, next] in nats: sums over each class's edge attributes."""
     out = np.zeros((len(class_ptr) - 1, features.n_labels, features.n_labels))
     for k in range(len(out)):
-        for b in class_attr[class_ptr[k]:class_ptr[k + 1]]:
+        for b in class_attr[class_ptr[k] : class_ptr[k + 1]]:
             row = slice(features.edge_ptr[b], features.edge_ptr[b + 1])
-            out[k, features.edge_prev[row], features.edge_next[row]] += w[features.n_node:][row]
+            out[k, features.edge_prev[row], features.edge_next[row]] += w[features.n_node :][row]
     return out
 
 
 def edge_gradient(features, edge_count, class_ptr, class_attr, grad):
     """Add transition counts (K, L, L) of classes into the edge part of `grad` (F,): `log_edge` transposed."""
     for k in range(len(edge_count)):
-        for b in class_attr[class_ptr[k]:class_ptr[k + 1]]:
+        for b in class_attr[class_ptr[k] : class_ptr[k + 1]]:
             row = slice(features.edge_ptr[b], features.edge_ptr[b + 1])
-            grad[features.n_node:][row] += edge_count[k, features.edge_prev[row], features.edge_next[row]]
+            grad[features.n_node :][row] += edge_count[k, features.edge_prev[row], features.edge_next[row]]
 
 
 def empirical_counts(corpus, features):
@@ -167,7 +185,7 @@ def empirical_counts(corpus, features):
             value = value if weight is None else value * weight[token]
         where = np.searchsorted(keys, key)
         hit = np.append(keys, -1)[where] == key
-        counts[:features.n_node] += np.bincount(where[hit], value[hit], minlength=features.n_node)
+        counts[: features.n_node] += np.bincount(where[hit], value[hit], minlength=features.n_node)
     pairs, value = _pair_counts(corpus, n_labels, features.n_edge_attrs)
     row = np.repeat(np.arange(features.n_edge_attrs, dtype=np.int64), np.diff(features.edge_ptr))
     keys = row * n_labels**2 + features.edge_prev.astype(np.int64) * n_labels + features.edge_next

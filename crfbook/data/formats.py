@@ -13,7 +13,8 @@ CONLLU_FIELDS = ("id", "word", "lemma", "upos", "xpos", "feats", "head", "deprel
 
 
 def read_conllu(source, columns=("word", "upos", "xpos", "feats", "head", "deprel"), shared=None):
-    """Universal Dependencies: syntactic words only (ranges such as 4-5 and empty nodes such as 8.1 are left out).
+    """Universal Dependencies: syntactic words only (ranges such as 4-5 and empty nodes such as 8.1 are left
+    out).
 
     columns: names among CONLLU_FIELDS. shared: a dict that lets several files share equal strings.
     """
@@ -37,7 +38,9 @@ def read_conllu(source, columns=("word", "upos", "xpos", "feats", "head", "depre
                 raise ValueError(f"{name}, line {number}: expected a word number, found {cells[0]!r}")
             continue
         if int(cells[0]) != n_tokens - seq_ptr[-1] + 1:
-            raise ValueError(f"{name}, line {number}: expected word {n_tokens - seq_ptr[-1] + 1}, found {cells[0]}")
+            raise ValueError(
+                f"{name}, line {number}: expected word {n_tokens - seq_ptr[-1] + 1}, found {cells[0]}"
+            )
         for out, place in zip(flat, places, strict=True):
             out.append(shared.setdefault(cells[place], cells[place]))
         n_tokens += 1
@@ -47,9 +50,11 @@ def read_conllu(source, columns=("word", "upos", "xpos", "feats", "head", "depre
 
 
 def supertags(tokens):
-    """Supertag of every word: XPOS|deprel|L or R|head UPOS; L: the word stands left of its head; root: R|ROOT.
+    """Supertag of every word: XPOS|deprel|L or R|head UPOS; L: the word stands left of its head; root:
+    R|ROOT.
 
-    `tokens` needs the columns xpos, upos, head and deprel; heads are numbered from 1 in their sentence, 0: root.
+    `tokens` needs the columns xpos, upos, head and deprel; heads are numbered from 1 in their sentence, 0:
+    root.
     """
     tags, shared = [], {}
     xpos, upos, deprel = (tokens.columns[c] for c in ("xpos", "upos", "deprel"))
@@ -77,7 +82,8 @@ def morphological_tags(tokens):
 def read_atis(source):
     """ATIS: (TokenColumns with slots as labels, list of intents).
 
-    A line is "BOS w1 ... wn EOS", a tab, "O t1 ... tn intent". BOS and EOS are taken off; the last tag is the intent.
+    A line is "BOS w1 ... wn EOS", a tab, "O t1 ... tn intent". BOS and EOS are taken off;
+    the last tag is the intent.
     """
     words, slots, intents, seq_ptr, shared = [], [], [], [0], {}
     lines, name = text_lines(source)
@@ -102,8 +108,8 @@ def read_atis(source):
 def read_nettalk(source):
     """NetTalk: list of (word, phonemes, stress, code), in file order; stress "" where the file has none.
 
-    Phonemes and stress are strings with one character per letter ("-" is silent). The header ends with a line of
-    dashes. One word, gunpowder, has its code in the place of its stress; some codes end in a blank.
+    Phonemes and stress are strings with one character per letter ("-" is silent). The header ends with a line
+    of dashes. One word, gunpowder, has its code in the place of its stress; some codes end in a blank.
     """
     words, in_header = [], True
     lines, name = text_lines(source)
@@ -121,7 +127,9 @@ def read_nettalk(source):
         word, phonemes, stress, code = cells
         if len(stress) != len(word):
             if code.strip():
-                raise ValueError(f"{name}, line {number}: expected a stress mark for every letter, found {stress!r}")
+                raise ValueError(
+                    f"{name}, line {number}: expected a stress mark for every letter, found {stress!r}"
+                )
             stress, code = "", stress
         words.append((word, phonemes, stress, code.strip()))
     return words
@@ -139,14 +147,18 @@ def read_treebank(source):
     data, name = read_source(source)
     text = clean_bytes(data, name).decode("utf-8")
     if text.count("(") != text.count(")"):
-        raise ValueError(f"{name}: brackets do not match ({text.count('(')} opened, {text.count(')')} closed)")
+        raise ValueError(
+            f"{name}: brackets do not match ({text.count('(')} opened, {text.count(')')} closed)"
+        )
     begins = [match.start() for match in _TREE.finditer(text)]
     trees = (text[a:b] for a, b in zip(begins, [*begins[1:], len(text)], strict=True))
     return [[(word, pos) for pos, word in _LEAF.findall(tree) if pos != "-NONE-"] for tree in trees]
 
 
 def read_brown(source):
-    """Brown corpus: list of sentences of (word, tag); a line of word/tag items is a sentence, blank lines are nothing."""
+    """Brown corpus: list of sentences of (word, tag); a line of word/tag items is a sentence,
+    blank lines are nothing.
+    """
     sentences = []
     lines, name = text_lines(source)
     for number, line in lines:
@@ -163,7 +175,9 @@ _VARIANT = re.compile(r"\(\d+\)$")
 
 
 def read_cmudict(source):
-    """CMU dictionary: list of (word, tuple of phones), in file order; alternatives repeat the word without "(2)"."""
+    """CMU dictionary: list of (word, tuple of phones), in file order;
+    alternatives repeat the word without "(2)".
+    """
     pairs, shared = [], {}
     lines, name = text_lines(source)
     for number, line in lines:

@@ -14,7 +14,9 @@ def is_columns(X):
 
 
 def kind_of(X, template):
-    """The form that X is to be read in: "template", "items" or "matrix"; None if X holds no token to tell it by."""
+    """The form that X is to be read in: "template", "items" or "matrix";
+    None if X holds no token to tell it by.
+    """
     if template is not None:
         return "template"
     if is_columns(X):
@@ -59,7 +61,8 @@ def as_sequences(X):
 
 
 def as_columns(X, names):
-    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings, tuples or dicts of cells.
+    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings,
+    tuples or dicts of cells.
 
     A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
     fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
@@ -89,9 +92,13 @@ def as_columns(X, names):
 def _complain(rows, n, seq_ptr):
     for t, row in enumerate(rows):
         if not isinstance(row, (tuple, list)):
-            raise TypeError(f"{where(t, seq_ptr)}: expected cells of the same form as in the first token, got {row!r}")
+            raise TypeError(
+                f"{where(t, seq_ptr)}: expected cells of the same form as in the first token, got {row!r}"
+            )
         if len(row) != n or n == 0:
-            raise ValueError(f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}")
+            raise ValueError(
+                f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}"
+            )
 
 
 def _length(sequence):

@@ -1,9 +1,9 @@
 """Attributes given ready-made: lists of strings, or dicts as python-crfsuite and sklearn-crfsuite take them.
 
-A token is a list (tuple, set) of strings, each an attribute of value 1, or a dict, read by python-crfsuite's rules:
-`{name: number}` has that value, True is 1 and False 0; `{name: "text"}` is the attribute `name:text` of value 1;
-`{name: {...}}` and `{name: [...]}` are nested: what is inside, with `name:` in front. Bytes are UTF-8.
-Beyond that strings are never looked into: colons and line breaks are characters like others.
+A token is a list (tuple, set) of strings, each an attribute of value 1, or a dict, read by python-crfsuite's
+rules: `{name: number}` has that value, True is 1 and False 0; `{name: "text"}` is the attribute `name:text`
+of value 1; `{name: {...}}` and `{name: [...]}` are nested: what is inside, with `name:` in front. Bytes are
+UTF-8. Beyond that strings are never looked into: colons and line breaks are characters like others.
 
 Each distinct (name, value) is understood once; tokens only cost dict look-ups.
 """
@@ -36,7 +36,9 @@ class ItemAttributes:
         """Build the alphabet from a flat list of tokens; returns (Rows, occurrences of each attribute)."""
         ptr, numbers, names, values = _read(tokens, seq_ptr)
         place, distinct = numbered(names, len(names))
-        counts = np.bincount(place, np.bincount(numbers, minlength=len(names)), len(distinct)).astype(np.int64)
+        counts = np.bincount(place, np.bincount(numbers, minlength=len(names)), len(distinct)).astype(
+            np.int64
+        )
         by_name = np.array(sorted(range(len(distinct)), key=distinct.__getitem__), np.int64)
         by_name = by_name[counts[by_name] >= min_freq]
         order, _ = falling_order(counts[by_name])
@@ -145,7 +147,9 @@ def _pairs(token, t, seq_ptr):
 
 
 def _placed(error, place):
-    """The same sentence with the place in front; of the kinds of ValueError (bytes that are not UTF-8) only that."""
+    """The same sentence with the place in front; of the kinds of ValueError (bytes that are not UTF-8) only
+    that.
+    """
     return (TypeError if isinstance(error, TypeError) else ValueError)(f"{place}: {error}")
 
 
@@ -164,11 +168,15 @@ def _understand(name, value):
     if isinstance(value, (str, bytes)):
         return f"{name}:{_text(value)}", 1.0
     if not isinstance(value, (Real, np.bool_)):
-        raise TypeError(f"attribute {name!r}: expected a number, a bool, a string, a dict or a list, got {value!r}")
+        raise TypeError(
+            f"attribute {name!r}: expected a number, a bool, a string, a dict or a list, got {value!r}"
+        )
     try:
         number = float(value)
     except OverflowError:  # an integer of more than 308 digits
-        raise ValueError(f"attribute {name!r}: expected a value within float64, got an integer that exceeds it") from None
+        raise ValueError(
+            f"attribute {name!r}: expected a value within float64, got an integer that exceeds it"
+        ) from None
     if not np.isfinite(number):
         raise ValueError(f"attribute {name!r}: expected a finite value, got {number}")
     return name, number

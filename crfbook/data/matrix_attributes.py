@@ -72,7 +72,9 @@ class MatrixAttributes:
         return Rows(ptr, idx, None if (val == 1).all() else val)
 
     def _read(self, matrices):
-        """All matrices as one CSR: (ptr int64 (N+1,), column int (nnz,), value float64 (nnz,)), zeros left out."""
+        """All matrices as one CSR: (ptr int64 (N+1,), column int (nnz,), value float64 (nnz,)),
+        zeros left out.
+        """
         sizes, columns, values = [], [np.zeros(0, np.int64)], [np.zeros(0)]
         for i, matrix in enumerate(matrices):
             if matrix.shape[0] == 0:
@@ -94,13 +96,17 @@ class MatrixAttributes:
 
 
 def checked_matrix(i, matrix):
-    """Sequence i as something with `.shape` (T, A) and numbers inside. Raises ValueError or TypeError naming it."""
+    """Sequence i as something with `.shape` (T, A) and numbers inside.
+    Raises ValueError or TypeError naming it.
+    """
     if not hasattr(matrix, "tocsr"):
         matrix = np.asarray(matrix)
         if matrix.ndim == 1 and matrix.size == 0:
             matrix = np.zeros((0, 0))
     if len(matrix.shape) != 2:
-        raise ValueError(f"sequence {i}: expected an array of shape (tokens, attributes), got shape {matrix.shape}")
+        raise ValueError(
+            f"sequence {i}: expected an array of shape (tokens, attributes), got shape {matrix.shape}"
+        )
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"sequence {i}: expected an array of real numbers, got dtype {matrix.dtype}")
     return matrix

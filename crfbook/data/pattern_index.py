@@ -21,7 +21,8 @@ class CodedColumns:
     """The columns that a template needs, as numbers of distinct strings, shifted on demand.
 
     `codes(column, offset)` is int32 (N,): the number of the distinct string `offset` tokens further on, or
-    n_distinct + b for a cell outside its sequence, where b = 0, 1, ... stands for _B-1, _B-2, ..., then _B+1, ...
+    n_distinct + b for a cell outside its sequence, where b = 0, 1, ... stands for _B-1, _B-2, ..., then _B+1,
+    ...
     """
 
     def __init__(self, columns, seq_ptr, template):
@@ -43,7 +44,9 @@ class CodedColumns:
         if offset == 0:
             return self._codes[column]
         if (column, offset) not in self._shifted:
-            self._shifted[column, offset] = self._shift(self._codes[column], len(self.distinct[column]), offset)
+            self._shifted[column, offset] = self._shift(
+                self._codes[column], len(self.distinct[column]), offset
+            )
         return self._shifted[column, offset]
 
     def _shift(self, codes, n_distinct, offset):
@@ -85,11 +88,14 @@ class CellValues:
         """Codes for each distinct string, then each boundary symbol.
 
         Returns (table, None) if there is at most one value each (-1: none or never seen), else
-        (table, ptr): the codes of number i are table[ptr[i]:ptr[i+1]]. An extractor without padding gives no boundary symbols.
+        (table, ptr): the codes of number i are table[ptr[i]:ptr[i+1]].
+        An extractor without padding gives no boundary symbols.
         """
         found = list(map(self.extract, distinct))
         sizes = np.fromiter(map(len, found), np.int64, len(found))
-        flat = np.fromiter(map(self.codes.get, chain.from_iterable(found), repeat(-1)), np.int32, int(sizes.sum()))
+        flat = np.fromiter(
+            map(self.codes.get, chain.from_iterable(found), repeat(-1)), np.int32, int(sizes.sum())
+        )
         boundaries = np.arange(len(self.values), self.size, dtype=np.int32)
         if not EXTRACTORS[self.source.name].padded:
             boundaries[:] = -1
@@ -115,7 +121,8 @@ class Family:
         self._table = None
 
     def parts(self, coded, cells, tables, start, learn):
-        """Per pattern (rows, keys), for the cells that have a value: token numbers (None: each token once), int64 keys.
+        """Per pattern (rows, keys), for the cells that have a value: token numbers (None: each token once),
+        int64 keys.
 
         Returned with the radix: all keys lie below it.
         """

@@ -33,7 +33,9 @@ def read_source(source):
         return bytes(source), "<bytes>"
     if hasattr(source, "read"):
         data = source.read()
-        return (data.encode("utf-8") if isinstance(data, str) else data), str(getattr(source, "name", "<file>"))
+        return (data.encode("utf-8") if isinstance(data, str) else data), str(
+            getattr(source, "name", "<file>")
+        )
     return Path(source).read_bytes(), str(source)
 
 
@@ -63,7 +65,9 @@ def _not_utf8(data, name):
         try:
             line.decode("utf-8")
         except UnicodeDecodeError as error:
-            return ValueError(f"{name}, line {number}: expected UTF-8, found byte {line[error.start]:#04x} in {line!r}")
+            return ValueError(
+                f"{name}, line {number}: expected UTF-8, found byte {line[error.start]:#04x} in {line!r}"
+            )
     return ValueError(f"{name}: not UTF-8")
 
 
@@ -73,11 +77,12 @@ def read_conll(path_or_file, columns=("word", "pos", "chunk"), label=None, separ
     path_or_file: path, open file (binary or text), or bytes; UTF-8, any line ends.
     columns: a name for every column of the file, in order; None leaves a column out.
     label: the one of these names that holds the labels, or None.
-    separator: None splits at runs of blanks and tabs; otherwise exactly this character (cells may then hold blanks).
-    Lines that are blank after stripping end a sentence; several in a row end one. Lines starting with "#" are text.
+    separator: None splits at runs of blanks and tabs; otherwise exactly this character (cells may then hold
+    blanks). Lines that are blank after stripping end a sentence; several in a row end one.
+    Lines starting with "#" are text.
 
-    Raises ValueError naming file and line for a line with another number of cells ("expected 3 columns (...), found
-    2"), for an empty cell, and for bytes that are not UTF-8.
+    Raises ValueError naming file and line for a line with another number of cells ("expected 3 columns (...),
+    found 2"), for an empty cell, and for bytes that are not UTF-8.
     """
     columns = tuple(columns)
     named = [name for name in columns if name is not None]
@@ -204,7 +209,9 @@ def _check_cells(part, tokens, separator):
         t = next(t for t, cell in enumerate(part) if cell in bad)
         i = int(np.searchsorted(tokens.seq_ptr, t, side="right")) - 1
         where = f"sequence {i}, token {t - int(tokens.seq_ptr[i])}"
-        raise ValueError(f"{where}: expected a string that fits between separators {separator!r}, found {part[t]!r}")
+        raise ValueError(
+            f"{where}: expected a string that fits between separators {separator!r}, found {part[t]!r}"
+        )
 
 
 def _write_atomically(path, data):

@@ -1,8 +1,9 @@
 """Simulated sequences without any text: hidden Markov models with known parameters.
 
-`SPARSE_HMM` is the model of the simulation in the sparse-CRF paper (Sokolovska, Lavergne, Cappe and Yvon 2010, section
-6.1) as far as its text can be restored: six labels, five symbols, two label pairs that stick out of uniform transitions,
-and two labels (4 and 5) that share their symbol, so that only their neighbours tell them apart.
+`SPARSE_HMM` is the model of the simulation in the sparse-CRF paper (Sokolovska, Lavergne, Cappe and Yvon
+2010, section 6.1) as far as its text can be restored: six labels, five symbols, two label pairs that stick
+out of uniform transitions, and two labels (4 and 5) that share their symbol,
+so that only their neighbours tell them apart.
 """
 
 from typing import NamedTuple
@@ -33,7 +34,9 @@ SPARSE_HMM = _sparse_hmm()
 
 
 def sample(model, lengths, random_state=0):
-    """Draw sequences of these lengths: (labels, symbols), both int64 (sum of lengths,), sequences one after another."""
+    """Draw sequences of these lengths: (labels, symbols), both int64 (sum of lengths,),
+    sequences one after another.
+    """
     rng = np.random.default_rng(random_state)
     lengths = np.asarray(lengths, dtype=np.int64)
     begin = np.cumsum(lengths) - lengths
@@ -74,8 +77,8 @@ def sparse_hmm_sequences(n=10, length=5, random_state=0):
 def large_label_hmm(n_labels=300, n_words=4000, successors=8, random_state=0):
     """A model with many labels: each is followed nearly always by one of `successors`, and words are Zipfian.
 
-    A label's words overlap with its neighbours' (label numbers apart by 1 to 3), so that a third of the tokens are
-    ambiguous and transitions decide. Frequencies of labels are uneven, as those of supertags are.
+    A label's words overlap with its neighbours' (label numbers apart by 1 to 3), so that a third of the
+    tokens are ambiguous and transitions decide. Frequencies of labels are uneven, as those of supertags are.
     """
     rng = np.random.default_rng(random_state)
     popularity = 1 / (np.arange(n_labels) + 5.0)

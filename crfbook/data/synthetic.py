@@ -46,7 +46,9 @@ def twin(name, task, n_train=2000, n_dev=400, n_test=500, seed=0):
 
 
 def _conll2000(task, n, seed, split):
-    """Words, tags with an automatic tagger's mistakes, chunks; the label I-LST only in test, as in the corpus."""
+    """Words, tags with an automatic tagger's mistakes, chunks; the label I-LST only in test,
+    as in the corpus.
+    """
     sentences = english_sentences(n, seed, unseen_list_mark=split == "test")
     tokens = TokenColumns.from_sentences(
         [[(t.word, t.pos, t.chunk) for t in s] for s in sentences], ("word", "pos", "chunk"), None
@@ -113,7 +115,9 @@ def _wnut17(task, n, seed, split):
     draw, rows = uniform_numbers([*seed, 1]), []
     for s in english_sentences(n, seed):
         lower = draw() < 0.35
-        row = [(t.word.lower() if lower else t.word, e) for t, e in zip(s, _entities(s, _wnut_type), strict=True)]
+        row = [
+            (t.word.lower() if lower else t.word, e) for t, e in zip(s, _entities(s, _wnut_type), strict=True)
+        ]
         row = [("#" + word, tag) if len(word) > 4 and draw() < 0.01 else (word, tag) for word, tag in row]
         if draw() < 0.2:
             row.insert(0, (f"@{s[-2].word.lower()}{int(draw() * 100)}", "O"))
@@ -198,7 +202,9 @@ def _simulated(task, sizes, seed):
 
 def _large(task, sizes, seed):
     parts = {"train": sizes["train"] // 2, "test": sizes["test"] // 2}
-    return {s: large_label_sequences(n, random_state=2 * seed + k) for k, (s, n) in enumerate(parts.items())}, {}
+    return {
+        s: large_label_sequences(n, random_state=2 * seed + k) for k, (s, n) in enumerate(parts.items())
+    }, {}
 
 
 _TWO, _THREE = ("train", "test"), ("train", "dev", "test")

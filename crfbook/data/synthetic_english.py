@@ -1,8 +1,9 @@
 """The built-in English: a grammar whose sentences carry tags, chunks, entities and dependencies at once.
 
-It is small, but what makes real text hard is in it: words that are nouns and verbs (rise, report, plans), past tenses
-that are participles, names that are words (Rose, Banks) or several kinds of name (Washington, Jordan), noun phrases
-side by side, prepositional phrases, "that" in three roles, and words that occur once or only in the test part.
+It is small, but what makes real text hard is in it: words that are nouns and verbs (rise, report, plans),
+past tenses that are participles, names that are words (Rose, Banks) or several kinds of name (Washington,
+Jordan), noun phrases side by side, prepositional phrases, "that" in three roles,
+and words that occur once or only in the test part.
 """
 
 from functools import lru_cache
@@ -13,8 +14,8 @@ from crfbook.data.synthetic_grammar import Grammar, Token, uniform_numbers
 from crfbook.data.synthetic_lexicon import lexicon
 
 # S sentence; V.s, V.p verb phrase of a singular, plural subject; F.s.t finite verb group of class t (transitive) in its
-# chunk; N.s, N.p, N.o noun phrase as subject (two numbers) and object; N.n, N.m the same without pronouns. Classes: t transitive, i intransitive,
-# s saying, d giving, c control (to ...), p with particle.
+# chunk; N.s, N.p, N.o noun phrase as subject (two numbers) and object; N.n, N.m the same without pronouns.
+# Classes: t transitive, i intransitive, s saying, d giving, c control (to ...), p with particle.
 RULES = """
 TOP 70 : S^ ._.
 TOP 5 : ``_`` S/ccomp ,_, ''_'' N.s/nsubj [VP VBD.s^ ] ._.
@@ -245,8 +246,8 @@ def grammar():
 def english_sentences(n, seed, unseen_list_mark=False):
     """n sentences as lists of Token, deterministic in the seed.
 
-    unseen_list_mark: the last sentence begins with a list mark of two tokens, so that its label I-LST occurs once, as in
-    the test part of CoNLL-2000 (where training never shows it).
+    unseen_list_mark: the last sentence begins with a list mark of two tokens, so that its label I-LST occurs
+    once, as in the test part of CoNLL-2000 (where training never shows it).
     """
     draw = uniform_numbers(seed)
     sentences = [_polish(grammar().sentence(draw)) for _ in range(n)]
@@ -284,7 +285,9 @@ def universal_tag(token):
 
 
 def mistagged(tags, seed, rate=0.08):
-    """The tags with mistakes of an automatic tagger: each confusable tag is replaced with this probability."""
+    """The tags with mistakes of an automatic tagger:
+    each confusable tag is replaced with this probability.
+    """
     draw = uniform_numbers([*np.atleast_1d(seed), 1])
     out = []
     for tag in tags:

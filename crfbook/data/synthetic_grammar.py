@@ -6,9 +6,9 @@ A grammar is text, a rule per line, "SYMBOL weight : item item ...". An item is 
     that_IN            this word with this tag
     [NP  ]  <PER  >    open and close a chunk; open and close an entity
 
-A symbol or word may end in "/relation" (its dependency relation) and in "^" (it is the head of its rule; the others
-depend on it). A rule with "$c" stands for one rule per verb class. Deeper than MAX_DEPTH the first rule of a
-symbol is taken, so first rules must lead to words.
+A symbol or word may end in "/relation" (its dependency relation) and in "^" (it is the head of its rule; the
+others depend on it). A rule with "$c" stands for one rule per verb class. Deeper than MAX_DEPTH the first
+rule of a symbol is taken, so first rules must lead to words.
 """
 
 from bisect import bisect_right
@@ -69,7 +69,9 @@ class Grammar:
                 if not line.strip():
                     continue
                 if not colon or len(parts) != 2:
-                    raise ValueError(f"grammar, line {number}: expected 'SYMBOL weight : items', found {line!r}")
+                    raise ValueError(
+                        f"grammar, line {number}: expected 'SYMBOL weight : items', found {line!r}"
+                    )
                 parsed.setdefault(parts[0], []).append((float(parts[1]), right.split(), number))
         self.rules = {}
         for symbol, options in parsed.items():

@@ -1,7 +1,8 @@
 """Words of the built-in English: common ones by hand, rare ones made of syllables and endings.
 
-Classes are named TAG or TAG.kind as the grammar uses them. Every class is ordered by falling frequency; the made-up
-words stand at the end, so that they are the rare ones and their endings are what a tagger can learn from.
+Classes are named TAG or TAG.kind as the grammar uses them. Every class is ordered by falling frequency; the
+made-up words stand at the end, so that they are the rare ones and their endings are what a tagger can learn
+from.
 """
 
 from functools import lru_cache
@@ -53,7 +54,9 @@ COUNTRIES = "Germany France Japan Spain Canada Mexico Brazil Turkey India China 
 FIRMS = """General National United First American Pacific Summit Eagle Apple Delta Ford Baker Taylor Stone River Bell
 Chase Orange Shell Target"""
 TEAMS = "Eagles Rangers United Giants Kings Hunters Rockets Pirates Wolves Stars"
-NATIONS = "German French Japanese Spanish Canadian American Mexican British Russian Chinese Turkish Polish Dutch"
+NATIONS = (
+    "German French Japanese Spanish Canadian American Mexican British Russian Chinese Turkish Polish Dutch"
+)
 FIXED = {
     "DT": "the the the a the this the a the that each the every another no",
     "DT.p": "the the these the those some the all",
@@ -90,7 +93,9 @@ FIXED = {
 
 
 def made_up(count, endings, draw, capital=False):
-    """`count` different made-up words: one or two syllables and one of the endings (a text split at its blanks)."""
+    """`count` different made-up words: one or two syllables and one of the endings (a text split at its
+    blanks).
+    """
     onsets = "b c d f g h l m n p r s t v w br cr dr fl gr pl pr sh st tr".split()
     vowels = "a a e e i o o u".split()
     middles = ["", "", "", "n", "r", "l", "s"]
@@ -119,7 +124,9 @@ def plural(noun):
 
 
 def verb_forms(verb, irregular):
-    """dict of tag -> form; the third person is formed as the plural of a noun, which makes the two ambiguous."""
+    """dict of tag -> form; the third person is formed as the plural of a noun,
+    which makes the two ambiguous.
+    """
     stem = verb[:-1] if verb.endswith("e") and not verb.endswith("ee") else verb
     regular = verb[:-1] + "ied" if verb.endswith("y") and verb[-2] not in "aeiou" else stem + "ed"
     past, participle = irregular.get(verb, (regular, regular))
@@ -130,10 +137,14 @@ def verb_forms(verb, irregular):
 
 @lru_cache(maxsize=1)
 def lexicon():
-    """dict of class -> Words; the same whatever the seed of a corpus: corpora differ, the language does not."""
+    """dict of class -> Words; the same whatever the seed of a corpus: corpora differ,
+    the language does not.
+    """
     draw = uniform_numbers(2000)
     rare_both = made_up(120, " en er", draw)
-    nouns = unique([*NOUNS.split(), *rare_both, *made_up(1800, "er or ment tion ness ity ism age ing ist ", draw)])
+    nouns = unique(
+        [*NOUNS.split(), *rare_both, *made_up(1800, "er or ment tion ness ity ism age ing ist ", draw)]
+    )
     rare_verbs = [*rare_both, *made_up(400, "ize ate ify en ", draw)]
     adjectives = unique([*ADJECTIVES.split(), *made_up(600, "al ive ous able ful less ic y ing ed ", draw)])
     names = made_up(900, "son man well ford ton ley er ez ", draw, capital=True)
@@ -148,9 +159,12 @@ def lexicon():
     out["NNP.country"] = Words(COUNTRIES.split())
     out["NNP.firm"] = Words(unique([*FIRMS.split(), *names[450:], *places[250:]]), power=0.8, shift=6)
     out["NNPS.team"], out["JJ.nation"] = Words(TEAMS.split()), Words(NATIONS.split())
-    out["NNP.model"] = Words([f"{letter}{n}" for n in (100, 20, 7, 5, 3000) for letter in ("X", "K", "RS", "Z")])
+    out["NNP.model"] = Words(
+        [f"{letter}{n}" for n in (100, 20, 7, 5, 3000) for letter in ("X", "K", "RS", "Z")]
+    )
     irregular = {
-        base: (past, part) for base, past, part in (v.split() for v in IRREGULAR.replace("\n", " ").split("|"))
+        base: (past, part)
+        for base, past, part in (v.split() for v in IRREGULAR.replace("\n", " ").split("|"))
     }
     classes = {"t": TRANSITIVE, "i": INTRANSITIVE, "s": SAY, "d": GIVE, "c": CONTROL, "p": PARTICLE}
     for kind, text in classes.items():

@@ -1,8 +1,9 @@
 """The built-in morphology: sentences of an invented agglutinative language, verb last, with vowel harmony.
 
-It was made to have what makes Turkish hard for taggers: hundreds of labels (a part of speech with its features), long
-words that carry them as chains of suffixes, and forms that only the context tells apart: the accusative and "his" after
-a consonant (both -i), the third person and the bare stem, nouns and verbs that share stems.
+It was made to have what makes Turkish hard for taggers: hundreds of labels (a part of speech with its
+features), long words that carry them as chains of suffixes, and forms that only the context tells apart: the
+accusative and "his" after a consonant (both -i), the third person and the bare stem,
+nouns and verbs that share stems.
 """
 
 from functools import lru_cache
@@ -17,7 +18,13 @@ NUMBER_WEIGHT = {"Sing": 7, "Plur": 3}
 OWNER_WEIGHT = {"": 60, "1": 8, "2": 4, "3": 28}
 TENSE = {"Past": "dI", "Pres": "Ir", "Fut": "AcAk", "Prog": "Iyor", "Narr": "mIs"}
 TENSE_WEIGHT = {"Past": 40, "Pres": 20, "Fut": 10, "Prog": 20, "Narr": 10}
-PERSON = {("Sing", "1"): "Im", ("Sing", "2"): "sIn", ("Sing", "3"): "", ("Plur", "1"): "Iz", ("Plur", "3"): "lAr"}
+PERSON = {
+    ("Sing", "1"): "Im",
+    ("Sing", "2"): "sIn",
+    ("Sing", "3"): "",
+    ("Plur", "1"): "Iz",
+    ("Plur", "3"): "lAr",
+}
 PERSON_WEIGHT = {("Sing", "1"): 15, ("Sing", "2"): 5, ("Sing", "3"): 55, ("Plur", "1"): 8, ("Plur", "3"): 17}
 PARTICIPLE = {"Part": "An", "Conv": "Ip", "Vnoun": "mAk"}
 
@@ -128,10 +135,21 @@ class _Sentence:
         negative = self.draw() < 0.15
         passive = self.draw() < 0.12
         conditional = self.draw() < 0.1
-        suffixes = ("Il" if passive else "", "mA" if negative else "", TENSE[tense], "sA" if conditional else "")
+        suffixes = (
+            "Il" if passive else "",
+            "mA" if negative else "",
+            TENSE[tense],
+            "sA" if conditional else "",
+        )
         form = attach(self.stems["VERB"].draw(self.draw()), *suffixes, PERSON[number, person])
-        mood, voice, polarity = "Cnd" if conditional else "Ind", "Pass" if passive else "", "Neg" if negative else "Pos"
-        self.word("VERB", form, Mood=mood, Number=number, Person=person, Polarity=polarity, Tense=tense, Voice=voice)
+        mood, voice, polarity = (
+            "Cnd" if conditional else "Ind",
+            "Pass" if passive else "",
+            "Neg" if negative else "Pos",
+        )
+        self.word(
+            "VERB", form, Mood=mood, Number=number, Person=person, Polarity=polarity, Tense=tense, Voice=voice
+        )
 
     def participle(self, kind):
         form = attach(self.stems["VERB"].draw(self.draw()), PARTICIPLE[kind])
@@ -163,12 +181,21 @@ class _Sentence:
         return [(first[0][0].upper() + first[0][1:], *first[1:]), *self.out[1:]]
 
     def subject(self, number, person):
-        """Subject in the nominative; the verb agrees with it (a dropped pronoun leaves that to the verb's ending)."""
+        """Subject in the nominative; the verb agrees with it (a dropped pronoun leaves that to the verb's
+        ending).
+        """
         if person == "3" and self.draw() < 0.85:
             return self.noun("Nom", "PROPN" if self.draw() < 0.25 else "NOUN"), "3"
         if self.draw() < 0.4:
             form = {("Sing", "1"): "ben", ("Sing", "2"): "sen", ("Plur", "1"): "biz", ("Plur", "3"): "onlar"}
-            self.word("PRON", form.get((number, person), "o"), Case="Nom", Number=number, Person=person, PronType="Prs")
+            self.word(
+                "PRON",
+                form.get((number, person), "o"),
+                Case="Nom",
+                Number=number,
+                Person=person,
+                PronType="Prs",
+            )
         return number, person
 
 

@@ -1,7 +1,8 @@
 """The built-in slot-filling corpus: requests for flights, written by a grammar whose entities are the slots.
 
-What makes it a sequence problem: a city is a departure, an arrival or a stop by the words before it, sometimes far
-before it ("to boston and denver"); "at nine" is a departure or an arrival by the verb; "one way" ends where "one" does not.
+What makes it a sequence problem: a city is a departure, an arrival or a stop by the words before it,
+sometimes far before it ("to boston and denver"); "at nine" is a departure or an arrival by the verb;
+"one way" ends where "one" does not.
 """
 
 from functools import lru_cache
@@ -132,7 +133,9 @@ WORDS = {
 def grammar():
     cities = [city.lower() for city in CITIES.split()]
     two_words = ["new", "san", "st.", "fort"]
-    cities = list(dict.fromkeys(cities + made_up(1200, "ton ville burg ford ia land port ", uniform_numbers(4000))))
+    cities = list(
+        dict.fromkeys(cities + made_up(1200, "ton ville burg ford ia land port ", uniform_numbers(4000)))
+    )
     words = {key: Words(text.split(), power=0.8) for key, text in WORDS.items()}
     words["town"] = Words(cities, power=0.8, shift=4)
     words["before_town"] = Words(two_words, power=0.5)

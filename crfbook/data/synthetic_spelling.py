@@ -1,9 +1,10 @@
 """The built-in pronunciation: made-up English spellings with phonemes and stress, aligned letter by letter.
 
-The symbols are NetTalk's: one phoneme per letter, "-" for a silent one; stress 1, 2, 0 on the vowel of a syllable, ">"
-before it and "<" after it. A sound depends on what surrounds its letter: c and g before e, i, y; s between vowels; a vowel
-before a final silent e, before r, in a syllable without stress (which an ending far to the right decides). About one
-vowel in twelve has an irregular sound that nothing predicts, as in English.
+The symbols are NetTalk's: one phoneme per letter, "-" for a silent one; stress 1, 2, 0 on the vowel of a
+syllable, ">" before it and "<" after it. A sound depends on what surrounds its letter: c and g before e, i,
+y; s between vowels; a vowel before a final silent e, before r, in a syllable without stress (which an ending
+far to the right decides). About one vowel in twelve has an irregular sound that nothing predicts,
+as in English.
 """
 
 from functools import lru_cache
@@ -42,7 +43,8 @@ IRREGULAR = {
     "ie": "A-",
 }
 VOWELS = [*"aeioaeiouy", *PAIRS]
-# Ending -> (phonemes, stress marks, which syllable before it is stressed: 1 the last, 2 the one before, 0 no matter)
+# Ending -> (phonemes, stress marks, which syllable before it is stressed: 1 the last, 2 the one before, 0 no
+# matter)
 ENDINGS = {
     "": ("", "", 0), "er": ("-R", "0<", 0), "ing": ("IG-", "0<<", 0), "tion": ("S-xn", ">0<<", 1), "y": ("i", "0", 0),
     "al": ("xl", "0<", 2), "ic": ("Ik", "0<", 1), "ous": ("-xs", "<0<", 2), "ity": ("xti", "0>0", 1), "e": ("-", "<", 0),
@@ -50,7 +52,13 @@ ENDINGS = {
     "ture": ("C-R-", ">0<<", 1), "le": ("L-", "0<", 0), "ate": ("et-", "2<<", 2), "ist": ("Ist", "0<<", 0),
     "sion": ("Z-xn", ">0<<", 1), "age": ("IJ-", "0<<", 0),
 }  # fmt: skip
-PREFIXES = {"re": ("ri", ">0"), "de": ("dI", ">0"), "un": ("^n", "0<"), "con": ("kxn", ">0<"), "in": ("In", "0<")}
+PREFIXES = {
+    "re": ("ri", ">0"),
+    "de": ("dI", ">0"),
+    "un": ("^n", "0<"),
+    "con": ("kxn", ">0<"),
+    "in": ("In", "0<"),
+}
 ARPABET = {
     "a": "AA", "b": "B", "c": "AO", "d": "D", "e": "EY", "f": "F", "g": "G", "h": "HH", "i": "IY", "k": "K", "l": "L",
     "m": "M", "n": "N", "o": "OW", "p": "P", "r": "R", "s": "S", "t": "T", "u": "UW", "v": "V", "w": "W", "x": "AH",
@@ -89,11 +97,15 @@ def _vowel(letters, coda, stress, long, irregular):
 
 
 def _stresses(n, shift, prefixed, u):
-    """Stress marks of n syllables before an ending: by the ending, else the first, or the second after a prefix."""
+    """Stress marks of n syllables before an ending: by the ending, else the first,
+    or the second after a prefix.
+    """
     main = max(n - shift, 0) if shift else (0 if n < 3 else n - 3)
     if not shift and n == 2 and u < 0.15:
         main = 1
-    return ["1" if i == main else "2" if i == main - 2 or (prefixed and i == main + 2) else "0" for i in range(n)]
+    return [
+        "1" if i == main else "2" if i == main - 2 or (prefixed and i == main + 2) else "0" for i in range(n)
+    ]
 
 
 def _word(draw):
@@ -105,7 +117,10 @@ def _word(draw):
     phones, marks, shift = ENDINGS[ending]
     stress = _stresses(n, shift, bool(prefix), draw())
     word, sounds, stresses = prefix, *PREFIXES.get(prefix, ("", ""))
-    parts = [(onsets.draw(draw()), vowels.draw(draw()), codas.draw(draw()) if draw() < 0.55 else "") for _ in range(n)]
+    parts = [
+        (onsets.draw(draw()), vowels.draw(draw()), codas.draw(draw()) if draw() < 0.55 else "")
+        for _ in range(n)
+    ]
     if ending and ending[0] not in "aeiouy":
         parts[-1] = (*parts[-1][:2], parts[-1][2][:1].replace("g", ""))
     elif ending:  # an ending with a vowel takes one consonant before it
@@ -129,7 +144,9 @@ def _word(draw):
 
 
 def pronounced_words(n, seed):
-    """n different words as (word, phonemes, stress), three strings of one length; deterministic in the seed."""
+    """n different words as (word, phonemes, stress), three strings of one length;
+    deterministic in the seed.
+    """
     draw = uniform_numbers(seed)
     words = {}
     while len(words) < n:

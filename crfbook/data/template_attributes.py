@@ -34,7 +34,9 @@ class TemplateAttributes:
         return 1 + len(self.edge_order)
 
     def learn(self, columns, seq_ptr, min_freq):
-        """Build the alphabet from columns {name: list of str}; returns (Rows, occurrences of each node attribute)."""
+        """Build the alphabet from columns {name: list of str}; returns (Rows,
+        occurrences of each node attribute).
+        """
         coded = CodedColumns(self._resolve(columns), seq_ptr, self.template)
         self.cells = {
             source: CellValues.learn(source, coded.distinct[source.column], len(self.boundaries))
@@ -42,7 +44,9 @@ class TemplateAttributes:
         }
         tables = self._tables(coded)
         node_parts, self.node_order, counts = self._learn(self.node, coded, tables, None, min_freq, 0)
-        edge_parts, self.edge_order, _ = self._learn(self.edge, coded, tables, self._inner(seq_ptr), min_freq, 1)
+        edge_parts, self.edge_order, _ = self._learn(
+            self.edge, coded, tables, self._inner(seq_ptr), min_freq, 1
+        )
         return self._rows(coded.n_tokens, node_parts, edge_parts, seq_ptr), counts
 
     def apply(self, columns, seq_ptr):
@@ -147,7 +151,9 @@ class TemplateAttributes:
             arrays[f"cell{s}_text"], arrays[f"cell{s}_ptr"] = pack_strings(self.cells[source].values)
         stages = {}
         for name, families in (("node", self.node), ("edge", self.edge)):
-            arrays[f"{name}_keys"] = np.concatenate([np.zeros(0, np.int64), *(family.keys for family in families)])
+            arrays[f"{name}_keys"] = np.concatenate(
+                [np.zeros(0, np.int64), *(family.keys for family in families)]
+            )
             stages[name] = [[len(family.keys), sorted(family.stages)] for family in families]
             for f, family in enumerate(families):
                 arrays |= {f"{name}{f}_stage{slot}": stage for slot, stage in family.stages.items()}

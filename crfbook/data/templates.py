@@ -19,7 +19,8 @@ extractor gives for the cell `row` tokens further on (`extractors` has the list)
 Rules, where the tools differ:
 
 - A cell before the first or behind the last token is its own symbol per distance: `_B-1`, `_B-2`,
-  `_B+1`, ... whatever the extractor (but for `%inside`, which gives nothing there). It is never confused with a token spelt `_B-1`.
+  `_B+1`, ... whatever the extractor (but for `%inside`, which gives nothing there).
+  It is never confused with a token spelt `_B-1`.
 - Two patterns with the same text and the same extractors and columns, at different rows, share their
   attributes (CRF++'s bag of words); the values of an attribute that occurs twice at a token add up.
 - Attributes are compared cell by cell, not as strings: `a/b` + `c` is not `a` + `b/c`.
@@ -55,7 +56,9 @@ class Source(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """One line: text `literals[0] cell[0] literals[1] ... literals[-1]`; cell i is `sources[i]` at `offsets[i]`."""
+    """One line: text `literals[0] cell[0] literals[1] ... literals[-1]`;
+    cell i is `sources[i]` at `offsets[i]`.
+    """
 
     literals: tuple[str, ...]
     sources: tuple[Source, ...]
@@ -225,4 +228,6 @@ def _argument(field: str, macro: str) -> int | str:
         return int(field)
     if len(field) >= 2 and field[0] == field[-1] == '"':
         return field[1:-1].replace('\\"', '"')
-    raise ValueError(f"{macro!r}: argument {field!r} must be a whole number or a regular expression in double quotes")
+    raise ValueError(
+        f"{macro!r}: argument {field!r} must be a whole number or a regular expression in double quotes"
+    )

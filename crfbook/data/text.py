@@ -1,9 +1,9 @@
 """Raw text as tokens and sentences: what stands between somebody's typing and a tagger.
 
-The cuts are those of the Penn Treebank (Marcus, Santorini, Marcinkiewicz 1993), on which the corpora of English
-newspapers rest: punctuation stands alone, `don't` is `do` + `n't`, `firm's` is `firm` + `'s`, `U.S.` and `1,000.5` are
-one token each. Written for English; a corpus with other cuts needs its own tokeniser, or its tagger sees words that
-it never met in training.
+The cuts are those of the Penn Treebank (Marcus, Santorini, Marcinkiewicz 1993), on which the corpora of
+English newspapers rest: punctuation stands alone, `don't` is `do` + `n't`, `firm's` is `firm` + `'s`, `U.S.`
+and `1,000.5` are one token each. Written for English; a corpus with other cuts needs its own tokeniser, or
+its tagger sees words that it never met in training.
 """
 
 import re
@@ -28,18 +28,28 @@ _TOKEN = re.compile(
     re.X,
 )
 _CLITIC = re.compile(r"(?i)(.+?)(n['’]t|['’](?:s|m|d|re|ve|ll))|(can)(not)")
-_PENN = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-", "“": "``", "”": "''", "‘": "`"}
+_PENN = {
+    "(": "-LRB-",
+    ")": "-RRB-",
+    "[": "-LSB-",
+    "]": "-RSB-",
+    "{": "-LCB-",
+    "}": "-RCB-",
+    "“": "``",
+    "”": "''",
+    "‘": "`",
+}
 _CLOSING = set("\"'’”)]}")
 
 
 def sentences(text, *, penn_symbols=False):
     """Cut a text into sentences and these into tokens: a list of lists of strings.
 
-    A sentence ends at `.`, `?` or `!` (with the closing quotes and brackets that touch it) unless a small letter follows,
-    at an ellipsis before a capital, and at an empty line. The stop of an abbreviation never ends one:
-    `He left the U.S. She stayed.` is one sentence to this function, as it cannot know better.
-    penn_symbols: quotes and brackets as the Treebank and CoNLL-2000 write them: `` '' ` ' -LRB- -RRB-, and ' for ’;
-    otherwise every token is a piece of the text, and only white space is lost.
+    A sentence ends at `.`, `?` or `!` (with the closing quotes and brackets that touch it) unless a small
+    letter follows, at an ellipsis before a capital, and at an empty line. The stop of an abbreviation never
+    ends one: `He left the U.S. She stayed.` is one sentence to this function, as it cannot know better.
+    penn_symbols: quotes and brackets as the Treebank and CoNLL-2000 write them: `` '' ` ' -LRB- -RRB-, and '
+    for ’; otherwise every token is a piece of the text, and only white space is lost.
     Raises TypeError for anything but a string. Cost O(length of the text).
     """
     if not isinstance(text, str):
@@ -47,7 +57,10 @@ def sentences(text, *, penn_symbols=False):
     found = []
     for paragraph in re.split(r"\n\s*\n", text):
         found.extend(_cut_into_sentences(_tokens(paragraph)))
-    return [[_penn(token, before) if penn_symbols else token for token, _, before in sentence] for sentence in found]
+    return [
+        [_penn(token, before) if penn_symbols else token for token, _, before in sentence]
+        for sentence in found
+    ]
 
 
 def _tokens(text):

@@ -1,4 +1,6 @@
-"""Strings and labels as numbers: growing vocabularies, label alphabets, and how both are stored without pickle."""
+"""Strings and labels as numbers: growing vocabularies, label alphabets,
+and how both are stored without pickle.
+"""
 
 from itertools import chain, repeat
 
@@ -21,7 +23,9 @@ class Numbering(dict):
 
 
 def numbered(things, n):
-    """Number the distinct ones among n things: (int32 (n,) numbers, list of distinct things in order of appearance)."""
+    """Number the distinct ones among n things: (int32 (n,) numbers,
+    list of distinct things in order of appearance).
+    """
     numbering = Numbering()
     numbers = np.fromiter(map(numbering.__getitem__, things), np.int32, n)
     return numbers, list(numbering)
@@ -33,13 +37,17 @@ def look_up(table, things, n):
 
 
 def where(position, seq_ptr):
-    """The words "sequence 17, token 3" for a position in the flat order (positions and both numbers count from 0)."""
+    """The words "sequence 17, token 3" for a position in the flat order (positions and both numbers count
+    from 0).
+    """
     sequence = int(np.searchsorted(seq_ptr, position, side="right")) - 1
     return f"sequence {sequence}, token {position - int(seq_ptr[sequence])}"
 
 
 def falling_order(counts):
-    """Positions by falling count; equal counts keep their order. Returns int32 (order, rank): rank[order[i]] = i."""
+    """Positions by falling count; equal counts keep their order. Returns int32 (order, rank):
+    rank[order[i]] = i.
+    """
     order = np.argsort(-counts, kind="stable").astype(np.int32)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order), dtype=np.int32)
@@ -47,7 +55,9 @@ def falling_order(counts):
 
 
 def pack_strings(strings):
-    """A list of strings as (uint8 blob, int64 offsets): string i is blob[offsets[i]:offsets[i+1]] in UTF-8."""
+    """A list of strings as (uint8 blob, int64 offsets):
+    string i is blob[offsets[i]:offsets[i+1]] in UTF-8.
+    """
     encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
@@ -125,7 +135,9 @@ _SIMPLE = (str, int, float, bool)
 
 
 def labels_to_json(alphabet):
-    """The alphabet as JSON carries it: strings, numbers, booleans, tuples of these. TypeError for other labels."""
+    """The alphabet as JSON carries it: strings, numbers, booleans, tuples of these.
+    TypeError for other labels.
+    """
     return [_to_json(label) for label in alphabet]
 
 
@@ -138,7 +150,9 @@ def _to_json(label):
     if type(label) is tuple:
         return {"tuple": [_to_json(part) for part in label]}
     if type(label) not in _SIMPLE:
-        raise TypeError(f"label {label!r} cannot be saved: expected str, int, float, bool or a tuple of these")
+        raise TypeError(
+            f"label {label!r} cannot be saved: expected str, int, float, bool or a tuple of these"
+        )
     return label
 
 

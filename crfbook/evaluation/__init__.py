@@ -1,7 +1,9 @@
-"""Metrics on label sequences: token accuracy, chunks counted exactly as conlleval counts them, intervals and tests.
+"""Metrics on label sequences: token accuracy, chunks counted exactly as conlleval counts them,
+intervals and tests.
 
-Input is always lists of sequences of labels, gold first. Nothing here knows how they were predicted: this folder imports
-nothing of the rest of crfbook. Rates are fractions (0.9375); `ChunkReport.text` prints conlleval's percentages.
+Input is always lists of sequences of labels, gold first. Nothing here knows how they were predicted: this
+folder imports nothing of the rest of crfbook. Rates are fractions (0.9375);
+`ChunkReport.text` prints conlleval's percentages.
 """
 
 from .counts import ChunkReport, chunk_report, token_accuracy
@@ -9,6 +11,14 @@ from .errors import chunks, confusion, error_table
 from .significance import Interval, PairedTest, bootstrap_interval, paired_test
 
 __all__ = [
-    "ChunkReport", "Interval", "PairedTest", "bootstrap_interval", "chunk_report", "chunks", "confusion", "error_table",
-    "paired_test", "token_accuracy",
+    "ChunkReport",
+    "Interval",
+    "PairedTest",
+    "bootstrap_interval",
+    "chunk_report",
+    "chunks",
+    "confusion",
+    "error_table",
+    "paired_test",
+    "token_accuracy",
 ]

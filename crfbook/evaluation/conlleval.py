@@ -1,4 +1,6 @@
-"""Where chunks start and end, and which of them two labellings share: the rules of conlleval.pl, on arrays."""
+"""Where chunks start and end, and which of them two labellings share: the rules of conlleval.pl,
+on arrays.
+"""
 
 from typing import NamedTuple
 
@@ -45,7 +47,8 @@ def _edges(before, tag, changed, iobes):
 
     start: O or I or B before B; O or E before I; O or E before E; a new type (unless O or "."); "[" and "]".
     end:   B or I before B; B, I or E before O; E before E or I; a new type (unless after O or "."); after "[" and "]".
-    The script knows no S, and E before B is neither start nor end; `iobes` adds: B and S always start, E and S always end.
+    The script knows no S, and E before B is neither start nor end; `iobes` adds: B and S always start,
+    E and S always end.
     """
     starts = (
         (tag == _B) & np.isin(before, (_O, _B, _I))
@@ -67,7 +70,8 @@ def _edges(before, tag, changed, iobes):
 
 
 def correct_ends(gold, found):
-    """Positions just after chunks that both labellings have (n+1,): conlleval's `inCorrect`, without the loop.
+    """Positions just after chunks that both labellings have (n+1,): conlleval's `inCorrect`,
+    without the loop.
 
     The end of the file closes what is open, be it a chunk of a strange prefix that no rule has ended.
     """

@@ -31,14 +31,20 @@ def metric_function(name):
 def check_lengths(gold, predicted):
     """Raise ValueError naming the first sequence whose two labellings differ in length."""
     if len(gold) != len(predicted):
-        raise ValueError(f"expected as many predicted as gold sequences, got {len(predicted)} and {len(gold)}")
+        raise ValueError(
+            f"expected as many predicted as gold sequences, got {len(predicted)} and {len(gold)}"
+        )
     for i, (a, b) in enumerate(zip(gold, predicted, strict=True)):
         if len(a) != len(b):
-            raise ValueError(f"sequence {i}: expected {len(a)} predicted labels (one for each gold label), got {len(b)}")
+            raise ValueError(
+                f"sequence {i}: expected {len(a)} predicted labels (one for each gold label), got {len(b)}"
+            )
 
 
 def token_accuracy(gold, predicted):
-    """Share of the tokens whose label is right; 0.0 if there is no token. Labels may be any objects that compare."""
+    """Share of the tokens whose label is right; 0.0 if there is no token.
+    Labels may be any objects that compare.
+    """
     check_lengths(gold, predicted)
     n_tokens = sum(len(labels) for labels in gold)
     right = sum(bool(x == z) for a, b in zip(gold, predicted, strict=True) for x, z in zip(a, b, strict=True))
@@ -61,10 +67,18 @@ def count_chunks(gold, predicted, scheme):
     correct = correct_ends(a, b)
     right = (a.tag == b.tag) & (a.type == b.type)
     before = np.flatnonzero(correct) - 1  # last tokens of chunks found
-    per_sentence = [np.bincount(sentence[tokens], minlength=len(length)) for tokens in (before, a.starts, b.starts, right)]
+    per_sentence = [
+        np.bincount(sentence[tokens], minlength=len(length)) for tokens in (before, a.starts, b.starts, right)
+    ]
     n_right = per_sentence[3] - 1  # the boundary token is always right
     counts = np.stack([*per_sentence[:3], length, n_right, np.ones_like(length), n_right == length], axis=1)
-    table = np.stack([np.bincount(ids, minlength=len(types)) for ids in (a.type[before], a.type[a.starts], b.type[b.starts])], 1)
+    table = np.stack(
+        [
+            np.bincount(ids, minlength=len(types))
+            for ids in (a.type[before], a.type[a.starts], b.type[b.starts])
+        ],
+        1,
+    )
     by_type = {name: tuple(row) for name, row in zip(types, table.tolist(), strict=True) if row[1] or row[2]}
     return Counted(counts, by_type)
 
@@ -86,7 +100,9 @@ class ChunkReport(NamedTuple):
         """DataFrame, a row for each type: correct, gold, predicted, precision, recall, f1."""
         import pandas as pd
 
-        counts = np.array([self.by_type[name] for name in sorted(self.by_type)], dtype=np.int64).reshape(-1, 3)
+        counts = np.array([self.by_type[name] for name in sorted(self.by_type)], dtype=np.int64).reshape(
+            -1, 3
+        )
         frame = pd.DataFrame(counts, columns=["correct", "gold", "predicted"], index=sorted(self.by_type))
         for name in ("precision", "recall", "f1"):
             frame[name] = METRICS[name](counts)
@@ -94,11 +110,15 @@ class ChunkReport(NamedTuple):
 
     def text(self):
         """The lines that conlleval prints, in per cent."""
-        lines = [f"processed {self.n_tokens} tokens with {self.n_gold} phrases; "
-                 f"found: {self.n_predicted} phrases; correct: {self.n_correct}."]
+        lines = [
+            f"processed {self.n_tokens} tokens with {self.n_gold} phrases; "
+            f"found: {self.n_predicted} phrases; correct: {self.n_correct}."
+        ]
         if self.n_tokens:
-            lines.append(f"accuracy: {100 * self.accuracy:6.2f}%; "
-                         + _percentages(self.n_correct, self.n_gold, self.n_predicted))
+            lines.append(
+                f"accuracy: {100 * self.accuracy:6.2f}%; "
+                + _percentages(self.n_correct, self.n_gold, self.n_predicted)
+            )
         for name, row in sorted(self.by_type.items()):
             lines.append(f"{name:>17}: {_percentages(*row)}  {row[PREDICTED]}")
         return "\n".join(lines)
@@ -112,15 +132,23 @@ def _percentages(n_correct, n_gold, n_predicted):
 
 
 def chunk_report(gold, predicted, scheme="conlleval"):
-    """Precision, recall and F1 of chunks (type, first and last token right), overall and by type: a `ChunkReport`.
+    """Precision, recall and F1 of chunks (type, first and last token right), overall and by type:
+    a `ChunkReport`.
 
-    The label is cut at its first dash into prefix and type. With scheme "conlleval" chunks start and end as in conlleval.pl
-    (Tjong Kim Sang, version of 2004-01-26), which reads IOB1, IOB2, IOE1 and IOE2 and broken sequences (O then I-X starts a
-    chunk). It does not read IOBES: neighbours of one type run together. "IOBES" adds what is missing. Sequences never
-    share a chunk. Raises ValueError naming the sequence whose lengths differ.
+    The label is cut at its first dash into prefix and type. With scheme "conlleval" chunks start and end as
+    in conlleval.pl (Tjong Kim Sang, version of 2004-01-26), which reads IOB1, IOB2, IOE1 and IOE2 and broken
+    sequences (O then I-X starts a chunk). It does not read IOBES: neighbours of one type run together.
+    "IOBES" adds what is missing. Sequences never share a chunk.
+    Raises ValueError naming the sequence whose lengths differ.
     """
     counted = count_chunks(gold, predicted, scheme)
     total = counted.counts.sum(axis=0)
     rates = {name: float(METRICS[name](total)) for name in ("accuracy", "precision", "recall", "f1")}
-    return ChunkReport(int(total[TOKENS]), int(total[GOLD]), int(total[PREDICTED]), int(total[CORRECT]), **rates,
-                       by_type=counted.by_type)
+    return ChunkReport(
+        int(total[TOKENS]),
+        int(total[GOLD]),
+        int(total[PREDICTED]),
+        int(total[CORRECT]),
+        **rates,
+        by_type=counted.by_type,
+    )

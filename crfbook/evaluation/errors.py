@@ -22,10 +22,12 @@ def chunks(labels, scheme="conlleval"):
 
 
 def error_table(gold, predicted, scheme="conlleval"):
-    """What became of each gold chunk, by type: DataFrame; and `spurious`, the predicted chunks that touch no gold chunk.
+    """What became of each gold chunk, by type: DataFrame; and `spurious`,
+    the predicted chunks that touch no gold chunk.
 
-    correct: same span and type. wrong_type: same span. wrong_boundary: a predicted chunk of the same type overlaps. wrong_both:
-    one of another type overlaps. missed: none overlaps. The first that holds; these five add up to the gold chunks.
+    correct: same span and type. wrong_type: same span. wrong_boundary: a predicted chunk of the same type
+    overlaps. wrong_both: one of another type overlaps. missed: none overlaps. The first that holds;
+    these five add up to the gold chunks.
     """
     import pandas as pd
 
@@ -59,18 +61,32 @@ def _fate(chunk, others):
 
 
 def confusion(gold, predicted, labels=None):
-    """Token counts as a DataFrame, gold labels down, predicted across; `labels` fixes rows and columns (default: all, sorted)."""
+    """Token counts as a DataFrame, gold labels down, predicted across;
+    `labels` fixes rows and columns (default: all, sorted).
+    """
     import pandas as pd
 
     check_lengths(gold, predicted)
     if labels is None:
         seen = {label for side in (gold, predicted) for sequence in side for label in sequence}
-        labels = sorted(seen, key=lambda label: (str(type(label)), label) if isinstance(label, (int, str)) else ("~", str(label)))
+        labels = sorted(
+            seen,
+            key=lambda label: (
+                (str(type(label)), label) if isinstance(label, (int, str)) else ("~", str(label))
+            ),
+        )
     index = {label: i for i, label in enumerate(labels)}
-    pairs = [(index[x], index[z]) for a, b in zip(gold, predicted, strict=True) for x, z in zip(a, b, strict=True)
-             if x in index and z in index]
+    pairs = [
+        (index[x], index[z])
+        for a, b in zip(gold, predicted, strict=True)
+        for x, z in zip(a, b, strict=True)
+        if x in index and z in index
+    ]
     counts = np.zeros((len(labels), len(labels)), dtype=np.int64)
     if pairs:
         np.add.at(counts, tuple(np.array(pairs).T), 1)
-    return pd.DataFrame(counts, index=pd.Index(labels, name="gold", tupleize_cols=False),
-                        columns=pd.Index(labels, name="predicted", tupleize_cols=False))
+    return pd.DataFrame(
+        counts,
+        index=pd.Index(labels, name="gold", tupleize_cols=False),
+        columns=pd.Index(labels, name="predicted", tupleize_cols=False),
+    )

@@ -1,4 +1,6 @@
-"""How sure can one be: bootstrap intervals of a metric, and tests between two systems on the same sentences."""
+"""How sure can one be: bootstrap intervals of a metric,
+and tests between two systems on the same sentences.
+"""
 
 from typing import NamedTuple
 
@@ -32,27 +34,41 @@ def _resample(counts, n_samples, rng):
     return np.stack([counts[rng.integers(size, size=size)].sum(axis=0) for _ in range(n_samples)])
 
 
-def bootstrap_interval(gold, predicted, metric="f1", *, level=0.95, n_samples=1000, random_state=0, scheme="conlleval"):
+def bootstrap_interval(
+    gold, predicted, metric="f1", *, level=0.95, n_samples=1000, random_state=0, scheme="conlleval"
+):
     """Percentile bootstrap interval of a metric, resampling whole sentences: `Interval(value, low, high)`.
 
     metric : "f1", "precision", "recall" (of chunks), "accuracy" (of tokens), "sentence_accuracy".
     """
     rate = metric_function(metric)
     if len(gold) == 0 or not 0 < level < 1 or n_samples < 1:
-        raise ValueError(f"expected sentences, 0 < level < 1 and n_samples >= 1, got {len(gold)}, {level} and {n_samples}")
+        raise ValueError(
+            f"expected sentences, 0 < level < 1 and n_samples >= 1, got {len(gold)}, {level} and {n_samples}"
+        )
     counts = count_chunks(gold, predicted, scheme).counts
     values = rate(_resample(counts, n_samples, _generator(random_state)))
     low, high = np.quantile(values, [0.5 - level / 2, 0.5 + level / 2])
     return Interval(float(rate(counts.sum(axis=0))), float(low), float(high))
 
 
-def paired_test(gold, predicted_a, predicted_b, metric="f1", *, method="randomisation", n_samples=10000, random_state=0,
-                scheme="conlleval"):
+def paired_test(
+    gold,
+    predicted_a,
+    predicted_b,
+    metric="f1",
+    *,
+    method="randomisation",
+    n_samples=10000,
+    random_state=0,
+    scheme="conlleval",
+):
     """Is system b better than a on the same sentences? `PairedTest(difference, p_value, value_a, value_b)`.
 
-    "randomisation" (Noreen 1989; Yeh 2000): the two outputs of each sentence are swapped by a coin; p is the share of such
-    shuffles whose difference is at least as large as ours, in either direction. "bootstrap": sentences are resampled; p is twice
-    the smaller share of samples on one side of zero. Both count the sample at hand, so p is never 0.
+    "randomisation" (Noreen 1989; Yeh 2000): the two outputs of each sentence are swapped by a coin; p is the
+    share of such shuffles whose difference is at least as large as ours, in either direction. "bootstrap":
+    sentences are resampled; p is twice the smaller share of samples on one side of zero.
+    Both count the sample at hand, so p is never 0.
     """
     rate = metric_function(metric)
     if method not in ("randomisation", "bootstrap"):

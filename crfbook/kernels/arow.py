@@ -12,9 +12,10 @@ def arow_epoch(order, visit, gamma, theta, variance, layout, work, totals):
     alpha = (wrong tokens - theta . dS) / (gamma + sum_k v_k dS_k^2)
     theta_k += seq_weight alpha v_k dS_k,   then   1 / v_k += dS_k^2 / gamma
 
-    Arguments: order int64 (n,); visit, layout, work, totals (5,) as in `perceptron_epoch`; gamma > 0: large means small
-    steps; out: theta (C,): the means; variance (C,), > 0.
-    Cost: that of the perceptron. Source: Crammer, Kulesza and Dredze (2009), figure 1; Mejer and Crammer (2010), section 3.
+    Arguments: order int64 (n,); visit, layout, work, totals (5,) as in `perceptron_epoch`; gamma > 0: large
+    means small steps; out: theta (C,): the means; variance (C,), > 0.
+    Cost: that of the perceptron. Source: Crammer, Kulesza and Dredze (2009), figure 1;
+    Mejer and Crammer (2010), section 3.
     """
     for s in order:
         n, wrong, loss = find_mistakes(s, theta, visit, layout, work, totals)

@@ -1,14 +1,15 @@
-"""Boosting for label sequences: the step of one weight in closed form, its bound, and the choice of the best weight.
+"""Boosting for label sequences: the step of one weight in closed form, its bound,
+and the choice of the best weight.
 
-L(w) = sum_i weight_i (1/p_i - 1), p_i = p(y_i | x_i), is the sequential exp loss. With phi = S_k(x_i, y) - S_k(x_i, y_i), the
-count of feature k in a labelling minus its count in the gold one, and low_k <= phi <= high_k for all i and y, convexity of
-exp gives for a step D of weight k
+L(w) = sum_i weight_i (1/p_i - 1), p_i = p(y_i | x_i), is the sequential exp loss. With phi = S_k(x_i, y) -
+S_k(x_i, y_i), the count of feature k in a labelling minus its count in the gold one, and low_k <= phi <=
+high_k for all i and y, convexity of exp gives for a step D of weight k
 
     L(w + D e_k) / L(w)  <=  B_k(D) = (1 - a) e^{D low} + a e^{D high},   a = (m - low) / (high - low),   m = (dL/dw_k) / L.
 
-B_k is a two-point moment generating function, so its least logarithm is a relative entropy (Chernoff's bound):
--log min_D B_k(D) = KL(q || a), the distance of a from q = -low / (high - low), where the mean would be 0.
-Source of all of it: Altun, Johnson and Hofmann (2003), section 3.3.
+B_k is a two-point moment generating function, so its least logarithm is a relative entropy (Chernoff's
+bound): -log min_D B_k(D) = KL(q || a), the distance of a from q = -low / (high - low), where the mean would
+be 0. Source of all of it: Altun, Johnson and Hofmann (2003), section 3.3.
 """
 
 import numpy as np
@@ -24,12 +25,13 @@ EDGE = 1e-6  # a is held this far from 0 and 1: the step stays finite, and no e^
 
 @kernel
 def best_step(m, low, high, cap):
-    """(D, gain): the step that minimises B_k(D), and gain = -log B_k(D) >= 0 in nats, the certain decrease of log L.
+    """(D, gain): the step that minimises B_k(D), and gain = -log B_k(D) >= 0 in nats,
+    the certain decrease of log L.
 
     D = log( q (1 - a) / (a (1 - q)) ) / (high - low),  gain = q log(q/a) + (1 - q) log((1 - q)/(1 - a)).
-    Beyond |D| > cap, D = +-cap and the gain is what B_k is there (B_k is convex). With low = 0 or high = 0 the minimiser is
-    infinite: such a feature takes steps of size cap, or none (gain 0) if cap is infinite. Moving a off 0 and 1 raises
-    B_k for the sign of D that is chosen there, so that the bound remains one.
+    Beyond |D| > cap, D = +-cap and the gain is what B_k is there (B_k is convex). With low = 0 or high = 0
+    the minimiser is infinite: such a feature takes steps of size cap, or none (gain 0) if cap is infinite.
+    Moving a off 0 and 1 raises B_k for the sign of D that is chosen there, so that the bound remains one.
 
     Arguments: m in [low, high], low <= 0 <= high, cap > 0. Cost: 3 logarithms.
     Source: Altun, Johnson and Hofmann (2003), section 3.3; KL form: chapter 05.
@@ -48,22 +50,26 @@ def best_step(m, low, high, cap):
 
 
 @kernel
-def select_feature(total, cap, group_ptr, group_low, group_high, slot_feature, sums, stale, block_high, block_low):
-    """(k, D, gain) of the feature with the largest gain, exactly, without a look at most of them; k = -1 if all are 0.
+def select_feature(
+    total, cap, group_ptr, group_low, group_high, slot_feature, sums, stale, block_high, block_low
+):
+    """(k, D, gain) of the feature with the largest gain, exactly, without a look at most of them;
+    k = -1 if all are 0.
 
     m_k = (sums[slot of k, 0] - sums[slot of k, 1]) / total. Two things are proved and used:
     (a) For fixed (low, high) the gain grows with |m| on either side of 0: B_k(D) is linear in m with slope
-        (e^{D high} - e^{D low}) / span, of the sign of D, so where m moves away from 0 B_k falls at every D of the useful
-        sign. Features with equal (low, high) form a group; its best is the one with the largest or the smallest sum.
-        No sum changes when only `total` does: blocks of slots keep their extremes until one of their sums changes.
-    (b) KL(q || a) <= (q - a)^2 / (a (1 - a)) = m^2 / ((m - low)(high - m)): a group whose right side does not exceed the best
-        gain so far needs no logarithm. (`cap` and EDGE only lower a gain.)
+        (e^{D high} - e^{D low}) / span, of the sign of D, so where m moves away from 0 B_k falls at every D
+        of the useful sign. Features with equal (low, high) form a group; its best is the one with the largest
+        or the smallest sum. No sum changes when only `total` does:
+        blocks of slots keep their extremes until one of their sums changes.
+    (b) KL(q || a) <= (q - a)^2 / (a (1 - a)) = m^2 / ((m - low)(high - m)): a group whose right side does not
+        exceed the best gain so far needs no logarithm. (`cap` and EDGE only lower a gain.)
     Ties go to the group that comes first, in it to positive sums, among these to the smallest feature number.
 
-    Arguments: total; cap; group_ptr int64 (G+1,), in blocks; group_low, group_high (G,); slot_feature int64 (n,), -1:
-    padding; sums (n, 2): see `add_differences`; stale uint8 (n / BLOCK,), block_high, block_low (n / BLOCK,): updated.
-    Cost: n / BLOCK + G, BLOCK for each stale block, a few closed forms. Source: the two proofs above; Gibbs and Su
-    (2002) for KL <= chi^2.
+    Arguments: total; cap; group_ptr int64 (G+1,), in blocks; group_low, group_high (G,); slot_feature int64
+    (n,), -1: padding; sums (n, 2): see `add_differences`; stale uint8 (n / BLOCK,), block_high, block_low (n
+    / BLOCK,): updated. Cost: n / BLOCK + G, BLOCK for each stale block, a few closed forms. Source: the two
+    proofs above; Gibbs and Su (2002) for KL <= chi^2.
     """
     for b in range(group_ptr[-1]):
         if stale[b]:
@@ -94,17 +100,20 @@ def select_feature(total, cap, group_ptr, group_low, group_high, slot_feature, s
 
 
 @kernel
-def node_extremes(entry_ptr, item_ptr, item_token, item_val, labels, node_ptr, node_label, low, high, gold_buf):
+def node_extremes(
+    entry_ptr, item_ptr, item_token, item_val, labels, node_ptr, node_label, low, high, gold_buf
+):
     """low[k] = min_{i,y} phi, high[k] = max_{i,y} phi of every node feature k = (a, y).
 
-    In sequence i the count of (a, y) runs from sum_t min(x_t, 0) to sum_t max(x_t, 0) over the tokens with a (for
-    counts: 0 to n_ia), each end reached by some labelling; phi is that minus the gold count. 0 belongs to it (y = y_i).
+    In sequence i the count of (a, y) runs from sum_t min(x_t, 0) to sum_t max(x_t, 0) over the tokens with a
+    (for counts: 0 to n_ia), each end reached by some labelling; phi is that minus the gold count.
+    0 belongs to it (y = y_i).
 
-    Arguments: entry_ptr int64 (A+1,): pairs (attribute, sequence) of each attribute; item_ptr int64 (E+1,): occurrences of
-    each pair; item_token int32 (n,), item_val (n,) or (0,) for all ones: token and value of an occurrence, one a token;
-    labels int32 (N,); node_ptr (A+1,), node_label (n_node,); out: low, high (F,), their node part, lowered or raised from 0;
-    work: gold_buf (L,), zeros. Cost: occurrences, and sequences with a times labels of a.
-    Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    Arguments: entry_ptr int64 (A+1,): pairs (attribute, sequence) of each attribute; item_ptr int64 (E+1,):
+    occurrences of each pair; item_token int32 (n,), item_val (n,) or (0,) for all ones: token and value of an
+    occurrence, one a token; labels int32 (N,); node_ptr (A+1,), node_label (n_node,); out: low, high (F,),
+    their node part, lowered or raised from 0; work: gold_buf (L,), zeros. Cost: occurrences, and sequences
+    with a times labels of a. Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """
     for a in range(node_ptr.size - 1):
         row = range(node_ptr[a], node_ptr[a + 1])
@@ -124,11 +133,12 @@ def node_extremes(entry_ptr, item_ptr, item_token, item_val, labels, node_ptr, n
 
 @kernel
 def add_gold_pairs(first, last, b, amount, labels, edge_class, class_ptr, class_attr, gold):
-    """gold[yp, y] += amount for each token of the sequence whose class has the edge attribute b and whose labels are (yp, y).
+    """gold[yp, y] += amount for each token of the sequence whose class has the edge attribute b and whose
+    labels are (yp, y).
 
-    Arguments: first, last: tokens of the sequence; b; amount: 1 to count, -1 to take it back; labels, edge_class int32 (N,);
-    class_ptr (K+1,), class_attr (n,); out: gold (L, L). Cost: T times attributes of a class. Source: Altun, Johnson and
-    Hofmann (2003), section 3.3.
+    Arguments: first, last: tokens of the sequence; b; amount: 1 to count, -1 to take it back; labels,
+    edge_class int32 (N,); class_ptr (K+1,), class_attr (n,); out: gold (L, L). Cost: T times attributes of a
+    class. Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """
     for t in range(first + 1, last):
         k = edge_class[t]
@@ -138,20 +148,38 @@ def add_gold_pairs(first, last, b, amount, labels, edge_class, class_ptr, class_
 
 
 @kernel
-def edge_extremes(entry_ptr, entry_seq, entry_same, entry_other, seq_ptr, labels, edge_class, class_ptr, class_attr,
-                  edge_ptr, edge_prev, edge_next, n_node, low, high, most, gold_buf):
-    """low, high of every edge feature (b, yp, y), as `node_extremes` does for node features, and its largest gain `most`.
+def edge_extremes(
+    entry_ptr,
+    entry_seq,
+    entry_same,
+    entry_other,
+    seq_ptr,
+    labels,
+    edge_class,
+    class_ptr,
+    class_attr,
+    edge_ptr,
+    edge_prev,
+    edge_next,
+    n_node,
+    low,
+    high,
+    most,
+    gold_buf,
+):
+    """low, high of every edge feature (b, yp, y), as `node_extremes` does for node features,
+    and its largest gain `most`.
 
-    The count of (b, y, y) runs from 0 to the number of tokens with b in their class. That of (b, yp, y) with yp != y
-    cannot use two neighbouring tokens: from a run of n of them at most ceil(n / 2), floor(T / 2) for plain transitions.
-    most bounds how often a labelling has the feature where the gold one has it not: such places may lie between gold ones,
-    so that for yp != y it is that largest count itself.
+    The count of (b, y, y) runs from 0 to the number of tokens with b in their class. That of (b, yp, y) with
+    yp != y cannot use two neighbouring tokens: from a run of n of them at most ceil(n / 2), floor(T / 2) for
+    plain transitions. most bounds how often a labelling has the feature where the gold one has it not: such
+    places may lie between gold ones, so that for yp != y it is that largest count itself.
 
-    Arguments: entry_ptr int64 (B+1,): pairs (edge attribute, sequence); entry_seq int32 (E,); entry_same, entry_other
-    int32 (E,): these largest counts; seq_ptr (S+1,); labels, edge_class (N,); class_ptr (K+1,), class_attr (n,);
-    edge_ptr (B+1,), edge_prev, edge_next (n_edge,); n_node: where edge features start; out: low, high, most (F,); work:
-    gold_buf (L, L), zeros. Cost: tokens of these sequences, and sequences with b times features of b. Source: Altun,
-    Johnson and Hofmann (2003), section 3.3.
+    Arguments: entry_ptr int64 (B+1,): pairs (edge attribute, sequence); entry_seq int32 (E,); entry_same,
+    entry_other int32 (E,): these largest counts; seq_ptr (S+1,); labels, edge_class (N,); class_ptr (K+1,),
+    class_attr (n,); edge_ptr (B+1,), edge_prev, edge_next (n_edge,); n_node: where edge features start; out:
+    low, high, most (F,); work: gold_buf (L, L), zeros. Cost: tokens of these sequences, and sequences with b
+    times features of b. Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """
     for b in range(edge_ptr.size - 1):
         for e in range(entry_ptr[b], entry_ptr[b + 1]):

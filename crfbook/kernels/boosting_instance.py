@@ -1,16 +1,17 @@
 """Tighter steps of boosting: every sequence with its own extremes of the feature's count.
 
-A bound with extremes over the whole corpus lets the longest sequence decide how far a frequent feature may go. The same
-argument holds for each sequence on its own, with smaller extremes. What is lost is the closed form; what remains is a sum
+A bound with extremes over the whole corpus lets the longest sequence decide how far a frequent feature may
+go. The same argument holds for each sequence on its own, with smaller extremes.
+What is lost is the closed form; what remains is a sum
 
     f(D) = rest + sum_i c_i e^{D low_i} + d_i e^{D high_i},   f(0) = L,   f(D) >= the loss after the step.
 
-From the chord over [low_i, high_i] of Altun, Johnson and Hofmann (2003), section 3.3, with the loss L_i of sequence i
-and its derivative M_i: c_i = (high_i L_i - M_i) / (high_i - low_i),  d_i = (M_i - low_i L_i) / (high_i - low_i).
-From gains and losses apart (boosting_split.py): c_i = Q_i / less_i with low_i = -less_i,  d_i = P_i / more_i with
-high_i = more_i. A sequence that is asleep enters as e^{ceiling_i + |D| (most that phi can move)}, so that no step wakes
-it to the loss's harm. The NamedTuples `data`, `index`, `state` and `work` list their arrays with shapes
-(optim/boosting_layout.py, optim/sequences.py).
+From the chord over [low_i, high_i] of Altun, Johnson and Hofmann (2003), section 3.3, with the loss L_i of
+sequence i and its derivative M_i: c_i = (high_i L_i - M_i) / (high_i - low_i),  d_i = (M_i - low_i L_i) /
+(high_i - low_i). From gains and losses apart (boosting_split.py): c_i = Q_i / less_i with low_i = -less_i,
+d_i = P_i / more_i with high_i = more_i. A sequence that is asleep enters as e^{ceiling_i + |D| (most that phi
+can move)}, so that no step wakes it to the loss's harm. The NamedTuples `data`, `index`, `state` and `work`
+list their arrays with shapes (optim/boosting_layout.py, optim/sequences.py).
 """
 
 import numpy as np
@@ -18,19 +19,27 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.boosting import LOG_REF, SPLIT, TOTAL, add_gold_pairs
 
-GAIN, LOSS, MASS, LOW, HIGH, MORE = 0, 1, 2, 3, 4, 5  # rows of `parts`: P_i, Q_i, L_i (asleep: -e^ceiling), low_i, high_i, more_i
+GAIN, LOSS, MASS, LOW, HIGH, MORE = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+)  # rows of `parts`: P_i, Q_i, L_i (asleep: -e^ceiling), low_i, high_i, more_i
 LONGEST = 100.0  # a step, where nothing else ends it
 
 
 @kernel
 def least_sum(rest, n, c, d, low, high, first, limit):
-    """(D, f(D)): minimum between 0 and `limit` of f(D) = rest + sum_{i<n} c_i e^{D low_i} + d_i e^{D high_i}, convex.
+    """(D, f(D)): minimum between 0 and `limit` of f(D) = rest + sum_{i<n} c_i e^{D low_i} + d_i e^{D high_i},
+    convex.
 
-    Newton's method, kept inside the interval where f' changes its sign: it is halved where Newton leaves it, after a look
-    at its end. f(D) <= f(first).
-    Arguments: rest; n; c, d (>= n,), >= 0; low, high (>= n,); first: where to begin; limit: end of the interval, on the
-    side where f falls. Cost: 2 n exps an iteration, 5 to 10 of them. Source: Nocedal and Wright, Numerical
-    Optimization, section 3.3; safeguarded.
+    Newton's method, kept inside the interval where f' changes its sign: it is halved where Newton leaves it,
+    after a look at its end. f(D) <= f(first).
+    Arguments: rest; n; c, d (>= n,), >= 0; low, high (>= n,); first: where to begin; limit: end of the
+    interval, on the side where f falls. Cost: 2 n exps an iteration, 5 to 10 of them. Source: Nocedal and
+    Wright, Numerical Optimization, section 3.3; safeguarded.
     """
     near, far, D = 0.0, limit, first
     best, best_f = 0.0, np.inf
@@ -60,14 +69,16 @@ def least_sum(rest, n, c, d, low, high, first, limit):
 def gather_node(k, data, index, state, parts):
     """P_i, Q_i, loss and extremes of the sequences that hold node feature k; returns how many.
 
-    Arguments: k; data, index, state: see above; out: parts (6, >= sequences with the attribute), rows GAIN to MORE.
-    Cost: occurrences of the attribute. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    Arguments: k; data, index, state: see above; out: parts (6, >= sequences with the attribute), rows GAIN to
+    MORE. Cost: occurrences of the attribute. Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """
     a, y, n = np.searchsorted(data.node_ptr, k + 1) - 1, data.node_label[k], 0
     for e in range(index.entry_ptr[a], index.entry_ptr[a + 1]):
         i = index.entry_seq[e]
         parts[:, n] = 0.0
-        parts[MASS, n] = -np.exp(state.ceiling[i] - state.number[LOG_REF]) if state.asleep[i] else state.mass[i]
+        parts[MASS, n] = (
+            -np.exp(state.ceiling[i] - state.number[LOG_REF]) if state.asleep[i] else state.mass[i]
+        )
         for j in range(index.item_ptr[e], index.item_ptr[e + 1]):
             t = index.item_token[j]
             x = index.item_val[j] if index.item_val.size else 1.0
@@ -96,12 +107,18 @@ def gather_edge(k, data, index, state, work, parts):
         count = index.entry_same[e] if yp == y else index.entry_other[e]
         parts[:, n] = 0.0
         if state.asleep[i]:
-            parts[MASS, n], parts[LOW, n], parts[MORE, n] = -np.exp(state.ceiling[i] - state.number[LOG_REF]), -count, count
+            parts[MASS, n], parts[LOW, n], parts[MORE, n] = (
+                -np.exp(state.ceiling[i] - state.number[LOG_REF]),
+                -count,
+                count,
+            )
             n += 1
             continue
         first, last = data.seq_ptr[i], data.seq_ptr[i + 1]
         gold[yp, y] = 0.0
-        add_gold_pairs(first, last, b, 1.0, data.labels, data.edge_class, data.class_ptr, data.class_attr, gold)
+        add_gold_pairs(
+            first, last, b, 1.0, data.labels, data.edge_class, data.class_ptr, data.class_attr, gold
+        )
         parts[MASS, n] = state.mass[i]
         for r in range(data.row_ptr[i], data.row_ptr[i + 1]):
             c = data.row_class[r]
@@ -118,18 +135,25 @@ def gather_edge(k, data, index, state, work, parts):
 
 @kernel
 def tighten(k, step, cap, kind, data, index, state, work):
-    """(D, gain): step of feature k that minimises the sum above, begun at `step`, the one in closed form; gain = log L - log f(D).
+    """(D, gain): step of feature k that minimises the sum above, begun at `step`, the one in closed form;
+    gain = log L - log f(D).
 
-    Arguments: k, step, cap; kind: SPLIT, or the chord; data, index, state, work: see above. Cost: as `gather_node`,
-    `least_sum`. Source: Altun, Johnson and Hofmann (2003), section 3.3; chapter 05.
+    Arguments: k, step, cap; kind: SPLIT, or the chord; data, index, state, work: see above. Cost: as
+    `gather_node`, `least_sum`. Source: Altun, Johnson and Hofmann (2003), section 3.3; chapter 05.
     """
     n_node, parts = data.node_label.size, state.parts
-    n = gather_node(k, data, index, state, parts) if k < n_node else gather_edge(k - n_node, data, index, state, work, parts)
+    n = (
+        gather_node(k, data, index, state, parts)
+        if k < n_node
+        else gather_edge(k - n_node, data, index, state, work, parts)
+    )
     rest = state.number[TOTAL]
     for i in range(n):
         gain, loss, mass, low, high, more = parts[:, i]
         if mass <= 0.0:
-            c, d, high, rest = (-mass, 0.0, more, rest - mass) if step < 0.0 else (0.0, -mass, more, rest - mass)
+            c, d, high, rest = (
+                (-mass, 0.0, more, rest - mass) if step < 0.0 else (0.0, -mass, more, rest - mass)
+            )
         elif kind == SPLIT:
             c, d, high = loss / -low if low < 0.0 else 0.0, gain / more if more > 0.0 else 0.0, more
         else:
@@ -138,5 +162,7 @@ def tighten(k, step, cap, kind, data, index, state, work):
         parts[GAIN, i], parts[LOSS, i], parts[HIGH, i] = d, c, high
         rest -= c + d
     limit = min(cap, LONGEST)
-    D, f = least_sum(rest, n, parts[LOSS], parts[GAIN], parts[LOW], parts[HIGH], step, limit if step > 0.0 else -limit)
+    D, f = least_sum(
+        rest, n, parts[LOSS], parts[GAIN], parts[LOW], parts[HIGH], step, limit if step > 0.0 else -limit
+    )
     return D, np.log(state.number[TOTAL]) - np.log(f)

@@ -1,14 +1,17 @@
-"""A closed form that the longest sequence does not spoil: what a feature gains and what it loses, bounded apart.
+"""A closed form that the longest sequence does not spoil: what a feature gains and what it loses,
+bounded apart.
 
-Write phi = A - B: A is the count of feature k where the gold labelling has it not, B that of the gold labelling where y has
-it not. With 0 <= A <= more and 0 <= B <= less, e^{DA} and e^{-DB} lie below their chords, 1 + A (e^{D more} - 1) / more and
-1 + B (e^{-D less} - 1) / less. In the product of the chords the term with A B is negative or 0, whatever the sign of D, so
+Write phi = A - B: A is the count of feature k where the gold labelling has it not, B that of the gold
+labelling where y has it not. With 0 <= A <= more and 0 <= B <= less, e^{DA} and e^{-DB} lie below their
+chords, 1 + A (e^{D more} - 1) / more and 1 + B (e^{-D less} - 1) / less. In the product of the chords the
+term with A B is negative or 0, whatever the sign of D, so
 
     L(w + D e_k)  <=  L + P (e^{D more} - 1) / more + Q (e^{-D less} - 1) / less,   P = sum_i g_i E[A],  Q = sum_i g_i E[B]
 
-(g_i = weight_i / p_i; P - Q = dL/dw_k). A labelling that leaves the feature as it is costs nothing here, and sequences
-without the feature drop out; on the chord from low to high, in kernels/boosting.py, both cost more than e^0 = 1. For
-more = less = 1 it is the bound of AdaBoost and of Collins, Schapire and Singer (2002), exact for each sequence.
+(g_i = weight_i / p_i; P - Q = dL/dw_k). A labelling that leaves the feature as it is costs nothing here, and
+sequences without the feature drop out; on the chord from low to high, in kernels/boosting.py, both cost more
+than e^0 = 1. For more = less = 1 it is the bound of AdaBoost and of Collins, Schapire and Singer (2002),
+exact for each sequence.
 """
 
 import numpy as np
@@ -19,12 +22,13 @@ from crfbook.kernels.boosting import BLOCK, EDGE
 
 @kernel
 def split_step(plus, minus, more, less, cap):
-    """(D, decrease >= 0): D = log(Q / P) / (more + less) minimises the bound above; decrease = L - bound, in the unit of P and Q.
+    """(D, decrease >= 0): D = log(Q / P) / (more + less) minimises the bound above; decrease = L - bound,
+    in the unit of P and Q.
 
-    Beyond |D| > cap, or where e^{D phi} could exceed 1 / EDGE, D ends there. more = 0 or less = 0: only `cap` ends the step,
-    so none is taken (D = 0) if it is infinite.
-    Arguments: plus, minus = P, Q >= 0; more, less >= 0; cap > 0. Cost: a logarithm, 2 exps. Source: the bound above;
-    chapter 05.
+    Beyond |D| > cap, or where e^{D phi} could exceed 1 / EDGE, D ends there. more = 0 or less = 0: only `cap`
+    ends the step, so none is taken (D = 0) if it is infinite.
+    Arguments: plus, minus = P, Q >= 0; more, less >= 0; cap > 0. Cost: a logarithm, 2 exps. Source: the bound
+    above; chapter 05.
     """
     upper = -np.log(EDGE) / more if more > 0.0 else np.inf
     lower = -np.log(EDGE) / less if less > 0.0 else np.inf
@@ -47,11 +51,11 @@ def split_step(plus, minus, more, less, cap):
 def select_split(cap, n_blocks, slot_feature, most, low, sums, stale, block_best, block_slot):
     """(k, D, decrease) of the feature with the largest decrease, exactly; k = -1 if there is none.
 
-    The decrease depends on P_k and Q_k alone, not on the loss of other sequences: the best slot of a block stays the best
-    until a sum of the block changes. Ties go to the smallest slot.
-    Arguments: cap; n_blocks; slot_feature int64 (n,), -1: padding; most, low (F,): more and -less of a feature; sums
-    (n, 2): P, Q; stale uint8 (n / BLOCK,), block_best (n / BLOCK,), block_slot int64 (n / BLOCK,): updated. Cost: n /
-    BLOCK, BLOCK closed forms for a stale block. Source: spec E.5, inverted index.
+    The decrease depends on P_k and Q_k alone, not on the loss of other sequences: the best slot of a block
+    stays the best until a sum of the block changes. Ties go to the smallest slot.
+    Arguments: cap; n_blocks; slot_feature int64 (n,), -1: padding; most, low (F,): more and -less of a
+    feature; sums (n, 2): P, Q; stale uint8 (n / BLOCK,), block_best (n / BLOCK,), block_slot int64 (n /
+    BLOCK,): updated. Cost: n / BLOCK, BLOCK closed forms for a stale block. Source: spec E.5, inverted index.
     """
     best, at = 0.0, np.int64(-1)
     for b in range(n_blocks):
@@ -61,7 +65,9 @@ def select_split(cap, n_blocks, slot_feature, most, low, sums, stale, block_best
             for s in range(b * BLOCK, (b + 1) * BLOCK):
                 k = slot_feature[s]
                 if k >= 0 and sums[s, 0] != sums[s, 1]:
-                    _, decrease = split_step(max(sums[s, 0], 0.0), max(sums[s, 1], 0.0), most[k], -low[k], cap)
+                    _, decrease = split_step(
+                        max(sums[s, 0], 0.0), max(sums[s, 1], 0.0), most[k], -low[k], cap
+                    )
                     if decrease > block_best[b]:
                         block_best[b], block_slot[b] = decrease, s
         if block_best[b] > best:

@@ -1,9 +1,11 @@
-"""Loss and gradient of one sequence, read from and added to a vector of cells: what SGD and SAG do between two steps.
+"""Loss and gradient of one sequence, read from and added to a vector of cells:
+what SGD and SAG do between two steps.
 
-The cells `theta (C,)` are a dense table (H, M) with a row for each frequent attribute, then the flat weights w (F,) of the
-FeatureSet, in which the places of those attributes stay 0; M >= L is the number of labels padded to whole vector registers.
-The NamedTuples `layout` (OnlineLayout of optim/online_layout.py) and `work` (SequenceWork of optim/sequences.py, for M labels)
-list their arrays with shapes. Everything costs time in proportion to the sequence.
+The cells `theta (C,)` are a dense table (H, M) with a row for each frequent attribute, then the flat weights
+w (F,) of the FeatureSet, in which the places of those attributes stay 0; M >= L is the number of labels
+padded to whole vector registers. The NamedTuples `layout` (OnlineLayout of optim/online_layout.py) and `work`
+(SequenceWork of optim/sequences.py, for M labels) list their arrays with shapes.
+Everything costs time in proportion to the sequence.
 """
 
 from crfbook._jit import kernel
@@ -13,11 +15,12 @@ from crfbook.kernels.sequence import add_edges, bound_nodes, score_edges, sequen
 
 @kernel
 def score_sequence(s, visit, theta, scale, layout, work):
-    """work.log_node[t, y] = scale sum_{a in x_t} x[a] theta[a, y] and work.log_edge of the classes used, forbidden labels -inf.
+    """work.log_node[t, y] = scale sum_{a in x_t} x[a] theta[a, y] and work.log_edge of the classes used,
+    forbidden labels -inf.
 
-    Arguments: s: a sequence that is not empty; visit: a number that changes whenever theta or scale does; theta (C,); scale;
-    layout, work, see above. Cost: one addition per stored (occurrence, weight) pair, L^2 an edge class.
-    Source: Sokolovska et al. (2010), eq. (3).
+    Arguments: s: a sequence that is not empty; visit: a number that changes whenever theta or scale does;
+    theta (C,); scale; layout, work, see above. Cost: one addition per stored (occurrence, weight) pair, L^2
+    an edge class. Source: Sokolovska et al. (2010), eq. (3).
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
@@ -42,11 +45,13 @@ def score_sequence(s, visit, theta, scale, layout, work):
 
 @kernel
 def score_gradient(s, visit, layout, work):
-    """Loss of sequence s from its scores in `work`, and the gradient with respect to them; returns log Z - score(gold).
+    """Loss of sequence s from its scores in `work`, and the gradient with respect to them;
+    returns log Z - score(gold).
 
-    work.p_node[t, y] = p(y_t = y) - 1{gold},  work.edge_sum[k, yp, y] = sum over the tokens of class k of p_edge - 1{gold}.
-    Arguments: s, visit, layout, work as in `score_sequence`, which comes first. A loss that is not finite: scores exceed
-    float64, or every path is forbidden. Cost: 3 T L^2 multiply-adds, T L + L^2 exps. Source: Sokolovska et al. (2010), eq. (4), (5).
+    work.p_node[t, y] = p(y_t = y) - 1{gold},  work.edge_sum[k, yp, y] = sum over the tokens of class k of
+    p_edge - 1{gold}. Arguments: s, visit, layout, work as in `score_sequence`, which comes first. A loss that
+    is not finite: scores exceed float64, or every path is forbidden. Cost: 3 T L^2 multiply-adds, T L + L^2
+    exps. Source: Sokolovska et al. (2010), eq. (4), (5).
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     log_node, p_node = work.log_node[: last - first], work.p_node[: last - first]
@@ -60,10 +65,12 @@ def score_gradient(s, visit, layout, work):
 
 @kernel
 def add_gradient(s, visit, step, layout, work, theta):
-    """theta <- theta + step * (gradient with respect to the weights), from the one in `work`: `score_sequence` transposed.
+    """theta <- theta + step * (gradient with respect to the weights), from the one in `work`:
+    `score_sequence` transposed.
 
-    Arguments: s, visit, layout, work as in `score_sequence`; step; out: theta (C,), added to; cells that are no weights keep
-    their 0. Cost: one addition per stored (occurrence, weight) pair. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: s, visit, layout, work as in `score_sequence`; step; out: theta (C,), added to; cells that are
+    no weights keep their 0. Cost: one addition per stored (occurrence, weight) pair. Source:
+    Sokolovska et al. (2010), eq. (5).
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape

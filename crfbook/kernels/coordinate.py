@@ -1,7 +1,8 @@
 """Blockwise coordinate descent: one visit of a block, and a sweep over many.
 
-Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithm 2 (and 1: a block of which only one weight may move). `state` is a State and `rule` a
-Rule of optim/chains.py: everything that a visit reads and changes. Its stages see coordinate_gradient.py and coordinate_step.py.
+Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithm 2 (and 1: a block of which only one weight may move).
+`state` is a State and `rule` a Rule of optim/chains.py: everything that a visit reads and changes. Its stages
+see coordinate_gradient.py and coordinate_step.py.
 """
 
 import math
@@ -30,7 +31,8 @@ BY_STAGES = -1
 
 @kernel
 def missing_room(b, n, blocks, tables, weights):
-    """Free places that the pool of the classes must have before edge attribute b may have n weights; 0 if both pools will do.
+    """Free places that the pool of the classes must have before edge attribute b may have n weights;
+    0 if both pools will do.
 
     Arguments: b; n; blocks; tables; weights. Cost: the classes of b. Source: spec A.10.
     """
@@ -45,8 +47,9 @@ def missing_room(b, n, blocks, tables, weights):
 def judge(change, noise, trial, adaptive, least, model, factor):
     """Was the step good? Returns 1 and the factor of the next visit, or 0 and the factor of another trial.
 
-    The adaptive rule wants  change of the loss <= grad . d + factor/2 sum h d^2, and learns the factor that would just have done.
-    Arguments: change, of the loss; noise: of rounding in it; trial; adaptive; least; model (3,) of `propose`; factor. Cost: 1. Source: spec A.9.
+    The adaptive rule wants  change of the loss <= grad . d + factor/2 sum h d^2, and learns the factor that
+    would just have done. Arguments: change, of the loss; noise: of rounding in it; trial; adaptive; least;
+    model (3,) of `propose`; factor. Cost: 1. Source: spec A.9.
     """
     if not adaptive:
         return 1, factor
@@ -62,21 +65,44 @@ def judge(change, noise, trial, adaptive, least, model, factor):
 
 @kernel
 def visit_blocks(order, start, only, rule, state):
-    """Visits of blocks order[start:]; returns (place of the next, change of the objective, places that its pool needs before).
+    """Visits of blocks order[start:]; returns (place of the next, change of the objective,
+    places that its pool needs before).
 
-    A visit: gradient and curvature, candidates, steps until one is good. BY_STAGES instead of the places: a sequence is unsafe, or
-    would become so; nothing has changed, the block is left to optim/coordinate_large.py. Where rule.measure is 1, nothing moves:
-    state.seen tells how far the conditions of optimality are violated.
-    Arguments: order int32 (n,); start; only as in `candidates`; rule; state. Cost: see `block_gradient`; a step: `renew_tables`, and a
-    product a row between the first and the last occurrence. Source: Sokolovska et al. (2010), Algorithm 2; spec A.9, A.10.
+    A visit: gradient and curvature, candidates, steps until one is good. BY_STAGES instead of the places: a
+    sequence is unsafe, or would become so; nothing has changed, the block is left to
+    optim/coordinate_large.py. Where rule.measure is 1, nothing moves: state.seen tells how far the conditions
+    of optimality are violated. Arguments: order int32 (n,); start; only as in `candidates`; rule; state.
+    Cost: see `block_gradient`; a step: `renew_tables`, and a product a row between the first and the last
+    occurrence. Source: Sokolovska et al. (2010), Algorithm 2; spec A.9, A.10.
     """
-    blocks, chains, tables, weights, found, work = state.blocks, state.chains, state.tables, state.weights, state.found, state.work
-    mu, sums, old_edge, delta_node, delta_edge, model = state.mu, state.sums, state.old_edge, state.delta_node, state.delta_edge, state.model
+    blocks, chains, tables, weights, found, work = (
+        state.blocks,
+        state.chains,
+        state.tables,
+        state.weights,
+        state.found,
+        state.work,
+    )
+    mu, sums, old_edge, delta_node, delta_edge, model = (
+        state.mu,
+        state.sums,
+        state.old_edge,
+        state.delta_node,
+        state.delta_edge,
+        state.model,
+    )
     number, log_z, count, total, adaptive = state.number, state.log_z, state.count, 0.0, rule.step == 0
     for place in range(start, order.size):
         g = np.int64(order[place])  # int() keeps 32 bits, and a kernel is compiled for each kind of integer
-        a, b, first, last = np.int64(blocks.member[0, g]), np.int64(blocks.member[1, g]), blocks.visit_ptr[g], blocks.visit_ptr[g + 1]
-        empty = load_block(a, b, rule.base_holds, mu, tables.base_log, weights, old_edge) == 0 and rule.screening
+        a, b, first, last = (
+            np.int64(blocks.member[0, g]),
+            np.int64(blocks.member[1, g]),
+            blocks.visit_ptr[g],
+            blocks.visit_ptr[g + 1],
+        )
+        empty = (
+            load_block(a, b, rule.base_holds, mu, tables.base_log, weights, old_edge) == 0 and rule.screening
+        )
         if empty and number[LIMIT, g] <= rule.c1:
             count[SCREENED] += 1
             continue
@@ -89,15 +115,38 @@ def visit_blocks(order, start, only, rule, state):
             continue
         else:
             clear_sums(sums)
-            block_gradient(g, blocks.occ_ptr[first], blocks.occ_ptr[last], rule.repeats, blocks, chains, tables, sums, work)
+            block_gradient(
+                g,
+                blocks.occ_ptr[first],
+                blocks.occ_ptr[last],
+                rule.repeats,
+                blocks,
+                chains,
+                tables,
+                sums,
+                work,
+            )
             count[PASSES] += last - first
             n = candidates(a, b, only, rule, mu, old_edge, state.exist, sums, found, state.seen)
         if n > 0 and not rule.measure:
-            missing = 0 if b < 0 or (b == 0 and rule.base_holds) else missing_room(b, n, blocks, tables, weights)
+            missing = (
+                0 if b < 0 or (b == 0 and rule.base_holds) else missing_room(b, n, blocks, tables, weights)
+            )
             scale_curvatures(n, rule, number[SQUARE, g], sums, found)
-        noise, trial, factor = keep_log_z(visited, chains.log_z, log_z), np.int64(0), number[FACTOR, g] if adaptive else rule.factor
+        noise, trial, factor = (
+            keep_log_z(visited, chains.log_z, log_z),
+            np.int64(0),
+            number[FACTOR, g] if adaptive else rule.factor,
+        )
         while n > 0 and missing == 0 and not rule.measure:
-            propose(n, factor if trial < MAX_TRIALS - 1 and not unsafe else math.inf, rule.c1, rule.c2, found.number, model)
+            propose(
+                n,
+                factor if trial < MAX_TRIALS - 1 and not unsafe else math.inf,
+                rule.c1,
+                rule.c2,
+                found.number,
+                model,
+            )
             if model[1] == 0.0 and trial == 0:
                 break
             write_block(a, b, n, rule.base_holds, mu, tables.base_log, weights, found, delta_node, delta_edge)

@@ -1,4 +1,5 @@
-"""The exact second derivative of the loss by one weight: the variance of how often its feature fires, by a recursion of moments.
+"""The exact second derivative of the loss by one weight: the variance of how often its feature fires,
+by a recursion of moments.
 
 `chains`, `blocks`, `tables` and `weights` as in coordinate_lattice.py.
 """
@@ -13,13 +14,21 @@ from crfbook.kernels.coordinate_lattice import SIZE, START, node_scores
 def sequence_scores(i, chains, tables, mu, weights, log_node, log_edge):
     """log_node[t], log_edge[t] of sequence i from the weights, for what is not done in scaled form.
 
-    Arguments: i; chains; tables; mu (A, M); weights; out: log_node (T, M), log_edge (T, M, M), its first entry untouched.
-    Cost: T M^2. Source: Sokolovska et al. (2010), eq. (3).
+    Arguments: i; chains; tables; mu (A, M); weights; out: log_node (T, M), log_edge (T, M, M), its first
+    entry untouched. Cost: T M^2. Source: Sokolovska et al. (2010), eq. (3).
     """
     begin, M = chains.seq_ptr[i], mu.shape[1]
     for p in range(log_node.shape[0]):
         t = begin + p
-        node_scores(t, mu, chains.attr_ptr, chains.attr_idx, chains.attr_val, chains.bound[chains.bound_row[t]], log_node[p])
+        node_scores(
+            t,
+            mu,
+            chains.attr_ptr,
+            chains.attr_idx,
+            chains.attr_val,
+            chains.bound[chains.bound_row[t]],
+            log_node[p],
+        )
         if p == 0:
             continue
         k, table = chains.edge_class[t], log_edge[p]
@@ -34,14 +43,17 @@ def sequence_scores(i, chains, tables, mu, weights, log_node, log_edge):
 
 @kernel
 def feature_variance(cell, tokens, values, log_node, log_edge):
-    """Variance of F = sum_t x[t] 1{the labels at t are those of the cell} over the positions t of `tokens`, in one sequence.
+    """Variance of F = sum_t x[t] 1{the labels at t are those of the cell} over the positions t of `tokens`,
+    in one sequence.
 
-    Forward, beside log_alpha, the moments of F so far given the label y at t; f is the value that a move from yp into y adds:
-        q[yp] = exp(log_alpha[t-1,yp] + log_edge[t,yp,y] - LSE),  log_alpha[t,y] = log_node[t,y] + LSE
-        first[t,y] = sum_yp q[yp] (first[t-1,yp] + f),  second[t,y] = sum_yp q[yp] (second[t-1,yp] + 2 f first[t-1,yp] + f f)
-    These are the moments of the spec divided by alpha: no score is too large for them. At the last token they are averaged over y.
-    Arguments: cell: yp << 16 | y, or -1 - y; tokens int32 (n,): positions, rising; values (n,) or (0,); log_node (T, M); log_edge (T, M, M).
-    Cost: 3 T M^2, and as many exps. Source: Sokolovska et al. (2010), eq. (15); spec A.8.
+    Forward, beside log_alpha, the moments of F so far given the label y at t; f is the value that a move from
+        yp into y adds: q[yp] = exp(log_alpha[t-1,yp] + log_edge[t,yp,y] - LSE),  log_alpha[t,y] =
+        log_node[t,y] + LSE first[t,y] = sum_yp q[yp] (first[t-1,yp] + f),  second[t,y] = sum_yp q[yp]
+        (second[t-1,yp] + 2 f first[t-1,yp] + f f)
+    These are the moments of the spec divided by alpha: no score is too large for them. At the last token they
+    are averaged over y. Arguments: cell: yp << 16 | y, or -1 - y; tokens int32 (n,): positions, rising;
+    values (n,) or (0,); log_node (T, M); log_edge (T, M, M). Cost: 3 T M^2, and as many exps. Source:
+    Sokolovska et al. (2010), eq. (15); spec A.8.
     """
     T, M = log_node.shape
     now, before, o = np.zeros((3, M)), np.zeros((3, M)), 0
@@ -67,7 +79,11 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
                 f = x if cell == -1 - y else 0.0
                 now[0, y], now[1, y], now[2, y] = log_node[0, y], f, f * f
             elif total > 0.0:
-                now[0, y], now[1, y], now[2, y] = log_node[t, y] + high + np.log(total), first / total, second / total
+                now[0, y], now[1, y], now[2, y] = (
+                    log_node[t, y] + high + np.log(total),
+                    first / total,
+                    second / total,
+                )
             else:
                 now[0, y] = -np.inf
     high, total, mean, square = np.max(now[0]), 0.0, 0.0, 0.0
@@ -79,10 +95,11 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
 
 @kernel
 def exact_curvature(g, n, blocks, chains, tables, mu, weights, found):
-    """curvature of each of the n candidates of block g: sum_i weight_i Var_i(F), the second derivative of the loss.
+    """curvature of each of the n candidates of block g: sum_i weight_i Var_i(F),
+    the second derivative of the loss.
 
-    Arguments: g; n; blocks; chains; tables; mu (A, M); weights; found: Candidates. Cost: n times `feature_variance` for each visit.
-    Source: Sokolovska et al. (2010), eq. (15).
+    Arguments: g; n; blocks; chains; tables; mu (A, M); weights; found: Candidates. Cost: n times
+    `feature_variance` for each visit. Source: Sokolovska et al. (2010), eq. (15).
     """
     for j in range(n):
         found.number[3, j] = 0.0 if found.number[3, j] < np.inf else np.inf
@@ -97,4 +114,6 @@ def exact_curvature(g, n, blocks, chains, tables, mu, weights, found):
         for j in range(n):
             if found.number[3, j] == np.inf:
                 continue
-            found.number[3, j] += chains.weight[i] * feature_variance(found.cell[j], tokens, values, log_node, log_edge)
+            found.number[3, j] += chains.weight[i] * feature_variance(
+                found.cell[j], tokens, values, log_node, log_edge
+            )

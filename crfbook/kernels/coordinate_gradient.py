@@ -1,7 +1,8 @@
 """Gradient and curvature of one block of weights, from the sequences that hold its symbol and from no other.
 
-`blocks` (optim/inverted_index.py), `chains`, `work` (optim/chains.py), `tables` (optim/arena.py) list their arrays. `sums` is a BlockSums of
-optim/chains.py: rows EXPECTED, CURVATURE, GOLD of node (3, M) and edge (3, M, M).
+`blocks` (optim/inverted_index.py), `chains`, `work` (optim/chains.py), `tables` (optim/arena.py) list their
+arrays. `sums` is a BlockSums of optim/chains.py: rows EXPECTED, CURVATURE, GOLD of node (3, M) and edge (3,
+M, M).
 """
 
 import numpy as np
@@ -16,14 +17,23 @@ FEW = 4  # tokens of one class: fewer are added entry by entry of its list, more
 
 @kernel
 def gold_doubt(g, limit, blocks, chains, tables):
-    """sum over the occurrences of block g of weight |x| (1 - p(gold)), cut short once above limit; inf if a sequence is unsafe.
+    """sum over the occurrences of block g of weight |x| (1 - p(gold)), cut short once above limit;
+    inf if a sequence is unsafe.
 
-    Each entry of the block's gradient is at most this: it gains x (1 - p) where it is gold, loses x p <= x (1 - p(gold)) elsewhere.
-    So a block without active weights stays without them for certain while this is at most c1.
-    Arguments: g; limit; blocks; chains and tables after `extend`. Cost: M a token, and lists. Source: Sokolovska et al. (2010), eq. (5), (13).
+    Each entry of the block's gradient is at most this: it gains x (1 - p) where it is gold, loses x p <= x (1
+    - p(gold)) elsewhere. So a block without active weights stays without them for certain while this is at
+        most c1.
+    Arguments: g; limit; blocks; chains and tables after `extend`. Cost: M a token, and lists. Source:
+    Sokolovska et al. (2010), eq. (5), (13).
     """
     total, row, cell, value = 0.0, tables.lists.row, tables.lists.cell, tables.lists.value
-    alpha, beta, labels, slot, has_edge = chains.alpha, chains.beta, chains.labels, tables.slot, blocks.member[1, g] >= 0
+    alpha, beta, labels, slot, has_edge = (
+        chains.alpha,
+        chains.beta,
+        chains.labels,
+        tables.slot,
+        blocks.member[1, g] >= 0,
+    )
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i = blocks.visit_seq[v]
         if chains.place[UNSAFE, i]:
@@ -42,7 +52,12 @@ def gold_doubt(g, limit, blocks, chains, tables):
                         psi += value[e]
                 if slot[k] >= 0:
                     psi = tables.whole[slot[k], yp, y]
-                p = alpha[chains.alpha_row[t - 1], yp] * psi * chains.psi_node[chains.node_row[t], y] * beta[q, y]
+                p = (
+                    alpha[chains.alpha_row[t - 1], yp]
+                    * psi
+                    * chains.psi_node[chains.node_row[t], y]
+                    * beta[q, y]
+                )
                 p /= chains.alpha_note[SCALE, r] * z
             total += chains.weight[i] * x * max(0.0, 1.0 - p)
         if total > limit:
@@ -65,7 +80,9 @@ def clear_sums(sums):
 
 @kernel
 def _add_difference(left, right, n, cell, value, start, stop, base, weight, repeat, edge):
-    """What the list cell[start:stop] of a class adds to the sums that the base gives: weight p[yp, y] = left[n, yp] psi[yp, y] right[n, y]."""
+    """What the list cell[start:stop] of a class adds to the sums that the base gives: weight p[yp,
+    y] = left[n, yp] psi[yp, y] right[n, y].
+    """
     share = 1.0 / weight
     for e in range(start, stop):
         yp, y = cell[e] >> 16, cell[e] & 65535
@@ -78,7 +95,14 @@ def _add_difference(left, right, n, cell, value, start, stop, base, weight, repe
 @kernel
 def _fill_table(k, tables, psi):
     """psi = the whole table of class k."""
-    row, cell, value, base, slot, M = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base, tables.slot, psi.shape[0]
+    row, cell, value, base, slot, M = (
+        tables.lists.row,
+        tables.lists.cell,
+        tables.lists.value,
+        tables.base,
+        tables.slot,
+        psi.shape[0],
+    )
     for yp in range(M):
         for y in range(M):
             psi[yp, y] = base[yp, y] if slot[k] < 0 else tables.whole[slot[k], yp, y]
@@ -88,9 +112,11 @@ def _fill_table(k, tables, psi):
 
 @kernel
 def _flush(at, n, psi, left, right, given, repeated, edge, product):
-    """Sums of n tokens with the same table: w p = left psi right;  edge[EXPECTED] += w p, edge[CURVATURE] += w repeat p (1 - p).
+    """Sums of n tokens with the same table: w p = left psi right;  edge[EXPECTED] += w p,
+    edge[CURVATURE] += w repeat p (1 - p).
 
-    Two matrix products (three if repeated) instead of n outer ones: the table multiplies sums, not tokens. left and right are spoilt.
+    Two matrix products (three if repeated) instead of n outer ones: the table multiplies sums, not tokens.
+    left and right are spoilt.
     """
     M = psi.shape[0]
     if n == 0:
@@ -119,7 +145,9 @@ def _flush(at, n, psi, left, right, given, repeated, edge, product):
 
 @kernel
 def _same_class(o, high, has_edge, blocks, chains):
-    """(edge class of occurrence by_class[o], -1 if it has no edge; end of those behind it that have the same, 64 at most)."""
+    """(edge class of occurrence by_class[o], -1 if it has no edge; end of those behind it that have the same,
+    64 at most).
+    """
     token, by_class, edge_class = blocks.occ_token, blocks.by_class, chains.edge_class
     t = token[by_class[o]]
     k = edge_class[t] if has_edge and t > chains.seq_ptr[chains.sequence[t]] else -1
@@ -134,17 +162,38 @@ def _same_class(o, high, has_edge, blocks, chains):
 
 @kernel
 def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
-    """Expected and gold counts and curvatures of block g over its occurrences by_class[low:high]; expected ones of safe sequences alone.
+    """Expected and gold counts and curvatures of block g over its occurrences by_class[low:high];
+    expected ones of safe sequences alone.
 
-    expected[yp, y] = sum_t p(y_{t-1} = yp, y_t = y),  curvature = sum_t n_t p (1 - p)  over the occurrences t; nodes likewise, with
-    values x. n_t is 1: the approximation (16); or, if repeats, the occurrences in the sequence of t: a bound of the exact diagonal.
-    Arguments: g; low, high; repeats; blocks; chains and tables after `extend`; out: sums, added to; work.
-    Cost: 2 M^2 a token in matrix products, M^2 a class. Source: Sokolovska et al. (2010), eq. (5), (16); spec A.6, A.8.
+    expected[yp, y] = sum_t p(y_{t-1} = yp, y_t = y),  curvature = sum_t n_t p (1 - p)  over the occurrences
+    t; nodes likewise, with values x. n_t is 1: the approximation (16); or, if repeats, the occurrences in the
+    sequence of t: a bound of the exact diagonal. Arguments: g; low, high; repeats; blocks; chains and tables
+    after `extend`; out: sums, added to; work. Cost: 2 M^2 a token in matrix products, M^2 a class. Source:
+    Sokolovska et al. (2010), eq. (5), (16); spec A.6, A.8.
     """
-    has_edge, node, edge, n, o, rows = blocks.member[1, g] >= 0, sums.node, sums.edge, np.int64(0), low, work.left_rows.shape[0] // 2
+    has_edge, node, edge, n, o, rows = (
+        blocks.member[1, g] >= 0,
+        sums.node,
+        sums.edge,
+        np.int64(0),
+        low,
+        work.left_rows.shape[0] // 2,
+    )
     left, right, given, base, product = work.left_rows, work.right_rows, work.given, tables.base, work.product
-    alpha, beta, psi, labels, slot, M = chains.alpha, chains.beta, chains.psi_node, chains.labels, tables.slot, chains.alpha.shape[1]
-    row, cell, value, scale = tables.lists.row, tables.lists.cell, tables.lists.value, chains.alpha_note[SCALE]
+    alpha, beta, psi, labels, slot, M = (
+        chains.alpha,
+        chains.beta,
+        chains.psi_node,
+        chains.labels,
+        tables.slot,
+        chains.alpha.shape[1],
+    )
+    row, cell, value, scale = (
+        tables.lists.row,
+        tables.lists.cell,
+        tables.lists.value,
+        chains.alpha_note[SCALE],
+    )
     while o < high:
         k, stop = _same_class(o, high, has_edge, blocks, chains)
         size = row[SIZE, k] if k >= 0 and slot[k] < 0 else 0
@@ -156,13 +205,21 @@ def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
         for j in range(o, stop):
             t, v = blocks.occ_token[blocks.by_class[j]], blocks.occ_visit[blocks.by_class[j]]
             i, x = blocks.visit_seq[v], blocks.occ_val[blocks.by_class[j]] if blocks.occ_val.size else 1.0
-            weight, repeat = chains.weight[i], float(blocks.occ_ptr[v + 1] - blocks.occ_ptr[v]) if repeats else 1.0
+            weight, repeat = (
+                chains.weight[i],
+                float(blocks.occ_ptr[v + 1] - blocks.occ_ptr[v]) if repeats else 1.0,
+            )
             node[GOLD, labels[t]] += weight * x
             if k >= 0:
                 edge[GOLD, labels[t - 1], labels[t]] += weight
             if chains.place[UNSAFE, i] or weight == 0.0:
                 continue
-            r, q, c, before = chains.alpha_row[t], chains.beta_row[t], chains.node_row[t], chains.alpha_row[t - 1]
+            r, q, c, before = (
+                chains.alpha_row[t],
+                chains.beta_row[t],
+                chains.node_row[t],
+                chains.alpha_row[t - 1],
+            )
             share = 1.0 / mass(alpha, r, beta, q)
             for y in range(M):
                 p = alpha[r, y] * beta[q, y] * share
@@ -176,7 +233,19 @@ def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
                 right[at, y] = psi[c, y] * beta[q, y] * share
             given[0, at], given[1, at] = weight, repeat
             if not own:
-                _add_difference(left, right, at, cell, value, row[START, k], row[START, k] + size, base, weight, repeat, edge)
+                _add_difference(
+                    left,
+                    right,
+                    at,
+                    cell,
+                    value,
+                    row[START, k],
+                    row[START, k] + size,
+                    base,
+                    weight,
+                    repeat,
+                    edge,
+                )
             at += 1
         if own:
             _fill_table(k, tables, work.table)

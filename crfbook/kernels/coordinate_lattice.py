@@ -1,12 +1,15 @@
-"""Forward and backward vectors, kept between visits, shared by sequences that begin or end alike, and extended only as far as needed.
+"""Forward and backward vectors, kept between visits, shared by sequences that begin or end alike,
+and extended only as far as needed.
 
-alpha of token t lies in row alpha_row[t], which all sequences with the same tokens up to t share; beta in beta_row[t], psi_node in
-node_row[t] likewise. alpha is good for the first place[AHEAD, i] positions of sequence i, beta from position place[BEHIND, i] on; what lies
-beyond is good where it was computed (alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: then another
-sequence has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note, so that at any position t
-    log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
-A change of weights at positions first..last of a sequence spoils alpha from first on and beta before last, and nothing else.
-`chains` (optim/chains.py) and `tables` (optim/arena.py) list their arrays. Source: Sokolovska et al. (2010), section 5.2; spec A.10.
+alpha of token t lies in row alpha_row[t], which all sequences with the same tokens up to t share; beta in
+beta_row[t], psi_node in node_row[t] likewise. alpha is good for the first place[AHEAD, i] positions of
+sequence i, beta from position place[BEHIND, i] on; what lies beyond is good where it was computed
+(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: then another sequence
+    has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note,
+    so that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
+A change of weights at positions first..last of a sequence spoils alpha from first on and beta before last,
+and nothing else. `chains` (optim/chains.py) and `tables` (optim/arena.py) list their arrays. Source:
+Sokolovska et al. (2010), section 5.2; spec A.10.
 """
 
 import numpy as np
@@ -27,8 +30,9 @@ SMALLEST_MASS = 1e-150
 def node_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
     """u[y] = bound[y] + sum_{a in x_t} x[a] mu[a, y].
 
-    Arguments: t; mu (A, M); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,); bound (M,): -inf where a label is forbidden; out: u (M,).
-    Cost: its attributes times M. Source: Sokolovska et al. (2010), eq. (3).
+    Arguments: t; mu (A, M); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,); bound (M,): -inf where
+    a label is forbidden; out: u (M,). Cost: its attributes times M. Source: Sokolovska et al. (2010), eq.
+    (3).
     """
     M = u.size
     for y in range(M):
@@ -45,12 +49,15 @@ def node_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
 def score_rows(rows, mu, chains):
     """psi_node[r] = exp(u - node_max[r]) with u of `node_scores`, for these rows.
 
-    Arguments: rows int32 (n,); mu (A, M); chains. Cost: `node_scores` and M exps each. Source: Sokolovska et al. (2010), eq. (3).
+    Arguments: rows int32 (n,); mu (A, M); chains. Cost: `node_scores` and M exps each. Source:
+    Sokolovska et al. (2010), eq. (3).
     """
     psi_node, note = chains.psi_node, chains.node_note
     for r in rows:
         t, u = np.int64(chains.node_token[r]), psi_node[r]
-        node_scores(t, mu, chains.attr_ptr, chains.attr_idx, chains.attr_val, chains.bound[chains.bound_row[t]], u)
+        node_scores(
+            t, mu, chains.attr_ptr, chains.attr_idx, chains.attr_val, chains.bound[chains.bound_row[t]], u
+        )
         high, low = -np.inf, np.inf
         for v in u:
             high = v if v > high else high
@@ -96,20 +103,53 @@ def mass(alpha, p, beta, q):
 
 @kernel
 def extend_alphas(sequences, wanted, measure, chains, tables):
-    """alpha of these sequences up to positions wanted; a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
+    """alpha of these sequences up to positions wanted;
+    a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
 
     If measure is 1, also log_z from alpha and beta at these positions, where beta must be good.
 
-    alpha[0] ~ psi_node[0],  alpha[t, y] ~ psi_node[t, y] sum_yp alpha[t-1, yp] psi[yp, y];  SCALE the sums divided out.
-    Returns the number of products. Where all pairs of the base are allowed and equal it is of rank one, and alpha[t-1] sums to one.
-    Arguments: sequences int32 (n,), wanted int32 (n,); measure; chains; tables. Cost: M^2 a new row, M if the base is flat, and its list.
-    Source: Sokolovska et al. (2010), eq. (9); spec A.4, A.10.
+    alpha[0] ~ psi_node[0],  alpha[t, y] ~ psi_node[t, y] sum_yp alpha[t-1, yp] psi[yp, y];  SCALE the sums
+    divided out. Returns the number of products. Where all pairs of the base are allowed and equal it is of
+    rank one, and alpha[t-1] sums to one. Arguments: sequences int32 (n,), wanted int32 (n,); measure; chains;
+    tables. Cost: M^2 a new row, M if the base is flat, and its list. Source: Sokolovska et al. (2010), eq.
+    (9); spec A.4, A.10.
     """
-    psi_node, alpha, note, place, M, steps = chains.psi_node, chains.alpha, chains.alpha_note, chains.place, chains.alpha.shape[1], 0
-    row, cell, value, level, base = tables.lists.row, tables.lists.cell, tables.lists.value, tables.level, tables.base.reshape((1, M, M))
-    slot, whole, spreads, edge_class, flat = tables.slot, tables.whole, tables.spread, chains.edge_class, int(tables.level[2])
-    node_row, alpha_row, done, now, node_note = chains.node_row, chains.alpha_row, chains.alpha_clock, chains.clock[0], chains.node_note
-    seq_ptr, beta, beta_row, beta_note, log_z = chains.seq_ptr, chains.beta, chains.beta_row, chains.beta_note, chains.log_z
+    psi_node, alpha, note, place, M, steps = (
+        chains.psi_node,
+        chains.alpha,
+        chains.alpha_note,
+        chains.place,
+        chains.alpha.shape[1],
+        0,
+    )
+    row, cell, value, level, base = (
+        tables.lists.row,
+        tables.lists.cell,
+        tables.lists.value,
+        tables.level,
+        tables.base.reshape((1, M, M)),
+    )
+    slot, whole, spreads, edge_class, flat = (
+        tables.slot,
+        tables.whole,
+        tables.spread,
+        chains.edge_class,
+        int(tables.level[2]),
+    )
+    node_row, alpha_row, done, now, node_note = (
+        chains.node_row,
+        chains.alpha_row,
+        chains.alpha_clock,
+        chains.clock[0],
+        chains.node_note,
+    )
+    seq_ptr, beta, beta_row, beta_note, log_z = (
+        chains.seq_ptr,
+        chains.beta,
+        chains.beta_row,
+        chains.beta_note,
+        chains.log_z,
+    )
     for v in range(sequences.size):
         i = sequences[v]
         if place[UNSAFE, i]:
@@ -131,7 +171,9 @@ def extend_alphas(sequences, wanted, measure, chains, tables):
                             alpha[r, y] = 1.0  # psi_node is 0 for padding
                     else:
                         from_left(alpha, before, base, np.int32(0), alpha, r)
-                    for e in range(row[START, k], row[START, k] + row[SIZE, k]):  # none, where the table is whole
+                    for e in range(
+                        row[START, k], row[START, k] + row[SIZE, k]
+                    ):  # none, where the table is whole
                         alpha[r, cell[e] & 65535] += alpha[before, cell[e] >> 16] * value[e]
                     for y in range(M):
                         alpha[r, y] *= psi_node[n, y]
@@ -158,16 +200,42 @@ def extend_alphas(sequences, wanted, measure, chains, tables):
 
 @kernel
 def extend_betas(sequences, wanted, chains, tables, v_buf):
-    """beta of these sequences from positions wanted on; a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
+    """beta of these sequences from positions wanted on;
+    a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
 
     beta[T-1] = 1/L,  beta[t-1, yp] ~ sum_y psi[yp, y] psi_node[t, y] beta[t, y]; each sums to one.
-    Returns the number of products. Arguments: sequences, wanted, chains, tables as in `extend_alphas`; work: v_buf (M,).
-    Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4, A.10.
+    Returns the number of products. Arguments: sequences, wanted, chains, tables as in `extend_alphas`; work:
+    v_buf (M,). Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4, A.10.
     """
-    psi_node, beta, note, place, M, steps = chains.psi_node, chains.beta, chains.beta_note, chains.place, chains.beta.shape[1], 0
-    row, cell, value, base_t, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base_t, tables.level
-    slot, whole, spreads, edge_class, flat = tables.slot, tables.whole, tables.spread, chains.edge_class, int(tables.level[2])
-    node_row, beta_row, done, now, node_note = chains.node_row, chains.beta_row, chains.beta_clock, chains.clock[0], chains.node_note
+    psi_node, beta, note, place, M, steps = (
+        chains.psi_node,
+        chains.beta,
+        chains.beta_note,
+        chains.place,
+        chains.beta.shape[1],
+        0,
+    )
+    row, cell, value, base_t, level = (
+        tables.lists.row,
+        tables.lists.cell,
+        tables.lists.value,
+        tables.base_t,
+        tables.level,
+    )
+    slot, whole, spreads, edge_class, flat = (
+        tables.slot,
+        tables.whole,
+        tables.spread,
+        chains.edge_class,
+        int(tables.level[2]),
+    )
+    node_row, beta_row, done, now, node_note = (
+        chains.node_row,
+        chains.beta_row,
+        chains.beta_clock,
+        chains.clock[0],
+        chains.node_note,
+    )
     for v in range(sequences.size):
         i = sequences[v]
         if place[UNSAFE, i]:
@@ -202,10 +270,12 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
 
 @kernel
 def extend(sequences, low, high, measure, chains, tables, work):
-    """beta from positions low on and alpha up to positions high, of these sequences; their log Z too, if measure is 1.
+    """beta from positions low on and alpha up to positions high, of these sequences; their log Z too,
+    if measure is 1.
 
     Returns how many are unsafe: those have no alpha and beta, and no new log Z.
-    Arguments: sequences, low, high int32 (n,); measure; chains; tables; work. Cost: a product a new row. Source: spec A.10.
+    Arguments: sequences, low, high int32 (n,); measure; chains; tables; work. Cost: a product a new row.
+    Source: spec A.10.
     """
     work.steps[0] += extend_betas(sequences, low, chains, tables, work.right)
     work.steps[0] += extend_alphas(sequences, high, measure, chains, tables)
@@ -217,7 +287,8 @@ def extend(sequences, low, high, measure, chains, tables, work):
 
 @kernel
 def keep_log_z(sequences, log_z, before):
-    """before[v] = log Z of sequence v of these; returns what rounding may add to a sum of differences to them.
+    """before[v] = log Z of sequence v of these; returns what rounding may add to a sum of differences to
+    them.
 
     Arguments: sequences int32 (n,); log_z (S,); out: before (n,) or longer. Cost: n. Source: none needed.
     """
@@ -243,12 +314,19 @@ def log_z_change(sequences, weight, log_z, before):
 
 @kernel
 def mark_change(g, blocks, chains, delta_node, delta_edge):
-    """After a change of block g: what it spoils in its sequences; returns the change of their weighted gold scores.
+    """After a change of block g: what it spoils in its sequences;
+    returns the change of their weighted gold scores.
 
-    Arguments: g; blocks; chains; delta_node (M,), delta_edge (M, M): new - old weights. Cost: the occurrences of the symbol.
-    Source: spec A.10.
+    Arguments: g; blocks; chains; delta_node (M,), delta_edge (M, M): new - old weights. Cost: the occurrences
+    of the symbol. Source: spec A.10.
     """
-    total, has_node, place, labels, weight = 0.0, blocks.member[0, g] >= 0, chains.place, chains.labels, chains.weight
+    total, has_node, place, labels, weight = (
+        0.0,
+        blocks.member[0, g] >= 0,
+        chains.place,
+        chains.labels,
+        chains.weight,
+    )
     chains.clock[0] += 1
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i = blocks.visit_seq[v]
@@ -256,7 +334,9 @@ def mark_change(g, blocks, chains, delta_node, delta_edge):
         for o in range(blocks.occ_ptr[v], blocks.occ_ptr[v + 1]):
             t = blocks.occ_token[o]
             if has_node:
-                total += weight[i] * (blocks.occ_val[o] if blocks.occ_val.size else 1.0) * delta_node[labels[t]]
+                total += (
+                    weight[i] * (blocks.occ_val[o] if blocks.occ_val.size else 1.0) * delta_node[labels[t]]
+                )
             if t > begin:
                 total += weight[i] * delta_edge[labels[t - 1], labels[t]]
         if place[UNSAFE, i]:

@@ -1,8 +1,8 @@
 """The step of one block: candidates, their new weights, and what these do to tables and lattices.
 
-A candidate is a weight of the block that is not zero, or would not stay zero: cell yp << 16 | y, or -1 - y for a node weight. `found` is a
-Candidates of optim/chains.py: cell, and rows OLD, NEW, GRADIENT, CURVE of number; the first n places count. All others see
-coordinate_gradient.py.
+A candidate is a weight of the block that is not zero, or would not stay zero: cell yp << 16 | y, or -1 - y
+for a node weight. `found` is a Candidates of optim/chains.py: cell, and rows OLD, NEW, GRADIENT, CURVE of
+number; the first n places count. All others see coordinate_gradient.py.
 """
 
 import numpy as np
@@ -18,10 +18,12 @@ STRIDE = 8  # between candidates that become neighbours in a list
 
 @kernel
 def load_block(a, b, base_holds, mu, base_log, weights, old_edge):
-    """old_edge[yp, y] = weights of edge attribute b; returns how many weights of the block (a, b) are not zero.
+    """old_edge[yp, y] = weights of edge attribute b; returns how many weights of the block (a,
+    b) are not zero.
 
-    Arguments: a, b: node and edge attribute, -1: none; base_holds: does the base table hold edge attribute 0; mu (A, M); base_log (M, M);
-    weights; out: old_edge (M, M), 0 before. Cost: M + active weights. Source: spec A.10.
+    Arguments: a, b: node and edge attribute, -1: none; base_holds: does the base table hold edge attribute 0;
+    mu (A, M); base_log (M, M); weights; out: old_edge (M, M), 0 before. Cost: M + active weights. Source:
+    spec A.10.
     """
     n = 0
     if a >= 0:
@@ -43,11 +45,13 @@ def load_block(a, b, base_holds, mu, base_log, weights, old_edge):
 
 @kernel
 def _consider(cell, w, expected, curvature, gold, c1, c2, secant, pinned, n, found, seen):
-    """Append the weight to the candidates if it is one; returns their number. seen: largest violation, sum of squared ones.
+    """Append the weight to the candidates if it is one; returns their number. seen: largest violation,
+    sum of squared ones.
 
     pinned: the weight stays what it is: an infinite curvature.
-    secant: where gold > expected, the curvature sum p (1 - p) grows by (gold - expected) / (expected log(gold / expected)): while p is
-    small that makes the step log(gold / expected) of iterative scaling, where Newton's would be far too long; near the end the factor is 1.
+    secant: where gold > expected, the curvature sum p (1 - p) grows by (gold - expected) / (expected log(gold
+    / expected)): while p is small that makes the step log(gold / expected) of iterative scaling, where
+    Newton's would be far too long; near the end the factor is 1.
     """
     grad = expected - gold
     if w == 0.0 and (pinned or abs(grad) <= c1):
@@ -73,14 +77,24 @@ def _consider(cell, w, expected, curvature, gold, c1, c2, secant, pinned, n, fou
 
 @kernel
 def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
-    """Candidates of block (a, b); returns their number. seen[0] = largest violation of the KKT conditions so far, seen[1] += its squares.
+    """Candidates of block (a, b); returns their number.
+    seen[0] = largest violation of the KKT conditions so far, seen[1] += its squares.
 
-    Arguments: a, b: node and edge attribute, -1: none; only: place of the one weight that may move (nodes first, then pairs row by
-    row), -1: all; rule: a Rule of optim/chains.py (frozen: zeros stay zeros); mu (A, M); old_edge (M, M) of `load_block`; exist: the
-    weights that exist, an Existing of optim/chains.py; sums; out: found, seen (2,).
-    Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13); spec A.7.
+    Arguments: a, b: node and edge attribute, -1: none; only: place of the one weight that may move (nodes
+    first, then pairs row by row), -1: all; rule: a Rule of optim/chains.py (frozen: zeros stay zeros); mu (A,
+    M); old_edge (M, M) of `load_block`; exist: the weights that exist, an Existing of optim/chains.py; sums;
+    out: found, seen (2,). Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13);
+    spec A.7.
     """
-    n, L, virtual, c1, c2, frozen, secant = np.int64(0), rule.n_labels, exist.node_ptr.size == 0, rule.c1, rule.c2, rule.frozen, rule.step == 0
+    n, L, virtual, c1, c2, frozen, secant = (
+        np.int64(0),
+        rule.n_labels,
+        exist.node_ptr.size == 0,
+        rule.c1,
+        rule.c2,
+        rule.frozen,
+        rule.step == 0,
+    )
     if a >= 0:
         p = sums.node
         for j in range(0 if virtual else exist.node_ptr[a], L if virtual else exist.node_ptr[a + 1]):
@@ -88,7 +102,20 @@ def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
             if frozen and mu[a, y] == 0.0:
                 continue
             pinned = only >= 0 and only != y
-            n = _consider(-1 - y, mu[a, y], p[EXPECTED, y], p[CURVATURE, y], p[GOLD, y], c1, c2, secant, pinned, n, found, seen)
+            n = _consider(
+                -1 - y,
+                mu[a, y],
+                p[EXPECTED, y],
+                p[CURVATURE, y],
+                p[GOLD, y],
+                c1,
+                c2,
+                secant,
+                pinned,
+                n,
+                found,
+                seen,
+            )
     if b < 0:
         return n
     p = sums.edge
@@ -103,18 +130,32 @@ def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
             continue
         pinned = only >= 0 and only != L + yp * L + y
         n = _consider(
-            yp << 16 | y, w, p[EXPECTED, yp, y], p[CURVATURE, yp, y], p[GOLD, yp, y], c1, c2, secant, pinned, n, found, seen
+            yp << 16 | y,
+            w,
+            p[EXPECTED, yp, y],
+            p[CURVATURE, yp, y],
+            p[GOLD, yp, y],
+            c1,
+            c2,
+            secant,
+            pinned,
+            n,
+            found,
+            seen,
         )
     return n
 
 
 @kernel
 def scale_curvatures(n, rule, square, sums, found):
-    """Curvatures of the step rule: floored (ADAPTIVE), as they are (FIXED), times the largest Newton step (WAPITI, SQUARES), constant (SAFE).
+    """Curvatures of the step rule: floored (ADAPTIVE), as they are (FIXED),
+    times the largest Newton step (WAPITI, SQUARES), constant (SAFE).
 
-    SQUARES, times gamma: of one choice with probabilities p the Hessian diag(p) - p p' is at most 2 diag(p (1 - p)); where node and edge
-    weights move together, Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (spec A.9 has 2 for both).
-    Arguments: n; rule: a Rule of optim/chains.py; square: the curvature of the safe rule; sums; out: found. Cost: M^2. Source: spec A.9.
+    SQUARES, times gamma: of one choice with probabilities p the Hessian diag(p) - p p' is at most 2 diag(p (1
+    - p)); where node and edge weights move together,
+        Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (spec A.9 has 2 for both).
+    Arguments: n; rule: a Rule of optim/chains.py; square: the curvature of the safe rule; sums; out: found.
+    Cost: M^2. Source: spec A.9.
     """
     curve, high, node, edge, M = found.number[CURVE], 0.0, 1.0, 1.0, sums.node.shape[1]
     for y in range(M):
@@ -122,9 +163,15 @@ def scale_curvatures(n, rule, square, sums, found):
         for x in range(M):
             high = max(high, sums.edge[CURVATURE, y, x])
     for y in range(M if rule.step == 2 or rule.step == 4 else 0):
-        node = max(node, abs(sums.node[EXPECTED, y] - sums.node[GOLD, y]) / max(sums.node[CURVATURE, y], 1e-12))
+        node = max(
+            node, abs(sums.node[EXPECTED, y] - sums.node[GOLD, y]) / max(sums.node[CURVATURE, y], 1e-12)
+        )
         for x in range(M):
-            edge = max(edge, abs(sums.edge[EXPECTED, y, x] - sums.edge[GOLD, y, x]) / max(sums.edge[CURVATURE, y, x], 1e-12))
+            edge = max(
+                edge,
+                abs(sums.edge[EXPECTED, y, x] - sums.edge[GOLD, y, x])
+                / max(sums.edge[CURVATURE, y, x], 1e-12),
+            )
     n_node, n_edge = 0, 0
     for j in range(n):
         if curve[j] < np.inf:
@@ -144,9 +191,11 @@ def scale_curvatures(n, rule, square, sums, found):
 
 @kernel
 def propose(n, factor, c1, c2, number, model):
-    """new = S(factor h old - grad, c1) / (factor h + 2 c2); model = (grad . d, sum h d^2, change of the penalty).
+    """new = S(factor h old - grad, c1) / (factor h + 2 c2); model = (grad . d, sum h d^2,
+    change of the penalty).
 
-    Arguments: n; factor; c1, c2; number (4, n) of Candidates; out: model (3,). Cost: n. Source: Sokolovska et al. (2010), eq. (13), (14).
+    Arguments: n; factor; c1, c2; number (4, n) of Candidates; out: model (3,). Cost: n. Source:
+    Sokolovska et al. (2010), eq. (13), (14).
     """
     model[0], model[1], model[2] = 0.0, 0.0, 0.0
     for j in range(n):
@@ -165,11 +214,12 @@ def propose(n, factor, c1, c2, number, model):
 
 @kernel
 def write_block(a, b, n, base_holds, mu, base_log, weights, found, delta_node, delta_edge):
-    """The new weights of block (a, b) into mu, the base table or the list of b (which has room for n); delta = new - old.
+    """The new weights of block (a, b) into mu, the base table or the list of b (which has room for n);
+    delta = new - old.
 
-    Arguments: a, b; n; base_holds; mu (A, M); base_log (M, M); weights; found; delta_node (M,), delta_edge (M, M): set at the candidates.
-    In the list neighbours are far apart in the table: sums over it need not wait for each other.
-    Cost: n, and the list. Source: spec A.10.
+    Arguments: a, b; n; base_holds; mu (A, M); base_log (M, M); weights; found; delta_node (M,), delta_edge
+    (M, M): set at the candidates. In the list neighbours are far apart in the table: sums over it need not
+    wait for each other. Cost: n, and the list. Source: spec A.10.
     """
     n_edge, held = np.int64(0), b == 0 and base_holds
     for j in range(n):
@@ -200,7 +250,8 @@ def write_block(a, b, n, base_holds, mu, base_log, weights, found, delta_node, d
 def clear_block(b, n, base_holds, weights, found, old_edge, delta_node, delta_edge):
     """old_edge and delta back to 0 after `load_block` and a step with n candidates.
 
-    Arguments: b; n; base_holds; weights; found; old_edge (M, M), delta_node (M,), delta_edge (M, M). Cost: as `load_block`. Source: none needed.
+    Arguments: b; n; base_holds; weights; found; old_edge (M, M), delta_node (M,), delta_edge (M, M). Cost:
+    as `load_block`. Source: none needed.
     """
     for j in range(n):
         c = found.cell[j]
@@ -222,7 +273,8 @@ def clear_block(b, n, base_holds, weights, found, old_edge, delta_node, delta_ed
 def renew_tables(b, base_holds, n_labels, dense_above, blocks, tables, weights, work):
     """Tables of all classes that hold edge attribute b.
 
-    Arguments: b; base_holds; n_labels; dense_above; blocks; tables; weights; work. Cost: see `rebuild_classes`. Source: spec A.10.
+    Arguments: b; base_holds; n_labels; dense_above; blocks; tables; weights; work. Cost:
+    see `rebuild_classes`. Source: spec A.10.
     """
     if b == 0 and base_holds:
         rebuild_base(tables.base_log, n_labels, tables.base, tables.base_t, tables.level)

@@ -1,8 +1,9 @@
 """Transition tables of edge classes as a dense base and packed differences, and products with them.
 
-Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of the weights of its edge
-attributes (the constant one aside, which is the base). D[k] has few entries; where it has many, or psi is tiny, the whole table is kept.
-A cell (yp, y) is the number yp << 16 | y. `tables` is a Tables and `weights` a Lists of optim/arena.py, which list their arrays.
+Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of
+the weights of its edge attributes (the constant one aside, which is the base). D[k] has few entries; where it
+has many, or psi is tiny, the whole table is kept. A cell (yp, y) is the number yp << 16 | y. `tables` is a
+Tables and `weights` a Lists of optim/arena.py, which list their arrays.
 """
 
 import numpy as np
@@ -10,15 +11,19 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.vector_math import exp_inplace
 
-LOWEST = -14.0  # nats: below, base + D would lose more than six digits of psi, and the class gets a whole table
+LOWEST = (
+    -14.0
+)  # nats: below, base + D would lose more than six digits of psi, and the class gets a whole table
 START, SIZE, ROOM = 0, 1, 2  # rows of Lists.row
 
 
 @kernel
 def place_list(r, n, row):
-    """Room for n entries in list r, which is about to be overwritten: where it is, or else at the end of the pool.
+    """Room for n entries in list r, which is about to be overwritten: where it is,
+    or else at the end of the pool.
 
-    Arguments: r; n; row int64 (3, R+1) of a Lists with at least n + n/4 free places. Cost: 1. Source: spec A.10, packed and growing lists.
+    Arguments: r; n; row int64 (3, R+1) of a Lists with at least n + n/4 free places. Cost: 1. Source:
+    spec A.10, packed and growing lists.
     """
     if n > row[ROOM, r]:
         end = row.shape[1] - 1
@@ -30,10 +35,12 @@ def place_list(r, n, row):
 
 @kernel
 def room_for_classes(classes, more, class_ptr, class_attr, class_row, weight_row):
-    """Places in the pool of differences that rebuilding these classes may take, if `more` entries come to each.
+    """Places in the pool of differences that rebuilding these classes may take,
+    if `more` entries come to each.
 
-    Arguments: classes int32 (n,); more; class_ptr (K+1,), class_attr (n,) of Tables; class_row (3, K+1), weight_row (3, B+1): rows of
-    the lists of classes and of weights. Cost: the edge attributes of these classes. Source: spec A.10.
+    Arguments: classes int32 (n,); more; class_ptr (K+1,), class_attr (n,) of Tables; class_row (3, K+1),
+    weight_row (3, B+1): rows of the lists of classes and of weights. Cost:
+    the edge attributes of these classes. Source: spec A.10.
     """
     need = 0
     for k in classes:
@@ -46,7 +53,9 @@ def room_for_classes(classes, more, class_ptr, class_attr, class_row, weight_row
 
 @kernel
 def _sum_weights(k, class_ptr, class_attr, weights, sum_buf, touched_buf):
-    """sum_buf[yp, y] = s[k][yp, y] at the cells touched_buf[:n]; returns n. sum_buf (M, M) is nan before, and elsewhere after."""
+    """sum_buf[yp, y] = s[k][yp, y] at the cells touched_buf[:n]; returns n. sum_buf (M, M) is nan before,
+    and elsewhere after.
+    """
     n = 0
     for j in range(class_ptr[k], class_ptr[k + 1]):
         b = class_attr[j]
@@ -78,13 +87,21 @@ def _claim_table(k, wanted, slot, free):
 
 @kernel
 def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf, value_buf):
-    """psi[k] of these classes from the weights: a list of differences; whole if it has more than dense_above entries or one below LOWEST.
+    """psi[k] of these classes from the weights: a list of differences;
+    whole if it has more than dense_above entries or one below LOWEST.
 
-    Where no table is free, a long list does; an entry below LOWEST makes spread[k] infinite: its sequences are done in logarithms.
-    Arguments: classes int32 (n,); dense_above; tables; weights; work: sum_buf (M, M), nan before and after; touched_buf uint32 (M * M,);
-    value_buf (M * M,). Cost: the active weights of their edge attributes, one exp each; M^2 for a whole table. Source: spec A.4.
+    Where no table is free, a long list does; an entry below LOWEST makes spread[k] infinite: its sequences
+    are done in logarithms. Arguments: classes int32 (n,); dense_above; tables; weights; work: sum_buf (M, M),
+    nan before and after; touched_buf uint32 (M * M,); value_buf (M * M,). Cost: the active weights of their
+    edge attributes, one exp each; M^2 for a whole table. Source: spec A.4.
     """
-    base, M, row, cell, value = tables.base, tables.base.shape[0], tables.lists.row, tables.lists.cell, tables.lists.value
+    base, M, row, cell, value = (
+        tables.base,
+        tables.base.shape[0],
+        tables.lists.row,
+        tables.lists.cell,
+        tables.lists.value,
+    )
     for k in classes:
         n = _sum_weights(k, tables.class_ptr, tables.class_attr, weights, sum_buf, touched_buf)
         largest, lowest = 0.0, 0.0
@@ -114,10 +131,11 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
 
 @kernel
 def rebuild_base(base_log, n_labels, base, base_t, level):
-    """base = exp(base_log - level[0]), level[0] the largest entry, level[1] the spread of the finite ones, level[2] the number of
-    labels if all pairs of them are allowed and equal, else 0.
+    """base = exp(base_log - level[0]), level[0] the largest entry, level[1] the spread of the finite ones,
+    level[2] the number of labels if all pairs of them are allowed and equal, else 0.
 
-    Arguments: base_log (M, M); n_labels; out: base (M, M), base_t (M, M): its transpose, level (3,). Cost: M^2 exps. Source: spec A.4.
+    Arguments: base_log (M, M); n_labels; out: base (M, M), base_t (M, M): its transpose, level (3,). Cost:
+    M^2 exps. Source: spec A.4.
     """
     high, low, n = -np.inf, np.inf, 0
     M = base.shape[0]
@@ -166,14 +184,17 @@ def from_left(alpha, p, psi, d, out, r):
         x = 4 * j
         a0, a1, a2, a3 = alpha[p, x], alpha[p, x + 1], alpha[p, x + 2], alpha[p, x + 3]
         for y in range(M):
-            out[r, y] += a0 * psi[d, x, y] + a1 * psi[d, x + 1, y] + a2 * psi[d, x + 2, y] + a3 * psi[d, x + 3, y]
+            out[r, y] += (
+                a0 * psi[d, x, y] + a1 * psi[d, x + 1, y] + a2 * psi[d, x + 2, y] + a3 * psi[d, x + 3, y]
+            )
 
 
 @kernel
 def from_right(v, psi_t, out, r):
     """out[r, yp] = sum_y psi[yp, y] v[y].
 
-    Arguments: v (M,); psi_t (M, M): psi transposed; out (R, M); r. Cost: M^2. Source: Sokolovska et al. (2010), eq. (9).
+    Arguments: v (M,); psi_t (M, M): psi transposed; out (R, M); r. Cost: M^2. Source: Sokolovska et al.
+    (2010), eq. (9).
     """
     M = psi_t.shape[0]
     for yp in range(M):
@@ -182,4 +203,6 @@ def from_right(v, psi_t, out, r):
         y = 4 * j
         v0, v1, v2, v3 = v[y], v[y + 1], v[y + 2], v[y + 3]
         for yp in range(M):
-            out[r, yp] += v0 * psi_t[y, yp] + v1 * psi_t[y + 1, yp] + v2 * psi_t[y + 2, yp] + v3 * psi_t[y + 3, yp]
+            out[r, yp] += (
+                v0 * psi_t[y, yp] + v1 * psi_t[y + 1, yp] + v2 * psi_t[y + 2, yp] + v3 * psi_t[y + 3, yp]
+            )

@@ -1,7 +1,9 @@
-"""The dual distribution of one sequence in coordinate ascent (kernels/sdca.py): a chain with potentials nu and marginals mu.
+"""The dual distribution of one sequence in coordinate ascent (kernels/sdca.py):
+a chain with potentials nu and marginals mu.
 
-It stands in `memory` (DualMemory of optim/sdca.py), for tokens and for the label pairs that have a weight. The present scores s of
-the sequence are in `work`, what is tried in `trial`: two sets of the work arrays of kernels/cells.py, where `layout` is explained.
+It stands in `memory` (DualMemory of optim/sdca.py), for tokens and for the label pairs that have a weight.
+The present scores s of the sequence are in `work`, what is tried in `trial`: two sets of the work arrays of
+kernels/cells.py, where `layout` is explained.
 """
 
 import numpy as np
@@ -14,8 +16,9 @@ from crfbook.kernels.sequence import sequence_marginals
 def mix_potentials(s, mark, g, layout, memory, work, trial):
     """Scores of `trial` <- nu + g (scores of `work` - nu); what is forbidden stays so.
 
-    Arguments: s, layout, work after `score_sequence`; mark: a number not used before with `trial`; g: step size; memory; out:
-    trial: log_node, log_edge, stamp. Cost: T L + L^2 an edge class. Source: Collins et al. (2008), section 4: exponentiated gradient steps of cliques.
+    Arguments: s, layout, work after `score_sequence`; mark: a number not used before with `trial`; g: step
+    size; memory; out: trial: log_node, log_edge, stamp. Cost: T L + L^2 an edge class. Source: Collins et al.
+    (2008), section 4: exponentiated gradient steps of cliques.
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     L = memory.nu.shape[1]
@@ -38,13 +41,16 @@ def mix_potentials(s, mark, g, layout, memory, work, trial):
 
 @kernel
 def lean_to_gold(s, mark, share, layout, memory, work, trial):
-    """Scores of `trial` <- scores of `work`, the gold labels raised: potentials for a first visit, when mu is the gold labels.
+    """Scores of `trial` <- scores of `work`, the gold labels raised: potentials for a first visit,
+    when mu is the gold labels.
 
-    The best nu is s - X X'(mu' - mu) m / (2 c2). With one token and its gold label y alone, X X' = |x_t|^2, that is
-    nu[t, y] = s[t, y] + b,  b = a (1 - mu'),  mu' = 1 / (1 + exp(-b) (1 - p) / p),  a = share |x_t|^2, solved by Newton.
+    The best nu is s - X X'(mu' - mu) m / (2 c2). With one token and its gold label y alone, X X' = |x_t|^2,
+    that is nu[t, y] = s[t, y] + b,  b = a (1 - mu'),  mu' = 1 / (1 + exp(-b) (1 - p) / p),
+    a = share |x_t|^2, solved by Newton.
 
-    Arguments: s, mark, layout as in `mix_potentials`; share = m / (2 c2), more if that was not enough; memory: square; work:
-    p_node, marginals at the scores; out: trial: log_node, log_edge, stamp. Cost: T L. Source: the first step of coordinate ascent, Le Priol et al. (2018).
+    Arguments: s, mark, layout as in `mix_potentials`; share = m / (2 c2), more if that was not enough;
+    memory: square; work: p_node, marginals at the scores; out: trial: log_node, log_edge, stamp. Cost: T L.
+    Source: the first step of coordinate ascent, Le Priol et al. (2018).
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     for t in range(n):
@@ -73,8 +79,8 @@ def lean_to_gold(s, mark, share, layout, memory, work, trial):
 
 @kernel
 def marginals_of(s, visit, layout, work):
-    """log Z of the scores in `work`; marginals into its p_node and edge_sum. Arguments: s, visit, layout, work after
-    `score_sequence` or `mix_potentials`. Cost: 3 T L^2. Source: Rabiner (1989), section V.A."""
+    """log Z of the scores in `work`; marginals into its p_node and edge_sum. Arguments: s, visit, layout,
+    work after `score_sequence` or `mix_potentials`. Cost: 3 T L^2. Source: Rabiner (1989), section V.A."""
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     return sequence_marginals(
         work.log_node[: last - first], work.log_edge, layout.edge_class[first:last], visit, work.stamp, work,
@@ -84,11 +90,12 @@ def marginals_of(s, visit, layout, work):
 
 @kernel
 def compare_marginals(s, mark, layout, memory, work, trial, sums):
-    """What a trial changes: work.p_node, work.edge_sum <- mu - mu(g), and sums <- nu(g).mu(g), v, s.(mu(g) - mu).
+    """What a trial changes: work.p_node, work.edge_sum <- mu - mu(g), and sums <- nu(g).mu(g), v,
+    s.(mu(g) - mu).
 
-    Arguments: s, layout; mark: that of the trial; memory: nu, mu; work: the scores s; trial: nu(g) as scores, mu(g) in p_node,
-    edge_sum; out: sums (3,), v of no meaning before the first visit. Cost: T L, and the pairs with a weight of the classes used.
-    Source: Le Priol et al. (2018), section 3.
+    Arguments: s, layout; mark: that of the trial; memory: nu, mu; work: the scores s; trial: nu(g) as scores,
+    mu(g) in p_node, edge_sum; out: sums (3,), v of no meaning before the first visit. Cost: T L, and the
+    pairs with a weight of the classes used. Source: Le Priol et al. (2018), section 3.
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     L = memory.nu.shape[1]
@@ -124,8 +131,9 @@ def compare_marginals(s, mark, layout, memory, work, trial, sums):
 
 @kernel
 def remember_dual(s, mark, layout, memory, trial):
-    """nu, mu of sequence s <- those of the trial. Arguments: s, layout, trial; mark: that of the trial; out: memory. Forbidden
-    labels keep nu = 0, mu = 0. Cost: T L, and the pairs with a weight of the classes used. Source: Le Priol et al. (2018), Algorithm 1."""
+    """nu, mu of sequence s <- those of the trial. Arguments: s, layout, trial; mark: that of the trial; out:
+    memory. Forbidden labels keep nu = 0, mu = 0. Cost: T L, and the pairs with a weight of the classes used.
+    Source: Le Priol et al. (2018), Algorithm 1."""
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     for t in range(n):
         nu, mu, new, p = memory.nu[first + t], memory.mu[first + t], trial.log_node[t], trial.p_node[t]
@@ -145,10 +153,14 @@ def remember_dual(s, mark, layout, memory, trial):
 
 @kernel
 def gold_score(s, layout, work):
-    """s.S: the score of the gold labels of sequence s. Arguments: s, layout, work after `score_sequence`. Cost T. Source: chapter 01."""
+    """s.S: the score of the gold labels of sequence s. Arguments: s, layout, work after `score_sequence`.
+    Cost T. Source: chapter 01.
+    """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     score = work.log_node[0, layout.labels[first]]
     for t in range(1, n):
         y = layout.labels[first + t]
-        score += work.log_node[t, y] + work.log_edge[layout.edge_class[first + t], layout.labels[first + t - 1], y]
+        score += (
+            work.log_node[t, y] + work.log_edge[layout.edge_class[first + t], layout.labels[first + t - 1], y]
+        )
     return score

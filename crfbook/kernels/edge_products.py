@@ -1,6 +1,8 @@
-"""Products of the rows of a packed batch with tables of edge potentials: one matrix product per step and edge class.
+"""Products of the rows of a packed batch with tables of edge potentials:
+one matrix product per step and edge class.
 
-The layout is that of forward_backward_batched.py: step-major rows, and `group_rows` where there are several classes.
+The layout is that of forward_backward_batched.py: step-major rows,
+and `group_rows` where there are several classes.
 """
 
 import numpy as np
@@ -13,9 +15,10 @@ from crfbook.kernels.vector_math import add_products, copy_row
 def times_edges(source, matrices, rows, row_class, order, lo, out, buf):
     """out[r] = source[r] @ matrices[class of row lo + r], r < rows: one product per run of equal classes.
 
-    Arguments: source (>= rows, L), matrices (K, L, L), rows; row_class (n,), order (n,): rows of the step, class by class
-    (by_step of `group_rows`), both may have length 0 if K = 1; lo: first row of the step; out: out (rows, L);
-    work: buf (2 rows, L) for the gathered operands, not read if K = 1. Cost: rows L^2 multiply-adds. Source: chapter 02.
+    Arguments: source (>= rows, L), matrices (K, L, L), rows; row_class (n,), order (n,): rows of the step,
+    class by class (by_step of `group_rows`), both may have length 0 if K = 1; lo: first row of the step; out:
+    out (rows, L); work: buf (2 rows, L) for the gathered operands, not read if K = 1. Cost:
+    rows L^2 multiply-adds. Source: chapter 02.
     """
     if matrices.shape[0] == 1:
         np.dot(source[:rows], matrices[0], out[:rows])
@@ -35,15 +38,17 @@ def times_edges(source, matrices, rows, row_class, order, lo, out, buf):
 
 @kernel
 def add_edge_sum(alpha, v, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf):
-    """edge_sum[k] += psi_edge[k] * sum over rows i of class k of alpha[before i]^T v[i]: one product per class.
+    """edge_sum[k] += psi_edge[k] * sum over rows i of class k of alpha[before i]^T v[i]:
+    one product per class.
 
-    Arguments: alpha, v (n, L), psi_edge (K, L, L), the others as in `group_rows`: step_ptr (T+1,), class_start (K+1,), by_class,
-    prev_row (n,); out: edge_sum (K, L, L), added to; work: prev_buf (n, L), pair_buf (L, L).
-    Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
+    Arguments: alpha, v (n, L), psi_edge (K, L, L), the others as in `group_rows`: step_ptr (T+1,),
+    class_start (K+1,), by_class, prev_row (n,); out: edge_sum (K, L, L), added to; work: prev_buf (n, L),
+    pair_buf (L, L). Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
     """
     n, T = v.shape[0], step_ptr.size - 1
     if psi_edge.shape[0] == 1:
-        # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought together.
+        # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought
+        # together.
         first, full = step_ptr[1], 1
         while full < T and step_ptr[full + 1] - step_ptr[full] == first:
             full += 1

@@ -1,7 +1,8 @@
 """Forward-backward for one sequence, in two forms: in logarithms (the reference) and scaled (the fast one).
 
 Everywhere: log_node (T, L), log_edge (K, L, L) as [class, previous, next], edge_class (T,) = class of the
-transition INTO token t (its first entry is not read). T >= 1. Forbidden = -inf; NaN and +inf must not come in.
+transition INTO token t (its first entry is not read). T >= 1. Forbidden = -inf;
+NaN and +inf must not come in.
 """
 
 import numpy as np
@@ -62,8 +63,8 @@ def forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta):
 def node_marginals_log(log_alpha, log_beta, log_z, p_node):
     """p_node[t,y] = exp(log_alpha[t,y] + log_beta[t,y] - log_z); zeros if log_z = -inf.
 
-    For every t, LSE_y(log_alpha[t,y] + log_beta[t,y]) = log_z but for rounding, which at scores of 1e12 is 1e-4 nats. So
-    each row is divided by its own sum: probabilities sum to one however large the scores are.
+    For every t, LSE_y(log_alpha[t,y] + log_beta[t,y]) = log_z but for rounding, which at scores of 1e12 is
+    1e-4 nats. So each row is divided by its own sum: probabilities sum to one however large the scores are.
     Arguments: log_alpha, log_beta (T, L) and log_z of forward_backward_log; out: p_node (T, L).
     Cost: T L exps. Source: Rabiner (1989), section III, in logarithms.
     """
@@ -86,8 +87,9 @@ def edge_marginal_log(t, log_node, log_edge, edge_class, log_alpha, log_beta, lo
 
     p_edge[yp,y] = exp(log_alpha[t-1,yp] + log_edge[yp,y] + log_node[t,y] + log_beta[t,y] - log_z)
     As in node_marginals_log, the sum of the table itself stands for log_z.
-    Arguments: t >= 1, log_node (T, L), log_edge (K, L, L), edge_class (T,), log_alpha, log_beta (T, L), log_z;
-    out: p_edge (L, L) as [previous, next]. Cost: L^2 exps. Source: Rabiner (1989), section III, in logarithms.
+    Arguments: t >= 1, log_node (T, L), log_edge (K, L, L), edge_class (T,), log_alpha, log_beta (T, L),
+    log_z; out: p_edge (L, L) as [previous, next]. Cost: L^2 exps. Source: Rabiner (1989), section III,
+    in logarithms.
     """
     L, k = log_node.shape[1], edge_class[t]
     high, total = -np.inf, 0.0
@@ -109,8 +111,9 @@ def edge_marginal_log(t, log_node, log_edge, edge_class, log_alpha, log_beta, lo
 def add_edge_marginals_log(log_node, log_edge, edge_class, log_alpha, log_beta, log_z, weight, p_edge_sum):
     """p_edge_sum[edge_class[t]] += weight * (edge marginal of t), for t = 1..T-1; nothing if log_z = -inf.
 
-    Arguments: log_node (T, L), log_edge (K, L, L), edge_class (T,), log_alpha, log_beta (T, L), log_z, weight;
-    out: p_edge_sum (K, L, L) as [class, previous, next]. Cost: T L^2 exps. Source: Rabiner (1989), section III, in logarithms.
+    Arguments: log_node (T, L), log_edge (K, L, L), edge_class (T,), log_alpha, log_beta (T, L), log_z,
+    weight; out: p_edge_sum (K, L, L) as [class, previous, next]. Cost: T L^2 exps. Source: Rabiner (1989),
+    section III, in logarithms.
     """
     T, L = log_node.shape
     p_edge = np.empty((L, L))
@@ -149,8 +152,8 @@ def exp_nodes(log_node, psi_node, node_max):
 def exp_class(k, log_edge, psi_edge, psi_edge_t, edge_max):
     """`exp_edges` for class k alone; returns the largest difference of two finite values inside it.
 
-    Arguments: k; log_edge (K, L, L); out, row k of each: psi_edge, psi_edge_t (K, L, L), edge_max (K,). Cost: L^2 exps.
-    Source: Rabiner (1989), section V.A.
+    Arguments: k; log_edge (K, L, L); out, row k of each: psi_edge, psi_edge_t (K, L, L), edge_max (K,). Cost:
+    L^2 exps. Source: Rabiner (1989), section V.A.
     """
     L = log_edge.shape[1]
     high, low = -np.inf, np.inf
@@ -175,8 +178,8 @@ def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
     """psi_edge[k] = exp(log_edge[k] - edge_max[k]), edge_max[k] = max log_edge[k]; returns edge_spread.
 
     edge_spread = the largest difference of two finite values inside one class.
-    Arguments: log_edge (K, L, L) as [class, previous, next]; out: psi_edge (K, L, L), psi_edge_t (K, L, L) = its
-    transposes [class, next, previous], edge_max (K,) (0 where a class has no finite value).
+    Arguments: log_edge (K, L, L) as [class, previous, next]; out: psi_edge (K, L, L), psi_edge_t (K, L, L) =
+    its transposes [class, next, previous], edge_max (K,) (0 where a class has no finite value).
     Cost: K L^2 exps. Source: Rabiner (1989), section V.A.
     """
     edge_spread = 0.0
@@ -187,18 +190,20 @@ def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
 
 @kernel
 def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, alpha, beta, scale):
-    """Scaled forward-backward; returns 0 (results are good) or 1 (use the log form; outputs are not finished).
+    """Scaled forward-backward; returns 0 (results are good) or 1 (use the log form;
+    outputs are not finished).
 
     m[0] = psi_node[0],  m[t,y] = psi_node[t,y] sum_yp alpha[t-1,yp] psi_edge[yp,y],  scale[t] = sum_y m[t,y],
-    alpha[t] = m[t] / scale[t];  beta[T-1] = 1,  beta[t-1,yp] = sum_y psi_edge[yp,y] psi_node[t,y] beta[t,y] / scale[t]
-    log_z = sum_t log scale[t] + maxima taken out (``log_z_scaled``);  p_node = alpha beta, its rows sum to one.
+    alpha[t] = m[t] / scale[t];  beta[T-1] = 1,  beta[t-1,yp] = sum_y psi_edge[yp,y] psi_node[t,y] beta[t,y] /
+    scale[t] log_z = sum_t log scale[t] + maxima taken out (``log_z_scaled``);  p_node = alpha beta,
+    its rows sum to one.
 
-    Status 1 if (a) spread > 300 nats, (b) some 0 < m[t,y] < 1e-150, or (c) scale[t] is 0 or not finite. Why that
-    is enough: nothing that (b) lets pass is below 1e-150 and no factor is below exp(-300) = 5e-131, so a product
-    is at least 5e-281 and does not underflow: m[t,y] is 0 only where no allowed path leads, and a prefix that is
-    improbable now but the only one to survive later cannot be lost silently. (A beta lost to underflow cannot come
-    back: the paths through it hold less than 1e-308 of the probability.) Where alpha = 0, beta is set to 0: it
-    may be infinite there, and it is never needed.
+    Status 1 if (a) spread > 300 nats, (b) some 0 < m[t,y] < 1e-150, or (c) scale[t] is 0 or not finite. Why
+    that is enough: nothing that (b) lets pass is below 1e-150 and no factor is below exp(-300) = 5e-131, so a
+    product is at least 5e-281 and does not underflow: m[t,y] is 0 only where no allowed path leads, and a
+    prefix that is improbable now but the only one to survive later cannot be lost silently. (A beta lost to
+    underflow cannot come back: the paths through it hold less than 1e-308 of the probability.) Where alpha =
+    0, beta is set to 0: it may be infinite there, and it is never needed.
 
     Arguments: psi_node (T, L) from exp_nodes; psi_edge, psi_edge_t (K, L, L) from exp_edges; edge_class (T,);
     spread = node_spread + edge_spread; out: alpha, beta (T, L), scale (T,).
@@ -208,7 +213,10 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
     if not spread <= MAX_SPREAD:
         return 1
     for t in range(T):
-        m, k = alpha[t], edge_class[t]  # rows are taken out of the loops over labels, which then become vector code
+        m, k = (
+            alpha[t],
+            edge_class[t],
+        )  # rows are taken out of the loops over labels, which then become vector code
         if t == 0:
             copy_row(psi_node, 0, alpha, 0)
         else:
@@ -245,7 +253,8 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
 def log_z_scaled(scale, node_max, edge_max, edge_class):
     """log_z = sum_t log scale[t] + sum_t node_max[t] + sum_{t>=1} edge_max[edge_class[t]].
 
-    Arguments: scale, node_max (T,), edge_max (K,), edge_class (T,). Cost: T logs. Source: Rabiner (1989), section V.A.
+    Arguments: scale, node_max (T,), edge_max (K,), edge_class (T,). Cost: T logs. Source: Rabiner (1989),
+    section V.A.
     """
     log_z = np.log(scale[0]) + node_max[0]
     for t in range(1, scale.size):
@@ -268,12 +277,16 @@ def edge_marginal_scaled(t, psi_node, psi_edge, edge_class, alpha, beta, scale, 
 
 
 @kernel
-def forward_backward_many(log_node, psi_edge, psi_edge_t, edge_max, edge_spread, edge_class, seq_ptr, log_z, p_node, edge_sum):
-    """`forward_backward_scaled` sequence by sequence: log Z, node marginals and summed edge marginals of a corpus.
+def forward_backward_many(
+    log_node, psi_edge, psi_edge_t, edge_max, edge_spread, edge_class, seq_ptr, log_z, p_node, edge_sum
+):
+    """`forward_backward_scaled` sequence by sequence: log Z,
+    node marginals and summed edge marginals of a corpus.
 
-    Arguments: log_node (N, L); psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread: of exp_edges; edge_class (N,);
-    seq_ptr (S+1,); out: log_z (S,), NaN where the log form is needed (such a sequence adds nothing else); p_node (N, L);
-    edge_sum (K, L, L). Cost: 3 N L^2 multiply-adds, N L exps. Source: Rabiner (1989), section V.A.
+    Arguments: log_node (N, L); psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread: of exp_edges;
+    edge_class (N,); seq_ptr (S+1,); out: log_z (S,), NaN where the log form is needed (such a sequence adds
+    nothing else); p_node (N, L); edge_sum (K, L, L). Cost: 3 N L^2 multiply-adds, N L exps. Source:
+    Rabiner (1989), section V.A.
     """
     longest, L = max(1, np.diff(seq_ptr).max()), log_node.shape[1]
     psi_node, alpha, beta = np.empty((longest, L)), np.empty((longest, L)), np.empty((longest, L))
@@ -284,7 +297,9 @@ def forward_backward_many(log_node, psi_edge, psi_edge_t, edge_max, edge_spread,
         lo, T = seq_ptr[s], seq_ptr[s + 1] - seq_ptr[s]
         classes = edge_class[lo : lo + T]
         spread = edge_spread + exp_nodes(log_node[lo : lo + T], psi_node[:T], node_max[:T])
-        if forward_backward_scaled(psi_node[:T], psi_edge, psi_edge_t, classes, spread, alpha[:T], beta[:T], scale[:T]):
+        if forward_backward_scaled(
+            psi_node[:T], psi_edge, psi_edge_t, classes, spread, alpha[:T], beta[:T], scale[:T]
+        ):
             log_z[s] = np.nan
             continue
         log_z[s] = log_z_scaled(scale[:T], node_max[:T], edge_max, classes)

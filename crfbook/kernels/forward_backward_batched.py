@@ -6,7 +6,8 @@ step_ptr[t-1] + r. Every step is then one contiguous block, and so is the part o
 it continues. Sequences must not be empty.
 
 Several edge classes: ``group_rows`` is run once when a batch is packed; its arrays may stay empty if K = 1.
-Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 8): results are the same.
+Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 8):
+results are the same.
 """
 
 import numpy as np
@@ -57,10 +58,11 @@ def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
 
 @kernel
 def _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags):
-    """psi_node = exp(log_node), in place; where that is too wide, the middle of the row is taken out and added to log_z.
+    """psi_node = exp(log_node), in place; where that is too wide,
+    the middle of the row is taken out and added to log_z.
 
-    If all finite scores of a row lie within +-limit, its spread is at most 2 limit = MAX_SPREAD - edge_spread,
-    which satisfies the safety rule without a second look. See below for shapes.
+    If all finite scores of a row lie within +-limit, its spread is at most 2 limit = MAX_SPREAD -
+    edge_spread, which satisfies the safety rule without a second look. See below for shapes.
     """
     flat = log_node.reshape(-1)
     limit = 0.5 * (MAX_SPREAD - edge_spread)
@@ -76,11 +78,12 @@ def _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags):
 
 @kernel
 def _centre_row(row, limit, r, log_z, flags):
-    """Bring one row (L,) of sequence r within +-limit by subtracting its middle; flag r if it spreads too far.
+    """Bring one row (L,) of sequence r within +-limit by subtracting its middle;
+    flag r if it spreads too far.
 
     The middle and not the maximum: alpha carries the gain of the step before, at least exp(-limit) / L. With
-    psi >= exp(-limit) in every row, mass above SMALLEST_MASS times a step's factors stays above 5e-281 / L; a psi of
-    exp(-2 limit) after so small a gain would underflow unseen.
+    psi >= exp(-limit) in every row, mass above SMALLEST_MASS times a step's factors stays above 5e-281 / L; a
+    psi of exp(-2 limit) after so small a gain would underflow unseen.
     """
     high, low = -np.inf, np.inf
     for y in range(row.size):
@@ -98,7 +101,9 @@ def _centre_row(row, limit, r, log_z, flags):
 
 @kernel
 def _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf):
-    """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t]; see below for shapes."""
+    """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t];
+    see below for shapes.
+    """
     L = psi_node.shape[1]
     for i in range(step_ptr[1]):
         copy_row(psi_node, i, alpha, i)
@@ -118,7 +123,8 @@ def _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones
 
 @kernel
 def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
-    """log_z[r] -= sum_t log gain[t], and the edge maxima; flags what breaks the safety rule. See below for shapes.
+    """log_z[r] -= sum_t log gain[t], and the edge maxima; flags what breaks the safety rule.
+    See below for shapes.
 
     Factors are multiplied up and a logarithm is taken only when the product leaves [1e-100, 1e100].
     """
@@ -150,8 +156,8 @@ def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
 def erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
     """Sequences that need the log form are emptied, so that they add nothing anywhere; returns their number.
 
-    Arguments: step_ptr (T+1,), flags (B,); out: log_z (B,): NaN; psi_node, alpha (n, L), gain (n,): 0, where flagged.
-    Cost: n L where anything is flagged. Source: chapter 02.
+    Arguments: step_ptr (T+1,), flags (B,); out: log_z (B,): NaN; psi_node, alpha (n, L), gain (n,): 0, where
+    flagged. Cost: n L where anything is flagged. Source: chapter 02.
     """
     n_flagged = 0
     for r in range(flags.size):
@@ -169,14 +175,27 @@ def erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
 
 @kernel
 def forward_batched(
-    log_node, psi_edge, edge_max, edge_spread, row_class, step_ptr, by_step, log_z, flags, alpha, gain, prev_buf, pair_buf
+    log_node,
+    psi_edge,
+    edge_max,
+    edge_spread,
+    row_class,
+    step_ptr,
+    by_step,
+    log_z,
+    flags,
+    alpha,
+    gain,
+    prev_buf,
+    pair_buf,
 ):
-    """The first half of `forward_backward_batched`: alpha, gain and log_z; returns how many sequences are flagged.
+    """The first half of `forward_backward_batched`: alpha, gain and log_z;
+    returns how many sequences are flagged.
 
-    Arguments as there: log_node (n, L), overwritten with psi_node; psi_edge (K, L, L), edge_max (K,), edge_spread; row_class
-    (n,), step_ptr (T+1,), by_step (n,); out: log_z (B,), flags (B,), alpha (n, L), gain (n,); work: prev_buf (n, L), pair_buf
-    (L, L). Flagged sequences have psi_node = alpha = gain = 0. Cost: n L^2 multiply-adds, n L exps.
-    Source: Rabiner (1989), section V.A; chapter 02.
+    Arguments as there: log_node (n, L), overwritten with psi_node; psi_edge (K, L, L), edge_max (K,),
+    edge_spread; row_class (n,), step_ptr (T+1,), by_step (n,); out: log_z (B,), flags (B,), alpha (n, L),
+    gain (n,); work: prev_buf (n, L), pair_buf (L, L). Flagged sequences have psi_node = alpha = gain = 0.
+    Cost: n L^2 multiply-adds, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
     """
     log_z[:] = 0.0
     flags[:] = 0
@@ -190,11 +209,12 @@ def forward_batched(
 
 @kernel
 def backward_batched(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha, gain, p_node, buf):
-    """g = beta gain weight: p_node[t] = alpha[t] g[t], v[t] = psi_node[t] g[t] gain[t-1], g[t-1] = v[t] @ psi_edge^T.
+    """g = beta gain weight: p_node[t] = alpha[t] g[t], v[t] = psi_node[t] g[t] gain[t-1],
+    g[t-1] = v[t] @ psi_edge^T.
 
-    Arguments: psi_node (n, L), overwritten with v; psi_edge_t (K, L, L); row_class (n,), step_ptr (T+1,), by_step (n,); weight
-    (B,); alpha (n, L), gain (n,) of `forward_batched`; out: p_node (n, L) = weight * marginals; work: buf (n, L).
-    Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
+    Arguments: psi_node (n, L), overwritten with v; psi_edge_t (K, L, L); row_class (n,), step_ptr (T+1,),
+    by_step (n,); weight (B,); alpha (n, L), gain (n,) of `forward_batched`; out: p_node (n, L) = weight *
+    marginals; work: buf (n, L). Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
     """
     L, T = psi_node.shape[1], step_ptr.size - 1
     following = 0  # rows of step t that have a successor
@@ -223,18 +243,20 @@ def forward_backward_batched(
     log_node, psi_edge, psi_edge_t, edge_max, edge_spread, row_class, step_ptr, class_start, by_class, by_step,
     prev_row, weight, log_z, p_node, edge_sum, flags, alpha_buf, prev_buf, gain_buf, pair_buf,
 ):  # fmt: skip
-    """log Z, node marginals and summed edge marginals of a packed batch; returns how many sequences are flagged.
+    """log Z, node marginals and summed edge marginals of a packed batch;
+    returns how many sequences are flagged.
 
     alpha[0] = psi_node[0],  c[t] = sum_y alpha[t,y],  gain[t] = 1/c[t]
     alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1]        log_z = sum_t log c[t] + what exp took away
     g[T-1] = weight gain[T-1],  v[t] = psi_node[t] g[t] gain[t-1],  g[t-1] = v[t] @ psi_edge^T
     p_node[t] = alpha[t] g[t]        edge_sum += psi_edge * sum_t alpha[t-1]^T v[t]
-    so alpha is normalised one step late (one pass over memory less) and g = beta gain weight carries the weight.
+    so alpha is normalised one step late (one pass over memory less) and g = beta gain weight carries the
+    weight.
 
     Arguments, n rows of B sequences, longest T:
     log_node (n, L), overwritten; psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread: from exp_edges;
-    row_class int32 (n,), step_ptr int64 (T+1,); class_start int64 (K+1,), by_class, by_step, prev_row int64 (n,):
-    from group_rows, and like row_class they may have length 0 if K = 1; weight (B,);
+    row_class int32 (n,), step_ptr int64 (T+1,); class_start int64 (K+1,), by_class, by_step, prev_row int64
+    (n,): from group_rows, and like row_class they may have length 0 if K = 1; weight (B,);
     out: log_z (B,); p_node (n, L) = weight * marginals; edge_sum (K, L, L) += weight * expected transitions,
     as [class, previous, next]; flags uint8 (B,): 1 = needs the log form (the safety rule of
     forward_backward_scaled): its log_z is NaN, its p_node rows are 0 and it adds nothing to edge_sum;
@@ -245,7 +267,11 @@ def forward_backward_batched(
         log_node, psi_edge, edge_max, edge_spread, row_class, step_ptr, by_step, log_z, flags, alpha_buf, gain_buf, prev_buf,
         pair_buf,
     )  # fmt: skip
-    backward_batched(log_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha_buf, gain_buf, p_node, prev_buf)
+    backward_batched(
+        log_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha_buf, gain_buf, p_node, prev_buf
+    )
     v = log_node
-    add_edge_sum(alpha_buf, v, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf)
+    add_edge_sum(
+        alpha_buf, v, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf
+    )
     return n_flagged

@@ -3,7 +3,8 @@
 A batch goes through all three stages while it lies in the processor's cache. The gold labels appear nowhere:
 sum_i score(y_i) = w . (gold counts), and those counts are constants that the objective subtracts once.
 The NamedTuples `packing`, `layout` (optim/packing.py), `edges` and `work` (optim/objective.py) list their
-arrays with shapes. M >= L is the number of labels padded to whole vector registers: padding labels score -inf.
+arrays with shapes. M >= L is the number of labels padded to whole vector registers:
+padding labels score -inf.
 """
 
 import numpy as np
@@ -17,7 +18,8 @@ from crfbook.kernels.vector_math import copy_row
 
 @kernel
 def open_rows(step_ptr, start, middle, end, log_node):
-    """Scores before any attribute is added: log_node[t] = middle, or start at first tokens, + end at last ones.
+    """Scores before any attribute is added: log_node[t] = middle, or start at first tokens,
+    + end at last ones.
 
     Arguments: step_ptr int64 (T+1,) of a packed batch; start, middle, end (M,): 0 where a label may stand,
     -inf where not (padding labels always); out: log_node (n, M). Cost O(n M). Source: hard constraints as
@@ -39,10 +41,11 @@ def open_rows(step_ptr, start, middle, end, log_node):
 
 @kernel
 def bound_rows(row_set, label_sets, log_node):
-    """log_node[t] += 0 where the word of token t may have a label, -inf where not; nothing to do without label sets.
+    """log_node[t] += 0 where the word of token t may have a label, -inf where not;
+    nothing to do without label sets.
 
-    Arguments: row_set int32 (n,): row of label_sets for each row, or (0,); label_sets (D, M): 0 or -inf; out: log_node (n, M),
-    added to. Cost O(n M). Source: Ratnaparkhi (1996), section 4, tag dictionary.
+    Arguments: row_set int32 (n,): row of label_sets for each row, or (0,); label_sets (D, M): 0 or -inf; out:
+    log_node (n, M), added to. Cost O(n M). Source: Ratnaparkhi (1996), section 4, tag dictionary.
     """
     for i in range(row_set.size):
         bound, u = label_sets[row_set[i]], log_node[i]
@@ -54,8 +57,9 @@ def bound_rows(row_set, label_sets, log_node):
 def gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u):
     """Collect the rows of sequence r of a packed batch; returns their number n.
 
-    Arguments: r; log_node (n', M), row_class (n',), step_ptr (T+1,); out, filled up to n <= T: rows int64 (T,): row of the
-    batch at each step; classes int32 (T,); u (T, M): scores. Cost O(n M). Source: chapter 02.
+    Arguments: r; log_node (n', M), row_class (n',), step_ptr (T+1,); out, filled up to n <= T: rows int64
+    (T,): row of the batch at each step; classes int32 (T,); u (T, M): scores. Cost O(n M). Source:
+    chapter 02.
     """
     n = 0
     while n < step_ptr.size - 1 and step_ptr[n] + r < step_ptr[n + 1]:
@@ -70,12 +74,14 @@ def gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u):
 def redo_flagged(log_node, log_edge, row_class, step_ptr, weight, flags, log_z, p_node, edge_sum):
     """Log-domain forward-backward for the flagged sequences of a batch, in place of the scaled form.
 
-    la[t,y] = u[t,y] + LSE_yp(la[t-1,yp] + log_edge[yp,y]); p_node = exp(la + lb - log_z); see forward_backward.
+    la[t,y] = u[t,y] + LSE_yp(la[t-1,yp] + log_edge[yp,y]); p_node = exp(la + lb - log_z);
+    see forward_backward.
 
     Arguments: log_node (n, M), scores as they were before forward_backward_batched overwrote them;
     log_edge (K, M, M); row_class (n,); step_ptr (T+1,); weight, flags (B,); out: log_z (B,), p_node (n, M)
     = weight * marginals, edge_sum (K, M, M) +=, all as in forward_backward_batched, for flagged sequences only;
-    a sequence without any path gets log_z = -inf and adds nothing. Cost: 3 T M^2 exps a sequence. Source: chapter 02.
+    a sequence without any path gets log_z = -inf and adds nothing. Cost: 3 T M^2 exps a sequence. Source:
+    chapter 02.
     """
     T, M = step_ptr.size - 1, log_node.shape[1]
     rows = np.empty(T, np.int64)
@@ -110,7 +116,13 @@ def batch_scores(b, w, dense, edges, packing, layout, log_node):
     if packing.row_set.size:
         bound_rows(packing.row_set[packing.row_ptr[b] : packing.row_ptr[b + 1]], edges.label_sets, log_node)
     dense_scores(
-        dense, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1], log_node
+        dense,
+        layout.dense_id,
+        layout.dense_row,
+        layout.dense_val,
+        layout.dense_ptr[b],
+        layout.dense_ptr[b + 1],
+        log_node,
     )
     pair_scores(
         w, layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1],
@@ -122,28 +134,44 @@ def batch_scores(b, w, dense, edges, packing, layout, log_node):
 def batch_gradient(b, p_node, dense_val, pair_val, layout, dense_grad, grad):
     """Add the marginals of batch b to the sums of its attributes: the way back of `batch_scores`.
 
-    Arguments: b, number of the batch; p_node (n, M), C order; dense_val, pair_val (occurrences,), or (0,) for all ones:
-    values of the attributes as in `layout`, or their squares; layout; out: dense_grad (H, M or L), grad (F,), added to. Cost: see `dense_gradient`, `pair_gradient`.
-    Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: b, number of the batch; p_node (n, M), C order; dense_val, pair_val (occurrences,), or (0,) for
+    all ones: values of the attributes as in `layout`, or their squares; layout; out: dense_grad (H, M or L),
+    grad (F,), added to. Cost: see `dense_gradient`, `pair_gradient`. Source: Sokolovska et al. (2010), eq.
+    (5).
     """
     dense_gradient(
-        p_node, layout.dense_id, layout.dense_row, dense_val, layout.dense_ptr[b], layout.dense_ptr[b + 1], dense_grad
+        p_node,
+        layout.dense_id,
+        layout.dense_row,
+        dense_val,
+        layout.dense_ptr[b],
+        layout.dense_ptr[b + 1],
+        dense_grad,
     )
     pair_gradient(
-        p_node.reshape(-1), layout.pair_weight, layout.pair_cell, pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1], grad
+        p_node.reshape(-1),
+        layout.pair_weight,
+        layout.pair_cell,
+        pair_val,
+        layout.pair_ptr[b],
+        layout.pair_ptr[b + 1],
+        grad,
     )
 
 
 @kernel
-def shard_likelihood(shard, w, dense, edges, packing, layout, weight, work, log_z, grad, dense_grad, edge_sum):
+def shard_likelihood(
+    shard, w, dense, edges, packing, layout, weight, work, log_z, grad, dense_grad, edge_sum
+):
     """Expected counts of the sequences of one shard, and their log Z.
 
-    grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y];  edge_sum[k, yp, y] = sum_{t of class k} weight p_edge
+    grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y];  edge_sum[k, yp,
+    y] = sum_{t of class k} weight p_edge
 
-    Arguments: shard, its number; w (F,); dense (H, M or L), filled from w; edges, packing, layout (see above);
-    weight (S',): weights of the sequences in packed order; work: arrays as long as the largest batch;
-    out: log_z (S',); grad (F,), dense_grad (H, M or L), edge_sum (K, M, M): overwritten, the dense rows' part of
-    grad stays 0. Returns the packed number of the first sequence without a finite log Z, or -1.
+    Arguments: shard, its number; w (F,); dense (H, M or L), filled from w; edges, packing, layout (see
+    above); weight (S',): weights of the sequences in packed order; work: arrays as long as the largest batch;
+    out: log_z (S',); grad (F,), dense_grad (H, M or L), edge_sum (K, M, M): overwritten, the dense rows' part
+    of grad stays 0. Returns the packed number of the first sequence without a finite log Z, or -1.
     Cost: 3 n M^2 multiply-adds, n M exps, two additions per stored (occurrence, weight) pair.
     Source: Sokolovska et al. (2010), eq. (4), (5).
     """

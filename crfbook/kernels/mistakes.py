@@ -1,9 +1,11 @@
-"""What perceptron, passive-aggressive and AROW share: decode one sequence, and say how its best path differs from the gold one.
+"""What perceptron, passive-aggressive and AROW share: decode one sequence,
+and say how its best path differs from the gold one.
 
-All weights lie in one vector of cells `theta (C,)`: first a dense table (H, M) with a row for each frequent attribute,
-then the flat weights w (F,) of the FeatureSet (the places of the frequent attributes in it stay 0). M >= L is the
-number of labels padded to whole vector registers. The NamedTuples `layout` (OnlineLayout) and `work` (OnlineWork) of
-optim/online_layout.py list their arrays with shapes. Everything costs time in proportion to the sequence.
+All weights lie in one vector of cells `theta (C,)`: first a dense table (H, M) with a row for each frequent
+attribute, then the flat weights w (F,) of the FeatureSet (the places of the frequent attributes in it stay
+0). M >= L is the number of labels padded to whole vector registers. The NamedTuples `layout` (OnlineLayout)
+and `work` (OnlineWork) of optim/online_layout.py list their arrays with shapes.
+Everything costs time in proportion to the sequence.
 """
 
 import math
@@ -19,8 +21,8 @@ from crfbook.kernels.viterbi import decode_sequence
 def find_pair(edge_prev, edge_next, start, stop, yp, y):
     """Position of (yp, y) among the rising pairs (edge_prev, edge_next)[start:stop], or -1: bisection.
 
-    Arguments: edge_prev, edge_next int32 (n_edge,). Cost: log2(stop - start). Source: Knuth, The Art of Computer
-    Programming 3, section 6.2.1.
+    Arguments: edge_prev, edge_next int32 (n_edge,). Cost: log2(stop - start). Source: Knuth, The Art of
+    Computer Programming 3, section 6.2.1.
     """
     while start < stop:
         middle = (start + stop) // 2
@@ -35,11 +37,12 @@ def find_pair(edge_prev, edge_next, start, stop, yp, y):
 
 @kernel
 def node_difference(t, row, z, layout, cell, amount, n):
-    """Append (cell of (a, y), +x[a]) and (cell of (a, z), -x[a]) for each attribute a of token t, gold label y; returns the new n.
+    """Append (cell of (a, y), +x[a]) and (cell of (a, z), -x[a]) for each attribute a of token t,
+    gold label y; returns the new n.
 
-    Weights that do not exist are left out. Arguments: row: t's position in its sequence; z: its label on the best path;
-    layout, see above; out: cell int64 (n_max,), amount (n_max,), from position n on. Cost: the attributes of the token.
-    Source: Collins (2002), figure 1.
+    Weights that do not exist are left out. Arguments: row: t's position in its sequence; z: its label on the
+    best path; layout, see above; out: cell int64 (n_max,), amount (n_max,), from position n on. Cost: the
+    attributes of the token. Source: Collins (2002), figure 1.
     """
     y, width = layout.labels[t], layout.exists.shape[1]
     for i in range(layout.dense_ptr[t], layout.dense_ptr[t + 1]):
@@ -62,11 +65,13 @@ def node_difference(t, row, z, layout, cell, amount, n):
 
 @kernel
 def edge_difference(t, zp, z, first_edge, layout, cell, amount, n):
-    """Append (cell of (b, y_{t-1}, y_t), +1) and (cell of (b, zp, z), -1) for each edge attribute b of token t; returns the new n.
+    """Append (cell of (b, y_{t-1}, y_t), +1) and (cell of (b, zp, z),
+    -1) for each edge attribute b of token t; returns the new n.
 
-    Arguments: zp, z: the labels of t-1 and t on the best path; first_edge: cell of the first edge weight; layout,
-    see above; out: cell int64
-    (n_max,), amount (n_max,), from position n on. Cost: two bisections an edge attribute. Source: Collins (2002), figure 1.
+    Arguments: zp, z: the labels of t-1 and t on the best path; first_edge: cell of the first edge weight;
+    layout, see above; out: cell int64
+    (n_max,), amount (n_max,), from position n on. Cost: two bisections an edge attribute. Source:
+    Collins (2002), figure 1.
     """
     k = layout.edge_class[t]
     for i in range(layout.class_ptr[k], layout.class_ptr[k + 1]):
@@ -89,13 +94,16 @@ def edge_difference(t, zp, z, first_edge, layout, cell, amount, n):
 def decode_with(s, theta, visit, layout, work):
     """Best path of sequence s, not empty, under the cells theta: into work.path; returns its score.
 
-    Arguments: theta (C,); visit: a number that changes whenever theta does, as `score_sequence` keeps tables of transitions
-    while it stays; layout, work, see above.
-    Cost: one addition per stored (occurrence, weight) pair, T M^2 additions and maxima. Source: Collins (2002), section 2.
+    Arguments: theta (C,); visit: a number that changes whenever theta does, as `score_sequence` keeps tables
+    of transitions while it stays; layout, work, see above.
+    Cost: one addition per stored (occurrence, weight) pair, T M^2 additions and maxima. Source:
+    Collins (2002), section 2.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     score_sequence(s, visit, theta, 1.0, layout, work)
-    nothing_is_dominated = np.empty((0, 0, 0))  # who dominates whom changes with every update: not worth its L^3
+    nothing_is_dominated = np.empty(
+        (0, 0, 0)
+    )  # who dominates whom changes with every update: not worth its L^3
     return decode_sequence(
         work.log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0, layout.edge_class[first:last], 0,
         last - first, work.path, work.delta, work.best, work.rows,
@@ -104,13 +112,14 @@ def decode_with(s, theta, visit, layout, work):
 
 @kernel
 def find_mistakes(s, theta, visit, layout, work, totals):
-    """dS = S(x, gold) - S(x, best) of sequence s as work.cell[:n], work.amount[:n], cells may repeat; returns (n, wrong, loss).
+    """dS = S(x, gold) - S(x, best) of sequence s as work.cell[:n], work.amount[:n], cells may repeat;
+    returns (n, wrong, loss).
 
-    loss = score(best) - score(gold) = -theta . dS >= 0 in nats; wrong = tokens where the paths differ (n = 0 if none).
-    totals += seq_weight * (loss, wrong / T, 1 if wrong, wrong, sqrt(wrong)): what an epoch reports.
+    loss = score(best) - score(gold) = -theta . dS >= 0 in nats; wrong = tokens where the paths differ (n = 0
+    if none). totals += seq_weight * (loss, wrong / T, 1 if wrong, wrong, sqrt(wrong)): what an epoch reports.
 
-    Arguments: theta (C,), visit, layout, work as in `decode_with`; out: totals (5,), added to. Cost: that of `decode_with`, and the
-    attributes of the wrong tokens. Source: Collins (2002), figure 1.
+    Arguments: theta (C,), visit, layout, work as in `decode_with`; out: totals (5,), added to. Cost: that of
+    `decode_with`, and the attributes of the wrong tokens. Source: Collins (2002), figure 1.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     score = decode_with(s, theta, visit, layout, work)
@@ -122,7 +131,9 @@ def find_mistakes(s, theta, visit, layout, work, totals):
         if here:
             n = node_difference(t, t - first, path[t - first], layout, work.cell, work.amount, n)
         if t > first and (here or path[t - 1 - first] != layout.labels[t - 1]):
-            n = edge_difference(t, path[t - 1 - first], path[t - first], first_edge, layout, work.cell, work.amount, n)
+            n = edge_difference(
+                t, path[t - 1 - first], path[t - first], first_edge, layout, work.cell, work.amount, n
+            )
     for i in range(n):
         loss -= theta[work.cell[i]] * work.amount[i]
     weight = layout.weight[s]
@@ -138,8 +149,9 @@ def find_mistakes(s, theta, visit, layout, work, totals):
 def merge_cells(n, cell, amount, slot):
     """Sum the amounts of repeated cells; returns how many different cells are left, in front and in order.
 
-    Arguments: cell int64 (n_max,), amount (n_max,), of which n are used, overwritten; work: slot int32 (C,), all 0 before
-    and after. Cost O(n). Source: a sparse vector from its terms; Gustavson (1978), "Two fast algorithms for sparse matrices".
+    Arguments: cell int64 (n_max,), amount (n_max,), of which n are used, overwritten; work: slot int32 (C,),
+    all 0 before and after. Cost O(n). Source: a sparse vector from its terms; Gustavson (1978),
+    "Two fast algorithms for sparse matrices".
     """
     kept = 0
     for i in range(n):

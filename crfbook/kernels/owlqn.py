@@ -1,7 +1,7 @@
 """The three coordinate-wise steps of OWL-QN (Andrew and Gao 2007): what an L1 penalty adds to L-BFGS.
 
-The penalty c1*|w|_1 has a kink where a weight is zero. Inside one orthant (every weight keeps its sign) it is linear, so
-L-BFGS may be used there; these loops choose the orthant and keep the step inside it.
+The penalty c1*|w|_1 has a kink where a weight is zero. Inside one orthant (every weight keeps its sign) it is
+linear, so L-BFGS may be used there; these loops choose the orthant and keep the step inside it.
 """
 
 from crfbook._jit import kernel
@@ -9,7 +9,8 @@ from crfbook._jit import kernel
 
 @kernel
 def pseudo_gradient(w, grad, c1, pg):
-    """Steepest-ascent direction of f(w) + c1*|w|_1, written into `pg`; returns (sum of squares, largest magnitude).
+    """Steepest-ascent direction of f(w) + c1*|w|_1, written into `pg`; returns (sum of squares,
+    largest magnitude).
 
         pg[k] = grad[k] + c1*sign(w[k])           w[k] != 0
               = grad[k] + c1                      w[k] == 0 and grad[k] < -c1
@@ -18,7 +19,8 @@ def pseudo_gradient(w, grad, c1, pg):
 
     pg is the shortest subgradient: it is zero exactly at the minimum.
 
-    Arrays: w (F,), grad (F,) gradient of the smooth part, pg (F,) out. Cost: F. Source: Andrew and Gao (2007), eq. 4.
+    Arrays: w (F,), grad (F,) gradient of the smooth part, pg (F,) out. Cost: F. Source:
+    Andrew and Gao (2007), eq. 4.
     """
     sum_squares = 0.0
     largest = 0.0
@@ -38,7 +40,8 @@ def pseudo_gradient(w, grad, c1, pg):
 
 @kernel
 def align_direction(pg, direction):
-    """Drop the components of `direction` that do not descend; returns the slope  sum_k pg[k]*direction[k]  of what is left.
+    """Drop the components of `direction` that do not descend;
+    returns the slope  sum_k pg[k]*direction[k]  of what is left.
 
         direction[k] = 0   where  direction[k]*pg[k] >= 0
 
@@ -56,7 +59,8 @@ def align_direction(pg, direction):
 
 @kernel
 def orthant_step(w, direction, pg, step, w_new):
-    """Move along `direction` and stop every weight that would cross zero; returns (decrease predicted, |w_new|_1).
+    """Move along `direction` and stop every weight that would cross zero; returns (decrease predicted,
+    |w_new|_1).
 
         xi[k]    = sign(w[k]), or -sign(pg[k]) where w[k] == 0             the orthant of this iteration
         w_new[k] = w[k] + step*direction[k], or 0 if its sign is not xi[k]

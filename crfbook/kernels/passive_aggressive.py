@@ -16,11 +16,11 @@ def passive_aggressive_epoch(
     with margin = sqrt(wrong tokens) (by_errors) or 1, has the solution theta + tau dS:
     cost = margin - theta . dS;   tau = cost / |dS|^2                        (type 0)
     tau = min(C, cost / |dS|^2)  (1, slack costs C)   or   cost / (|dS|^2 + 1 / (2 C))  (2, slack^2 costs C)
-    A sequence without a wrong token is left alone, whatever its margin. seq_weight scales the step. Averaging as in
-    `perceptron_epoch`.
+    A sequence without a wrong token is left alone, whatever its margin. seq_weight scales the step. Averaging
+    as in `perceptron_epoch`.
 
-    Arguments: order int64 (n,); visit, layout, work, theta (C,), theta_sum (C,), count (1,), totals (5,) as in
-    `perceptron_epoch`; pa_type 0, 1 or 2; aggressiveness: C > 0; by_errors: 0 or 1.
+    Arguments: order int64 (n,); visit, layout, work, theta (C,), theta_sum (C,), count (1,), totals (5,) as
+    in `perceptron_epoch`; pa_type 0, 1 or 2; aggressiveness: C > 0; by_errors: 0 or 1.
     Cost: that of the perceptron. Source: Crammer et al. (2006), sections 3 and 9; the margins are CRFsuite's.
     """
     for s in order:

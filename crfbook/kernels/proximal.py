@@ -1,11 +1,14 @@
-"""The proximal step: a gradient step on the smooth part, then the soft threshold that an L1 penalty asks for."""
+"""The proximal step: a gradient step on the smooth part,
+then the soft threshold that an L1 penalty asks for.
+"""
 
 from crfbook._jit import kernel
 
 
 @kernel
 def proximal_step(v, grad, step, c1, w_new):
-    """One proximal-gradient step from v, written into `w_new`; returns (grad . d, |d|^2, |w_new|_1) with d = w_new - v.
+    """One proximal-gradient step from v, written into `w_new`; returns (grad . d, |d|^2,
+    |w_new|_1) with d = w_new - v.
 
         u        = v[k] - step*grad[k]
         w_new[k] = sign(u) max(|u| - step*c1, 0)     = argmin_w  grad[k] (w - v[k]) + (w - v[k])^2 / (2 step) + c1 |w|

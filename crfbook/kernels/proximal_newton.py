@@ -1,11 +1,14 @@
-"""Coordinate descent on the model that quasi-Newton pairs give of the objective, its L1 penalty left as it is."""
+"""Coordinate descent on the model that quasi-Newton pairs give of the objective,
+its L1 penalty left as it is.
+"""
 
 from crfbook._jit import kernel
 
 
 @kernel
 def descend_model(x, grad, diagonal, left, right, c1, sweeps, tolerance, moved, width_buf, product_buf):
-    """Minimise  grad . d + d' B d / 2 + c1 |x + d|_1  over d, one coordinate at a time; returns the sweeps made.
+    """Minimise  grad . d + d' B d / 2 + c1 |x + d|_1  over d, one coordinate at a time;
+    returns the sweeps made.
 
         B = diag(diagonal) - left right^T                              symmetric, positive definite, never formed
         b = B[i,i],  g = grad[i] + (B d)[i],  u = x[i] + d[i] - g/b
@@ -13,10 +16,11 @@ def descend_model(x, grad, diagonal, left, right, c1, sweeps, tolerance, moved, 
 
     It ends when the largest b |change| of a sweep is at most `tolerance`.
 
-    Arrays, n free weights, r columns: x (n,) present weights, grad (n,), diagonal (n,), left (n, r), right (n, r); moved (n,) =
-    x + d: where it starts, and out: where it ends, exactly 0 where the penalty holds it; work: width_buf (n,), product_buf (r,)
-    = left^T d, kept up to date.
-    Cost: 2 n r a sweep. Source: Friedman, Hastie and Tibshirani (2010), section 2; Scheinberg and Tang (2016), section 4.
+    Arrays, n free weights, r columns: x (n,) present weights, grad (n,), diagonal (n,), left (n, r), right
+    (n, r); moved (n,) = x + d: where it starts, and out: where it ends, exactly 0 where the penalty holds it;
+    work: width_buf (n,), product_buf (r,) = left^T d, kept up to date.
+    Cost: 2 n r a sweep. Source: Friedman, Hastie and Tibshirani (2010), section 2;
+    Scheinberg and Tang (2016), section 4.
     """
     n, r = left.shape
     product_buf[:] = 0.0

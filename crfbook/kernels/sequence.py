@@ -1,8 +1,9 @@
 """One sequence at a time: its scores from the weights, its marginals, and the way back into the weights.
 
-What stochastic learners do between two updates. Everything costs time in proportion to the sequence: nothing here
-ever walks over all weights. Tokens first:last of the corpus are positions 0..T-1 of the work arrays, which are as
-long as the longest sequence. `stamp[k] == visit` marks the edge classes that the present sequence uses.
+What stochastic learners do between two updates. Everything costs time in proportion to the sequence: nothing
+here ever walks over all weights. Tokens first:last of the corpus are positions 0..T-1 of the work arrays,
+which are as long as the longest sequence. `stamp[k] == visit` marks the edge classes that the present
+sequence uses.
 """
 
 import numpy as np
@@ -23,9 +24,10 @@ from crfbook.kernels.forward_backward import (
 def score_nodes(first, last, w, scale, node_ptr, node_label, attr_ptr, attr_idx, attr_val, log_node):
     """log_node[t, y] = scale sum_{a in x_t} x[a] w[a, y]; weights that do not exist count as 0.
 
-    Arguments: first, last: tokens of the sequence; w (F,); scale: a factor common to all weights; node_ptr (A+1,), node_label (n_node,); attr_ptr (N+1,),
-    attr_idx (nnz,), attr_val (nnz,) or (0,); out: log_node (>= T, >= L), rows 0..T-1 overwritten.
-    Cost: one multiply-add per stored (occurrence, weight) pair. Source: Sokolovska et al. (2010), section 2.1.
+    Arguments: first, last: tokens of the sequence; w (F,); scale: a factor common to all weights; node_ptr
+    (A+1,), node_label (n_node,); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,); out: log_node (>=
+    T, >= L), rows 0..T-1 overwritten. Cost: one multiply-add per stored (occurrence, weight) pair. Source:
+    Sokolovska et al. (2010), section 2.1.
     """
     n_attrs = node_ptr.size - 1
     for t in range(first, last):
@@ -43,9 +45,10 @@ def score_nodes(first, last, w, scale, node_ptr, node_label, attr_ptr, attr_idx,
 def bound_nodes(first, last, start, end, label_sets, label_set, log_node):
     """log_node[t] += 0 where a label may stand at token t, -inf where not.
 
-    Arguments: first, last: tokens of the sequence; start, end (L,): 0 or -inf at the first and the last token; label_sets (D, L), label_set int32 (N,) or
-    (0,) for none: row of label_sets that holds at each token; out: log_node (>= T, L), added to.
-    Cost: O(L), or O(T L) with label sets. Source: hard constraints as potentials of value 0, chapter 02.
+    Arguments: first, last: tokens of the sequence; start, end (L,): 0 or -inf at the first and the last
+    token; label_sets (D, L), label_set int32 (N,) or (0,) for none: row of label_sets that holds at each
+    token; out: log_node (>= T, L), added to. Cost: O(L), or O(T L) with label sets. Source:
+    hard constraints as potentials of value 0, chapter 02.
     """
     L = start.size
     for y in range(L):
@@ -59,15 +62,32 @@ def bound_nodes(first, last, start, end, label_sets, label_set, log_node):
 
 
 @kernel
-def score_edges(first, last, w, scale, n_node, edge_class, class_ptr, class_attr, edge_ptr, edge_prev, edge_next,
-                edge_bound, visit, stamp, log_edge):
-    """log_edge[k, yp, y] = scale sum_{b in class k} w[b, yp, y] + edge_bound[yp, y], for the classes k of this sequence.
+def score_edges(
+    first,
+    last,
+    w,
+    scale,
+    n_node,
+    edge_class,
+    class_ptr,
+    class_attr,
+    edge_ptr,
+    edge_prev,
+    edge_next,
+    edge_bound,
+    visit,
+    stamp,
+    log_edge,
+):
+    """log_edge[k, yp, y] = scale sum_{b in class k} w[b, yp, y] + edge_bound[yp, y],
+    for the classes k of this sequence.
 
-    Arguments: first, last: tokens of the sequence; w (F,), its edge part starts at n_node; edge_class int32 (N,); class_ptr (K+1,), class_attr (n,): edge
-    attributes of a class; edge_ptr (B+1,), edge_prev, edge_next (n_edge,); edge_bound (L, L): 0, or -inf where
-    forbidden; visit: a number not used before; out: stamp int64 (K,) = visit for the classes used; log_edge (K, L, L)
-    [class, previous, next], the other classes untouched.
-    Cost: (classes used) * (L^2 + weights of their attributes). Source: Sokolovska et al. (2010), eq. (3).
+    Arguments: first, last: tokens of the sequence; w (F,), its edge part starts at n_node; edge_class int32
+    (N,); class_ptr (K+1,), class_attr (n,): edge attributes of a class; edge_ptr (B+1,), edge_prev, edge_next
+    (n_edge,); edge_bound (L, L): 0, or -inf where forbidden; visit: a number not used before; out: stamp
+    int64 (K,) = visit for the classes used; log_edge (K, L, L) [class, previous, next], the other classes
+    untouched. Cost: (classes used) * (L^2 + weights of their attributes). Source: Sokolovska et al. (2010),
+    eq. (3).
     """
     for t in range(first + 1, last):
         k = edge_class[t]
@@ -87,10 +107,11 @@ def score_edges(first, last, w, scale, n_node, edge_class, class_ptr, class_attr
 
 @kernel
 def exp_used_edges(visit, stamp, log_edge, psi_edge, psi_edge_t, edge_max):
-    """`exp_edges` for the classes with stamp[k] == visit; returns the largest difference of finite values in a class.
+    """`exp_edges` for the classes with stamp[k] == visit;
+    returns the largest difference of finite values in a class.
 
-    Arguments: stamp (K,), visit as in `score_edges`; log_edge (K, L, L); out: psi_edge (K, L, L), psi_edge_t (K, L, L), edge_max (K,).
-    Cost: L^2 exps a class. Source: Rabiner (1989), section V.A.
+    Arguments: stamp (K,), visit as in `score_edges`; log_edge (K, L, L); out: psi_edge (K, L, L), psi_edge_t
+    (K, L, L), edge_max (K,). Cost: L^2 exps a class. Source: Rabiner (1989), section V.A.
     """
     spread = 0.0
     for k in range(stamp.size):
@@ -101,12 +122,13 @@ def exp_used_edges(visit, stamp, log_edge, psi_edge, psi_edge_t, edge_max):
 
 @kernel
 def expected_edges(visit, stamp, psi_node, psi_edge, edge_class, alpha, beta, scale, edge_sum):
-    """edge_sum[k, yp, y] = sum_{t of class k} p(y_{t-1} = yp, y_t = y), for the classes with stamp[k] == visit.
+    """edge_sum[k, yp, y] = sum_{t of class k} p(y_{t-1} = yp, y_t = y),
+    for the classes with stamp[k] == visit.
 
-    edge_sum[k] = psi_edge[k] * sum_t alpha[t-1]' (psi_node[t] beta[t] / scale[t]): the table is multiplied once.
-    Arguments: stamp (K,), visit as in `score_edges`; psi_node (T, L); psi_edge (K, L, L); edge_class (T,); alpha, beta (T, L), scale (T,) of
-    forward_backward_scaled; beta is overwritten; out: edge_sum (K, L, L). Cost: T L^2 multiply-adds.
-    Source: Rabiner (1989), section III.
+    edge_sum[k] = psi_edge[k] * sum_t alpha[t-1]' (psi_node[t] beta[t] / scale[t]): the table is multiplied
+    once. Arguments: stamp (K,), visit as in `score_edges`; psi_node (T, L); psi_edge (K, L, L); edge_class
+    (T,); alpha, beta (T, L), scale (T,) of forward_backward_scaled; beta is overwritten; out: edge_sum (K, L,
+    L). Cost: T L^2 multiply-adds. Source: Rabiner (1989), section III.
     """
     T, L = psi_node.shape
     for k in range(stamp.size):
@@ -129,20 +151,24 @@ def expected_edges(visit, stamp, psi_node, psi_edge, edge_class, alpha, beta, sc
 
 @kernel
 def sequence_marginals(log_node, log_edge, edge_class, visit, stamp, work, p_node, edge_sum):
-    """p_node[t, y], edge_sum[k] (sums of pair marginals of the classes used) and the return value log_z of one sequence.
+    """p_node[t, y], edge_sum[k] (sums of pair marginals of the classes used) and the return value log_z of
+    one sequence.
 
-    Scaled, and in logarithms where that is not safe (see forward_backward_scaled). log_z = -inf: every path is
-    forbidden, p_node and edge_sum are 0 then; it is not finite either if scores are not.
-    Arguments: log_node (T, L); log_edge (K, L, L); edge_class int32 (T,); stamp (K,), visit as in `score_edges`; work: the
-    arrays of a SequenceWork (optim/sequences.py), left as the last stage left them; out: p_node (T, L); edge_sum (K, L, L), other classes untouched.
-    Cost: 3 T L^2 multiply-adds, T L + L^2 exps. Source: Rabiner (1989), section V.A.
+    Scaled, and in logarithms where that is not safe (see forward_backward_scaled). log_z = -inf: every path
+    is forbidden, p_node and edge_sum are 0 then; it is not finite either if scores are not.
+    Arguments: log_node (T, L); log_edge (K, L, L); edge_class int32 (T,); stamp (K,), visit as in
+    `score_edges`; work: the arrays of a SequenceWork (optim/sequences.py), left as the last stage left them;
+    out: p_node (T, L); edge_sum (K, L, L), other classes untouched. Cost: 3 T L^2 multiply-adds, T L + L^2
+    exps. Source: Rabiner (1989), section V.A.
     """
     T = log_node.shape[0]
     psi_node, alpha, beta = work.psi_node[:T], work.alpha[:T], work.beta[:T]
     scale, node_max = work.scale[:T], work.node_max[:T]
     spread = exp_used_edges(visit, stamp, log_edge, work.psi_edge, work.psi_edge_t, work.edge_max)
     spread += exp_nodes(log_node, psi_node, node_max)
-    status = forward_backward_scaled(psi_node, work.psi_edge, work.psi_edge_t, edge_class, spread, alpha, beta, scale)
+    status = forward_backward_scaled(
+        psi_node, work.psi_edge, work.psi_edge_t, edge_class, spread, alpha, beta, scale
+    )
     if status == 0:
         for t in range(T):
             p, a, b = p_node[t], alpha[t], beta[t]
@@ -165,8 +191,9 @@ def subtract_gold(first, last, labels, edge_class, log_node, log_edge, p_node, e
     """p_node[t, y_t] -= 1 and edge_sum[k, y_{t-1}, y_t] -= 1; returns the score of the gold labels.
 
     After it p_node and edge_sum hold the gradient of -log p(y | x) with respect to the scores.
-    Arguments: first, last: tokens of the sequence; labels, edge_class int32 (N,); log_node (>= T, L); log_edge (K, L, L); out: p_node (>= T, L), edge_sum (K, L, L).
-    Cost O(T). Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: first, last: tokens of the sequence; labels, edge_class int32 (N,); log_node (>= T, L);
+    log_edge (K, L, L); out: p_node (>= T, L), edge_sum (K, L, L). Cost O(T). Source: Sokolovska et al.
+    (2010), eq. (5).
     """
     score = 0.0
     for t in range(first, last):
@@ -183,9 +210,9 @@ def subtract_gold(first, last, labels, edge_class, log_node, log_edge, p_node, e
 def add_nodes(first, last, step, cell, node_ptr, node_label, attr_ptr, attr_idx, attr_val, w):
     """w[a, y] += step x[a] cell[t, y] for every attribute a of every token t: `score_nodes` transposed.
 
-    Arguments: first, last: tokens of the sequence; step: a factor; cell (>= T, >= L), one row a token; node_ptr (A+1,), node_label (n_node,); attr_ptr (N+1,), attr_idx
-    (nnz,), attr_val (nnz,) or (0,); out: w (F,), added to. Cost: as `score_nodes`.
-    Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: first, last: tokens of the sequence; step: a factor; cell (>= T, >= L), one row a token;
+    node_ptr (A+1,), node_label (n_node,); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,); out: w
+    (F,), added to. Cost: as `score_nodes`. Source: Sokolovska et al. (2010), eq. (5).
     """
     n_attrs = node_ptr.size - 1
     for t in range(first, last):
@@ -200,11 +227,13 @@ def add_nodes(first, last, step, cell, node_ptr, node_label, attr_ptr, attr_idx,
 
 @kernel
 def add_edges(step, n_node, visit, stamp, edge_sum, class_ptr, class_attr, edge_ptr, edge_prev, edge_next, w):
-    """w[b, yp, y] += step edge_sum[k, yp, y] for the edge attributes b of the classes k with stamp[k] == visit.
+    """w[b, yp, y] += step edge_sum[k, yp, y] for the edge attributes b of the classes k with stamp[k] ==
+    visit.
 
-    Arguments: step: a factor; n_node: where the edge weights start in w; stamp (K,), visit as in `score_edges`; edge_sum (K, L, L); class_ptr (K+1,),
-    class_attr (n,); edge_ptr (B+1,), edge_prev, edge_next (n_edge,); out: w (F,), added to.
-    Cost: K, and the weights of these attributes. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: step: a factor; n_node: where the edge weights start in w; stamp (K,), visit as in
+    `score_edges`; edge_sum (K, L, L); class_ptr (K+1,), class_attr (n,); edge_ptr (B+1,), edge_prev,
+    edge_next (n_edge,); out: w (F,), added to. Cost: K, and the weights of these attributes. Source:
+    Sokolovska et al. (2010), eq. (5).
     """
     for k in range(stamp.size):
         if stamp[k] != visit:
@@ -220,7 +249,8 @@ def add_edges(step, n_node, visit, stamp, edge_sum, class_ptr, class_attr, edge_
 def find_label(label, start, stop, y):
     """Position of y among the rising label[start:stop], or -1: bisection.
 
-    Arguments: label int32 (n,); start, stop: the stretch; y: what is looked for. Cost: log2(stop - start). Source: Knuth, The Art of Computer Programming 3, section 6.2.1.
+    Arguments: label int32 (n,); start, stop: the stretch; y: what is looked for. Cost: log2(stop - start).
+    Source: Knuth, The Art of Computer Programming 3, section 6.2.1.
     """
     while start < stop:
         middle = (start + stop) // 2

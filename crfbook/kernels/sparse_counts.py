@@ -1,4 +1,6 @@
-"""Expected counts of edge weights, class by class: whole tables where most pairs have a weight, pair by pair where few have."""
+"""Expected counts of edge weights, class by class: whole tables where most pairs have a weight,
+pair by pair where few have.
+"""
 
 import numpy as np
 
@@ -12,8 +14,9 @@ from crfbook.kernels.vector_math import copy_row
 def add_table(table, start, stop, edge_prev, edge_next, n_labels, grad):
     """grad[f] += table[edge_prev[f], edge_next[f]] for start <= f < stop.
 
-    Arguments: table (M, M); start, stop; edge_prev, edge_next int32 (n_edge,): weights of a FeatureSet; n_labels; out: grad
-    (n_edge,). Cost: one addition a weight, contiguous where all L^2 exist. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: table (M, M); start, stop; edge_prev, edge_next int32 (n_edge,): weights of a FeatureSet;
+    n_labels; out: grad (n_edge,). Cost: one addition a weight, contiguous where all L^2 exist. Source:
+    Sokolovska et al. (2010), eq. (5).
     """
     L = n_labels
     if stop - start == L * L:
@@ -27,10 +30,11 @@ def add_table(table, start, stop, edge_prev, edge_next, n_labels, grad):
 
 @kernel
 def add_pairs(alpha, v, rows, prev_row, start, stop, prev, next_label, table, out):
-    """out[f] += table[yp, y] sum_i alpha[prev_row[i], yp] v[i, y] with (yp, y) = (prev[f], next_label[f]), start <= f < stop.
+    """out[f] += table[yp, y] sum_i alpha[prev_row[i], yp] v[i, y] with (yp, y) = (prev[f], next_label[f]),
+    start <= f < stop.
 
-    Arguments: alpha, v (n, M); rows int64 (m,), prev_row int64 (n,); start, stop; prev, next_label (F',); table (M, M); out:
-    out (F',).
+    Arguments: alpha, v (n, M); rows int64 (m,), prev_row int64 (n,); start, stop; prev, next_label (F',);
+    table (M, M); out: out (F',).
     Cost: two products for each pair and row. Source: Sokolovska et al. (2010), eq. (5).
     """
     a, b, M = alpha.reshape(-1), v.reshape(-1), np.uint64(alpha.shape[1])
@@ -79,8 +83,8 @@ def gather_product(alpha, v, rows, prev_row, buf, out):
 def take_entries(start, stop, prev, next_label, base, table):
     """table = base again at the entries start:stop, undoing `put_entries`.
 
-    Arguments: start, stop; prev, next_label (E,); base (M, M) or (0, 0): ones; out: table (M, M). Cost: one step an entry.
-    Source: chapter 06.
+    Arguments: start, stop; prev, next_label (E,); base (M, M) or (0, 0): ones; out: table (M, M). Cost: one
+    step an entry. Source: chapter 06.
     """
     for e in range(start, stop):
         table[prev[e], next_label[e]] = base[prev[e], next_label[e]] if base.size else 1.0
@@ -88,13 +92,17 @@ def take_entries(start, stop, prev, next_label, base, table):
 
 @kernel
 def open_class(k, edges, table_buf):
-    """The potentials of class k as a table (M, M): its own, or the base in table_buf with the entries of the class put in.
+    """The potentials of class k as a table (M, M): its own,
+    or the base in table_buf with the entries of the class put in.
 
-    Arguments: k; edges; work: table_buf (M, M), the base until `close_class`. Cost: one step an entry. Source: chapter 06.
+    Arguments: k; edges; work: table_buf (M, M), the base until `close_class`. Cost: one step an entry.
+    Source: chapter 06.
     """
     if edges.table_of[k] >= 0:
         return edges.table[edges.table_of[k]]
-    put_entries(edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table_buf)
+    put_entries(
+        edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table_buf
+    )
     return table_buf
 
 
@@ -105,15 +113,18 @@ def close_class(k, edges, table_buf):
     Arguments: k; edges; out: table_buf (M, M). Cost: one step an entry. Source: chapter 06.
     """
     if edges.table_of[k] < 0:
-        take_entries(edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.base, table_buf)
+        take_entries(
+            edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.base, table_buf
+        )
 
 
 @kernel
 def correct_base(alpha, v, rows, prev_row, start, stop, prev, next_label, gain, counts):
     """counts[yp,y] += gain[e] sum_i alpha[prev_row[i],yp] v[i,y] for the entries e = (yp, y) of start:stop.
 
-    Arguments as in `add_pairs`: alpha, v (n, M), rows (m,), prev_row (n,); start, stop; prev, next_label (E,), gain (E,);
-    out: counts (M, M). Cost: two products for each entry and row. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments as in `add_pairs`: alpha, v (n, M), rows (m,), prev_row (n,); start, stop; prev, next_label
+    (E,), gain (E,); out: counts (M, M). Cost: two products for each entry and row. Source: Sokolovska et al.
+    (2010), eq. (5).
     """
     for e in range(start, stop):
         yp, y = prev[e], next_label[e]
@@ -125,12 +136,14 @@ def correct_base(alpha, v, rows, prev_row, start, stop, prev, next_label, gain, 
 
 @kernel
 def base_counts(alpha, v, edges, class_start, by_class, prev_row, counts, whole, buf, pair_buf, table_buf):
-    """counts[yp,y] = sum_i p_edge[i,yp,y] over all classes: one product for the base, then what the entries of each class change.
+    """counts[yp,y] = sum_i p_edge[i,yp,y] over all classes: one product for the base,
+    then what the entries of each class change.
 
     whole = base sum_i alpha v,   counts = whole + sum_k gain_k sum_{i of class k} alpha v: differences. A pair that keeps less than
-    CANCELLED of `whole` has lost digits; returns how many have: they are for `recount`. Arguments as in `edge_counts`: alpha, v (n, M),
-    edges, class_start (K+1,), by_class, prev_row (n,); out: counts, whole (M, M); work: buf (n, M), pair_buf, table_buf (M, M).
-    Cost: n M^2 multiply-adds, two products for each entry and row. Source: Sokolovska et al. (2010), eq. (5).
+    CANCELLED of `whole` has lost digits; returns how many have: they are for `recount`. Arguments as in
+    `edge_counts`: alpha, v (n, M), edges, class_start (K+1,), by_class, prev_row (n,); out: counts, whole (M,
+    M); work: buf (n, M), pair_buf, table_buf (M, M). Cost: n M^2 multiply-adds, two products for each entry
+    and row. Source: Sokolovska et al. (2010), eq. (5).
     """
     M = alpha.shape[1]
     open_table(edges.base, edges.n_labels[0], table_buf)
@@ -161,10 +174,12 @@ def base_counts(alpha, v, edges, class_start, by_class, prev_row, counts, whole,
 
 @kernel
 def recount(alpha, v, edges, class_start, by_class, prev_row, whole, counts, table_buf):
-    """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where `base_counts` has lost digits, without differences.
+    """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where `base_counts` has lost
+    digits, without differences.
 
-    Arguments as there: alpha, v (n, M), edges, class_start (K+1,), by_class, prev_row (n,); whole (M, M); out: counts (M, M); work:
-    table_buf (M, M), the base. Cost: two products for each lost pair and row. Source: chapter 06.
+    Arguments as there: alpha, v (n, M), edges, class_start (K+1,), by_class, prev_row (n,); whole (M, M);
+    out: counts (M, M); work: table_buf (M, M), the base. Cost: two products for each lost pair and row.
+    Source: chapter 06.
     """
     M = alpha.shape[1]
     lost = np.empty((M * M, 2), np.int64)
@@ -191,14 +206,16 @@ def edge_counts(
     alpha, v, edges, class_start, by_class, prev_row, edge_ptr, edge_prev, edge_next, whole, grad, base_sum, buf, pair_buf,
     table_buf,
 ):  # fmt: skip
-    """Expected counts of the edge weights of a batch into grad; those of attribute 0 as a table into base_sum, if `whole`.
+    """Expected counts of the edge weights of a batch into grad;
+    those of attribute 0 as a table into base_sum, if `whole`.
 
     grad[b,yp,y] += sum_{k with b} psi_k[yp,y] sum_{i of class k} alpha[prev_row[i],yp] v[i,y]
-    Arguments: alpha, v (n, M) of `sparse_backward`; edges; class_start (K+1,), by_class, prev_row (n,): see `group_rows`;
-    edge_ptr int64 (B+1,), edge_prev, edge_next int32 (n_edge,) of the FeatureSet; whole: 1 to form psi_k as a table and
-    multiply it as a whole, 0 to go pair by pair and leave attribute 0 to `base_counts`; out: grad (n_edge,), base_sum (M, M), added to;
-    work: buf (n, M), pair_buf, table_buf (M, M). A wide class is passed over: its sequences are left to the log domain.
-    Cost: n M^2, or n times the weights of a class. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: alpha, v (n, M) of `sparse_backward`; edges; class_start (K+1,), by_class, prev_row (n,): see
+    `group_rows`; edge_ptr int64 (B+1,), edge_prev, edge_next int32 (n_edge,) of the FeatureSet; whole: 1 to
+    form psi_k as a table and multiply it as a whole, 0 to go pair by pair and leave attribute 0 to
+    `base_counts`; out: grad (n_edge,), base_sum (M, M), added to; work: buf (n, M), pair_buf, table_buf (M,
+    M). A wide class is passed over: its sequences are left to the log domain. Cost: n M^2, or n times the
+    weights of a class. Source: Sokolovska et al. (2010), eq. (5).
     """
     M, L, has_base = alpha.shape[1], edges.n_labels[0], edge_ptr[1] > 0
     open_table(edges.base, L, table_buf)
@@ -220,5 +237,7 @@ def edge_counts(
             if whole:
                 add_table(pair_buf, edge_ptr[c], edge_ptr[c + 1], edge_prev, edge_next, L, grad)
             else:
-                add_pairs(alpha, v, rows, prev_row, edge_ptr[c], edge_ptr[c + 1], edge_prev, edge_next, psi, grad)
+                add_pairs(
+                    alpha, v, rows, prev_row, edge_ptr[c], edge_ptr[c + 1], edge_prev, edge_next, psi, grad
+                )
         close_class(k, edges, table_buf)

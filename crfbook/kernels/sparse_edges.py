@@ -1,7 +1,9 @@
-"""Edge potentials of a class as a base plus sparse differences, merged from the weights of its edge attributes.
+"""Edge potentials of a class as a base plus sparse differences,
+merged from the weights of its edge attributes.
 
-Weights are attribute by attribute: those of edge attribute b > 0 that are not zero are attr_code, attr_log[attr_ptr[b] :
-attr_ptr[b + 1]], code = previous * L + next, rising. Attribute 0, plain transitions, and hard constraints are the base (M, M),
+Weights are attribute by attribute: those of edge attribute b > 0 that are not zero are attr_code,
+attr_log[attr_ptr[b] : attr_ptr[b + 1]], code = previous * L + next, rising. Attribute 0, plain transitions,
+    and hard constraints are the base (M, M),
 shared by all classes; with neither of them the base is 1 everywhere, and has shape (0, 0).
 """
 
@@ -12,7 +14,8 @@ from crfbook._jit import kernel
 
 @kernel
 def count_entries(class_ptr, class_attr, attr_ptr, attr_code, stamp_buf, count):
-    """count[k] = how many label pairs have a weight in some attribute b > 0 of class k: the union of their supports.
+    """count[k] = how many label pairs have a weight in some attribute b > 0 of class k:
+    the union of their supports.
 
     Arguments: class_ptr int64 (K+1,), class_attr int32 (n,); attr_ptr int64 (B+1,), attr_code uint32 (m,);
     work: stamp_buf int64 (L*L,), all -1; out: count int64 (K,). Cost: one step for each weight of each class.
@@ -31,9 +34,11 @@ def count_entries(class_ptr, class_attr, attr_ptr, attr_code, stamp_buf, count):
 
 @kernel
 def sort_touched(touched, n, stamp, mark):
-    """Put touched[:n], the positions of stamp that hold mark, into rising order: sorted if few, found again if many.
+    """Put touched[:n], the positions of stamp that hold mark, into rising order: sorted if few,
+    found again if many.
 
-    Arguments: touched uint32 (m,), changed; n; stamp int64 (m,); mark. Cost: n log n, or m. Source: chapter 06.
+    Arguments: touched uint32 (m,), changed; n; stamp int64 (m,); mark. Cost: n log n, or m. Source:
+    chapter 06.
     """
     if n * 32 < stamp.size:
         touched[:n].sort()
@@ -49,7 +54,8 @@ def sort_touched(touched, n, stamp, mark):
 def open_table(base, n_labels, table):
     """table = base, or 1 for the L labels and 0 for padding if there is no base.
 
-    Arguments: base (M, M) or (0, 0); n_labels; out: table (M, M). Cost: M^2. Source: Sokolovska et al. (2010), eq. (9).
+    Arguments: base (M, M) or (0, 0); n_labels; out: table (M, M). Cost: M^2. Source: Sokolovska et al.
+    (2010), eq. (9).
     """
     for yp in range(table.shape[0]):
         for y in range(table.shape[1]):
@@ -63,12 +69,13 @@ def open_table(base, n_labels, table):
 def merge_weights(
     k, class_ptr, class_attr, attr_ptr, attr_code, attr_log, opening, n_labels, stamp_buf, touched_buf, pair_buf
 ):  # fmt: skip
-    """pair_buf[code] = opening + sum_b lam[b, code] for every pair of the support of class k; returns how many there are.
+    """pair_buf[code] = opening + sum_b lam[b, code] for every pair of the support of class k;
+    returns how many there are.
 
-    Their codes, rising, are left in touched_buf. Arguments: k; class_ptr (K+1,), class_attr (n,), attr_ptr (B+1,), attr_code
-    (m,) as in `count_entries`; attr_log (m,), the weights; opening (M, M) or (0, 0): zeros; n_labels; out: touched_buf uint32
-    (L*L,), pair_buf (L*L,); work: stamp_buf int64 (L*L,), no k in it. Cost: one step a weight, and sorting.
-    Source: Sokolovska et al. (2010), eq. (3).
+    Their codes, rising, are left in touched_buf. Arguments: k; class_ptr (K+1,), class_attr (n,), attr_ptr
+    (B+1,), attr_code (m,) as in `count_entries`; attr_log (m,), the weights; opening (M, M) or (0, 0): zeros;
+    n_labels; out: touched_buf uint32 (L*L,), pair_buf (L*L,); work: stamp_buf int64 (L*L,), no k in it. Cost:
+    one step a weight, and sorting. Source: Sokolovska et al. (2010), eq. (3).
     """
     n = 0
     for i in range(class_ptr[k], class_ptr[k + 1]):
@@ -92,19 +99,33 @@ def fill_entries(
     class_ptr, class_attr, attr_ptr, attr_code, attr_log, base, table_of, start, prev, next_label, gain, psi, table, spread,
     n_labels, stamp_buf, touched_buf, pair_buf,
 ):  # fmt: skip
-    """psi[e] = base[yp,y] exp(sum_b lam[b,yp,y]) and gain[e] = psi[e] - base[yp,y] of every pair (yp, y) of the support of a class.
+    """psi[e] = base[yp,y] exp(sum_b lam[b,yp,y]) and gain[e] = psi[e] - base[yp,y] of every pair (yp,
+    y) of the support of a class.
 
-    One exponential of the sum, whatever the number of attributes: gain = base expm1(sum). A class with table_of[k] >= 0 is
-    written as a whole table instead. Arguments: as in `count_entries` class_ptr (K+1,), class_attr (n,), attr_ptr (B+1,),
-    attr_code (m,); attr_log (m,), the weights; base (M, M) or (0, 0); table_of int64 (K,): row of table, or -1;
-    start int64 (K+1,): entries of class k are start[k]:start[k+1]; out: prev, next_label uint32 (E,), gain, psi (E,);
-    table (D, M, M) [previous, next]; spread (K,): largest minus smallest of 0 and the sums;
-    work: n_labels; stamp_buf int64 (L*L,), all -1; touched_buf uint32 (L*L,); pair_buf (L*L,).
-    Cost: one step a weight, an exp an entry. Source: Sokolovska et al. (2010), eq. (9).
+    One exponential of the sum, whatever the number of attributes: gain = base expm1(sum). A class with
+    table_of[k] >= 0 is written as a whole table instead. Arguments: as in `count_entries` class_ptr (K+1,),
+    class_attr (n,), attr_ptr (B+1,), attr_code (m,); attr_log (m,), the weights; base (M, M) or (0, 0);
+    table_of int64 (K,): row of table, or -1; start int64 (K+1,): entries of class k are start[k]:start[k+1];
+    out: prev, next_label uint32 (E,), gain, psi (E,); table (D, M, M) [previous, next]; spread (K,): largest
+    minus smallest of 0 and the sums; work: n_labels; stamp_buf int64 (L*L,), all -1; touched_buf uint32
+    (L*L,); pair_buf (L*L,). Cost: one step a weight, an exp an entry. Source: Sokolovska et al. (2010), eq.
+    (9).
     """
     zero = np.empty((0, 0))
     for k in range(table_of.size):
-        n = merge_weights(k, class_ptr, class_attr, attr_ptr, attr_code, attr_log, zero, n_labels, stamp_buf, touched_buf, pair_buf)
+        n = merge_weights(
+            k,
+            class_ptr,
+            class_attr,
+            attr_ptr,
+            attr_code,
+            attr_log,
+            zero,
+            n_labels,
+            stamp_buf,
+            touched_buf,
+            pair_buf,
+        )
         low, high, e, d = 0.0, 0.0, start[k], table_of[k]
         if d >= 0:
             open_table(base, n_labels, table[d])
@@ -129,15 +150,27 @@ def fill_scores(
     class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_base, start, prev, next_label, entry_score, n_labels, stamp_buf,
     touched_buf, pair_buf,
 ):  # fmt: skip
-    """entry_score[e] = log_base[yp,y] + sum_b lam[b,yp,y] of every pair of the support of a class, summed in that order.
+    """entry_score[e] = log_base[yp,y] + sum_b lam[b,yp,y] of every pair of the support of a class,
+    summed in that order.
 
-    Arguments as in `fill_entries`: class_ptr (K+1,), class_attr (n,), attr_ptr (B+1,), attr_code (m,), attr_log (m,), log_base
-    (M, M) or (0, 0); start int64 (K+1,); out: prev, next_label uint32 (E,), entry_score (E,); work: n_labels; stamp_buf (L*L,),
-    all -1; touched_buf (L*L,); pair_buf (L*L,). Cost: one step a weight. Source: Sokolovska et al. (2010), eq. (10).
+    Arguments as in `fill_entries`: class_ptr (K+1,), class_attr (n,), attr_ptr (B+1,), attr_code (m,),
+    attr_log (m,), log_base (M, M) or (0, 0); start int64 (K+1,); out: prev, next_label uint32 (E,),
+    entry_score (E,); work: n_labels; stamp_buf (L*L,), all -1; touched_buf (L*L,); pair_buf (L*L,). Cost: one
+    step a weight. Source: Sokolovska et al. (2010), eq. (10).
     """
     for k in range(start.size - 1):
         n = merge_weights(
-            k, class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_base, n_labels, stamp_buf, touched_buf, pair_buf
+            k,
+            class_ptr,
+            class_attr,
+            attr_ptr,
+            attr_code,
+            attr_log,
+            log_base,
+            n_labels,
+            stamp_buf,
+            touched_buf,
+            pair_buf,
         )
         for i in range(n):
             e, code = start[k] + i, touched_buf[i]
@@ -148,9 +181,9 @@ def fill_scores(
 def class_scores(k, class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_base, n_labels, table):
     """table[yp,y] = log_base[yp,y] + sum_b lam[b,yp,y]: the scores of class k in the logarithmic domain.
 
-    Arguments: k; class_ptr (K+1,), class_attr (n,), attr_ptr (B+1,), attr_code (m,), attr_log (m,) as in `fill_entries`;
-    log_base (M, M) or (0, 0); n_labels; out: table (M, M), padding labels -inf. Cost: M^2 and the weights of the class.
-    Source: Sokolovska et al. (2010), eq. (3).
+    Arguments: k; class_ptr (K+1,), class_attr (n,), attr_ptr (B+1,), attr_code (m,), attr_log (m,) as in
+    `fill_entries`; log_base (M, M) or (0, 0); n_labels; out: table (M, M), padding labels -inf. Cost: M^2 and
+    the weights of the class. Source: Sokolovska et al. (2010), eq. (3).
     """
     for yp in range(table.shape[0]):
         for y in range(table.shape[1]):

@@ -1,9 +1,11 @@
-"""Sparse forward-backward: one product with a base that all tokens share, plus the few label pairs that have a weight.
+"""Sparse forward-backward: one product with a base that all tokens share,
+plus the few label pairs that have a weight.
 
-psi_edge = base + gain, base = 1 (rank one) or the potentials of the plain transitions, gain = base expm1(weights), which is 0
-wherever no weight is. So a token costs one product per stored pair of its class, instead of L^2. Rows are packed as in
-forward_backward_batched.py; each step goes class by class, so that a list of pairs is read once for all its rows.
-`edges` is a SparseEdges (optim/sparse_chain.py), which lists its arrays with shapes; M >= L labels, padded.
+psi_edge = base + gain, base = 1 (rank one) or the potentials of the plain transitions, gain = base
+expm1(weights), which is 0 wherever no weight is. So a token costs one product per stored pair of its class,
+instead of L^2. Rows are packed as in forward_backward_batched.py; each step goes class by class, so that a
+list of pairs is read once for all its rows. `edges` is a SparseEdges (optim/sparse_chain.py), which lists its
+arrays with shapes; M >= L labels, padded.
 """
 
 import numpy as np
@@ -14,17 +16,20 @@ from crfbook.kernels.forward_backward_batched import _exp_nodes, erase_flagged
 from crfbook.kernels.sparse_edges import open_table
 from crfbook.kernels.vector_math import copy_row
 
-# A sum of base and gains below this share of the base has lost digits: it is computed again from psi, all of it positive.
+# A sum of base and gains below this share of the base has lost digits: it is computed again from psi, all of
+# it positive.
 CANCELLED = 1e-3
 
 
 @kernel
 def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
-    """out[i,y] = part[i,y] + sum_yp source[i - shift,yp] gain[yp,y] over the entries start:stop, for i in rows.
+    """out[i,y] = part[i,y] + sum_yp source[i - shift,yp] gain[yp,y] over the entries start:stop,
+    for i in rows.
 
-    Arguments: source (n, M); rows int64 (m,); shift; start, stop; prev, next_label uint32 (E,), sorted by prev; gain (E,); based,
-    part (n, M): what the base contributes, the same number part[i,0] in a whole row unless based; out: out (n, M).
-    Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
+    Arguments: source (n, M); rows int64 (m,); shift; start, stop; prev, next_label uint32 (E,), sorted by
+    prev; gain (E,); based, part (n, M): what the base contributes, the same number part[i,0] in a whole row
+    unless based; out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010),
+    eq. (9).
     """
     x, u, M, s = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1]), np.uint64(shift * out.shape[1])
     for j in range(0, rows.size, 4):
@@ -55,10 +60,12 @@ def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based
 
 @kernel
 def pull_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
-    """out[i - shift,yp] = part[i - shift,yp] + sum_y gain[yp,y] source[i,y], for i in rows: `push_entries` transposed.
+    """out[i - shift,yp] = part[i - shift,yp] + sum_y gain[yp,y] source[i,y], for i in rows:
+    `push_entries` transposed.
 
-    Arguments as in `push_entries`: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,), gain (E,); based, part
-    (n, M); out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
+    Arguments as in `push_entries`: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,), gain
+    (E,); based, part (n, M); out: out (n, M). Cost: one product for each entry and row. Source:
+    Sokolovska et al. (2010), eq. (9).
     """
     x, u, M, s = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1]), np.uint64(shift * out.shape[1])
     for j in range(0, rows.size, 4):
@@ -95,7 +102,8 @@ def pull_entries(source, rows, shift, start, stop, prev, next_label, gain, based
 def put_entries(start, stop, prev, next_label, value, table):
     """table[prev[e], next_label[e]] = value[e] for start <= e < stop.
 
-    Arguments: start, stop; prev, next_label (E,), value (E,); out: table (M, M). Cost: one step an entry. Source: chapter 06.
+    Arguments: start, stop; prev, next_label (E,), value (E,); out: table (M, M). Cost: one step an entry.
+    Source: chapter 06.
     """
     for e in range(start, stop):
         table[prev[e], next_label[e]] = value[e]
@@ -114,7 +122,9 @@ def _times_table(source, rows, shift_in, table, shift_out, out, buf):
 
 @kernel
 def _repair(based, source, i, forward, part, o, out, table):
-    """Recompute, from sums of positive numbers, what row o has lost; out[o] belongs to source[i], table (M, M): its potentials."""
+    """Recompute, from sums of positive numbers, what row o has lost; out[o] belongs to source[i], table (M,
+    M): its potentials.
+    """
     M = out.shape[1]
     for y in range(M):
         if out[o, y] < CANCELLED * part[o, y if based else 0]:
@@ -126,7 +136,9 @@ def _repair(based, source, i, forward, part, o, out, table):
 
 @kernel
 def _check_step(source, lo, hi, shift_in, forward, edges, row_class, by_step, part, shift_out, out, table):
-    """Rows of a step in which a number is below CANCELLED times the base's part have lost digits: `_repair` them."""
+    """Rows of a step in which a number is below CANCELLED times the base's part have lost digits:
+    `_repair` them.
+    """
     M, based, filled = out.shape[1], edges.base.size > 0, -1
     for j in range(lo, hi):
         i = by_step[j]
@@ -143,21 +155,31 @@ def _check_step(source, lo, hi, shift_in, forward, edges, row_class, by_step, pa
             continue
         if filled != k:
             open_table(edges.base, edges.n_labels[0], table)
-            put_entries(edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table)
+            put_entries(
+                edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table
+            )
             filled = k
         _repair(based, source, i - shift_in, forward, part, o, out, table)
 
 
 @kernel
-def _times_edges(source, lo, hi, shift_in, forward, edges, row_class, by_step, part, shift_out, out, buf, table):
-    """out[i - shift_out] = source[i - shift_in] @ psi_edge (forward), or psi_edge @ source: all rows i of lo:hi, class by class.
+def _times_edges(
+    source, lo, hi, shift_in, forward, edges, row_class, by_step, part, shift_out, out, buf, table
+):
+    """out[i - shift_out] = source[i - shift_in] @ psi_edge (forward), or psi_edge @ source:
+    all rows i of lo:hi, class by class.
 
-    part (n, M), part[:, 0] filled if there is no base, buf (>= 2 (hi - lo), M), table (M, M): work. Returns the number of
-    products with entries. Callers pass typed constants: with the literals True and 0 numba would compile all of this twice.
+    part (n, M), part[:, 0] filled if there is no base, buf (>= 2 (hi - lo), M), table (M, M): work. Returns
+    the number of products with entries. Callers pass typed constants:
+    with the literals True and 0 numba would compile all of this twice.
     """
     based, n_products, first = edges.base.size > 0, 0, lo
     if based:
-        np.dot(source[lo - shift_in : hi - shift_in], edges.base if forward else edges.base_t, part[lo - shift_out : hi - shift_out])
+        np.dot(
+            source[lo - shift_in : hi - shift_in],
+            edges.base if forward else edges.base_t,
+            part[lo - shift_out : hi - shift_out],
+        )
     while first < hi:
         k, last = row_class[by_step[first]], first
         while last < hi and row_class[by_step[last]] == k:
@@ -165,11 +187,17 @@ def _times_edges(source, lo, hi, shift_in, forward, edges, row_class, by_step, p
         rows, d = by_step[first:last], edges.table_of[k]
         a, b = edges.entry_ptr[k], edges.entry_ptr[k + 1]
         if d >= 0:
-            _times_table(source, rows, shift_in, edges.table[d] if forward else edges.table_t[d], shift_out, out, buf)
+            _times_table(
+                source, rows, shift_in, edges.table[d] if forward else edges.table_t[d], shift_out, out, buf
+            )
         elif forward:
-            push_entries(source, rows, shift_in, a, b, edges.prev, edges.next_label, edges.gain, based, part, out)
+            push_entries(
+                source, rows, shift_in, a, b, edges.prev, edges.next_label, edges.gain, based, part, out
+            )
         else:
-            pull_entries(source, rows, shift_out, a, b, edges.prev, edges.next_label, edges.gain, based, part, out)
+            pull_entries(
+                source, rows, shift_out, a, b, edges.prev, edges.next_label, edges.gain, based, part, out
+            )
         n_products += (b - a) * (last - first)
         first = last
     if n_products:
@@ -179,7 +207,8 @@ def _times_edges(source, lo, hi, shift_in, forward, edges, row_class, by_step, p
 
 @kernel
 def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
-    """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi; flags where not safe.
+    """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi;
+    flags where not safe.
 
     Eight partial sums do not wait for each other; M is 4 or a multiple of 8.
     """
@@ -196,8 +225,18 @@ def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
         else:
             a0, a1, a2, a3, a4, a5, a6, a7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for y in range(0, M, 8):
-                a0, a1, a2, a3 = a0 + alpha[i, y], a1 + alpha[i, y + 1], a2 + alpha[i, y + 2], a3 + alpha[i, y + 3]
-                a4, a5, a6, a7 = a4 + alpha[i, y + 4], a5 + alpha[i, y + 5], a6 + alpha[i, y + 6], a7 + alpha[i, y + 7]
+                a0, a1, a2, a3 = (
+                    a0 + alpha[i, y],
+                    a1 + alpha[i, y + 1],
+                    a2 + alpha[i, y + 2],
+                    a3 + alpha[i, y + 3],
+                )
+                a4, a5, a6, a7 = (
+                    a4 + alpha[i, y + 4],
+                    a5 + alpha[i, y + 5],
+                    a6 + alpha[i, y + 6],
+                    a7 + alpha[i, y + 7],
+                )
             total = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
         if small > 0 or not (total > 0.0 and total < np.inf):
             flags[i - lo] = 1
@@ -210,7 +249,9 @@ def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
 
 @kernel
 def _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part):
-    """p_node[i] = alpha[i] beta[i] and v[i] = psi_node[i] beta[i] / c, in the places of beta and psi_node; part[i - shift,0] = sum v."""
+    """p_node[i] = alpha[i] beta[i] and v[i] = psi_node[i] beta[i] / c, in the places of beta and psi_node;
+    part[i - shift,0] = sum v.
+    """
     M = alpha.shape[1]
     for i in range(lo, hi):
         f, total0, total1, total2, total3 = gain[i], 0.0, 0.0, 0.0, 0.0
@@ -228,7 +269,8 @@ def _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part):
 
 @kernel
 def flag_wide(row_class, step_ptr, wide, flags):
-    """flags[r] = 1 for the sequences with a transition whose potentials differ by too much for float64 to hold them scaled.
+    """flags[r] = 1 for the sequences with a transition whose potentials differ by too much for float64 to
+    hold them scaled.
 
     Arguments: row_class int32 (n,), step_ptr int64 (T+1,) of a batch; wide uint8 (K,); out: flags uint8 (B,).
     Cost: n. Source: chapter 06.
@@ -240,16 +282,31 @@ def flag_wide(row_class, step_ptr, wide, flags):
 
 
 @kernel
-def sparse_forward(log_node, edges, row_class, step_ptr, by_step, log_z, flags, alpha, gain, part_buf, buf, pair_buf, n_products):
-    """Scaled forward vectors of a packed batch; returns how many sequences are flagged: they need the log form.
+def sparse_forward(
+    log_node,
+    edges,
+    row_class,
+    step_ptr,
+    by_step,
+    log_z,
+    flags,
+    alpha,
+    gain,
+    part_buf,
+    buf,
+    pair_buf,
+    n_products,
+):
+    """Scaled forward vectors of a packed batch; returns how many sequences are flagged:
+    they need the log form.
 
-    m[t,y] = psi_node[t,y] (sum_yp alpha[t-1,yp] base[yp,y] + sum_{yp in support of y} alpha[t-1,yp] gain[yp,y])
-    c[t] = sum_y m[t,y],  alpha[t] = m[t] / c[t],  log_z = sum_t log c[t] + maxima taken out
-    Arguments: log_node (n, M), overwritten with psi_node; edges: a SparseEdges; row_class (n,), step_ptr (T+1,), by_step (n,):
-    see `group_rows`; out: log_z (B,); flags uint8 (B,); alpha (n, M); gain (n,) = 1 / c; n_products int64 (2,), added to:
-    products with entries forward, backward; work: part_buf, buf (n, M), pair_buf (M, M).
-    Cost: one product for each entry of each token's class (and n M^2 if there is a base), n M exps.
-    Source: Sokolovska et al. (2010), eq. (9).
+    m[t,y] = psi_node[t,y] (sum_yp alpha[t-1,yp] base[yp,y] + sum_{yp in support of y} alpha[t-1,yp]
+    gain[yp,y]) c[t] = sum_y m[t,y],  alpha[t] = m[t] / c[t],  log_z = sum_t log c[t] + maxima taken out
+    Arguments: log_node (n, M), overwritten with psi_node; edges: a SparseEdges; row_class (n,), step_ptr
+    (T+1,), by_step (n,): see `group_rows`; out: log_z (B,); flags uint8 (B,); alpha (n, M); gain (n,) = 1 /
+    c; n_products int64 (2,), added to: products with entries forward, backward; work: part_buf, buf (n, M),
+    pair_buf (M, M). Cost: one product for each entry of each token's class (and n M^2 if there is a base), n
+    M exps. Source: Sokolovska et al. (2010), eq. (9).
     """
     log_z[:] = 0.0
     flags[:] = 0
@@ -277,9 +334,10 @@ def sparse_backward(
 
     beta[T-1] = weight,  v[t,y] = psi_node[t,y] beta[t,y] / c[t],  p_node[t] = alpha[t] beta[t]
     beta[t-1,yp] = sum_y base[yp,y] v[t,y] + sum_{y in support of yp} gain[yp,y] v[t,y]
-    Arguments as in `sparse_forward`: psi_node (n, M), overwritten with v; edges; row_class (n,), step_ptr (T+1,), by_step (n,);
-    weight (B,); alpha (n, M), gain (n,); out: p_node (n, M) = weight * marginals; n_products (2,); work: part_buf, buf (n, M),
-    pair_buf (M, M). Cost: as `sparse_forward`, without the exps. Source: Sokolovska et al. (2010), eq. (9).
+    Arguments as in `sparse_forward`: psi_node (n, M), overwritten with v; edges; row_class (n,), step_ptr
+    (T+1,), by_step (n,); weight (B,); alpha (n, M), gain (n,); out: p_node (n, M) = weight * marginals;
+    n_products (2,); work: part_buf, buf (n, M), pair_buf (M, M). Cost: as `sparse_forward`, without the exps.
+    Source: Sokolovska et al. (2010), eq. (9).
     """
     following = 0
     for t in range(step_ptr.size - 2, -1, -1):

@@ -1,7 +1,7 @@
 """Forward-backward with sparse transitions in the log domain, for the sequences that the scaled form refuses.
 
-No table of all classes exists: each step gets its table from the weights. Called sequence by sequence, and seldom
-(optim/sparse_shards.py), so that nobody compiles it who does not need it.
+No table of all classes exists: each step gets its table from the weights. Called sequence by sequence, and
+seldom (optim/sparse_shards.py), so that nobody compiles it who does not need it.
 """
 
 import numpy as np
@@ -14,10 +14,12 @@ from crfbook.kernels.sparse_edges import class_scores
 
 @kernel
 def sparse_log_forward(u, classes, edges, log_alpha, table):
-    """log_alpha[t,y] = u[t,y] + LSE_yp(log_alpha[t-1,yp] + score[yp,y]), tables made one at a time; returns log_z.
+    """log_alpha[t,y] = u[t,y] + LSE_yp(log_alpha[t-1,yp] + score[yp,y]), tables made one at a time;
+    returns log_z.
 
-    Each step is `forward_backward_log` of two tokens. Arguments: u (T, M); classes int32 (T,); edges; out: log_alpha (T, M);
-    work: table (1, M, M). Cost: 2 T M^2 exps. Source: Lafferty, McCallum and Pereira (2001), section 3.
+    Each step is `forward_backward_log` of two tokens. Arguments: u (T, M); classes int32 (T,); edges; out:
+    log_alpha (T, M); work: table (1, M, M). Cost: 2 T M^2 exps. Source: Lafferty,
+    McCallum and Pereira (2001), section 3.
     """
     T, M = u.shape
     two, out, ahead, zero = np.zeros((2, M)), np.zeros((2, M)), np.zeros((2, M)), np.zeros(2, np.int32)
@@ -33,12 +35,28 @@ def sparse_log_forward(u, classes, edges, log_alpha, table):
 
 
 @kernel
-def sparse_log_backward(u, classes, edges, log_alpha, log_z, weight, edge_ptr, edge_prev, edge_next, log_beta, grad, base_sum, table):
-    """log_beta[t-1,yp] = LSE_y(score[yp,y] + u[t,y] + log_beta[t,y]), and expected counts of the edge weights on the way.
+def sparse_log_backward(
+    u,
+    classes,
+    edges,
+    log_alpha,
+    log_z,
+    weight,
+    edge_ptr,
+    edge_prev,
+    edge_next,
+    log_beta,
+    grad,
+    base_sum,
+    table,
+):
+    """log_beta[t-1,yp] = LSE_y(score[yp,y] + u[t,y] + log_beta[t,y]),
+    and expected counts of the edge weights on the way.
 
-    Arguments: u, log_alpha (T, M), classes (T,), edges, log_z, table (1, M, M) as in `sparse_log_forward`; weight: of the
-    sequence; edge_ptr (B+1,), edge_prev, edge_next (n_edge,): FeatureSet, (1,), (0,), (0,) if nothing is asked; out: log_beta
-    (T, M); grad (n_edge,), base_sum (M, M), added to. Cost: 3 T M^2 exps. Source: Lafferty, McCallum and Pereira (2001), section 3.
+    Arguments: u, log_alpha (T, M), classes (T,), edges, log_z, table (1, M, M) as in `sparse_log_forward`;
+    weight: of the sequence; edge_ptr (B+1,), edge_prev, edge_next (n_edge,): FeatureSet, (1,), (0,), (0,) if
+    nothing is asked; out: log_beta (T, M); grad (n_edge,), base_sum (M, M), added to. Cost: 3 T M^2 exps.
+    Source: Lafferty, McCallum and Pereira (2001), section 3.
     """
     T, M = u.shape
     L = edges.n_labels[0]

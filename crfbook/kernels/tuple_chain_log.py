@@ -1,4 +1,5 @@
-"""Forward-backward over label contexts in logarithms, every context with every next label: the reference, and for extreme weights.
+"""Forward-backward over label contexts in logarithms, every context with every next label: the reference,
+and for extreme weights.
 
 States, arcs and back-offs are those of kernels/tuple_chain.py; arc -1 stands for a transition without one.
 """
@@ -10,10 +11,11 @@ from crfbook._jit import kernel
 
 @kernel
 def expand_arcs(p, backoff, arc_lo, arc_hi, arc_label, arc_of):
-    """arc_of[q,y] = the arc that a path in context q uses when it reads y: its own, or its back-off's; -1: none.
+    """arc_of[q,y] = the arc that a path in context q uses when it reads y: its own, or its back-off's; -1:
+    none.
 
-    Arguments: pattern p; backoff int32 (Q,), -1 at single labels; arc_lo, arc_hi int64 (P, Q): arcs of pattern p at
-    q; arc_label uint32 (E,); out: arc_of
+    Arguments: pattern p; backoff int32 (Q,), -1 at single labels; arc_lo, arc_hi int64 (P, Q): arcs of
+    pattern p at q; arc_label uint32 (E,); out: arc_of
     int64 (Q, M). Cost: Q M. Source: Aho and Corasick (1975).
     """
     for q in range(backoff.size):
@@ -25,10 +27,12 @@ def expand_arcs(p, backoff, arc_lo, arc_hi, arc_label, arc_of):
 
 @kernel
 def step_scores(t, k, log_node, log_edge, last, arc_of, arc_dest, log_factor, step, dest):
-    """step[q,y] = score of reading y at token t in context q: node, transition, tuples; dest[q,y] = the context it leads to.
+    """step[q,y] = score of reading y at token t in context q: node, transition, tuples;
+    dest[q,y] = the context it leads to.
 
-    Arguments: t, k; log_node (T, M), log_edge (K, M, M), last uint32 (Q,), arc_of int64 (Q, M) of expand_arcs, arc_dest uint32 (E,),
-    log_factor (E,); out: step (Q, M), dest int64 (Q, M). Cost: Q M. Source: Sokolovska et al. (2010), eq. (3).
+    Arguments: t, k; log_node (T, M), log_edge (K, M, M), last uint32 (Q,), arc_of int64 (Q, M) of
+    expand_arcs, arc_dest uint32 (E,), log_factor (E,); out: step (Q, M), dest int64 (Q, M). Cost: Q M.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     for q in range(last.size):
         for y in range(log_node.shape[1]):
@@ -45,7 +49,9 @@ def _log_sum(high, total):
 
 @kernel
 def _forward_log(t, step, dest, log_alpha, high, total):
-    """log_alpha[t,d] = LSE of log_alpha[t-1,q] + step[q,y] over all (q, y) that lead to d. All (., Q); step, dest (Q, M)."""
+    """log_alpha[t,d] = LSE of log_alpha[t-1,q] + step[q,y] over all (q, y) that lead to d. All (., Q); step,
+    dest (Q, M).
+    """
     high[:] = -np.inf
     total[:] = 0.0
     for q in range(high.size):
@@ -62,7 +68,9 @@ def _forward_log(t, step, dest, log_alpha, high, total):
 
 @kernel
 def _add_counts_log(t, weight, step, dest, arc_of, last, log_alpha, log_beta, log_z, edge_sum, arc_sum):
-    """Add weight * p(context q, then y) of token t to edge_sum (M, M) and to arc_sum of its arc; probabilities sum to one."""
+    """Add weight * p(context q, then y) of token t to edge_sum (M, M) and to arc_sum of its arc;
+    probabilities sum to one.
+    """
     high, total = -np.inf, 0.0
     for q in range(last.size):
         for y in range(step.shape[1]):
@@ -81,16 +89,20 @@ def _add_counts_log(t, weight, step, dest, arc_of, last, log_alpha, log_beta, lo
 
 
 @kernel
-def tuple_chain_log(log_node, log_edge, edge_class, weight, arcs, log_factor, rows, p_node, edge_sum, arc_sum):
-    """log Z of one sequence over label contexts, and its expected counts; -inf, and no counts, if every path is forbidden.
+def tuple_chain_log(
+    log_node, log_edge, edge_class, weight, arcs, log_factor, rows, p_node, edge_sum, arc_sum
+):
+    """log Z of one sequence over label contexts, and its expected counts; -inf, and no counts,
+    if every path is forbidden.
 
     log_alpha[0,y] = log_node[0,y],  log_alpha[t,d] = LSE over (q,y) -> d of log_alpha[t-1,q] + step[q,y]
     log_beta[T-1] = 0,  log_beta[t-1,q] = LSE_y(step[q,y] + log_beta[t,dest[q,y]])
-    edge_sum[k,last q,y] and arc_sum[arc_of[q,y]]  += weight exp(log_alpha[t-1,q] + step[q,y] + log_beta[t,dest[q,y]] - log_z)
+    edge_sum[k,last q,y] and arc_sum[arc_of[q,y]]  += weight exp(log_alpha[t-1,q] + step[q,y] +
+    log_beta[t,dest[q,y]] - log_z)
 
-    Arguments: log_node (T, M), log_edge (K, M, M), edge_class (>= T,), weight; arcs: `Arcs` of optim/tuple_automaton.py;
-    log_factor (E,); rows int64 (>= T,); out: p_node (n, M), rows overwritten; edge_sum (K, M, M), arc_sum (E,), added to.
-    Allocates (T + 5) Q + 3 Q M numbers.
+    Arguments: log_node (T, M), log_edge (K, M, M), edge_class (>= T,), weight; arcs: `Arcs` of
+    optim/tuple_automaton.py; log_factor (E,); rows int64 (>= T,); out: p_node (n, M), rows overwritten;
+    edge_sum (K, M, M), arc_sum (E,), added to. Allocates (T + 5) Q + 3 Q M numbers.
     Cost: 5 T Q M exps. Source: Lafferty, McCallum and Pereira (2001), section 3, over label contexts.
     """
     (T, M), Q, last = log_node.shape, arcs.last.size, arcs.last
@@ -99,7 +111,9 @@ def tuple_chain_log(log_node, log_edge, edge_class, weight, arcs, log_factor, ro
     arc_of, dest, step = np.empty((Q, M), np.int64), np.empty((Q, M), np.int64), np.empty((Q, M))
     log_alpha[0, :M] = log_node[0]
     for t in range(1, T):
-        expand_arcs(arcs.pattern[edge_class[t]], arcs.backoff, arcs.arc_lo, arcs.arc_hi, arcs.arc_label, arc_of)
+        expand_arcs(
+            arcs.pattern[edge_class[t]], arcs.backoff, arcs.arc_lo, arcs.arc_hi, arcs.arc_label, arc_of
+        )
         step_scores(t, edge_class[t], log_node, log_edge, last, arc_of, arcs.arc_dest, log_factor, step, dest)
         _forward_log(t, step, dest, log_alpha, high, total)
     top = np.max(log_alpha[T - 1])

@@ -1,6 +1,7 @@
 """Sequences of a batch side by side, for the chain with label tuples, and their log Z.
 
-What runs them is optim/tuple_chain.py: every kernel of that chain is called from there, so that each is compiled once, and by itself.
+What runs them is optim/tuple_chain.py: every kernel of that chain is called from there,
+so that each is compiled once, and by itself.
 """
 
 import numpy as np
@@ -12,9 +13,10 @@ from crfbook._jit import kernel
 def fill_lanes(slot, n_lanes, psi, row_class, step_ptr, refused, length, rows, classes, psi_node):
     """Tokens of n_lanes <= W neighbouring sequences of a batch, from number `slot` on, one sequence a lane.
 
-    Arguments: slot, n_lanes; psi (n, M) of exp_nodes, row_class (n,), step_ptr (T'+1,) of the batch; refused bool (B,): 1 for those that must go
-    through the log form, which get length 0; out: length int64 (W,), rows int64 (>= T, W): rows of the batch; classes int32 (>= T, W), psi_node
-    (T, M, W): 0 where a sequence has ended. Cost: T M W. Source: chapter 08.
+    Arguments: slot, n_lanes; psi (n, M) of exp_nodes, row_class (n,), step_ptr (T'+1,) of the batch; refused
+    bool (B,): 1 for those that must go through the log form, which get length 0; out: length int64 (W,), rows
+    int64 (>= T, W): rows of the batch; classes int32 (>= T, W), psi_node (T, M, W):
+    0 where a sequence has ended. Cost: T M W. Source: chapter 08.
     """
     T, M, W = psi_node.shape
     for r in range(W):
@@ -36,10 +38,12 @@ def fill_lanes(slot, n_lanes, psi, row_class, step_ptr, refused, length, rows, c
 
 @kernel
 def lanes_log_z(slot, n_lanes, length, rows, classes, scale, node_max, edge_max, log_z):
-    """log_z = sum_t log scale[t] + node_max[t] + edge_max[class of t >= 1] of the sequences in the lanes; one of length 0 is left alone.
+    """log_z = sum_t log scale[t] + node_max[t] + edge_max[class of t >= 1] of the sequences in the lanes;
+    one of length 0 is left alone.
 
-    Arguments: slot, n_lanes, length (W,), rows, classes (>= T, W) as in fill_lanes; scale (T, W) of tuple_forward; node_max (n,) of exp_nodes; edge_max
-    (K,); out: log_z (B,). Cost: T W logs. Source: Rabiner (1989), section V.A.
+    Arguments: slot, n_lanes, length (W,), rows, classes (>= T, W) as in fill_lanes; scale (T, W) of
+    tuple_forward; node_max (n,) of exp_nodes; edge_max (K,); out: log_z (B,). Cost: T W logs. Source:
+    Rabiner (1989), section V.A.
     """
     for r in range(n_lanes):
         for t in range(length[r]):

@@ -13,8 +13,9 @@ from crfbook.kernels.tuple_chain_log import expand_arcs, step_scores
 def tuple_viterbi(log_node, log_edge, edge_class, arcs, log_factor, path):
     """Best path of one sequence; returns its score, -inf if every path is forbidden (path is then all 0).
 
-    delta[0,y] = log_node[0,y] at single labels;  delta[t,d] = max over (q, y) that lead to d of delta[t-1,q] + step[q,y], step as in
-    step_scores; back[t,d] = the q that reaches it: among several the one with the smallest newest label.
+    delta[0,y] = log_node[0,y] at single labels;  delta[t,d] = max over (q, y) that lead to d of delta[t-1,q]
+    + step[q,y], step as in step_scores; back[t,d] = the q that reaches it:
+    among several the one with the smallest newest label.
 
     Arguments: log_node (T, M), log_edge (K, M, M), edge_class (T,); arcs: `Arcs` of optim/tuple_automaton.py;
     log_factor (E,); out: path int32 (T,). Allocates T Q + 3 Q M numbers.
@@ -54,12 +55,15 @@ def tuple_viterbi(log_node, log_edge, edge_class, arcs, log_factor, path):
 def tuple_viterbi_many(log_node, log_edge, edge_class, arcs, log_factor, seq_ptr, path, score):
     """`tuple_viterbi` of every sequence.
 
-    Arguments: as tuple_viterbi, of all sequences one after another: log_node (n, M), log_edge (K, M, M), edge_class (n,), arcs,
-    log_factor (E,); seq_ptr (S+1,); out: path int32 (n,), score (S,): 0 for an empty
-    sequence, -inf (and a path of zeros) if all is forbidden. Cost: n Q M additions and comparisons. Source: Viterbi (1967).
+    Arguments: as tuple_viterbi, of all sequences one after another: log_node (n, M), log_edge (K, M, M),
+    edge_class (n,), arcs, log_factor (E,); seq_ptr (S+1,); out: path int32 (n,), score (S,): 0 for an empty
+    sequence, -inf (and a path of zeros) if all is forbidden. Cost: n Q M additions and comparisons. Source:
+    Viterbi (1967).
     """
     for s in range(score.size):
         lo, hi = seq_ptr[s], seq_ptr[s + 1]
         score[s] = 0.0
         if lo < hi:
-            score[s] = tuple_viterbi(log_node[lo:hi], log_edge, edge_class[lo:hi], arcs, log_factor, path[lo:hi])
+            score[s] = tuple_viterbi(
+                log_node[lo:hi], log_edge, edge_class[lo:hi], arcs, log_factor, path[lo:hi]
+            )

@@ -8,7 +8,8 @@ import numpy as np
 
 from crfbook._jit import kernel
 
-# 1/ln 2, and ln 2 in two pieces: the first ends in 20 zero bits, so that k * LN2_HIGH is exact for |k| <= 1024.
+# 1/ln 2, and ln 2 in two pieces: the first ends in 20 zero bits, so that k * LN2_HIGH is exact for |k| <=
+# 1024.
 LOG2_E = 1.4426950408889634074
 LN2_HIGH = 6.93147180369123816490e-01
 LN2_LOW = 1.90821492927058770002e-10

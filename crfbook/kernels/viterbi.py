@@ -18,8 +18,8 @@ def viterbi(log_node, log_edge, edge_class, delta_buf, back, path):
     """Best path of one sequence; returns its score, -inf if every path is forbidden (path is then all 0).
 
     delta[0] = log_node[0]
-    delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y]),  back[t,y] = the smallest maximising yp
-    path[T-1] = argmax delta[T-1],  path[t-1] = back[t, path[t]]
+    delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y]),  back[t,y] = the smallest maximising
+    yp path[T-1] = argmax delta[T-1],  path[t-1] = back[t, path[t]]
 
     Arguments: log_node (T, L), log_edge (K, L, L) as [class, previous, next], edge_class (T,);
     work: delta_buf (2, L); out: back int (T, L) (row 0 is not written), path int32 (T,).
@@ -50,11 +50,12 @@ def viterbi(log_node, log_edge, edge_class, delta_buf, back, path):
 
 @kernel
 def dominance(log_edge, log_edge_t, bound):
-    """bound[k,q,yp] = max_y(log_edge[yp,y] - log_edge[q,y]): how much better than q a previous label yp can be.
+    """bound[k,q,yp] = max_y(log_edge[yp,y] - log_edge[q,y]):
+    how much better than q a previous label yp can be.
 
-    If delta[yp] + bound[q,yp] < delta[q], then delta[yp] + log_edge[yp,y] < delta[q] + log_edge[q,y] for all y.
-    A column y that only q forbids gives +inf; one that yp forbids does not count: yp cannot win there (-inf - -inf
-    is NaN, which is larger than nothing). Returns reach, the largest finite |log_edge|.
+    If delta[yp] + bound[q,yp] < delta[q], then delta[yp] + log_edge[yp,y] < delta[q] + log_edge[q,y] for all
+    y. A column y that only q forbids gives +inf; one that yp forbids does not count: yp cannot win there
+    (-inf - -inf is NaN, which is larger than nothing). Returns reach, the largest finite |log_edge|.
     Arguments: log_edge (K, L, L) as [class, previous, next], log_edge_t (K, L, L) its transposes;
     out: bound (K, L, L) as [class, q, yp].
     Cost: K L^3, once per model. Source: the idea of dominated states, Esposito and Radicioni (2009).
@@ -74,8 +75,8 @@ def dominance(log_edge, log_edge_t, bound):
     return reach
 
 
-# The helpers below take whole tables and the number of a row: handing over a row costs an atomic reference count,
-# which is more than the work on 20 labels.
+# The helpers below take whole tables and the number of a row: handing over a row costs an atomic reference
+# count, which is more than the work on 20 labels.
 
 
 @kernel
@@ -92,8 +93,8 @@ def _largest(delta, t):
 def _surviving(delta, t, q, bound, k, reach, rows):
     """The labels yp that may still win against q = argmax delta[t], rising, into rows; returns how many.
 
-    Rounding: a delta far below delta[t,q] loses by more than it can be wrong; for the others every number is at
-    most |delta[t,q]| + 6 reach, and so is what one rounding error is measured by.
+    Rounding: a delta far below delta[t,q] loses by more than it can be wrong; for the others every number is
+    at most |delta[t,q]| + 6 reach, and so is what one rounding error is measured by.
     """
     limit = delta[t, q] - SLACK * (abs(delta[t, q]) + 8.0 * reach)
     n_rows = 0
@@ -135,7 +136,9 @@ def _max_plus(delta, log_edge, k, rows, n_rows, best, t):
 
 @kernel
 def _trace_back(log_edge_t, edge_class, lo, hi, delta, best, path):
-    """path[i-1] = the smallest yp with delta[yp] + log_edge[yp,path[i]] = best[path[i]]; path[hi-1] is given."""
+    """path[i-1] = the smallest yp with delta[yp] + log_edge[yp,path[i]] = best[path[i]];
+    path[hi-1] is given.
+    """
     for i in range(hi - 1, lo, -1):
         y, k, t = path[i], edge_class[i], i - lo
         yp = 0
@@ -145,12 +148,16 @@ def _trace_back(log_edge_t, edge_class, lo, hi, delta, best, path):
 
 
 @kernel
-def decode_sequence(log_node, log_edge, log_edge_t, bound, reach, edge_class, lo, hi, path, delta, best, rows):
-    """``viterbi_many`` for the tokens lo..hi-1 of one sequence, not empty; returns its score. path is left alone if that is -inf.
+def decode_sequence(
+    log_node, log_edge, log_edge_t, bound, reach, edge_class, lo, hi, path, delta, best, rows
+):
+    """``viterbi_many`` for the tokens lo..hi-1 of one sequence, not empty; returns its score.
+    path is left alone if that is -inf.
 
-    Arguments: log_node (n, L); log_edge (K, L, L); log_edge_t (K, L, L), its transposes (a view will do); bound (K, L, L),
-    reach: from ``dominance``, or bound (0, 0, 0): no label is left out; edge_class (n,); out: path int32 (n,); work: delta,
-    best (longest T, L), rows int64 (L,). Cost: T L^2 additions and maxima. Source: Viterbi (1967); chapter 02.
+    Arguments: log_node (n, L); log_edge (K, L, L); log_edge_t (K, L, L), its transposes (a view will do);
+    bound (K, L, L), reach: from ``dominance``, or bound (0, 0, 0): no label is left out; edge_class (n,);
+    out: path int32 (n,); work: delta, best (longest T, L), rows int64 (L,). Cost: T L^2 additions and maxima.
+    Source: Viterbi (1967); chapter 02.
     """
     L = log_node.shape[1]
     n_rows = L
@@ -178,15 +185,15 @@ def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
     best[t,y] = max_yp(delta[t-1,yp] + log_edge[yp,y]),  delta[t,y] = log_node[t,y] + best[t,y]
     path[t-1] = the smallest yp with delta[t-1,yp] + log_edge[yp,path[t]] = best[t,path[t]]
     Two savings change no result. Back pointers are looked for afterwards and along the best path only (T L
-    comparisons). And previous labels that lose against q = argmax delta[t-1] whatever comes next are left out:
-    yp is skipped if delta[t-1,yp] + bound[q,yp] < delta[t-1,q] - slack, with bound from ``dominance`` and a slack
-    that exceeds all rounding errors.
+    comparisons). And previous labels that lose against q = argmax delta[t-1] whatever comes next are left
+    out: yp is skipped if delta[t-1,yp] + bound[q,yp] < delta[t-1,q] - slack, with bound from ``dominance``
+    and a slack that exceeds all rounding errors.
 
-    Arguments: log_node (n, L), log_edge (K, L, L) as [class, previous, next], edge_class (n,), seq_ptr (S+1,);
-    out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden.
-    Allocates 2 (longest T) L + 2 K L^2 numbers.
-    Cost: n L^2 additions and maxima, less what is skipped, and K L^3 for bound where n is large enough to gain by it.
-    Source: Viterbi (1967); chapter 02.
+    Arguments: log_node (n, L), log_edge (K, L, L) as [class, previous, next], edge_class (n,), seq_ptr
+    (S+1,); out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is
+    forbidden. Allocates 2 (longest T) L + 2 K L^2 numbers.
+    Cost: n L^2 additions and maxima, less what is skipped, and K L^3 for bound where n is large enough to
+    gain by it. Source: Viterbi (1967); chapter 02.
     """
     L, K = log_node.shape[1], log_edge.shape[0]
     log_edge_t = np.empty((K, L, L))
@@ -208,5 +215,16 @@ def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
         score[s] = 0.0
         if lo < hi:
             score[s] = decode_sequence(
-                log_node, log_edge, log_edge_t, bound, reach, edge_class, lo, hi, path, delta_buf, best_buf, rows_buf
+                log_node,
+                log_edge,
+                log_edge_t,
+                bound,
+                reach,
+                edge_class,
+                lo,
+                hi,
+                path,
+                delta_buf,
+                best_buf,
+                rows_buf,
             )

@@ -14,17 +14,57 @@ from crfbook.optim.quasi_newton import minimize
 from crfbook.optim.support import minimize_on_support
 
 
-def quasi_newton(corpus, features, w0, *, c1, c2, loss, clamp, n_threads, tol=1e-6, epsilon=None, relative_change=None,
-                 num_memories=6, max_linesearch=20, constraints=None, max_iterations=None, callback=None, state=None):
-    """L-BFGS, or OWL-QN for c1 > 0: an `OptResult`. epsilon: CRFsuite's rule, see `CRF`; the log loss alone has it."""
-    rules = dict(c1=c1, max_iterations=max_iterations, tol=tol, tol_gradient=1000 * tol, relative_change=relative_change,
-                 memory=num_memories, max_linesearch=max_linesearch, state=state)
+def quasi_newton(
+    corpus,
+    features,
+    w0,
+    *,
+    c1,
+    c2,
+    loss,
+    clamp,
+    n_threads,
+    tol=1e-6,
+    epsilon=None,
+    relative_change=None,
+    num_memories=6,
+    max_linesearch=20,
+    constraints=None,
+    max_iterations=None,
+    callback=None,
+    state=None,
+):
+    """L-BFGS, or OWL-QN for c1 > 0: an `OptResult`. epsilon: CRFsuite's rule, see `CRF`;
+    the log loss alone has it.
+    """
+    rules = dict(
+        c1=c1,
+        max_iterations=max_iterations,
+        tol=tol,
+        tol_gradient=1000 * tol,
+        relative_change=relative_change,
+        memory=num_memories,
+        max_linesearch=max_linesearch,
+        state=state,
+    )
     if loss != "log":
-        return minimize_loss(corpus, features, w0 if w0.any() or max_iterations == 0 else None, loss=loss, clamp=clamp, c2=c2,
-                             constraints=constraints, n_threads=n_threads, callback=callback, **rules)
+        return minimize_loss(
+            corpus,
+            features,
+            w0 if w0.any() or max_iterations == 0 else None,
+            loss=loss,
+            clamp=clamp,
+            c2=c2,
+            constraints=constraints,
+            n_threads=n_threads,
+            callback=callback,
+            **rules,
+        )
     watch = callback if epsilon is None else _SmallGradient(epsilon, c2, callback)
     if c1:
-        result = minimize_on_support(corpus, features, w0, c2=c2, constraints=constraints, n_threads=n_threads, callback=watch, **rules)
+        result = minimize_on_support(
+            corpus, features, w0, c2=c2, constraints=constraints, n_threads=n_threads, callback=watch, **rules
+        )
     else:
         objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
         result = minimize(objective, w0, c2=c2, callback=watch, **rules)
@@ -34,7 +74,9 @@ def quasi_newton(corpus, features, w0, *, c1, c2, loss, clamp, n_threads, tol=1e
 
 
 class _SmallGradient:
-    """Callback that stops by CRFsuite's rule |g| <= epsilon * max(1, |w|); for c2 = 0 the largest entry of g stands for |g|."""
+    """Callback that stops by CRFsuite's rule |g| <= epsilon * max(1, |w|);
+    for c2 = 0 the largest entry of g stands for |g|.
+    """
 
     def __init__(self, epsilon, c2, callback):
         self.epsilon, self.c2, self.callback, self.met = epsilon, c2, callback, False
@@ -45,22 +87,70 @@ class _SmallGradient:
         return (self.callback is not None and self.callback(step, w)) or self.met
 
 
-def auto(corpus, features, w0, *, c1, c2, loss, n_threads, random_state, memory_limit, callback=None, max_iterations=None,
-         tol=1e-6, epsilon=None, relative_change=None, constraints=None, state=None, **settings):
-    """The log loss with an L2 penalty alone: `fast_fit`. Anything else, a start, or CRFsuite's rules for an end: `quasi_newton`."""
+def auto(
+    corpus,
+    features,
+    w0,
+    *,
+    c1,
+    c2,
+    loss,
+    n_threads,
+    random_state,
+    memory_limit,
+    callback=None,
+    max_iterations=None,
+    tol=1e-6,
+    epsilon=None,
+    relative_change=None,
+    constraints=None,
+    state=None,
+    **settings,
+):
+    """The log loss with an L2 penalty alone: `fast_fit`. Anything else, a start,
+    or CRFsuite's rules for an end: `quasi_newton`.
+    """
     ruled = epsilon is not None or relative_change is not None
     if ruled or w0.any() or not uses_sdca(corpus, features, c1, c2, loss, memory_limit):
-        return quasi_newton(corpus, features, w0, c1=c1, c2=c2, loss=loss, n_threads=n_threads, callback=callback,
-                            max_iterations=max_iterations, tol=tol, epsilon=epsilon, relative_change=relative_change,
-                            constraints=constraints, state=state, **settings)
+        return quasi_newton(
+            corpus,
+            features,
+            w0,
+            c1=c1,
+            c2=c2,
+            loss=loss,
+            n_threads=n_threads,
+            callback=callback,
+            max_iterations=max_iterations,
+            tol=tol,
+            epsilon=epsilon,
+            relative_change=relative_change,
+            constraints=constraints,
+            state=state,
+            **settings,
+        )
     from crfbook.optim.fast import fast_fit
 
-    return fast_fit(corpus, features, w0, c2=c2, tol=tol, memory_limit=memory_limit, constraints=constraints,
-                    n_threads=n_threads, max_iterations=max_iterations, random_state=random_state, callback=callback, state=state)
+    return fast_fit(
+        corpus,
+        features,
+        w0,
+        c2=c2,
+        tol=tol,
+        memory_limit=memory_limit,
+        constraints=constraints,
+        n_threads=n_threads,
+        max_iterations=max_iterations,
+        random_state=random_state,
+        callback=callback,
+        state=state,
+    )
 
 
 def uses_sdca(corpus, features, c1, c2, loss, memory_limit):
-    """Does `auto` begin with dual coordinate ascent? It needs an L2 penalty, the log loss, and memory for its dual variables."""
+    """Does `auto` begin with dual coordinate ascent? It needs an L2 penalty, the log loss,
+    and memory for its dual variables.
+    """
     from crfbook.optim.sdca import sdca_memory
 
     return loss == "log" and c1 == 0 and c2 > 0 and sdca_memory(corpus, features) <= memory_limit

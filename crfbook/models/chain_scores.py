@@ -1,4 +1,6 @@
-"""Predictions of a model that fills tables log_node and log_edge by itself, without weights of a CRF: HMM and MEMM."""
+"""Predictions of a model that fills tables log_node and log_edge by itself, without weights of a CRF:
+HMM and MEMM.
+"""
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +16,9 @@ CELLS = 1 << 21  # of log_node at a time: 16 MB
 
 
 class ChainPredictions(Predictions):
-    """`Predictions` over tables. A subclass has encoder_, features_ and `_tables(corpus) -> log_node (N, L), log_edge (K, L, L)`."""
+    """`Predictions` over tables. A subclass has encoder_, features_ and `_tables(corpus) -> log_node (N, L),
+    log_edge (K, L, L)`.
+    """
 
     @property
     def classes_(self):
@@ -23,7 +27,8 @@ class ChainPredictions(Predictions):
         return list(self.encoder_.labels_)
 
     def predict(self, X):
-        """The most probable labelling of each sequence (Viterbi), as a list of lists of labels; [] for an empty one.
+        """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
+        [] for an empty one.
 
         Of equally good labellings the one whose labels come first in classes_ is taken.
         """
@@ -47,7 +52,9 @@ class ChainPredictions(Predictions):
         return (p_edge for _, p_edge in self._marginals(self._known(X), edges=True))
 
     def log_proba(self, X, y=None):
-        """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence, -inf for an impossible labelling."""
+        """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence,
+        -inf for an impossible labelling.
+        """
         corpus = require_labels(self._known(X, y, "raise"))
         log_z = np.array([log_z for *_, log_z in self._forward_backward(corpus)])
         return np.minimum(self._path_scores(corpus) - log_z, 0.0)  # above 0 is rounding
@@ -59,7 +66,9 @@ class ChainPredictions(Predictions):
         return known_corpus(self.encoder_, X, y, unknown)
 
     def _parts(self, corpus):
-        """(number of the first sequence, part of the corpus, log_node, log_edge): whole sequences, a few megabytes at a time."""
+        """(number of the first sequence, part of the corpus, log_node, log_edge): whole sequences,
+        a few megabytes at a time.
+        """
         budget = max(1, CELLS // self.features_.n_labels)
         start = 0
         while start < corpus.n_sequences:
@@ -74,7 +83,9 @@ class ChainPredictions(Predictions):
         for start, part, log_node, log_edge in self._parts(corpus):
             first = corpus.seq_ptr[start]
             score = np.empty(part.n_sequences)
-            viterbi_many(log_node, log_edge, part.edge_class, part.seq_ptr, path[first : first + part.n_tokens], score)
+            viterbi_many(
+                log_node, log_edge, part.edge_class, part.seq_ptr, path[first : first + part.n_tokens], score
+            )
             for i in np.flatnonzero(~np.isfinite(score))[:1]:
                 raise _impossible(start + i)
         return path
@@ -82,7 +93,14 @@ class ChainPredictions(Predictions):
     def _path_scores(self, corpus):
         score = np.zeros(corpus.n_sequences)
         for start, part, log_node, log_edge in self._parts(corpus):
-            path_scores(log_node, log_edge, part.edge_class, part.labels, part.seq_ptr, score[start : start + part.n_sequences])
+            path_scores(
+                log_node,
+                log_edge,
+                part.edge_class,
+                part.labels,
+                part.seq_ptr,
+                score[start : start + part.n_sequences],
+            )
         return score
 
     def _forward_backward(self, corpus):
@@ -108,7 +126,9 @@ class ChainPredictions(Predictions):
 
 
 def _impossible(i):
-    return ValueError(f"sequence {i}: every labelling has probability 0 in float64 (in an HMM, smoothing > 0 prevents that)")
+    return ValueError(
+        f"sequence {i}: every labelling has probability 0 in float64 (in an HMM, smoothing > 0 prevents that)"
+    )
 
 
 def _split(rows, corpus):

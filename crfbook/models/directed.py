@@ -1,11 +1,12 @@
-"""Directed rivals of the CRF on the same corpora: the hidden Markov model and the maximum-entropy Markov model.
+"""Directed rivals of the CRF on the same corpora:
+the hidden Markov model and the maximum-entropy Markov model.
 
     HMM     p(x, y) = p(y_0) prod_t p(y_t | y_{t-1}) prod_t p(x_t | y_t)          counted
     MEMM    p(y | x) = p(y_0 | x) prod_t p(y_t | y_{t-1}, x)                      trained, one small classifier a token
     CRF     p(y | x) = exp(score(y)) / Z(x)                                       trained, normalised once a sequence
 
-All three end as tables log_node and log_edge, so decoding and marginals are the same kernels. Sources: Rabiner (1989);
-McCallum, Freitag, Pereira (2000); Lafferty, McCallum, Pereira (2001), on label bias.
+All three end as tables log_node and log_edge, so decoding and marginals are the same kernels. Sources:
+Rabiner (1989); McCallum, Freitag, Pereira (2000); Lafferty, McCallum, Pereira (2001), on label bias.
 """
 
 import math
@@ -32,25 +33,29 @@ from crfbook.optim.quasi_newton import minimize
 class HMM(ChainPredictions, BaseEstimator):
     """Hidden Markov model, estimated by counting labelled data.
 
-    A token emits its attributes independently, given its label: with one attribute a token (its word) this is the classical HMM,
-    with several a chain of naive Bayes classifiers. Values are counts ("seen 2.0 times").
+    A token emits its attributes independently, given its label: with one attribute a token (its word) this is
+    the classical HMM, with several a chain of naive Bayes classifiers. Values are counts ("seen 2.0 times").
 
         p(y | yp) = (n(yp, y) + s) / (n(yp) + s L)             and so for first labels
         p(a | y)  = (n(a, y) + s) / (n(y) + h(y) + s (A + 1))
         p(unknown | y) = (h(y) + s) / (n(y) + h(y) + s (A + 1))
 
-    h(y) counts the attributes that occur once in training, with label y: such words stand for all those never seen. A token
-    none of whose attributes the model knows emits `unknown` (so h also counts the tokens of label y without any attribute);
-    beside known attributes unknown ones are ignored. The chain has no probability of ending, and transitions do not depend on the text (edge attributes of a template are ignored).
+    h(y) counts the attributes that occur once in training, with label y: such words stand for all those never
+    seen. A token none of whose attributes the model knows emits `unknown` (so h also counts the tokens of
+    label y without any attribute); beside known attributes unknown ones are ignored. The chain has no
+    probability of ending, and transitions do not depend on the text (edge attributes of a template are
+    ignored).
 
     Parameters
     ----------
-    smoothing : float >= 0, the s above. With 0, what training never shows has probability 0, and a sequence all of whose
-        labellings have probability 0 is an error; a label that nothing follows is then followed by all labels alike.
+    smoothing : float >= 0, the s above. With 0, what training never shows has probability 0, and a sequence
+        all of whose labellings have probability 0 is an error;
+        a label that nothing follows is then followed by all labels alike.
     template : as in `CRF`.
 
-    Attributes: classes_; start_ (L,), transition_ (L, L) [previous, next], emission_ (n_node,) and absent_ (L,), unknown_ (L,):
-    log-probabilities; emission_ is laid out by features_, absent_ is that of a known attribute never seen with a label.
+    Attributes: classes_; start_ (L,), transition_ (L, L) [previous, next], emission_ (n_node,) and absent_
+    (L,), unknown_ (L,): log-probabilities; emission_ is laid out by features_,
+    absent_ is that of a known attribute never seen with a label.
     """
 
     def __init__(self, smoothing=0.1, *, template=None):
@@ -88,13 +93,25 @@ class HMM(ChainPredictions, BaseEstimator):
 
     def _tables(self, corpus):
         log_node = np.empty((corpus.n_tokens, self.features_.n_labels))
-        emission_scores(self.emission_, self.absent_, self.unknown_, self.features_.node_ptr, self.features_.node_label,
-                        corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, log_node, np.empty(log_node.shape[1]))
+        emission_scores(
+            self.emission_,
+            self.absent_,
+            self.unknown_,
+            self.features_.node_ptr,
+            self.features_.node_label,
+            corpus.attr_ptr,
+            corpus.attr_idx,
+            corpus.attr_val,
+            log_node,
+            np.empty(log_node.shape[1]),
+        )
         log_node[corpus.seq_ptr[:-1][np.diff(corpus.seq_ptr) > 0]] += self.start_
         return log_node, self.transition_[None]
 
     def log_joint(self, X, y=None):
-        """log p(x, y) of given labellings in nats, (S,); the observation is the bag of attributes of each token."""
+        """log p(x, y) of given labellings in nats, (S,);
+        the observation is the bag of attributes of each token.
+        """
         return self._path_scores(require_labels(self._known(X, y, "raise")))
 
     def _known(self, X, y=None, unknown="mark"):
@@ -102,22 +119,38 @@ class HMM(ChainPredictions, BaseEstimator):
 
 
 class MEMM(ChainPredictions, WeightNames, BaseEstimator):
-    """Maximum-entropy Markov model: p(y_t | y_{t-1}, x) is a softmax with the features of a CRF, trained locally.
+    """Maximum-entropy Markov model: p(y_t | y_{t-1}, x) is a softmax with the features of a CRF,
+    trained locally.
 
         p(y_t = y | y_{t-1} = yp, x) = exp(log_node[t, y] + log_edge[yp, y]) / Z[t, yp]
 
-    Every label passes on exactly the probability it received, whatever the text says: a label with one successor ignores it
-    (label bias; say which successors there are with `constraints`, for unseen transitions are not forbidden). Decoding is
-    exact (Viterbi). Minimises the same sum as `CRF` does, with the local log p.
+    Every label passes on exactly the probability it received, whatever the text says: a label with one
+    successor ignores it (label bias; say which successors there are with `constraints`, for unseen
+    transitions are not forbidden). Decoding is exact (Viterbi). Minimises the same sum as `CRF` does,
+    with the local log p.
 
-    Parameters (as in `CRF`): c1, c2, max_iterations, num_memories, tol, all_possible_states, all_possible_transitions, verbose,
-    template, constraints, n_jobs. What the constraints forbid is left out of each Z; should a label have no successor, the paths
-    that run into it have probability 0, and the others are divided by what remains. Attributes: classes_, weights_ (F,) laid out by features_, objective_, n_iter_, status_, history_,
-    state_features_, transition_features_, weights_to_frame().
+    Parameters (as in `CRF`): c1, c2, max_iterations, num_memories, tol, all_possible_states,
+    all_possible_transitions, verbose, template, constraints, n_jobs. What the constraints forbid is left out
+    of each Z; should a label have no successor, the paths that run into it have probability 0, and the others
+    are divided by what remains. Attributes: classes_, weights_ (F,) laid out by features_, objective_,
+    n_iter_, status_, history_, state_features_, transition_features_, weights_to_frame().
     """
 
-    def __init__(self, c1=0.0, c2=1.0, max_iterations=None, num_memories=6, tol=1e-6, all_possible_states=False,
-                 all_possible_transitions=False, verbose=False, *, template=None, constraints=None, n_jobs=None):
+    def __init__(
+        self,
+        c1=0.0,
+        c2=1.0,
+        max_iterations=None,
+        num_memories=6,
+        tol=1e-6,
+        all_possible_states=False,
+        all_possible_transitions=False,
+        verbose=False,
+        *,
+        template=None,
+        constraints=None,
+        n_jobs=None,
+    ):
         self.c1 = c1
         self.c2 = c2
         self.max_iterations = max_iterations
@@ -135,18 +168,43 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         c1, c2, tol = number(self, "c1", 0.0), number(self, "c2", 1.0), number(self, "tol", 1e-6)
         memory, most = integer(self, "num_memories", 6), integer(self, "max_iterations", None, least=0)
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
-        features = observed(corpus, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs,
-                            all_states=bool(self.all_possible_states), all_transitions=bool(self.all_possible_transitions))
+        features = observed(
+            corpus,
+            encoder.n_labels,
+            encoder.n_attrs,
+            encoder.n_edge_attrs,
+            all_states=bool(self.all_possible_states),
+            all_transitions=bool(self.all_possible_transitions),
+        )
         constraints = constraints_from(self.constraints, encoder.labels_)
         obey(corpus, constraints, encoder.labels_, drop=None)
-        objective = LocalObjective(corpus, features, c2=c2, constraints=constraints, n_threads=thread_count(self.n_jobs))
+        objective = LocalObjective(
+            corpus, features, c2=c2, constraints=constraints, n_threads=thread_count(self.n_jobs)
+        )
         with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
-            result = minimize(objective, np.zeros(features.n_features), c1=c1, c2=c2, memory=memory, max_iterations=most,
-                              tol=tol, tol_gradient=1000 * tol, callback=monitor)
+            result = minimize(
+                objective,
+                np.zeros(features.n_features),
+                c1=c1,
+                c2=c2,
+                memory=memory,
+                max_iterations=most,
+                tol=tol,
+                tol_gradient=1000 * tol,
+                callback=monitor,
+            )
         if result.status in ("interrupted", "line search failed", "non-finite objective"):
-            warnings.warn(f"training ended early, after {result.n_iter} iterations: {result.status}", ConvergenceWarning,
-                          stacklevel=2)
-        self.encoder_, self.features_, self.constraints_, self.weights_ = encoder, features, constraints, result.w
+            warnings.warn(
+                f"training ended early, after {result.n_iter} iterations: {result.status}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.encoder_, self.features_, self.constraints_, self.weights_ = (
+            encoder,
+            features,
+            constraints,
+            result.w,
+        )
         self.objective_, self.n_iter_, self.status_ = result.objective, result.n_iter, result.status
         self._history = monitor.columns()
         return self
@@ -178,12 +236,19 @@ def _log_share(part, whole):
 
 
 def _plain(corpus):
-    """The corpus without what an HMM cannot use: edge classes. ValueError for a negative value, which is no count."""
+    """The corpus without what an HMM cannot use: edge classes. ValueError for a negative value,
+    which is no count.
+    """
     negative = np.flatnonzero(corpus.attr_val < 0)
     if len(negative):
         token = int(np.searchsorted(corpus.attr_ptr, negative[0], side="right")) - 1
         i = int(np.searchsorted(corpus.seq_ptr, token, side="right")) - 1
-        raise ValueError(f"sequence {i}, token {token - corpus.seq_ptr[i]}: expected attribute values >= 0 (an HMM counts "
-                         f"them), got {corpus.attr_val[negative[0]]}")
-    return corpus._replace(edge_class=np.zeros_like(corpus.edge_class), class_ptr=np.array([0, 1]),
-                           class_attr=np.zeros(1, np.int32))
+        raise ValueError(
+            f"sequence {i}, token {token - corpus.seq_ptr[i]}: expected attribute values >= 0 (an HMM counts "
+            f"them), got {corpus.attr_val[negative[0]]}"
+        )
+    return corpus._replace(
+        edge_class=np.zeros_like(corpus.edge_class),
+        class_ptr=np.array([0, 1]),
+        class_attr=np.zeros(1, np.int32),
+    )

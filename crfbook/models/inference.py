@@ -1,8 +1,10 @@
-"""What a trained chain says about a corpus: best labels, marginals, log-probabilities. Arrays only, no strings.
+"""What a trained chain says about a corpus: best labels, marginals, log-probabilities. Arrays only,
+no strings.
 
-Common arguments: corpus (S sequences, N tokens), features (L labels, F weights), w (F,), constraints (or None).
-Work goes through in stretches of whole sequences, so that memory does not grow with the corpus. All functions
-raise ValueError for weights that are not finite and, naming it, for a sequence all of whose paths are forbidden.
+Common arguments: corpus (S sequences, N tokens), features (L labels, F weights), w (F,), constraints (or
+None). Work goes through in stretches of whole sequences, so that memory does not grow with the corpus. All
+functions raise ValueError for weights that are not finite and, naming it,
+for a sequence all of whose paths are forbidden.
 """
 
 from functools import partial
@@ -40,7 +42,8 @@ DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most t
 def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     """The most probable labels, int32 (N,); ties go to the smallest label at every step (Viterbi).
 
-    form : "dense", "sparse", or "auto": what takes less time, see optim/cost_model.py. Both find the same path.
+    form : "dense", "sparse", or "auto": what takes less time, see optim/cost_model.py.
+        Both find the same path.
     """
     sparse = decoding_form(form, corpus, features, w) == "sparse"
     model = _model(corpus, features, w, constraints, sparse_scores if sparse else table_edges)
@@ -51,11 +54,19 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     def piece(i):
         sequences, tokens = stretches[i]
         log_node = _scores(corpus, model, *stretches[i])
-        seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
+        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         out = corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences]
         if sparse:
-            sparse_viterbi_many(log_node, edges.entry_ptr, edges.prev, edges.next_label, edges.entry_score, edges.log_base,
-                                features.n_labels, *out)
+            sparse_viterbi_many(
+                log_node,
+                edges.entry_ptr,
+                edges.prev,
+                edges.next_label,
+                edges.entry_score,
+                edges.log_base,
+                features.n_labels,
+                *out,
+            )
         else:
             viterbi_many(log_node, edges.log_edge, *out)
 
@@ -65,7 +76,9 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
 
 
 def node_marginals(corpus, features, w, constraints=None, n_threads=1, form="auto"):
-    """p_node (N, L): probability that token t has label y, given its sequence. form: "batched", "sparse" or "auto"."""
+    """p_node (N, L): probability that token t has label y, given its sequence. form: "batched",
+    "sparse" or "auto".
+    """
     out = np.empty((corpus.n_tokens, features.n_labels))
     _forward_backward(corpus, features, w, constraints, n_threads, out, form)
     return out
@@ -94,14 +107,19 @@ def sequence_scores(corpus, features, w, constraints=None):
     unknown = np.flatnonzero((corpus.labels < 0) | (corpus.labels >= features.n_labels))
     if len(unknown):
         i = int(np.searchsorted(corpus.seq_ptr, unknown[0], side="right")) - 1
-        raise ValueError(f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label id in "
-                         f"0..{features.n_labels - 1}, got {corpus.labels[unknown[0]]}")
+        raise ValueError(
+            f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label id in "
+            f"0..{features.n_labels - 1}, got {corpus.labels[unknown[0]]}"
+        )
     model = _model(corpus, features, w, constraints, no_tables)
     score = np.zeros(corpus.n_sequences)
     edge = edge_path_scores(corpus, features, w, constraints)
-    no_edge, no_class = np.zeros((1, features.n_labels, features.n_labels)), np.zeros(corpus.n_tokens, np.int32)
+    no_edge, no_class = (
+        np.zeros((1, features.n_labels, features.n_labels)),
+        np.zeros(corpus.n_tokens, np.int32),
+    )
     for sequences, tokens in _stretches(corpus.seq_ptr):
-        seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
+        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         log_node = _scores(corpus, model, sequences, tokens)
         log_node[np.arange(len(log_node)), corpus.labels[tokens]] += edge[tokens]
         path_scores(log_node, no_edge, no_class[tokens], corpus.labels[tokens], seq_ptr, score[sequences])
@@ -120,7 +138,9 @@ def node_scores(corpus, features, w):
 
 
 def iter_edge_marginals(corpus, features, w, constraints=None):
-    """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y); (0, L, L) if T < 2."""
+    """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y); (0, L,
+    L) if T < 2.
+    """
     few = corpus.n_classes <= FEW_CLASSES
     model = _model(corpus, features, w, constraints, table_edges if few else no_tables)
     n_labels = features.n_labels
@@ -145,7 +165,9 @@ def _edge_marginals(log_node, edges, edge_class, i, constraints):
     psi_node, alpha, beta = np.empty(log_node.shape), np.empty(log_node.shape), np.empty(log_node.shape)
     scale = np.empty(n_tokens)
     spread = edges.edge_spread[0] + exp_nodes(log_node, psi_node, np.empty(n_tokens))
-    if not forward_backward_scaled(psi_node, edges.psi_edge, edges.psi_edge_t, edge_class, spread, alpha, beta, scale):
+    if not forward_backward_scaled(
+        psi_node, edges.psi_edge, edges.psi_edge_t, edge_class, spread, alpha, beta, scale
+    ):
         for t in range(1, n_tokens):
             edge_marginal_scaled(t, psi_node, edges.psi_edge, edge_class, alpha, beta, scale, p_edge[t])
         return p_edge
@@ -170,12 +192,20 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
         work = make_work(packing, padded(features.n_labels))
         for b in range(i, n_batches, n_pieces):
             rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
-            step_ptr = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
+            step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
             tokens = packing.row_token[rows]
-            fill = partial(_fill_batch, corpus, model, step_ptr, tokens, packing.row_set[rows], work.log_node[:len(tokens)])
+            fill = partial(
+                _fill_batch,
+                corpus,
+                model,
+                step_ptr,
+                tokens,
+                packing.row_set[rows],
+                work.log_node[: len(tokens)],
+            )
             p = marginals(b, fill, model.edges, packing, work, log_z)
             if p_node is not None:
-                p_node[tokens] = p[:, :features.n_labels]
+                p_node[tokens] = p[:, : features.n_labels]
 
     run_pieces(piece, n_pieces, n_threads)
     check_paths(log_z, packing.sequence, constraints)
@@ -199,13 +229,24 @@ def _batch_marginals(b, fill, edges, packing, work, log_z):
     fill()
     if batch.forward_backward(edges, weight, log_z, edge_sum):
         fill()
-        redo_flagged(batch.log_node, edges.log_edge, batch.row_class, batch.step_ptr, weight, batch.flags, log_z[batch.slots],
-                     batch.p_node, edge_sum)
+        redo_flagged(
+            batch.log_node,
+            edges.log_edge,
+            batch.row_class,
+            batch.step_ptr,
+            weight,
+            batch.flags,
+            log_z[batch.slots],
+            batch.p_node,
+            edge_sum,
+        )
     return batch.p_node
 
 
 class _Model(NamedTuple):
-    """A feature set with its weights, ready to score: potentials, and dense copies of frequent rows of weights."""
+    """A feature set with its weights, ready to score: potentials,
+    and dense copies of frequent rows of weights.
+    """
 
     features: FeatureSet
     w: np.ndarray  # (F,)
@@ -216,7 +257,9 @@ class _Model(NamedTuple):
 
 
 def _model(corpus, features, w, constraints, transitions):
-    """`_Model` for a corpus, its edges made by `transitions`; dense copies only if the corpus is large enough to repay them."""
+    """`_Model` for a corpus, its edges made by `transitions`;
+    dense copies only if the corpus is large enough to repay them.
+    """
     w = check_weights(w, features.n_features)
     check_label_set(corpus, constraints)
     with one_blas_thread():
@@ -224,7 +267,7 @@ def _model(corpus, features, w, constraints, transitions):
     n_labels = features.n_labels
     # Ids fall in frequency, so the rows worth copying are among the first ones.
     head = min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
-    rows = np.flatnonzero(np.diff(features.node_ptr[:head + 1]) >= max(2, n_labels / 6))
+    rows = np.flatnonzero(np.diff(features.node_ptr[: head + 1]) >= max(2, n_labels / 6))
     dense_of = np.full(head, -1, np.int32)
     dense_of[rows] = np.arange(len(rows))
     dense = np.zeros((len(rows), n_labels))
@@ -234,12 +277,16 @@ def _model(corpus, features, w, constraints, transitions):
 
 
 def _stretches(seq_ptr):
-    """[(slice of sequences, slice of tokens)]: neighbouring whole sequences, about STRETCH_ROWS tokens each."""
+    """[(slice of sequences, slice of tokens)]: neighbouring whole sequences,
+    about STRETCH_ROWS tokens each.
+    """
     n_stretches = max(1, int(seq_ptr[-1]) // STRETCH_ROWS)
     cuts = np.searchsorted(seq_ptr, seq_ptr[-1] * np.arange(1, n_stretches) / n_stretches)
     cuts = np.unique(np.concatenate([[0], cuts, [len(seq_ptr) - 1]]))
-    return [(slice(int(a), int(b)), slice(int(seq_ptr[a]), int(seq_ptr[b])))
-            for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [
+        (slice(int(a), int(b)), slice(int(seq_ptr[a]), int(seq_ptr[b])))
+        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+    ]
 
 
 def _add_scores(corpus, model, tokens, log_node):
@@ -247,20 +294,32 @@ def _add_scores(corpus, model, tokens, log_node):
 
     A sum that overflows to +inf, or that is inf - inf, would make a decoder pass over the label in silence.
     """
-    list_scores(model.w, model.features.node_ptr, model.features.node_label, model.dense, model.dense_of, tokens,
-                corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, log_node)
+    list_scores(
+        model.w,
+        model.features.node_ptr,
+        model.features.node_label,
+        model.dense,
+        model.dense_of,
+        tokens,
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        corpus.attr_val,
+        log_node,
+    )
     if model.may_overflow:
         bad = tokens[~(log_node < np.inf).all(axis=1)]
         if len(bad):
             i = int(np.searchsorted(corpus.seq_ptr, bad.min(), side="right")) - 1
-            raise ValueError(f"sequence {i}, token {bad.min() - corpus.seq_ptr[i]}: expected scores within float64, "
-                             f"got a sum of weights that exceeds it")
+            raise ValueError(
+                f"sequence {i}, token {bad.min() - corpus.seq_ptr[i]}: expected scores within float64, "
+                f"got a sum of weights that exceeds it"
+            )
 
 
 def _scores(corpus, model, sequences, tokens):
     """log_node (n, M) of neighbouring sequences with start and end constraints, padding labels at -inf."""
     edges = model.edges
-    seq_ptr = corpus.seq_ptr[sequences.start:sequences.stop + 1] - tokens.start
+    seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
     filled = seq_ptr[:-1] < seq_ptr[1:]
     log_node = np.empty((tokens.stop - tokens.start, len(edges.middle)))
     log_node[:] = edges.middle

@@ -21,8 +21,10 @@ class IntegerAlphabet:
         return cls(size(corpus.labels), size(corpus.attr_idx), max(1, size(corpus.class_attr)))
 
     def transform(self, X, y=None, on_unknown_label=None):
-        raise ValueError("this model was trained on a ready Corpus, without an encoder: expected a Corpus, "
-                         f"got {type(X).__name__}")
+        raise ValueError(
+            "this model was trained on a ready Corpus, without an encoder: expected a Corpus, "
+            f"got {type(X).__name__}"
+        )
 
     def attribute_names(self):
         return list(range(self.n_attrs))
@@ -51,7 +53,9 @@ def training_corpus(X, y, sample_weight, template):
         from crfbook.data.encoder import Encoder
 
         if y is None and getattr(X, "labels", None) is None:
-            raise ValueError("fit: expected labels y, one sequence of labels for each sequence of X, got none")
+            raise ValueError(
+                "fit: expected labels y, one sequence of labels for each sequence of X, got none"
+            )
         encoder = Encoder(template)
         corpus = encoder.fit_transform(X, y)
     if corpus.n_tokens == 0:
@@ -61,8 +65,14 @@ def training_corpus(X, y, sample_weight, template):
 
 
 def weighted(corpus, sample_weight):
-    """The corpus with weights of its sequences (None: as it is). Raises TypeError or ValueError for weights that are none."""
-    return corpus if sample_weight is None else corpus._replace(seq_weight=_weights(sample_weight, corpus.n_sequences))
+    """The corpus with weights of its sequences (None: as it is).
+    Raises TypeError or ValueError for weights that are none.
+    """
+    return (
+        corpus
+        if sample_weight is None
+        else corpus._replace(seq_weight=_weights(sample_weight, corpus.n_sequences))
+    )
 
 
 def encoder_state(encoder):
@@ -86,7 +96,9 @@ def encoder_from_state(header, arrays):
 def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
     """Corpus of new text for a trained model. Attributes that the model does not know are left out.
 
-    label_sets : `LabelSets` of its tag dictionary, or None; a ready Corpus keeps the label_set that it has. A label that it does not know raises ValueError naming sequence and token, or becomes -1 if `unknown` is "mark".
+    label_sets : `LabelSets` of its tag dictionary, or None; a ready Corpus keeps the label_set that it has. A
+        label that it does not know raises ValueError naming sequence and token,
+        or becomes -1 if `unknown` is "mark".
     """
     X, y = listed(X), listed(y)
     if X is None:
@@ -98,11 +110,15 @@ def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
             corpus = corpus._replace(labels=np.where(unseen, np.int32(-1), corpus.labels))
         elif unseen.any():
             where = int(np.argmax(unseen))
-            raise ValueError(f"{_place(corpus, where)}: expected label ids 0..{len(encoder.labels_) - 1}, "
-                             f"got {corpus.labels[where]}")
+            raise ValueError(
+                f"{_place(corpus, where)}: expected label ids 0..{len(encoder.labels_) - 1}, "
+                f"got {corpus.labels[where]}"
+            )
         return corpus
     corpus = encoder.transform(X, y, on_unknown_label=unknown)
-    return corpus if label_sets is None else corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
+    return (
+        corpus if label_sets is None else corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
+    )
 
 
 def require_labels(corpus):
@@ -125,20 +141,30 @@ def obey(corpus, constraints, labels, drop):
     guilty = sorted({sequence for sequence, _, _ in found})
     if not drop:
         remedy = "" if drop is None else " (on_violation='drop' leaves them out)"
-        raise ValueError(f"{len(guilty)} of {corpus.n_sequences} training sequences violate the constraints{remedy}: "
-                         f"{describe_violations(found)}")
+        raise ValueError(
+            f"{len(guilty)} of {corpus.n_sequences} training sequences violate the constraints{remedy}: "
+            f"{describe_violations(found)}"
+        )
     kept = np.setdiff1d(np.arange(corpus.n_sequences), guilty)
     corpus = take_sequences(corpus, kept)
     if corpus.n_tokens == 0:
-        raise ValueError(f"all training sequences with tokens violate the constraints: {describe_violations(found)}")
+        raise ValueError(
+            f"all training sequences with tokens violate the constraints: {describe_violations(found)}"
+        )
     return corpus, len(guilty)
 
 
 def listed(sequences):
-    """Generators and other one-time iterables as lists; anything else as it is. TypeError for what holds no sequences."""
-    if sequences is not None and not any(hasattr(sequences, name) for name in ("__iter__", "__getitem__", "seq_ptr")):
+    """Generators and other one-time iterables as lists; anything else as it is.
+    TypeError for what holds no sequences.
+    """
+    if sequences is not None and not any(
+        hasattr(sequences, name) for name in ("__iter__", "__getitem__", "seq_ptr")
+    ):
         raise TypeError(f"expected a list of sequences, got {sequences!r}")
-    return list(sequences) if hasattr(sequences, "__iter__") and not hasattr(sequences, "__len__") else sequences
+    return (
+        list(sequences) if hasattr(sequences, "__iter__") and not hasattr(sequences, "__len__") else sequences
+    )
 
 
 def _checked(corpus, y):
@@ -147,10 +173,14 @@ def _checked(corpus, y):
     if y is None:
         return corpus
     if len(y) != corpus.n_sequences:
-        raise ValueError(f"X and y: expected as many sequences in both, got {corpus.n_sequences} in X and {len(y)} in y")
+        raise ValueError(
+            f"X and y: expected as many sequences in both, got {corpus.n_sequences} in X and {len(y)} in y"
+        )
     for i, (labels, length) in enumerate(zip(y, np.diff(corpus.seq_ptr).tolist(), strict=True)):
         if len(labels) != length:
-            raise ValueError(f"sequence {i}: expected {length} labels, one for each token of X, got {len(labels)}")
+            raise ValueError(
+                f"sequence {i}: expected {length} labels, one for each token of X, got {len(labels)}"
+            )
     flat = [label for labels in y for label in labels]
     return make_corpus(**corpus._replace(labels=np.array(flat) if flat else None)._asdict())
 
@@ -160,12 +190,16 @@ def _without_unknown(corpus, n_attrs, n_edge_attrs):
     if not known.all():
         before = np.concatenate([[0], np.cumsum(known)])
         corpus = corpus._replace(
-            attr_ptr=before[corpus.attr_ptr].astype(np.int64), attr_idx=corpus.attr_idx[known],
-            attr_val=corpus.attr_val[known] if len(corpus.attr_val) else corpus.attr_val)
+            attr_ptr=before[corpus.attr_ptr].astype(np.int64),
+            attr_idx=corpus.attr_idx[known],
+            attr_val=corpus.attr_val[known] if len(corpus.attr_val) else corpus.attr_val,
+        )
     known = corpus.class_attr < n_edge_attrs
     if not known.all():
         before = np.concatenate([[0], np.cumsum(known)])
-        corpus = corpus._replace(class_ptr=before[corpus.class_ptr].astype(np.int64), class_attr=corpus.class_attr[known])
+        corpus = corpus._replace(
+            class_ptr=before[corpus.class_ptr].astype(np.int64), class_attr=corpus.class_attr[known]
+        )
     return corpus
 
 
@@ -175,11 +209,15 @@ def _weights(sample_weight, n_sequences):
     except (TypeError, ValueError):
         raise TypeError(f"sample_weight: expected numbers, got {sample_weight!r:.60}") from None
     if weight.shape != (n_sequences,):
-        raise ValueError(f"sample_weight: expected one weight for each of the {n_sequences} sequences, "
-                         f"got shape {weight.shape}")
+        raise ValueError(
+            f"sample_weight: expected one weight for each of the {n_sequences} sequences, "
+            f"got shape {weight.shape}"
+        )
     bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
     if len(bad):
-        raise ValueError(f"sample_weight: expected finite numbers >= 0, got {weight[bad[0]]} for sequence {bad[0]}")
+        raise ValueError(
+            f"sample_weight: expected finite numbers >= 0, got {weight[bad[0]]} for sequence {bad[0]}"
+        )
     if n_sequences and not weight.any():
         raise ValueError("sample_weight: expected a weight above 0, got only zeros")
     return np.ascontiguousarray(weight)

@@ -28,7 +28,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     """Linear-chain CRF.
 
     Minimises, in nats,   sum_i sample_weight_i * loss_i  +  c1 * |w|_1  +  c2 * |w|_2^2   with loss_i = -log p(y_i | x_i)
-    (sums, not averages, and no factor 1/2: CRFsuite's meaning of c1 and c2), or corrects mistakes (perceptron, pa, arow).
+    (sums, not averages, and no factor 1/2: CRFsuite's meaning of c1 and c2),
+    or corrects mistakes (perceptron, pa, arow).
 
     ============  =======================================================================  ============  =========  ==========
     algorithm     when to use it                                                           penalties     losses     epochs [1]
@@ -49,86 +50,134 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     ============  =======================================================================  ============  =========  ==========
 
     [1] max_iterations where none is given. Many end sooner: see period and delta, epsilon, tol, patience.
-    [2] The minimum of OWL-QN, which proximal steps reach in fewer evaluations: `optim.quasi_newton.minimize` has both.
+    [2] The minimum of OWL-QN, which proximal steps reach in fewer evaluations:
+        `optim.quasi_newton.minimize` has both.
 
     Parameters
     ----------
-    algorithm : see above. CRFsuite's names work too: "l2sgd", "ap", "averaged_perceptron", "passive_aggressive".
-    min_freq : float, default 0. Weights whose (attribute, label) or (label, label) is seen less often do not exist.
+    algorithm : see above. CRFsuite's names work too: "l2sgd", "ap", "averaged_perceptron",
+        "passive_aggressive".
+    min_freq : float, default 0. Weights whose (attribute, label) or (label,
+        label) is seen less often do not exist.
     all_possible_states, all_possible_transitions : bool, default False. Give weights also to what training
-        never shows: every attribute with every label, every label after every label. Both together, with "sbcd", c1 > 0 and
-        min_freq = 0: these weights exist virtually, only active ones take memory and stand in features_ and weights_.
-    c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none). So c1 alone makes an elastic net; c2=0 for pure L1.
-    max_iterations : int or None. Iterations, epochs or rounds (other losses than "log": iterations of each stage, see
-        `optim.loss_path`); 0: the model has its alphabets, and w = 0.
-    num_memories : int, default 6, with an L1 penalty 30. Curvature pairs kept, two vectors of weights each ("lbfgs", "owlqn").
-    epsilon, period, delta : CRFsuite's stopping rules. |gradient| <= epsilon * max(1, |w|) (for c2 = 0 the largest entry of
-        the gradient), used only if given; perceptron, pa, arow: a mean loss of at most epsilon in an epoch.
-        The objective fell by less than delta, relative, in the last `period` (default 10) iterations: used if delta is given,
-        and with delta = 1e-6 for "sgd" and for c2 = 0, where no bound on the distance to the minimum is known and the gradient
-        takes long to vanish; status_ is then "small change". delta=0 waits for the gradient.
+        never shows: every attribute with every label, every label after every label. Both together, with
+        "sbcd", c1 > 0 and min_freq = 0: these weights exist virtually,
+        only active ones take memory and stand in features_ and weights_.
+    c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none).
+        So c1 alone makes an elastic net; c2=0 for pure L1.
+    max_iterations : int or None. Iterations, epochs or rounds (other losses than "log": iterations of each
+        stage, see `optim.loss_path`); 0: the model has its alphabets, and w = 0.
+    num_memories : int, default 6, with an L1 penalty 30. Curvature pairs kept,
+        two vectors of weights each ("lbfgs", "owlqn").
+    epsilon, period, delta : CRFsuite's stopping rules. |gradient| <= epsilon * max(1, |w|) (for c2 = 0 the
+        largest entry of the gradient), used only if given; perceptron, pa, arow: a mean loss of at most
+        epsilon in an epoch. The objective fell by less than delta, relative, in the last `period` (default
+        10) iterations: used if delta is given, and with delta = 1e-6 for "sgd" and for c2 = 0, where no bound
+        on the distance to the minimum is known and the gradient takes long to vanish; status_ is then "small
+        change". delta=0 waits for the gradient.
     max_linesearch : int, default 20. Evaluations tried per iteration.
-    calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials : of "sgd", the search
-        for its learning rate, see `optim.stochastic.sgd`; "sgd-l1" begins with the rate calibration_eta (0.8).
-    pa_type, c, error_sensitive : of "pa": 0, 1 (default) or 2; aggressiveness (1); a margin that grows with the errors (True).
+    calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials :
+        of "sgd", the search for its learning rate, see `optim.stochastic.sgd`;
+        "sgd-l1" begins with the rate calibration_eta (0.8).
+    pa_type, c, error_sensitive : of "pa": 0, 1 (default) or 2; aggressiveness (1);
+        a margin that grows with the errors (True).
     averaging : of "perceptron" and "pa", default True; False keeps the last weights, the plain perceptron.
     variance, gamma : of "arow", default 1 and 1.
     verbose : bool. Print a forecast of memory and time before training, then a progress bar.
-    template : makes attributes from token columns: the name of a shipped template ("chunking", "words", ...), the path or
-        the text of a CRF++/Wapiti pattern file, a Template, or None.
+    template : makes attributes from token columns: the name of a shipped template ("chunking", "words", ...),
+        the path or the text of a CRF++/Wapiti pattern file, a Template, or None.
     constraints : "BIO", "IOB1", "BIOES", table or None: see `crfbook.data.constraints.constraints_from`.
-        Forbidden transitions have probability 0 in training and are never predicted. A transition that training
-        merely never shows is not forbidden: it has weight 0.
+        Forbidden transitions have probability 0 in training and are never predicted. A transition that
+        training merely never shows is not forbidden: it has weight 0.
     on_violation : {"raise", "drop"}. What to do with training sequences that violate the constraints.
-    tag_dictionary : None, a count (5 is usual) or a TagDictionary. Words seen so often in training may only have labels seen
-        with them, in training and prediction alike, but for new sequences that this leaves without any labelling. Needs a
-        template; words are column 0, or the dictionary's column.
-    loss : "log" (default), "exp", "pointwise-log" or "pointwise-exp": see `optim.losses`. clamp : float > 0 or None, of the exp
-        losses: a sequence (token) with -log p > clamp counts linearly, so that wrong labels cannot rule the rest.
+    tag_dictionary : None, a count (5 is usual) or a TagDictionary. Words seen so often in training may only
+        have labels seen with them, in training and prediction alike, but for new sequences that this leaves
+        without any labelling. Needs a template; words are column 0, or the dictionary's column.
+    loss : "log" (default), "exp", "pointwise-log" or "pointwise-exp": see `optim.losses`. clamp : float > 0
+        or None, of the exp losses: a sequence (token) with -log p > clamp counts linearly,
+        so that wrong labels cannot rule the rest.
     random_state : int (default 0), RandomState or None. Order of the sequences, where one is random.
     n_jobs : int or None (1), -1 for all processors. Threads; the weights are bit-identical for any number.
-    tol : float. L-BFGS, OWL-QN, auto (default 1e-6): for c2 > 0, stop when the objective is proved to lie within tol (relative)
-        of its minimum; for c2 = 0, when no entry of the (pseudo-)gradient exceeds 1000 * tol, or at a small change (see delta).
-        "sag", "sdca", "boosting" have their own defaults, see there.
+    tol : float. L-BFGS, OWL-QN, auto (default 1e-6): for c2 > 0, stop when the objective is proved to lie
+        within tol (relative) of its minimum; for c2 = 0, when no entry of the (pseudo-)gradient exceeds 1000
+        * tol, or at a small change (see delta). "sag", "sdca", "boosting" have their own defaults, see there.
     patience : int or None. With X_dev in `fit`: stop after so many iterations without a better token accuracy
         there, and keep the weights of the best iteration.
     warm_start : bool. `fit` starts from the weights of the fit before, matched by name.
-    memory_limit : bytes (default 2e9) that "sag", "sdca" and "boosting" may take to remember each sequence; above it they raise
-        MemoryError, and "auto" takes L-BFGS.
-    linesearch, model_filename, keep_tempfiles, trainer_cls : accepted so that code for sklearn-crfsuite runs, without effect.
-    A parameter that means nothing to the algorithm is named in a warning; one that it cannot honour (c1 > 0 without
-    an L1 penalty) is refused, with the list of what works.
+    memory_limit : bytes (default 2e9) that "sag", "sdca" and "boosting" may take to remember each sequence;
+        above it they raise MemoryError, and "auto" takes L-BFGS.
+    linesearch, model_filename, keep_tempfiles, trainer_cls : accepted so that code for sklearn-crfsuite runs,
+        without effect.
+    A parameter that means nothing to the algorithm is named in a warning; one that it cannot honour (c1 > 0
+    without an L1 penalty) is refused, with the list of what works.
 
     Attributes
     ----------
     classes_ : list of the labels as they were given; index = label id in every array.
     weights_ : (F,) float64, laid out by features_ (a FeatureSet); encoder_ holds the alphabets.
-    objective_, n_iter_, status_ : last value of what is minimised, iterations and why training ended. perceptron, pa, arow: their
-        losses summed over the last epoch; boosting: log of the exp loss.
-    history_ : DataFrame, one row an iteration or epoch (boosting: every 100 rounds): iteration, objective, violation, n_active,
-        seconds (and dev_accuracy).
+    objective_, n_iter_, status_ : last value of what is minimised, iterations and why training ended.
+        perceptron, pa, arow: their losses summed over the last epoch; boosting: log of the exp loss.
+    history_ : DataFrame, one row an iteration or epoch (boosting: every 100 rounds): iteration, objective,
+        violation, n_active, seconds (and dev_accuracy).
     n_dropped_ : sequences left out because of on_violation="drop".
 
     Notes
     -----
-    What differs from sklearn-crfsuite: `predict` and `predict_marginals` return lists of lists, whatever the data.
-    Labels may be any hashable objects and come back as they were. Training goes on to a certificate (for c2 = 0: or to
-    delta = 1e-6) instead of stopping at delta = 1e-5; perceptron, pa and arow do 10 epochs, not 100 (their F1 changes little
-    after 10). There are no model files on disk unless you `save`; X_dev can stop the training.
-    An empty sequence is predicted as []. ":" and newlines in attributes mean nothing.
+    What differs from sklearn-crfsuite: `predict` and `predict_marginals` return lists of lists, whatever the
+    data. Labels may be any hashable objects and come back as they were. Training goes on to a certificate
+    (for c2 = 0: or to delta = 1e-6) instead of stopping at delta = 1e-5; perceptron, pa and arow do 10
+    epochs, not 100 (their F1 changes little after 10). There are no model files on disk unless you `save`;
+    X_dev can stop the training. An empty sequence is predicted as [].
+    ":" and newlines in attributes mean nothing.
 
     Ctrl-C during `fit` ends training with the last good weights, a usable model and status_ "interrupted".
     Predicting changes nothing in the model, so threads may share it.
     """
 
-    def __init__(self, algorithm="lbfgs", min_freq=0, all_possible_states=False, all_possible_transitions=False,
-                 c1=0.0, c2=None, max_iterations=None, num_memories=None, epsilon=None, period=None, delta=None,
-                 linesearch=None, max_linesearch=None, calibration_eta=None, calibration_rate=None,
-                 calibration_samples=None, calibration_candidates=None, calibration_max_trials=None, pa_type=None,
-                 c=None, error_sensitive=None, averaging=None, variance=None, gamma=None, verbose=False,
-                 model_filename=None, keep_tempfiles=None, trainer_cls=None, *, template=None, constraints=None,
-                 on_violation="raise", tag_dictionary=None, loss=None, clamp=None, random_state=0, n_jobs=None, tol=None,
-                 patience=None, warm_start=False, memory_limit=2e9):
+    def __init__(
+        self,
+        algorithm="lbfgs",
+        min_freq=0,
+        all_possible_states=False,
+        all_possible_transitions=False,
+        c1=0.0,
+        c2=None,
+        max_iterations=None,
+        num_memories=None,
+        epsilon=None,
+        period=None,
+        delta=None,
+        linesearch=None,
+        max_linesearch=None,
+        calibration_eta=None,
+        calibration_rate=None,
+        calibration_samples=None,
+        calibration_candidates=None,
+        calibration_max_trials=None,
+        pa_type=None,
+        c=None,
+        error_sensitive=None,
+        averaging=None,
+        variance=None,
+        gamma=None,
+        verbose=False,
+        model_filename=None,
+        keep_tempfiles=None,
+        trainer_cls=None,
+        *,
+        template=None,
+        constraints=None,
+        on_violation="raise",
+        tag_dictionary=None,
+        loss=None,
+        clamp=None,
+        random_state=0,
+        n_jobs=None,
+        tol=None,
+        patience=None,
+        warm_start=False,
+        memory_limit=2e9,
+    ):
         self.algorithm = algorithm
         self.min_freq = min_freq
         self.all_possible_states = all_possible_states
@@ -197,18 +246,34 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
             w0 = carried_over(self, encoder, features)
         dev = None
         if X_dev is not None:
-            held_out = free_blocked(known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets), constraints)
+            held_out = free_blocked(
+                known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets), constraints
+            )
             dev = dev_accuracy(held_out, features, constraints, settings.n_threads)
         elif y_dev is not None or settings.patience is not None:
             what = "patience" if y_dev is None else "y_dev"
             raise ValueError(f"fit: {what} was given without X_dev, the held-out sequences it is for")
-        result, history = train(corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose)
+        result, history = train(
+            corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose
+        )
         features = getattr(result, "features", features)
-        self._keep(encoder, features, constraints, sets, result, history, n_dropped, settings.algorithm, corpus.n_sequences)
+        self._keep(
+            encoder,
+            features,
+            constraints,
+            sets,
+            result,
+            history,
+            n_dropped,
+            settings.algorithm,
+            corpus.n_sequences,
+        )
         return self
 
     def _restrict(self, X, corpus, encoder, settings, sets=None):
-        """(corpus, constraints, label sets or None, number of sequences left out): what may be labelled how."""
+        """(corpus, constraints, label sets or None, number of sequences left out):
+        what may be labelled how.
+        """
         constraints = constraints_from(self.constraints, encoder.labels_)
         if sets is None and self.tag_dictionary is not None:
             sets = self._dictionary(X, corpus, encoder).encode(encoder.labels_)
@@ -217,12 +282,17 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
             constraints = sets.constrain(constraints)
         corpus, n_dropped = obey(corpus, constraints, encoder.labels_, settings.drop)
         if n_dropped:
-            warnings.warn(f"{n_dropped} training sequences violate the constraints and were left out", UserWarning,
-                          stacklevel=3)
+            warnings.warn(
+                f"{n_dropped} training sequences violate the constraints and were left out",
+                UserWarning,
+                stacklevel=3,
+            )
         return corpus, constraints, sets, n_dropped
 
     def _dictionary(self, X, corpus, encoder):
-        """The TagDictionary that was given, or learnt from the training columns; it allows all that these show."""
+        """The TagDictionary that was given, or learnt from the training columns;
+        it allows all that these show.
+        """
         if self.template is None:
             raise ValueError("tag_dictionary: expected columns of words with a template, got attributes")
         gold = [encoder.labels_[y] for y in corpus.labels.tolist()]
@@ -232,13 +302,19 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
 
     def _keep(self, encoder, features, constraints, sets, result, history, n_dropped, algorithm, n_seen):
         """Become the model that training has found."""
-        self.encoder_, self.features_, self.constraints_, self.label_sets_ = encoder, features, constraints, sets
+        self.encoder_, self.features_, self.constraints_, self.label_sets_ = (
+            encoder,
+            features,
+            constraints,
+            sets,
+        )
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
 
     def sparsify(self, threshold=0.0):
-        """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0. Changes the model; returns self.
+        """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0.
+        Changes the model; returns self.
 
         `partial_fit` goes on from the weights that are left, without what its algorithm remembered besides.
         """
@@ -246,8 +322,11 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         before = np.count_nonzero(self.weights_)
         self.features_, self.weights_ = sparsify(self.features_, self.weights_, threshold)
         if before and not len(self.weights_):
-            warnings.warn(f"sparsify({threshold:g}) leaves none of {before} weights: every labelling is now as probable as any other",
-                          UserWarning, stacklevel=2)
+            warnings.warn(
+                f"sparsify({threshold:g}) leaves none of {before} weights: every labelling is now as probable as any other",
+                UserWarning,
+                stacklevel=2,
+            )
         self._learner = self._learner[0], None
         return self
 

@@ -1,14 +1,17 @@
-"""The regularisation path: one CRF for each of many L1 penalties, from the largest down, each from the solution before.
+"""The regularisation path: one CRF for each of many L1 penalties, from the largest down,
+each from the solution before.
 
     path = regularization_path(CRF(template="ner", c2=0.0), train, cv=5, scoring="f1")
     path.frame                                   # a row for each c1: objective, active weights, scores
     path.best                                    # the model of the c1 that cross-validation chooses
     plotting.regularization_path(path)           # from crfbook import plotting
 
-From c1_max, the largest |gradient| at w = 0, on no weight survives; below it they come in a few at a time, so that a falling path keeps
-every problem small. c1 is in the unit of the counts: a feature whose observed and expected counts differ by at most c1 stays out. So the
-path begins at 100 occurrences and ends at a tenth of one, however large the corpus. c1_max grows with it: mostly it is the surplus of one
-frequent label after itself (O, O), and on the way down from there little is learned for long. Source: Sokolovska, Lavergne, Cappe and Yvon (2010), section 5; Friedman, Hastie and Tibshirani (2010) for the grid.
+From c1_max, the largest |gradient| at w = 0, on no weight survives; below it they come in a few at a time, so
+that a falling path keeps every problem small. c1 is in the unit of the counts: a feature whose observed and
+expected counts differ by at most c1 stays out. So the path begins at 100 occurrences and ends at a tenth of
+one, however large the corpus. c1_max grows with it: mostly it is the surplus of one frequent label after
+itself (O, O), and on the way down from there little is learned for long. Source: Sokolovska, Lavergne, Cappe
+and Yvon (2010), section 5; Friedman, Hastie and Tibshirani (2010) for the grid.
 """
 
 import time
@@ -49,44 +52,67 @@ class Path(NamedTuple):
     def best(self):
         """The model chosen by the scores. Raises ValueError where there are none."""
         if self.chosen is None:
-            why = "it was interrupted before the first fold ended, or " if self.status == "interrupted" else ""
+            why = (
+                "it was interrupted before the first fold ended, or " if self.status == "interrupted" else ""
+            )
             raise ValueError(f"the path has no scores to choose by: {why}give cv, or X_dev with y_dev")
         return self.models[self.chosen]
 
     def within_one_error(self):
-        """Row of the largest c1 whose score is at most one standard error (of the folds) below the best: the sparsest good model."""
+        """Row of the largest c1 whose score is at most one standard error (of the folds) below the best:
+        the sparsest good model.
+        """
         if self.chosen is None or "score_error" not in self.frame:
             raise ValueError("standard errors need cross-validation: give cv")
         score, error = self.frame["score"].to_numpy(), self.frame["score_error"].to_numpy()
         good = score >= score[self.chosen] - np.nan_to_num(error[self.chosen])
-        return int(np.argmax(good & (self.frame["n_active"] > 0))) if self.frame["n_active"].iloc[self.chosen] else self.chosen
+        return (
+            int(np.argmax(good & (self.frame["n_active"] > 0)))
+            if self.frame["n_active"].iloc[self.chosen]
+            else self.chosen
+        )
 
 
-def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, ratio=1e-3, cv=None, X_dev=None, y_dev=None,
-                        scoring="accuracy", callback=None):
+def regularization_path(
+    model,
+    X,
+    y=None,
+    *,
+    strengths=None,
+    n_strengths=10,
+    ratio=1e-3,
+    cv=None,
+    X_dev=None,
+    y_dev=None,
+    scoring="accuracy",
+    callback=None,
+):
     """Fit `model` (a CRF; it is not changed, its c1 not read) for every c1 of a path.
 
     Parameters
     ----------
     X, y : as in `CRF.fit`.
-    strengths : the values of c1, > 0, in any order; None: `n_strengths` of them, falling in equal ratios from the smaller of c1_max and 100
-        times the mean weight of a sequence (1, unless a Corpus has others) to `ratio` times that.
-    cv : None, or how to cross-validate, as in scikit-learn: a number k of folds (blocks of neighbouring sequences in the order of the
-        data, nothing is shuffled), a splitter, or pairs (numbers of training sequences, numbers of held-out ones). Each fold learns
-        its own alphabets and its own path with the same values of c1.
+    strengths : the values of c1, > 0, in any order; None: `n_strengths` of them, falling in equal ratios from
+        the smaller of c1_max and 100 times the mean weight of a sequence (1,
+        unless a Corpus has others) to `ratio` times that.
+    cv : None, or how to cross-validate, as in scikit-learn: a number k of folds (blocks of neighbouring
+        sequences in the order of the data, nothing is shuffled), a splitter, or pairs (numbers of training
+        sequences, numbers of held-out ones). Each fold learns its own alphabets and its own path with the
+        same values of c1.
     X_dev, y_dev : held-out sequences that are scored in place of cross-validation.
-    scoring : "accuracy" of tokens, "f1" of chunks, or a function (gold, found: lists of sequences of labels) -> number, larger is better;
-        it is tried on (gold, gold) before anything is trained.
+    scoring : "accuracy" of tokens, "f1" of chunks, or a function (gold, found: lists of sequences of labels)
+        -> number, larger is better; it is tried on (gold, gold) before anything is trained.
     callback : called with (row: dict, model) after each c1 of the path itself; True ends the path.
 
-    Returns a `Path`. Columns of its frame: c1, objective (of the model, its penalty included), n_active, of which n_node and n_edge,
-    iterations, status, seconds (wall clock); and with scores: score (mean over folds), with cv also score_error (its standard error) and
-    n_folds. Among equal scores the largest c1 is chosen: the smaller model, but one without weights only if all are; a
-    warning says where the smallest of several values is the best. Where the model is verbose one bar on stderr (2: a line for each) counts
-    all fits, those of the folds included, and says what is under way.
+    Returns a `Path`. Columns of its frame: c1, objective (of the model, its penalty included), n_active, of
+    which n_node and n_edge, iterations, status, seconds (wall clock); and with scores: score (mean over
+    folds), with cv also score_error (its standard error) and n_folds. Among equal scores the largest c1 is
+    chosen: the smaller model, but one without weights only if all are; a warning says where the smallest of
+    several values is the best. Where the model is verbose one bar on stderr (2: a line for each) counts all
+    fits, those of the folds included, and says what is under way.
 
-    Ctrl-C keeps the models that are finished and the folds that are; the status is then "interrupted". Warns if no weight survives any c1.
-    Raises ValueError for bad arguments, and what `fit` raises.
+    Ctrl-C keeps the models that are finished and the folds that are; the status is then "interrupted". Warns
+    if no weight survives any c1. Raises ValueError for bad arguments, and what `fit` raises.
     """
     X, y = listed(X), listed(y)
     if cv is not None and X_dev is not None:
@@ -119,14 +145,20 @@ def regularization_path(model, X, y=None, *, strengths=None, n_strengths=10, rat
             jobs.expect(len(rows) * (1 + len(splits)))
             for k, (inside, held) in enumerate(splits):
                 fold = f"fold {k + 1} of {len(splits)}"
-                scores.append(_fold_scores(model, X, y, inside, held, strengths[:len(rows)], score, jobs, fold))
+                scores.append(
+                    _fold_scores(model, X, y, inside, held, strengths[: len(rows)], score, jobs, fold)
+                )
         except KeyboardInterrupt:
             if not models:
                 raise
             status = "interrupted"
     if not any(row["n_active"] for row in rows):
-        warnings.warn(f"the path is empty: c1 >= {strengths[len(rows) - 1]:g} leaves no weight, since no entry of the gradient at 0 exceeds "
-                      f"{problem.largest_gradient():g}; smaller values of c1 let weights in", UserWarning, stacklevel=2)
+        warnings.warn(
+            f"the path is empty: c1 >= {strengths[len(rows) - 1]:g} leaves no weight, since no entry of the gradient at 0 exceeds "
+            f"{problem.largest_gradient():g}; smaller values of c1 let weights in",
+            UserWarning,
+            stacklevel=2,
+        )
     return _path(rows, models, np.array(scores), status)
 
 
@@ -137,7 +169,9 @@ class _Problem:
         self.model = clone(model)
         self.settings = settings = check_settings(self.model.set_params(c1=1.0))
         self.encoder, corpus = training_corpus(X, y, None, model.template)
-        self.corpus, self.constraints, self.sets, self.n_dropped = self.model._restrict(X, corpus, self.encoder, settings)
+        self.corpus, self.constraints, self.sets, self.n_dropped = self.model._restrict(
+            X, corpus, self.encoder, settings
+        )
         self.features = choose_features(self.corpus, self.encoder, settings, self.constraints)
 
     def largest_gradient(self):
@@ -148,7 +182,8 @@ class _Problem:
         return float(np.abs(objective(np.zeros(self.features.n_features))[1]).max(initial=0.0))
 
     def solve(self, strengths, jobs, part):
-        """Yield (row, fitted model) for each c1, from the solution of the one before. Ends early after Ctrl-C.
+        """Yield (row, fitted model) for each c1, from the solution of the one before.
+        Ends early after Ctrl-C.
 
         jobs : the `JobMonitor` that shows them, as those of `part`, what the data are called.
         """
@@ -165,14 +200,33 @@ class _Problem:
                 return
             features = getattr(result, "features", features)
             w, keep = result.w, result.w != 0
-            n_node = int(np.count_nonzero(keep[:features.n_node]))
+            n_node = int(np.count_nonzero(keep[: features.n_node]))
             small = result._replace(w=w[keep], state={})
-            fitted._keep(self.encoder, select(features, keep), self.constraints, self.sets, small, history, self.n_dropped,
-                         settings.algorithm, self.corpus.n_sequences)
+            fitted._keep(
+                self.encoder,
+                select(features, keep),
+                self.constraints,
+                self.sets,
+                small,
+                history,
+                self.n_dropped,
+                settings.algorithm,
+                self.corpus.n_sequences,
+            )
             n_active = int(np.count_nonzero(keep))
-            jobs.done(f"{result.status} after {result.n_iter} iterations, objective {result.objective:.2f}, active {n_active:,}")
-            found = (float(c1), result.objective, n_active, n_node, n_active - n_node, result.n_iter, result.status,
-                     time.perf_counter() - clock)
+            jobs.done(
+                f"{result.status} after {result.n_iter} iterations, objective {result.objective:.2f}, active {n_active:,}"
+            )
+            found = (
+                float(c1),
+                result.objective,
+                n_active,
+                n_node,
+                n_active - n_node,
+                result.n_iter,
+                result.status,
+                time.perf_counter() - clock,
+            )
             yield dict(zip(ROW, found, strict=True)), fitted
 
 
@@ -185,7 +239,9 @@ def _grid(problem, n_strengths, ratio):
     if largest == 0:
         raise ValueError("the gradient at w = 0 is 0: no weight would ever leave it, and there is no path")
     weight = problem.corpus.seq_weight
-    return min(largest, HIGHEST * (weight.mean() if weight.size else 1.0)) * np.geomspace(1.0, ratio, int(n_strengths))
+    return min(largest, HIGHEST * (weight.mean() if weight.size else 1.0)) * np.geomspace(
+        1.0, ratio, int(n_strengths)
+    )
 
 
 def _checked(strengths):
@@ -196,7 +252,9 @@ def _checked(strengths):
 
 
 def _held_out(name, X, y, score):
-    """(X, gold labels) of sequences to be scored; ValueError where there is nothing to score, or `score` gives no number."""
+    """(X, gold labels) of sequences to be scored; ValueError where there is nothing to score,
+    or `score` gives no number.
+    """
     gold, n = gold_labels(X, y), _n_sequences(X)
     if len(gold) != n:
         raise ValueError(f"{name}: expected labels of its {n} sequences, got those of {len(gold)}")
@@ -222,14 +280,24 @@ def _splits(cv, X, y, score):
     try:
         splits = [tuple(np.asarray(part) for part in pair) for pair in check_cv(cv).split(np.zeros(n))]
     except (TypeError, ValueError) as error:
-        raise ValueError(f"cv: expected pairs (training numbers, held-out numbers), or what makes them of {n} sequences, got {cv!r:.80} "
-                         f"({error}); of a splitter that needs groups or classes give list(splitter.split(X, classes, groups))") from None
+        raise ValueError(
+            f"cv: expected pairs (training numbers, held-out numbers), or what makes them of {n} sequences, got {cv!r:.80} "
+            f"({error}); of a splitter that needs groups or classes give list(splitter.split(X, classes, groups))"
+        ) from None
     if not splits:
         raise ValueError("cv: expected at least one pair (training numbers, held-out numbers), got none")
     for i, pair in enumerate(splits):
         for part in pair:
-            if not (part.ndim == 1 and len(part) and part.dtype.kind in "iu" and 0 <= part.min() and part.max() < n):
-                raise ValueError(f"cv, fold {i}: expected numbers of sequences in 0..{n - 1}, got {part!r:.80}")
+            if not (
+                part.ndim == 1
+                and len(part)
+                and part.dtype.kind in "iu"
+                and 0 <= part.min()
+                and part.max() < n
+            ):
+                raise ValueError(
+                    f"cv, fold {i}: expected numbers of sequences in 0..{n - 1}, got {part!r:.80}"
+                )
         if not any(map(len, gold_labels(_take(X, pair[0]), _take(y, pair[0])))):
             raise ValueError(f"cv, fold {i}: expected sequences with tokens to train on, got none")
         _held_out(f"cv, fold {i}", _take(X, pair[1]), _take(y, pair[1]), score)
@@ -259,7 +327,9 @@ def _path(rows, models, scores, status):
     frame = pandas.DataFrame(rows, columns=list(rows[0]))
     if len(scores):
         frame["score"] = scores.mean(axis=0)
-        frame["score_error"] = scores.std(axis=0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.nan
+        frame["score_error"] = (
+            scores.std(axis=0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.nan
+        )
         frame["n_folds"] = len(scores)
     scored = "score" in frame and frame["score"].notna().any()
     chosen = None
@@ -267,6 +337,10 @@ def _path(rows, models, scores, status):
         score, some = frame["score"].to_numpy(float), frame["n_active"].to_numpy() > 0
         chosen = int(np.nanargmax(np.where(some, score, np.nan) if some.any() else score))
         if some.any() and 0 < chosen == len(frame) - 1:
-            warnings.warn(f"the best score is that of the smallest c1, {frame['c1'].iloc[-1]:g}: the path may end too early; give a smaller "
-                          f"ratio, or strengths", UserWarning, stacklevel=3)
+            warnings.warn(
+                f"the best score is that of the smallest c1, {frame['c1'].iloc[-1]:g}: the path may end too early; give a smaller "
+                f"ratio, or strengths",
+                UserWarning,
+                stacklevel=3,
+            )
     return Path(frame, models, chosen, status)

@@ -49,8 +49,13 @@ def save_arrays(path, kind, header, arrays):
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise TypeError(f"cannot save {name!r}: expected an array of numbers, got Python objects")
-    about = {"schema": SCHEMA, "kind": kind, "version": __version__, "header": header,
-             "arrays": {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}}
+    about = {
+        "schema": SCHEMA,
+        "kind": kind,
+        "version": __version__,
+        "header": header,
+        "arrays": {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()},
+    }
     try:
         text = json.dumps(about, ensure_ascii=False)
     except (TypeError, ValueError) as error:
@@ -62,7 +67,7 @@ def save_arrays(path, kind, header, arrays):
         raise FileNotFoundError(f"cannot save the model: there is no folder {folder}")
     beside = f"{path}.{secrets.token_hex(6)}.tmp"
     try:
-        with open(beside, "xb+") as file:           # "x": never through somebody else's file or link
+        with open(beside, "xb+") as file:  # "x": never through somebody else's file or link
             _write_zip(file, members)
             _seal(file)
             file.flush()
@@ -90,7 +95,7 @@ def load_arrays(path, kind):
                 return _read_members(archive, path, kind)
         except ModelFileError:
             raise
-        except Exception as error:      # the checksum holds, so whoever wrote this was not save_arrays
+        except Exception as error:  # the checksum holds, so whoever wrote this was not save_arrays
             raise ModelFileError(f"{path}: refused, this is not what crfbook writes ({error})") from None
 
 
@@ -124,23 +129,27 @@ def _digest(file):
 
 
 def _check_seal(file, path):
-    start = file.read(4 + 26 + len(_HEADER))        # a zip's first local header is 30 bytes, then the name
+    start = file.read(4 + 26 + len(_HEADER))  # a zip's first local header is 30 bytes, then the name
     if not (start[:4] == b"PK\x03\x04" and start[30:] == _HEADER.encode()):
         raise ModelFileError(f"{path}: this is not a crfbook model file")
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _DIGITS - len(_MARK)))
     tail = file.read()
     if not tail.startswith(_MARK):
-        raise ModelFileError(f"{path}: the model file is cut short or damaged (its checksum is missing at the end)")
-    if _digest(file) != tail[len(_MARK):]:
+        raise ModelFileError(
+            f"{path}: the model file is cut short or damaged (its checksum is missing at the end)"
+        )
+    if _digest(file) != tail[len(_MARK) :]:
         raise ModelFileError(f"{path}: the model file is damaged (its checksum does not match its content)")
 
 
 def _read_members(archive, path, kind):
     about = json.loads(_read_array(archive, _HEADER).tobytes().decode("utf-8", "surrogatepass"))
     if about["schema"] > SCHEMA:
-        raise ModelFileError(f"{path}: written by crfbook {about['version']} with schema {about['schema']}; this version "
-                             f"reads schema {SCHEMA} and earlier: update crfbook")
+        raise ModelFileError(
+            f"{path}: written by crfbook {about['version']} with schema {about['schema']}; this version "
+            f"reads schema {SCHEMA} and earlier: update crfbook"
+        )
     if about["kind"] != kind:
         raise ModelFileError(f"{path}: expected a saved {kind}, got a saved {about['kind']}")
     names = {f"{name}.npy" for name in about["arrays"]} | {f"{_HEADER}.npy"}
@@ -158,13 +167,15 @@ def _read_array(archive, name):
     info = archive.getinfo(f"{name}.npy")
     if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1:
         raise ValueError(f"array {name!r} is compressed or encrypted")
-    member = archive.read(info)         # stored, so at most as large as the file itself
+    member = archive.read(info)  # stored, so at most as large as the file itself
     if info.file_size != len(member):
         raise ValueError(f"array {name!r} has another size than announced")
     file = io.BytesIO(member)
     version = np.lib.format.read_magic(file)
-    read_header = {(1, 0): np.lib.format.read_array_header_1_0,
-                   (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
     if read_header is None:
         raise ValueError(f"array {name!r} has the unknown npy version {version}")
     shape, _, dtype = read_header(file)

@@ -1,6 +1,8 @@
-"""What a trained CRF says about new sequences: labels, probabilities of tokens, of pairs and of whole labellings.
+"""What a trained CRF says about new sequences: labels, probabilities of tokens,
+of pairs and of whole labellings.
 
-A Viterbi score is not a confidence; `predict_marginals` are probabilities, and `log_proba` is the one of a whole labelling.
+A Viterbi score is not a confidence; `predict_marginals` are probabilities,
+and `log_proba` is the one of a whole labelling.
 """
 
 import numpy as np
@@ -15,8 +17,8 @@ from crfbook.models.settings import thread_count
 class Sequences(list):
     """A list of lists that NumPy turns into a one-dimensional array of lists, whatever their lengths.
 
-    A plain list of lists would be refused, or become a table where all happen to be equally long; scikit-learn's
-    `cross_val_predict` joins its folds in this way.
+    A plain list of lists would be refused, or become a table where all happen to be equally long;
+    scikit-learn's `cross_val_predict` joins its folds in this way.
     """
 
     def __array__(self, dtype=None, copy=None):
@@ -29,16 +31,19 @@ class Sequences(list):
 class Predictions:
     """The part of `CRF` that predicts. Needs encoder_, features_, weights_, constraints_ and n_jobs.
 
-    X is what `fit` takes, or a Corpus encoded with this model's encoder_. Attributes that training did not know have no
-    weight and are ignored. Nothing here changes the model: several threads may share it. Every method raises
-    NotFittedError before `fit`, and ValueError naming the sequence where the constraints forbid all its paths.
+    X is what `fit` takes, or a Corpus encoded with this model's encoder_. Attributes that training did not
+    know have no weight and are ignored. Nothing here changes the model: several threads may share it. Every
+    method raises NotFittedError before `fit`, and ValueError naming the sequence where the constraints forbid
+    all its paths.
     """
 
     def predict(self, X, form="auto"):
-        """The most probable labelling of each sequence (Viterbi), as a list of lists of labels; [] for an empty one.
+        """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
+        [] for an empty one.
 
-        Of equally good labellings the one whose labels come first in classes_ is taken. form : "dense", "sparse" (time grows with
-        the edge weights that are not zero), or "auto": the one that takes less time. Both give the same labels.
+        Of equally good labellings the one whose labels come first in classes_ is taken. form : "dense",
+        "sparse" (time grows with the edge weights that are not zero), or "auto":
+        the one that takes less time. Both give the same labels.
         """
         corpus = self._known(X)
         path = inference.decode(corpus, *self._model(), form=form)
@@ -70,21 +75,24 @@ class Predictions:
         return _by_sequence(inference.node_marginals(corpus, *self._model(), form=form), corpus)
 
     def predict_edge_marginals(self, X):
-        """p(y_{t-1} = a, y_t = b | x) as an iterator: for each sequence one array (max(T-1, 0), L, L), [t-1, a, b].
+        """p(y_{t-1} = a, y_t = b | x) as an iterator: for each sequence one array (max(T-1, 0), L, L), [t-1,
+        a, b].
 
-        Labels in the order of classes_. One sequence at a time, since all of them would rarely fit into memory.
+        Labels in the order of classes_. One sequence at a time,
+        since all of them would rarely fit into memory.
         """
         corpus = self._known(X)
         features, w, constraints, _ = self._model()
         return inference.iter_edge_marginals(corpus, features, w, constraints)
 
     def log_proba(self, X, y=None):
-        """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence, -inf for a forbidden labelling.
+        """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence,
+        -inf for a forbidden labelling.
 
         Raises ValueError for a label that the model does not know, naming it and its place.
         """
         corpus = require_labels(self._known(X, y, "raise"))
-        return np.minimum(inference.log_proba(corpus, *self._model()), 0.0)      # above 0 is rounding
+        return np.minimum(inference.log_proba(corpus, *self._model()), 0.0)  # above 0 is rounding
 
     def score(self, X, y=None, sample_weight=None):
         """Token accuracy. A label that the model does not know counts as an error.
@@ -94,22 +102,30 @@ class Predictions:
         found = self.predict(X)
         gold = gold_labels(X, y)
         if len(gold) != len(found):
-            raise ValueError(f"X and y: expected as many sequences in both, got {len(found)} in X and {len(gold)} in y")
+            raise ValueError(
+                f"X and y: expected as many sequences in both, got {len(found)} in X and {len(gold)} in y"
+            )
         right = np.zeros(len(found))
         length = np.zeros(len(found))
         for i, (a, b) in enumerate(zip(gold, found, strict=True)):
             if len(a) != len(b):
-                raise ValueError(f"sequence {i}: expected {len(b)} labels, one for each token of X, got {len(a)}")
+                raise ValueError(
+                    f"sequence {i}: expected {len(b)} labels, one for each token of X, got {len(a)}"
+                )
             right[i], length[i] = sum(bool(x == z) for x, z in zip(a, b, strict=True)), len(b)
         weight = np.ones(len(found)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         total = float(weight @ length)
         if not total > 0:
-            raise ValueError(f"score: expected at least one token that counts, got {len(found)} sequences without any")
+            raise ValueError(
+                f"score: expected at least one token that counts, got {len(found)} sequences without any"
+            )
         return float(weight @ right) / total
 
     def _named(self, tables):
         """Arrays (T, L) of probabilities as lists of {label: probability}."""
-        return Sequences([dict(zip(self.encoder_.labels_, row, strict=True)) for row in table.tolist()] for table in tables)
+        return Sequences(
+            [dict(zip(self.encoder_.labels_, row, strict=True)) for row in table.tolist()] for table in tables
+        )
 
     def _known(self, X, y=None, unknown="mark"):
         check_is_fitted(self, "weights_")

@@ -11,7 +11,12 @@ from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
 from crfbook.models.weights import check_layout
 
-FITTED = ("objective_", "status_", "n_iter_", "n_dropped_")  # plain numbers and words that a model file carries
+FITTED = (
+    "objective_",
+    "status_",
+    "n_iter_",
+    "n_dropped_",
+)  # plain numbers and words that a model file carries
 
 
 class Saved:
@@ -20,8 +25,9 @@ class Saved:
     def save(self, path):
         """Write the trained model to one file (see `models.persistence`), atomically and without pickle.
 
-        The state of a learner that `partial_fit` can go on from is kept; batch algorithms go on from the weights (warm_start).
-        Raises NotFittedError before `fit`; TypeError for labels other than strings, numbers, booleans and tuples of these.
+        The state of a learner that `partial_fit` can go on from is kept; batch algorithms go on from the
+        weights (warm_start). Raises NotFittedError before `fit`; TypeError for labels other than strings,
+        numbers, booleans and tuples of these.
         """
         check_is_fitted(self, "weights_")
         state, arrays = encoder_state(self.encoder_)
@@ -33,7 +39,11 @@ class Saved:
             tables = self.constraints_._asdict().items()
             arrays.update({f"constraints.{name}": table for name, table in tables if table is not None})
         arrays.update({f"history.{name}": column for name, column in self._history.items()})
-        header = {"features": features, "encoder": state, "fitted": {name: getattr(self, name) for name in FITTED}}
+        header = {
+            "features": features,
+            "encoder": state,
+            "fitted": {name: getattr(self, name) for name in FITTED},
+        }
         if self.label_sets_ is not None:
             header["dictionary"], words = self.label_sets_.get_state()
             arrays.update({f"dictionary.{name}": array for name, array in words.items()})
@@ -42,21 +52,30 @@ class Saved:
             arrays.update({f"state.{name}": array for name, array in (learner or {}).items()})
         header["trained_by"], header["n_seen"] = trained_by, self._n_seen
         # template and a table of constraints come back from the encoder and from constraints_
-        params = {name: value.item() if isinstance(value, np.generic) else value for name, value in self.get_params().items()}
-        params = {name: value for name, value in params.items() if value is None or isinstance(value, (bool, int, float, str))}
+        params = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params().items()
+        }
+        params = {
+            name: value
+            for name, value in params.items()
+            if value is None or isinstance(value, (bool, int, float, str))
+        }
         params.pop("template", None)
         save_arrays(path, "CRF", {"params": params, **header}, arrays)
 
     @classmethod
     def load(cls, path):
-        """A model that `save` wrote; it predicts, explains its weights and can be trained further (warm_start, partial_fit).
+        """A model that `save` wrote; it predicts,
+        explains its weights and can be trained further (warm_start, partial_fit).
 
-        Raises ModelFileError (a ValueError) for a file that is damaged, foreign or of a later schema; nothing in it is executed.
+        Raises ModelFileError (a ValueError) for a file that is damaged, foreign or of a later schema;
+        nothing in it is executed.
         """
         header, arrays = load_arrays(path, "CRF")
         try:
             return cls._restored(header, arrays)
-        except Exception as error:      # an intact file that no `save` wrote
+        except Exception as error:  # an intact file that no `save` wrote
             raise ModelFileError(f"{path}: refused, {error}") from None
 
     @classmethod
@@ -74,9 +93,13 @@ class Saved:
         check_layout(model.features_, model.weights_, model.encoder_, model.constraints_)
         model.label_sets_ = None
         if "dictionary" in header:
-            model.label_sets_ = LabelSets.from_state(header["dictionary"], part["dictionary"], model.constraints_.label_sets)
+            model.label_sets_ = LabelSets.from_state(
+                header["dictionary"], part["dictionary"], model.constraints_.label_sets
+            )
         if model.constraints is None and model.constraints_ is not None:
-            model.constraints = model.constraints_._replace(label_sets=None) if model.label_sets_ else model.constraints_
+            model.constraints = (
+                model.constraints_._replace(label_sets=None) if model.label_sets_ else model.constraints_
+            )
         model.template = getattr(model.encoder_, "template", None)
         for name in FITTED:
             setattr(model, name, header["fitted"][name])

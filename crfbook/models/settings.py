@@ -9,7 +9,8 @@ import numpy as np
 from crfbook.models.algorithms import ALGORITHMS, NONE, READ, check_combination, resolve
 from crfbook.optim.parallel import resolve_threads
 
-# Parameters of CRFsuite's line search and temporary model files: accepted, so that old code runs, and without effect.
+# Parameters of CRFsuite's line search and temporary model files: accepted, so that old code runs, and without
+# effect.
 INERT = ("linesearch", "model_filename", "keep_tempfiles", "trainer_cls")
 SMALL_CHANGE = 1e-6  # default of delta for c2 = 0, where nothing bounds the distance to the minimum
 WHOLE = ("period", "calibration_samples", "calibration_candidates", "calibration_max_trials", "pa_type")
@@ -19,30 +20,32 @@ YES_NO = ("error_sensitive", "averaging")
 class Settings(NamedTuple):
     """The parameters as training uses them; None has become the default."""
 
-    algorithm: str                      # key of ALGORITHMS
-    loss: str                           # "" for learners that have none of the four
+    algorithm: str  # key of ALGORITHMS
+    loss: str  # "" for learners that have none of the four
     clamp: float | None
     c1: float
     c2: float
     random_state: int
-    memory_limit: float                 # bytes
+    memory_limit: float  # bytes
     min_freq: float
     all_states: bool
     all_transitions: bool
-    max_iterations: int | None          # None: the algorithm's own default
+    max_iterations: int | None  # None: the algorithm's own default
     num_memories: int
     epsilon: float | None
-    relative_change: tuple | None       # (period, delta)
-    tol: float | None                   # None: the algorithm's own default
+    relative_change: tuple | None  # (period, delta)
+    tol: float | None  # None: the algorithm's own default
     max_linesearch: int
     n_threads: int
     patience: int | None
     drop: bool
-    options: dict                       # arguments that only this algorithm has
+    options: dict  # arguments that only this algorithm has
 
     @property
     def virtual(self):
-        """All weights exist and none is laid out: the algorithm keeps those that are active, `features_` will be these."""
+        """All weights exist and none is laid out: the algorithm keeps those that are active,
+        `features_` will be these.
+        """
         able = "virtual" in ALGORITHMS[self.algorithm].settings
         return bool(able and self.all_states and self.all_transitions and self.c1 > 0 and not self.min_freq)
 
@@ -92,27 +95,45 @@ def check_settings(model):
         n_threads=thread_count(model.n_jobs),
         patience=integer(model, "patience", None),
         drop=model.on_violation == "drop",
-        options={argument: _option(model, name) for name, argument in row.options.items() if getattr(model, name) is not None},
+        options={
+            argument: _option(model, name)
+            for name, argument in row.options.items()
+            if getattr(model, name) is not None
+        },
     )
 
 
 def _option(model, name):
     if name in YES_NO:
         return bool(getattr(model, name))
-    return integer(model, name, None, least=0 if name == "pa_type" else 1) if name in WHOLE else number(model, name, None)
+    return (
+        integer(model, name, None, least=0 if name == "pa_type" else 1)
+        if name in WHOLE
+        else number(model, name, None)
+    )
 
 
 def _warn_of_idle(model, row, c2):
     """One warning that names all parameters that were given and mean nothing to this algorithm."""
-    read = {*row.options, *(row.settings if "relative_change" not in row.settings else (*row.settings, "period", "delta"))}
-    idle = [name for name in (*READ, "max_linesearch", "tol") if name not in read and getattr(model, name) is not None]
+    read = {
+        *row.options,
+        *(row.settings if "relative_change" not in row.settings else (*row.settings, "period", "delta")),
+    }
+    idle = [
+        name
+        for name in (*READ, "max_linesearch", "tol")
+        if name not in read and getattr(model, name) is not None
+    ]
     if model.epsilon is not None and "epsilon" in row.settings and model.loss not in (None, "log"):
         idle.append("epsilon")  # CRFsuite's rule is for its one loss
     idle += ["c2"] if c2 and row.c2 == NONE else []
     idle += [name for name in INERT if getattr(model, name) not in (None, False)]
     if idle:
-        warnings.warn(f"no effect on algorithm={model.algorithm!r} of crfbook, ignored: {', '.join(idle)}",
-                      UserWarning, stacklevel=4)
+        warnings.warn(
+            f"no effect on algorithm={model.algorithm!r} of crfbook, ignored: {', '.join(idle)}",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def thread_count(n_jobs):
@@ -124,19 +145,29 @@ def thread_count(n_jobs):
 
 
 def seed(random_state):
-    """`random_state` as scikit-learn means it, as an int >= 0: an int is itself, anything else is drawn from once."""
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
+    """`random_state` as scikit-learn means it, as an int >= 0: an int is itself,
+    anything else is drawn from once.
+    """
+    if (
+        isinstance(random_state, (int, np.integer))
+        and not isinstance(random_state, bool)
+        and random_state >= 0
+    ):
         return int(random_state)
     from sklearn.utils import check_random_state
 
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError:
-        raise ValueError(f"random_state: expected an integer >= 0, a RandomState or None, got {random_state!r}") from None
+        raise ValueError(
+            f"random_state: expected an integer >= 0, a RandomState or None, got {random_state!r}"
+        ) from None
 
 
 def number(model, name, default):
-    """Parameter `name` of an estimator as a float >= 0; None is the default. TypeError or ValueError naming it."""
+    """Parameter `name` of an estimator as a float >= 0; None is the default.
+    TypeError or ValueError naming it.
+    """
     value = getattr(model, name)
     if value is None:
         return default
@@ -148,7 +179,9 @@ def number(model, name, default):
 
 
 def integer(model, name, default, least=1):
-    """Parameter `name` of an estimator as an int >= least; None is the default. TypeError or ValueError naming it."""
+    """Parameter `name` of an estimator as an int >= least; None is the default.
+    TypeError or ValueError naming it.
+    """
     value = getattr(model, name)
     if value is None:
         return default

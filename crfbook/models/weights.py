@@ -12,15 +12,23 @@ from crfbook.data.features import FeatureSet, empirical_counts, observed, select
 
 def choose_features(corpus, encoder, settings, constraints):
     """FeatureSet for training, and CRFsuite's cut-off: the counts (of sums of attribute values, not of
-    sample weights) must reach `min_freq`. Transitions that the constraints forbid get no weight. Where all weights exist
-    virtually (`Settings.virtual`): one of the same sizes without any."""
+    sample weights) must reach `min_freq`. Transitions that the constraints forbid get no weight. Where all
+    weights exist virtually (`Settings.virtual`): one of the same sizes without any."""
     if settings.virtual:
-        return laid_out(len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs, *np.zeros((2, 0), np.int64))
-    features = observed(corpus, len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs,
-                        all_states=settings.all_states, all_transitions=settings.all_transitions)
+        return laid_out(
+            len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs, *np.zeros((2, 0), np.int64)
+        )
+    features = observed(
+        corpus,
+        len(encoder.labels_),
+        encoder.n_attrs,
+        encoder.n_edge_attrs,
+        all_states=settings.all_states,
+        all_transitions=settings.all_transitions,
+    )
     keep = np.ones(features.n_features, dtype=bool)
     if constraints is not None:
-        keep[features.n_node:] = constraints.allowed[features.edge_prev, features.edge_next]
+        keep[features.n_node :] = constraints.allowed[features.edge_prev, features.edge_next]
     if settings.min_freq > 0:
         unweighted = corpus._replace(seq_weight=np.zeros(0))
         keep &= empirical_counts(unweighted, features) >= settings.min_freq
@@ -36,13 +44,23 @@ def carried_over(old, encoder, features):
     w = np.zeros(features.n_features)
 
     row, column = _node_rows(before)
-    _copy(w[:features.n_node], _node_rows(features), w_old[:before.n_node], (attribute[row], label[column]),
-          features.n_labels)
+    _copy(
+        w[: features.n_node],
+        _node_rows(features),
+        w_old[: before.n_node],
+        (attribute[row], label[column]),
+        features.n_labels,
+    )
     row, column = _edge_rows(before)
     pair = label[column // before.n_labels] * features.n_labels + label[column % before.n_labels]
     pair[(label[column // before.n_labels] < 0) | (label[column % before.n_labels] < 0)] = -1
-    _copy(w[features.n_node:], _edge_rows(features), w_old[before.n_node:], (edge_attribute[row], pair),
-          features.n_labels**2)
+    _copy(
+        w[features.n_node :],
+        _edge_rows(features),
+        w_old[before.n_node :],
+        (edge_attribute[row], pair),
+        features.n_labels**2,
+    )
     return w
 
 
@@ -58,20 +76,38 @@ def carried_features(old, encoder):
     before, behind = label[column // width], label[column % width]
     attribute = _positions(old.encoder_.edge_attribute_names(), encoder.edge_attribute_names())[row]
     known = (attribute >= 0) & (before >= 0) & (behind >= 0)
-    return laid_out(n, encoder.n_attrs, encoder.n_edge_attrs, nodes, np.sort(((attribute * n + before) * n + behind)[known]))
+    return laid_out(
+        n,
+        encoder.n_attrs,
+        encoder.n_edge_attrs,
+        nodes,
+        np.sort(((attribute * n + before) * n + behind)[known]),
+    )
 
 
 def laid_out(n_labels, n_attrs, n_edge_attrs, nodes, edges):
     """FeatureSet from rising keys: attribute * L + label, (edge attribute * L + previous) * L + next."""
     width = n_labels**2
-    ptr = lambda keys, n, width: np.searchsorted(keys, np.arange(n + 1, dtype=np.int64) * width).astype(np.int64)  # noqa: E731
+    ptr = lambda keys, n, width: np.searchsorted(keys, np.arange(n + 1, dtype=np.int64) * width).astype(
+        np.int64
+    )  # noqa: E731
     pair = (edges % width).astype(np.int32)
-    return FeatureSet(n_labels, n_attrs, n_edge_attrs, ptr(nodes, n_attrs, n_labels), (nodes % n_labels).astype(np.int32),
-                      ptr(edges, n_edge_attrs, width), pair // n_labels, pair % n_labels)
+    return FeatureSet(
+        n_labels,
+        n_attrs,
+        n_edge_attrs,
+        ptr(nodes, n_attrs, n_labels),
+        (nodes % n_labels).astype(np.int32),
+        ptr(edges, n_edge_attrs, width),
+        pair // n_labels,
+        pair % n_labels,
+    )
 
 
 def merged(old, new):
-    """A FeatureSet that has the weights of both (of the same alphabets), and the places (F,) of the old one's in it."""
+    """A FeatureSet that has the weights of both (of the same alphabets),
+    and the places (F,) of the old one's in it.
+    """
     n_labels = old.n_labels
     width = n_labels**2
     node = [row * n_labels + column for row, column in map(_node_rows, (old, new))]
@@ -90,7 +126,7 @@ class WeightNames:
         check_is_fitted(self, "weights_")
         names = self.encoder_.attribute_names()
         row, _ = _node_rows(self.features_)
-        return [names[a] for a in np.unique(row[self.weights_[:self.features_.n_node] != 0])]
+        return [names[a] for a in np.unique(row[self.weights_[: self.features_.n_node] != 0])]
 
     @property
     def num_attributes_(self):
@@ -103,9 +139,12 @@ class WeightNames:
         check_is_fitted(self, "weights_")
         names, labels = self.encoder_.attribute_names(), self.encoder_.labels_
         row, column = _node_rows(self.features_)
-        weights = self.weights_[:self.features_.n_node].tolist()
-        return {(names[a], labels[y]): w
-                for a, y, w in zip(row.tolist(), column.tolist(), weights, strict=True) if w}
+        weights = self.weights_[: self.features_.n_node].tolist()
+        return {
+            (names[a], labels[y]): w
+            for a, y, w in zip(row.tolist(), column.tolist(), weights, strict=True)
+            if w
+        }
 
     @property
     def transition_features_(self):
@@ -126,8 +165,9 @@ class WeightNames:
     def weights_to_frame(self):
         """All weights other than zero as a pandas DataFrame, largest magnitude first.
 
-        Columns: kind ("state", "transition" or "edge"), attribute, from, label, weight. `from` is the previous
-        label of a transition and missing for a state feature; `attribute` is missing for a plain transition.
+        Columns: kind ("state", "transition" or "edge"), attribute, from, label, weight. `from` is the
+        previous label of a transition and missing for a state feature;
+        `attribute` is missing for a plain transition.
         """
         import pandas
 
@@ -141,7 +181,9 @@ class WeightNames:
         check_is_fitted(self, "weights_")
         labels, features = self.encoder_.labels_, self.features_
         row, column = _edge_rows(features)
-        for b, pair, w in zip(row.tolist(), column.tolist(), self.weights_[features.n_node:].tolist(), strict=True):
+        for b, pair, w in zip(
+            row.tolist(), column.tolist(), self.weights_[features.n_node :].tolist(), strict=True
+        ):
             if w:
                 yield (b, labels[pair // features.n_labels], labels[pair % features.n_labels]), w
 
@@ -175,20 +217,42 @@ def _copy(w, rows, w_old, old_rows, width):
 
 
 def check_layout(features, w, encoder, constraints):
-    """Raise ValueError unless the arrays of a loaded model fit together: kernels trust them and check nothing."""
+    """Raise ValueError unless the arrays of a loaded model fit together:
+    kernels trust them and check nothing.
+    """
     n_labels, n_attrs, n_edge_attrs = features[:3]
     same = (n_labels, n_attrs, n_edge_attrs) == (len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs)
-    rows = all(ptr.dtype == np.int64 and ptr.shape == (n + 1,) and ptr[0] == 0 and ptr[-1] == size and (np.diff(ptr) >= 0).all()
-               for ptr, n, size in ((features.node_ptr, n_attrs, features.n_node), (features.edge_ptr, n_edge_attrs, features.n_edge)))
-    ids = all(a.dtype == np.int32 and a.ndim == 1 and (not a.size or (a.min() >= 0 and a.max() < n_labels))
-              for a in (features.node_label, features.edge_prev, features.edge_next))
+    rows = all(
+        ptr.dtype == np.int64
+        and ptr.shape == (n + 1,)
+        and ptr[0] == 0
+        and ptr[-1] == size
+        and (np.diff(ptr) >= 0).all()
+        for ptr, n, size in (
+            (features.node_ptr, n_attrs, features.n_node),
+            (features.edge_ptr, n_edge_attrs, features.n_edge),
+        )
+    )
+    ids = all(
+        a.dtype == np.int32 and a.ndim == 1 and (not a.size or (a.min() >= 0 and a.max() < n_labels))
+        for a in (features.node_label, features.edge_prev, features.edge_next)
+    )
     weights = w.dtype == np.float64 and w.shape == (features.n_features,) and np.isfinite(w).all()
-    tables = constraints is None or all(table.dtype == bool and table.shape == shape for table, shape in zip(
-        constraints[:3], ((n_labels, n_labels), (n_labels,), (n_labels,)), strict=True))
+    tables = constraints is None or all(
+        table.dtype == bool and table.shape == shape
+        for table, shape in zip(
+            constraints[:3], ((n_labels, n_labels), (n_labels,), (n_labels,)), strict=True
+        )
+    )
     if tables and constraints is not None and constraints.label_sets is not None:
         tables = constraints.label_sets.dtype == bool and constraints.label_sets.shape[1:] == (n_labels,)
-    for holds, what in ((same, "sizes of alphabets and weights"), (rows, "pointers"), (ids, "label ids"),
-                        (len(features.edge_prev) == len(features.edge_next), "edge labels"), (weights, "weights"),
-                        (tables, "constraints")):
+    for holds, what in (
+        (same, "sizes of alphabets and weights"),
+        (rows, "pointers"),
+        (ids, "label ids"),
+        (len(features.edge_prev) == len(features.edge_next), "edge labels"),
+        (weights, "weights"),
+        (tables, "constraints"),
+    ):
         if not holds:
             raise ValueError(f"the {what} do not fit together")

@@ -28,32 +28,49 @@ def scatter(sparse, features):
         return node, edge + part.edge_prev.astype(np.int64) * n_labels + part.edge_next
 
     n, n_node = sparse.features.n_node, features.n_node
-    parts = zip(("node", "edge"), keys(features), keys(sparse.features), (w[:n_node], w[n_node:]), (sparse.w[:n], sparse.w[n:]), strict=True)
+    parts = zip(
+        ("node", "edge"),
+        keys(features),
+        keys(sparse.features),
+        (w[:n_node], w[n_node:]),
+        (sparse.w[:n], sparse.w[n:]),
+        strict=True,
+    )
     for kind, known, some, out, value in parts:
         at = np.minimum(np.searchsorted(known, some), max(0, len(known) - 1))
         missing = known[at] != some if len(known) else np.ones(len(some), bool)
         if missing.any():
-            raise ValueError(f"expected weights of the given features alone, got {np.count_nonzero(missing)} {kind} weights of others")
+            raise ValueError(
+                f"expected weights of the given features alone, got {np.count_nonzero(missing)} {kind} weights of others"
+            )
         out[at] = value
     return w
 
 
 def active_among(name, sparse, sizes, features=None, edge_kept=None):
-    """`Sparse` of the weights of one that are not zero, checked: finite, one for each feature, and only of features that exist here.
+    """`Sparse` of the weights of one that are not zero, checked: finite, one for each feature,
+    and only of features that exist here.
 
-    sizes: (L, A, B); features: a FeatureSet, or None: all of these sizes, of the edge attributes where edge_kept (B,).
-    Raises ValueError that begins with `name`.
+    sizes: (L, A, B); features: a FeatureSet, or None: all of these sizes, of the edge attributes where
+    edge_kept (B,). Raises ValueError that begins with `name`.
     """
     given, w = sparse.features, np.asarray(sparse.w)
     try:
         if w.dtype.kind not in "fiu" or w.shape != (given.n_features,):
-            raise ValueError(f"expected one weight for each of its {given.n_features} features, got {w.dtype} {w.shape}")
+            raise ValueError(
+                f"expected one weight for each of its {given.n_features} features, got {w.dtype} {w.shape}"
+            )
         if not np.isfinite(w).all():
             raise ValueError(f"expected finite weights, got {w[~np.isfinite(w)][0]}")
         active = Sparse(select(given, w != 0), np.ascontiguousarray(w[w != 0], np.float64))
-        held = [1 + int(np.flatnonzero(np.diff(ptr)).max(initial=-1)) for ptr in (active.features.node_ptr, active.features.edge_ptr)]
+        held = [
+            1 + int(np.flatnonzero(np.diff(ptr)).max(initial=-1))
+            for ptr in (active.features.node_ptr, active.features.edge_ptr)
+        ]
         if given.n_labels != sizes[0] or held[0] > sizes[1] or held[1] > sizes[2]:
-            raise ValueError(f"expected weights of at most (L, A, B) = {tuple(sizes)}, got those of {(given.n_labels, *held)}")
+            raise ValueError(
+                f"expected weights of at most (L, A, B) = {tuple(sizes)}, got those of {(given.n_labels, *held)}"
+            )
         if features is not None:
             scatter(active, features)
         elif not edge_kept[np.flatnonzero(np.diff(active.features.edge_ptr))].all():

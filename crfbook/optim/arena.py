@@ -1,8 +1,10 @@
-"""Weights that grow: the active weights of 10^8 virtual candidates, and the transition tables that follow from them.
+"""Weights that grow: the active weights of 10^8 virtual candidates,
+and the transition tables that follow from them.
 
-Edge attribute b has a packed list of its active (previous, next, weight); each edge class a packed list of the entries in which its
-table differs from the base table of plain transitions. Lists that outgrow their place move to the end of their pool; `make_room`
-packs the pools again. Nothing here has the size of the candidates.
+Edge attribute b has a packed list of its active (previous, next, weight); each edge class a packed list of
+the entries in which its table differs from the base table of plain transitions. Lists that outgrow their
+place move to the end of their pool; `make_room` packs the pools again.
+Nothing here has the size of the candidates.
 """
 
 from typing import NamedTuple
@@ -22,12 +24,16 @@ class Lists(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Transition potentials of K edge classes over M padded labels: base[yp, y] + (value of the class's list at yp, y)."""
+    """Transition potentials of K edge classes over M padded labels: base[yp,
+    y] + (value of the class's list at yp, y).
+    """
 
     base_log: np.ndarray  # (M, M): weights of the constant edge attribute; -inf: forbidden, and padding
     base: np.ndarray  # (M, M): exp(base_log - level[0])
     base_t: np.ndarray  # (M, M): its transpose
-    level: np.ndarray  # (3,): largest entry of base_log, the spread of its finite ones, L if all L * L are finite and equal
+    level: (
+        np.ndarray
+    )  # (3,): largest entry of base_log, the spread of its finite ones, L if all L * L are finite and equal
     lists: Lists  # of class k: base * (exp(s) - 1), s the sum of the weights of its other edge attributes
     slot: np.ndarray  # int32 (K,): whole table of a class with a long list, -1: it has none
     whole: np.ndarray  # (D, M, M): base * exp(s)
@@ -71,7 +77,8 @@ def list_items(lists):
 def holding(member, mu, weights, base_holds):
     """Boolean (n,): which blocks hold a weight other than zero; the one of the base table always.
 
-    member (2, n): node and edge attribute of each block, -1: none; mu (A, M); weights: `Lists` of the edge attributes.
+    member (2, n): node and edge attribute of each block, -1: none; mu (A, M); weights:
+    `Lists` of the edge attributes.
     """
     a, b = member
     active = (a >= 0) & mu[a].any(axis=1) | (b >= 0) & (weights.row[SIZE, b] > 0)

@@ -2,9 +2,9 @@
 
     minimise  log sum_i weight_i (1 / p(y_i | x_i) - 1)   in nats
 
-Each round takes the feature whose bound promises the largest decrease, so a model has at most as many weights as rounds.
-Rounds visit only what they change (kernels/boosting_rounds.py). Source: Altun, Johnson and Hofmann (2003), section 3.3,
-Algorithm 2.
+Each round takes the feature whose bound promises the largest decrease, so a model has at most as many weights
+as rounds. Rounds visit only what they change (kernels/boosting_rounds.py). Source: Altun, Johnson and Hofmann
+(2003), section 3.3, Algorithm 2.
 """
 
 import math
@@ -29,33 +29,47 @@ FINISHED = {1: "converged", 3: "rounding floor", 4: "non-finite objective"}
 BOUNDS = ("global", "instance", "split")  # in the order of GLOBAL, INSTANCE, SPLIT in kernels/boosting.py
 
 
-def boost(corpus, features, w0=None, *, max_iterations=10_000, bound="global", cap=1.0, tol=1e-6, report_every=100,
-          constraints=None, memory_limit=2e9, callback=None, state=None):
+def boost(
+    corpus,
+    features,
+    w0=None,
+    *,
+    max_iterations=10_000,
+    bound="global",
+    cap=1.0,
+    tol=1e-6,
+    report_every=100,
+    constraints=None,
+    memory_limit=2e9,
+    callback=None,
+    state=None,
+):
     """Boost from w0 (F,) (default: zeros), a weight a round.
 
     Parameters
     ----------
     corpus, features : training data, every token labelled; `seq_weight` multiplies the loss of a sequence.
     max_iterations : rounds in all, those of `state` included; None: no limit; 0: evaluate w0 and return it.
-    bound : which bound chooses feature and step. "global": the paper's, with the extremes of a count over the whole corpus.
-        "instance": chosen so too, but the step minimises the tighter bound in which every sequence has its own extremes.
-        "split": not the paper's, a closed form that bounds what a feature gains and what it loses apart
-        (kernels/boosting_split.py) chooses, and the same bound with every sequence's own extremes gives the step; on a corpus
-        it needs several times fewer rounds.
-    cap : largest |step|; math.inf for none. Features that occur with their label in the gold labelling wherever they can
-        (high = 0) or nowhere (low = 0) have no finite best step: they take steps of size `cap`, and none if it is infinite.
+    bound : which bound chooses feature and step. "global": the paper's, with the extremes of a count over the
+        whole corpus. "instance": chosen so too, but the step minimises the tighter bound in which every
+        sequence has its own extremes. "split": not the paper's, a closed form that bounds what a feature
+        gains and what it loses apart (kernels/boosting_split.py) chooses, and the same bound with every
+        sequence's own extremes gives the step; on a corpus it needs several times fewer rounds.
+    cap : largest |step|; math.inf for none. Features that occur with their label in the gold labelling
+        wherever they can (high = 0) or nowhere (low = 0) have no finite best step:
+        they take steps of size `cap`, and none if it is infinite.
     tol : stop when the best bound promises a decrease of the loss by less than this share.
     report_every : rounds per Step and callback (the last round is always reported).
     constraints : see `data.constraints`. memory_limit : bytes, see `state_bytes`.
-    callback : called with (Step, w); True stops. state : `OptResult.state` of an earlier call with the same data and options;
-        continues bit for bit, and is not changed.
+    callback : called with (Step, w); True stops. state : `OptResult.state` of an earlier call with the same
+        data and options; continues bit for bit, and is not changed.
 
-    Returns an OptResult. objective: log of the loss, known to 2e-3 of the decrease that the rounds still promise.
-    Step.violation: share of the loss that the bound of that round promised to take away. n_evaluations: sequences
-    visited, one forward-backward each (a full pass would be S). state has arrays feature, step, gain (-log of the
-    bound, nats) and log_loss, an entry a round. status: "converged" (tol), "max_iterations", "stopped by callback",
-    "interrupted", "rounding floor" (the loss per token fell below 1e-10: separable data) or "non-finite objective".
-    Nothing is random; ties go as `select_feature` says.
+    Returns an OptResult. objective: log of the loss, known to 2e-3 of the decrease that the rounds still
+    promise. Step.violation: share of the loss that the bound of that round promised to take away.
+    n_evaluations: sequences visited, one forward-backward each (a full pass would be S). state has arrays
+    feature, step, gain (-log of the bound, nats) and log_loss, an entry a round. status: "converged" (tol),
+    "max_iterations", "stopped by callback", "interrupted", "rounding floor" (the loss per token fell below
+    1e-10: separable data) or "non-finite objective". Nothing is random; ties go as `select_feature` says.
 
     Raises ValueError for bad arguments or labels, MemoryError beyond memory_limit.
     """
@@ -63,14 +77,18 @@ def boost(corpus, features, w0=None, *, max_iterations=10_000, bound="global", c
     _check_labels(corpus, features, constraints)
     size = state_bytes(corpus, features)
     if size > memory_limit:
-        raise MemoryError(f"boosting: expected at most {memory_limit / 1e9:.2g} GB, but tables for {corpus.n_tokens:,} tokens, "
-                          f"{features.n_labels} labels and {features.n_edge:,} transitions take {size / 1e9:.2g} GB; observed "
-                          f"transitions only, a larger memory_limit or another algorithm work")
+        raise MemoryError(
+            f"boosting: expected at most {memory_limit / 1e9:.2g} GB, but tables for {corpus.n_tokens:,} tokens, "
+            f"{features.n_labels} labels and {features.n_edge:,} transitions take {size / 1e9:.2g} GB; observed "
+            f"transitions only, a larger memory_limit or another algorithm work"
+        )
     run = _Run(corpus, features, constraints, cap, tol, BOUNDS.index(bound))
     rounds = np.iinfo(np.int64).max if max_iterations is None else int(max_iterations)
     with one_blas_thread():
         status, history = _iterate(run, w0, state, rounds, report_every, callback)
-    return OptResult(run.state.w, run.objective(), status, run.done, history, run.export(), int(run.state.count[VISITS]))
+    return OptResult(
+        run.state.w, run.objective(), status, run.done, history, run.export(), int(run.state.count[VISITS])
+    )
 
 
 def _iterate(run, w0, state, rounds, report_every, callback):
@@ -95,7 +113,9 @@ def _iterate(run, w0, state, rounds, report_every, callback):
 
 
 class _Anchor(NamedTuple):
-    """Where the sums were last taken from scratch. With the rounds since then it gives every bit of the state again."""
+    """Where the sums were last taken from scratch.
+    With the rounds since then it gives every bit of the state again.
+    """
 
     w: np.ndarray  # (F,)
     ceiling: np.ndarray  # (S,)
@@ -120,7 +140,11 @@ class _Run:
 
     def __init__(self, corpus, features, constraints, cap, tol, kind):
         self.features, self.cap, self.tol, self.kind = features, float(cap), float(tol), kind
-        usable = (lambda low, high: (low < 0.0) & (high > 0.0)) if cap == math.inf else (lambda low, high: low < high)
+        usable = (
+            (lambda low, high: (low < 0.0) & (high > 0.0))
+            if cap == math.inf
+            else (lambda low, high: low < high)
+        )
         limited = constraints is not None and constraints.label_sets is not None
         self.data, self.index = lay_out(corpus, features, usable, limited)
         self.n_classes, self.bounds = corpus.n_classes, bounds_of(constraints, features.n_labels)
@@ -142,8 +166,10 @@ class _Run:
         visit(filled, 1, np.inf, self.data, self.bounds, state, self.work)
         bad = filled[~(state.ceiling[filled] < np.inf)]
         if len(bad):
-            raise ValueError(f"sequence {bad[0]}: expected gold labels of finite score, but the constraints forbid them "
-                             f"(or scores exceed float64)")
+            raise ValueError(
+                f"sequence {bad[0]}: expected gold labels of finite score, but the constraints forbid them "
+                f"(or scores exceed float64)"
+            )
         log_loss = float(logsumexp(state.log_mass)) if len(filled) else -math.inf
         state.asleep[:] = ~(state.ceiling > sleep_limit(log_loss, SLACK, len(state.asleep)))
         self.state = state
@@ -153,8 +179,10 @@ class _Run:
         """From the anchor of a saved state, repeat the rounds since then."""
         for name, length in (("w", self.features.n_features), ("ceiling", len(self.data.seq_ptr) - 1)):
             if np.shape(saved.get(f"anchor_{name}")) != (length,):
-                raise ValueError(f"state: expected an array 'anchor_{name}' of shape ({length},), got "
-                                 f"{np.shape(saved.get(f'anchor_{name}'))}")
+                raise ValueError(
+                    f"state: expected an array 'anchor_{name}' of shape ({length},), got "
+                    f"{np.shape(saved.get(f'anchor_{name}'))}"
+                )
         anchor = _Anchor(*(saved[f"anchor_{name}"] for name in _Anchor._fields))
         state = self._allocate(anchor.w.copy())
         state.ceiling[:], state.asleep[:], state.count[:] = anchor.ceiling, anchor.asleep, anchor.count
@@ -171,27 +199,55 @@ class _Run:
     def _allocate(self, w):
         state = make_state(self.data, self.index, w, self.features.n_labels, self.n_classes)
         state.number[SHARE], state.number[FLOOR] = SLACK, FLOORS * max(1, len(self.data.labels))
-        state.log_edge[:] = log_edge(self.features, w, self.data.class_ptr, self.data.class_attr) + self.bounds.edge
+        state.log_edge[:] = (
+            log_edge(self.features, w, self.data.class_ptr, self.data.class_attr) + self.bounds.edge
+        )
         return state
 
     def _rescore(self, log_loss):
         """Everything but w and who is awake from scratch; this place becomes the anchor."""
         state = self.state
-        self.anchor = _Anchor(state.w.copy(), state.ceiling.copy(), state.asleep.copy(), log_loss, float(state.number[SHARE]),
-                              self.done, state.count.copy())
-        state.log_edge[:] = log_edge(self.features, state.w, self.data.class_ptr, self.data.class_attr) + self.bounds.edge
+        self.anchor = _Anchor(
+            state.w.copy(),
+            state.ceiling.copy(),
+            state.asleep.copy(),
+            log_loss,
+            float(state.number[SHARE]),
+            self.done,
+            state.count.copy(),
+        )
+        state.log_edge[:] = (
+            log_edge(self.features, state.w, self.data.class_ptr, self.data.class_attr) + self.bounds.edge
+        )
         state.sums[:], state.edge_sum[:], state.stale[:] = 0.0, 0.0, 1
         state.number[LOG_REF], state.number[DRIFT] = (log_loss, 0.0) if log_loss > -math.inf else (0.0, 0.0)
         visit(np.flatnonzero(state.asleep == 0), 2, log_loss, self.data, self.bounds, state, self.work)
         settle(self.data, state)
 
     def advance(self, target):
-        """Rounds until there are `target`, or until `boost_rounds` has a reason to return; returns its status."""
-        if len(self.journal.feature) < target:  # before its rounds are run, so that an interrupt finds it whole
+        """Rounds until there are `target`, or until `boost_rounds` has a reason to return;
+        returns its status.
+        """
+        if (
+            len(self.journal.feature) < target
+        ):  # before its rounds are run, so that an interrupt finds it whole
             longer = max(target, 2 * len(self.journal.feature))
-            self.journal = _Journal(*(np.concatenate([old, np.zeros(longer - len(old), old.dtype)]) for old in self.journal))
-        status = boost_rounds(target, BUDGET, self.cap, self.tol, self.kind, self.data, self.bounds, self.index, self.state,
-                              self.work, self.journal)
+            self.journal = _Journal(
+                *(np.concatenate([old, np.zeros(longer - len(old), old.dtype)]) for old in self.journal)
+            )
+        status = boost_rounds(
+            target,
+            BUDGET,
+            self.cap,
+            self.tol,
+            self.kind,
+            self.data,
+            self.bounds,
+            self.index,
+            self.state,
+            self.work,
+            self.journal,
+        )
         if status == 2:
             self._rescore(self.objective())
         return status
@@ -203,8 +259,13 @@ class _Run:
 
     def report(self):
         self._tick()
-        return Step(self.done, self.objective(), float(-np.expm1(-self.journal.gain[self.done - 1])),
-                    int(np.count_nonzero(self.state.w)), self.seconds)
+        return Step(
+            self.done,
+            self.objective(),
+            float(-np.expm1(-self.journal.gain[self.done - 1])),
+            int(np.count_nonzero(self.state.w)),
+            self.seconds,
+        )
 
     def pause(self, callback, step):
         """Run the callback with the clock stopped."""
@@ -217,8 +278,16 @@ class _Run:
     def export(self):
         """Arrays only, so that np.savez can keep them."""
         self._tick()
-        state = {f"anchor_{name}": np.array(value) for name, value in zip(_Anchor._fields, self.anchor, strict=True)}
-        state.update({name: array[: self.done].copy() for name, array in zip(_Journal._fields, self.journal, strict=True)})
+        state = {
+            f"anchor_{name}": np.array(value)
+            for name, value in zip(_Anchor._fields, self.anchor, strict=True)
+        }
+        state.update(
+            {
+                name: array[: self.done].copy()
+                for name, array in zip(_Journal._fields, self.journal, strict=True)
+            }
+        )
         return state | {"seconds": np.array(self.seconds)}
 
     def _tick(self):

@@ -1,4 +1,6 @@
-"""Arrays of boosting: who holds which feature, the extremes of every feature, and the state that rounds change."""
+"""Arrays of boosting: who holds which feature, the extremes of every feature,
+and the state that rounds change.
+"""
 
 from typing import NamedTuple
 
@@ -11,7 +13,9 @@ from crfbook.kernels.boosting import BLOCK, edge_extremes, node_extremes
 
 
 class BoostData(NamedTuple):
-    """Corpus and features as the kernels read them (S sequences, N tokens, K classes, F features, Q label pairs, R rows)."""
+    """Corpus and features as the kernels read them (S sequences, N tokens, K classes, F features,
+    Q label pairs, R rows).
+    """
 
     seq_ptr: np.ndarray  # int64 (S+1,)
     labels: np.ndarray  # int32 (N,)
@@ -37,7 +41,9 @@ class BoostData(NamedTuple):
 
 
 class BoostIndex(NamedTuple):
-    """From features to sequences, and the groups of features with equal extremes (G groups, E and E' pairs)."""
+    """From features to sequences, and the groups of features with equal extremes (G groups,
+    E and E' pairs).
+    """
 
     entry_ptr: np.ndarray  # int64 (A+1,): pairs (attribute, sequence)
     entry_seq: np.ndarray  # int32 (E,)
@@ -77,13 +83,17 @@ class BoostState(NamedTuple):
     ceiling: np.ndarray  # (S,): asleep: bound on log(weight / p) now; awake: -inf
     touched: np.ndarray  # int64 (S,): sequences to be visited
     parts: np.ndarray  # (6, S): work
-    number: np.ndarray  # (5,): log_ref, total loss, drift, share (kernels/boosting_rounds.py), loss at which rounding rules
-    count: np.ndarray  # int64 (4,): visits and tokens so far (they only grow), rounds done, rounds that are given
+    number: (
+        np.ndarray
+    )  # (5,): log_ref, total loss, drift, share (kernels/boosting_rounds.py), loss at which rounding rules
+    count: (
+        np.ndarray
+    )  # int64 (4,): visits and tokens so far (they only grow), rounds done, rounds that are given
 
 
 def lay_out(corpus, features, usable, limited=False):
-    """(BoostData, BoostIndex) of a corpus; usable(low, high) -> bool (F,): which features may take steps; limited:
-    corpus.label_set holds.
+    """(BoostData, BoostIndex) of a corpus; usable(low, high) -> bool (F,): which features may take steps;
+    limited: corpus.label_set holds.
 
     Raises ValueError for edge attributes or attributes beyond the feature set. Cost: O(nnz log nnz).
     """
@@ -94,11 +104,34 @@ def lay_out(corpus, features, usable, limited=False):
     edge_index = _edge_entries(corpus, seq_of, features.n_edge_attrs)
     low, high, most = (np.zeros(features.n_features) for _ in range(3))
     item_token, item_val = by_attr.indices.astype(np.int32), value(by_attr)
-    node_extremes(entry_ptr, item_ptr, item_token, item_val, corpus.labels, features.node_ptr, features.node_label, low, high,
-                  np.zeros(features.n_labels))
-    edge_extremes(*edge_index, corpus.seq_ptr, corpus.labels, corpus.edge_class, corpus.class_ptr, corpus.class_attr,
-                  features.edge_ptr, features.edge_prev, features.edge_next, features.n_node, low, high, most,
-                  np.zeros((features.n_labels, features.n_labels)))
+    node_extremes(
+        entry_ptr,
+        item_ptr,
+        item_token,
+        item_val,
+        corpus.labels,
+        features.node_ptr,
+        features.node_label,
+        low,
+        high,
+        np.zeros(features.n_labels),
+    )
+    edge_extremes(
+        *edge_index,
+        corpus.seq_ptr,
+        corpus.labels,
+        corpus.edge_class,
+        corpus.class_ptr,
+        corpus.class_attr,
+        features.edge_ptr,
+        features.edge_prev,
+        features.edge_next,
+        features.n_node,
+        low,
+        high,
+        most,
+        np.zeros((features.n_labels, features.n_labels)),
+    )
     most[: features.n_node] = high[: features.n_node]
     slot, groups = _groups(low, high, usable(low, high))
     pair = np.unique(features.edge_prev.astype(np.int64) * features.n_labels + features.edge_next)
@@ -107,12 +140,30 @@ def lay_out(corpus, features, usable, limited=False):
     with np.errstate(divide="ignore"):
         log_weight = np.log(corpus.seq_weight) if len(corpus.seq_weight) else np.zeros(corpus.n_sequences)
     data = BoostData(
-        corpus.seq_ptr, corpus.labels, log_weight, by_token.indptr.astype(np.int64), by_token.indices.astype(np.int32),
-        value(by_token), corpus.label_set if limited else corpus.label_set[:0], corpus.edge_class, corpus.class_ptr, corpus.class_attr,
-        features.node_ptr, features.node_label, features.edge_ptr, features.edge_prev.astype(np.int32),
-        features.edge_next.astype(np.int32), slot, pair_of.reshape(features.n_labels, features.n_labels),
-        (pair // features.n_labels).astype(np.int32), (pair % features.n_labels).astype(np.int32), *_rows(corpus, seq_of))
-    return data, BoostIndex(entry_ptr, entry_seq, item_ptr, item_token, item_val, *edge_index, most, low, high, *groups)
+        corpus.seq_ptr,
+        corpus.labels,
+        log_weight,
+        by_token.indptr.astype(np.int64),
+        by_token.indices.astype(np.int32),
+        value(by_token),
+        corpus.label_set if limited else corpus.label_set[:0],
+        corpus.edge_class,
+        corpus.class_ptr,
+        corpus.class_attr,
+        features.node_ptr,
+        features.node_label,
+        features.edge_ptr,
+        features.edge_prev.astype(np.int32),
+        features.edge_next.astype(np.int32),
+        slot,
+        pair_of.reshape(features.n_labels, features.n_labels),
+        (pair // features.n_labels).astype(np.int32),
+        (pair % features.n_labels).astype(np.int32),
+        *_rows(corpus, seq_of),
+    )
+    return data, BoostIndex(
+        entry_ptr, entry_seq, item_ptr, item_token, item_val, *edge_index, most, low, high, *groups
+    )
 
 
 def _occurrences(corpus, n_attrs):
@@ -120,13 +171,17 @@ def _occurrences(corpus, n_attrs):
     if corpus.attr_idx.size and corpus.attr_idx.max() >= n_attrs:
         raise ValueError(f"attribute ids: expected 0..{n_attrs - 1}, got {corpus.attr_idx.max()}")
     value = corpus.attr_val if len(corpus.attr_val) else np.ones(len(corpus.attr_idx))
-    by_token = csr_matrix((value, corpus.attr_idx, corpus.attr_ptr), shape=(corpus.n_tokens, n_attrs), copy=True)
+    by_token = csr_matrix(
+        (value, corpus.attr_idx, corpus.attr_ptr), shape=(corpus.n_tokens, n_attrs), copy=True
+    )
     by_token.sum_duplicates()
     return by_token, by_token.tocsc()
 
 
 def _entries(ptr, item_seq):
-    """Runs of equal sequence inside each row of a ragged array: pointers (rows+1,), sequence of a run, pointers of runs."""
+    """Runs of equal sequence inside each row of a ragged array: pointers (rows+1,), sequence of a run,
+    pointers of runs.
+    """
     begins = np.ones(len(item_seq), bool)
     begins[1:] = item_seq[1:] != item_seq[:-1]
     starts = ptr[:-1]
@@ -137,7 +192,9 @@ def _entries(ptr, item_seq):
 
 
 def _edge_entries(corpus, seq_of, n_edge_attrs):
-    """(edge_entry_ptr, edge_entry_seq, entry_same, entry_other); tokens without a predecessor do not count."""
+    """(edge_entry_ptr, edge_entry_seq, entry_same, entry_other);
+    tokens without a predecessor do not count.
+    """
     inner = inner_tokens(corpus)
     place, ptr = ragged_index(corpus.class_ptr, corpus.edge_class[inner])
     attr, token = corpus.class_attr[place].astype(np.int64), np.repeat(inner, np.diff(ptr))
@@ -145,7 +202,9 @@ def _edge_entries(corpus, seq_of, n_edge_attrs):
         raise ValueError(f"edge attribute ids: expected 0..{n_edge_attrs - 1}, got {attr.max()}")
     order = np.argsort(attr, kind="stable")
     attr, token = attr[order], token[order]
-    entry_ptr, entry_seq, item_ptr = _entries(np.searchsorted(attr, np.arange(n_edge_attrs + 1)), seq_of[token])
+    entry_ptr, entry_seq, item_ptr = _entries(
+        np.searchsorted(attr, np.arange(n_edge_attrs + 1)), seq_of[token]
+    )
     same = np.diff(item_ptr)
     # Of a run of n neighbouring tokens, (n + 1) // 2 can carry one pair of different labels.
     begins = np.ones(len(token), bool)
@@ -166,9 +225,11 @@ def _rows(corpus, seq_of):
 
 
 def _groups(low, high, usable):
-    """slot (F,) and (group_ptr, group_low, group_high, slot_feature): usable features sorted by (low, high, number).
+    """slot (F,) and (group_ptr, group_low, group_high, slot_feature): usable features sorted by (low, high,
+    number).
 
-    Every group begins a new block; features that may not be used share the slots of a block that is in no group.
+    Every group begins a new block; features that may not be used share the slots of a block that is in no
+    group.
     """
     order = np.lexsort((high, low))
     order = order[usable[order]]
@@ -186,10 +247,17 @@ def _groups(low, high, usable):
 
 
 def state_bytes(corpus, features):
-    """Bytes of the arrays that grow: two tables of marginals per token, two rows of label pairs per sequence and edge class."""
+    """Bytes of the arrays that grow: two tables of marginals per token,
+    two rows of label pairs per sequence and edge class.
+    """
     pairs = len(np.unique(features.edge_prev.astype(np.int64) * features.n_labels + features.edge_next))
     n_rows = min(corpus.n_tokens, corpus.n_sequences * corpus.n_classes)
-    return 16 * corpus.n_tokens * features.n_labels + 16 * n_rows * pairs + 20 * len(corpus.attr_idx) + 40 * features.n_features
+    return (
+        16 * corpus.n_tokens * features.n_labels
+        + 16 * n_rows * pairs
+        + 20 * len(corpus.attr_idx)
+        + 40 * features.n_features
+    )
 
 
 def make_state(data, index, w, n_labels, n_classes):
@@ -199,7 +267,23 @@ def make_state(data, index, w, n_labels, n_classes):
     zeros = np.zeros
     blocks = lambda kind=np.float64: zeros(n_slots // BLOCK, kind)  # noqa: E731
     return BoostState(
-        w, zeros((N, n_labels)), zeros((n_classes, n_labels, n_labels)), zeros((N, n_labels)),
-        zeros((len(data.row_class), n_pairs, 2)), zeros((n_classes, n_pairs, 2)), zeros((n_slots, 2)),
-        blocks(np.uint8) + np.uint8(1), blocks(), blocks(), blocks(np.int64), np.full(S, -np.inf), zeros(S), np.ones(S, np.uint8),
-        np.full(S, -np.inf), zeros(S, np.int64), zeros((6, S)), zeros(5), zeros(4, np.int64))
+        w,
+        zeros((N, n_labels)),
+        zeros((n_classes, n_labels, n_labels)),
+        zeros((N, n_labels)),
+        zeros((len(data.row_class), n_pairs, 2)),
+        zeros((n_classes, n_pairs, 2)),
+        zeros((n_slots, 2)),
+        blocks(np.uint8) + np.uint8(1),
+        blocks(),
+        blocks(),
+        blocks(np.int64),
+        np.full(S, -np.inf),
+        zeros(S),
+        np.ones(S, np.uint8),
+        np.full(S, -np.inf),
+        zeros(S, np.int64),
+        zeros((6, S)),
+        zeros(5),
+        zeros(4, np.int64),
+    )

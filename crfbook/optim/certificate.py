@@ -6,7 +6,9 @@ import numpy as np
 
 
 class Rules:
-    """The common arguments of such optimisers, checked, and their stopping rule; see `minimize` of quasi_newton.py."""
+    """The common arguments of such optimisers, checked, and their stopping rule;
+    see `minimize` of quasi_newton.py.
+    """
 
     def __init__(self, c1, c2, tol, tol_gradient, max_iterations):
         for name, value in (("c1", c1), ("c2", c2), ("tol", tol), ("tol_gradient", tol_gradient)):
@@ -19,13 +21,17 @@ class Rules:
         """w0 as a float64 vector (F,) of its own; ValueError if it is none, or not finite."""
         w = np.array(w0, dtype=np.float64)
         if w.ndim != 1:
-            raise ValueError(f"w0 must be one vector of weights, got {'None' if w0 is None else f'shape {w.shape}'}")
+            raise ValueError(
+                f"w0 must be one vector of weights, got {'None' if w0 is None else f'shape {w.shape}'}"
+            )
         if not np.isfinite(w).all():
             raise ValueError(f"w0 must be finite, weight {int(np.flatnonzero(~np.isfinite(w))[0])} is not")
         return w
 
     def violation(self, squares, largest):
-        """`Step.violation` of a pseudo-gradient: c2 > 0: bound |pg|^2/(4 c2) on what is left; c2 = 0: its largest entry."""
+        """`Step.violation` of a pseudo-gradient: c2 > 0: bound |pg|^2/(4 c2) on what is left; c2 = 0:
+        its largest entry.
+        """
         if not math.isfinite(squares):
             return squares  # a maximum may pass over nan
         return squares / (4.0 * self.c2) if self.c2 > 0 else float(largest)
@@ -64,13 +70,14 @@ def whole(name, value, least):
 
 
 def duality_gap(value, grad, w, c1):
-    """At most this far, in nats, is  f(w) + c1 |w|_1  from its minimum, for any convex f that is nowhere negative.
+    """At most this far, in nats, is  f(w) + c1 |w|_1  from its minimum,
+    for any convex f that is nowhere negative.
 
-        f(u) >= s (f(w) + g.(u - w))  for every u and 0 <= s <= 1,  and  s g.u + c1 |u|_1 >= 0  if  s |g|_inf <= c1
-        so the minimum is at least  s (f(w) - g.w)  with  s = min(1, c1/|g|_inf)
+        f(u) >= s (f(w) + g.(u - w))  for every u and 0 <= s <= 1,  and  s g.u + c1 |u|_1 >= 0  if  s |g|_inf
+        <= c1 so the minimum is at least  s (f(w) - g.w)  with  s = min(1, c1/|g|_inf)
 
-    value, grad (F,): f and its gradient g at w (F,). Source: convexity twice; for the lasso it is the usual scaled dual point
-    (Kim, Koh, Lustig, Boyd and Gorinevsky 2007, section III).
+    value, grad (F,): f and its gradient g at w (F,). Source: convexity twice; for the lasso it is the usual
+    scaled dual point (Kim, Koh, Lustig, Boyd and Gorinevsky 2007, section III).
     """
     largest = float(np.abs(grad).max(initial=0.0))
     share = min(1.0, c1 / largest) if largest > 0 else 1.0

@@ -1,4 +1,6 @@
-"""What blockwise coordinate descent keeps: lattices of all sequences, potentials, work arrays. Built once, changed in place by kernels."""
+"""What blockwise coordinate descent keeps: lattices of all sequences, potentials, work arrays. Built once,
+changed in place by kernels.
+"""
 
 from typing import NamedTuple
 
@@ -29,7 +31,9 @@ class Chains(NamedTuple):
     bound: np.ndarray  # (R, M): 0, -inf where a label is forbidden, and for padding
     bound_row: np.ndarray  # int32 (N,): the row that holds at a token
     sequence: np.ndarray  # int32 (N,): of a token
-    node_row: np.ndarray  # int32 (N,): rows of psi_node, alpha and beta that hold those of a token: equal ones are kept once
+    node_row: (
+        np.ndarray
+    )  # int32 (N,): rows of psi_node, alpha and beta that hold those of a token: equal ones are kept once
     alpha_row: np.ndarray  # int32 (N,)
     beta_row: np.ndarray  # int32 (N,)
     node_token: np.ndarray  # int32 (C,): a token of each row of psi_node
@@ -37,11 +41,15 @@ class Chains(NamedTuple):
     alpha: np.ndarray  # (P, M): sum to one
     beta: np.ndarray  # (Q, M): sum to one; row 0 is that of last tokens, and constant
     node_note: np.ndarray  # (2, C): node_max; largest difference of finite node scores
-    alpha_note: np.ndarray  # (2, P): what alpha was divided by; logarithm of all that alpha up to here was divided by
+    alpha_note: (
+        np.ndarray
+    )  # (2, P): what alpha was divided by; logarithm of all that alpha up to here was divided by
     beta_note: np.ndarray  # (1, Q): logarithm of all that beta from here on was divided by
     alpha_clock: np.ndarray  # int64 (P,): when this row was computed
     beta_clock: np.ndarray  # int64 (Q,)
-    place: np.ndarray  # int64 (4, S): alpha is good for so many positions; beta from this one on; 1: unsafe; when it last changed
+    # int64 (4, S): alpha is good for so many positions; beta from this one on; 1: unsafe; when it last
+    # changed
+    place: np.ndarray
     clock: np.ndarray  # int64 (1,): number of changes so far
     log_z: np.ndarray  # (S,): log Z when it was last computed
 
@@ -112,7 +120,9 @@ class State(NamedTuple):
     mu: np.ndarray  # (A, M): node weights
     weights: Lists  # edge weights
     exist: Existing
-    number: np.ndarray  # (3, G): step factors of the adaptive rule; bounds of an entry of the gradient; curvatures of the safe rule
+    # (3, G): step factors of the adaptive rule; bounds of an entry of the gradient; curvatures of the safe
+    # rule
+    number: np.ndarray
     sums: BlockSums
     found: Candidates
     old_edge: np.ndarray  # (M, M), 0 between visits
@@ -127,9 +137,18 @@ class State(NamedTuple):
 
 def lattice_work(width):
     square = (width, width)
-    return LatticeWork(np.zeros(width), np.zeros((2 * ROWS, width)), np.zeros((2 * ROWS, width)), np.zeros((2, 2 * ROWS)),
-                       np.zeros((2, *square)), np.zeros(square), np.full(square, np.nan), np.zeros(width * width, np.uint32),
-                       np.zeros(width * width), np.zeros(1, np.int64))
+    return LatticeWork(
+        np.zeros(width),
+        np.zeros((2 * ROWS, width)),
+        np.zeros((2 * ROWS, width)),
+        np.zeros((2, 2 * ROWS)),
+        np.zeros((2, *square)),
+        np.zeros(square),
+        np.full(square, np.nan),
+        np.zeros(width * width, np.uint32),
+        np.zeros(width * width),
+        np.zeros(1, np.int64),
+    )
 
 
 def block_sums(width):
@@ -150,7 +169,11 @@ def make_chains(corpus, n_labels, constraints):
     bound = np.full((len(kinds), width), -np.inf)
     for r, (opens, closes, label_set) in enumerate(kinds):
         bound[r, :n_labels] = opens * 0.0
-        for wanted, more in ((opens, bounds.start), (closes, bounds.end), (sets, bounds.label_sets[label_set] if sets else None)):
+        for wanted, more in (
+            (opens, bounds.start),
+            (closes, bounds.end),
+            (sets, bounds.label_sets[label_set] if sets else None),
+        ):
             if wanted:
                 bound[r, :n_labels] += more
     weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
@@ -162,11 +185,33 @@ def make_chains(corpus, n_labels, constraints):
     beta[0, :n_labels], beta_note[0, 0] = 1.0 / n_labels, np.log(n_labels)
     rows = lambda n: np.zeros((n, width))  # noqa: E731
     sequence = np.repeat(np.arange(corpus.n_sequences, dtype=np.int32), np.diff(corpus.seq_ptr))
-    return Chains(corpus.seq_ptr, weight, corpus.labels, corpus.edge_class, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, bound,
-                  bound_row, sequence, node_row, alpha_row, beta_row, node_token, rows(len(node_token)), rows(n_alpha), beta,
-                  np.zeros((2, len(node_token))), np.zeros((2, n_alpha)), beta_note, np.zeros(n_alpha, np.int64),
-                  np.zeros(n_beta, np.int64), np.zeros((4, corpus.n_sequences), np.int64), np.zeros(1, np.int64),
-                  np.zeros(corpus.n_sequences))
+    return Chains(
+        corpus.seq_ptr,
+        weight,
+        corpus.labels,
+        corpus.edge_class,
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        corpus.attr_val,
+        bound,
+        bound_row,
+        sequence,
+        node_row,
+        alpha_row,
+        beta_row,
+        node_token,
+        rows(len(node_token)),
+        rows(n_alpha),
+        beta,
+        np.zeros((2, len(node_token))),
+        np.zeros((2, n_alpha)),
+        beta_note,
+        np.zeros(n_alpha, np.int64),
+        np.zeros(n_beta, np.int64),
+        np.zeros((4, corpus.n_sequences), np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(corpus.n_sequences),
+    )
 
 
 def forget(chains):
@@ -178,7 +223,9 @@ def forget(chains):
 
 
 def make_tables(corpus, n_labels, edge_kept, constraints):
-    """(`Tables` of zero weights, 1 if the base holds edge attribute 0): it does where every class has it and it is kept."""
+    """(`Tables` of zero weights, 1 if the base holds edge attribute 0):
+    it does where every class has it and it is kept.
+    """
     width, n_classes = padded(n_labels), corpus.n_classes
     base_log = np.full((width, width), -np.inf)
     base_log[:n_labels, :n_labels] = bounds_of(constraints, n_labels).edge
@@ -187,11 +234,28 @@ def make_tables(corpus, n_labels, edge_kept, constraints):
     owner = np.repeat(np.arange(n_classes), np.diff(corpus.class_ptr))
     constant = corpus.class_attr == 0
     base_holds = bool(edge_kept[:1].all() and np.isin(np.flatnonzero(used), owner[constant]).all())
-    kept = edge_kept[np.minimum(corpus.class_attr, len(edge_kept) - 1)] & (corpus.class_attr < len(edge_kept)) & used[owner]
+    kept = (
+        edge_kept[np.minimum(corpus.class_attr, len(edge_kept) - 1)]
+        & (corpus.class_attr < len(edge_kept))
+        & used[owner]
+    )
     if base_holds:
         kept &= ~constant
-    class_ptr = np.concatenate([[0], np.cumsum(np.bincount(owner[kept], minlength=n_classes))]).astype(np.int64)
+    class_ptr = np.concatenate([[0], np.cumsum(np.bincount(owner[kept], minlength=n_classes))]).astype(
+        np.int64
+    )
     n_tables = int(min(n_classes, max(1, TABLE_BYTES // (8 * width * width))))
     free = np.concatenate([[n_tables], np.arange(n_tables)[::-1]]).astype(np.int32)
-    return Tables(base_log, np.zeros((width, width)), np.zeros((width, width)), np.zeros(3), make_lists(np.zeros(n_classes), np.zeros(0), np.zeros(0)), np.full(n_classes, -1, np.int32),
-                  np.empty((n_tables, width, width)), free, np.zeros(n_classes), class_ptr, corpus.class_attr[kept]), int(base_holds)
+    return Tables(
+        base_log,
+        np.zeros((width, width)),
+        np.zeros((width, width)),
+        np.zeros(3),
+        make_lists(np.zeros(n_classes), np.zeros(0), np.zeros(0)),
+        np.full(n_classes, -1, np.int32),
+        np.empty((n_tables, width, width)),
+        free,
+        np.zeros(n_classes),
+        class_ptr,
+        corpus.class_attr[kept],
+    ), int(base_holds)

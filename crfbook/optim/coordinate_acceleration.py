@@ -1,9 +1,10 @@
 """The slow tail of coordinate descent, taken by another road: OWL-QN on the weights that are active.
 
-Node and edge weights of a symbol are nearly redundant, so that sweeps, which see one block at a time, close the last per cents slowly. They
-have found the support by then, or nearly; on it a quasi-Newton method sees all weights at once. The sweeps that follow look at all
-candidates, so that what is still missing comes in, and the certificate is theirs. Both steps only ever lower the objective.
-The quasi-Newton method has a table of L^2 numbers for each edge class; where these are too many, there are sweeps alone.
+Node and edge weights of a symbol are nearly redundant, so that sweeps, which see one block at a time, close
+the last per cents slowly. They have found the support by then, or nearly; on it a quasi-Newton method sees
+all weights at once. The sweeps that follow look at all candidates, so that what is still missing comes in,
+and the certificate is theirs. Both steps only ever lower the objective. The quasi-Newton method has a table
+of L^2 numbers for each edge class; where these are too many, there are sweeps alone.
 """
 
 import numpy as np
@@ -36,8 +37,16 @@ class Accelerator:
         run, here = self.run, self.run.export()
         if not len(here.w):
             return objective
-        rule, fun = run.rule, Objective(run.corpus, here.features, c2=run.rule.c2, constraints=self.constraints,
-                                        n_threads=run.n_threads)
+        rule, fun = (
+            run.rule,
+            Objective(
+                run.corpus,
+                here.features,
+                c2=run.rule.c2,
+                constraints=self.constraints,
+                n_threads=run.n_threads,
+            ),
+        )
         found = minimize(fun, here.w, c1=rule.c1, c2=rule.c2, max_iterations=self.iterations, tol=1e-7)
         self.evaluations += found.n_evaluations
         kept = found.w != 0.0

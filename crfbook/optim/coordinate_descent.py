@@ -1,8 +1,9 @@
 """Coordinate descent and blockwise coordinate descent for sparse CRFs, also over virtual feature sets.
 
-Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithms 1 and 2. A block is all weights of one symbol (a test of the input): one
-forward-backward over the sequences that hold it, cut at its first and last occurrence, moves them all. Where no FeatureSet is given every
-(attribute, label) and (edge attribute, label, label) is a candidate, and only the active ones take memory.
+Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithms 1 and 2. A block is all weights of one symbol (a test
+of the input): one forward-backward over the sequences that hold it, cut at its first and last occurrence,
+moves them all. Where no FeatureSet is given every (attribute, label) and (edge attribute, label, label) is a
+candidate, and only the active ones take memory.
 """
 
 import math
@@ -33,12 +34,35 @@ class SparseResult(NamedTuple):
     state: dict  # arrays only; coordinate_descent(..., state=state) goes on as if it had never stopped
     n_evaluations: int  # gradient passes: visits of a sequence for a gradient / sequences, rounded up
     features: FeatureSet  # the given ones; where none were: the active ones
-    counts: dict  # visits of sequences for gradients and for step rules, products of the recursions, blocks screened
+    # visits of sequences for gradients and for step rules, products of the recursions, blocks screened
+    counts: dict
 
 
-def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=True, curvature="approximate", step="adaptive", factor=2.0,
-                       joint=True, freeze_after=None, accelerate=False, screening=True, n_threads=1, tol=1e-4, tol_gradient=1e-3,
-                       constraints=None, sizes=None, edge_attrs=None, max_iterations=100, callback=None, state=None):
+def coordinate_descent(
+    corpus,
+    features=None,
+    w0=None,
+    *,
+    c1,
+    c2=0.0,
+    blocks=True,
+    curvature="approximate",
+    step="adaptive",
+    factor=2.0,
+    joint=True,
+    freeze_after=None,
+    accelerate=False,
+    screening=True,
+    n_threads=1,
+    tol=1e-4,
+    tol_gradient=1e-3,
+    constraints=None,
+    sizes=None,
+    edge_attrs=None,
+    max_iterations=100,
+    callback=None,
+    state=None,
+):
     """Minimise -log-likelihood + c1 |w|_1 + c2 |w|^2, one block (or one weight) after the other.
 
     Parameters
@@ -47,49 +71,97 @@ def coordinate_descent(corpus, features=None, w0=None, *, c1, c2=0.0, blocks=Tru
     features : FeatureSet with F weights; None: all of them exist virtually.
     w0 : their weights (F,), or a `Sparse` of some of them; default 0. Read only where state is None.
     c1, c2 : >= 0, not both 0.
-    blocks : True: Algorithm 2, all weights of a symbol at once; False: Algorithm 1, one weight at a time (up to some 2,000
-        weights on 500 tokens, see `crfbook.models.coordinates.cd`).
-    curvature : "approximate", sum p (1 - p), eq. (16), or "exact", eq. (15), by a recursion of moments (for small problems).
-    step : "adaptive" (the objective never rises), or the rules "fixed" (curvature times `factor`; may diverge), "wapiti" (may
-        oscillate), "safe" (monotone, slow), "cs". The default for blocks=False is as for blocks=True.
+    blocks : True: Algorithm 2, all weights of a symbol at once; False: Algorithm 1, one weight at a time (up
+        to some 2,000 weights on 500 tokens, see `crfbook.models.coordinates.cd`).
+    curvature : "approximate", sum p (1 - p), eq. (16), or "exact", eq. (15),
+        by a recursion of moments (for small problems).
+    step : "adaptive" (the objective never rises), or the rules "fixed" (curvature times `factor`; may
+        diverge), "wapiti" (may oscillate), "safe" (monotone, slow), "cs".
+        The default for blocks=False is as for blocks=True.
     joint : node and edge weights of a symbol are one block; False: two.
-    freeze_after : sweep after which only active weights move, until they rest; then a sweep over all candidates, and so on; None: never.
-    accelerate : where sweeps have become slow, OWL-QN on the active weights now and then (coordinate_acceleration.py), unless the edge
-        classes are too many for its tables.
+    freeze_after : sweep after which only active weights move, until they rest;
+        then a sweep over all candidates, and so on; None: never.
+    accelerate : where sweeps have become slow, OWL-QN on the active weights now and then
+        (coordinate_acceleration.py), unless the edge classes are too many for its tables.
     screening : leave out blocks that certainly stay without active weights.
     n_threads : for large blocks; the result has the same bits for any value.
-    tol, tol_gradient : stop when the violation of the conditions of optimality promises at most tol * objective (c2 > 0), or is at
-        most tol_gradient (c2 = 0); see `Rules`. It is that of the sweep, confirmed by a pass over all candidates.
+    tol, tol_gradient : stop when the violation of the conditions of optimality promises at most tol *
+        objective (c2 > 0), or is at most tol_gradient (c2 = 0); see `Rules`. It is that of the sweep,
+        confirmed by a pass over all candidates.
     constraints : Constraints or None.
-    sizes : (L, A, B), default: what the corpus holds; edge_attrs : edge attributes that have weights, default: all. Both are read only
-        where features is None.
-    max_iterations : sweeps, those of `state` included. callback : called with (Step, w) after each sweep; True stops. Where features is
-        None, w is a `Sparse`.
+    sizes : (L, A, B), default: what the corpus holds; edge_attrs : edge attributes that have weights,
+        default: all. Both are read only where features is None.
+    max_iterations : sweeps, those of `state` included. callback : called with (Step, w) after each sweep;
+        True stops. Where features is None, w is a `Sparse`.
     state : `SparseResult.state` of an earlier call on the same problem (c1 and c2 may differ: a warm start).
 
     Returns a `SparseResult`. Ctrl-C keeps the weights as they are: every visit leaves them good.
 
-    Raises ValueError for c1 = c2 = 0, arguments out of range, weights of features that do not exist, labels that are unknown or forbidden.
+    Raises ValueError for c1 = c2 = 0, arguments out of range, weights of features that do not exist,
+    labels that are unknown or forbidden.
     """
-    search = prepare(corpus, features, c1=c1, c2=c2, blocks=blocks, curvature=curvature, step=step, factor=factor, joint=joint,
-                     freeze_after=freeze_after, accelerate=accelerate, screening=screening, n_threads=n_threads, tol=tol,
-                     tol_gradient=tol_gradient, constraints=constraints, sizes=sizes, edge_attrs=edge_attrs,
-                     max_iterations=max_iterations, callback=callback)
+    search = prepare(
+        corpus,
+        features,
+        c1=c1,
+        c2=c2,
+        blocks=blocks,
+        curvature=curvature,
+        step=step,
+        factor=factor,
+        joint=joint,
+        freeze_after=freeze_after,
+        accelerate=accelerate,
+        screening=screening,
+        n_threads=n_threads,
+        tol=tol,
+        tol_gradient=tol_gradient,
+        constraints=constraints,
+        sizes=sizes,
+        edge_attrs=edge_attrs,
+        max_iterations=max_iterations,
+        callback=callback,
+    )
     with one_blas_thread():
         search.start(w0, state)
         return search.result(search.go())
 
 
-def prepare(corpus, features=None, *, c1, c2=0.0, blocks=True, curvature="approximate", step="adaptive", factor=2.0, joint=True,
-            freeze_after=None, accelerate=False, screening=True, n_threads=1, tol=1e-4, tol_gradient=1e-3, constraints=None, sizes=None,
-            edge_attrs=None, max_iterations=100, callback=None):
+def prepare(
+    corpus,
+    features=None,
+    *,
+    c1,
+    c2=0.0,
+    blocks=True,
+    curvature="approximate",
+    step="adaptive",
+    factor=2.0,
+    joint=True,
+    freeze_after=None,
+    accelerate=False,
+    screening=True,
+    n_threads=1,
+    tol=1e-4,
+    tol_gradient=1e-3,
+    constraints=None,
+    sizes=None,
+    edge_attrs=None,
+    max_iterations=100,
+    callback=None,
+):
     """The `Search` of these arguments of `coordinate_descent`, checked."""
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
     check_callback(callback)
     if c1 == 0 and c2 == 0:
-        raise ValueError("coordinate descent needs a penalty, got c1 = c2 = 0: node and edge weights of a symbol are redundant, and "
-                         "weights of what never occurs would run to minus infinity; give c1 or c2, or use lbfgs")
-    for name, value, allowed in (("step", step, tuple(STEPS)), ("curvature", curvature, ("approximate", "exact"))):
+        raise ValueError(
+            "coordinate descent needs a penalty, got c1 = c2 = 0: node and edge weights of a symbol are redundant, and "
+            "weights of what never occurs would run to minus infinity; give c1 or c2, or use lbfgs"
+        )
+    for name, value, allowed in (
+        ("step", step, tuple(STEPS)),
+        ("curvature", curvature, ("approximate", "exact")),
+    ):
         if value not in allowed:
             raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")
     if not (is_number(factor) and math.isfinite(factor) and factor > 0):
@@ -97,14 +169,25 @@ def prepare(corpus, features=None, *, c1, c2=0.0, blocks=True, curvature="approx
     if freeze_after is not None:
         freeze_after = whole("freeze_after", freeze_after, 0)
     sizes = _sizes(corpus, features, sizes)
-    run = Run(corpus, features, sizes, constraints, joint=joint, edge_attrs=_edge_attrs(edge_attrs, sizes.n_edge_attrs),
-              n_threads=resolve_threads(n_threads))
+    run = Run(
+        corpus,
+        features,
+        sizes,
+        constraints,
+        joint=joint,
+        edge_attrs=_edge_attrs(edge_attrs, sizes.n_edge_attrs),
+        n_threads=resolve_threads(n_threads),
+    )
     run.set_rule(c1, c2, step=step, factor=factor, exact=curvature == "exact", screening=screening)
-    return Search(run, rules, blocks, freeze_after, Accelerator(run, constraints) if accelerate else None, callback)
+    return Search(
+        run, rules, blocks, freeze_after, Accelerator(run, constraints) if accelerate else None, callback
+    )
 
 
 def _sizes(corpus, features, sizes):
-    held = Sizes(*(int(ids.max(initial=0)) + 1 for ids in (corpus.labels, corpus.attr_idx, corpus.class_attr)))
+    held = Sizes(
+        *(int(ids.max(initial=0)) + 1 for ids in (corpus.labels, corpus.attr_idx, corpus.class_attr))
+    )
     name = "sizes" if features is None else "features"
     if features is not None:
         sizes = features.n_labels, features.n_attrs, features.n_edge_attrs
@@ -112,9 +195,13 @@ def _sizes(corpus, features, sizes):
         return held
     if np.shape(sizes) != (3,):
         raise ValueError(f"{name}: expected three integers (L, A, B), got {sizes!r:.80}")
-    sizes = Sizes(*(whole(f"{name}: {field}", size, 1) for field, size in zip(Sizes._fields, sizes, strict=True)))
+    sizes = Sizes(
+        *(whole(f"{name}: {field}", size, 1) for field, size in zip(Sizes._fields, sizes, strict=True))
+    )
     if any(size < needed for size, needed in zip(sizes, held, strict=True)):
-        raise ValueError(f"{name}: expected at least (L, A, B) = {tuple(held)}, which the corpus holds, got {tuple(sizes)}")
+        raise ValueError(
+            f"{name}: expected at least (L, A, B) = {tuple(held)}, which the corpus holds, got {tuple(sizes)}"
+        )
     return sizes
 
 
@@ -122,8 +209,12 @@ def _edge_attrs(edge_attrs, n_edge_attrs):
     if edge_attrs is None:
         return None
     found = np.asarray(edge_attrs)
-    if found.ndim != 1 or (found.size and (found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= n_edge_attrs)):
-        raise ValueError(f"edge_attrs: expected integers from 0 to {n_edge_attrs - 1}, got {edge_attrs!r:.80}")
+    if found.ndim != 1 or (
+        found.size and (found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= n_edge_attrs)
+    ):
+        raise ValueError(
+            f"edge_attrs: expected integers from 0 to {n_edge_attrs - 1}, got {edge_attrs!r:.80}"
+        )
     return found
 
 
@@ -191,7 +282,9 @@ class Search:
         else:
             run.sweep_weights()
         if not self.blocks or run.rule.step != STEPS["adaptive"] or self.iteration % 10 == 9:
-            self.objective = run.renew()  # what was tracked has gathered rounding errors; single weights and other rules track nothing
+            self.objective = (
+                run.renew()
+            )  # what was tracked has gathered rounding errors; single weights and other rules track nothing
         if self.accelerator is not None:
             self.objective = self.accelerator.improve(self.objective)
         seen = run.state.seen
@@ -231,6 +324,21 @@ class Search:
             self.objective = run.renew()
         state = run.keep() | {"iteration": np.array(self.iteration), "seconds": np.array(self.seconds)}
         passes, trials, screened = (int(n) for n in run.state.count)
-        counts = {"gradient_visits": passes, "step_visits": trials, "products": run.products, "screened": screened}
+        counts = {
+            "gradient_visits": passes,
+            "step_visits": trials,
+            "products": run.products,
+            "screened": screened,
+        }
         n_evaluations = -(-passes // max(1, run.corpus.n_sequences))
-        return SparseResult(w, self.objective, self.rules.outcome(status, w), self.iteration, self.history, state, n_evaluations, features, counts)
+        return SparseResult(
+            w,
+            self.objective,
+            self.rules.outcome(status, w),
+            self.iteration,
+            self.history,
+            state,
+            n_evaluations,
+            features,
+            counts,
+        )

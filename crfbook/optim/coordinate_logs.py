@@ -1,4 +1,5 @@
-"""Sequences whose scaled lattices cannot be trusted (potentials hundreds of nats apart): in logarithms, anew at each visit.
+"""Sequences whose scaled lattices cannot be trusted (potentials hundreds of nats apart): in logarithms,
+anew at each visit.
 
 They are rare, so that nothing of them is kept but log Z.
 """
@@ -11,13 +12,27 @@ from crfbook.kernels.forward_backward import edge_marginal_log, forward_backward
 
 
 def _lattice(i, state):
-    """(log_node (T, M), log_edge (T, M, M), edge_class (T,), alpha, beta (T, M), log Z) of sequence i; its edge classes are positions."""
+    """(log_node (T, M), log_edge (T, M, M), edge_class (T,), alpha, beta (T, M), log Z) of sequence i;
+    its edge classes are positions.
+    """
     chains, width = state.chains, state.mu.shape[1]
     n = int(chains.seq_ptr[i + 1] - chains.seq_ptr[i])
-    log_node, log_edge, alpha, beta = np.zeros((n, width)), np.zeros((n, width, width)), np.zeros((n, width)), np.zeros((n, width))
+    log_node, log_edge, alpha, beta = (
+        np.zeros((n, width)),
+        np.zeros((n, width, width)),
+        np.zeros((n, width)),
+        np.zeros((n, width)),
+    )
     sequence_scores(i, chains, state.tables, state.mu, state.weights, log_node, log_edge)
     edge_class = np.arange(n, dtype=np.int32)
-    return log_node, log_edge, edge_class, alpha, beta, forward_backward_log(log_node, log_edge, edge_class, alpha, beta)
+    return (
+        log_node,
+        log_edge,
+        edge_class,
+        alpha,
+        beta,
+        forward_backward_log(log_node, log_edge, edge_class, alpha, beta),
+    )
 
 
 def close_unsafe(sequences, state):
@@ -27,7 +42,9 @@ def close_unsafe(sequences, state):
 
 
 def add_unsafe(g, repeats, state):
-    """Expected counts and curvatures of block g in its unsafe sequences, added to state.sums; see `block_gradient`."""
+    """Expected counts and curvatures of block g in its unsafe sequences, added to state.sums;
+    see `block_gradient`.
+    """
     blocks, chains, (node, edge) = state.blocks, state.chains, state.sums
     with_edge, p_edge = blocks.member[1, g] >= 0, np.zeros(state.tables.base.shape)
     for v in range(int(blocks.visit_ptr[g]), int(blocks.visit_ptr[g + 1])):

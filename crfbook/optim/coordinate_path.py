@@ -1,12 +1,14 @@
-"""A falling path of c1: every solution starts from the one before it, so that the first sweeps are cheap and memory stays small.
+"""A falling path of c1: every solution starts from the one before it,
+so that the first sweeps are cheap and memory stays small.
 
     encoder = Encoder("ngrams_5")
     corpus = encoder.fit_transform(train)
-    points = solve_path(corpus, c1=falling(largest_c1(corpus), 0.5, 10), sweeps=2)  # features=None: all weights, virtually
-    features, w = points[-1].result.features, points[-1].result.w
+    points = solve_path(corpus, c1=falling(largest_c1(corpus), 0.5, 10), sweeps=2)  # features=None: all
+    weights, virtually features, w = points[-1].result.features, points[-1].result.w
     labels = inference.decode(encoder.transform(test), features, w)  # models/inference.py
 
-`CRF(algorithm="sbcd", all_possible_states=True, all_possible_transitions=True)` is the same for one c1, as an estimator.
+`CRF(algorithm="sbcd", all_possible_states=True, all_possible_transitions=True)` is the same for one c1,
+as an estimator.
 """
 
 import inspect
@@ -42,7 +44,9 @@ def largest_c1(corpus, features=None, **options):
 def falling(highest, lowest, n):
     """n values of c1 from highest to lowest, evenly spaced in logarithms."""
     if not (is_number(highest) and is_number(lowest) and math.inf > highest >= lowest > 0):
-        raise ValueError(f"a path falls: expected finite numbers highest >= lowest > 0, got {highest!r}, {lowest!r}")
+        raise ValueError(
+            f"a path falls: expected finite numbers highest >= lowest > 0, got {highest!r}, {lowest!r}"
+        )
     n = whole("n", n, 1)
     return np.geomspace(highest, lowest, n) if n > 1 else np.array([float(lowest)])
 
@@ -52,28 +56,48 @@ def _falling_values(c1):
         values = np.atleast_1d(np.asarray(c1, dtype=float))
     except (TypeError, ValueError):
         raise ValueError(f"c1: expected numbers >= 0 that fall, got {c1!r:.80}") from None
-    if values.ndim > 1 or not len(values) or not np.isfinite(values).all() or (np.diff(values) > 0).any() or values[-1] < 0:
-        raise ValueError(f"c1: expected finite values >= 0 that fall, got {np.array2string(values, threshold=6)}")
+    if (
+        values.ndim > 1
+        or not len(values)
+        or not np.isfinite(values).all()
+        or (np.diff(values) > 0).any()
+        or values[-1] < 0
+    ):
+        raise ValueError(
+            f"c1: expected finite values >= 0 that fall, got {np.array2string(values, threshold=6)}"
+        )
     return values
 
 
 def _check_options(options):
-    for name, why in (("max_iterations", "a path counts the sweeps of each value, give sweeps"),
-                      ("w0", "a path begins without weights and goes on from each solution; coordinate_descent begins where it is told"),
-                      ("state", "a path begins without weights and goes on from each solution; coordinate_descent goes on from a state")):
+    for name, why in (
+        ("max_iterations", "a path counts the sweeps of each value, give sweeps"),
+        (
+            "w0",
+            "a path begins without weights and goes on from each solution; coordinate_descent begins where it is told",
+        ),
+        (
+            "state",
+            "a path begins without weights and goes on from each solution; coordinate_descent goes on from a state",
+        ),
+    ):
         if name in options:
             raise ValueError(f"{name}: {why}")
     unknown = sorted(set(options) - set(inspect.signature(prepare).parameters))
     if unknown:
-        raise TypeError(f"solve_path: there is no option {unknown[0]!r}; options are those of coordinate_descent")
+        raise TypeError(
+            f"solve_path: there is no option {unknown[0]!r}; options are those of coordinate_descent"
+        )
 
 
 def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=True, **options):
-    """`coordinate_descent` for each value of c1, from the largest to the smallest, each from the weights of the one before.
+    """`coordinate_descent` for each value of c1, from the largest to the smallest,
+    each from the weights of the one before.
 
     Parameters
     ----------
-    corpus, features, options : as in `coordinate_descent` (options: c2, step, tol, ...; not w0, max_iterations and state).
+    corpus, features, options : as in `coordinate_descent` (options: c2, step, tol, ...; not w0,
+        max_iterations and state).
     c1 : values >= 0, falling (`falling` makes them); > 0 where c2 = 0.
     sweeps : sweeps at most for each value: an integer >= 1, or one for each; None: 100.
     callback : called with (c1, Step, w) after each sweep; True ends the path.
@@ -88,9 +112,17 @@ def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=Tr
     values = _falling_values(c1)
     if values[-1] == 0 and options.get("c2", 0.0) == 0:
         raise ValueError("c1: expected values > 0, where c2 = 0, got 0: coordinate descent needs a penalty")
-    most = [100] * len(values) if sweeps is None else [sweeps] * len(values) if is_number(sweeps) else list(sweeps)
+    most = (
+        [100] * len(values)
+        if sweeps is None
+        else [sweeps] * len(values)
+        if is_number(sweeps)
+        else list(sweeps)
+    )
     if len(most) != len(values):
-        raise ValueError(f"sweeps: expected an integer, or one for each of the {len(values)} values of c1, got {len(most)}")
+        raise ValueError(
+            f"sweeps: expected an integer, or one for each of the {len(values)} values of c1, got {len(most)}"
+        )
     most = [whole("sweeps", n, 1) for n in most]
     search, points, last = prepare(corpus, features, c1=values[0], **options), [], None
     with one_blas_thread():
@@ -98,7 +130,9 @@ def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=Tr
             watch = None if callback is None else lambda step, w, at=value: callback(at, step, w)
             status = search.go_to(value, n, watch)
             last = search.result(status)
-            points.append(PathPoint(value, int(np.count_nonzero(last.w)), last if keep else last._replace(state={})))
+            points.append(
+                PathPoint(value, int(np.count_nonzero(last.w)), last if keep else last._replace(state={}))
+            )
             if status in ("interrupted", "stopped by callback", "non-finite objective"):
                 break
     points[-1] = points[-1]._replace(result=last)

@@ -1,4 +1,6 @@
-"""A run of blockwise coordinate descent: the state that kernels change, sweeps over it, its objective and its certificate."""
+"""A run of blockwise coordinate descent: the state that kernels change, sweeps over it,
+its objective and its certificate.
+"""
 
 from typing import NamedTuple
 
@@ -53,7 +55,13 @@ class Run:
             exist = [np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32, np.int32)]
         else:
             node_kept, edge_kept = np.diff(features.node_ptr) > 0, np.diff(features.edge_ptr) > 0
-            exist = [features.node_ptr, features.node_label, features.edge_ptr, features.edge_prev, features.edge_next]
+            exist = [
+                features.node_ptr,
+                features.node_label,
+                features.edge_ptr,
+                features.edge_prev,
+                features.edge_next,
+            ]
         self._edge_kept = edge_kept
         tables, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
         self._empty_base = tables.base_log.copy()
@@ -62,36 +70,82 @@ class Run:
         square, limit = _bounds(blocks, chains)
         cells = width * width + width
         self.state = State(
-            blocks, chains, tables, np.zeros((sizes.n_attrs, width)), make_lists(np.zeros(sizes.n_edge_attrs), [], []), Existing(*exist),
-            np.stack([np.full(blocks.n_blocks, 2.0), limit, square]), block_sums(width),
-            Candidates(np.zeros(cells, np.int32), np.zeros((4, cells))), np.zeros((width, width)), np.zeros(width),
-            np.zeros((width, width)), np.zeros(3), np.zeros(int(np.diff(blocks.visit_ptr).max(initial=1))), np.zeros(2),
-            np.zeros(3, np.int64), lattice_work(width))
+            blocks,
+            chains,
+            tables,
+            np.zeros((sizes.n_attrs, width)),
+            make_lists(np.zeros(sizes.n_edge_attrs), [], []),
+            Existing(*exist),
+            np.stack([np.full(blocks.n_blocks, 2.0), limit, square]),
+            block_sums(width),
+            Candidates(np.zeros(cells, np.int32), np.zeros((4, cells))),
+            np.zeros((width, width)),
+            np.zeros(width),
+            np.zeros((width, width)),
+            np.zeros(3),
+            np.zeros(int(np.diff(blocks.visit_ptr).max(initial=1))),
+            np.zeros(2),
+            np.zeros(3, np.int64),
+            lattice_work(width),
+        )
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
         self._gold = _gold_edges(corpus, chains.weight, edge_kept, n_labels)
         self.n_threads, self._large = n_threads, LargeBlocks(width, chains, n_threads)
         self.rule, self.compiled = None, is_compiled("visit_blocks")
 
-    def set_rule(self, c1, c2, *, step="adaptive", factor=2.0, least_factor=0.1, exact=False, frozen=False, screening=True):
+    def set_rule(
+        self,
+        c1,
+        c2,
+        *,
+        step="adaptive",
+        factor=2.0,
+        least_factor=0.1,
+        exact=False,
+        frozen=False,
+        screening=True,
+    ):
         n_labels = self.sizes.n_labels
-        self.rule = Rule(float(c1), float(c2), float(factor) if step == "fixed" else 1.0, float(least_factor), STEPS[step],
-                         int(step == "cs"), int(exact), int(frozen), int(screening), 0, self.base_holds,
-                         int(DENSE_SHARE * n_labels**2), int(n_labels))
+        self.rule = Rule(
+            float(c1),
+            float(c2),
+            float(factor) if step == "fixed" else 1.0,
+            float(least_factor),
+            STEPS[step],
+            int(step == "cs"),
+            int(exact),
+            int(frozen),
+            int(screening),
+            0,
+            self.base_holds,
+            int(DENSE_SHARE * n_labels**2),
+            int(n_labels),
+        )
 
     # ---- weights in and out
 
     def admit(self, name, sparse):
-        """The active weights of a `Sparse` that was given as `name`; ValueError if there are others than those that exist here."""
+        """The active weights of a `Sparse` that was given as `name`;
+        ValueError if there are others than those that exist here.
+        """
         return active_among(name, sparse, self.sizes, self.features, self._edge_kept)
 
     def load(self, sparse):
-        """Set the weights to those of a `Sparse`, which only has features that exist here (`admit` sees to it)."""
+        """Set the weights to those of a `Sparse`,
+        which only has features that exist here (`admit` sees to it).
+        """
         features, w = sparse
         state = self.state
         state.mu[:] = 0.0
-        state.mu[np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr)), features.node_label] = w[:features.n_node]
+        state.mu[np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr)), features.node_label] = w[
+            : features.n_node
+        ]
         edge = np.repeat(np.arange(features.n_edge_attrs), np.diff(features.edge_ptr))
-        prev, following, w = features.edge_prev.astype(np.int64), features.edge_next.astype(np.int64), w[features.n_node:]
+        prev, following, w = (
+            features.edge_prev.astype(np.int64),
+            features.edge_next.astype(np.int64),
+            w[features.n_node :],
+        )
         base = state.tables.base_log
         base[:] = self._empty_base
         active = w != 0.0
@@ -111,8 +165,16 @@ class Run:
         order = np.lexsort((cell, owner))
         owner, cell, value = owner[order], cell[order], value[order]
         pointers = lambda rows, n: np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)  # noqa: E731
-        features = FeatureSet(n_labels, n_attrs, n_edge_attrs, pointers(attr, n_attrs), label.astype(np.int32),
-                              pointers(owner, n_edge_attrs), (cell >> SHIFT).astype(np.int32), (cell & 0xFFFF).astype(np.int32))
+        features = FeatureSet(
+            n_labels,
+            n_attrs,
+            n_edge_attrs,
+            pointers(attr, n_attrs),
+            label.astype(np.int32),
+            pointers(owner, n_edge_attrs),
+            (cell >> SHIFT).astype(np.int32),
+            (cell & 0xFFFF).astype(np.int32),
+        )
         return Sparse(features, np.concatenate([mu[attr, label], value]))
 
     def _edges(self):
@@ -124,7 +186,10 @@ class Run:
         if self.base_holds:
             prev, following = np.nonzero(np.isfinite(base) & (base != 0.0))
             owner = np.concatenate([np.zeros(len(prev), np.int64), owner])
-            cell, value = np.concatenate([prev << SHIFT | following, cell]), np.concatenate([base[prev, following], value])
+            cell, value = (
+                np.concatenate([prev << SHIFT | following, cell]),
+                np.concatenate([base[prev, following], value]),
+            )
         return owner, cell, value
 
     def weights(self):
@@ -138,26 +203,50 @@ class Run:
     def keep(self):
         """Arrays from which `resume` goes on."""
         features, w = self.export()
-        numbers = {"factor": self.state.number[0].copy(), "count": self.state.count.copy(), "log_z": self.state.chains.log_z.copy()}
+        numbers = {
+            "factor": self.state.number[0].copy(),
+            "count": self.state.count.copy(),
+            "log_z": self.state.chains.log_z.copy(),
+        }
         return {**features._asdict(), "w": w, **numbers}
 
     def resume(self, state):
         """Go on from what `keep` gave for the same problem; returns the objective."""
-        lacking = [name for name in (*FeatureSet._fields, "w", "factor", "count", "log_z") if not isinstance(state, dict) or name not in state]
+        lacking = [
+            name
+            for name in (*FeatureSet._fields, "w", "factor", "count", "log_z")
+            if not isinstance(state, dict) or name not in state
+        ]
         if lacking:
             raise ValueError(f"state: expected SparseResult.state, got one without {lacking[0]}")
         sizes = tuple(int(state[name]) for name in self.sizes._fields)
-        same = np.shape(state["factor"]) == (self.state.blocks.n_blocks,) and np.shape(state["log_z"]) == self.state.chains.log_z.shape
+        same = (
+            np.shape(state["factor"]) == (self.state.blocks.n_blocks,)
+            and np.shape(state["log_z"]) == self.state.chains.log_z.shape
+        )
         if sizes != tuple(self.sizes) or not same:
-            raise ValueError(f"state: expected that of coordinate_descent on the same corpus and features, (L, A, B) = {tuple(self.sizes)} "
-                             f"with {self.state.blocks.n_blocks} blocks, got {sizes} with {len(np.atleast_1d(state['factor']))}")
-        self.load(self.admit("state", Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"])))
+            raise ValueError(
+                f"state: expected that of coordinate_descent on the same corpus and features, (L, A, B) = {tuple(self.sizes)} "
+                f"with {self.state.blocks.n_blocks} blocks, got {sizes} with {len(np.atleast_1d(state['factor']))}"
+            )
+        self.load(
+            self.admit(
+                "state",
+                Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"]),
+            )
+        )
         self.state.number[0] = state["factor"]
         self.state.count[:] = state["count"]
         objective = self.renew()
-        if not np.allclose(state["log_z"], self.state.chains.log_z, rtol=1e-6, atol=1e-6, equal_nan=True):  # steps would be judged by them
-            raise ValueError("state: expected that of coordinate_descent on the same corpus and constraints, got log Z of other sequences")
-        self.state.chains.log_z[:] = state["log_z"]  # the same but for rounding, of which a step is the result
+        if not np.allclose(
+            state["log_z"], self.state.chains.log_z, rtol=1e-6, atol=1e-6, equal_nan=True
+        ):  # steps would be judged by them
+            raise ValueError(
+                "state: expected that of coordinate_descent on the same corpus and constraints, got log Z of other sequences"
+            )
+        self.state.chains.log_z[:] = state[
+            "log_z"
+        ]  # the same but for rounding, of which a step is the result
         return objective
 
     # ---- objective
@@ -171,9 +260,22 @@ class Run:
         most = np.bincount(owner, state.weights.row[SIZE, state.tables.class_attr], minlength=k).sum()
         self.make_room(int(1.25 * most) + k)
         state, length = self.state, np.diff(self.corpus.seq_ptr)
-        rebuild_base(state.tables.base_log, self.sizes.n_labels, state.tables.base, state.tables.base_t, state.tables.level)
-        rebuild_classes(np.arange(k, dtype=np.int32), self.rule.dense_above, state.tables, state.weights, state.work.sum,
-                        state.work.touched, state.work.value)
+        rebuild_base(
+            state.tables.base_log,
+            self.sizes.n_labels,
+            state.tables.base,
+            state.tables.base_t,
+            state.tables.level,
+        )
+        rebuild_classes(
+            np.arange(k, dtype=np.int32),
+            self.rule.dense_above,
+            state.tables,
+            state.weights,
+            state.work.sum,
+            state.work.touched,
+            state.work.value,
+        )
         score_rows(np.arange(len(state.chains.psi_node), dtype=np.int32), state.mu, state.chains)
         forget(state.chains)
         sequences, last = np.flatnonzero(length).astype(np.int32), (length[length > 0] - 1).astype(np.int32)
@@ -215,10 +317,16 @@ class Run:
         self.state = state._replace(weights=weights, tables=state.tables._replace(lists=lists))
 
     def sweep(self, order=None, only=-1):
-        """Visit the blocks `order`; returns the change of the objective (of the adaptive rule; other rules do not know it)."""
+        """Visit the blocks `order`; returns the change of the objective (of the adaptive rule;
+        other rules do not know it).
+        """
         order, place, total = self.order if order is None else order, 0, 0.0
         if self.rule.frozen:
-            order = order[holding(self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds)]
+            order = order[
+                holding(
+                    self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds
+                )
+            ]
         visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
         few = len(self.order) <= FEW and not self.compiled and LargeBlocks.n_staged < STAGED
         by_stages = size >= (0 if self.rule.exact or few else LARGE)
@@ -226,7 +334,9 @@ class Run:
         while place < len(order):
             stop, missing = int(large[np.searchsorted(large, place)]), BY_STAGES
             if stop > place:
-                stop = min(stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1)
+                stop = min(
+                    stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1
+                )
                 place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
                 total += change
             if missing == BY_STAGES:
@@ -245,13 +355,18 @@ class Run:
         for g in self.order:
             a, b = member[:, g]
             if self.features is None:
-                places = everything[(0 if a >= 0 else n_labels):(n_labels if b < 0 else None)]
+                places = everything[(0 if a >= 0 else n_labels) : (n_labels if b < 0 else None)]
             else:
-                nodes = exist.node_label[exist.node_ptr[a]:exist.node_ptr[a + 1]] if a >= 0 else []
-                edges = np.arange(exist.edge_ptr[b], exist.edge_ptr[b + 1]) if b >= 0 else np.zeros(0, np.int64)
-                places = [*nodes, *(n_labels + exist.edge_prev[edges].astype(np.int64) * n_labels + exist.edge_next[edges])]
+                nodes = exist.node_label[exist.node_ptr[a] : exist.node_ptr[a + 1]] if a >= 0 else []
+                edges = (
+                    np.arange(exist.edge_ptr[b], exist.edge_ptr[b + 1]) if b >= 0 else np.zeros(0, np.int64)
+                )
+                places = [
+                    *nodes,
+                    *(n_labels + exist.edge_prev[edges].astype(np.int64) * n_labels + exist.edge_next[edges]),
+                ]
             for only in places:
-                self.sweep(self.order[g:g + 1], int(only))
+                self.sweep(self.order[g : g + 1], int(only))
 
     def freeze(self, frozen):
         """From now on zeros stay zeros, and blocks that hold nothing else are not visited (or not)."""
@@ -264,7 +379,9 @@ class Run:
         return int(self.state.work.steps[0]) + self._large.products
 
     def violation(self):
-        """(largest violation of the conditions of optimality, sum of squared ones) at the present weights, over all candidates."""
+        """(largest violation of the conditions of optimality, sum of squared ones) at the present weights,
+        over all candidates.
+        """
         rule, self.rule = self.rule, self.rule._replace(frozen=0, measure=1)
         self.state.seen[:] = 0.0
         try:
@@ -281,8 +398,10 @@ def _bounds(blocks, chains):
     x = np.maximum(1.0, np.abs(blocks.occ_val)) if len(blocks.occ_val) else np.ones(len(blocks.occ_token))
     mass = np.add.reduceat(x, blocks.occ_ptr[:-1]) if len(block) else np.zeros(0)
     both = np.where((blocks.member >= 0).all(axis=0), 1.0, 0.5)
-    return (both * np.bincount(block, weight * mass**2, minlength=blocks.n_blocks),
-            np.bincount(block, weight * mass, minlength=blocks.n_blocks))
+    return (
+        both * np.bincount(block, weight * mass**2, minlength=blocks.n_blocks),
+        np.bincount(block, weight * mass, minlength=blocks.n_blocks),
+    )
 
 
 def _gold_edges(corpus, weight, edge_kept, n_labels):

@@ -2,9 +2,10 @@
 
     w = p - n,  p, n >= 0:       f(p - n) + c1 sum (p + n)       is smooth; at its minimum one of p[k], n[k] is zero
 
-The formulation of Kazama and Tsujii (2003), "Evaluation and extension of maximum entropy models with inequality constraints",
-section 3.1: p and n are the multipliers of the constraints |expected - observed count| <= c1. It doubles the weights and is the
-baseline of Sokolovska et al. (2010) and of Andrew and Gao (2007).
+The formulation of Kazama and Tsujii (2003), "Evaluation and extension of maximum entropy models with
+inequality constraints", section 3.1: p and n are the multipliers of the constraints |expected - observed
+count| <= c1. It doubles the weights and is the baseline of Sokolovska et al.
+(2010) and of Andrew and Gao (2007).
 """
 
 import time
@@ -18,13 +19,24 @@ from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
 
 
-def dual_variables(fun, w0=None, *, c1, c2=0.0, memory=10, max_iterations=None, tol=1e-6, tol_gradient=1e-3, callback=None,
-                   state=None):
+def dual_variables(
+    fun,
+    w0=None,
+    *,
+    c1,
+    c2=0.0,
+    memory=10,
+    max_iterations=None,
+    tol=1e-6,
+    tol_gradient=1e-3,
+    callback=None,
+    state=None,
+):
     """Minimise fun(w) + c1*|w|_1 over twice as many bounded variables.
 
-    Arguments, stopping rules and Ctrl-C as `minimize` of quasi_newton.py. SciPy does not hand out its memory of curvature: `state`
-    continues from the same weights with an empty one, not bit for bit. Returns an OptResult; "line search failed" is what SciPy
-    says of it, at the rounding floor too.
+    Arguments, stopping rules and Ctrl-C as `minimize` of quasi_newton.py. SciPy does not hand out its memory
+    of curvature: `state` continues from the same weights with an empty one, not bit for bit. Returns an
+    OptResult; "line search failed" is what SciPy says of it, at the rounding floor too.
     """
     memory = whole("memory", memory, 1)
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
@@ -39,7 +51,15 @@ def dual_variables(fun, w0=None, *, c1, c2=0.0, memory=10, max_iterations=None, 
                 raise
             status = "interrupted"
     state = {"w": run.w, "iteration": np.array(run.iteration), "seconds": np.array(run.seconds)}
-    return OptResult(run.w, run.objective, rules.outcome(status, run.w), run.iteration, run.history, state, run.n_evaluations)
+    return OptResult(
+        run.w,
+        run.objective,
+        rules.outcome(status, run.w),
+        run.iteration,
+        run.history,
+        state,
+        run.n_evaluations,
+    )
 
 
 class _Run:
@@ -60,8 +80,15 @@ class _Run:
 
     def search(self, memory):
         limits = {"maxcor": memory, "maxiter": 10**9, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0}
-        found = scipy_minimize(self.evaluate, self.halves, jac=True, method="L-BFGS-B", options=limits,
-                               bounds=[(0.0, None)] * len(self.halves), callback=self.watch)
+        found = scipy_minimize(
+            self.evaluate,
+            self.halves,
+            jac=True,
+            method="L-BFGS-B",
+            options=limits,
+            bounds=[(0.0, None)] * len(self.halves),
+            callback=self.watch,
+        )
         if self.reason is None and not np.isfinite(found.fun):
             return "non-finite objective"
         return self.reason or "line search failed"
@@ -74,23 +101,32 @@ class _Run:
         if np.shape(grad) != w.shape:
             raise ValueError(f"fun must return a gradient of shape {w.shape}, got {np.shape(grad)}")
         self.last = halves.copy(), float(value), np.array(grad, dtype=np.float64)
-        return self.last[1] + self.rules.c1 * float(halves.sum()), np.concatenate([self.last[2], -self.last[2]]) + self.rules.c1
+        return self.last[1] + self.rules.c1 * float(halves.sum()), np.concatenate(
+            [self.last[2], -self.last[2]]
+        ) + self.rules.c1
 
     def accept(self, halves):
-        """The point of an iteration: w, its objective (where both halves are positive, w = p - n costs less) and violation."""
+        """The point of an iteration: w, its objective (where both halves are positive,
+        w = p - n costs less) and violation.
+        """
         if not np.array_equal(halves, self.last[0]):
             self.evaluate(halves)
         _, value, grad = self.last
         w = halves[: len(halves) // 2] - halves[len(halves) // 2 :]
         squares, largest = pseudo_gradient(w, grad, self.rules.c1, np.empty_like(w))
-        self.objective, self.violation = value + self.rules.c1 * float(np.abs(w).sum()), self.rules.violation(squares, largest)
+        self.objective, self.violation = (
+            value + self.rules.c1 * float(np.abs(w).sum()),
+            self.rules.violation(squares, largest),
+        )
         self.w = w
 
     def watch(self, intermediate_result):
         self.accept(intermediate_result.x)
         self.iteration += 1
         self.seconds += time.perf_counter() - self.clock
-        step = Step(self.iteration, self.objective, self.violation, int(np.count_nonzero(self.w)), self.seconds)
+        step = Step(
+            self.iteration, self.objective, self.violation, int(np.count_nonzero(self.w)), self.seconds
+        )
         self.history.append(step)
         self.reason = self.rules.verdict(self.objective, self.violation, self.iteration)
         shown = self.w.view()

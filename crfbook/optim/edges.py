@@ -1,4 +1,6 @@
-"""Transition potentials as tables, one a class: what the batched forms work on, and the hard constraints beside them."""
+"""Transition potentials as tables, one a class: what the batched forms work on,
+and the hard constraints beside them.
+"""
 
 from typing import NamedTuple
 
@@ -29,12 +31,18 @@ def padded(n_labels):
 
 
 def label_bounds(n_labels, constraints=None):
-    """(start, middle, end (M,), label_sets (D, M)) of an `Edges`: 0 where a label may stand, -inf where not."""
+    """(start, middle, end (M,), label_sets (D, M)) of an `Edges`: 0 where a label may stand,
+    -inf where not.
+    """
     width = padded(n_labels)
     middle = np.full(width, -np.inf)
     middle[:n_labels] = 0.0
     start, end = middle.copy(), middle.copy()
-    sets = np.zeros((0, n_labels), bool) if constraints is None or constraints.label_sets is None else constraints.label_sets
+    sets = (
+        np.zeros((0, n_labels), bool)
+        if constraints is None or constraints.label_sets is None
+        else constraints.label_sets
+    )
     label_sets = np.tile(middle, (len(sets), 1))
     label_sets[:, :n_labels][~sets] = -np.inf
     if constraints is not None:
@@ -73,7 +81,9 @@ def make_edges(table, constraints=None):
     psi_edge, psi_edge_t = np.empty_like(scores), np.empty_like(scores)
     edge_max = np.empty(n_classes)
     spread = exp_edges(scores, psi_edge, psi_edge_t, edge_max)
-    return Edges(scores, psi_edge, psi_edge_t, edge_max, np.array([spread]), *label_bounds(n_labels, constraints))
+    return Edges(
+        scores, psi_edge, psi_edge_t, edge_max, np.array([spread]), *label_bounds(n_labels, constraints)
+    )
 
 
 class TableTransitions:
@@ -90,7 +100,20 @@ class TableTransitions:
 
     def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
         """`kernel`, shard_likelihood or what takes its place, on one shard."""
-        return kernel(shard, w, dense, self.edges, packing, layout, weight, work, log_z, grad, dense_grad, self.parts[shard])
+        return kernel(
+            shard,
+            w,
+            dense,
+            self.edges,
+            packing,
+            layout,
+            weight,
+            work,
+            log_z,
+            grad,
+            dense_grad,
+            self.parts[shard],
+        )
 
     def collect(self, total):
         """Add what all shards found into the edge part of total (F,)."""

@@ -1,4 +1,6 @@
-"""Epoch after epoch of a learner that visits sequences: history, clock, callback, Ctrl-C. What an epoch does, the learner says."""
+"""Epoch after epoch of a learner that visits sequences: history, clock, callback, Ctrl-C. What an epoch does,
+the learner says.
+"""
 
 import time
 
@@ -11,8 +13,10 @@ from crfbook.optim.result import Step
 def run_epochs(learner, max_iterations, callback):
     """(reason to stop, list of Step) of `learner`, which has
 
-    epoch, seconds : epochs done and seconds spent so far, those of earlier calls included; `seconds` is updated.
-    advance() : one more epoch, returns (objective, violation); None where there can be none, with `reason` set.
+    epoch, seconds : epochs done and seconds spent so far, those of earlier calls included;
+        `seconds` is updated.
+    advance() : one more epoch, returns (objective, violation); None where there can be none,
+        with `reason` set.
     weights() : the weights (F,) to keep now.
     finished(objective, violation) : the reason to stop, or None.
     roll_back() : after Ctrl-C: to where an epoch ended.
@@ -51,7 +55,9 @@ def _run(learner, max_iterations, callback):
 
 
 def last_look(evaluate, status, history):
-    """(objective, status): that of `evaluate()`, a last pass over the corpus; after Ctrl-C during it what the last epoch knew, if any."""
+    """(objective, status): that of `evaluate()`, a last pass over the corpus;
+    after Ctrl-C during it what the last epoch knew, if any.
+    """
     try:
         return float(evaluate()), status
     except KeyboardInterrupt:

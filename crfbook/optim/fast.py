@@ -1,12 +1,15 @@
 """The fastest way to the optimum with an L2 penalty: dual coordinate ascent, and L-BFGS for what is left.
 
-Coordinate ascent (sdca.py) needs a few passes for what takes L-BFGS a hundred, but it slows down where many sequences share what
-they are unsure of. L-BFGS does not mind, if it starts close and knows how steep each weight's own valley is:
+Coordinate ascent (sdca.py) needs a few passes for what takes L-BFGS a hundred, but it slows down where many
+sequences share what they are unsure of. L-BFGS does not mind,
+if it starts close and knows how steep each weight's own valley is:
 
-    w = d v,  d = h^(-1/4),  h the diagonal of the Hessian (kernels/curvature.py) at the point where it takes over
+    w = d v,  d = h^(-1/4),  h the diagonal of the Hessian (kernels/curvature.py) at the point where it takes
+    over
 
-With d = h^(-1/2), the usual scaling, the first iterations are quicker still and the last ones slower than without: weights that
-always come together have one valley between them, which is then scaled twice over. The power is a compromise, found by trial.
+With d = h^(-1/2), the usual scaling, the first iterations are quicker still and the last ones slower than
+without: weights that always come together have one valley between them, which is then scaled twice over.
+The power is a compromise, found by trial.
 """
 
 import math
@@ -24,16 +27,32 @@ SLOW = 0.17  # ... once ascent gains fewer decades than this a pass, over the la
 LOOK_BACK = 4
 POWER = -0.25
 MEMORY = 30  # curvature pairs
-FEW = 3e-7  # gap / objective below which ascent is not tried: its steps are too small for the sums that judge them
+# gap / objective below which ascent is not tried: its steps are too small for the sums that judge them
+FEW = 3e-7
 
 
-def fast_fit(corpus, features, w0=None, *, c2, tol=1e-6, memory_limit=2e9, constraints=None, n_threads=1, max_iterations=None,
-             random_state=0, callback=None, state=None):
-    """Minimise -log-likelihood + c2 |w|^2 as fast as we can, to a certificate: the objective is within tol (relative) of its minimum.
+def fast_fit(
+    corpus,
+    features,
+    w0=None,
+    *,
+    c2,
+    tol=1e-6,
+    memory_limit=2e9,
+    constraints=None,
+    n_threads=1,
+    max_iterations=None,
+    random_state=0,
+    callback=None,
+    state=None,
+):
+    """Minimise -log-likelihood + c2 |w|^2 as fast as we can, to a certificate:
+    the objective is within tol (relative) of its minimum.
 
-    Parameters are those of `sdca` (c2 > 0; w0 a start worth its dual value; MemoryError above memory_limit) and of `minimize`;
-    n_threads is for L-BFGS alone. max_iterations counts epochs and iterations together. Returns an `OptResult`; `violation` is a
-    duality gap first and |gradient|^2 / (4 c2) later. `state` continues either part, bit for bit.
+    Parameters are those of `sdca` (c2 > 0; w0 a start worth its dual value; MemoryError above memory_limit)
+    and of `minimize`; n_threads is for L-BFGS alone. max_iterations counts epochs and iterations together.
+    Returns an `OptResult`; `violation` is a duality gap first and |gradient|^2 / (4 c2) later.
+    `state` continues either part, bit for bit.
     """
     check_memory(corpus, features, memory_limit)
     objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
@@ -64,7 +83,9 @@ class _Ascent(DualAscent):
 
     def __init__(self, corpus, features, w0, constraints, state, *rest):
         super().__init__(corpus, features, w0, constraints, state, *rest)
-        self.trail = [] if state is None else state["trail"].tolist()  # (passes, relative gap) of the last epochs
+        self.trail = (
+            [] if state is None else state["trail"].tolist()
+        )  # (passes, relative gap) of the last epochs
 
     def state(self):
         return super().state() | {"trail": np.array(self.trail)}
@@ -72,7 +93,7 @@ class _Ascent(DualAscent):
     def finished(self, objective, violation):
         done = super().finished(objective, violation)
         share = violation / max(1.0, abs(objective))
-        self.trail = [*self.trail, (self.passes, share)][-LOOK_BACK - 1:]
+        self.trail = [*self.trail, (self.passes, share)][-LOOK_BACK - 1 :]
         if done or share > HANDOVER or len(self.trail) <= LOOK_BACK:
             return done
         passes, before = self.trail[0]
@@ -105,18 +126,39 @@ def _descend(objective, first, tol, max_iterations, callback, state):
 
     def watch(step, v):
         violation = fun.squares / (4.0 * objective.c2)  # the point accepted is the one evaluated last
-        history.append(step._replace(iteration=step.iteration + past["epochs"], violation=violation,
-                                     seconds=step.seconds + past["spent"]))
+        history.append(
+            step._replace(
+                iteration=step.iteration + past["epochs"],
+                violation=violation,
+                seconds=step.seconds + past["spent"],
+            )
+        )
         met.append(violation <= tol * max(1.0, abs(step.objective)))
         shown = v * d
         shown.flags.writeable = False
         return (callback is not None and callback(history[-1], shown)) or met[-1]
 
     left = None if max_iterations is None else max(0, max_iterations - past["epochs"])
-    found = minimize(fun, None if w is None else w / d, memory=MEMORY, tol_gradient=0.0, max_iterations=left, callback=watch,
-                     state=state)
+    found = minimize(
+        fun,
+        None if w is None else w / d,
+        memory=MEMORY,
+        tol_gradient=0.0,
+        max_iterations=left,
+        callback=watch,
+        state=state,
+    )
     status = "converged" if met and met[-1] else found.status
     past["passes"] += found.n_evaluations
-    kept = found.state | {"stretch": d} | {name: np.array(value) for name, value in past.items()}  # its "w" is v
-    return OptResult(found.w * d, found.objective, status, past["epochs"] + found.n_iter, [*before, *history], kept,
-                     past["passes"])
+    kept = (
+        found.state | {"stretch": d} | {name: np.array(value) for name, value in past.items()}
+    )  # its "w" is v
+    return OptResult(
+        found.w * d,
+        found.objective,
+        status,
+        past["epochs"] + found.n_iter,
+        [*before, *history],
+        kept,
+        past["passes"],
+    )

@@ -8,7 +8,8 @@ from crfbook.optim.edges import padded
 
 MAX_SHARDS = 4
 BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
-FEW_CLASSES = 32  # with more of them, batches are MANY_ROWS long: the rows of a step that share a class are computed together
+# with more of them, batches are MANY_ROWS long: the rows of a step that share a class are computed together
+FEW_CLASSES = 32
 MANY_ROWS = 32768
 STRETCH_ROWS = 8192  # tokens decoded at a time: their rows stay in the processor's cache
 GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
@@ -33,15 +34,18 @@ def n_shards(n_tokens, n_node):
 
 
 def forecast(corpus, features):
-    """`Forecast` of memory and time of one evaluation on one thread, from counts alone, before anything is built.
+    """`Forecast` of memory and time of one evaluation on one thread, from counts alone,
+    before anything is built.
 
-    Seconds were fitted on one machine (a 2.5 GHz server core); expect a factor of two on others. Shared rows of
-    weights (bundles.py) are not known yet: on template corpora the truth lies up to 40 per cent lower.
+    Seconds were fitted on one machine (a 2.5 GHz server core); expect a factor of two on others. Shared rows
+    of weights (bundles.py) are not known yet: on template corpora the truth lies up to 40 per cent lower.
     """
-    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
     n_weights = np.diff(features.node_ptr)
     dense = (n_weights >= max(2, features.n_labels / 6)) & (count >= 8)
-    return estimate(corpus, features, int(dense.sum()), int(count[dense].sum()), int((count * n_weights)[~dense].sum()))
+    return estimate(
+        corpus, features, int(dense.sum()), int(count[dense].sum()), int((count * n_weights)[~dense].sum())
+    )
 
 
 def estimate(corpus, features, n_dense, n_rows, n_pairs):
@@ -50,9 +54,20 @@ def estimate(corpus, features, n_dense, n_rows, n_pairs):
     longest = int(np.diff(corpus.seq_ptr).max(initial=0))
     valued = 8 if len(corpus.attr_val) else 0
     shards = n_shards(n_tokens, features.n_node)
-    size = ((8 + valued) * n_rows + (8 + valued) * n_pairs + 24 * n_tokens + 8 * features.n_features * (shards + 1)
-            + 16 * n_dense * width + 32 * width * max(batch_rows(corpus.n_classes), longest)
-            + 8 * width**2 * corpus.n_classes * (shards + 3))
-    seconds = (n_rows * (10e-9 + width * 1.2e-9) + n_pairs * 15e-9 + n_tokens * width * 6e-9
-               + 6.0 * n_tokens * width**2 / 4e10 + features.n_features * (shards + 4) * 1e-9)
+    size = (
+        (8 + valued) * n_rows
+        + (8 + valued) * n_pairs
+        + 24 * n_tokens
+        + 8 * features.n_features * (shards + 1)
+        + 16 * n_dense * width
+        + 32 * width * max(batch_rows(corpus.n_classes), longest)
+        + 8 * width**2 * corpus.n_classes * (shards + 3)
+    )
+    seconds = (
+        n_rows * (10e-9 + width * 1.2e-9)
+        + n_pairs * 15e-9
+        + n_tokens * width * 6e-9
+        + 6.0 * n_tokens * width**2 / 4e10
+        + features.n_features * (shards + 4) * 1e-9
+    )
     return Forecast(size, seconds)

@@ -1,8 +1,8 @@
 """Where each symbol fires: blocks of weights, the sequences that hold their symbol, and its positions there.
 
-A block is a node attribute, an edge attribute, or a pair of them that fire at the same tokens (the same test of the input, of
-which one speaks about a label and the other about a pair of labels): then one forward-backward serves both.
-Source: Sokolovska, Lavergne, Cappe and Yvon (2010), section 5.2; spec A.10.
+A block is a node attribute, an edge attribute, or a pair of them that fire at the same tokens (the same test
+of the input, of which one speaks about a label and the other about a pair of labels): then one
+forward-backward serves both. Source: Sokolovska, Lavergne, Cappe and Yvon (2010), section 5.2; spec A.10.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,9 @@ class Blocks(NamedTuple):
     occ_token: np.ndarray  # int32 (n_occ,): tokens where the symbol fires, rising
     occ_val: np.ndarray  # float64 (n_occ,), or (0,): its values, all ones
     occ_visit: np.ndarray  # int32 (n_occ,): visit of an occurrence
-    by_class: np.ndarray  # int32 (n_occ,): the occurrences of each block by edge class, first tokens before all others
+    by_class: (
+        np.ndarray
+    )  # int32 (n_occ,): the occurrences of each block by edge class, first tokens before all others
     score_ptr: np.ndarray  # int64 (G+1,): distinct tokens that hold the node attribute of block g
     score_row: np.ndarray  # int32: their rows, as node_rows (shared_rows.py) numbers them
     class_ptr: np.ndarray  # int64 (B+1,): edge classes that hold edge attribute b
@@ -36,14 +38,18 @@ class Blocks(NamedTuple):
 
 
 def _node_occurrences(corpus, keep):
-    """(attribute, token, value) of node attributes, sorted by both; values of an attribute given twice at a token are added."""
+    """(attribute, token, value) of node attributes, sorted by both;
+    values of an attribute given twice at a token are added.
+    """
     token = np.repeat(np.arange(corpus.n_tokens, dtype=np.int64), np.diff(corpus.attr_ptr))
     value = corpus.attr_val if len(corpus.attr_val) else np.ones(len(token))
     kept = keep[corpus.attr_idx] & np.isin(corpus.attr_idx, np.flatnonzero(keep))
     key = corpus.attr_idx[kept].astype(np.int64) * max(1, corpus.n_tokens) + token[kept]
     order = np.argsort(key, kind="stable")
     key, value = key[order], value[kept][order]
-    first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.zeros(0, np.int64)
+    first = (
+        np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.zeros(0, np.int64)
+    )
     value = np.add.reduceat(value, first) if len(first) else np.zeros(0)
     return key[first] // max(1, corpus.n_tokens), key[first] % max(1, corpus.n_tokens), value
 
@@ -75,8 +81,10 @@ def _partners(node, edge, corpus, n_attrs, n_edge_attrs):
     inner[inner_tokens(corpus)] = True
     held = inner[node[1]]
     count = np.bincount(node[0][held], minlength=n_attrs), np.bincount(edge[0], minlength=n_edge_attrs)
-    prints = (_fingerprints(node[0][held], node[1][held], n_attrs, corpus.n_tokens),
-              _fingerprints(*edge, n_edge_attrs, corpus.n_tokens))
+    prints = (
+        _fingerprints(node[0][held], node[1][held], n_attrs, corpus.n_tokens),
+        _fingerprints(*edge, n_edge_attrs, corpus.n_tokens),
+    )
     free = {}
     for a in np.flatnonzero(count[0])[::-1].tolist():
         free[int(prints[0][a]), int(count[0][a])] = a
@@ -87,16 +95,20 @@ def _partners(node, edge, corpus, n_attrs, n_edge_attrs):
 
 
 def inverted_index(corpus, node_kept, edge_kept, node_row, *, joint=True):
-    """`Blocks` of the node attributes (A,) and edge attributes (B,) that are kept (boolean arrays) and occur in `corpus`.
+    """`Blocks` of the node attributes (A,) and edge attributes (B,) that are kept (boolean arrays) and occur
+    in `corpus`.
 
     node_row (N,): equal for tokens with equal node scores.
 
-    joint: a node and an edge attribute that fire at the same tokens (first tokens aside, which have no edge) share a block.
-    Memory: 16 bytes an occurrence (24 with values) and 20 a visit; time: a few sorts. The constant edge attribute comes first.
+    joint: a node and an edge attribute that fire at the same tokens (first tokens aside, which have no edge)
+    share a block. Memory: 16 bytes an occurrence (24 with values) and 20 a visit; time: a few sorts.
+    The constant edge attribute comes first.
     """
     n_attrs, n_edge_attrs = len(node_kept), len(edge_kept)
     node, edge = _node_occurrences(corpus, node_kept), edge_occurrences(corpus, edge_kept)
-    partner = _partners(node, edge, corpus, n_attrs, n_edge_attrs) if joint else np.full(n_edge_attrs, -1, np.int64)
+    partner = (
+        _partners(node, edge, corpus, n_attrs, n_edge_attrs) if joint else np.full(n_edge_attrs, -1, np.int64)
+    )
     paired = np.zeros(n_attrs, bool)
     paired[partner[partner >= 0]] = True
     alone = (partner < 0)[edge[0]]
@@ -125,11 +137,21 @@ def inverted_index(corpus, node_kept, edge_kept, node_row, *, joint=True):
     edge_class = np.where(token == corpus.seq_ptr[sequence], -1, corpus.edge_class[token])
     scored = np.unique((block * max(1, corpus.n_tokens) + node_row[token])[(node_of >= 0)[block]])
     return Blocks(
-        np.stack([node_of, edge_of[order]]).astype(np.int32), pointers(block[first]), sequence[first].astype(np.int32),
-        (token[first] - begin).astype(np.int32), (token[occ_ptr[1:] - 1] - begin).astype(np.int32), occ_ptr, token.astype(np.int32),
-        np.zeros(0) if (value == 1.0).all() else value, (np.cumsum(new) - 1).astype(np.int32),
-        np.lexsort((edge_class, block)).astype(np.int32), pointers(scored // max(1, corpus.n_tokens)),
-        (scored % max(1, corpus.n_tokens)).astype(np.int32), class_ptr, classes)
+        np.stack([node_of, edge_of[order]]).astype(np.int32),
+        pointers(block[first]),
+        sequence[first].astype(np.int32),
+        (token[first] - begin).astype(np.int32),
+        (token[occ_ptr[1:] - 1] - begin).astype(np.int32),
+        occ_ptr,
+        token.astype(np.int32),
+        np.zeros(0) if (value == 1.0).all() else value,
+        (np.cumsum(new) - 1).astype(np.int32),
+        np.lexsort((edge_class, block)).astype(np.int32),
+        pointers(scored // max(1, corpus.n_tokens)),
+        (scored % max(1, corpus.n_tokens)).astype(np.int32),
+        class_ptr,
+        classes,
+    )
 
 
 def _classes_of(corpus, n_edge_attrs):

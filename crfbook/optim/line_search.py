@@ -1,6 +1,7 @@
 """How far to go along a direction: a strong Wolfe search (smooth objectives) and backtracking (OWL-QN).
 
-Both start at step 1, which a quasi-Newton direction nearly always deserves: one evaluation per iteration is the rule.
+Both start at step 1, which a quasi-Newton direction nearly always deserves:
+one evaluation per iteration is the rule.
 """
 
 import math
@@ -8,10 +9,14 @@ from typing import NamedTuple
 
 DECREASE = 1e-4  # Armijo: a step must bring this share of the decrease that the slope promises
 CURVATURE = 0.9  # Wolfe: and flatten the slope to this share
-GROWTH = 4.0  # a step that is too short is extended by so many times its last advance; the secant rule would go even further
+# a step that is too short is extended by so many times its last advance; the secant rule would go even
+# further
+GROWTH = 4.0
 NARROW = 0.1  # a trial inside a bracket stays this share of the width off its ends
 WIDE = 0.66  # and no farther from low than this share where f has risen
-FLAT = 1e-12  # where the slope promises less than this (relative), a failed search means that float64 ends here
+FLAT = (
+    1e-12  # where the slope promises less than this (relative), a failed search means that float64 ends here
+)
 LOST = 1e-17  # a step that promises less than this cannot change the objective: no use in trying smaller ones
 
 
@@ -31,11 +36,12 @@ def _failure(objective, promised, last_was_finite):
 def wolfe_search(try_step, objective, slope, step, max_trials):
     """Find a step with  f(step) <= f(0) + DECREASE*step*slope  and  |f'(step)| <= CURVATURE*|slope|.
 
-    `try_step(step) -> (f, f')`. A bracket [low, high] is kept: low satisfies the first condition and still descends; high violates
-    it or ascends. Until high is known the step grows by GROWTH times its last advance, then `_inside` interpolates. Both rules
-    are More and Thuente's (1994, section 4). The growth matters beyond its own iteration: the first step of all, 1/|g|, is
-    mostly too short, and the one that is taken instead gives the memory its first curvature, hence the path of all that follow.
-    Where f no longer falls visibly but has not risen either, the first condition is read off f' instead (Hager and Zhang 2005,
+    `try_step(step) -> (f, f')`. A bracket [low, high] is kept: low satisfies the first condition and still
+    descends; high violates it or ascends. Until high is known the step grows by GROWTH times its last
+    advance, then `_inside` interpolates. Both rules are More and Thuente's (1994, section 4). The growth
+    matters beyond its own iteration: the first step of all, 1/|g|, is mostly too short, and the one that is
+    taken instead gives the memory its first curvature, hence the path of all that follow. Where f no longer
+    falls visibly but has not risen either, the first condition is read off f' instead (Hager and Zhang 2005,
     eq. 4.1), which rounding spares. Source: Nocedal and Wright, algorithms 3.5 and 3.6, with these two rules.
     """
     if not slope < 0.0:
@@ -66,7 +72,9 @@ def wolfe_search(try_step, objective, slope, step, max_trials):
 
 
 def _inside(low, high):
-    """Between the ends: the minimiser of a cubic or of a parabola, whichever is nearer to low (or their mean), off the ends."""
+    """Between the ends: the minimiser of a cubic or of a parabola,
+    whichever is nearer to low (or their mean), off the ends.
+    """
     (a, fa, da), (b, fb, db) = low, high
     width = b - a
     if not math.isfinite(fb):
@@ -74,7 +82,9 @@ def _inside(low, high):
     theta = da + db - 3.0 * (fb - fa) / width
     root = math.sqrt(max(theta * theta - da * db, 0.0))
     bottom = db - da + 2.0 * root
-    share = (theta - da + root) / bottom if bottom > 0.0 else 0.5  # the cubic with the values and slopes of both ends
+    share = (
+        (theta - da + root) / bottom if bottom > 0.0 else 0.5
+    )  # the cubic with the values and slopes of both ends
     if fb > fa:
         parabola = 0.5 * da / (da - (fb - fa) / width)  # through both values, with the slope at low
         share = min(share, 0.5 * (share + parabola), WIDE)
@@ -84,9 +94,11 @@ def _inside(low, high):
 
 
 def backtracking_search(try_step, objective, slope, step, max_trials):
-    """Halve the step until  C(step) <= C(0) + DECREASE*predicted,  predicted = first-order change of the projected step.
+    """Halve the step until  C(step) <= C(0) + DECREASE*predicted,
+    predicted = first-order change of the projected step.
 
-    `try_step(step) -> (C, predicted, squared norm of the gradient)`. Source: Andrew and Gao (2007), section 3.2.
+    `try_step(step) -> (C, predicted, squared norm of the gradient)`. Source: Andrew and Gao (2007),
+    section 3.2.
     """
     if not slope < 0.0:
         return _failure(objective, slope, True)

@@ -5,10 +5,10 @@
     pointwise-log   from zero; and again from the solution of the log loss
     pointwise-exp   clamps 10, 20, 40 and the one asked for, from zero; and again from the solution of the log loss
 
-The exp losses start as large as L^T, and a sequence with p = 1e-100 outweighs all others: the clamp lets it in by and by. A
-clamped stage is skipped where no u = -log p exceeds its clamp. The sequential losses are convex: one minimum, whatever the path.
-The pointwise ones are not: of two starts the better training value is kept. Source: Altun, Johnson and Hofmann (2003),
-section 2; the stages are ours.
+The exp losses start as large as L^T, and a sequence with p = 1e-100 outweighs all others: the clamp lets it
+in by and by. A clamped stage is skipped where no u = -log p exceeds its clamp. The sequential losses are
+convex: one minimum, whatever the path. The pointwise ones are not: of two starts the better training value is
+kept. Source: Altun, Johnson and Hofmann (2003), section 2; the stages are ours.
 """
 
 import math
@@ -22,8 +22,11 @@ from crfbook.optim.quasi_newton import minimize
 from crfbook.optim.result import OptResult
 
 CLAMPS = (10.0, 20.0, 40.0)
-ROUGH = 1e-3  # relative gap, and relative fall in ten iterations, at which a stage that only prepares the next one ends
-LARGEST_LOG = 200.0  # objectives beyond exp(200) are divided by their start: squares of gradients must stay in float64
+# relative gap, and relative fall in ten iterations, at which a stage that only prepares the next one ends
+ROUGH = 1e-3
+LARGEST_LOG = (
+    200.0  # objectives beyond exp(200) are divided by their start: squares of gradients must stay in float64
+)
 ENDED = ("stopped by callback", "interrupted")
 
 
@@ -38,7 +41,11 @@ class Stage(NamedTuple):
 
 def stages(loss, clamp=None, start="log"):
     """The `Stage`s of a loss from one start: "log" (solve the log loss first), "zero" or "w0"."""
-    path = [Stage(loss, c, "before", False) for c in CLAMPS if loss.endswith("exp") and (clamp is None or c < clamp)]
+    path = [
+        Stage(loss, c, "before", False)
+        for c in CLAMPS
+        if loss.endswith("exp") and (clamp is None or c < clamp)
+    ]
     path.append(Stage(loss, clamp, "before", True))
     if start == "log" and loss != "log":
         path.insert(0, Stage("log", None, "before", False))
@@ -56,17 +63,21 @@ def minimize_loss(
     ----------
     w0 : (F,) or None. Given, it is the only start. The clamped stages stay.
     loss, clamp, constraints, n_threads : see `Objective`.
-    starts : where to begin without w0, some of "log" and "zero"; None: ("zero", "log") for the pointwise losses, ("log",) for exp.
+    starts : where to begin without w0, some of "log" and "zero"; None: ("zero",
+        "log") for the pointwise losses, ("log",) for exp.
     max_iterations : of each stage (0: w0, or zeros, come back with their objective).
-    tol, relative_change and `options` (tol_gradient, memory, max_linesearch) : see `minimize`; stages that only prepare the next
-        one end at ROUGH.
-    callback : called with (Step, w) after each iteration of each stage; True ends the training. `Step.iteration` and `.seconds`
-        run on; `.objective` and `.violation` are those of the stage's own loss, so they jump where a stage begins, and read inf
-        beyond float64. The pointwise losses are not convex: there the violation is no bound on the gap.
-    state : `OptResult.state` of an earlier call with the same arguments (w0 is not read again); goes on bit for bit.
+    tol, relative_change and `options` (tol_gradient, memory, max_linesearch) : see `minimize`; stages that
+        only prepare the next one end at ROUGH.
+    callback : called with (Step, w) after each iteration of each stage; True ends the training.
+        `Step.iteration` and `.seconds` run on; `.objective` and `.violation` are those of the stage's own
+        loss, so they jump where a stage begins, and read inf beyond float64. The pointwise losses are not
+        convex: there the violation is no bound on the gap.
+    state : `OptResult.state` of an earlier call with the same arguments (w0 is not read again);
+        goes on bit for bit.
 
-    Returns an OptResult. Its objective is that of the loss asked for, wherever training ended; `status` is that of the last stage
-    run; n_iter and n_evaluations count all stages. Raises ValueError as `Objective` and `minimize` do.
+    Returns an OptResult. Its objective is that of the loss asked for, wherever training ended; `status` is
+    that of the last stage run; n_iter and n_evaluations count all stages.
+    Raises ValueError as `Objective` and `minimize` do.
     """
     state = state or None
     usual = ("zero", "log") if loss.startswith("pointwise") else ("log",)
@@ -102,7 +113,12 @@ class _Path:
     """What lasts from stage to stage."""
 
     def __init__(self, objective, loss, clamp, c1, callback, from_w0):
-        self.objective, self.target, self.c1, self.callback = objective, objective.with_loss(loss, clamp), c1, callback
+        self.objective, self.target, self.c1, self.callback = (
+            objective,
+            objective.with_loss(loss, clamp),
+            c1,
+            callback,
+        )
         self.history, self.n_evaluations = [], 0
         self.inner, self.from_w0 = None, from_w0  # state of `minimize` in the stage of `self.number`
         self.pending = None  # the state to go on from
@@ -158,8 +174,15 @@ class _Path:
             self.n_before, self.seconds_before = self._ends()
         scale = math.exp(-log_scale)
         self.number, self.log_scale = number, log_scale
-        done = minimize(self.objective.with_loss(stage.loss, stage.clamp, log_scale), w, c1=self.c1 * scale,
-                        c2=self.objective.c2 * scale, callback=self._watch, state=inner, **rules)
+        done = minimize(
+            self.objective.with_loss(stage.loss, stage.clamp, log_scale),
+            w,
+            c1=self.c1 * scale,
+            c2=self.objective.c2 * scale,
+            callback=self._watch,
+            state=inner,
+            **rules,
+        )
         self.inner = done.state
         self.n_evaluations += done.n_evaluations
         return done.w, done.status
@@ -168,12 +191,18 @@ class _Path:
         """(iterations, seconds) of all stages so far."""
         if self.inner is None:
             return 0, 0.0
-        return self.n_before + int(self.inner["iteration"]), self.seconds_before + float(self.inner["seconds"])
+        return self.n_before + int(self.inner["iteration"]), self.seconds_before + float(
+            self.inner["seconds"]
+        )
 
     def _watch(self, step, w):
         factor = math.exp(self.log_scale) if self.log_scale < 700.0 else math.inf
-        step = step._replace(iteration=step.iteration + self.n_before, objective=step.objective * factor,
-                             violation=step.violation * factor, seconds=step.seconds + self.seconds_before)
+        step = step._replace(
+            iteration=step.iteration + self.n_before,
+            objective=step.objective * factor,
+            violation=step.violation * factor,
+            seconds=step.seconds + self.seconds_before,
+        )
         self.history.append(step)
         self.stopped = self.callback is not None and bool(self.callback(step, w))
         return self.stopped
@@ -195,9 +224,16 @@ class _Path:
         """The `OptResult`: the better of w and what an earlier start has led to."""
         state, (kept_value, kept_w) = {}, self.kept or ((0.0, 0.0), np.zeros(0))
         if self.inner is not None:
-            state = dict(self.inner, stage=np.array(self.number), log_scale=np.array(self.log_scale),
-                         from_w0=np.array(self.from_w0), iterations_before=np.array(self.n_before),
-                         seconds_before=np.array(self.seconds_before), kept_w=kept_w, kept_objective=np.array(kept_value))
+            state = dict(
+                self.inner,
+                stage=np.array(self.number),
+                log_scale=np.array(self.log_scale),
+                from_w0=np.array(self.from_w0),
+                iterations_before=np.array(self.n_before),
+                seconds_before=np.array(self.seconds_before),
+                kept_w=kept_w,
+                kept_objective=np.array(kept_value),
+            )
         self._keep(w)
         (objective, _), best = self.kept
         return OptResult(best, objective, status, self._ends()[0], self.history, state, self.n_evaluations)

@@ -3,7 +3,8 @@
     sum_i weight_i phi(u_i),   u_i = -log p(y_i | x_i)              "log", "exp"
     sum_i weight_i sum_t phi(u_it),   u_it = -log p(y_it | x_i)     "pointwise-log", "pointwise-exp"
 
-phi(u) = u or e^u - 1, the latter linear beyond a clamp M if one is given. Source: Altun, Johnson and Hofmann (2003), section 2.
+phi(u) = u or e^u - 1, the latter linear beyond a clamp M if one is given. Source: Altun,
+Johnson and Hofmann (2003), section 2.
 """
 
 import math
@@ -32,16 +33,25 @@ def make_loss(loss, clamp=None, log_scale=0.0):
     exponential = loss.endswith("exp")
     for name, value, usual in (("clamp", clamp, None), ("log_scale", log_scale, 0.0)):
         if value != usual and not exponential:
-            raise ValueError(f"{name}: belongs to the losses exp and pointwise-exp, got {value!r} with loss={loss!r}")
+            raise ValueError(
+                f"{name}: belongs to the losses exp and pointwise-exp, got {value!r} with loss={loss!r}"
+            )
     if clamp is not None and not (clamp > 0 and math.isfinite(clamp)):
         raise ValueError(f"clamp: expected a finite number > 0 (in nats) or None, got {clamp!r}")
     if not math.isfinite(log_scale):
         raise ValueError(f"log_scale: expected a finite number, got {log_scale!r}")
-    return Loss(loss.startswith("pointwise"), exponential, math.inf if clamp is None else float(clamp), float(log_scale))
+    return Loss(
+        loss.startswith("pointwise"),
+        exponential,
+        math.inf if clamp is None else float(clamp),
+        float(log_scale),
+    )
 
 
 class LossTerms:
-    """What an `Objective` has besides when its loss is not the log loss: gold labels of the packed rows, and u = -log p."""
+    """What an `Objective` has besides when its loss is not the log loss: gold labels of the packed rows,
+    and u = -log p.
+    """
 
     def __init__(self, loss, labels, packing):
         self.loss, self.labels = loss, labels
@@ -54,9 +64,9 @@ class LossTerms:
         """int64 (N,): packed number of the sequence each row belongs to."""
         slot = np.zeros(len(packing.row_token), np.int64)
         for b, first in enumerate(packing.row_ptr[:-1]):
-            step = packing.step_ptr[packing.step_start[b]:packing.step_start[b + 1]]
+            step = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
             n = step[-1]
-            slot[first:first + n] = packing.slot_ptr[b] + np.arange(n) - np.repeat(step[:-1], np.diff(step))
+            slot[first : first + n] = packing.slot_ptr[b] + np.arange(n) - np.repeat(step[:-1], np.diff(step))
         return slot
 
     def run_shard(self, *arguments):
@@ -64,7 +74,9 @@ class LossTerms:
         return shard_losses(*arguments, self.loss, self.labels, self.u, self.value)
 
     def log_total(self, weight):
-        """log sum_i weight_i loss_i of the last evaluation, without log_scale; exact where the sum itself exceeds float64."""
+        """log sum_i weight_i loss_i of the last evaluation, without log_scale;
+        exact where the sum itself exceeds float64.
+        """
         u = np.maximum(self.u, 0.0)
         m = np.minimum(u, self.loss.clamp) if self.loss.exponential else np.zeros(len(u))
         with np.errstate(divide="ignore"):

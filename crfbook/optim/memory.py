@@ -1,4 +1,6 @@
-"""The curvature memory of L-BFGS: the last pairs (change of weights, change of gradient), and the two-loop recursion."""
+"""The curvature memory of L-BFGS: the last pairs (change of weights, change of gradient),
+and the two-loop recursion.
+"""
 
 import math
 from typing import NamedTuple
@@ -18,8 +20,8 @@ class Pairs(NamedTuple):
 class CurvatureMemory:
     """Storage of at most `size` pairs  s = w' - w,  y = grad' - grad  with s.y > 0.
 
-    One row more than `size` is kept, so that the next pair never overwrites one that counts: an interrupt at any moment leaves a
-    whole memory. 2*(size + 1)*n doubles, which the system hands out only as pairs arrive.
+    One row more than `size` is kept, so that the next pair never overwrites one that counts: an interrupt at
+    any moment leaves a whole memory. 2*(size + 1)*n doubles, which the system hands out only as pairs arrive.
     """
 
     def __init__(self, size, n):
@@ -27,7 +29,9 @@ class CurvatureMemory:
         self.s, self.y = np.zeros((size + 1, n)), np.zeros((size + 1, n))
 
     def add(self, pairs, w_new, w, grad_new, grad):
-        """`pairs` and the pair of two points (all (n,)); unchanged when s.y <= 1e-12*|s|*|y|: no curvature to learn from."""
+        """`pairs` and the pair of two points (all (n,)); unchanged when s.y <= 1e-12*|s|*|y|:
+        no curvature to learn from.
+        """
         free = next(row for row in range(self.size + 1) if row not in pairs.rows)
         np.subtract(w_new, w, out=self.s[free])
         np.subtract(grad_new, grad, out=self.y[free])
@@ -49,7 +53,8 @@ class CurvatureMemory:
         return pairs
 
     def descent(self, pairs, grad, direction):
-        """direction = -H*grad, where H is the inverse Hessian that the pairs describe. Both (n,); `direction` is overwritten.
+        """direction = -H*grad, where H is the inverse Hessian that the pairs describe. Both (n,);
+        `direction` is overwritten.
 
             q = -grad
             for i newest to oldest:  a[i] = s[i].q / s[i].y[i];   q -= a[i]*y[i]

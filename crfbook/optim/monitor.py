@@ -1,7 +1,8 @@
-"""What watches a training run: the history of its iterations, a progress bar, held-out data, the user's callback.
+"""What watches a training run: the history of its iterations, a progress bar, held-out data,
+the user's callback.
 
-A `Monitor` is the `callback` of any optimiser that reports `Step`s. The time it takes is its own: `Step.seconds` leaves it out,
-`monitor.seconds` counts it.
+A `Monitor` is the `callback` of any optimiser that reports `Step`s. The time it takes is its own:
+`Step.seconds` leaves it out, `monitor.seconds` counts it.
 """
 
 import sys
@@ -15,7 +16,8 @@ STOPPED_EARLY = "no better on held-out data"
 
 
 class Monitor:
-    """Callback of an optimiser; `finish(result)` afterwards picks the best weights if held-out data was watched.
+    """Callback of an optimiser; `finish(result)` afterwards picks the best weights if held-out data was
+    watched.
 
     Parameters
     ----------
@@ -27,7 +29,9 @@ class Monitor:
     total : iterations expected at most, for the bar; None: unknown.
     """
 
-    def __init__(self, *, verbose=False, score=None, score_name="dev_score", patience=None, callback=None, total=None):
+    def __init__(
+        self, *, verbose=False, score=None, score_name="dev_score", patience=None, callback=None, total=None
+    ):
         if patience is not None and (patience != int(patience) or patience < 1):
             raise ValueError(f"patience must be an integer >= 1, got {patience!r}")
         if patience is not None and score is None:
@@ -79,11 +83,15 @@ class Monitor:
 
     def columns(self):
         """The iterations as {name: array}: the fields of Step, and the score."""
-        return history_columns(self.steps, **({self.score_name: self.scores} if self.score is not None else {}))
+        return history_columns(
+            self.steps, **({self.score_name: self.scores} if self.score is not None else {})
+        )
 
 
 def history_columns(steps, **more):
-    """{name: array (n,)}: the fields of Step for each of n steps, and what is given besides (cut or filled to n)."""
+    """{name: array (n,)}: the fields of Step for each of n steps,
+    and what is given besides (cut or filled to n).
+    """
     fields = ("iteration", "objective", "violation", "n_active", "seconds")
     columns = {name: np.array([getattr(step, name) for step in steps]) for name in fields}
     for name, values in more.items():
@@ -101,8 +109,12 @@ def history_frame(steps, **more):
 
 
 def _line(step, note):
-    print(f"{step.iteration:5d}  objective {step.objective:.6f}  violation {step.violation:.3e}  active {step.n_active:,}  "
-          f"{step.seconds:.1f} s  {note}".rstrip(), file=sys.stderr, flush=True)
+    print(
+        f"{step.iteration:5d}  objective {step.objective:.6f}  violation {step.violation:.3e}  active {step.n_active:,}  "
+        f"{step.seconds:.1f} s  {note}".rstrip(),
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 class _Bar:
@@ -112,7 +124,9 @@ class _Bar:
         self.settings, self.bar = {"total": total, "unit": unit, "desc": desc}, None
 
     def __call__(self, step, note):
-        self.show(1, f"objective {step.objective:.2f}, violation {step.violation:.2e}" + (note and f", {note}"))
+        self.show(
+            1, f"objective {step.objective:.2f}, violation {step.violation:.2e}" + (note and f", {note}")
+        )
 
     def show(self, n_done, text):
         if self.bar is None:
@@ -131,8 +145,8 @@ class _Bar:
 class JobMonitor:
     """Progress of many training runs, which are called jobs: one bar over all of them, and what is under way.
 
-    verbose: False, True (the bar, on stderr) or 2 (a line for each finished job). n_jobs: how many there will be.
-    As the callback of an optimiser it shows the iterations of the job that `begin` has named.
+    verbose: False, True (the bar, on stderr) or 2 (a line for each finished job). n_jobs: how many there will
+    be. As the callback of an optimiser it shows the iterations of the job that `begin` has named.
     """
 
     def __init__(self, verbose, n_jobs):
@@ -147,7 +161,10 @@ class JobMonitor:
 
     def __call__(self, step, w):
         if self.bar is not None:
-            self.bar.show(0, f"{self.job}: iteration {step.iteration}, objective {step.objective:.2f}, active {step.n_active:,}")
+            self.bar.show(
+                0,
+                f"{self.job}: iteration {step.iteration}, objective {step.objective:.2f}, active {step.n_active:,}",
+            )
 
     def expect(self, n_jobs):
         """There will be another number of them."""

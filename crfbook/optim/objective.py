@@ -1,10 +1,12 @@
-"""What training minimises: the penalised negative log-likelihood of a corpus, and its gradient; or another loss (losses.py).
+"""What training minimises: the penalised negative log-likelihood of a corpus, and its gradient;
+or another loss (losses.py).
 
     value(w) = sum_i weight_i (log Z_i - score_i(y_i)) + c2 |w|^2        in nats
     grad(w)  = expected counts - gold counts + 2 c2 w
 
 Sequences are packed into batches and batches into shards (packing.py) once, at construction; every evaluation
-runs one kernel per shard (kernels/likelihood.py). Source: Sokolovska et al. (2010), eq. (4), (5), (11); penalties as CRFsuite means them.
+runs one kernel per shard (kernels/likelihood.py). Source: Sokolovska et al. (2010), eq. (4), (5), (11);
+penalties as CRFsuite means them.
 """
 
 import copy
@@ -41,8 +43,11 @@ def check_paths(log_z, sequence, constraints=None):
     """ValueError naming the first sequence whose log Z is not finite (`sequence`: numbers in the corpus)."""
     bad = sequence[~np.isfinite(log_z)]
     if len(bad):
-        why = ("its scores exceed float64" if constraints is None
-               else "the constraints forbid every path (or its scores exceed float64)")
+        why = (
+            "its scores exceed float64"
+            if constraints is None
+            else "the constraints forbid every path (or its scores exceed float64)"
+        )
         raise ValueError(f"sequence {bad.min()}: expected a path of finite score, but {why}")
 
 
@@ -57,22 +62,37 @@ class Objective:
     constraints : Constraints or None; forbidden transitions score -inf in Z.
     n_threads : int; the result has the same bits for any value.
     batch_tokens : int or None, rows of a batch; None is what `batch_rows` says.
-    loss : "log", "exp", "pointwise-log" or "pointwise-exp", see losses.py; the exp losses are pure numbers, not nats.
+    loss : "log", "exp", "pointwise-log" or "pointwise-exp", see losses.py; the exp losses are pure numbers,
+        not nats.
     clamp : None, or M > 0: phi(u) = e^u - 1 goes on as a straight line where u > M nats.
-    log_scale : value and gradient, penalty included, are multiplied by exp(-log_scale). Where 1/p exceeds float64 (1/p is L^T at
-        w = 0), `log_value` of the start is a good one. A loss beyond exp(500) times the scale has the value inf.
+    log_scale : value and gradient, penalty included, are multiplied by exp(-log_scale). Where 1/p exceeds
+        float64 (1/p is L^T at w = 0), `log_value` of the start is a good one.
+        A loss beyond exp(500) times the scale has the value inf.
 
-    form : "batched", "sparse" (log loss only), or "auto": at each evaluation the one that is faster there, see cost_model.py.
+    form : "batched", "sparse" (log loss only), or "auto": at each evaluation the one that is faster there,
+        see cost_model.py.
 
     Raises
     ------
-    ValueError : a token without label; a labelling that the constraints forbid; c2 < 0; a loss that is unknown, or does not go
-        with the clamp or log_scale; when called, weights that are not finite or of another length, and a sequence that has no
-        path of finite score.
+    ValueError : a token without label; a labelling that the constraints forbid; c2 < 0; a loss that is
+        unknown, or does not go with the clamp or log_scale; when called, weights that are not finite or of
+        another length, and a sequence that has no path of finite score.
     """
 
-    def __init__(self, corpus, features, *, c2=0.0, constraints=None, n_threads=1, batch_tokens=None,
-                 loss="log", clamp=None, log_scale=0.0, form="auto"):
+    def __init__(
+        self,
+        corpus,
+        features,
+        *,
+        c2=0.0,
+        constraints=None,
+        n_threads=1,
+        batch_tokens=None,
+        loss="log",
+        clamp=None,
+        log_scale=0.0,
+        form="auto",
+    ):
         if not (np.isfinite(c2) and c2 >= 0):
             raise ValueError(f"c2: expected a finite number >= 0, got {c2!r}")
         settings = make_loss(loss, clamp, log_scale)
@@ -82,11 +102,16 @@ class Objective:
         self.n_evaluations = 0
         self._classes = corpus.class_ptr, corpus.class_attr
         self._forms = FormChooser(features, corpus, form)
-        self._packing = pack(corpus, batch_tokens or batch_rows(corpus.n_classes),
-                             n_shards(corpus.n_tokens, features.n_node), grouped=self._forms.may_be("sparse"))
+        self._packing = pack(
+            corpus,
+            batch_tokens or batch_rows(corpus.n_classes),
+            n_shards(corpus.n_tokens, features.n_node),
+            grouped=self._forms.may_be("sparse"),
+        )
         self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
-        self._forecast = estimate(corpus, features, self._layout.n_dense, len(self._layout.dense_id),
-                                   len(self._layout.pair_cell))
+        self._forecast = estimate(
+            corpus, features, self._layout.n_dense, len(self._layout.dense_id), len(self._layout.pair_cell)
+        )
         self._gold = empirical_counts(corpus, features)
         weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
         self._weight = weight[self._packing.sequence]
@@ -103,19 +128,28 @@ class Objective:
         self._made = {}  # transitions in each form, from its first use
         self._log_z = np.zeros(len(packing.sequence))
         self._dense = np.zeros((0 if self._whole else n_dense, width))
-        self._buffers = [(make_work(packing, width), np.empty_like(self._dense))
-                         for _ in range(min(self.n_threads, max(1, packing.n_shards)))]
+        self._buffers = [
+            (make_work(packing, width), np.empty_like(self._dense))
+            for _ in range(min(self.n_threads, max(1, packing.n_shards)))
+        ]
 
     def _choose(self, settings):
-        """Set the loss (a `Loss`). The log loss needs nothing more: its gold labels are constants, see `_gold`."""
+        """Set the loss (a `Loss`). The log loss needs nothing more: its gold labels are constants,
+        see `_gold`.
+        """
         self._scale, self._terms = np.exp(-settings.log_scale), None
         if settings.pointwise or settings.exponential:
             self._terms = LossTerms(settings, self._labels, self._packing)
             self._likelihood = self._terms.run_shard
-        self._work = Spare((make_loss_work(work, settings) if self._terms else work, dense_grad) for work, dense_grad in self._buffers)
+        self._work = Spare(
+            (make_loss_work(work, settings) if self._terms else work, dense_grad)
+            for work, dense_grad in self._buffers
+        )
 
     def with_loss(self, loss, clamp=None, log_scale=0.0):
-        """An `Objective` of the same corpus and penalty under another loss. They share arrays: never call both at once."""
+        """An `Objective` of the same corpus and penalty under another loss. They share arrays:
+        never call both at once.
+        """
         other = copy.copy(self)
         vars(other).pop("_likelihood", None)
         other.n_evaluations = 0
@@ -141,9 +175,13 @@ class Objective:
 
     @property
     def curvature(self):
-        """Callable w (F,) -> roughly the second derivatives (F,), see kernels/curvature.py; None where they are not known."""
+        """Callable w (F,) -> roughly the second derivatives (F,), see kernels/curvature.py;
+        None where they are not known.
+        """
+
         def curvature(w):
             return self._sums(check_weights(w, self.features.n_features), shard_curvature)[0] + 2.0 * self.c2
+
         return None if self._terms else curvature
 
     def _sums(self, w, kernel):
@@ -154,9 +192,15 @@ class Objective:
             dense = w[:n_node].reshape(features.n_attrs, features.n_labels)
         else:
             dense = self._dense
-            fill_dense(w, self._layout.member_ptr, self._layout.member, features.node_ptr, features.node_label, dense)
+            fill_dense(
+                w, self._layout.member_ptr, self._layout.member, features.node_ptr, features.node_label, dense
+            )
         transitions = self._transitions(w, kernel)
-        bad = run_pieces(lambda i: self._run_shard(kernel, i, w, dense, transitions), self._packing.n_shards, self.n_threads)
+        bad = run_pieces(
+            lambda i: self._run_shard(kernel, i, w, dense, transitions),
+            self._packing.n_shards,
+            self.n_threads,
+        )
         total = np.zeros(features.n_features)
         if len(bad):
             add_tree(self._parts, total[:n_node])
@@ -170,20 +214,29 @@ class Objective:
             from crfbook.optim.sparse_shards import SparseTransitions
 
             announce_compilation("sparse_forward")
-            self._made[form] = SparseTransitions(self.features, self._classes, self.constraints, self._packing,
-                                                 len(self._buffers))
+            self._made[form] = SparseTransitions(
+                self.features, self._classes, self.constraints, self._packing, len(self._buffers)
+            )
         elif form not in self._made:
-            self._made[form] = TableTransitions(self.features, self._classes, self.constraints, self._packing.n_shards)
+            self._made[form] = TableTransitions(
+                self.features, self._classes, self.constraints, self._packing.n_shards
+            )
         self._made[form].prepare(w, kernel)
         return self._made[form]
 
     @property
     def n_products(self):
-        """(forward, backward): products with stored pairs in the last evaluation in the sparse form; (0, 0) before there was one."""
-        return tuple(self._made["sparse"].n_products.sum(axis=0).tolist()) if "sparse" in self._made else (0, 0)
+        """(forward, backward): products with stored pairs in the last evaluation in the sparse form; (0,
+        0) before there was one.
+        """
+        return (
+            tuple(self._made["sparse"].n_products.sum(axis=0).tolist()) if "sparse" in self._made else (0, 0)
+        )
 
     def log_value(self, w):
-        """log of the value at w (F,), log_scale left out; a number also where the value itself would exceed float64."""
+        """log of the value at w (F,), log_scale left out;
+        a number also where the value itself would exceed float64.
+        """
         value, _ = self(w)
         if self._terms is None:
             return float(np.log(value))
@@ -192,7 +245,9 @@ class Objective:
 
     @property
     def largest_u(self):
-        """The largest -log p of the last evaluation, in nats, of a gold path or (pointwise losses) of a gold label."""
+        """The largest -log p of the last evaluation, in nats,
+        of a gold path or (pointwise losses) of a gold label.
+        """
         if self._terms is None:
             raise AttributeError("largest_u: the log loss alone does not keep it")
         return float(self._terms.u.max(initial=0.0))
@@ -205,9 +260,23 @@ class Objective:
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
         try:
-            bad = transitions.run(kernel, shard, w, dense, self._packing, layout, self._weight, work, self._log_z, grad, dense_grad)
+            bad = transitions.run(
+                kernel,
+                shard,
+                w,
+                dense,
+                self._packing,
+                layout,
+                self._weight,
+                work,
+                self._log_z,
+                grad,
+                dense_grad,
+            )
             if not self._whole:
-                collect_dense(dense_grad, layout.member_ptr, layout.member, features.node_ptr, features.node_label, grad)
+                collect_dense(
+                    dense_grad, layout.member_ptr, layout.member, features.node_ptr, features.node_label, grad
+                )
         finally:
             self._work.put(buffers)
         return bad
@@ -226,8 +295,10 @@ def _check_labels(corpus, features, constraints):
     unknown = np.flatnonzero(corpus.labels < 0)
     if len(unknown):
         i = int(np.searchsorted(corpus.seq_ptr, unknown[0], side="right")) - 1
-        raise ValueError(f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label for every token "
-                         f"of training data, got -1 (unknown)")
+        raise ValueError(
+            f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label for every token "
+            f"of training data, got -1 (unknown)"
+        )
     if constraints is not None or len(corpus.label_set):
         from crfbook.data.constraints import check_constraints, describe_violations, violations
 

@@ -1,8 +1,10 @@
-"""A corpus laid out for learners that change a few weights after each sequence (perceptron, passive-aggressive, AROW).
+"""A corpus laid out for learners that change a few weights after each sequence (perceptron,
+passive-aggressive, AROW).
 
-The weights become one vector of cells (C,): dense rows of M cells for frequent attributes, then the flat vector w (F,),
-in which the places of those attributes stay 0. Every weight lives in exactly one cell, so an update writes
-to one place; `cells_of` and `weights_of` translate. Scores are sums of rows and cells that stand in the order of the tokens.
+The weights become one vector of cells (C,): dense rows of M cells for frequent attributes, then the flat
+vector w (F,), in which the places of those attributes stay 0. Every weight lives in exactly one cell, so an
+update writes to one place; `cells_of` and `weights_of` translate.
+Scores are sums of rows and cells that stand in the order of the tokens.
 """
 
 from typing import NamedTuple
@@ -59,7 +61,9 @@ class OnlineWork(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Where the weights of frequent attributes are: w[weight[i]] lives in cell[i]; all others at n_dense + their number."""
+    """Where the weights of frequent attributes are: w[weight[i]] lives in cell[i];
+    all others at n_dense + their number.
+    """
 
     n_dense: int  # H M
     weight: np.ndarray  # int64 (n,)
@@ -67,7 +71,9 @@ class Cells(NamedTuple):
 
 
 def row_width(n_labels):
-    """M: labels padded to 4. (To 8, as in the objective's batches, costs a quarter more time at 9 labels: sequences come one by one.)"""
+    """M: labels padded to 4. (To 8, as in the objective's batches, costs a quarter more time at 9 labels:
+    sequences come one by one.)
+    """
     return -(-n_labels // 4) * 4
 
 
@@ -81,14 +87,14 @@ def cells_of(cells, w):
 
 def weights_of(cells, vector):
     """The weights (F,) that a vector of cells (C,) holds, as a new array."""
-    w = vector[cells.n_dense:].copy()
+    w = vector[cells.n_dense :].copy()
     w[cells.weight] = vector[cells.cell]
     return w
 
 
 def dense_attributes(corpus, features):
     """(worth, count), both (A,): which attributes get a dense row of weights, how often each occurs."""
-    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
     if features.n_node == features.n_attrs * features.n_labels:
         return np.ones(features.n_attrs, bool), count  # all weights exist: lists would be longer than rows
     return worth_a_row(features, count), count
@@ -107,21 +113,77 @@ def lay_out_online(corpus, features, constraints):
     token, nobody = np.arange(n_tokens), np.full(features.n_attrs, -1, np.int64)
     position = token - np.repeat(corpus.seq_ptr[:-1], np.diff(corpus.seq_ptr))
     dense_ptr, pair_ptr = np.empty(n_tokens + 1, np.int64), np.empty(n_tokens + 1, np.int64)
-    count_layout(token, corpus.attr_ptr, corpus.attr_idx, dense_of, member_ptr, attr, features.node_ptr, dense_ptr, pair_ptr,
-                 nobody)
+    count_layout(
+        token,
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        dense_of,
+        member_ptr,
+        attr,
+        features.node_ptr,
+        dense_ptr,
+        pair_ptr,
+        nobody,
+    )
     n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
-    dense_id, dense_row, dense_val = np.empty(n_dense, np.int32), np.empty(n_dense, np.int32), np.empty(n_dense * valued)
-    pair_weight, pair_cell, pair_val = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32), np.empty(n_pairs * valued)
-    fill_layout(token, position, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, dense_of, member_ptr, attr,
-                features.node_ptr, features.node_label, width, dense_ptr, pair_ptr, dense_id, dense_row, dense_val,
-                pair_weight, pair_cell, pair_val, nobody)
+    dense_id, dense_row, dense_val = (
+        np.empty(n_dense, np.int32),
+        np.empty(n_dense, np.int32),
+        np.empty(n_dense * valued),
+    )
+    pair_weight, pair_cell, pair_val = (
+        np.empty(n_pairs, np.int32),
+        np.empty(n_pairs, np.int32),
+        np.empty(n_pairs * valued),
+    )
+    fill_layout(
+        token,
+        position,
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        corpus.attr_val,
+        dense_of,
+        member_ptr,
+        attr,
+        features.node_ptr,
+        features.node_label,
+        width,
+        dense_ptr,
+        pair_ptr,
+        dense_id,
+        dense_row,
+        dense_val,
+        pair_weight,
+        pair_cell,
+        pair_val,
+        nobody,
+    )
 
     bounds = bounds_of(constraints, features.n_labels)
     weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
     layout = OnlineLayout(
-        corpus.seq_ptr, corpus.labels, weight, corpus.edge_class, corpus.class_ptr, corpus.class_attr, features.edge_ptr,
-        features.edge_prev, features.edge_next, exists, dense_ptr, dense_id, dense_row, dense_val, pair_ptr, pair_weight,
-        pair_cell, pair_val, *(_pad(bound, width) for bound in bounds[:3]), _pad(bounds.label_sets, width, rows=False), corpus.label_set)
+        corpus.seq_ptr,
+        corpus.labels,
+        weight,
+        corpus.edge_class,
+        corpus.class_ptr,
+        corpus.class_attr,
+        features.edge_ptr,
+        features.edge_prev,
+        features.edge_next,
+        exists,
+        dense_ptr,
+        dense_id,
+        dense_row,
+        dense_val,
+        pair_ptr,
+        pair_weight,
+        pair_cell,
+        pair_val,
+        *(_pad(bound, width) for bound in bounds[:3]),
+        _pad(bounds.label_sets, width, rows=False),
+        corpus.label_set,
+    )
     return layout, cells
 
 
@@ -153,9 +215,23 @@ def make_work(layout, n_cells):
     def entries(ptr):
         return int(np.diff(ptr[layout.seq_ptr]).max(initial=0))
 
-    n_max = 2 * entries(layout.dense_ptr) + entries(layout.pair_ptr) + 2 * longest * int(np.diff(layout.class_ptr).max())
+    n_max = (
+        2 * entries(layout.dense_ptr)
+        + entries(layout.pair_ptr)
+        + 2 * longest * int(np.diff(layout.class_ptr).max())
+    )
     log_node, delta, best = np.zeros((3, longest, width))
     log_edge = np.zeros((n_classes, width, width))
-    return OnlineWork(log_node, log_edge, log_edge.transpose(0, 2, 1), np.full(n_classes, -1, np.int64),
-                      np.zeros(longest, np.int32), delta, best, np.zeros(width, np.int64), np.zeros(n_max, np.int64),
-                      np.zeros(n_max), np.zeros(n_cells, np.int32))
+    return OnlineWork(
+        log_node,
+        log_edge,
+        log_edge.transpose(0, 2, 1),
+        np.full(n_classes, -1, np.int64),
+        np.zeros(longest, np.int32),
+        delta,
+        best,
+        np.zeros(width, np.int64),
+        np.zeros(n_max, np.int64),
+        np.zeros(n_max),
+        np.zeros(n_cells, np.int32),
+    )

@@ -1,4 +1,6 @@
-"""The epochs of an online learner: order, stopping, history, resuming. Which step is taken, the learner says (online.py)."""
+"""The epochs of an online learner: order, stopping, history, resuming. Which step is taken,
+the learner says (online.py).
+"""
 
 import math
 import time
@@ -17,8 +19,8 @@ CHUNK = 1024  # sequences per compiled call: Ctrl-C is heard between calls
 class OnlineRun:
     """Weights as cells, their sum for averaging, and the loop over epochs.
 
-    A learner moves `theta` (C,) and keeps `theta_sum` (C,), `count` (1,) so that theta - theta_sum / count is the mean
-    of all weight vectors so far (kernels/perceptron.py); `variance` (C,) is AROW's.
+    A learner moves `theta` (C,) and keeps `theta_sum` (C,), `count` (1,) so that theta - theta_sum / count is
+    the mean of all weight vectors so far (kernels/perceptron.py); `variance` (C,) is AROW's.
     """
 
     def __init__(self, corpus, features, w0, constraints, state, average, variance=None):
@@ -31,8 +33,10 @@ class OnlineRun:
                 state["variance"] = np.full(n_weights, float(variance))
         for name in ("w", "w_sum", "variance")[: 2 if variance is None else 3]:
             if name not in state or np.shape(state[name]) != (n_weights,):
-                raise ValueError(f"state: expected an array {name!r} of shape ({n_weights},), got "
-                                 f"{np.shape(state[name]) if name in state else sorted(state)}")
+                raise ValueError(
+                    f"state: expected an array {name!r} of shape ({n_weights},), got "
+                    f"{np.shape(state[name]) if name in state else sorted(state)}"
+                )
         self.layout, self.cells = lay_out_online(corpus, features, constraints)
         self.theta, self.theta_sum = cells_of(self.cells, state["w"]), cells_of(self.cells, state["w_sum"])
         self.variance = None if variance is None else cells_of(self.cells, state["variance"])
@@ -43,7 +47,9 @@ class OnlineRun:
         self.sequences = np.flatnonzero((np.diff(corpus.seq_ptr) > 0) & (self.layout.weight > 0))
 
     def train(self, learn, losses, *, shuffle, epsilon, max_iterations, random_state, callback):
-        """OptResult of epochs of learn(order), for stretches of sequences; losses(totals) -> (objective, loss to be averaged)."""
+        """OptResult of epochs of learn(order), for stretches of sequences; losses(totals) -> (objective,
+        loss to be averaged).
+        """
         if not (math.isfinite(epsilon) and epsilon >= 0):
             raise ValueError(f"epsilon must be a finite number >= 0, got {epsilon!r}")
         if max_iterations != int(max_iterations) or max_iterations < 0:
@@ -66,7 +72,13 @@ class OnlineRun:
                 good = self._state()
                 w = self._kept(good)
                 objective, loss = losses(self.totals)
-                step = Step(self.epoch, float(objective), float(loss) / max(1, len(order)), int(np.count_nonzero(w)), self.seconds)
+                step = Step(
+                    self.epoch,
+                    float(objective),
+                    float(loss) / max(1, len(order)),
+                    int(np.count_nonzero(w)),
+                    self.seconds,
+                )
                 history.append(step)
                 if step.violation <= epsilon:
                     status = "converged"
@@ -86,8 +98,13 @@ class OnlineRun:
         """Where the last complete epoch ended: arrays of our own, in the order of the features."""
         now = time.perf_counter()
         self.seconds, self.clock = self.seconds + (now - self.clock), now
-        state = {"w": weights_of(self.cells, self.theta), "w_sum": weights_of(self.cells, self.theta_sum),
-                 "count": self.count.copy(), "epoch": np.array(self.epoch), "seconds": np.array(self.seconds)}
+        state = {
+            "w": weights_of(self.cells, self.theta),
+            "w_sum": weights_of(self.cells, self.theta_sum),
+            "count": self.count.copy(),
+            "epoch": np.array(self.epoch),
+            "seconds": np.array(self.seconds),
+        }
         if self.variance is not None:
             state["variance"] = weights_of(self.cells, self.variance)
         return state
@@ -100,7 +117,9 @@ class OnlineRun:
         """`totals` of decoding every sequence with w."""
         totals, theta = np.zeros(5), cells_of(self.cells, w)
         self.visit += 1
-        perceptron_direction(self.sequences, self.visit, theta, np.zeros_like(theta), self.layout, self.work, totals)
+        perceptron_direction(
+            self.sequences, self.visit, theta, np.zeros_like(theta), self.layout, self.work, totals
+        )
         return totals
 
     def _pause(self, callback, step, w):

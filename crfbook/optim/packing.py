@@ -26,7 +26,9 @@ class Packing(NamedTuple):
     row_class: np.ndarray  # int32 (N,): its edge class
     row_set: np.ndarray  # int32 (N,): its label set; (0,) if every token may have every label
     shard_ptr: np.ndarray  # int64 (n_shards+1,): batches of each shard
-    class_start: np.ndarray  # int64 (B, K+1); this and the next three: see kernels group_rows, empty if not grouped
+    class_start: (
+        np.ndarray
+    )  # int64 (B, K+1); this and the next three: see kernels group_rows, empty if not grouped
     by_class: np.ndarray  # int64 (N,) or (0,)
     by_step: np.ndarray  # int64 (N,) or (0,)
     prev_row: np.ndarray  # int64 (N,) or (0,)
@@ -39,9 +41,9 @@ class Packing(NamedTuple):
 def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
     """Pack a corpus (S sequences, N tokens) into batches of about `batch_rows` rows, and those into shards.
 
-    Smaller corpora get smaller batches, one a shard. A sequence is never cut: one longer than that is a batch. Shards hold neighbouring
-    batches with about equal numbers of rows; there may be fewer than asked for. Orders by class are made if there are
-    several, or if `grouped`. Cost O(N + S log S).
+    Smaller corpora get smaller batches, one a shard. A sequence is never cut: one longer than that is a
+    batch. Shards hold neighbouring batches with about equal numbers of rows; there may be fewer than asked
+    for. Orders by class are made if there are several, or if `grouped`. Cost O(N + S log S).
     """
     lengths = np.diff(corpus.seq_ptr)
     sequence = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -56,14 +58,24 @@ def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
         step = np.concatenate([[0], np.cumsum(alive)])
         t = np.repeat(np.arange(len(alive)), alive)
         slot = np.arange(step[-1]) - step[t]
-        row_token[row_ptr[b]:row_ptr[b + 1]] = corpus.seq_ptr[sequence[slots]][slot] + t
+        row_token[row_ptr[b] : row_ptr[b + 1]] = corpus.seq_ptr[sequence[slots]][slot] + t
         steps.append(step)
         step_start[b + 1] = step_start[b] + len(step)
     row_class = corpus.edge_class[row_token]
     groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes, grouped or corpus.n_classes > 1)
     row_set = corpus.label_set[row_token] if len(corpus.label_set) else corpus.label_set
-    return Packing(sequence, slot_ptr, row_ptr, step_start, np.concatenate(steps), row_token, row_class, row_set,
-                   _shards(row_ptr, n_shards), *groups)
+    return Packing(
+        sequence,
+        slot_ptr,
+        row_ptr,
+        step_start,
+        np.concatenate(steps),
+        row_token,
+        row_class,
+        row_set,
+        _shards(row_ptr, n_shards),
+        *groups,
+    )
 
 
 def _groups(row_class, row_ptr, steps, n_classes, grouped):
@@ -99,7 +111,9 @@ def _shards(row_ptr, n_shards):
 class Layout(NamedTuple):
     """Where the attributes of the packed rows find their weights (H dense rows, R and P entries)."""
 
-    member_ptr: np.ndarray  # int64 (H+1,): attributes that share dense row h: member[member_ptr[h]:member_ptr[h+1]]
+    member_ptr: (
+        np.ndarray
+    )  # int64 (H+1,): attributes that share dense row h: member[member_ptr[h]:member_ptr[h+1]]
     member: np.ndarray  # int64
     dense_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by dense_id
     dense_id: np.ndarray  # int32 (R,): dense row of weights
@@ -118,8 +132,8 @@ class Layout(NamedTuple):
 def worth_a_row(features, count):
     """Which attributes (bool (A,)) with these numbers of occurrences are worth a dense row.
 
-    A dense row costs M additions per occurrence over contiguous memory, a list one scattered addition per weight;
-    measured, the two break even near L / 6 weights.
+    A dense row costs M additions per occurrence over contiguous memory, a list one scattered addition per
+    weight; measured, the two break even near L / 6 weights.
     """
     return (np.diff(features.node_ptr) >= max(2, features.n_labels / 6)) & (count >= 8)
 
@@ -127,15 +141,15 @@ def worth_a_row(features, count):
 def dense_rows(corpus, features):
     """(dense_of int32 (A,), member_ptr, member): attributes worth a dense row, and who shares it; data only.
 
-    Attributes that carry others (bundles.py) are dense anyway, and all of them are if all weights exist: then the weight
-    vector is the table, and nobody shares a row.
+    Attributes that carry others (bundles.py) are dense anyway, and all of them are if all weights exist: then
+    the weight vector is the table, and nobody shares a row.
     """
     dense_of = np.full(features.n_attrs, -1, np.int32)
     if features.n_node == features.n_attrs * features.n_labels:
         every = np.arange(features.n_attrs + 1)
         return every[:-1].astype(np.int32), every, every[:-1].copy()
     carrier, ptr, carried = find_bundles(corpus, features.n_attrs)
-    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[:features.n_attrs]
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
     alone = count - np.bincount(carried, np.repeat(count[carrier], np.diff(ptr)), minlength=features.n_attrs)
     worth = worth_a_row(features, alone)
     worth[carrier] = True
@@ -154,23 +168,73 @@ def lay_out(corpus, features, packing, width):
     n_rows = len(packing.row_token)
     dense_ptr, pair_ptr = np.empty(n_rows + 1, np.int64), np.empty(n_rows + 1, np.int64)
     nobody = np.full(features.n_attrs, -1, np.int64)
-    count_layout(packing.row_token, corpus.attr_ptr, corpus.attr_idx, dense_of, member_ptr, member, features.node_ptr,
-                 dense_ptr, pair_ptr, nobody.copy())
+    count_layout(
+        packing.row_token,
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        dense_of,
+        member_ptr,
+        member,
+        features.node_ptr,
+        dense_ptr,
+        pair_ptr,
+        nobody.copy(),
+    )
     row_base = np.arange(n_rows) - np.repeat(packing.row_ptr[:-1], np.diff(packing.row_ptr))
     n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
-    dense_id, dense_row, dense_val = np.empty(n_dense, np.int32), np.empty(n_dense, np.int32), np.empty(n_dense * valued)
-    pair_weight, pair_cell, pair_val = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32), np.empty(n_pairs * valued)
-    fill_layout(packing.row_token, row_base, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, dense_of, member_ptr,
-                member, features.node_ptr, features.node_label, width, dense_ptr, pair_ptr, dense_id, dense_row, dense_val,
-                pair_weight, pair_cell, pair_val, nobody)
+    dense_id, dense_row, dense_val = (
+        np.empty(n_dense, np.int32),
+        np.empty(n_dense, np.int32),
+        np.empty(n_dense * valued),
+    )
+    pair_weight, pair_cell, pair_val = (
+        np.empty(n_pairs, np.int32),
+        np.empty(n_pairs, np.int32),
+        np.empty(n_pairs * valued),
+    )
+    fill_layout(
+        packing.row_token,
+        row_base,
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        corpus.attr_val,
+        dense_of,
+        member_ptr,
+        member,
+        features.node_ptr,
+        features.node_label,
+        width,
+        dense_ptr,
+        pair_ptr,
+        dense_id,
+        dense_row,
+        dense_val,
+        pair_weight,
+        pair_cell,
+        pair_val,
+        nobody,
+    )
     dense_ptr, pair_ptr = dense_ptr[packing.row_ptr], pair_ptr[packing.row_ptr]
     _sort_entries(dense_ptr, dense_id, dense_row, dense_val)
     _sort_entries(pair_ptr, pair_weight, pair_cell, pair_val)
-    return Layout(member_ptr, member, dense_ptr, dense_id, dense_row, dense_val, pair_ptr, pair_weight, pair_cell, pair_val)
+    return Layout(
+        member_ptr,
+        member,
+        dense_ptr,
+        dense_id,
+        dense_row,
+        dense_val,
+        pair_ptr,
+        pair_weight,
+        pair_cell,
+        pair_val,
+    )
 
 
 def _sort_entries(ptr, source, target, value):
-    """Order the entries of each batch by source: a table larger than the caches is then walked, not jumped through."""
+    """Order the entries of each batch by source: a table larger than the caches is then walked,
+    not jumped through.
+    """
     for lo, hi in zip(ptr[:-1], ptr[1:], strict=True):
         key = source[lo:hi].astype(np.int64) << 32 | target[lo:hi]
         if len(value):

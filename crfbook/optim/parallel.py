@@ -28,14 +28,20 @@ class _Limit:
 
 
 def _libraries(per_thread):
-    """BLAS libraries whose number of threads is a setting of each thread (OpenMP), or of the process (all others)."""
-    return [lib for lib in _controller().lib_controllers
-            if lib.user_api == "blas" and (getattr(lib, "threading_layer", "") == "openmp") == per_thread]
+    """BLAS libraries whose number of threads is a setting of each thread (OpenMP),
+    or of the process (all others).
+    """
+    return [
+        lib
+        for lib in _controller().lib_controllers
+        if lib.user_api == "blas" and (getattr(lib, "threading_layer", "") == "openmp") == per_thread
+    ]
 
 
 def _set_threads(libraries, numbers):
     for lib, number in zip(libraries, numbers, strict=True):
-        # From its version 3.8 on, threadpoolctl ignores all threads but the one that came first; here the lock decides.
+        # From its version 3.8 on, threadpoolctl ignores all threads but the one that came first; here the
+        # lock decides.
         release = getattr(lib, "clear_controlling_thread", lambda force: None)
         release(force=True)
         lib.set_num_threads(number)
@@ -46,8 +52,9 @@ def _set_threads(libraries, numbers):
 def one_blas_thread():
     """Context manager: BLAS runs on one thread inside.
 
-    Mostly the setting belongs to the process. Several threads may be inside at once: the first sets it, the last puts
-    back what was there (each for itself would free BLAS under the others' feet, and could leave it at one for good).
+    Mostly the setting belongs to the process. Several threads may be inside at once: the first sets it, the
+    last puts back what was there (each for itself would free BLAS under the others' feet,
+    and could leave it at one for good).
     """
     shared, own, mine = _libraries(False), _libraries(True), _Limit.mine
     with _Limit.lock:
@@ -72,7 +79,9 @@ def one_blas_thread():
 
 
 def _after_fork():
-    """A child has only the thread that forked: the others are not inside any more, nor will they release the lock."""
+    """A child has only the thread that forked: the others are not inside any more,
+    nor will they release the lock.
+    """
     before, _Limit.inside, _Limit.lock = _Limit.inside, getattr(_Limit.mine, "depth", 0), Lock()
     if before and not _Limit.inside:
         _set_threads(_libraries(False), _Limit.before)
@@ -83,15 +92,18 @@ if hasattr(os, "register_at_fork"):
 
 
 def resolve_threads(n_threads):
-    """Number of threads meant by `n_threads` (scikit-learn's n_jobs): None is 1, -1 all cores, -2 all but one.
+    """Number of threads meant by `n_threads` (scikit-learn's n_jobs): None is 1, -1 all cores,
+    -2 all but one.
 
     Raises ValueError for 0 and for what is not an integer.
     """
     if n_threads is None:
         return 1
     if isinstance(n_threads, bool) or not hasattr(n_threads, "__index__") or n_threads == 0:
-        raise ValueError(f"n_threads: expected an integer >= 1, or a negative one to count from all cores (-1), "
-                         f"got {n_threads!r}")
+        raise ValueError(
+            f"n_threads: expected an integer >= 1, or a negative one to count from all cores (-1), "
+            f"got {n_threads!r}"
+        )
     n_threads = int(n_threads)
     return n_threads if n_threads > 0 else max(1, (os.cpu_count() or 1) + 1 + n_threads)
 

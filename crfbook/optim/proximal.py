@@ -1,11 +1,12 @@
-"""Proximal gradient with momentum (FISTA): the referee for what an L1 penalty does. It shares no step with OWL-QN.
+"""Proximal gradient with momentum (FISTA): the referee for what an L1 penalty does.
+It shares no step with OWL-QN.
 
     w' = soft threshold of  v - step grad f(v)  at  step c1                 exact zeros, no orthants, no memory of curvature
     v' = w' + (t - 1)/t' (w' - w),   t' = (1 + sqrt(1 + 4 t^2 step/step'))/2
 
-`step` is found by backtracking; where the momentum points uphill it is dropped (t = 1). Sources: Beck and Teboulle (2009), FISTA;
-Scheinberg, Goldfarb and Bai (2014), section 3, for steps that may grow again; O'Donoghue and Candes (2015), section 3.2, for the
-restart by gradients.
+`step` is found by backtracking; where the momentum points uphill it is dropped (t = 1). Sources: Beck and
+Teboulle (2009), FISTA; Scheinberg, Goldfarb and Bai (2014), section 3, for steps that may grow again;
+O'Donoghue and Candes (2015), section 3.2, for the restart by gradients.
 """
 
 import math
@@ -23,11 +24,14 @@ GROWTH = 1.1  # an accepted step is tried so much longer next time
 MAX_TRIALS = 60
 
 
-def proximal_gradient(fun, w0=None, *, c1, c2=0.0, max_iterations=None, tol=1e-6, tol_gradient=1e-3, callback=None, state=None):
+def proximal_gradient(
+    fun, w0=None, *, c1, c2=0.0, max_iterations=None, tol=1e-6, tol_gradient=1e-3, callback=None, state=None
+):
     """Minimise fun(w) + c1*|w|_1, one iteration two evaluations (value and gradient at v and at w').
 
-    Arguments, stopping rules, Ctrl-C and bad values as `minimize` of quasi_newton.py; `state` continues bit for bit. The objective
-    may rise for some iterations: that is what momentum does. Returns an OptResult; `w` is the last point.
+    Arguments, stopping rules, Ctrl-C and bad values as `minimize` of quasi_newton.py; `state` continues bit
+    for bit. The objective may rise for some iterations: that is what momentum does. Returns an OptResult;
+    `w` is the last point.
     """
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
     check_callback(callback)
@@ -47,11 +51,21 @@ def proximal_gradient(fun, w0=None, *, c1, c2=0.0, max_iterations=None, tol=1e-6
             if run.w is None:
                 raise
             status = "interrupted"
-    return OptResult(run.w, run.objective, rules.outcome(status, run.w), run.iteration, history, run.state(), run.n_evaluations)
+    return OptResult(
+        run.w,
+        run.objective,
+        rules.outcome(status, run.w),
+        run.iteration,
+        history,
+        run.state(),
+        run.n_evaluations,
+    )
 
 
 class _Run:
-    """Where the search stands: w, the point v with its momentum, the step. They are replaced together, after a whole iteration."""
+    """Where the search stands: w, the point v with its momentum, the step. They are replaced together,
+    after a whole iteration.
+    """
 
     def __init__(self, fun, rules, callback):
         self.fun, self.rules, self.callback = fun, rules, callback
@@ -72,8 +86,10 @@ class _Run:
         self.w = np.array(state["w"])
 
     def state(self):
-        return {name: np.array(getattr(self, name))
-                for name in ("w", "v", "t", "step", "iteration", "seconds", "objective", "violation")}
+        return {
+            name: np.array(getattr(self, name))
+            for name in ("w", "v", "t", "step", "iteration", "seconds", "objective", "violation")
+        }
 
     def evaluate(self, w):
         value, grad = self.fun(w)
@@ -86,7 +102,12 @@ class _Run:
         """(objective, violation, |pseudo-gradient|^2, gradient) at w (F,)."""
         value, grad = self.evaluate(w)
         squares, largest = pseudo_gradient(w, grad, self.rules.c1, np.empty_like(w))
-        return value + self.rules.c1 * float(np.abs(w).sum()), self.rules.violation(squares, largest), squares, grad
+        return (
+            value + self.rules.c1 * float(np.abs(w).sum()),
+            self.rules.violation(squares, largest),
+            squares,
+            grad,
+        )
 
     def advance(self):
         """One iteration; None if it was made, else the reason why there is none."""
@@ -118,7 +139,9 @@ class _Run:
     def report(self, history):
         """Add the iteration to the history; True if the callback wants to stop."""
         self.seconds += time.perf_counter() - self.clock
-        history.append(Step(self.iteration, self.objective, self.violation, int(np.count_nonzero(self.w)), self.seconds))
+        history.append(
+            Step(self.iteration, self.objective, self.violation, int(np.count_nonzero(self.w)), self.seconds)
+        )
         shown = self.w.view()
         shown.flags.writeable = False
         stop = self.callback is not None and bool(self.callback(history[-1], shown))

@@ -1,13 +1,16 @@
-"""Where to step when the objective has an L1 penalty: to the minimum of a quadratic model plus the penalty itself.
+"""Where to step when the objective has an L1 penalty:
+to the minimum of a quadratic model plus the penalty itself.
 
     d = argmin_d  g.d + d'B d/2 + c1 |w + d|_1,      B from the pairs of L-BFGS, d = 0 outside the free weights
 
-OWL-QN cuts the step of a smooth model where it would leave its orthant; here the model knows the kink, so that a weight may go
-to zero, stay there or change sign inside one step, and long memories pay. Free weights are those that are not zero or whose
-pseudo-gradient is not. The pairs are read on the free weights alone: there they are pairs of the smaller problem.
+OWL-QN cuts the step of a smooth model where it would leave its orthant; here the model knows the kink, so
+that a weight may go to zero, stay there or change sign inside one step, and long memories pay. Free weights
+are those that are not zero or whose pseudo-gradient is not. The pairs are read on the free weights alone:
+there they are pairs of the smaller problem.
 
-Sources: Scheinberg and Tang (2016), "Practical inexact proximal quasi-Newton method"; Lee, Sun and Saunders (2014); the
-compact form of B is Byrd, Nocedal and Schnabel (1994), eq. 2.17, with a diagonal in place of a multiple of the identity.
+Sources: Scheinberg and Tang (2016), "Practical inexact proximal quasi-Newton method"; Lee, Sun and Saunders
+(2014); the compact form of B is Byrd, Nocedal and Schnabel (1994), eq. 2.17,
+with a diagonal in place of a multiple of the identity.
 """
 
 import math
@@ -19,12 +22,16 @@ from crfbook.kernels.proximal_newton import descend_model
 ROUNDS = 2  # of coordinate descent, which finds the signs, and a Newton step, which finds the rest
 SWEEPS = 10  # of coordinate descent in a round
 TOLERANCE = 0.001  # times the largest pseudo-gradient: slopes of the model below that are flat
-FIRST_DIAGONAL = 20  # the diagonal is measured after 20, 60, 180, ... iterations: far from the start and never often
+FIRST_DIAGONAL = (
+    20  # the diagonal is measured after 20, 60, 180, ... iterations: far from the start and never often
+)
 FLOOR = 0.5  # times c1: curvature at least taken for granted, so that rare features make no leaps
 
 
 class LocalModel:
-    """The model and its diagonal D (F,), which is 1 until `curvature(w) -> (F,)`, if there is one, has been asked."""
+    """The model and its diagonal D (F,), which is 1 until `curvature(w) -> (F,)`, if there is one,
+    has been asked.
+    """
 
     def __init__(self, c1, curvature):
         self.c1, self.curvature = c1, curvature
@@ -44,7 +51,9 @@ class LocalModel:
         self.diagonal = np.where(np.isfinite(h), np.maximum(h, FLOOR * self.c1), 1.0)
 
     def descend(self, w, grad, pg, memory, pairs, direction):
-        """Write the step (F,) into `direction`; returns  g.d + c1 (|w + d|_1 - |w|_1),  the change it promises (negative)."""
+        """Write the step (F,) into `direction`; returns  g.d + c1 (|w + d|_1 - |w|_1),
+        the change it promises (negative).
+        """
         free = np.flatnonzero((w != 0.0) | (pg != 0.0))
         x, g = w[free], grad[free]
         diagonal = self.diagonal[free] if self.diagonal.size else np.ones(len(free))
@@ -79,12 +88,16 @@ def _solve(x, g, diagonal, left, right, c1, tolerance):
 
 
 def _newton(x, g, diagonal, left, right, c1, moved):
-    """The minimum of the model while all signs stay as they are; a weight that would change sign becomes 0 instead."""
+    """The minimum of the model while all signs stay as they are;
+    a weight that would change sign becomes 0 instead.
+    """
     kept = np.flatnonzero(moved)
     d, sign = moved - x, np.sign(moved[kept])
     slope = g[kept] + diagonal[kept] * d[kept] - left[kept] @ (right.T @ d) + c1 * sign
     scaled, step = left[kept] / diagonal[kept, None], slope / diagonal[kept]
-    small = np.eye(left.shape[1]) - right[kept].T @ scaled  # Sherman, Morrison, Woodbury: r equations instead of n
+    small = (
+        np.eye(left.shape[1]) - right[kept].T @ scaled
+    )  # Sherman, Morrison, Woodbury: r equations instead of n
     step = step + scaled @ np.linalg.solve(small, right[kept].T @ step)
     tried = moved.copy()
     tried[kept] = np.where((moved[kept] - step) * sign > 0, moved[kept] - step, 0.0)
@@ -92,8 +105,12 @@ def _newton(x, g, diagonal, left, right, c1, moved):
 
 
 def _normalised(s, y, rows, free):
-    """Pairs (m, n) on the free weights, oldest first, scaled to s.y = 1; those without curvature there are left out."""
-    s, y = (np.array([table[row].take(free) for row in rows]).reshape(len(rows), len(free)) for table in (s, y))
+    """Pairs (m, n) on the free weights, oldest first, scaled to s.y = 1;
+    those without curvature there are left out.
+    """
+    s, y = (
+        np.array([table[row].take(free) for row in rows]).reshape(len(rows), len(free)) for table in (s, y)
+    )
     s_y = np.einsum("ij,ij->i", s, y)
     scale = np.sqrt(np.einsum("ij,ij->i", s, s) * np.einsum("ij,ij->i", y, y))
     good = s_y > 1e-10 * scale

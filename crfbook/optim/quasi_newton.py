@@ -1,10 +1,11 @@
 """L-BFGS and what an L1 penalty makes of it, one implementation: minimise  f(w) + c1*|w|_1  for a smooth f.
 
-Without an L1 penalty this is L-BFGS with a Wolfe line search (Nocedal and Wright, algorithms 7.4 and 3.5; trial steps as More
-and Thuente choose them, so that its path is that of liblbfgs and of SciPy's L-BFGS-B). With one there are two ways to step:
-OWL-QN (Andrew and Gao 2007), which cuts the step of the smooth model (kernels/owlqn.py), and the proximal quasi-Newton step
-(proximal_newton.py), which minimises the model with its penalty and needs fewer evaluations. All read the same curvature
-memory, kept from the gradients of the smooth part alone.
+Without an L1 penalty this is L-BFGS with a Wolfe line search (Nocedal and Wright, algorithms 7.4 and 3.5;
+trial steps as More and Thuente choose them, so that its path is that of liblbfgs and of SciPy's L-BFGS-B).
+With one there are two ways to step: OWL-QN (Andrew and Gao 2007), which cuts the step of the smooth model
+(kernels/owlqn.py), and the proximal quasi-Newton step (proximal_newton.py), which minimises the model with
+its penalty and needs fewer evaluations. All read the same curvature memory,
+kept from the gradients of the smooth part alone.
 """
 
 import math
@@ -46,26 +47,33 @@ def minimize(
     Parameters
     ----------
     fun : callable
-        w (F,) -> (value, grad (F,)) of the smooth part, `c2*|w|^2` included. `grad` may be a buffer that is used again.
+        w (F,) -> (value, grad (F,)) of the smooth part, `c2*|w|^2` included.
+        `grad` may be a buffer that is used again.
     w0 : (F,) start; copied. Not needed with `state`.
     c1 : weight of |w|_1.
-    c2 : what `fun` contains of `c2*|w|^2`; it is not added again but gives the certificate: a function that is 2*c2 strongly
-        convex lies at most |pg|^2/(4*c2) above its minimum, where pg is the gradient (for c1 > 0 the pseudo-gradient).
-    l1_method : with c1 > 0, "proximal" or "owlqn". The first uses `fun.curvature(w) -> (F,)`, roughly the diagonal of the
-        Hessian, if `fun` has such a method.
-    memory : curvature pairs kept; the cost is 2*memory*F doubles of storage. None: 10, with a proximal step 30.
-    max_iterations : iterations in all, those of `state` included; None: no limit; 0: evaluate w0 and return it.
+    c2 : what `fun` contains of `c2*|w|^2`; it is not added again but gives the certificate: a function that
+        is 2*c2 strongly convex lies at most |pg|^2/(4*c2) above its minimum,
+        where pg is the gradient (for c1 > 0 the pseudo-gradient).
+    l1_method : with c1 > 0, "proximal" or "owlqn". The first uses `fun.curvature(w) -> (F,)`, roughly the
+        diagonal of the Hessian, if `fun` has such a method.
+    memory : curvature pairs kept; the cost is 2*memory*F doubles of storage. None: 10,
+        with a proximal step 30.
+    max_iterations : iterations in all, those of `state` included; None: no limit; 0:
+        evaluate w0 and return it.
     tol : for c2 > 0, stop when that gap is below tol*max(1, |objective|).
-    tol_gradient : for c2 = 0, stop when no entry of the pseudo-gradient exceeds this (for a CRF: no feature's expected count
-        differs from its observed count by more).
-    relative_change : None or (period, delta): stop also when the objective fell by less than delta (relative) during the last
-        `period` iterations, which is CRFsuite's rule with (10, 1e-5). It certifies nothing.
+    tol_gradient : for c2 = 0, stop when no entry of the pseudo-gradient exceeds this (for a CRF: no feature's
+        expected count differs from its observed count by more).
+    relative_change : None or (period, delta): stop also when the objective fell by less than delta (relative)
+        during the last `period` iterations, which is CRFsuite's rule with (10, 1e-5). It certifies nothing.
     max_linesearch : evaluations tried per iteration.
-    callback : called with (Step, w) after each iteration, w read-only and valid only during the call; True stops.
-    state : `OptResult.state` of an earlier call on the same problem; continues bit for bit, and is not changed.
+    callback : called with (Step, w) after each iteration, w read-only and valid only during the call;
+        True stops.
+    state : `OptResult.state` of an earlier call on the same problem; continues bit for bit,
+        and is not changed.
 
-    Returns an OptResult; raises ValueError for a bad argument. A KeyboardInterrupt is caught and ends with "interrupted". NaN or
-    infinity from `fun` shortens the step; when that does not help, the last good weights come back with "non-finite objective".
+    Returns an OptResult; raises ValueError for a bad argument. A KeyboardInterrupt is caught and ends with
+    "interrupted". NaN or infinity from `fun` shortens the step; when that does not help, the last good
+    weights come back with "non-finite objective".
     """
     _check_arguments(l1_method, max_linesearch, relative_change)
     check_callback(callback)
@@ -78,7 +86,15 @@ def minimize(
     with one_blas_thread():  # a product split over threads depends on their number in its last bits
         status, history = _iterate(run, w0, state, callback, relative_change)
     point = run.point
-    return OptResult(point.w, point.objective, rules.outcome(status, point.w), point.iteration, history, run.state(), run.n_evaluations)
+    return OptResult(
+        point.w,
+        point.objective,
+        rules.outcome(status, point.w),
+        point.iteration,
+        history,
+        run.state(),
+        run.n_evaluations,
+    )
 
 
 def _iterate(run, w0, state, callback, relative_change):
@@ -127,7 +143,9 @@ def _finished(point, rules, relative_change):
 
 
 class _Point(NamedTuple):
-    """Where the search stands. Replaced as a whole after each step, so that Ctrl-C never finds half of one."""
+    """Where the search stands. Replaced as a whole after each step,
+    so that Ctrl-C never finds half of one.
+    """
 
     w: np.ndarray
     grad: np.ndarray  # of the smooth part
@@ -165,7 +183,9 @@ class _Run:
         self._allocate(state["w"].shape[0])
         for name in ("grad", "s", "y"):
             if state[name].shape[-1:] != self.w_new.shape:
-                raise ValueError(f"state: {name!r} should have {self.w_new.shape[0]} columns, got shape {state[name].shape}")
+                raise ValueError(
+                    f"state: {name!r} should have {self.w_new.shape[0]} columns, got shape {state[name].shape}"
+                )
         self.w_new[:], self.grad_new[:] = state["w"], state["grad"]
         self.seconds = float(state["seconds"])
         if self.model is not None:
@@ -216,7 +236,9 @@ class _Run:
             squares = float(self.pg @ self.pg)
             largest = max(self.pg.max(initial=0.0), -self.pg.min(initial=0.0))
         violation = self.rules.violation(squares, largest)
-        return _Point(self.w_new, self.grad_new, pairs, objective, squares, violation, iteration, n_floor, window)
+        return _Point(
+            self.w_new, self.grad_new, pairs, objective, squares, violation, iteration, n_floor, window
+        )
 
     def advance(self):
         """Take one step; None if it was taken, else the reason why there is none."""
@@ -225,7 +247,9 @@ class _Run:
             self.n_evaluations += 1
         outcome = self._search()
         if outcome.accepted is None and self.point.pairs.rows and outcome.reason != "rounding floor":
-            self.point = self.point._replace(pairs=Pairs())  # forgive a bad memory once: plain steepest descent
+            self.point = self.point._replace(
+                pairs=Pairs()
+            )  # forgive a bad memory once: plain steepest descent
             outcome = self._search()
         if outcome.accepted is None:
             return outcome.reason
@@ -276,7 +300,9 @@ class _Run:
     def report(self):
         self._tick()
         point = self.point
-        return Step(point.iteration, point.objective, point.violation, int(np.count_nonzero(point.w)), self.seconds)
+        return Step(
+            point.iteration, point.objective, point.violation, int(np.count_nonzero(point.w)), self.seconds
+        )
 
     def pause(self, callback, step):
         """Run the callback with the clock stopped."""

@@ -18,9 +18,10 @@ class Step(NamedTuple):
 class OptResult(NamedTuple):
     """What an optimiser returns.
 
-    `status` says why it ended. Words they share: "converged" (the certificate is met), "empty model" (so it is, and c1
-    leaves no weight), "small change" (the objective hardly moved), "rounding floor" (float64 shows no further decrease),
-    "max_iterations", "stopped by callback", "interrupted" (Ctrl-C), "line search failed", "non-finite objective". Whatever it says, `w` is the last good point.
+    `status` says why it ended. Words they share: "converged" (the certificate is met), "empty model" (so it
+    is, and c1 leaves no weight), "small change" (the objective hardly moved), "rounding floor" (float64 shows
+    no further decrease), "max_iterations", "stopped by callback", "interrupted" (Ctrl-C), "line search
+    failed", "non-finite objective". Whatever it says, `w` is the last good point.
     """
 
     w: np.ndarray  # (F,)

@@ -1,8 +1,10 @@
-"""Stochastic average gradient for CRFs with non-uniform sampling: a linear rate at the price of one sequence a step.
+"""Stochastic average gradient for CRFs with non-uniform sampling:
+a linear rate at the price of one sequence a step.
 
-Every sequence's last gradient is remembered, as marginals; a step follows the mean of all of them after renewing one. Sequences
-whose gradient changes fast are visited more often. Source: Schmidt, Babanezhad, Ahmed, Defazio, Clifton and Sarkar (2015),
-"Non-uniform stochastic average gradient method for training conditional random fields".
+Every sequence's last gradient is remembered, as marginals; a step follows the mean of all of them after
+renewing one. Sequences whose gradient changes fast are visited more often. Source: Schmidt, Babanezhad,
+Ahmed, Defazio, Clifton and Sarkar (2015), "Non-uniform stochastic average gradient method for training
+conditional random fields".
 """
 
 import math
@@ -23,66 +25,100 @@ RISE = 1e-3  # ... in which the objective rose by more than this share
 
 
 class SagMemory(NamedTuple):
-    """What is known of S sequences, N tokens, K edge classes; "gradient" is that with respect to the scores (marginals - gold)."""
+    """What is known of S sequences, N tokens, K edge classes;
+    "gradient" is that with respect to the scores (marginals - gold).
+    """
 
     node: np.ndarray  # (N, L): gradient of each token at its sequence's last visit, 0 before the first
     edge: np.ndarray  # (n_edge_memory,): sums over tokens, for the label pairs that have a weight
-    edge_start: np.ndarray  # int64 (S+1,): those of sequence s; its edge classes in the order in which they occur
+    edge_start: (
+        np.ndarray
+    )  # int64 (S+1,): those of sequence s; its edge classes in the order in which they occur
     pair_ptr: np.ndarray  # int64 (K+1,)
     pair: np.ndarray  # int64: label pairs previous * M + next of each class that have a weight
     stamp: np.ndarray  # int64 (K,): last visit that stored a class
-    lipschitz: np.ndarray  # (S,): estimates of the Lipschitz constants of the gradients, 0 before the first visit
+    lipschitz: (
+        np.ndarray
+    )  # (S,): estimates of the Lipschitz constants of the gradients, 0 before the first visit
     calm: np.ndarray  # int64 (S,): searches in a row that changed nothing
     skip: np.ndarray  # int64 (S,): visits that will do without a search
     loss: np.ndarray  # (S,): nats, at the last visit
 
 
-def sag(corpus, features, w0=None, *, c2, tol=1e-6, tol_gradient=1e-3, memory_limit=2e9, constraints=None, max_iterations=200,
-        random_state=0, callback=None, state=None):
+def sag(
+    corpus,
+    features,
+    w0=None,
+    *,
+    c2,
+    tol=1e-6,
+    tol_gradient=1e-3,
+    memory_limit=2e9,
+    constraints=None,
+    max_iterations=200,
+    random_state=0,
+    callback=None,
+    state=None,
+):
     """Minimise losses + c2 |w|^2 by stochastic average gradient; reaches the optimum, with a certificate.
 
     Parameters
     ----------
-    corpus, features : S sequences, every token labelled; F weights. Sequences of length 0 or weight 0 are left out.
-    w0 : (F,) start, default 0. The first pass takes plain stochastic gradient steps from 0; from any other start it only looks.
-    c2 : >= 0. tol, tol_gradient : when to stop, as in `minimize`: the bound |gradient|^2 / (4 c2) on what is left is at most
-        tol * max(1, objective), or for c2 = 0 no entry of the gradient exceeds tol_gradient.
+    corpus, features : S sequences, every token labelled; F weights.
+        Sequences of length 0 or weight 0 are left out.
+    w0 : (F,) start, default 0. The first pass takes plain stochastic gradient steps from 0;
+        from any other start it only looks.
+    c2 : >= 0. tol, tol_gradient : when to stop, as in `minimize`: the bound |gradient|^2 / (4 c2) on what is
+        left is at most tol * max(1, objective), or for c2 = 0 no entry of the gradient exceeds tol_gradient.
     memory_limit : bytes that `sag_memory` may reach.
     constraints : Constraints or None. max_iterations : epochs (n visits) in all, those of `state` included.
     random_state : int, the seed. callback : called with (Step, w) after each epoch, w read-only; True stops.
-    state : `OptResult.state` of an earlier call on the same problem; continues bit for bit and is not changed. After Ctrl-C the
-        epoch that was cut short begins again, with what it had learnt.
+    state : `OptResult.state` of an earlier call on the same problem; continues bit for bit and is not
+        changed. After Ctrl-C the epoch that was cut short begins again, with what it had learnt.
 
-    Steps follow the paper, between the mean of the Lipschitz constants and the largest; where the objective rises they are drawn
-    to the largest, as few or very unlike sequences need.
+    Steps follow the paper, between the mean of the Lipschitz constants and the largest; where the objective
+    rises they are drawn to the largest, as few or very unlike sequences need.
 
-    Returns an `OptResult`. `Step.objective` and `Step.violation` come from the remembered losses and gradients, each a little
-    out of date; where these promise an end, one pass over the corpus gives the exact ones, which alone end it ("converged").
-    `n_evaluations` counts passes: epochs, and such evaluations. Other statuses: "max_iterations", "stopped by callback",
-    "interrupted", "non-finite objective".
+    Returns an `OptResult`. `Step.objective` and `Step.violation` come from the remembered losses and
+    gradients, each a little out of date; where these promise an end, one pass over the corpus gives the exact
+    ones, which alone end it ("converged"). `n_evaluations` counts passes: epochs, and such evaluations. Other
+    statuses: "max_iterations", "stopped by callback", "interrupted", "non-finite objective".
 
-    Raises MemoryError before anything is allocated, and ValueError for labels that are unknown or forbidden, weights that are
-    not finite, parameters out of range.
+    Raises MemoryError before anything is allocated, and ValueError for labels that are unknown or forbidden,
+    weights that are not finite, parameters out of range.
     """
     for name, value in (("c2", c2), ("tol", tol), ("tol_gradient", tol_gradient)):
         if not (math.isfinite(value) and value >= 0):
             raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
     need = sag_memory(corpus, features)
     if need > memory_limit:
-        raise MemoryError(f"sag remembers the marginals of every token, {need / 1e9:.3g} GB here, more than memory_limit = "
-                          f"{memory_limit / 1e9:.3g} GB: raise it, or use L-BFGS or sgd, which do not")
-    return _Run(corpus, features, w0, constraints, state, random_state, float(c2), tol, tol_gradient).result(max_iterations, callback)
+        raise MemoryError(
+            f"sag remembers the marginals of every token, {need / 1e9:.3g} GB here, more than memory_limit = "
+            f"{memory_limit / 1e9:.3g} GB: raise it, or use L-BFGS or sgd, which do not"
+        )
+    return _Run(corpus, features, w0, constraints, state, random_state, float(c2), tol, tol_gradient).result(
+        max_iterations, callback
+    )
 
 
 def sag_memory(corpus, features):
-    """Bytes that `sag` will hold: memory of N L + (label pairs of the sequences), layout of the corpus, vectors of weights."""
+    """Bytes that `sag` will hold: memory of N L + (label pairs of the sequences), layout of the corpus,
+    vectors of weights.
+    """
     return memory_bytes(corpus, features, remembered=1, vectors=3, works=3, per_token=40)
 
 
 class _Run:
     """The weights as scale (u - lag d), the memory, and the loop's callbacks (epochs.py)."""
 
-    kept = ("node", "edge", "lipschitz", "calm", "skip", "loss")  # the arrays of the memory that a state holds
+    kept = (
+        "node",
+        "edge",
+        "lipschitz",
+        "calm",
+        "skip",
+        "loss",
+    )  # the arrays of the memory that a state holds
 
     def __init__(self, corpus, features, w0, constraints, state, random_state, c2, tol, tol_gradient):
         _check_labels(corpus, features, constraints)
@@ -91,9 +127,14 @@ class _Run:
         n_weights = features.n_features
         w = np.zeros(n_weights) if w0 is None else w0
         if state is not None:
-            if np.shape(state.get("d")) != (n_weights,) or np.shape(state.get("node")) != (corpus.n_tokens, features.n_labels):
-                raise ValueError(f"state: expected that of sag with {n_weights} weights and {corpus.n_tokens} tokens, "
-                                 f"got the arrays {sorted(state)}")
+            if np.shape(state.get("d")) != (n_weights,) or np.shape(state.get("node")) != (
+                corpus.n_tokens,
+                features.n_labels,
+            ):
+                raise ValueError(
+                    f"state: expected that of sag with {n_weights} weights and {corpus.n_tokens} tokens, "
+                    f"got the arrays {sorted(state)}"
+                )
             w = state["w"]
         w = check_weights(w, n_weights)
         self.layout, self.cells = lay_out_online(corpus, features, constraints)
@@ -104,7 +145,10 @@ class _Run:
         self.epoch, self.seconds = int(given.get("epoch", 0)), float(given.get("seconds", 0.0))
         self.seed, self.warm = int(given.get("seed", random_state)), bool(given.get("warm", w.any()))
         self.passes, self.optimism = int(given.get("passes", 0)), float(given.get("optimism", 1.0))
-        self.boldness, self.objective_before = float(given.get("boldness", BOLDNESS)), float(given.get("objective_before", math.inf))
+        self.boldness, self.objective_before = (
+            float(given.get("boldness", BOLDNESS)),
+            float(given.get("objective_before", math.inf)),
+        )
         self.u, self.factors, self.visit = cells_of(self.cells, w), np.array([1.0, 0.0]), 0
         self.d = cells_of(self.cells, given.get("d", np.zeros(n_weights)))
         self.grad = np.zeros_like(self.u)
@@ -115,34 +159,82 @@ class _Run:
         pair_ptr, pair = pairs_of_classes(corpus, self.features, self.layout.exists.shape[1])
         start = edge_start(corpus, pair_ptr)
         whole = lambda: np.zeros(n, np.int64)  # noqa: E731
-        memory = SagMemory(np.zeros((corpus.n_tokens, self.features.n_labels)), np.zeros(start[-1]), start, pair_ptr, pair,
-                           np.full(corpus.n_classes, -1, np.int64), np.zeros(n), whole(), whole(), np.zeros(n))
-        return memory if state is None else memory._replace(**{name: np.array(state[name]) for name in self.kept})
+        memory = SagMemory(
+            np.zeros((corpus.n_tokens, self.features.n_labels)),
+            np.zeros(start[-1]),
+            start,
+            pair_ptr,
+            pair,
+            np.full(corpus.n_classes, -1, np.int64),
+            np.zeros(n),
+            whole(),
+            whole(),
+            np.zeros(n),
+        )
+        return (
+            memory
+            if state is None
+            else memory._replace(**{name: np.array(state[name]) for name in self.kept})
+        )
 
     def state(self):
         """Arrays only; the big ones are the run's own, not copies."""
-        numbers = {name: np.asarray(getattr(self, name)) for name in ("epoch", "seconds", "seed", "warm", "passes", "optimism", "boldness",
-                                                                          "objective_before")}
-        return numbers | {name: getattr(self.memory, name) for name in self.kept} | {"w": self.w, "d": weights_of(self.cells, self.d)}
+        numbers = {
+            name: np.asarray(getattr(self, name))
+            for name in (
+                "epoch",
+                "seconds",
+                "seed",
+                "warm",
+                "passes",
+                "optimism",
+                "boldness",
+                "objective_before",
+            )
+        }
+        return (
+            numbers
+            | {name: getattr(self.memory, name) for name in self.kept}
+            | {"w": self.w, "d": weights_of(self.cells, self.d)}
+        )
 
     # ---- for run_epochs
 
     def advance(self):
-        """n visits, all sequences in turn in the first epoch; later half of them drawn in proportion to the constants."""
+        """n visits, all sequences in turn in the first epoch;
+        later half of them drawn in proportion to the constants.
+        """
         n, first_pass = len(self.sequences), 0 if self.epoch else 2 if self.warm else 1
         order = self.sequences[epoch_order(self.seed, self.epoch + 1, n)]
         rng = np.random.default_rng([self.seed, self.epoch + 1, 1])
         stretch = max(256, n // 32)
         for first in range(0, n, stretch):
-            part = order[first:first + stretch]
+            part = order[first : first + stretch]
             if not first_pass:
                 rising = np.cumsum(self.memory.lipschitz[self.sequences])
                 drawn = np.searchsorted(rising, rng.random(len(part)) * rising[-1], side="right")
                 part = np.where(rng.random(len(part)) < 0.5, self.sequences[np.minimum(drawn, n - 1)], part)
-            visit, self.visit = self.visit, self.visit + len(part)  # before the call: Ctrl-C must not make a number be used twice
-            shrinkage = np.float64(2.0 * self.c2 / n)  # not a float of Python, which cannot be divided by when it is 0
-            bad = sag_steps(part, first_pass, self.boldness, shrinkage, visit, self.layout, self.memory, *self.works, self.factors, self.u,
-                            self.d, self.grad)
+            visit, self.visit = (
+                self.visit,
+                self.visit + len(part),
+            )  # before the call: Ctrl-C must not make a number be used twice
+            shrinkage = np.float64(
+                2.0 * self.c2 / n
+            )  # not a float of Python, which cannot be divided by when it is 0
+            bad = sag_steps(
+                part,
+                first_pass,
+                self.boldness,
+                shrinkage,
+                visit,
+                self.layout,
+                self.memory,
+                *self.works,
+                self.factors,
+                self.u,
+                self.d,
+                self.grad,
+            )
             if bad >= 0:
                 self.reason = "non-finite objective"
                 return None
@@ -173,7 +265,9 @@ class _Run:
     # ---- how far it has come
 
     def _judge(self):
-        """(objective, violation) from the memory, or exact ones if those of the memory are good enough to end."""
+        """(objective, violation) from the memory,
+        or exact ones if those of the memory are good enough to end.
+        """
         objective = float(self.memory.loss.sum()) + self.c2 * float(self.w @ self.w)
         if objective > self.objective_before + RISE * abs(self.objective_before):
             self.boldness *= 0.5
@@ -182,7 +276,9 @@ class _Run:
         if self.optimism * violation > self._enough(objective):
             return objective, violation
         exact = self.evaluate()
-        self.optimism = max(1.0, 0.5 * exact[1] / max(violation, 1e-300))  # what the memory will have to promise next time
+        self.optimism = max(
+            1.0, 0.5 * exact[1] / max(violation, 1e-300)
+        )  # what the memory will have to promise next time
         return exact
 
     def _enough(self, objective):
@@ -194,7 +290,9 @@ class _Run:
     def evaluate(self):
         """Exact (objective, violation) at the present weights: one pass over the corpus."""
         if self.objective_of is None:
-            self.objective_of = Objective(self.corpus, self.features, c2=self.c2, constraints=self.constraints)
+            self.objective_of = Objective(
+                self.corpus, self.features, c2=self.c2, constraints=self.constraints
+            )
         value, grad = self.objective_of(self.w)
         self.passes += 1
         self.exact = value, self._violation(grad)

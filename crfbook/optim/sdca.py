@@ -1,10 +1,13 @@
-"""Stochastic dual coordinate ascent for CRFs: the fastest way to a good solution, with a duality gap as certificate.
+"""Stochastic dual coordinate ascent for CRFs: the fastest way to a good solution,
+with a duality gap as certificate.
 
-Each sequence has a dual distribution over its labellings; the weights are a sum over all of them, and a visit moves one of them to
-(nearly) its best place. There is no learning rate. Sequences whose gap was tiny at their last visit are skipped in most epochs.
+Each sequence has a dual distribution over its labellings; the weights are a sum over all of them, and a visit
+moves one of them to (nearly) its best place. There is no learning rate.
+Sequences whose gap was tiny at their last visit are skipped in most epochs.
 
-Sources: Le Priol, Piche and Lacoste-Julien (2018), "Adaptive stochastic dual coordinate ascent for conditional random fields"; the
-step along potentials, which keeps a chain a chain, is the exponentiated gradient of Collins et al. (2008).
+Sources: Le Priol, Piche and Lacoste-Julien (2018), "Adaptive stochastic dual coordinate ascent for
+conditional random fields"; the step along potentials, which keeps a chain a chain,
+is the exponentiated gradient of Collins et al. (2008).
 """
 
 import math
@@ -27,7 +30,9 @@ CHUNK = 512  # sequences between two moments at which Ctrl-C is heard
 
 
 class DualMemory(NamedTuple):
-    """The dual distributions of S sequences (N tokens, K edge classes): log potentials nu and marginals mu of chains."""
+    """The dual distributions of S sequences (N tokens, K edge classes):
+    log potentials nu and marginals mu of chains.
+    """
 
     nu: np.ndarray  # (N, L), 0 where a label is forbidden
     mu: np.ndarray  # (N, L)
@@ -43,29 +48,45 @@ class DualMemory(NamedTuple):
     rate: np.ndarray  # (S,): step size of the next visit, 0 before the first
 
 
-def sdca(corpus, features, w0=None, *, c2, tol=1e-4, memory_limit=2e9, constraints=None, max_iterations=200, random_state=0,
-         callback=None, state=None):
+def sdca(
+    corpus,
+    features,
+    w0=None,
+    *,
+    c2,
+    tol=1e-4,
+    memory_limit=2e9,
+    constraints=None,
+    max_iterations=200,
+    random_state=0,
+    callback=None,
+    state=None,
+):
     """Minimise -log-likelihood + c2 |w|^2 by stochastic dual coordinate ascent.
 
     Parameters
     ----------
-    corpus, features : S sequences, every token labelled; F weights. Sequences of length 0 or weight 0 are left out.
-    w0 : (F,) weights whose distributions are the start, if their dual value is above that of the gold labels (0); default: those.
+    corpus, features : S sequences, every token labelled; F weights.
+        Sequences of length 0 or weight 0 are left out.
+    w0 : (F,) weights whose distributions are the start,
+        if their dual value is above that of the gold labels (0); default: those.
     c2 : > 0; the dual needs it.
-    tol : stop when the duality gap is at most tol * max(1, objective): the objective is at most that far above its minimum.
+    tol : stop when the duality gap is at most tol * max(1, objective):
+        the objective is at most that far above its minimum.
     memory_limit : bytes that `sdca_memory` may reach.
     constraints : Constraints or None. max_iterations : epochs in all, those of `state` included.
     random_state : int, the seed. callback : called with (Step, w) after each epoch, w read-only; True stops.
-    state : `OptResult.state` of an earlier call on the same problem; continues bit for bit and is not changed. After Ctrl-C the
-        epoch that was cut short begins again, with what it had reached.
+    state : `OptResult.state` of an earlier call on the same problem; continues bit for bit and is not
+        changed. After Ctrl-C the epoch that was cut short begins again, with what it had reached.
 
-    Returns an `OptResult`. `Step.violation` is the gap and `Step.objective` the dual value plus the gap, both in nats: estimates
-    from the last visits. Where they promise an end, one pass over the corpus gives the exact ones, which alone end it
-    ("converged"). `n_evaluations` counts passes: visits / S, and such evaluations. Other statuses: "max_iterations", "stopped by
-    callback", "interrupted", "non-finite objective".
+    Returns an `OptResult`. `Step.violation` is the gap and `Step.objective` the dual value plus the gap, both
+    in nats: estimates from the last visits. Where they promise an end, one pass over the corpus gives the
+    exact ones, which alone end it ("converged"). `n_evaluations` counts passes: visits / S, and such
+    evaluations. Other statuses: "max_iterations", "stopped by callback", "interrupted",
+    "non-finite objective".
 
-    Raises MemoryError before anything is allocated, and ValueError for labels that are unknown or forbidden, weights that are
-    not finite, parameters out of range.
+    Raises MemoryError before anything is allocated, and ValueError for labels that are unknown or forbidden,
+    weights that are not finite, parameters out of range.
     """
     check_memory(corpus, features, memory_limit)
     run = DualAscent(corpus, features, w0, constraints, state, random_state, float(c2), tol)
@@ -73,7 +94,9 @@ def sdca(corpus, features, w0=None, *, c2, tol=1e-4, memory_limit=2e9, constrain
 
 
 def sdca_memory(corpus, features):
-    """Bytes that `sdca` will hold: 2 N L + 2 (label pairs of the sequences) doubles, layout of the corpus, vectors of weights."""
+    """Bytes that `sdca` will hold: 2 N L + 2 (label pairs of the sequences) doubles, layout of the corpus,
+    vectors of weights.
+    """
     return memory_bytes(corpus, features, remembered=2, vectors=1, works=2, per_token=48)
 
 
@@ -81,27 +104,43 @@ def check_memory(corpus, features, memory_limit):
     """MemoryError if `sdca_memory` is more than memory_limit bytes."""
     need = sdca_memory(corpus, features)
     if need > memory_limit:
-        raise MemoryError(f"sdca remembers a distribution for every token, {need / 1e9:.3g} GB here, more than memory_limit = "
-                          f"{memory_limit / 1e9:.3g} GB: raise it, or use lbfgs or sgd, which do not")
+        raise MemoryError(
+            f"sdca remembers a distribution for every token, {need / 1e9:.3g} GB here, more than memory_limit = "
+            f"{memory_limit / 1e9:.3g} GB: raise it, or use lbfgs or sgd, which do not"
+        )
 
 
 class DualAscent:
     """The dual distributions, the weights that follow from them, and the loop's callbacks (epochs.py)."""
 
-    kept = ("nu", "mu", "edge_nu", "edge_mu", "entropy", "gap", "rate")  # the arrays of the memory that a state holds
+    kept = (
+        "nu",
+        "mu",
+        "edge_nu",
+        "edge_mu",
+        "entropy",
+        "gap",
+        "rate",
+    )  # the arrays of the memory that a state holds
 
     def __init__(self, corpus, features, w0, constraints, state, random_state, c2, tol):
         if not (math.isfinite(c2) and c2 > 0):
-            raise ValueError(f"c2: expected a finite number > 0 (the dual divides by it), got {c2!r}; for c2 = 0 use lbfgs or sag")
+            raise ValueError(
+                f"c2: expected a finite number > 0 (the dual divides by it), got {c2!r}; for c2 = 0 use lbfgs or sag"
+            )
         if not (math.isfinite(tol) and tol >= 0):
             raise ValueError(f"tol must be a finite number >= 0, got {tol!r}")
         _check_labels(corpus, features, constraints)
         self.corpus, self.features, self.constraints = corpus, features, constraints
         self.c2, self.tol, self.reason = c2, tol, None
-        if state is not None and (np.shape(state.get("nu")) != (corpus.n_tokens, features.n_labels)
-                                  or np.shape(state["w"]) != (features.n_features,)):
-            raise ValueError(f"state: expected that of sdca with {features.n_features} weights and {corpus.n_tokens} tokens, "
-                             f"got the arrays {sorted(state)}")
+        if state is not None and (
+            np.shape(state.get("nu")) != (corpus.n_tokens, features.n_labels)
+            or np.shape(state["w"]) != (features.n_features,)
+        ):
+            raise ValueError(
+                f"state: expected that of sdca with {features.n_features} weights and {corpus.n_tokens} tokens, "
+                f"got the arrays {sorted(state)}"
+            )
         w = state["w"] if state is not None else np.zeros(features.n_features) if w0 is None else w0
         self.w = check_weights(w, features.n_features)
         self.layout, self.cells = lay_out_online(corpus, features, constraints)
@@ -129,9 +168,24 @@ class DualAscent:
         start = edge_start(corpus, pair_ptr)
         nodes = lambda: np.zeros((corpus.n_tokens, self.features.n_labels))  # noqa: E731
         value = corpus.attr_val**2 if len(corpus.attr_val) else np.ones(len(corpus.attr_idx))
-        square = np.diff(np.concatenate([[0.0], np.cumsum(value)])[corpus.attr_ptr]) + np.diff(corpus.class_ptr)[corpus.edge_class]
-        return DualMemory(nodes(), nodes(), np.zeros(start[-1]), np.zeros(start[-1]), start, pair_ptr, pair,
-                          np.full(corpus.n_classes, -1, np.int64), square, np.zeros(n), np.zeros(n), np.zeros(n))
+        square = (
+            np.diff(np.concatenate([[0.0], np.cumsum(value)])[corpus.attr_ptr])
+            + np.diff(corpus.class_ptr)[corpus.edge_class]
+        )
+        return DualMemory(
+            nodes(),
+            nodes(),
+            np.zeros(start[-1]),
+            np.zeros(start[-1]),
+            start,
+            pair_ptr,
+            pair,
+            np.full(corpus.n_classes, -1, np.int64),
+            square,
+            np.zeros(n),
+            np.zeros(n),
+            np.zeros(n),
+        )
 
     def _start(self, w0):
         """Dual distributions of w0 if they are worth more than the gold labels, else those."""
@@ -139,8 +193,18 @@ class DualAscent:
         self.theta = cells_of(self.cells, np.zeros_like(w0))
         if not w0.any():
             return
-        start_at_scores(self.sequences, self._visits(), self.c2, self.layout, self.memory, self.work, self.trial,
-                        cells_of(self.cells, w0), self.theta, *self.buffers)
+        start_at_scores(
+            self.sequences,
+            self._visits(),
+            self.c2,
+            self.layout,
+            self.memory,
+            self.work,
+            self.trial,
+            cells_of(self.cells, w0),
+            self.theta,
+            *self.buffers,
+        )
         self.passes += 1
         self.w = weights_of(self.cells, self.theta)
         if not self.dual() > 0.0:
@@ -148,13 +212,18 @@ class DualAscent:
             self._start(self.w)
 
     def _visits(self):
-        """The number of the first of a pass of visits; it is used up before they begin, so that Ctrl-C cannot make it count twice."""
+        """The number of the first of a pass of visits; it is used up before they begin,
+        so that Ctrl-C cannot make it count twice.
+        """
         first, self.visit = self.visit, self.visit + len(self.sequences) + 1
         return first
 
     def state(self):
         """Arrays only; the big ones are the run's own, not copies."""
-        numbers = {name: np.asarray(getattr(self, name)) for name in ("epoch", "seconds", "seed", "passes", "optimism", "last", "w")}
+        numbers = {
+            name: np.asarray(getattr(self, name))
+            for name in ("epoch", "seconds", "seed", "passes", "optimism", "last", "w")
+        }
         return numbers | {name: getattr(self.memory, name) for name in self.kept}
 
     def result(self, status, history, w0):
@@ -163,13 +232,17 @@ class DualAscent:
         if self.epoch == 0 and w0 is not None:
             self.w, self.exact = check_weights(w0, self.features.n_features).copy(), None
         objective, status = last_look(lambda: self.evaluate()[0], status, history)
-        state = self.state() | {"w": reached}  # the weights of the dual point: to go on from others would certify a wrong gap
+        state = self.state() | {
+            "w": reached
+        }  # the weights of the dual point: to go on from others would certify a wrong gap
         return OptResult(self.w, objective, status, self.epoch, history, state, math.ceil(self.passes))
 
     # ---- for run_epochs
 
     def advance(self):
-        """A visit to each sequence in random order; later only to those whose gap was not tiny, or that have waited long enough."""
+        """A visit to each sequence in random order; later only to those whose gap was not tiny,
+        or that have waited long enough.
+        """
         chosen, gap = self.sequences, self.memory.gap
         if self.epoch >= WHOLE_EPOCHS:
             large = gap[chosen] >= SKIP_BELOW * gap[chosen].mean()
@@ -177,8 +250,17 @@ class DualAscent:
         order = chosen[epoch_order(self.seed, self.epoch + 1, len(chosen))]
         visit = self._visits()
         for first in range(0, len(order), CHUNK):
-            bad = sdca_epoch(order[first:first + CHUNK], visit + first, self.c2, self.layout, self.memory, self.work, self.trial,
-                             self.theta, *self.buffers)
+            bad = sdca_epoch(
+                order[first : first + CHUNK],
+                visit + first,
+                self.c2,
+                self.layout,
+                self.memory,
+                self.work,
+                self.trial,
+                self.theta,
+                *self.buffers,
+            )
             if bad >= 0:
                 self.reason = "non-finite objective"
                 return None
@@ -188,7 +270,9 @@ class DualAscent:
         return self._judge()
 
     def roll_back(self):
-        """The weights of the present dual point. Every visit leaves it good, so that nothing is thrown away."""
+        """The weights of the present dual point. Every visit leaves it good,
+        so that nothing is thrown away.
+        """
         self.w, self.exact = weights_of(self.cells, self.theta), None
 
     def weights(self):
@@ -209,7 +293,9 @@ class DualAscent:
         if self.optimism * gap > self._enough(dual + gap):
             return dual + gap, gap
         exact = self.evaluate()
-        self.optimism = max(0.5, 0.9 * exact[1] / max(gap, 1e-300))  # what the visits will have to promise next time
+        self.optimism = max(
+            0.5, 0.9 * exact[1] / max(gap, 1e-300)
+        )  # what the visits will have to promise next time
         return exact
 
     def _enough(self, objective):
@@ -219,7 +305,9 @@ class DualAscent:
         """Exact (objective, gap) at the present weights: one pass over the corpus."""
         if self.exact is None:
             if self.objective_of is None:
-                self.objective_of = Objective(self.corpus, self.features, c2=self.c2, constraints=self.constraints)
+                self.objective_of = Objective(
+                    self.corpus, self.features, c2=self.c2, constraints=self.constraints
+                )
             value, _ = self.objective_of(self.w)
             self.passes += 1
             self.exact = value, value - self.dual()

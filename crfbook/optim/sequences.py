@@ -49,8 +49,21 @@ def sequence_work(corpus, n_labels):
     n_classes = corpus.n_classes
     rows = lambda: np.zeros((longest, n_labels))  # noqa: E731
     tables = lambda: np.zeros((n_classes, n_labels, n_labels))  # noqa: E731
-    return SequenceWork(rows(), tables(), rows(), tables(), rows(), tables(), tables(), rows(), rows(),
-                        np.zeros(longest), np.zeros(longest), np.zeros(n_classes), np.full(n_classes, -1, np.int64))
+    return SequenceWork(
+        rows(),
+        tables(),
+        rows(),
+        tables(),
+        rows(),
+        tables(),
+        tables(),
+        rows(),
+        rows(),
+        np.zeros(longest),
+        np.zeros(longest),
+        np.zeros(n_classes),
+        np.full(n_classes, -1, np.int64),
+    )
 
 
 def epoch_order(seed, epoch, n):

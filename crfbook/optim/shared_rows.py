@@ -1,7 +1,9 @@
-"""Tokens that share what is kept of them: equal node scores, equal forward vectors (common prefixes), equal backward vectors (suffixes).
+"""Tokens that share what is kept of them: equal node scores, equal forward vectors (common prefixes),
+equal backward vectors (suffixes).
 
-alpha[t] depends on the tokens up to t and on nothing else, beta[t] on those behind t: words that begin (end) alike share their vectors.
-A row is where a vector lies. Source: a trie of prefixes and one of suffixes, Knuth, The Art of Computer Programming 3 (1998), 6.3.
+alpha[t] depends on the tokens up to t and on nothing else, beta[t] on those behind t: words that begin (end)
+alike share their vectors. A row is where a vector lies. Source: a trie of prefixes and one of suffixes,
+Knuth, The Art of Computer Programming 3 (1998), 6.3.
 """
 
 import numpy as np
@@ -10,20 +12,34 @@ DEEPEST = 64  # tokens from the start (the end) of a sequence: what is common fu
 
 
 def node_rows(corpus, bound_row):
-    """(row of each token (N,), one token of each row): tokens with the same attributes, values and bounds share a row."""
+    """(row of each token (N,), one token of each row): tokens with the same attributes,
+    values and bounds share a row.
+    """
     n, size = corpus.n_tokens, np.diff(corpus.attr_ptr)
     position = np.arange(corpus.attr_ptr[-1]) - np.repeat(corpus.attr_ptr[:-1], size)
-    salt = np.random.default_rng(0).integers(0, 2**63, int(corpus.attr_idx.max(initial=0)) + 1, dtype=np.uint64)
+    salt = np.random.default_rng(0).integers(
+        0, 2**63, int(corpus.attr_idx.max(initial=0)) + 1, dtype=np.uint64
+    )
     mixed = salt[corpus.attr_idx] * (2 * position + 1).astype(np.uint64)
     if len(corpus.attr_val):
         mixed *= corpus.attr_val.view(np.uint64) | np.uint64(1)
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
-    prints = total[corpus.attr_ptr[1:]] - total[corpus.attr_ptr[:-1]] + bound_row.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    prints = (
+        total[corpus.attr_ptr[1:]]
+        - total[corpus.attr_ptr[:-1]]
+        + bound_row.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    )
     _, first, row = np.unique(prints, return_index=True, return_inverse=True)
     row = row.reshape(-1)
     like = first[row]
-    if not (np.array_equal(size, size[like]) and np.array_equal(bound_row, bound_row[like]) and _equal_items(corpus, like, position)):
-        return np.arange(n, dtype=np.int32), np.arange(n, dtype=np.int32)  # two different tokens have one fingerprint
+    if not (
+        np.array_equal(size, size[like])
+        and np.array_equal(bound_row, bound_row[like])
+        and _equal_items(corpus, like, position)
+    ):
+        return np.arange(n, dtype=np.int32), np.arange(
+            n, dtype=np.int32
+        )  # two different tokens have one fingerprint
     return row.astype(np.int32), first.astype(np.int32)
 
 
@@ -35,7 +51,9 @@ def _equal_items(corpus, like, position):
 
 
 def lattice_rows(corpus, node_row):
-    """((row of alpha[t] (N,), number of rows), (row of beta[t] (N,), number of rows)). Row 0 of beta is that of all last tokens."""
+    """((row of alpha[t] (N,), number of rows), (row of beta[t] (N,), number of rows)).
+    Row 0 of beta is that of all last tokens.
+    """
     n, first = corpus.n_tokens, corpus.seq_ptr[:-1]
     length = np.diff(corpus.seq_ptr)
     full = length > 0
@@ -51,7 +69,9 @@ def lattice_rows(corpus, node_row):
 
 
 def _rows(start, length, symbol, step):
-    """Rows of a trie: tokens start + step * q with the same symbols up to there share one; (row (N,), number of rows)."""
+    """Rows of a trie: tokens start + step * q with the same symbols up to there share one; (row (N,),
+    number of rows).
+    """
     n_tokens = len(symbol)
     row, n, depth, n_symbols = np.full(n_tokens, -1, np.int32), 0, 0, int(symbol.max(initial=0)) + 1
     alive = np.flatnonzero(length > 0)
@@ -72,7 +92,9 @@ def _rows(start, length, symbol, step):
 
 
 def _in_order_of_use(row, start, length, step):
-    """The same rows, numbered as sequence after sequence comes to them: what is used together lies together in memory."""
+    """The same rows, numbered as sequence after sequence comes to them:
+    what is used together lies together in memory.
+    """
     begin = np.cumsum(length) - length
     used = row[np.repeat(start - step * begin, length) + step * np.arange(len(row))]
     _, first, old = np.unique(used, return_index=True, return_inverse=True)
@@ -82,7 +104,9 @@ def _in_order_of_use(row, start, length, step):
 
 
 def balanced(root, size, n_groups):
-    """A group for each item: those of one root stay together, groups have about the same size. Depends on the data alone."""
+    """A group for each item: those of one root stay together, groups have about the same size.
+    Depends on the data alone.
+    """
     total = np.bincount(root, size)
     load, group = np.zeros(n_groups), np.zeros(len(total), np.int64)
     for r in np.argsort(-total, kind="stable").tolist():

@@ -1,7 +1,8 @@
-"""Sparse transitions: a base that all classes share plus, for each class, the label pairs in which it differs.
+"""Sparse transitions: a base that all classes share plus, for each class,
+the label pairs in which it differs.
 
-Built from the weights without a table (K, L, L): memory grows with the weights that are not zero. Source: Sokolovska et al. (2010),
-section 4.
+Built from the weights without a table (K, L, L): memory grows with the weights that are not zero. Source:
+Sokolovska et al. (2010), section 4.
 """
 
 from typing import NamedTuple
@@ -12,11 +13,14 @@ from crfbook.kernels.sparse_edges import count_entries, fill_entries, fill_score
 from crfbook.optim.cost_model import TABLE_SHARE
 from crfbook.optim.edges import label_bounds, padded
 
-WIDE = 150.0  # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
+# nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
+WIDE = 150.0
 
 
 class SparseEdges(NamedTuple):
-    """Transition potentials of K classes: base + gain on the support of each; M padded labels, E entries, B edge attributes."""
+    """Transition potentials of K classes: base + gain on the support of each; M padded labels, E entries,
+    B edge attributes.
+    """
 
     base: np.ndarray  # (M, M) [previous, next]: exp(log_base - base_max), or (0, 0): 1 everywhere
     base_t: np.ndarray  # its transpose
@@ -45,9 +49,11 @@ class SparseEdges(NamedTuple):
 
 
 def active_edges(features, w):
-    """(attr_ptr int64 (B+1,), attr_code uint32, attr_log) of the edge weights that are not zero, edge attribute 0 left out."""
+    """(attr_ptr int64 (B+1,), attr_code uint32, attr_log) of the edge weights that are not zero,
+    edge attribute 0 left out.
+    """
     first = int(features.edge_ptr[1])
-    weights = w[features.n_node:]
+    weights = w[features.n_node :]
     active = first + np.flatnonzero(weights[first:])
     code = features.edge_prev[active].astype(np.uint32) * np.uint32(features.n_labels)
     code += features.edge_next[active].astype(np.uint32)
@@ -55,16 +61,20 @@ def active_edges(features, w):
 
 
 def count_supports(features, attr_ptr, attr_code, class_ptr, class_attr):
-    """int64 (K,): number of label pairs that have a weight in some attribute of each class, attribute 0 left out."""
+    """int64 (K,): number of label pairs that have a weight in some attribute of each class,
+    attribute 0 left out.
+    """
     count = np.empty(len(class_ptr) - 1, np.int64)
     count_entries(class_ptr, class_attr, attr_ptr, attr_code, np.full(features.n_labels**2, -1), count)
     return count
 
 
 def base_scores(features, w, constraints=None):
-    """log_base (M, M): plain transitions, -inf where forbidden and for padding labels; (0, 0) if they are all 0."""
+    """log_base (M, M): plain transitions, -inf where forbidden and for padding labels; (0,
+    0) if they are all 0.
+    """
     n_labels, n_base = features.n_labels, int(features.edge_ptr[1])
-    weights = w[features.n_node:features.n_node + n_base]
+    weights = w[features.n_node : features.n_node + n_base]
     if constraints is None and not weights.any():
         return np.zeros((0, 0))
     out = np.full((padded(n_labels), padded(n_labels)), -np.inf)
@@ -94,20 +104,61 @@ def sparse_edges(features, w, class_ptr, class_attr, constraints=None, table_sha
     prev, next_label = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32)
     gain, psi = np.empty(n_entries), np.empty(n_entries)
     table, spread = np.empty((int(as_table.sum()), width, width)), np.empty(n_classes)
-    fill_entries(class_ptr, class_attr, attr_ptr, attr_code, attr_log, base, table_of, entry_ptr, prev, next_label, gain, psi,
-                 table, spread, n_labels, np.full(n_labels**2, -1), np.empty(n_labels**2, np.uint32), np.empty(n_labels**2))
+    fill_entries(
+        class_ptr,
+        class_attr,
+        attr_ptr,
+        attr_code,
+        attr_log,
+        base,
+        table_of,
+        entry_ptr,
+        prev,
+        next_label,
+        gain,
+        psi,
+        table,
+        spread,
+        n_labels,
+        np.full(n_labels**2, -1),
+        np.empty(n_labels**2, np.uint32),
+        np.empty(n_labels**2),
+    )
     wide = ~(spread + base_spread <= WIDE)
     widest = base_spread + spread[~wide].max(initial=0.0)
-    return SparseEdges(base, np.ascontiguousarray(base.T), log_base, np.array([base_max]), np.array([min(widest, WIDE)]),
-                       wide.astype(np.uint8), entry_ptr, prev, next_label, gain, psi, table_of, table,
-                       np.ascontiguousarray(table.transpose(0, 2, 1)), class_ptr, class_attr, attr_ptr, attr_code, attr_log,
-                       np.array([n_labels]), *label_bounds(n_labels, constraints))
+    return SparseEdges(
+        base,
+        np.ascontiguousarray(base.T),
+        log_base,
+        np.array([base_max]),
+        np.array([min(widest, WIDE)]),
+        wide.astype(np.uint8),
+        entry_ptr,
+        prev,
+        next_label,
+        gain,
+        psi,
+        table_of,
+        table,
+        np.ascontiguousarray(table.transpose(0, 2, 1)),
+        class_ptr,
+        class_attr,
+        attr_ptr,
+        attr_code,
+        attr_log,
+        np.array([n_labels]),
+        *label_bounds(n_labels, constraints),
+    )
 
 
 class SparseScores(NamedTuple):
-    """Transition scores of K classes for decoding: a base, and the pairs of each class that differ from it (E entries)."""
+    """Transition scores of K classes for decoding: a base,
+    and the pairs of each class that differ from it (E entries).
+    """
 
-    log_base: np.ndarray  # (1, M, M): plain transitions, -inf where forbidden and for padding, or (0, 0, 0): 0 everywhere
+    log_base: (
+        np.ndarray
+    )  # (1, M, M): plain transitions, -inf where forbidden and for padding, or (0, 0, 0): 0 everywhere
     entry_ptr: np.ndarray  # int64 (K+1,)
     prev: np.ndarray  # uint32 (E,)
     next_label: np.ndarray  # uint32 (E,)
@@ -123,10 +174,36 @@ def sparse_scores(features, w, class_ptr, class_attr, constraints=None):
     n_labels = features.n_labels
     log_base = base_scores(features, w, constraints)
     attr_ptr, attr_code, attr_log = active_edges(features, w)
-    entry_ptr = np.concatenate([[0], np.cumsum(count_supports(features, attr_ptr, attr_code, class_ptr, class_attr))])
+    entry_ptr = np.concatenate(
+        [[0], np.cumsum(count_supports(features, attr_ptr, attr_code, class_ptr, class_attr))]
+    )
     n_entries = int(entry_ptr[-1])
-    prev, next_label, score = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32), np.empty(n_entries)
-    fill_scores(class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_base, entry_ptr, prev, next_label, score, n_labels,
-                np.full(n_labels**2, -1), np.empty(n_labels**2, np.uint32), np.empty(n_labels**2))
-    return SparseScores(log_base.reshape(1 if log_base.size else 0, *log_base.shape), entry_ptr, prev, next_label, score,
-                        *label_bounds(n_labels, constraints))
+    prev, next_label, score = (
+        np.empty(n_entries, np.uint32),
+        np.empty(n_entries, np.uint32),
+        np.empty(n_entries),
+    )
+    fill_scores(
+        class_ptr,
+        class_attr,
+        attr_ptr,
+        attr_code,
+        attr_log,
+        log_base,
+        entry_ptr,
+        prev,
+        next_label,
+        score,
+        n_labels,
+        np.full(n_labels**2, -1),
+        np.empty(n_labels**2, np.uint32),
+        np.empty(n_labels**2),
+    )
+    return SparseScores(
+        log_base.reshape(1 if log_base.size else 0, *log_base.shape),
+        entry_ptr,
+        prev,
+        next_label,
+        score,
+        *label_bounds(n_labels, constraints),
+    )

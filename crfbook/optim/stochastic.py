@@ -1,30 +1,35 @@
 """Stochastic gradient descent: `sgd` with an L2 penalty (CRFsuite's "l2sgd"), `sgd_l1` with an L1 penalty.
 
-One update for each sequence, in a new random order every epoch. Neither carries a certificate: they stop when the objective,
-as the sequences saw it, has hardly moved for some epochs. Sources: Bottou (2010); Tsuruoka, Tsujii and Ananiadou (2009).
+One update for each sequence, in a new random order every epoch. Neither carries a certificate: they stop when
+the objective, as the sequences saw it, has hardly moved for some epochs. Sources: Bottou (2010); Tsuruoka,
+Tsujii and Ananiadou (2009).
 
 Common arguments
 ----------------
-corpus, features : S sequences, every token labelled; F weights. Sequences of length 0 or weight 0 are left out: n remain.
+corpus, features : S sequences, every token labelled; F weights.
+    Sequences of length 0 or weight 0 are left out: n remain.
 w0 : (F,) start, default 0.
-period, delta : stop ("small change") when the mean objective of `period` epochs lies less than the share delta of itself below
-    that of the `period` epochs before. Where steps are long beside the penalty (small c2, few sequences) noise can stop it early.
+period, delta : stop ("small change") when the mean objective of `period` epochs lies less than the share
+    delta of itself below that of the `period` epochs before. Where steps are long beside the penalty (small
+    c2, few sequences) noise can stop it early.
 constraints : Constraints or None.
 max_iterations : epochs in all, those of `state` included. 0: w0 comes back with its objective.
 random_state : int, the seed of all orders.
 callback : called with (Step, w) after each epoch, w read-only; True stops.
-state : `OptResult.state` of an earlier call with the same feature set; w0 and random_state are not used then. On the same
-    corpus training goes on bit for bit.
-new_data : the sequences are not those that `state` comes from, so that their losses are compared with what they lose at the start.
+state : `OptResult.state` of an earlier call with the same feature set; w0 and random_state are not used then.
+    On the same corpus training goes on bit for bit.
+new_data : the sequences are not those that `state` comes from,
+    so that their losses are compared with what they lose at the start.
 
-Both return an `OptResult`. `Step.objective`: losses in nats as the sequences had them when it was their turn (w moves meanwhile),
-plus the penalty at the end of the epoch; `Step.violation`: the share by which its mean fell, NaN during the first 2 `period` epochs.
-`OptResult.objective` is that of the weights returned, from one more pass; `n_evaluations` counts passes over the corpus.
-A step size under which the loss of an epoch is not finite, or 1.5 times what zero weights have (twice in the first epoch), is
-halved and the epoch done again, from zero if the weights were spoilt before it (`divergence` puts it in words). status: "small
-change", "max_iterations", "stopped by callback", "interrupted" (Ctrl-C: the last complete epoch comes back), "diverged"
-(MAX_HALVINGS halvings did not help).
-ValueError for labels that are unknown or forbidden, weights that are not finite, and parameters out of range.
+Both return an `OptResult`. `Step.objective`: losses in nats as the sequences had them when it was their turn
+(w moves meanwhile), plus the penalty at the end of the epoch; `Step.violation`: the share by which its mean
+fell, NaN during the first 2 `period` epochs. `OptResult.objective` is that of the weights returned, from one
+more pass; `n_evaluations` counts passes over the corpus. A step size under which the loss of an epoch is not
+finite, or 1.5 times what zero weights have (twice in the first epoch), is halved and the epoch done again,
+from zero if the weights were spoilt before it (`divergence` puts it in words). status: "small change",
+"max_iterations", "stopped by callback", "interrupted" (Ctrl-C: the last complete epoch comes back),
+"diverged" (MAX_HALVINGS halvings did not help). ValueError for labels that are unknown or forbidden, weights
+that are not finite, and parameters out of range.
 """
 
 import math
@@ -32,42 +37,96 @@ import math
 from crfbook.optim.stochastic_run import Sgd, SgdL1, penalty_number, whole_number
 
 
-def sgd(corpus, features, w0=None, *, c2, calibration_eta=0.1, calibration_rate=2.0, calibration_samples=1000,
-        calibration_candidates=10, calibration_max_trials=20, period=10, delta=1e-6, average=True,
-        constraints=None, max_iterations=1000, random_state=0, callback=None, state=None, new_data=False):
-    """Minimise losses + c2 |w|^2 with steps eta_t = 1 / (lambda (t0 + t)), lambda = 2 c2 / n. Common arguments: see the module.
+def sgd(
+    corpus,
+    features,
+    w0=None,
+    *,
+    c2,
+    calibration_eta=0.1,
+    calibration_rate=2.0,
+    calibration_samples=1000,
+    calibration_candidates=10,
+    calibration_max_trials=20,
+    period=10,
+    delta=1e-6,
+    average=True,
+    constraints=None,
+    max_iterations=1000,
+    random_state=0,
+    callback=None,
+    state=None,
+    new_data=False,
+):
+    """Minimise losses + c2 |w|^2 with steps eta_t = 1 / (lambda (t0 + t)), lambda = 2 c2 / n.
+    Common arguments: see the module.
 
-    t0 = 1 / (lambda eta0), and eta0 is the best of a series: calibration_eta times powers of calibration_rate, upwards and then
-    downwards, each tried for one pass over calibration_samples sequences from w0 and judged by their objective afterwards, until
-    calibration_candidates of them made it fall or one did worse than the best; calibration_max_trials in all. eta0 lambda <= 1/2.
-    With c2 = 0 the step stays eta0: weights of separable data grow without end, slowly.
+    t0 = 1 / (lambda eta0), and eta0 is the best of a series: calibration_eta times powers of
+    calibration_rate, upwards and then downwards, each tried for one pass over calibration_samples sequences
+    from w0 and judged by their objective afterwards, until calibration_candidates of them made it fall or one
+    did worse than the best; calibration_max_trials in all. eta0 lambda <= 1/2. With c2 = 0 the step stays
+    eta0: weights of separable data grow without end, slowly.
 
-    average : return the mean of the weights at the ends of epochs, the k-th one with a weight that grows as k^3 (Shamir and Zhang
-        2013, section 4): it costs nothing and lies much nearer to the optimum. False: the last weights, as CRFsuite has them.
+    average : return the mean of the weights at the ends of epochs, the k-th one with a weight that grows as
+        k^3 (Shamir and Zhang 2013, section 4): it costs nothing and lies much nearer to the optimum. False:
+        the last weights, as CRFsuite has them.
     """
     penalty_number("c2", c2)
-    for name, value, least in (("calibration_eta", calibration_eta, 0.0), ("calibration_rate", calibration_rate, 1.0)):
+    for name, value, least in (
+        ("calibration_eta", calibration_eta, 0.0),
+        ("calibration_rate", calibration_rate, 1.0),
+    ):
         if not (math.isfinite(value) and value > least):
             raise ValueError(f"{name} must be a finite number > {least:g}, got {value!r}")
-    for name, value in (("calibration_samples", calibration_samples), ("calibration_candidates", calibration_candidates),
-                        ("calibration_max_trials", calibration_max_trials)):
+    for name, value in (
+        ("calibration_samples", calibration_samples),
+        ("calibration_candidates", calibration_candidates),
+        ("calibration_max_trials", calibration_max_trials),
+    ):
         whole_number(name, value)
     run = Sgd(corpus, features, w0, constraints, state, random_state, period, delta, c2, new_data)
     run.average = bool(average)
-    run.calibration = (calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials)
+    run.calibration = (
+        calibration_eta,
+        calibration_rate,
+        calibration_samples,
+        calibration_candidates,
+        calibration_max_trials,
+    )
     return run.result(max_iterations, callback)
 
 
-def sgd_l1(corpus, features, w0=None, *, c1, c2=0.0, eta0=0.8, decay=0.85, period=10, delta=1e-6, constraints=None,
-           max_iterations=60, random_state=0, callback=None, state=None, new_data=False):
-    """Minimise losses + c1 |w|_1 with steps eta0 decay^(k / n) after k updates. Common arguments: see the module.
+def sgd_l1(
+    corpus,
+    features,
+    w0=None,
+    *,
+    c1,
+    c2=0.0,
+    eta0=0.8,
+    decay=0.85,
+    period=10,
+    delta=1e-6,
+    constraints=None,
+    max_iterations=60,
+    random_state=0,
+    callback=None,
+    state=None,
+    new_data=False,
+):
+    """Minimise losses + c1 |w|_1 with steps eta0 decay^(k / n) after k updates. Common arguments:
+    see the module.
 
-    eta0, decay : defaults of Wapiti. The penalty is cumulative: a weight is pulled to zero by all that was due since it was last
-    used, and stays there until gradients outweigh that. c2 > 0 is refused: a shrink by a factor is not part of that bookkeeping.
+    eta0, decay : defaults of Wapiti. The penalty is cumulative:
+        a weight is pulled to zero by all that was due since it was last
+    used, and stays there until gradients outweigh that. c2 > 0 is refused:
+    a shrink by a factor is not part of that bookkeeping.
     """
     penalty_number("c1", c1)
     if c2:
-        raise ValueError(f"sgd_l1 has no L2 penalty: expected c2=0, got {c2!r}; use OWL-QN for both, or sgd with c1=0")
+        raise ValueError(
+            f"sgd_l1 has no L2 penalty: expected c2=0, got {c2!r}; use OWL-QN for both, or sgd with c1=0"
+        )
     if not (math.isfinite(eta0) and eta0 > 0):
         raise ValueError(f"eta0 must be a finite number > 0, got {eta0!r}")
     if not 0 < decay <= 1:
@@ -83,5 +142,9 @@ def divergence(result):
     n, eta0 = int(result.state.get("n_halvings", 0)), float(result.state.get("eta0", 0.0))
     if not n:
         return None
-    end = "and still does, so the last good weights are kept" if result.status == "diverged" else "and training went on from there"
+    end = (
+        "and still does, so the last good weights are kept"
+        if result.status == "diverged"
+        else "and training went on from there"
+    )
     return f"the learning rate made the loss grow: it was halved {n} times, to {eta0:.3g}, {end}; smaller attribute values help"

@@ -1,4 +1,6 @@
-"""The epochs of stochastic gradient descent: steps in chunks, divergence, averaging, state. What it is for: stochastic.py."""
+"""The epochs of stochastic gradient descent: steps in chunks, divergence, averaging, state. What it is for:
+stochastic.py.
+"""
 
 import math
 
@@ -31,7 +33,9 @@ class Learner:
     vectors = ("w",)  # what a state holds besides numbers, each (F,)
     numbers = ("epoch", "seed", "n_done", "n_halvings", "passes", "seconds", "eta0", "most")
 
-    def __init__(self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data):
+    def __init__(
+        self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data
+    ):
         if not delta >= 0:
             raise ValueError(f"delta must be a number >= 0, got {delta!r}")
         whole_number("period", period)
@@ -42,7 +46,9 @@ class Learner:
             state = {name: np.zeros(n_weights) for name in self.vectors} | {"w": w, "seed": random_state}
         for name in self.vectors:
             if np.shape(state.get(name)) != (n_weights,):
-                raise ValueError(f"state: expected an array {name!r} of shape ({n_weights},), got {np.shape(state.get(name))}")
+                raise ValueError(
+                    f"state: expected an array {name!r} of shape ({n_weights},), got {np.shape(state.get(name))}"
+                )
         self.penalty, self.period, self.delta, self.reason = float(penalty), int(period), float(delta), None
         self.layout, self.cells = lay_out_online(corpus, features, constraints)
         self.work, self.visit = sequence_work(corpus, self.layout.exists.shape[1]), 0
@@ -85,10 +91,12 @@ class Learner:
         pass
 
     def losses(self, eta0, order):
-        """Sum of the losses of the sequences of `order`, the weights moving with steps from eta0; inf: given up."""
+        """Sum of the losses of the sequences of `order`, the weights moving with steps from eta0; inf:
+        given up.
+        """
         total = 0.0
         for first in range(0, len(order), CHUNK):
-            part = order[first:first + CHUNK]
+            part = order[first : first + CHUNK]
             self.visit += len(part)  # before the call: Ctrl-C must not make a number be used twice
             total += self.steps(part, eta0)
             self.passes += len(part) / self.n
@@ -114,8 +122,8 @@ class Learner:
         self.epoch += 1
         self.end_epoch()
         objective += self.penalty_value()
-        self.window = [*self.window, objective][-2 * self.period:]
-        before, now = sum(self.window[:self.period]), sum(self.window[self.period:])
+        self.window = [*self.window, objective][-2 * self.period :]
+        before, now = sum(self.window[: self.period]), sum(self.window[self.period :])
         fall = (before - now) / max(abs(now), 1e-300) if len(self.window) == 2 * self.period else math.nan
         self.saved = self.state()
         return objective, fall
@@ -131,9 +139,10 @@ class Learner:
         self.saved["seconds"], self.most = np.asarray(self.seconds), math.inf
         w = self.weights()
         self.theta = cells_of(self.cells, w)
-        objective, status = last_look(lambda: self.losses(0.0, self.sequences) + self.penalty_value(), status, history)
-        return OptResult(w, objective, status, self.epoch, history, self.saved,
-                         math.ceil(self.passes - 1e-9))
+        objective, status = last_look(
+            lambda: self.losses(0.0, self.sequences) + self.penalty_value(), status, history
+        )
+        return OptResult(w, objective, status, self.epoch, history, self.saved, math.ceil(self.passes - 1e-9))
 
 
 class Sgd(Learner):
@@ -173,8 +182,17 @@ class Sgd(Learner):
         return super().advance()
 
     def steps(self, part, eta0):
-        total, self.scale = sgd_steps(part, eta0, self.shrinkage, self.n_done, self.visit - len(part), self.scale, self.layout, self.work,
-                                      self.theta)
+        total, self.scale = sgd_steps(
+            part,
+            eta0,
+            self.shrinkage,
+            self.n_done,
+            self.visit - len(part),
+            self.scale,
+            self.layout,
+            self.work,
+            self.theta,
+        )
         return total
 
     def settle(self):
@@ -215,9 +233,13 @@ class SgdL1(Learner):
     vectors = ("w", "received")
     numbers = (*Learner.numbers, "due")
 
-    def __init__(self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data, decay):
+    def __init__(
+        self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data, decay
+    ):
         self.decay, self.clipped = float(decay), None
-        super().__init__(corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data)
+        super().__init__(
+            corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data
+        )
 
     def load(self, state):
         super().load(state)
@@ -229,8 +251,20 @@ class SgdL1(Learner):
     def steps(self, part, eta0):
         if self.clipped is None:
             self.clipped = np.full(len(self.layout.exists) + len(self.layout.class_ptr) - 1, -1, np.int64)
-        total, self.due = sgd_l1_steps(part, eta0, self.decay ** (1.0 / self.n), self.penalty / self.n, self.n_done,
-                                       self.visit - len(part), float(self.due), self.layout, self.clipped, self.work, self.theta, self.received)
+        total, self.due = sgd_l1_steps(
+            part,
+            eta0,
+            self.decay ** (1.0 / self.n),
+            self.penalty / self.n,
+            self.n_done,
+            self.visit - len(part),
+            float(self.due),
+            self.layout,
+            self.clipped,
+            self.work,
+            self.theta,
+            self.received,
+        )
         return total
 
     def settle(self):

@@ -1,10 +1,12 @@
-"""L1 training on the weights that matter: all of them at first, later those that are not zero, or might leave it.
+"""L1 training on the weights that matter: all of them at first, later those that are not zero,
+or might leave it.
 
-Once the objective falls slowly, few weights still change between zero and not zero. From then on `minimize` works on these
-and on the weights whose gradient is close to the penalty, whose sums are cheaper. Every so often, and before it ends, one
-gradient of all weights shows which others want to leave zero, and these are let in: so it ends where `minimize` on all weights
-would. Source: Friedman, Hastie and Tibshirani (2010), section 2.6 ("active set convergence"); for CRFs the freezing of Sokolovska et
-al. (2010), section 4.4, with a check of all weights.
+Once the objective falls slowly, few weights still change between zero and not zero. From then on `minimize`
+works on these and on the weights whose gradient is close to the penalty, whose sums are cheaper. Every so
+often, and before it ends, one gradient of all weights shows which others want to leave zero, and these are
+let in: so it ends where `minimize` on all weights would. Source: Friedman, Hastie and Tibshirani (2010),
+section 2.6 ("active set convergence"); for CRFs the freezing of Sokolovska et al. (2010), section 4.4,
+with a check of all weights.
 """
 
 from functools import partial
@@ -16,18 +18,37 @@ from crfbook.optim.objective import Objective
 from crfbook.optim.proximal_newton import LocalModel
 from crfbook.optim.quasi_newton import minimize
 
-SETTLED = (10, 1e-4)  # in so many iterations the objective fell by less than this share: work on the support from now on
+SETTLED = (
+    10,
+    1e-4,
+)  # in so many iterations the objective fell by less than this share: work on the support from now on
 LOOK_AROUND = 40  # iterations between two looks at the gradient of all weights
 MARGIN = 0.05  # weights at zero whose gradient exceeds (1 - MARGIN) c1 stay free
 COLUMNS = ("w", "grad", "s", "y")  # arrays of `OptResult.state` whose last axis is the weights
 
 
-def minimize_on_support(corpus, features, w0=None, *, c1, c2=0.0, constraints=None, n_threads=1, callback=None, state=None, **rules):
-    """Minimise  -log-likelihood + c1 |w|_1 + c2 |w|^2,  c1 > 0, over F weights: an `OptResult`, as `minimize` would end.
+def minimize_on_support(
+    corpus,
+    features,
+    w0=None,
+    *,
+    c1,
+    c2=0.0,
+    constraints=None,
+    n_threads=1,
+    callback=None,
+    state=None,
+    **rules,
+):
+    """Minimise  -log-likelihood + c1 |w|_1 + c2 |w|^2,  c1 > 0, over F weights: an `OptResult`,
+    as `minimize` would end.
 
-    w0 : (F,) or None, zeros. rules : of `minimize` (tol, tol_gradient, relative_change, max_iterations, memory, max_linesearch).
-    callback : called with (Step, w (F,)); `Step.violation` is that of the weights at work; no other violates more where the
-        status is "converged" or "empty model". state : `OptResult.state` of an earlier call, or of `minimize`; continues bit for bit.
+    w0 : (F,) or None, zeros. rules : of `minimize` (tol, tol_gradient, relative_change, max_iterations,
+        memory, max_linesearch).
+    callback : called with (Step, w (F,)); `Step.violation` is that of the weights at work;
+        no other violates more where the
+        status is "converged" or "empty model". state : `OptResult.state` of an earlier call,
+            or of `minimize`; continues bit for bit.
 
     Raises ValueError as `Objective` and `minimize` do.
     """
@@ -67,7 +88,9 @@ class _Shrinking:
         return self.some_weights(_columns(state, np.flatnonzero((state["w"] != 0.0) | near)))
 
     def some_weights(self, state):
-        """Solve the problem of the free weights, and let in those that want to leave zero, until there are none."""
+        """Solve the problem of the free weights, and let in those that want to leave zero,
+        until there are none.
+        """
         small, ended = None, False
         while True:
             if ended or state["iteration"] % LOOK_AROUND == 0:
@@ -89,7 +112,9 @@ class _Shrinking:
             end = (int(state["iteration"]) // LOOK_AROUND + 1) * LOOK_AROUND
             found = self._minimize(small, None, state, partial(self._watch_some, state["free"], end))
             state = found.state | {"free": state["free"]}
-            self.found = found._replace(w=_spread(found.w, state["free"], self.features.n_features), state=state)
+            self.found = found._replace(
+                w=_spread(found.w, state["free"], self.features.n_features), state=state
+            )
             ended = found.status in ("converged", "empty model", "rounding floor")
             if self.stopped or not (ended or found.status == "stopped by callback"):
                 return
@@ -100,7 +125,9 @@ class _Shrinking:
         return Objective(self.corpus, select(self.features, keep), **self.settings)
 
     def _negligible(self):
-        """Gradients may exceed c1 by this at the end: `minimize` would not have taken another step because of them."""
+        """Gradients may exceed c1 by this at the end:
+        `minimize` would not have taken another step because of them.
+        """
         return 0.0 if self.penalty["c2"] else self.rules.get("tol_gradient", 1e-3)
 
     def _minimize(self, objective, w0, state, watch):
@@ -119,7 +146,7 @@ class _Shrinking:
         return self.stopped
 
     def _watch_all(self, step, w):
-        self.recent = [*self.recent, step.objective][-SETTLED[0] - 1:]
+        self.recent = [*self.recent, step.objective][-SETTLED[0] - 1 :]
         return self._watch(step, w) or self._settled()
 
     def _watch_some(self, free, end, step, v):
@@ -134,11 +161,17 @@ def _spread(v, free, n_features):
 
 def _columns(state, free):
     """The state of a run on the weights `free` alone; their diagonal is to be measured."""
-    return state | {name: np.ascontiguousarray(state[name][..., free]) for name in COLUMNS} | {"free": free, "diagonal": np.zeros(0)}
+    return (
+        state
+        | {name: np.ascontiguousarray(state[name][..., free]) for name in COLUMNS}
+        | {"free": free, "diagonal": np.zeros(0)}
+    )
 
 
 def _all_columns(state, grad):
-    """The state of a run on all weights, whose gradient is `grad` (F,); nothing is known of the past of those that were not free."""
+    """The state of a run on all weights, whose gradient is `grad` (F,);
+    nothing is known of the past of those that were not free.
+    """
     wide = {}
     for name in COLUMNS:
         wide[name] = np.zeros((*state[name].shape[:-1], len(grad)))

@@ -1,4 +1,6 @@
-"""Work arrays of one thread, as long as the largest batch of a packing: n rows, B sequences, M padded labels."""
+"""Work arrays of one thread, as long as the largest batch of a packing: n rows, B sequences,
+M padded labels.
+"""
 
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -19,7 +21,9 @@ class Work(NamedTuple):
 
 
 class LossWork(NamedTuple):
-    """What the other losses need (kernels/losses_batched.py); the last four are empty unless the loss is pointwise."""
+    """What the other losses need (kernels/losses_batched.py);
+    the last four are empty unless the loss is pointwise.
+    """
 
     log_node: np.ndarray  # (n, M)
     p_node: np.ndarray  # (n, M)
@@ -40,16 +44,27 @@ def make_work(packing, width):
     """`Work` for the batches of a packing."""
     n = int(np.diff(packing.row_ptr).max(initial=0))
     rows = (np.empty((n, width)) for _ in range(4))
-    return Work(*rows, np.empty(n), np.empty((width, width)),
-                np.empty(int(np.diff(packing.slot_ptr).max(initial=0)), np.uint8))
+    return Work(
+        *rows,
+        np.empty(n),
+        np.empty((width, width)),
+        np.empty(int(np.diff(packing.slot_ptr).max(initial=0)), np.uint8),
+    )
 
 
 def make_loss_work(work, loss):
     """`LossWork` for a `Loss`: the arrays of a `Work`, shared, and more of the same sizes."""
     (n, width), n_slots = work.log_node.shape, len(work.flags)
     rows, slots = (n, n_slots) if loss.pointwise else (0, 0)
-    return LossWork(*work, np.empty(n_slots), np.empty(n_slots), np.empty(rows), np.empty((rows, width)),
-                    np.empty((rows, width)), np.empty((2, slots, width)))
+    return LossWork(
+        *work,
+        np.empty(n_slots),
+        np.empty(n_slots),
+        np.empty(rows),
+        np.empty((rows, width)),
+        np.empty((rows, width)),
+        np.empty((2, slots, width)),
+    )
 
 
 class Spare:
@@ -60,7 +75,9 @@ class Spare:
         self.fill()
 
     def fill(self):
-        """All of them again, before an evaluation: where Ctrl-C came between `get` and `put`, whoever is next would wait for ever."""
+        """All of them again, before an evaluation: where Ctrl-C came between `get` and `put`,
+        whoever is next would wait for ever.
+        """
         queue = SimpleQueue()
         for item in self.items:
             queue.put(item)

@@ -9,7 +9,9 @@ INK, FAINT = "#333333", "#C8C8C8"
 
 
 def axes(ax, width, height):
-    """`ax`, or the axes of a new figure of that size in inches, small enough to be read at half a page's width."""
+    """`ax`, or the axes of a new figure of that size in inches,
+    small enough to be read at half a page's width.
+    """
     if ax is not None:
         return ax
     try:
@@ -30,7 +32,9 @@ def plain(ax, *, frame=True):
 def as_array(values, shape, what):
     """`values` as a float array of that shape (None in `shape`: any length); ValueError names `what`."""
     array = np.asarray(values, dtype=float)
-    fits = array.ndim == len(shape) and all(n is None or n == m for n, m in zip(shape, array.shape, strict=True))
+    fits = array.ndim == len(shape) and all(
+        n is None or n == m for n, m in zip(shape, array.shape, strict=True)
+    )
     if not fits:
         wanted = tuple("any" if n is None else n for n in shape)
         raise ValueError(f"{what}: expected an array of shape {wanted}, got {array.shape}")

@@ -13,7 +13,9 @@ def label_bars(words, labels, marginals, *, most=6, ax=None):
     p = as_probabilities(marginals, (len(words), len(labels)), "marginals")
     off = np.abs(p.sum(1) - 1)
     if len(words) and off.max() > 1e-6:
-        raise ValueError(f"marginals[{off.argmax()}]: expected a row that adds to 1, got {p[off.argmax()].sum():.6g}")
+        raise ValueError(
+            f"marginals[{off.argmax()}]: expected a row that adds to 1, got {p[off.argmax()].sum():.6g}"
+        )
     most = min(most, len(COLOURS) - 1)
     heavy = np.argsort(-p.sum(0), kind="stable")[:most]
     heavy = heavy if len(labels) > most else np.arange(len(labels))
@@ -24,15 +26,21 @@ def label_bars(words, labels, marginals, *, most=6, ax=None):
     below, inside = np.zeros(len(words)), max(len(name) for name in names) <= 7
     for k, name in enumerate(names):
         colour = FAINT if k == most else COLOURS[k]
-        bars = ax.bar(range(len(words)), shares[:, k], 0.8, bottom=below, color=colour, ec="white", lw=0.8, label=name)
+        bars = ax.bar(
+            range(len(words)), shares[:, k], 0.8, bottom=below, color=colour, ec="white", lw=0.8, label=name
+        )
         texts = [name if share >= 0.1 else "" for share in shares[:, k]] if inside else []
         ax.bar_label(bars, texts, label_type="center", fontsize=8, color="black" if k >= 3 else "white")
         below += shares[:, k]
     long = max(map(len, words), default=0) > 6
-    ax.set_xticks(range(len(words)), words, fontsize=10, rotation=45 if long else 0, ha="right" if long else "center")
+    ax.set_xticks(
+        range(len(words)), words, fontsize=10, rotation=45 if long else 0, ha="right" if long else "center"
+    )
     ax.set(ylim=(0, 1), ylabel="probability of the label")
     handles, texts = ax.get_legend_handles_labels()
-    ax.legend(handles[::-1], texts[::-1], frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.legend(
+        handles[::-1], texts[::-1], frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5)
+    )
     plain(ax)
     return names, shares
 
@@ -45,10 +53,14 @@ UNITS = {
 }
 
 
-def learning_curve(series, *, x="iteration", y="objective", best=None, log=False, xlabel=None, ylabel=None, ax=None):
-    """One line per training run. series: {name: run}; a run is a fitted CRF, an OptResult, a list of Steps, a DataFrame or (xs, ys).
+def learning_curve(
+    series, *, x="iteration", y="objective", best=None, log=False, xlabel=None, ylabel=None, ax=None
+):
+    """One line per training run. series: {name: run}; a run is a fitted CRF, an OptResult, a list of Steps,
+    a DataFrame or (xs, ys).
 
-    x, y: columns of the history. best: plot the distance to this value on a logarithmic axis. Returns {name: (xs, ys)}.
+    x, y: columns of the history. best: plot the distance to this value on a logarithmic axis. Returns {name:
+    (xs, ys)}.
     """
     ax = axes(ax, 4.6, 3.1)
     drawn = {}
@@ -86,8 +98,8 @@ def _columns(run, x, y):
 def timing_growth(sizes, seconds, *, quantity="number of labels", fit_from=0, unit="time (s)", ax=None):
     """Cost against size on two logarithmic axes, with the fitted power: seconds ~ size ** exponent.
 
-    sizes (n,); seconds: {name: (n,)}, NaN where not measured. The fit (least squares in logarithms) uses sizes >= fit_from,
-    because small sizes measure overhead. Returns {name: exponent}.
+    sizes (n,); seconds: {name: (n,)}, NaN where not measured. The fit (least squares in logarithms) uses
+    sizes >= fit_from, because small sizes measure overhead. Returns {name: exponent}.
     """
     sizes = as_array(sizes, (None,), "sizes")
     ax = axes(ax, 4.6, 3.1)
@@ -95,14 +107,18 @@ def timing_growth(sizes, seconds, *, quantity="number of labels", fit_from=0, un
     for k, (name, measured) in enumerate(seconds.items()):
         ys = as_array(measured, sizes.shape, name)
         if (sizes <= 0).any() or (ys <= 0).any():
-            raise ValueError(f"{name}: expected sizes and seconds above 0, a logarithmic axis shows no others")
+            raise ValueError(
+                f"{name}: expected sizes and seconds above 0, a logarithmic axis shows no others"
+            )
         colour, used = COLOURS[k % len(COLOURS)], (sizes >= fit_from) & np.isfinite(ys)
         if len(np.unique(sizes[used])) < 2:
             raise ValueError(
                 f"{name}: expected at least two different sizes from {fit_from} on to fit a power, got {used.sum()}"
             )
         power, shift = np.polyfit(np.log(sizes[used]), np.log(ys[used]), 1)
-        ax.plot(sizes, ys, ls="", marker=MARKERS[k % 8], ms=6, color=colour, label=f"{name}: power {power:.2f}")
+        ax.plot(
+            sizes, ys, ls="", marker=MARKERS[k % 8], ms=6, color=colour, label=f"{name}: power {power:.2f}"
+        )
         ax.plot(sizes[used], np.exp(shift) * sizes[used] ** power, lw=1.5, color=colour, ls=DASHES[k % 4])
         exponents[name] = float(power)
     ax.set(xscale="log", yscale="log")

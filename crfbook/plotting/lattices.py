@@ -5,14 +5,16 @@ import numpy as np
 from .common import COLOURS, DASHES, INK, as_array, as_probabilities, axes, plain
 
 
-def lattice(words, labels, nodes=None, edges=None, path=None, pruned=None, *, numbers=False, legend=True, ax=None):
+def lattice(
+    words, labels, nodes=None, edges=None, path=None, pruned=None, *, numbers=False, legend=True, ax=None
+):
     """The trellis of a sentence: a column per word, a row per label, a circle per (word, label).
 
-    words (T,), labels (L,): names. nodes (T, L) in [0, 1] (marginals, or messages normalised per column): area of the
-    disc inside its circle, or with numbers=True the value printed on a shade. edges (T-1, L, L) in [0, 1], [previous,
-    next]: width of the lines; None draws all of them thin. path: label ids (T,), or {name: ids} for several.
-    pruned (T, L) bool: crossed out, their lines left out. Returns {"nodes", "edges", "paths", "pruned"} as drawn.
-    Raises ValueError if a shape or a value does not fit.
+    words (T,), labels (L,): names. nodes (T, L) in [0, 1] (marginals, or messages normalised per column):
+    area of the disc inside its circle, or with numbers=True the value printed on a shade. edges (T-1, L, L)
+    in [0, 1], [previous, next]: width of the lines; None draws all of them thin. path: label ids (T,), or
+    {name: ids} for several. pruned (T, L) bool: crossed out, their lines left out. Returns {"nodes", "edges",
+    "paths", "pruned"} as drawn. Raises ValueError if a shape or a value does not fit.
     """
     n_words, n_labels = len(words), len(labels)
     if not n_words or not n_labels:
@@ -38,7 +40,9 @@ def lattice(words, labels, nodes=None, edges=None, path=None, pruned=None, *, nu
     _lattice_edges(ax, lines, row, plain=edges is None)
     for k, (name, ids) in enumerate(paths.items()):
         style = dict(color=COLOURS[k + 1], linestyle=DASHES[k % 4], lw=4 if k == 0 else 2.5)
-        ax.plot(range(n_words), row[ids], zorder=2 + k, alpha=0.85, solid_capstyle="round", label=name, **style)
+        ax.plot(
+            range(n_words), row[ids], zorder=2 + k, alpha=0.85, solid_capstyle="round", label=name, **style
+        )
     _lattice_nodes(ax, values, pruned, row, across, plain=nodes is None, numbers=numbers)
     for ids in list(paths.values())[:1]:
         ring = dict(facecolors="none", edgecolors=COLOURS[1], lw=2.2)
@@ -52,7 +56,9 @@ def _label_ids(path, size, name):
     ids = as_array(path, size[:1], name)
     wrong = np.flatnonzero((ids < 0) | (ids >= size[1]) | (ids % 1 != 0))
     if wrong.size:
-        raise ValueError(f"{name}[{wrong[0]}]: expected a label id from 0 to {size[1] - 1}, got {ids[wrong[0]]:g}")
+        raise ValueError(
+            f"{name}[{wrong[0]}]: expected a label id from 0 to {size[1] - 1}, got {ids[wrong[0]]:g}"
+        )
     return ids.astype(int)
 
 

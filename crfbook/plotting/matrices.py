@@ -6,13 +6,24 @@ from .common import as_array, axes, plain
 
 
 def heatmap(
-    matrix, rows, columns, *, row_title="", column_title="", unit="", signed=None, numbers=None, scale=None, ax=None
+    matrix,
+    rows,
+    columns,
+    *,
+    row_title="",
+    column_title="",
+    unit="",
+    signed=None,
+    numbers=None,
+    scale=None,
+    ax=None,
 ):
-    """A matrix as coloured cells, row 0 on top; cells of -inf are hatched (forbidden), NaN cells are left blank.
+    """A matrix as coloured cells, row 0 on top; cells of -inf are hatched (forbidden),
+    NaN cells are left blank.
 
     matrix (R, C); rows, columns: names. signed: orange above 0 and purple below, instead of blue from
-    0 upwards (None: if there are negative values). numbers: print the values (None: up to 10 rows and columns).
-    scale: the value of the darkest colour (None: the largest). Returns the matrix.
+    0 upwards (None: if there are negative values). numbers: print the values (None: up to 10 rows and
+    columns). scale: the value of the darkest colour (None: the largest). Returns the matrix.
     """
     matrix = as_array(matrix, (len(rows), len(columns)), "matrix")
     finite = matrix[np.isfinite(matrix)]
@@ -20,7 +31,9 @@ def heatmap(
     top = scale or (np.abs(finite) if signed else finite).max(initial=0.0) or 1.0
     ax = axes(ax, *_size(matrix))
     shown = np.where(np.isfinite(matrix), matrix, np.nan)
-    image = ax.imshow(shown, cmap="PuOr_r" if signed else "Blues", vmin=-top if signed else 0, vmax=top, aspect="auto")
+    image = ax.imshow(
+        shown, cmap="PuOr_r" if signed else "Blues", vmin=-top if signed else 0, vmax=top, aspect="auto"
+    )
     size = 8 if max(matrix.shape) > 12 else 10
     upright = max(len(str(name)) for name in columns) <= 2
     ax.set_xticks(range(len(columns)), columns, fontsize=size, rotation=0 if upright else 90)
@@ -34,7 +47,13 @@ def heatmap(
             shade = image.cmap(image.norm(matrix[i, j]))
             dark = np.dot(shade[:3], (0.299, 0.587, 0.114)) < 0.45
             ax.text(
-                j, i, _short(matrix[i, j]), ha="center", va="center", fontsize=9, color="white" if dark else "black"
+                j,
+                i,
+                _short(matrix[i, j]),
+                ha="center",
+                va="center",
+                fontsize=9,
+                color="white" if dark else "black",
             )
     plain(ax, frame=False)
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.85, pad=0.02)
@@ -66,7 +85,9 @@ def _short(value):
 
 
 def weight_matrix(weights, labels, *, unit="weight (nats)", numbers=None, ax=None):
-    """Transition weights [previous, next]: the row is the label one comes from. -inf is hatched: forbidden. Returns (L, L)."""
+    """Transition weights [previous, next]: the row is the label one comes from. -inf is hatched: forbidden.
+    Returns (L, L).
+    """
     titles = dict(row_title="previous label", column_title="next label")
     return heatmap(weights, labels, labels, unit=unit, signed=True, numbers=numbers, ax=ax, **titles)
 
@@ -80,7 +101,9 @@ def confusion(gold, predicted, *, labels=None, most=12, ax=None):
     """
     gold, predicted = _flat(gold), _flat(predicted)
     if len(gold) != len(predicted):
-        raise ValueError(f"expected as many predicted labels as gold ones ({len(gold)}), got {len(predicted)}")
+        raise ValueError(
+            f"expected as many predicted labels as gold ones ({len(gold)}), got {len(predicted)}"
+        )
     names, ids = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
     table = np.zeros((len(names), len(names)), np.int64)
     np.add.at(table, (ids[: len(gold)], ids[len(gold) :]), 1)
@@ -103,7 +126,9 @@ def confusion(gold, predicted, *, labels=None, most=12, ax=None):
     heatmap(100 * errors, kept, kept, signed=False, numbers=len(kept) <= 12, ax=ax, **titles)
     for i in range(len(kept)):
         ax.add_patch(_cell(i, i, facecolor="#E0E0E0"))
-        ax.text(i, i, _short(100 * shares[i, i]), ha="center", va="center", fontsize=9 if len(kept) <= 12 else 6)
+        ax.text(
+            i, i, _short(100 * shares[i, i]), ha="center", va="center", fontsize=9 if len(kept) <= 12 else 6
+        )
     return kept, counts, shares
 
 

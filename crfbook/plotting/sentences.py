@@ -16,19 +16,24 @@ _MONO = 0.602  # width of a character of DejaVu Sans Mono, in units of the font 
 def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, size=10, ax=None):
     """Sentences as lines of text, each chunk in a box of its type's colour, its type written above.
 
-    sentences, labels: lists of S lists of strings, labels as B-X, I-X, O; each sentence begins on a new line. confidence:
-    list of S arrays (T,) in [0, 1], drawn as a bar under each token; full width is 1, an orange bar is below 0.8.
-    types: order of the types, which fixes the colours (None: sorted). width: characters a line; size: points. A word that
-    is longer than a line is cut (…), a character that the font lacks is drawn as ▯; no sentence at all is an empty picture.
-    Returns the chunks as drawn, a list of (sentence, type, start, stop, lowest confidence inside or None).
+    sentences, labels: lists of S lists of strings, labels as B-X, I-X, O; each sentence begins on a new line.
+    confidence: list of S arrays (T,) in [0, 1], drawn as a bar under each token; full width is 1, an orange
+    bar is below 0.8. types: order of the types, which fixes the colours (None: sorted). width: characters a
+    line; size: points. A word that is longer than a line is cut (…), a character that the font lacks is drawn
+    as ▯; no sentence at all is an empty picture. Returns the chunks as drawn, a list of (sentence, type,
+    start, stop, lowest confidence inside or None).
     Raises ValueError if lengths do not fit or a confidence is no probability.
     """
     if len(labels) != len(sentences):
-        raise ValueError(f"expected as many sequences of labels as sentences, got {len(sentences)} and {len(labels)}")
+        raise ValueError(
+            f"expected as many sequences of labels as sentences, got {len(sentences)} and {len(labels)}"
+        )
     sure = [None] * len(sentences)
     for i, words in enumerate(sentences):
         if len(labels[i]) != len(words):
-            raise ValueError(f"sequence {i}: expected {len(words)} labels, one for each token, got {len(labels[i])}")
+            raise ValueError(
+                f"sequence {i}: expected {len(words)} labels, one for each token, got {len(labels[i])}"
+            )
         if confidence is not None:
             sure[i] = as_probabilities(confidence[i], (len(words),), f"confidence[{i}]")
     found = [chunks(list(row)) for row in labels]
@@ -47,12 +52,16 @@ def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, siz
     for i, words in enumerate(sentences):
         line, column = places[i]
         for word, y, x in zip(words, line, column, strict=True):
-            look = dict(family="monospace", fontsize=size, color=INK, parse_math=False)  # "$x$" is a word here
+            look = dict(
+                family="monospace", fontsize=size, color=INK, parse_math=False
+            )  # "$x$" is a word here
             ax.text(x, y, word, va="center_baseline", zorder=3, **look)
         for kind, start, stop in found[i]:
             colour = _TYPES[types.index(kind) % len(_TYPES)] if kind in types else INK
             _box(ax, words, line, column, kind, start, stop, colour, size)
-            drawn.append((i, kind, start, stop, None if sure[i] is None else float(sure[i][start:stop].min())))
+            drawn.append(
+                (i, kind, start, stop, None if sure[i] is None else float(sure[i][start:stop].min()))
+            )
         if sure[i] is not None:
             _bars(ax, words, line, column, sure[i])
     return drawn
@@ -60,7 +69,11 @@ def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, siz
 
 def _drawable(word, width):
     """What the font can show of a word, one column a character, at most `width` of them."""
-    seen = [c for c in unicodedata.normalize("NFC", word) if unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc")]
+    seen = [
+        c
+        for c in unicodedata.normalize("NFC", word)
+        if unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc")
+    ]
     text = "".join(c if _in_font(c) else "▯" for c in seen) or "▯"
     return text if len(text) <= width else text[: width - 1] + "…"
 
@@ -95,7 +108,9 @@ def _box(ax, words, line, column, kind, start, stop, colour, size):
     for y in np.unique(line[start:stop]):
         inside = [t for t in range(start, stop) if line[t] == y]
         left, right = column[inside[0]] - 0.5, column[inside[-1]] + len(words[inside[-1]]) + 0.5
-        ax.add_patch(Rectangle((left, y - 0.24), right - left, 0.44, facecolor=colour, alpha=0.16, lw=0, zorder=1))
+        ax.add_patch(
+            Rectangle((left, y - 0.24), right - left, 0.44, facecolor=colour, alpha=0.16, lw=0, zorder=1)
+        )
         ax.plot([left, right], [y - 0.24, y - 0.24], color=colour, lw=1.8, solid_capstyle="butt", zorder=2)
     place = dict(x=column[start] - 0.5, y=line[start] - 0.29, va="bottom", zorder=3)
     ax.text(s=kind, fontsize=0.68 * size, color=colour, weight="bold", **place)
@@ -105,4 +120,6 @@ def _bars(ax, words, line, column, sure):
     for word, y, x, p in zip(words, line, column, sure, strict=True):
         ax.plot([x, x + len(word)], [y + 0.3, y + 0.3], color=FAINT, lw=2.5, solid_capstyle="butt", zorder=2)
         colour = INK if p >= 0.8 else COLOURS[1]
-        ax.plot([x, x + p * len(word)], [y + 0.3, y + 0.3], color=colour, lw=2.5, solid_capstyle="butt", zorder=3)
+        ax.plot(
+            [x, x + p * len(word)], [y + 0.3, y + 0.3], color=colour, lw=2.5, solid_capstyle="butt", zorder=3
+        )
