@@ -33,9 +33,8 @@ def _fingerprint():
 
 
 def _user_cache():
-    if os.environ.get(
-        "CRFBOOK_KERNEL_CACHE"
-    ):  # empty counts as not set, or the kernels would lie in the working folder
+    # empty counts as not set, or the kernels would lie in the working folder
+    if os.environ.get("CRFBOOK_KERNEL_CACHE"):
         return Path(os.environ["CRFBOOK_KERNEL_CACHE"]).expanduser()
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"

@@ -150,9 +150,8 @@ def loss_of(log_node, log_edge, edge_class, path, loss="log", clamp=None):
     """
     paths, p = path_probabilities(log_node, log_edge, edge_class)
     path = np.asarray(path)
-    agrees = (
-        (paths == path).T if loss.startswith("pointwise") else (paths == path).all(axis=1)[None]
-    )  # one row an event
+    # one row an event
+    agrees = (paths == path).T if loss.startswith("pointwise") else (paths == path).all(axis=1)[None]
     value, coefficient = 0.0, np.zeros(len(paths))
     for event in agrees:
         q = float(p[event].sum())

@@ -92,9 +92,8 @@ class Downloader:
 
     def _copy(self, raw, out):
         """Move the body chunk by chunk; sizes and pace are watched while it flows."""
-        read = getattr(
-            raw, "read1", raw.read
-        )  # read1 returns what is there, so that a trickle is seen as one
+        # read1 returns what is there, so that a trickle is seen as one
+        read = getattr(raw, "read1", raw.read)
         window_start, window_bytes = time.monotonic(), 0
         while chunk := read(CHUNK):
             out.write(chunk)

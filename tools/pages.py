@@ -113,9 +113,8 @@ def write_page(run, folder, runs=()):
     nb = copy.deepcopy(run.nb)
     nb.cells = [c for c in nb.cells if "install" not in c.metadata.get("tags", [])]
     for cell in nb.cells:
-        cell.source = cell.source.removeprefix(
-            "# NBVAL_CHECK_OUTPUT\n"
-        )  # a note to the tests, not to the reader
+        # a note to the tests, not to the reader
+        cell.source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")
         if "hide-input" in cell.metadata.get("tags", []):
             cell.metadata["transient"] = {"remove_source": True}
     resources = {"metadata": {"name": _name(run)}, "bar": bar(run, runs)}

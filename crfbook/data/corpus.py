@@ -23,14 +23,12 @@ class Corpus(NamedTuple):
     attr_val: np.ndarray  # float64 (nnz,), or (0,): all ones
     edge_class: np.ndarray  # int32 (N,)
     class_ptr: np.ndarray  # int64 (K+1,): edge attributes of class k
-    class_attr: (
-        np.ndarray
-    )  # int32, each once in a class: edge attribute 0 is the constant one (plain transitions)
+    # int32, each once in a class: edge attribute 0 is the constant one (plain transitions)
+    class_attr: np.ndarray
     labels: np.ndarray  # int32 (N,), -1: unknown
     seq_weight: np.ndarray  # float64 (S,), or (0,): all ones
-    label_set: np.ndarray = np.zeros(
-        0, np.int32
-    )  # int32 (N,): row of Constraints.label_sets that holds at a token; (0,): all labels
+    # int32 (N,): row of Constraints.label_sets that holds at a token; (0,): all labels
+    label_set: np.ndarray = np.zeros(0, np.int32)
 
     @property
     def n_sequences(self):

@@ -142,11 +142,8 @@ class _Sentence:
             "sA" if conditional else "",
         )
         form = attach(self.stems["VERB"].draw(self.draw()), *suffixes, PERSON[number, person])
-        mood, voice, polarity = (
-            "Cnd" if conditional else "Ind",
-            "Pass" if passive else "",
-            "Neg" if negative else "Pos",
-        )
+        mood, voice = "Cnd" if conditional else "Ind", "Pass" if passive else ""
+        polarity = "Neg" if negative else "Pos"
         self.word(
             "VERB", form, Mood=mood, Number=number, Person=person, Polarity=polarity, Tense=tense, Voice=voice
         )

@@ -141,9 +141,8 @@ def free_blocked(corpus, constraints):
     ):
         return corpus  # any label may follow any other: nothing is blocked
     length, first = np.diff(corpus.seq_ptr), corpus.seq_ptr[:-1]
-    open_ends = np.zeros(
-        (corpus.n_sequences, len(constraints.start)), bool
-    )  # labels that some labelling so far ends in
+    # labels that some labelling so far ends in
+    open_ends = np.zeros((corpus.n_sequences, len(constraints.start)), bool)
     for t in range(int(length.max(initial=0))):
         here = np.flatnonzero(length > t)
         may = constraints.label_sets[corpus.label_set[first[here] + t]]

@@ -19,14 +19,8 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.boosting import LOG_REF, SPLIT, TOTAL, add_gold_pairs
 
-GAIN, LOSS, MASS, LOW, HIGH, MORE = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-)  # rows of `parts`: P_i, Q_i, L_i (asleep: -e^ceiling), low_i, high_i, more_i
+# rows of `parts`: P_i, Q_i, L_i (asleep: -e^ceiling), low_i, high_i, more_i
+GAIN, LOSS, MASS, LOW, HIGH, MORE = 0, 1, 2, 3, 4, 5
 LONGEST = 100.0  # a step, where nothing else ends it
 
 
@@ -107,11 +101,8 @@ def gather_edge(k, data, index, state, work, parts):
         count = index.entry_same[e] if yp == y else index.entry_other[e]
         parts[:, n] = 0.0
         if state.asleep[i]:
-            parts[MASS, n], parts[LOW, n], parts[MORE, n] = (
-                -np.exp(state.ceiling[i] - state.number[LOG_REF]),
-                -count,
-                count,
-            )
+            parts[MASS, n], parts[LOW, n] = -np.exp(state.ceiling[i] - state.number[LOG_REF]), -count
+            parts[MORE, n] = count
             n += 1
             continue
         first, last = data.seq_ptr[i], data.seq_ptr[i + 1]

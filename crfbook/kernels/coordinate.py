@@ -75,31 +75,15 @@ def visit_blocks(order, start, only, rule, state):
     Cost: see `block_gradient`; a step: `renew_tables`, and a product a row between the first and the last
     occurrence. Source: Sokolovska et al. (2010), Algorithm 2; spec A.9, A.10.
     """
-    blocks, chains, tables, weights, found, work = (
-        state.blocks,
-        state.chains,
-        state.tables,
-        state.weights,
-        state.found,
-        state.work,
-    )
-    mu, sums, old_edge, delta_node, delta_edge, model = (
-        state.mu,
-        state.sums,
-        state.old_edge,
-        state.delta_node,
-        state.delta_edge,
-        state.model,
-    )
+    blocks, chains, tables, weights = state.blocks, state.chains, state.tables, state.weights
+    found, work = state.found, state.work
+    mu, sums, old_edge, delta_node = state.mu, state.sums, state.old_edge, state.delta_node
+    delta_edge, model = state.delta_edge, state.model
     number, log_z, count, total, adaptive = state.number, state.log_z, state.count, 0.0, rule.step == 0
     for place in range(start, order.size):
         g = np.int64(order[place])  # int() keeps 32 bits, and a kernel is compiled for each kind of integer
-        a, b, first, last = (
-            np.int64(blocks.member[0, g]),
-            np.int64(blocks.member[1, g]),
-            blocks.visit_ptr[g],
-            blocks.visit_ptr[g + 1],
-        )
+        a, b, first = np.int64(blocks.member[0, g]), np.int64(blocks.member[1, g]), blocks.visit_ptr[g]
+        last = blocks.visit_ptr[g + 1]
         empty = (
             load_block(a, b, rule.base_holds, mu, tables.base_log, weights, old_edge) == 0 and rule.screening
         )
@@ -133,11 +117,8 @@ def visit_blocks(order, start, only, rule, state):
                 0 if b < 0 or (b == 0 and rule.base_holds) else missing_room(b, n, blocks, tables, weights)
             )
             scale_curvatures(n, rule, number[SQUARE, g], sums, found)
-        noise, trial, factor = (
-            keep_log_z(visited, chains.log_z, log_z),
-            np.int64(0),
-            number[FACTOR, g] if adaptive else rule.factor,
-        )
+        noise, trial = keep_log_z(visited, chains.log_z, log_z), np.int64(0)
+        factor = number[FACTOR, g] if adaptive else rule.factor
         while n > 0 and missing == 0 and not rule.measure:
             propose(
                 n,

@@ -79,11 +79,8 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
                 f = x if cell == -1 - y else 0.0
                 now[0, y], now[1, y], now[2, y] = log_node[0, y], f, f * f
             elif total > 0.0:
-                now[0, y], now[1, y], now[2, y] = (
-                    log_node[t, y] + high + np.log(total),
-                    first / total,
-                    second / total,
-                )
+                now[0, y], now[1, y] = log_node[t, y] + high + np.log(total), first / total
+                now[2, y] = second / total
             else:
                 now[0, y] = -np.inf
     high, total, mean, square = np.max(now[0]), 0.0, 0.0, 0.0

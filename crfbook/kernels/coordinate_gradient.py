@@ -27,13 +27,8 @@ def gold_doubt(g, limit, blocks, chains, tables):
     Sokolovska et al. (2010), eq. (5), (13).
     """
     total, row, cell, value = 0.0, tables.lists.row, tables.lists.cell, tables.lists.value
-    alpha, beta, labels, slot, has_edge = (
-        chains.alpha,
-        chains.beta,
-        chains.labels,
-        tables.slot,
-        blocks.member[1, g] >= 0,
-    )
+    alpha, beta, labels, slot = chains.alpha, chains.beta, chains.labels, tables.slot
+    has_edge = blocks.member[1, g] >= 0
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i = blocks.visit_seq[v]
         if chains.place[UNSAFE, i]:
@@ -95,14 +90,8 @@ def _add_difference(left, right, n, cell, value, start, stop, base, weight, repe
 @kernel
 def _fill_table(k, tables, psi):
     """psi = the whole table of class k."""
-    row, cell, value, base, slot, M = (
-        tables.lists.row,
-        tables.lists.cell,
-        tables.lists.value,
-        tables.base,
-        tables.slot,
-        psi.shape[0],
-    )
+    row, cell, value, base = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base
+    slot, M = tables.slot, psi.shape[0]
     for yp in range(M):
         for y in range(M):
             psi[yp, y] = base[yp, y] if slot[k] < 0 else tables.whole[slot[k], yp, y]
@@ -171,29 +160,13 @@ def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
     after `extend`; out: sums, added to; work. Cost: 2 M^2 a token in matrix products, M^2 a class. Source:
     Sokolovska et al. (2010), eq. (5), (16); spec A.6, A.8.
     """
-    has_edge, node, edge, n, o, rows = (
-        blocks.member[1, g] >= 0,
-        sums.node,
-        sums.edge,
-        np.int64(0),
-        low,
-        work.left_rows.shape[0] // 2,
-    )
+    has_edge, node, edge, n, o = blocks.member[1, g] >= 0, sums.node, sums.edge, np.int64(0), low
+    rows = work.left_rows.shape[0] // 2
     left, right, given, base, product = work.left_rows, work.right_rows, work.given, tables.base, work.product
-    alpha, beta, psi, labels, slot, M = (
-        chains.alpha,
-        chains.beta,
-        chains.psi_node,
-        chains.labels,
-        tables.slot,
-        chains.alpha.shape[1],
-    )
-    row, cell, value, scale = (
-        tables.lists.row,
-        tables.lists.cell,
-        tables.lists.value,
-        chains.alpha_note[SCALE],
-    )
+    alpha, beta, psi, labels, slot = chains.alpha, chains.beta, chains.psi_node, chains.labels, tables.slot
+    M = chains.alpha.shape[1]
+    row, cell, value = tables.lists.row, tables.lists.cell, tables.lists.value
+    scale = chains.alpha_note[SCALE]
     while o < high:
         k, stop = _same_class(o, high, has_edge, blocks, chains)
         size = row[SIZE, k] if k >= 0 and slot[k] < 0 else 0
@@ -205,21 +178,15 @@ def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
         for j in range(o, stop):
             t, v = blocks.occ_token[blocks.by_class[j]], blocks.occ_visit[blocks.by_class[j]]
             i, x = blocks.visit_seq[v], blocks.occ_val[blocks.by_class[j]] if blocks.occ_val.size else 1.0
-            weight, repeat = (
-                chains.weight[i],
-                float(blocks.occ_ptr[v + 1] - blocks.occ_ptr[v]) if repeats else 1.0,
-            )
+            weight = chains.weight[i]
+            repeat = float(blocks.occ_ptr[v + 1] - blocks.occ_ptr[v]) if repeats else 1.0
             node[GOLD, labels[t]] += weight * x
             if k >= 0:
                 edge[GOLD, labels[t - 1], labels[t]] += weight
             if chains.place[UNSAFE, i] or weight == 0.0:
                 continue
-            r, q, c, before = (
-                chains.alpha_row[t],
-                chains.beta_row[t],
-                chains.node_row[t],
-                chains.alpha_row[t - 1],
-            )
+            r, q, c = chains.alpha_row[t], chains.beta_row[t], chains.node_row[t]
+            before = chains.alpha_row[t - 1]
             share = 1.0 / mass(alpha, r, beta, q)
             for y in range(M):
                 p = alpha[r, y] * beta[q, y] * share

@@ -114,42 +114,16 @@ def extend_alphas(sequences, wanted, measure, chains, tables):
     tables. Cost: M^2 a new row, M if the base is flat, and its list. Source: Sokolovska et al. (2010), eq.
     (9); spec A.4, A.10.
     """
-    psi_node, alpha, note, place, M, steps = (
-        chains.psi_node,
-        chains.alpha,
-        chains.alpha_note,
-        chains.place,
-        chains.alpha.shape[1],
-        0,
-    )
-    row, cell, value, level, base = (
-        tables.lists.row,
-        tables.lists.cell,
-        tables.lists.value,
-        tables.level,
-        tables.base.reshape((1, M, M)),
-    )
-    slot, whole, spreads, edge_class, flat = (
-        tables.slot,
-        tables.whole,
-        tables.spread,
-        chains.edge_class,
-        int(tables.level[2]),
-    )
-    node_row, alpha_row, done, now, node_note = (
-        chains.node_row,
-        chains.alpha_row,
-        chains.alpha_clock,
-        chains.clock[0],
-        chains.node_note,
-    )
-    seq_ptr, beta, beta_row, beta_note, log_z = (
-        chains.seq_ptr,
-        chains.beta,
-        chains.beta_row,
-        chains.beta_note,
-        chains.log_z,
-    )
+    psi_node, alpha, note, place = chains.psi_node, chains.alpha, chains.alpha_note, chains.place
+    M, steps = chains.alpha.shape[1], 0
+    row, cell, value, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.level
+    base = tables.base.reshape((1, M, M))
+    slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, chains.edge_class
+    flat = int(tables.level[2])
+    node_row, alpha_row, done, now = chains.node_row, chains.alpha_row, chains.alpha_clock, chains.clock[0]
+    node_note = chains.node_note
+    seq_ptr, beta, beta_row, beta_note = chains.seq_ptr, chains.beta, chains.beta_row, chains.beta_note
+    log_z = chains.log_z
     for v in range(sequences.size):
         i = sequences[v]
         if place[UNSAFE, i]:
@@ -171,9 +145,8 @@ def extend_alphas(sequences, wanted, measure, chains, tables):
                             alpha[r, y] = 1.0  # psi_node is 0 for padding
                     else:
                         from_left(alpha, before, base, np.int32(0), alpha, r)
-                    for e in range(
-                        row[START, k], row[START, k] + row[SIZE, k]
-                    ):  # none, where the table is whole
+                    # none, where the table is whole
+                    for e in range(row[START, k], row[START, k] + row[SIZE, k]):
                         alpha[r, cell[e] & 65535] += alpha[before, cell[e] >> 16] * value[e]
                     for y in range(M):
                         alpha[r, y] *= psi_node[n, y]
@@ -207,35 +180,14 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
     Returns the number of products. Arguments: sequences, wanted, chains, tables as in `extend_alphas`; work:
     v_buf (M,). Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4, A.10.
     """
-    psi_node, beta, note, place, M, steps = (
-        chains.psi_node,
-        chains.beta,
-        chains.beta_note,
-        chains.place,
-        chains.beta.shape[1],
-        0,
-    )
-    row, cell, value, base_t, level = (
-        tables.lists.row,
-        tables.lists.cell,
-        tables.lists.value,
-        tables.base_t,
-        tables.level,
-    )
-    slot, whole, spreads, edge_class, flat = (
-        tables.slot,
-        tables.whole,
-        tables.spread,
-        chains.edge_class,
-        int(tables.level[2]),
-    )
-    node_row, beta_row, done, now, node_note = (
-        chains.node_row,
-        chains.beta_row,
-        chains.beta_clock,
-        chains.clock[0],
-        chains.node_note,
-    )
+    psi_node, beta, note, place = chains.psi_node, chains.beta, chains.beta_note, chains.place
+    M, steps = chains.beta.shape[1], 0
+    row, cell, value, base_t = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base_t
+    level = tables.level
+    slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, chains.edge_class
+    flat = int(tables.level[2])
+    node_row, beta_row, done, now = chains.node_row, chains.beta_row, chains.beta_clock, chains.clock[0]
+    node_note = chains.node_note
     for v in range(sequences.size):
         i = sequences[v]
         if place[UNSAFE, i]:
@@ -320,13 +272,8 @@ def mark_change(g, blocks, chains, delta_node, delta_edge):
     Arguments: g; blocks; chains; delta_node (M,), delta_edge (M, M): new - old weights. Cost: the occurrences
     of the symbol. Source: spec A.10.
     """
-    total, has_node, place, labels, weight = (
-        0.0,
-        blocks.member[0, g] >= 0,
-        chains.place,
-        chains.labels,
-        chains.weight,
-    )
+    total, has_node, place, labels = 0.0, blocks.member[0, g] >= 0, chains.place, chains.labels
+    weight = chains.weight
     chains.clock[0] += 1
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i = blocks.visit_seq[v]

@@ -86,15 +86,8 @@ def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
     out: found, seen (2,). Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13);
     spec A.7.
     """
-    n, L, virtual, c1, c2, frozen, secant = (
-        np.int64(0),
-        rule.n_labels,
-        exist.node_ptr.size == 0,
-        rule.c1,
-        rule.c2,
-        rule.frozen,
-        rule.step == 0,
-    )
+    n, L, virtual, c1, c2 = np.int64(0), rule.n_labels, exist.node_ptr.size == 0, rule.c1, rule.c2
+    frozen, secant = rule.frozen, rule.step == 0
     if a >= 0:
         p = sums.node
         for j in range(0 if virtual else exist.node_ptr[a], L if virtual else exist.node_ptr[a + 1]):

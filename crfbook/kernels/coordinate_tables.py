@@ -11,9 +11,8 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.kernels.vector_math import exp_inplace
 
-LOWEST = (
-    -14.0
-)  # nats: below, base + D would lose more than six digits of psi, and the class gets a whole table
+# nats: below, base + D would lose more than six digits of psi, and the class gets a whole table
+LOWEST = -14.0
 START, SIZE, ROOM = 0, 1, 2  # rows of Lists.row
 
 
@@ -95,13 +94,8 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
     nan before and after; touched_buf uint32 (M * M,); value_buf (M * M,). Cost: the active weights of their
     edge attributes, one exp each; M^2 for a whole table. Source: spec A.4.
     """
-    base, M, row, cell, value = (
-        tables.base,
-        tables.base.shape[0],
-        tables.lists.row,
-        tables.lists.cell,
-        tables.lists.value,
-    )
+    base, M, row, cell = tables.base, tables.base.shape[0], tables.lists.row, tables.lists.cell
+    value = tables.lists.value
     for k in classes:
         n = _sum_weights(k, tables.class_ptr, tables.class_attr, weights, sum_buf, touched_buf)
         largest, lowest = 0.0, 0.0

@@ -213,10 +213,8 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
     if not spread <= MAX_SPREAD:
         return 1
     for t in range(T):
-        m, k = (
-            alpha[t],
-            edge_class[t],
-        )  # rows are taken out of the loops over labels, which then become vector code
+        # rows are taken out of the loops over labels, which then become vector code
+        m, k = alpha[t], edge_class[t]
         if t == 0:
             copy_row(psi_node, 0, alpha, 0)
         else:

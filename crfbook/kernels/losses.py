@@ -128,12 +128,8 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
     """
     T, L = log_node.shape
     u[:], grad_node[:, :] = 0.0, 0.0
-    log_alpha, log_beta, log_ah, log_bh = (
-        np.empty((T, L)),
-        np.empty((T, L)),
-        np.empty((T, L)),
-        np.empty((T, L)),
-    )
+    log_alpha, log_beta = np.empty((T, L)), np.empty((T, L))
+    log_ah, log_bh = np.empty((T, L)), np.empty((T, L))
     log_z = forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta)
     if not np.isfinite(log_z) or weight == 0.0:
         return 0.0, log_z

@@ -101,9 +101,8 @@ def decode_with(s, theta, visit, layout, work):
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     score_sequence(s, visit, theta, 1.0, layout, work)
-    nothing_is_dominated = np.empty(
-        (0, 0, 0)
-    )  # who dominates whom changes with every update: not worth its L^3
+    # who dominates whom changes with every update: not worth its L^3
+    nothing_is_dominated = np.empty((0, 0, 0))
     return decode_sequence(
         work.log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0, layout.edge_class[first:last], 0,
         last - first, work.path, work.delta, work.best, work.rows,

@@ -225,18 +225,10 @@ def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
         else:
             a0, a1, a2, a3, a4, a5, a6, a7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for y in range(0, M, 8):
-                a0, a1, a2, a3 = (
-                    a0 + alpha[i, y],
-                    a1 + alpha[i, y + 1],
-                    a2 + alpha[i, y + 2],
-                    a3 + alpha[i, y + 3],
-                )
-                a4, a5, a6, a7 = (
-                    a4 + alpha[i, y + 4],
-                    a5 + alpha[i, y + 5],
-                    a6 + alpha[i, y + 6],
-                    a7 + alpha[i, y + 7],
-                )
+                a0, a1 = a0 + alpha[i, y], a1 + alpha[i, y + 1]
+                a2, a3 = a2 + alpha[i, y + 2], a3 + alpha[i, y + 3]
+                a4, a5 = a4 + alpha[i, y + 4], a5 + alpha[i, y + 5]
+                a6, a7 = a6 + alpha[i, y + 6], a7 + alpha[i, y + 7]
             total = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
         if small > 0 or not (total > 0.0 and total < np.inf):
             flags[i - lo] = 1

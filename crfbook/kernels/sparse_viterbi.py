@@ -25,10 +25,8 @@ def best_base(t, delta, log_base, bound, reach, n_labels, rows_buf, base_best):
         for y in range(delta.shape[1]):
             base_best[t, y] = delta[t - 1, q] if y < n_labels else -np.inf
         return
-    n_rows, k = (
-        delta.shape[1],
-        np.int32(0),
-    )  # of the type that a class has: the literal 0 would compile what is called again
+    # of the type that a class has: the literal 0 would compile what is called again
+    n_rows, k = delta.shape[1], np.int32(0)
     if bound.size > 0:
         n_rows = _surviving(delta, t - 1, q, bound, k, reach, rows_buf)
     else:

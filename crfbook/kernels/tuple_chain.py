@@ -81,14 +81,8 @@ def tuple_forward(
     slot_buf (Q + D, W). Cost: M^2 products a token, one for each arc of its pattern, Q. Source: Rabiner
     (1989), section V.A, over label contexts.
     """
-    (T, M, W), Q, n_products, first, pattern, pattern_ptr = (
-        psi_node.shape,
-        alpha.shape[1],
-        0,
-        arcs.first,
-        arcs.pattern,
-        arcs.pattern_ptr,
-    )
+    (T, M, W), Q, n_products, first, pattern = psi_node.shape, alpha.shape[1], 0, arcs.first, arcs.pattern
+    pattern_ptr = arcs.pattern_ptr
     for t in range(T):
         m = alpha[t]
         if t == 0:
@@ -150,14 +144,8 @@ def _look_ahead(
     see tuple_backward.
     """
     M, Q, W = psi_node.shape[1], alpha.shape[1], length.size
-    last, prev, pattern, pair_ptr, pair_prev, pair_next = (
-        arcs.last,
-        arcs.prev,
-        arcs.pattern,
-        arcs.pair_ptr,
-        arcs.pair_prev,
-        arcs.pair_next,
-    )
+    last, prev, pattern, pair_ptr = arcs.last, arcs.prev, arcs.pattern, arcs.pair_ptr
+    pair_prev, pair_next = arcs.pair_prev, arcs.pair_next
     for y in range(M):
         for r in range(W):
             p_label[y, r] = weight[r] * alpha[t, y, r] * beta[y, r]
@@ -209,9 +197,8 @@ def _step_back(
         k = edge_class[t, r]
         for yp in range(M):
             v_buf[yp], beta_buf[yp] = v[yp, r], 0.0
-        for y in range(
-            M
-        ):  # a row of the transposed table after the other: sums along a row would wait for each other
+        # a row of the transposed table after the other: sums along a row would wait for each other
+        for y in range(M):
             g, row = v_buf[y], psi_plain_t[k, y]
             for yp in range(M):
                 beta_buf[yp] += row[yp] * g
@@ -285,13 +272,8 @@ def tuple_backward(
     (I+1, W), stamp_buf int64 (M + 1,): a counter in its last place, row_buf, sum_buf (M,). Cost: 2 M^2 and
     two for each arc of the pattern, a token. Source: Rabiner (1989), section V.A, over label contexts.
     """
-    (T, M, W), Q, n_products, pattern, pattern_ptr = (
-        psi_node.shape,
-        beta_buf.shape[0],
-        0,
-        arcs.pattern,
-        arcs.pattern_ptr,
-    )
+    (T, M, W), Q, n_products, pattern = psi_node.shape, beta_buf.shape[0], 0, arcs.pattern
+    pattern_ptr = arcs.pattern_ptr
     for y in range(M + 1):
         stamp_buf[y] = 0
     clear(beta_buf)

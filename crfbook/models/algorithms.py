@@ -10,12 +10,8 @@ reads under which names. Functions are imported when they are first used. All ha
 from importlib import import_module
 from typing import NamedTuple
 
-NONE, ANY, NEEDED, EITHER = (
-    "none",
-    "any",
-    "needed",
-    "either",
-)  # what an algorithm makes of a penalty; EITHER: not both 0
+# what an algorithm makes of a penalty; EITHER: not both 0
+NONE, ANY, NEEDED, EITHER = "none", "any", "needed", "either"
 ALL_LOSSES = ("log", "exp", "pointwise-log", "pointwise-exp")
 
 

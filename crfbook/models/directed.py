@@ -199,12 +199,8 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.encoder_, self.features_, self.constraints_, self.weights_ = (
-            encoder,
-            features,
-            constraints,
-            result.w,
-        )
+        self.encoder_, self.features_, self.constraints_ = encoder, features, constraints
+        self.weights_ = result.w
         self.objective_, self.n_iter_, self.status_ = result.objective, result.n_iter, result.status
         self._history = monitor.columns()
         return self

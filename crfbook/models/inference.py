@@ -114,10 +114,8 @@ def sequence_scores(corpus, features, w, constraints=None):
     model = _model(corpus, features, w, constraints, no_tables)
     score = np.zeros(corpus.n_sequences)
     edge = edge_path_scores(corpus, features, w, constraints)
-    no_edge, no_class = (
-        np.zeros((1, features.n_labels, features.n_labels)),
-        np.zeros(corpus.n_tokens, np.int32),
-    )
+    no_edge = np.zeros((1, features.n_labels, features.n_labels))
+    no_class = np.zeros(corpus.n_tokens, np.int32)
     for sequences, tokens in _stretches(corpus.seq_ptr):
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         log_node = _scores(corpus, model, sequences, tokens)

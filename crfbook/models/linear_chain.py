@@ -302,12 +302,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
 
     def _keep(self, encoder, features, constraints, sets, result, history, n_dropped, algorithm, n_seen):
         """Become the model that training has found."""
-        self.encoder_, self.features_, self.constraints_, self.label_sets_ = (
-            encoder,
-            features,
-            constraints,
-            sets,
-        )
+        self.encoder_, self.features_, self.constraints_ = encoder, features, constraints
+        self.label_sets_ = sets
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen

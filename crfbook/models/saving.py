@@ -11,12 +11,8 @@ from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
 from crfbook.models.weights import check_layout
 
-FITTED = (
-    "objective_",
-    "status_",
-    "n_iter_",
-    "n_dropped_",
-)  # plain numbers and words that a model file carries
+# plain numbers and words that a model file carries
+FITTED = ("objective_", "status_", "n_iter_", "n_dropped_")
 
 
 class Saved:

@@ -67,14 +67,8 @@ class Stream:
                 ) from None
             if corpus.n_tokens == 0:
                 return self
-            encoder, features, w, state, seen, history = (
-                self.encoder_,
-                self.features_,
-                self.weights_,
-                None,
-                self._n_seen,
-                self._history,
-            )
+            encoder, features, w, state = self.encoder_, self.features_, self.weights_, None
+            seen, history = self._n_seen, self._history
             if self._learner[0] == settings.algorithm:
                 state = self._learner[1]
             corpus, constraints, sets, n_dropped = self._restrict(

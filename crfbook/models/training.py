@@ -15,13 +15,8 @@ from crfbook.optim.forecast import forecast
 from crfbook.optim.monitor import Monitor
 
 GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")
-CERTIFIED = (
-    "sgd",
-    "sag",
-    "sdca",
-    "sbcd",
-    "cd",
-)  # to reach their default number of epochs is to stop before the goal
+# to reach their default number of epochs is to stop before the goal
+CERTIFIED = ("sgd", "sag", "sdca", "sbcd", "cd")
 RUNAWAY = 30.0  # nats: a weight that large says "always" or "never"
 
 
@@ -164,10 +159,8 @@ def forecast_line(corpus, features, settings):
         else (features.n_node, features.n_edge)
     )
     row, key = ALGORITHMS[settings.algorithm], settings.algorithm
-    vectors, unit = (
-        2 * settings.num_memories + 6,
-        "iteration",
-    )  # curvature pairs; points, gradients, direction
+    # curvature pairs; points, gradients, direction
+    vectors, unit = 2 * settings.num_memories + 6, "iteration"
     if "num_memories" not in row.settings:
         vectors, unit = 8, "pass of forward-backward"
     if key == "auto":

@@ -31,9 +31,8 @@ class Tables(NamedTuple):
     base_log: np.ndarray  # (M, M): weights of the constant edge attribute; -inf: forbidden, and padding
     base: np.ndarray  # (M, M): exp(base_log - level[0])
     base_t: np.ndarray  # (M, M): its transpose
-    level: (
-        np.ndarray
-    )  # (3,): largest entry of base_log, the spread of its finite ones, L if all L * L are finite and equal
+    # (3,): largest entry of base_log, the spread of its finite ones, L if all L * L are finite and equal
+    level: np.ndarray
     lists: Lists  # of class k: base * (exp(s) - 1), s the sum of the weights of its other edge attributes
     slot: np.ndarray  # int32 (K,): whole table of a class with a long list, -1: it has none
     whole: np.ndarray  # (D, M, M): base * exp(s)

@@ -21,12 +21,8 @@ class Batch:
         self.row_class, self.by_step = packing.row_class[rows], packing.by_step[rows]
         self.by = packing.class_start[b], packing.by_class[rows], packing.prev_row[rows]
         self.log_node, self.p_node, self.alpha = work.log_node[:n], work.p_node[:n], work.alpha[:n]
-        self.buf, self.gain, self.pair, self.flags = (
-            work.prev[:n],
-            work.gain[:n],
-            work.pair,
-            work.flags[:n_slots],
-        )
+        self.buf, self.gain, self.pair = work.prev[:n], work.gain[:n], work.pair
+        self.flags = work.flags[:n_slots]
 
     def forward_backward(self, edges, weight, log_z, edge_sum):
         """How many sequences are flagged; see `forward_backward_batched`: log_node (scores) becomes v,
@@ -89,7 +85,6 @@ def shard_curvature(shard, w, dense, edges, packing, layout, weight, work, log_z
             batch.pair,
         )
         batch_gradient(b, batch.p_node, dense_val, pair_val, layout, dense_grad, grad)
-    np.subtract(
-        edge_sum, np.minimum(squares, edge_sum), out=edge_sum, where=squares < np.inf
-    )  # false where a square left float64
+    # false where a square left float64
+    np.subtract(edge_sum, np.minimum(squares, edge_sum), out=edge_sum, where=squares < np.inf)
     return -1

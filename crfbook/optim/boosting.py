@@ -228,9 +228,8 @@ class _Run:
         """Rounds until there are `target`, or until `boost_rounds` has a reason to return;
         returns its status.
         """
-        if (
-            len(self.journal.feature) < target
-        ):  # before its rounds are run, so that an interrupt finds it whole
+        # before its rounds are run, so that an interrupt finds it whole
+        if len(self.journal.feature) < target:
             longer = max(target, 2 * len(self.journal.feature))
             self.journal = _Journal(
                 *(np.concatenate([old, np.zeros(longer - len(old), old.dtype)]) for old in self.journal)

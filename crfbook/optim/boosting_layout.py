@@ -83,12 +83,10 @@ class BoostState(NamedTuple):
     ceiling: np.ndarray  # (S,): asleep: bound on log(weight / p) now; awake: -inf
     touched: np.ndarray  # int64 (S,): sequences to be visited
     parts: np.ndarray  # (6, S): work
-    number: (
-        np.ndarray
-    )  # (5,): log_ref, total loss, drift, share (kernels/boosting_rounds.py), loss at which rounding rules
-    count: (
-        np.ndarray
-    )  # int64 (4,): visits and tokens so far (they only grow), rounds done, rounds that are given
+    # (5,): log_ref, total loss, drift, share (kernels/boosting_rounds.py), loss at which rounding rules
+    number: np.ndarray
+    # int64 (4,): visits and tokens so far (they only grow), rounds done, rounds that are given
+    count: np.ndarray
 
 
 def lay_out(corpus, features, usable, limited=False):

@@ -31,9 +31,8 @@ class Chains(NamedTuple):
     bound: np.ndarray  # (R, M): 0, -inf where a label is forbidden, and for padding
     bound_row: np.ndarray  # int32 (N,): the row that holds at a token
     sequence: np.ndarray  # int32 (N,): of a token
-    node_row: (
-        np.ndarray
-    )  # int32 (N,): rows of psi_node, alpha and beta that hold those of a token: equal ones are kept once
+    # int32 (N,): rows of psi_node, alpha and beta that hold those of a token: equal ones are kept once
+    node_row: np.ndarray
     alpha_row: np.ndarray  # int32 (N,)
     beta_row: np.ndarray  # int32 (N,)
     node_token: np.ndarray  # int32 (C,): a token of each row of psi_node
@@ -41,9 +40,8 @@ class Chains(NamedTuple):
     alpha: np.ndarray  # (P, M): sum to one
     beta: np.ndarray  # (Q, M): sum to one; row 0 is that of last tokens, and constant
     node_note: np.ndarray  # (2, C): node_max; largest difference of finite node scores
-    alpha_note: (
-        np.ndarray
-    )  # (2, P): what alpha was divided by; logarithm of all that alpha up to here was divided by
+    # (2, P): what alpha was divided by; logarithm of all that alpha up to here was divided by
+    alpha_note: np.ndarray
     beta_note: np.ndarray  # (1, Q): logarithm of all that beta from here on was divided by
     alpha_clock: np.ndarray  # int64 (P,): when this row was computed
     beta_clock: np.ndarray  # int64 (Q,)

@@ -37,15 +37,9 @@ class Accelerator:
         run, here = self.run, self.run.export()
         if not len(here.w):
             return objective
-        rule, fun = (
-            run.rule,
-            Objective(
-                run.corpus,
-                here.features,
-                c2=run.rule.c2,
-                constraints=self.constraints,
-                n_threads=run.n_threads,
-            ),
+        rule = run.rule
+        fun = Objective(
+            run.corpus, here.features, c2=run.rule.c2, constraints=self.constraints, n_threads=run.n_threads
         )
         found = minimize(fun, here.w, c1=rule.c1, c2=rule.c2, max_iterations=self.iterations, tol=1e-7)
         self.evaluations += found.n_evaluations

@@ -282,9 +282,8 @@ class Search:
         else:
             run.sweep_weights()
         if not self.blocks or run.rule.step != STEPS["adaptive"] or self.iteration % 10 == 9:
-            self.objective = (
-                run.renew()
-            )  # what was tracked has gathered rounding errors; single weights and other rules track nothing
+            # what was tracked has gathered rounding errors; single weights and other rules track nothing
+            self.objective = run.renew()
         if self.accelerator is not None:
             self.objective = self.accelerator.improve(self.objective)
         seen = run.state.seen

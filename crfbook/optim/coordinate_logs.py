@@ -17,12 +17,8 @@ def _lattice(i, state):
     """
     chains, width = state.chains, state.mu.shape[1]
     n = int(chains.seq_ptr[i + 1] - chains.seq_ptr[i])
-    log_node, log_edge, alpha, beta = (
-        np.zeros((n, width)),
-        np.zeros((n, width, width)),
-        np.zeros((n, width)),
-        np.zeros((n, width)),
-    )
+    log_node, log_edge, alpha = np.zeros((n, width)), np.zeros((n, width, width)), np.zeros((n, width))
+    beta = np.zeros((n, width))
     sequence_scores(i, chains, state.tables, state.mu, state.weights, log_node, log_edge)
     edge_class = np.arange(n, dtype=np.int32)
     return (

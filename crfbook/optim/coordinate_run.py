@@ -141,11 +141,8 @@ class Run:
             : features.n_node
         ]
         edge = np.repeat(np.arange(features.n_edge_attrs), np.diff(features.edge_ptr))
-        prev, following, w = (
-            features.edge_prev.astype(np.int64),
-            features.edge_next.astype(np.int64),
-            w[features.n_node :],
-        )
+        prev, following = features.edge_prev.astype(np.int64), features.edge_next.astype(np.int64)
+        w = w[features.n_node :]
         base = state.tables.base_log
         base[:] = self._empty_base
         active = w != 0.0
@@ -186,10 +183,8 @@ class Run:
         if self.base_holds:
             prev, following = np.nonzero(np.isfinite(base) & (base != 0.0))
             owner = np.concatenate([np.zeros(len(prev), np.int64), owner])
-            cell, value = (
-                np.concatenate([prev << SHIFT | following, cell]),
-                np.concatenate([base[prev, following], value]),
-            )
+            cell = np.concatenate([prev << SHIFT | following, cell])
+            value = np.concatenate([base[prev, following], value])
         return owner, cell, value
 
     def weights(self):
@@ -238,9 +233,8 @@ class Run:
         self.state.number[0] = state["factor"]
         self.state.count[:] = state["count"]
         objective = self.renew()
-        if not np.allclose(
-            state["log_z"], self.state.chains.log_z, rtol=1e-6, atol=1e-6, equal_nan=True
-        ):  # steps would be judged by them
+        # steps would be judged by them
+        if not np.allclose(state["log_z"], self.state.chains.log_z, rtol=1e-6, atol=1e-6, equal_nan=True):
             raise ValueError(
                 "state: expected that of coordinate_descent on the same corpus and constraints, got log Z of other sequences"
             )

@@ -114,10 +114,8 @@ class _Run:
         _, value, grad = self.last
         w = halves[: len(halves) // 2] - halves[len(halves) // 2 :]
         squares, largest = pseudo_gradient(w, grad, self.rules.c1, np.empty_like(w))
-        self.objective, self.violation = (
-            value + self.rules.c1 * float(np.abs(w).sum()),
-            self.rules.violation(squares, largest),
-        )
+        self.objective = value + self.rules.c1 * float(np.abs(w).sum())
+        self.violation = self.rules.violation(squares, largest)
         self.w = w
 
     def watch(self, intermediate_result):

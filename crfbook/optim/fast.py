@@ -83,9 +83,8 @@ class _Ascent(DualAscent):
 
     def __init__(self, corpus, features, w0, constraints, state, *rest):
         super().__init__(corpus, features, w0, constraints, state, *rest)
-        self.trail = (
-            [] if state is None else state["trail"].tolist()
-        )  # (passes, relative gap) of the last epochs
+        # (passes, relative gap) of the last epochs
+        self.trail = [] if state is None else state["trail"].tolist()
 
     def state(self):
         return super().state() | {"trail": np.array(self.trail)}
@@ -150,9 +149,8 @@ def _descend(objective, first, tol, max_iterations, callback, state):
     )
     status = "converged" if met and met[-1] else found.status
     past["passes"] += found.n_evaluations
-    kept = (
-        found.state | {"stretch": d} | {name: np.array(value) for name, value in past.items()}
-    )  # its "w" is v
+    # its "w" is v
+    kept = found.state | {"stretch": d} | {name: np.array(value) for name, value in past.items()}
     return OptResult(
         found.w * d,
         found.objective,

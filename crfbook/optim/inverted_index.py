@@ -24,9 +24,8 @@ class Blocks(NamedTuple):
     occ_token: np.ndarray  # int32 (n_occ,): tokens where the symbol fires, rising
     occ_val: np.ndarray  # float64 (n_occ,), or (0,): its values, all ones
     occ_visit: np.ndarray  # int32 (n_occ,): visit of an occurrence
-    by_class: (
-        np.ndarray
-    )  # int32 (n_occ,): the occurrences of each block by edge class, first tokens before all others
+    # int32 (n_occ,): the occurrences of each block by edge class, first tokens before all others
+    by_class: np.ndarray
     score_ptr: np.ndarray  # int64 (G+1,): distinct tokens that hold the node attribute of block g
     score_row: np.ndarray  # int32: their rows, as node_rows (shared_rows.py) numbers them
     class_ptr: np.ndarray  # int64 (B+1,): edge classes that hold edge attribute b

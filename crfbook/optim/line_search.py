@@ -82,9 +82,8 @@ def _inside(low, high):
     theta = da + db - 3.0 * (fb - fa) / width
     root = math.sqrt(max(theta * theta - da * db, 0.0))
     bottom = db - da + 2.0 * root
-    share = (
-        (theta - da + root) / bottom if bottom > 0.0 else 0.5
-    )  # the cubic with the values and slopes of both ends
+    # the cubic with the values and slopes of both ends
+    share = (theta - da + root) / bottom if bottom > 0.0 else 0.5
     if fb > fa:
         parabola = 0.5 * da / (da - (fb - fa) / width)  # through both values, with the slope at low
         share = min(share, 0.5 * (share + parabola), WIDE)

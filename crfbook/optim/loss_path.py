@@ -113,12 +113,8 @@ class _Path:
     """What lasts from stage to stage."""
 
     def __init__(self, objective, loss, clamp, c1, callback, from_w0):
-        self.objective, self.target, self.c1, self.callback = (
-            objective,
-            objective.with_loss(loss, clamp),
-            c1,
-            callback,
-        )
+        self.objective, self.target, self.c1 = objective, objective.with_loss(loss, clamp), c1
+        self.callback = callback
         self.history, self.n_evaluations = [], 0
         self.inner, self.from_w0 = None, from_w0  # state of `minimize` in the stage of `self.number`
         self.pending = None  # the state to go on from

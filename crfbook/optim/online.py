@@ -39,9 +39,8 @@ from crfbook.kernels.passive_aggressive import passive_aggressive_epoch
 from crfbook.kernels.perceptron import perceptron_direction, perceptron_epoch
 from crfbook.optim.online_run import OnlineRun
 
-LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS = range(
-    5
-)  # places in `totals`, see kernels/mistakes.py
+# places in `totals`, see kernels/mistakes.py
+LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS = range(5)
 
 
 def perceptron(

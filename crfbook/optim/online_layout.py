@@ -126,16 +126,10 @@ def lay_out_online(corpus, features, constraints):
         nobody,
     )
     n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
-    dense_id, dense_row, dense_val = (
-        np.empty(n_dense, np.int32),
-        np.empty(n_dense, np.int32),
-        np.empty(n_dense * valued),
-    )
-    pair_weight, pair_cell, pair_val = (
-        np.empty(n_pairs, np.int32),
-        np.empty(n_pairs, np.int32),
-        np.empty(n_pairs * valued),
-    )
+    dense_id, dense_row = np.empty(n_dense, np.int32), np.empty(n_dense, np.int32)
+    dense_val = np.empty(n_dense * valued)
+    pair_weight, pair_cell = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
+    pair_val = np.empty(n_pairs * valued)
     fill_layout(
         token,
         position,

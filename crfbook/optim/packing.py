@@ -26,9 +26,8 @@ class Packing(NamedTuple):
     row_class: np.ndarray  # int32 (N,): its edge class
     row_set: np.ndarray  # int32 (N,): its label set; (0,) if every token may have every label
     shard_ptr: np.ndarray  # int64 (n_shards+1,): batches of each shard
-    class_start: (
-        np.ndarray
-    )  # int64 (B, K+1); this and the next three: see kernels group_rows, empty if not grouped
+    # int64 (B, K+1); this and the next three: see kernels group_rows, empty if not grouped
+    class_start: np.ndarray
     by_class: np.ndarray  # int64 (N,) or (0,)
     by_step: np.ndarray  # int64 (N,) or (0,)
     prev_row: np.ndarray  # int64 (N,) or (0,)
@@ -111,9 +110,8 @@ def _shards(row_ptr, n_shards):
 class Layout(NamedTuple):
     """Where the attributes of the packed rows find their weights (H dense rows, R and P entries)."""
 
-    member_ptr: (
-        np.ndarray
-    )  # int64 (H+1,): attributes that share dense row h: member[member_ptr[h]:member_ptr[h+1]]
+    # int64 (H+1,): attributes that share dense row h: member[member_ptr[h]:member_ptr[h+1]]
+    member_ptr: np.ndarray
     member: np.ndarray  # int64
     dense_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by dense_id
     dense_id: np.ndarray  # int32 (R,): dense row of weights
@@ -182,16 +180,10 @@ def lay_out(corpus, features, packing, width):
     )
     row_base = np.arange(n_rows) - np.repeat(packing.row_ptr[:-1], np.diff(packing.row_ptr))
     n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
-    dense_id, dense_row, dense_val = (
-        np.empty(n_dense, np.int32),
-        np.empty(n_dense, np.int32),
-        np.empty(n_dense * valued),
-    )
-    pair_weight, pair_cell, pair_val = (
-        np.empty(n_pairs, np.int32),
-        np.empty(n_pairs, np.int32),
-        np.empty(n_pairs * valued),
-    )
+    dense_id, dense_row = np.empty(n_dense, np.int32), np.empty(n_dense, np.int32)
+    dense_val = np.empty(n_dense * valued)
+    pair_weight, pair_cell = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
+    pair_val = np.empty(n_pairs * valued)
     fill_layout(
         packing.row_token,
         row_base,

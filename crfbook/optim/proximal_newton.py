@@ -95,9 +95,8 @@ def _newton(x, g, diagonal, left, right, c1, moved):
     d, sign = moved - x, np.sign(moved[kept])
     slope = g[kept] + diagonal[kept] * d[kept] - left[kept] @ (right.T @ d) + c1 * sign
     scaled, step = left[kept] / diagonal[kept, None], slope / diagonal[kept]
-    small = (
-        np.eye(left.shape[1]) - right[kept].T @ scaled
-    )  # Sherman, Morrison, Woodbury: r equations instead of n
+    # Sherman, Morrison, Woodbury: r equations instead of n
+    small = np.eye(left.shape[1]) - right[kept].T @ scaled
     step = step + scaled @ np.linalg.solve(small, right[kept].T @ step)
     tried = moved.copy()
     tried[kept] = np.where((moved[kept] - step) * sign > 0, moved[kept] - step, 0.0)

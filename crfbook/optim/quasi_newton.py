@@ -247,9 +247,8 @@ class _Run:
             self.n_evaluations += 1
         outcome = self._search()
         if outcome.accepted is None and self.point.pairs.rows and outcome.reason != "rounding floor":
-            self.point = self.point._replace(
-                pairs=Pairs()
-            )  # forgive a bad memory once: plain steepest descent
+            # forgive a bad memory once: plain steepest descent
+            self.point = self.point._replace(pairs=Pairs())
             outcome = self._search()
         if outcome.accepted is None:
             return outcome.reason

@@ -31,15 +31,13 @@ class SagMemory(NamedTuple):
 
     node: np.ndarray  # (N, L): gradient of each token at its sequence's last visit, 0 before the first
     edge: np.ndarray  # (n_edge_memory,): sums over tokens, for the label pairs that have a weight
-    edge_start: (
-        np.ndarray
-    )  # int64 (S+1,): those of sequence s; its edge classes in the order in which they occur
+    # int64 (S+1,): those of sequence s; its edge classes in the order in which they occur
+    edge_start: np.ndarray
     pair_ptr: np.ndarray  # int64 (K+1,)
     pair: np.ndarray  # int64: label pairs previous * M + next of each class that have a weight
     stamp: np.ndarray  # int64 (K,): last visit that stored a class
-    lipschitz: (
-        np.ndarray
-    )  # (S,): estimates of the Lipschitz constants of the gradients, 0 before the first visit
+    # (S,): estimates of the Lipschitz constants of the gradients, 0 before the first visit
+    lipschitz: np.ndarray
     calm: np.ndarray  # int64 (S,): searches in a row that changed nothing
     skip: np.ndarray  # int64 (S,): visits that will do without a search
     loss: np.ndarray  # (S,): nats, at the last visit
@@ -111,14 +109,8 @@ def sag_memory(corpus, features):
 class _Run:
     """The weights as scale (u - lag d), the memory, and the loop's callbacks (epochs.py)."""
 
-    kept = (
-        "node",
-        "edge",
-        "lipschitz",
-        "calm",
-        "skip",
-        "loss",
-    )  # the arrays of the memory that a state holds
+    # the arrays of the memory that a state holds
+    kept = ("node", "edge", "lipschitz", "calm", "skip", "loss")
 
     def __init__(self, corpus, features, w0, constraints, state, random_state, c2, tol, tol_gradient):
         _check_labels(corpus, features, constraints)
@@ -145,10 +137,8 @@ class _Run:
         self.epoch, self.seconds = int(given.get("epoch", 0)), float(given.get("seconds", 0.0))
         self.seed, self.warm = int(given.get("seed", random_state)), bool(given.get("warm", w.any()))
         self.passes, self.optimism = int(given.get("passes", 0)), float(given.get("optimism", 1.0))
-        self.boldness, self.objective_before = (
-            float(given.get("boldness", BOLDNESS)),
-            float(given.get("objective_before", math.inf)),
-        )
+        self.boldness = float(given.get("boldness", BOLDNESS))
+        self.objective_before = float(given.get("objective_before", math.inf))
         self.u, self.factors, self.visit = cells_of(self.cells, w), np.array([1.0, 0.0]), 0
         self.d = cells_of(self.cells, given.get("d", np.zeros(n_weights)))
         self.grad = np.zeros_like(self.u)
@@ -214,13 +204,10 @@ class _Run:
                 rising = np.cumsum(self.memory.lipschitz[self.sequences])
                 drawn = np.searchsorted(rising, rng.random(len(part)) * rising[-1], side="right")
                 part = np.where(rng.random(len(part)) < 0.5, self.sequences[np.minimum(drawn, n - 1)], part)
-            visit, self.visit = (
-                self.visit,
-                self.visit + len(part),
-            )  # before the call: Ctrl-C must not make a number be used twice
-            shrinkage = np.float64(
-                2.0 * self.c2 / n
-            )  # not a float of Python, which cannot be divided by when it is 0
+            # before the call: Ctrl-C must not make a number be used twice
+            visit, self.visit = self.visit, self.visit + len(part)
+            # not a float of Python, which cannot be divided by when it is 0
+            shrinkage = np.float64(2.0 * self.c2 / n)
             bad = sag_steps(
                 part,
                 first_pass,
@@ -276,9 +263,8 @@ class _Run:
         if self.optimism * violation > self._enough(objective):
             return objective, violation
         exact = self.evaluate()
-        self.optimism = max(
-            1.0, 0.5 * exact[1] / max(violation, 1e-300)
-        )  # what the memory will have to promise next time
+        # what the memory will have to promise next time
+        self.optimism = max(1.0, 0.5 * exact[1] / max(violation, 1e-300))
         return exact
 
     def _enough(self, objective):

@@ -113,15 +113,8 @@ def check_memory(corpus, features, memory_limit):
 class DualAscent:
     """The dual distributions, the weights that follow from them, and the loop's callbacks (epochs.py)."""
 
-    kept = (
-        "nu",
-        "mu",
-        "edge_nu",
-        "edge_mu",
-        "entropy",
-        "gap",
-        "rate",
-    )  # the arrays of the memory that a state holds
+    # the arrays of the memory that a state holds
+    kept = ("nu", "mu", "edge_nu", "edge_mu", "entropy", "gap", "rate")
 
     def __init__(self, corpus, features, w0, constraints, state, random_state, c2, tol):
         if not (math.isfinite(c2) and c2 > 0):
@@ -293,9 +286,8 @@ class DualAscent:
         if self.optimism * gap > self._enough(dual + gap):
             return dual + gap, gap
         exact = self.evaluate()
-        self.optimism = max(
-            0.5, 0.9 * exact[1] / max(gap, 1e-300)
-        )  # what the visits will have to promise next time
+        # what the visits will have to promise next time
+        self.optimism = max(0.5, 0.9 * exact[1] / max(gap, 1e-300))
         return exact
 
     def _enough(self, objective):

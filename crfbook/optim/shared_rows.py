@@ -37,9 +37,8 @@ def node_rows(corpus, bound_row):
         and np.array_equal(bound_row, bound_row[like])
         and _equal_items(corpus, like, position)
     ):
-        return np.arange(n, dtype=np.int32), np.arange(
-            n, dtype=np.int32
-        )  # two different tokens have one fingerprint
+        # two different tokens have one fingerprint
+        return np.arange(n, dtype=np.int32), np.arange(n, dtype=np.int32)
     return row.astype(np.int32), first.astype(np.int32)
 
 

@@ -156,9 +156,8 @@ class SparseScores(NamedTuple):
     and the pairs of each class that differ from it (E entries).
     """
 
-    log_base: (
-        np.ndarray
-    )  # (1, M, M): plain transitions, -inf where forbidden and for padding, or (0, 0, 0): 0 everywhere
+    # (1, M, M): plain transitions, -inf where forbidden and for padding, or (0, 0, 0): 0 everywhere
+    log_base: np.ndarray
     entry_ptr: np.ndarray  # int64 (K+1,)
     prev: np.ndarray  # uint32 (E,)
     next_label: np.ndarray  # uint32 (E,)
@@ -178,11 +177,8 @@ def sparse_scores(features, w, class_ptr, class_attr, constraints=None):
         [[0], np.cumsum(count_supports(features, attr_ptr, attr_code, class_ptr, class_attr))]
     )
     n_entries = int(entry_ptr[-1])
-    prev, next_label, score = (
-        np.empty(n_entries, np.uint32),
-        np.empty(n_entries, np.uint32),
-        np.empty(n_entries),
-    )
+    prev, next_label = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32)
+    score = np.empty(n_entries)
     fill_scores(
         class_ptr,
         class_attr,

@@ -42,11 +42,8 @@ class SparseBatch(Batch):
         without a path has log Z = -inf and adds nothing.
         """
         n_steps, width = len(self.step_ptr) - 1, self.log_node.shape[1]
-        rows, classes, table = (
-            np.empty(n_steps, np.int64),
-            np.empty(n_steps, np.int32),
-            np.empty((1, width, width)),
-        )
+        rows, classes = np.empty(n_steps, np.int64), np.empty(n_steps, np.int32)
+        table = np.empty((1, width, width))
         u, log_alpha, log_beta, p = (np.empty((n_steps, width)) for _ in range(4))
         for r in np.flatnonzero(self.flags):
             n = gather_sequence(r, self.log_node, self.row_class, self.step_ptr, rows, classes, u)
@@ -80,10 +77,8 @@ class SparseTransitions:
     def __init__(self, features, classes, constraints, packing, n_workers):
         self.features, self.classes, self.constraints = features, classes, constraints
         n_shards, width = packing.n_shards, padded(features.n_labels)
-        self.edge_parts, self.base_parts = (
-            np.empty((n_shards, features.n_edge)),
-            np.empty((n_shards, width, width)),
-        )
+        self.edge_parts = np.empty((n_shards, features.n_edge))
+        self.base_parts = np.empty((n_shards, width, width))
         self.n_products = np.zeros((n_shards, 2), np.int64)
         rows = np.diff(packing.class_start, axis=1)
         pairs = class_pairs(features, *classes)
@@ -100,9 +95,8 @@ class SparseTransitions:
         self.edges = sparse_edges(self.features, w, *self.classes, self.constraints)
         if kernel is shard_curvature:  # whose squares of potentials are the potentials of twice the weights
             squared = sparse_edges(self.features, 2.0 * w, *self.classes, self.constraints)
-            self.squared = squared._replace(
-                wide=self.edges.wide
-            )  # exp(2 WIDE) is a number: what counted is taken off again
+            # exp(2 WIDE) is a number: what counted is taken off again
+            self.squared = squared._replace(wide=self.edges.wide)
 
     def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
         """One shard; `kernel` is shard_likelihood or shard_curvature: what is found is what that finds,

@@ -18,10 +18,8 @@ from crfbook.optim.objective import Objective
 from crfbook.optim.proximal_newton import LocalModel
 from crfbook.optim.quasi_newton import minimize
 
-SETTLED = (
-    10,
-    1e-4,
-)  # in so many iterations the objective fell by less than this share: work on the support from now on
+# in so many iterations the objective fell by less than this share: work on the support from now on
+SETTLED = (10, 1e-4)
 LOOK_AROUND = 40  # iterations between two looks at the gradient of all weights
 MARGIN = 0.05  # weights at zero whose gradient exceeds (1 - MARGIN) c1 stay free
 COLUMNS = ("w", "grad", "s", "y")  # arrays of `OptResult.state` whose last axis is the weights

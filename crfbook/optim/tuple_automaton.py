@@ -35,20 +35,17 @@ class Arcs(NamedTuple):
     prev: np.ndarray  # uint32 (Q,): the one before it; 0 at single labels
     first: np.ndarray  # int64 (Q+1,): states that back off to q, its children, are first[q]:first[q+1]
     pattern: np.ndarray  # int32 (K,): arcs of an edge class
-    pattern_ptr: (
-        np.ndarray
-    )  # int64 (P+1,): arcs of pattern p: first those of states with children (I at most), in their order,
+    # int64 (P+1,): arcs of pattern p: first those of states with children (I at most), in their order,
+    pattern_ptr: np.ndarray
     leaf_ptr: np.ndarray  # int64 (P,): and from here on those of all other states
     arc_lo: np.ndarray  # int64 (P, Q): arcs of pattern p at state q are arc_lo[p, q]:arc_hi[p, q]
     arc_hi: np.ndarray  # int64 (P, Q)
     arc_state: np.ndarray  # uint32 (E,): the state it leaves
     arc_label: np.ndarray  # uint32 (E,): the label that is read
-    arc_dest: (
-        np.ndarray
-    )  # uint32 (E,): the state it leads to; Q + d for pair d of the pattern, which leads to a single label
-    arc_parent: (
-        np.ndarray
-    )  # uint32 (E,): the arc of the same label at the back-off, from the pattern's first; I at single labels
+    # uint32 (E,): the state it leads to; Q + d for pair d of the pattern, which leads to a single label
+    arc_dest: np.ndarray
+    # uint32 (E,): the arc of the same label at the back-off, from the pattern's first; I at single labels
+    arc_parent: np.ndarray
     pair_ptr: np.ndarray  # int64 (P+1,): pairs (yp, y) with an arc that leads to y, and to no longer state
     pair_prev: np.ndarray  # uint32
     pair_next: np.ndarray  # uint32
@@ -161,9 +158,8 @@ class Automaton:
         tuples = check_tuples(tuples, n_labels)
         self.base, self.width = n_labels + 1, padded(n_labels)
         digits = tuples.labels.astype(np.int64) + 1
-        self.code = np.zeros(
-            len(digits), np.int64
-        )  # a tuple as one number to the base L + 1, newest label last, no digit 0
+        # a tuple as one number to the base L + 1, newest label last, no digit 0
+        self.code = np.zeros(len(digits), np.int64)
         for column in digits.T:
             self.code = self.code * self.base + column
         self._find_states()
@@ -198,9 +194,8 @@ class Automaton:
         self.backoff = np.concatenate(parents).astype(np.int32)
         self.last = np.concatenate([np.arange(self.width), self.ordered % self.base - 1])
         self.n_children = np.bincount(self.backoff[self.width :], minlength=len(self.last))
-        self.rank = np.empty(
-            len(self.last), np.int64
-        )  # of the states in the order of the arcs: those with children first
+        # of the states in the order of the arcs: those with children first
+        self.rank = np.empty(len(self.last), np.int64)
         self.rank[np.argsort(self.n_children == 0, kind="stable")] = np.arange(len(self.last))
 
     def _longest_suffix(self, code, proper):
@@ -328,9 +323,10 @@ class Automaton:
 
     def scores(self, edges, nu):
         """`ArcScores` of the tuple weights nu (G,) beside these `Edges`."""
+        # no entries: integers
         log_factor = np.bincount(self.entry_arc, nu[self.entry_tuple], len(self.arc_parent)).astype(
             np.float64
-        )  # no entries: integers
+        )
         for level in self.levels:
             log_factor[level] += log_factor[self.arc_parent[level]]
         psi_plain = edges.psi_edge.copy()
@@ -381,10 +377,8 @@ def tuple_occurrences(corpus, order, edge_attrs=(0,)):
             token = token[corpus.labels[token - back] >= 0]
         code = sum((corpus.labels[token - back].astype(np.int64) + 1) * base**back for back in range(size))
         items, ptr = ragged_index(corpus.class_ptr, corpus.edge_class[token])
-        owner, attr = (
-            np.repeat(np.arange(len(token)), np.diff(ptr)),
-            corpus.class_attr[items].astype(np.int64),
-        )
+        owner = np.repeat(np.arange(len(token)), np.diff(ptr))
+        attr = corpus.class_attr[items].astype(np.int64)
         wanted = np.isin(attr, wanted_attrs)
         key, inverse = np.unique(attr[wanted] * base**4 + code[owner[wanted]], return_inverse=True)
         keys.append(key)

@@ -114,13 +114,8 @@ class _Transitions(TableTransitions):
         """Counts and log Z of the sequences of a batch, a few at a time:
         kernels called one by one compile faster than one that calls all.
         """
-        edges, arcs, scores, edge_sum, arc_sum = (
-            self.edges,
-            self.automaton.arcs,
-            self.scores,
-            self.parts[shard],
-            self.arc_parts[shard],
-        )
+        edges, arcs, scores, edge_sum = self.edges, self.automaton.arcs, self.scores, self.parts[shard]
+        arc_sum = self.arc_parts[shard]
         refused, n_products = batch.exponentiate(scores.spread[0]), self.n_products[shard]
         for slot in range(0, len(log_z), self.lanes):
             n = min(self.lanes, len(log_z) - slot)

@@ -52,9 +52,8 @@ def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, siz
     for i, words in enumerate(sentences):
         line, column = places[i]
         for word, y, x in zip(words, line, column, strict=True):
-            look = dict(
-                family="monospace", fontsize=size, color=INK, parse_math=False
-            )  # "$x$" is a word here
+            # "$x$" is a word here
+            look = dict(family="monospace", fontsize=size, color=INK, parse_math=False)
             ax.text(x, y, word, va="center_baseline", zorder=3, **look)
         for kind, start, stop in found[i]:
             colour = _TYPES[types.index(kind) % len(_TYPES)] if kind in types else INK
