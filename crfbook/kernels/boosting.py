@@ -5,7 +5,8 @@ L(w) = sum_i weight_i (1/p_i - 1), p_i = p(y_i | x_i), is the sequential exp los
 S_k(x_i, y_i), the count of feature k in a labelling minus its count in the gold one, and low_k <= phi <=
 high_k for all i and y, convexity of exp gives for a step D of weight k
 
-    L(w + D e_k) / L(w)  <=  B_k(D) = (1 - a) e^{D low} + a e^{D high},   a = (m - low) / (high - low),   m = (dL/dw_k) / L.
+    L(w + D e_k) / L(w)  <=  B_k(D) = (1 - a) e^{D low} + a e^{D high}
+    a = (m - low) / (high - low),   m = (dL/dw_k) / L.
 
 B_k is a two-point moment generating function, so its least logarithm is a relative entropy (Chernoff's
 bound): -log min_D B_k(D) = KL(q || a), the distance of a from q = -low / (high - low), where the mean would

@@ -6,7 +6,8 @@ labelling where y has it not. With 0 <= A <= more and 0 <= B <= less, e^{DA} and
 chords, 1 + A (e^{D more} - 1) / more and 1 + B (e^{-D less} - 1) / less. In the product of the chords the
 term with A B is negative or 0, whatever the sign of D, so
 
-    L(w + D e_k)  <=  L + P (e^{D more} - 1) / more + Q (e^{-D less} - 1) / less,   P = sum_i g_i E[A],  Q = sum_i g_i E[B]
+    L(w + D e_k)  <=  L + P (e^{D more} - 1) / more + Q (e^{-D less} - 1) / less
+    P = sum_i g_i E[A],  Q = sum_i g_i E[B]
 
 (g_i = weight_i / p_i; P - Q = dL/dw_k). A labelling that leaves the feature as it is costs nothing here, and
 sequences without the feature drop out; on the chord from low to high, in kernels/boosting.py, both cost more

@@ -194,9 +194,9 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
     outputs are not finished).
 
     m[0] = psi_node[0],  m[t,y] = psi_node[t,y] sum_yp alpha[t-1,yp] psi_edge[yp,y],  scale[t] = sum_y m[t,y],
-    alpha[t] = m[t] / scale[t];  beta[T-1] = 1,  beta[t-1,yp] = sum_y psi_edge[yp,y] psi_node[t,y] beta[t,y] /
-    scale[t] log_z = sum_t log scale[t] + maxima taken out (``log_z_scaled``);  p_node = alpha beta,
-    its rows sum to one.
+    alpha[t] = m[t] / scale[t]
+    beta[T-1] = 1,  beta[t-1,yp] = sum_y psi_edge[yp,y] psi_node[t,y] beta[t,y] / scale[t]
+    log_z = sum_t log scale[t] + maxima taken out (``log_z_scaled``);  p_node = alpha beta, rows sum to one
 
     Status 1 if (a) spread > 300 nats, (b) some 0 < m[t,y] < 1e-150, or (c) scale[t] is 0 or not finite. Why
     that is enough: nothing that (b) lets pass is below 1e-150 and no factor is below exp(-300) = 5e-131, so a

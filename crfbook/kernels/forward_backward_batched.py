@@ -240,14 +240,15 @@ def backward_batched(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight,
 
 @kernel
 def forward_backward_batched(
-    log_node, psi_edge, psi_edge_t, edge_max, edge_spread, row_class, step_ptr, class_start, by_class, by_step,
-    prev_row, weight, log_z, p_node, edge_sum, flags, alpha_buf, prev_buf, gain_buf, pair_buf,
+    log_node, psi_edge, psi_edge_t, edge_max, edge_spread, row_class, step_ptr, class_start, by_class,
+    by_step, prev_row, weight, log_z, p_node, edge_sum, flags, alpha_buf, prev_buf, gain_buf, pair_buf,
 ):  # fmt: skip
     """log Z, node marginals and summed edge marginals of a packed batch;
     returns how many sequences are flagged.
 
     alpha[0] = psi_node[0],  c[t] = sum_y alpha[t,y],  gain[t] = 1/c[t]
-    alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1]        log_z = sum_t log c[t] + what exp took away
+    alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1]
+    log_z = sum_t log c[t] + what exp took away
     g[T-1] = weight gain[T-1],  v[t] = psi_node[t] g[t] gain[t-1],  g[t-1] = v[t] @ psi_edge^T
     p_node[t] = alpha[t] g[t]        edge_sum += psi_edge * sum_t alpha[t-1]^T v[t]
     so alpha is normalised one step late (one pass over memory less) and g = beta gain weight carries the
@@ -264,8 +265,8 @@ def forward_backward_batched(
     Cost: 3 n L^2 multiply-adds in matrix products, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
     """
     n_flagged = forward_batched(
-        log_node, psi_edge, edge_max, edge_spread, row_class, step_ptr, by_step, log_z, flags, alpha_buf, gain_buf, prev_buf,
-        pair_buf,
+        log_node, psi_edge, edge_max, edge_spread, row_class, step_ptr, by_step, log_z, flags,
+        alpha_buf, gain_buf, prev_buf, pair_buf,
     )  # fmt: skip
     backward_batched(
         log_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha_buf, gain_buf, p_node, prev_buf

@@ -2,7 +2,8 @@
 
 u = -log p, where p is the probability of the gold path (sequential) or of one gold label (pointwise):
 
-    log: phi(u) = u            exponential: phi(u) = e^u - 1 = 1/p - 1, linear beyond a clamp M:  e^M (1 + u - M) - 1
+    log: phi(u) = u
+    exponential: phi(u) = e^u - 1 = 1/p - 1, linear beyond a clamp M:  e^M (1 + u - M) - 1
 
 All gradients have one rule, a = phi'(u):  a (E[S] - S(gold))  and  sum_t a_t (E[S] - E[S | y_t = gold]).
 Losses and gradients are multiplied by exp(-log_scale), so that 1/p may exceed float64. `loss` is the
@@ -61,7 +62,8 @@ def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_be
     """log_ah, log_bh (T, L): the events y_t = gold, each weighted exp(log_d[t]),
     carried forward and backward.
 
-    Ah[t] = d[t] alpha[t] at the gold label + Ah[t-1] @ P_t;   Bh[t-1] = d[t-1] beta[t-1] there + P_t @ Bh[t], all in logarithms.
+    Ah[t] = d[t] alpha[t] at the gold label + Ah[t-1] @ P_t;   Bh[t-1] = d[t-1] beta[t-1] there + P_t @ Bh[t],
+    all in logarithms.
     """
     T, L = log_node.shape
     work = np.empty(L)
@@ -95,8 +97,8 @@ def _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, lo
     for t in range(T):
         for y in range(L):
             alpha, beta = log_alpha[t, y], log_beta[t, y] - log_z
-            grad_node[t, y] += weight * (total * np.exp(alpha + beta) - np.exp(log_ah[t, y] + beta)
-                                         - np.exp(alpha + log_bh[t, y] - log_z))  # fmt: skip
+            ahead, behind = np.exp(log_ah[t, y] + beta), np.exp(alpha + log_bh[t, y] - log_z)
+            grad_node[t, y] += weight * (total * np.exp(alpha + beta) - ahead - behind)
         if t == 0:
             continue
         k = edge_class[t]
@@ -104,22 +106,21 @@ def _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, lo
             for y in range(L):
                 step = log_edge[k, yp, y] + log_node[t, y] - log_z
                 alpha, beta = log_alpha[t - 1, yp] + step, log_beta[t, y]
-                grad_edge[k, yp, y] += weight * (total * np.exp(alpha + beta) - np.exp(log_ah[t - 1, yp] + step + beta)
-                                                 - np.exp(alpha + log_bh[t, y]))  # fmt: skip
+                ahead, behind = np.exp(log_ah[t - 1, yp] + step + beta), np.exp(alpha + log_bh[t, y])
+                grad_edge[k, yp, y] += weight * (total * np.exp(alpha + beta) - ahead - behind)
 
 
 @kernel
 def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, grad_node, grad_edge):
-    """(weight * loss, log_z) of one sequence and the gradient by its scores; (0,
-    log_z) if log_z is not finite.
+    """(weight * loss, log_z) of one sequence and the gradient by its scores;
+    (0, log_z) if log_z is not finite.
 
-    sequential: u[0] = log_z - score(y),  a = phi'(u),  grad_node[t] = a (p_node[t] - onehot(y_t)),  edges
-    alike pointwise:  u[t] = -log p_node[t, y_t],  a_t = phi'(u_t),  d_t = a_t / p_node[t, y_t],
-    total = sum_t a_t
+    sequential: u[0] = log_z - score(y),  a = phi'(u),  grad_node[t] = a (p_node[t] - onehot(y_t)), edges so
+    pointwise:  u[t] = -log p_node[t, y_t],  a_t = phi'(u_t),  d_t = a_t / p_node[t, y_t],  total = sum_t a_t
         Ah[t] = d_t alpha[t] at y_t + Ah[t-1] @ P_t,     Bh[t-1] = d_{t-1} beta[t-1] at y_{t-1} + P_t @ Bh[t]
         grad_node[t] = total p_node[t] - (Ah[t] beta[t] + alpha[t] Bh[t] - d_t p_node[t] at y_t)
-        grad_edge[k, yp, y] = sum_t total p_edge - (Ah[t-1,yp] P_t[yp,y] beta[t,y] + alpha[t-1,yp] P_t[yp,y]
-        Bh[t,y])
+        grad_edge[k, yp, y] = sum_t total p_edge
+                              - (Ah[t-1,yp] P_t[yp,y] beta[t,y] + alpha[t-1,yp] P_t[yp,y] Bh[t,y])
 
     Arguments: log_node (T, L), log_edge (K, L, L) [class, previous, next], edge_class (T,), labels (T,),
     weight, loss (see above); out: u (T,), only its first entry if sequential; grad_node (T, L), overwritten;

@@ -50,8 +50,8 @@ def _subtract_gold(row_class, step_ptr, labels, slope, p_node, edge_sum):
 
 @kernel
 def sequential_batched(
-    log_node, edges, work, loss, row_class, step_ptr, class_start, by_class, by_step, prev_row, labels, weight, log_z, u, value,
-    p_node, edge_sum,
+    log_node, edges, work, loss, row_class, step_ptr, class_start, by_class, by_step, prev_row, labels,
+    weight, log_z, u, value, p_node, edge_sum,
 ):  # fmt: skip
     """Sequential losses of a packed batch and their gradients by the scores;
     returns how many sequences are flagged.
@@ -70,8 +70,8 @@ def sequential_batched(
     score, slope = work.score[:B], work.slope[:B]
     gold_scores(log_node, edges.log_edge, row_class, step_ptr, labels, score)
     n_flagged = forward_batched(
-        log_node, edges.psi_edge, edges.edge_max, edges.edge_spread[0], row_class, step_ptr, by_step, log_z, flags, alpha,
-        gain, prev, work.pair,
+        log_node, edges.psi_edge, edges.edge_max, edges.edge_spread[0], row_class, step_ptr, by_step,
+        log_z, flags, alpha, gain, prev, work.pair,
     )  # fmt: skip
     for r in range(B):
         value[r], slope[r] = 0.0, 0.0
@@ -190,15 +190,16 @@ def _forward_events(psi_node, edges, row_class, step_ptr, by_step, labels, p_nod
 
 @kernel
 def pointwise_batched(
-    log_node, edges, work, loss, row_class, step_ptr, class_start, by_class, by_step, prev_row, labels, weight, log_z, u, value,
-    p_node, edge_sum,
+    log_node, edges, work, loss, row_class, step_ptr, class_start, by_class, by_step, prev_row, labels,
+    weight, log_z, u, value, p_node, edge_sum,
 ):  # fmt: skip
     """Pointwise losses of a packed batch and their gradients by the scores;
     returns how many sequences are flagged.
 
     u[t] = -log p_node[t, y_t],  value = weight sum_t phi(u[t]),  a[t] = weight phi'(u[t]),
     d[t] = a[t] / p_node[t, y_t]
-    p_node[t] = sum of a * marginals - the same given the event y_t;   edge_sum += likewise     (see `sequence_loss_log`)
+    p_node[t] = sum of a * marginals - the same given the event y_t;   edge_sum += likewise
+    (see `sequence_loss_log`)
 
     Arguments: as `sequential_batched`: log_node (n, M), edges, row_class, labels (n,), step_ptr (T+1,),
     class_start (K+1,), by_class, by_step, prev_row (n,) or (0,), weight (B,), loss; out: log_z, value (B,), u
@@ -210,8 +211,8 @@ def pointwise_batched(
     alpha, gain, prev, flags = work.alpha[:n], work.gain[:n], work.prev[:n], work.flags[:B]
     ahead, behind = work.ahead[:n], work.behind[:n]
     n_flagged = forward_batched(
-        log_node, edges.psi_edge, edges.edge_max, edges.edge_spread[0], row_class, step_ptr, by_step, log_z, flags, alpha,
-        gain, prev, work.pair,
+        log_node, edges.psi_edge, edges.edge_max, edges.edge_spread[0], row_class, step_ptr, by_step,
+        log_z, flags, alpha, gain, prev, work.pair,
     )  # fmt: skip
     value[:] = 0.0
     work.slope[:B] = 0.0
@@ -283,7 +284,8 @@ def shard_losses(
     """Loss of each sequence of one shard, and the gradient of their weighted sum:
     `shard_likelihood` for the other losses.
 
-    grad[a, y] = sum_{t: a in x_t} x[a] d loss / d log_node[t, y];   edge_sum[k, yp, y] = d loss / d log_edge[k, yp, y]
+    grad[a, y] = sum_{t: a in x_t} x[a] d loss / d log_node[t, y]
+    edge_sum[k, yp, y] = d loss / d log_edge[k, yp, y]
 
     Arguments: as `shard_likelihood`: w (F,), dense (H, M or L), weight (S',), out log_z (S',), grad (F,),
     dense_grad (H, M or L), edge_sum (K, M, M); and loss (see losses.py), labels int32 (N,) of the packed
@@ -303,8 +305,8 @@ def shard_losses(
         log_node, p_node = work.log_node[: hi - lo], work.p_node[: hi - lo]
         batch_scores(b, w, dense, edges, packing, layout, log_node)
         shared = (
-            packing.row_class[rows], step_ptr, packing.class_start[b], packing.by_class[group], packing.by_step[group],
-            packing.prev_row[group], labels[rows], weight[slots], log_z[slots],
+            packing.row_class[rows], step_ptr, packing.class_start[b], packing.by_class[group],
+            packing.by_step[group], packing.prev_row[group], labels[rows], weight[slots], log_z[slots],
         )  # fmt: skip
         if loss.pointwise:
             n_flagged = pointwise_batched(
@@ -317,9 +319,9 @@ def shard_losses(
         if n_flagged:
             batch_scores(b, w, dense, edges, packing, layout, log_node)
             redo_flagged_losses(
-                log_node, edges.log_edge, packing.row_class[rows], step_ptr, labels[rows], weight[slots], loss,
-                work.flags[: slots.stop - slots.start], log_z[slots], u[rows] if loss.pointwise else u[slots],
-                value[slots], p_node, edge_sum,
+                log_node, edges.log_edge, packing.row_class[rows], step_ptr, labels[rows], weight[slots],
+                loss, work.flags[: slots.stop - slots.start], log_z[slots],
+                u[rows] if loss.pointwise else u[slots], value[slots], p_node, edge_sum,
             )  # fmt: skip
             for s in range(slots.start, slots.stop):
                 if bad < 0 and not np.isfinite(log_z[s]):

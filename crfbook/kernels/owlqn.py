@@ -64,7 +64,7 @@ def orthant_step(w, direction, pg, step, w_new):
 
         xi[k]    = sign(w[k]), or -sign(pg[k]) where w[k] == 0             the orthant of this iteration
         w_new[k] = w[k] + step*direction[k], or 0 if its sign is not xi[k]
-        predicted = sum_k pg[k]*(w_new[k] - w[k])                          negative: first-order change of the objective
+        predicted = sum_k pg[k]*(w_new[k] - w[k])        negative: first-order change of the objective
 
     Arrays: w (F,), direction (F,), pg (F,), w_new (F,) out. Cost: F. Source: Andrew and Gao (2007), eq. 5.
     """

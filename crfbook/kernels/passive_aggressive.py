@@ -12,7 +12,7 @@ def passive_aggressive_epoch(
 ):
     """Some steps of PA, sequence after sequence in the given order; returns the next free visit number.
 
-    theta' = argmin |theta' - theta|^2 / 2   subject to   theta' . dS >= margin,   dS = S(x, gold) - S(x, best)
+    theta' = argmin |theta' - theta|^2 / 2  subject to  theta' . dS >= margin,  dS = S(x, gold) - S(x, best)
     with margin = sqrt(wrong tokens) (by_errors) or 1, has the solution theta + tau dS:
     cost = margin - theta . dS;   tau = cost / |dS|^2                        (type 0)
     tau = min(C, cost / |dS|^2)  (1, slack costs C)   or   cost / (|dS|^2 + 1 / (2 C))  (2, slack^2 costs C)

@@ -9,7 +9,7 @@ def perceptron_epoch(order, visit, theta, theta_sum, count, layout, work, totals
     """Some steps of the online perceptron, sequence after sequence in the given order;
     returns the next free visit number.
 
-    best = argmax_y theta . S(x, y);   if best != gold:   theta += seq_weight (S(x, gold) - S(x, best)) =: theta + d
+    best = argmax_y theta . S(x, y);  if best != gold:  theta += d,  d = seq_weight (S(x, gold) - S(x, best))
     Averaging costs no more than the step itself: with c = 1 at the start, each step also does theta_sum += c
     d, and c += 1 after every sequence. Then theta - theta_sum / c is the mean of all c vectors so far, the
     start included: d enters every vector but the first c_d, so c theta exceeds the sum by c_d d.

@@ -11,7 +11,8 @@ def proximal_step(v, grad, step, c1, w_new):
     |w_new|_1) with d = w_new - v.
 
         u        = v[k] - step*grad[k]
-        w_new[k] = sign(u) max(|u| - step*c1, 0)     = argmin_w  grad[k] (w - v[k]) + (w - v[k])^2 / (2 step) + c1 |w|
+        w_new[k] = sign(u) max(|u| - step*c1, 0)
+                 = argmin_w  grad[k] (w - v[k]) + (w - v[k])^2 / (2 step) + c1 |w|
 
     Arrays: v (F,), grad (F,) gradient of the smooth part at v, w_new (F,) out. Cost: F.
     Source: Beck and Teboulle (2009), eq. 2.6 with the shrinkage operator of section 1.

@@ -10,7 +10,7 @@ def descend_model(x, grad, diagonal, left, right, c1, sweeps, tolerance, moved, 
     """Minimise  grad . d + d' B d / 2 + c1 |x + d|_1  over d, one coordinate at a time;
     returns the sweeps made.
 
-        B = diag(diagonal) - left right^T                              symmetric, positive definite, never formed
+        B = diag(diagonal) - left right^T              symmetric, positive definite, never formed
         b = B[i,i],  g = grad[i] + (B d)[i],  u = x[i] + d[i] - g/b
         x[i] + d[i] becomes  sign(u) max(|u| - c1/b, 0)
 

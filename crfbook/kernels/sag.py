@@ -1,8 +1,10 @@
 """Stochastic average gradient with non-uniform sampling: the mean of the last known gradients,
 one of them renewed a step.
 
-    objective / n = 1/n sum_i f_i(w) + shrinkage / 2 |w|^2,   f_i = -weight_i log p(y_i | x_i),   shrinkage = 2 c2 / n
-    d = sum_i (gradient of f_i at i's last visit),   w <- (1 - alpha shrinkage) w - (alpha / m) d,   m sequences seen so far
+    objective / n = 1/n sum_i f_i(w) + shrinkage / 2 |w|^2,  f_i = -weight_i log p(y_i | x_i),
+    shrinkage = 2 c2 / n
+    d = sum_i (gradient of f_i at i's last visit),
+    w <- (1 - alpha shrinkage) w - (alpha / m) d,  m sequences seen so far
 
 That step moves every weight, but d only changes where the sequence has features. So w is kept as scale (u -
 lag d): the step is scale <- (1 - alpha shrinkage) scale, lag <- lag + alpha / (m scale), and when d changes

@@ -1,7 +1,7 @@
 """Stochastic dual coordinate ascent for chains: one sequence's dual distribution at a time moves towards the
 model's.
 
-    primal  P(w) = sum_i m_i (log Z_i(w) - w.S_i) + c2 |w|^2              S_i: features of the gold labels, m_i: weight
+    primal  P(w) = sum_i m_i (log Z_i(w) - w.S_i) + c2 |w|^2     S_i: features of the gold labels, m_i: weight
     dual    D(a) = sum_i m_i H(a_i) - c2 |w(a)|^2,   w(a) = 1/(2 c2) sum_i m_i (S_i - E_{a_i} S)
     P(w(a)) - D(a) = sum_i m_i KL(a_i || p(.|x_i; w(a))) >= 0             the gap: 0 only at the optimum
 

@@ -139,11 +139,11 @@ def base_counts(alpha, v, edges, class_start, by_class, prev_row, counts, whole,
     """counts[yp,y] = sum_i p_edge[i,yp,y] over all classes: one product for the base,
     then what the entries of each class change.
 
-    whole = base sum_i alpha v,   counts = whole + sum_k gain_k sum_{i of class k} alpha v: differences. A pair that keeps less than
-    CANCELLED of `whole` has lost digits; returns how many have: they are for `recount`. Arguments as in
-    `edge_counts`: alpha, v (n, M), edges, class_start (K+1,), by_class, prev_row (n,); out: counts, whole (M,
-    M); work: buf (n, M), pair_buf, table_buf (M, M). Cost: n M^2 multiply-adds, two products for each entry
-    and row. Source: Sokolovska et al. (2010), eq. (5).
+    whole = base sum_i alpha v,   counts = whole + sum_k gain_k sum_{i of class k} alpha v: differences.
+    A pair that keeps less than CANCELLED of `whole` has lost digits; returns how many have: they are for
+    `recount`. Arguments as in `edge_counts`: alpha, v (n, M), edges, class_start (K+1,), by_class, prev_row
+    (n,); out: counts, whole (M, M); work: buf (n, M), pair_buf, table_buf (M, M). Cost: n M^2 multiply-adds,
+    two products for each entry and row. Source: Sokolovska et al. (2010), eq. (5).
     """
     M = alpha.shape[1]
     open_table(edges.base, edges.n_labels[0], table_buf)
@@ -162,8 +162,8 @@ def base_counts(alpha, v, edges, class_start, by_class, prev_row, counts, whole,
                     counts[yp, y] += (edges.table[d, yp, y] - table_buf[yp, y]) * pair_buf[yp, y]
         else:
             correct_base(
-                alpha, v, rows, prev_row, edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.gain,
-                counts,
+                alpha, v, rows, prev_row, edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev,
+                edges.next_label, edges.gain, counts,
             )  # fmt: skip
     n_lost = 0
     for yp in range(M):
@@ -203,8 +203,8 @@ def recount(alpha, v, edges, class_start, by_class, prev_row, whole, counts, tab
 
 @kernel
 def edge_counts(
-    alpha, v, edges, class_start, by_class, prev_row, edge_ptr, edge_prev, edge_next, whole, grad, base_sum, buf, pair_buf,
-    table_buf,
+    alpha, v, edges, class_start, by_class, prev_row, edge_ptr, edge_prev, edge_next, whole, grad, base_sum,
+    buf, pair_buf, table_buf,
 ):  # fmt: skip
     """Expected counts of the edge weights of a batch into grad;
     those of attribute 0 as a table into base_sum, if `whole`.

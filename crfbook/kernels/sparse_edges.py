@@ -67,7 +67,8 @@ def open_table(base, n_labels, table):
 
 @kernel
 def merge_weights(
-    k, class_ptr, class_attr, attr_ptr, attr_code, attr_log, opening, n_labels, stamp_buf, touched_buf, pair_buf
+    k, class_ptr, class_attr, attr_ptr, attr_code, attr_log, opening, n_labels,
+    stamp_buf, touched_buf, pair_buf,
 ):  # fmt: skip
     """pair_buf[code] = opening + sum_b lam[b, code] for every pair of the support of class k;
     returns how many there are.
@@ -96,11 +97,11 @@ def merge_weights(
 
 @kernel
 def fill_entries(
-    class_ptr, class_attr, attr_ptr, attr_code, attr_log, base, table_of, start, prev, next_label, gain, psi, table, spread,
-    n_labels, stamp_buf, touched_buf, pair_buf,
+    class_ptr, class_attr, attr_ptr, attr_code, attr_log, base, table_of, start, prev, next_label, gain, psi,
+    table, spread, n_labels, stamp_buf, touched_buf, pair_buf,
 ):  # fmt: skip
-    """psi[e] = base[yp,y] exp(sum_b lam[b,yp,y]) and gain[e] = psi[e] - base[yp,y] of every pair (yp,
-    y) of the support of a class.
+    """psi[e] = base[yp,y] exp(sum_b lam[b,yp,y]) and gain[e] = psi[e] - base[yp,y]
+    of every pair (yp, y) of the support of a class.
 
     One exponential of the sum, whatever the number of attributes: gain = base expm1(sum). A class with
     table_of[k] >= 0 is written as a whole table instead. Arguments: as in `count_entries` class_ptr (K+1,),
@@ -147,8 +148,8 @@ def fill_entries(
 
 @kernel
 def fill_scores(
-    class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_base, start, prev, next_label, entry_score, n_labels, stamp_buf,
-    touched_buf, pair_buf,
+    class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_base, start, prev, next_label, entry_score,
+    n_labels, stamp_buf, touched_buf, pair_buf,
 ):  # fmt: skip
     """entry_score[e] = log_base[yp,y] + sum_b lam[b,yp,y] of every pair of the support of a class,
     summed in that order.

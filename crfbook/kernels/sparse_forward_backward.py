@@ -292,8 +292,10 @@ def sparse_forward(
     """Scaled forward vectors of a packed batch; returns how many sequences are flagged:
     they need the log form.
 
-    m[t,y] = psi_node[t,y] (sum_yp alpha[t-1,yp] base[yp,y] + sum_{yp in support of y} alpha[t-1,yp]
-    gain[yp,y]) c[t] = sum_y m[t,y],  alpha[t] = m[t] / c[t],  log_z = sum_t log c[t] + maxima taken out
+    m[t,y] = psi_node[t,y] (sum_yp alpha[t-1,yp] base[yp,y] + sum of alpha[t-1,yp] gain[yp,y] over the
+    support of y)
+    c[t] = sum_y m[t,y],  alpha[t] = m[t] / c[t],  log_z = sum_t log c[t] + maxima taken out
+
     Arguments: log_node (n, M), overwritten with psi_node; edges: a SparseEdges; row_class (n,), step_ptr
     (T+1,), by_step (n,): see `group_rows`; out: log_z (B,); flags uint8 (B,); alpha (n, M); gain (n,) = 1 /
     c; n_products int64 (2,), added to: products with entries forward, backward; work: part_buf, buf (n, M),
@@ -311,8 +313,8 @@ def sparse_forward(
         part_buf[lo:hi, 0] = 1.0
         log_z[: hi - lo] += edges.base_max[0]
         n_products[0] += _times_edges(
-            alpha, lo, hi, lo - step_ptr[t - 1], np.bool_(True), edges, row_class, by_step, part_buf, np.int64(0), alpha, buf,
-            pair_buf,
+            alpha, lo, hi, lo - step_ptr[t - 1], np.bool_(True), edges, row_class, by_step, part_buf,
+            np.int64(0), alpha, buf, pair_buf,
         )  # fmt: skip
         _finish_forward(lo, hi, log_node, alpha, gain, log_z, flags)
     return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
@@ -320,7 +322,8 @@ def sparse_forward(
 
 @kernel
 def sparse_backward(
-    psi_node, edges, row_class, step_ptr, by_step, weight, alpha, gain, p_node, part_buf, buf, pair_buf, n_products
+    psi_node, edges, row_class, step_ptr, by_step, weight, alpha, gain, p_node,
+    part_buf, buf, pair_buf, n_products,
 ):  # fmt: skip
     """Backward vectors beta, weighted, and node marginals of a packed batch.
 

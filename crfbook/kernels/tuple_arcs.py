@@ -46,7 +46,8 @@ def spread_masses(t, p, mask, alpha, up, arcs, factor, rest, slot):
     """slot[d] += mass of token t times factor, for every arc of pattern p that leads to d.
 
     Arc e = (q, y) carries the paths that end in q, but in no longer state that has an arc of y:
-    rest[e] = up[t,q] - sum of up[t,c] over the states c of the arcs whose parent is e;   slot[arc_dest[e]] += rest[e] factor[e]
+    rest[e] = up[t,q] - sum of up[t,c] over the states c of the arcs whose parent is e
+    slot[arc_dest[e]] += rest[e] factor[e]
     Where less than CANCELLED of up[t,q] is left, it is added up instead: alpha[t,q] and the children of q
     without an arc of y. A state without children has rest = up. Its arcs stand after all others,
     whose places in the pattern are places in rest.

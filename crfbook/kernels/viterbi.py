@@ -18,8 +18,9 @@ def viterbi(log_node, log_edge, edge_class, delta_buf, back, path):
     """Best path of one sequence; returns its score, -inf if every path is forbidden (path is then all 0).
 
     delta[0] = log_node[0]
-    delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y]),  back[t,y] = the smallest maximising
-    yp path[T-1] = argmax delta[T-1],  path[t-1] = back[t, path[t]]
+    delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y])
+    back[t,y] = the smallest maximising yp
+    path[T-1] = argmax delta[T-1],  path[t-1] = back[t, path[t]]
 
     Arguments: log_node (T, L), log_edge (K, L, L) as [class, previous, next], edge_class (T,);
     work: delta_buf (2, L); out: back int (T, L) (row 0 is not written), path int32 (T,).

@@ -3,8 +3,8 @@ so that the first sweeps are cheap and memory stays small.
 
     encoder = Encoder("ngrams_5")
     corpus = encoder.fit_transform(train)
-    points = solve_path(corpus, c1=falling(largest_c1(corpus), 0.5, 10), sweeps=2)  # features=None: all
-    weights, virtually features, w = points[-1].result.features, points[-1].result.w
+    points = solve_path(corpus, c1=falling(largest_c1(corpus), 0.5, 10), sweeps=2)  # all weights, virtually
+    features, w = points[-1].result.features, points[-1].result.w
     labels = inference.decode(encoder.transform(test), features, w)  # models/inference.py
 
 `CRF(algorithm="sbcd", all_possible_states=True, all_possible_transitions=True)` is the same for one c1,
