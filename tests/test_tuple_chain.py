@@ -160,9 +160,9 @@ def test_masses_too_small_for_the_scaled_form_are_refused(monkeypatch):
     """One sequence's best path first loses 800 nats, in two steps, and its triples give back 1,000:
     what underflows would never return.
 
-    Scores that spread that far are refused before (MAX_SPREAD, lifted here), so that this is a second line.
+    Scores that spread that far are refused before (TUPLE_SPREAD, lifted here), so that this is a second line.
     """
-    monkeypatch.setattr(tuple_chain, "MAX_SPREAD", np.inf)
+    monkeypatch.setattr(tuple_chain, "TUPLE_SPREAD", np.inf)
     corpus = make_corpus([0, 2, 6], np.arange(7), np.repeat([0, 1], [2, 4]), labels=[0, 1, 2, 1, 0, 2])
     features = observed(corpus, 3, 2, all_states=True, all_transitions=True)
     w = np.concatenate([[0.2, 0.1, 0.0], [-400.0, 0.3, 0.0], np.linspace(-0.5, 0.5, 9)])

@@ -13,6 +13,10 @@ from crfbook._jit import kernel
 from crfbook.kernels.coordinate_gradient import block_gradient, clear_sums, gold_doubt
 from crfbook.kernels.coordinate_lattice import extend, keep_log_z, log_z_change, mark_change, score_rows
 from crfbook.kernels.coordinate_step import (
+    ADAPTIVE,
+    BEND,
+    PENALTY,
+    SLOPE,
     candidates,
     clear_block,
     load_block,
@@ -24,6 +28,7 @@ from crfbook.kernels.coordinate_step import (
 from crfbook.kernels.coordinate_tables import START, room_for_classes
 
 MAX_TRIALS = 60
+LEAST_FACTOR = 0.1  # of the adaptive rule
 FACTOR, LIMIT, SQUARE = 0, 1, 2  # rows of State.number
 PASSES, STEP_PASSES, SCREENED = 0, 1, 2  # places of State.count
 BY_STAGES = -1
@@ -44,20 +49,20 @@ def missing_room(b, n, blocks, tables, weights):
 
 
 @kernel
-def judge(change, noise, trial, adaptive, least, model, factor):
+def judge(change, noise, trial, adaptive, model, factor):
     """Was the step good? Returns 1 and the factor of the next visit, or 0 and the factor of another trial.
 
     The adaptive rule wants  change of the loss <= grad . d + factor/2 sum h d^2, and learns the factor that
-    would just have done. Arguments: change, of the loss; noise: of rounding in it; trial; adaptive; least;
-    model (3,) of `propose`; factor. Cost: 1. Source: spec A.9.
+    would just have done. Arguments: change, of the loss; noise: of rounding in it; trial; adaptive; model
+    (3,) of `propose`; factor. Cost: 1. Source: spec A.9.
     """
     if not adaptive:
         return 1, factor
     if trial == MAX_TRIALS - 1:  # the weights are what they were
         return 1, 1e3 * factor if factor < 1e6 else 2.0
-    needed = (change - model[0]) / (0.5 * model[1])
-    if change <= model[0] + 0.5 * factor * model[1] + noise:
-        return 1, max(least, min(factor, max(0.6 * factor, 1.25 * needed)))
+    needed = (change - model[SLOPE]) / (0.5 * model[BEND])
+    if change <= model[SLOPE] + 0.5 * factor * model[BEND] + noise:
+        return 1, max(LEAST_FACTOR, min(factor, max(0.6 * factor, 1.25 * needed)))
     if not needed < math.inf:
         return 0, 10.0 * factor
     return 0, max(2.0 * factor, min(1.2 * needed, 100.0 * factor))
@@ -79,7 +84,7 @@ def visit_blocks(order, start, only, rule, state):
     found, work = state.found, state.work
     mu, sums, old_edge, delta_node = state.mu, state.sums, state.old_edge, state.delta_node
     delta_edge, model = state.delta_edge, state.model
-    number, log_z, count, total, adaptive = state.number, state.log_z, state.count, 0.0, rule.step == 0
+    number, log_z, count, total, adaptive = state.number, state.log_z, state.count, 0.0, rule.step == ADAPTIVE
     for place in range(start, order.size):
         g = np.int64(order[place])  # int() keeps 32 bits, and a kernel is compiled for each kind of integer
         a, b, first = np.int64(blocks.member[0, g]), np.int64(blocks.member[1, g]), blocks.visit_ptr[g]
@@ -128,7 +133,7 @@ def visit_blocks(order, start, only, rule, state):
                 found.number,
                 model,
             )
-            if model[1] == 0.0 and trial == 0:
+            if model[BEND] == 0.0 and trial == 0:
                 break
             write_block(a, b, n, rule.base_holds, mu, tables.base_log, weights, found, delta_node, delta_edge)
             renew_tables(b, rule.base_holds, rule.n_labels, rule.dense_above, blocks, tables, weights, work)
@@ -143,10 +148,10 @@ def visit_blocks(order, start, only, rule, state):
                 unsafe = extend(visited, high, high, np.int64(1), chains, tables, work)
                 change += log_z_change(visited, chains.weight, chains.log_z, log_z)
                 count[STEP_PASSES] += last - first
-            good, factor = judge(change, noise, trial, adaptive, rule.least_factor, model, factor)
+            good, factor = judge(change, noise, trial, adaptive, model, factor)
             trial += 1
             if good and not unsafe:
-                total += change + model[2]
+                total += change + model[PENALTY]
                 number[FACTOR, g] = factor
                 break
         clear_block(b, n, rule.base_holds, weights, found, old_edge, delta_node, delta_edge)

@@ -7,7 +7,9 @@ by a recursion of moments.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.coordinate_lattice import SIZE, START, node_scores
+from crfbook.kernels.coordinate_lattice import node_scores
+from crfbook.kernels.coordinate_step import CURVE
+from crfbook.kernels.coordinate_tables import LABEL, SHIFT, SIZE, START
 
 
 @kernel
@@ -38,7 +40,7 @@ def sequence_scores(i, chains, tables, mu, weights, log_node, log_edge):
         for j in range(tables.class_ptr[k], tables.class_ptr[k + 1]):
             start = weights.row[START, tables.class_attr[j]]
             for e in range(start, start + weights.row[SIZE, tables.class_attr[j]]):
-                table[weights.cell[e] >> 16, weights.cell[e] & 65535] += weights.value[e]
+                table[weights.cell[e] >> SHIFT, weights.cell[e] & LABEL] += weights.value[e]
 
 
 @kernel
@@ -47,11 +49,12 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
     in one sequence.
 
     Forward, beside log_alpha, the moments of F so far given the label y at t; f is the value that a move from
-        yp into y adds: q[yp] = exp(log_alpha[t-1,yp] + log_edge[t,yp,y] - LSE),  log_alpha[t,y] =
-        log_node[t,y] + LSE first[t,y] = sum_yp q[yp] (first[t-1,yp] + f),  second[t,y] = sum_yp q[yp]
-        (second[t-1,yp] + 2 f first[t-1,yp] + f f)
+    yp into y adds:
+        q[yp] = exp(log_alpha[t-1,yp] + log_edge[t,yp,y] - LSE),  log_alpha[t,y] = log_node[t,y] + LSE
+        first[t,y] = sum_yp q[yp] (first[t-1,yp] + f)
+        second[t,y] = sum_yp q[yp] (second[t-1,yp] + 2 f first[t-1,yp] + f f)
     These are the moments of the spec divided by alpha: no score is too large for them. At the last token they
-    are averaged over y. Arguments: cell: yp << 16 | y, or -1 - y; tokens int32 (n,): positions, rising;
+    are averaged over y. Arguments: cell: yp << SHIFT | y, or -1 - y; tokens int32 (n,): positions, rising;
     values (n,) or (0,); log_node (T, M); log_edge (T, M, M). Cost: 3 T M^2, and as many exps. Source:
     Sokolovska et al. (2010), eq. (15); spec A.8.
     """
@@ -71,7 +74,7 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
                 high = max(high, before[0, yp] + log_edge[t, yp, y])
             for yp in range(M if t > 0 and high > -np.inf else 0):
                 q = np.exp(before[0, yp] + log_edge[t, yp, y] - high)
-                f = x if cell == -1 - y or cell == (yp << 16 | y) else 0.0
+                f = x if cell == -1 - y or cell == (yp << SHIFT | y) else 0.0
                 total += q
                 first += q * (before[1, yp] + f)
                 second += q * (before[2, yp] + 2.0 * f * before[1, yp] + f * f)
@@ -99,7 +102,7 @@ def exact_curvature(g, n, blocks, chains, tables, mu, weights, found):
     `feature_variance` for each visit. Source: Sokolovska et al. (2010), eq. (15).
     """
     for j in range(n):
-        found.number[3, j] = 0.0 if found.number[3, j] < np.inf else np.inf
+        found.number[CURVE, j] = 0.0 if found.number[CURVE, j] < np.inf else np.inf
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
         begin, T, M = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i], mu.shape[1]
@@ -109,8 +112,8 @@ def exact_curvature(g, n, blocks, chains, tables, mu, weights, found):
             tokens[o - low] = blocks.occ_token[o] - begin
         values = blocks.occ_val[low:high] if blocks.occ_val.size else blocks.occ_val
         for j in range(n):
-            if found.number[3, j] == np.inf:
+            if found.number[CURVE, j] == np.inf:
                 continue
-            found.number[3, j] += chains.weight[i] * feature_variance(
+            found.number[CURVE, j] += chains.weight[i] * feature_variance(
                 found.cell[j], tokens, values, log_node, log_edge
             )

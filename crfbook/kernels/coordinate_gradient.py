@@ -9,9 +9,9 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.kernels.coordinate_lattice import SCALE, UNSAFE, mass
+from crfbook.kernels.coordinate_tables import LABEL, SHIFT, SIZE, START
 
-EXPECTED, CURVATURE, GOLD = 0, 1, 2
-START, SIZE = 0, 1  # rows of Lists.row
+EXPECTED, CURVATURE, GOLD = 0, 1, 2  # rows of BlockSums.node and .edge
 FEW = 4  # tokens of one class: fewer are added entry by entry of its list, more through a whole table
 
 
@@ -43,7 +43,7 @@ def gold_doubt(g, limit, blocks, chains, tables):
                 yp, k = labels[t - 1], chains.edge_class[t]
                 psi = tables.base[yp, y]
                 for e in range(row[START, k], row[START, k] + row[SIZE, k]):
-                    if cell[e] == (yp << 16 | y):
+                    if cell[e] == (yp << SHIFT | y):
                         psi += value[e]
                 if slot[k] >= 0:
                     psi = tables.whole[slot[k], yp, y]
@@ -75,16 +75,16 @@ def clear_sums(sums):
 
 @kernel
 def _add_difference(left, right, n, cell, value, start, stop, base, weight, repeat, edge):
-    """What the list cell[start:stop] of a class adds to the sums that the base gives: weight p[yp,
-    y] = left[n, yp] psi[yp, y] right[n, y].
+    """What the list cell[start:stop] of a class adds to the sums that the base gives:
+    weight p[yp, y] = left[n, yp] psi[yp, y] right[n, y].
     """
     share = 1.0 / weight
     for e in range(start, stop):
-        yp, y = cell[e] >> 16, cell[e] & 65535
+        yp, y = cell[e] >> SHIFT, cell[e] & LABEL
         s = left[n, yp] * right[n, y]
         more = s * value[e]
-        edge[0, yp, y] += more
-        edge[1, yp, y] += repeat * more * (1.0 - share * (2.0 * s * base[yp, y] + more))
+        edge[EXPECTED, yp, y] += more
+        edge[CURVATURE, yp, y] += repeat * more * (1.0 - share * (2.0 * s * base[yp, y] + more))
 
 
 @kernel
@@ -96,7 +96,7 @@ def _fill_table(k, tables, psi):
         for y in range(M):
             psi[yp, y] = base[yp, y] if slot[k] < 0 else tables.whole[slot[k], yp, y]
     for e in range(row[START, k], row[START, k] + row[SIZE, k]):
-        psi[cell[e] >> 16, cell[e] & 65535] += value[e]
+        psi[cell[e] >> SHIFT, cell[e] & LABEL] += value[e]
 
 
 @kernel

@@ -15,15 +15,24 @@ Sokolovska et al. (2010), section 5.2; spec A.10.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.kernels.coordinate_tables import from_left, from_right, total_of
+from crfbook.kernels.coordinate_tables import (
+    CENTRE,
+    FLAT,
+    LABEL,
+    SHIFT,
+    SIZE,
+    START,
+    WIDTH,
+    from_left,
+    from_right,
+    total_of,
+)
+from crfbook.kernels.forward_backward import MAX_SPREAD, SMALLEST_MASS
 from crfbook.kernels.vector_math import exp_inplace
 
 NODE_MAX, NODE_SPREAD = 0, 1  # rows of Chains.node_note
 SCALE, LOG_SCALE = 0, 1  # rows of Chains.alpha_note
 AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Chains.place
-START, SIZE = 0, 1  # rows of Lists.row
-MAX_SPREAD = 300.0  # when scaled vectors may be trusted: as in forward_backward.py
-SMALLEST_MASS = 1e-150
 
 
 @kernel
@@ -119,7 +128,7 @@ def extend_alphas(sequences, wanted, measure, chains, tables):
     row, cell, value, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.level
     base = tables.base.reshape((1, M, M))
     slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, chains.edge_class
-    flat = int(tables.level[2])
+    flat = int(tables.level[FLAT])
     node_row, alpha_row, done, now = chains.node_row, chains.alpha_row, chains.alpha_clock, chains.clock[0]
     node_note = chains.node_note
     seq_ptr, beta, beta_row, beta_note = chains.seq_ptr, chains.beta, chains.beta_row, chains.beta_note
@@ -147,11 +156,11 @@ def extend_alphas(sequences, wanted, measure, chains, tables):
                         from_left(alpha, before, base, np.int32(0), alpha, r)
                     # none, where the table is whole
                     for e in range(row[START, k], row[START, k] + row[SIZE, k]):
-                        alpha[r, cell[e] & 65535] += alpha[before, cell[e] >> 16] * value[e]
+                        alpha[r, cell[e] & LABEL] += alpha[before, cell[e] >> SHIFT] * value[e]
                     for y in range(M):
                         alpha[r, y] *= psi_node[n, y]
-                    spread += spreads[k] + level[1]
-                    log_scale += note[LOG_SCALE, before] + level[0]
+                    spread += spreads[k] + level[WIDTH]
+                    log_scale += note[LOG_SCALE, before] + level[CENTRE]
                 c = _finish(alpha, r, spread)
                 if c == 0.0:
                     place[UNSAFE, i] = 1
@@ -185,7 +194,7 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
     row, cell, value, base_t = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base_t
     level = tables.level
     slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, chains.edge_class
-    flat = int(tables.level[2])
+    flat = int(tables.level[FLAT])
     node_row, beta_row, done, now = chains.node_row, chains.beta_row, chains.beta_clock, chains.clock[0]
     node_note = chains.node_note
     for v in range(sequences.size):
@@ -208,12 +217,12 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
                 else:
                     from_right(v_buf, base_t, beta, r)
                 for e in range(row[START, k], row[START, k] + row[SIZE, k]):
-                    beta[r, cell[e] >> 16] += v_buf[cell[e] & 65535] * value[e]
-                c = _finish(beta, r, spreads[k] + level[1] + node_note[NODE_SPREAD, n])
+                    beta[r, cell[e] >> SHIFT] += v_buf[cell[e] & LABEL] * value[e]
+                c = _finish(beta, r, spreads[k] + level[WIDTH] + node_note[NODE_SPREAD, n])
                 if c == 0.0:
                     place[UNSAFE, i] = 1
                     break
-                note[0, r] = note[0, behind] + node_note[NODE_MAX, n] + level[0] + np.log(c)
+                note[0, r] = note[0, behind] + node_note[NODE_MAX, n] + level[CENTRE] + np.log(c)
                 done[r] = now
                 steps += 1
             place[BEHIND, i] = p

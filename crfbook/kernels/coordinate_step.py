@@ -1,6 +1,6 @@
 """The step of one block: candidates, their new weights, and what these do to tables and lattices.
 
-A candidate is a weight of the block that is not zero, or would not stay zero: cell yp << 16 | y, or -1 - y
+A candidate is a weight of the block that is not zero, or would not stay zero: cell yp << SHIFT | y, or -1 - y
 for a node weight. `found` is a Candidates of optim/chains.py: cell, and rows OLD, NEW, GRADIENT, CURVE of
 number; the first n places count. All others see coordinate_gradient.py.
 """
@@ -9,17 +9,28 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.kernels.coordinate_gradient import CURVATURE, EXPECTED, GOLD
-from crfbook.kernels.coordinate_tables import SIZE, START, place_list, rebuild_base, rebuild_classes
+from crfbook.kernels.coordinate_tables import (
+    LABEL,
+    SHIFT,
+    SIZE,
+    START,
+    place_list,
+    rebuild_base,
+    rebuild_classes,
+)
 
-OLD, NEW, GRADIENT, CURVE = 0, 1, 2, 3
+ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # Rule.step
+OLD, NEW, GRADIENT, CURVE = 0, 1, 2, 3  # rows of Candidates.number
+LARGEST, SQUARES = 0, 1  # places of State.seen: of the violations of the KKT conditions
+SLOPE, BEND, PENALTY = 0, 1, 2  # places of State.model, see `propose`
 FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
 STRIDE = 8  # between candidates that become neighbours in a list
 
 
 @kernel
 def load_block(a, b, base_holds, mu, base_log, weights, old_edge):
-    """old_edge[yp, y] = weights of edge attribute b; returns how many weights of the block (a,
-    b) are not zero.
+    """old_edge[yp, y] = weights of edge attribute b;
+    returns how many weights of the block (a, b) are not zero.
 
     Arguments: a, b: node and edge attribute, -1: none; base_holds: does the base table hold edge attribute 0;
     mu (A, M); base_log (M, M); weights; out: old_edge (M, M), 0 before. Cost: M + active weights. Source:
@@ -38,7 +49,7 @@ def load_block(a, b, base_holds, mu, base_log, weights, old_edge):
     elif b >= 0:
         start, size = weights.row[START, b], weights.row[SIZE, b]
         for e in range(start, start + size):
-            old_edge[weights.cell[e] >> 16, weights.cell[e] & 65535] = weights.value[e]
+            old_edge[weights.cell[e] >> SHIFT, weights.cell[e] & LABEL] = weights.value[e]
         n += size
     return n
 
@@ -63,8 +74,8 @@ def _consider(cell, w, expected, curvature, gold, c1, c2, secant, pinned, n, fou
         return n + 1
     slope = grad + 2.0 * c2 * w
     violation = abs(slope + c1) if w > 0.0 else abs(slope - c1) if w < 0.0 else abs(slope) - c1
-    seen[0] = max(seen[0], violation)
-    seen[1] += violation * violation
+    seen[LARGEST] = max(seen[LARGEST], violation)
+    seen[SQUARES] += violation * violation
     if secant and gold > expected >= 0.0:
         expected = max(expected, 1e-12)
         curvature *= max(1.0, (gold - expected) / (expected * np.log(gold / expected)))
@@ -78,7 +89,7 @@ def _consider(cell, w, expected, curvature, gold, c1, c2, secant, pinned, n, fou
 @kernel
 def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
     """Candidates of block (a, b); returns their number.
-    seen[0] = largest violation of the KKT conditions so far, seen[1] += its squares.
+    seen[LARGEST] = largest violation of the KKT conditions so far, seen[SQUARES] += its squares.
 
     Arguments: a, b: node and edge attribute, -1: none; only: place of the one weight that may move (nodes
     first, then pairs row by row), -1: all; rule: a Rule of optim/chains.py (frozen: zeros stay zeros); mu (A,
@@ -87,7 +98,7 @@ def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
     spec A.7.
     """
     n, L, virtual, c1, c2 = np.int64(0), rule.n_labels, exist.node_ptr.size == 0, rule.c1, rule.c2
-    frozen, secant = rule.frozen, rule.step == 0
+    frozen, secant = rule.frozen, rule.step == ADAPTIVE
     if a >= 0:
         p = sums.node
         for j in range(0 if virtual else exist.node_ptr[a], L if virtual else exist.node_ptr[a + 1]):
@@ -123,7 +134,7 @@ def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
             continue
         pinned = only >= 0 and only != L + yp * L + y
         n = _consider(
-            yp << 16 | y,
+            yp << SHIFT | y,
             w,
             p[EXPECTED, yp, y],
             p[CURVATURE, yp, y],
@@ -155,7 +166,7 @@ def scale_curvatures(n, rule, square, sums, found):
         high = max(high, sums.node[CURVATURE, y])
         for x in range(M):
             high = max(high, sums.edge[CURVATURE, y, x])
-    for y in range(M if rule.step == 2 or rule.step == 4 else 0):
+    for y in range(M if rule.step == WAPITI or rule.step == CS else 0):
         node = max(
             node, abs(sums.node[EXPECTED, y] - sums.node[GOLD, y]) / max(sums.node[CURVATURE, y], 1e-12)
         )
@@ -169,16 +180,16 @@ def scale_curvatures(n, rule, square, sums, found):
     for j in range(n):
         if curve[j] < np.inf:
             n_node, n_edge = n_node + (found.cell[j] < 0), n_edge + (found.cell[j] >= 0)
-    gamma = 1.5 if rule.step == 2 else 4.0 if n_node > 0 and n_edge > 0 else 2.0
+    gamma = 1.5 if rule.step == WAPITI else 4.0 if n_node > 0 and n_edge > 0 else 2.0
     for j in range(n):
         curve[j] = max(curve[j], 1e-12)
         if curve[j] == np.inf:
             continue
-        if rule.step == 0:
+        if rule.step == ADAPTIVE:
             curve[j] = max(curve[j], FLOOR * high)
-        elif rule.step == 2 or rule.step == 4:
+        elif rule.step == WAPITI or rule.step == CS:
             curve[j] *= (node if found.cell[j] < 0 else edge) * gamma
-        elif rule.step == 3:
+        elif rule.step == SAFE:
             curve[j] = square
 
 
@@ -190,7 +201,7 @@ def propose(n, factor, c1, c2, number, model):
     Arguments: n; factor; c1, c2; number (4, n) of Candidates; out: model (3,). Cost: n. Source:
     Sokolovska et al. (2010), eq. (13), (14).
     """
-    model[0], model[1], model[2] = 0.0, 0.0, 0.0
+    model[SLOPE], model[BEND], model[PENALTY] = 0.0, 0.0, 0.0
     for j in range(n):
         h, old, grad = factor * number[CURVE, j], number[OLD, j], number[GRADIENT, j]
         number[NEW, j] = old
@@ -200,9 +211,9 @@ def propose(n, factor, c1, c2, number, model):
         new = (z - c1 if z > c1 else z + c1 if z < -c1 else 0.0) / (h + 2.0 * c2)
         number[NEW, j] = new
         d = new - old
-        model[0] += grad * d
-        model[1] += number[CURVE, j] * d * d
-        model[2] += c1 * (abs(new) - abs(old)) + c2 * (new * new - old * old)
+        model[SLOPE] += grad * d
+        model[BEND] += number[CURVE, j] * d * d
+        model[PENALTY] += c1 * (abs(new) - abs(old)) + c2 * (new * new - old * old)
 
 
 @kernel
@@ -222,9 +233,9 @@ def write_block(a, b, n, base_holds, mu, base_log, weights, found, delta_node, d
             mu[a, -1 - c] = new
             delta_node[-1 - c] = d
             continue
-        delta_edge[c >> 16, c & 65535] = d
+        delta_edge[c >> SHIFT, c & LABEL] = d
         if held:
-            base_log[c >> 16, c & 65535] = new
+            base_log[c >> SHIFT, c & LABEL] = new
         else:
             n_edge += 1 if new != 0.0 else 0
     if b < 0 or held:
@@ -251,15 +262,15 @@ def clear_block(b, n, base_holds, weights, found, old_edge, delta_node, delta_ed
         if c < 0:
             delta_node[-1 - c] = 0.0
         else:
-            delta_edge[c >> 16, c & 65535] = 0.0
-            old_edge[c >> 16, c & 65535] = 0.0
+            delta_edge[c >> SHIFT, c & LABEL] = 0.0
+            old_edge[c >> SHIFT, c & LABEL] = 0.0
     if b == 0 and base_holds:
         for yp in range(old_edge.shape[0]):
             for y in range(old_edge.shape[1]):
                 old_edge[yp, y] = 0.0
     elif b >= 0:
         for e in range(weights.row[START, b], weights.row[START, b] + weights.row[SIZE, b]):
-            old_edge[weights.cell[e] >> 16, weights.cell[e] & 65535] = 0.0
+            old_edge[weights.cell[e] >> SHIFT, weights.cell[e] & LABEL] = 0.0
 
 
 @kernel

@@ -2,8 +2,8 @@
 
 Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of
 the weights of its edge attributes (the constant one aside, which is the base). D[k] has few entries; where it
-has many, or psi is tiny, the whole table is kept. A cell (yp, y) is the number yp << 16 | y. `tables` is a
-Tables and `weights` a Lists of optim/arena.py, which list their arrays.
+has many, or psi is tiny, the whole table is kept. A cell is a pair (yp, y) as one number, see SHIFT.
+`tables` is a Tables and `weights` a Lists of optim/arena.py, which list their arrays.
 """
 
 import numpy as np
@@ -14,6 +14,9 @@ from crfbook.kernels.vector_math import exp_inplace
 # nats: below, base + D would lose more than six digits of psi, and the class gets a whole table
 LOWEST = -14.0
 START, SIZE, ROOM = 0, 1, 2  # rows of Lists.row
+# a cell (yp, y) is the number yp << SHIFT | y: no division when a list is read
+SHIFT, LABEL = 16, 0xFFFF
+CENTRE, WIDTH, FLAT = 0, 1, 2  # places of Tables.level, see `rebuild_base`
 
 
 @kernel
@@ -61,7 +64,7 @@ def _sum_weights(k, class_ptr, class_attr, weights, sum_buf, touched_buf):
         start = weights.row[START, b]
         for e in range(start, start + weights.row[SIZE, b]):
             c = weights.cell[e]
-            yp, y = c >> 16, c & 65535
+            yp, y = c >> SHIFT, c & LABEL
             if np.isnan(sum_buf[yp, y]):
                 touched_buf[n] = c
                 sum_buf[yp, y] = weights.value[e]
@@ -100,7 +103,7 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
         n = _sum_weights(k, tables.class_ptr, tables.class_attr, weights, sum_buf, touched_buf)
         largest, lowest = 0.0, 0.0
         for e in range(n):
-            yp, y = touched_buf[e] >> 16, touched_buf[e] & 65535
+            yp, y = touched_buf[e] >> SHIFT, touched_buf[e] & LABEL
             value_buf[e] = sum_buf[yp, y]
             sum_buf[yp, y] = np.nan
             largest = max(largest, abs(value_buf[e]))
@@ -113,20 +116,20 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
                 for y in range(M):
                     tables.whole[d, yp, y] = base[yp, y]
             for e in range(n):
-                tables.whole[d, touched_buf[e] >> 16, touched_buf[e] & 65535] *= value_buf[e]
+                tables.whole[d, touched_buf[e] >> SHIFT, touched_buf[e] & LABEL] *= value_buf[e]
             n = np.int64(0)
         place_list(np.int64(k), n, row)
         start = row[START, k]
         for e in range(n):
             c = touched_buf[e]
             cell[start + e] = c
-            value[start + e] = base[c >> 16, c & 65535] * (value_buf[e] - 1.0)
+            value[start + e] = base[c >> SHIFT, c & LABEL] * (value_buf[e] - 1.0)
 
 
 @kernel
 def rebuild_base(base_log, n_labels, base, base_t, level):
-    """base = exp(base_log - level[0]), level[0] the largest entry, level[1] the spread of the finite ones,
-    level[2] the number of labels if all pairs of them are allowed and equal, else 0.
+    """base = exp(base_log - level[CENTRE]), level[CENTRE] the largest entry, level[WIDTH] the spread of the
+    finite ones, level[FLAT] the number of labels if all pairs of them are allowed and equal, else 0.
 
     Arguments: base_log (M, M); n_labels; out: base (M, M), base_t (M, M): its transpose, level (3,). Cost:
     M^2 exps. Source: spec A.4.
@@ -139,12 +142,12 @@ def rebuild_base(base_log, n_labels, base, base_t, level):
             high = v if v > high else high
             low = v if v < low and v > -np.inf else low
             n += 1 if v > -np.inf else 0
-    level[0] = high if high > -np.inf else 0.0
-    level[1] = max(0.0, high - low)
-    level[2] = n_labels if high == low and n == n_labels * n_labels else 0.0
+    level[CENTRE] = high if high > -np.inf else 0.0
+    level[WIDTH] = max(0.0, high - low)
+    level[FLAT] = n_labels if high == low and n == n_labels * n_labels else 0.0
     for yp in range(M):
         for y in range(M):
-            base[yp, y] = base_log[yp, y] - level[0]
+            base[yp, y] = base_log[yp, y] - level[CENTRE]
     exp_inplace(base.reshape(-1))
     for yp in range(M):
         for y in range(M):

@@ -16,6 +16,8 @@ from crfbook._jit import kernel
 from crfbook.kernels.cells import score_sequence
 from crfbook.kernels.viterbi import decode_sequence
 
+LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS, N_TOTALS = 0, 1, 2, 3, 4, 5  # places of `totals`
+
 
 @kernel
 def find_pair(edge_prev, edge_next, start, stop, yp, y):
@@ -104,8 +106,8 @@ def decode_with(s, theta, visit, layout, work):
     # who dominates whom changes with every update: not worth its L^3
     nothing_is_dominated = np.empty((0, 0, 0))
     return decode_sequence(
-        work.log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0, layout.edge_class[first:last], 0,
-        last - first, work.path, work.delta, work.best, work.rows,
+        work.log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0,
+        layout.edge_class[first:last], 0, last - first, work.path, work.delta, work.best, work.rows,
     )  # fmt: skip
 
 
@@ -136,11 +138,11 @@ def find_mistakes(s, theta, visit, layout, work, totals):
     for i in range(n):
         loss -= theta[work.cell[i]] * work.amount[i]
     weight = layout.weight[s]
-    totals[0] += weight * loss + (0.0 if np.isfinite(score) else np.nan)
-    totals[1] += weight * wrong / (last - first)
-    totals[2] += weight * (wrong > 0)
-    totals[3] += weight * wrong
-    totals[4] += weight * math.sqrt(wrong)
+    totals[LOSS] += weight * loss + (0.0 if np.isfinite(score) else np.nan)
+    totals[SHARE] += weight * wrong / (last - first)
+    totals[WRONG_SEQUENCES] += weight * (wrong > 0)
+    totals[WRONG_TOKENS] += weight * wrong
+    totals[WRONG_ROOTS] += weight * math.sqrt(wrong)
     return n, wrong, loss
 
 

@@ -7,10 +7,10 @@ States, arcs, lanes: kernels/tuple_arcs.py.
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.kernels.forward_backward import SMALLEST_MASS
 from crfbook.kernels.tuple_arcs import CANCELLED, add_up, clear, collect_masses, same_pattern, spread_masses
 
-MAX_SPREAD = 100.0  # nats; see tuple_forward
-SMALLEST_MASS = 1e-150
+TUPLE_SPREAD = 100.0  # nats; see tuple_forward
 
 
 @kernel
@@ -65,12 +65,13 @@ def tuple_forward(
     alpha[0,y] = psi_node[0,y] at single labels;  up[t,q] = alpha[t,q] + sum of up[t,c] over the children c of
     q: all paths ending in q
     slot[d] = sum over the arcs e that lead to d of rest[t-1,e] factor[e]   (spread_masses)
-    m[q] = psi_node[t,last q] psi_edge[prev q, last q] slot[q] for longer contexts q;   at single labels, psi_node[t,y] times
-    m[y] = sum_yp up[t-1,yp] psi_plain[yp,y] + sum over the pairs d = (yp, y) with arcs of psi_edge[yp,y]
-    slot[d] scale[t] = sum_q m[q],  alpha[t] = m / scale[t]
+    m[q] = psi_node[t,last q] psi_edge[prev q, last q] slot[q] for longer contexts q
+    m[y] = psi_node[t,y] (sum_yp up[t-1,yp] psi_plain[yp,y] + sum of psi_edge[yp,y] slot[d] over the pairs
+    d = (yp, y) with arcs) at single labels
+    scale[t] = sum_q m[q],  alpha[t] = m / scale[t]
 
     The log form is needed if some 0 < m[q] < 1e-150, or scale[t] is 0 or not finite, or (the caller sees to
-    that) scores of a step spread over more than MAX_SPREAD: as in forward_backward_scaled, with a smaller
+    that) scores of a step spread over more than TUPLE_SPREAD: as in forward_backward_scaled, with a smaller
     spread. A context that no path is in still lends its beta to longer ones; it reads the same labels with
     other weights for at most three tokens, so its beta is at most 1e150 exp(3 * 100).
 
@@ -256,13 +257,17 @@ def tuple_backward(
     """Backward masses, and the expected counts that they and tuple_forward's give;
     returns the products with arcs.
 
-    beta[T-1] = 1;  v[q] = psi_node[t,last q] beta[t,q] / scale[t];  slot[d] = psi_edge[prev d, last d] v[d],
-    v at its label for a pair beta[t-1,yp] = sum_y psi_plain[yp,y] v[y] + more[yp] at single labels;
-    beta[t-1,q] = beta[t-1, back-off of q] + more[q] (collect_masses) A beta[t-1,q] below CANCELLED of its
-    back-off's is added up label by label. Where up is 0, beta is set to 0. p_node[t,y] = sum of alpha[t,q]
-    beta[t,q] over last q = y edge_sum[k,yp,y] += up[t-1,yp] psi_plain[yp,y] v[y], or pair_mass[t,d] slot[d],
-    and alpha[t,q] beta[t,q] of the q that end in (yp, y) arc_sum[e] += rest[t-1,e] gain[e]: what is expected
-    of a tuple is the arc_sum of its arc and of all arcs that back off to it.
+    beta[T-1] = 1;  v[q] = psi_node[t,last q] beta[t,q] / scale[t]
+    slot[d] = psi_edge[prev d, last d] v[d], v at its label for a pair
+    beta[t-1,yp] = sum_y psi_plain[yp,y] v[y] + more[yp] at single labels
+    beta[t-1,q] = beta[t-1, back-off of q] + more[q] at longer contexts (collect_masses)
+    p_node[t,y] = sum of alpha[t,q] beta[t,q] over last q = y
+    edge_sum[k,yp,y] += up[t-1,yp] psi_plain[yp,y] v[y], or pair_mass[t,d] slot[d], and alpha[t,q] beta[t,q]
+    of the q that end in (yp, y)
+    arc_sum[e] += rest[t-1,e] gain[e]
+
+    A beta[t-1,q] below CANCELLED of its back-off's is added up label by label. Where up is 0, beta is set to
+    0. What is expected of a tuple is the arc_sum of its arc and of all arcs that back off to it.
 
     Arguments: as tuple_forward: psi_node (T, M, W), divided by scale on the way, edge_class (T, W), length
     (W,), arcs, factor (E,), psi_edge, psi_plain (K, M, M), psi_plain_t (K, M, M): its transposes, alpha, up

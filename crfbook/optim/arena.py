@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-SHIFT = 16  # a cell (yp, y) is the number yp << SHIFT | y: no division when a list is read
-START, SIZE, ROOM = range(3)  # rows of Lists.row
+from crfbook.kernels.coordinate_tables import ROOM, SIZE, START
 
 
 class Lists(NamedTuple):
@@ -24,8 +23,8 @@ class Lists(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Transition potentials of K edge classes over M padded labels: base[yp,
-    y] + (value of the class's list at yp, y).
+    """Transition potentials of K edge classes over M padded labels:
+    base[yp, y] + (value of the class's list at yp, y).
     """
 
     base_log: np.ndarray  # (M, M): weights of the constant edge attribute; -inf: forbidden, and padding

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.data.features import inner_tokens
+from crfbook.kernels.coordinate_lattice import BEHIND, CHANGED
 from crfbook.optim.arena import Lists, Tables, make_lists
 from crfbook.optim.inverted_index import Blocks
 from crfbook.optim.objective import padded
@@ -77,7 +78,7 @@ class BlockSums(NamedTuple):
 class Candidates(NamedTuple):
     """Weights of one block that may move."""
 
-    cell: np.ndarray  # int32 (n,): yp << 16 | y, or -1 - y for a node weight
+    cell: np.ndarray  # int32 (n,): yp << SHIFT | y, or -1 - y for a node weight
     number: np.ndarray  # (4, n): old and new weight, gradient of the loss alone, curvature
 
 
@@ -97,8 +98,7 @@ class Rule(NamedTuple):
     c1: float
     c2: float
     factor: float  # of the curvatures, where the rule is not adaptive
-    least_factor: float  # of the adaptive rule
-    step: int  # adaptive 0, fixed 1, wapiti 2, safe 3, cs 4
+    step: int  # ADAPTIVE, FIXED ... of kernels/coordinate_step.py
     repeats: int  # 1: curvatures count how often a symbol occurs in a sequence
     exact: int  # 1: exact second derivatives
     frozen: int  # 1: zeros stay zeros
@@ -216,8 +216,8 @@ def forget(chains):
     """No alpha, beta or log Z is good any more."""
     chains.clock[0] += 1
     chains.place[:] = 0
-    chains.place[1] = np.maximum(np.diff(chains.seq_ptr) - 1, 0)
-    chains.place[3] = chains.clock[0]
+    chains.place[BEHIND] = np.maximum(np.diff(chains.seq_ptr) - 1, 0)
+    chains.place[CHANGED] = chains.clock[0]
 
 
 def make_tables(corpus, n_labels, edge_kept, constraints):

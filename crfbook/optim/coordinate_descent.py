@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.data.features import FeatureSet
+from crfbook.kernels.coordinate_step import ADAPTIVE, LARGEST, SQUARES
 from crfbook.optim.certificate import Rules, check_callback, is_number, whole
 from crfbook.optim.coordinate_acceleration import Accelerator
 from crfbook.optim.coordinate_run import STEPS, Run, Sizes, Sparse
@@ -281,13 +282,13 @@ class Search:
             self.objective += run.sweep()
         else:
             run.sweep_weights()
-        if not self.blocks or run.rule.step != STEPS["adaptive"] or self.iteration % 10 == 9:
+        if not self.blocks or run.rule.step != ADAPTIVE or self.iteration % 10 == 9:
             # what was tracked has gathered rounding errors; single weights and other rules track nothing
             self.objective = run.renew()
         if self.accelerator is not None:
             self.objective = self.accelerator.improve(self.objective)
         seen = run.state.seen
-        self.shown = self.rules.violation(float(seen[1]), float(seen[0]))
+        self.shown = self.rules.violation(float(seen[SQUARES]), float(seen[LARGEST]))
         if frozen:
             if before - self.objective <= 1e-6 * abs(self.objective):
                 self.thawed = 0

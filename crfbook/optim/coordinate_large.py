@@ -174,7 +174,7 @@ class LargeBlocks:
 
     def _step(self, g, a, b, n, rule, state):
         """Steps until one is good; the change of the objective."""
-        adaptive, blocks = rule.step == 0, state.blocks
+        adaptive, blocks = rule.step == steps.ADAPTIVE, state.blocks
         first, last = blocks.visit_ptr[g : g + 2].tolist()
         factor = float(state.number[kernels.FACTOR, g]) if adaptive else rule.factor
         noise, change = lattice.keep_log_z(blocks.visit_seq[first:last], state.chains.log_z, state.log_z), 0.0
@@ -182,7 +182,7 @@ class LargeBlocks:
             for trial in range(kernels.MAX_TRIALS):
                 end = trial == kernels.MAX_TRIALS - 1
                 steps.propose(n, np.inf if end else factor, rule.c1, rule.c2, state.found.number, state.model)
-                if state.model[1] == 0.0 and trial == 0:
+                if state.model[steps.BEND] == 0.0 and trial == 0:
                     return 0.0
                 self._write(a, b, n, rule, state)
                 steps.renew_tables(
@@ -197,9 +197,7 @@ class LargeBlocks:
                 )
                 change = self._renew(g, adaptive, state)
                 state.count[kernels.STEP_PASSES] += last - first if adaptive else 0
-                good, factor = kernels.judge(
-                    change, noise, trial, adaptive, rule.least_factor, state.model, factor
-                )
+                good, factor = kernels.judge(change, noise, trial, adaptive, state.model, factor)
                 if good:
                     break
         except (
@@ -210,7 +208,7 @@ class LargeBlocks:
             raise
         if adaptive:
             state.number[kernels.FACTOR, g] = factor
-        return change + float(state.model[2])
+        return change + float(state.model[steps.PENALTY])
 
 
 def tree_sum(parts):

@@ -7,6 +7,7 @@ They are rare, so that nothing of them is kept but log Z.
 import numpy as np
 
 from crfbook.kernels.coordinate_exact import sequence_scores
+from crfbook.kernels.coordinate_gradient import CURVATURE, EXPECTED
 from crfbook.kernels.coordinate_lattice import UNSAFE
 from crfbook.kernels.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
 
@@ -54,9 +55,9 @@ def add_unsafe(g, repeats, state):
         for o in occurrences:
             t = int(blocks.occ_token[o] - chains.seq_ptr[i])
             x, p = blocks.occ_val[o] if len(blocks.occ_val) else 1.0, p_node[t]
-            node[0] += weight * x * p
-            node[1] += repeat * x * x * (p - p * p)
+            node[EXPECTED] += weight * x * p
+            node[CURVATURE] += repeat * x * x * (p - p * p)
             if with_edge and t > 0:
                 edge_marginal_log(t, log_node, log_edge, edge_class, alpha, beta, log_z, p_edge)
-                edge[0] += weight * p_edge
-                edge[1] += repeat * (p_edge - p_edge * p_edge)
+                edge[EXPECTED] += weight * p_edge
+                edge[CURVATURE] += repeat * (p_edge - p_edge * p_edge)

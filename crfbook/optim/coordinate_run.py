@@ -8,11 +8,12 @@ import numpy as np
 
 from crfbook._jit import is_compiled
 from crfbook.data.features import FeatureSet
-from crfbook.kernels.coordinate import BY_STAGES, visit_blocks
+from crfbook.kernels.coordinate import BY_STAGES, FACTOR, visit_blocks
 from crfbook.kernels.coordinate_lattice import score_rows
-from crfbook.kernels.coordinate_tables import rebuild_base, rebuild_classes
+from crfbook.kernels.coordinate_step import ADAPTIVE, CS, FIXED, LARGEST, SAFE, SQUARES, WAPITI
+from crfbook.kernels.coordinate_tables import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes
 from crfbook.optim.active_weights import Sparse, active_among, scatter
-from crfbook.optim.arena import SHIFT, SIZE, holding, list_items, make_lists, make_room
+from crfbook.optim.arena import holding, list_items, make_lists, make_room
 from crfbook.optim.chains import (
     DENSE_SHARE,
     Candidates,
@@ -29,7 +30,7 @@ from crfbook.optim.coordinate_large import FEW, LARGE, STAGED, LargeBlocks
 from crfbook.optim.inverted_index import edge_occurrences, inverted_index
 from crfbook.optim.objective import _check_labels, padded
 
-STEPS = {"adaptive": 0, "fixed": 1, "wapiti": 2, "safe": 3, "cs": 4}
+STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
 CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
 
 
@@ -100,7 +101,6 @@ class Run:
         *,
         step="adaptive",
         factor=2.0,
-        least_factor=0.1,
         exact=False,
         frozen=False,
         screening=True,
@@ -110,7 +110,6 @@ class Run:
             float(c1),
             float(c2),
             float(factor) if step == "fixed" else 1.0,
-            float(least_factor),
             STEPS[step],
             int(step == "cs"),
             int(exact),
@@ -170,7 +169,7 @@ class Run:
             label.astype(np.int32),
             pointers(owner, n_edge_attrs),
             (cell >> SHIFT).astype(np.int32),
-            (cell & 0xFFFF).astype(np.int32),
+            (cell & LABEL).astype(np.int32),
         )
         return Sparse(features, np.concatenate([mu[attr, label], value]))
 
@@ -199,7 +198,7 @@ class Run:
         """Arrays from which `resume` goes on."""
         features, w = self.export()
         numbers = {
-            "factor": self.state.number[0].copy(),
+            "factor": self.state.number[FACTOR].copy(),
             "count": self.state.count.copy(),
             "log_z": self.state.chains.log_z.copy(),
         }
@@ -230,7 +229,7 @@ class Run:
                 Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"]),
             )
         )
-        self.state.number[0] = state["factor"]
+        self.state.number[FACTOR] = state["factor"]
         self.state.count[:] = state["count"]
         objective = self.renew()
         # steps would be judged by them
@@ -285,7 +284,7 @@ class Run:
         weight = np.repeat(chains.weight, np.diff(corpus.seq_ptr))[token[known]]
         score = float((self.state.mu[corpus.attr_idx[known], corpus.labels[token[known]]] * x * weight).sum())
         owner, cell, value = self._edges()
-        key = (owner * n_labels + (cell >> SHIFT)) * n_labels + (cell & 0xFFFF)
+        key = (owner * n_labels + (cell >> SHIFT)) * n_labels + (cell & LABEL)
         keys, counts = self._gold
         if len(keys):
             at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
@@ -382,7 +381,7 @@ class Run:
             self.sweep()
         finally:
             self.rule = rule
-        return float(self.state.seen[0]), float(self.state.seen[1])
+        return float(self.state.seen[LARGEST]), float(self.state.seen[SQUARES])
 
 
 def _bounds(blocks, chains):

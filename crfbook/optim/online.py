@@ -35,12 +35,10 @@ import math
 import numpy as np
 
 from crfbook.kernels.arow import arow_epoch
+from crfbook.kernels.mistakes import LOSS, SHARE, WRONG_ROOTS, WRONG_SEQUENCES, WRONG_TOKENS
 from crfbook.kernels.passive_aggressive import passive_aggressive_epoch
 from crfbook.kernels.perceptron import perceptron_direction, perceptron_epoch
 from crfbook.optim.online_run import OnlineRun
-
-# places in `totals`, see kernels/mistakes.py
-LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS = range(5)
 
 
 def perceptron(

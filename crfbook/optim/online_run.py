@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 
+from crfbook.kernels.mistakes import N_TOTALS
 from crfbook.kernels.perceptron import perceptron_direction
 from crfbook.optim.objective import _check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, make_work, weights_of
@@ -43,7 +44,7 @@ class OnlineRun:
         self.count = np.array([state["count"]], np.int64).reshape(1)
         self.average, self.epoch = bool(average), int(state["epoch"])
         self.seconds, self.clock = float(state["seconds"]), time.perf_counter()
-        self.work, self.totals, self.visit = make_work(self.layout, len(self.theta)), np.zeros(5), 0
+        self.work, self.totals, self.visit = make_work(self.layout, len(self.theta)), np.zeros(N_TOTALS), 0
         self.sequences = np.flatnonzero((np.diff(corpus.seq_ptr) > 0) & (self.layout.weight > 0))
 
     def train(self, learn, losses, *, shuffle, epsilon, max_iterations, random_state, callback):
@@ -115,7 +116,7 @@ class OnlineRun:
 
     def _losses_at(self, w):
         """`totals` of decoding every sequence with w."""
-        totals, theta = np.zeros(5), cells_of(self.cells, w)
+        totals, theta = np.zeros(N_TOTALS), cells_of(self.cells, w)
         self.visit += 1
         perceptron_direction(
             self.sequences, self.visit, theta, np.zeros_like(theta), self.layout, self.work, totals

@@ -20,7 +20,7 @@ import numpy as np
 
 from crfbook.kernels.forward_backward import exp_nodes
 from crfbook.kernels.likelihood import add_tree, batch_gradient, batch_scores
-from crfbook.kernels.tuple_chain import MAX_SPREAD, tuple_backward, tuple_forward
+from crfbook.kernels.tuple_chain import TUPLE_SPREAD, tuple_backward, tuple_forward
 from crfbook.kernels.tuple_chain_log import tuple_chain_log
 from crfbook.kernels.tuple_likelihood import fill_lanes, lanes_log_z
 from crfbook.optim.batch import Batch
@@ -53,12 +53,12 @@ class _TupleBatch(Batch):
         this spread of transitions.
         """
         refused = np.zeros(self.alive[0], bool)
-        if not spread + exp_nodes(self.log_node, self.psi, self.node_max) <= MAX_SPREAD:
+        if not spread + exp_nodes(self.log_node, self.psi, self.node_max) <= TUPLE_SPREAD:
             finite = np.isfinite(self.log_node)
             node_spread = np.where(finite, self.log_node, -np.inf).max(axis=1) - np.where(
                 finite, self.log_node, np.inf
             ).min(axis=1)
-            far = ~(finite.any(axis=1) & (spread + node_spread <= MAX_SPREAD))
+            far = ~(finite.any(axis=1) & (spread + node_spread <= TUPLE_SPREAD))
             refused[(np.arange(len(far)) - np.repeat(self.step_ptr[:-1], self.alive))[far]] = True
         return refused
 
@@ -245,8 +245,8 @@ class _Chain(Objective):
 
 
 class TupleObjective:
-    """Penalised negative log-likelihood with label tuples; call it with (F + G,) weights to get (value,
-    gradient).
+    """Penalised negative log-likelihood with label tuples;
+    call it with (F + G,) weights to get (value, gradient).
 
     Parameters
     ----------
