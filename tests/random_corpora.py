@@ -74,3 +74,8 @@ def brute_value(corpus, features, w, c2=0.0, constraints=None):
             labels = corpus.labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]]
             total -= weight[i] * brute.log_proba(*chain, labels)
     return total
+
+
+def held_bytes(*things):
+    """Bytes of arrays, and of those in tuples of arrays."""
+    return sum(thing.nbytes if isinstance(thing, np.ndarray) else held_bytes(*thing) for thing in things)

@@ -15,6 +15,7 @@ from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.kernels.boosting import INSTANCE, SHARE, TOTAL, best_step
 from crfbook.kernels.boosting_instance import least_sum, tighten
+from crfbook.kernels.boosting_rounds import DRIFTED, PAUSED
 from crfbook.kernels.boosting_split import split_step
 from crfbook.optim import boosting
 from crfbook.optim.boosting import boost
@@ -434,11 +435,11 @@ def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_sleepers_wake(bo
     corpus, features = long_corpus(rng, (120, 70, 3, 30, 5, 1, 55, 8))
     run = first_state(corpus, features)
     assert run.state.asleep.sum() == 7  # all but the longest
-    run.kind = boosting.BOUNDS.index(bound)
+    run.kind = boosting.BOUNDS[bound]
     anchors = []
     for target in (1, 10, 100, 400, 1500):
         while run.done < target:
-            assert run.advance(target) in (0, 2)
+            assert run.advance(target) in (PAUSED, DRIFTED)
             anchors.append(run.anchor.rounds)
         log_loss, means = exact(corpus, features, run.state.w)
         share, usable = 2 * run.state.number[SHARE], run.index.low < run.index.high

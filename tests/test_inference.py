@@ -80,7 +80,7 @@ def test_node_scores_and_long_corpora(monkeypatch):
         atol=1e-13,
     )
     path, scores = inference.decode(corpus, features, w), inference.sequence_scores(corpus, features, w)
-    assert len(inference._model(corpus, features, w, None, inference.no_tables).dense) > 0
+    assert len(inference._model(corpus, features, w, None).dense) > 0
     monkeypatch.setattr(inference, "STRETCH_ROWS", 50)
     monkeypatch.setattr(inference, "DENSE_BYTES", 0)
     monkeypatch.setattr(inference, "batch_rows", lambda n_classes: 50)

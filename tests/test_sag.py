@@ -4,7 +4,7 @@ and its end against L-BFGS.
 
 import numpy as np
 import pytest
-from random_corpora import brute_value, random_corpus, random_model
+from random_corpora import brute_value, held_bytes, random_corpus, random_model
 from test_stochastic import KINDS, laid_out, loss_of, problem, separable
 
 from crfbook.data.corpus import take_sequences
@@ -218,8 +218,7 @@ def test_memory_is_stated_and_refused_above_the_limit():
     corpus, features, _, _ = problem(28, n_classes=3)
     need = sag_memory(corpus, features)
     run = _Run(corpus, features, None, None, None, 0, 1.0, 0.0, 0.0)
-    held = sum(array.nbytes for array in (*run.memory, *run.layout, run.u, run.d, run.grad, run.w))
-    held += sum(array.nbytes for work in run.works for array in work)
+    held = held_bytes(run.memory, run.layout, run.works, run.u, run.d, run.grad, run.w)
     assert 0.5 * held < need < 2.0 * held
     with pytest.raises(
         MemoryError, match=r"sag remembers the marginals of every token, .* GB here, more than memory_limit"

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from random_corpora import brute_node_scores, random_corpus, random_model
 
+from crfbook.data.constraints import Constraints, bounds_of
 from crfbook.data.corpus import make_corpus
 from crfbook.kernels.likelihood import add_tree, batch_scores, open_rows
 from crfbook.kernels.scores import (
@@ -134,13 +135,31 @@ def test_training_layout_scores_and_transposes(monkeypatch, valued, dense):
 
 def test_open_rows_knows_first_and_last_tokens():
     step_ptr = np.array([0, 3, 5, 6])  # lengths 3, 2, 1
-    start, middle, end = np.array([0.0, -np.inf]), np.zeros(2), np.array([-np.inf, 0.0])
+    start, end, sets = np.array([True, False]), np.array([False, True]), np.ones((1, 2), bool)
+    bounds = bounds_of(Constraints(np.ones((2, 2), bool), start, end, sets), 2)
     out = np.full((6, 2), np.nan)
-    open_rows(step_ptr, start, middle, end, out)
+    open_rows(step_ptr, np.zeros(0, np.int32), bounds, out)
     opens = out[:, 1] == -np.inf
     closes = out[:, 0] == -np.inf
     assert opens.tolist() == [True, True, True, False, False, False]
     assert closes.tolist() == [False, False, True, False, True, True]
+    bounds.label_sets[0, 1] = -np.inf
+    open_rows(step_ptr, np.zeros(6, np.int32), bounds, out)
+    assert (out[:, 1] == -np.inf).all() and closes.tolist() == (out[:, 0] == -np.inf).tolist()
+
+
+def test_bounds_are_zero_where_a_label_may_stand():
+    allowed, start = np.array([[True, False], [True, True]]), np.array([True, False])
+    constraints = Constraints(allowed, start, ~start, np.array([[True, True], [False, True]]))
+    bounds = bounds_of(constraints, 2, 4)
+    for got, wanted in zip(
+        bounds, (start, [True, True], ~start, allowed, constraints.label_sets), strict=True
+    ):
+        inner = got[..., :2] if got.ndim < 2 or len(got) < 4 else got[:2, :2]
+        assert ((inner == 0.0) == wanted).all() and got.shape[-1] == 4
+        assert np.isin(got, [0.0, -np.inf]).all() and np.count_nonzero(got == 0.0) == np.count_nonzero(wanted)
+    free = bounds_of(None, 3)
+    assert not any(array.any() for array in free) and [len(array) for array in free] == [3, 3, 3, 3, 0]
 
 
 @pytest.mark.parametrize("n_parts", [1, 2, 3, 4, 7])

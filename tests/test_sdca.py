@@ -4,7 +4,7 @@ and its end against L-BFGS.
 
 import numpy as np
 import pytest
-from random_corpora import chains_of
+from random_corpora import chains_of, held_bytes
 from test_stochastic import KINDS, problem
 
 from crfbook import brute
@@ -333,7 +333,7 @@ def test_memory_is_stated_and_refused_above_the_limit():
     corpus, features, _, _ = problem(50, n_classes=3)
     need = sdca_memory(corpus, features)
     run = ascent(corpus, features)
-    held = sum(array.nbytes for array in (*run.memory, *run.layout, *run.work, *run.trial, run.theta, run.w))
+    held = held_bytes(run.memory, run.layout, run.work, run.trial, run.theta, run.w)
     assert 0.5 * held < need < 2.0 * held
     with pytest.raises(
         MemoryError,

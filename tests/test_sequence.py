@@ -6,20 +6,18 @@ import numpy as np
 import pytest
 from random_corpora import brute_node_scores, random_corpus, random_model
 
-from crfbook.data.constraints import Constraints
+from crfbook.data.constraints import Constraints, bounds_of
 from crfbook.data.corpus import take_sequences
 from crfbook.kernels.sequence import (
     add_edges,
-    add_nodes,
     bound_nodes,
-    find_label,
     score_edges,
     score_nodes,
     sequence_marginals,
     subtract_gold,
 )
 from crfbook.optim.objective import Objective
-from crfbook.optim.sequences import bounds_of, epoch_order, sequence_work
+from crfbook.optim.sequences import epoch_order, sequence_work
 
 pytestmark = pytest.mark.kernels
 
@@ -33,7 +31,7 @@ def loss_and_gradient(corpus, features, w, i, constraints=None, scale=1.0, visit
     score_nodes(
         first, last, w, scale, f.node_ptr, f.node_label, c.attr_ptr, c.attr_idx, c.attr_val, work.log_node
     )
-    bound_nodes(first, last, bounds.start, bounds.end, bounds.label_sets, no_sets, work.log_node)
+    bound_nodes(first, last, bounds, no_sets, work.log_node)
     score_edges(
         first,
         last,
@@ -66,9 +64,11 @@ def loss_and_gradient(corpus, features, w, i, constraints=None, scale=1.0, visit
         first, last, c.labels, c.edge_class, work.log_node, work.log_edge, work.p_node, work.edge_sum
     )
     grad = np.zeros(f.n_features)
-    add_nodes(
-        first, last, 1.0, work.p_node, f.node_ptr, f.node_label, c.attr_ptr, c.attr_idx, c.attr_val, grad
-    )
+    for t in range(first, last):
+        for j in range(c.attr_ptr[t], c.attr_ptr[t + 1]):
+            row = slice(*f.node_ptr[c.attr_idx[j] : c.attr_idx[j] + 2])
+            value = c.attr_val[j] if len(c.attr_val) else 1.0
+            grad[row] += value * work.p_node[t - first, f.node_label[row]]
     add_edges(
         1.0,
         f.n_node,
@@ -142,9 +142,10 @@ def test_node_scores_and_label_sets():
         log_node,
     )
     np.testing.assert_allclose(log_node, brute_node_scores(corpus, features, w)[2:], atol=1e-13)
-    sets = np.array([[0.0, 0.0, 0.0], [0.0, -np.inf, 0.0]])
+    sets, free = np.array([[True, True, True], [True, False, True]]), np.ones(3, bool)
+    bounds = bounds_of(Constraints(np.ones((3, 3), bool), free, free, sets), 3)
     before = log_node.copy()
-    bound_nodes(2, 5, np.zeros(3), np.zeros(3), sets, np.array([1, 1, 0, 1, 0], np.int32), log_node)
+    bound_nodes(2, 5, bounds, np.array([1, 1, 0, 1, 0], np.int32), log_node)
     before[1, 1] = -np.inf
     np.testing.assert_array_equal(log_node, before)
 
@@ -160,12 +161,6 @@ def test_no_path_is_minus_infinity_and_no_gradient():
         work.log_node, work.log_edge, corpus.edge_class, 0, work.stamp, work, work.p_node, work.edge_sum
     )
     assert log_z == -np.inf and not work.p_node.any() and not work.edge_sum.any()
-
-
-def test_find_label():
-    label = np.array([5, 1, 3, 4, 9], np.int32)
-    assert [find_label(label, 1, 5, y) for y in range(11)] == [-1, 1, -1, 2, 3, -1, -1, -1, -1, 4, -1]
-    assert find_label(label, 2, 2, 3) == -1
 
 
 def test_an_epoch_visits_everything_once_in_an_order_of_its_own():

@@ -18,6 +18,7 @@ from crfbook.models import inference
 from crfbook.models.sparse import sparsify
 from crfbook.optim import cost_model
 from crfbook.optim.cost_model import SECONDS, FormChooser, Sizes, choose_form, decoding_form, terms
+from crfbook.optim.edges import padded_bounds
 from crfbook.optim.objective import Objective
 from crfbook.optim.sparse_chain import sparse_edges
 
@@ -166,7 +167,8 @@ def test_weights_that_cancel(size, based):
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_lists_and_tables_hold_the_same_potentials(share):
     corpus, features, w, constraints = case("constrained", 2)
-    edges = sparse_edges(features, w, corpus.class_ptr, corpus.class_attr, constraints, table_share=share)
+    bounds = padded_bounds(constraints, features.n_labels)
+    edges = sparse_edges(features, w, corpus.class_ptr, corpus.class_attr, bounds, table_share=share)
     scores = log_edge(features, w, corpus.class_ptr, corpus.class_attr)
     scores[:, ~constraints.allowed] = -np.inf
     for k, table in enumerate(scores):

@@ -27,6 +27,33 @@ class Constraints(NamedTuple):
     label_sets: np.ndarray | None = None
 
 
+class Bounds(NamedTuple):
+    """Hard constraints as scores of M labels, of which L exist: 0 where allowed, -inf where not."""
+
+    start: np.ndarray  # (M,): at first tokens
+    middle: np.ndarray  # (M,): at all tokens: 0 for labels, -inf for padding
+    end: np.ndarray  # (M,): at last tokens
+    edge: np.ndarray  # (M, M) [previous, next]
+    label_sets: np.ndarray  # (D, M): row `label_set[t]` of a corpus holds at token t
+
+
+def bounds_of(constraints, n_labels, width=None):
+    """`Bounds` of `Constraints`, or of None (everything is allowed), padded to `width` labels."""
+    width, every = width or n_labels, np.ones(n_labels, bool)
+    given = (
+        Constraints(np.ones((n_labels, n_labels), bool), every, every) if constraints is None else constraints
+    )
+    sets = np.zeros((0, n_labels), bool) if given.label_sets is None else given.label_sets
+
+    def scores(allowed, *shape):
+        out = np.full(shape, -np.inf)
+        out[tuple(map(slice, allowed.shape))][allowed] = 0.0
+        return out
+
+    vectors = (scores(allowed, width) for allowed in (given.start, every, given.end))
+    return Bounds(*vectors, scores(given.allowed, width, width), scores(sets, len(sets), width))
+
+
 # scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete
 # one)
 _SCHEMES = {

@@ -37,6 +37,8 @@ from crfbook.kernels.boosting_split import select_split
 from crfbook.kernels.sequence import bound_nodes, score_nodes, sequence_marginals, subtract_gold
 
 SLACK, LEAST_SHARE = 1e-3, 1e-9  # see above
+STORED, RESCORED, FROM_ZERO = 0, 1, 2  # what a visit begins with, see `visit`
+PAUSED, CONVERGED, DRIFTED, AT_FLOOR, NOT_FINITE = 0, 1, 2, 3, 4  # why `boost_rounds` returns
 DROWSY = (
     3.0  # nats: a sequence falls asleep only this much further down, so that none does so and wakes in turn
 )
@@ -123,16 +125,16 @@ def visit(sequences, fresh, log_loss, data, bounds, state, work):
     for pairs; a sequence far below log_loss is put to sleep: it adds nothing,
     and its ceiling is log weight_i + u.
 
-    Arguments: sequences int64 (n,): which; fresh: 1 = node scores are computed from the weights, 2 = and
-    cells count as 0 before (the sums were emptied); log_loss; data, bounds, state, work: see above. Cost: 3 T
-    L^2 multiply-adds, T L + L^2 exps, an addition per (occurrence, weight) pair. Source: Altun, Johnson and
-    Hofmann (2003), section 3.3 and eq. (5).
+    Arguments: sequences int64 (n,): which; fresh: RESCORED, node scores are computed from the weights,
+    FROM_ZERO, and cells count as 0 before (the sums were emptied), or STORED; log_loss; data, bounds, state,
+    work: see above. Cost: 3 T L^2 multiply-adds, T L + L^2 exps, an addition per (occurrence, weight) pair.
+    Source: Altun, Johnson and Hofmann (2003), section 3.3 and eq. (5).
     """
     limit = sleep_limit(log_loss, state.number[SHARE], state.asleep.size)
     for i in sequences:
         first, last = data.seq_ptr[i], data.seq_ptr[i + 1]
         log_node, edge_class = state.log_node[first:last], data.edge_class[first:last]
-        if fresh:
+        if fresh != STORED:
             score_nodes(
                 first,
                 last,
@@ -145,7 +147,7 @@ def visit(sequences, fresh, log_loss, data, bounds, state, work):
                 data.attr_val,
                 log_node,
             )
-            bound_nodes(first, last, bounds.start, bounds.end, bounds.label_sets, data.label_set, log_node)
+            bound_nodes(first, last, bounds, data.label_set, log_node)
         state.count[VISITS] += 1
         state.count[TOKENS] += last - first
         rows = range(data.row_ptr[i], data.row_ptr[i + 1])
@@ -178,7 +180,7 @@ def visit(sequences, fresh, log_loss, data, bounds, state, work):
             p, cell = work.p_node[t - first], state.cell[t]
             for y in range(cell.size):
                 new = g * abs(p[y])
-                p[y] = new - (cell[y] if fresh < 2 else 0.0)
+                p[y] = new - (cell[y] if fresh != FROM_ZERO else 0.0)
                 cell[y] = new
         add_differences(
             first,
@@ -202,7 +204,9 @@ def visit(sequences, fresh, log_loss, data, bounds, state, work):
                 yp, y = data.pair_prev[q], data.pair_next[q]
                 for side in range(2):  # edge_sum holds expected minus gold counts
                     new = g * (lost[c, yp, y] if side else max(work.edge_sum[c, yp, y] + lost[c, yp, y], 0.0))
-                    state.edge_sum[c, q, side] += new - (state.edge_cell[r, q, side] if fresh < 2 else 0.0)
+                    state.edge_sum[c, q, side] += new - (
+                        state.edge_cell[r, q, side] if fresh != FROM_ZERO else 0.0
+                    )
                     state.edge_cell[r, q, side] = new
             lost[c] = 0.0
 
@@ -285,17 +289,17 @@ def step_edge(k, step, data, index, state, touched):
 
 @kernel
 def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, work, journal):
-    """Rounds until n_rounds of them are done in all, or a reason to return: 0 that, 1 converged, 2 drift,
-    3 floor, 4 not finite.
+    """Rounds until n_rounds of them are done in all, or another reason to return: CONVERGED, ...
+
 
     A round: the feature with the best bound, its step, visits to the awake sequences that hold it, then to
     those that wake. Rounds that the journal holds already are repeated as they stand there (that is how a run
     is resumed). Each addition to a sum errs by at most 2^-53 of it; a sum that fell by a factor keeps the
     errors of its larger past. So after a round, in units of the loss, drift = drift * (loss before / loss
     after) + 2^-53 * tokens visited bounds the error of m_k relative to the largest counts; the caller
-    recomputes the sums when it passes `share` (status 2).
+    recomputes the sums when it passes `share` (DRIFTED).
 
-    Arguments: n_rounds; budget: tokens visited before returning with 0; cap, tol; kind: GLOBAL, INSTANCE
+    Arguments: n_rounds; budget: tokens visited before returning with PAUSED; cap, tol; kind: GLOBAL, INSTANCE
     or SPLIT (these two `tighten` the step); data, bounds,
     index, state, work: see above; journal: feature, step, gain, log_loss, each (>= n_rounds,). Cost: of a
     round, that of its visits, S, and `select_feature`. Source: Altun, Johnson and Hofmann (2003),
@@ -306,7 +310,7 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
         r, before = state.count[ROUNDS], state.count[TOKENS]
         total = state.number[TOTAL]
         if not total > state.number[FLOOR] * np.exp(-state.number[LOG_REF]):
-            return 3 if total == total else 4
+            return AT_FLOOR if total == total else NOT_FINITE
         if r < state.count[GIVEN]:
             k, step, gain = journal.feature[r], journal.step[r], journal.gain[r]
         else:
@@ -337,7 +341,7 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
                     state.block_low,
                 )
             if not -np.expm1(-gain) >= tol or k < 0:
-                return 1
+                return CONVERGED
             if kind == INSTANCE or (kind == SPLIT and max(index.most[k], -index.low[k]) > 1.0):
                 step, gain = tighten(k, step, cap, kind, data, index, state, work)
         state.number[SHARE] = min(state.number[SHARE], max(-SLACK * np.expm1(-gain), LEAST_SHARE))
@@ -347,7 +351,7 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
         else:
             n = step_edge(k - n_node, step, data, index, state, state.touched)
         log_loss = state.number[LOG_REF] + np.log(total)
-        visit(state.touched[:n], np.int64(0), log_loss, data, bounds, state, work)
+        visit(state.touched[:n], np.int64(STORED), log_loss, data, bounds, state, work)
         log_loss = settle(data, state)
         n, limit = 0, sleep_limit(log_loss, state.number[SHARE], state.asleep.size)
         for i in range(state.asleep.size):
@@ -355,12 +359,12 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
                 state.touched[n] = i
                 n += 1
         if n:
-            visit(state.touched[:n], np.int64(1), log_loss, data, bounds, state, work)
+            visit(state.touched[:n], np.int64(RESCORED), log_loss, data, bounds, state, work)
             log_loss = settle(data, state)
         journal.feature[r], journal.step[r], journal.gain[r], journal.log_loss[r] = k, step, gain, log_loss
         state.count[ROUNDS] = r + 1
         state.number[DRIFT] *= total / state.number[TOTAL]
         state.number[DRIFT] += 2.0**-53 * (state.count[TOKENS] - before)
         if state.number[DRIFT] > state.number[SHARE] and state.number[TOTAL] > 0.0:
-            return 2
-    return 0
+            return DRIFTED
+    return PAUSED

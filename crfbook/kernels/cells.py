@@ -28,18 +28,19 @@ def score_sequence(s, visit, theta, scale, layout, work):
     log_node = work.log_node[: last - first]
     log_node[:] = 0.0
     dense_scores(
-        theta[: H * M].reshape(H, M), layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[first],
-        layout.dense_ptr[last], log_node,
+        theta[: H * M].reshape(H, M), layout.dense_id, layout.dense_row, layout.dense_val,
+        layout.dense_ptr[first], layout.dense_ptr[last], log_node,
     )  # fmt: skip
     pair_scores(
-        w, layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[first], layout.pair_ptr[last],
-        log_node.reshape(-1),
+        w, layout.pair_weight, layout.pair_cell, layout.pair_val,
+        layout.pair_ptr[first], layout.pair_ptr[last], log_node.reshape(-1),
     )  # fmt: skip
     log_node *= scale
-    bound_nodes(first, last, layout.start, layout.end, layout.label_sets, layout.label_set, log_node)
+    bound_nodes(first, last, layout.bounds, layout.label_set, log_node)
     score_edges(
-        first, last, w, scale, w.size - layout.edge_prev.size, layout.edge_class, layout.class_ptr, layout.class_attr,
-        layout.edge_ptr, layout.edge_prev, layout.edge_next, layout.edge_bound, visit, work.stamp, work.log_edge,
+        first, last, w, scale, w.size - layout.edge_prev.size, layout.edge_class,
+        layout.class_ptr, layout.class_attr, layout.edge_ptr, layout.edge_prev, layout.edge_next,
+        layout.bounds.edge, visit, work.stamp, work.log_edge,
     )  # fmt: skip
 
 
@@ -85,6 +86,6 @@ def add_gradient(s, visit, step, layout, work, theta):
         x = step * layout.pair_val[i] if layout.pair_val.size else step
         w[layout.pair_weight[i]] += x * cell[layout.pair_cell[i]]
     add_edges(
-        step, w.size - layout.edge_prev.size, visit, work.stamp, work.edge_sum, layout.class_ptr, layout.class_attr,
-        layout.edge_ptr, layout.edge_prev, layout.edge_next, w,
+        step, w.size - layout.edge_prev.size, visit, work.stamp, work.edge_sum,
+        layout.class_ptr, layout.class_attr, layout.edge_ptr, layout.edge_prev, layout.edge_next, w,
     )  # fmt: skip

@@ -73,7 +73,8 @@ def shard_local_likelihood(
     """Expected counts of one shard under p(y_t | y_{t-1}, x), the gold previous label given:
     `shard_likelihood` of a MEMM.
 
-    p[t, y] = exp(log_node[t, y] + log_edge[k, yp, y]) / Z[t, yp],   yp = gold label of t-1;   log_z = sum_t log Z[t, yp]
+    p[t, y] = exp(log_node[t, y] + log_edge[k, yp, y]) / Z[t, yp],   yp = gold label of t-1
+    log_z = sum_t log Z[t, yp]
     grad[a, y] = sum_{t: a in x_t} weight x[a] p[t, y];   edge_sum[k, yp, y] = sum_t weight p[t, y]
 
     Arguments: as `shard_likelihood`: w (F,), dense (H, M or L), weight (S',), out log_z (S',), grad (F,),
@@ -95,7 +96,7 @@ def shard_local_likelihood(
             for row in range(step_ptr[t], step_ptr[t + 1]):
                 s = slot + row - step_ptr[t]
                 if t == 0:
-                    log_z[s] = _softmax_row(log_node[row], edges.middle[:0], weight[s], p_node[row])
+                    log_z[s] = _softmax_row(log_node[row], edges.bounds.middle[:0], weight[s], p_node[row])
                 else:
                     k, yp = packing.row_class[lo + row], gold_prev[lo + row]
                     log_z[s] += _softmax_row(log_node[row], edges.log_edge[k, yp], weight[s], p_node[row])

@@ -17,38 +17,30 @@ from crfbook.kernels.vector_math import copy_row
 
 
 @kernel
-def open_rows(step_ptr, start, middle, end, log_node):
-    """Scores before any attribute is added: log_node[t] = middle, or start at first tokens,
-    + end at last ones.
+def open_rows(step_ptr, row_set, bounds, log_node):
+    """Scores before any attribute is added: hard constraints alone.
 
-    Arguments: step_ptr int64 (T+1,) of a packed batch; start, middle, end (M,): 0 where a label may stand,
-    -inf where not (padding labels always); out: log_node (n, M). Cost O(n M). Source: hard constraints as
-    potentials of value 0, Sokolovska et al. (2010), eq. (1) with scores of -inf.
+    log_node[t] = middle, or start at first tokens, + end at last ones, + the row of the token's label set
+
+    Arguments: step_ptr int64 (T+1,) of a packed batch; row_set int32 (n,): row of bounds.label_sets for each
+    row, or (0,); bounds: `Bounds` of data/constraints.py; out: log_node (n, M). Cost O(n M). Source: hard
+    constraints as potentials of value 0, Sokolovska et al. (2010), eq. (1) with scores of -inf; Ratnaparkhi
+    (1996), section 4, tag dictionary.
     """
     T = step_ptr.size - 1
     for t in range(T):
         alive = step_ptr[t + 1] - step_ptr[t]
         following = step_ptr[t + 2] - step_ptr[t + 1] if t + 1 < T else 0
-        opening = start if t == 0 else middle
+        opening = bounds.start if t == 0 else bounds.middle
         for r in range(alive):
             u = log_node[step_ptr[t] + r]
             for y in range(u.size):
                 u[y] = opening[y]
             if r >= following:
                 for y in range(u.size):
-                    u[y] += end[y]
-
-
-@kernel
-def bound_rows(row_set, label_sets, log_node):
-    """log_node[t] += 0 where the word of token t may have a label, -inf where not;
-    nothing to do without label sets.
-
-    Arguments: row_set int32 (n,): row of label_sets for each row, or (0,); label_sets (D, M): 0 or -inf; out:
-    log_node (n, M), added to. Cost O(n M). Source: Ratnaparkhi (1996), section 4, tag dictionary.
-    """
+                    u[y] += bounds.end[y]
     for i in range(row_set.size):
-        bound, u = label_sets[row_set[i]], log_node[i]
+        bound, u = bounds.label_sets[row_set[i]], log_node[i]
         for y in range(u.size):
             u[y] += bound[y]
 
@@ -79,9 +71,9 @@ def redo_flagged(log_node, log_edge, row_class, step_ptr, weight, flags, log_z, 
 
     Arguments: log_node (n, M), scores as they were before forward_backward_batched overwrote them;
     log_edge (K, M, M); row_class (n,); step_ptr (T+1,); weight, flags (B,); out: log_z (B,), p_node (n, M)
-    = weight * marginals, edge_sum (K, M, M) +=, all as in forward_backward_batched, for flagged sequences only;
-    a sequence without any path gets log_z = -inf and adds nothing. Cost: 3 T M^2 exps a sequence. Source:
-    chapter 02.
+    = weight * marginals, edge_sum (K, M, M) +=, all as in forward_backward_batched, for flagged sequences
+    only; a sequence without any path gets log_z = -inf and adds nothing. Cost: 3 T M^2 exps a sequence.
+    Source: chapter 02.
     """
     T, M = step_ptr.size - 1, log_node.shape[1]
     rows = np.empty(T, np.int64)
@@ -112,9 +104,8 @@ def batch_scores(b, w, dense, edges, packing, layout, log_node):
     Source: Sokolovska et al. (2010), eq. (3).
     """
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
-    open_rows(step_ptr, edges.start, edges.middle, edges.end, log_node)
-    if packing.row_set.size:
-        bound_rows(packing.row_set[packing.row_ptr[b] : packing.row_ptr[b + 1]], edges.label_sets, log_node)
+    row_set = packing.row_set[packing.row_ptr[b] : packing.row_ptr[b + 1]]
+    open_rows(step_ptr, row_set, edges.bounds, log_node)
     dense_scores(
         dense,
         layout.dense_id,
@@ -165,8 +156,8 @@ def shard_likelihood(
 ):
     """Expected counts of the sequences of one shard, and their log Z.
 
-    grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y];  edge_sum[k, yp,
-    y] = sum_{t of class k} weight p_edge
+    grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y]
+    edge_sum[k, yp, y] = sum_{t of class k} weight p_edge
 
     Arguments: shard, its number; w (F,); dense (H, M or L), filled from w; edges, packing, layout (see
     above); weight (S',): weights of the sequences in packed order; work: arrays as long as the largest batch;
@@ -191,14 +182,14 @@ def shard_likelihood(
         n_flagged = forward_backward_batched(
             log_node, edges.psi_edge, edges.psi_edge_t, edges.edge_max, edges.edge_spread[0],
             packing.row_class[lo:hi], step_ptr, packing.class_start[b], packing.by_class[group],
-            packing.by_step[group], packing.prev_row[group], weight[slots], log_z[slots], p_node, edge_sum, flags,
-            work.alpha[:n], work.prev[:n], work.gain[:n], work.pair,
+            packing.by_step[group], packing.prev_row[group], weight[slots], log_z[slots], p_node, edge_sum,
+            flags, work.alpha[:n], work.prev[:n], work.gain[:n], work.pair,
         )  # fmt: skip
         if n_flagged:
             batch_scores(b, w, dense, edges, packing, layout, log_node)
             redo_flagged(
-                log_node, edges.log_edge, packing.row_class[lo:hi], step_ptr, weight[slots], flags, log_z[slots],
-                p_node, edge_sum,
+                log_node, edges.log_edge, packing.row_class[lo:hi], step_ptr, weight[slots], flags,
+                log_z[slots], p_node, edge_sum,
             )  # fmt: skip
             for s in range(slots.start, slots.stop):
                 if bad < 0 and not np.isfinite(log_z[s]):

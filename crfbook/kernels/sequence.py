@@ -42,23 +42,22 @@ def score_nodes(first, last, w, scale, node_ptr, node_label, attr_ptr, attr_idx,
 
 
 @kernel
-def bound_nodes(first, last, start, end, label_sets, label_set, log_node):
+def bound_nodes(first, last, bounds, label_set, log_node):
     """log_node[t] += 0 where a label may stand at token t, -inf where not.
 
-    Arguments: first, last: tokens of the sequence; start, end (L,): 0 or -inf at the first and the last
-    token; label_sets (D, L), label_set int32 (N,) or (0,) for none: row of label_sets that holds at each
-    token; out: log_node (>= T, L), added to. Cost: O(L), or O(T L) with label sets. Source:
-    hard constraints as potentials of value 0, chapter 02.
+    Arguments: first, last: tokens of the sequence; bounds: `Bounds` of data/constraints.py; label_set int32
+    (N,) or (0,) for none: row of bounds.label_sets that holds at each token; out: log_node (>= T, L), added
+    to. Cost: O(L), or O(T L) with label sets. Source: hard constraints as potentials of value 0, chapter 02.
     """
-    L = start.size
+    L = bounds.start.size
     for y in range(L):
-        log_node[0, y] += start[y]
-        log_node[last - first - 1, y] += end[y]
+        log_node[0, y] += bounds.start[y]
+        log_node[last - first - 1, y] += bounds.end[y]
     if label_set.size:
         for t in range(first, last):
             d = label_set[t]
             for y in range(L):
-                log_node[t - first, y] += label_sets[d, y]
+                log_node[t - first, y] += bounds.label_sets[d, y]
 
 
 @kernel
@@ -207,25 +206,6 @@ def subtract_gold(first, last, labels, edge_class, log_node, log_edge, p_node, e
 
 
 @kernel
-def add_nodes(first, last, step, cell, node_ptr, node_label, attr_ptr, attr_idx, attr_val, w):
-    """w[a, y] += step x[a] cell[t, y] for every attribute a of every token t: `score_nodes` transposed.
-
-    Arguments: first, last: tokens of the sequence; step: a factor; cell (>= T, >= L), one row a token;
-    node_ptr (A+1,), node_label (n_node,); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,); out: w
-    (F,), added to. Cost: as `score_nodes`. Source: Sokolovska et al. (2010), eq. (5).
-    """
-    n_attrs = node_ptr.size - 1
-    for t in range(first, last):
-        p = cell[t - first]
-        for i in range(attr_ptr[t], attr_ptr[t + 1]):
-            a = attr_idx[i]
-            x = step * attr_val[i] if attr_val.size else step
-            if a < n_attrs:
-                for k in range(node_ptr[a], node_ptr[a + 1]):
-                    w[k] += x * p[node_label[k]]
-
-
-@kernel
 def add_edges(step, n_node, visit, stamp, edge_sum, class_ptr, class_attr, edge_ptr, edge_prev, edge_next, w):
     """w[b, yp, y] += step edge_sum[k, yp, y] for the edge attributes b of the classes k with stamp[k] ==
     visit.
@@ -243,21 +223,3 @@ def add_edges(step, n_node, visit, stamp, edge_sum, class_ptr, class_attr, edge_
             if b < edge_ptr.size - 1:
                 for e in range(edge_ptr[b], edge_ptr[b + 1]):
                     w[n_node + e] += step * edge_sum[k, edge_prev[e], edge_next[e]]
-
-
-@kernel
-def find_label(label, start, stop, y):
-    """Position of y among the rising label[start:stop], or -1: bisection.
-
-    Arguments: label int32 (n,); start, stop: the stretch; y: what is looked for. Cost: log2(stop - start).
-    Source: Knuth, The Art of Computer Programming 3, section 6.2.1.
-    """
-    while start < stop:
-        middle = (start + stop) // 2
-        if label[middle] < y:
-            start = middle + 1
-        elif label[middle] > y:
-            stop = middle
-        else:
-            return middle
-    return -1

@@ -26,8 +26,8 @@ def sparse_log_forward(u, classes, edges, log_alpha, table):
     log_alpha[0] = u[0]
     log_z = forward_backward_log(u[:1], table, zero, out, ahead)
     for t in range(1, T):
-        class_scores(classes[t], edges.class_ptr, edges.class_attr, edges.attr_ptr, edges.attr_code, edges.attr_log,
-                     edges.log_base, edges.n_labels[0], table[0])  # fmt: skip
+        class_scores(classes[t], edges.class_ptr, edges.class_attr, edges.attr_ptr, edges.attr_code,
+                     edges.attr_log, edges.log_base, edges.n_labels[0], table[0])  # fmt: skip
         two[0], two[1] = log_alpha[t - 1], u[t]
         log_z = forward_backward_log(two, table, zero, out, ahead)
         log_alpha[t] = out[1]
@@ -36,24 +36,12 @@ def sparse_log_forward(u, classes, edges, log_alpha, table):
 
 @kernel
 def sparse_log_backward(
-    u,
-    classes,
-    edges,
-    log_alpha,
-    log_z,
-    weight,
-    edge_ptr,
-    edge_prev,
-    edge_next,
-    log_beta,
-    grad,
-    base_sum,
-    table,
+    u, classes, edges, log_alpha, weight, edge_ptr, edge_prev, edge_next, log_beta, grad, base_sum, table
 ):
     """log_beta[t-1,yp] = LSE_y(score[yp,y] + u[t,y] + log_beta[t,y]),
     and expected counts of the edge weights on the way.
 
-    Arguments: u, log_alpha (T, M), classes (T,), edges, log_z, table (1, M, M) as in `sparse_log_forward`;
+    Arguments: u, log_alpha (T, M), classes (T,), edges, table (1, M, M) as in `sparse_log_forward`;
     weight: of the sequence; edge_ptr (B+1,), edge_prev, edge_next (n_edge,): FeatureSet, (1,), (0,), (0,) if
     nothing is asked; out: log_beta (T, M); grad (n_edge,), base_sum (M, M), added to. Cost: 3 T M^2 exps.
     Source: Lafferty, McCallum and Pereira (2001), section 3.

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook.data.constraints import constraints_from
+from crfbook.data.constraints import bounds_of, constraints_from
 from crfbook.data.features import empirical_counts, log_edge, observed
 from crfbook.kernels.directed import emission_scores, move_normalisers
 from crfbook.models import inference
@@ -216,11 +216,10 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
     def _tables(self, corpus):
         log_node = inference.node_scores(corpus, self.features_, self.weights_)
         edges = log_edge(self.features_, self.weights_, corpus.class_ptr, corpus.class_attr)
-        if self.constraints_ is not None:
-            filled = np.diff(corpus.seq_ptr) > 0
-            edges[:, ~self.constraints_.allowed] = -np.inf
-            log_node[corpus.seq_ptr[:-1][filled]] += np.where(self.constraints_.start, 0.0, -np.inf)
-            log_node[corpus.seq_ptr[1:][filled] - 1] += np.where(self.constraints_.end, 0.0, -np.inf)
+        bounds, filled = bounds_of(self.constraints_, self.features_.n_labels), np.diff(corpus.seq_ptr) > 0
+        edges[:, bounds.edge < 0.0] = -np.inf
+        log_node[corpus.seq_ptr[:-1][filled]] += bounds.start
+        log_node[corpus.seq_ptr[1:][filled] - 1] += bounds.end
         move_normalisers(log_node, edges, corpus.edge_class, corpus.seq_ptr)
         return log_node, edges
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.constraints import check_label_set
+from crfbook.data.constraints import Bounds, check_label_set
 from crfbook.data.corpus import ragged_index
 from crfbook.data.features import FeatureSet
 from crfbook.kernels.forward_backward import (
@@ -22,14 +22,14 @@ from crfbook.kernels.forward_backward import (
     forward_backward_log,
     forward_backward_scaled,
 )
-from crfbook.kernels.likelihood import bound_rows, open_rows, redo_flagged
+from crfbook.kernels.likelihood import open_rows, redo_flagged
 from crfbook.kernels.scores import fill_dense, list_scores, path_scores
 from crfbook.kernels.sparse_viterbi import sparse_viterbi_many
 from crfbook.kernels.viterbi import viterbi_many
 from crfbook.models.sparse import edge_path_scores, sparse_marginals
 from crfbook.optim.batch import Batch
 from crfbook.optim.cost_model import FormChooser, decoding_form
-from crfbook.optim.edges import Bounds, Edges, no_tables, padded, table_edges
+from crfbook.optim.edges import Edges, padded, padded_bounds, table_edges
 from crfbook.optim.forecast import FEW_CLASSES, STRETCH_ROWS, batch_rows
 from crfbook.optim.objective import check_paths, check_weights, make_work
 from crfbook.optim.packing import pack
@@ -111,7 +111,7 @@ def sequence_scores(corpus, features, w, constraints=None):
             f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label id in "
             f"0..{features.n_labels - 1}, got {corpus.labels[unknown[0]]}"
         )
-    model = _model(corpus, features, w, constraints, no_tables)
+    model = _model(corpus, features, w, constraints)
     score = np.zeros(corpus.n_sequences)
     edge = edge_path_scores(corpus, features, w, constraints)
     no_edge = np.zeros((1, features.n_labels, features.n_labels))
@@ -129,7 +129,7 @@ def node_scores(corpus, features, w):
 
     Raises ValueError, naming sequence and token, for a sum that exceeds float64.
     """
-    model = _model(corpus._replace(label_set=corpus.label_set[:0]), features, w, None, no_tables)
+    model = _model(corpus._replace(label_set=corpus.label_set[:0]), features, w, None)
     out = np.zeros((corpus.n_tokens, features.n_labels))
     _add_scores(corpus, model, np.arange(corpus.n_tokens), out)
     return out
@@ -140,7 +140,7 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
     L) if T < 2.
     """
     few = corpus.n_classes <= FEW_CLASSES
-    model = _model(corpus, features, w, constraints, table_edges if few else no_tables)
+    model = _model(corpus, features, w, constraints, table_edges if few else None)
     n_labels = features.n_labels
     for i in range(corpus.n_sequences):
         tokens = slice(int(corpus.seq_ptr[i]), int(corpus.seq_ptr[i + 1]))
@@ -149,7 +149,7 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
         if not few:  # tables of this sequence's classes: no more than what is yielded
             classes, edge_class = np.unique(edge_class, return_inverse=True)
             items, class_ptr = ragged_index(corpus.class_ptr, classes)
-            edges = table_edges(features, w, class_ptr, corpus.class_attr[items], constraints)
+            edges = table_edges(features, w, class_ptr, corpus.class_attr[items], model.bounds)
         p_edge = _edge_marginals(log_node, edges, edge_class.astype(np.int32), i, constraints)
         yield np.ascontiguousarray(p_edge[1:, :n_labels, :n_labels])
 
@@ -214,9 +214,7 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
 
 def _fill_batch(corpus, model, step_ptr, tokens, row_set, log_node):
     """log_node (n, M) of the rows of a batch, in place."""
-    edges = model.edges
-    open_rows(step_ptr, edges.start, edges.middle, edges.end, log_node)
-    bound_rows(row_set, edges.label_sets, log_node)
+    open_rows(step_ptr, row_set, model.bounds, log_node)
     _add_scores(corpus, model, tokens, log_node)
 
 
@@ -248,20 +246,23 @@ class _Model(NamedTuple):
 
     features: FeatureSet
     w: np.ndarray  # (F,)
-    edges: Edges | SparseEdges | SparseScores | Bounds
+    bounds: Bounds  # of M labels
+    edges: Edges | SparseEdges | SparseScores | None
     dense: np.ndarray  # (H, M or L); H may be 0
     dense_of: np.ndarray  # int32 (A',): dense row of attribute a < A', or -1
     may_overflow: bool  # weights or values so large that sums must be looked at
 
 
-def _model(corpus, features, w, constraints, transitions):
-    """`_Model` for a corpus, its edges made by `transitions`;
+def _model(corpus, features, w, constraints, transitions=None):
+    """`_Model` for a corpus, its edges made by `transitions`, if they are needed;
     dense copies only if the corpus is large enough to repay them.
     """
     w = check_weights(w, features.n_features)
     check_label_set(corpus, constraints)
-    with one_blas_thread():
-        edges = transitions(features, w, corpus.class_ptr, corpus.class_attr, constraints)
+    edges, bounds = None, padded_bounds(constraints, features.n_labels)
+    if transitions is not None:
+        with one_blas_thread():
+            edges = transitions(features, w, corpus.class_ptr, corpus.class_attr, bounds)
     n_labels = features.n_labels
     # Ids fall in frequency, so the rows worth copying are among the first ones.
     head = min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
@@ -271,7 +272,8 @@ def _model(corpus, features, w, constraints, transitions):
     dense = np.zeros((len(rows), n_labels))
     fill_dense(w, np.arange(len(rows) + 1), rows, features.node_ptr, features.node_label, dense)
     reach = float(np.abs(w).max(initial=0.0)) * max(1.0, float(np.abs(corpus.attr_val).max(initial=0.0)))
-    return _Model(features, w, edges, dense, dense_of, not reach * (len(corpus.attr_idx) + 1.0) < 1e300)
+    may_overflow = not reach * (len(corpus.attr_idx) + 1.0) < 1e300
+    return _Model(features, w, bounds, edges, dense, dense_of, may_overflow)
 
 
 def _stretches(seq_ptr):
@@ -316,14 +318,14 @@ def _add_scores(corpus, model, tokens, log_node):
 
 def _scores(corpus, model, sequences, tokens):
     """log_node (n, M) of neighbouring sequences with start and end constraints, padding labels at -inf."""
-    edges = model.edges
+    bounds = model.bounds
     seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
     filled = seq_ptr[:-1] < seq_ptr[1:]
-    log_node = np.empty((tokens.stop - tokens.start, len(edges.middle)))
-    log_node[:] = edges.middle
-    log_node[seq_ptr[:-1][filled]] = edges.start
-    log_node[seq_ptr[1:][filled] - 1] += edges.end
+    log_node = np.empty((tokens.stop - tokens.start, len(bounds.middle)))
+    log_node[:] = bounds.middle
+    log_node[seq_ptr[:-1][filled]] = bounds.start
+    log_node[seq_ptr[1:][filled] - 1] += bounds.end
     if len(corpus.label_set):
-        log_node += edges.label_sets[corpus.label_set[tokens]]
+        log_node += bounds.label_sets[corpus.label_set[tokens]]
     _add_scores(corpus, model, np.arange(tokens.start, tokens.stop), log_node)
     return log_node

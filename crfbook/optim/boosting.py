@@ -14,19 +14,43 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from crfbook.data.constraints import bounds_of
 from crfbook.data.features import log_edge
-from crfbook.kernels.boosting import DRIFT, FLOOR, GIVEN, LOG_REF, ROUNDS, SHARE, VISITS
-from crfbook.kernels.boosting_rounds import SLACK, boost_rounds, settle, sleep_limit, visit
+from crfbook.kernels.boosting import (
+    DRIFT,
+    FLOOR,
+    GIVEN,
+    GLOBAL,
+    INSTANCE,
+    LOG_REF,
+    ROUNDS,
+    SHARE,
+    SPLIT,
+    VISITS,
+)
+from crfbook.kernels.boosting_rounds import (
+    AT_FLOOR,
+    CONVERGED,
+    DRIFTED,
+    FROM_ZERO,
+    NOT_FINITE,
+    RESCORED,
+    SLACK,
+    boost_rounds,
+    settle,
+    sleep_limit,
+    visit,
+)
 from crfbook.optim.boosting_layout import lay_out, make_state, state_bytes
 from crfbook.optim.objective import _check_labels, check_weights
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
-from crfbook.optim.sequences import bounds_of, sequence_work
+from crfbook.optim.sequences import sequence_work
 
 FLOORS = 1e-10  # loss per token (nats) below which the rounding of log Z rules
 BUDGET = 2_000_000  # tokens visited between two chances to hear Ctrl-C: below a second
-FINISHED = {1: "converged", 3: "rounding floor", 4: "non-finite objective"}
-BOUNDS = ("global", "instance", "split")  # in the order of GLOBAL, INSTANCE, SPLIT in kernels/boosting.py
+FINISHED = {CONVERGED: "converged", AT_FLOOR: "rounding floor", NOT_FINITE: "non-finite objective"}
+BOUNDS = {"global": GLOBAL, "instance": INSTANCE, "split": SPLIT}
 
 
 def boost(
@@ -82,7 +106,7 @@ def boost(
             f"{features.n_labels} labels and {features.n_edge:,} transitions take {size / 1e9:.2g} GB; observed "
             f"transitions only, a larger memory_limit or another algorithm work"
         )
-    run = _Run(corpus, features, constraints, cap, tol, BOUNDS.index(bound))
+    run = _Run(corpus, features, constraints, cap, tol, BOUNDS[bound])
     rounds = np.iinfo(np.int64).max if max_iterations is None else int(max_iterations)
     with one_blas_thread():
         status, history = _iterate(run, w0, state, rounds, report_every, callback)
@@ -163,7 +187,7 @@ class _Run:
         w = np.zeros(n_weights) if w0 is None else check_weights(w0, n_weights).copy()
         state = self._allocate(w)
         filled = np.flatnonzero(np.diff(self.data.seq_ptr))
-        visit(filled, 1, np.inf, self.data, self.bounds, state, self.work)
+        visit(filled, RESCORED, np.inf, self.data, self.bounds, state, self.work)
         bad = filled[~(state.ceiling[filled] < np.inf)]
         if len(bad):
             raise ValueError(
@@ -221,7 +245,8 @@ class _Run:
         )
         state.sums[:], state.edge_sum[:], state.stale[:] = 0.0, 0.0, 1
         state.number[LOG_REF], state.number[DRIFT] = (log_loss, 0.0) if log_loss > -math.inf else (0.0, 0.0)
-        visit(np.flatnonzero(state.asleep == 0), 2, log_loss, self.data, self.bounds, state, self.work)
+        awake = np.flatnonzero(state.asleep == 0)
+        visit(awake, FROM_ZERO, log_loss, self.data, self.bounds, state, self.work)
         settle(self.data, state)
 
     def advance(self, target):
@@ -247,7 +272,7 @@ class _Run:
             self.work,
             self.journal,
         )
-        if status == 2:
+        if status == DRIFTED:
             self._rescore(self.objective())
         return status
 

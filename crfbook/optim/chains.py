@@ -9,9 +9,8 @@ import numpy as np
 from crfbook.data.features import inner_tokens
 from crfbook.kernels.coordinate_lattice import BEHIND, CHANGED
 from crfbook.optim.arena import Lists, Tables, make_lists
+from crfbook.optim.edges import padded, padded_bounds
 from crfbook.optim.inverted_index import Blocks
-from crfbook.optim.objective import padded
-from crfbook.optim.sequences import bounds_of
 from crfbook.optim.shared_rows import lattice_rows, node_rows
 
 TABLE_BYTES = 1 << 28  # whole tables of classes whose lists are long
@@ -156,24 +155,18 @@ def block_sums(width):
 def make_chains(corpus, n_labels, constraints):
     """`Chains` of a corpus; nothing is good yet."""
     n, width = corpus.n_tokens, padded(n_labels)
-    bounds = bounds_of(constraints, n_labels)
-    sets = constraints is not None and len(bounds.label_sets) > 0
+    bounds, sets = padded_bounds(constraints, n_labels), len(corpus.label_set) > 0
     row = np.zeros((n, 3), np.int64)
     starts, ends = corpus.seq_ptr[:-1], corpus.seq_ptr[1:]
     row[starts[starts < ends], 0] = 1
     row[ends[starts < ends] - 1, 1] = 1
     row[:, 2] = corpus.label_set if sets else 0
     kinds, bound_row = np.unique(row, axis=0, return_inverse=True)
-    bound = np.full((len(kinds), width), -np.inf)
-    for r, (opens, closes, label_set) in enumerate(kinds):
-        bound[r, :n_labels] = opens * 0.0
-        for wanted, more in (
-            (opens, bounds.start),
-            (closes, bounds.end),
-            (sets, bounds.label_sets[label_set] if sets else None),
-        ):
-            if wanted:
-                bound[r, :n_labels] += more
+    bound = np.tile(bounds.middle, (len(kinds), 1))
+    bound[kinds[:, 0] > 0] += bounds.start
+    bound[kinds[:, 1] > 0] += bounds.end
+    if sets:
+        bound += bounds.label_sets[kinds[:, 2]]
     weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
     bound_row = bound_row.reshape(-1).astype(np.int32)
     node_row, node_token = node_rows(corpus, bound_row)
@@ -224,9 +217,8 @@ def make_tables(corpus, n_labels, edge_kept, constraints):
     """(`Tables` of zero weights, 1 if the base holds edge attribute 0):
     it does where every class has it and it is kept.
     """
-    width, n_classes = padded(n_labels), corpus.n_classes
-    base_log = np.full((width, width), -np.inf)
-    base_log[:n_labels, :n_labels] = bounds_of(constraints, n_labels).edge
+    base_log, n_classes = padded_bounds(constraints, n_labels).edge, corpus.n_classes
+    width = len(base_log)
     used = np.zeros(n_classes, bool)
     used[corpus.edge_class[inner_tokens(corpus)]] = True
     owner = np.repeat(np.arange(n_classes), np.diff(corpus.class_ptr))

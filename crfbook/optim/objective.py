@@ -19,7 +19,7 @@ from crfbook.kernels.likelihood import add_tree, shard_likelihood
 from crfbook.kernels.scores import collect_dense, fill_dense
 from crfbook.optim.batch import shard_curvature
 from crfbook.optim.cost_model import FormChooser
-from crfbook.optim.edges import TableTransitions, padded
+from crfbook.optim.edges import TableTransitions, padded, padded_bounds
 from crfbook.optim.forecast import batch_rows, estimate, n_shards
 from crfbook.optim.losses import LossTerms, make_loss
 from crfbook.optim.packing import lay_out, pack
@@ -101,6 +101,7 @@ class Objective:
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
         self._classes = corpus.class_ptr, corpus.class_attr
+        self._bounds = padded_bounds(constraints, features.n_labels)
         self._forms = FormChooser(features, corpus, form)
         self._packing = pack(
             corpus,
@@ -215,19 +216,19 @@ class Objective:
 
             announce_compilation("sparse_forward")
             self._made[form] = SparseTransitions(
-                self.features, self._classes, self.constraints, self._packing, len(self._buffers)
+                self.features, self._classes, self._bounds, self._packing, len(self._buffers)
             )
         elif form not in self._made:
             self._made[form] = TableTransitions(
-                self.features, self._classes, self.constraints, self._packing.n_shards
+                self.features, self._classes, self._bounds, self._packing.n_shards
             )
         self._made[form].prepare(w, kernel)
         return self._made[form]
 
     @property
     def n_products(self):
-        """(forward, backward): products with stored pairs in the last evaluation in the sparse form; (0,
-        0) before there was one.
+        """(forward, backward): products with stored pairs in the last evaluation in the sparse form;
+        (0, 0) before there was one.
         """
         return (
             tuple(self._made["sparse"].n_products.sum(axis=0).tolist()) if "sparse" in self._made else (0, 0)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.data.constraints import Bounds, bounds_of
 from crfbook.kernels.scores import count_layout, fill_layout
 from crfbook.optim.packing import worth_a_row
-from crfbook.optim.sequences import bounds_of
 
 
 class OnlineLayout(NamedTuple):
@@ -37,10 +37,7 @@ class OnlineLayout(NamedTuple):
     pair_weight: np.ndarray  # int32 (P,): index into w
     pair_cell: np.ndarray  # int32 (P,): position in the sequence * M + label
     pair_val: np.ndarray  # float64 (P,), or (0,)
-    start: np.ndarray  # (M,): 0 where a label may stand, -inf where not, padding labels never
-    end: np.ndarray  # (M,)
-    edge_bound: np.ndarray  # (M, M)
-    label_sets: np.ndarray  # (D, M)
+    bounds: Bounds  # of M labels
     label_set: np.ndarray  # int32 (N,), or (0,): every token may have every label
 
 
@@ -153,7 +150,6 @@ def lay_out_online(corpus, features, constraints):
         nobody,
     )
 
-    bounds = bounds_of(constraints, features.n_labels)
     weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
     layout = OnlineLayout(
         corpus.seq_ptr,
@@ -174,8 +170,7 @@ def lay_out_online(corpus, features, constraints):
         pair_weight,
         pair_cell,
         pair_val,
-        *(_pad(bound, width) for bound in bounds[:3]),
-        _pad(bounds.label_sets, width, rows=False),
+        bounds_of(constraints, features.n_labels, width),
         corpus.label_set,
     )
     return layout, cells
@@ -190,14 +185,6 @@ def _cells(features, attr, width):
     exists = np.zeros((len(attr), width), np.uint8)
     exists.reshape(-1)[cell] = 1
     return Cells(exists.size, weight, cell), exists
-
-
-def _pad(bound, width, rows=True):
-    """Scores 0 or -inf padded with -inf to `width` labels, along all axes or (rows=False) the last one."""
-    shape = [width if rows else n for n in bound.shape[:-1]] + [width]
-    out = np.full(shape, -np.inf)
-    out[tuple(slice(n) for n in bound.shape)] = bound
-    return out
 
 
 def make_work(layout, n_cells):

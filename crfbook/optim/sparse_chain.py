@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.data.constraints import Bounds
 from crfbook.kernels.sparse_edges import count_entries, fill_entries, fill_scores
 from crfbook.optim.cost_model import TABLE_SHARE
-from crfbook.optim.edges import label_bounds, padded
+from crfbook.optim.edges import padded_bounds
 
 # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
 WIDE = 150.0
@@ -42,10 +43,7 @@ class SparseEdges(NamedTuple):
     attr_code: np.ndarray  # uint32: previous * L + next, rising
     attr_log: np.ndarray  # the weights
     n_labels: np.ndarray  # int64 (1,): L
-    start: np.ndarray  # (M,), as in `Edges`
-    middle: np.ndarray  # (M,)
-    end: np.ndarray  # (M,)
-    label_sets: np.ndarray  # (D', M)
+    bounds: Bounds  # of M labels
 
 
 def active_edges(features, w):
@@ -69,28 +67,25 @@ def count_supports(features, attr_ptr, attr_code, class_ptr, class_attr):
     return count
 
 
-def base_scores(features, w, constraints=None):
-    """log_base (M, M): plain transitions, -inf where forbidden and for padding labels; (0,
-    0) if they are all 0.
+def base_scores(features, w, bounds):
+    """log_base (M, M): plain transitions, -inf where forbidden and for padding labels;
+    (0, 0) if they are all 0.
     """
     n_labels, n_base = features.n_labels, int(features.edge_ptr[1])
     weights = w[features.n_node : features.n_node + n_base]
-    if constraints is None and not weights.any():
+    if not weights.any() and not bounds.edge[:n_labels, :n_labels].any():
         return np.zeros((0, 0))
-    out = np.full((padded(n_labels), padded(n_labels)), -np.inf)
-    inner = out[:n_labels, :n_labels]
-    inner[:] = 0.0
-    inner[features.edge_prev[:n_base], features.edge_next[:n_base]] += weights
-    if constraints is not None:
-        inner[~constraints.allowed] = -np.inf
+    out = bounds.edge.copy()
+    out[features.edge_prev[:n_base], features.edge_next[:n_base]] += weights
     return out
 
 
-def sparse_edges(features, w, class_ptr, class_attr, constraints=None, table_share=TABLE_SHARE):
-    """`SparseEdges` of the weights w (F,) for the classes of a corpus."""
+def sparse_edges(features, w, class_ptr, class_attr, bounds=None, table_share=TABLE_SHARE):
+    """`SparseEdges` of the weights w (F,) for the classes of a corpus. bounds: of M labels; None: all is allowed."""
     n_labels, n_classes = features.n_labels, len(class_ptr) - 1
-    width = padded(n_labels)
-    log_base = base_scores(features, w, constraints)
+    bounds = padded_bounds(None, n_labels) if bounds is None else bounds
+    width = len(bounds.middle)
+    log_base = base_scores(features, w, bounds)
     finite = log_base[np.isfinite(log_base)]
     base_max, base_spread = finite.max(initial=-np.inf), np.ptp(finite) if finite.size else 0.0
     base_max = base_max if finite.size else 0.0
@@ -147,7 +142,7 @@ def sparse_edges(features, w, class_ptr, class_attr, constraints=None, table_sha
         attr_code,
         attr_log,
         np.array([n_labels]),
-        *label_bounds(n_labels, constraints),
+        bounds,
     )
 
 
@@ -162,16 +157,12 @@ class SparseScores(NamedTuple):
     prev: np.ndarray  # uint32 (E,)
     next_label: np.ndarray  # uint32 (E,)
     entry_score: np.ndarray  # (E,): the base included
-    start: np.ndarray  # (M,), as in `Edges`
-    middle: np.ndarray  # (M,)
-    end: np.ndarray  # (M,)
-    label_sets: np.ndarray  # (D, M)
 
 
-def sparse_scores(features, w, class_ptr, class_attr, constraints=None):
+def sparse_scores(features, w, class_ptr, class_attr, bounds):
     """`SparseScores` of the weights w (F,) for the classes of a corpus."""
     n_labels = features.n_labels
-    log_base = base_scores(features, w, constraints)
+    log_base = base_scores(features, w, bounds)
     attr_ptr, attr_code, attr_log = active_edges(features, w)
     entry_ptr = np.concatenate(
         [[0], np.cumsum(count_supports(features, attr_ptr, attr_code, class_ptr, class_attr))]
@@ -201,5 +192,4 @@ def sparse_scores(features, w, class_ptr, class_attr, constraints=None):
         prev,
         next_label,
         score,
-        *label_bounds(n_labels, constraints),
     )

@@ -56,7 +56,6 @@ class SparseBatch(Batch):
                     classes,
                     edges,
                     log_alpha[:n],
-                    found,
                     weight[r],
                     *counts[:3],
                     log_beta[:n],
@@ -74,8 +73,8 @@ class SparseTransitions:
     n_products : int64 (n_shards, 2), products with entries of the last evaluation, forward and backward.
     """
 
-    def __init__(self, features, classes, constraints, packing, n_workers):
-        self.features, self.classes, self.constraints = features, classes, constraints
+    def __init__(self, features, classes, bounds, packing, n_workers):
+        self.features, self.classes, self.bounds = features, classes, bounds
         n_shards, width = packing.n_shards, padded(features.n_labels)
         self.edge_parts = np.empty((n_shards, features.n_edge))
         self.base_parts = np.empty((n_shards, width, width))
@@ -92,9 +91,9 @@ class SparseTransitions:
     def prepare(self, w, kernel):
         """Take the weights w (F,) for `kernel`."""
         self.spare.fill()
-        self.edges = sparse_edges(self.features, w, *self.classes, self.constraints)
+        self.edges = sparse_edges(self.features, w, *self.classes, self.bounds)
         if kernel is shard_curvature:  # whose squares of potentials are the potentials of twice the weights
-            squared = sparse_edges(self.features, 2.0 * w, *self.classes, self.constraints)
+            squared = sparse_edges(self.features, 2.0 * w, *self.classes, self.bounds)
             # exp(2 WIDE) is a number: what counted is taken off again
             self.squared = squared._replace(wide=self.edges.wide)
 
