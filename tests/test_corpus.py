@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from crfbook.data import features as fs
-from crfbook.data.corpus import make_corpus, slice_sequences, take_sequences
+from crfbook.data.corpus import (
+    make_corpus,
+    offsets,
+    owners,
+    positions,
+    ragged_index,
+    slice_sequences,
+    stretches,
+    take_sequences,
+)
 
 
 def random_corpus(rng, n_sequences=7, n_labels=3, n_attrs=11, n_edge_attrs=3, unit=False):
@@ -148,3 +157,57 @@ def test_sizes_come_from_the_caller_not_from_the_data():
     assert fs.observed(corpus, 30, 110, 3).node_ptr.shape == (111,)
     with pytest.raises(ValueError, match="attribute ids: expected 0..4"):
         fs.observed(corpus, 3, 5, 3)
+
+
+@pytest.mark.parametrize("unit", [True, False])
+def test_members_are_what_loops_find(unit):
+    corpus = random_corpus(np.random.default_rng(1), n_sequences=12, unit=unit)
+    spans = list(zip(corpus.seq_ptr[:-1].tolist(), corpus.seq_ptr[1:].tolist(), strict=True))
+    assert any(a == b for a, b in spans), "one sequence is empty"
+    weights = [1.0 if unit else corpus.seq_weight[i] for i in range(len(spans))]
+    tokens = [(i, t) for i, (a, b) in enumerate(spans) for t in range(b - a)]
+    wanted = {
+        "lengths": [b - a for a, b in spans],
+        "longest": max(b - a for a, b in spans),
+        "filled": [i for i, (a, b) in enumerate(spans) if a < b],
+        "first": [a for a, b in spans if a < b],
+        "last": [b - 1 for a, b in spans if a < b],
+        "inner": [at for at, (_, t) in enumerate(tokens) if t],
+        "sequence": [i for i, _ in tokens],
+        "position": [t for _, t in tokens],
+        "weights": weights,
+        "token_weights": [weights[i] for i, _ in tokens],
+        "values": [1.0] * len(corpus.attr_idx) if unit else corpus.attr_val.tolist(),
+        "attr_token": [t for t, n in enumerate(np.diff(corpus.attr_ptr).tolist()) for _ in range(n)],
+    }
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(getattr(corpus, name), values, err_msg=name)
+    weightless = corpus._replace(seq_weight=np.arange(len(spans)) % 2.0)
+    assert weightless.visited.tolist() == [i for i in wanted["filled"] if i % 2]
+    assert [corpus.place(at) for at in range(len(tokens))] == [f"sequence {i}, token {t}" for i, t in tokens]
+    assert make_corpus([0], [0], []).longest == 0 and len(make_corpus([0, 0], [0], []).inner) == 0
+
+
+def test_rows_of_ragged_arrays():
+    ptr, index = np.array([0, 2, 2, 5]), np.array([2, 0, 1, 2])
+    place, new_ptr = ragged_index(ptr, index)
+    assert place.tolist() == [2, 3, 4, 0, 1, 2, 3, 4] and new_ptr.tolist() == [0, 3, 5, 5, 8]
+    assert owners(ptr).tolist() == [0, 0, 2, 2, 2] and positions(ptr).tolist() == [0, 1, 0, 1, 2]
+    assert offsets([]).tolist() == [0] and offsets([True, False, True]).tolist() == [0, 1, 1, 2]
+    assert stretches(np.array([7, 1]), np.array([2, 3])).tolist() == [7, 8, 1, 2, 3]
+
+
+def test_a_feature_set_is_its_keys():
+    corpus = random_corpus(np.random.default_rng(5))
+    for options in ({}, {"all_states": True}, {"all_transitions": True}):
+        features = fs.observed(corpus, 3, 11, 3, **options)
+        again = fs.from_keys(*features[:3], features.node_keys, features.edge_keys)
+        for name, a, b in zip(features._fields, features, again, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=name)
+            assert np.asarray(a).dtype == np.asarray(b).dtype
+        keys = [("node", k // 3, k % 3) for k in features.node_keys.tolist()]
+        keys += [("edge", k // 9, k // 3 % 3, k % 3) for k in features.edge_keys.tolist()]
+        assert keys == names(features)
+    place, hit = fs.find(np.array([2, 5, 9]), np.array([9, -1, 3, 2, 10]))
+    assert hit.tolist() == [True, False, False, True, False] and place[hit].tolist() == [2, 0]
+    assert not fs.find(np.zeros(0, np.int64), np.array([-1, 0]))[1].any()

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.data.corpus import offsets, owners
+
 _BLOCK = 1 << 16  # tokens whose duplicates are looked for at once: bounds the scratch memory
 
 
@@ -57,7 +59,7 @@ def sum_duplicates(ptr, idx, val):
     for start in range(0, n, _BLOCK):
         stop = min(n, start + _BLOCK)
         low, high = ptr[start], ptr[stop]
-        row = np.repeat(np.arange(stop - start), np.diff(ptr[start : stop + 1]))
+        row = owners(ptr[start : stop + 1])
         key = row * width + idx[low:high]
         ordered = np.sort(key)
         twice = twice or bool((ordered[1:] == ordered[:-1]).any())
@@ -69,7 +71,7 @@ def sum_duplicates(ptr, idx, val):
     for start in range(0, n, _BLOCK):
         stop = min(n, start + _BLOCK)
         low, high = ptr[start], ptr[stop]
-        row = np.repeat(np.arange(stop - start), np.diff(ptr[start : stop + 1]))
+        row = owners(ptr[start : stop + 1])
         key, inverse = np.unique(row * width + idx[low:high], return_inverse=True)
         summed = np.bincount(inverse, None if val is None else val[low:high], minlength=len(key))
         new_ptr[start + 1 : stop + 1] = np.bincount(key // width, minlength=stop - start) if width else 0
@@ -88,7 +90,7 @@ def edge_classes(n, inner, parts, n_edge_attrs):
     the order of the data. Returns (edge_class int32 (n,), class_ptr int64, class_attr int32).
     """
     ptr, idx = gather(n, parts)
-    row = np.repeat(np.arange(n), np.diff(ptr))
+    row = owners(ptr)
     key = np.unique(row * n_edge_attrs + idx)  # sets: each attribute once, in rising order
     row, idx = key // n_edge_attrs, key % n_edge_attrs
     size = np.bincount(row, minlength=n)
@@ -105,5 +107,4 @@ def edge_classes(n, inner, parts, n_edge_attrs):
     _, example = np.unique(code, return_index=True)
     edge_class[inner] = code
     sets = [np.concatenate([[0], idx[first[t] : first[t] + size[t]]]) for t in inner[example].tolist()]
-    class_ptr = np.concatenate([[0], np.cumsum([len(s) for s in sets])])
-    return edge_class, class_ptr.astype(np.int64), np.concatenate(sets).astype(np.int32)
+    return edge_class, offsets([len(s) for s in sets]), np.concatenate(sets).astype(np.int32)

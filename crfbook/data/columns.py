@@ -6,6 +6,8 @@ begins, exactly as in `Corpus`. Nothing is parsed: a cell is a string, whatever 
 
 import numpy as np
 
+from crfbook.data.corpus import ragged_index
+
 
 class TokenColumns:
     """Sentences as flat columns of strings (S sentences, N tokens), with or without labels.
@@ -135,10 +137,8 @@ class TokenColumns:
         if len(index) and not (-len(self) <= index.min() and index.max() < len(self)):
             raise IndexError(f"sentence numbers must lie in 0..{len(self) - 1}")
         index = np.where(index < 0, index + len(self), index)
-        length = np.diff(self.seq_ptr)[index]
-        seq_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
-        shift = np.repeat(self.seq_ptr[index] - seq_ptr[:-1], length)
-        token = (np.arange(seq_ptr[-1]) + shift).tolist()
+        token, seq_ptr = ragged_index(self.seq_ptr, index)
+        token = token.tolist()
         columns = {name: [column[t] for t in token] for name, column in self.columns.items()}
         labels = None if self.labels is None else [self.labels[t] for t in token]
         return TokenColumns(columns, seq_ptr, labels, self.label_name)

@@ -150,14 +150,9 @@ def violations(corpus, constraints, label_names):
     check_label_set(corpus, constraints)
     if constraints is None:
         return []
-    ptr, labels = corpus.seq_ptr, corpus.labels
-    lengths = np.diff(ptr)
-    sequence = np.repeat(np.arange(len(lengths)), lengths)
-    first = np.zeros(len(labels), dtype=bool)
-    last = np.zeros(len(labels), dtype=bool)
-    first[ptr[:-1][lengths > 0]] = True
-    last[ptr[1:][lengths > 0] - 1] = True
-
+    labels, sequence, position = corpus.labels, corpus.sequence, corpus.position
+    first, last = np.zeros((2, len(labels)), bool)
+    first[corpus.first], last[corpus.last] = True, True
     known = labels >= 0
     previous = np.empty_like(labels)
     previous[:1] = -1
@@ -166,15 +161,12 @@ def violations(corpus, constraints, label_names):
     bad_pair = pair & ~constraints.allowed[previous, labels]
     bad_start = known & first & ~constraints.start[labels]
     bad_end = known & last & ~constraints.end[labels]
-    bad_label = (
-        known & False
-        if not len(corpus.label_set)
-        else known & ~constraints.label_sets[corpus.label_set, labels]
-    )
-
+    bad_label = known & False
+    if len(corpus.label_set):
+        bad_label = known & ~constraints.label_sets[corpus.label_set, labels]
     found = []
     for t in np.flatnonzero(bad_pair | bad_start | bad_end | bad_label):
-        name, place = label_names[labels[t]], (int(sequence[t]), int(t - ptr[sequence[t]]))
+        name, place = label_names[labels[t]], (int(sequence[t]), int(position[t]))
         if bad_start[t]:
             found.append((*place, f"{name!r} may not start a sequence"))
         if bad_pair[t]:

@@ -8,6 +8,40 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.data.vocabulary import where
+
+
+def offsets(sizes):
+    """int64 (n+1,): where each of n rows of these sizes begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def owners(ptr):
+    """int64: the row that each item of a ragged array belongs to."""
+    return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+
+
+def stretches(start, size):
+    """int64: positions of the items of stretches that begin at `start` and are `size` long, one after another."""
+    return np.repeat(start - np.cumsum(size) + size, size) + np.arange(np.sum(size, dtype=np.int64))
+
+
+def ragged_index(ptr, index):
+    """Positions of the items of rows `index` of a ragged array, and the pointers of the rows so taken."""
+    index = np.asarray(index, dtype=np.int64)
+    sizes = ptr[index + 1] - ptr[index]
+    return stretches(ptr[index], sizes), offsets(sizes)
+
+
+def positions(ptr):
+    """int64: the place of each item of a ragged array in its row."""
+    return np.arange(ptr[-1]) - np.repeat(ptr[:-1], np.diff(ptr))
+
+
+def inner_tokens(seq_ptr):
+    """int64: all tokens but the first of each sequence, in order."""
+    return np.flatnonzero(positions(seq_ptr))
+
 
 class Corpus(NamedTuple):
     """Encoded sequences (S sequences, N tokens, K edge classes). Build it with `make_corpus`.
@@ -15,6 +49,7 @@ class Corpus(NamedTuple):
     Attribute ids fall in frequency (0 is the most frequent); the alphabets live in the `Encoder`.
     Tokens whose edge attributes are the same set share an edge class; `edge_class[t]` selects the
     transition that leads INTO token t, so its value at a first token is never used.
+    What follows from the arrays is computed at each access, in O(N): bind it outside of loops.
     """
 
     seq_ptr: np.ndarray  # int64 (S+1,): tokens of sequence i are seq_ptr[i]:seq_ptr[i+1]
@@ -41,6 +76,75 @@ class Corpus(NamedTuple):
     @property
     def n_classes(self):
         return len(self.class_ptr) - 1
+
+    @property
+    def lengths(self):
+        """int64 (S,): tokens of each sequence."""
+        return np.diff(self.seq_ptr)
+
+    @property
+    def longest(self):
+        """Tokens of the longest sequence."""
+        return int(self.lengths.max(initial=0))
+
+    @property
+    def filled(self):
+        """int64: the sequences that are not empty."""
+        return np.flatnonzero(self.lengths)
+
+    @property
+    def first(self):
+        """int64: first tokens of the sequences that are not empty."""
+        return self.seq_ptr[self.filled]
+
+    @property
+    def last(self):
+        """int64: their last tokens."""
+        return self.seq_ptr[self.filled + 1] - 1
+
+    @property
+    def inner(self):
+        """int64: tokens that have a predecessor in their sequence, in order."""
+        return inner_tokens(self.seq_ptr)
+
+    @property
+    def sequence(self):
+        """int64 (N,): the sequence of each token."""
+        return owners(self.seq_ptr)
+
+    @property
+    def position(self):
+        """int64 (N,): the place of each token in its sequence."""
+        return positions(self.seq_ptr)
+
+    @property
+    def weights(self):
+        """float64 (S,): sequence weights, ones where none are given."""
+        return self.seq_weight if len(self.seq_weight) else np.ones(self.n_sequences)
+
+    @property
+    def visited(self):
+        """int64: the sequences that learners visit: not empty, and of a weight above 0."""
+        return np.flatnonzero((self.lengths > 0) & (self.weights > 0))
+
+    @property
+    def token_weights(self):
+        """float64 (N,): the weight of each token's sequence."""
+        return np.repeat(self.weights, self.lengths)
+
+    @property
+    def values(self):
+        """float64 (nnz,): attribute values, ones where none are given."""
+        return self.attr_val if len(self.attr_val) else np.ones(len(self.attr_idx))
+
+    @property
+    def attr_token(self):
+        """int64 (nnz,): the token of each attribute."""
+        return owners(self.attr_ptr)
+
+    def place(self, token):
+        """The words "sequence 17, token 3" for a token."""
+        return where(token, self.seq_ptr)
 
 
 def _integers(name, values, dtype):
@@ -113,7 +217,7 @@ def make_corpus(
         len(class_attr),
         "number of edge attributes of all classes",
     )
-    owner = np.repeat(np.arange(len(class_ptr) - 1), np.diff(class_ptr))
+    owner = owners(class_ptr)
     order = np.lexsort((class_attr, owner))
     twice = order[1:][
         (class_attr[order[1:]] == class_attr[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])
@@ -167,15 +271,6 @@ def slice_sequences(corpus, start, stop):
         seq_weight=corpus.seq_weight[start:stop] if len(corpus.seq_weight) else corpus.seq_weight,
         label_set=corpus.label_set[first:last],
     )
-
-
-def ragged_index(ptr, index):
-    """Positions of the items of rows `index` of a ragged array, and the pointers of the rows so taken."""
-    index = np.asarray(index, dtype=np.int64)
-    sizes = ptr[index + 1] - ptr[index]
-    new_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    positions = np.repeat(ptr[index] - new_ptr[:-1], sizes) + np.arange(new_ptr[-1])
-    return positions, new_ptr
 
 
 def take_sequences(corpus, index):

@@ -15,7 +15,7 @@ from numbers import Real
 
 import numpy as np
 
-from crfbook.data.features import empirical_counts, inner_tokens
+from crfbook.data.features import empirical_counts, row_offsets
 
 CUTOFFS = (1, 2, 3, 5, 10, 20, 50, 100)
 
@@ -44,26 +44,23 @@ def mutual_information(corpus, features):
     corpus = _presence(corpus)
     labelled = corpus.labels >= 0
     both = empirical_counts(corpus, features)
-    token = np.repeat(np.arange(corpus.n_tokens), np.diff(corpus.attr_ptr))
-    n_attr = np.bincount(corpus.attr_idx[labelled[token]], minlength=features.n_attrs)
+    n_attr = np.bincount(corpus.attr_idx[labelled[corpus.attr_token]], minlength=features.n_attrs)
     n_label = np.bincount(corpus.labels[labelled], minlength=features.n_labels)
-    row = np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr))
     node = _information(
-        both[: features.n_node], n_attr[row], n_label[features.node_label], np.count_nonzero(labelled)
+        both[: features.n_node],
+        n_attr[features.node_attr],
+        n_label[features.node_label],
+        np.count_nonzero(labelled),
     )
-    inner = inner_tokens(corpus)
+    inner = corpus.inner
     inner = inner[labelled[inner] & labelled[inner - 1]]
     pair = corpus.labels[inner - 1].astype(np.int64) * features.n_labels + corpus.labels[inner]
     n_pair = np.bincount(pair, minlength=features.n_labels**2)
     n_class = np.bincount(corpus.edge_class[inner], minlength=corpus.n_classes)
-    n_edge_attr = np.bincount(
-        corpus.class_attr, np.repeat(n_class, np.diff(corpus.class_ptr)), minlength=features.n_edge_attrs
-    )
-    row = np.repeat(np.arange(features.n_edge_attrs), np.diff(features.edge_ptr))
-    pair = features.edge_prev.astype(np.int64) * features.n_labels + features.edge_next
-    return np.concatenate(
-        [node, _information(both[features.n_node :], n_edge_attr[row], n_pair[pair], len(inner))]
-    )
+    tokens = np.repeat(n_class, np.diff(corpus.class_ptr))
+    n_edge_attr = np.bincount(corpus.class_attr, tokens, minlength=features.n_edge_attrs)
+    n_u, n_v = n_edge_attr[features.edge_attr], n_pair[features.edge_pair]
+    return np.concatenate([node, _information(both[features.n_node :], n_u, n_v, len(inner))])
 
 
 def most_informative(corpus, features, n_features):
@@ -128,17 +125,15 @@ def _presence(corpus):
     """The corpus with each attribute at most once at a token and no values: those that were 0 are left out;
     sequences unweighted.
     """
-    token = np.repeat(np.arange(corpus.n_tokens, dtype=np.int64), np.diff(corpus.attr_ptr))
-    attr = corpus.attr_idx.astype(np.int64)
+    token, attr = corpus.attr_token, corpus.attr_idx.astype(np.int64)
     if len(corpus.attr_val):
         token, attr = token[corpus.attr_val != 0], attr[corpus.attr_val != 0]
     width = int(attr.max(initial=0)) + 1
     key = token * width + attr
     key.sort()
     key = key[np.concatenate([key[:1] == key[:1], key[1:] != key[:-1]])]
-    attr_ptr = np.searchsorted(key, np.arange(corpus.n_tokens + 1, dtype=np.int64) * width)
     return corpus._replace(
-        attr_ptr=attr_ptr.astype(np.int64),
+        attr_ptr=row_offsets(key, corpus.n_tokens, width),
         attr_idx=(key % width).astype(np.int32),
         attr_val=np.zeros(0),
         seq_weight=np.zeros(0),

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.corpus import ragged_index
+from crfbook.data.corpus import offsets, owners, ragged_index
+
+CHUNK = 1 << 13  # tokens whose keys are made at a time: little memory
 
 
 class FeatureSet(NamedTuple):
@@ -39,6 +41,31 @@ class FeatureSet(NamedTuple):
     def n_features(self):
         return len(self.node_label) + len(self.edge_prev)
 
+    @property
+    def node_attr(self):
+        """int64 (n_node,): the attribute of each node weight."""
+        return owners(self.node_ptr)
+
+    @property
+    def edge_attr(self):
+        """int64 (n_edge,): the edge attribute of each edge weight."""
+        return owners(self.edge_ptr)
+
+    @property
+    def edge_pair(self):
+        """int64 (n_edge,): its labels, previous * L + next."""
+        return self.edge_prev.astype(np.int64) * self.n_labels + self.edge_next
+
+    @property
+    def node_keys(self):
+        """int64 (n_node,): attribute * L + label, rising."""
+        return self.node_attr * self.n_labels + self.node_label
+
+    @property
+    def edge_keys(self):
+        """int64 (n_edge,): (edge attribute * L + previous) * L + next, rising."""
+        return self.edge_attr * self.n_labels**2 + self.edge_pair
+
 
 def _distinct(keys):
     """Sorted distinct values; keys are sorted in place. (np.unique hashes, 20 times slower on such keys.)"""
@@ -46,30 +73,42 @@ def _distinct(keys):
     return keys[np.concatenate([keys[:1] == keys[:1], keys[1:] != keys[:-1]])]
 
 
-def _rows(keys, width, n_rows):
-    """Sorted distinct keys = row * width + column, as pointers (n_rows+1,) and columns."""
-    ptr = np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * width)
-    return ptr.astype(np.int64), (keys % width).astype(np.int32) if len(keys) else np.zeros(0, np.int32)
+def row_offsets(keys, n_rows, width=1):
+    """int64 (n_rows+1,): where each row begins among rising keys = row * width + column."""
+    return np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * width).astype(np.int64)
 
 
-def _label_keys(corpus, n_labels, chunk=1 << 13):
-    """Yield (attribute * L + label, occurrence, token) for stretches of labelled tokens: little memory."""
-    for first in range(0, corpus.n_tokens, chunk):
-        last = min(first + chunk, corpus.n_tokens)
+def find(keys, wanted):
+    """(places, hit): where each of `wanted` stands among rising keys >= 0; hit (bool): it is one of them."""
+    place = np.searchsorted(keys, wanted)
+    return place, np.append(keys, -2)[place] == wanted
+
+
+def from_keys(n_labels, n_attrs, n_edge_attrs, node_keys, edge_keys):
+    """The FeatureSet whose `node_keys` and `edge_keys` are these."""
+    pair = (edge_keys % n_labels**2).astype(np.int32)
+    return FeatureSet(
+        int(n_labels),
+        int(n_attrs),
+        int(n_edge_attrs),
+        row_offsets(node_keys, n_attrs, n_labels),
+        (node_keys % n_labels).astype(np.int32),
+        row_offsets(edge_keys, n_edge_attrs, n_labels**2),
+        pair // n_labels,
+        pair % n_labels,
+    )
+
+
+def _label_keys(corpus, n_labels):
+    """Yield (attribute * L + label, occurrence, token) for stretches of labelled tokens."""
+    for first in range(0, corpus.n_tokens, CHUNK):
+        last = min(first + CHUNK, corpus.n_tokens)
         token = np.repeat(np.arange(first, last), np.diff(corpus.attr_ptr[first : last + 1]))
         item = np.arange(corpus.attr_ptr[first], corpus.attr_ptr[last])
         known = corpus.labels[token] >= 0
         if not known.all():
             token, item = token[known], item[known]
         yield corpus.attr_idx[item].astype(np.int64) * n_labels + corpus.labels[token], item, token
-
-
-def inner_tokens(corpus):
-    """Tokens that have a predecessor in their sequence, in order (int64)."""
-    inner = np.ones(corpus.n_tokens, bool)
-    starts = corpus.seq_ptr[:-1]
-    inner[starts[starts < corpus.seq_ptr[1:]]] = False
-    return np.flatnonzero(inner)
 
 
 def _pair_counts(corpus, n_labels, n_edge_attrs):
@@ -79,19 +118,16 @@ def _pair_counts(corpus, n_labels, n_edge_attrs):
     A transition counts once for each edge attribute of its token. Memory grows with what occurs,
     not with classes times L^2.
     """
-    token = inner_tokens(corpus)
+    token = corpus.inner
     prev, here = corpus.labels[token - 1].astype(np.int64), corpus.labels[token].astype(np.int64)
     known = (prev >= 0) & (here >= 0)
     token, pair = token[known], (prev * n_labels + here)[known]
-    weight = np.ones(len(token))
-    if len(corpus.seq_weight):
-        weight = np.repeat(corpus.seq_weight, np.diff(corpus.seq_ptr))[token]
     of_class, inverse = np.unique(
         corpus.edge_class[token] * np.int64(n_labels**2) + pair, return_inverse=True
     )
-    count = np.bincount(inverse, weight, minlength=len(of_class))
+    count = np.bincount(inverse, corpus.token_weights[token], minlength=len(of_class))
     items, ptr = ragged_index(corpus.class_ptr, of_class // n_labels**2)
-    owner = np.repeat(np.arange(len(of_class)), np.diff(ptr))
+    owner = owners(ptr)
     attr = corpus.class_attr[items].astype(np.int64)
     owner, attr = owner[attr < n_edge_attrs], attr[attr < n_edge_attrs]
     keys, inverse = np.unique(attr * n_labels**2 + of_class[owner] % n_labels**2, return_inverse=True)
@@ -111,27 +147,20 @@ def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all
     ):
         if ids.size and ids.max() >= size:
             raise ValueError(f"{name} ids: expected 0..{size - 1}, got {ids.max()}")
-    if all_states:
-        node_ptr = np.arange(n_attrs + 1, dtype=np.int64) * n_labels
-        node_label = np.tile(np.arange(n_labels, dtype=np.int32), n_attrs)
-    else:
+    nodes = np.zeros(0, np.int64)
+    if not all_states:
         distinct = [_distinct(key) for key, _, _ in _label_keys(corpus, n_labels)]
-        distinct = _distinct(np.concatenate([np.zeros(0, np.int64), *distinct]))
-        node_ptr, node_label = _rows(distinct, n_labels, n_attrs)
+        nodes = _distinct(np.concatenate([nodes, *distinct]))
     if all_transitions:
         pairs = np.arange(n_edge_attrs * n_labels**2, dtype=np.int64)
     else:
         pairs = _pair_counts(corpus._replace(seq_weight=np.zeros(0)), n_labels, n_edge_attrs)[0]
-    edge_ptr, pair = _rows(pairs, n_labels**2, n_edge_attrs)
-    return FeatureSet(
-        int(n_labels),
-        int(n_attrs),
-        int(n_edge_attrs),
-        node_ptr,
-        node_label,
-        edge_ptr,
-        pair // n_labels,
-        pair % n_labels,
+    features = from_keys(n_labels, n_attrs, n_edge_attrs, nodes, pairs)
+    if not all_states:
+        return features
+    return features._replace(  # not from keys, which would take thrice the memory
+        node_ptr=np.arange(n_attrs + 1, dtype=np.int64) * n_labels,
+        node_label=np.tile(np.arange(n_labels, dtype=np.int32), n_attrs),
     )
 
 
@@ -139,11 +168,10 @@ def select(features, keep):
     """The FeatureSet of the weights where `keep` (F,) is true; `w[keep]` are its weights."""
     keep = np.asarray(keep, bool)
     node, edge = keep[: features.n_node], keep[features.n_node :]
-    count = lambda ptr, kept: np.concatenate([[0], np.cumsum(kept)])[ptr].astype(np.int64)  # noqa: E731
     return features._replace(
-        node_ptr=count(features.node_ptr, node),
+        node_ptr=offsets(node)[features.node_ptr],
         node_label=features.node_label[node],
-        edge_ptr=count(features.edge_ptr, edge),
+        edge_ptr=offsets(edge)[features.edge_ptr],
         edge_prev=features.edge_prev[edge],
         edge_next=features.edge_next[edge],
     )
@@ -174,22 +202,17 @@ def empirical_counts(corpus, features):
     """
     n_labels = features.n_labels
     counts = np.zeros(features.n_features)
-    row = np.repeat(np.arange(features.n_attrs, dtype=np.int64), np.diff(features.node_ptr))
-    keys = row * n_labels + features.node_label
-    weight = np.repeat(corpus.seq_weight, np.diff(corpus.seq_ptr)) if len(corpus.seq_weight) else None
+    keys = features.node_keys
+    weight = corpus.token_weights if len(corpus.seq_weight) else None
     for key, item, token in _label_keys(corpus, n_labels):
         if weight is None and not len(corpus.attr_val):
             key, value = np.unique(key, return_counts=True)
         else:
             value = corpus.attr_val[item] if len(corpus.attr_val) else np.ones(len(item))
             value = value if weight is None else value * weight[token]
-        where = np.searchsorted(keys, key)
-        hit = np.append(keys, -1)[where] == key
+        where, hit = find(keys, key)
         counts[: features.n_node] += np.bincount(where[hit], value[hit], minlength=features.n_node)
     pairs, value = _pair_counts(corpus, n_labels, features.n_edge_attrs)
-    row = np.repeat(np.arange(features.n_edge_attrs, dtype=np.int64), np.diff(features.edge_ptr))
-    keys = row * n_labels**2 + features.edge_prev.astype(np.int64) * n_labels + features.edge_next
-    where = np.searchsorted(keys, pairs)
-    hit = np.append(keys, -1)[where] == pairs
+    where, hit = find(features.edge_keys, pairs)
     counts[features.n_node + where[hit]] = value[hit]
     return counts

@@ -4,6 +4,7 @@ from itertools import chain
 
 import numpy as np
 
+from crfbook.data.corpus import offsets
 from crfbook.data.templates import available
 from crfbook.data.vocabulary import where
 
@@ -32,9 +33,7 @@ def kind_of(X, template):
 
 def pointers(sequences):
     """int64 (S+1,): where each sequence begins in the flat order."""
-    ptr = np.zeros(len(sequences) + 1, np.int64)
-    np.cumsum([_length(sequence) for sequence in sequences], out=ptr[1:])
-    return ptr
+    return offsets([_length(sequence) for sequence in sequences])
 
 
 def as_sequences(X):

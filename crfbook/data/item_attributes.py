@@ -14,7 +14,16 @@ from numbers import Real
 import numpy as np
 
 from crfbook.data.assemble import Rows, sum_duplicates
-from crfbook.data.vocabulary import falling_order, look_up, numbered, pack_strings, unpack_strings, where
+from crfbook.data.corpus import offsets
+from crfbook.data.vocabulary import (
+    falling_order,
+    look_up,
+    numbered,
+    pack_strings,
+    row_of,
+    unpack_strings,
+    where,
+)
 
 _LISTS = (list, tuple, set, frozenset)
 
@@ -82,9 +91,7 @@ def _rows(ptr, numbers, ids, values):
     val = values[numbers] if (values != 1).any() else None
     if (ids < 0).any():
         known = idx >= 0
-        before = np.zeros(len(idx) + 1, np.int64)
-        np.cumsum(known, out=before[1:])
-        ptr, idx = before[ptr], idx[known]
+        ptr, idx = offsets(known)[ptr], idx[known]
         val = None if val is None else val[known]
     return Rows(*sum_duplicates(ptr, idx, val))
 
@@ -101,17 +108,17 @@ def _read(tokens, seq_ptr):
         flat = lambda rows: chain.from_iterable(map(dict.items, rows))  # noqa: E731
     else:
         items, flat = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)], chain.from_iterable
-    ptr = _sizes(items)
+    ptr = offsets(list(map(len, items)))
     try:
         numbers, distinct = numbered(flat(items), int(ptr[-1]))
     except TypeError:  # something unhashable: nested values, which are unfolded, or an error, which is placed
         items, only_lists = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)], False
-        ptr = _sizes(items)
+        ptr = offsets(list(map(len, items)))
         numbers, distinct = numbered(chain.from_iterable(items), int(ptr[-1]))
 
     def place(number):
         occurrence = int(np.argmax(numbers == number))
-        return where(int(np.searchsorted(ptr, occurrence, side="right")) - 1, seq_ptr)
+        return where(row_of(ptr, occurrence), seq_ptr)
 
     values = np.ones(len(distinct))
     if only_lists and set(map(type, distinct)) <= {str}:
@@ -128,12 +135,6 @@ def _read(tokens, seq_ptr):
             raise _placed(error, place(number)) from None
         names.append(name)
     return ptr, numbers, names, values
-
-
-def _sizes(items):
-    ptr = np.zeros(len(items) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, items), np.int64, len(items)), out=ptr[1:])
-    return ptr
 
 
 def _pairs(token, t, seq_ptr):

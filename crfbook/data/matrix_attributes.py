@@ -7,6 +7,7 @@ throughout training is no attribute.
 import numpy as np
 
 from crfbook.data.assemble import Rows
+from crfbook.data.corpus import offsets, owners
 from crfbook.data.vocabulary import falling_order, pack_strings, unpack_strings
 
 
@@ -67,8 +68,7 @@ class MatrixAttributes:
         idx = ids[column]
         known = idx >= 0
         if not known.all():
-            before = np.concatenate([[0], np.cumsum(known)])
-            ptr, idx, val = before[ptr], idx[known], val[known]
+            ptr, idx, val = offsets(known)[ptr], idx[known], val[known]
         return Rows(ptr, idx, None if (val == 1).all() else val)
 
     def _read(self, matrices):
@@ -118,7 +118,6 @@ def _entries(matrix):
         matrix = matrix.tocsr().copy()
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
-        row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        return row, matrix.indices.astype(np.int64), matrix.data.astype(np.float64)
+        return owners(matrix.indptr), matrix.indices.astype(np.int64), matrix.data.astype(np.float64)
     row, column = np.nonzero(matrix)
     return row, column, matrix[row, column].astype(np.float64)

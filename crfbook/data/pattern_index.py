@@ -10,6 +10,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
+from crfbook.data.corpus import offsets, positions, stretches
 from crfbook.data.extractors import EXTRACTORS, make_extractor
 from crfbook.data.vocabulary import numbered, where
 
@@ -29,7 +30,7 @@ class CodedColumns:
         self.back, self.ahead = template.reach
         self.n_tokens = int(seq_ptr[-1])
         length = np.diff(seq_ptr)
-        self.from_start = (np.arange(self.n_tokens) - np.repeat(seq_ptr[:-1], length)).astype(np.int32)
+        self.from_start = positions(seq_ptr).astype(np.int32)
         self.to_end = np.repeat(length, length).astype(np.int32) - self.from_start - 1
         self.distinct, self._codes, self._shifted = {}, {}, {}
         for column in dict.fromkeys(source.column for source in template.sources):
@@ -105,7 +106,7 @@ class CellValues:
             return np.concatenate([table, boundaries]), None
         owner = np.repeat(np.arange(len(found)), sizes)[flat >= 0]
         sizes = np.concatenate([np.bincount(owner, minlength=len(found)), np.ones(len(boundaries), np.int64)])
-        return np.concatenate([flat[flat >= 0], boundaries]), np.concatenate([[0], np.cumsum(sizes)])
+        return np.concatenate([flat[flat >= 0], boundaries]), offsets(sizes)
 
 
 class Family:
@@ -212,8 +213,7 @@ def _append_cell(part, codes, tabulated, size):
         sizes = ptr[codes + 1] - ptr[codes]
         rows = np.repeat(np.arange(len(codes)) if rows is None else rows, sizes)
         keys = None if keys is None else np.repeat(keys, sizes)
-        ends = np.cumsum(sizes)
-        values = table[np.arange(len(rows)) + np.repeat(ptr[codes] - ends + sizes, sizes)]
+        values = table[stretches(ptr[codes], sizes)]
     has_value = values >= 0
     if not has_value.all():
         rows = np.flatnonzero(has_value) if rows is None else rows[has_value]

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from crfbook.data.columns import TokenColumns
+from crfbook.data.vocabulary import where
 
 _BLANK = np.zeros(256, dtype=bool)
 _BLANK[list(b" \t\n\r\x0b\x0c")] = True  # what bytes.split() splits at; a no-break space stays in its cell
@@ -207,10 +208,9 @@ def _check_cells(part, tokens, separator):
     bad = {cell for cell in set(part) if not isinstance(cell, str) or is_bad(cell)}
     if bad:
         t = next(t for t, cell in enumerate(part) if cell in bad)
-        i = int(np.searchsorted(tokens.seq_ptr, t, side="right")) - 1
-        where = f"sequence {i}, token {t - int(tokens.seq_ptr[i])}"
         raise ValueError(
-            f"{where}: expected a string that fits between separators {separator!r}, found {part[t]!r}"
+            f"{where(t, tokens.seq_ptr)}: expected a string that fits between separators {separator!r}, "
+            f"found {part[t]!r}"
         )
 
 

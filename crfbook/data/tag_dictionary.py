@@ -140,7 +140,7 @@ def free_blocked(corpus, constraints):
         and constraints.label_sets.any(axis=1).all()
     ):
         return corpus  # any label may follow any other: nothing is blocked
-    length, first = np.diff(corpus.seq_ptr), corpus.seq_ptr[:-1]
+    length, first = corpus.lengths, corpus.seq_ptr[:-1]
     # labels that some labelling so far ends in
     open_ends = np.zeros((corpus.n_sequences, len(constraints.start)), bool)
     for t in range(int(length.max(initial=0))):

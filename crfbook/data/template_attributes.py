@@ -3,6 +3,7 @@
 import numpy as np
 
 from crfbook.data.assemble import Rows, edge_classes, gather, sum_duplicates
+from crfbook.data.corpus import inner_tokens
 from crfbook.data.pattern_index import CellValues, CodedColumns, boundary_names, group
 from crfbook.data.templates import Template
 from crfbook.data.vocabulary import falling_order, pack_strings, unpack_strings
@@ -45,7 +46,7 @@ class TemplateAttributes:
         tables = self._tables(coded)
         node_parts, self.node_order, counts = self._learn(self.node, coded, tables, None, min_freq, 0)
         edge_parts, self.edge_order, _ = self._learn(
-            self.edge, coded, tables, self._inner(seq_ptr), min_freq, 1
+            self.edge, coded, tables, inner_tokens(seq_ptr), min_freq, 1
         )
         return self._rows(coded.n_tokens, node_parts, edge_parts, seq_ptr), counts
 
@@ -54,7 +55,7 @@ class TemplateAttributes:
         coded = CodedColumns(self._resolve(columns), seq_ptr, self.template)
         tables = self._tables(coded)
         node_parts = self._find(self.node, coded, tables, None)
-        edge_parts = self._find(self.edge, coded, tables, self._inner(seq_ptr))
+        edge_parts = self._find(self.edge, coded, tables, inner_tokens(seq_ptr))
         return self._rows(coded.n_tokens, node_parts, edge_parts, seq_ptr)
 
     def node_names(self, ids=None):
@@ -115,13 +116,6 @@ class TemplateAttributes:
             parts += [_known(rows, family.find(keys, radix), False) for rows, keys in found]
         return parts
 
-    @staticmethod
-    def _inner(seq_ptr):
-        """Tokens that a transition leads into: all but the first of each sequence."""
-        inner = np.ones(int(seq_ptr[-1]), bool)
-        inner[seq_ptr[:-1][np.diff(seq_ptr) > 0]] = False
-        return np.flatnonzero(inner)
-
     def _rows(self, n, node_parts, edge_parts, seq_ptr):
         ptr, idx = gather(n, node_parts)
         val = None
@@ -129,7 +123,7 @@ class TemplateAttributes:
             ptr, idx, val = sum_duplicates(ptr, idx, val)
         if not self.edge:
             return Rows(ptr, idx, val)
-        return Rows(ptr, idx, val, *edge_classes(n, self._inner(seq_ptr), edge_parts, self.n_edge_attrs))
+        return Rows(ptr, idx, val, *edge_classes(n, inner_tokens(seq_ptr), edge_parts, self.n_edge_attrs))
 
     def _names(self, families, order, ids):
         places = order if ids is None else order[np.asarray(ids, np.int64)]

@@ -36,11 +36,16 @@ def look_up(table, things, n):
     return np.fromiter(map(table.get, things, repeat(-1)), np.int32, n)
 
 
+def row_of(ptr, position):
+    """The row of a ragged array that holds the item at `position`."""
+    return int(np.searchsorted(ptr, position, side="right")) - 1
+
+
 def where(position, seq_ptr):
     """The words "sequence 17, token 3" for a position in the flat order (positions and both numbers count
     from 0).
     """
-    sequence = int(np.searchsorted(seq_ptr, position, side="right")) - 1
+    sequence = row_of(seq_ptr, position)
     return f"sequence {sequence}, token {position - int(seq_ptr[sequence])}"
 
 

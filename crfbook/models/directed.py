@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crfbook.data.constraints import bounds_of, constraints_from
 from crfbook.data.features import empirical_counts, log_edge, observed
+from crfbook.data.vocabulary import row_of
 from crfbook.kernels.directed import emission_scores, move_normalisers
 from crfbook.models import inference
 from crfbook.models.chain_scores import ChainPredictions
@@ -72,11 +73,9 @@ class HMM(ChainPredictions, BaseEstimator):
         features = observed(corpus, encoder.n_labels, encoder.n_attrs, all_transitions=True)
         n_labels, n_node = features.n_labels, features.n_node
         counts = empirical_counts(corpus, features)
-        first = corpus.seq_ptr[:-1][np.diff(corpus.seq_ptr) > 0]
-        weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
-        weight = np.repeat(weight, np.diff(corpus.seq_ptr))
+        first, weight = corpus.first, corpus.token_weights
         once = np.bincount(corpus.attr_idx, minlength=features.n_attrs) == 1
-        token = np.repeat(np.arange(corpus.n_tokens), np.diff(corpus.attr_ptr))[once[corpus.attr_idx]]
+        token = corpus.attr_token[once[corpus.attr_idx]]
         token = np.concatenate([token, np.flatnonzero(np.diff(corpus.attr_ptr) == 0)])
         unknown = np.bincount(corpus.labels[token], weight[token], minlength=n_labels)
         total = np.bincount(features.node_label, counts[:n_node], minlength=n_labels) + unknown
@@ -105,7 +104,7 @@ class HMM(ChainPredictions, BaseEstimator):
             log_node,
             np.empty(log_node.shape[1]),
         )
-        log_node[corpus.seq_ptr[:-1][np.diff(corpus.seq_ptr) > 0]] += self.start_
+        log_node[corpus.first] += self.start_
         return log_node, self.transition_[None]
 
     def log_joint(self, X, y=None):
@@ -216,10 +215,10 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
     def _tables(self, corpus):
         log_node = inference.node_scores(corpus, self.features_, self.weights_)
         edges = log_edge(self.features_, self.weights_, corpus.class_ptr, corpus.class_attr)
-        bounds, filled = bounds_of(self.constraints_, self.features_.n_labels), np.diff(corpus.seq_ptr) > 0
+        bounds = bounds_of(self.constraints_, self.features_.n_labels)
         edges[:, bounds.edge < 0.0] = -np.inf
-        log_node[corpus.seq_ptr[:-1][filled]] += bounds.start
-        log_node[corpus.seq_ptr[1:][filled] - 1] += bounds.end
+        log_node[corpus.first] += bounds.start
+        log_node[corpus.last] += bounds.end
         move_normalisers(log_node, edges, corpus.edge_class, corpus.seq_ptr)
         return log_node, edges
 
@@ -236,11 +235,9 @@ def _plain(corpus):
     """
     negative = np.flatnonzero(corpus.attr_val < 0)
     if len(negative):
-        token = int(np.searchsorted(corpus.attr_ptr, negative[0], side="right")) - 1
-        i = int(np.searchsorted(corpus.seq_ptr, token, side="right")) - 1
         raise ValueError(
-            f"sequence {i}, token {token - corpus.seq_ptr[i]}: expected attribute values >= 0 (an HMM counts "
-            f"them), got {corpus.attr_val[negative[0]]}"
+            f"{corpus.place(row_of(corpus.attr_ptr, negative[0]))}: expected attribute values >= 0 (an HMM "
+            f"counts them), got {corpus.attr_val[negative[0]]}"
         )
     return corpus._replace(
         edge_class=np.zeros_like(corpus.edge_class),

@@ -32,7 +32,7 @@ from crfbook.optim.cost_model import FormChooser, decoding_form
 from crfbook.optim.edges import Edges, padded, padded_bounds, table_edges
 from crfbook.optim.forecast import FEW_CLASSES, STRETCH_ROWS, batch_rows
 from crfbook.optim.objective import check_paths, check_weights, make_work
-from crfbook.optim.packing import pack
+from crfbook.optim.packing import many_weights, pack
 from crfbook.optim.parallel import one_blas_thread, run_pieces
 from crfbook.optim.sparse_chain import SparseEdges, SparseScores, sparse_edges, sparse_scores
 
@@ -106,10 +106,9 @@ def sequence_scores(corpus, features, w, constraints=None):
     """
     unknown = np.flatnonzero((corpus.labels < 0) | (corpus.labels >= features.n_labels))
     if len(unknown):
-        i = int(np.searchsorted(corpus.seq_ptr, unknown[0], side="right")) - 1
         raise ValueError(
-            f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label id in "
-            f"0..{features.n_labels - 1}, got {corpus.labels[unknown[0]]}"
+            f"{corpus.place(unknown[0])}: expected a label id in 0..{features.n_labels - 1}, "
+            f"got {corpus.labels[unknown[0]]}"
         )
     model = _model(corpus, features, w, constraints)
     score = np.zeros(corpus.n_sequences)
@@ -266,7 +265,7 @@ def _model(corpus, features, w, constraints, transitions=None):
     n_labels = features.n_labels
     # Ids fall in frequency, so the rows worth copying are among the first ones.
     head = min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
-    rows = np.flatnonzero(np.diff(features.node_ptr[: head + 1]) >= max(2, n_labels / 6))
+    rows = np.flatnonzero(many_weights(features)[:head])
     dense_of = np.full(head, -1, np.int32)
     dense_of[rows] = np.arange(len(rows))
     dense = np.zeros((len(rows), n_labels))
@@ -309,10 +308,8 @@ def _add_scores(corpus, model, tokens, log_node):
     if model.may_overflow:
         bad = tokens[~(log_node < np.inf).all(axis=1)]
         if len(bad):
-            i = int(np.searchsorted(corpus.seq_ptr, bad.min(), side="right")) - 1
             raise ValueError(
-                f"sequence {i}, token {bad.min() - corpus.seq_ptr[i]}: expected scores within float64, "
-                f"got a sum of weights that exceeds it"
+                f"{corpus.place(bad.min())}: expected scores within float64, got a sum of weights that exceeds it"
             )
 
 

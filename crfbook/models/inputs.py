@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from crfbook.data.corpus import Corpus, make_corpus, take_sequences
+from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences
 
 
 class IntegerAlphabet:
@@ -111,7 +111,7 @@ def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
         elif unseen.any():
             where = int(np.argmax(unseen))
             raise ValueError(
-                f"{_place(corpus, where)}: expected label ids 0..{len(encoder.labels_) - 1}, "
+                f"{corpus.place(where)}: expected label ids 0..{len(encoder.labels_) - 1}, "
                 f"got {corpus.labels[where]}"
             )
         return corpus
@@ -176,7 +176,7 @@ def _checked(corpus, y):
         raise ValueError(
             f"X and y: expected as many sequences in both, got {corpus.n_sequences} in X and {len(y)} in y"
         )
-    for i, (labels, length) in enumerate(zip(y, np.diff(corpus.seq_ptr).tolist(), strict=True)):
+    for i, (labels, length) in enumerate(zip(y, corpus.lengths.tolist(), strict=True)):
         if len(labels) != length:
             raise ValueError(
                 f"sequence {i}: expected {length} labels, one for each token of X, got {len(labels)}"
@@ -188,17 +188,15 @@ def _checked(corpus, y):
 def _without_unknown(corpus, n_attrs, n_edge_attrs):
     known = corpus.attr_idx < n_attrs
     if not known.all():
-        before = np.concatenate([[0], np.cumsum(known)])
         corpus = corpus._replace(
-            attr_ptr=before[corpus.attr_ptr].astype(np.int64),
+            attr_ptr=offsets(known)[corpus.attr_ptr],
             attr_idx=corpus.attr_idx[known],
             attr_val=corpus.attr_val[known] if len(corpus.attr_val) else corpus.attr_val,
         )
     known = corpus.class_attr < n_edge_attrs
     if not known.all():
-        before = np.concatenate([[0], np.cumsum(known)])
         corpus = corpus._replace(
-            class_ptr=before[corpus.class_ptr].astype(np.int64), class_attr=corpus.class_attr[known]
+            class_ptr=offsets(known)[corpus.class_ptr], class_attr=corpus.class_attr[known]
         )
     return corpus
 
@@ -223,12 +221,7 @@ def _weights(sample_weight, n_sequences):
     return np.ascontiguousarray(weight)
 
 
-def _place(corpus, token):
-    sequence = int(np.searchsorted(corpus.seq_ptr, token, side="right")) - 1
-    return f"sequence {sequence}, token {token - corpus.seq_ptr[sequence]}"
-
-
 def _all_labelled(corpus):
     unknown = np.flatnonzero(corpus.labels < 0)
     if len(unknown):
-        raise ValueError(f"{_place(corpus, int(unknown[0]))}: expected a label, got none")
+        raise ValueError(f"{corpus.place(unknown[0])}: expected a label, got none")

@@ -6,8 +6,8 @@ from numbers import Real
 
 import numpy as np
 
-from crfbook.data.corpus import ragged_index
-from crfbook.data.features import inner_tokens, select
+from crfbook.data.corpus import owners, ragged_index
+from crfbook.data.features import find, select
 from crfbook.optim.sparse_shards import SparseBatch
 
 
@@ -52,15 +52,12 @@ def edge_path_scores(corpus, features, w, constraints=None):
     -inf if forbidden.
     """
     n_labels, out = features.n_labels, np.zeros(corpus.n_tokens)
-    token = inner_tokens(corpus)
+    token = corpus.inner
     before, here = corpus.labels[token - 1].astype(np.int64), corpus.labels[token].astype(np.int64)
     items, ptr = ragged_index(corpus.class_ptr, corpus.edge_class[token])
-    owner = np.repeat(np.arange(len(token)), np.diff(ptr))
+    owner = owners(ptr)
     key = (corpus.class_attr[items].astype(np.int64) * n_labels + before[owner]) * n_labels + here[owner]
-    attr = np.repeat(np.arange(features.n_edge_attrs, dtype=np.int64), np.diff(features.edge_ptr))
-    keys = (attr * n_labels + features.edge_prev) * n_labels + features.edge_next
-    where = np.searchsorted(keys, key)
-    hit = np.append(keys, -1)[where] == key
+    where, hit = find(features.edge_keys, key)
     np.add.at(out, token[owner[hit]], w[features.n_node + where[hit]])
     if constraints is not None:
         out[token[~constraints.allowed[before, here]]] = -np.inf

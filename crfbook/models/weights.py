@@ -7,7 +7,7 @@ model files: they score as if they did not exist.
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook.data.features import FeatureSet, empirical_counts, observed, select
+from crfbook.data.features import empirical_counts, find, from_keys, observed, select
 
 
 def choose_features(corpus, encoder, settings, constraints):
@@ -15,9 +15,8 @@ def choose_features(corpus, encoder, settings, constraints):
     sample weights) must reach `min_freq`. Transitions that the constraints forbid get no weight. Where all
     weights exist virtually (`Settings.virtual`): one of the same sizes without any."""
     if settings.virtual:
-        return laid_out(
-            len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs, *np.zeros((2, 0), np.int64)
-        )
+        sizes = len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs
+        return from_keys(*sizes, *np.zeros((2, 0), np.int64))
     features = observed(
         corpus,
         len(encoder.labels_),
@@ -37,84 +36,56 @@ def choose_features(corpus, encoder, settings, constraints):
 
 def carried_over(old, encoder, features):
     """Start weights (F,) from a fitted model: what has the same names keeps its weight, the rest is 0."""
-    label = _positions(old.encoder_.labels_, encoder.labels_)
-    attribute = _positions(old.encoder_.attribute_names(), encoder.attribute_names())
-    edge_attribute = _positions(old.encoder_.edge_attribute_names(), encoder.edge_attribute_names())
+    label, attribute, edge_attribute = _new_places(old.encoder_, encoder)
     before, w_old = old.features_, old.weights_
     w = np.zeros(features.n_features)
 
-    row, column = _node_rows(before)
-    _copy(
-        w[: features.n_node],
-        _node_rows(features),
-        w_old[: before.n_node],
-        (attribute[row], label[column]),
-        features.n_labels,
-    )
-    row, column = _edge_rows(before)
-    pair = label[column // before.n_labels] * features.n_labels + label[column % before.n_labels]
-    pair[(label[column // before.n_labels] < 0) | (label[column % before.n_labels] < 0)] = -1
-    _copy(
-        w[features.n_node :],
-        _edge_rows(features),
-        w_old[before.n_node :],
-        (edge_attribute[row], pair),
-        features.n_labels**2,
-    )
+    n, n_node = features.n_labels, features.n_node
+    nodes = _joined(n, attribute[before.node_attr], label[before.node_label])
+    edges = _joined(n, edge_attribute[before.edge_attr], label[before.edge_prev], label[before.edge_next])
+    for keys, wanted, new, old in (
+        (features.node_keys, nodes, w[:n_node], w_old[: before.n_node]),
+        (features.edge_keys, edges, w[n_node:], w_old[before.n_node :]),
+    ):
+        where, hit = find(keys, wanted)
+        new[where[hit]] = old[hit]
     return w
 
 
 def carried_features(old, encoder):
     """FeatureSet of those weights of a fitted model whose names the new alphabets have too."""
-    label = _positions(old.encoder_.labels_, encoder.labels_)
-    row, column = _node_rows(old.features_)
-    attribute = _positions(old.encoder_.attribute_names(), encoder.attribute_names())[row]
-    known = (attribute >= 0) & (label[column] >= 0)
-    n, width = len(encoder.labels_), old.features_.n_labels
-    nodes = np.sort((attribute * n + label[column])[known])
-    row, column = _edge_rows(old.features_)
-    before, behind = label[column // width], label[column % width]
-    attribute = _positions(old.encoder_.edge_attribute_names(), encoder.edge_attribute_names())[row]
-    known = (attribute >= 0) & (before >= 0) & (behind >= 0)
-    return laid_out(
-        n,
-        encoder.n_attrs,
-        encoder.n_edge_attrs,
-        nodes,
-        np.sort(((attribute * n + before) * n + behind)[known]),
+    label, attribute, edge_attribute = _new_places(old.encoder_, encoder)
+    before, n = old.features_, len(encoder.labels_)
+    nodes = _joined(n, attribute[before.node_attr], label[before.node_label])
+    edges = _joined(n, edge_attribute[before.edge_attr], label[before.edge_prev], label[before.edge_next])
+    nodes, edges = (np.sort(keys[keys >= 0]) for keys in (nodes, edges))
+    return from_keys(n, encoder.n_attrs, encoder.n_edge_attrs, nodes, edges)
+
+
+def _new_places(old, new):
+    """Where each label, attribute and edge attribute of an encoder stands in a new one, -1 if it does not."""
+    return (
+        _positions(old.labels_, new.labels_),
+        _positions(old.attribute_names(), new.attribute_names()),
+        _positions(old.edge_attribute_names(), new.edge_attribute_names()),
     )
 
 
-def laid_out(n_labels, n_attrs, n_edge_attrs, nodes, edges):
-    """FeatureSet from rising keys: attribute * L + label, (edge attribute * L + previous) * L + next."""
-    width = n_labels**2
-    ptr = lambda keys, n, width: np.searchsorted(keys, np.arange(n + 1, dtype=np.int64) * width).astype(
-        np.int64
-    )  # noqa: E731
-    pair = (edges % width).astype(np.int32)
-    return FeatureSet(
-        n_labels,
-        n_attrs,
-        n_edge_attrs,
-        ptr(nodes, n_attrs, n_labels),
-        (nodes % n_labels).astype(np.int32),
-        ptr(edges, n_edge_attrs, width),
-        pair // n_labels,
-        pair % n_labels,
-    )
+def _joined(n_labels, owner, *labels):
+    """Keys (owner * L + label) * L + ..., -1 where a part is."""
+    key = owner
+    for label in labels:
+        key = np.where((key < 0) | (label < 0), -1, key * n_labels + label)
+    return key
 
 
 def merged(old, new):
     """A FeatureSet that has the weights of both (of the same alphabets),
     and the places (F,) of the old one's in it.
     """
-    n_labels = old.n_labels
-    width = n_labels**2
-    node = [row * n_labels + column for row, column in map(_node_rows, (old, new))]
-    edge = [row * width + column for row, column in map(_edge_rows, (old, new))]
-    nodes, edges = np.union1d(*node), np.union1d(*edge)
-    place = np.concatenate([np.searchsorted(nodes, node[0]), len(nodes) + np.searchsorted(edges, edge[0])])
-    return laid_out(n_labels, old.n_attrs, old.n_edge_attrs, nodes, edges), place
+    nodes, edges = np.union1d(old.node_keys, new.node_keys), np.union1d(old.edge_keys, new.edge_keys)
+    place = [np.searchsorted(nodes, old.node_keys), len(nodes) + np.searchsorted(edges, old.edge_keys)]
+    return from_keys(*old[:3], nodes, edges), np.concatenate(place)
 
 
 class WeightNames:
@@ -125,8 +96,8 @@ class WeightNames:
         """Names of the attributes that have a weight other than zero, most frequent first."""
         check_is_fitted(self, "weights_")
         names = self.encoder_.attribute_names()
-        row, _ = _node_rows(self.features_)
-        return [names[a] for a in np.unique(row[self.weights_[: self.features_.n_node] != 0])]
+        attrs = self.features_.node_attr[self.weights_[: self.features_.n_node] != 0]
+        return [names[a] for a in np.unique(attrs)]
 
     @property
     def num_attributes_(self):
@@ -138,13 +109,9 @@ class WeightNames:
         """{(attribute, label): weight}."""
         check_is_fitted(self, "weights_")
         names, labels = self.encoder_.attribute_names(), self.encoder_.labels_
-        row, column = _node_rows(self.features_)
+        attrs, ids = self.features_.node_attr.tolist(), self.features_.node_label.tolist()
         weights = self.weights_[: self.features_.n_node].tolist()
-        return {
-            (names[a], labels[y]): w
-            for a, y, w in zip(row.tolist(), column.tolist(), weights, strict=True)
-            if w
-        }
+        return {(names[a], labels[y]): w for a, y, w in zip(attrs, ids, weights, strict=True) if w}
 
     @property
     def transition_features_(self):
@@ -180,40 +147,16 @@ class WeightNames:
     def _edges(self):
         check_is_fitted(self, "weights_")
         labels, features = self.encoder_.labels_, self.features_
-        row, column = _edge_rows(features)
-        for b, pair, w in zip(
-            row.tolist(), column.tolist(), self.weights_[features.n_node :].tolist(), strict=True
-        ):
+        columns = features.edge_attr, features.edge_prev, features.edge_next, self.weights_[features.n_node :]
+        for b, p, n, w in zip(*(column.tolist() for column in columns), strict=True):
             if w:
-                yield (b, labels[pair // features.n_labels], labels[pair % features.n_labels]), w
-
-
-def _node_rows(features):
-    """(attribute, label) of each node weight."""
-    row = np.repeat(np.arange(features.n_attrs, dtype=np.int64), np.diff(features.node_ptr))
-    return row, features.node_label.astype(np.int64)
-
-
-def _edge_rows(features):
-    """(edge attribute, previous * L + next) of each edge weight."""
-    row = np.repeat(np.arange(features.n_edge_attrs, dtype=np.int64), np.diff(features.edge_ptr))
-    return row, features.edge_prev.astype(np.int64) * features.n_labels + features.edge_next
+                yield (b, labels[p], labels[n]), w
 
 
 def _positions(old_names, new_names):
     """Where each old name stands among the new ones, -1 if it does not."""
     where = {name: i for i, name in enumerate(new_names)}
     return np.array([where.get(name, -1) for name in old_names], dtype=np.int64)
-
-
-def _copy(w, rows, w_old, old_rows, width):
-    """w[k] = w_old[j] where the (row, column) of k is that of j; rows are sorted."""
-    keys = rows[0] * width + rows[1]
-    wanted = old_rows[0] * width + old_rows[1]
-    wanted[(old_rows[0] < 0) | (old_rows[1] < 0)] = -1
-    where = np.searchsorted(keys, wanted)
-    hit = np.append(keys, -2)[where] == wanted
-    w[where[hit]] = w_old[hit]
 
 
 def check_layout(features, w, encoder, constraints):

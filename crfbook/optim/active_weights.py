@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.features import FeatureSet, select
+from crfbook.data.features import FeatureSet, find, select
 
 
 class Sparse(NamedTuple):
@@ -20,28 +20,17 @@ class Sparse(NamedTuple):
 
 def scatter(sparse, features):
     """w (F,) of `features` from active weights; ValueError unless they are among them."""
-    w, n_labels = np.zeros(features.n_features), features.n_labels
-
-    def keys(part):
-        node = np.repeat(np.arange(part.n_attrs), np.diff(part.node_ptr)) * n_labels + part.node_label
-        edge = np.repeat(np.arange(part.n_edge_attrs), np.diff(part.edge_ptr)) * n_labels**2
-        return node, edge + part.edge_prev.astype(np.int64) * n_labels + part.edge_next
-
-    n, n_node = sparse.features.n_node, features.n_node
-    parts = zip(
-        ("node", "edge"),
-        keys(features),
-        keys(sparse.features),
-        (w[:n_node], w[n_node:]),
-        (sparse.w[:n], sparse.w[n:]),
-        strict=True,
-    )
-    for kind, known, some, out, value in parts:
-        at = np.minimum(np.searchsorted(known, some), max(0, len(known) - 1))
-        missing = known[at] != some if len(known) else np.ones(len(some), bool)
-        if missing.any():
+    w, part = np.zeros(features.n_features), sparse.features
+    n, n_node = part.n_node, features.n_node
+    for kind, known, some, out, value in (
+        ("node", features.node_keys, part.node_keys, w[:n_node], sparse.w[:n]),
+        ("edge", features.edge_keys, part.edge_keys, w[n_node:], sparse.w[n:]),
+    ):
+        at, hit = find(known, some)
+        if not hit.all():
             raise ValueError(
-                f"expected weights of the given features alone, got {np.count_nonzero(missing)} {kind} weights of others"
+                f"expected weights of the given features alone, got {np.count_nonzero(~hit)} {kind} weights of "
+                f"others"
             )
         out[at] = value
     return w

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.data.corpus import offsets, stretches
 from crfbook.kernels.coordinate_tables import ROOM, SIZE, START
 
 
@@ -46,7 +47,7 @@ def make_lists(size, cell, value, more=1 << 10):
     size = np.asarray(size, np.int64)
     row = np.zeros((3, len(size) + 1), np.int64)
     row[SIZE, :-1] = row[ROOM, :-1] = size
-    row[START] = np.concatenate([[0], np.cumsum(size)])
+    row[START] = offsets(size)
     return make_room(Lists(row, np.asarray(cell, np.uint32), np.asarray(value, np.float64)), more)
 
 
@@ -56,7 +57,7 @@ def make_room(lists, more):
     size = lists.row[SIZE, :-1]
     row[SIZE, :-1] = size
     row[ROOM, :-1] = size + size // 4
-    row[START] = np.concatenate([[0], np.cumsum(row[ROOM, :-1])])
+    row[START] = offsets(row[ROOM, :-1])
     used = int(row[START, -1])
     pool = used + max(int(more), used // 2, 1 << 10)
     cell, value = np.zeros(pool, np.uint32), np.zeros(pool)
@@ -68,8 +69,7 @@ def make_room(lists, more):
 
 def list_items(lists):
     """Places in the pool of all entries, list by list."""
-    start, size = lists.row[START, :-1], lists.row[SIZE, :-1]
-    return np.repeat(start - np.cumsum(size) + size, size) + np.arange(size.sum())
+    return stretches(lists.row[START, :-1], lists.row[SIZE, :-1])
 
 
 def holding(member, mu, weights, base_holds):

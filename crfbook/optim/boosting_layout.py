@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from crfbook.data.corpus import ragged_index
-from crfbook.data.features import inner_tokens
+from crfbook.data.corpus import offsets, owners, ragged_index
+from crfbook.data.features import row_offsets
 from crfbook.kernels.boosting import BLOCK, edge_extremes, node_extremes
 
 
@@ -95,13 +95,12 @@ def lay_out(corpus, features, usable, limited=False):
 
     Raises ValueError for edge attributes or attributes beyond the feature set. Cost: O(nnz log nnz).
     """
-    seq_of = np.repeat(np.arange(corpus.n_sequences), np.diff(corpus.seq_ptr))
+    seq_of = corpus.sequence
     by_token, by_attr = _occurrences(corpus, features.n_attrs)
-    value = lambda matrix: matrix.data if (matrix.data != 1.0).any() else np.zeros(0)  # noqa: E731
     entry_ptr, entry_seq, item_ptr = _entries(by_attr.indptr, seq_of[by_attr.indices])
     edge_index = _edge_entries(corpus, seq_of, features.n_edge_attrs)
     low, high, most = (np.zeros(features.n_features) for _ in range(3))
-    item_token, item_val = by_attr.indices.astype(np.int32), value(by_attr)
+    item_token, item_val = by_attr.indices.astype(np.int32), _values(by_attr)
     node_extremes(
         entry_ptr,
         item_ptr,
@@ -132,18 +131,18 @@ def lay_out(corpus, features, usable, limited=False):
     )
     most[: features.n_node] = high[: features.n_node]
     slot, groups = _groups(low, high, usable(low, high))
-    pair = np.unique(features.edge_prev.astype(np.int64) * features.n_labels + features.edge_next)
+    pair = np.unique(features.edge_pair)
     pair_of = np.full(features.n_labels**2, -1, np.int32)
     pair_of[pair] = np.arange(len(pair))
     with np.errstate(divide="ignore"):
-        log_weight = np.log(corpus.seq_weight) if len(corpus.seq_weight) else np.zeros(corpus.n_sequences)
+        log_weight = np.log(corpus.weights)
     data = BoostData(
         corpus.seq_ptr,
         corpus.labels,
         log_weight,
         by_token.indptr.astype(np.int64),
         by_token.indices.astype(np.int32),
-        value(by_token),
+        _values(by_token),
         corpus.label_set if limited else corpus.label_set[:0],
         corpus.edge_class,
         corpus.class_ptr,
@@ -168,12 +167,15 @@ def _occurrences(corpus, n_attrs):
     """Attributes as a sparse matrix, by token and by attribute; what occurs twice at a token is added up."""
     if corpus.attr_idx.size and corpus.attr_idx.max() >= n_attrs:
         raise ValueError(f"attribute ids: expected 0..{n_attrs - 1}, got {corpus.attr_idx.max()}")
-    value = corpus.attr_val if len(corpus.attr_val) else np.ones(len(corpus.attr_idx))
-    by_token = csr_matrix(
-        (value, corpus.attr_idx, corpus.attr_ptr), shape=(corpus.n_tokens, n_attrs), copy=True
-    )
+    items = corpus.values, corpus.attr_idx, corpus.attr_ptr
+    by_token = csr_matrix(items, shape=(corpus.n_tokens, n_attrs), copy=True)
     by_token.sum_duplicates()
     return by_token, by_token.tocsc()
+
+
+def _values(matrix):
+    """Its entries, or (0,) if all are one."""
+    return matrix.data if (matrix.data != 1.0).any() else np.zeros(0)
 
 
 def _entries(ptr, item_seq):
@@ -193,16 +195,14 @@ def _edge_entries(corpus, seq_of, n_edge_attrs):
     """(edge_entry_ptr, edge_entry_seq, entry_same, entry_other);
     tokens without a predecessor do not count.
     """
-    inner = inner_tokens(corpus)
+    inner = corpus.inner
     place, ptr = ragged_index(corpus.class_ptr, corpus.edge_class[inner])
-    attr, token = corpus.class_attr[place].astype(np.int64), np.repeat(inner, np.diff(ptr))
+    attr, token = corpus.class_attr[place].astype(np.int64), inner[owners(ptr)]
     if attr.size and attr.max() >= n_edge_attrs:
         raise ValueError(f"edge attribute ids: expected 0..{n_edge_attrs - 1}, got {attr.max()}")
     order = np.argsort(attr, kind="stable")
     attr, token = attr[order], token[order]
-    entry_ptr, entry_seq, item_ptr = _entries(
-        np.searchsorted(attr, np.arange(n_edge_attrs + 1)), seq_of[token]
-    )
+    entry_ptr, entry_seq, item_ptr = _entries(row_offsets(attr, n_edge_attrs), seq_of[token])
     same = np.diff(item_ptr)
     # Of a run of n neighbouring tokens, (n + 1) // 2 can carry one pair of different labels.
     begins = np.ones(len(token), bool)
@@ -216,10 +216,9 @@ def _edge_entries(corpus, seq_of, n_edge_attrs):
 
 def _rows(corpus, seq_of):
     """(row_ptr, row_class): the edge classes that each sequence uses."""
-    inner = inner_tokens(corpus)
-    row = np.unique(seq_of[inner] * corpus.n_classes + corpus.edge_class[inner])
-    row_ptr = np.searchsorted(row, np.arange(corpus.n_sequences + 1) * corpus.n_classes)
-    return row_ptr.astype(np.int64), (row % corpus.n_classes).astype(np.int32)
+    inner, width = corpus.inner, corpus.n_classes
+    row = np.unique(seq_of[inner] * width + corpus.edge_class[inner])
+    return row_offsets(row, corpus.n_sequences, width), (row % width).astype(np.int32)
 
 
 def _groups(low, high, usable):
@@ -235,7 +234,7 @@ def _groups(low, high, usable):
     begins[1:] = (np.diff(low[order]) != 0.0) | (np.diff(high[order]) != 0.0)
     first = np.flatnonzero(begins)
     size = np.diff(np.append(first, len(order)))
-    group_ptr = np.concatenate([[0], np.cumsum(-(-size // BLOCK))]).astype(np.int64)
+    group_ptr = offsets(-(-size // BLOCK))
     place = np.repeat(group_ptr[:-1] * BLOCK - first, size) + np.arange(len(order))
     slot = np.full(len(low), group_ptr[-1] * BLOCK, np.int32)
     slot[order] = place
@@ -248,7 +247,7 @@ def state_bytes(corpus, features):
     """Bytes of the arrays that grow: two tables of marginals per token,
     two rows of label pairs per sequence and edge class.
     """
-    pairs = len(np.unique(features.edge_prev.astype(np.int64) * features.n_labels + features.edge_next))
+    pairs = len(np.unique(features.edge_pair))
     n_rows = min(corpus.n_tokens, corpus.n_sequences * corpus.n_classes)
     return (
         16 * corpus.n_tokens * features.n_labels
@@ -263,7 +262,7 @@ def make_state(data, index, w, n_labels, n_classes):
     S, N = len(data.seq_ptr) - 1, len(data.labels)
     n_pairs, n_slots = len(data.pair_prev), len(index.slot_feature)
     zeros = np.zeros
-    blocks = lambda kind=np.float64: zeros(n_slots // BLOCK, kind)  # noqa: E731
+    n_blocks = n_slots // BLOCK
     return BoostState(
         w,
         zeros((N, n_labels)),
@@ -272,10 +271,10 @@ def make_state(data, index, w, n_labels, n_classes):
         zeros((len(data.row_class), n_pairs, 2)),
         zeros((n_classes, n_pairs, 2)),
         zeros((n_slots, 2)),
-        blocks(np.uint8) + np.uint8(1),
-        blocks(),
-        blocks(),
-        blocks(np.int64),
+        np.ones(n_blocks, np.uint8),
+        zeros(n_blocks),
+        zeros(n_blocks),
+        zeros(n_blocks, np.int64),
         np.full(S, -np.inf),
         zeros(S),
         np.ones(S, np.uint8),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from crfbook.data.corpus import offsets
 from crfbook.kernels.bundles import count_claims, find_companions
 
 MIN_COUNT = (
@@ -54,8 +55,7 @@ def find_bundles(corpus, n_attrs):
         keep = (column < n_companions[:, None]) & (claims == count[carrier][:, None])
     n_members = keep.sum(axis=1)
     some = n_members > 0
-    ptr = np.concatenate([[0], np.cumsum(n_members[some])])
-    return carrier[some], ptr.astype(np.int64), companion[keep].astype(np.int64)
+    return carrier[some], offsets(n_members[some]), companion[keep].astype(np.int64)
 
 
 def _keep(companion, keep):

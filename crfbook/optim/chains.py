@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.features import inner_tokens
+from crfbook.data.corpus import offsets, owners
 from crfbook.kernels.coordinate_lattice import BEHIND, CHANGED
 from crfbook.optim.arena import Lists, Tables, make_lists
 from crfbook.optim.edges import padded, padded_bounds
@@ -157,9 +157,8 @@ def make_chains(corpus, n_labels, constraints):
     n, width = corpus.n_tokens, padded(n_labels)
     bounds, sets = padded_bounds(constraints, n_labels), len(corpus.label_set) > 0
     row = np.zeros((n, 3), np.int64)
-    starts, ends = corpus.seq_ptr[:-1], corpus.seq_ptr[1:]
-    row[starts[starts < ends], 0] = 1
-    row[ends[starts < ends] - 1, 1] = 1
+    row[corpus.first, 0] = 1
+    row[corpus.last, 1] = 1
     row[:, 2] = corpus.label_set if sets else 0
     kinds, bound_row = np.unique(row, axis=0, return_inverse=True)
     bound = np.tile(bounds.middle, (len(kinds), 1))
@@ -167,18 +166,15 @@ def make_chains(corpus, n_labels, constraints):
     bound[kinds[:, 1] > 0] += bounds.end
     if sets:
         bound += bounds.label_sets[kinds[:, 2]]
-    weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
     bound_row = bound_row.reshape(-1).astype(np.int32)
     node_row, node_token = node_rows(corpus, bound_row)
     (alpha_row, n_alpha), (beta_row, n_beta) = lattice_rows(corpus, node_row)
     n_beta = max(1, n_beta)
     beta, beta_note = np.zeros((n_beta, width)), np.zeros((1, n_beta))
     beta[0, :n_labels], beta_note[0, 0] = 1.0 / n_labels, np.log(n_labels)
-    rows = lambda n: np.zeros((n, width))  # noqa: E731
-    sequence = np.repeat(np.arange(corpus.n_sequences, dtype=np.int32), np.diff(corpus.seq_ptr))
     return Chains(
         corpus.seq_ptr,
-        weight,
+        corpus.weights,
         corpus.labels,
         corpus.edge_class,
         corpus.attr_ptr,
@@ -186,13 +182,13 @@ def make_chains(corpus, n_labels, constraints):
         corpus.attr_val,
         bound,
         bound_row,
-        sequence,
+        corpus.sequence.astype(np.int32),
         node_row,
         alpha_row,
         beta_row,
         node_token,
-        rows(len(node_token)),
-        rows(n_alpha),
+        np.zeros((len(node_token), width)),
+        np.zeros((n_alpha, width)),
         beta,
         np.zeros((2, len(node_token))),
         np.zeros((2, n_alpha)),
@@ -220,8 +216,8 @@ def make_tables(corpus, n_labels, edge_kept, constraints):
     base_log, n_classes = padded_bounds(constraints, n_labels).edge, corpus.n_classes
     width = len(base_log)
     used = np.zeros(n_classes, bool)
-    used[corpus.edge_class[inner_tokens(corpus)]] = True
-    owner = np.repeat(np.arange(n_classes), np.diff(corpus.class_ptr))
+    used[corpus.edge_class[corpus.inner]] = True
+    owner = owners(corpus.class_ptr)
     constant = corpus.class_attr == 0
     base_holds = bool(edge_kept[:1].all() and np.isin(np.flatnonzero(used), owner[constant]).all())
     kept = (
@@ -231,9 +227,7 @@ def make_tables(corpus, n_labels, edge_kept, constraints):
     )
     if base_holds:
         kept &= ~constant
-    class_ptr = np.concatenate([[0], np.cumsum(np.bincount(owner[kept], minlength=n_classes))]).astype(
-        np.int64
-    )
+    class_ptr = offsets(np.bincount(owner[kept], minlength=n_classes))
     n_tables = int(min(n_classes, max(1, TABLE_BYTES // (8 * width * width))))
     free = np.concatenate([[n_tables], np.arange(n_tables)[::-1]]).astype(np.int32)
     return Tables(

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._jit import is_compiled
-from crfbook.data.features import FeatureSet
+from crfbook.data.corpus import owners
+from crfbook.data.features import FeatureSet, find, from_keys
 from crfbook.kernels.coordinate import BY_STAGES, FACTOR, visit_blocks
 from crfbook.kernels.coordinate_lattice import score_rows
 from crfbook.kernels.coordinate_step import ADAPTIVE, CS, FIXED, LARGEST, SAFE, SQUARES, WAPITI
@@ -90,7 +91,7 @@ class Run:
             lattice_work(width),
         )
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
-        self._gold = _gold_edges(corpus, chains.weight, edge_kept, n_labels)
+        self._gold = _gold_edges(corpus, edge_kept, n_labels)
         self.n_threads, self._large = n_threads, LargeBlocks(width, chains, n_threads)
         self.rule, self.compiled = None, is_compiled("visit_blocks")
 
@@ -136,10 +137,8 @@ class Run:
         features, w = sparse
         state = self.state
         state.mu[:] = 0.0
-        state.mu[np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr)), features.node_label] = w[
-            : features.n_node
-        ]
-        edge = np.repeat(np.arange(features.n_edge_attrs), np.diff(features.edge_ptr))
+        state.mu[features.node_attr, features.node_label] = w[: features.n_node]
+        edge = features.edge_attr
         prev, following = features.edge_prev.astype(np.int64), features.edge_next.astype(np.int64)
         w = w[features.n_node :]
         base = state.tables.base_log
@@ -155,27 +154,13 @@ class Run:
 
     def export(self):
         """`Sparse`: the active weights."""
-        n_labels, n_attrs, n_edge_attrs = self.sizes
-        mu, (owner, cell, value) = self.state.mu[:, :n_labels], self._edges()
-        attr, label = np.nonzero(mu)
-        order = np.lexsort((cell, owner))
-        owner, cell, value = owner[order], cell[order], value[order]
-        pointers = lambda rows, n: np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)  # noqa: E731
-        features = FeatureSet(
-            n_labels,
-            n_attrs,
-            n_edge_attrs,
-            pointers(attr, n_attrs),
-            label.astype(np.int32),
-            pointers(owner, n_edge_attrs),
-            (cell >> SHIFT).astype(np.int32),
-            (cell & LABEL).astype(np.int32),
-        )
-        return Sparse(features, np.concatenate([mu[attr, label], value]))
+        mu, (key, value) = self.state.mu[:, : self.sizes.n_labels].reshape(-1), self._edges()
+        nodes, order = np.flatnonzero(mu), np.argsort(key)
+        return Sparse(from_keys(*self.sizes, nodes, key[order]), np.concatenate([mu[nodes], value[order]]))
 
     def _edges(self):
-        """(edge attribute, cell, weight) of the active edge weights."""
-        lists, base = self.state.weights, self.state.tables.base_log
+        """(keys as `FeatureSet.edge_keys`, weights) of the active edge weights."""
+        n_labels, lists, base = self.sizes.n_labels, self.state.weights, self.state.tables.base_log
         item = list_items(lists)
         owner = np.repeat(np.arange(self.sizes.n_edge_attrs), lists.row[SIZE, :-1])
         cell, value = lists.cell[item].astype(np.int64), lists.value[item]
@@ -184,7 +169,7 @@ class Run:
             owner = np.concatenate([np.zeros(len(prev), np.int64), owner])
             cell = np.concatenate([prev << SHIFT | following, cell])
             value = np.concatenate([base[prev, following], value])
-        return owner, cell, value
+        return (owner * n_labels + (cell >> SHIFT)) * n_labels + (cell & LABEL), value
 
     def weights(self):
         """w (F,) of the given features, or `Sparse` where all features exist virtually."""
@@ -249,10 +234,10 @@ class Run:
         state = self.state
         k = len(state.tables.slot)
         state.tables.lists.row[:] = 0
-        owner = np.repeat(np.arange(k), np.diff(state.tables.class_ptr))
+        owner = owners(state.tables.class_ptr)
         most = np.bincount(owner, state.weights.row[SIZE, state.tables.class_attr], minlength=k).sum()
         self.make_room(int(1.25 * most) + k)
-        state, length = self.state, np.diff(self.corpus.seq_ptr)
+        state, corpus = self.state, self.corpus
         rebuild_base(
             state.tables.base_log,
             self.sizes.n_labels,
@@ -271,29 +256,25 @@ class Run:
         )
         score_rows(np.arange(len(state.chains.psi_node), dtype=np.int32), state.mu, state.chains)
         forget(state.chains)
-        sequences, last = np.flatnonzero(length).astype(np.int32), (length[length > 0] - 1).astype(np.int32)
+        sequences, last = corpus.filled.astype(np.int32), corpus.position[corpus.last].astype(np.int32)
         self._large.extend(sequences, last, last, 1, state)
         return self.loss() + self.penalty()
 
     def loss(self):
         """sum of weight (log Z - gold score) from the log Z that `renew` left."""
-        corpus, chains, n_labels = self.corpus, self.state.chains, self.sizes.n_labels
-        token = np.repeat(np.arange(corpus.n_tokens), np.diff(corpus.attr_ptr))
+        corpus, chains, full = self.corpus, self.state.chains, self.corpus.filled
         known = corpus.attr_idx < self.sizes.n_attrs
-        x = corpus.attr_val[known] if len(corpus.attr_val) else 1.0
-        weight = np.repeat(chains.weight, np.diff(corpus.seq_ptr))[token[known]]
-        score = float((self.state.mu[corpus.attr_idx[known], corpus.labels[token[known]]] * x * weight).sum())
-        owner, cell, value = self._edges()
-        key = (owner * n_labels + (cell >> SHIFT)) * n_labels + (cell & LABEL)
-        keys, counts = self._gold
+        token, x = corpus.attr_token[known], corpus.attr_val[known] if len(corpus.attr_val) else 1.0
+        mu = self.state.mu[corpus.attr_idx[known], corpus.labels[token]]
+        score = float((mu * x * corpus.token_weights[token]).sum())
+        (keys, counts), (key, value) = self._gold, self._edges()
         if len(keys):
-            at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-            score += float((value * counts[at] * (keys[at] == key)).sum())
-        full = np.diff(corpus.seq_ptr) > 0
+            at, hit = find(keys, key)
+            score += float((value * np.append(counts, 0.0)[at] * hit).sum())
         return float(chains.weight[full] @ chains.log_z[full]) - score
 
     def penalty(self):
-        value = np.concatenate([self.state.mu.ravel(), self._edges()[2]])
+        value = np.concatenate([self.state.mu.ravel(), self._edges()[1]])
         return self.rule.c1 * float(np.abs(value).sum()) + self.rule.c2 * float(value @ value)
 
     # ---- sweeps
@@ -386,7 +367,7 @@ class Run:
 
 def _bounds(blocks, chains):
     """(curvatures of the safe rule (G,), bounds of an entry of the gradient (G,)) from counts alone."""
-    block = np.repeat(np.arange(blocks.n_blocks), np.diff(blocks.visit_ptr))
+    block = owners(blocks.visit_ptr)
     weight = chains.weight[blocks.visit_seq]
     x = np.maximum(1.0, np.abs(blocks.occ_val)) if len(blocks.occ_val) else np.ones(len(blocks.occ_token))
     mass = np.add.reduceat(x, blocks.occ_ptr[:-1]) if len(block) else np.zeros(0)
@@ -397,13 +378,13 @@ def _bounds(blocks, chains):
     )
 
 
-def _gold_edges(corpus, weight, edge_kept, n_labels):
+def _gold_edges(corpus, edge_kept, n_labels):
     """Keys (b L + previous) L + next of the labelled transitions, rising, and their weighted counts."""
     attr, token = edge_occurrences(corpus, edge_kept)
     key = (attr * n_labels + corpus.labels[token - 1]) * n_labels + corpus.labels[token]
     order = np.argsort(key, kind="stable")
     key = key[order]
     first = np.flatnonzero(np.concatenate([key[:1] == key[:1], key[1:] != key[:-1]]))
-    sequence = np.repeat(np.arange(corpus.n_sequences), np.diff(corpus.seq_ptr))
-    counts = np.add.reduceat(weight[sequence[token[order]]], first) if len(first) else np.zeros(0)
+    weight = corpus.token_weights[token[order]]
+    counts = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
     return key[first], counts

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.features import inner_tokens
+from crfbook.data.corpus import offsets
 from crfbook.optim.edges import padded
 from crfbook.optim.forecast import STRETCH_ROWS, batch_rows, n_shards
 
@@ -210,7 +210,7 @@ class FormChooser:
         self.form, self.features = form, features
         if form == "auto":
             self.class_ptr, self.class_attr = corpus.class_ptr, corpus.class_attr
-            self.rows = np.bincount(corpus.edge_class[inner_tokens(corpus)], minlength=corpus.n_classes)
+            self.rows = np.bincount(corpus.edge_class[corpus.inner], minlength=corpus.n_classes)
             self.n_sequences, self.n_tokens = max(1, corpus.n_sequences), corpus.n_tokens
             self.n_pieces = n_pieces or n_shards(corpus.n_tokens, features.n_node)
             self.pairs = class_pairs(features, corpus.class_ptr, corpus.class_attr)
@@ -272,7 +272,7 @@ def class_pairs(features, class_ptr, class_attr):
     """int64 (K,): edge weights of the attributes of each class, attribute 0 left out."""
     known = (class_attr < features.n_edge_attrs) & (class_attr > 0)
     size = np.where(known, np.diff(features.edge_ptr)[np.where(known, class_attr, 0)], 0)
-    return np.diff(np.concatenate([[0], np.cumsum(size)])[class_ptr])
+    return np.diff(offsets(size)[class_ptr])
 
 
 def counts_as_tables(features, rows, visits, pairs):

@@ -7,6 +7,7 @@ those of the next one, each class once.
 
 import numpy as np
 
+from crfbook.data.corpus import offsets
 from crfbook.optim.online_layout import dense_attributes, row_width
 
 
@@ -20,21 +21,16 @@ def pairs_of_classes(corpus, features, width):
         ]
         keys = [features.edge_prev[row].astype(np.int64) * width + features.edge_next[row] for row in rows]
         found.append(np.unique(np.concatenate([np.zeros(0, np.int64), *keys])))
-    return np.cumsum([0, *map(len, found)]), np.concatenate([np.zeros(0, np.int64), *found])
+    return offsets(list(map(len, found))), np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def edge_start(corpus, pair_ptr):
     """Where the label pairs of each sequence are remembered:
     (S+1,) running counts over the classes that it uses.
     """
-    inner = np.ones(corpus.n_tokens, bool)
-    inner[corpus.seq_ptr[:-1][np.diff(corpus.seq_ptr) > 0]] = False
-    sequence = np.repeat(np.arange(corpus.n_sequences), np.diff(corpus.seq_ptr))[inner]
-    used = np.unique(sequence * corpus.n_classes + corpus.edge_class[inner])
-    size = np.bincount(
-        used // corpus.n_classes, np.diff(pair_ptr)[used % corpus.n_classes], corpus.n_sequences
-    )
-    return np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    inner, width = corpus.inner, corpus.n_classes
+    used = np.unique(corpus.sequence[inner] * width + corpus.edge_class[inner])
+    return offsets(np.bincount(used // width, np.diff(pair_ptr)[used % width], corpus.n_sequences))
 
 
 def memory_bytes(corpus, features, *, remembered, vectors, works, per_token):
@@ -49,7 +45,6 @@ def memory_bytes(corpus, features, *, remembered, vectors, works, per_token):
     worth, count = dense_attributes(corpus, features)
     n_rows, n_pairs = int(count[worth].sum()), int((count * np.diff(features.node_ptr))[~worth].sum())
     n_dense, entry = int(worth.sum()) * width, 16 if len(corpus.attr_val) else 8
-    longest = int(np.diff(corpus.seq_ptr).max(initial=0))
     n_edges = int(edge_start(corpus, pairs_of_classes(corpus, features, width)[0])[-1])
     return int(
         8 * remembered * (corpus.n_tokens * features.n_labels + n_edges)
@@ -57,5 +52,5 @@ def memory_bytes(corpus, features, *, remembered, vectors, works, per_token):
         + per_token * corpus.n_tokens
         + 8 * (vectors * (features.n_features + n_dense) + 2 * features.n_features)
         + n_dense
-        + 8 * works * (5 * longest * width + 4 * corpus.n_classes * width**2)
+        + 8 * works * (5 * corpus.longest * width + 4 * corpus.n_classes * width**2)
     )

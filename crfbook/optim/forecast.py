@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.optim.edges import padded
+from crfbook.optim.packing import worth_a_row
 
 MAX_SHARDS = 4
 BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
@@ -41,17 +42,13 @@ def forecast(corpus, features):
     of weights (bundles.py) are not known yet: on template corpora the truth lies up to 40 per cent lower.
     """
     count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
-    n_weights = np.diff(features.node_ptr)
-    dense = (n_weights >= max(2, features.n_labels / 6)) & (count >= 8)
-    return estimate(
-        corpus, features, int(dense.sum()), int(count[dense].sum()), int((count * n_weights)[~dense].sum())
-    )
+    dense, n_pairs = worth_a_row(features, count), count * np.diff(features.node_ptr)
+    return estimate(corpus, features, int(dense.sum()), int(count[dense].sum()), int(n_pairs[~dense].sum()))
 
 
 def estimate(corpus, features, n_dense, n_rows, n_pairs):
     """`Forecast` for H dense rows, R occurrences of them and P pairs."""
     width, n_tokens = padded(features.n_labels), corpus.n_tokens
-    longest = int(np.diff(corpus.seq_ptr).max(initial=0))
     valued = 8 if len(corpus.attr_val) else 0
     shards = n_shards(n_tokens, features.n_node)
     size = (
@@ -60,7 +57,7 @@ def estimate(corpus, features, n_dense, n_rows, n_pairs):
         + 24 * n_tokens
         + 8 * features.n_features * (shards + 1)
         + 16 * n_dense * width
-        + 32 * width * max(batch_rows(corpus.n_classes), longest)
+        + 32 * width * max(batch_rows(corpus.n_classes), corpus.longest)
         + 8 * width**2 * corpus.n_classes * (shards + 3)
     )
     seconds = (

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.features import inner_tokens
+from crfbook.data.corpus import owners, ragged_index
+from crfbook.data.features import row_offsets
 
 
 class Blocks(NamedTuple):
@@ -40,8 +41,7 @@ def _node_occurrences(corpus, keep):
     """(attribute, token, value) of node attributes, sorted by both;
     values of an attribute given twice at a token are added.
     """
-    token = np.repeat(np.arange(corpus.n_tokens, dtype=np.int64), np.diff(corpus.attr_ptr))
-    value = corpus.attr_val if len(corpus.attr_val) else np.ones(len(token))
+    token, value = corpus.attr_token, corpus.values
     kept = keep[corpus.attr_idx] & np.isin(corpus.attr_idx, np.flatnonzero(keep))
     key = corpus.attr_idx[kept].astype(np.int64) * max(1, corpus.n_tokens) + token[kept]
     order = np.argsort(key, kind="stable")
@@ -55,11 +55,9 @@ def _node_occurrences(corpus, keep):
 
 def edge_occurrences(corpus, keep):
     """(edge attribute, token) sorted by both."""
-    inner = inner_tokens(corpus)
-    size = np.diff(corpus.class_ptr)[corpus.edge_class[inner]]
-    begin = corpus.class_ptr[corpus.edge_class[inner]]
-    item = np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
-    attr, token = corpus.class_attr[item].astype(np.int64), np.repeat(inner, size)
+    inner = corpus.inner
+    item, ptr = ragged_index(corpus.class_ptr, corpus.edge_class[inner])
+    attr, token = corpus.class_attr[item].astype(np.int64), inner[owners(ptr)]
     kept = keep[attr]
     key = attr[kept] * max(1, corpus.n_tokens) + token[kept]
     key = np.unique(key)
@@ -77,7 +75,7 @@ def _fingerprints(attr, token, n_attrs, n_tokens):
 def _partners(node, edge, corpus, n_attrs, n_edge_attrs):
     """For each edge attribute the first node attribute that fires at the same inner tokens, or -1."""
     inner = np.zeros(corpus.n_tokens, bool)
-    inner[inner_tokens(corpus)] = True
+    inner[corpus.inner] = True
     held = inner[node[1]]
     count = np.bincount(node[0][held], minlength=n_attrs), np.bincount(edge[0], minlength=n_edge_attrs)
     prints = (
@@ -124,7 +122,7 @@ def inverted_index(corpus, node_kept, edge_kept, node_row, *, joint=True):
     place[order] = np.arange(len(order))
     by_block = np.argsort(place[owner], kind="stable")
     block, token, value = place[owner][by_block], token[by_block], value[by_block]
-    sequence = np.searchsorted(corpus.seq_ptr, token, side="right") - 1
+    sequence = corpus.sequence[token]
     new = np.ones(len(token), bool)
     new[1:] = (block[1:] != block[:-1]) | (sequence[1:] != sequence[:-1])
     first = np.flatnonzero(new)
@@ -132,12 +130,12 @@ def inverted_index(corpus, node_kept, edge_kept, node_row, *, joint=True):
     occ_ptr = np.concatenate([first, [len(token)]]).astype(np.int64)
     begin = corpus.seq_ptr[sequence[first]]
     class_ptr, classes = _classes_of(corpus, n_edge_attrs)
-    pointers = lambda rising: np.searchsorted(rising, np.arange(len(order) + 1)).astype(np.int64)  # noqa: E731
+    n_blocks = len(order)
     edge_class = np.where(token == corpus.seq_ptr[sequence], -1, corpus.edge_class[token])
     scored = np.unique((block * max(1, corpus.n_tokens) + node_row[token])[(node_of >= 0)[block]])
     return Blocks(
         np.stack([node_of, edge_of[order]]).astype(np.int32),
-        pointers(block[first]),
+        row_offsets(block[first], n_blocks),
         sequence[first].astype(np.int32),
         (token[first] - begin).astype(np.int32),
         (token[occ_ptr[1:] - 1] - begin).astype(np.int32),
@@ -146,7 +144,7 @@ def inverted_index(corpus, node_kept, edge_kept, node_row, *, joint=True):
         np.zeros(0) if (value == 1.0).all() else value,
         (np.cumsum(new) - 1).astype(np.int32),
         np.lexsort((edge_class, block)).astype(np.int32),
-        pointers(scored // max(1, corpus.n_tokens)),
+        row_offsets(scored, n_blocks, max(1, corpus.n_tokens)),
         (scored % max(1, corpus.n_tokens)).astype(np.int32),
         class_ptr,
         classes,
@@ -155,8 +153,6 @@ def inverted_index(corpus, node_kept, edge_kept, node_row, *, joint=True):
 
 def _classes_of(corpus, n_edge_attrs):
     """Edge classes of each edge attribute: pointers (B+1,) and classes."""
-    owner = np.repeat(np.arange(corpus.n_classes, dtype=np.int64), np.diff(corpus.class_ptr))
-    known = corpus.class_attr < n_edge_attrs
-    key = np.unique(corpus.class_attr[known].astype(np.int64) * max(1, corpus.n_classes) + owner[known])
-    ptr = np.searchsorted(key, np.arange(n_edge_attrs + 1, dtype=np.int64) * max(1, corpus.n_classes))
-    return ptr.astype(np.int64), (key % max(1, corpus.n_classes)).astype(np.int32)
+    known, width = corpus.class_attr < n_edge_attrs, max(1, corpus.n_classes)
+    key = np.unique(corpus.class_attr[known].astype(np.int64) * width + owners(corpus.class_ptr)[known])
+    return row_offsets(key, n_edge_attrs, width), (key % width).astype(np.int32)

@@ -22,7 +22,7 @@ class LocalObjective(Objective):
         )
         before = np.full(corpus.n_tokens, -1, np.int32)
         before[1:] = corpus.labels[:-1]
-        before[corpus.seq_ptr[:-1][np.diff(corpus.seq_ptr) > 0]] = -1
+        before[corpus.first] = -1
         self._gold_prev = before[self._packing.row_token]
 
     curvature = None  # that of the chain would be wrong here

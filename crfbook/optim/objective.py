@@ -114,8 +114,7 @@ class Objective:
             corpus, features, self._layout.n_dense, len(self._layout.dense_id), len(self._layout.pair_cell)
         )
         self._gold = empirical_counts(corpus, features)
-        weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
-        self._weight = weight[self._packing.sequence]
+        self._weight = corpus.weights[self._packing.sequence]
         self._labels = corpus.labels[self._packing.row_token]
         self._allocate()
         self._choose(settings)
@@ -295,10 +294,8 @@ def _check_labels(corpus, features, constraints):
         raise ValueError(f"label ids: expected 0..{features.n_labels - 1}, got {corpus.labels.max()}")
     unknown = np.flatnonzero(corpus.labels < 0)
     if len(unknown):
-        i = int(np.searchsorted(corpus.seq_ptr, unknown[0], side="right")) - 1
         raise ValueError(
-            f"sequence {i}, token {unknown[0] - corpus.seq_ptr[i]}: expected a label for every token "
-            f"of training data, got -1 (unknown)"
+            f"{corpus.place(unknown[0])}: expected a label for every token of training data, got -1 (unknown)"
         )
     if constraints is not None or len(corpus.label_set):
         from crfbook.data.constraints import check_constraints, describe_violations, violations

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.data.constraints import Bounds, bounds_of
-from crfbook.kernels.scores import count_layout, fill_layout
-from crfbook.optim.packing import worth_a_row
+from crfbook.data.corpus import stretches
+from crfbook.optim.packing import entries_of, worth_a_row
 
 
 class OnlineLayout(NamedTuple):
@@ -99,62 +99,18 @@ def dense_attributes(corpus, features):
 
 def lay_out_online(corpus, features, constraints):
     """(OnlineLayout, Cells) of a corpus. Cost O(R + P); memory 8 bytes an entry, and 9 H M."""
-    width, n_tokens = row_width(features.n_labels), corpus.n_tokens
+    width = row_width(features.n_labels)
     worth, count = dense_attributes(corpus, features)
     attr = np.flatnonzero(worth)
     dense_of = np.full(features.n_attrs, -1, np.int32)
     dense_of[attr] = np.arange(len(attr))
     cells, exists = _cells(features, attr, width)
-
-    member_ptr = np.arange(len(attr) + 1)
-    token, nobody = np.arange(n_tokens), np.full(features.n_attrs, -1, np.int64)
-    position = token - np.repeat(corpus.seq_ptr[:-1], np.diff(corpus.seq_ptr))
-    dense_ptr, pair_ptr = np.empty(n_tokens + 1, np.int64), np.empty(n_tokens + 1, np.int64)
-    count_layout(
-        token,
-        corpus.attr_ptr,
-        corpus.attr_idx,
-        dense_of,
-        member_ptr,
-        attr,
-        features.node_ptr,
-        dense_ptr,
-        pair_ptr,
-        nobody,
-    )
-    n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
-    dense_id, dense_row = np.empty(n_dense, np.int32), np.empty(n_dense, np.int32)
-    dense_val = np.empty(n_dense * valued)
-    pair_weight, pair_cell = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
-    pair_val = np.empty(n_pairs * valued)
-    fill_layout(
-        token,
-        position,
-        corpus.attr_ptr,
-        corpus.attr_idx,
-        corpus.attr_val,
-        dense_of,
-        member_ptr,
-        attr,
-        features.node_ptr,
-        features.node_label,
-        width,
-        dense_ptr,
-        pair_ptr,
-        dense_id,
-        dense_row,
-        dense_val,
-        pair_weight,
-        pair_cell,
-        pair_val,
-        nobody,
-    )
-
-    weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
+    members = dense_of, np.arange(len(attr) + 1), attr
+    entries = entries_of(corpus, features, np.arange(corpus.n_tokens), corpus.position, members, width)
     layout = OnlineLayout(
         corpus.seq_ptr,
         corpus.labels,
-        weight,
+        corpus.weights,
         corpus.edge_class,
         corpus.class_ptr,
         corpus.class_attr,
@@ -162,14 +118,7 @@ def lay_out_online(corpus, features, constraints):
         features.edge_prev,
         features.edge_next,
         exists,
-        dense_ptr,
-        dense_id,
-        dense_row,
-        dense_val,
-        pair_ptr,
-        pair_weight,
-        pair_cell,
-        pair_val,
+        *entries,
         bounds_of(constraints, features.n_labels, width),
         corpus.label_set,
     )
@@ -179,8 +128,7 @@ def lay_out_online(corpus, features, constraints):
 def _cells(features, attr, width):
     """`Cells` of the dense rows of attributes `attr`, and the table of those that are weights."""
     sizes = np.diff(features.node_ptr)[attr]
-    first = np.repeat(features.node_ptr[attr], sizes)
-    weight = first + np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    weight = stretches(features.node_ptr[attr], sizes)
     cell = np.repeat(np.arange(len(attr)), sizes) * width + features.node_label[weight]
     exists = np.zeros((len(attr), width), np.uint8)
     exists.reshape(-1)[cell] = 1

@@ -45,7 +45,7 @@ class OnlineRun:
         self.average, self.epoch = bool(average), int(state["epoch"])
         self.seconds, self.clock = float(state["seconds"]), time.perf_counter()
         self.work, self.totals, self.visit = make_work(self.layout, len(self.theta)), np.zeros(N_TOTALS), 0
-        self.sequences = np.flatnonzero((np.diff(corpus.seq_ptr) > 0) & (self.layout.weight > 0))
+        self.sequences = corpus.visited
 
     def train(self, learn, losses, *, shuffle, epsilon, max_iterations, random_state, callback):
         """OptResult of epochs of learn(order), for stretches of sequences; losses(totals) -> (objective,

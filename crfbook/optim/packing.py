@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.data.corpus import offsets, owners, positions
+from crfbook.data.features import row_offsets
 from crfbook.kernels.forward_backward_batched import group_rows
 from crfbook.kernels.scores import count_layout, fill_layout
 from crfbook.optim.bundles import find_bundles
@@ -44,18 +46,18 @@ def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
     batch. Shards hold neighbouring batches with about equal numbers of rows; there may be fewer than asked
     for. Orders by class are made if there are several, or if `grouped`. Cost O(N + S log S).
     """
-    lengths = np.diff(corpus.seq_ptr)
+    lengths = corpus.lengths
     sequence = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
     lengths = lengths[sequence]
     slot_ptr = _cuts(lengths, min(batch_rows, -(-corpus.n_tokens // n_shards)))
-    row_ptr = np.concatenate([[0], np.cumsum(lengths)])[slot_ptr]
+    row_ptr = offsets(lengths)[slot_ptr]
     row_token = np.empty(row_ptr[-1], np.int64)
     steps, step_start = [np.zeros(0, np.int64)], np.zeros(len(slot_ptr), np.int64)
     for b in range(len(slot_ptr) - 1):
         slots = slice(slot_ptr[b], slot_ptr[b + 1])
         alive = np.searchsorted(-lengths[slots], -np.arange(lengths[slots][0]))  # sequences longer than t
-        step = np.concatenate([[0], np.cumsum(alive)])
-        t = np.repeat(np.arange(len(alive)), alive)
+        step = offsets(alive)
+        t = owners(step)
         slot = np.arange(step[-1]) - step[t]
         row_token[row_ptr[b] : row_ptr[b + 1]] = corpus.seq_ptr[sequence[slots]][slot] + t
         steps.append(step)
@@ -133,7 +135,12 @@ def worth_a_row(features, count):
     A dense row costs M additions per occurrence over contiguous memory, a list one scattered addition per
     weight; measured, the two break even near L / 6 weights.
     """
-    return (np.diff(features.node_ptr) >= max(2, features.n_labels / 6)) & (count >= 8)
+    return many_weights(features) & (count >= 8)
+
+
+def many_weights(features):
+    """Which attributes (bool (A,)) have so many weights that rows beat lists, if the attribute is frequent."""
+    return np.diff(features.node_ptr) >= max(2, features.n_labels / 6)
 
 
 def dense_rows(corpus, features):
@@ -148,79 +155,47 @@ def dense_rows(corpus, features):
         return every[:-1].astype(np.int32), every, every[:-1].copy()
     carrier, ptr, carried = find_bundles(corpus, features.n_attrs)
     count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
-    alone = count - np.bincount(carried, np.repeat(count[carrier], np.diff(ptr)), minlength=features.n_attrs)
+    alone = count - np.bincount(carried, count[carrier][owners(ptr)], minlength=features.n_attrs)
     worth = worth_a_row(features, alone)
     worth[carrier] = True
     attr = np.flatnonzero(worth)
     dense_of[attr] = np.arange(len(attr))
     # Sort (row, carried or not, attribute): the owner of a row comes first in it.
-    row = np.concatenate([np.arange(len(attr)), np.repeat(dense_of[carrier], np.diff(ptr))])
+    row = np.concatenate([np.arange(len(attr)), dense_of[carrier][owners(ptr)]])
     order = np.argsort(row, kind="stable")
-    member_ptr = np.searchsorted(row[order], np.arange(len(attr) + 1)).astype(np.int64)
-    return dense_of, member_ptr, np.concatenate([attr, carried])[order]
+    return dense_of, row_offsets(row[order], len(attr)), np.concatenate([attr, carried])[order]
+
+
+def entries_of(corpus, features, row_token, row_base, members, width):
+    """Where the attributes of some tokens find their weights, row by row (n rows, R and P entries): (dense_ptr
+    int64 (n+1,), dense_id, dense_row, dense_val (R,), pair_ptr int64 (n+1,), pair_weight, pair_cell, pair_val (P,)).
+
+    row_token int64 (n,): the token of a row; row_base (n,): what an entry calls that row; members: as
+    `dense_rows` returns them; width: cells of a row.
+    """
+    dense_of, member_ptr, member = members
+    dense_ptr, pair_ptr = (np.empty(len(row_token) + 1, np.int64) for _ in range(2))
+    tables = dense_of, member_ptr, member, features.node_ptr
+    nobody = np.full(features.n_attrs, -1, np.int64)
+    count_layout(row_token, corpus.attr_ptr, corpus.attr_idx, *tables, dense_ptr, pair_ptr, nobody.copy())
+    n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
+    dense_id, dense_row = (np.empty(n_dense, np.int32) for _ in range(2))
+    pair_weight, pair_cell = (np.empty(n_pairs, np.int32) for _ in range(2))
+    dense_val, pair_val = np.empty(n_dense * valued), np.empty(n_pairs * valued)
+    dense, pairs = (dense_id, dense_row, dense_val), (pair_weight, pair_cell, pair_val)
+    items = row_token, row_base, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val
+    fill_layout(*items, *tables, features.node_label, width, dense_ptr, pair_ptr, *dense, *pairs, nobody)
+    return dense_ptr, *dense, pair_ptr, *pairs
 
 
 def lay_out(corpus, features, packing, width):
     """The `Layout` of a packed corpus for rows of `width` cells. Cost O(R + P), temporaries of 16 N bytes."""
-    dense_of, member_ptr, member = dense_rows(corpus, features)
-    n_rows = len(packing.row_token)
-    dense_ptr, pair_ptr = np.empty(n_rows + 1, np.int64), np.empty(n_rows + 1, np.int64)
-    nobody = np.full(features.n_attrs, -1, np.int64)
-    count_layout(
-        packing.row_token,
-        corpus.attr_ptr,
-        corpus.attr_idx,
-        dense_of,
-        member_ptr,
-        member,
-        features.node_ptr,
-        dense_ptr,
-        pair_ptr,
-        nobody.copy(),
-    )
-    row_base = np.arange(n_rows) - np.repeat(packing.row_ptr[:-1], np.diff(packing.row_ptr))
-    n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
-    dense_id, dense_row = np.empty(n_dense, np.int32), np.empty(n_dense, np.int32)
-    dense_val = np.empty(n_dense * valued)
-    pair_weight, pair_cell = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
-    pair_val = np.empty(n_pairs * valued)
-    fill_layout(
-        packing.row_token,
-        row_base,
-        corpus.attr_ptr,
-        corpus.attr_idx,
-        corpus.attr_val,
-        dense_of,
-        member_ptr,
-        member,
-        features.node_ptr,
-        features.node_label,
-        width,
-        dense_ptr,
-        pair_ptr,
-        dense_id,
-        dense_row,
-        dense_val,
-        pair_weight,
-        pair_cell,
-        pair_val,
-        nobody,
-    )
-    dense_ptr, pair_ptr = dense_ptr[packing.row_ptr], pair_ptr[packing.row_ptr]
-    _sort_entries(dense_ptr, dense_id, dense_row, dense_val)
-    _sort_entries(pair_ptr, pair_weight, pair_cell, pair_val)
-    return Layout(
-        member_ptr,
-        member,
-        dense_ptr,
-        dense_id,
-        dense_row,
-        dense_val,
-        pair_ptr,
-        pair_weight,
-        pair_cell,
-        pair_val,
-    )
+    members, row_base = dense_rows(corpus, features), positions(packing.row_ptr)
+    found = entries_of(corpus, features, packing.row_token, row_base, members, width)
+    dense_ptr, pair_ptr = found[0][packing.row_ptr], found[4][packing.row_ptr]
+    _sort_entries(dense_ptr, *found[1:4])
+    _sort_entries(pair_ptr, *found[5:])
+    return Layout(*members[1:], dense_ptr, *found[1:4], pair_ptr, *found[5:])
 
 
 def _sort_entries(ptr, source, target, value):

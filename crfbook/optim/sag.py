@@ -131,7 +131,7 @@ class _Run:
         w = check_weights(w, n_weights)
         self.layout, self.cells = lay_out_online(corpus, features, constraints)
         self.works = [sequence_work(corpus, self.layout.exists.shape[1]) for _ in range(3)]
-        self.sequences = np.flatnonzero((np.diff(corpus.seq_ptr) > 0) & (self.layout.weight > 0))
+        self.sequences = corpus.visited
         self.memory = self._memory(state)
         given = {} if state is None else state
         self.epoch, self.seconds = int(given.get("epoch", 0)), float(given.get("seconds", 0.0))

@@ -140,7 +140,7 @@ class DualAscent:
         width = self.layout.exists.shape[1]
         self.work, self.trial = sequence_work(corpus, width), sequence_work(corpus, width)
         self.buffers = np.zeros(width), np.zeros(3)
-        self.sequences = np.flatnonzero((np.diff(corpus.seq_ptr) > 0) & (self.layout.weight > 0))
+        self.sequences = corpus.visited
         self.memory, self.visit = self._empty_memory(), 0
         self.objective_of = self.exact = None
         given = {} if state is None else state
@@ -159,15 +159,12 @@ class DualAscent:
         corpus, n = self.corpus, self.corpus.n_sequences
         pair_ptr, pair = pairs_of_classes(corpus, self.features, self.layout.exists.shape[1])
         start = edge_start(corpus, pair_ptr)
-        nodes = lambda: np.zeros((corpus.n_tokens, self.features.n_labels))  # noqa: E731
-        value = corpus.attr_val**2 if len(corpus.attr_val) else np.ones(len(corpus.attr_idx))
-        square = (
-            np.diff(np.concatenate([[0.0], np.cumsum(value)])[corpus.attr_ptr])
-            + np.diff(corpus.class_ptr)[corpus.edge_class]
-        )
+        nu, mu = np.zeros((2, corpus.n_tokens, self.features.n_labels))
+        square = np.diff(np.concatenate([[0.0], np.cumsum(corpus.values**2)])[corpus.attr_ptr])
+        square += np.diff(corpus.class_ptr)[corpus.edge_class]
         return DualMemory(
-            nodes(),
-            nodes(),
+            nu,
+            mu,
             np.zeros(start[-1]),
             np.zeros(start[-1]),
             start,

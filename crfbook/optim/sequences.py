@@ -25,8 +25,7 @@ class SequenceWork(NamedTuple):
 
 def sequence_work(corpus, n_labels):
     """`SequenceWork` for the sequences of a corpus; no class is stamped yet (visits count from 0)."""
-    longest = max(1, int(np.diff(corpus.seq_ptr).max(initial=0)))
-    n_classes = corpus.n_classes
+    longest, n_classes = max(1, corpus.longest), corpus.n_classes
     rows = (np.zeros((longest, n_labels)) for _ in range(5))
     tables = (np.zeros((n_classes, n_labels, n_labels)) for _ in range(4))
     log_node, p_node, psi_node, alpha, beta = rows

@@ -8,6 +8,8 @@ Knuth, The Art of Computer Programming 3 (1998), 6.3.
 
 import numpy as np
 
+from crfbook.data.corpus import positions
+
 DEEPEST = 64  # tokens from the start (the end) of a sequence: what is common further inside is not looked for
 
 
@@ -15,8 +17,7 @@ def node_rows(corpus, bound_row):
     """(row of each token (N,), one token of each row): tokens with the same attributes,
     values and bounds share a row.
     """
-    n, size = corpus.n_tokens, np.diff(corpus.attr_ptr)
-    position = np.arange(corpus.attr_ptr[-1]) - np.repeat(corpus.attr_ptr[:-1], size)
+    n, size, position = corpus.n_tokens, np.diff(corpus.attr_ptr), positions(corpus.attr_ptr)
     salt = np.random.default_rng(0).integers(
         0, 2**63, int(corpus.attr_idx.max(initial=0)) + 1, dtype=np.uint64
     )
@@ -53,17 +54,14 @@ def lattice_rows(corpus, node_row):
     """((row of alpha[t] (N,), number of rows), (row of beta[t] (N,), number of rows)).
     Row 0 of beta is that of all last tokens.
     """
-    n, first = corpus.n_tokens, corpus.seq_ptr[:-1]
-    length = np.diff(corpus.seq_ptr)
-    full = length > 0
     edge_class = corpus.edge_class.astype(np.int64) + 1
-    edge_class[first[full]] = 0
+    edge_class[corpus.first] = 0
     symbol = node_row * np.int64(corpus.n_classes + 1) + edge_class
     symbol = np.unique(symbol, return_inverse=True)[1].reshape(-1)
-    behind = np.zeros(n, np.int64)  # what comes next: nothing, or a symbol
+    behind = np.zeros(corpus.n_tokens, np.int64)  # what comes next: nothing, or a symbol
     behind[:-1] = symbol[1:] + 1
-    last = corpus.seq_ptr[1:] - 1
-    behind[last[full]] = 0
+    behind[corpus.last] = 0
+    first, last, length = corpus.seq_ptr[:-1], corpus.seq_ptr[1:] - 1, corpus.lengths
     return _rows(first, length, symbol, 1), _rows(last, length, behind, -1)
 
 

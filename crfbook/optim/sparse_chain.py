@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.data.constraints import Bounds
+from crfbook.data.corpus import offsets
 from crfbook.kernels.sparse_edges import count_entries, fill_entries, fill_scores
 from crfbook.optim.cost_model import TABLE_SHARE
 from crfbook.optim.edges import padded_bounds
@@ -94,7 +95,7 @@ def sparse_edges(features, w, class_ptr, class_attr, bounds=None, table_share=TA
     count = count_supports(features, attr_ptr, attr_code, class_ptr, class_attr)
     as_table = count > table_share * n_labels**2
     table_of = np.where(as_table, np.cumsum(as_table) - 1, -1)
-    entry_ptr = np.concatenate([[0], np.cumsum(np.where(as_table, 0, count))])
+    entry_ptr = offsets(np.where(as_table, 0, count))
     n_entries = int(entry_ptr[-1])
     prev, next_label = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32)
     gain, psi = np.empty(n_entries), np.empty(n_entries)
@@ -164,9 +165,7 @@ def sparse_scores(features, w, class_ptr, class_attr, bounds):
     n_labels = features.n_labels
     log_base = base_scores(features, w, bounds)
     attr_ptr, attr_code, attr_log = active_edges(features, w)
-    entry_ptr = np.concatenate(
-        [[0], np.cumsum(count_supports(features, attr_ptr, attr_code, class_ptr, class_attr))]
-    )
+    entry_ptr = offsets(count_supports(features, attr_ptr, attr_code, class_ptr, class_attr))
     n_entries = int(entry_ptr[-1])
     prev, next_label = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32)
     score = np.empty(n_entries)

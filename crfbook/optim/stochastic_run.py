@@ -52,10 +52,10 @@ class Learner:
         self.penalty, self.period, self.delta, self.reason = float(penalty), int(period), float(delta), None
         self.layout, self.cells = lay_out_online(corpus, features, constraints)
         self.work, self.visit = sequence_work(corpus, self.layout.exists.shape[1]), 0
-        self.sequences = np.flatnonzero((np.diff(corpus.seq_ptr) > 0) & (self.layout.weight > 0))
+        self.sequences = corpus.visited
         self.n = max(1, len(self.sequences))
         # What zero weights lose, log L nats a token (less where labels are forbidden), or the start.
-        self.most = 1.0 + math.log(features.n_labels) * float(np.diff(corpus.seq_ptr) @ self.layout.weight)
+        self.most = 1.0 + math.log(features.n_labels) * float(corpus.lengths @ corpus.weights)
         most = self.most
         self.load({name: np.asarray(value) for name, value in state.items()})
         if new_data:  # the bound of a state is that of the sequences it came from

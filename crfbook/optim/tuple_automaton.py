@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.corpus import ragged_index
+from crfbook.data.corpus import offsets, owners, ragged_index
 from crfbook.optim.edges import padded
 
 
@@ -253,7 +253,7 @@ class Automaton:
                     )
                 )
             pattern.append(made[attrs.tobytes()])
-        n_arcs = np.concatenate([[0], np.cumsum([len(part[0]) for part in parts])])
+        n_arcs = offsets([len(part[0]) for part in parts])
         state, label, dest, parent, at, here = (list(column) for column in zip(*parts, strict=True))
         has_children = self.n_children > 0
         n_inner = np.array([int(has_children[q].sum()) for q in state])
@@ -285,7 +285,7 @@ class Automaton:
             self.backoff,
             narrow([self.last]),
             narrow([before]),
-            np.concatenate([[0], np.cumsum(self.n_children)]) + self.width,
+            offsets(self.n_children) + self.width,
             np.array(pattern, np.int32),
             n_arcs,
             n_arcs[:-1] + n_inner,
@@ -295,7 +295,7 @@ class Automaton:
             narrow(label),
             narrow(dest),
             narrow([np.where(up < 0, I, up) for up in parent]),
-            np.cumsum([0] + [len(yp) for yp, _ in pairs]),
+            offsets([len(yp) for yp, _ in pairs]),
             narrow([yp for yp, _ in pairs]),
             narrow([y for _, y in pairs]),
         )
@@ -366,10 +366,7 @@ def tuple_occurrences(corpus, order, edge_attrs=(0,)):
     if not isinstance(order, (int, np.integer)) or order not in (2, 3):
         raise ValueError(f"order: expected 2 (label triples) or 3 (triples and quadruples), got {order!r}")
     base = int(corpus.labels.max(initial=0)) + 2
-    position = np.arange(corpus.n_tokens) - np.repeat(corpus.seq_ptr[:-1], np.diff(corpus.seq_ptr))
-    weight = np.repeat(
-        corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences), np.diff(corpus.seq_ptr)
-    )
+    position, weight = corpus.position, corpus.token_weights
     keys, counts = [np.zeros(0, np.int64)], [np.zeros(0)]
     for size in range(3, order + 2):
         token = np.flatnonzero(position >= size - 1)
@@ -377,7 +374,7 @@ def tuple_occurrences(corpus, order, edge_attrs=(0,)):
             token = token[corpus.labels[token - back] >= 0]
         code = sum((corpus.labels[token - back].astype(np.int64) + 1) * base**back for back in range(size))
         items, ptr = ragged_index(corpus.class_ptr, corpus.edge_class[token])
-        owner = np.repeat(np.arange(len(token)), np.diff(ptr))
+        owner = owners(ptr)
         attr = corpus.class_attr[items].astype(np.int64)
         wanted = np.isin(attr, wanted_attrs)
         key, inverse = np.unique(attr[wanted] * base**4 + code[owner[wanted]], return_inverse=True)

@@ -225,7 +225,7 @@ class _Chain(Objective):
             self._classes,
             self._packing.n_shards,
             tuples,
-            int(np.diff(corpus.seq_ptr).max(initial=1)),
+            max(1, corpus.longest),
             len(self._buffers),
         )
         self.nu = np.zeros(len(tuples.attr))
