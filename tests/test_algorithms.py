@@ -274,7 +274,7 @@ def test_more_memory_than_allowed_is_refused_before_it_is_taken():
         ({"random_state": -1}, "random_state: expected an integer >= 0"),
         ({"random_state": "x"}, "random_state: expected an integer >= 0"),
         ({"algorithm": "pa", "pa_type": 5}, "pa_type"),
-        ({"algorithm": "pa", "c": 0.0}, "c must be"),
+        ({"algorithm": "pa", "c": 0.0}, "c: expected"),
         ({"memory_limit": -1}, "memory_limit: expected a finite number >= 0"),
     ],
 )

@@ -181,8 +181,8 @@ def test_things_that_are_no_sequences(crf):
     [
         ({"c2": -1}, "c2: expected a finite number >= 0, got -1"),
         ({"c1": float("nan")}, "c1: expected a finite number >= 0, got nan"),
-        ({"c2": "abc"}, "c2: expected a number >= 0, got 'abc'"),
-        ({"c2": np.array([1.0])}, "c2: expected a number >= 0"),
+        ({"c2": "abc"}, "c2: expected a finite number >= 0, got 'abc'"),
+        ({"c2": np.array([1.0])}, "c2: expected a finite number >= 0"),
         ({"min_freq": -2}, "min_freq"),
         ({"max_iterations": -1}, "max_iterations: expected an integer >= 0, got -1"),
         ({"max_iterations": 2.5}, "max_iterations: expected an integer >= 0, got 2.5"),
@@ -191,7 +191,7 @@ def test_things_that_are_no_sequences(crf):
         ({"tol": -1e-3}, "tol"),
         ({"n_jobs": 0}, "n_jobs: expected an integer"),
         ({"patience": 0}, "patience"),
-        ({"on_violation": "ignore"}, "'raise' or 'drop', got 'ignore'"),
+        ({"on_violation": "ignore"}, "on_violation: expected one of 'raise', 'drop', got 'ignore'"),
         ({"constraints": "BIO"}, "got 'A'"),
     ],
 )

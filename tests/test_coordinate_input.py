@@ -29,15 +29,15 @@ def ones(features):
 
 
 BAD = [
-    ({"c1": "1"}, "c1 must be a finite number >= 0, got '1'"),
-    ({"c1": None}, "c1 must be a finite number >= 0, got None"),
-    ({"c2": "x"}, "c2 must be"),
-    ({"tol": "a"}, "tol must be"),
+    ({"c1": "1"}, "c1: expected a finite number >= 0, got '1'"),
+    ({"c1": None}, "c1: expected a finite number >= 0, got None"),
+    ({"c2": "x"}, "c2: expected"),
+    ({"tol": "a"}, "tol: expected"),
     ({"factor": "2"}, "factor: expected"),
     ({"factor": None}, "factor: expected"),
-    ({"max_iterations": "x"}, "max_iterations must be an integer >= 0, got 'x'"),
-    ({"max_iterations": NAN}, "max_iterations must be"),
-    ({"freeze_after": "x"}, "freeze_after must be an integer >= 0, got 'x'"),
+    ({"max_iterations": "x"}, "max_iterations: expected an integer >= 0, got 'x'"),
+    ({"max_iterations": NAN}, "max_iterations: expected"),
+    ({"freeze_after": "x"}, "freeze_after: expected an integer >= 0, got 'x'"),
     ({"constraints": "iob2"}, "constraints: expected Constraints or None"),
     ({"w0": Sparse(FEATURES, np.full(F, NAN))}, "w0: expected finite weights, got nan"),
     ({"w0": Sparse(FEATURES, np.ones(3))}, rf"w0: expected one weight for each of its {F} features, got float64 \(3,\)"),
@@ -48,7 +48,7 @@ BAD = [
     (VIRTUAL | {"w0": np.ones(3)}, "w0: where no features"),
     (VIRTUAL | {"sizes": 3}, r"sizes: expected three integers \(L, A, B\), got 3"),
     (VIRTUAL | {"sizes": (3, 3)}, "sizes: expected three integers"),
-    (VIRTUAL | {"sizes": (3, 3, "a")}, "sizes: n_edge_attrs must be an integer"),
+    (VIRTUAL | {"sizes": (3, 3, "a")}, "n_edge_attrs in sizes: expected an integer"),
     (VIRTUAL | {"sizes": (3, 1, 1)}, r"sizes: expected at least \(L, A, B\) = \(3, 3, 4\), which the corpus holds, got \(3, 1, 1\)"),
     ({"features": FEATURES._replace(n_attrs=2)}, r"features: expected at least \(L, A, B\) = \(3, 3, 4\)"),
     (VIRTUAL | {"edge_attrs": [9]}, r"edge_attrs: expected integers from 0 to 3, got \[9\]"),
@@ -73,9 +73,9 @@ PATHS = [
     ({"c1": [1.0, NAN]}, "c1: expected finite values"),
     ({"c1": [[1.0, 0.5]]}, "c1: expected finite values"),
     ({"c1": ["a"]}, "c1: expected numbers"),
-    ({"sweeps": -1}, "sweeps must be an integer >= 1, got -1"),
-    ({"sweeps": 0}, "sweeps must be"),
-    ({"sweeps": [1.5, 2]}, "sweeps must be an integer >= 1, got 1.5"),
+    ({"sweeps": -1}, "sweeps: expected an integer >= 1, got -1"),
+    ({"sweeps": 0}, "sweeps: expected"),
+    ({"sweeps": [1.5, 2]}, "sweeps: expected an integer >= 1, got 1.5"),
     ({"sweeps": "x"}, "sweeps: expected an integer, or one for each of the 2 values of c1, got 1"),
     ({"sweeps": [1, 2, 3]}, "sweeps: expected an integer, or one for each of the 2 values of c1, got 3"),
     ({"max_iterations": 3}, "max_iterations: a path counts the sweeps of each value, give sweeps"),
@@ -128,7 +128,7 @@ def test_one_word_for_a_model_without_weights(minimizer):
     ids=str,
 )
 def test_a_path_that_cannot_fall(arguments):
-    with pytest.raises(ValueError, match="a path falls: expected finite|n must be an integer >= 1"):
+    with pytest.raises(ValueError, match="a path falls: expected finite|n: expected an integer >= 1"):
         falling(*arguments)
 
 

@@ -112,7 +112,7 @@ def test_bad_arguments_are_named():
         fast_fit(corpus, features, c2=0.0)
     with pytest.raises(MemoryError, match="more than memory_limit"):
         fast_fit(corpus, features, c2=1.0, memory_limit=10)
-    with pytest.raises(ValueError, match="max_iterations must be an integer"):
+    with pytest.raises(ValueError, match="max_iterations: expected an integer"):
         fast_fit(corpus, features, c2=1.0, max_iterations=-1)
 
 

@@ -136,5 +136,5 @@ def test_weights_are_cut_by_magnitude():
     ):
         with pytest.raises(ValueError, match="expected"):
             bad()
-    with pytest.raises(ValueError, match="min_count: expected a count >= 0, got -1"):
+    with pytest.raises(ValueError, match="min_count: expected a number >= 0, got -1"):
         fs.frequency_cutoff(None, None, -1)

@@ -143,11 +143,11 @@ def test_dual_variables_go_on_from_the_weights_of_a_state():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"c1": -1.0}, "c1 must be"),
-        ({"c2": np.inf}, "c2 must be"),
-        ({"max_iterations": 1.5}, "max_iterations must be"),
+        ({"c1": -1.0}, "c1: expected"),
+        ({"c2": np.inf}, "c2: expected"),
+        ({"max_iterations": 1.5}, "max_iterations: expected"),
         ({"w0": None}, "got None"),
-        ({"w0": np.array([0.0, np.nan])}, "weight 1 is not"),
+        ({"w0": np.array([0.0, np.nan])}, "w0: expected finite weights, got nan at position 1"),
         ({"fun": lambda w: (0.0, np.zeros(3))}, r"gradient of shape \(2,\)"),
     ],
 )
@@ -156,7 +156,7 @@ def test_bad_arguments_are_named(name, change, message):
     fun, w0 = arguments.pop("fun"), arguments.pop("w0")
     with pytest.raises(ValueError, match=message):
         METHODS[name](fun, w0, **arguments)
-    with pytest.raises(ValueError, match="l1_method must be 'proximal' or 'owlqn', got 'fista'"):
+    with pytest.raises(ValueError, match="l1_method: expected one of 'proximal', 'owlqn', got 'fista'"):
         minimize(fun, w0, c1=0.0, l1_method="fista")
 
 

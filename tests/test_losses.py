@@ -351,7 +351,10 @@ def test_log_scale_scales_everything():
 def test_refusals():
     corpus, features, _ = case("plain")
     for arguments, message in [
-        ({"loss": "hinge"}, "loss: expected one of log, exp, pointwise-log, pointwise-exp, got 'hinge'"),
+        (
+            {"loss": "hinge"},
+            "loss: expected one of 'log', 'exp', 'pointwise-log', 'pointwise-exp', got 'hinge'",
+        ),
         (
             {"loss": "log", "clamp": 3.0},
             "clamp: belongs to the losses exp and pointwise-exp, got 3.0 with loss='log'",

@@ -87,7 +87,7 @@ def test_progress_goes_to_stderr(capsys):
     ("change", "message"),
     [
         ({"patience": 0, "score": len}, ">= 1"),
-        ({"patience": 2}, "needs a score"),
+        ({"patience": 2}, "patience: expected a score on held-out data"),
         ({"callback": 3}, "callback: expected a function or None, got 3"),
     ],
 )

@@ -383,15 +383,16 @@ def test_line_searches_alone():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"c1": -1.0}, "c1 must be"),
-        ({"c2": np.nan}, "c2 must be"),
-        ({"memory": 0}, "memory must be"),
-        ({"max_iterations": -1}, "max_iterations must be"),
-        ({"max_iterations": 1.5}, "max_iterations must be"),
-        ({"relative_change": (0, 1e-5)}, "relative_change must be"),
+        ({"c1": -1.0}, "c1: expected"),
+        ({"c2": np.nan}, "c2: expected"),
+        ({"memory": 0}, "memory: expected"),
+        ({"max_iterations": -1}, "max_iterations: expected"),
+        ({"max_iterations": 1.5}, "max_iterations: expected"),
+        ({"relative_change": (0, 1e-5)}, "period in relative_change: expected an integer >= 1, got 0"),
+        ({"relative_change": (1, np.nan)}, "delta in relative_change: expected a number >= 0, got nan"),
         ({"w0": np.zeros((2, 2))}, r"shape \(2, 2\)"),
         ({"w0": None}, "got None"),
-        ({"w0": np.array([0.0, np.nan])}, "weight 1 is not"),
+        ({"w0": np.array([0.0, np.nan])}, "w0: expected finite weights, got nan at position 1"),
         ({"fun": lambda w: (0.0, np.zeros(3))}, r"gradient of shape \(2,\)"),
     ],
 )

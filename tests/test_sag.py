@@ -11,6 +11,7 @@ from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
 from crfbook.kernels.cells import score_gradient, score_sequence
 from crfbook.kernels.sag import clear_gradient, sag_steps, search_lipschitz, write_out
+from crfbook.optim.certificate import Rules
 from crfbook.optim.objective import Objective
 from crfbook.optim.online_layout import cells_of, weights_of
 from crfbook.optim.quasi_newton import minimize
@@ -44,7 +45,7 @@ def dense_sag(corpus, features, w, order, c2, constants, first_pass, boldness):
 @pytest.mark.parametrize("kind", KINDS)
 def test_lazy_steps_are_the_dense_steps(kind, c2, boldness):
     corpus, features, _, _ = problem(20, **kind)
-    run = _Run(corpus, features, None, None, None, 0, c2, 0.0, 0.0)
+    run = _Run(corpus, features, None, None, None, 0, Rules(0.0, c2, 0.0))
     sequences = run.sequences
     rng = np.random.default_rng(0)
     order = np.concatenate([rng.permutation(sequences), rng.choice(sequences, 40)])
@@ -217,7 +218,7 @@ def test_callback_interrupt_and_history(monkeypatch):
 def test_memory_is_stated_and_refused_above_the_limit():
     corpus, features, _, _ = problem(28, n_classes=3)
     need = sag_memory(corpus, features)
-    run = _Run(corpus, features, None, None, None, 0, 1.0, 0.0, 0.0)
+    run = _Run(corpus, features, None, None, None, 0, Rules(0.0, 1.0, 0.0))
     held = held_bytes(run.memory, run.layout, run.works, run.u, run.d, run.grad, run.w)
     assert 0.5 * held < need < 2.0 * held
     with pytest.raises(
@@ -229,7 +230,7 @@ def test_memory_is_stated_and_refused_above_the_limit():
 
 def test_pairs_are_remembered_once_for_each_class_that_a_sequence_uses():
     corpus, features, _, _ = problem(29, n_classes=3)
-    run = _Run(corpus, features, None, None, None, 0, 1.0, 0.0, 0.0)
+    run = _Run(corpus, features, None, None, None, 0, Rules(0.0, 1.0, 0.0))
     sizes = np.diff(run.memory.pair_ptr)
     for s, (first, last) in enumerate(zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)):
         used = set(corpus.edge_class[first + 1 : last].tolist())
@@ -256,9 +257,9 @@ def test_unseen_attributes_and_sequences_without_weight_do_nothing():
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"c2": -1.0}, "c2 must be a finite number >= 0, got -1.0"),
-    ({"c2": 1.0, "tol": -1.0}, "tol must be a finite number >= 0"),
-    ({"c2": 1.0, "max_iterations": 1.5}, "max_iterations must be an integer >= 0, got 1.5"),
+    ({"c2": -1.0}, "c2: expected a finite number >= 0, got -1.0"),
+    ({"c2": 1.0, "tol": -1.0}, "tol: expected a finite number >= 0"),
+    ({"c2": 1.0, "max_iterations": 1.5}, "max_iterations: expected an integer >= 0, got 1.5"),
 ])  # fmt: skip
 def test_bad_arguments_are_named(options, message):
     corpus, features, _, _ = problem(32)

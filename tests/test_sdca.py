@@ -362,8 +362,8 @@ def test_extreme_penalties(c2):
 @pytest.mark.parametrize("options, message", [
     ({"c2": 0.0}, "c2: expected a finite number > 0"),
     ({"c2": np.nan}, "c2: expected a finite number > 0"),
-    ({"c2": 1.0, "tol": -1.0}, "tol must be a finite number >= 0"),
-    ({"c2": 1.0, "max_iterations": 1.5}, "max_iterations must be an integer >= 0, got 1.5"),
+    ({"c2": 1.0, "tol": -1.0}, "tol: expected a finite number >= 0"),
+    ({"c2": 1.0, "max_iterations": 1.5}, "max_iterations: expected an integer >= 0, got 1.5"),
 ])  # fmt: skip
 def test_bad_arguments_are_named(options, message):
     corpus, features, _, _ = problem(53)

@@ -353,12 +353,12 @@ def test_a_start_is_used():
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"c2": -1.0}, "c2 must be a finite number >= 0, got -1.0"),
-    ({"c2": 1.0, "period": 0}, "period must be an integer >= 1, got 0"),
-    ({"c2": 1.0, "delta": -1e-3}, "delta must be a number >= 0"),
-    ({"c2": 1.0, "calibration_rate": 1.0}, "calibration_rate must be a finite number > 1, got 1.0"),
-    ({"c2": 1.0, "calibration_samples": 0}, "calibration_samples must be an integer >= 1"),
-    ({"c2": 1.0, "max_iterations": -1}, "max_iterations must be an integer >= 0"),
+    ({"c2": -1.0}, "c2: expected a finite number >= 0, got -1.0"),
+    ({"c2": 1.0, "period": 0}, "period: expected an integer >= 1, got 0"),
+    ({"c2": 1.0, "delta": -1e-3}, "delta: expected a number >= 0"),
+    ({"c2": 1.0, "calibration_rate": 1.0}, "calibration_rate: expected a finite number > 1, got 1.0"),
+    ({"c2": 1.0, "calibration_samples": 0}, "calibration_samples: expected an integer >= 1"),
+    ({"c2": 1.0, "max_iterations": -1}, "max_iterations: expected an integer >= 0"),
     ({"c2": 1.0, "state": {"w": np.zeros(2)}}, "state: expected an array 'w' of shape"),
 ])  # fmt: skip
 def test_bad_arguments_are_named(options, message):
@@ -371,7 +371,7 @@ def test_sgd_l1_refuses_an_l2_penalty():
     corpus, features, _, _ = problem(18)
     with pytest.raises(ValueError, match="no L2 penalty: expected c2=0, got 0.5"):
         sgd_l1(corpus, features, c1=1.0, c2=0.5)
-    with pytest.raises(ValueError, match="decay must be a number in"):
+    with pytest.raises(ValueError, match="decay: expected a finite number > 0 and at most 1, got 1.5"):
         sgd_l1(corpus, features, c1=1.0, decay=1.5)
 
 

@@ -353,7 +353,7 @@ def test_a_strong_penalty_leaves_the_first_order_model_and_a_stronger_one_nothin
 
 def test_bad_arguments():
     corpus, features, w, tuples, nu = problem(4)
-    with pytest.raises(ValueError, match="c1: expected a number > 0"):
+    with pytest.raises(ValueError, match="c1: expected a finite number > 0"):
         train_tuples(corpus, features, c1=0.0)
     with pytest.raises(ValueError, match="order: expected 2"):
         train_tuples(corpus, features, order=4, c1=1.0)
@@ -371,7 +371,7 @@ def test_bad_arguments():
         ({"c1": float("nan")}, "c1: expected"),
         ({"c1": float("inf")}, "c1: expected"),
         ({"c1": "1"}, "c1: expected"),
-        ({"c2": -1.0}, "c2 must be a finite number"),
+        ({"c2": -1.0}, "c2: expected a finite number"),
         ({"max_rounds": "3"}, "max_rounds: expected an integer"),
         ({"edge_attrs": ("a",)}, "edge_attrs: expected integers"),
         ({"edge_attrs": (-1,)}, "edge_attrs: expected integers"),

@@ -4,6 +4,7 @@ and turns more text into the same numbers.
 
 import numpy as np
 
+from crfbook._checks import number
 from crfbook.data.corpus import make_corpus
 from crfbook.data.inputs import as_columns, as_sequences, is_columns, kind_of, pointers
 from crfbook.data.item_attributes import ItemAttributes
@@ -49,8 +50,7 @@ class Encoder:
     """
 
     def __init__(self, template=None, min_freq=0, attribute_names=None):
-        if not min_freq >= 0:
-            raise ValueError(f"min_freq: expected a count >= 0, got {min_freq!r}")
+        number("min_freq", min_freq, finite=False)
         self.template = None if template is None else as_template(template)
         self.min_freq = min_freq
         self._column_names = attribute_names

@@ -11,10 +11,9 @@ what is worth training, the third cuts a trained model, which is used as it is. 
 Cappe and Yvon (2010), section 6.2 and Figure 6; Yang and Pedersen (1997) for the mutual information.
 """
 
-from numbers import Real
-
 import numpy as np
 
+from crfbook._checks import number, whole
 from crfbook.data.features import empirical_counts, row_offsets
 
 CUTOFFS = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -26,8 +25,7 @@ def frequency_cutoff(corpus, features, min_count):
     Counts are those of (attribute, label) and (edge attribute, label, label), values of attributes summed,
     every sequence counted once whatever its weight. The same as CRFsuite's `feature.minfreq`.
     """
-    if not (isinstance(min_count, Real) and min_count >= 0):
-        raise ValueError(f"min_count: expected a count >= 0, got {min_count!r}")
+    min_count = number("min_count", min_count, finite=False)
     return empirical_counts(corpus._replace(seq_weight=np.zeros(0)), features) >= min_count
 
 
@@ -84,9 +82,7 @@ def heaviest(w, n_features):
 
 def above_threshold(w, threshold):
     """keep (F,): weights |w| >= threshold > 0: selection a posteriori, no retraining."""
-    if not (isinstance(threshold, Real) and threshold > 0):
-        raise ValueError(f"threshold: expected a number > 0, got {threshold!r}")
-    return np.abs(w) >= threshold
+    return np.abs(w) >= number("threshold", threshold, above=0.0, finite=False)
 
 
 def without_plain_transitions(features):
@@ -114,10 +110,8 @@ def _information(n11, n_u, n_v, n):
 
 def _largest(score, n):
     """Boolean (F,): where the n largest scores are; among equals, those that come first."""
-    if not (isinstance(n, Real) and n >= 0 and n % 1 == 0):
-        raise ValueError(f"n_features: expected an integer >= 0, got {n!r}")
     keep = np.zeros(len(score), bool)
-    keep[np.argsort(-score, kind="stable")[: int(n)]] = True
+    keep[np.argsort(-score, kind="stable")[: whole("n_features", n)]] = True
     return keep
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 
 import numpy as np
 
+from crfbook._checks import whole
 from crfbook.data.constraints import constraints_from
 from crfbook.data.inputs import as_columns
 from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
@@ -43,8 +44,7 @@ class TagDictionary:
         X, y : as `CRF.fit` takes them with a template. ValueError without labels, for other lengths,
             for min_count < 1.
         """
-        if min_count != int(min_count) or min_count < 1:
-            raise ValueError(f"min_count: expected an integer >= 1, got {min_count!r}")
+        min_count = whole("min_count", min_count, 1)
         if y is None and getattr(X, "labels", None) is None:
             raise ValueError(
                 "TagDictionary.learn: expected labels y, one sequence of labels for each sequence of X, got none"

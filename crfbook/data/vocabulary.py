@@ -6,6 +6,8 @@ from itertools import chain, repeat
 
 import numpy as np
 
+from crfbook._checks import one_of
+
 
 class UnknownLabelError(ValueError):
     """A label that the alphabet of a model does not have."""
@@ -105,8 +107,7 @@ def encode_labels(labels, n, alphabet, seq_ptr, unknown):
 
     Raises ValueError naming the label, sequence and token if `unknown` is "raise".
     """
-    if unknown not in ("raise", "mark"):
-        raise ValueError(f'on_unknown_label must be "raise" or "mark", got {unknown!r}')
+    one_of("on_unknown_label", unknown, ("raise", "mark"))
     table = {label: i for i, label in enumerate(alphabet)}
     try:
         ids = look_up(table, labels, n)

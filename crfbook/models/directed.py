@@ -9,7 +9,6 @@ All three end as tables log_node and log_edge, so decoding and marginals are the
 Rabiner (1989); McCallum, Freitag, Pereira (2000); Lafferty, McCallum, Pereira (2001), on label bias.
 """
 
-import math
 import warnings
 
 import numpy as np
@@ -17,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from crfbook._checks import number
 from crfbook.data.constraints import bounds_of, constraints_from
 from crfbook.data.features import empirical_counts, log_edge, observed
 from crfbook.data.vocabulary import row_of
@@ -24,7 +24,7 @@ from crfbook.kernels.directed import emission_scores, move_normalisers
 from crfbook.models import inference
 from crfbook.models.chain_scores import ChainPredictions
 from crfbook.models.inputs import obey, require_labels, training_corpus
-from crfbook.models.settings import integer, number, thread_count
+from crfbook.models.settings import given_number, given_whole, thread_count
 from crfbook.models.weights import WeightNames
 from crfbook.optim.local_objective import LocalObjective
 from crfbook.optim.monitor import Monitor
@@ -65,9 +65,7 @@ class HMM(ChainPredictions, BaseEstimator):
 
     def fit(self, X, y=None, sample_weight=None):
         """Count. X, y, sample_weight and errors as in `CRF.fit`; attribute values must not be negative."""
-        s = self.smoothing
-        if isinstance(s, (str, bool)) or not hasattr(s, "__float__") or not (math.isfinite(s) and s >= 0):
-            raise ValueError(f"smoothing: expected a finite number >= 0, got {s!r}")
+        s = number("smoothing", self.smoothing)
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
         corpus = _plain(corpus)
         features = observed(corpus, encoder.n_labels, encoder.n_attrs, all_transitions=True)
@@ -164,8 +162,11 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
 
     def fit(self, X, y=None, sample_weight=None, callback=None):
         """Train. X, y, sample_weight, callback and errors as in `CRF.fit`. Returns self."""
-        c1, c2, tol = number(self, "c1", 0.0), number(self, "c2", 1.0), number(self, "tol", 1e-6)
-        memory, most = integer(self, "num_memories", 6), integer(self, "max_iterations", None, least=0)
+        c1, c2, tol = (given_number(self, *pair) for pair in (("c1", 0.0), ("c2", 1.0), ("tol", 1e-6)))
+        memory, most = (
+            given_whole(self, "num_memories", 6),
+            given_whole(self, "max_iterations", None, least=0),
+        )
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
         features = observed(
             corpus,

@@ -17,7 +17,7 @@ from crfbook.data.tag_dictionary import TagDictionary, free_blocked
 from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
 from crfbook.models.prediction import Predictions
 from crfbook.models.saving import Saved
-from crfbook.models.settings import check_settings, integer
+from crfbook.models.settings import check_settings, given_whole
 from crfbook.models.sparse import sparsify
 from crfbook.models.stream import Stream
 from crfbook.models.training import dev_accuracy, train
@@ -297,7 +297,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
             raise ValueError("tag_dictionary: expected columns of words with a template, got attributes")
         gold = [encoder.labels_[y] for y in corpus.labels.tolist()]
         if not isinstance(self.tag_dictionary, TagDictionary):
-            return TagDictionary.learn(X, [gold], integer(self, "tag_dictionary", None))
+            return TagDictionary.learn(X, [gold], given_whole(self, "tag_dictionary", None))
         return self.tag_dictionary.allowing(X, gold)
 
     def _keep(self, encoder, features, constraints, sets, result, history, n_dropped, algorithm, n_seen):

@@ -16,12 +16,12 @@ and Yvon (2010), section 5; Friedman, Hastie and Tibshirani (2010) for the grid.
 
 import time
 import warnings
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
+from crfbook._checks import function_or_none, is_number, number, whole
 from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import select
 from crfbook.evaluation import chunk_report, token_accuracy
@@ -30,7 +30,6 @@ from crfbook.models.prediction import gold_labels
 from crfbook.models.settings import check_settings
 from crfbook.models.training import forecast_line, train
 from crfbook.models.weights import choose_features
-from crfbook.optim.certificate import check_callback
 from crfbook.optim.coordinate_path import largest_c1
 from crfbook.optim.monitor import JobMonitor
 from crfbook.optim.objective import Objective
@@ -119,7 +118,7 @@ def regularization_path(
         raise ValueError("cv and X_dev: expected one of them, got both")
     if y_dev is not None and X_dev is None:
         raise ValueError("y_dev: expected X_dev with it, got labels alone")
-    check_callback(callback)
+    function_or_none("callback", callback)
     score = SCORES.get(scoring, scoring)
     if not callable(score):
         raise ValueError(f"scoring: expected 'accuracy', 'f1' or a function, got {scoring!r}")
@@ -231,16 +230,13 @@ class _Problem:
 
 
 def _grid(problem, n_strengths, ratio):
-    if not (isinstance(n_strengths, Real) and n_strengths >= 1 and n_strengths % 1 == 0):
-        raise ValueError(f"n_strengths: expected an integer >= 1, got {n_strengths!r}")
-    if not (isinstance(ratio, Real) and 0 < ratio <= 1):
-        raise ValueError(f"ratio: expected a number > 0 and at most 1, got {ratio!r}")
+    n_strengths, ratio = whole("n_strengths", n_strengths, 1), number("ratio", ratio, above=0.0, most=1.0)
     largest = problem.largest_gradient()
     if largest == 0:
         raise ValueError("the gradient at w = 0 is 0: no weight would ever leave it, and there is no path")
     weight = problem.corpus.seq_weight
     return min(largest, HIGHEST * (weight.mean() if weight.size else 1.0)) * np.geomspace(
-        1.0, ratio, int(n_strengths)
+        1.0, ratio, n_strengths
     )
 
 
@@ -261,7 +257,7 @@ def _held_out(name, X, y, score):
     if not any(len(labels) for labels in gold):
         raise ValueError(f"{name}: expected sequences with tokens to score, got none")
     value = score(gold, gold)
-    if not (isinstance(value, Real) and np.isfinite(value)):
+    if not (is_number(value) and np.isfinite(value)):
         raise ValueError(f"scoring: expected a function that returns a finite number, got {value!r} of it")
     return X, gold
 

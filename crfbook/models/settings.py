@@ -1,11 +1,11 @@
 """What the constructor of `CRF` was given, checked when `fit` is called: one sentence for each mistake."""
 
-import math
 import warnings
 from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import number, one_of, whole
 from crfbook.models.algorithms import ALGORITHMS, NONE, READ, check_combination, resolve
 from crfbook.optim.parallel import resolve_threads
 
@@ -66,15 +66,18 @@ def check_settings(model):
     """
     key = resolve(model.algorithm)
     row = ALGORITHMS[key]
-    if model.on_violation not in ("raise", "drop"):
-        raise ValueError(f"on_violation: expected 'raise' or 'drop', got {model.on_violation!r}")
-    c1, given, clamp = number(model, "c1", 0.0), number(model, "c2", None), number(model, "clamp", None)
+    one_of("on_violation", model.on_violation, ("raise", "drop"))
+    c1, given, clamp = (
+        given_number(model, "c1", 0.0),
+        given_number(model, "c2", None),
+        given_number(model, "clamp", None),
+    )
     loss = model.loss.replace("_", "-") if isinstance(model.loss, str) else model.loss
     check_combination(key, loss, clamp, c1, given)
     c2 = 0.0 if row.c2 == NONE else 1.0 if given is None else given
     _warn_of_idle(model, row, given)
-    period = integer(model, "period", 10)
-    delta = number(model, "delta", None if c2 > 0 else SMALL_CHANGE)
+    period = given_whole(model, "period", 10)
+    delta = given_number(model, "delta", None if c2 > 0 else SMALL_CHANGE)
     return Settings(
         algorithm=key,
         loss=loss or (row.losses or ("",))[0],
@@ -82,18 +85,18 @@ def check_settings(model):
         c1=c1,
         c2=c2,
         random_state=seed(model.random_state),
-        memory_limit=number(model, "memory_limit", 2e9),
-        min_freq=number(model, "min_freq", 0.0),
+        memory_limit=given_number(model, "memory_limit", 2e9),
+        min_freq=given_number(model, "min_freq", 0.0),
         all_states=bool(model.all_possible_states),
         all_transitions=bool(model.all_possible_transitions),
-        max_iterations=integer(model, "max_iterations", None, least=0),
-        num_memories=integer(model, "num_memories", 30 if c1 else 6),
-        epsilon=number(model, "epsilon", None),
+        max_iterations=given_whole(model, "max_iterations", None, least=0),
+        num_memories=given_whole(model, "num_memories", 30 if c1 else 6),
+        epsilon=given_number(model, "epsilon", None),
         relative_change=None if delta is None else (period, delta),
-        tol=number(model, "tol", None),
-        max_linesearch=integer(model, "max_linesearch", 20),
+        tol=given_number(model, "tol", None),
+        max_linesearch=given_whole(model, "max_linesearch", 20),
         n_threads=thread_count(model.n_jobs),
-        patience=integer(model, "patience", None),
+        patience=given_whole(model, "patience", None),
         drop=model.on_violation == "drop",
         options={
             argument: _option(model, name)
@@ -107,9 +110,9 @@ def _option(model, name):
     if name in YES_NO:
         return bool(getattr(model, name))
     return (
-        integer(model, name, None, least=0 if name == "pa_type" else 1)
+        given_whole(model, name, None, least=0 if name == "pa_type" else 1)
         if name in WHOLE
-        else number(model, name, None)
+        else given_number(model, name, None)
     )
 
 
@@ -164,29 +167,17 @@ def seed(random_state):
         ) from None
 
 
-def number(model, name, default):
+def given_number(model, name, default):
     """Parameter `name` of an estimator as a float >= 0; None is the default.
     TypeError or ValueError naming it.
     """
     value = getattr(model, name)
-    if value is None:
-        return default
-    if isinstance(value, (str, bool)) or not hasattr(value, "__float__") or getattr(value, "ndim", 0):
-        raise TypeError(f"{name}: expected a number >= 0, got {value!r}")
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name}: expected a finite number >= 0, got {value!r}")
-    return float(value)
+    return default if value is None else number(name, value, wrong=TypeError)
 
 
-def integer(model, name, default, least=1):
+def given_whole(model, name, default, least=1):
     """Parameter `name` of an estimator as an int >= least; None is the default.
     TypeError or ValueError naming it.
     """
     value = getattr(model, name)
-    if value is None:
-        return default
-    if isinstance(value, (str, bool)) or not hasattr(value, "__float__") or getattr(value, "ndim", 0):
-        raise TypeError(f"{name}: expected an integer >= {least}, got {value!r}")
-    if not math.isfinite(value) or value != int(value) or value < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
-    return int(value)
+    return default if value is None else whole(name, value, least, wrong=TypeError)

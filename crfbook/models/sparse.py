@@ -2,10 +2,9 @@
 and inference in time that grows with the weights that are left.
 """
 
-from numbers import Real
-
 import numpy as np
 
+from crfbook._checks import number
 from crfbook.data.corpus import owners, ragged_index
 from crfbook.data.features import find, select
 from crfbook.optim.sparse_shards import SparseBatch
@@ -21,9 +20,7 @@ def sparsify(features, w, threshold=0.0):
     w = np.asarray(w, dtype=np.float64)
     if w.shape != (features.n_features,):
         raise ValueError(f"weights: expected shape ({features.n_features},), got {w.shape}")
-    if not (isinstance(threshold, Real) and np.isfinite(threshold) and threshold >= 0):
-        raise ValueError(f"threshold: expected a finite number >= 0, got {threshold!r}")
-    keep = np.abs(w) > threshold
+    keep = np.abs(w) > number("threshold", threshold)
     return select(features, keep), w[keep]
 
 

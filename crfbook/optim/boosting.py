@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from crfbook._checks import number, one_of, whole
 from crfbook.data.constraints import bounds_of
 from crfbook.data.features import log_edge
 from crfbook.kernels.boosting import (
@@ -97,7 +98,12 @@ def boost(
 
     Raises ValueError for bad arguments or labels, MemoryError beyond memory_limit.
     """
-    _check_arguments(max_iterations, bound, cap, tol, report_every)
+    max_iterations = (
+        np.iinfo(np.int64).max if max_iterations is None else whole("max_iterations", max_iterations)
+    )
+    one_of("bound", bound, BOUNDS)
+    cap = number("cap", cap, above=0.0, finite=False, note=" (math.inf for none)")
+    tol, report_every = number("tol", tol), whole("report_every", report_every, 1)
     _check_labels(corpus, features, constraints)
     size = state_bytes(corpus, features)
     if size > memory_limit:
@@ -107,9 +113,8 @@ def boost(
             f"transitions only, a larger memory_limit or another algorithm work"
         )
     run = _Run(corpus, features, constraints, cap, tol, BOUNDS[bound])
-    rounds = np.iinfo(np.int64).max if max_iterations is None else int(max_iterations)
     with one_blas_thread():
-        status, history = _iterate(run, w0, state, rounds, report_every, callback)
+        status, history = _iterate(run, w0, state, max_iterations, report_every, callback)
     return OptResult(
         run.state.w, run.objective(), status, run.done, history, run.export(), int(run.state.count[VISITS])
     )
@@ -163,7 +168,7 @@ class _Run:
     """Data, state and journal of one run."""
 
     def __init__(self, corpus, features, constraints, cap, tol, kind):
-        self.features, self.cap, self.tol, self.kind = features, float(cap), float(tol), kind
+        self.features, self.cap, self.tol, self.kind = features, cap, tol, kind
         usable = (
             (lambda low, high: (low < 0.0) & (high > 0.0))
             if cap == math.inf
@@ -317,16 +322,3 @@ class _Run:
     def _tick(self):
         now = time.perf_counter()
         self.seconds, self.clock = self.seconds + (now - self.clock), now
-
-
-def _check_arguments(max_iterations, bound, cap, tol, report_every):
-    if max_iterations is not None and (max_iterations != int(max_iterations) or max_iterations < 0):
-        raise ValueError(f"max_iterations must be None or an integer >= 0, got {max_iterations!r}")
-    if bound not in BOUNDS:
-        raise ValueError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
-    if not cap > 0:
-        raise ValueError(f"cap must be a number > 0 (math.inf for none), got {cap!r}")
-    if not (math.isfinite(tol) and tol >= 0):
-        raise ValueError(f"tol must be a finite number >= 0, got {tol!r}")
-    if report_every != int(report_every) or report_every < 1:
-        raise ValueError(f"report_every must be an integer >= 1, got {report_every!r}")

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import function_or_none, number, one_of, whole
 from crfbook.data.features import FeatureSet
 from crfbook.kernels.coordinate_step import ADAPTIVE, LARGEST, SQUARES
-from crfbook.optim.certificate import Rules, check_callback, is_number, whole
+from crfbook.optim.certificate import Rules
 from crfbook.optim.coordinate_acceleration import Accelerator
 from crfbook.optim.coordinate_run import STEPS, Run, Sizes, Sparse
 from crfbook.optim.objective import check_weights
@@ -153,22 +154,17 @@ def prepare(
 ):
     """The `Search` of these arguments of `coordinate_descent`, checked."""
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
-    check_callback(callback)
+    function_or_none("callback", callback)
     if c1 == 0 and c2 == 0:
         raise ValueError(
             "coordinate descent needs a penalty, got c1 = c2 = 0: node and edge weights of a symbol are redundant, and "
             "weights of what never occurs would run to minus infinity; give c1 or c2, or use lbfgs"
         )
-    for name, value, allowed in (
-        ("step", step, tuple(STEPS)),
-        ("curvature", curvature, ("approximate", "exact")),
-    ):
-        if value not in allowed:
-            raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")
-    if not (is_number(factor) and math.isfinite(factor) and factor > 0):
-        raise ValueError(f"factor: expected a finite number > 0, got {factor!r}")
+    one_of("step", step, STEPS)
+    one_of("curvature", curvature, ("approximate", "exact"))
+    number("factor", factor, above=0.0)
     if freeze_after is not None:
-        freeze_after = whole("freeze_after", freeze_after, 0)
+        freeze_after = whole("freeze_after", freeze_after)
     sizes = _sizes(corpus, features, sizes)
     run = Run(
         corpus,
@@ -197,7 +193,7 @@ def _sizes(corpus, features, sizes):
     if np.shape(sizes) != (3,):
         raise ValueError(f"{name}: expected three integers (L, A, B), got {sizes!r:.80}")
     sizes = Sizes(
-        *(whole(f"{name}: {field}", size, 1) for field, size in zip(Sizes._fields, sizes, strict=True))
+        *(whole(f"{field} in {name}", size, 1) for field, size in zip(Sizes._fields, sizes, strict=True))
     )
     if any(size < needed for size, needed in zip(sizes, held, strict=True)):
         raise ValueError(

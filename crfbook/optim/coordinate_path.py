@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.optim.certificate import check_callback, is_number, whole
+from crfbook._checks import function_or_none, is_number, whole
 from crfbook.optim.coordinate_descent import SparseResult, prepare
 from crfbook.optim.parallel import one_blas_thread
 
@@ -108,7 +108,7 @@ def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=Tr
     Raises ValueError for values that do not fall, sweeps that are none, and as `coordinate_descent`.
     """
     _check_options(options)
-    check_callback(callback)
+    function_or_none("callback", callback)
     values = _falling_values(c1)
     if values[-1] == 0 and options.get("c2", 0.0) == 0:
         raise ValueError("c1: expected values > 0, where c2 = 0, got 0: coordinate descent needs a penalty")

@@ -13,8 +13,9 @@ import time
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
+from crfbook._checks import whole
 from crfbook.kernels.owlqn import pseudo_gradient
-from crfbook.optim.certificate import Rules, whole
+from crfbook.optim.certificate import Rules, checked_start, evaluated
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
 
@@ -70,7 +71,7 @@ class _Run:
         self.seconds, self.clock = 0.0, time.perf_counter()
 
     def start(self, w0, state):
-        w = self.rules.checked_start(w0)
+        w = checked_start(w0)
         self.iteration = 0 if state is None else int(state["iteration"])
         self.seconds = 0.0 if state is None else float(state["seconds"])
         self.halves = np.concatenate([np.maximum(w, 0.0), np.maximum(-w, 0.0)])
@@ -96,11 +97,9 @@ class _Run:
     def evaluate(self, halves):
         """Value and gradient (2F,) of the smooth problem with bounds."""
         w = halves[: len(halves) // 2] - halves[len(halves) // 2 :]
-        value, grad = self.fun(w)
+        value, grad = evaluated(self.fun, w)
         self.n_evaluations += 1
-        if np.shape(grad) != w.shape:
-            raise ValueError(f"fun must return a gradient of shape {w.shape}, got {np.shape(grad)}")
-        self.last = halves.copy(), float(value), np.array(grad, dtype=np.float64)
+        self.last = halves.copy(), value, np.array(grad, dtype=np.float64)
         return self.last[1] + self.rules.c1 * float(halves.sum()), np.concatenate(
             [self.last[2], -self.last[2]]
         ) + self.rules.c1

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from crfbook._checks import whole
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import Step
 
@@ -21,8 +22,7 @@ def run_epochs(learner, max_iterations, callback):
     finished(objective, violation) : the reason to stop, or None.
     roll_back() : after Ctrl-C: to where an epoch ended.
     """
-    if max_iterations != int(max_iterations) or max_iterations < 0:
-        raise ValueError(f"max_iterations must be an integer >= 0, got {max_iterations!r}")
+    max_iterations = whole("max_iterations", max_iterations)
     with one_blas_thread():  # a product split over threads depends on their number in its last bits
         return _run(learner, max_iterations, callback)
 

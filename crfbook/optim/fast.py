@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 
+from crfbook.optim.certificate import TINY, Rules
 from crfbook.optim.epochs import run_epochs
 from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
@@ -58,7 +59,7 @@ def fast_fit(
     objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
     if state is not None and "stretch" in state:
         return _descend(objective, None, tol, max_iterations, callback, state)
-    run = _Ascent(corpus, features, w0, constraints, state, random_state, float(c2), tol)
+    run = _Ascent(corpus, features, w0, constraints, state, random_state, c2, tol)
     run.objective_of = objective
 
     def watch(step, w):
@@ -96,7 +97,7 @@ class _Ascent(DualAscent):
         if done or share > HANDOVER or len(self.trail) <= LOOK_BACK:
             return done
         passes, before = self.trail[0]
-        gained = math.log10(max(before, 1e-300) / max(share, 1e-300))
+        gained = math.log10(max(before, TINY) / max(share, TINY))
         return "handed over" if share < FEW or gained < SLOW * (self.passes - passes) else None
 
 
@@ -121,10 +122,10 @@ def _descend(objective, first, tol, max_iterations, callback, state):
     else:
         d, w, before = state["stretch"], None, []
         past = {name: state[name].item() for name in ("epochs", "passes", "spent")}
-    fun, history, met = _Stretched(objective, d), [], []
+    fun, rules, history, met = _Stretched(objective, d), Rules(0.0, objective.c2, tol), [], []
 
     def watch(step, v):
-        violation = fun.squares / (4.0 * objective.c2)  # the point accepted is the one evaluated last
+        violation = rules.violation(fun.squares, 0.0)  # the point accepted is the one evaluated last
         history.append(
             step._replace(
                 iteration=step.iteration + past["epochs"],
@@ -132,7 +133,7 @@ def _descend(objective, first, tol, max_iterations, callback, state):
                 seconds=step.seconds + past["spent"],
             )
         )
-        met.append(violation <= tol * max(1.0, abs(step.objective)))
+        met.append(violation <= rules.enough(step.objective))
         shown = v * d
         shown.flags.writeable = False
         return (callback is not None and callback(history[-1], shown)) or met[-1]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import number, one_of
 from crfbook.kernels.losses_batched import shard_losses
 
 LOSSES = ("log", "exp", "pointwise-log", "pointwise-exp")
@@ -28,24 +29,15 @@ class Loss(NamedTuple):
 
 def make_loss(loss, clamp=None, log_scale=0.0):
     """`Loss` of its name; ValueError for a name or number that means nothing."""
-    if loss not in LOSSES:
-        raise ValueError(f"loss: expected one of {', '.join(LOSSES)}, got {loss!r}")
+    one_of("loss", loss, LOSSES)
     exponential = loss.endswith("exp")
     for name, value, usual in (("clamp", clamp, None), ("log_scale", log_scale, 0.0)):
         if value != usual and not exponential:
             raise ValueError(
                 f"{name}: belongs to the losses exp and pointwise-exp, got {value!r} with loss={loss!r}"
             )
-    if clamp is not None and not (clamp > 0 and math.isfinite(clamp)):
-        raise ValueError(f"clamp: expected a finite number > 0 (in nats) or None, got {clamp!r}")
-    if not math.isfinite(log_scale):
-        raise ValueError(f"log_scale: expected a finite number, got {log_scale!r}")
-    return Loss(
-        loss.startswith("pointwise"),
-        exponential,
-        math.inf if clamp is None else float(clamp),
-        float(log_scale),
-    )
+    clamp = math.inf if clamp is None else number("clamp", clamp, above=0.0, note=" (in nats) or None")
+    return Loss(loss.startswith("pointwise"), exponential, clamp, number("log_scale", log_scale, -math.inf))
 
 
 class LossTerms:

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from crfbook.optim.certificate import check_callback
+from crfbook._checks import function_or_none, whole
 
 STOPPED_EARLY = "no better on held-out data"
 
@@ -32,11 +32,9 @@ class Monitor:
     def __init__(
         self, *, verbose=False, score=None, score_name="dev_score", patience=None, callback=None, total=None
     ):
-        if patience is not None and (patience != int(patience) or patience < 1):
-            raise ValueError(f"patience must be an integer >= 1, got {patience!r}")
-        if patience is not None and score is None:
-            raise ValueError("patience needs a score on held-out data, got none")
-        check_callback(callback)
+        if patience is not None and whole("patience", patience, 1) and score is None:
+            raise ValueError("patience: expected a score on held-out data beside it, got none")
+        function_or_none("callback", callback)
         self.score, self.score_name, self.patience, self.callback = score, score_name, patience, callback
         self.steps, self.scores = [], []
         self.best_w, self.best = None, None  # weights and place of the best score

@@ -13,7 +13,9 @@ import copy
 
 import numpy as np
 
+from crfbook._checks import number
 from crfbook._jit import announce_compilation
+from crfbook.data.constraints import check_constraints, describe_violations, violations
 from crfbook.data.features import empirical_counts
 from crfbook.kernels.likelihood import add_tree, shard_likelihood
 from crfbook.kernels.scores import collect_dense, fill_dense
@@ -93,11 +95,9 @@ class Objective:
         log_scale=0.0,
         form="auto",
     ):
-        if not (np.isfinite(c2) and c2 >= 0):
-            raise ValueError(f"c2: expected a finite number >= 0, got {c2!r}")
         settings = make_loss(loss, clamp, log_scale)
         _check_labels(corpus, features, constraints)
-        self.features, self.c2, self.constraints = features, float(c2), constraints
+        self.features, self.c2, self.constraints = features, number("c2", c2), constraints
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
         self._classes = corpus.class_ptr, corpus.class_attr
@@ -298,8 +298,6 @@ def _check_labels(corpus, features, constraints):
             f"{corpus.place(unknown[0])}: expected a label for every token of training data, got -1 (unknown)"
         )
     if constraints is not None or len(corpus.label_set):
-        from crfbook.data.constraints import check_constraints, describe_violations, violations
-
         check_constraints(constraints, features.n_labels)
         found = violations(corpus, constraints, list(range(features.n_labels)))
         if found:

@@ -30,10 +30,9 @@ that `epsilon` is compared with. status: "converged", "max_iterations", "stopped
 ValueError for labels that are unknown or forbidden, weights that are not finite, and parameters out of range.
 """
 
-import math
-
 import numpy as np
 
+from crfbook._checks import number, one_of
 from crfbook.kernels.arow import arow_epoch
 from crfbook.kernels.mistakes import LOSS, SHARE, WRONG_ROOTS, WRONG_SEQUENCES, WRONG_TOKENS
 from crfbook.kernels.passive_aggressive import passive_aggressive_epoch
@@ -125,9 +124,8 @@ def passive_aggressive(
     Loss of a sequence: max_y score(y) - score(gold) + margin if its best path is wrong, else 0;
     `Step.violation` is its mean.
     """
-    if pa_type not in (0, 1, 2):
-        raise ValueError(f"pa_type must be 0, 1 or 2, got {pa_type!r}")
-    _positive("c", c)
+    one_of("pa_type", pa_type, (0, 1, 2))
+    c = number("c", c, above=0.0)
     run = OnlineRun(corpus, features, w0, constraints, state, averaging)
 
     def learn(order):
@@ -136,7 +134,7 @@ def passive_aggressive(
                 part,
                 run.visit,
                 int(pa_type),
-                float(c),
+                c,
                 int(error_sensitive),
                 run.theta,
                 run.theta_sum,
@@ -180,14 +178,13 @@ def arow(
 
     Loss of a sequence: max_y score(y) - score(gold) + wrong tokens; `Step.violation` is its mean.
     """
-    _positive("variance", variance)
-    _positive("gamma", gamma)
+    variance, gamma = number("variance", variance, above=0.0), number("gamma", gamma, above=0.0)
     run = OnlineRun(corpus, features, w0, constraints, state, False, variance)
 
     def learn(order):
         for part in run.chunks(order):
             run.visit = arow_epoch(
-                part, run.visit, float(gamma), run.theta, run.variance, run.layout, run.work, run.totals
+                part, run.visit, gamma, run.theta, run.variance, run.layout, run.work, run.totals
             )
 
     return run.train(
@@ -199,8 +196,3 @@ def arow(
         random_state=random_state,
         callback=callback,
     )
-
-
-def _positive(name, value):
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")

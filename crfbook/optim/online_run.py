@@ -2,11 +2,11 @@
 the learner says (online.py).
 """
 
-import math
 import time
 
 import numpy as np
 
+from crfbook._checks import number, whole
 from crfbook.kernels.mistakes import N_TOTALS
 from crfbook.kernels.perceptron import perceptron_direction
 from crfbook.optim.objective import _check_labels, check_weights
@@ -31,7 +31,7 @@ class OnlineRun:
             w = check_weights(np.zeros(n_weights) if w0 is None else w0, n_weights)
             state = {"w": w, "w_sum": np.zeros(n_weights), "count": 1, "epoch": 0, "seconds": 0.0}
             if variance is not None:
-                state["variance"] = np.full(n_weights, float(variance))
+                state["variance"] = np.full(n_weights, variance)
         for name in ("w", "w_sum", "variance")[: 2 if variance is None else 3]:
             if name not in state or np.shape(state[name]) != (n_weights,):
                 raise ValueError(
@@ -51,10 +51,7 @@ class OnlineRun:
         """OptResult of epochs of learn(order), for stretches of sequences; losses(totals) -> (objective,
         loss to be averaged).
         """
-        if not (math.isfinite(epsilon) and epsilon >= 0):
-            raise ValueError(f"epsilon must be a finite number >= 0, got {epsilon!r}")
-        if max_iterations != int(max_iterations) or max_iterations < 0:
-            raise ValueError(f"max_iterations must be an integer >= 0, got {max_iterations!r}")
+        epsilon, max_iterations = number("epsilon", epsilon), whole("max_iterations", max_iterations)
         history, status, good = [], None, self._state()
         try:
             while status is None:

@@ -14,9 +14,10 @@ import time
 
 import numpy as np
 
+from crfbook._checks import function_or_none
 from crfbook.kernels.owlqn import pseudo_gradient
 from crfbook.kernels.proximal import proximal_step
-from crfbook.optim.certificate import Rules, check_callback
+from crfbook.optim.certificate import Rules, checked_start, evaluated
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
 
@@ -34,7 +35,7 @@ def proximal_gradient(
     `w` is the last point.
     """
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
-    check_callback(callback)
+    function_or_none("callback", callback)
     run = _Run(fun, rules, callback)
     history, status = [], None
     with one_blas_thread():
@@ -73,7 +74,7 @@ class _Run:
         self.seconds, self.clock = 0.0, time.perf_counter()
 
     def start(self, w0):
-        w = self.rules.checked_start(w0)
+        w = checked_start(w0)
         objective, violation, squares, _ = self.measure(w)
         self.iteration, self.t, self.v = 0, 1.0, w
         self.step = 1.0 / max(1.0, math.sqrt(squares))
@@ -92,11 +93,9 @@ class _Run:
         }
 
     def evaluate(self, w):
-        value, grad = self.fun(w)
+        value, grad = evaluated(self.fun, w)
         self.n_evaluations += 1
-        if np.shape(grad) != w.shape:
-            raise ValueError(f"fun must return a gradient of shape {w.shape}, got {np.shape(grad)}")
-        return float(value), np.array(grad, dtype=np.float64)
+        return value, np.array(grad, dtype=np.float64)
 
     def measure(self, w):
         """(objective, violation, |pseudo-gradient|^2, gradient) at w (F,)."""

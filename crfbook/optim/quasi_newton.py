@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import function_or_none, number, one_of, whole
 from crfbook.kernels.owlqn import align_direction, orthant_step, pseudo_gradient
-from crfbook.optim.certificate import Rules, check_callback, whole
+from crfbook.optim.certificate import Rules, checked_start, evaluated
 from crfbook.optim.line_search import backtracking_search, wolfe_search
 from crfbook.optim.memory import CurvatureMemory, Pairs
 from crfbook.optim.parallel import one_blas_thread
@@ -75,12 +76,16 @@ def minimize(
     "interrupted". NaN or infinity from `fun` shortens the step; when that does not help, the last good
     weights come back with "non-finite objective".
     """
-    _check_arguments(l1_method, max_linesearch, relative_change)
-    check_callback(callback)
+    one_of("l1_method", l1_method, ("proximal", "owlqn"))
+    max_linesearch = whole("max_linesearch", max_linesearch, 1)
+    function_or_none("callback", callback)
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
     proximal = rules.c1 > 0 and l1_method == "proximal"
     memory = (30 if proximal else 10) if memory is None else whole("memory", memory, 1)
-    window = int(relative_change[0]) + 1 if relative_change else 1
+    window = 1
+    if relative_change is not None:
+        window = 1 + whole("period in relative_change", relative_change[0], 1)
+        number("delta in relative_change", relative_change[1], finite=False)
     model = LocalModel(rules.c1, getattr(fun, "curvature", None)) if proximal else None
     run = _Run(fun, rules, memory, max_linesearch, window, model)
     with one_blas_thread():  # a product split over threads depends on their number in its last bits
@@ -119,16 +124,6 @@ def _iterate(run, w0, state, callback, relative_change):
     return status, history
 
 
-def _check_arguments(l1_method, max_linesearch, relative_change):
-    if l1_method not in ("proximal", "owlqn"):
-        raise ValueError(f"l1_method must be 'proximal' or 'owlqn', got {l1_method!r}")
-    whole("max_linesearch", max_linesearch, 1)
-    if relative_change is not None:
-        period, delta = relative_change
-        if period != int(period) or period < 1 or not delta >= 0:
-            raise ValueError(f"relative_change must be (period >= 1, delta >= 0), got {relative_change!r}")
-
-
 def _finished(point, rules, relative_change):
     """The reason to stop at this point, or None."""
     reason = rules.verdict(point.objective, point.violation, point.iteration)
@@ -163,7 +158,7 @@ class _Run:
 
     def __init__(self, fun, rules, memory, max_linesearch, window, model):
         self.fun, self.rules, self.c1 = fun, rules, rules.c1
-        self.n_pairs, self.max_linesearch, self.n_window = int(memory), int(max_linesearch), window
+        self.n_pairs, self.max_linesearch, self.n_window = memory, max_linesearch, window
         self.model = model  # None: no penalty, or OWL-QN
         self.point = None
         self.n_evaluations = 0
@@ -172,7 +167,7 @@ class _Run:
     # ---- where to begin
 
     def start(self, w0):
-        w = self.rules.checked_start(w0)
+        w = checked_start(w0)
         self._allocate(w.shape[0])
         self.w_new[:] = w
         objective = self.evaluate() + self.c1 * float(np.abs(w).sum())
@@ -220,12 +215,10 @@ class _Run:
 
     def evaluate(self):
         """Value of the smooth part at w_new; its gradient goes to grad_new."""
-        value, grad = self.fun(self.w_new)
+        value, grad = evaluated(self.fun, self.w_new)
         self.n_evaluations += 1
-        if np.shape(grad) != self.w_new.shape:
-            raise ValueError(f"fun must return a gradient of shape {self.w_new.shape}, got {np.shape(grad)}")
         np.copyto(self.grad_new, grad)
-        return float(value)
+        return value
 
     def _point(self, objective, pairs, iteration, n_floor, window):
         """(w_new, grad_new) as a point; the pseudo-gradient goes to pg."""

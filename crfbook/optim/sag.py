@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.kernels.sag import sag_steps, write_out
+from crfbook.optim.certificate import TINY, Rules
 from crfbook.optim.edge_memory import edge_start, memory_bytes, pairs_of_classes
 from crfbook.optim.epochs import last_look, run_epochs
 from crfbook.optim.objective import Objective, _check_labels, check_weights
@@ -85,18 +86,15 @@ def sag(
     Raises MemoryError before anything is allocated, and ValueError for labels that are unknown or forbidden,
     weights that are not finite, parameters out of range.
     """
-    for name, value in (("c2", c2), ("tol", tol), ("tol_gradient", tol_gradient)):
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
+    rules = Rules(0.0, c2, tol, tol_gradient)
     need = sag_memory(corpus, features)
     if need > memory_limit:
         raise MemoryError(
             f"sag remembers the marginals of every token, {need / 1e9:.3g} GB here, more than memory_limit = "
             f"{memory_limit / 1e9:.3g} GB: raise it, or use L-BFGS or sgd, which do not"
         )
-    return _Run(corpus, features, w0, constraints, state, random_state, float(c2), tol, tol_gradient).result(
-        max_iterations, callback
-    )
+    run = _Run(corpus, features, w0, constraints, state, random_state, rules)
+    return run.result(max_iterations, callback)
 
 
 def sag_memory(corpus, features):
@@ -112,10 +110,10 @@ class _Run:
     # the arrays of the memory that a state holds
     kept = ("node", "edge", "lipschitz", "calm", "skip", "loss")
 
-    def __init__(self, corpus, features, w0, constraints, state, random_state, c2, tol, tol_gradient):
+    def __init__(self, corpus, features, w0, constraints, state, random_state, rules):
         _check_labels(corpus, features, constraints)
         self.corpus, self.features, self.constraints = corpus, features, constraints
-        self.c2, self.tol, self.tol_gradient, self.reason = c2, tol, tol_gradient, None
+        self.rules, self.c2, self.reason = rules, rules.c2, None
         n_weights = features.n_features
         w = np.zeros(n_weights) if w0 is None else w0
         if state is not None:
@@ -242,7 +240,7 @@ class _Run:
     def finished(self, objective, violation):
         if not math.isfinite(objective):
             return "non-finite objective"
-        return "converged" if self.exact is not None and violation <= self._enough(objective) else None
+        return "converged" if self.exact is not None and violation <= self.rules.enough(objective) else None
 
     def result(self, max_iterations, callback):
         status, history = run_epochs(self, max_iterations, callback)
@@ -259,19 +257,13 @@ class _Run:
         if objective > self.objective_before + RISE * abs(self.objective_before):
             self.boldness *= 0.5
         self.objective_before = objective
-        violation = self._violation(weights_of(self.cells, self.d) + 2.0 * self.c2 * self.w)
-        if self.optimism * violation > self._enough(objective):
+        violation = self.rules.violation_of(weights_of(self.cells, self.d) + 2.0 * self.c2 * self.w)
+        if self.optimism * violation > self.rules.enough(objective):
             return objective, violation
         exact = self.evaluate()
         # what the memory will have to promise next time
-        self.optimism = max(1.0, 0.5 * exact[1] / max(violation, 1e-300))
+        self.optimism = max(1.0, 0.5 * exact[1] / max(violation, TINY))
         return exact
-
-    def _enough(self, objective):
-        return self.tol * max(1.0, abs(objective)) if self.c2 > 0 else self.tol_gradient
-
-    def _violation(self, grad):
-        return float(grad @ grad) / (4.0 * self.c2) if self.c2 > 0 else float(np.abs(grad).max(initial=0.0))
 
     def evaluate(self):
         """Exact (objective, violation) at the present weights: one pass over the corpus."""
@@ -281,5 +273,5 @@ class _Run:
             )
         value, grad = self.objective_of(self.w)
         self.passes += 1
-        self.exact = value, self._violation(grad)
+        self.exact = value, self.rules.violation_of(grad)
         return self.exact

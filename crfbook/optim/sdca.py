@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import number
 from crfbook.kernels.sdca import sdca_epoch, start_at_gold, start_at_scores
+from crfbook.optim.certificate import TINY, Rules
 from crfbook.optim.edge_memory import edge_start, memory_bytes, pairs_of_classes
 from crfbook.optim.epochs import last_look, run_epochs
 from crfbook.optim.objective import Objective, _check_labels, check_weights
@@ -89,7 +91,7 @@ def sdca(
     weights that are not finite, parameters out of range.
     """
     check_memory(corpus, features, memory_limit)
-    run = DualAscent(corpus, features, w0, constraints, state, random_state, float(c2), tol)
+    run = DualAscent(corpus, features, w0, constraints, state, random_state, c2, tol)
     return run.result(*run_epochs(run, max_iterations, callback), w0)
 
 
@@ -117,15 +119,11 @@ class DualAscent:
     kept = ("nu", "mu", "edge_nu", "edge_mu", "entropy", "gap", "rate")
 
     def __init__(self, corpus, features, w0, constraints, state, random_state, c2, tol):
-        if not (math.isfinite(c2) and c2 > 0):
-            raise ValueError(
-                f"c2: expected a finite number > 0 (the dual divides by it), got {c2!r}; for c2 = 0 use lbfgs or sag"
-            )
-        if not (math.isfinite(tol) and tol >= 0):
-            raise ValueError(f"tol must be a finite number >= 0, got {tol!r}")
+        number("c2", c2, above=0.0, note=" (the dual divides by it; for c2 = 0 use lbfgs or sag)")
+        self.rules = Rules(0.0, c2, tol)
         _check_labels(corpus, features, constraints)
         self.corpus, self.features, self.constraints = corpus, features, constraints
-        self.c2, self.tol, self.reason = c2, tol, None
+        self.c2, self.reason = self.rules.c2, None
         if state is not None and (
             np.shape(state.get("nu")) != (corpus.n_tokens, features.n_labels)
             or np.shape(state["w"]) != (features.n_features,)
@@ -269,7 +267,7 @@ class DualAscent:
         return self.w.copy()
 
     def finished(self, objective, violation):
-        return "converged" if self.exact is not None and violation <= self._enough(objective) else None
+        return "converged" if self.exact is not None and violation <= self.rules.enough(objective) else None
 
     # ---- how far it has come
 
@@ -280,15 +278,12 @@ class DualAscent:
     def _judge(self):
         """(objective, violation) from the last visits, or exact ones if those are good enough to end."""
         dual, gap = self.dual(), float(self.memory.gap.sum())
-        if self.optimism * gap > self._enough(dual + gap):
+        if self.optimism * gap > self.rules.enough(dual + gap):
             return dual + gap, gap
         exact = self.evaluate()
         # what the visits will have to promise next time
-        self.optimism = max(0.5, 0.9 * exact[1] / max(gap, 1e-300))
+        self.optimism = max(0.5, 0.9 * exact[1] / max(gap, TINY))
         return exact
-
-    def _enough(self, objective):
-        return self.tol * max(1.0, abs(objective))
 
     def evaluate(self):
         """Exact (objective, gap) at the present weights: one pass over the corpus."""

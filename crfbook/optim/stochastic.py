@@ -32,9 +32,8 @@ from zero if the weights were spoilt before it (`divergence` puts it in words). 
 that are not finite, and parameters out of range.
 """
 
-import math
-
-from crfbook.optim.stochastic_run import Sgd, SgdL1, penalty_number, whole_number
+from crfbook._checks import number, whole
+from crfbook.optim.stochastic_run import Sgd, SgdL1
 
 
 def sgd(
@@ -71,28 +70,16 @@ def sgd(
         k^3 (Shamir and Zhang 2013, section 4): it costs nothing and lies much nearer to the optimum. False:
         the last weights, as CRFsuite has them.
     """
-    penalty_number("c2", c2)
-    for name, value, least in (
-        ("calibration_eta", calibration_eta, 0.0),
-        ("calibration_rate", calibration_rate, 1.0),
-    ):
-        if not (math.isfinite(value) and value > least):
-            raise ValueError(f"{name} must be a finite number > {least:g}, got {value!r}")
-    for name, value in (
-        ("calibration_samples", calibration_samples),
-        ("calibration_candidates", calibration_candidates),
-        ("calibration_max_trials", calibration_max_trials),
-    ):
-        whole_number(name, value)
-    run = Sgd(corpus, features, w0, constraints, state, random_state, period, delta, c2, new_data)
-    run.average = bool(average)
-    run.calibration = (
-        calibration_eta,
-        calibration_rate,
-        calibration_samples,
-        calibration_candidates,
-        calibration_max_trials,
+    calibration = (
+        number("calibration_eta", calibration_eta, above=0.0),
+        number("calibration_rate", calibration_rate, above=1.0),
+        whole("calibration_samples", calibration_samples, 1),
+        whole("calibration_candidates", calibration_candidates, 1),
+        whole("calibration_max_trials", calibration_max_trials, 1),
     )
+    c2 = number("c2", c2)
+    run = Sgd(corpus, features, w0, constraints, state, random_state, period, delta, c2, new_data)
+    run.average, run.calibration = bool(average), calibration
     return run.result(max_iterations, callback)
 
 
@@ -122,17 +109,14 @@ def sgd_l1(
     used, and stays there until gradients outweigh that. c2 > 0 is refused:
     a shrink by a factor is not part of that bookkeeping.
     """
-    penalty_number("c1", c1)
+    c1, eta0 = number("c1", c1), number("eta0", eta0, above=0.0)
     if c2:
         raise ValueError(
             f"sgd_l1 has no L2 penalty: expected c2=0, got {c2!r}; use OWL-QN for both, or sgd with c1=0"
         )
-    if not (math.isfinite(eta0) and eta0 > 0):
-        raise ValueError(f"eta0 must be a finite number > 0, got {eta0!r}")
-    if not 0 < decay <= 1:
-        raise ValueError(f"decay must be a number in (0, 1], got {decay!r}")
+    decay = number("decay", decay, above=0.0, most=1.0)
     run = SgdL1(corpus, features, w0, constraints, state, random_state, period, delta, c1, new_data, decay)
-    run.eta0 = run.eta0 or float(eta0)
+    run.eta0 = run.eta0 or eta0
     run.saved = run.state()  # what a first epoch that diverges goes back to
     return run.result(max_iterations, callback)
 

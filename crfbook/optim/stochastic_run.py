@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
+from crfbook._checks import number, whole
 from crfbook.kernels.sgd import clip_cells, sgd_l1_steps, sgd_steps
+from crfbook.optim.certificate import TINY
 from crfbook.optim.epochs import last_look, run_epochs
 from crfbook.optim.objective import _check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
@@ -15,16 +17,6 @@ from crfbook.optim.sequences import epoch_order, sequence_work
 
 CHUNK = 512  # sequences per compiled call: Ctrl-C is heard between calls
 MAX_HALVINGS = 30
-
-
-def penalty_number(name, value):
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
-
-
-def whole_number(name, value):
-    if value != int(value) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
 
 
 class Learner:
@@ -36,9 +28,7 @@ class Learner:
     def __init__(
         self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data
     ):
-        if not delta >= 0:
-            raise ValueError(f"delta must be a number >= 0, got {delta!r}")
-        whole_number("period", period)
+        self.period, self.delta = whole("period", period, 1), number("delta", delta, finite=False)
         _check_labels(corpus, features, constraints)
         n_weights = features.n_features
         if state is None:
@@ -49,7 +39,7 @@ class Learner:
                 raise ValueError(
                     f"state: expected an array {name!r} of shape ({n_weights},), got {np.shape(state.get(name))}"
                 )
-        self.penalty, self.period, self.delta, self.reason = float(penalty), int(period), float(delta), None
+        self.penalty, self.reason = penalty, None
         self.layout, self.cells = lay_out_online(corpus, features, constraints)
         self.work, self.visit = sequence_work(corpus, self.layout.exists.shape[1]), 0
         self.sequences = corpus.visited
@@ -124,7 +114,7 @@ class Learner:
         objective += self.penalty_value()
         self.window = [*self.window, objective][-2 * self.period :]
         before, now = sum(self.window[: self.period]), sum(self.window[self.period :])
-        fall = (before - now) / max(abs(now), 1e-300) if len(self.window) == 2 * self.period else math.nan
+        fall = (before - now) / max(abs(now), TINY) if len(self.window) == 2 * self.period else math.nan
         self.saved = self.state()
         return objective, fall
 
@@ -236,7 +226,7 @@ class SgdL1(Learner):
     def __init__(
         self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data, decay
     ):
-        self.decay, self.clipped = float(decay), None
+        self.decay, self.clipped = decay, None
         super().__init__(
             corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data
         )

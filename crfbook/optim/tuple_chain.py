@@ -13,18 +13,18 @@ of ALL candidates, in which the others have weight 0. There are no hard constrai
     labels = decode_tuples(other, features, found.w, found.tuples, found.nu)  # models/tuple_chain.py
 """
 
-from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import function_or_none, number, whole
 from crfbook.kernels.forward_backward import exp_nodes
 from crfbook.kernels.likelihood import add_tree, batch_gradient, batch_scores
 from crfbook.kernels.tuple_chain import TUPLE_SPREAD, tuple_backward, tuple_forward
 from crfbook.kernels.tuple_chain_log import tuple_chain_log
 from crfbook.kernels.tuple_likelihood import fill_lanes, lanes_log_z
 from crfbook.optim.batch import Batch
-from crfbook.optim.certificate import Rules, check_callback
+from crfbook.optim.certificate import Rules
 from crfbook.optim.edges import TableTransitions, table_edges
 from crfbook.optim.objective import Objective, check_weights
 from crfbook.optim.quasi_newton import minimize
@@ -259,14 +259,13 @@ class TupleObjective:
     """
 
     def __init__(self, corpus, features, tuples, count, *, c2=0.0, n_threads=1):
-        if not (np.isfinite(c2) and c2 >= 0):
-            raise ValueError(f"c2: expected a finite number >= 0, got {c2!r}")
+        c2 = number("c2", c2)
         if np.shape(count) != np.shape(tuples.attr) or not np.isfinite(count).all():
             raise ValueError(
                 f"count: expected a finite number for each of {len(tuples.attr)} tuples, got shape {np.shape(count)}"
             )
         self.chain = _Chain(corpus, features, tuples, n_threads)
-        self.tuples, self.count, self.c2, self.n_evaluations = tuples, count, float(c2), 0
+        self.tuples, self.count, self.c2, self.n_evaluations = tuples, count, c2, 0
         self.n_first, self.n_features = features.n_features, features.n_features + len(tuples.attr)
 
     def __call__(self, w):
@@ -351,20 +350,18 @@ def train_tuples(
     Returns a TupleResult; Ctrl-C ends with "interrupted" and the last good weights. Raises ValueError for c1
     <= 0 (without it every tuple seen would stay) and for other arguments that do not fit.
     """
-    if not (isinstance(c1, Real) and 0 < c1 < np.inf):
-        raise ValueError(f"c1: expected a number > 0 (it is what keeps the contexts few), got {c1!r}")
-    if not isinstance(max_rounds, Integral) or max_rounds < 0:
-        raise ValueError(f"max_rounds: expected an integer >= 0, got {max_rounds!r}")
-    check_callback(callback)
-    ends = Rules(c1, c2, rules.get("tol", 1e-6), rules.get("tol_gradient", 1e-3), None)
+    number("c1", c1, above=0.0, note=" (it is what keeps the contexts few)")
+    whole("max_rounds", max_rounds)
+    function_or_none("callback", callback)
+    ends = Rules(c1, c2, rules.get("tol", 1e-6), rules.get("tol_gradient", 1e-3))
     candidates, count = tuple_occurrences(corpus, order, edge_attrs)
     if np.max(edge_attrs, initial=0) >= features.n_edge_attrs:
         raise ValueError(f"edge_attrs: expected 0..{features.n_edge_attrs - 1}, got {edge_attrs!r}")
-    whole = TupleObjective(corpus, features, candidates, count, c2=c2, n_threads=n_threads)
-    w, status, rounds, n_first = _begin(whole, start, candidates), "max_rounds", [], features.n_features
+    full = TupleObjective(corpus, features, candidates, count, c2=c2, n_threads=n_threads)
+    w, status, rounds, n_first = _begin(full, start, candidates), "max_rounds", [], features.n_features
     try:
         while True:
-            value, grad = whole(w)
+            value, grad = full(w)
             residual = kkt_residual(w, grad, c1)
             wants = (w != 0.0) | (residual > 0.0)
             wants[:n_first] = True
@@ -378,10 +375,7 @@ def train_tuples(
                 }
             )
             stop = callback is not None and callback(rounds[-1])
-            if (
-                ends.verdict(objective, ends.violation(float(residual @ residual), violation), 0)
-                == "converged"
-            ):
+            if ends.verdict(objective, ends.violation_of(residual), 0) == "converged":
                 status = "converged"
             elif stop:
                 status = "stopped by callback"
@@ -423,19 +417,19 @@ def _spelt(tuples):
     ]
 
 
-def _begin(whole, start, candidates):
+def _begin(full, start, candidates):
     """`start` as one vector of all weights; the tuples it names that are no candidates are left out."""
-    w = np.zeros(whole.n_features)
+    w = np.zeros(full.n_features)
     if start is not None:
         if not (isinstance(start, tuple) and len(start) == 3):
             raise ValueError(
                 f"start: expected (w, Tuples, nu), got {type(start).__name__}; of a TupleResult these are the first three"
             )
         first, tuples, nu = start
-        tuples = check_tuples(tuples, whole.chain.features.n_labels)
-        w[: whole.n_first], nu = check_weights(first, whole.n_first), check_weights(nu, len(tuples.attr))
+        tuples = check_tuples(tuples, full.chain.features.n_labels)
+        w[: full.n_first], nu = check_weights(first, full.n_first), check_weights(nu, len(tuples.attr))
         at = {z: i for i, z in enumerate(_spelt(candidates))}
         for z, value in zip(_spelt(tuples), nu, strict=True):
             if z in at:
-                w[whole.n_first + at[z]] += value
+                w[full.n_first + at[z]] += value
     return w
