@@ -296,7 +296,7 @@ def test_an_estimator_is_sparsified_and_told_its_form():
     with pytest.warns(UserWarning, match=rf"sparsify\(1e\+09\) leaves none of {n_active} weights"):
         model.sparsify(1e9)
     assert model.predict(X, form="sparse") == model.predict(X, form="dense") == model.predict(X)
-    with pytest.raises(ValueError, match="form: expected one of auto, dense, sparse, got 'fast'"):
+    with pytest.raises(ValueError, match="form: expected one of 'auto', 'dense', 'sparse', got 'fast'"):
         model.predict(X, form="fast")
 
 
@@ -311,7 +311,7 @@ def test_a_model_without_a_crf_s_weights_is_not_sparsified():
 
 def test_an_unknown_form_is_one_sentence():
     corpus, features, *_ = case("plain", 0)
-    with pytest.raises(ValueError, match="form: expected one of auto, batched, sparse, got 'quick'"):
+    with pytest.raises(ValueError, match="form: expected one of 'auto', 'batched', 'sparse', got 'quick'"):
         Objective(corpus, features, form="quick")
 
 

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import one_of
 from crfbook.data.corpus import offsets
 from crfbook.optim.edges import padded
 from crfbook.optim.forecast import STRETCH_ROWS, batch_rows, n_shards
+from crfbook.optim.sparse_chain import TABLE_SHARE, active_edges, count_supports
 
 FORMS = ("auto", "batched", "sparse")
 DECODING_FORMS = ("auto", "dense", "sparse")
-# a class with entries in more than this share of all label pairs is kept as a table: a list would be larger
-TABLE_SHARE = 0.25
 
 # seconds of the dense form below which nothing else is considered: it takes hundreds of uses to save what
 # compiling costs
@@ -205,9 +205,7 @@ class FormChooser:
     """
 
     def __init__(self, features, corpus, form, n_pieces=None):
-        if form not in FORMS:
-            raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
-        self.form, self.features = form, features
+        self.form, self.features = one_of("form", form, FORMS), features
         if form == "auto":
             self.class_ptr, self.class_attr = corpus.class_ptr, corpus.class_attr
             self.rows = np.bincount(corpus.edge_class[corpus.inner], minlength=corpus.n_classes)
@@ -233,8 +231,6 @@ class FormChooser:
 
     def sizes(self, w):
         """`Sizes` at the weights w (F,)."""
-        from crfbook.optim.sparse_chain import active_edges, count_supports
-
         features, rows = self.features, self.rows
         attr_ptr, attr_code, _ = active_edges(features, w)
         count = count_supports(features, attr_ptr, attr_code, self.class_ptr, self.class_attr)
@@ -291,9 +287,7 @@ def decoding_form(form, corpus, features, w):
     """ "dense" or "sparse": `form` itself, or for "auto" the one that is predicted to be the faster for
     Viterbi on a corpus.
     """
-    if form not in DECODING_FORMS:
-        raise ValueError(f"form: expected one of {', '.join(DECODING_FORMS)}, got {form!r}")
-    if form != "auto":
+    if one_of("form", form, DECODING_FORMS) != "auto":
         return form
     forms = "dense decoding", "sparse decoding"
     sizes = FormChooser(features, corpus, "auto", 1).sizes(np.asarray(w))

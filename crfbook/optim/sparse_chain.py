@@ -12,11 +12,12 @@ import numpy as np
 from crfbook.data.constraints import Bounds
 from crfbook.data.corpus import offsets
 from crfbook.kernels.sparse_edges import count_entries, fill_entries, fill_scores
-from crfbook.optim.cost_model import TABLE_SHARE
 from crfbook.optim.edges import padded_bounds
 
 # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
 WIDE = 150.0
+# a class with entries in more than this share of all label pairs is kept as a table: a list would be larger
+TABLE_SHARE = 0.25
 
 
 class SparseEdges(NamedTuple):
