@@ -3,9 +3,10 @@
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from crfbook.optim.monitor import STOPPED_EARLY, Monitor, history_frame
+from crfbook.optim.monitor import STOPPED_EARLY, Monitor, history_columns
 from crfbook.optim.quasi_newton import minimize
 
 
@@ -17,7 +18,7 @@ def quadratic(w):
 def test_history_as_a_frame():
     monitor = Monitor(score=lambda w: -float(np.abs(w - 1).max()), score_name="dev_accuracy")
     result = monitor.finish(minimize(quadratic, np.zeros(8), callback=monitor))
-    frame = history_frame(result.history, dev_accuracy=monitor.scores)
+    frame = pd.DataFrame(history_columns(result.history, dev_accuracy=monitor.scores))
     assert list(frame.columns) == [
         "iteration",
         "objective",
@@ -30,9 +31,9 @@ def test_history_as_a_frame():
     assert frame["objective"].is_monotonic_decreasing and frame["seconds"].is_monotonic_increasing
     for name, column in monitor.columns().items():
         np.testing.assert_array_equal(frame[name], column)
-    assert len(history_frame([])) == 0
+    assert len(history_columns([])["iteration"]) == 0
     assert np.isnan(
-        history_frame(result.history, dev=[0.5])["dev"].iloc[-1]
+        history_columns(result.history, dev=[0.5])["dev"][-1]
     )  # interrupted before the last score
 
 

@@ -11,7 +11,7 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, slice_sequences, take_sequences
 from crfbook.data.features import observed
 from crfbook.models.inference import decode
-from crfbook.optim import online, online_run
+from crfbook.optim import epochs, online
 from crfbook.optim.objective import Objective
 from crfbook.optim.online import arow, passive_aggressive, perceptron
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
@@ -409,7 +409,7 @@ def test_callback_and_interruption(learner, monkeypatch):
     found = learner(corpus, features, max_iterations=9, callback=interrupt)
     assert found.status == "interrupted" and found.n_iter == 2
     np.testing.assert_array_equal(seen[-1][1], found.w)
-    monkeypatch.setattr(online_run, "CHUNK", 3)
+    monkeypatch.setattr(epochs, "CHUNK", 3)
 
     def break_off(*arguments):  # in the middle of the third epoch
         if arguments[-2].stamp is not None and len(arguments[0]) == 1 and break_off.n == 2:

@@ -30,6 +30,11 @@ class FeatureSet(NamedTuple):
     edge_next: np.ndarray  # int32 (n_edge,)
 
     @property
+    def sizes(self):
+        """(L, A, B): numbers of labels, attributes and edge attributes."""
+        return self[:3]
+
+    @property
     def n_node(self):
         return len(self.node_label)
 

@@ -75,7 +75,7 @@ class CellValues:
     """The values that one source (column, extractor) was seen to give, sorted; code = place."""
 
     def __init__(self, source, values, n_boundaries):
-        self.source, self.values, self.n_boundaries = source, values, n_boundaries
+        self.source, self.values = source, values
         self.size = len(values) + n_boundaries
         self.codes = {value: code for code, value in enumerate(values)}
         self.extract = make_extractor(source.name, source.arguments)

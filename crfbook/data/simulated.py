@@ -12,6 +12,8 @@ import numpy as np
 
 from crfbook.data.columns import TokenColumns
 
+SUCCESSORS = 8  # labels that mostly follow one label of the model with many
+
 
 class HiddenMarkov(NamedTuple):
     """L labels, V symbols; all rows sum to one."""
@@ -74,18 +76,18 @@ def sparse_hmm_sequences(n=10, length=5, random_state=0):
     return TokenColumns(columns, np.arange(n + 1) * length, [names[y] for y in labels], "label")
 
 
-def large_label_hmm(n_labels=300, n_words=4000, successors=8, random_state=0):
-    """A model with many labels: each is followed nearly always by one of `successors`, and words are Zipfian.
+def large_label_hmm(n_labels=300, n_words=4000):
+    """A model with many labels: each is followed nearly always by one of SUCCESSORS, and words are Zipfian.
 
     A label's words overlap with its neighbours' (label numbers apart by 1 to 3), so that a third of the
     tokens are ambiguous and transitions decide. Frequencies of labels are uneven, as those of supertags are.
     """
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(0)
     popularity = 1 / (np.arange(n_labels) + 5.0)
     popularity /= popularity.sum()
     transition = np.tile(0.05 * popularity, (n_labels, 1))
     for y in range(n_labels):
-        after = rng.choice(n_labels, size=min(successors, n_labels), replace=False, p=popularity)
+        after = rng.choice(n_labels, size=min(SUCCESSORS, n_labels), replace=False, p=popularity)
         transition[y, after] += 0.95 * rng.dirichlet(np.ones(len(after)))
     emission = np.zeros((n_labels, n_words))
     for y in range(n_labels):
@@ -95,9 +97,9 @@ def large_label_hmm(n_labels=300, n_words=4000, successors=8, random_state=0):
     return HiddenMarkov(popularity, transition / transition.sum(axis=1, keepdims=True), emission)
 
 
-def large_label_sequences(n=1000, n_labels=300, n_words=4000, random_state=0, model_state=0):
+def large_label_sequences(n=1000, n_labels=300, n_words=4000, random_state=0):
     """n sequences of 5 to 30 tokens as TokenColumns: column "word" ("w17"), labels "L000" and on."""
-    model = large_label_hmm(n_labels, n_words, random_state=model_state)
+    model = large_label_hmm(n_labels, n_words)
     rng = np.random.default_rng([random_state, 7])
     lengths = rng.integers(5, 31, size=n)
     labels, words = sample(model, lengths, [random_state, 8])

@@ -21,9 +21,6 @@ farm crop harvest mine plant worker union wage machine tool software computer ne
 light water power oil gas coal steel gold paper wood glass stone food sugar coffee milk meat drug virus cell brain
 heart child woman man family friend neighbor tourist hotel restaurant kitchen table door window wall roof bridge
 station airport harbor border army soldier officer crime prison guard witness jury trial appeal rule right duty"""
-BOTH = """report plan trade offer change work issue rise order cut drop increase move claim vote test design visit call
-return promise risk fear doubt supply export import shift gain jump limit target charge fight strike estimate review
-study need hope talk view book film paper guard tax fund record attack answer question"""
 TRANSITIVE = """make buy sell hold take build cut raise lose win find see report offer reject accept approve reduce
 increase change move plan order trade test review study claim close open produce develop support oppose attack visit
 follow join lead meet help serve use need expand acquire finance cover protect damage destroy repair replace improve

@@ -10,9 +10,10 @@ reads under which names. Functions are imported when they are first used. All ha
 from importlib import import_module
 from typing import NamedTuple
 
+from crfbook.optim.losses import LOSSES
+
 # what an algorithm makes of a penalty; EITHER: not both 0
 NONE, ANY, NEEDED, EITHER = "none", "any", "needed", "either"
-ALL_LOSSES = ("log", "exp", "pointwise-log", "pointwise-exp")
 
 
 class Algorithm(NamedTuple):
@@ -75,13 +76,13 @@ ALGORITHMS = {
     "auto": Algorithm(
         "crfbook.models.batch:auto",
         "shard_likelihood",
-        ALL_LOSSES,
+        LOSSES,
         ANY,
         ANY,
         (*_BATCH, "random_state", "memory_limit"),
     ),
-    "lbfgs": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", ALL_LOSSES, ANY, ANY, _BATCH),
-    "owlqn": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", ALL_LOSSES, ANY, ANY, _BATCH),
+    "lbfgs": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", LOSSES, ANY, ANY, _BATCH),
+    "owlqn": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", LOSSES, ANY, ANY, _BATCH),
     "sbcd": Algorithm(
         "crfbook.models.coordinates:sbcd",
         "block_gradient",
@@ -179,8 +180,8 @@ def check_combination(key, loss, clamp, c1, c2):
     None: not given.
     """
     row = ALGORITHMS[key]
-    if loss is not None and loss not in ALL_LOSSES:
-        raise ValueError(f"loss: expected {_listed(ALL_LOSSES)}, got {loss!r}")
+    if loss is not None and loss not in LOSSES:
+        raise ValueError(f"loss: expected {_listed(LOSSES)}, got {loss!r}")
     if loss is not None and loss not in row.losses:
         what = (
             f"minimises {_listed(row.losses)}"
@@ -192,9 +193,9 @@ def check_combination(key, loss, clamp, c1, c2):
             f"{_listed(k for k, r in ALGORITHMS.items() if loss in r.losses)}"
         )
     chosen = loss or (row.losses or ("log",))[0]
-    if clamp is not None and not (chosen.endswith("exp") and row.losses == ALL_LOSSES):
+    if clamp is not None and not (chosen.endswith("exp") and row.losses == LOSSES):
         raise ValueError(
-            f"clamp: it is for loss='exp' and 'pointwise-exp' with {_listed(_with(losses=ALL_LOSSES))}, "
+            f"clamp: it is for loss='exp' and 'pointwise-exp' with {_listed(_with(losses=LOSSES))}, "
             f"got clamp={clamp!r} with algorithm={key!r}, loss={chosen!r}"
         )
     if c1 and row.c1 == NONE:

@@ -29,7 +29,7 @@ def sbcd(
     """
     sizes = None
     if virtual:
-        features, w0, sizes = None, Sparse(features, w0), features[:3]
+        features, w0, sizes = None, Sparse(features, w0), features.sizes
     return coordinate_descent(
         corpus,
         features,

@@ -176,7 +176,7 @@ class _Problem:
     def largest_gradient(self):
         """c1_max: from here on w = 0 is the solution."""
         if self.settings.virtual:
-            return largest_c1(self.corpus, sizes=self.features[:3], constraints=self.constraints)
+            return largest_c1(self.corpus, sizes=self.features.sizes, constraints=self.constraints)
         objective = Objective(self.corpus, self.features, constraints=self.constraints)
         return float(np.abs(objective(np.zeros(self.features.n_features))[1]).max(initial=0.0))
 

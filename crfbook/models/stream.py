@@ -16,7 +16,6 @@ from crfbook.models.settings import check_settings
 from crfbook.models.training import train
 from crfbook.models.weights import choose_features, merged
 
-DECAY = 0.85  # of the learning rate of sgd-l1, an epoch (Wapiti's)
 VECTORS = ("w", "w_sum", "mean", "variance", "received")  # what a state has for each weight
 
 
@@ -107,7 +106,11 @@ class Stream:
         more = {**row.one_pass, "max_iterations": (0 if state is None else int(state["epoch"])) + 1}
         share = corpus.n_sequences / seen  # functions spread a penalty over the sequences they are given
         more |= {name: getattr(settings, name) * share for name in ("c1", "c2") if name in row.settings}
-        return more | ({"decay": DECAY**share} if settings.algorithm == "sgd-l1" else {})
+        if settings.algorithm == "sgd-l1":
+            from crfbook.optim.stochastic import DECAY
+
+            more["decay"] = DECAY**share
+        return more
 
 
 def with_classes(encoder, corpus, classes):

@@ -152,7 +152,7 @@ def _warn_of_runaway(corpus, features, w, constraints, settings):
 def forecast_line(corpus, features, settings):
     """What training will take, in one line, from counts alone: printed before anything is allocated."""
     size, seconds = forecast(corpus, features)
-    n_labels, n_attrs, n_edge_attrs = features[:3]
+    n_labels, n_attrs, n_edge_attrs = features.sizes
     counts = (
         (n_attrs * n_labels, n_edge_attrs * n_labels**2)
         if settings.virtual

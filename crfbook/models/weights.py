@@ -85,7 +85,7 @@ def merged(old, new):
     """
     nodes, edges = np.union1d(old.node_keys, new.node_keys), np.union1d(old.edge_keys, new.edge_keys)
     place = [np.searchsorted(nodes, old.node_keys), len(nodes) + np.searchsorted(edges, old.edge_keys)]
-    return from_keys(*old[:3], nodes, edges), np.concatenate(place)
+    return from_keys(*old.sizes, nodes, edges), np.concatenate(place)
 
 
 class WeightNames:
@@ -163,7 +163,7 @@ def check_layout(features, w, encoder, constraints):
     """Raise ValueError unless the arrays of a loaded model fit together:
     kernels trust them and check nothing.
     """
-    n_labels, n_attrs, n_edge_attrs = features[:3]
+    n_labels, n_attrs, n_edge_attrs = features.sizes
     same = (n_labels, n_attrs, n_edge_attrs) == (len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs)
     rows = all(
         ptr.dtype == np.int64

@@ -43,7 +43,7 @@ from crfbook.kernels.boosting_rounds import (
     visit,
 )
 from crfbook.optim.boosting_layout import lay_out, make_state, state_bytes
-from crfbook.optim.objective import _check_labels, check_weights
+from crfbook.optim.objective import check_labels, check_weights
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
 from crfbook.optim.sequences import sequence_work
@@ -104,7 +104,7 @@ def boost(
     one_of("bound", bound, BOUNDS)
     cap = number("cap", cap, above=0.0, finite=False, note=" (math.inf for none)")
     tol, report_every = number("tol", tol), whole("report_every", report_every, 1)
-    _check_labels(corpus, features, constraints)
+    check_labels(corpus, features, constraints)
     size = state_bytes(corpus, features)
     if size > memory_limit:
         raise MemoryError(

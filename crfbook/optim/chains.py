@@ -13,7 +13,9 @@ from crfbook.optim.edges import padded, padded_bounds
 from crfbook.optim.inverted_index import Blocks
 from crfbook.optim.shared_rows import lattice_rows, node_rows
 
-TABLE_BYTES = 1 << 28  # whole tables of classes whose lists are long
+TABLE_BYTES = (
+    1 << 28
+)  # transition tables of classes: whole ones beside lists, or all of them for a quasi-Newton step
 ROWS = 64  # tokens whose expected counts are added up at once
 DENSE_SHARE = 0.25  # of L^2: a longer list costs more than a whole table
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from crfbook.data.features import select
 from crfbook.optim.active_weights import Sparse
+from crfbook.optim.chains import TABLE_BYTES
 from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
 
 SLOW = 0.01  # a sweep that lowers the objective by less than this share is slow
 ITERATIONS = 30  # at first; twice as many each time
 PATIENCE = 2  # sweeps between two such steps
-TABLE_BYTES = 1 << 28  # of one set of transition tables
 
 
 class Accelerator:

@@ -187,7 +187,7 @@ def _sizes(corpus, features, sizes):
     )
     name = "sizes" if features is None else "features"
     if features is not None:
-        sizes = features.n_labels, features.n_attrs, features.n_edge_attrs
+        sizes = features.sizes
     elif sizes is None:
         return held
     if np.shape(sizes) != (3,):

@@ -29,7 +29,7 @@ from crfbook.optim.chains import (
 )
 from crfbook.optim.coordinate_large import FEW, LARGE, STAGED, LargeBlocks
 from crfbook.optim.inverted_index import edge_occurrences, inverted_index
-from crfbook.optim.objective import _check_labels, padded
+from crfbook.optim.objective import check_labels, padded
 
 STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
 CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
@@ -48,7 +48,7 @@ class Run:
 
     def __init__(self, corpus, features, sizes, constraints, *, joint=True, edge_attrs=None, n_threads=1):
         self.corpus, self.features, self.sizes = corpus, features, sizes
-        _check_labels(corpus, sizes, constraints)
+        check_labels(corpus, sizes, constraints)
         n_labels, width = sizes.n_labels, padded(sizes.n_labels)
         if features is None:
             node_kept, edge_kept = np.ones(sizes.n_attrs, bool), np.ones(sizes.n_edge_attrs, bool)

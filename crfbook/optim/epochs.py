@@ -10,6 +10,13 @@ from crfbook._checks import whole
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import Step
 
+CHUNK = 512  # sequences per compiled call: Ctrl-C is heard between calls
+
+
+def chunks(order):
+    """The order of an epoch, cut into stretches for one compiled call each."""
+    return (order[first : first + CHUNK] for first in range(0, len(order), CHUNK))
+
 
 def run_epochs(learner, max_iterations, callback):
     """(reason to stop, list of Step) of `learner`, which has

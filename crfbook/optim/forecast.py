@@ -42,12 +42,8 @@ def forecast(corpus, features):
     of weights (bundles.py) are not known yet: on template corpora the truth lies up to 40 per cent lower.
     """
     count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
-    dense, n_pairs = worth_a_row(features, count), count * np.diff(features.node_ptr)
-    return estimate(corpus, features, int(dense.sum()), int(count[dense].sum()), int(n_pairs[~dense].sum()))
-
-
-def estimate(corpus, features, n_dense, n_rows, n_pairs):
-    """`Forecast` for H dense rows, R occurrences of them and P pairs."""
+    dense, pairs = worth_a_row(features, count), count * np.diff(features.node_ptr)
+    n_dense, n_rows, n_pairs = int(dense.sum()), int(count[dense].sum()), int(pairs[~dense].sum())
     width, n_tokens = padded(features.n_labels), corpus.n_tokens
     valued = 8 if len(corpus.attr_val) else 0
     shards = n_shards(n_tokens, features.n_node)

@@ -99,13 +99,6 @@ def history_columns(steps, **more):
     return columns
 
 
-def history_frame(steps, **more):
-    """`history_columns` as a pandas DataFrame, one row an iteration; pandas is loaded here and not before."""
-    import pandas as pd
-
-    return pd.DataFrame(history_columns(steps, **more))
-
-
 def _line(step, note):
     print(
         f"{step.iteration:5d}  objective {step.objective:.6f}  violation {step.violation:.3e}  active {step.n_active:,}  "

@@ -22,7 +22,7 @@ from crfbook.kernels.scores import collect_dense, fill_dense
 from crfbook.optim.batch import shard_curvature
 from crfbook.optim.cost_model import FormChooser
 from crfbook.optim.edges import TableTransitions, padded, padded_bounds
-from crfbook.optim.forecast import batch_rows, estimate, n_shards
+from crfbook.optim.forecast import batch_rows, n_shards
 from crfbook.optim.losses import LossTerms, make_loss
 from crfbook.optim.packing import lay_out, pack
 from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
@@ -96,7 +96,7 @@ class Objective:
         form="auto",
     ):
         settings = make_loss(loss, clamp, log_scale)
-        _check_labels(corpus, features, constraints)
+        check_labels(corpus, features, constraints)
         self.features, self.c2, self.constraints = features, number("c2", c2), constraints
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
@@ -110,9 +110,6 @@ class Objective:
             grouped=self._forms.may_be("sparse"),
         )
         self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
-        self._forecast = estimate(
-            corpus, features, self._layout.n_dense, len(self._layout.dense_id), len(self._layout.pair_cell)
-        )
         self._gold = empirical_counts(corpus, features)
         self._weight = corpus.weights[self._packing.sequence]
         self._labels = corpus.labels[self._packing.row_token]
@@ -283,12 +280,8 @@ class Objective:
 
     _likelihood = staticmethod(shard_likelihood)  # the kernel: another model, another kernel
 
-    def forecast(self):
-        """`Forecast` of this objective, from what it holds; the function `forecast` needs no objective."""
-        return self._forecast
 
-
-def _check_labels(corpus, features, constraints):
+def check_labels(corpus, features, constraints):
     """ValueError for a token without label, and for a labelling that the constraints forbid."""
     if corpus.labels.size and corpus.labels.max() >= features.n_labels:
         raise ValueError(f"label ids: expected 0..{features.n_labels - 1}, got {corpus.labels.max()}")

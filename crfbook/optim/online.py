@@ -37,6 +37,7 @@ from crfbook.kernels.arow import arow_epoch
 from crfbook.kernels.mistakes import LOSS, SHARE, WRONG_ROOTS, WRONG_SEQUENCES, WRONG_TOKENS
 from crfbook.kernels.passive_aggressive import passive_aggressive_epoch
 from crfbook.kernels.perceptron import perceptron_direction, perceptron_epoch
+from crfbook.optim.epochs import chunks
 from crfbook.optim.online_run import OnlineRun
 
 
@@ -69,14 +70,14 @@ def perceptron(
     run = OnlineRun(corpus, features, w0, constraints, state, average)
 
     def online(order):
-        for part in run.chunks(order):
+        for part in chunks(order):
             run.visit = perceptron_epoch(
                 part, run.visit, run.theta, run.theta_sum, run.count, run.layout, run.work, run.totals
             )
 
     def whole(order):
         direction = np.zeros_like(run.theta)
-        for part in run.chunks(order):
+        for part in chunks(order):
             perceptron_direction(part, run.visit, run.theta, direction, run.layout, run.work, run.totals)
         direction /= max(1, len(order))
         run.theta += direction
@@ -129,7 +130,7 @@ def passive_aggressive(
     run = OnlineRun(corpus, features, w0, constraints, state, averaging)
 
     def learn(order):
-        for part in run.chunks(order):
+        for part in chunks(order):
             run.visit = passive_aggressive_epoch(
                 part,
                 run.visit,
@@ -182,7 +183,7 @@ def arow(
     run = OnlineRun(corpus, features, w0, constraints, state, False, variance)
 
     def learn(order):
-        for part in run.chunks(order):
+        for part in chunks(order):
             run.visit = arow_epoch(
                 part, run.visit, gamma, run.theta, run.variance, run.layout, run.work, run.totals
             )

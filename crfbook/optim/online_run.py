@@ -9,12 +9,10 @@ import numpy as np
 from crfbook._checks import number, whole
 from crfbook.kernels.mistakes import N_TOTALS
 from crfbook.kernels.perceptron import perceptron_direction
-from crfbook.optim.objective import _check_labels, check_weights
+from crfbook.optim.objective import check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, make_work, weights_of
 from crfbook.optim.result import OptResult, Step
 from crfbook.optim.sequences import epoch_order
-
-CHUNK = 1024  # sequences per compiled call: Ctrl-C is heard between calls
 
 
 class OnlineRun:
@@ -25,7 +23,7 @@ class OnlineRun:
     """
 
     def __init__(self, corpus, features, w0, constraints, state, average, variance=None):
-        _check_labels(corpus, features, constraints)
+        check_labels(corpus, features, constraints)
         n_weights = features.n_features
         if state is None:
             w = check_weights(np.zeros(n_weights) if w0 is None else w0, n_weights)
@@ -87,10 +85,6 @@ class OnlineRun:
         w = self._kept(good)
         objective = history[-1].objective if history else float(losses(self._losses_at(w))[0])
         return OptResult(w, objective, status, int(good["epoch"]), history, good, len(history))
-
-    def chunks(self, order):
-        """The order of an epoch, cut into stretches for one compiled call each."""
-        return (order[first : first + CHUNK] for first in range(0, len(order), CHUNK))
 
     def _state(self):
         """Where the last complete epoch ended: arrays of our own, in the order of the features."""

@@ -16,7 +16,7 @@ from crfbook.kernels.sag import sag_steps, write_out
 from crfbook.optim.certificate import TINY, Rules
 from crfbook.optim.edge_memory import edge_start, memory_bytes, pairs_of_classes
 from crfbook.optim.epochs import last_look, run_epochs
-from crfbook.optim.objective import Objective, _check_labels, check_weights
+from crfbook.optim.objective import Objective, check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.result import OptResult
 from crfbook.optim.sequences import epoch_order, sequence_work
@@ -111,7 +111,7 @@ class _Run:
     kept = ("node", "edge", "lipschitz", "calm", "skip", "loss")
 
     def __init__(self, corpus, features, w0, constraints, state, random_state, rules):
-        _check_labels(corpus, features, constraints)
+        check_labels(corpus, features, constraints)
         self.corpus, self.features, self.constraints = corpus, features, constraints
         self.rules, self.c2, self.reason = rules, rules.c2, None
         n_weights = features.n_features

@@ -19,8 +19,8 @@ from crfbook._checks import number
 from crfbook.kernels.sdca import sdca_epoch, start_at_gold, start_at_scores
 from crfbook.optim.certificate import TINY, Rules
 from crfbook.optim.edge_memory import edge_start, memory_bytes, pairs_of_classes
-from crfbook.optim.epochs import last_look, run_epochs
-from crfbook.optim.objective import Objective, _check_labels, check_weights
+from crfbook.optim.epochs import chunks, last_look, run_epochs
+from crfbook.optim.objective import Objective, check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.result import OptResult
 from crfbook.optim.sequences import epoch_order, sequence_work
@@ -28,7 +28,6 @@ from crfbook.optim.sequences import epoch_order, sequence_work
 WHOLE_EPOCHS = 3  # at the start: every sequence
 SKIP_BELOW = 0.3  # times the mean gap: skipped later, ...
 SKIP_AT_MOST = 3  # ... but not in more epochs in a row
-CHUNK = 512  # sequences between two moments at which Ctrl-C is heard
 
 
 class DualMemory(NamedTuple):
@@ -121,7 +120,7 @@ class DualAscent:
     def __init__(self, corpus, features, w0, constraints, state, random_state, c2, tol):
         number("c2", c2, above=0.0, note=" (the dual divides by it; for c2 = 0 use lbfgs or sag)")
         self.rules = Rules(0.0, c2, tol)
-        _check_labels(corpus, features, constraints)
+        check_labels(corpus, features, constraints)
         self.corpus, self.features, self.constraints = corpus, features, constraints
         self.c2, self.reason = self.rules.c2, None
         if state is not None and (
@@ -237,10 +236,10 @@ class DualAscent:
             chosen = chosen[large | (self.epoch - self.last[chosen] > SKIP_AT_MOST)]
         order = chosen[epoch_order(self.seed, self.epoch + 1, len(chosen))]
         visit = self._visits()
-        for first in range(0, len(order), CHUNK):
+        for part in chunks(order):
             bad = sdca_epoch(
-                order[first : first + CHUNK],
-                visit + first,
+                part,
+                visit,
                 self.c2,
                 self.layout,
                 self.memory,
@@ -252,6 +251,7 @@ class DualAscent:
             if bad >= 0:
                 self.reason = "non-finite objective"
                 return None
+            visit += len(part)
         self.last[chosen] = self.epoch
         self.epoch, self.passes = self.epoch + 1, self.passes + len(chosen) / max(1, len(self.sequences))
         self.roll_back()

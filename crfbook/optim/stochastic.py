@@ -35,6 +35,8 @@ that are not finite, and parameters out of range.
 from crfbook._checks import number, whole
 from crfbook.optim.stochastic_run import Sgd, SgdL1
 
+DECAY = 0.85  # of the learning rate of sgd_l1 in an epoch: Wapiti's
+
 
 def sgd(
     corpus,
@@ -91,7 +93,7 @@ def sgd_l1(
     c1,
     c2=0.0,
     eta0=0.8,
-    decay=0.85,
+    decay=DECAY,
     period=10,
     delta=1e-6,
     constraints=None,

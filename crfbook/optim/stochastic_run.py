@@ -9,13 +9,12 @@ import numpy as np
 from crfbook._checks import number, whole
 from crfbook.kernels.sgd import clip_cells, sgd_l1_steps, sgd_steps
 from crfbook.optim.certificate import TINY
-from crfbook.optim.epochs import last_look, run_epochs
-from crfbook.optim.objective import _check_labels, check_weights
+from crfbook.optim.epochs import chunks, last_look, run_epochs
+from crfbook.optim.objective import check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.result import OptResult
 from crfbook.optim.sequences import epoch_order, sequence_work
 
-CHUNK = 512  # sequences per compiled call: Ctrl-C is heard between calls
 MAX_HALVINGS = 30
 
 
@@ -29,7 +28,7 @@ class Learner:
         self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data
     ):
         self.period, self.delta = whole("period", period, 1), number("delta", delta, finite=False)
-        _check_labels(corpus, features, constraints)
+        check_labels(corpus, features, constraints)
         n_weights = features.n_features
         if state is None:
             w = check_weights(np.zeros(n_weights) if w0 is None else w0, n_weights)
@@ -85,8 +84,7 @@ class Learner:
         given up.
         """
         total = 0.0
-        for first in range(0, len(order), CHUNK):
-            part = order[first : first + CHUNK]
+        for part in chunks(order):
             self.visit += len(part)  # before the call: Ctrl-C must not make a number be used twice
             total += self.steps(part, eta0)
             self.passes += len(part) / self.n
