@@ -9,9 +9,9 @@ def is_number(value):
 
 
 def number(name, value, least=0.0, *, above=None, most=math.inf, finite=True, note="", wrong=ValueError):
-    """`value` as a float; ValueError unless it is a number >= least (or > above) and <= most, finite if asked.
+    """`value` as a float; ValueError unless it is a number >= least (or > above) and at most `most`.
 
-    note : stands behind what was expected. wrong : the error for what is no number at all.
+    finite : infinity will not do. note : stands behind what was expected. wrong : error for no number.
     """
     high_enough = is_number(value) and (value >= least if above is None else value > above)
     if not (high_enough and value <= most and (math.isfinite(value) or not finite)):

@@ -112,6 +112,7 @@ if __name__ == "__main__":
         sys.exit(0)
     except ModuleNotFoundError as missing:
         sys.exit(
-            f"{missing.name} is not installed in {sys.executable}: use the Python that crfbook was installed with "
+            f"{missing.name} is not installed in {sys.executable}: "
+            "use the Python that crfbook was installed with "
             "(after `make` that is .venv/bin/python, or just python after `source .venv/bin/activate`)"
         )

@@ -17,8 +17,8 @@ USER_SUPPLIED = {
     "conll2003": {
         "task": "Named entities in English Reuters newswire, CoNLL-2003 shared task",
         "licence": "Reuters text, by agreement with NIST only: bring your own files",
-        "reference": "E. F. Tjong Kim Sang, F. De Meulder (2003). Introduction to the CoNLL-2003 shared task: "
-        "language-independent named entity recognition. CoNLL-2003, 142-147.",
+        "reference": "E. F. Tjong Kim Sang, F. De Meulder (2003). Introduction to the CoNLL-2003 shared "
+        "task: language-independent named entity recognition. CoNLL-2003, 142-147.",
         "files": {"eng.train": {}, "eng.testa": {}, "eng.testb": {}},
     }
 }

@@ -128,7 +128,8 @@ def _own_files(name, entry):
     lacking = [filename for filename, path in paths.items() if path is None]
     if lacking:
         raise FetchError(
-            f"{name} cannot be downloaded ({entry['licence']}): put {', '.join(lacking)} into {cache_dir() / name}"
+            f"{name} cannot be downloaded ({entry['licence']}): "
+            f"put {', '.join(lacking)} into {cache_dir() / name}"
         )
     return paths
 

@@ -128,8 +128,8 @@ def run_batched(sequences, weight=None):
     p_node, edge_sum = np.full((n, n_labels), np.nan), np.zeros(log_edge.shape)
     bufs = [np.full(shape, np.nan) for shape in ((n, n_labels), (n, n_labels), (n,), (n_labels, n_labels))]
     n_flagged = forward_backward_batched(
-        log_node, *potentials(log_edge), row_class, step_ptr, *groups, weight[order], log_z, p_node, edge_sum, flags,
-        *bufs,
+        log_node, *potentials(log_edge), row_class, step_ptr, *groups, weight[order], log_z, p_node, edge_sum,
+        flags, *bufs,
     )  # fmt: skip
     assert n_flagged == np.sum(flags)
     back = np.argsort(order)

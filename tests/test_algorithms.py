@@ -244,7 +244,8 @@ def test_more_memory_than_allowed_is_refused_before_it_is_taken():
     [
         (
             {"algorithm": "sag", "c1": 1},
-            "'sag' has no L1 penalty, got c1=1.0; with c1 > 0 these work: 'auto', 'lbfgs', 'owlqn', 'sbcd', 'cd' or 'sgd-l1'",
+            "'sag' has no L1 penalty, got c1=1.0; with c1 > 0 these work: "
+            "'auto', 'lbfgs', 'owlqn', 'sbcd', 'cd' or 'sgd-l1'",
         ),
         ({"algorithm": "perceptron", "c1": 0.5}, "no L1 penalty.*'cd' or 'sgd-l1'"),
         (

@@ -190,7 +190,8 @@ def rule_asserts(nb, stem):
 
 ALWAYS = [
     rule_kernel, rule_executed_in_order, rule_no_error, rule_no_stderr, rule_no_paths, rule_tags_and_markers,
-    rule_metadata_is_clean, rule_title_and_promise, rule_install_cell, rule_references, rule_cell_sizes, rule_size,
+    rule_metadata_is_clean, rule_title_and_promise, rule_install_cell, rule_references, rule_cell_sizes,
+    rule_size,
 ]  # fmt: skip
 FINISHED = [rule_anatomy, rule_levels_of_exercises, rule_words, rule_asserts]
 

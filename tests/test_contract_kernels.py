@@ -209,7 +209,9 @@ from crfbook._jit import kernel
 
 @kernel
 def total(x, out, scale):
-    """out[0] <- scale * sum_t x[t], scale a number. Arguments: x float64 (T,); out (1,). Cost: T. Source: Rabiner (1989)."""
+    """out[0] <- scale * sum_t x[t], scale a number.
+
+    Arguments: x float64 (T,); out (1,). Cost: T. Source: Rabiner (1989)."""
     s = 0.0
     for t in range(x.shape[0]):
         s += x[t]
@@ -239,8 +241,8 @@ BROKEN = [
     (rule_no_function_arguments, "out, scale)", "out, scale=1.0)"),
     (rule_docstrings, "x float64 (T,)", "x"),
     (rule_docstrings, "x, out (T,)", "out (T,)"),  # an array that is only handed on
-    (rule_docstrings, "Cost: T. Source: Rabiner (1989).\"\"\"\n    s", "Source: Rabiner (1989).\"\"\"\n    s"),
-    (rule_docstrings, "Cost: T. Source: Rabiner (1989).\"\"\"\n    s", "Cost: T.\"\"\"\n    s"),
+    (rule_docstrings, "(1,). Cost: T. Source: Rabiner (1989).", "(1,). Source: Rabiner (1989)."),
+    (rule_docstrings, "(1,). Cost: T. Source: Rabiner (1989).", "(1,). Cost: T."),
     (rule_docstrings, "scale * sum_t x[t], scale a number", "sum_t x[t]"),
     (rule_docstrings, '"""One recursion."""', ""),
     (rule_length, "    s = 0.0\n", "    s = 0.0\n" + "    s += 1.0\n" * MAX_LINES),

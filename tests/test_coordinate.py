@@ -12,6 +12,7 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import FeatureSet, observed
 from crfbook.data.simulated import SPARSE_HMM, sample
 from crfbook.kernels.coordinate_exact import feature_variance
+from crfbook.kernels.coordinate_tables import LABEL, SHIFT
 from crfbook.optim import chains as chains_module
 from crfbook.optim.coordinate_descent import Search, coordinate_descent
 from crfbook.optim.coordinate_path import falling, largest_c1, solve_path
@@ -100,9 +101,9 @@ def test_same_optimum_as_owlqn_and_proximal_gradient(kind, share):
 
 
 OPTIONS = [
-    {"blocks": False}, {"blocks": False, "curvature": "exact"}, {"curvature": "exact"}, {"joint": False}, {"accelerate": True},
-    {"freeze_after": 2}, {"screening": False}, {"step": "wapiti"}, {"step": "safe", "tol": 1e-8}, {"step": "cs"},
-    {"step": "fixed", "factor": 4.0},
+    {"blocks": False}, {"blocks": False, "curvature": "exact"}, {"curvature": "exact"}, {"joint": False},
+    {"accelerate": True}, {"freeze_after": 2}, {"screening": False}, {"step": "wapiti"},
+    {"step": "safe", "tol": 1e-8}, {"step": "cs"}, {"step": "fixed", "factor": 4.0},
 ]  # fmt: skip
 
 
@@ -247,6 +248,11 @@ def test_tracked_potentials_are_those_of_the_weights(share):
 @pytest.mark.parametrize("size", [1.0, 30.0, 1000.0])
 def test_exact_curvature_by_enumeration(size):
     """1000: the best way into a label loses everything on the way on."""
+
+    def fires(cell, y, t):
+        pair = cell >> SHIFT, cell & LABEL
+        return y[t] == -1 - cell if cell < 0 else t > 0 and (y[t - 1], y[t]) == pair
+
     rng = np.random.default_rng(6)
     for T in (1, 2, 4, 5) * (1 if size < 1000 else 20):
         log_node, log_edge = size * rng.normal(size=(T, 3)), size * rng.normal(size=(T, 3, 3))
@@ -255,11 +261,8 @@ def test_exact_curvature_by_enumeration(size):
         tokens = np.flatnonzero(rng.random(T) < 0.7).astype(np.int32)
         x = rng.normal(size=len(tokens))
         paths, p = brute.path_probabilities(log_node, log_edge, np.arange(T))
-        for cell in (-1, -3, 0 << 16 | 1, 2 << 16 | 0):
-            fires = lambda y, t, c=cell: (
-                y[t] == -1 - c if c < 0 else t > 0 and (y[t - 1], y[t]) == (c >> 16, c & 65535)
-            )  # noqa: E731
-            f = np.array([sum(v * fires(y, t) for t, v in zip(tokens, x, strict=True)) for y in paths])
+        for cell in (-1, -3, 0 << SHIFT | 1, 2 << SHIFT | 0):
+            f = np.array([sum(v * fires(cell, y, t) for t, v in zip(tokens, x, strict=True)) for y in paths])
             wanted = p @ f**2 - (p @ f) ** 2
             found = feature_variance(cell, tokens, x, log_node, log_edge)
             np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * max(1.0, size / 100))
@@ -388,8 +391,9 @@ def test_interrupt_keeps_what_there_is():
 
 
 BAD = [
-    ({"c1": 0.0, "c2": 0.0}, "needs a penalty"), ({"c1": -1.0}, "c1"), ({"c1": 1.0, "step": "newton"}, "step"),
-    ({"c1": 1.0, "curvature": "none"}, "curvature"), ({"c1": 1.0, "factor": 0.0}, "factor"), ({"c1": 1.0, "w0": [1.0]}, "weights"),
+    ({"c1": 0.0, "c2": 0.0}, "needs a penalty"), ({"c1": -1.0}, "c1"),
+    ({"c1": 1.0, "step": "newton"}, "step"), ({"c1": 1.0, "curvature": "none"}, "curvature"),
+    ({"c1": 1.0, "factor": 0.0}, "factor"), ({"c1": 1.0, "w0": [1.0]}, "weights"),
     ({"c1": 1.0, "freeze_after": -1}, "freeze_after"), ({"c1": 1.0, "n_threads": 0}, "n_threads"),
 ]  # fmt: skip
 

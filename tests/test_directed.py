@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
-from crfbook.data.corpus import make_corpus
+from crfbook.data.corpus import make_corpus, offsets
 from crfbook.data.features import log_edge, observed
 from crfbook.kernels.directed import emission_scores, move_normalisers
 from crfbook.models.directed import HMM, MEMM
@@ -37,10 +37,11 @@ def random_corpus(seed, n_sequences=12, n_labels=3, n_attrs=7, n_classes=2, valu
     labels = rng.integers(0, n_labels, n)
     labels[: min(n, n_labels)] = np.arange(min(n, n_labels))
     return make_corpus(
-        np.append(0, np.cumsum(lengths)), np.append(0, np.cumsum(sizes)), rng.integers(0, n_attrs, sizes.sum()),
+        offsets(lengths), offsets(sizes), rng.integers(0, n_attrs, sizes.sum()),
         attr_val=rng.exponential(1.0, sizes.sum()) if values else None, labels=labels,
-        edge_class=rng.integers(0, n_classes, n), class_ptr=np.arange(n_classes + 1) * 2 - np.minimum(np.arange(n_classes + 1), 1),
-        class_attr=[0] + [x for k in range(1, n_classes) for x in (0, k)], seq_weight=rng.uniform(0.5, 2.0, n_sequences),
+        edge_class=rng.integers(0, n_classes, n), class_ptr=offsets([1] + [2] * (n_classes - 1)),
+        class_attr=[0] + [x for k in range(1, n_classes) for x in (0, k)],
+        seq_weight=rng.uniform(0.5, 2.0, n_sequences),
     )  # fmt: skip
 
 

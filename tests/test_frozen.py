@@ -26,8 +26,9 @@ import pytest
 RECORD = Path(__file__).with_name("frozen.json")
 ITERATIONS = 5
 RELATIVE = 1e-9  # rounding moves the last bits of a sum, and five iterations do not make more of that
-# Coordinate descent accepts a move by comparing objectives, whose rounding hides moves of the square root of 2^-52: other bits
-# make it take or leave such a move. Its weights are compared at 1e-5 of their length, its objectives at 1e-9 as all others.
+# Coordinate descent accepts a move by comparing objectives, whose rounding hides moves of the square root of
+# 2^-52: other bits make it take or leave such a move. Its weights are compared at 1e-5 of their length, its
+# objectives at 1e-9 as all others.
 BLURRED = {("cd", "weights"), ("cd", "marginals"), ("path, sbcd", "weights")}
 N_SHADOWS = 8
 
@@ -80,7 +81,9 @@ def dictionary():
 
 
 def few_sentences():
-    """They are what is labelled, too: most words of others are unknown to so small a model, and their labels equally good."""
+    """They are what is labelled, too: most words of others are unknown to so small a model,
+    and their labels equally good.
+    """
     train, _ = chunking()
     return train[:12], train[:12]
 

@@ -23,7 +23,10 @@ def encoded(name, words=WORDS):
 def cut_by_hand(name, word, t):
     """Texts of the tests that hold at letter t."""
     reach = 2 if "5" in name else 1
-    outside = lambda i: f"_B{i}" if i < 0 else f"_B+{i - len(word) + 1}" if i >= len(word) else word[i]  # noqa: E731
+
+    def outside(i):
+        return f"_B{i}" if i < 0 else f"_B+{i - len(word) + 1}" if i >= len(word) else word[i]
+
     if name.startswith("pseudo"):
         return {f"{k:02d}:{outside(t + o)}" for k, o in enumerate(range(-reach, reach + 1))}
     found = {"", f"00:{word[t]}"}

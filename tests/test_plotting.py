@@ -171,8 +171,12 @@ def test_learning_curve_reads_every_kind_of_history(ax):
     Step = namedtuple("Step", "iteration objective seconds")
     steps = [Step(i, 10.0 - i, 0.5 * i) for i in range(4)]
     frame = pytest.importorskip("pandas").DataFrame(steps)
-    runs = {"steps": steps, "result": SimpleNamespace(history=steps), "fitted": SimpleNamespace(history_=frame),
-            "arrays": (range(4), [10, 9, 8, 7])}  # fmt: skip
+    runs = {
+        "steps": steps,
+        "result": SimpleNamespace(history=steps),
+        "fitted": SimpleNamespace(history_=frame),
+        "arrays": (range(4), [10, 9, 8, 7]),
+    }
     for xs, ys in plotting.learning_curve(runs, ax=ax).values():
         assert list(xs) == [0, 1, 2, 3] and list(ys) == [10, 9, 8, 7]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("iteration", "objective (nats)")

@@ -76,10 +76,10 @@ def test_rows_are_shared_by_equal_prefixes_and_suffixes_and_by_nothing_else(kind
     look = [(corpus.attr_idx[s].tobytes(), values[s].tobytes(), bound_row[t]) for t, s in enumerate(item)]
     row, sample = node_rows(corpus, bound_row)
     (alpha, n_alpha), (beta, n_beta) = lattice_rows(corpus, row)
+    into = list(zip(look, corpus.edge_class.tolist(), strict=True)).__getitem__
     same = {name: {} for name in ("node", "alpha", "beta")}
     for first, last in zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True):
         for t in range(first, last):
-            into = lambda s: (look[s], corpus.edge_class[s])  # noqa: E731
             assert same["node"].setdefault(look[t], row[t]) == row[t] and look[sample[row[t]]] == look[t]
             prefix = (look[first], *map(into, range(first + 1, t + 1)))
             assert same["alpha"].setdefault(prefix, alpha[t]) == alpha[t]

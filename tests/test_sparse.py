@@ -346,10 +346,10 @@ def test_large_tables_are_never_made_unless_asked_for():
 def test_a_bound_on_tables_outweighs_their_speed(monkeypatch):
     """A model so small that tables are the faster by far, and no room for them."""
     corpus, features, w, _ = case("plain", 0)
-    forms = lambda: (
-        FormChooser(features, corpus, "auto").choose(w),
-        decoding_form("auto", corpus, features, w),
-    )  # noqa: E731
+
+    def forms():
+        return FormChooser(features, corpus, "auto").choose(w), decoding_form("auto", corpus, features, w)
+
     assert forms() == ("batched", "dense")
     monkeypatch.setattr(cost_model, "TABLE_BYTES", 100)
     assert forms() == ("sparse", "sparse")

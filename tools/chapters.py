@@ -53,7 +53,8 @@ def repository():
 
 def install_cell():
     return (
-        "# Only Google Colab needs this cell: everywhere else the package is installed, and it does nothing.\n"
+        "# Only Google Colab needs this cell: everywhere else the package is installed, "
+        "and it does nothing.\n"
         "import sys\n"
         'if "google.colab" in sys.modules:\n'
         f'    %pip install --quiet "crfbook[peers] @ git+{repository()}"'
@@ -70,7 +71,8 @@ def chapters(only=()):
     unknown = wanted - {p.stem for p in kept} - {p.stem[:2] for p in kept}
     if unknown:
         raise SystemExit(
-            f"no chapter {', '.join(sorted(unknown))} in notebooks/; there are: {', '.join(p.stem for p in found)}"
+            f"no chapter {', '.join(sorted(unknown))} in notebooks/; there are: "
+            f"{', '.join(p.stem for p in found)}"
         )
     return kept
 

@@ -19,16 +19,20 @@ CHAPTER_LINK = re.compile(r'href="(\d\d_[a-z0-9_]+)\.ipynb')
 
 # What the index and the chapters share: a readable column, links that look like links, room on a telephone.
 COMMON = """
-.bar { display: flex; justify-content: space-between; gap: 1rem; padding: .6rem 0; font: 15px/1.4 system-ui, sans-serif; }
-.bar a, main a { color: #0b57a4; text-decoration: none; } .bar a:hover, main a:hover { text-decoration: underline; }
+.bar { display: flex; justify-content: space-between; gap: 1rem; padding: .6rem 0;
+font: 15px/1.4 system-ui, sans-serif; }
+.bar a, main a { color: #0b57a4; text-decoration: none; }
+.bar a:hover, main a:hover { text-decoration: underline; }
 """
 
 STYLE = """
-body { font: 17px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+body { font: 17px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
+color: #222; }
 table { border-collapse: collapse; width: 100%; margin: 1.5rem 0; }
 td, th { text-align: left; vertical-align: top; padding: .5rem .6rem; border-bottom: 1px solid #ddd; }
 td:first-child, .time { white-space: nowrap; } .time { text-align: right; } td.data { min-width: 11rem; }
-small { color: #555; } td small { display: block; margin-top: .2rem; } code { background: #f2f2f2; padding: 0 .25em; }
+small { color: #555; } td small { display: block; margin-top: .2rem; }
+code { background: #f2f2f2; padding: 0 .25em; }
 .failed { color: #b00020; font-weight: bold; }
 """
 
@@ -41,10 +45,12 @@ TEMPLATE = """
 {% block html_head_js_mermaidjs %}{% endblock %}
 {% block html_head_css %}<style>
 main, .bar { max-width: 62rem; margin: 0 auto; } .bar { padding: .6rem 1rem; }
-math { font-size: 1.15em; font-family: "Latin Modern Math", "STIX Two Math", "Cambria Math", "Libertinus Math",
+math { font-size: 1.15em;
+font-family: "Latin Modern Math", "STIX Two Math", "Cambria Math", "Libertinus Math",
 "TeX Gyre Termes Math", "DejaVu Math TeX Gyre", math; }
 math[display="block"] { margin: .9em 0; overflow-x: auto; overflow-y: hidden; }
-mtd { padding: .25em .15em; } mtd[columnalign="right"] { text-align: right; } mtd[columnalign="left"] { text-align: left; }
+mtd { padding: .25em .15em; } mtd[columnalign="right"] { text-align: right; }
+mtd[columnalign="left"] { text-align: left; }
 menclose[notation="box"] { border: 1px solid; padding: .2em; }
 .jp-OutputArea-output img { max-width: 100%; height: auto; }
 body .jp-RenderedText pre { word-break: normal; overflow-wrap: anywhere; }
@@ -58,9 +64,10 @@ INDEX = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>crfbook</title><style>{style}</style>
 <main><h1>crfbook</h1>
-<p>Conditional random fields, derived, implemented, checked and measured. Each page is a notebook that was executed on this
-machine; to change it and run it yourself: <code>make lab</code>.</p>
-<table><tr><th></th><th>Chapter, and what you can do after it</th><th>Data of this run</th><th class="time">Time</th><th></th></tr>
+<p>Conditional random fields, derived, implemented, checked and measured. Each page is a notebook that was
+executed on this machine; to change it and run it yourself: <code>make lab</code>.</p>
+<table><tr><th></th><th>Chapter, and what you can do after it</th><th>Data of this run</th>
+<th class="time">Time</th><th></th></tr>
 {rows}</table>
 {note}<p><small>Executed on {date}. Text: CC BY 4.0. Code: BSD-3-Clause.</small></p></main></html>
 """
@@ -136,7 +143,8 @@ def write_index(runs, folder):
         data = "<br>".join(html.escape(f"{n}: {s}") for n, s in sorted(run.data.items())) or "none"
         state = '<span class="failed">failed</span>' if run.error else "ok"
         rows.append(
-            f'<tr><td>{run.path.stem[:2]}</td><td><a href="{run.path.stem}.html">{html.escape(title(run.nb))}</a>'
+            f"<tr><td>{run.path.stem[:2]}</td>"
+            f'<td><a href="{run.path.stem}.html">{html.escape(title(run.nb))}</a>'
             f'<small>{_with_formulas(promise(run.nb))}</small></td><td class="data">{data}</td>'
             f'<td class="time">{run.seconds:.0f} s</td><td>{state}</td></tr>'
         )
@@ -154,7 +162,9 @@ def _note(runs):
     if not twins:
         return ""
     return (
-        "<p>A <em>built-in twin</em> is generated text in the place of a corpus that is not on this machine: the text of the "
+        "<p>A <em>built-in twin</em> is generated text in the place of a corpus that is not on this machine: "
+        "the text of the "
         "chapters holds, the numbers are those of the twin. For the real ones: "
-        f"<code>python -m data_fetch {html.escape(' '.join(twins))}</code>, then <code>make book</code> again.</p>"
+        f"<code>python -m data_fetch {html.escape(' '.join(twins))}</code>, "
+        "then <code>make book</code> again.</p>"
     )

@@ -54,7 +54,8 @@ class TokenColumns:
                 row = (row,) if isinstance(row, str) else row
                 if len(row) != len(names):
                     raise ValueError(
-                        f"sequence {i}, token {t}: expected {len(names)} values ({', '.join(names)}), found {len(row)}"
+                        f"sequence {i}, token {t}: expected {len(names)} values "
+                        f"({', '.join(names)}), found {len(row)}"
                     )
                 rows.append(row)
             seq_ptr.append(len(rows))
@@ -173,7 +174,8 @@ class TokenColumns:
 
     def __repr__(self):
         labels = "no labels" if self.labels is None else f"labels {self.label_name}"
-        return f"TokenColumns({len(self):,} sentences, {self.n_tokens:,} tokens; columns {', '.join(self.names)}; {labels})"
+        size = f"{len(self):,} sentences, {self.n_tokens:,} tokens"
+        return f"TokenColumns({size}; columns {', '.join(self.names)}; {labels})"
 
 
 class Dataset:

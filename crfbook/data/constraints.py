@@ -122,7 +122,8 @@ def check_constraints(constraints, n_labels):
         return
     if not isinstance(constraints, Constraints):
         raise ValueError(
-            f"constraints: expected Constraints or None (constraints_from makes them), got {constraints!r:.80}"
+            "constraints: expected Constraints or None (constraints_from makes them), "
+            f"got {constraints!r:.80}"
         )
     for name, shape in (("allowed", (n_labels, n_labels)), ("start", (n_labels,)), ("end", (n_labels,))):
         array = np.asarray(getattr(constraints, name))
@@ -136,8 +137,8 @@ def check_label_set(corpus, constraints):
         sets = None if constraints is None else constraints.label_sets
         if sets is None or corpus.label_set.max() >= len(sets):
             raise ValueError(
-                f"label_set: expected rows of constraints.label_sets ({0 if sets is None else len(sets)} rows), "
-                f"got row {corpus.label_set.max()}"
+                f"label_set: expected rows of constraints.label_sets "
+                f"({0 if sets is None else len(sets)} rows), got row {corpus.label_set.max()}"
             )
 
 

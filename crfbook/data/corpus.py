@@ -22,7 +22,7 @@ def owners(ptr):
 
 
 def stretches(start, size):
-    """int64: positions of the items of stretches that begin at `start` and are `size` long, one after another."""
+    """int64: positions of the items of stretches that begin at `start` and are `size` long, one by one."""
     return np.repeat(start - np.cumsum(size) + size, size) + np.arange(np.sum(size, dtype=np.int64))
 
 
@@ -224,8 +224,8 @@ def make_corpus(
     ]
     if len(twice):
         raise ValueError(
-            f"class_attr: expected each edge attribute once in a class, got {class_attr[twice[0]]} twice in class "
-            f"{owner[twice[0]]}"
+            "class_attr: expected each edge attribute once in a class, "
+            f"got {class_attr[twice[0]]} twice in class {owner[twice[0]]}"
         )
     if edge_class is None:
         edge_class = np.zeros(n_tokens, np.int32)

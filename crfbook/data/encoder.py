@@ -194,7 +194,8 @@ class Encoder:
             return (
                 f"Encoder(template={'yes' if self.template else None}, min_freq={self.min_freq}), not fitted"
             )
-        return f"Encoder({self.n_attrs:,} attributes, {self.n_edge_attrs:,} edge attributes, {self.n_labels} labels)"
+        attributes = f"{self.n_attrs:,} attributes, {self.n_edge_attrs:,} edge attributes"
+        return f"Encoder({attributes}, {self.n_labels} labels)"
 
     def _fitted(self):
         if self._attributes is None:

@@ -6,15 +6,15 @@ They are applied to the vocabulary of a column, once per distinct string, never 
 | form | gives |
 |---|---|
 | `%x[row,column]` | the string itself (CRF++, Wapiti) |
-| `%inside[row,column]` | the string itself; nothing for a cell outside the sequence (all others give a boundary symbol there) |
+| `%inside[row,column]` | the string itself; nothing for a cell outside the sequence (others: a boundary) |
 | `%X[row,column]`, `%lower[row,column]` | the string in lower case (Wapiti's `%X`) |
-| `%t[row,column,"regex"]` (also `%T`) | `true` or `false`: does the regular expression match somewhere (Wapiti) |
+| `%t[row,column,"regex"]` (also `%T`) | `true` or `false`: does it match somewhere (Wapiti) |
 | `%m[row,column,"regex"]` | the first text that matches, or the empty string (Wapiti); `%M` in lower case |
 | `%match[row,column,"regex"]` | `true` where it matches, nothing elsewhere |
 | `%prefix[row,column,n]` | the first n characters; nothing for a shorter string |
 | `%prefix[row,column,low,high]` | one attribute for every length from low to high |
 | `%suffix[row,column,n]`, `%suffix[row,column,low,high]` | the same from the end |
-| `%shape[row,column]` | `X` capital, `x` other letter, `d` digit, all else unchanged: `McCoy-7` gives `XxXxx-d` |
+| `%shape[row,column]` | `X` capital, `x` letter, `d` digit, all else unchanged: `McCoy-7` gives `XxXxx-d` |
 | `%shortshape[row,column]` | the same with runs shortened: `XxXx-d` |
 | `%ngrams[row,column,low,high]` | every distinct character n-gram with low <= n <= high |
 

@@ -1,9 +1,9 @@
 """Choosing features before or after training, the rivals of an L1 penalty: counts, mutual information,
 size of the weight.
 
-    keep = frequency_cutoff(corpus, features, 5)            # seen at least five times
-    keep = most_informative(corpus, features, 10_000)       # of the largest mutual information with their label
-    keep = heaviest(w, 10_000)                              # of the largest weights of a trained model
+    keep = frequency_cutoff(corpus, features, 5)       # seen at least five times
+    keep = most_informative(corpus, features, 10_000)  # of the largest mutual information with their label
+    keep = heaviest(w, 10_000)                         # of the largest weights of a trained model
     smaller, w = select(features, keep), w[keep]
 
 Each returns a boolean vector keep (F,), aligned with the weights, for `features.select`. The first two say

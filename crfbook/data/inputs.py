@@ -22,7 +22,8 @@ def kind_of(X, template):
         return "template"
     if is_columns(X):
         raise ValueError(
-            f"columns of strings need a template: a file, a text, or one of the shipped ones ({', '.join(available())})"
+            "columns of strings need a template: a file, a text, "
+            f"or one of the shipped ones ({', '.join(available())})"
         )
     first = next((sequence for sequence in X if _length(sequence)), None)
     if first is None:
@@ -44,7 +45,8 @@ def as_sequences(X):
     for i, sequence in enumerate(X):
         if isinstance(sequence, (str, bytes, dict)):
             raise TypeError(
-                f"sequence {i}: expected a list of tokens, got {sequence!r} (X is a list of sequences of tokens)"
+                f"sequence {i}: expected a list of tokens, "
+                f"got {sequence!r} (X is a list of sequences of tokens)"
             )
         if not hasattr(sequence, "__len__"):
             if hasattr(sequence, "items"):  # pycrfsuite.ItemSequence

@@ -105,7 +105,7 @@ def _read(tokens, seq_ptr):
         flat = chain.from_iterable
     elif all(issubclass(kind, dict) for kind in kinds):
         items = tokens
-        flat = lambda rows: chain.from_iterable(map(dict.items, rows))  # noqa: E731
+        flat = _items_of_dicts
     else:
         items, flat = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)], chain.from_iterable
     ptr = offsets(list(map(len, items)))
@@ -135,6 +135,10 @@ def _read(tokens, seq_ptr):
             raise _placed(error, place(number)) from None
         names.append(name)
     return ptr, numbers, names, values
+
+
+def _items_of_dicts(rows):
+    return chain.from_iterable(map(dict.items, rows))
 
 
 def _pairs(token, t, seq_ptr):

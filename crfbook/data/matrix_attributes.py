@@ -86,7 +86,8 @@ class MatrixAttributes:
             if bad.any():
                 k = int(np.argmax(bad))
                 raise ValueError(
-                    f"sequence {i}, token {row[k]}, column {column[k]}: expected a finite number, got {value[k]}"
+                    f"sequence {i}, token {row[k]}, column {column[k]}: "
+                    f"expected a finite number, got {value[k]}"
                 )
             sizes.append(np.bincount(row, minlength=matrix.shape[0]))
             columns.append(column)

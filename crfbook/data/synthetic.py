@@ -22,12 +22,13 @@ WNUT = {
     "organization": "group", "art": "creative-work", "event": "group", "product": "product",
 }  # fmt: skip
 BROWN = {
-    "NNP": "np", "NNPS": "nps", "VBP": "vb", "DT": "at", "PRP$": "pp$", "WDT": "wps", "WP": "wps", "-LRB-": "(",
-    "-RRB-": ")", "RP": "rp", "PRP": "pps", "JJR": "jjr", "WRB": "wrb", "$": "nns",
+    "NNP": "np", "NNPS": "nps", "VBP": "vb", "DT": "at", "PRP$": "pp$", "WDT": "wps", "WP": "wps",
+    "-LRB-": "(", "-RRB-": ")", "RP": "rp", "PRP": "pps", "JJR": "jjr", "WRB": "wrb", "$": "nns",
 }  # fmt: skip
 FEATURES = {
-    "NN": "Number=Sing", "NNP": "Number=Sing", "NNS": "Number=Plur", "NNPS": "Number=Plur", "JJ": "Degree=Pos",
-    "JJR": "Degree=Cmp", "RBR": "Degree=Cmp", "VB": "VerbForm=Inf", "VBD": "Mood=Ind|Tense=Past|VerbForm=Fin",
+    "NN": "Number=Sing", "NNP": "Number=Sing", "NNS": "Number=Plur", "NNPS": "Number=Plur",
+    "JJ": "Degree=Pos", "JJR": "Degree=Cmp", "RBR": "Degree=Cmp",
+    "VB": "VerbForm=Inf", "VBD": "Mood=Ind|Tense=Past|VerbForm=Fin",
     "VBZ": "Mood=Ind|Number=Sing|Person=3|Tense=Pres|VerbForm=Fin", "VBP": "Mood=Ind|Tense=Pres|VerbForm=Fin",
     "VBN": "Tense=Past|VerbForm=Part", "VBG": "VerbForm=Ger", "MD": "VerbForm=Fin", "CD": "NumType=Card",
     "PRP": "PronType=Prs", "PRP$": "Poss=Yes|PronType=Prs", "WP": "PronType=Rel", "WDT": "PronType=Rel",
@@ -211,8 +212,9 @@ _TWO, _THREE = ("train", "test"), ("train", "dev", "test")
 # name -> (writer, its splits); None: the writer makes all splits itself
 TWINS = {
     "conll2000": (_conll2000, _TWO), "conll2002": (_conll2002, _THREE), "conll2003": (_conll2003, _THREE),
-    "treebank": (_treebank, _THREE), "brown": (_brown, _THREE), "atis": (_atis, None), "fewnerd-inter": (_fewnerd, _TWO),
-    "wnut17": (_wnut17, _THREE), "ud-english-ewt": (_ewt, _THREE), "ud-turkish-imst": (_imst, _THREE),
+    "treebank": (_treebank, _THREE), "brown": (_brown, _THREE), "atis": (_atis, None),
+    "fewnerd-inter": (_fewnerd, _TWO), "wnut17": (_wnut17, _THREE),
+    "ud-english-ewt": (_ewt, _THREE), "ud-turkish-imst": (_imst, _THREE),
     "nettalk": (_nettalk, None), "cmudict": (_cmudict, None), "simulated-hmm": (_simulated, None),
     "large-labels": (_large, None),
 }  # fmt: skip

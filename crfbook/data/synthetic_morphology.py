@@ -42,7 +42,9 @@ def attach(stem, *suffixes):
 @lru_cache(maxsize=1)
 def _stems():
     draw = uniform_numbers(3000)
-    pick = lambda text: text[int(draw() * len(text))]  # noqa: E731
+
+    def pick(text):
+        return text[int(draw() * len(text))]
 
     def stem(n):
         vowels = "aou" if draw() < 0.5 else "ei"

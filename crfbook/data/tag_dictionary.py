@@ -47,7 +47,8 @@ class TagDictionary:
         min_count = whole("min_count", min_count, 1)
         if y is None and getattr(X, "labels", None) is None:
             raise ValueError(
-                "TagDictionary.learn: expected labels y, one sequence of labels for each sequence of X, got none"
+                "TagDictionary.learn: expected labels y, "
+                "one sequence of labels for each sequence of X, got none"
             )
         words, labels = words_of(X, column), list(X.labels if y is None else chain.from_iterable(y))
         if len(words) != len(labels):

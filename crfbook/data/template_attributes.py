@@ -80,7 +80,8 @@ class TemplateAttributes:
                 else:
                     there = ", ".join(f"{j} {name!r}" for j, name in enumerate(names)) or "none"
                     raise ValueError(
-                        f"template line {pattern.line} asks for column {column!r}; the data has these columns: {there}"
+                        f"template line {pattern.line} asks for column {column!r}; "
+                        f"the data has these columns: {there}"
                     )
         return resolved
 

@@ -44,7 +44,10 @@ from crfbook.data.extractors import make_extractor
 _FOLDER = Path(__file__).parent / "patterns"
 _MACRO = re.compile(r'%(?P<name>[A-Za-z]+)\[(?P<body>(?:[^\]"]|"(?:[^"\\]|\\.)*")*)\]')
 _FIELD = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"]*?)\s*(?:,|$)')
-_FORM = "expected %x[row,column] or %extractor[row,column,argument,...], for example %x[-1,0] or %suffix[0,word,3]"
+_FORM = (
+    "expected %x[row,column] or %extractor[row,column,argument,...], "
+    "for example %x[-1,0] or %suffix[0,word,3]"
+)
 
 
 class Source(NamedTuple):

@@ -9,7 +9,8 @@ its tagger sees words that it never met in training.
 import re
 
 _ABBREVIATIONS = """
-    Mr Mrs Ms Dr Prof Messrs Sen Rep Gov Gen Col Lt Sgt Capt Rev Hon St Mt Jr Sr Inc Corp Co Cos Ltd Bros Dept Univ
+    Mr Mrs Ms Dr Prof Messrs Sen Rep Gov Gen Col Lt Sgt Capt Rev Hon St Mt Jr Sr
+    Inc Corp Co Cos Ltd Bros Dept Univ
     Jan Feb Mar Apr Aug Sep Sept Oct Nov Dec vs etc cf al approx
 """
 _TOKEN = re.compile(
@@ -22,8 +23,8 @@ _TOKEN = re.compile(
     | No\.(?=\s*\d)                                           # No. 5, but not the answer No.
     | (?!I\.)[A-Z]\.(?=\s+[A-Z])                              # J. Smith
     | ['’]\d\ds?\b                                            # '90s
-    | \w[\w\u0300-\u036f]*(?:[-&/'’]\w+|(?<=\d)[.,:]\d+|\.[a-z]\w*)*  # words with hyphens, numbers, example.com
-    | \S(?:\u200d\S | [\u0300-\u036f\ufe0e\ufe0f\U0001F3FB-\U0001F3FF])*   # anything else: one character; a joined emoji
+    | \w[\w\u0300-\u036f]*(?:[-&/'’]\w+|(?<=\d)[.,:]\d+|\.[a-z]\w*)*  # words, numbers, example.com
+    | \S(?:\u200d\S | [\u0300-\u036f\ufe0e\ufe0f\U0001F3FB-\U0001F3FF])* # all else: a character, an emoji
     """,
     re.X,
 )

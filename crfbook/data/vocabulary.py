@@ -118,7 +118,8 @@ def encode_labels(labels, n, alphabet, seq_ptr, unknown):
             if labels[position] is not None:
                 known = ", ".join(map(repr, alphabet[:10])) + (", ..." if len(alphabet) > 10 else "")
                 raise UnknownLabelError(
-                    f"{where(position, seq_ptr)}: label {labels[position]!r} was not seen in training; known: {known}"
+                    f"{where(position, seq_ptr)}: label {labels[position]!r} was not seen in training; "
+                    f"known: {known}"
                 )
     return ids
 

@@ -46,7 +46,8 @@ def _edges(before, tag, changed, iobes):
     """Where chunks start and where they have ended, by the rules of conlleval.
 
     start: O or I or B before B; O or E before I; O or E before E; a new type (unless O or "."); "[" and "]".
-    end:   B or I before B; B, I or E before O; E before E or I; a new type (unless after O or "."); after "[" and "]".
+    end:   B or I before B; B, I or E before O; E before E or I; a new type (unless after O or ".");
+           after "[" and "]".
     The script knows no S, and E before B is neither start nor end; `iobes` adds: B and S always start,
     E and S always end.
     """

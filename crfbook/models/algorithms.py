@@ -215,8 +215,9 @@ def check_combination(key, loss, clamp, c1, c2):
         )
     if row.c1 == EITHER and not c1 and c2 == 0:
         raise ValueError(
-            f"algorithm={key!r} needs a penalty: node and edge weights of a symbol are redundant without one; got c1=0 and "
-            f"c2=0; with neither these work: {_listed(k for k, r in ALGORITHMS.items() if not {r.c1, r.c2} & {NEEDED, EITHER})}"
+            f"algorithm={key!r} needs a penalty: node and edge weights of a symbol are redundant "
+            f"without one; got c1=0 and c2=0; with neither these work: "
+            f"{_listed(k for k, r in ALGORITHMS.items() if not {r.c1, r.c2} & {NEEDED, EITHER})}"
         )
     if c1 and c2 and row.c2 == NONE:
         raise ValueError(

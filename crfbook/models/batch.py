@@ -1,7 +1,7 @@
 """L-BFGS and OWL-QN as rows of the table of algorithms, and "auto": the fastest way to their certificate.
 
-Both minimise   sum_i weight_i loss_i + c1 |w|_1 + c2 |w|^2   over the whole corpus; arguments as `models.settings.Settings`
-describes them, all others as in `optim.quasi_newton.minimize`.
+Both minimise   sum_i weight_i loss_i + c1 |w|_1 + c2 |w|^2   over the whole corpus; arguments as
+`models.settings.Settings` describes them, all others as in `optim.quasi_newton.minimize`.
 """
 
 import math

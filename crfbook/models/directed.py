@@ -1,9 +1,9 @@
 """Directed rivals of the CRF on the same corpora:
 the hidden Markov model and the maximum-entropy Markov model.
 
-    HMM     p(x, y) = p(y_0) prod_t p(y_t | y_{t-1}) prod_t p(x_t | y_t)          counted
-    MEMM    p(y | x) = p(y_0 | x) prod_t p(y_t | y_{t-1}, x)                      trained, one small classifier a token
-    CRF     p(y | x) = exp(score(y)) / Z(x)                                       trained, normalised once a sequence
+    HMM     p(x, y) = p(y_0) prod_t p(y_t | y_{t-1}) prod_t p(x_t | y_t)   counted
+    MEMM    p(y | x) = p(y_0 | x) prod_t p(y_t | y_{t-1}, x)               trained, a small classifier a token
+    CRF     p(y | x) = exp(score(y)) / Z(x)                                trained, normalised once a sequence
 
 All three end as tables log_node and log_edge, so decoding and marginals are the same kernels. Sources:
 Rabiner (1989); McCallum, Freitag, Pereira (2000); Lafferty, McCallum, Pereira (2001), on label bias.

@@ -309,7 +309,8 @@ def _add_scores(corpus, model, tokens, log_node):
         bad = tokens[~(log_node < np.inf).all(axis=1)]
         if len(bad):
             raise ValueError(
-                f"{corpus.place(bad.min())}: expected scores within float64, got a sum of weights that exceeds it"
+                f"{corpus.place(bad.min())}: expected scores within float64, "
+                "got a sum of weights that exceeds it"
             )
 
 

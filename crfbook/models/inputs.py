@@ -17,8 +17,9 @@ class IntegerAlphabet:
     @classmethod
     def of(cls, corpus):
         """Sizes as large as the ids in `corpus`."""
-        size = lambda ids: int(ids.max()) + 1 if len(ids) else 0  # noqa: E731
-        return cls(size(corpus.labels), size(corpus.attr_idx), max(1, size(corpus.class_attr)))
+        ids = corpus.labels, corpus.attr_idx, corpus.class_attr
+        n_labels, n_attrs, n_edge_attrs = (int(part.max(initial=-1)) + 1 for part in ids)
+        return cls(n_labels, n_attrs, max(1, n_edge_attrs))
 
     def transform(self, X, y=None, on_unknown_label=None):
         raise ValueError(

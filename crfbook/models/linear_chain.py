@@ -319,7 +319,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         self.features_, self.weights_ = sparsify(self.features_, self.weights_, threshold)
         if before and not len(self.weights_):
             warnings.warn(
-                f"sparsify({threshold:g}) leaves none of {before} weights: every labelling is now as probable as any other",
+                f"sparsify({threshold:g}) leaves none of {before} weights: "
+                "every labelling is now as probable as any other",
                 UserWarning,
                 stacklevel=2,
             )

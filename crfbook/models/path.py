@@ -153,8 +153,9 @@ def regularization_path(
             status = "interrupted"
     if not any(row["n_active"] for row in rows):
         warnings.warn(
-            f"the path is empty: c1 >= {strengths[len(rows) - 1]:g} leaves no weight, since no entry of the gradient at 0 exceeds "
-            f"{problem.largest_gradient():g}; smaller values of c1 let weights in",
+            f"the path is empty: c1 >= {strengths[len(rows) - 1]:g} leaves no weight, "
+            f"since no entry of the gradient at 0 exceeds {problem.largest_gradient():g}; "
+            "smaller values of c1 let weights in",
             UserWarning,
             stacklevel=2,
         )
@@ -214,7 +215,8 @@ class _Problem:
             )
             n_active = int(np.count_nonzero(keep))
             jobs.done(
-                f"{result.status} after {result.n_iter} iterations, objective {result.objective:.2f}, active {n_active:,}"
+                f"{result.status} after {result.n_iter} iterations, objective {result.objective:.2f}, "
+                f"active {n_active:,}"
             )
             found = (
                 float(c1),
@@ -277,8 +279,9 @@ def _splits(cv, X, y, score):
         splits = [tuple(np.asarray(part) for part in pair) for pair in check_cv(cv).split(np.zeros(n))]
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"cv: expected pairs (training numbers, held-out numbers), or what makes them of {n} sequences, got {cv!r:.80} "
-            f"({error}); of a splitter that needs groups or classes give list(splitter.split(X, classes, groups))"
+            "cv: expected pairs (training numbers, held-out numbers), "
+            f"or what makes them of {n} sequences, got {cv!r:.80} ({error}); "
+            "of a splitter that needs groups or classes give list(splitter.split(X, classes, groups))"
         ) from None
     if not splits:
         raise ValueError("cv: expected at least one pair (training numbers, held-out numbers), got none")
@@ -334,8 +337,8 @@ def _path(rows, models, scores, status):
         chosen = int(np.nanargmax(np.where(some, score, np.nan) if some.any() else score))
         if some.any() and 0 < chosen == len(frame) - 1:
             warnings.warn(
-                f"the best score is that of the smallest c1, {frame['c1'].iloc[-1]:g}: the path may end too early; give a smaller "
-                f"ratio, or strengths",
+                f"the best score is that of the smallest c1, {frame['c1'].iloc[-1]:g}: "
+                "the path may end too early; give a smaller ratio, or strengths",
                 UserWarning,
                 stacklevel=3,
             )

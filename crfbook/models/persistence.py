@@ -1,7 +1,8 @@
 """One file per model: a zip of plain arrays (npz) with a JSON header and a checksum over every byte.
 
 Layout of the file
-    crfbook_header.npy      uint8, UTF-8 JSON: {"schema", "kind", "version", "arrays": {name: [dtype, shape]}, ...}
+    crfbook_header.npy      uint8, UTF-8 JSON: {"schema", "kind", "version", "arrays": {name: [dtype, shape]},
+                            "header"}
     <name>.npy              one member for each array
     zip comment             "crfbook sha256 " + 64 hexadecimal digits: the hash of all bytes before the digits
 `numpy.load(path)` opens it too. Nothing is ever unpickled: object arrays are refused on both ways, and no

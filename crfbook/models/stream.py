@@ -46,14 +46,15 @@ class Stream:
         if row.one_pass is None:
             able = ", ".join(repr(key) for key, other in ALGORITHMS.items() if other.one_pass is not None)
             raise ValueError(
-                f"partial_fit: algorithm={settings.algorithm!r} needs all sequences at once; these learn from them as "
-                f"they come: {able}"
+                f"partial_fit: algorithm={settings.algorithm!r} needs all sequences at once; "
+                f"these learn from them as they come: {able}"
             )
         X = listed(X)
         if hasattr(self, "weights_"):
             if classes is not None and set(classes) != set(self.encoder_.labels_):
                 raise ValueError(
-                    f"partial_fit: expected the classes of the first call, {self.encoder_.labels_!r:.60}, got {classes!r:.60}"
+                    f"partial_fit: expected the classes of the first call, {self.encoder_.labels_!r:.60}, "
+                    f"got {classes!r:.60}"
                 )
             try:
                 corpus = weighted(

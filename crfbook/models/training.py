@@ -85,20 +85,22 @@ def train(
 def _warn(result, settings, by_default, n_labels):
     if result.status == "interrupted":
         warnings.warn(
-            f"training was interrupted after {result.n_iter} iterations; the model keeps the last good weights",
+            f"training was interrupted after {result.n_iter} iterations; "
+            "the model keeps the last good weights",
             UserWarning,
             stacklevel=4,
         )
     elif result.status in GAVE_UP:
         warnings.warn(
-            f"training ended early, after {result.n_iter} iterations: {result.status}; the last good weights are kept",
+            f"training ended early, after {result.n_iter} iterations: {result.status}; "
+            "the last good weights are kept",
             ConvergenceWarning,
             stacklevel=4,
         )
     elif result.status == "max_iterations" and by_default and settings.algorithm in CERTIFIED:
         warnings.warn(
-            f"algorithm={settings.algorithm!r} stopped at its default of {result.n_iter} epochs, before its goal was "
-            f"met; a larger max_iterations goes on, 'lbfgs' reaches its certificate",
+            f"algorithm={settings.algorithm!r} stopped at its default of {result.n_iter} epochs, "
+            "before its goal was met; a larger max_iterations goes on, 'lbfgs' reaches its certificate",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -106,8 +108,8 @@ def _warn(result, settings, by_default, n_labels):
         settings.algorithm == "sgd-l1" and n_labels > 1 and result.n_iter and not np.any(result.w)
     ):
         warnings.warn(
-            f"the model is empty: c1={settings.c1:g} leaves no weight, every labelling is as probable as any other; a smaller "
-            f"c1 lets weights in",
+            f"the model is empty: c1={settings.c1:g} leaves no weight, "
+            "every labelling is as probable as any other; a smaller c1 lets weights in",
             UserWarning,
             stacklevel=4,
         )
@@ -142,8 +144,8 @@ def _warn_of_runaway(corpus, features, w, constraints, settings):
             else f"the largest is {largest:.3g} nats"
         )
         warnings.warn(
-            f"weights keep growing: without a penalty (c1 = c2 = 0) there is no minimum here, {why}; the model can be "
-            f"used, its probabilities are near 0 and 1; {remedy}",
+            "weights keep growing: without a penalty (c1 = c2 = 0) there is no minimum here, "
+            f"{why}; the model can be used, its probabilities are near 0 and 1; {remedy}",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -175,7 +177,7 @@ def forecast_line(corpus, features, settings):
     total = (size + tables + sum(array.nbytes for array in corpus) + 8 * vectors * features.n_features) / 1e6
     return (
         f"{corpus.n_sequences:,} sequences, {corpus.n_tokens:,} tokens, {features.n_labels:,} labels, "
-        f"{counts[0]:,} + {counts[1]:,} {'virtual ' if settings.virtual else ''}weights: about {total:,.0f} MB and {seconds:.2g} s per {unit} "
-        f"on one thread"
+        f"{counts[0]:,} + {counts[1]:,} {'virtual ' if settings.virtual else ''}weights: "
+        f"about {total:,.0f} MB and {seconds:.2g} s per {unit} on one thread"
         + (f"; {tables / 1e6:,.0f} MB of that for what {key} remembers of each sequence" if tables else "")
     )

@@ -29,8 +29,8 @@ def scatter(sparse, features):
         at, hit = find(known, some)
         if not hit.all():
             raise ValueError(
-                f"expected weights of the given features alone, got {np.count_nonzero(~hit)} {kind} weights of "
-                f"others"
+                "expected weights of the given features alone, "
+                f"got {np.count_nonzero(~hit)} {kind} weights of others"
             )
         out[at] = value
     return w
@@ -58,7 +58,8 @@ def active_among(name, sparse, sizes, features=None, edge_kept=None):
         ]
         if given.n_labels != sizes[0] or held[0] > sizes[1] or held[1] > sizes[2]:
             raise ValueError(
-                f"expected weights of at most (L, A, B) = {tuple(sizes)}, got those of {(given.n_labels, *held)}"
+                f"expected weights of at most (L, A, B) = {tuple(sizes)}, "
+                f"got those of {(given.n_labels, *held)}"
             )
         if features is not None:
             scatter(active, features)

@@ -108,9 +108,9 @@ def boost(
     size = state_bytes(corpus, features)
     if size > memory_limit:
         raise MemoryError(
-            f"boosting: expected at most {memory_limit / 1e9:.2g} GB, but tables for {corpus.n_tokens:,} tokens, "
-            f"{features.n_labels} labels and {features.n_edge:,} transitions take {size / 1e9:.2g} GB; observed "
-            f"transitions only, a larger memory_limit or another algorithm work"
+            f"boosting: expected at most {memory_limit / 1e9:.2g} GB, but tables for {corpus.n_tokens:,} "
+            f"tokens, {features.n_labels} labels and {features.n_edge:,} transitions take "
+            f"{size / 1e9:.2g} GB; observed transitions only, a larger memory_limit or another algorithm work"
         )
     run = _Run(corpus, features, constraints, cap, tol, BOUNDS[bound])
     with one_blas_thread():

@@ -75,7 +75,8 @@ def duality_gap(value, grad, w, c1):
     """At most this far, in nats, is  f(w) + c1 |w|_1  from its minimum,
     for any convex f that is nowhere negative.
 
-        f(u) >= s (f(w) + g.(u - w))  for every u and 0 <= s <= 1,  and  s g.u + c1 |u|_1 >= 0  if  s |g|_inf <= c1
+        f(u) >= s (f(w) + g.(u - w))  for every u and 0 <= s <= 1,
+        s g.u + c1 |u|_1 >= 0  if  s |g|_inf <= c1,
         so the minimum is at least  s (f(w) - g.w)  with  s = min(1, c1/|g|_inf)
 
     value, grad (F,): f and its gradient g at w (F,). Source: convexity twice; for the lasso it is the usual

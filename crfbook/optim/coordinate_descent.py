@@ -157,8 +157,9 @@ def prepare(
     function_or_none("callback", callback)
     if c1 == 0 and c2 == 0:
         raise ValueError(
-            "coordinate descent needs a penalty, got c1 = c2 = 0: node and edge weights of a symbol are redundant, and "
-            "weights of what never occurs would run to minus infinity; give c1 or c2, or use lbfgs"
+            "coordinate descent needs a penalty, got c1 = c2 = 0: "
+            "node and edge weights of a symbol are redundant, and weights of what never occurs would run to "
+            "minus infinity; give c1 or c2, or use lbfgs"
         )
     one_of("step", step, STEPS)
     one_of("curvature", curvature, ("approximate", "exact"))

@@ -74,11 +74,13 @@ def _check_options(options):
         ("max_iterations", "a path counts the sweeps of each value, give sweeps"),
         (
             "w0",
-            "a path begins without weights and goes on from each solution; coordinate_descent begins where it is told",
+            "a path begins without weights and goes on from each solution; "
+            "coordinate_descent begins where it is told",
         ),
         (
             "state",
-            "a path begins without weights and goes on from each solution; coordinate_descent goes on from a state",
+            "a path begins without weights and goes on from each solution; "
+            "coordinate_descent goes on from a state",
         ),
     ):
         if name in options:

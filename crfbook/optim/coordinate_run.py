@@ -205,8 +205,9 @@ class Run:
         )
         if sizes != tuple(self.sizes) or not same:
             raise ValueError(
-                f"state: expected that of coordinate_descent on the same corpus and features, (L, A, B) = {tuple(self.sizes)} "
-                f"with {self.state.blocks.n_blocks} blocks, got {sizes} with {len(np.atleast_1d(state['factor']))}"
+                "state: expected that of coordinate_descent on the same corpus and features, "
+                f"(L, A, B) = {tuple(self.sizes)} with {self.state.blocks.n_blocks} blocks, "
+                f"got {sizes} with {len(np.atleast_1d(state['factor']))}"
             )
         self.load(
             self.admit(
@@ -220,7 +221,8 @@ class Run:
         # steps would be judged by them
         if not np.allclose(state["log_z"], self.state.chains.log_z, rtol=1e-6, atol=1e-6, equal_nan=True):
             raise ValueError(
-                "state: expected that of coordinate_descent on the same corpus and constraints, got log Z of other sequences"
+                "state: expected that of coordinate_descent on the same corpus and constraints, "
+                "got log Z of other sequences"
             )
         self.state.chains.log_z[:] = state[
             "log_z"

@@ -260,7 +260,10 @@ class FormChooser:
         n, share = max(1, self.rows.sum()), self.rows / max(1, self.rows.sum())
         batch = min(batch_rows(len(self.rows)), -(-self.n_tokens // self.n_pieces))
         step = max(1.0, batch * self.n_sequences / max(1, self.n_tokens))
-        distinct = lambda size: -np.expm1(-share * size).sum()  # noqa: E731
+
+        def distinct(size):
+            return -np.expm1(-share * size).sum()
+
         return min(n, n / step * distinct(step)), self.n_tokens / max(1, batch) * distinct(batch)
 
 

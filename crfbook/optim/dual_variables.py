@@ -1,6 +1,6 @@
 """L1 by dual variables: every weight split in two that are not negative, and SciPy's bounded L-BFGS.
 
-    w = p - n,  p, n >= 0:       f(p - n) + c1 sum (p + n)       is smooth; at its minimum one of p[k], n[k] is zero
+    w = p - n,  p, n >= 0:    f(p - n) + c1 sum (p + n)    is smooth; at its minimum one of p[k], n[k] is zero
 
 The formulation of Kazama and Tsujii (2003), "Evaluation and extension of maximum entropy models with
 inequality constraints", section 3.1: p and n are the multipliers of the constraints |expected - observed

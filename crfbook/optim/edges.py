@@ -34,7 +34,7 @@ def padded_bounds(constraints, n_labels):
 
 
 def table_edges(features, w, class_ptr, class_attr, bounds=None):
-    """`Edges` of the weights w (F,) for the classes of a corpus. bounds: of M labels; None: all is allowed."""
+    """`Edges` of the weights w (F,) for the classes of a corpus. bounds: of M labels; None: all allowed."""
     return make_edges(log_edge(features, w, class_ptr, class_attr), bounds)
 
 

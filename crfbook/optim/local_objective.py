@@ -9,7 +9,7 @@ from crfbook.optim.objective import Objective
 class LocalObjective(Objective):
     """Penalised negative log-likelihood of local classifiers; arguments, value and gradient as `Objective`.
 
-        value(w) = sum_t weight_t (log Z[t, y_{t-1}] - log_node[t, y_t] - log_edge[y_{t-1}, y_t]) + c2 |w|^2      in nats
+        value(w) = sum_t weight_t (log Z[t, y_{t-1}] - log_node[t, y_t] - log_edge[y_{t-1}, y_t]) + c2 |w|^2
 
     Forbidden labels are left out of the sum of each Z[t, yp].
 

@@ -3,7 +3,7 @@
     log             one stage
     exp             log loss (rough) -> clamps 10, 20, 40 (rough) -> the clamp that was asked for
     pointwise-log   from zero; and again from the solution of the log loss
-    pointwise-exp   clamps 10, 20, 40 and the one asked for, from zero; and again from the solution of the log loss
+    pointwise-exp   clamps 10, 20, 40 and the one asked for, from zero; and again from that of the log loss
 
 The exp losses start as large as L^T, and a sequence with p = 1e-100 outweighs all others: the clamp lets it
 in by and by. A clamped stage is skipped where no u = -log p exceeds its clamp. The sequential losses are
@@ -54,8 +54,8 @@ def stages(loss, clamp=None, start="log"):
 
 
 def minimize_loss(
-    corpus, features, w0=None, *, loss="log", clamp=None, c1=0.0, c2=0.0, constraints=None, n_threads=1, starts=None,
-    max_iterations=None, tol=1e-6, relative_change=None, callback=None, state=None, **options,
+    corpus, features, w0=None, *, loss="log", clamp=None, c1=0.0, c2=0.0, constraints=None, n_threads=1,
+    starts=None, max_iterations=None, tol=1e-6, relative_change=None, callback=None, state=None, **options,
 ):  # fmt: skip
     """Minimise  sum of losses + c1 |w|_1 + c2 |w|^2  on a labelled corpus (S sequences) with F features.
 

@@ -101,8 +101,8 @@ def history_columns(steps, **more):
 
 def _line(step, note):
     print(
-        f"{step.iteration:5d}  objective {step.objective:.6f}  violation {step.violation:.3e}  active {step.n_active:,}  "
-        f"{step.seconds:.1f} s  {note}".rstrip(),
+        f"{step.iteration:5d}  objective {step.objective:.6f}  violation {step.violation:.3e}  "
+        f"active {step.n_active:,}  {step.seconds:.1f} s  {note}".rstrip(),
         file=sys.stderr,
         flush=True,
     )
@@ -154,7 +154,8 @@ class JobMonitor:
         if self.bar is not None:
             self.bar.show(
                 0,
-                f"{self.job}: iteration {step.iteration}, objective {step.objective:.2f}, active {step.n_active:,}",
+                f"{self.job}: iteration {step.iteration}, objective {step.objective:.2f}, "
+                f"active {step.n_active:,}",
             )
 
     def expect(self, n_jobs):

@@ -139,7 +139,7 @@ def worth_a_row(features, count):
 
 
 def many_weights(features):
-    """Which attributes (bool (A,)) have so many weights that rows beat lists, if the attribute is frequent."""
+    """Which attributes (bool (A,)) have so many weights that rows beat lists, if they are frequent."""
     return np.diff(features.node_ptr) >= max(2, features.n_labels / 6)
 
 
@@ -167,9 +167,10 @@ def dense_rows(corpus, features):
 
 
 def entries_of(corpus, features, row_token, row_base, members, width):
-    """Where the attributes of some tokens find their weights, row by row (n rows, R and P entries): (dense_ptr
-    int64 (n+1,), dense_id, dense_row, dense_val (R,), pair_ptr int64 (n+1,), pair_weight, pair_cell, pair_val (P,)).
+    """Where the attributes of some tokens find their weights, row by row (n rows, R and P entries).
 
+    Returns (dense_ptr int64 (n+1,), dense_id, dense_row, dense_val (R,), pair_ptr int64 (n+1,), pair_weight,
+    pair_cell, pair_val (P,)), as in `Layout`.
     row_token int64 (n,): the token of a row; row_base (n,): what an entry calls that row; members: as
     `dense_rows` returns them; width: cells of a row.
     """

@@ -1,7 +1,7 @@
 """Proximal gradient with momentum (FISTA): the referee for what an L1 penalty does.
 It shares no step with OWL-QN.
 
-    w' = soft threshold of  v - step grad f(v)  at  step c1                 exact zeros, no orthants, no memory of curvature
+    w' = soft threshold of  v - step grad f(v)  at  step c1   exact zeros, no orthants, no memory of curvature
     v' = w' + (t - 1)/t' (w' - w),   t' = (1 + sqrt(1 + 4 t^2 step/step'))/2
 
 `step` is found by backtracking; where the momentum points uphill it is dropped (t = 1). Sources: Beck and

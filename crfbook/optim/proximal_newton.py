@@ -1,7 +1,7 @@
 """Where to step when the objective has an L1 penalty:
 to the minimum of a quadratic model plus the penalty itself.
 
-    d = argmin_d  g.d + d'B d/2 + c1 |w + d|_1,      B from the pairs of L-BFGS, d = 0 outside the free weights
+    d = argmin_d  g.d + d'B d/2 + c1 |w + d|_1,    B from the pairs of L-BFGS, d = 0 outside the free weights
 
 OWL-QN cuts the step of a smooth model where it would leave its orthant; here the model knows the kink, so
 that a weight may go to zero, stay there or change sign inside one step, and long memories pay. Free weights

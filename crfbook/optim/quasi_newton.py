@@ -179,7 +179,8 @@ class _Run:
         for name in ("grad", "s", "y"):
             if state[name].shape[-1:] != self.w_new.shape:
                 raise ValueError(
-                    f"state: {name!r} should have {self.w_new.shape[0]} columns, got shape {state[name].shape}"
+                    f"state: {name!r} should have {self.w_new.shape[0]} columns, "
+                    f"got shape {state[name].shape}"
                 )
         self.w_new[:], self.grad_new[:] = state["w"], state["grad"]
         self.seconds = float(state["seconds"])

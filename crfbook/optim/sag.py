@@ -146,7 +146,7 @@ class _Run:
         corpus, n = self.corpus, self.corpus.n_sequences
         pair_ptr, pair = pairs_of_classes(corpus, self.features, self.layout.exists.shape[1])
         start = edge_start(corpus, pair_ptr)
-        whole = lambda: np.zeros(n, np.int64)  # noqa: E731
+        calm, skip = np.zeros((2, n), np.int64)
         memory = SagMemory(
             np.zeros((corpus.n_tokens, self.features.n_labels)),
             np.zeros(start[-1]),
@@ -155,15 +155,11 @@ class _Run:
             pair,
             np.full(corpus.n_classes, -1, np.int64),
             np.zeros(n),
-            whole(),
-            whole(),
+            calm,
+            skip,
             np.zeros(n),
         )
-        return (
-            memory
-            if state is None
-            else memory._replace(**{name: np.array(state[name]) for name in self.kept})
-        )
+        return memory._replace(**{name: np.array(state[name]) for name in self.kept if state is not None})
 
     def state(self):
         """Arrays only; the big ones are the run's own, not copies."""

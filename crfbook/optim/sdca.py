@@ -106,8 +106,8 @@ def check_memory(corpus, features, memory_limit):
     need = sdca_memory(corpus, features)
     if need > memory_limit:
         raise MemoryError(
-            f"sdca remembers a distribution for every token, {need / 1e9:.3g} GB here, more than memory_limit = "
-            f"{memory_limit / 1e9:.3g} GB: raise it, or use lbfgs or sgd, which do not"
+            f"sdca remembers a distribution for every token, {need / 1e9:.3g} GB here, more "
+            f"than memory_limit = {memory_limit / 1e9:.3g} GB: raise it, or use lbfgs or sgd, which do not"
         )
 
 
@@ -128,8 +128,8 @@ class DualAscent:
             or np.shape(state["w"]) != (features.n_features,)
         ):
             raise ValueError(
-                f"state: expected that of sdca with {features.n_features} weights and {corpus.n_tokens} tokens, "
-                f"got the arrays {sorted(state)}"
+                f"state: expected that of sdca with {features.n_features} weights and {corpus.n_tokens} "
+                f"tokens, got the arrays {sorted(state)}"
             )
         w = state["w"] if state is not None else np.zeros(features.n_features) if w0 is None else w0
         self.w = check_weights(w, features.n_features)

@@ -83,7 +83,7 @@ def base_scores(features, w, bounds):
 
 
 def sparse_edges(features, w, class_ptr, class_attr, bounds=None, table_share=TABLE_SHARE):
-    """`SparseEdges` of the weights w (F,) for the classes of a corpus. bounds: of M labels; None: all is allowed."""
+    """`SparseEdges` of the weights w (F,) for the classes of a corpus. bounds: as in `table_edges`."""
     n_labels, n_classes = features.n_labels, len(class_ptr) - 1
     bounds = padded_bounds(None, n_labels) if bounds is None else bounds
     width = len(bounds.middle)

@@ -133,4 +133,7 @@ def divergence(result):
         if result.status == "diverged"
         else "and training went on from there"
     )
-    return f"the learning rate made the loss grow: it was halved {n} times, to {eta0:.3g}, {end}; smaller attribute values help"
+    return (
+        f"the learning rate made the loss grow: it was halved {n} times, to {eta0:.3g}, {end}; "
+        "smaller attribute values help"
+    )

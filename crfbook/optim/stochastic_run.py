@@ -36,7 +36,8 @@ class Learner:
         for name in self.vectors:
             if np.shape(state.get(name)) != (n_weights,):
                 raise ValueError(
-                    f"state: expected an array {name!r} of shape ({n_weights},), got {np.shape(state.get(name))}"
+                    f"state: expected an array {name!r} of shape ({n_weights},), "
+                    f"got {np.shape(state.get(name))}"
                 )
         self.penalty, self.reason = penalty, None
         self.layout, self.cells = lay_out_online(corpus, features, constraints)

@@ -1,7 +1,8 @@
 """Label tuples with weights, and the automaton that finds them along a path: contexts as states,
 exceptions as arcs.
 
-    score(y) += sum_t sum over edge attributes b of token t and tuples z of  nu[b, z] 1{(y_{t-m+1}, ..., y_t) = z},   m = 3 or 4
+    score(y) += sum_t sum over edge attributes b of token t and tuples z of
+                nu[b, z] 1{(y_{t-m+1}, ..., y_t) = z},   m = 3 or 4
 
 A state is a context: a single label, or a proper prefix (of two labels or more) of a tuple. A path is in the
 longest state that its labels end in; reading y leads to the longest state that q + y ends in. Prefixes of
@@ -126,7 +127,8 @@ def check_tuples(tuples, n_labels):
     attr, labels = np.asarray(tuples.attr), np.asarray(tuples.labels)
     if labels.ndim != 2 or labels.shape[1] not in (3, 4) or attr.shape != labels.shape[:1]:
         raise ValueError(
-            f"tuples: expected attr (G,) and labels (G, 3) or (G, 4), got shapes {attr.shape} and {labels.shape}"
+            "tuples: expected attr (G,) and labels (G, 3) or (G, 4), "
+            f"got shapes {attr.shape} and {labels.shape}"
         )
     if labels.size and (attr.dtype.kind not in "iu" or labels.dtype.kind not in "iu"):
         raise ValueError(f"tuples: expected integers, got dtypes {attr.dtype} and {labels.dtype}")
@@ -139,8 +141,8 @@ def check_tuples(tuples, n_labels):
     if bad.any():
         i = int(np.argmax(bad))
         raise ValueError(
-            f"tuple {i}: expected an edge attribute >= 0 and three or four labels in 0..{n_labels - 1}, with -1 only before three, "
-            f"got {attr[i]} and {labels[i].tolist()}"
+            f"tuple {i}: expected an edge attribute >= 0 and three or four labels in 0..{n_labels - 1}, "
+            f"with -1 only before three, got {attr[i]} and {labels[i].tolist()}"
         )
     return Tuples(attr.astype(np.int32), labels.astype(np.int32))
 
@@ -233,6 +235,10 @@ class Automaton:
             keys.append(key)
         return np.unique(np.concatenate(keys))
 
+    def _arc_place(self, key):
+        """Numbers that rise as the arcs of a pattern do: by rank of their state, then by label."""
+        return self.rank[self._state(key // self.base)] * self.base + key % self.base
+
     def _parent(self, key):
         return self._longest_suffix(key // self.base, proper=True) * self.base + key % self.base
 
@@ -272,7 +278,6 @@ class Automaton:
         self.entry_tuple = np.concatenate(here)
         self.entry_arc = np.concatenate([arc + n for arc, n in zip(at, n_arcs[:-1], strict=True)])
         Q, I = len(self.last), n_inner.max()
-        narrow = lambda parts: np.concatenate(parts).astype(np.uint32)  # noqa: E731
         self.single = [
             (self.last[q[up < 0]], y[up < 0]) for q, y, up in zip(state, label, parent, strict=True)
         ]
@@ -283,21 +288,21 @@ class Automaton:
         before = np.concatenate([np.zeros(self.width, np.int64), self.ordered // self.base % self.base - 1])
         self.arcs = Arcs(
             self.backoff,
-            narrow([self.last]),
-            narrow([before]),
+            _narrow([self.last]),
+            _narrow([before]),
             offsets(self.n_children) + self.width,
             np.array(pattern, np.int32),
             n_arcs,
             n_arcs[:-1] + n_inner,
             lo,
             hi,
-            narrow(state),
-            narrow(label),
-            narrow(dest),
-            narrow([np.where(up < 0, I, up) for up in parent]),
+            _narrow(state),
+            _narrow(label),
+            _narrow(dest),
+            _narrow([np.where(up < 0, I, up) for up in parent]),
             offsets([len(yp) for yp, _ in pairs]),
-            narrow([yp for yp, _ in pairs]),
-            narrow([y for _, y in pairs]),
+            _narrow([yp for yp, _ in pairs]),
+            _narrow([y for _, y in pairs]),
         )
         depth = np.zeros(len(self.arc_parent), np.int64)
         for _ in range(4):
@@ -307,19 +312,18 @@ class Automaton:
     def _make_pattern(self, key, codes):
         """(state, label, dest, parent) of the arcs with these keys and their back-offs; arcs of `codes`."""
         Q, key = len(self.last), self._closed(key)
-        place = lambda key: self.rank[self._state(key // self.base)] * self.base + key % self.base  # noqa: E731
-        key = key[np.argsort(place(key))]
-        places, state, label = place(key), self._state(key // self.base), key % self.base - 1
+        key = key[np.argsort(self._arc_place(key))]
+        places, state, label = self._arc_place(key), self._state(key // self.base), key % self.base - 1
         single = state < self.width
         parent = np.full(len(key), -1)
-        parent[~single] = np.searchsorted(places, place(self._parent(key[~single])))
+        parent[~single] = np.searchsorted(places, self._arc_place(self._parent(key[~single])))
         dest = self._state(self._longest_suffix(key, proper=False))
         root = np.arange(len(key))
         for _ in range(4):
             root = np.where(parent[root] < 0, root, parent[root])
         to_pair = dest < self.width  # such an arc leads to the pair's place, which all arcs of the pair share
         dest = np.where(to_pair, Q + (np.cumsum(to_pair & single) - 1)[root], dest)
-        return state, label, dest, parent, np.searchsorted(places, place(codes))
+        return state, label, dest, parent, np.searchsorted(places, self._arc_place(codes))
 
     def scores(self, edges, nu):
         """`ArcScores` of the tuple weights nu (G,) beside these `Edges`."""
@@ -351,6 +355,11 @@ class Automaton:
         for level in self.levels[::-1]:
             np.add.at(arc_sum, self.arc_parent[level], arc_sum[level])
         return np.bincount(self.entry_tuple, arc_sum[self.entry_arc], len(self.code))
+
+
+def _narrow(parts):
+    """What kernels use as an index: not signed, so that they need not look for indices below 0."""
+    return np.concatenate(parts).astype(np.uint32)
 
 
 def tuple_occurrences(corpus, order, edge_attrs=(0,)):

@@ -1,7 +1,8 @@
 """Longer memory: training of weights on tuples of three and four labels,
 with an L1 penalty that says which contexts exist.
 
-    value(w, nu) = -log-likelihood of the corpus under transitions w and tuples nu + c2 (|w|^2 + |nu|^2),   plus  c1 (|w|_1 + |nu|_1)
+    value(w, nu) = -log-likelihood of the corpus under transitions w and tuples nu + c2 (|w|^2 + |nu|^2),
+                   plus  c1 (|w|_1 + |nu|_1)
 
 Only tuples that the training labels show are candidates: any other has a gold count of zero, could only get a
 negative weight, and is left out. Of the candidates, those at work are those whose weight is not zero, or
@@ -262,7 +263,8 @@ class TupleObjective:
         c2 = number("c2", c2)
         if np.shape(count) != np.shape(tuples.attr) or not np.isfinite(count).all():
             raise ValueError(
-                f"count: expected a finite number for each of {len(tuples.attr)} tuples, got shape {np.shape(count)}"
+                f"count: expected a finite number for each of {len(tuples.attr)} tuples, "
+                f"got shape {np.shape(count)}"
             )
         self.chain = _Chain(corpus, features, tuples, n_threads)
         self.tuples, self.count, self.c2, self.n_evaluations = tuples, count, c2, 0
@@ -423,7 +425,8 @@ def _begin(full, start, candidates):
     if start is not None:
         if not (isinstance(start, tuple) and len(start) == 3):
             raise ValueError(
-                f"start: expected (w, Tuples, nu), got {type(start).__name__}; of a TupleResult these are the first three"
+                f"start: expected (w, Tuples, nu), got {type(start).__name__}; "
+                "of a TupleResult these are the first three"
             )
         first, tuples, nu = start
         tuples = check_tuples(tuples, full.chain.features.n_labels)

@@ -113,7 +113,8 @@ def timing_growth(sizes, seconds, *, quantity="number of labels", fit_from=0, un
         colour, used = COLOURS[k % len(COLOURS)], (sizes >= fit_from) & np.isfinite(ys)
         if len(np.unique(sizes[used])) < 2:
             raise ValueError(
-                f"{name}: expected at least two different sizes from {fit_from} on to fit a power, got {used.sum()}"
+                f"{name}: expected at least two different sizes from {fit_from} on to fit a power, "
+                f"got {used.sum()}"
             )
         power, shift = np.polyfit(np.log(sizes[used]), np.log(ys[used]), 1)
         ax.plot(
