@@ -241,8 +241,8 @@ def step_node(k, step, data, index, state, touched):
     returns how many sequences must be visited.
 
     They stand in touched int64 (>= sequences with a,); the ceilings of those asleep rise by max_y step
-    phi_i(y). Arguments: k, step; data, index, state: see above. Cost: occurrences of a. Source: spec E.5,
-    inverted index.
+    phi_i(y). Arguments: k, step; data, index, state: see above. Cost: occurrences of a.
+    Source: docs/SPEC.md, E.5, inverted index.
     """
     a, y, n = np.searchsorted(data.node_ptr, k + 1) - 1, data.node_label[k], 0
     for e in range(index.entry_ptr[a], index.entry_ptr[a + 1]):
@@ -269,7 +269,7 @@ def step_edge(k, step, data, index, state, touched):
     and as `step_node`.
 
     Arguments: k, step; data, index, state: see above; out: touched int64 (>= sequences with b,).
-    Cost: K L^2, and sequences with b. Source: spec E.5.
+    Cost: K L^2, and sequences with b. Source: docs/SPEC.md, E.5.
     """
     b, n = np.searchsorted(data.edge_ptr, k + 1) - 1, 0
     yp, y = data.edge_prev[k], data.edge_next[k]
@@ -303,7 +303,7 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, bounds, index, state, w
     or SPLIT (these two `tighten` the step); data, bounds,
     index, state, work: see above; journal: feature, step, gain, log_loss, each (>= n_rounds,). Cost: of a
     round, that of its visits, S, and `select_feature`. Source: Altun, Johnson and Hofmann (2003),
-    Algorithm 2; spec E.5.
+    Algorithm 2; docs/SPEC.md, E.5.
     """
     n_node, tokens = data.node_label.size, state.count[TOKENS]
     while state.count[ROUNDS] < n_rounds and state.count[TOKENS] - tokens < budget:

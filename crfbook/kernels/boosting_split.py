@@ -56,7 +56,8 @@ def select_split(cap, n_blocks, slot_feature, most, low, sums, stale, block_best
     stays the best until a sum of the block changes. Ties go to the smallest slot.
     Arguments: cap; n_blocks; slot_feature int64 (n,), -1: padding; most, low (F,): more and -less of a
     feature; sums (n, 2): P, Q; stale uint8 (n / BLOCK,), block_best (n / BLOCK,), block_slot int64 (n /
-    BLOCK,): updated. Cost: n / BLOCK, BLOCK closed forms for a stale block. Source: spec E.5, inverted index.
+    BLOCK,): updated. Cost: n / BLOCK, BLOCK closed forms for a stale block.
+    Source: docs/SPEC.md, E.5, inverted index.
     """
     best, at = 0.0, np.int64(-1)
     for b in range(n_blocks):

@@ -39,7 +39,7 @@ def missing_room(b, n, blocks, tables, weights):
     """Free places that the pool of the classes must have before edge attribute b may have n weights;
     0 if both pools will do.
 
-    Arguments: b; n; blocks; tables; weights. Cost: the classes of b. Source: spec A.10.
+    Arguments: b; n; blocks; tables; weights. Cost: the classes of b. Source: docs/SPEC.md, A.10.
     """
     classes, row = blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]], tables.lists.row
     need = room_for_classes(classes, n, tables.class_ptr, tables.class_attr, row, weights.row)
@@ -54,7 +54,7 @@ def judge(change, noise, trial, adaptive, model, factor):
 
     The adaptive rule wants  change of the loss <= grad . d + factor/2 sum h d^2, and learns the factor that
     would just have done. Arguments: change, of the loss; noise: of rounding in it; trial; adaptive; model
-    (3,) of `propose`; factor. Cost: 1. Source: spec A.9.
+    (3,) of `propose`; factor. Cost: 1. Source: docs/SPEC.md, A.9.
     """
     if not adaptive:
         return 1, factor
@@ -78,7 +78,7 @@ def visit_blocks(order, start, only, rule, state):
     optim/coordinate_large.py. Where rule.measure is 1, nothing moves: state.seen tells how far the conditions
     of optimality are violated. Arguments: order int32 (n,); start; only as in `candidates`; rule; state.
     Cost: see `block_gradient`; a step: `renew_tables`, and a product a row between the first and the last
-    occurrence. Source: Sokolovska et al. (2010), Algorithm 2; spec A.9, A.10.
+    occurrence. Source: Sokolovska et al. (2010), Algorithm 2; docs/SPEC.md, A.9, A.10.
     """
     blocks, chains, tables, weights = state.blocks, state.chains, state.tables, state.weights
     found, work = state.found, state.work

@@ -158,7 +158,7 @@ def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
     t; nodes likewise, with values x. n_t is 1: the approximation (16); or, if repeats, the occurrences in the
     sequence of t: a bound of the exact diagonal. Arguments: g; low, high; repeats; blocks; chains and tables
     after `extend`; out: sums, added to; work. Cost: 2 M^2 a token in matrix products, M^2 a class. Source:
-    Sokolovska et al. (2010), eq. (5), (16); spec A.6, A.8.
+    Sokolovska et al. (2010), eq. (5), (16); docs/SPEC.md, A.6, A.8.
     """
     has_edge, node, edge, n, o = blocks.member[1, g] >= 0, sums.node, sums.edge, np.int64(0), low
     rows = work.left_rows.shape[0] // 2

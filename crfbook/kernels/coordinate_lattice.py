@@ -9,7 +9,7 @@ sequence i, beta from position place[BEHIND, i] on; what lies beyond is good whe
     so that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
 A change of weights at positions first..last of a sequence spoils alpha from first on and beta before last,
 and nothing else. `chains` (optim/chains.py) and `tables` (optim/arena.py) list their arrays. Source:
-Sokolovska et al. (2010), section 5.2; spec A.10.
+Sokolovska et al. (2010), section 5.2; docs/SPEC.md, A.10.
 """
 
 import numpy as np
@@ -121,7 +121,7 @@ def extend_alphas(sequences, wanted, measure, chains, tables):
     divided out. Returns the number of products. Where all pairs of the base are allowed and equal it is of
     rank one, and alpha[t-1] sums to one. Arguments: sequences int32 (n,), wanted int32 (n,); measure; chains;
     tables. Cost: M^2 a new row, M if the base is flat, and its list. Source: Sokolovska et al. (2010), eq.
-    (9); spec A.4, A.10.
+    (9); docs/SPEC.md, A.4, A.10.
     """
     psi_node, alpha, note, place = chains.psi_node, chains.alpha, chains.alpha_note, chains.place
     M, steps = chains.alpha.shape[1], 0
@@ -187,7 +187,7 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
 
     beta[T-1] = 1/L,  beta[t-1, yp] ~ sum_y psi[yp, y] psi_node[t, y] beta[t, y]; each sums to one.
     Returns the number of products. Arguments: sequences, wanted, chains, tables as in `extend_alphas`; work:
-    v_buf (M,). Cost: as there. Source: Sokolovska et al. (2010), eq. (9); spec A.4, A.10.
+    v_buf (M,). Cost: as there. Source: Sokolovska et al. (2010), eq. (9); docs/SPEC.md, A.4, A.10.
     """
     psi_node, beta, note, place = chains.psi_node, chains.beta, chains.beta_note, chains.place
     M, steps = chains.beta.shape[1], 0
@@ -236,7 +236,7 @@ def extend(sequences, low, high, measure, chains, tables, work):
 
     Returns how many are unsafe: those have no alpha and beta, and no new log Z.
     Arguments: sequences, low, high int32 (n,); measure; chains; tables; work. Cost: a product a new row.
-    Source: spec A.10.
+    Source: docs/SPEC.md, A.10.
     """
     work.steps[0] += extend_betas(sequences, low, chains, tables, work.right)
     work.steps[0] += extend_alphas(sequences, high, measure, chains, tables)
@@ -279,7 +279,7 @@ def mark_change(g, blocks, chains, delta_node, delta_edge):
     returns the change of their weighted gold scores.
 
     Arguments: g; blocks; chains; delta_node (M,), delta_edge (M, M): new - old weights. Cost: the occurrences
-    of the symbol. Source: spec A.10.
+    of the symbol. Source: docs/SPEC.md, A.10.
     """
     total, has_node, place, labels = 0.0, blocks.member[0, g] >= 0, chains.place, chains.labels
     weight = chains.weight

@@ -34,7 +34,7 @@ def load_block(a, b, base_holds, mu, base_log, weights, old_edge):
 
     Arguments: a, b: node and edge attribute, -1: none; base_holds: does the base table hold edge attribute 0;
     mu (A, M); base_log (M, M); weights; out: old_edge (M, M), 0 before. Cost: M + active weights. Source:
-    spec A.10.
+    docs/SPEC.md, A.10.
     """
     n = 0
     if a >= 0:
@@ -95,7 +95,7 @@ def candidates(a, b, only, rule, mu, old_edge, exist, sums, found, seen):
     first, then pairs row by row), -1: all; rule: a Rule of optim/chains.py (frozen: zeros stay zeros); mu (A,
     M); old_edge (M, M) of `load_block`; exist: the weights that exist, an Existing of optim/chains.py; sums;
     out: found, seen (2,). Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13);
-    spec A.7.
+    docs/SPEC.md, A.7.
     """
     n, L, virtual, c1, c2 = np.int64(0), rule.n_labels, exist.node_ptr.size == 0, rule.c1, rule.c2
     frozen, secant = rule.frozen, rule.step == ADAPTIVE
@@ -157,9 +157,9 @@ def scale_curvatures(n, rule, square, sums, found):
 
     SQUARES, times gamma: of one choice with probabilities p the Hessian diag(p) - p p' is at most 2 diag(p (1
     - p)); where node and edge weights move together,
-        Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (spec A.9 has 2 for both).
+        Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (docs/SPEC.md, A.8).
     Arguments: n; rule: a Rule of optim/chains.py; square: the curvature of the safe rule; sums; out: found.
-    Cost: M^2. Source: spec A.9.
+    Cost: M^2. Source: docs/SPEC.md, A.9.
     """
     curve, high, node, edge, M = found.number[CURVE], 0.0, 1.0, 1.0, sums.node.shape[1]
     for y in range(M):
@@ -223,7 +223,7 @@ def write_block(a, b, n, base_holds, mu, base_log, weights, found, delta_node, d
 
     Arguments: a, b; n; base_holds; mu (A, M); base_log (M, M); weights; found; delta_node (M,), delta_edge
     (M, M): set at the candidates. In the list neighbours are far apart in the table: sums over it need not
-    wait for each other. Cost: n, and the list. Source: spec A.10.
+    wait for each other. Cost: n, and the list. Source: docs/SPEC.md, A.10.
     """
     n_edge, held = np.int64(0), b == 0 and base_holds
     for j in range(n):
@@ -278,7 +278,7 @@ def renew_tables(b, base_holds, n_labels, dense_above, blocks, tables, weights, 
     """Tables of all classes that hold edge attribute b.
 
     Arguments: b; base_holds; n_labels; dense_above; blocks; tables; weights; work. Cost:
-    see `rebuild_classes`. Source: spec A.10.
+    see `rebuild_classes`. Source: docs/SPEC.md, A.10.
     """
     if b == 0 and base_holds:
         rebuild_base(tables.base_log, n_labels, tables.base, tables.base_t, tables.level)

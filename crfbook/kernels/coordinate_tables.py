@@ -25,7 +25,7 @@ def place_list(r, n, row):
     or else at the end of the pool.
 
     Arguments: r; n; row int64 (3, R+1) of a Lists with at least n + n/4 free places. Cost: 1. Source:
-    spec A.10, packed and growing lists.
+    docs/SPEC.md, A.10, packed and growing lists.
     """
     if n > row[ROOM, r]:
         end = row.shape[1] - 1
@@ -42,7 +42,7 @@ def room_for_classes(classes, more, class_ptr, class_attr, class_row, weight_row
 
     Arguments: classes int32 (n,); more; class_ptr (K+1,), class_attr (n,) of Tables; class_row (3, K+1),
     weight_row (3, B+1): rows of the lists of classes and of weights. Cost:
-    the edge attributes of these classes. Source: spec A.10.
+    the edge attributes of these classes. Source: docs/SPEC.md, A.10.
     """
     need = 0
     for k in classes:
@@ -95,7 +95,7 @@ def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf,
     Where no table is free, a long list does; an entry below LOWEST makes spread[k] infinite: its sequences
     are done in logarithms. Arguments: classes int32 (n,); dense_above; tables; weights; work: sum_buf (M, M),
     nan before and after; touched_buf uint32 (M * M,); value_buf (M * M,). Cost: the active weights of their
-    edge attributes, one exp each; M^2 for a whole table. Source: spec A.4.
+    edge attributes, one exp each; M^2 for a whole table. Source: docs/SPEC.md, A.4.
     """
     base, M, row, cell = tables.base, tables.base.shape[0], tables.lists.row, tables.lists.cell
     value = tables.lists.value
@@ -132,7 +132,7 @@ def rebuild_base(base_log, n_labels, base, base_t, level):
     finite ones, level[FLAT] the number of labels if all pairs of them are allowed and equal, else 0.
 
     Arguments: base_log (M, M); n_labels; out: base (M, M), base_t (M, M): its transpose, level (3,). Cost:
-    M^2 exps. Source: spec A.4.
+    M^2 exps. Source: docs/SPEC.md, A.4.
     """
     high, low, n = -np.inf, np.inf, 0
     M = base.shape[0]

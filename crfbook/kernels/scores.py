@@ -18,7 +18,7 @@ def list_scores(w, node_ptr, node_label, dense, dense_of, token, attr_ptr, attr_
     copy of attribute a < A' is (-1: nowhere); both may be empty; token int64 (n,): corpus token of each row;
     attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) for all ones; out: log_node (n, >= L), added to.
     Cost: one multiply-add per stored (occurrence, weight) pair, or one contiguous row per occurrence.
-    Source: Sokolovska et al. (2010), section 2.1; spec F.2.
+    Source: Sokolovska et al. (2010), section 2.1; docs/SPEC.md, F.2.
     """
     n_attrs = node_ptr.size - 1
     width = dense.shape[1]
@@ -60,7 +60,7 @@ def fill_dense(w, member_ptr, member, node_ptr, node_label, dense):
 
     Arguments: w (F,); member_ptr int64 (H+1,), member int64 (n_members,): the attributes of row h are
     member[member_ptr[h]:member_ptr[h+1]]; node_ptr (A+1,); node_label (n_node,); out: dense (H, >= L),
-    overwritten. Cost: H L, and the number of weights of these attributes. Source: spec F.2.
+    overwritten. Cost: H L, and the number of weights of these attributes. Source: docs/SPEC.md, F.2.
     """
     for h in range(member_ptr.size - 1):
         d = dense[h]
@@ -77,7 +77,8 @@ def collect_dense(dense_grad, member_ptr, member, node_ptr, node_label, grad):
     """grad[a, y] += dense_grad[h, y] for all attributes a that share row h: the transpose of `fill_dense`.
 
     Arguments: dense_grad (H, >= L); member_ptr (H+1,), member (n_members,); node_ptr (A+1,); node_label
-    (n_node,); out: grad (F,), added to. Cost: the number of weights of these attributes. Source: spec F.2.
+    (n_node,); out: grad (F,), added to. Cost: the number of weights of these attributes.
+    Source: docs/SPEC.md, F.2.
     """
     for h in range(member_ptr.size - 1):
         for m in range(member_ptr[h], member_ptr[h + 1]):
@@ -93,7 +94,7 @@ def dense_scores(dense, dense_id, dense_row, dense_val, start, stop, log_node):
     Arguments: dense (H, M); dense_id, dense_row int32 (R,): dense row of weights, row of the batch; dense_val
     float64 (R,), or (0,) for all ones; out: log_node (n, >= M), added to. Sorted by dense_id, the large table
     is walked in order while the batch stays in the second-level cache. Cost: M additions an entry,
-    over contiguous memory. Source: spec F.2.
+    over contiguous memory. Source: docs/SPEC.md, F.2.
     """
     width = dense.shape[1]
     for i in range(start, stop):
@@ -112,7 +113,7 @@ def dense_gradient(p_node, dense_id, dense_row, dense_val, start, stop, dense_gr
 
     Arguments: p_node (n, >= M); dense_id, dense_row (R,), dense_val (R,) or (0,), start, stop as in
     `dense_scores`; out: dense_grad (H, M), added to. Cost: M additions an entry.
-    Source: Sokolovska et al. (2010), eq. (5); spec F.2.
+    Source: Sokolovska et al. (2010), eq. (5); docs/SPEC.md, F.2.
     """
     width = dense_grad.shape[1]
     for i in range(start, stop):
@@ -131,7 +132,7 @@ def pair_scores(w, pair_weight, pair_cell, pair_val, start, stop, log_node):
 
     Arguments: w (F,); pair_weight, pair_cell int32 (P,); pair_val (P,), or (0,) for all ones; out: log_node
     (n * M,), flat, added to. The loads do not depend on each other, so the processor overlaps them. Cost: one
-    addition a pair. Source: spec F.2.
+    addition a pair. Source: docs/SPEC.md, F.2.
     """
     if pair_val.size:
         for i in range(start, stop):
@@ -175,7 +176,7 @@ def count_layout(
     Arguments: row_token (n,); attr_ptr (N+1,), attr_idx (nnz,); dense_of int32 (A,): dense row of an
     attribute, or -1; member_ptr (H+1,), member (n_members,): attributes that share row h, the one that
     carries the others first; node_ptr (A+1,); out: dense_ptr, pair_ptr int64 (n+1,): running counts; work:
-    carried_buf int64 (A,), -1 at the start. Cost O(nnz). Source: spec F.1.
+    carried_buf int64 (A,), -1 at the start. Cost O(nnz). Source: docs/SPEC.md, F.1.
     """
     dense_ptr[0] = 0
     pair_ptr[0] = 0
@@ -225,7 +226,7 @@ def fill_layout(
     start), and row_base int64 (n,): position of a row inside its batch; attr_val (nnz,) or (0,); node_label
     (n_node,); width: cells of a row of scores; dense_ptr, pair_ptr (n+1,); out: dense_id, dense_row int32
     (R,), dense_val (R,) or (0,); pair_weight, pair_cell int32 (P,), pair_val (P,) or (0,): cell = row_base *
-    width + label. Cost O(R + P). Source: spec F.1.
+    width + label. Cost O(R + P). Source: docs/SPEC.md, F.1.
     """
     for r in range(row_token.size):
         i_dense = dense_ptr[r]

@@ -63,7 +63,7 @@ def shard_curvature(shard, w, dense, edges, packing, layout, weight, work, log_z
     Arguments as in shard_likelihood: shard; w (F,); dense (H, M or L); edges, packing, layout, weight (S',),
     work; out: log_z (S',), NaN for sequences that need the log form: those are left out; grad (F,),
     dense_grad (H, M or L), edge_sum (K, M, M): overwritten. Called once in tens of evaluations, and made of
-    the kernels that those have compiled. Source: spec A.8 without covariances.
+    the kernels that those have compiled. Source: docs/SPEC.md, A.8 without covariances.
     """
     for out in (grad, dense_grad, edge_sum):
         out[:] = 0.0
