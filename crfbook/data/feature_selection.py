@@ -8,7 +8,7 @@ size of the weight.
 
 Each returns a boolean vector keep (F,), aligned with the weights, for `features.select`. The first two say
 what is worth training, the third cuts a trained model, which is used as it is. Source: Sokolovska, Lavergne,
-Cappe and Yvon (2010), section 6.2 and Figure 6; Yang and Pedersen (1997) for the mutual information.
+Cappe and Yvon (2010), section 6.3 and Figure 6; Yang and Pedersen (1997) for the mutual information.
 """
 
 import numpy as np

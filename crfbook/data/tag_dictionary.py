@@ -3,7 +3,7 @@
 A word that occurred at least `min_count` times in training is taken to have shown all its labels; the others
 score minus infinity, in training and in decoding alike. Rarer words may have every label. Most words have one
 or two labels out of 45, so that less is left to choose from. Sources: Ratnaparkhi (1996), section 4; Altun,
-Johnson and Hofmann (2003), section 4.1.
+Johnson and Hofmann (2003), section 4.2.
 """
 
 from itertools import chain

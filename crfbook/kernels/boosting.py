@@ -10,7 +10,7 @@ high_k for all i and y, convexity of exp gives for a step D of weight k
 
 B_k is a two-point moment generating function, so its least logarithm is a relative entropy (Chernoff's
 bound): -log min_D B_k(D) = KL(q || a), the distance of a from q = -low / (high - low), where the mean would
-be 0. Source of all of it: Altun, Johnson and Hofmann (2003), section 3.3.
+be 0. Source of all of it: Altun, Johnson and Hofmann (2003), section 5.2.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def best_step(m, low, high, cap):
     Moving a off 0 and 1 raises B_k for the sign of D that is chosen there, so that the bound remains one.
 
     Arguments: m in [low, high], low <= 0 <= high, cap > 0. Cost: 3 logarithms.
-    Source: Altun, Johnson and Hofmann (2003), section 3.3; KL form: chapter 05.
+    Source: Altun, Johnson and Hofmann (2003), section 5.2; KL form: chapter 05.
     """
     span = high - low
     if low < 0.0 < high:
@@ -114,7 +114,7 @@ def node_extremes(
     occurrences of each pair; item_token int32 (n,), item_val (n,) or (0,) for all ones: token and value of an
     occurrence, one a token; labels int32 (N,); node_ptr (A+1,), node_label (n_node,); out: low, high (F,),
     their node part, lowered or raised from 0; work: gold_buf (L,), zeros. Cost: occurrences, and sequences
-    with a times labels of a. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    with a times labels of a. Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     for a in range(node_ptr.size - 1):
         row = range(node_ptr[a], node_ptr[a + 1])
@@ -139,7 +139,7 @@ def add_gold_pairs(first, last, b, amount, labels, edge_class, class_ptr, class_
 
     Arguments: first, last: tokens of the sequence; b; amount: 1 to count, -1 to take it back; labels,
     edge_class int32 (N,); class_ptr (K+1,), class_attr (n,); out: gold (L, L). Cost: T times attributes of a
-    class. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    class. Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     for t in range(first + 1, last):
         k = edge_class[t]
@@ -180,7 +180,7 @@ def edge_extremes(
     entry_other int32 (E,): these largest counts; seq_ptr (S+1,); labels, edge_class (N,); class_ptr (K+1,),
     class_attr (n,); edge_ptr (B+1,), edge_prev, edge_next (n_edge,); n_node: where edge features start; out:
     low, high, most (F,); work: gold_buf (L, L), zeros. Cost: tokens of these sequences, and sequences with b
-    times features of b. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    times features of b. Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     for b in range(edge_ptr.size - 1):
         for e in range(entry_ptr[b], entry_ptr[b + 1]):

@@ -6,7 +6,7 @@ What is lost is the closed form; what remains is a sum
 
     f(D) = rest + sum_i c_i e^{D low_i} + d_i e^{D high_i},   f(0) = L,   f(D) >= the loss after the step.
 
-From the chord over [low_i, high_i] of Altun, Johnson and Hofmann (2003), section 3.3, with the loss L_i of
+From the chord over [low_i, high_i] of Altun, Johnson and Hofmann (2003), section 5.2, with the loss L_i of
 sequence i and its derivative M_i: c_i = (high_i L_i - M_i) / (high_i - low_i),  d_i = (M_i - low_i L_i) /
 (high_i - low_i). From gains and losses apart (boosting_split.py): c_i = Q_i / less_i with low_i = -less_i,
 d_i = P_i / more_i with high_i = more_i. A sequence that is asleep enters as e^{ceiling_i + |D| (most that phi
@@ -64,7 +64,7 @@ def gather_node(k, data, index, state, parts):
     """P_i, Q_i, loss and extremes of the sequences that hold node feature k; returns how many.
 
     Arguments: k; data, index, state: see above; out: parts (6, >= sequences with the attribute), rows GAIN to
-    MORE. Cost: occurrences of the attribute. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    MORE. Cost: occurrences of the attribute. Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     a, y, n = np.searchsorted(data.node_ptr, k + 1) - 1, data.node_label[k], 0
     for e in range(index.entry_ptr[a], index.entry_ptr[a + 1]):
@@ -91,7 +91,7 @@ def gather_edge(k, data, index, state, work, parts):
     """As `gather_node` for an edge feature, k counted among them.
 
     Arguments: k; data, index, state, work: see above; out: parts (6, >= sequences with the edge attribute).
-    Cost: tokens of these sequences. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    Cost: tokens of these sequences. Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     b, n = np.searchsorted(data.edge_ptr, k + 1) - 1, 0
     yp, y = data.edge_prev[k], data.edge_next[k]
@@ -130,7 +130,7 @@ def tighten(k, step, cap, kind, data, index, state, work):
     gain = log L - log f(D).
 
     Arguments: k, step, cap; kind: SPLIT, or the chord; data, index, state, work: see above. Cost: as
-    `gather_node`, `least_sum`. Source: Altun, Johnson and Hofmann (2003), section 3.3; chapter 05.
+    `gather_node`, `least_sum`. Source: Altun, Johnson and Hofmann (2003), section 5.2; chapter 05.
     """
     n_node, parts = data.node_label.size, state.parts
     n = (

@@ -9,7 +9,7 @@ sequence i, beta from position place[BEHIND, i] on; what lies beyond is good whe
     so that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
 A change of weights at positions first..last of a sequence spoils alpha from first on and beta before last,
 and nothing else. `chains` (optim/chains.py) and `tables` (optim/arena.py) list their arrays. Source:
-Sokolovska et al. (2010), section 5.2; docs/SPEC.md, A.10.
+Sokolovska et al. (2010), section 4.4; docs/SPEC.md, A.10.
 """
 
 import numpy as np

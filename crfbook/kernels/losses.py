@@ -125,7 +125,7 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
     Arguments: log_node (T, L), log_edge (K, L, L) [class, previous, next], edge_class (T,), labels (T,),
     weight, loss (see above); out: u (T,), only its first entry if sequential; grad_node (T, L), overwritten;
     grad_edge (K, L, L), added to. Cost: 3 T L^2 exps, pointwise 7 T L^2. Source: Altun, Johnson and Hofmann
-    (2003), eq. (1)-(4) and section 2.2; the sweep in O(T L^2): Kakade, Teh and Roweis (2002).
+    (2003), eq. (1)-(4) and section 4.1; the sweep in O(T L^2): Kakade, Teh and Roweis (2002).
     """
     T, L = log_node.shape
     u[:], grad_node[:, :] = 0.0, 0.0

@@ -204,7 +204,7 @@ def pointwise_batched(
     Arguments: as `sequential_batched`: log_node (n, M), edges, row_class, labels (n,), step_ptr (T+1,),
     class_start (K+1,), by_class, by_step, prev_row (n,) or (0,), weight (B,), loss; out: log_z, value (B,), u
     (n,), p_node (n, M), edge_sum (K, M, M) +=; work as there. Cost: 6 n M^2 multiply-adds in matrix products,
-    n M exps. Source: Altun, Johnson and Hofmann (2003), section 2.2; the sweep: Kakade,
+    n M exps. Source: Altun, Johnson and Hofmann (2003), section 4.1; the sweep: Kakade,
     Teh and Roweis (2002).
     """
     n, B = labels.size, weight.size
@@ -291,7 +291,7 @@ def shard_losses(
     dense_grad (H, M or L), edge_sum (K, M, M); and loss (see losses.py), labels int32 (N,) of the packed
     rows; out: u (S',), or (N,) if pointwise: -log p; value (S',): weight * loss * exp(-log_scale). Returns
     the first sequence whose log Z is not finite, or -1. Cost: see the batched kernels. Source: Altun,
-    Johnson and Hofmann (2003), section 2.
+    Johnson and Hofmann (2003), section 3.3.
     """
     grad[:] = 0.0
     dense_grad[:] = 0.0

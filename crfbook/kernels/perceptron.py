@@ -40,7 +40,7 @@ def perceptron_direction(order, visit, theta, direction, layout, work, totals):
     Minus a subgradient of the perceptron's criterion sum_i seq_weight_i (max_y theta . S(x_i, y) - theta .
     S(x_i, y_i)); the gradient of the log loss at s theta tends to it as s -> infinity.
     Arguments: order int64 (n,), visit, theta (C,), layout, work, totals (5,) as in `perceptron_epoch`; out:
-    direction (C,). Cost: one Viterbi a sequence. Source: Altun et al. (2003), section 4.1.
+    direction (C,). Cost: one Viterbi a sequence. Source: Altun et al. (2003), section 5.1.
     """
     for s in order:
         n, _, _ = find_mistakes(s, theta, visit, layout, work, totals)

@@ -18,7 +18,7 @@ def list_scores(w, node_ptr, node_label, dense, dense_of, token, attr_ptr, attr_
     copy of attribute a < A' is (-1: nowhere); both may be empty; token int64 (n,): corpus token of each row;
     attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) for all ones; out: log_node (n, >= L), added to.
     Cost: one multiply-add per stored (occurrence, weight) pair, or one contiguous row per occurrence.
-    Source: Sokolovska et al. (2010), section 2.1; docs/SPEC.md, F.2.
+    Source: Sokolovska et al. (2010), section 2; docs/SPEC.md, F.2.
     """
     n_attrs = node_ptr.size - 1
     width = dense.shape[1]

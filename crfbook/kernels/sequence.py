@@ -27,7 +27,7 @@ def score_nodes(first, last, w, scale, node_ptr, node_label, attr_ptr, attr_idx,
     Arguments: first, last: tokens of the sequence; w (F,); scale: a factor common to all weights; node_ptr
     (A+1,), node_label (n_node,); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,); out: log_node (>=
     T, >= L), rows 0..T-1 overwritten. Cost: one multiply-add per stored (occurrence, weight) pair. Source:
-    Sokolovska et al. (2010), section 2.1.
+    Sokolovska et al. (2010), section 2.
     """
     n_attrs = node_ptr.size - 1
     for t in range(first, last):

@@ -60,7 +60,7 @@ def gather_product(alpha, v, rows, prev_row, buf, out):
     """out = sum_i alpha[prev_row[i]]^T v[i] over rows: one matrix product.
 
     Arguments: alpha, v (n, M); rows int64 (m,); prev_row int64 (n,); out: out (M, M); work: buf (>= n, M).
-    Cost: m M^2 multiply-adds. Source: Sokolovska et al. (2010), section 4.
+    Cost: m M^2 multiply-adds. Source: Sokolovska et al. (2010), section 3.2.
     """
     M, half, first = out.shape[0], max(1, buf.shape[0] // 2), 0
     product = np.empty((M, M))

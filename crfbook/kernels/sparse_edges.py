@@ -19,7 +19,7 @@ def count_entries(class_ptr, class_attr, attr_ptr, attr_code, stamp_buf, count):
 
     Arguments: class_ptr int64 (K+1,), class_attr int32 (n,); attr_ptr int64 (B+1,), attr_code uint32 (m,);
     work: stamp_buf int64 (L*L,), all -1; out: count int64 (K,). Cost: one step for each weight of each class.
-    Source: Sokolovska et al. (2010), section 4.
+    Source: Sokolovska et al. (2010), section 3.2.
     """
     for k in range(count.size):
         count[k] = 0

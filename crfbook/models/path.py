@@ -11,7 +11,7 @@ that a falling path keeps every problem small. c1 is in the unit of the counts: 
 expected counts differ by at most c1 stays out. So the path begins at 100 occurrences and ends at a tenth of
 one, however large the corpus. c1_max grows with it: mostly it is the surplus of one frequent label after
 itself (O, O), and on the way down from there little is learned for long. Source: Sokolovska, Lavergne, Cappe
-and Yvon (2010), section 5; Friedman, Hastie and Tibshirani (2010) for the grid.
+and Yvon (2010), section 7; Friedman, Hastie and Tibshirani (2010) for the grid.
 """
 
 import time

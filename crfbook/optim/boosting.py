@@ -4,7 +4,7 @@
 
 Each round takes the feature whose bound promises the largest decrease, so a model has at most as many weights
 as rounds. Rounds visit only what they change (kernels/boosting_rounds.py). Source: Altun, Johnson and Hofmann
-(2003), section 3.3, Algorithm 2.
+(2003), section 5.2, Algorithm 2.
 """
 
 import math

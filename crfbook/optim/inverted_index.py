@@ -3,7 +3,7 @@
 A block is a node attribute, an edge attribute, or a pair of them that fire at the same tokens (the same test
 of the input, of which one speaks about a label and the other about a pair of labels): then one
 forward-backward serves both.
-Source: Sokolovska, Lavergne, Cappe and Yvon (2010), section 5.2; docs/SPEC.md, A.10.
+Source: Sokolovska, Lavergne, Cappe and Yvon (2010), section 4.4; docs/SPEC.md, A.10.
 """
 
 from typing import NamedTuple

@@ -8,7 +8,7 @@
 The exp losses start as large as L^T, and a sequence with p = 1e-100 outweighs all others: the clamp lets it
 in by and by. A clamped stage is skipped where no u = -log p exceeds its clamp. The sequential losses are
 convex: one minimum, whatever the path. The pointwise ones are not: of two starts the better training value is
-kept. Source: Altun, Johnson and Hofmann (2003), section 2; the stages are ours.
+kept. Source: Altun, Johnson and Hofmann (2003), section 3.3; the stages are ours.
 """
 
 import math

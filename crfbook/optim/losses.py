@@ -4,7 +4,7 @@
     sum_i weight_i sum_t phi(u_it),   u_it = -log p(y_it | x_i)     "pointwise-log", "pointwise-exp"
 
 phi(u) = u or e^u - 1, the latter linear beyond a clamp M if one is given. Source: Altun,
-Johnson and Hofmann (2003), section 2.
+Johnson and Hofmann (2003), section 3.3.
 """
 
 import math

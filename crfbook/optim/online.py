@@ -60,7 +60,7 @@ def perceptron(
 
     average : return the mean of all weight vectors so far, not the last one (Collins 2002, section 2.5).
     batch : decode everything with fixed weights, then add the mean over the sequences of dS (Altun et al.
-        2003, section 4.1). The mean and not the sum, so that a start w0 counts for something; from w0 = 0 the
+        2003, section 5.1). The mean and not the sum, so that a start w0 counts for something; from w0 = 0 the
         length of the step makes no difference, as the best path does not depend on the scale of w.
         `average` is then the mean over epochs.
 

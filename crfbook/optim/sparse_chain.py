@@ -2,7 +2,7 @@
 the label pairs in which it differs.
 
 Built from the weights without a table (K, L, L): memory grows with the weights that are not zero. Source:
-Sokolovska et al. (2010), section 4.
+Sokolovska et al. (2010), section 3.2.
 """
 
 from typing import NamedTuple

@@ -5,7 +5,7 @@ Once the objective falls slowly, few weights still change between zero and not z
 works on these and on the weights whose gradient is close to the penalty, whose sums are cheaper. Every so
 often, and before it ends, one gradient of all weights shows which others want to leave zero, and these are
 let in: so it ends where `minimize` on all weights would. Source: Friedman, Hastie and Tibshirani (2010),
-section 2.6 ("active set convergence"); for CRFs the freezing of Sokolovska et al. (2010), section 4.4,
+section 2.6 ("active set convergence"); for CRFs the freezing of Sokolovska et al. (2010), section 7,
 with a check of all weights.
 """
 
