@@ -1,0 +1,56 @@
+"""What the chapters and README measure: timings, and the tables of `make paper`.
+
+    python -m crfbook.studies                                             # what there is, by chapter
+    python -m crfbook.studies gradient viterbi --csv rows.csv             # timings beside their reference
+    python -m crfbook.studies loss-table-ner --folder notebooks/results   # the records of a table
+
+`harness` declares, times, judges and records a study, `work` loads what it works on, `crfsuite` trains the
+peer; cNN.py has the studies of chapter NN. Nothing else in the package imports this.
+"""
+
+import re
+from importlib import import_module
+from pkgutil import iter_modules
+
+from .harness import STUDIES, Clocked, Row, fill_all, race, read_record, write_record
+
+__all__ = ["Clocked", "Row", "measure", "race", "read_record", "run", "studies", "write_record"]
+
+
+def studies():
+    """{name: Study} of all chapters, in their order."""
+    for module in sorted(found.name for found in iter_modules(__path__)):
+        if re.fullmatch(r"c\d\d", module):
+            import_module(f"{__name__}.{module}")
+    return dict(sorted(STUDIES.items(), key=lambda item: item[1].chapter))
+
+
+def find(name, kind):
+    """The study of that name; ValueError if there is none of this kind ("timings" or "tables")."""
+    known = {key: one for key, one in studies().items() if one.timed == (kind == "timings")}
+    if name not in known:
+        raise ValueError(f"{kind}: expected names among {', '.join(known)}; got {name}")
+    return known[name]
+
+
+def run(*names, folder="results", **options):
+    """Make the records of these tables in `folder`, BLAS on one thread; an interrupted run goes on.
+
+    options: arguments of the study, such as `n_words` for a small one. Returns the paths.
+    """
+    from crfbook.optim.parallel import one_blas_thread
+
+    tables = [find(name, "tables") for name in names]
+    with one_blas_thread():
+        return [path for table in tables for path in fill_all(table.run(**options), folder)]
+
+
+def measure(name, **options):
+    """Yield the `Row`s of a timing, BLAS on one thread.
+
+    options: `repeats`, counted runs of each candidate.
+    """
+    from crfbook.optim.parallel import one_blas_thread
+
+    with one_blas_thread():
+        yield from find(name, "timings").run(**options)

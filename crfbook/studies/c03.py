@@ -1,0 +1,218 @@
+"""Chapters 02 and 03: an evaluation, Viterbi, tagging and training beside python-crfsuite, same features.
+
+    python -m crfbook.studies.c03 ours      # or: crfsuite
+
+is one side of `end-to-end`: columns to a trained model in a process of its own. It prints one JSON line.
+Reading the data set lies outside the clock for both sides; the peak memory is that of the whole process,
+imports included: the peer's side loads no compiled code.
+"""
+
+import sys
+from functools import partial
+
+import numpy as np
+
+from . import crfsuite
+from .harness import Clocked, Row, cpu_row, in_own_process, print_alone, race, study
+from .work import columns_of, load
+
+RECORD = "03_benchmarks.csv"
+ITERATIONS = 50  # of end-to-end
+
+
+def _evaluations(work, threads, repeats):
+    """Timings of objective + gradient: CRFsuite's ("crfsuite") and ours on n threads (n)."""
+    peer = crfsuite.trainer(*crfsuite.sentences(work))
+    runs = {"crfsuite": lambda: Clocked(crfsuite.seconds_per_evaluation(peer))}
+    return race(runs | {n: work.evaluation(n_threads=n) for n in threads}, repeats)
+
+
+@study(RECORD)
+def gradient(repeats=5):
+    """Objective + gradient, CoNLL-2000, 22 labels, one and two threads."""
+    work = load("chunking", verbose=True)
+    took = _evaluations(work, (1, 2), repeats)
+    shape, name = (
+        f"{work.features.n_node:,} node weights, {work.features.n_edge} transitions",
+        "objective + gradient",
+    )
+    yield cpu_row(f"{name}, 22 labels, 1 thread", took, 0.50, 0.35, shape, ours=1)
+    wall = took[2].median_wall, took["crfsuite"].median_wall
+    yield Row(f"{name}, 22 labels, 2 threads", *wall, "wall s", 0.30, 0.20)
+
+
+@study(RECORD)
+def gradient_atis(repeats=5):
+    """Objective + gradient, ATIS slots, 121 labels, one thread."""
+    took = _evaluations(load("atis", verbose=True), (1,), repeats)
+    yield cpu_row("objective + gradient, ATIS, 121 labels, 1 thread", took, 0.35, 0.25, ours=1)
+
+
+@study(RECORD)
+def gradient_joint(repeats=3):
+    """Objective + gradient, joint POS/chunk labels, 319 labels, one thread; and its matrix products alone."""
+    work = load("joint", verbose=True)
+    n, labels = work.corpus.n_tokens, work.features.n_labels
+    took = _evaluations(work, (1,), repeats)
+    runs = {"ours": work.evaluation(), "products": _products(work), "cached": _cached_products(n, labels)}
+    alone = race(runs, repeats)
+    ms, peer, own = (1e3 / n * one.median_cpu for one in (took[1], took["crfsuite"], alone["ours"]))
+    name = f"objective + gradient, {labels} labels, 1 thread"
+    yield Row(name, ms, peer, "ms/token", 0.22, 0.16, f"{n:,} tokens")
+    products, cached = (1e3 / n * alone[name].median_cpu for name in ("products", "cached"))
+    note = "alpha E, v E', alpha' v in the shapes of the packed batches; "
+    note += f"in (256, L) blocks that never leave the cache: {cached:.4g} ms/token"
+    yield Row("the same against its three matrix products", own, products, "ms/token", 1.4, None, note)
+
+
+def _products(work):
+    """The matrix products of one evaluation alone: batches, steps and rows as forward-backward has them."""
+    from crfbook.optim.objective import Objective
+
+    packing, labels = Objective(work.corpus, work.features)._packing, work.features.n_labels
+    rng = np.random.default_rng(0)
+    e = rng.random((labels, labels))
+    e_t, total = np.ascontiguousarray(e.T), np.empty_like(e)
+    a, v = rng.random((2, int(np.diff(packing.row_ptr).max()), labels))
+    out, start = np.empty_like(a), packing.step_start
+    steps = [packing.step_ptr[start[b] : start[b + 1]] for b in range(len(packing.row_ptr) - 1)]
+
+    def run():
+        for step in steps:
+            for matrix, rows in ((e, a), (e_t, v)):
+                for low, high in zip(step[1:-1], step[2:], strict=True):
+                    np.matmul(rows[low:high], matrix, out=out[low:high])
+            np.matmul(a[step[1] : step[-1]].T, v[step[1] : step[-1]], out=total)
+
+    return run
+
+
+def _cached_products(n_tokens, n_labels, block=256):
+    """As many multiply-adds in square-ish blocks, used over and over: the most that BLAS can do here."""
+
+    def run():
+        rng = np.random.default_rng(0)
+        a, v = rng.random((2, block, n_labels))
+        e, out = rng.random((n_labels, n_labels)), np.empty((block, n_labels))
+        total = np.empty((n_labels, n_labels))
+        for _ in range(0, n_tokens, block):
+            np.matmul(a, e, out=out)
+            np.matmul(v, e.T, out=out)
+            np.matmul(a.T, v, out=total)
+
+    return run
+
+
+@study(RECORD)
+def viterbi(repeats=5):
+    """Viterbi alone, scores ready, 22 and 319 labels, one thread."""
+    yield _viterbi("chunking", 2000, 20, 0.35, 0.20, repeats)
+    yield _viterbi("joint", 300, 5, 0.12, 0.06, repeats)
+
+
+def _viterbi(name, n_sentences, iterations, required, aim, repeats):
+    from crfbook.data.features import log_edge
+    from crfbook.kernels.viterbi import viterbi_many
+    from crfbook.models.inference import node_scores
+
+    work = load(name, verbose=True)
+    test = work.words.head(n_sentences)
+    tagger, _ = crfsuite.train_tagger(work, iterations)
+    rows, w = crfsuite.attribute_strings(test, work.template), crfsuite.weights_of(work, tagger)
+    corpus = work.encoder.transform(test, on_unknown_label="mark")
+    tables = log_edge(work.features, w, corpus.class_ptr, corpus.class_attr), corpus.edge_class
+    path, score = np.zeros(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
+    args = node_scores(corpus, work.features, w), *tables, corpus.seq_ptr, path, score
+    runs = {"crfsuite": lambda: Clocked(*crfsuite.viterbi_seconds(tagger, rows))}
+    took = race(runs | {"ours": partial(viterbi_many, *args)}, repeats)
+    speed = corpus.n_tokens / took["ours"].median_cpu / 1e6
+    note = f"{corpus.n_tokens:,} tokens; ours {speed:.3g} M tokens/s; the same weights"
+    return cpu_row(f"Viterbi alone, {work.features.n_labels} labels", took, required, aim, note)
+
+
+@study(RECORD)
+def tagging(repeats=5):
+    """The CoNLL-2000 test set from columns of strings to labels, one thread, the same weights."""
+    from crfbook.models.inference import decode
+
+    work, found = load("chunking", verbose=True), {}
+    tagger, _ = crfsuite.train_tagger(work)
+    w = crfsuite.weights_of(work, tagger)
+
+    def ours():
+        corpus = work.encoder.transform(work.words, on_unknown_label="mark")
+        found["ours"] = work.encoder.decode(decode(corpus, work.features, w), corpus.seq_ptr)
+
+    def peer():
+        rows = crfsuite.attribute_strings(work.words, work.template)
+        found["crfsuite"] = [tagger.tag(row) for row in rows]
+
+    took = race({"crfsuite": peer, "ours": ours}, repeats)
+    same = np.mean([a == b for a, b in zip(found["ours"], found["crfsuite"], strict=True)])
+    note = f"{len(work.words):,} sentences; {same:.2%} of them tagged identically"
+    yield cpu_row("tagging, columns of strings to labels", took, 0.50, 0.25, note)
+
+
+@study(RECORD)
+def end_to_end(repeats=3):
+    """Columns to corpus + 50 iterations of L-BFGS, each side in its own process; peak memory."""
+    done = {"crfsuite": [], "ours": []}
+
+    def run(side):
+        done[side].append(in_own_process(__name__, side))
+        return Clocked(done[side][-1]["cpu"], done[side][-1]["wall"])
+
+    took = race({side: partial(run, side) for side in done}, repeats)
+    values = {side: runs[-1]["objective"] for side, runs in done.items()}
+    note = f"objective: ours {values['ours']:.2f}, CRFsuite {values['crfsuite']:.2f}"
+    yield cpu_row("columns to corpus + fit 50 iterations", took, 0.50, 0.35, note)
+    memory = [float(np.median([run["peak_mb"] for run in done[side]])) for side in ("ours", "crfsuite")]
+    yield Row("peak memory of that process", *memory, "MB", 1.0, 0.7)
+
+
+def _fit_ours():
+    """One side of `end_to_end`: what is to be timed. A first fit is thrown away: it may compile."""
+    from crfbook.models.linear_chain import CRF
+
+    template, train, _ = columns_of("chunking", verbose=True)
+    CRF(template=template, c2=1.0, max_iterations=2).fit(train.head(50))
+    model = CRF(template=template, c2=1.0, max_iterations=ITERATIONS, n_jobs=1)
+    return lambda: model.fit(train).objective_
+
+
+def _fit_crfsuite():
+    """The other side of `end_to_end`."""
+    template, train, _ = columns_of("chunking", verbose=True)
+
+    def run():
+        sentences = crfsuite.attribute_strings(train, template), train.labels_by_sequence()
+        peer = crfsuite.trainer(*sentences, max_iterations=ITERATIONS)
+        del sentences  # CRFsuite has its own copy: the memory is free while it trains
+        with crfsuite.model_file() as path:
+            peer.train(path)
+        return peer.logparser.last_iteration["loss"]
+
+    return run
+
+
+@study()
+def optimum(repeats=1):
+    """The optimum on CoNLL-2000, c2 = 1: ours, CRFsuite's far past its stop, and both objectives there."""
+    from crfbook.optim.objective import Objective
+    from crfbook.optim.quasi_newton import minimize
+
+    work = load("chunking", verbose=True)
+    tagger, log = crfsuite.train_tagger(work, None, epsilon=1e-9, delta=1e-12)
+    objective = Objective(work.corpus, work.features, c2=1.0, n_threads=2)
+    found = minimize(objective, np.zeros(work.features.n_features), c2=1.0, tol=1e-8)
+    there, gradient_there = objective(crfsuite.weights_of(work, tagger))
+    note = f"{found.objective:.6f} against {log['loss']:.6f} after {log['num']} iterations of CRFsuite "
+    note += f"(epsilon 1e-9, delta 1e-12); ours {found.n_iter}, {found.status}"
+    yield Row("optimum, CoNLL-2000, c2 = 1", found.objective, log["loss"], "nats", 1 + 1e-6, None, note)
+    gap = gradient_there @ gradient_there / 4.0
+    note = f"relative difference {abs(there / log['loss'] - 1):.1e}; the optimum lies at most {gap:.1e} below"
+    yield Row("our objective at CRFsuite's weights", there, log["loss"], "nats", 1 + 1e-9, None, note)
+
+
+if __name__ == "__main__":
+    print_alone({"ours": _fit_ours, "crfsuite": _fit_crfsuite}[sys.argv[1]]())

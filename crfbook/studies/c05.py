@@ -1,0 +1,327 @@
+"""Chapter 05: online and stochastic learners, boosting, the fastest way to an optimum; Table 3.
+
+The table is that of Altun, Johnson and Hofmann (2003), perceptron and boosting, with their descendants PA and
+AROW. As in c04.py, the one number that an online learner needs, its epochs, is chosen on a tenth of the
+training data, and then the whole training part, and prefixes of it, are learnt from. Boosting gets a fixed
+number of rounds, more of them where each is cheaper, and in proportion fewer on a prefix. A second record
+follows boosting round by round, with its three bounds and without the longest sentences.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from crfbook.data.corpus import slice_sequences, take_sequences
+from crfbook.optim import online, stochastic
+from crfbook.optim.boosting import boost
+from crfbook.optim.fast import fast_fit
+from crfbook.optim.objective import Objective
+from crfbook.optim.quasi_newton import minimize
+from crfbook.optim.sag import sag
+from crfbook.optim.sdca import sdca
+
+from . import crfsuite
+from .c04 import SIZES, TEMPLATES, row_of
+from .harness import Clocked, Row, cpu_row, each, follow, race, study
+from .work import dataset, descend, load, set_up
+
+RECORD = "05_benchmarks.csv"
+
+# ---- an epoch beside CRFsuite's ----
+
+EPOCHS = 10
+PASSES = (5, 10, 20, 30)
+# by CRFsuite's names
+ONLINE = {"ap": online.perceptron, "pa": online.passive_aggressive, "arow": online.arow}
+
+
+def _epochs(work, algorithm, learners, repeats, **params):
+    """Timings of an epoch: CRFsuite's algorithm ("crfsuite") and our learners (their names).
+
+    Also what the last runs left: CRFsuite's tagger, our weights. Times are medians between the ends of
+    epochs: the first one, with layout and compilation, is left out.
+    """
+    peer, last = crfsuite.trainer(*crfsuite.sentences(work), algorithm, max_iterations=EPOCHS, **params), {}
+
+    def theirs():
+        last["crfsuite"], log = crfsuite.train(peer)
+        return Clocked(float(np.median([float(step["time"]) for step in log.iterations[1:]])))
+
+    def ours(name):
+        run = follow(learners[name], work.corpus, work.features, max_iterations=EPOCHS)
+        last[name] = run.result.w
+        return Clocked(*np.median(np.diff([tick[:2] for tick in run.ticks], axis=0), axis=0).tolist())
+
+    return race({"crfsuite": theirs} | {name: partial(ours, name) for name in learners}, repeats), last
+
+
+@study(RECORD)
+def perceptron(repeats=3):
+    """Averaged perceptron, PA, AROW on CoNLL-2000, 22 labels, one thread: seconds an epoch, F1 after ten."""
+    work = load("chunking", verbose=True)
+    test = crfsuite.attribute_strings(work.words, work.template)
+    for name, learner in ONLINE.items():
+        took, last = _epochs(work, name, {"ours": learner}, repeats)
+        labels = {"test": [last["crfsuite"].tag(rows) for rows in test]}
+        f1, theirs = (work.scores(found)["test"] for found in (last["ours"], labels))
+        note = f"F1 after {EPOCHS} epochs: ours {f1:.2f}, CRFsuite {theirs:.2f} "
+        note += "(the orders of the sentences differ)"
+        line = f"{learner.__name__.replace('_', '-')}, one epoch"
+        yield cpu_row(line, took, 0.6 if name == "ap" else None, None, note)
+
+
+@study()
+def sgd(repeats=3):
+    """SGD, sgd-l1 and sag on CoNLL-2000, c2 = 1, one thread: seconds an epoch, objective, against l2sgd."""
+    work = load("chunking", verbose=True)
+    learners = {
+        "sgd": partial(stochastic.sgd, c2=1.0),
+        "sgd-l1": partial(stochastic.sgd_l1, c1=1.0),
+        "sag": partial(sag, c2=1.0),
+    }
+    took, last = _epochs(work, "l2sgd", learners, repeats, c2=1.0)
+    l1 = f"CRFsuite has no L1; c1 = 1: {np.count_nonzero(last['sgd-l1']):,} weights after {EPOCHS}"
+    twice = "it does two sums of scores and two updates, and searches for Lipschitz constants"
+    notes = {"sgd": "", "sgd-l1": f"against the same, {l1}", "sag": f"against the same; {twice}"}
+    for name, note in notes.items():
+        yield cpu_row(f"{name}, one epoch", took, note=note, ours=name)
+    objective = Objective(work.corpus, work.features, c2=1.0)
+    values = objective(last["sgd"])[0], objective(crfsuite.weights_of(work, last["crfsuite"]))[0]
+    note = "ours the mean over epochs, CRFsuite's the best epoch"
+    yield Row(f"sgd, objective after {EPOCHS} epochs", *values, "nats", 1.0, None, note)
+
+
+@study()
+def stochastic_passes(repeats=1):
+    """CoNLL-2000, c2 = 1: how far from the optimum sgd and sag are after 5 to 30 passes, against L-BFGS."""
+    work = load("chunking", verbose=True)
+    objective, start = Objective(work.corpus, work.features, c2=1.0), np.zeros(work.features.n_features)
+    best = follow(minimize, objective, start, c2=1.0, memory=30, tol=1e-7)
+    optimum = best.result.objective
+    reference = {tick.step.iteration: tick.step.objective for tick in best.ticks}
+    for name, learner in (("sgd", stochastic.sgd), ("sag", sag)):
+        reached = {}
+
+        def watch(step, w, seconds, reached=reached):
+            reached[step.iteration] = objective(w)[0]
+
+        follow(learner, work.corpus, work.features, c2=1.0, max_iterations=max(PASSES), look=watch)
+        for n in PASSES:
+            note = "" if n > PASSES[0] else "the trials of sgd's calibration not counted"
+            ratios = reached.get(n, optimum) / optimum - 1, reference[n] / optimum - 1
+            yield Row(f"{name}: (objective - optimum) / optimum, {n} passes", *ratios, "relative", note=note)
+
+
+# ---- to the optimum ----
+
+CLOSE = 1e-4
+PIECES = (("chunking", 1.0, 0.10), ("chunking", 0.05, 0.20), ("ner", 1.0, 0.15))  # work, c2, required
+FAST = {"fast_fit": fast_fit, "sdca": sdca, "L-BFGS": partial(descend, memory=30)}
+
+
+@study("05_fast_benchmarks.csv")
+def fast(repeats=1):
+    """CPU seconds to 1e-4 above the optimum, one thread: CoNLL-2000, c2 = 1 and 0.05; Spanish names, S3.
+
+    fast_fit (CRF's algorithm "auto"), sdca alone and L-BFGS against CRFsuite's L-BFGS. Layouts are built
+    inside the clock, the corpus is encoded outside. CRFsuite's seconds are those of its own log, from the
+    first iteration to the first one that is close enough.
+    """
+    for piece in PIECES:
+        yield from _to_optimum(*piece, repeats)  # as they come: each takes minutes
+
+
+def _to_optimum(name, c2, required, repeats):
+    work, steps = load(name, verbose=name == "chunking"), {}
+    corpus, features, few = work.corpus, work.features, slice_sequences(work.corpus, 0, 30)
+    stop = {"epsilon": 1e-9, "delta": 3e-6, "max_iterations": 600}
+    peer = crfsuite.trainer(*crfsuite.sentences(work, numbers=True), c2=c2, **stop)
+    objective = Objective(corpus, features, c2=c2)
+    best = fast_fit(corpus, features, c2=c2, tol=1e-9).objective
+    goal = best * (1 + CLOSE)
+
+    def theirs():
+        log, spent = crfsuite.train(peer)[1], 0.0
+        for step in log.iterations:
+            spent += float(step["time"])
+            if step["loss"] <= goal:
+                steps["crfsuite"] = step["num"]
+                return spent
+        end = log.last_iteration["loss"]
+        raise RuntimeError(f"CRFsuite stopped at {end}, never within {CLOSE:g} of {best}")
+
+    def ours(key):
+        """CPU seconds until the weights shown are close enough; looking at them is left out."""
+        close = []
+
+        def look(step, w, seconds):
+            if not close and objective(w)[0] <= goal:
+                close.append((seconds, step.iteration))
+            return bool(close)
+
+        follow(FAST[key], corpus, features, c2=c2, tol=1e-6, look=look)
+        if not close:
+            raise RuntimeError(f"{key} stopped before it was within {CLOSE:g} of {best}")
+        seconds, steps[key] = close[0]
+        return seconds
+
+    for learner in FAST.values():  # compile on something small
+        learner(few, features, c2=c2, tol=1e-2, callback=lambda step, w: False)
+    candidates = {"crfsuite": theirs} | {key: partial(ours, key) for key in FAST}
+    # in turn; no warm-up of minutes
+    runs = [{key: run() for key, run in candidates.items()} for _ in range(repeats)]
+    took = {key: float(np.median([run[key] for run in runs])) for key in candidates}
+    ends = f"optimum {best:.4f}; CRFsuite is there after {steps['crfsuite']} iterations"
+    notes = {
+        "fast_fit": f"{steps['fast_fit']} epochs and iterations; {ends}",
+        "sdca": f"coordinate ascent alone: {steps['sdca']} epochs",
+        "L-BFGS": f"ours, from 0, memory 30: {steps['L-BFGS']} iterations",
+    }
+    title = {"ner": "names"}.get(name, name)
+    for key, note in notes.items():
+        asked = required if key == "fast_fit" else None
+        line = f"{key}: {title}, c2 = {c2:g}, to {CLOSE:g}"
+        yield Row(line, took[key], took["crfsuite"], "CPU s", asked, None, note)
+
+
+# ---- boosting ----
+
+STRETCHES = (0, 500, 1000, 2000, 4000)  # rounds; the first one is what is asked of
+
+
+@study(RECORD)
+def boosting(repeats=3):
+    """Seconds a round, Spanish names (CoNLL-2002), S2, 9 labels, one thread, from zero weights.
+
+    The reference is a pass of our own batched kernels, value and gradient of the log loss: all that a naive
+    round needs before it chooses. A round costs what the sequences with its feature cost, and grows as more
+    sequences have a share in the loss.
+    """
+    work = load("ner", "s2")
+    full = race({"pass": work.evaluation(c2=0.0)}, max(5, repeats))["pass"].median_cpu
+    for bound in ("global", "split"):
+        runs = [_stretches(work, bound) for _ in range(repeats + 1)][1:]  # the first one compiles
+        seconds = np.median([times for times, _ in runs], axis=0)
+        speeds = zip(1 / seconds, STRETCHES[1:], strict=True)
+        note = "rounds a second: " + ", ".join(f"{speed:,.0f} to round {stop:,}" for speed, stop in speeds)
+        note += f"; log loss there {runs[-1][1]:.1f} nats"
+        line = f"boosting, {bound} bound, a round of the first {STRETCHES[1]}"
+        yield Row(line, seconds[0], full, "CPU s", 0.1, None, note)
+        yield Row(f"the same, rounds {STRETCHES[-2]:,} to {STRETCHES[-1]:,}", seconds[-1], full, "CPU s")
+
+
+def _stretches(work, bound):
+    """(CPU seconds a round in each of `STRETCHES`, log loss at the end).
+
+    Layout, first pass and first round do not count. Every round reports itself: 5 per cent that a user does
+    not pay.
+    """
+    limits = {"max_iterations": STRETCHES[-1], "report_every": 1}
+    run = follow(boost, work.corpus, work.features, bound=bound, **limits)
+    at = [run.ticks[max(stop, 1) - 1].cpu for stop in STRETCHES]
+    return np.diff(at) / np.diff(STRETCHES), run.result.objective
+
+
+# ---- Table 3 ----
+
+LEARNERS = {
+    "perceptron": partial(online.perceptron, average=False),
+    "averaged perceptron": online.perceptron,
+    "passive-aggressive": online.passive_aggressive,
+    "AROW": online.arow,
+    "boosting": boost,
+    "boosting, per instance": partial(boost, bound="instance"),
+}
+CHOICES = (1, 2, 3, 5, 10, 20, 30, 50)  # epochs
+ROUNDS = {"boosting": 10_000, "boosting, per instance": 20_000}
+FOLLOWED = (  # template, bound, longest sentence, rounds
+    ("s1", "split", None, 50_000), ("s2", "split", None, 12_000), ("s3", "split", None, 12_000),
+    ("s2", "split", 60, 5_000), ("s2", "global", None, 7_000), ("s2", "instance", None, 7_000),
+    ("s3", "split", 60, 5_000), ("s3", "global", None, 7_000),
+)  # fmt: skip
+LOOKS = (  # rounds
+    100, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10_000, 15_000, 20_000, 30_000, 50_000,
+)  # fmt: skip
+
+
+def fit_learner(setup, learner, iterations, look=None):
+    """`Run` of a function in `LEARNERS` after so many epochs or rounds; compilation does not count."""
+    fit = partial(learner, setup.corpus, setup.features, constraints=setup.constraints)
+    fit(max_iterations=1)
+    return follow(fit, max_iterations=iterations, look=look)
+
+
+def epochs_row(task, template, learner):
+    """Scores on a tenth of the training data after each of `CHOICES`; the best (the smallest of equals)."""
+    setup, found = set_up(task, template, held_out=True), {}
+
+    def look(step, w, seconds):
+        if step.iteration in CHOICES:
+            found[step.iteration] = round(setup.scores(w)["tenth"], 2)
+
+    fit_learner(setup, LEARNERS[learner], CHOICES[-1], look)
+    best = max(found, key=lambda n: (found[n], -n))
+    return {**{str(n): f"{found[n]:.2f}" if n in found else "" for n in CHOICES}, "chosen": best}
+
+
+def learner_row(task, template, learner, n_sentences, iterations):
+    """Scores after so many epochs or rounds: a row of Table 3, or a point of a learning curve."""
+    setup = set_up(task, template, n_sentences)
+    result, seconds, _ = fit_learner(setup, LEARNERS[learner], iterations)
+    return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status)
+
+
+@study("05_epochs_{}.csv", "05_{}.csv", of=("ner",))
+def learner_table(task):
+    """Table 3 with its learning curve, epochs chosen before; an hour, row by row."""
+    data = [dataset(task)]
+    cells = [{"template": template, "learner": name} for name in LEARNERS for template in TEMPLATES[task]]
+    by_epochs = [cell for cell in cells if cell["learner"] not in ROUNDS]
+    rows = yield f"05_epochs_{task}.csv", each(epochs_row, by_epochs, task=task), data
+    best, whole = {(row["template"], row["learner"]): int(row["chosen"]) for row in rows}, len(data[0].train)
+    jobs = []
+    for n in SIZES[task][::-1]:  # the paper's table first, then the learning curve
+        for cell in cells:
+            rounds = ROUNDS.get(cell["learner"], 0) * (n or whole) // whole
+            more = {"n_sentences": n, "iterations": best.get(tuple(cell.values()), rounds)}
+            jobs.append(({**cell, "sentences": n or whole}, partial(learner_row, task, **cell, **more)))
+    yield f"05_{task}.csv", jobs, data
+
+
+def without_long(setup, longest):
+    """`Work` without the training sentences of more than `longest` tokens; features are those of the rest."""
+    short = np.flatnonzero(np.diff(setup.corpus.seq_ptr) <= longest)
+    return replace(setup, corpus=take_sequences(setup.corpus, short))
+
+
+def rounds_rows(task, template, bound, longest, rounds):
+    """Boosting after each of `LOOKS` and at its end: rounds, log of the loss, scores, weights, seconds.
+
+    longest: words of the longest training sentence that is kept; None: all are.
+    """
+    setup, rows = set_up(task, template), []
+    setup = setup if longest is None else without_long(setup, longest)
+
+    def row(step, w, seconds):
+        begin = {"rounds": step.iteration, "log_loss": f"{step.objective:.3f}"}
+        rows.append({**begin, "sentences": setup.corpus.n_sequences, **row_of(setup, w, seconds)})
+
+    def look(step, w, seconds):
+        if step.iteration in LOOKS:
+            row(step, w, seconds)
+
+    result, seconds, _ = fit_learner(setup, partial(boost, bound=bound), rounds, look)
+    if result.n_iter not in LOOKS:  # it converged, or was to end elsewhere
+        row(result.history[-1], result.w, seconds)
+    return rows
+
+
+@study("05_rounds_{}.csv", of=("ner",))
+def boosting_rounds(task):
+    """F1 and loss against rounds of boosting, three bounds, with and without long sentences; half an hour."""
+    jobs = []
+    for template, bound, longest, rounds in FOLLOWED:
+        key = {"template": template, "bound": bound, "longest": longest or "all"}
+        jobs.append((key, partial(rounds_rows, task, template, bound, longest, rounds)))
+    yield f"05_rounds_{task}.csv", jobs, [dataset(task)]

@@ -1,0 +1,431 @@
+"""Chapter 06: L1 on CoNLL-2000 beside CRFsuite; sparse forms of forward-backward beside dense ones.
+
+Figure 5 of Sokolovska, Lavergne, Cappe and Yvon (2010) compares forms of forward-backward on the same chains.
+Scores of the tokens are ready when the clock starts; each form ends with log Z, all node marginals and the
+expected counts of the edge weights. "One by one" is the textbook's order of work, sequence after sequence,
+its inner loops vector code; "batched" takes one product of matrices (BLAS) for all sequences that are at the
+same step and class; "sparse" one product for each stored pair.
+"""
+
+import time
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.evaluation import bootstrap_interval
+from crfbook.kernels.forward_backward import forward_backward_many
+from crfbook.models.inference import decode, node_scores
+from crfbook.optim.batch import Batch
+from crfbook.optim.certificate import duality_gap
+from crfbook.optim.cost_model import DECODING_FORMS, TABLE_SHARE, FormChooser, Sizes, choose_form, terms
+from crfbook.optim.edges import padded, table_edges
+from crfbook.optim.fast import fast_fit
+from crfbook.optim.forecast import batch_rows
+from crfbook.optim.objective import Objective
+from crfbook.optim.packing import pack
+from crfbook.optim.quasi_newton import minimize
+from crfbook.optim.result import OptResult
+from crfbook.optim.sparse_chain import sparse_edges
+from crfbook.optim.sparse_shards import SparseBatch, SparseTransitions
+from crfbook.optim.support import minimize_on_support
+from crfbook.optim.work import make_work
+
+from . import crfsuite
+from .harness import Clocked, Row, Run, affine_fit, break_even, follow, race, steady, study, timed
+from .work import LARGE, columns_of, dataset, descend, encode, load, random_chains, random_support
+
+# ---- L1 ----
+
+STRENGTHS = (4.0, 2.0, 1.0, 0.5, 0.25)  # c1, each from the solution of the one before
+RIDGES = (1.0, 0.3, 0.1, 0.05, 0.03)  # c2
+STOP = {"relative_change": (10, 1e-5), "tol_gradient": 1e-2}  # enough for F1
+HELD_OUT = 10  # every tenth training sentence chooses c1, and c2
+
+
+def train_l1(work, c1, start=None, **settings):
+    """`Run` of `minimize_on_support`, or of `minimize` if `settings` name an l1_method; with the layout."""
+    learner = descend if "l1_method" in settings else minimize_on_support
+    start = np.zeros(work.features.n_features) if start is None else start
+    return follow(learner, work.corpus, work.features, start, c1=c1, **settings)
+
+
+def crfsuite_l1(work, c1):
+    """CRFsuite's OWL-QN on the same features, to its own stop: a `Run` without steps."""
+    peer = crfsuite.trainer(*crfsuite.sentences(work), c1=c1, c2=0.0)
+    (tagger, log), seconds = timed(crfsuite.train, peer)
+    trials = sum(int(step.get("linesearch_trials", 1)) for step in log.iterations)
+    w, objective = crfsuite.weights_of(work, tagger), float(log.iterations[-1]["loss"])
+    return Run(OptResult(w, objective, "its own stop", len(log.iterations), [], {}, trials), seconds, [])
+
+
+@study("06_benchmarks.csv")
+def owlqn(repeats=1):
+    """L1 to the certificate, CoNLL-2000, c1 = 1, against CRFsuite's OWL-QN to its own stop; minutes."""
+    work = load("chunking", verbose=True)
+    train_l1(work, 1.0, max_iterations=30)  # machine code
+    (theirs, seconds, _), (ours, our_seconds, ticks) = crfsuite_l1(work, 1.0), train_l1(work, 1.0)
+    goal, n, n_theirs = theirs.objective, np.count_nonzero(ours.w), np.count_nonzero(theirs.w)
+
+    def stop(step, w, seconds):
+        return step.objective <= goal
+
+    plain = train_l1(work, 1.0, l1_method="owlqn", max_iterations=1500, look=stop)
+    value, grad = Objective(work.corpus, work.features)(ours.w)
+    violation = np.where(ours.w != 0, np.abs(grad + np.sign(ours.w)), np.maximum(np.abs(grad) - 1.0, 0.0))
+    note = f"{ours.status}: largest pseudo-gradient {violation.max():.1e} (at most 1e-3 asked), "
+    note += f"duality gap at most {duality_gap(value, grad, ours.w, 1.0):.3g} nats; "
+    note += f"{ours.n_evaluations} evaluations against {theirs.n_evaluations}"
+    line = "L1, c1 = 1, until certified, 1 thread"
+    yield Row(line, our_seconds, seconds, "CPU s", 0.5, 0.3, note)
+    note = f"{ours.objective:.4f} with {n:,} weights, {goal:.4f} with {n_theirs:,}; "
+    note += "test F1 {:.2f} and {:.2f}".format(*(work.scores(found.w)["test"] for found in (ours, theirs)))
+    yield Row("the same: objective", ours.objective, goal, "nats", 1.0, None, note)
+    there = [(i, tick.cpu) for i, tick in enumerate(ticks, 1) if tick.step.objective <= goal]
+    note, level = (f"{there[0][0]} iterations", there[0][1]) if there else ("never", float("nan"))
+    yield Row("the same: until CRFsuite's objective", level, seconds, "CPU s", 0.5, 0.3, note)
+    end = plain.result
+    note = f"{end.n_iter} iterations, {end.n_evaluations} evaluations, {end.objective:.2f}, memory 10"
+    line = "textbook OWL-QN until CRFsuite's objective"
+    yield Row(line, plain.seconds, seconds, "CPU s", None, None, note)
+
+
+def penalty_path(strengths=STRENGTHS, ridges=RIDGES):
+    """Two lists of dicts: for each c1, each from the one before, and for each c2 of L2 alone, from zeros.
+
+    F1 on dev is that of a model trained without every tenth sentence, on these; all else of a model of all.
+    """
+    template, train, parts = columns_of("chunking", verbose=True)
+    whole, held = encode("chunking", template, train, parts), np.arange(len(train)) % HELD_OUT == 0
+    rest, dev = (train.take(np.flatnonzero(keep)) for keep in (~held, held))
+    part, w, tables = encode("chunking", template, rest, {"dev": dev}), [None, None], ([], [])
+    for c1 in strengths:
+        runs = [train_l1(work, c1, start, **STOP) for work, start in zip((part, whole), w, strict=True)]
+        w = [run.result.w for run in runs]
+        tables[0].append(_path_row(c1, 0.0, part, whole, *runs))
+    for c2 in ridges:
+        runs = [follow(fast_fit, work.corpus, work.features, c2=c2, tol=1e-5) for work in (part, whole)]
+        tables[1].append(_path_row(0.0, c2, part, whole, *runs))
+    return tables
+
+
+def _path_row(c1, c2, part, whole, tried, run):
+    gold, found = whole.parts["test"].gold, run.result
+    interval = bootstrap_interval(gold, whole.guess(found.w, "test"))
+    value, low, high = (f"{100 * x:.2f}" for x in interval)
+    return {
+        "c1": c1,
+        "c2": c2,
+        "offered": whole.features.n_features,
+        "not zero": int(np.count_nonzero(found.w)),
+        "objective": f"{found.objective:.4f}",
+        "evaluations": found.n_evaluations,
+        "dev F1": f"{part.scores(tried.result.w)['dev']:.2f}",
+        "test F1": value,
+        "95 % from": low,
+        "to": high,
+        "CPU seconds": f"{run.seconds:.1f}",
+    }
+
+
+@study("06_l1_path.csv")
+def l1_path(**strengths):
+    """CoNLL-2000: F1 and size of models for falling c1, and for several c2; twenty minutes."""
+    yield "06_l1_path.csv", [({}, lambda: sum(penalty_path(**strengths), []))], [dataset("chunking")]
+
+
+@study()
+def l1_accuracy(repeats=1):
+    """F1 and size of an L1 model against L2, c1 and c2 chosen on held-out training sentences; CoNLL-2000."""
+    tables = penalty_path()
+    l1, l2 = (max(rows, key=lambda row: float(row["dev F1"])) for rows in tables)
+    tried = ", ".join(f"{row['c1']:g}: {row['dev F1']}" for row in tables[0])
+    note = f"c1 = {l1['c1']:g} by F1 on held-out sentences ({tried})"
+    yield Row("weights of the L1 model", l1["not zero"], l2["not zero"], "weights", 0.1, None, note)
+    errors = [100 - float(row["test F1"]) for row in (l1, l2)]
+    note = f"F1 {l1['test F1']} against {l2['test F1']} (c2 = {l2['c2']:g}): "
+    note += f"{errors[0] - errors[1]:.2f} lost, 0.3 allowed"
+    yield Row("error of the L1 model, 100 - F1", *errors, "points", 1 + 0.3 / errors[1], None, note)
+
+
+# ---- forms of forward-backward ----
+
+EDGE_WEIGHTS = (500, 1000, 2000, 3600, 5000, 7000, 10_000, 15_000, 20_000, 30_000, 45_000, 67_626)
+# sequences that the dense form one by one takes at a time, so that what it writes stays in the cache, as in a
+# batch
+STRETCH = 256
+FORMS = ("one by one", "batched", "sparse", "sparse, lists only")
+LETTERS = "*0:%x[0,0]\n"
+# 161 tests: letters and `_B-1`, `_B+1`
+PSEUDO_3_GRAMS = "".join(f"*{i}:%x[{row},0]\n" for i, row in enumerate((-1, 0, 1)))
+
+
+class ChainForms:
+    """Forward-backward of a corpus (N tokens) at the weights w (F,), in the forms of `FORMS`.
+
+    `run(form)` returns the CPU and wall seconds spent in kernels, nothing else is timed; log_z (S',) in
+    packed order, p_node (N, M) by packed rows and n_products int64 (2,), products with stored pairs forward
+    and backward, are those of the form that ran last.
+    """
+
+    def __init__(self, corpus, features, w):
+        width, classes = padded(features.n_labels), (corpus.class_ptr, corpus.class_attr)
+        self.corpus = corpus
+        self.packing = pack(corpus, batch_rows(corpus.n_classes), n_shards=1, grouped=True)
+        self.tables = table_edges(features, w, *classes)
+        shares = zip(FORMS[2:], (TABLE_SHARE, 1.0), strict=True)
+        self.sparse = {form: sparse_edges(features, w, *classes, table_share=share) for form, share in shares}
+        self.transitions = SparseTransitions(features, classes, None, self.packing, 0)
+        self.log_node = np.full((corpus.n_tokens, width), -np.inf)
+        self.log_node[:, : features.n_labels] = node_scores(corpus, features, w)
+        self.rows, self.work = self.log_node[self.packing.row_token], make_work(self.packing, width)
+        self.spare = np.empty_like(self.work.log_node), *np.empty((3, width, width))
+        self.log_z, self.p_node = np.zeros(len(self.packing.sequence)), np.empty_like(self.rows)
+        self.table_sum, self.base_sum = np.empty_like(self.tables.log_edge), np.empty((width, width))
+        self.grad, self.n_products = np.empty(features.n_edge), np.zeros(2, np.int64)
+
+    def run(self, form):
+        """`Clocked` seconds of one forward-backward over the corpus."""
+        self.n_products[:], self.grad[:], self.base_sum[:], self.table_sum[:] = 0, 0.0, 0.0, 0.0
+        cpu = wall = 0.0
+        for kernels in self._one_by_one() if form == FORMS[0] else self._batches(form):
+            start = time.process_time(), time.perf_counter()
+            kernels()
+            cpu, wall = cpu + time.process_time() - start[0], wall + time.perf_counter() - start[1]
+        return Clocked(cpu, wall)
+
+    def _one_by_one(self):
+        edges, corpus = self.tables, self.corpus
+        tables = edges.psi_edge, edges.psi_edge_t, edges.edge_max, edges.edge_spread[0]
+        log_z, p_node = np.empty(corpus.n_sequences), np.empty_like(self.log_node)
+        longest = np.diff(corpus.seq_ptr[::STRETCH], append=corpus.n_tokens).max()
+        part, p_part = np.empty_like(self.table_sum), np.empty_like(p_node[:longest])
+        for first in range(0, corpus.n_sequences, STRETCH):
+            seq_ptr = corpus.seq_ptr[first : first + STRETCH + 1]
+            tokens = slice(seq_ptr[0], seq_ptr[-1])
+            out = log_z[first : first + STRETCH], p_part[: tokens.stop - tokens.start], part
+            chains = corpus.edge_class[tokens], seq_ptr - seq_ptr[0]
+            yield partial(forward_backward_many, self.log_node[tokens], *tables, *chains, *out)
+            p_node[tokens] = out[1]
+            self.table_sum += part
+        self.log_z[:], self.p_node[:] = log_z[self.packing.sequence], p_node[self.packing.row_token]
+
+    def _batches(self, form):
+        for b in range(len(self.packing.row_ptr) - 1):
+            rows = slice(self.packing.row_ptr[b], self.packing.row_ptr[b + 1])
+            n = rows.stop - rows.start
+            self.work.log_node[:n] = self.rows[rows]
+            sparse = form in self.sparse
+            yield partial(self._sparse, b, self.sparse[form]) if sparse else partial(self._batched, b)
+            self.p_node[rows] = self.work.p_node[:n]
+
+    def _batched(self, b):
+        batch = Batch(b, self.packing, self.work)
+        batch.forward_backward(self.tables, np.ones(len(batch.flags)), self.log_z, self.table_sum)
+
+    def _sparse(self, b, edges):
+        batch = SparseBatch(b, self.packing, self.work)
+        batch.forward_backward(edges, np.ones(len(batch.flags)), self.spare[0], self.log_z, self.n_products)
+        self.transitions.add_edge_counts(batch, edges, self.spare, (self.grad, self.base_sum))
+
+
+def form_row(corpus, features, n_edge, repeats):
+    """A row of Figure 5: products and median CPU seconds of each form, of whole evaluations too."""
+    part, w = random_support(features, n_edge)
+    chains = ChainForms(corpus, part, w)
+    runs = {form: partial(chains.run, form) for form in FORMS}
+    for form in ("batched", "sparse"):
+        runs[f"evaluation, {form}"] = partial(Objective(corpus, part, form=form), w)
+    took, packing = race(runs, repeats), chains.packing
+    chains.run(FORMS[3])
+    inner = np.ones(len(packing.row_token), bool)  # rows that are not the first token of their sequence
+    for first, width in zip(packing.row_ptr[:-1], np.diff(packing.slot_ptr), strict=True):
+        inner[first : first + width] = False
+    pairs = np.diff(chains.sparse[FORMS[3]].entry_ptr)[packing.row_class[inner]].sum()
+    row = {"edge weights": part.n_edge, "products": int(chains.n_products[0]), "stored pairs": int(pairs)}
+    row["chosen"] = Objective(corpus, part)._forms.choose(w)
+    return row | {form: f"{timing.median_cpu:.4f}" for form, timing in took.items()}
+
+
+def form_rows(repeats):
+    """(`Work` of NetTalk's letters, rows of Figure 5)."""
+    work = load("nettalk", LETTERS)
+    return work, [form_row(work.corpus, work.everything, n_edge, repeats) for n_edge in EDGE_WEIGHTS]
+
+
+@study("06_sparse_forms.csv")
+def sparse_forms(n_repeats=7):
+    """Figure 5 on NetTalk's letters: forms of forward-backward with 500 to 67,626 weights; two minutes."""
+    yield "06_sparse_forms.csv", [({}, lambda: form_rows(n_repeats)[1])], [dataset("nettalk")]
+
+
+@study("06_sparse_targets.csv")
+def sparse(repeats=5):
+    """Forward-backward with 500 to 67,626 edge weights in 26 blocks: sparse against dense, NetTalk."""
+    work, table = form_rows(repeats)
+    column = {name: np.array([float(row[name]) for row in table]) for name in table[0] if name != "chosen"}
+    n_edge, products, lists = column["edge weights"], column["products"], column[FORMS[3]]
+    note = "forward-backward and expected counts alone, one thread"
+    for dense, what in zip(FORMS[:2], ("one by one", "batched BLAS"), strict=True):
+        line = f"{EDGE_WEIGHTS[0]} edge weights: sparse / dense {what}"
+        yield Row(line, column["sparse"][0], column[dense][0], "CPU s", 1 / 3, None, note)
+    pairs, note = column["stored pairs"], f"counted at {len(table)} supports"
+    worst = np.maximum(products / pairs, pairs / products).max()
+    yield Row("products with stored pairs / their number", worst, 1.0, "times nnz", 1.0, None, note)
+    calm, short = steady(lists, column[FORMS[0]]), n_edge <= 10_000
+    constant, slope, fit = affine_fit(products, calm)
+    note = f"seconds = {constant:.3f} + {1e9 * slope:.2f}e-9 a product, "
+    note += f"{products[0]:,.0f} to {products[-1]:,.0f} products; "
+    note += f"up to 10,000 weights R^2 = {affine_fit(products[short], calm[short])[2]:.3f}; "
+    note += "rows scaled to equal times of dense one by one"
+    yield Row("time affine in nnz, lists only: 1 - R^2", 1.0 - fit, 1.0, "share", 0.05, None, note)
+    for dense in FORMS[:2]:
+        even = break_even(n_edge, lists / column[dense])
+        share = np.interp(even, n_edge, products) / work.corpus.n_tokens / work.sizes[0] ** 2
+        line, note = f"lists break even with dense {dense}", f"{share:.0%} of all pairs of a token"
+        yield Row(line, even, n_edge[-1], "weights", None, None, note)
+    for row in table:
+        line = f"{row['edge weights']:,} edge weights: sparse / batched"
+        note = f"one by one {row[FORMS[0]]}, lists only {row[FORMS[3]]}; whole evaluation: sparse "
+        note += f"{row['evaluation, sparse']}, batched {row['evaluation, batched']}, {row['chosen']} chosen"
+        yield Row(line, float(row["sparse"]), float(row["batched"]), "CPU s", None, None, note)
+
+
+@study("06_owlqn_targets.csv")
+def sparse_owlqn(repeats=1, max_iterations=40):
+    """Pseudo 3-grams, c1 = 1, OWL-QN and proximal steps: Wapiti's OWL-QN takes 3.1 s an evaluation."""
+    work = load("nettalk", PSEUDO_3_GRAMS)
+    corpus, features = work.corpus, work.everything
+    zero, objective = np.zeros(features.n_features), Objective(corpus, features)
+    objective(zero), objective.curvature(zero)  # machine code
+    for method, what in (("owlqn", "OWL-QN"), ("proximal", "proximal quasi-Newton")):
+        how = {"c1": 1.0, "l1_method": method, "max_iterations": max_iterations}
+        found, seconds = timed(minimize, objective, zero, **how)
+        sizes = f"{corpus.n_classes:,} classes, {features.n_features:,} weights, "
+        sizes += f"{np.count_nonzero(found.w):,} active "
+        line, each = f"{what}, pseudo 3-grams: an evaluation", seconds / found.n_evaluations
+        yield Row(line, each, 3.1, "CPU s", 1.5 / 3.1, None, f"{sizes}after {found.n_iter} iterations")
+        note = f"{found.objective:,.0f} after {found.n_evaluations} evaluations"
+        yield Row("the same: objective", found.objective, 42_051, "nats", 41_900 / 42_051, None, note)
+
+
+# ---- what forms cost: the coefficients in optim/cost_model.py ----
+
+FORM_SETS = {"training": ("batched", "sparse"), "decoding": ("dense decoding", "sparse decoding")}
+
+
+class Case(NamedTuple):
+    """A random case: its `Sizes` for training and for decoding, and the time of each form."""
+
+    training: Sizes
+    decoding: Sizes
+    took: dict  # {form: CPU seconds}
+
+
+def time_forms(n_cases, seed, **sizes):
+    """A list of `Case`s; `sizes`: arguments of `random_chains`.
+
+    Of each form the least CPU seconds count: what others on the machine add is left out.
+    """
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(n_cases):
+        corpus, features, w = random_chains(rng, **sizes)
+        runs = {form: partial(Objective(corpus, features, form=form), w) for form in FORM_SETS["training"]}
+        for form in DECODING_FORMS[1:]:
+            runs[f"{form} decoding"] = partial(decode, corpus, features, w, form=form)
+        counts = [FormChooser(features, corpus, "auto", n).sizes(w) for n in (None, 1)]
+        found.append(Case(*counts, {form: float(min(run.cpu)) for form, run in race(runs, 4).items()}))
+    return found
+
+
+def fit_forms(cases):
+    """{form: coefficients}: what predicts best how the two forms of a case compare.
+
+    Both forms of a case are slowed down alike by whatever else the machine does, so their ratio is what can
+    be measured. Minimised is the squared error of its logarithm, cases near the break-even weighing most,
+    and, with little weight, that of the times themselves.
+    """
+    out = {}
+    for kind, forms in FORM_SETS.items():
+        rows = [np.array([terms(form, getattr(case, kind)) for case in cases]) for form in forms]
+        log_took = np.log([[case.took[form] for form in forms] for case in cases]).T
+        out |= dict(zip(forms, _fit_pair(rows, log_took), strict=True))
+    return out
+
+
+def _fit_pair(rows, log_took):
+    """Coefficients > 0 of two forms, for rows (cases, terms) and log seconds (cases,) of each."""
+    from scipy.optimize import least_squares, nnls  # 15 MB, which would count in studies of memory
+
+    size = [np.where(x.max(axis=0) > 0, x.max(axis=0), 1.0) for x in rows]
+    scaled = [x / s for x, s in zip(rows, size, strict=True)]
+    start = [nnls(x / np.exp(y)[:, None], np.ones(len(y)))[0] for x, y in zip(scaled, log_took, strict=True)]
+    start = np.concatenate([np.log(np.maximum(c, 1e-4 * c.max())) for c in start])
+    n, ratio = scaled[0].shape[1], log_took[1] - log_took[0]
+    weight = 1.0 / np.sqrt(0.15 + np.abs(ratio))
+
+    def residuals(log_c):
+        low, high = (np.log(x @ np.exp(c)) for x, c in zip(scaled, (log_c[:n], log_c[n:]), strict=True))
+        times = 0.2 * (low - log_took[0]), 0.2 * (high - log_took[1])
+        return np.concatenate([weight * (high - low - ratio), *times, 0.01 * (log_c - start)])
+
+    found = np.exp(least_squares(residuals, start, loss="soft_l1", f_scale=0.3, max_nfev=200).x)
+    return found[:n] / size[0], found[n:] / size[1]
+
+
+def held_out(first, second):
+    """Rows for "training" and "decoding": how often the faster form is chosen, how often timings disagree.
+
+    first, second: the same cases, timed twice. Per cent of the cases: the faster form (by the lesser of both
+    timings) is chosen; a form within 5 and 10 per cent of it; a form that is the faster in one of the
+    timings; the timings disagree which it is. Last the time that is lost against always taking the faster.
+    """
+    rows = []
+    for kind, forms in FORM_SETS.items():
+        chosen = np.array([forms.index(choose_form(getattr(case, kind), forms)) for case in first])
+        both = np.array(
+            [[[case.took[form] for form in forms] for case in cases] for cases in (first, second)]
+        )
+        fastest, least = both.argmin(axis=2), both.min(axis=0)
+        ratio = least[np.arange(len(first)), chosen] / least.min(axis=1)
+        shares = {
+            "faster form": ratio <= 1.0,
+            "within 5 %": ratio <= 1.05,
+            "within 10 %": ratio <= 1.1,
+            "faster in one timing": (fastest == chosen).any(axis=0),
+            "timings disagree": fastest[0] != fastest[1],
+            "time lost": ratio - 1.0,
+        }
+        shares = {name: f"{100 * np.mean(share):.1f}" for name, share in shares.items()}
+        rows.append({"forms for": kind, "cases": len(first), **shares})
+    return rows
+
+
+def new_cases():
+    """Cases that the coefficients in optim/cost_model.py were not fitted to, most of them small."""
+    return time_forms(60, seed=2) + time_forms(20, seed=4, **LARGE)
+
+
+@study("06_form_costs.csv")
+def form_costs():
+    """How often the cost model chooses the faster form, on 80 random models not in its fit; ten minutes."""
+    yield "06_form_costs.csv", [({}, lambda: held_out(new_cases(), new_cases()))]
+
+
+@study()
+def form_fit():
+    """The coefficients of optim/cost_model.py, measured and fitted anew: printed only; some minutes."""
+    cases = time_forms(160, 0) + time_forms(80, 1) + time_forms(60, 3, **LARGE)
+    for form, values in fit_forms(cases).items():
+        print(f'    "{form}": ({", ".join(f"{v:.3g}" for v in values)}),')
+    yield from ()
+
+
+@study()
+def sparse_choice(repeats=1):
+    """How often the cost model chooses the slower form, on 80 random models not in its fit; ten minutes."""
+    for row in held_out(new_cases(), new_cases()):
+        kind, cases = row.pop("forms for"), row.pop("cases")
+        note = f"{cases} cases: " + ", ".join(f"{name} {value} %" for name, value in row.items())
+        slower = (100 - float(row["faster form"])) / 100
+        yield Row(f"{kind}: the slower form is chosen", slower, 1.0, "share", 0.05, None, note)

@@ -1,0 +1,410 @@
+"""How a study is declared, timed, judged and recorded: one place for all chapters.
+
+    @study("03_benchmarks.csv")                         # a timing: yields `Row`s; a record may hold them
+    def gradient(repeats=5): ...
+
+    @study("04_variance_{}.csv", "04_{}.csv", of=("pos", "ner"))     # tables: yields one record after the
+    def loss_table(task): ...                           # other, (file, jobs, data sets), gets its rows back
+
+Fair timings: a warm-up, candidates in turn (A B A B ...), medians, ratios in one run. These machines are
+noisy: quote ratios and medians, never a single time. Compilation is timed apart (the warm-up).
+
+A record holds results of a run too long to repeat at every reading, with what is needed to judge them: a CSV
+file whose first lines, after `#`, name the code (commit), the date, the versions, the data (sha256 of every
+file) and the seconds it took: `notebooks/results/NN_<table>.csv`.
+"""
+
+import csv
+import datetime
+import inspect
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Study(NamedTuple):
+    """What the command lists and runs."""
+
+    name: str
+    chapter: str  # "03": its module is c03.py
+    about: str  # one line
+    files: tuple  # of notebooks/results: the records that it writes, or whose rows it times
+    run: Callable
+    timed: bool  # rows of a comparison; otherwise records
+
+
+STUDIES = {}  # name -> Study: a chapter's are here once its module is imported
+
+
+def study(*files, of=("",)):
+    """Declare a study: named as its function, which has `repeats` as a parameter where it times something.
+
+    of : words; there is a study for each, whose function gets the word and whose name and files end in it.
+    """
+
+    def declare(run):
+        timed = "repeats" in inspect.signature(run).parameters
+        about, chapter = run.__doc__.splitlines()[0], run.__module__[-2:]
+        for word in of:
+            name = "-".join([*run.__name__.split("_"), *filter(None, [word])])
+            made = partial(run, word) if word else run
+            STUDIES[name] = Study(name, chapter, about, tuple(f.format(word) for f in files), made, timed)
+        return run
+
+    return declare
+
+
+# ---- timing ----
+
+
+class Timing(NamedTuple):
+    """Samples of one candidate: CPU and wall seconds of each counted run, and of the warm-up."""
+
+    name: str
+    cpu: list
+    wall: list
+    warm_up: float
+
+    @property
+    def median_cpu(self):
+        return statistics.median(self.cpu)
+
+    @property
+    def median_wall(self):
+        return statistics.median(self.wall)
+
+
+class Clocked(NamedTuple):
+    """What a candidate returns that measured itself (a subprocess, a C tool's own log)."""
+
+    cpu: float
+    wall: float | None = None  # None: the same
+
+
+def _once(run):
+    """Seconds of one call, by our clock or by the candidate's own."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    own = run()
+    if isinstance(own, Clocked):
+        return own if own.wall is not None else Clocked(own.cpu, own.cpu)
+    return Clocked(time.process_time() - cpu, time.perf_counter() - wall)
+
+
+def race(candidates, repeats=5):
+    """Time the callables of `candidates` ({name: callable}) in turn, `repeats` times, after a warm-up each.
+
+    Returns {name: Timing}. A callable that measures itself returns `Clocked`; any other return value is
+    ignored and the call itself is timed.
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats: expected at least 1, got {repeats}")
+    warm = {name: _once(run).wall for name, run in candidates.items()}
+    samples = {name: [] for name in candidates}
+    for _ in range(repeats):
+        for name, run in candidates.items():
+            samples[name].append(_once(run))
+    return {
+        name: Timing(name, [c for c, _ in pairs], [w for _, w in pairs], warm[name])
+        for name, pairs in samples.items()
+    }
+
+
+def timed(run, *args, **options):
+    """(what the call returns, its CPU seconds)."""
+    clock = time.process_time()
+    found = run(*args, **options)
+    return found, time.process_time() - clock
+
+
+class Tick(NamedTuple):
+    """A step that a learner showed to its callback, and the seconds until then."""
+
+    cpu: float
+    wall: float
+    step: object  # `Step`
+
+
+class Run(NamedTuple):
+    """What a learner found, its CPU seconds, and its steps."""
+
+    result: object  # `OptResult`
+    seconds: float
+    ticks: list
+
+
+def follow(learner, *args, look=None, **options):
+    """`Run` of learner(*args, callback=..., **options). The time spent in callbacks does not count.
+
+    look : called with what the callback is shown, and the CPU seconds so far; True stops the learner.
+    """
+    ticks, aside = [], [0.0, 0.0]
+    begin = time.process_time(), time.perf_counter()
+
+    def callback(*shown):
+        cpu, wall = time.process_time(), time.perf_counter()
+        ticks.append(Tick(cpu - begin[0] - aside[0], wall - begin[1] - aside[1], shown[-2]))
+        stop = look is not None and look(*shown, ticks[-1].cpu)
+        aside[0] += time.process_time() - cpu
+        aside[1] += time.perf_counter() - wall
+        return stop
+
+    result = learner(*args, callback=callback, **options)
+    return Run(result, time.process_time() - begin[0] - aside[0], ticks)
+
+
+# ---- processes and memory ----
+
+
+def in_own_process(module, side):
+    """Run `python -m module side` in a fresh interpreter; returns the JSON that it prints, as a dict."""
+    done = subprocess.run([sys.executable, "-m", module, side], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{side}: the process failed: {done.stderr.strip().splitlines()[-1:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def print_alone(run):
+    """Time run() and print for `in_own_process`: seconds, what it returns, the process's memory."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    objective = run()
+    spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    print(json.dumps({**spent, "objective": objective, "peak_mb": own_peak_mb()}))
+
+
+def own_peak_mb():
+    """Largest resident size of this process so far, in MB; 0 where the system does not tell.
+
+    `ru_maxrss` would count in the process that started this one.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii") as lines:
+            return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    except (OSError, StopIteration):
+        return 0.0
+
+
+def peak_mb():
+    """Largest resident size that the system counts for this process, in MB; its counter may be reset."""
+    import resource  # not on every system
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+# ---- fits of measured seconds ----
+
+
+def steady(seconds, reference):
+    """`seconds` as if the machine had been equally busy in all rows.
+
+    reference : the same work in each row; it takes its median there.
+    """
+    reference = np.asarray(reference, float)
+    return np.asarray(seconds, float) * np.median(reference) / reference
+
+
+def affine_fit(x, y):
+    """(constant, slope, R^2) of the least-squares line y = constant + slope x."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    slope, constant = np.polyfit(x, y, 1)
+    return constant, slope, 1.0 - np.sum((constant + slope * x - y) ** 2) / np.sum((y - y.mean()) ** 2)
+
+
+def break_even(n_edge, ratio):
+    """Edge weights at which `ratio` of seconds (rising with n_edge) reaches 1, between the points, or inf."""
+    for i in range(1, len(ratio)):
+        if ratio[i - 1] < 1.0 <= ratio[i]:
+            share = np.log(1.0 / ratio[i - 1]) / np.log(ratio[i] / ratio[i - 1])
+            return float(n_edge[i - 1] * (n_edge[i] / n_edge[i - 1]) ** share)
+    return np.inf
+
+
+# ---- rows ----
+
+
+class Row(NamedTuple):
+    """One line of a report: a figure beside its reference in the same run, and what was asked of it."""
+
+    work: str
+    ours: float
+    reference: float
+    unit: str
+    required: float | None = None
+    aim: float | None = None
+    note: str = ""
+
+    @property
+    def ratio(self):
+        return self.ours / self.reference
+
+    @property
+    def verdict(self):
+        if self.required is None:
+            return ""
+        if self.aim is not None and self.ratio <= self.aim:
+            return "aim met"
+        return "met" if self.ratio <= self.required else "MISSED"
+
+
+def cpu_row(work, took, required=None, aim=None, note="", ours="ours", reference="crfsuite"):
+    """The `Row` of two candidates of a race: medians, CPU seconds."""
+    seconds = took[ours].median_cpu, took[reference].median_cpu
+    return Row(work, *seconds, "CPU s", required, aim, note)
+
+
+def report(rows):
+    """The rows as a text table."""
+    head = f"{'work':<46} {'ours':>10} {'reference':>10} {'unit':<11} {'ratio':>6} {'required':>8} {'aim':>5}"
+    lines = [head, "-" * len(head)]
+    for row in rows:
+        bound = ["" if x is None else f"{x:.2f}" for x in (row.required, row.aim)]
+        lines.append(
+            f"{row.work:<46} {row.ours:>10.4g} {row.reference:>10.4g} {row.unit:<11} "
+            f"{row.ratio:>6.3f} {bound[0]:>8} {bound[1]:>5}  {row.verdict}"
+        )
+        if row.note:
+            lines.append(f"    {row.note}")
+    return "\n".join(lines)
+
+
+# ---- records ----
+
+
+def environment():
+    """What a reader needs to judge the numbers: date, processor, cores, versions."""
+    versions = {}
+    for package in ("crfbook", "numpy", "numba", "scipy", "python-crfsuite"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "absent"
+    about = {"date": datetime.date.today().isoformat(), "processor": _processor(), "cores": os.cpu_count()}
+    return {**about, "python": platform.python_version(), **versions}
+
+
+def _processor():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def commit():
+    """Commit of the checkout that this package runs from, or "unknown".
+
+    A "+" stands after it if tracked files of the package differ.
+    """
+    git = partial(
+        subprocess.run, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True
+    )
+    try:
+        head = git(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip()
+        changed = git(["git", "status", "--porcelain", "-uno", "--", "."]).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head + ("+" if changed else "")
+
+
+def data_hashes(dataset):
+    """{file: sha256} of the real files behind a `Dataset`; {"built-in twin": name} where there are none."""
+    if dataset.source != "real":
+        return {"built-in twin": dataset.name}
+    import hashlib  # loads megabytes, which the peer's process in c03.py should not
+
+    from data_fetch import REGISTRY, USER_SUPPLIED, locate
+
+    if dataset.name in USER_SUPPLIED:  # the reader's own, which may differ from anybody else's
+        files = {name: Path(locate(dataset.name, name)) for name in USER_SUPPLIED[dataset.name]["files"]}
+        return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+    return {name: facts["sha256"] for name, facts in REGISTRY[dataset.name]["files"].items()}
+
+
+def write_record(path, rows, *, seconds, datasets=(), begun_at=None):
+    """Write `rows` (list of dicts with the same keys) with their header; makes the folder. Returns the path.
+
+    The file is replaced at once: an interrupted call leaves the one that was there.
+
+    seconds: wall-clock time of the run; datasets: the `Dataset`s it used; begun_at: the commits that made the
+    first rows, as an unfinished record names them. ValueError if there is no row, or keys differ.
+    """
+    if not rows or any(list(row) != list(rows[0]) for row in rows):
+        raise ValueError("a record needs rows, all with the same columns in the same order")
+    now, before = commit(), [] if begun_at is None else begun_at.split(", ")
+    about = {"commit": ", ".join([*before, now] if now not in before else before), **environment()}
+    about["seconds"] = f"{seconds:.0f}"
+    for dataset in datasets:
+        about |= {f"data {dataset.name} {name}": digest for name, digest in data_hashes(dataset).items()}
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.tmp")
+    with open(draft, "w", newline="", encoding="utf-8") as out:
+        out.writelines(f"# {key}: {value}\n" for key, value in about.items())
+        table = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+    return draft.replace(path)
+
+
+def write_report(path, rows, *, seconds):
+    """Write `Row`s of a timing as a record, each with its ratio and verdict. Returns the path."""
+    table = [{**row._asdict(), "ratio": f"{row.ratio:.4f}", "verdict": row.verdict} for row in rows]
+    return write_record(path, table, seconds=seconds)
+
+
+def read_record(path):
+    """(about, rows) of a file that `write_record` wrote: dicts of strings, the header's and each row's."""
+    with open(path, newline="", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    n_head = next((i for i, line in enumerate(lines) if not line.startswith("# ")), len(lines))
+    head = [line[2:].partition(": ") for line in lines[:n_head]]
+    return {key: value for key, _, value in head}, list(csv.DictReader(lines[n_head:]))
+
+
+def each(make, cells, **options):
+    """Jobs for `fill`: make(**cell, **options) for each dict of `cells`, which is the key of its row."""
+    return [(cell, partial(make, **cell, **options)) for cell in cells]
+
+
+def fill(path, jobs, datasets=()):
+    """Do the jobs that the record lacks, written as soon as each is done. Returns the path.
+
+    jobs: list of (key, make): key a dict whose values name the job, make() -> dict of the other columns of
+    its row, or a list of them. An unfinished record is kept beside the finished one as `*.part.csv`: an
+    interrupted run goes on with it, a finished one begins anew.
+    """
+    path = Path(path)
+    part = path.with_suffix(".part.csv")
+    about, rows = read_record(part) if part.exists() else ({"seconds": "0"}, [])
+    clock = time.perf_counter() - float(about["seconds"])
+    for key, make in jobs:
+        key = {name: str(value) for name, value in key.items()}
+        if not any(key.items() <= row.items() for row in rows):
+            made = make()
+            for more in made if isinstance(made, list) else [made]:
+                rows.append({**key, **{name: str(value) for name, value in more.items()}})
+            seconds, begun_at = time.perf_counter() - clock, about.get("commit")
+            write_record(part, rows, seconds=seconds, datasets=datasets, begun_at=begun_at)
+    return part.replace(path)
+
+
+def fill_all(made, folder):
+    """Fill in `folder` what a study yields, (file, jobs, data sets); send it the rows. Returns the paths."""
+    paths, rows = [], None
+    while True:
+        try:
+            name, *rest = made.send(rows)
+        except StopIteration:
+            return paths
+        paths.append(fill(Path(folder) / name, *rest))
+        rows = read_record(paths[-1])[1]

@@ -1,0 +1,60 @@
+"""Table 3 of chapter 05, small: epochs are chosen on the tenth; boosting round by round."""
+
+import numpy as np
+import pytest
+
+from crfbook.studies import c05, read_record, run, work
+
+pytestmark = pytest.mark.usefixtures("on_twins")
+
+
+def test_learners_fill_a_small_table(monkeypatch, tmp_path):
+    """Epochs are chosen on the tenth, the chosen number is used, boosting takes its rounds."""
+    monkeypatch.setattr(c05, "CHOICES", (1, 2))
+    monkeypatch.setattr(c05, "ROUNDS", dict.fromkeys(c05.ROUNDS, 1000))  # of 2,000 sentences
+    monkeypatch.setitem(c05.SIZES, "ner", (40, 60))
+    monkeypatch.setitem(c05.TEMPLATES, "ner", ("s2",))
+    whole = work.set_up
+    monkeypatch.setattr(
+        c05,
+        "set_up",  # the tenth of a small corpus
+        lambda task, template, n=60, **options: whole(task, template, n, **options),
+    )
+    chosen, filled = run("learner-table-ner", folder=tmp_path)
+    epochs, rows = read_record(chosen)[1], read_record(filled)[1]
+    assert [row["learner"] for row in epochs] == [name for name in c05.LEARNERS if name not in c05.ROUNDS]
+    for row in epochs:
+        best = max(("1", "2"), key=lambda n: (float(row[n] or 0), -int(n)))
+        assert row["chosen"] == best
+    assert len(rows) == 2 * len(c05.LEARNERS)
+    for row in rows:
+        chosen_epochs = next((int(e["chosen"]) for e in epochs if e["learner"] == row["learner"]), None)
+        assert (
+            int(row["iterations"]) <= (chosen_epochs or int(row["sentences"]) // 2)
+            and 0 <= float(row["testb"]) <= 100
+        )
+    boosted = [row for row in rows if row["learner"].startswith("boosting")]
+    assert all(0 < int(row["active"]) <= int(row["iterations"]) for row in boosted)
+
+
+def test_boosting_is_followed_round_by_round(monkeypatch, tmp_path):
+    """Rows of one run; the loss falls; without long sentences it starts lower,
+    and only their own features are used.
+    """
+    monkeypatch.setattr(c05, "LOOKS", (100, 200))
+    monkeypatch.setattr(c05, "FOLLOWED", (("s2", "global", None, 300), ("s2", "split", 12, 300)))
+    whole = work.set_up
+    monkeypatch.setattr(c05, "set_up", lambda task, template: whole(task, template, 60))
+    rows = read_record(*run("boosting-rounds-ner", folder=tmp_path))[1]
+    assert [(row["bound"], row["longest"]) for row in rows] == [("global", "all")] * 3 + [("split", "12")] * 3
+    for part in (rows[:3], rows[3:]):
+        assert [int(row["rounds"]) for row in part] == [100, 200, 300]
+        losses = [float(row["log_loss"]) for row in part]
+        assert losses == sorted(losses, reverse=True) and float(part[-1]["testb"]) > 0
+        assert all(int(row["active"]) <= int(row["rounds"]) and float(row["seconds"]) >= 0 for row in part)
+    assert int(rows[3]["sentences"]) < int(rows[0]["sentences"]) == 60
+    short = c05.without_long(whole("ner", "s2", 60), 12)
+    assert (
+        np.diff(short.corpus.seq_ptr).max() == 12
+        and short.features.n_features < whole("ner", "s2", 60).features.n_features
+    )

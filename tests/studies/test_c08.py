@@ -1,0 +1,140 @@
+"""Tables 2 and 3 of the sparse-CRF paper: c1 is chosen where nothing is scored,
+and rows say what they claim.
+"""
+
+import resource
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from crfbook.models.inference import decode
+from crfbook.optim.objective import Objective
+from crfbook.studies import c08 as study
+from crfbook.studies import read_record, run
+from crfbook.studies.work import dataset, model_error
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch, on_twins):
+    """Short runs on the built-in twin."""
+    for name, value in {
+        "LETTERS": (2.0, 1.0),
+        "PATH": (4.0, 2.0, 1.0),
+        "SWEEPS": 6,
+        "DENSE_RUN": {"max_iterations": 10, "tol": 0.0},
+        "CHOICES": {"letter_tests": ((2.0, 1.0), 2), "ngrams_5": ((4.0, 2.0), 2)},
+        "STRENGTHS": (0.3, 0.1),
+        "ITERATIONS": 5,
+    }.items():
+        monkeypatch.setattr(study, name, value)
+
+
+def test_chosen_is_the_largest_within_one_standard_error():
+    rows = [
+        {"template": "a", "c1": str(c1), "error": str(error), "standard error": "0.3"}
+        for c1, error in ((4, 9.0), (2, 8.2), (1, 8.0), (0.5, 7.95), (0.2, 8.1))
+    ]
+    rows.append({"template": "b", "c1": "8", "error": "1", "standard error": "9"})
+    assert study.chosen(rows, "a") == 2.0 and study.chosen(rows, "b") == 8.0
+
+
+def test_the_held_out_tenth_is_not_trained_on():
+    whole, part = study.set_up("letter_tests", 60), study.set_up("letter_tests", 60, held_out=True)
+    assert (whole.corpus.n_sequences, part.corpus.n_sequences, part.held.n_sequences) == (60, 54, 6)
+    assert part.words.by_sequence("letter") == dataset("nettalk").train[54:60].by_sequence("letter")
+
+
+def test_error_counts_letters_and_its_deviation_words():
+    at = study.Letters(1.0, 60)
+    model = at.path()[1][1.0]
+    found, deviation = model_error(at.setup.held, model)[:2]
+    gold, path = (
+        at.setup.words.labels_by_sequence(),
+        at.setup.encoder.decode(decode(at.setup.held, *model), at.setup.held.seq_ptr),
+    )
+    wrong = [sum(a != b for a, b in zip(*word, strict=True)) for word in zip(gold, path, strict=True)]
+    n = sum(len(word) for word in gold)
+    assert found == pytest.approx(100 * sum(wrong) / n)
+    assert deviation == pytest.approx(100 * np.std(wrong) * len(wrong) ** 0.5 / n)
+
+
+def test_path_of_letters_and_figure_1():
+    at = study.Letters(1.0, 60)
+    rows, models = at.path()
+    assert [row["c1"] for row in rows] == ["2", "1", "0"] and list(models) == [2.0, 1.0, 0.0]
+    sparse, n_features = models[1.0], at.everything.n_features
+    n_labels = at.setup.encoder.n_labels
+    assert (
+        n_features == at.setup.encoder.n_attrs * n_labels + (at.setup.encoder.n_edge_attrs - 1) * n_labels**2
+    )
+    assert int(rows[1]["mu"]) + int(rows[1]["lambda"]) == np.count_nonzero(sparse.w) < n_features
+    fun = Objective(at.setup.corpus, sparse.features, c2=study.C2)
+    assert float(rows[1]["objective"]) == pytest.approx(fun(sparse.w)[0] + np.abs(sparse.w).sum(), abs=0.1)
+    shown, size = at.weights(), np.abs(sparse.w)
+    assert sum(float(row["L1 mu"]) for row in shown) == pytest.approx(
+        size[: sparse.features.n_node].sum(), rel=1e-3
+    )
+    assert sum(float(row["L1 lambda"]) for row in shown) == pytest.approx(
+        size[sparse.features.n_node :].sum(), rel=1e-3
+    )
+    node, edge = (
+        names.index("*00:e")
+        for names in (at.setup.encoder.attribute_names(), at.setup.encoder.edge_attribute_names())
+    )
+    wanted, f = np.zeros((2, n_labels)), sparse.features
+    wanted[0, f.node_label[f.node_ptr[node] : f.node_ptr[node + 1]]] = size[
+        f.node_ptr[node] : f.node_ptr[node + 1]
+    ]
+    for k in range(f.edge_ptr[edge], f.edge_ptr[edge + 1]):
+        wanted[1, f.edge_next[k]] += size[f.n_node + k]
+    row = [(float(row["L1 mu"]), float(row["L1 lambda"])) for row in shown if row["letter"] == "e"]
+    np.testing.assert_allclose(np.array(row).T, wanted, rtol=1e-3)
+    assert wanted.any(axis=1).all()
+
+
+def test_all_records(tmp_path):
+    paths = {
+        path.name[3:-4]: read_record(path)[1] for path in run("phonetization", folder=tmp_path, n_words=60)
+    }
+    assert set(paths) == {"choice", "candidates", "ngrams", "errors", "letters", "weights", "tagging"}
+    for row in paths["candidates"]:
+        n_labels = study.set_up(row["template"], 60).encoder.n_labels
+        assert float(row["million"]) * 1e6 == pytest.approx(
+            int(row["tests"]) * n_labels + int(row["edge tests"]) * n_labels**2, abs=1e3
+        )
+    c1 = study.chosen(paths["choice"], "ngrams_5")
+    for name in study.TESTS:
+        rows = [row for row in paths["ngrams"] if row["template"] == name]
+        assert [int(row["sweeps"]) for row in rows] == [2, 4, 6] and float(rows[-1]["c1"]) == c1
+        assert float(rows[0]["seconds"]) <= float(rows[-1]["seconds"])
+    test = dataset("nettalk").test
+    assert sum(int(row["count"]) for row in paths["errors"]) == len(test.labels)
+    wrong = sum(int(row["count"]) for row in paths["errors"] if row["phoneme"] != row["found"])
+    assert 100 * wrong / len(test.labels) == pytest.approx(float(rows[-1]["test"]), abs=0.006)
+    assert all(row["same path"] == "True" for row in paths["tagging"])
+    assert [row["method"] for row in paths["letters"]].count("SBCD") == 3
+
+
+def test_the_peak_of_memory_never_falls(monkeypatch):
+    """The system's counter may be reset while a study runs; its column says what was held so far."""
+    shown, unit = iter([700, 900, 300, 950, 400]), 1e6 if sys.platform == "darwin" else 1e3
+    monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=next(shown) * unit))
+    at = study.Ngrams(1.0, 60)
+    assert [at.peak_mb() for _ in range(5)] == [700, 900, 900, 950, 950]
+    monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=500 * unit))
+    assert {row["MB so far"] for row in at.path("ngrams_3")[1]} == {"950"}
+
+
+def test_the_study_of_longer_memory(tmp_path):
+    choice, table = run("longer-memory", folder=tmp_path, n_words=60)
+    assert [row["c1"] for row in read_record(choice)[1]] == ["0.3", "0.1"]
+    rows = {row["model"]: row for row in read_record(table)[1]}
+    assert list(rows) == [memory.name for memory in study.MODELS]
+    assert rows["pairs"]["tuples"] == rows["pairs"]["pairs as states"] == "0"
+    assert int(rows["triples"]["tuples"]) > 0 and rows["triples"]["triples as states"] == "0"
+    assert int(rows["triples and quadruples"]["triples as states"]) > 0
+    for row in rows.values():
+        assert int(row["products"]) < int(row["dense products"]) or row["model"] == "pairs"
+        assert float(row["objective"]) <= float(rows["pairs"]["objective"])

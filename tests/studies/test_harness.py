@@ -1,0 +1,296 @@
+"""Timings are fair, rows are judged, records say what they come from; the command. Nothing asserts speed."""
+
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crfbook import load_dataset, studies
+from crfbook.studies import __main__ as command
+from crfbook.studies import harness
+from crfbook.studies.harness import Clocked, Row, fill, race, read_record, write_record
+
+RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
+
+
+# ---- timing ----
+
+
+def test_candidates_run_in_turn_after_a_warm_up():
+    calls = []
+    took = race({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3)
+    assert calls == list("ab" * 4)
+    assert [len(took[name].wall) for name in "ab"] == [3, 3]
+
+
+def test_a_candidate_may_bring_its_own_clock():
+    seconds = iter([(9.0, 9.0), (1.0, 2.0), (3.0, 4.0), (5.0, 60.0)])
+    took = race({"tool": lambda: Clocked(*next(seconds))}, repeats=3)["tool"]
+    alone = race({"tool": lambda: Clocked(7.0)}, repeats=1)["tool"]  # one clock for both
+    pair = race({"call": lambda: ([1, 2], [3, 4])}, repeats=1)["call"]  # not a clock
+    assert 0 <= pair.median_wall < 1 and (alone.cpu, alone.wall) == ([7.0], [7.0])
+    assert took.cpu == [1.0, 3.0, 5.0] and took.median_cpu == 3.0 and took.median_wall == 4.0
+    assert took.warm_up >= 0
+
+
+def test_sleeping_costs_wall_time_and_no_cpu():
+    took = race({"sleep": lambda: time.sleep(0.02)}, repeats=3)["sleep"]
+    assert took.median_wall >= 0.02 > took.median_cpu
+
+
+def test_no_repeats_is_refused():
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        race({}, repeats=0)
+
+
+def busy(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_time_spent_looking_at_a_learner_does_not_count():
+    def learner(first, *, callback, n):
+        for i in range(n):
+            busy(0.01)
+            if callback(f"step {i}", [first]):
+                return i
+        return n
+
+    def look(step, w, seconds):
+        busy(0.1)
+        return step == "step 2" and seconds < 0.1
+
+    run = harness.follow(learner, 5, n=9, look=look)
+    assert run.result == 2 and [tick.step for tick in run.ticks] == ["step 0", "step 1", "step 2"]
+    assert 0.03 <= run.ticks[2].cpu <= run.seconds < 0.1 and run.ticks[0].cpu < run.ticks[1].cpu
+    assert run.ticks[2].wall >= 0.03
+
+
+def test_fits():
+    x = np.array([1.0, 2.0, 5.0])
+    np.testing.assert_allclose(harness.affine_fit(x, 3 + 2 * x), (3, 2, 1), rtol=1e-12)
+    assert harness.affine_fit(x, [1.0, 9.0, 2.0])[2] < 0.5
+    np.testing.assert_allclose(harness.steady([1.0, 4.0, 3.0], [1.0, 2.0, 1.0]), [1.0, 2.0, 3.0])
+    assert harness.break_even([10, 1000], np.array([0.1, 10.0])) == pytest.approx(100)
+    assert harness.break_even([10, 1000], np.array([0.1, 0.5])) == np.inf
+
+
+def test_memory_of_the_process():
+    """Both counters tell megabytes of this process."""
+    assert 10 < harness.peak_mb() < 100_000
+    assert harness.own_peak_mb() == 0 or 10 < harness.own_peak_mb() < 100_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+
+
+def test_a_process_that_fails_says_why(monkeypatch):
+    with pytest.raises(RuntimeError, match="nobody: the process failed: .*KeyError"):
+        harness.in_own_process("crfbook.studies.c03", "nobody")
+
+
+def test_the_peer_s_process_loads_no_compiled_code():
+    """Its peak of memory is what ours is compared with."""
+    code = "import sys, crfbook.studies.c03; print([m for m in ('numba', 'scipy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# ---- rows and the command ----
+
+
+@pytest.mark.parametrize("ours, verdict", [(0.3, "aim met"), (0.45, "met"), (0.6, "MISSED")])
+def test_a_row_judges_its_ratio(ours, verdict):
+    row = Row("work", ours, 1.0, "s", 0.5, 0.35)
+    assert row.verdict == verdict and verdict in harness.report([row])
+
+
+def test_the_csv_names_the_versions_and_can_be_read(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "rows.csv"
+    harness.write_report(path, [Row("work", 1.0, 4.0, "s", 0.5)], seconds=2.0)
+    assert f"# numpy: {np.__version__}" in path.read_text(encoding="utf-8")
+    table = pandas.read_csv(path, comment="#")
+    assert table.ratio.tolist() == [0.25] and table.verdict.tolist() == ["met"]
+
+
+def test_the_command_lists_and_refuses(capsys):
+    assert command.main([]) == 0
+    listed = capsys.readouterr().out
+    assert re.findall(r"^chapter (\d\d)$", listed, re.M) == [f"0{i}" for i in range(3, 10)]
+    assert set(re.findall(r"^  ([\w-]+) ", listed, re.M)) == set(studies.studies())
+    with pytest.raises(SystemExit):
+        command.main(["no-such-work"])
+    assert "expected names among" in capsys.readouterr().err
+
+
+def test_without_the_reference_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as stopped:
+        command.main(["tagging"])
+    assert stopped.value.code == 2 and "pip install python-crfsuite" in capsys.readouterr().err
+
+
+@pytest.fixture
+def toys(monkeypatch):
+    """Two studies: rows, of which the second may fail, and a table of two records."""
+    known = dict(studies.studies())
+    monkeypatch.setattr(harness, "STUDIES", known)
+    monkeypatch.setattr(studies, "STUDIES", known)
+
+    @harness.study("00_rows.csv")
+    def toy_rows(repeats=1, fails=False):
+        """Rows."""
+        yield Row("first", 1.0, 2.0, "s", 0.6)
+        if fails:
+            raise KeyboardInterrupt
+        yield Row("second", float(repeats), 2.0, "s", 0.6)
+
+    @harness.study("00_{}.csv", "01_{}.csv", of=("a", "b"))
+    def toy_table(word, n=1):
+        """Tables."""
+        rows = yield f"00_{word}.csv", [({"n": n}, lambda: {"x": 7})]
+        yield f"01_{word}.csv", [({}, lambda: [{"seen": rows[0]["x"], "i": i} for i in range(2)])]
+
+    return known
+
+
+def test_the_command_writes_rows_and_says_what_was_missed(toys, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: True)
+    path = tmp_path / "rows.csv"
+    assert command.main(["toy-rows", "--csv", str(path)]) == 0
+    assert [row["verdict"] for row in read_record(path)[1]] == ["met", "met"]
+    assert command.main(["toy-rows", "--repeats", "3", "--csv", str(path)]) == 1
+    assert [row["verdict"] for row in read_record(path)[1]] == ["met", "MISSED"]
+    out = capsys.readouterr()
+    assert "... toy-rows" in out.err and "date: " in out.out and f"written to {path}" in out.out
+
+
+def test_what_is_measured_is_kept(toys, monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "find_spec", lambda name: True)
+    rows = toys["toy-rows"]
+    monkeypatch.setitem(toys, "toy-rows", rows._replace(run=lambda: rows.run(fails=True)))
+    with pytest.raises(KeyboardInterrupt):
+        command.main(["toy-rows", "--csv", str(tmp_path / "rows.csv")])
+    assert [row["work"] for row in read_record(tmp_path / "rows.csv")[1]] == ["first"]
+
+
+def test_the_command_makes_the_records_of_a_table(toys, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)  # a table needs no reference
+    assert command.main(["toy-table-b", "--folder", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("written to") == 2
+    assert [row["seen"] for row in read_record(tmp_path / "01_b.csv")[1]] == ["7", "7"]
+    assert toys["toy-table-a"].files == ("00_a.csv", "01_a.csv") and not toys["toy-table-a"].timed
+    paths = studies.run("toy-table-a", folder=tmp_path, n=5)
+    assert [path.name for path in paths] == ["00_a.csv", "01_a.csv"]
+    assert read_record(paths[0])[1] == [{"n": "5", "x": "7"}]
+
+
+def test_a_name_of_the_other_kind_is_refused(toys, tmp_path):
+    with pytest.raises(ValueError, match="tables: expected names among .*; got toy-rows"):
+        studies.run("toy-rows", folder=tmp_path)
+    with pytest.raises(ValueError, match="timings: expected names among .*; got toy-table-a"):
+        next(studies.measure("toy-table-a"))
+    assert [row.ours for row in studies.measure("toy-rows", repeats=2)] == [1.0, 2.0]
+
+
+def test_all_means_the_timings(toys, monkeypatch, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: True)
+    ran = []
+    monkeypatch.setattr(command, "measure", lambda name, **options: ran.append(name) or [])
+    assert command.main(["all"]) == 0
+    assert ran == [name for name, one in toys.items() if one.timed]
+
+
+def test_every_record_has_a_study_or_a_cell_that_writes_it():
+    written = {name for one in studies.studies().values() for name in one.files}
+    cells = "".join(path.read_text() for path in RESULTS.parent.glob("*.ipynb"))
+    for path in RESULTS.glob("*.csv"):
+        assert path.name in written or f'\\"results\\") / \\"{path.name}\\"' in cells, path.name
+    unmade = {"09_variance_conll2003.csv", "09_selection_conll2003.csv"}  # of text that nobody may pass on
+    assert written - unmade <= {path.name for path in RESULTS.glob("*.csv")}
+
+
+# ---- records ----
+
+
+def test_a_record_names_code_data_and_versions(tmp_path):
+    rows = [{"tool": "ours", "f1": 0.5}, {"tool": "# theirs, no comment", "f1": 0.25}]
+    twin = load_dataset("conll2000", source="builtin", verbose=False)
+    path = write_record(tmp_path / "results" / "03_table.csv", rows, seconds=12.4, datasets=[twin])
+    about, back = read_record(path)
+    assert back == [{"tool": row["tool"], "f1": str(row["f1"])} for row in rows]
+    assert {"commit", "date", "numpy", "numba", "python"} <= set(about)
+    assert about["seconds"] == "12" and about["data conll2000 built-in twin"] == "conll2000"
+
+
+@pytest.mark.real_data("conll2000")
+def test_real_data_are_named_by_their_hash(tmp_path):
+    from data_fetch import REGISTRY
+
+    real = load_dataset("conll2000", source="real", verbose=False)
+    about, _ = read_record(write_record(tmp_path / "x.csv", [{"a": 1}], seconds=0, datasets=[real]))
+    assert about["data conll2000 conll2000.zip"] == REGISTRY["conll2000"]["files"]["conll2000.zip"]["sha256"]
+
+
+@pytest.mark.parametrize("rows", [[], [{"a": 1}, {"b": 1}]])
+def test_ragged_records_are_refused(tmp_path, rows):
+    with pytest.raises(ValueError, match="same columns"):
+        write_record(tmp_path / "x.csv", rows, seconds=0)
+
+
+def test_a_record_is_replaced_as_a_whole(tmp_path):
+    """A write that is interrupted leaves the old record as it was, and no half of a new one."""
+
+    class Interrupting:
+        def __str__(self):
+            raise KeyboardInterrupt
+
+    path = write_record(tmp_path / "x.csv", [{"a": 1}], seconds=0)
+    before = path.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        write_record(path, [{"a": 2}, {"a": Interrupting()}], seconds=0)
+    assert path.read_bytes() == before
+
+
+def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
+    path, calls = tmp_path / "04_x.csv", []
+
+    def job(name, fails=False):
+        def make():
+            calls.append(name)
+            if fails:
+                raise KeyboardInterrupt
+            return {"score": len(calls)}
+
+        return {"name": name, "n": 3}, make
+
+    with pytest.raises(KeyboardInterrupt):
+        fill(path, [job("a"), job("b", fails=True), job("c")])
+    assert not path.exists() and [row["name"] for row in read_record(tmp_path / "04_x.part.csv")[1]] == ["a"]
+    assert fill(path, [job("a"), job("b"), job("c")]) == path
+    assert calls == ["a", "b", "b", "c"]
+    about, rows = read_record(path)
+    found = [(row["name"], row["n"], row["score"]) for row in rows]
+    assert found == [("a", "3", "1"), ("b", "3", "3"), ("c", "3", "4")]
+    assert float(about["seconds"]) >= 0 and [p.name for p in tmp_path.glob("04*")] == ["04_x.csv"]
+    fill(path, [job("a")])
+    assert calls[-1] == "a" and len(read_record(path)[1]) == 1
+
+
+def test_a_record_names_all_commits_that_made_it(monkeypatch, tmp_path):
+    path, commits = tmp_path / "04_x.csv", iter(["first", "first", "second", "third"])
+    monkeypatch.setattr(harness, "commit", lambda: next(commits))
+
+    def fails():
+        raise KeyboardInterrupt
+
+    good = [({"name": name}, lambda: {"score": 1}) for name in "abcd"]
+    for jobs in ([*good[:2], ({"name": "c"}, fails)], [*good[:3], ({"name": "d"}, fails)]):
+        with pytest.raises(KeyboardInterrupt):
+            fill(path, jobs)
+    assert read_record(fill(path, good))[0]["commit"] == "first, second, third"
