@@ -68,7 +68,7 @@ def test_readme_ratios_are_those_of_the_records():
     """README's tables of ratios: rows of the records as they stand there,
     and none of those that a target was set for is left out.
     """
-    from crfbook.benchmarking.records import read_record
+    from crfbook.studies import read_record
 
     folder = ROOT / "notebooks" / "results"
     rows, own = (

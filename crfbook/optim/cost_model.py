@@ -3,12 +3,12 @@ with coefficients measured once.
 
 Training and marginals have a batched form (one product of matrices a step and class) and a sparse one (one
 product for each stored pair); decoding has a dense and a sparse one. Seconds are sums of counts times
-coefficients. Those below were fitted to `benchmarking.form_costs`: 300 random cases on one core of a 2.5 GHz
+coefficients. Those below were fitted by the study `form-fit` to 300 random cases on one core of a 2.5 GHz
 Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes, 2,000 to 150,000 tokens, 0.5 to 60 per cent of the
 pairs stored). In eight-fold cross-validation there the faster form was chosen in 96 % of the cases in
 training (one within 5 % of it in 98 %; 0.2 % of the time lost) and in 97 % in decoding. Cases that the fit
-did not see: notebooks/results/06_form_costs.csv. On another machine `form_costs fit` gives others;
-the argument `form` overrides the choice.
+did not see: notebooks/results/06_form_costs.csv. On another machine `python -m crfbook.studies form-fit`
+gives others; the argument `form` overrides the choice.
 """
 
 from typing import NamedTuple

@@ -55,11 +55,10 @@ TASKS = {
 
 
 class Held(NamedTuple):
-    """A held-out part: encoded, its labels as lists of lists, and as text."""
+    """A held-out part, encoded, and its labels as lists of lists."""
 
     corpus: Corpus
     gold: list
-    columns: TokenColumns
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +71,7 @@ class Work:
     encoder: Encoder
     corpus: Corpus
     parts: dict  # {name: Held}
+    texts: dict  # {name: TokenColumns} of these parts
     constraints: Constraints | None = None
 
     @property
@@ -106,7 +106,7 @@ class Work:
     @property
     def words(self):
         """The first held-out part as text."""
-        return next(iter(self.parts.values())).columns
+        return next(iter(self.texts.values()))
 
     def guess(self, w, part):
         """Labels by Viterbi of a held-out part, as lists of lists."""
@@ -141,14 +141,14 @@ class Work:
 def encode(task, template, train, parts=None):
     """`Work` of a task on other columns than its own: train, and {name: columns} held out."""
     about, encoder, constraints = TASKS[task], Encoder(templates.as_template(template)), None
-    corpus = encoder.fit_transform(train)
-    held = {name: encoder.transform(part, on_unknown_label="mark") for name, part in (parts or {}).items()}
+    corpus, parts = encoder.fit_transform(train), parts or {}
+    held = {name: encoder.transform(part, on_unknown_label="mark") for name, part in parts.items()}
     if about.tag_dictionary:
         sets = TagDictionary.learn(train, min_count=about.tag_dictionary).encode(encoder.labels_)
         corpus, constraints = corpus._replace(label_set=sets.label_set(train)), sets.constrain(None)
         held = {name: part._replace(label_set=sets.label_set(parts[name])) for name, part in held.items()}
-    held = {name: Held(part, parts[name].labels_by_sequence(), parts[name]) for name, part in held.items()}
-    return Work(about, template, train, encoder, corpus, held, constraints)
+    held = {name: Held(part, parts[name].labels_by_sequence()) for name, part in held.items()}
+    return Work(about, template, train, encoder, corpus, held, parts, constraints)
 
 
 @cache

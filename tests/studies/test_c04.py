@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("on_twins")
 
 def test_the_last_tenth_is_held_out_and_nothing_else_is_scored():
     setup, whole = c04.set_up("ner", "s1", 50, held_out=True), c04.set_up("ner", "s1", 50)
-    held, gold = setup.parts["tenth"][:2]
+    held, gold = setup.parts["tenth"]
     assert list(setup.parts) == ["tenth"] and list(whole.parts) == ["testa", "testb"]
     assert (setup.corpus.n_sequences, held.n_sequences, len(gold)) == (45, 5, 5)
     assert gold == whole.encoder.decode(whole.corpus.labels, whole.corpus.seq_ptr)[45:]
@@ -52,7 +52,7 @@ def test_seconds_hold_no_compilation(monkeypatch):
 def test_all_losses_find_the_phrases_of_a_training_set():
     setup = c04.set_up("ner", "s2", 60)
     gold = setup.encoder.decode(setup.corpus.labels, setup.corpus.seq_ptr)
-    setup = replace(setup, parts={"train": work.Held(setup.corpus, gold, setup.columns)})
+    setup = replace(setup, parts={"train": work.Held(setup.corpus, gold)})
     for loss in c04.LOSSES:
         result, _ = c04.fit_loss(setup, loss, variance=100.0)
         assert setup.scores(result.w)["train"] > 95, loss

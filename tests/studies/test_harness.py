@@ -1,5 +1,6 @@
 """Timings are fair, rows are judged, records say what they come from; the command. Nothing asserts speed."""
 
+import os
 import re
 import resource
 import subprocess
@@ -14,6 +15,7 @@ from crfbook import load_dataset, studies
 from crfbook.studies import __main__ as command
 from crfbook.studies import harness
 from crfbook.studies.harness import Clocked, Row, fill, race, read_record, write_record
+from tools import paper
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 
@@ -213,6 +215,20 @@ def test_every_record_has_a_study_or_a_cell_that_writes_it():
         assert path.name in written or f'\\"results\\") / \\"{path.name}\\"' in cells, path.name
     unmade = {"09_variance_conll2003.csv", "09_selection_conll2003.csv"}  # of text that nobody may pass on
     assert written - unmade <= {path.name for path in RESULTS.glob("*.csv")}
+
+
+def test_make_paper_runs_every_table_and_sees_which_record_is_old(tmp_path):
+    tables = [one for one in studies.studies().values() if one.files and not one.timed]
+    for one in tables:
+        (chapter,) = RESULTS.parent.glob(f"{one.chapter}_*.ipynb")
+        assert f'\\"{one.name}\\"' in chapter.read_text(), one.name
+    names = {"04_pos.csv": 50, "04_variance_pos.csv": 200, "04_ner.csv": 200, "04_peer_ner.csv": 99}
+    for name, when in names.items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (when, when))
+    missing = paper.left_out("04", 100, tmp_path)
+    assert sorted(missing) == ["04_peer_ner.csv", "04_pos.csv", "04_variance_ner.csv"]
+    assert paper.left_out("09", 100, RESULTS) == []  # nor is text asked for that nobody may pass on
 
 
 # ---- records ----
