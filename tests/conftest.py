@@ -17,18 +17,6 @@ settings.register_profile(
 settings.load_profile("crfbook")
 
 
-@pytest.fixture
-def on_twins(monkeypatch, tmp_path):
-    """The tables of `make paper` from the built-in twins, whatever is on this machine."""
-    from crfbook.benchmarking import tables
-
-    monkeypatch.delenv("CRFBOOK_MIRROR", raising=False)
-    monkeypatch.setenv("CRFBOOK_DATA", str(tmp_path))
-    tables.clear()
-    yield
-    tables.clear()
-
-
 def pytest_collection_modifyitems(items):
     """Tests called test_real_* look at the real corpora: ``-m real_data`` selects them."""
     for item in items:

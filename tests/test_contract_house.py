@@ -30,7 +30,6 @@ FLOORS = {
     "crfbook.optim": 3,
     "crfbook.models": 4,
     "crfbook.plotting": 5,
-    "crfbook.benchmarking": 6,
     "crfbook.studies": 6,
 }
 STANDS_ALONE = ("crfbook.evaluation",)  # imports nothing of crfbook; anyone may import it
@@ -110,8 +109,8 @@ def test_imports_point_downwards(path):
         ("crfbook.kernels.viterbi", "crfbook.data.corpus"),
         ("crfbook.optim.objective", "crfbook.models.linear_chain"),
         ("crfbook.models.linear_chain", "crfbook.plotting"),
-        ("crfbook.optim.monitor", "crfbook.benchmarking.work"),
-        ("crfbook.plotting.curves", "crfbook.studies.work"),
+        ("crfbook.optim.monitor", "crfbook.studies.work"),
+        ("crfbook.plotting.curves", "crfbook.studies.harness"),
         ("crfbook.evaluation", "crfbook.data.corpus"),
         ("crfbook.brute", "crfbook.kernels.viterbi"),
         ("crfbook.optim.parallel", "numba"),
