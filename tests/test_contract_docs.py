@@ -169,8 +169,9 @@ SOUND = """# A page
 
 ### A.1 First
 
-See [the second](#a2-second), [README](README.md#start), [the web](https://example.org/x.md) and `crfbook/brute.py`,
-`crfbook/kernels`, `crfbook/*.py`, `crfbook.data.corpus`, `tests/`, `README.md`, `x = a / b`, `[yp, y]`.
+See [the second](#a2-second), [README](README.md#start), [the web](https://example.org/x.md) and
+`crfbook/brute.py`, `crfbook/kernels`, `crfbook/*.py`, `crfbook.data.corpus`, `tests/`, `README.md`,
+`x = a / b`, `[yp, y]`.
 
 ### A.2 Second
 

@@ -53,9 +53,9 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
         q[yp] = exp(log_alpha[t-1,yp] + log_edge[t,yp,y] - LSE),  log_alpha[t,y] = log_node[t,y] + LSE
         first[t,y] = sum_yp q[yp] (first[t-1,yp] + f)
         second[t,y] = sum_yp q[yp] (second[t-1,yp] + 2 f first[t-1,yp] + f f)
-    These are the moments of docs/SPEC.md, A.8, divided by alpha: no score is too large for them. At the last token they
-    are averaged over y. Arguments: cell: yp << SHIFT | y, or -1 - y; tokens int32 (n,): positions, rising;
-    values (n,) or (0,); log_node (T, M); log_edge (T, M, M). Cost: 3 T M^2, and as many exps. Source:
+    These are the moments of docs/SPEC.md, A.8, divided by alpha: no score is too large for them. At the last
+    token they are averaged over y. Arguments: cell: yp << SHIFT | y, or -1 - y; tokens int32 (n,): positions,
+    rising; values (n,) or (0,); log_node (T, M); log_edge (T, M, M). Cost: 3 T M^2, and as many exps. Source:
     Sokolovska et al. (2010), eq. (15); docs/SPEC.md, A.8.
     """
     T, M = log_node.shape
