@@ -5,6 +5,25 @@ imports neither numba nor SciPy, pandas or scikit-learn.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crfbook.data.columns import TokenColumns as TokenColumns
+    from crfbook.data.corpus import Corpus as Corpus
+    from crfbook.data.corpus import make_corpus as make_corpus
+    from crfbook.data.datasets import list_datasets as list_datasets
+    from crfbook.data.datasets import load_dataset as load_dataset
+    from crfbook.data.encoder import Encoder as Encoder
+    from crfbook.data.features import FeatureSet as FeatureSet
+    from crfbook.data.readers import read_conll as read_conll
+    from crfbook.data.readers import write_conll as write_conll
+    from crfbook.data.templates import Template as Template
+    from crfbook.models.directed import HMM as HMM
+    from crfbook.models.directed import MEMM as MEMM
+    from crfbook.models.linear_chain import CRF as CRF
+    from crfbook.models.path import regularization_path as regularization_path
+    from crfbook.optim.objective import Objective as Objective
+    from crfbook.optim.quasi_newton import minimize as minimize
 
 __version__ = "0.1.0"
 
@@ -30,7 +49,7 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'crfbook' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -38,5 +57,5 @@ def __getattr__(name):
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))

@@ -5,8 +5,12 @@ written, so "../../.bashrc" or "C:\\x" in an archive can do no harm. Sizes are b
 while inflating, because a kilobyte of zip can claim, or hold, gigabytes.
 """
 
+from __future__ import annotations
+
 import zipfile
 import zlib
+from collections.abc import Iterator
+from os import PathLike
 from pathlib import Path
 
 from .errors import FetchError
@@ -19,7 +23,7 @@ ENCRYPTED = 1  # bit 0 of a member's flags
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 
 
-def read_member(path, member, *, limit=MEMBER_LIMIT):
+def read_member(path: str | PathLike[str], member: str, *, limit: int = MEMBER_LIMIT) -> bytes:
     """One member of the zip file `path` as bytes; `FetchError` if it is absent,
     damaged or over `limit` bytes.
     """
@@ -27,7 +31,10 @@ def read_member(path, member, *, limit=MEMBER_LIMIT):
         return _read(archive, path, member, limit)
 
 
-def read_members(path, *, prefix="", suffix="", limit=MEMBER_LIMIT, total_limit=TOTAL_LIMIT):
+def read_members(
+    path: str | PathLike[str], *, prefix: str = "", suffix: str = "", limit: int = MEMBER_LIMIT,
+    total_limit: int = TOTAL_LIMIT,
+) -> Iterator[tuple[str, bytes]]:  # fmt: skip
     """Yield (name, bytes) of the members that start and end so, in order of name; folders are left out."""
     with _opened(path) as archive:
         total = 0
@@ -39,7 +46,7 @@ def read_members(path, *, prefix="", suffix="", limit=MEMBER_LIMIT, total_limit=
             yield name, content
 
 
-def list_members(path, *, prefix="", suffix=""):
+def list_members(path: str | PathLike[str], *, prefix: str = "", suffix: str = "") -> list[str]:
     """Names of the members that start and end so, sorted; folders are left out."""
     with _opened(path) as archive:
         return _names(archive, prefix, suffix)

@@ -5,6 +5,8 @@ a download goes to a folder of its own beside its destination and is moved in on
 So a crash, or two processes that fetch the same file at once, leave nothing half-written behind.
 """
 
+from __future__ import annotations
+
 import errno
 import hashlib
 import os
@@ -13,9 +15,10 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .download import Downloader
 from .errors import FetchError
@@ -37,7 +40,7 @@ class FileState(NamedTuple):
     state: str
 
 
-def cache_dir():
+def cache_dir() -> Path:
     """Folder of the cached files: CRFBOOK_DATA, or the place this system keeps caches in.
     It need not exist.
     """
@@ -55,7 +58,7 @@ def _pooch():
     return pooch
 
 
-def mirror():
+def mirror() -> Path | str | None:
     """CRFBOOK_MIRROR: a Path, or a str if it is an http(s) address, or None if it is not set."""
     place = os.environ.get("CRFBOOK_MIRROR")
     if not place:
@@ -65,7 +68,7 @@ def mirror():
     return Path(place).expanduser().absolute()
 
 
-def locate(name, filename):
+def locate(name: str, filename: str) -> Path | None:
     """Path of a file that is here, in the cache or in a mirror folder, and whole; None otherwise.
     Never downloads.
 
@@ -73,8 +76,8 @@ def locate(name, filename):
     """
     entry = file_entry(name, filename)
     folders = [cache_dir()]
-    if isinstance(mirror(), Path):
-        folders.append(mirror())
+    if isinstance(place := mirror(), Path):
+        folders.append(place)
     for folder in folders:
         path = folder / name / filename
         state = _state(path, entry)
@@ -90,7 +93,7 @@ def locate(name, filename):
     return None
 
 
-def verify(names=None):
+def verify(names: Iterable[str] | None = None) -> list[FileState]:
     """FileState of every file in the cache (of the data sets `names`; None: all), hashed anew."""
     _whole.clear()
     names = [*REGISTRY, *USER_SUPPLIED] if names is None else names
@@ -102,7 +105,7 @@ def verify(names=None):
     return rows
 
 
-def fetch(name, progressbar=None, *, timeout=30.0):
+def fetch(name: str, progressbar: Any = None, *, timeout: float = 30.0) -> dict[str, Path]:
     """Bring all files of a data set into the cache: {filename: Path}. Whole files are not fetched again.
 
     progressbar: True, False, or None (a bar on a terminal, for more than a megabyte). timeout: seconds

@@ -4,9 +4,17 @@ All tokens of all sentences stand in flat lists, one list per column; `seq_ptr` 
 begins, exactly as in `Corpus`. Nothing is parsed: a cell is a string, whatever it looks like.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 
 from crfbook.data.corpus import ragged_index
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike
 
 
 class TokenColumns:
@@ -21,7 +29,10 @@ class TokenColumns:
 
     __slots__ = ("columns", "label_name", "labels", "seq_ptr")
 
-    def __init__(self, columns, seq_ptr, labels=None, label_name="label"):
+    def __init__(
+        self, columns: Mapping[str, list[str]], seq_ptr: ArrayLike, labels: list[Any] | None = None,
+        label_name: str = "label",
+    ) -> None:  # fmt: skip
         self.columns = dict(columns)
         self.seq_ptr = np.ascontiguousarray(seq_ptr, dtype=np.int64)
         self.labels = labels
@@ -39,7 +50,9 @@ class TokenColumns:
                 )
 
     @classmethod
-    def from_sentences(cls, sentences, names, label=None):
+    def from_sentences(
+        cls, sentences: Iterable[Iterable[Any]], names: Iterable[str], label: str | None = None
+    ) -> Self:
         """Columns from sentences that are lists of tuples (or of strings, when there is one name).
 
         `names` are the names of a tuple's places, `label` the one among them that holds the labels.
@@ -64,7 +77,7 @@ class TokenColumns:
         return cls(flat, seq_ptr, labels, label or "label")
 
     @classmethod
-    def from_text(cls, text, name="word", *, penn_symbols=False):
+    def from_text(cls, text: str, name: str = "word", *, penn_symbols: bool = False) -> Self:
         """One column of words from raw English text,
         cut by `crfbook.data.text.sentences` (which has the rules).
         """
@@ -72,19 +85,19 @@ class TokenColumns:
 
         return cls.from_sentences(sentences(text, penn_symbols=penn_symbols), (name,))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.seq_ptr) - 1
 
     @property
-    def n_tokens(self):
+    def n_tokens(self) -> int:
         return int(self.seq_ptr[-1])
 
     @property
-    def names(self):
+    def names(self) -> tuple[str, ...]:
         """Names of the columns, in template order (labels not among them)."""
         return tuple(self.columns)
 
-    def sentences(self, labels=True):
+    def sentences(self, labels: bool = True) -> Iterator[list[tuple[Any, ...]]]:
         """Iterate over sentences, each a list of tuples: the cells of a token,
         then its label if there is one.
         """
@@ -96,13 +109,13 @@ class TokenColumns:
 
     __iter__ = sentences
 
-    def by_sequence(self, name):
+    def by_sequence(self, name: str) -> list[list[str]]:
         """One column as a list of lists; `name` is a column's name."""
         if name not in self.columns:
             raise ValueError(f"no column {name!r}; there are {', '.join(map(repr, self.columns))}")
         return self._cut(self.columns[name])
 
-    def labels_by_sequence(self):
+    def labels_by_sequence(self) -> list[list[Any]]:
         """Labels as a list of lists. Raises ValueError when there are none."""
         if self.labels is None:
             raise ValueError("these columns have no labels; name the label column when reading")
@@ -112,7 +125,7 @@ class TokenColumns:
         bounds = self.seq_ptr.tolist()
         return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> Any:
         """`x[3]` is sentence 3 as a list of tuples, `x[10:20]` ten sentences as TokenColumns."""
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
@@ -128,11 +141,11 @@ class TokenColumns:
         labels = None if self.labels is None else self.labels[first:last]
         return TokenColumns(columns, self.seq_ptr[start : stop + 1] - first, labels, self.label_name)
 
-    def head(self, n):
+    def head(self, n: int) -> TokenColumns:
         """The first n sentences (all, if there are fewer)."""
         return self[:n]
 
-    def take(self, index):
+    def take(self, index: ArrayLike) -> TokenColumns:
         """The sentences with these numbers, in this order; numbers may repeat."""
         index = np.asarray(index, dtype=np.int64).reshape(-1)
         if len(index) and not (-len(self) <= index.min() and index.max() < len(self)):
@@ -144,7 +157,9 @@ class TokenColumns:
         labels = None if self.labels is None else [self.labels[t] for t in token]
         return TokenColumns(columns, seq_ptr, labels, self.label_name)
 
-    def select(self, names, labels=None, label_name=None):
+    def select(
+        self, names: Iterable[str], labels: list[Any] | str | None = None, label_name: str | None = None
+    ) -> TokenColumns:
         """The named columns only; `labels` replaces the labels (a list, or the name of a column)."""
         if isinstance(labels, str):
             label_name, labels = label_name or labels, self.columns[labels]
@@ -153,7 +168,7 @@ class TokenColumns:
         chosen = {name: self.columns[name] for name in names}
         return TokenColumns(chosen, self.seq_ptr, labels, label_name or self.label_name)
 
-    def copy(self):
+    def copy(self) -> TokenColumns:
         """New lists, the same strings."""
         labels = None if self.labels is None else list(self.labels)
         return TokenColumns(
@@ -199,7 +214,11 @@ class Dataset:
         "train",
     )
 
-    def __init__(self, name, task, source, train=None, dev=None, test=None, extra=None, **about):
+    def __init__(
+        self, name: str, task: str, source: str, train: TokenColumns | None = None,
+        dev: TokenColumns | None = None, test: TokenColumns | None = None,
+        extra: Mapping[str, Any] | None = None, **about: str,
+    ) -> None:  # fmt: skip
         self.name, self.task, self.source = name, task, source
         self.train, self.dev, self.test = train, dev, test
         self.extra = dict(extra or {})
@@ -208,16 +227,16 @@ class Dataset:
         self.description = about.get("description", "")
 
     @property
-    def splits(self):
+    def splits(self) -> dict[str, TokenColumns]:
         """The splits there are: dict of "train", "dev", "test" to TokenColumns."""
         return {k: getattr(self, k) for k in ("train", "dev", "test") if getattr(self, k) is not None}
 
     @property
-    def label_set(self):
+    def label_set(self) -> list[Any]:
         """All labels of all splits, sorted."""
         return sorted(set().union(*(part.labels or () for part in self.splits.values())))
 
-    def copy(self):
+    def copy(self) -> Dataset:
         """New lists in all splits, so that changing one leaves the original alone."""
         splits = {name: part.copy() for name, part in self.splits.items()}
         about = {name: getattr(self, name) for name in ("licence", "reference", "description")}

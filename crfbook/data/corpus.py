@@ -4,11 +4,16 @@ A corpus is ragged and never padded. Tokens of all sequences stand in a row, `se
 sequence begins; attributes of all tokens stand in a row, `attr_ptr` says where each token's begin.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from crfbook.data.vocabulary import where
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike
 
 
 def offsets(sizes):
@@ -66,83 +71,83 @@ class Corpus(NamedTuple):
     label_set: np.ndarray = np.zeros(0, np.int32)
 
     @property
-    def n_sequences(self):
+    def n_sequences(self) -> int:
         return len(self.seq_ptr) - 1
 
     @property
-    def n_tokens(self):
+    def n_tokens(self) -> int:
         return len(self.attr_ptr) - 1
 
     @property
-    def n_classes(self):
+    def n_classes(self) -> int:
         return len(self.class_ptr) - 1
 
     @property
-    def lengths(self):
+    def lengths(self) -> np.ndarray:
         """int64 (S,): tokens of each sequence."""
         return np.diff(self.seq_ptr)
 
     @property
-    def longest(self):
+    def longest(self) -> int:
         """Tokens of the longest sequence."""
         return int(self.lengths.max(initial=0))
 
     @property
-    def filled(self):
+    def filled(self) -> np.ndarray:
         """int64: the sequences that are not empty."""
         return np.flatnonzero(self.lengths)
 
     @property
-    def first(self):
+    def first(self) -> np.ndarray:
         """int64: first tokens of the sequences that are not empty."""
         return self.seq_ptr[self.filled]
 
     @property
-    def last(self):
+    def last(self) -> np.ndarray:
         """int64: their last tokens."""
         return self.seq_ptr[self.filled + 1] - 1
 
     @property
-    def inner(self):
+    def inner(self) -> np.ndarray:
         """int64: tokens that have a predecessor in their sequence, in order."""
         return inner_tokens(self.seq_ptr)
 
     @property
-    def sequence(self):
+    def sequence(self) -> np.ndarray:
         """int64 (N,): the sequence of each token."""
         return owners(self.seq_ptr)
 
     @property
-    def position(self):
+    def position(self) -> np.ndarray:
         """int64 (N,): the place of each token in its sequence."""
         return positions(self.seq_ptr)
 
     @property
-    def weights(self):
+    def weights(self) -> np.ndarray:
         """float64 (S,): sequence weights, ones where none are given."""
         return self.seq_weight if len(self.seq_weight) else np.ones(self.n_sequences)
 
     @property
-    def visited(self):
+    def visited(self) -> np.ndarray:
         """int64: the sequences that learners visit: not empty, and of a weight above 0."""
         return np.flatnonzero((self.lengths > 0) & (self.weights > 0))
 
     @property
-    def token_weights(self):
+    def token_weights(self) -> np.ndarray:
         """float64 (N,): the weight of each token's sequence."""
         return np.repeat(self.weights, self.lengths)
 
     @property
-    def values(self):
+    def values(self) -> np.ndarray:
         """float64 (nnz,): attribute values, ones where none are given."""
         return self.attr_val if len(self.attr_val) else np.ones(len(self.attr_idx))
 
     @property
-    def attr_token(self):
+    def attr_token(self) -> np.ndarray:
         """int64 (nnz,): the token of each attribute."""
         return owners(self.attr_ptr)
 
-    def place(self, token):
+    def place(self, token: int) -> str:
         """The words "sequence 17, token 3" for a token."""
         return where(token, self.seq_ptr)
 
@@ -185,18 +190,18 @@ def _floats(name, values, size, minimum=None):
 
 
 def make_corpus(
-    seq_ptr,
-    attr_ptr,
-    attr_idx,
+    seq_ptr: ArrayLike,
+    attr_ptr: ArrayLike,
+    attr_idx: ArrayLike,
     *,
-    attr_val=None,
-    edge_class=None,
-    class_ptr=None,
-    class_attr=None,
-    labels=None,
-    seq_weight=None,
-    label_set=None,
-):
+    attr_val: ArrayLike | None = None,
+    edge_class: ArrayLike | None = None,
+    class_ptr: ArrayLike | None = None,
+    class_attr: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    seq_weight: ArrayLike | None = None,
+    label_set: ArrayLike | None = None,
+) -> Corpus:
     """Cast, check and pack arrays into a `Corpus` (shapes and meanings there).
 
     Left out: attribute values and sequence weights are one, labels are unknown, transitions are plain.

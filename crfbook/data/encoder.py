@@ -2,6 +2,11 @@
 and turns more text into the same numbers.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 
 from crfbook._checks import number
@@ -18,6 +23,9 @@ from crfbook.data.vocabulary import (
     labels_to_json,
     number_labels,
 )
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Corpus, Data, Labels, Pattern
 
 _KINDS = {kind.kind: kind for kind in (TemplateAttributes, ItemAttributes, MatrixAttributes)}
 _HOT = 1000
@@ -49,19 +57,21 @@ class Encoder:
     Attribute ids fall in frequency. An attribute given twice at a token has the sum of the values.
     """
 
-    def __init__(self, template=None, min_freq=0, attribute_names=None):
+    def __init__(
+        self, template: Pattern = None, min_freq: float = 0, attribute_names: Sequence[str] | None = None
+    ) -> None:
         number("min_freq", min_freq, finite=False)
         self.template = None if template is None else as_template(template)
         self.min_freq = min_freq
         self._column_names = attribute_names
         self._attributes = None
 
-    def fit(self, X, y=None):
+    def fit(self, X: Data, y: Labels | None = None) -> Self:
         """Learn the alphabets. Returns the encoder; arguments and errors as for `fit_transform`."""
         self.fit_transform(X, y)
         return self
 
-    def fit_transform(self, X, y=None, seq_weight=None):
+    def fit_transform(self, X: Data, y: Labels | None = None, seq_weight: ArrayLike | None = None) -> Corpus:
         """Learn the alphabets and encode X and y: a `Corpus`.
 
         y may be left out where X is a `TokenColumns` with labels. seq_weight: float (S,) or None.
@@ -85,7 +95,10 @@ class Encoder:
         self.columns_ = list(content) if kind == "template" else None
         return self._corpus(rows, seq_ptr, labels, seq_weight)
 
-    def transform(self, X, y=None, *, on_unknown_label=None, seq_weight=None):
+    def transform(
+        self, X: Data, y: Labels | None = None, *, on_unknown_label: str | None = None,
+        seq_weight: ArrayLike | None = None,
+    ) -> Corpus:  # fmt: skip
         """Encode more text with the alphabets learnt: a `Corpus`. Unseen attributes are left out.
 
         Without y, labels that X brings along are encoded (unseen ones as unknown, -1); other text is
@@ -107,7 +120,7 @@ class Encoder:
             return make_corpus(seq_ptr, [0], [], seq_weight=seq_weight)
         return self._corpus(attributes.apply(content, seq_ptr), seq_ptr, labels, seq_weight)
 
-    def decode(self, label_ids, seq_ptr):
+    def decode(self, label_ids: ArrayLike, seq_ptr: ArrayLike) -> list[list[Any]]:
         """Label ids (N,) as a list of S lists of labels; -1 gives None."""
         names = [*self.labels_, None]  # -1 is the last place
         flat = [names[i] for i in np.asarray(label_ids).tolist()]
@@ -115,32 +128,32 @@ class Encoder:
         return [flat[start:stop] for start, stop in zip(ends[:-1], ends[1:], strict=True)]
 
     @property
-    def n_labels(self):
+    def n_labels(self) -> int:
         return len(self.labels_)
 
     @property
-    def n_attrs(self):
+    def n_attrs(self) -> int:
         return self._fitted().n_attrs
 
     @property
-    def n_edge_attrs(self):
+    def n_edge_attrs(self) -> int:
         return self._fitted().n_edge_attrs
 
-    def attribute_names(self, ids=None):
+    def attribute_names(self, ids: Sequence[int] | None = None) -> list[Any]:
         """Texts of the attributes, in the order of ids (or of the given ids).
         They are built when asked for.
         """
         return self._fitted().node_names(ids)
 
-    def attribute_name(self, i):
+    def attribute_name(self, i: int) -> str:
         """Text of one attribute, for example "U05:the/DT"."""
         return self._fitted().node_names([i])[0]
 
-    def edge_attribute_names(self):
+    def edge_attribute_names(self) -> list[str]:
         """Texts of the edge attributes; number 0 is the constant one, "B"."""
         return self._fitted().edge_names()
 
-    def summary(self):
+    def summary(self) -> str:
         """A few lines about the alphabets, to be printed."""
         self._fitted()
         counts, total = self.attribute_counts_, int(self.attribute_counts_.sum())
@@ -155,7 +168,7 @@ class Encoder:
         ]
         return "\n".join(lines)
 
-    def get_state(self):
+    def get_state(self) -> dict[str, Any]:
         """All that restores the encoder, without pickle: {"header": JSON-able dict, "arrays": {name:
         array}}.
         """
@@ -171,7 +184,7 @@ class Encoder:
         return {"header": header, "arrays": {**arrays, "attribute_counts": self.attribute_counts_}}
 
     @classmethod
-    def from_state(cls, state):
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
         """The inverse of `get_state`. Raises ValueError for a header of another kind."""
         header, arrays = state["header"], state["arrays"]
         if header.get("kind") not in _KINDS:

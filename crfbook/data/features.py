@@ -4,6 +4,8 @@ All weights of a model are one flat vector `w`: node weights first, attribute by
 weights, edge attribute by edge attribute. A weight that does not exist counts as 0; it forbids nothing.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -30,44 +32,44 @@ class FeatureSet(NamedTuple):
     edge_next: np.ndarray  # int32 (n_edge,)
 
     @property
-    def sizes(self):
+    def sizes(self) -> tuple[int, int, int]:
         """(L, A, B): numbers of labels, attributes and edge attributes."""
         return self[:3]
 
     @property
-    def n_node(self):
+    def n_node(self) -> int:
         return len(self.node_label)
 
     @property
-    def n_edge(self):
+    def n_edge(self) -> int:
         return len(self.edge_prev)
 
     @property
-    def n_features(self):
+    def n_features(self) -> int:
         return len(self.node_label) + len(self.edge_prev)
 
     @property
-    def node_attr(self):
+    def node_attr(self) -> np.ndarray:
         """int64 (n_node,): the attribute of each node weight."""
         return owners(self.node_ptr)
 
     @property
-    def edge_attr(self):
+    def edge_attr(self) -> np.ndarray:
         """int64 (n_edge,): the edge attribute of each edge weight."""
         return owners(self.edge_ptr)
 
     @property
-    def edge_pair(self):
+    def edge_pair(self) -> np.ndarray:
         """int64 (n_edge,): its labels, previous * L + next."""
         return self.edge_prev.astype(np.int64) * self.n_labels + self.edge_next
 
     @property
-    def node_keys(self):
+    def node_keys(self) -> np.ndarray:
         """int64 (n_node,): attribute * L + label, rising."""
         return self.node_attr * self.n_labels + self.node_label
 
     @property
-    def edge_keys(self):
+    def edge_keys(self) -> np.ndarray:
         """int64 (n_edge,): (edge attribute * L + previous) * L + next, rising."""
         return self.edge_attr * self.n_labels**2 + self.edge_pair
 

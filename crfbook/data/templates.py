@@ -37,9 +37,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from crfbook.data.extractors import make_extractor
+
+if TYPE_CHECKING:
+    from crfbook._types import File
 
 _FOLDER = Path(__file__).parent / "patterns"
 _MACRO = re.compile(r'%(?P<name>[A-Za-z]+)\[(?P<body>(?:[^\]"]|"(?:[^"\\]|\\.)*")*)\]')
@@ -137,7 +140,7 @@ def available() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.txt"))
 
 
-def as_template(template: Template | Path | str) -> Template:
+def as_template(template: Template | File) -> Template:
     """A `Template` from a template, a path, the name of a shipped one, or a template's text.
 
     A str that holds a line break or `%` is a text; else a shipped name; else a path.

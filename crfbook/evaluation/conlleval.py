@@ -2,9 +2,12 @@
 on arrays.
 """
 
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+Labels = Sequence[Sequence[Hashable]]
 
 TAGS = {tag: code for code, tag in enumerate(["O", "B", "I", "E", ".", "[", "]", "S"])}
 _O, _B, _I, _E, _DOT, _OPEN, _CLOSE, _S = range(8)

@@ -1,10 +1,15 @@
 """Counts and rates: tokens and chunks, overall and by type."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .conlleval import TAGS, correct_ends, flatten
+from .conlleval import TAGS, Labels, correct_ends, flatten
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # columns of the counts that every chunk metric is made of
 CORRECT, GOLD, PREDICTED, TOKENS, RIGHT_TOKENS, SENTENCES, RIGHT_SENTENCES = range(7)
@@ -41,7 +46,7 @@ def check_lengths(gold, predicted):
             )
 
 
-def token_accuracy(gold, predicted):
+def token_accuracy(gold: Labels, predicted: Labels) -> float:
     """Share of the tokens whose label is right; 0.0 if there is no token.
     Labels may be any objects that compare.
     """
@@ -96,7 +101,7 @@ class ChunkReport(NamedTuple):
     f1: float
     by_type: dict  # type -> (correct, gold, predicted)
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """DataFrame, a row for each type: correct, gold, predicted, precision, recall, f1."""
         import pandas as pd
 
@@ -108,7 +113,7 @@ class ChunkReport(NamedTuple):
             frame[name] = METRICS[name](counts)
         return frame.rename_axis("type")
 
-    def text(self):
+    def text(self) -> str:
         """The lines that conlleval prints, in per cent."""
         lines = [
             f"processed {self.n_tokens} tokens with {self.n_gold} phrases; "
@@ -131,7 +136,7 @@ def _percentages(n_correct, n_gold, n_predicted):
     return f"precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}"
 
 
-def chunk_report(gold, predicted, scheme="conlleval"):
+def chunk_report(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> ChunkReport:
     """Precision, recall and F1 of chunks (type, first and last token right), overall and by type:
     a `ChunkReport`.
 

@@ -1,12 +1,20 @@
 """What went wrong: the fate of each chunk, and which labels are taken for which."""
 
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from .conlleval import TAGS, flatten
+from .conlleval import TAGS, Labels, flatten
 from .counts import check_lengths
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def chunks(labels, scheme="conlleval"):
+
+def chunks(labels: Sequence[Hashable], scheme: str = "conlleval") -> list[tuple[str, int, int]]:
     """Chunks of one sequence, by the same rules: list of (type, start, stop), tokens start:stop."""
     types = {"": 0}
     flat = flatten([labels], dict(TAGS), types, scheme == "IOBES")
@@ -21,7 +29,7 @@ def chunks(labels, scheme="conlleval"):
     return found
 
 
-def error_table(gold, predicted, scheme="conlleval"):
+def error_table(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> pd.DataFrame:
     """What became of each gold chunk, by type: DataFrame; and `spurious`,
     the predicted chunks that touch no gold chunk.
 
@@ -60,7 +68,7 @@ def _fate(chunk, others):
     return "wrong_both" if touching else "missed"
 
 
-def confusion(gold, predicted, labels=None):
+def confusion(gold: Labels, predicted: Labels, labels: Sequence[Hashable] | None = None) -> pd.DataFrame:
     """Token counts as a DataFrame, gold labels down, predicted across;
     `labels` fixes rows and columns (default: all, sorted).
     """

@@ -2,10 +2,13 @@
 and tests between two systems on the same sentences.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .conlleval import Labels
 from .counts import count_chunks, metric_function
 
 
@@ -35,8 +38,9 @@ def _resample(counts, n_samples, rng):
 
 
 def bootstrap_interval(
-    gold, predicted, metric="f1", *, level=0.95, n_samples=1000, random_state=0, scheme="conlleval"
-):
+    gold: Labels, predicted: Labels, metric: str = "f1", *, level: float = 0.95, n_samples: int = 1000,
+    random_state: Any = 0, scheme: str = "conlleval",
+) -> Interval:  # fmt: skip
     """Percentile bootstrap interval of a metric, resampling whole sentences: `Interval(value, low, high)`.
 
     metric : "f1", "precision", "recall" (of chunks), "accuracy" (of tokens), "sentence_accuracy".
@@ -53,16 +57,16 @@ def bootstrap_interval(
 
 
 def paired_test(
-    gold,
-    predicted_a,
-    predicted_b,
-    metric="f1",
+    gold: Labels,
+    predicted_a: Labels,
+    predicted_b: Labels,
+    metric: str = "f1",
     *,
-    method="randomisation",
-    n_samples=10000,
-    random_state=0,
-    scheme="conlleval",
-):
+    method: str = "randomisation",
+    n_samples: int = 10000,
+    random_state: Any = 0,
+    scheme: str = "conlleval",
+) -> PairedTest:
     """Is system b better than a on the same sentences? `PairedTest(difference, p_value, value_a, value_b)`.
 
     "randomisation" (Noreen 1989; Yeh 2000): the two outputs of each sentence are swapped by a coin; p is the

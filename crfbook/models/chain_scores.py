@@ -2,6 +2,11 @@
 HMM and MEMM.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,6 +17,9 @@ from crfbook.kernels.viterbi import viterbi_many
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.prediction import Predictions, Sequences
 
+if TYPE_CHECKING:
+    from crfbook._types import Data, Labels
+
 CELLS = 1 << 21  # of log_node at a time: 16 MB
 
 
@@ -21,12 +29,12 @@ class ChainPredictions(Predictions):
     """
 
     @property
-    def classes_(self):
+    def classes_(self) -> list[Any]:
         """The labels; index = label id in every array."""
         check_is_fitted(self, "encoder_")
         return list(self.encoder_.labels_)
 
-    def predict(self, X):
+    def predict(self, X: Data) -> list[list[Any]]:
         """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
         [] for an empty one.
 
@@ -35,23 +43,23 @@ class ChainPredictions(Predictions):
         corpus = self._known(X)
         return Sequences(self.encoder_.decode(self._decode(corpus), corpus.seq_ptr))
 
-    def predict_array(self, X):
+    def predict_array(self, X: Data) -> list[np.ndarray]:
         """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
         corpus = self._known(X)
         return _split(self._decode(corpus), corpus)
 
-    def predict_marginals(self, X):
+    def predict_marginals(self, X: Data) -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token."""
         return self._named(self.predict_marginals_array(X))
 
-    def predict_marginals_array(self, X):
+    def predict_marginals_array(self, X: Data) -> list[np.ndarray]:
         """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
         return [p_node for p_node, _ in self._marginals(self._known(X), edges=False)]
 
-    def predict_edge_marginals(self, X):
+    def predict_edge_marginals(self, X: Data) -> Iterator[np.ndarray]:
         return (p_edge for _, p_edge in self._marginals(self._known(X), edges=True))
 
-    def log_proba(self, X, y=None):
+    def log_proba(self, X: Data, y: Labels | None = None) -> np.ndarray:
         """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence,
         -inf for an impossible labelling.
         """

@@ -9,7 +9,10 @@ All three end as tables log_node and log_edge, so decoding and marginals are the
 Rabiner (1989); McCallum, Freitag, Pereira (2000); Lafferty, McCallum, Pereira (2001), on label bias.
 """
 
+from __future__ import annotations
+
 import warnings
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -29,6 +32,9 @@ from crfbook.models.weights import WeightNames
 from crfbook.optim.local_objective import LocalObjective
 from crfbook.optim.monitor import Monitor
 from crfbook.optim.quasi_newton import minimize
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Data, Frame, Labels, Pattern, Rules
 
 
 class HMM(ChainPredictions, BaseEstimator):
@@ -59,11 +65,11 @@ class HMM(ChainPredictions, BaseEstimator):
     absent_ is that of a known attribute never seen with a label.
     """
 
-    def __init__(self, smoothing=0.1, *, template=None):
+    def __init__(self, smoothing: float = 0.1, *, template: Pattern = None) -> None:
         self.smoothing = smoothing
         self.template = template
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Count. X, y, sample_weight and errors as in `CRF.fit`; attribute values must not be negative."""
         s = number("smoothing", self.smoothing)
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
@@ -105,7 +111,7 @@ class HMM(ChainPredictions, BaseEstimator):
         log_node[corpus.first] += self.start_
         return log_node, self.transition_[None]
 
-    def log_joint(self, X, y=None):
+    def log_joint(self, X: Data, y: Labels | None = None) -> np.ndarray:
         """log p(x, y) of given labellings in nats, (S,);
         the observation is the bag of attributes of each token.
         """
@@ -135,19 +141,19 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
 
     def __init__(
         self,
-        c1=0.0,
-        c2=1.0,
-        max_iterations=None,
-        num_memories=6,
-        tol=1e-6,
-        all_possible_states=False,
-        all_possible_transitions=False,
-        verbose=False,
+        c1: float | None = 0.0,
+        c2: float | None = 1.0,
+        max_iterations: int | None = None,
+        num_memories: int | None = 6,
+        tol: float | None = 1e-6,
+        all_possible_states: bool = False,
+        all_possible_transitions: bool = False,
+        verbose: bool | int = False,
         *,
-        template=None,
-        constraints=None,
-        n_jobs=None,
-    ):
+        template: Pattern = None,
+        constraints: Rules = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.c1 = c1
         self.c2 = c2
         self.max_iterations = max_iterations
@@ -160,7 +166,10 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         self.constraints = constraints
         self.n_jobs = n_jobs
 
-    def fit(self, X, y=None, sample_weight=None, callback=None):
+    def fit(
+        self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None,
+        callback: Callback = None,
+    ) -> Self:  # fmt: skip
         """Train. X, y, sample_weight, callback and errors as in `CRF.fit`. Returns self."""
         c1, c2, tol = (given_number(self, *pair) for pair in (("c1", 0.0), ("c2", 1.0), ("tol", 1e-6)))
         memory, most = (
@@ -206,7 +215,7 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         return self
 
     @property
-    def history_(self):
+    def history_(self) -> Frame:
         """The iterations as a pandas DataFrame."""
         import pandas
 

@@ -6,7 +6,10 @@ Everything numerical happens further down (optim, kernels); this file turns what
 trains, and turns label ids back into labels. Source: Lafferty, McCallum, Pereira (2001); Sha, Pereira (2003).
 """
 
+from __future__ import annotations
+
 import warnings
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -22,6 +25,9 @@ from crfbook.models.sparse import sparsify
 from crfbook.models.stream import Stream
 from crfbook.models.training import dev_accuracy, train
 from crfbook.models.weights import WeightNames, carried_features, carried_over, choose_features
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Data, Dictionary, Frame, Labels, Pattern, Rules, Seed
 
 
 class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
@@ -136,48 +142,48 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
 
     def __init__(
         self,
-        algorithm="lbfgs",
-        min_freq=0,
-        all_possible_states=False,
-        all_possible_transitions=False,
-        c1=0.0,
-        c2=None,
-        max_iterations=None,
-        num_memories=None,
-        epsilon=None,
-        period=None,
-        delta=None,
-        linesearch=None,
-        max_linesearch=None,
-        calibration_eta=None,
-        calibration_rate=None,
-        calibration_samples=None,
-        calibration_candidates=None,
-        calibration_max_trials=None,
-        pa_type=None,
-        c=None,
-        error_sensitive=None,
-        averaging=None,
-        variance=None,
-        gamma=None,
-        verbose=False,
-        model_filename=None,
-        keep_tempfiles=None,
-        trainer_cls=None,
+        algorithm: str | None = "lbfgs",
+        min_freq: float = 0,
+        all_possible_states: bool = False,
+        all_possible_transitions: bool = False,
+        c1: float = 0.0,
+        c2: float | None = None,
+        max_iterations: int | None = None,
+        num_memories: int | None = None,
+        epsilon: float | None = None,
+        period: int | None = None,
+        delta: float | None = None,
+        linesearch: Any = None,
+        max_linesearch: int | None = None,
+        calibration_eta: float | None = None,
+        calibration_rate: float | None = None,
+        calibration_samples: int | None = None,
+        calibration_candidates: int | None = None,
+        calibration_max_trials: int | None = None,
+        pa_type: int | None = None,
+        c: float | None = None,
+        error_sensitive: bool | None = None,
+        averaging: bool | None = None,
+        variance: float | None = None,
+        gamma: float | None = None,
+        verbose: bool | int = False,
+        model_filename: Any = None,
+        keep_tempfiles: Any = None,
+        trainer_cls: Any = None,
         *,
-        template=None,
-        constraints=None,
-        on_violation="raise",
-        tag_dictionary=None,
-        loss=None,
-        clamp=None,
-        random_state=0,
-        n_jobs=None,
-        tol=None,
-        patience=None,
-        warm_start=False,
-        memory_limit=2e9,
-    ):
+        template: Pattern = None,
+        constraints: Rules = None,
+        on_violation: str = "raise",
+        tag_dictionary: Dictionary = None,
+        loss: str | None = None,
+        clamp: float | None = None,
+        random_state: Seed = 0,
+        n_jobs: int | None = None,
+        tol: float | None = None,
+        patience: int | None = None,
+        warm_start: bool = False,
+        memory_limit: float = 2e9,
+    ) -> None:
         self.algorithm = algorithm
         self.min_freq = min_freq
         self.all_possible_states = all_possible_states
@@ -219,7 +225,10 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         self.warm_start = warm_start
         self.memory_limit = memory_limit
 
-    def fit(self, X, y=None, sample_weight=None, X_dev=None, y_dev=None, callback=None):
+    def fit(
+        self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None,
+        X_dev: Data | None = None, y_dev: Labels | None = None, callback: Callback = None,
+    ) -> Self:  # fmt: skip
         """Train on labelled sequences.
 
         Parameters
@@ -308,7 +317,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
 
-    def sparsify(self, threshold=0.0):
+    def sparsify(self, threshold: float = 0.0) -> Self:
         """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0.
         Changes the model; returns self.
 
@@ -328,7 +337,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         return self
 
     @property
-    def history_(self):
+    def history_(self) -> Frame:
         """The iterations as a pandas DataFrame (made when asked for: training does not need pandas)."""
         import pandas
 
@@ -336,7 +345,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         return pandas.DataFrame(self._history)
 
     @property
-    def classes_(self):
+    def classes_(self) -> list[Any]:
         """The labels; index = label id in every array."""
         check_is_fitted(self, "weights_")
         return list(self.encoder_.labels_)

@@ -14,9 +14,12 @@ itself (O, O), and on the way down from there little is learned for long. Source
 and Yvon (2010), section 7; Friedman, Hastie and Tibshirani (2010) for the grid.
 """
 
+from __future__ import annotations
+
 import time
 import warnings
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -34,6 +37,9 @@ from crfbook.optim.coordinate_path import largest_c1
 from crfbook.optim.monitor import JobMonitor
 from crfbook.optim.objective import Objective
 
+if TYPE_CHECKING:
+    from crfbook._types import CRF, ArrayLike, Data, Frame, Labels
+
 SCORES = {"accuracy": token_accuracy, "f1": lambda gold, found: chunk_report(gold, found).f1}
 HIGHEST = 100.0  # occurrences
 ROW = ("c1", "objective", "n_active", "n_node", "n_edge", "iterations", "status", "seconds")
@@ -42,13 +48,13 @@ ROW = ("c1", "objective", "n_active", "n_node", "n_edge", "iterations", "status"
 class Path(NamedTuple):
     """What `regularization_path` returns."""
 
-    frame: object  # DataFrame, one row for each c1, falling; columns see there
-    models: list  # the fitted CRFs, row by row; each holds its active weights alone
+    frame: Frame  # one row for each c1, falling; columns see there
+    models: list[CRF]  # the fitted CRFs, row by row; each holds its active weights alone
     chosen: int | None  # row of the best score, None without scores
     status: str  # "complete" or "interrupted"
 
     @property
-    def best(self):
+    def best(self) -> CRF:
         """The model chosen by the scores. Raises ValueError where there are none."""
         if self.chosen is None:
             why = (
@@ -57,7 +63,7 @@ class Path(NamedTuple):
             raise ValueError(f"the path has no scores to choose by: {why}give cv, or X_dev with y_dev")
         return self.models[self.chosen]
 
-    def within_one_error(self):
+    def within_one_error(self) -> int:
         """Row of the largest c1 whose score is at most one standard error (of the folds) below the best:
         the sparsest good model.
         """
@@ -73,19 +79,19 @@ class Path(NamedTuple):
 
 
 def regularization_path(
-    model,
-    X,
-    y=None,
+    model: CRF,
+    X: Data,
+    y: Labels | None = None,
     *,
-    strengths=None,
-    n_strengths=10,
-    ratio=1e-3,
-    cv=None,
-    X_dev=None,
-    y_dev=None,
-    scoring="accuracy",
-    callback=None,
-):
+    strengths: ArrayLike | None = None,
+    n_strengths: int = 10,
+    ratio: float = 1e-3,
+    cv: Any = None,
+    X_dev: Data | None = None,
+    y_dev: Labels | None = None,
+    scoring: str | Callable[[Any, Any], float] = "accuracy",
+    callback: Callable[[dict[str, Any], CRF], object] | None = None,
+) -> Path:
     """Fit `model` (a CRF; it is not changed, its c1 not read) for every c1 of a path.
 
     Parameters

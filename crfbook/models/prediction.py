@@ -5,6 +5,11 @@ A Viterbi score is not a confidence; `predict_marginals` are probabilities,
 and `log_proba` is the one of a whole labelling.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,6 +17,9 @@ from crfbook.data.tag_dictionary import free_blocked
 from crfbook.models import inference
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.settings import thread_count
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Data, Labels
 
 
 class Sequences(list):
@@ -37,7 +45,7 @@ class Predictions:
     all its paths.
     """
 
-    def predict(self, X, form="auto"):
+    def predict(self, X: Data, form: str = "auto") -> list[list[Any]]:
         """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
         [] for an empty one.
 
@@ -49,32 +57,32 @@ class Predictions:
         path = inference.decode(corpus, *self._model(), form=form)
         return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
 
-    def predict_single(self, xseq):
+    def predict_single(self, xseq: Any) -> list[Any]:
         """`predict` for one sequence: a list of labels."""
         return self.predict([xseq])[0]
 
-    def predict_array(self, X, form="auto"):
+    def predict_array(self, X: Data, form: str = "auto") -> list[np.ndarray]:
         """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
         corpus = self._known(X)
         return _by_sequence(inference.decode(corpus, *self._model(), form=form), corpus)
 
-    def predict_marginals(self, X, form="auto"):
+    def predict_marginals(self, X: Data, form: str = "auto") -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
 
         form : "batched", "sparse", or "auto": the one that takes less time. They agree but for rounding.
         """
         return self._named(self.predict_marginals_array(X, form))
 
-    def predict_marginals_single(self, xseq):
+    def predict_marginals_single(self, xseq: Any) -> list[dict[Any, float]]:
         """`predict_marginals` for one sequence: a list of dicts."""
         return self.predict_marginals([xseq])[0]
 
-    def predict_marginals_array(self, X, form="auto"):
+    def predict_marginals_array(self, X: Data, form: str = "auto") -> list[np.ndarray]:
         """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
         corpus = self._known(X)
         return _by_sequence(inference.node_marginals(corpus, *self._model(), form=form), corpus)
 
-    def predict_edge_marginals(self, X):
+    def predict_edge_marginals(self, X: Data) -> Iterator[np.ndarray]:
         """p(y_{t-1} = a, y_t = b | x) as an iterator: for each sequence one array (max(T-1, 0), L, L), [t-1,
         a, b].
 
@@ -85,7 +93,7 @@ class Predictions:
         features, w, constraints, _ = self._model()
         return inference.iter_edge_marginals(corpus, features, w, constraints)
 
-    def log_proba(self, X, y=None):
+    def log_proba(self, X: Data, y: Labels | None = None) -> np.ndarray:
         """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence,
         -inf for a forbidden labelling.
 
@@ -94,7 +102,7 @@ class Predictions:
         corpus = require_labels(self._known(X, y, "raise"))
         return np.minimum(inference.log_proba(corpus, *self._model()), 0.0)  # above 0 is rounding
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Token accuracy. A label that the model does not know counts as an error.
 
         sample_weight : (S,) weights of the sequences, default 1. Raises ValueError without any token.

@@ -1,5 +1,9 @@
 """Saving and loading a CRF: what of it goes into the file, and how it comes out again."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -11,6 +15,9 @@ from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
 from crfbook.models.weights import check_layout
 
+if TYPE_CHECKING:
+    from crfbook._types import File
+
 # plain numbers and words that a model file carries
 FITTED = ("objective_", "status_", "n_iter_", "n_dropped_")
 
@@ -18,7 +25,7 @@ FITTED = ("objective_", "status_", "n_iter_", "n_dropped_")
 class Saved:
     """The part of `CRF` that reads and writes model files."""
 
-    def save(self, path):
+    def save(self, path: File) -> None:
         """Write the trained model to one file (see `models.persistence`), atomically and without pickle.
 
         The state of a learner that `partial_fit` can go on from is kept; batch algorithms go on from the
@@ -61,7 +68,7 @@ class Saved:
         save_arrays(path, "CRF", {"params": params, **header}, arrays)
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: File) -> Self:
         """A model that `save` wrote; it predicts,
         explains its weights and can be trained further (warm_start, partial_fit).
 

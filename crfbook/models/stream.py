@@ -1,5 +1,10 @@
 """Training that goes on with new sequences: `partial_fit` of the online learners."""
 
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Self
+
 import numpy as np
 
 from crfbook.data.vocabulary import UnknownLabelError, number_labels
@@ -16,13 +21,19 @@ from crfbook.models.settings import check_settings
 from crfbook.models.training import train
 from crfbook.models.weights import choose_features, merged
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Data, Labels
+
 VECTORS = ("w", "w_sum", "mean", "variance", "received")  # what a state has for each weight
 
 
 class Stream:
     """The part of `CRF` that learns from sequences as they come."""
 
-    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
+    def partial_fit(
+        self, X: Data, y: Labels | None = None, classes: Iterable[Hashable] | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:  # fmt: skip
         """One pass over more sequences: algorithm "perceptron", "pa", "arow", "sgd" or "sgd-l1".
 
         The first call (or a `fit` before it) settles the alphabets: attributes it has not seen are ignored

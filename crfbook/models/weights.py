@@ -4,10 +4,17 @@ Weights that are exactly zero are left out of dictionaries and tables, as CRFsui
 model files: they score as if they did not exist.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook.data.features import empirical_counts, find, from_keys, observed, select
+
+if TYPE_CHECKING:
+    from crfbook._types import Frame
 
 
 def choose_features(corpus, encoder, settings, constraints):
@@ -92,7 +99,7 @@ class WeightNames:
     """The part of `CRF` that reads its weights aloud. Needs encoder_, features_ and weights_."""
 
     @property
-    def attributes_(self):
+    def attributes_(self) -> list[Any]:
         """Names of the attributes that have a weight other than zero, most frequent first."""
         check_is_fitted(self, "weights_")
         names = self.encoder_.attribute_names()
@@ -100,12 +107,12 @@ class WeightNames:
         return [names[a] for a in np.unique(attrs)]
 
     @property
-    def num_attributes_(self):
+    def num_attributes_(self) -> int:
         """How many attributes have a weight other than zero."""
         return len(self.attributes_)
 
     @property
-    def state_features_(self):
+    def state_features_(self) -> dict[tuple[Any, Any], float]:
         """{(attribute, label): weight}."""
         check_is_fitted(self, "weights_")
         names, labels = self.encoder_.attribute_names(), self.encoder_.labels_
@@ -114,7 +121,7 @@ class WeightNames:
         return {(names[a], labels[y]): w for a, y, w in zip(attrs, ids, weights, strict=True) if w}
 
     @property
-    def transition_features_(self):
+    def transition_features_(self) -> dict[tuple[Any, Any], float]:
         """{(label_from, label_to): weight} of the plain transitions.
 
         A pair that is missing has weight 0. That does not forbid it: only `constraints` forbid.
@@ -122,14 +129,14 @@ class WeightNames:
         return {(p, n): w for (b, p, n), w in self._edges() if b == 0}
 
     @property
-    def edge_features_(self):
+    def edge_features_(self) -> dict[tuple[Any, Any, Any], float]:
         """{(edge attribute, label_from, label_to): weight} of the transitions that depend on the text
         (bigram patterns of a template)."""
         check_is_fitted(self, "weights_")
         names = self.encoder_.edge_attribute_names()
         return {(names[b], p, n): w for (b, p, n), w in self._edges() if b}
 
-    def weights_to_frame(self):
+    def weights_to_frame(self) -> Frame:
         """All weights other than zero as a pandas DataFrame, largest magnitude first.
 
         Columns: kind ("state", "transition" or "edge"), attribute, from, label, weight. `from` is the

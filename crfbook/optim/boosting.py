@@ -7,9 +7,11 @@ as rounds. Rounds visit only what they change (kernels/boosting_rounds.py). Sour
 (2003), section 5.2, Algorithm 2.
 """
 
+from __future__ import annotations
+
 import math
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -48,6 +50,9 @@ from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
 from crfbook.optim.sequences import sequence_work
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
+
 FLOORS = 1e-10  # loss per token (nats) below which the rounding of log Z rules
 BUDGET = 2_000_000  # tokens visited between two chances to hear Ctrl-C: below a second
 FINISHED = {CONVERGED: "converged", AT_FLOOR: "rounding floor", NOT_FINITE: "non-finite objective"}
@@ -55,20 +60,20 @@ BOUNDS = {"global": GLOBAL, "instance": INSTANCE, "split": SPLIT}
 
 
 def boost(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    max_iterations=10_000,
-    bound="global",
-    cap=1.0,
-    tol=1e-6,
-    report_every=100,
-    constraints=None,
-    memory_limit=2e9,
-    callback=None,
-    state=None,
-):
+    max_iterations: int | None = 10_000,
+    bound: str = "global",
+    cap: float = 1.0,
+    tol: float = 1e-6,
+    report_every: int = 100,
+    constraints: Limits = None,
+    memory_limit: float = 2e9,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
     """Boost from w0 (F,) (default: zeros), a weight a round.
 
     Parameters

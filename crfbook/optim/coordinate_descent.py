@@ -6,9 +6,11 @@ moves them all. Where no FeatureSet is given every (attribute, label) and (edge 
 candidate, and only the active ones take memory.
 """
 
+from __future__ import annotations
+
 import math
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,9 @@ from crfbook.optim.coordinate_run import STEPS, Run, Sizes, Sparse
 from crfbook.optim.objective import check_weights
 from crfbook.optim.parallel import one_blas_thread, resolve_threads
 from crfbook.optim.result import Step
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, Limits, State
 
 MAX_FROZEN = 20  # sweeps over active weights between two over all candidates
 
@@ -41,30 +46,30 @@ class SparseResult(NamedTuple):
 
 
 def coordinate_descent(
-    corpus,
-    features=None,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet | None = None,
+    w0: ArrayLike | Sparse | None = None,
     *,
-    c1,
-    c2=0.0,
-    blocks=True,
-    curvature="approximate",
-    step="adaptive",
-    factor=2.0,
-    joint=True,
-    freeze_after=None,
-    accelerate=False,
-    screening=True,
-    n_threads=1,
-    tol=1e-4,
-    tol_gradient=1e-3,
-    constraints=None,
-    sizes=None,
-    edge_attrs=None,
-    max_iterations=100,
-    callback=None,
-    state=None,
-):
+    c1: float,
+    c2: float = 0.0,
+    blocks: bool = True,
+    curvature: str = "approximate",
+    step: str = "adaptive",
+    factor: float = 2.0,
+    joint: bool = True,
+    freeze_after: int | None = None,
+    accelerate: bool = False,
+    screening: bool = True,
+    n_threads: int | None = 1,
+    tol: float = 1e-4,
+    tol_gradient: float = 1e-3,
+    constraints: Limits = None,
+    sizes: tuple[int, int, int] | None = None,
+    edge_attrs: ArrayLike | None = None,
+    max_iterations: int | None = 100,
+    callback: Callback = None,
+    state: State = None,
+) -> SparseResult:
     """Minimise -log-likelihood + c1 |w|_1 + c2 |w|^2, one block (or one weight) after the other.
 
     Parameters

@@ -11,15 +11,21 @@ so that the first sweeps are cheap and memory stays small.
 as an estimator.
 """
 
+from __future__ import annotations
+
 import inspect
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from crfbook._checks import function_or_none, is_number, whole
 from crfbook.optim.coordinate_descent import SparseResult, prepare
 from crfbook.optim.parallel import one_blas_thread
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Corpus, FeatureSet
 
 
 class PathPoint(NamedTuple):
@@ -30,7 +36,7 @@ class PathPoint(NamedTuple):
     result: SparseResult
 
 
-def largest_c1(corpus, features=None, **options):
+def largest_c1(corpus: Corpus, features: FeatureSet | None = None, **options: Any) -> float:
     """The smallest c1 for which no weight survives: the largest |derivative| of the loss at w = 0.
 
     options: sizes, edge_attrs, constraints, joint as in `coordinate_descent`. One pass over all candidates.
@@ -41,7 +47,7 @@ def largest_c1(corpus, features=None, **options):
         return run.violation()[0]
 
 
-def falling(highest, lowest, n):
+def falling(highest: float, lowest: float, n: int) -> np.ndarray:
     """n values of c1 from highest to lowest, evenly spaced in logarithms."""
     if not (is_number(highest) and is_number(lowest) and math.inf > highest >= lowest > 0):
         raise ValueError(
@@ -92,7 +98,11 @@ def _check_options(options):
         )
 
 
-def solve_path(corpus, features=None, *, c1, sweeps=None, callback=None, keep=True, **options):
+def solve_path(
+    corpus: Corpus, features: FeatureSet | None = None, *, c1: ArrayLike,
+    sweeps: int | Sequence[int] | None = None, callback: Callable[..., object] | None = None,
+    keep: bool = True, **options: Any,
+) -> list[PathPoint]:  # fmt: skip
     """`coordinate_descent` for each value of c1, from the largest to the smallest,
     each from the weights of the one before.
 

@@ -8,7 +8,10 @@ count| <= c1. It doubles the weights and is the baseline of Sokolovska et al.
 (2010) and of Andrew and Gao (2007).
 """
 
+from __future__ import annotations
+
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
@@ -19,20 +22,23 @@ from crfbook.optim.certificate import Rules, checked_start, evaluated
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Function, State
+
 
 def dual_variables(
-    fun,
-    w0=None,
+    fun: Function,
+    w0: ArrayLike | None = None,
     *,
-    c1,
-    c2=0.0,
-    memory=10,
-    max_iterations=None,
-    tol=1e-6,
-    tol_gradient=1e-3,
-    callback=None,
-    state=None,
-):
+    c1: float,
+    c2: float = 0.0,
+    memory: int = 10,
+    max_iterations: int | None = None,
+    tol: float = 1e-6,
+    tol_gradient: float = 1e-3,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
     """Minimise fun(w) + c1*|w|_1 over twice as many bounded variables.
 
     Arguments, stopping rules and Ctrl-C as `minimize` of quasi_newton.py. SciPy does not hand out its memory

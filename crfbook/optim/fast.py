@@ -12,7 +12,10 @@ without: weights that always come together have one valley between them, which i
 The power is a compromise, found by trial.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +25,9 @@ from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
 from crfbook.optim.result import OptResult
 from crfbook.optim.sdca import DualAscent, check_memory
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
 
 HANDOVER = 0.15  # gap / objective below which L-BFGS may take over ...
 SLOW = 0.17  # ... once ascent gains fewer decades than this a pass, over the last LOOK_BACK epochs
@@ -33,20 +39,20 @@ FEW = 3e-7
 
 
 def fast_fit(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    c2,
-    tol=1e-6,
-    memory_limit=2e9,
-    constraints=None,
-    n_threads=1,
-    max_iterations=None,
-    random_state=0,
-    callback=None,
-    state=None,
-):
+    c2: float,
+    tol: float = 1e-6,
+    memory_limit: float = 2e9,
+    constraints: Limits = None,
+    n_threads: int | None = 1,
+    max_iterations: int | None = None,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
     """Minimise -log-likelihood + c2 |w|^2 as fast as we can, to a certificate:
     the objective is within tol (relative) of its minimum.
 

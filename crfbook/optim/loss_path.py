@@ -11,8 +11,10 @@ convex: one minimum, whatever the path. The pointwise ones are not: of two start
 kept. Source: Altun, Johnson and Hofmann (2003), section 3.3; the stages are ours.
 """
 
+from __future__ import annotations
+
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,9 @@ from crfbook.optim.losses import make_loss
 from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
 from crfbook.optim.result import OptResult
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
 
 CLAMPS = (10.0, 20.0, 40.0)
 # relative gap, and relative fall in ten iterations, at which a stage that only prepares the next one ends
@@ -54,9 +59,12 @@ def stages(loss, clamp=None, start="log"):
 
 
 def minimize_loss(
-    corpus, features, w0=None, *, loss="log", clamp=None, c1=0.0, c2=0.0, constraints=None, n_threads=1,
-    starts=None, max_iterations=None, tol=1e-6, relative_change=None, callback=None, state=None, **options,
-):  # fmt: skip
+    corpus: Corpus, features: FeatureSet, w0: ArrayLike | None = None, *, loss: str = "log",
+    clamp: float | None = None, c1: float = 0.0, c2: float = 0.0, constraints: Limits = None,
+    n_threads: int | None = 1, starts: tuple[str, ...] | None = None, max_iterations: int | None = None,
+    tol: float = 1e-6, relative_change: tuple[int, float] | None = None, callback: Callback = None,
+    state: State = None, **options: Any,
+) -> OptResult:  # fmt: skip
     """Minimise  sum of losses + c1 |w|_1 + c2 |w|^2  on a labelled corpus (S sequences) with F features.
 
     Parameters

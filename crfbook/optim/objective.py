@@ -9,7 +9,11 @@ runs one kernel per shard (kernels/likelihood.py). Source: Sokolovska et al. (20
 penalties as CRFsuite means them.
 """
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +31,9 @@ from crfbook.optim.losses import LossTerms, make_loss
 from crfbook.optim.packing import lay_out, pack
 from crfbook.optim.parallel import one_blas_thread, resolve_threads, run_pieces
 from crfbook.optim.work import Spare, make_loss_work, make_work
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Corpus, FeatureSet, Limits
 
 
 def check_weights(w, n_features):
@@ -83,18 +90,18 @@ class Objective:
 
     def __init__(
         self,
-        corpus,
-        features,
+        corpus: Corpus,
+        features: FeatureSet,
         *,
-        c2=0.0,
-        constraints=None,
-        n_threads=1,
-        batch_tokens=None,
-        loss="log",
-        clamp=None,
-        log_scale=0.0,
-        form="auto",
-    ):
+        c2: float = 0.0,
+        constraints: Limits = None,
+        n_threads: int | None = 1,
+        batch_tokens: int | None = None,
+        loss: str = "log",
+        clamp: float | None = None,
+        log_scale: float = 0.0,
+        form: str = "auto",
+    ) -> None:
         settings = make_loss(loss, clamp, log_scale)
         check_labels(corpus, features, constraints)
         self.features, self.c2, self.constraints = features, number("c2", c2), constraints
@@ -143,7 +150,7 @@ class Objective:
             for work, dense_grad in self._buffers
         )
 
-    def with_loss(self, loss, clamp=None, log_scale=0.0):
+    def with_loss(self, loss: str, clamp: float | None = None, log_scale: float = 0.0) -> Objective:
         """An `Objective` of the same corpus and penalty under another loss. They share arrays:
         never call both at once.
         """
@@ -153,7 +160,7 @@ class Objective:
         other._choose(make_loss(loss, clamp, log_scale))
         return other
 
-    def __call__(self, w):
+    def __call__(self, w: ArrayLike) -> tuple[float, np.ndarray]:
         """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
         w = check_weights(w, self.features.n_features)
         self.n_evaluations += 1
@@ -171,7 +178,7 @@ class Objective:
         return float(value), grad
 
     @property
-    def curvature(self):
+    def curvature(self) -> Callable[[ArrayLike], np.ndarray] | None:
         """Callable w (F,) -> roughly the second derivatives (F,), see kernels/curvature.py;
         None where they are not known.
         """
@@ -222,7 +229,7 @@ class Objective:
         return self._made[form]
 
     @property
-    def n_products(self):
+    def n_products(self) -> tuple[int, ...]:
         """(forward, backward): products with stored pairs in the last evaluation in the sparse form;
         (0, 0) before there was one.
         """
@@ -230,7 +237,7 @@ class Objective:
             tuple(self._made["sparse"].n_products.sum(axis=0).tolist()) if "sparse" in self._made else (0, 0)
         )
 
-    def log_value(self, w):
+    def log_value(self, w: ArrayLike) -> float:
         """log of the value at w (F,), log_scale left out;
         a number also where the value itself would exceed float64.
         """
@@ -241,7 +248,7 @@ class Objective:
             return float(np.logaddexp(self._terms.log_total(self._weight), np.log(self.c2 * (w @ w))))
 
     @property
-    def largest_u(self):
+    def largest_u(self) -> float:
         """The largest -log p of the last evaluation, in nats,
         of a gold path or (pointwise losses) of a gold label.
         """

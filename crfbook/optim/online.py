@@ -30,6 +30,10 @@ that `epsilon` is compared with. status: "converged", "max_iterations", "stopped
 ValueError for labels that are unknown or forbidden, weights that are not finite, and parameters out of range.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from crfbook._checks import number, one_of
@@ -40,22 +44,25 @@ from crfbook.kernels.perceptron import perceptron_direction, perceptron_epoch
 from crfbook.optim.epochs import chunks
 from crfbook.optim.online_run import OnlineRun
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
+
 
 def perceptron(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    average=True,
-    batch=False,
-    shuffle=True,
-    epsilon=0.0,
-    constraints=None,
-    max_iterations=10,
-    random_state=0,
-    callback=None,
-    state=None,
-):
+    average: bool = True,
+    batch: bool = False,
+    shuffle: bool = True,
+    epsilon: float = 0.0,
+    constraints: Limits = None,
+    max_iterations: int = 10,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
     """Structured perceptron. Common arguments: see the module.
 
     average : return the mean of all weight vectors so far, not the last one (Collins 2002, section 2.5).
@@ -97,22 +104,22 @@ def perceptron(
 
 
 def passive_aggressive(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    pa_type=1,
-    c=1.0,
-    error_sensitive=True,
-    averaging=True,
-    shuffle=True,
-    epsilon=0.0,
-    constraints=None,
-    max_iterations=10,
-    random_state=0,
-    callback=None,
-    state=None,
-):
+    pa_type: int = 1,
+    c: float = 1.0,
+    error_sensitive: bool = True,
+    averaging: bool = True,
+    shuffle: bool = True,
+    epsilon: float = 0.0,
+    constraints: Limits = None,
+    max_iterations: int = 10,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
     """Passive-aggressive: the smallest step after which gold beats the best path by a margin.
     Common arguments: see the module.
 
@@ -158,20 +165,20 @@ def passive_aggressive(
 
 
 def arow(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    variance=1.0,
-    gamma=1.0,
-    shuffle=True,
-    epsilon=0.0,
-    constraints=None,
-    max_iterations=10,
-    random_state=0,
-    callback=None,
-    state=None,
-):
+    variance: float = 1.0,
+    gamma: float = 1.0,
+    shuffle: bool = True,
+    epsilon: float = 0.0,
+    constraints: Limits = None,
+    max_iterations: int = 10,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
     """AROW: a weight that has often been updated moves little. Common arguments: see the module.
 
     variance : > 0, of every weight at the start. `state["variance"]` (F,) are the present ones.

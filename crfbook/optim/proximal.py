@@ -9,8 +9,11 @@ Teboulle (2009), FISTA; Scheinberg, Goldfarb and Bai (2014), section 3, for step
 O'Donoghue and Candes (2015), section 3.2, for the restart by gradients.
 """
 
+from __future__ import annotations
+
 import math
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,13 +24,18 @@ from crfbook.optim.certificate import Rules, checked_start, evaluated
 from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.result import OptResult, Step
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Function, State
+
 GROWTH = 1.1  # an accepted step is tried so much longer next time
 MAX_TRIALS = 60
 
 
 def proximal_gradient(
-    fun, w0=None, *, c1, c2=0.0, max_iterations=None, tol=1e-6, tol_gradient=1e-3, callback=None, state=None
-):
+    fun: Function, w0: ArrayLike | None = None, *, c1: float, c2: float = 0.0,
+    max_iterations: int | None = None, tol: float = 1e-6, tol_gradient: float = 1e-3,
+    callback: Callback = None, state: State = None,
+) -> OptResult:  # fmt: skip
     """Minimise fun(w) + c1*|w|_1, one iteration two evaluations (value and gradient at v and at w').
 
     Arguments, stopping rules, Ctrl-C and bad values as `minimize` of quasi_newton.py; `state` continues bit

@@ -8,9 +8,11 @@ its penalty and needs fewer evaluations. All read the same curvature memory,
 kept from the gradients of the smooth part alone.
 """
 
+from __future__ import annotations
+
 import math
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,26 +25,29 @@ from crfbook.optim.parallel import one_blas_thread
 from crfbook.optim.proximal_newton import LocalModel
 from crfbook.optim.result import OptResult, Step
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Function, State
+
 FLOOR = 1e-15  # a relative decrease below this is rounding, not progress
 FLOOR_STEPS = 3
 
 
 def minimize(
-    fun,
-    w0=None,
+    fun: Function,
+    w0: ArrayLike | None = None,
     *,
-    c1=0.0,
-    c2=0.0,
-    l1_method="proximal",
-    memory=None,
-    max_iterations=None,
-    tol=1e-6,
-    tol_gradient=1e-3,
-    relative_change=None,
-    max_linesearch=40,
-    callback=None,
-    state=None,
-):
+    c1: float = 0.0,
+    c2: float = 0.0,
+    l1_method: str = "proximal",
+    memory: int | None = None,
+    max_iterations: int | None = None,
+    tol: float = 1e-6,
+    tol_gradient: float = 1e-3,
+    relative_change: tuple[int, float] | None = None,
+    max_linesearch: int = 40,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
     """Minimise fun(w) + c1*|w|_1.
 
     Parameters

@@ -7,8 +7,10 @@ Ahmed, Defazio, Clifton and Sarkar (2015), "Non-uniform stochastic average gradi
 conditional random fields".
 """
 
+from __future__ import annotations
+
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,9 @@ from crfbook.optim.objective import Objective, check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.result import OptResult
 from crfbook.optim.sequences import epoch_order, sequence_work
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
 
 BOLDNESS = 0.5  # of the steps, see kernels/sag.py; halved after an epoch ...
 RISE = 1e-3  # ... in which the objective rose by more than this share
@@ -45,20 +50,20 @@ class SagMemory(NamedTuple):
 
 
 def sag(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    c2,
-    tol=1e-6,
-    tol_gradient=1e-3,
-    memory_limit=2e9,
-    constraints=None,
-    max_iterations=200,
-    random_state=0,
-    callback=None,
-    state=None,
-):
+    c2: float,
+    tol: float = 1e-6,
+    tol_gradient: float = 1e-3,
+    memory_limit: float = 2e9,
+    constraints: Limits = None,
+    max_iterations: int = 200,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
     """Minimise losses + c2 |w|^2 by stochastic average gradient; reaches the optimum, with a certificate.
 
     Parameters

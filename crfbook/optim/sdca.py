@@ -10,8 +10,10 @@ conditional random fields"; the step along potentials, which keeps a chain a cha
 is the exponentiated gradient of Collins et al. (2008).
 """
 
+from __future__ import annotations
+
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +26,9 @@ from crfbook.optim.objective import Objective, check_labels, check_weights
 from crfbook.optim.online_layout import cells_of, lay_out_online, weights_of
 from crfbook.optim.result import OptResult
 from crfbook.optim.sequences import epoch_order, sequence_work
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
 
 WHOLE_EPOCHS = 3  # at the start: every sequence
 SKIP_BELOW = 0.3  # times the mean gap: skipped later, ...
@@ -50,19 +55,19 @@ class DualMemory(NamedTuple):
 
 
 def sdca(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    c2,
-    tol=1e-4,
-    memory_limit=2e9,
-    constraints=None,
-    max_iterations=200,
-    random_state=0,
-    callback=None,
-    state=None,
-):
+    c2: float,
+    tol: float = 1e-4,
+    memory_limit: float = 2e9,
+    constraints: Limits = None,
+    max_iterations: int = 200,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
     """Minimise -log-likelihood + c2 |w|^2 by stochastic dual coordinate ascent.
 
     Parameters

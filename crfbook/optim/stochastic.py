@@ -32,33 +32,40 @@ from zero if the weights were spoilt before it (`divergence` puts it in words). 
 that are not finite, and parameters out of range.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from crfbook._checks import number, whole
 from crfbook.optim.stochastic_run import Sgd, SgdL1
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
 
 DECAY = 0.85  # of the learning rate of sgd_l1 in an epoch: Wapiti's
 
 
 def sgd(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    c2,
-    calibration_eta=0.1,
-    calibration_rate=2.0,
-    calibration_samples=1000,
-    calibration_candidates=10,
-    calibration_max_trials=20,
-    period=10,
-    delta=1e-6,
-    average=True,
-    constraints=None,
-    max_iterations=1000,
-    random_state=0,
-    callback=None,
-    state=None,
-    new_data=False,
-):
+    c2: float,
+    calibration_eta: float = 0.1,
+    calibration_rate: float = 2.0,
+    calibration_samples: int = 1000,
+    calibration_candidates: int = 10,
+    calibration_max_trials: int = 20,
+    period: int = 10,
+    delta: float = 1e-6,
+    average: bool = True,
+    constraints: Limits = None,
+    max_iterations: int = 1000,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+    new_data: bool = False,
+) -> OptResult:
     """Minimise losses + c2 |w|^2 with steps eta_t = 1 / (lambda (t0 + t)), lambda = 2 c2 / n.
     Common arguments: see the module.
 
@@ -86,23 +93,23 @@ def sgd(
 
 
 def sgd_l1(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    c1,
-    c2=0.0,
-    eta0=0.8,
-    decay=DECAY,
-    period=10,
-    delta=1e-6,
-    constraints=None,
-    max_iterations=60,
-    random_state=0,
-    callback=None,
-    state=None,
-    new_data=False,
-):
+    c1: float,
+    c2: float = 0.0,
+    eta0: float = 0.8,
+    decay: float = DECAY,
+    period: int = 10,
+    delta: float = 1e-6,
+    constraints: Limits = None,
+    max_iterations: int = 60,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+    new_data: bool = False,
+) -> OptResult:
     """Minimise losses + c1 |w|_1 with steps eta0 decay^(k / n) after k updates. Common arguments:
     see the module.
 

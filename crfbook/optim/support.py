@@ -9,7 +9,10 @@ section 2.6 ("active set convergence"); for CRFs the freezing of Sokolovska et a
 with a check of all weights.
 """
 
+from __future__ import annotations
+
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +20,9 @@ from crfbook.data.features import select
 from crfbook.optim.objective import Objective
 from crfbook.optim.proximal_newton import LocalModel
 from crfbook.optim.quasi_newton import minimize
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
 
 # in so many iterations the objective fell by less than this share: work on the support from now on
 SETTLED = (10, 1e-4)
@@ -26,18 +32,18 @@ COLUMNS = ("w", "grad", "s", "y")  # arrays of `OptResult.state` whose last axis
 
 
 def minimize_on_support(
-    corpus,
-    features,
-    w0=None,
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
     *,
-    c1,
-    c2=0.0,
-    constraints=None,
-    n_threads=1,
-    callback=None,
-    state=None,
-    **rules,
-):
+    c1: float,
+    c2: float = 0.0,
+    constraints: Limits = None,
+    n_threads: int | None = 1,
+    callback: Callback = None,
+    state: State = None,
+    **rules: Any,
+) -> OptResult:
     """Minimise  -log-likelihood + c1 |w|_1 + c2 |w|^2,  c1 > 0, over F weights: an `OptResult`,
     as `minimize` would end.
 

@@ -14,7 +14,10 @@ of ALL candidates, in which the others have weight 0. There are no hard constrai
     labels = decode_tuples(other, features, found.w, found.tuples, found.nu)  # models/tuple_chain.py
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +34,9 @@ from crfbook.optim.objective import Objective, check_weights
 from crfbook.optim.quasi_newton import minimize
 from crfbook.optim.tuple_automaton import Automaton, Tuples, check_tuples, tuple_occurrences, tuple_work
 from crfbook.optim.work import Spare
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Corpus, FeatureSet
 
 
 def lanes(n_patterns):
@@ -259,7 +265,10 @@ class TupleObjective:
     Raises ValueError as `Objective` does, and for tuples or counts that do not fit.
     """
 
-    def __init__(self, corpus, features, tuples, count, *, c2=0.0, n_threads=1):
+    def __init__(
+        self, corpus: Corpus, features: FeatureSet, tuples: Tuples, count: np.ndarray, *, c2: float = 0.0,
+        n_threads: int | None = 1,
+    ) -> None:  # fmt: skip
         c2 = number("c2", c2)
         if np.shape(count) != np.shape(tuples.attr) or not np.isfinite(count).all():
             raise ValueError(
@@ -270,7 +279,7 @@ class TupleObjective:
         self.tuples, self.count, self.c2, self.n_evaluations = tuples, count, c2, 0
         self.n_first, self.n_features = features.n_features, features.n_features + len(tuples.attr)
 
-    def __call__(self, w):
+    def __call__(self, w: ArrayLike) -> tuple[float, np.ndarray]:
         """(value, grad (F + G,)) at the weights w (F + G,); value in nats."""
         w = check_weights(w, self.n_features)
         self.n_evaluations += 1
@@ -279,7 +288,7 @@ class TupleObjective:
         grad = np.concatenate([grad, self.chain.transitions.tuple_counts - self.count]) + 2.0 * self.c2 * w
         return value - float(self.chain.nu @ self.count) + self.c2 * float(w @ w), grad
 
-    def curvature(self, w):
+    def curvature(self, w: ArrayLike) -> np.ndarray:
         """Roughly the second derivatives (F + G,) at w: expected counts,
         from which they differ by squares and covariances.
         """
@@ -287,11 +296,11 @@ class TupleObjective:
         return np.maximum(self(w)[1] - 2.0 * self.c2 * w + gold, 0.0) + 2.0 * self.c2
 
     @property
-    def automaton(self):
+    def automaton(self) -> Automaton:
         return self.chain.transitions.automaton
 
     @property
-    def n_products(self):
+    def n_products(self) -> tuple[int, ...]:
         """(forward, backward) products with arcs in the last evaluation,
         and sequences that took the log form.
         """
@@ -325,19 +334,19 @@ def kkt_residual(w, grad, c1):
 
 
 def train_tuples(
-    corpus,
-    features,
+    corpus: Corpus,
+    features: FeatureSet,
     *,
-    order=2,
-    c1,
-    c2=0.0,
-    edge_attrs=(0,),
-    start=None,
-    n_threads=1,
-    max_rounds=10,
-    callback=None,
-    **rules,
-):
+    order: int = 2,
+    c1: float,
+    c2: float = 0.0,
+    edge_attrs: ArrayLike = (0,),
+    start: tuple[Any, Any, Any] | None = None,
+    n_threads: int | None = 1,
+    max_rounds: int = 10,
+    callback: Callable[[dict[str, Any]], object] | None = None,
+    **rules: Any,
+) -> TupleResult:
     """Minimise the penalised negative log-likelihood over F first-order weights and all label tuples seen in
     training.
 

@@ -1,11 +1,22 @@
 """Bars and curves: marginals of a sentence, training runs, growth of cost."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from .common import COLOURS, DASHES, FAINT, MARKERS, as_array, as_probabilities, axes, plain
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Axes
 
-def label_bars(words, labels, marginals, *, most=6, ax=None):
+
+def label_bars(
+    words: Sequence[str], labels: Sequence[Any], marginals: ArrayLike, *, most: int = 6,
+    ax: Axes | None = None,
+) -> tuple[list[str], np.ndarray]:  # fmt: skip
     """Marginal probabilities of each token as a stacked bar; beyond the `most` heaviest labels: "other".
 
     marginals (T, L), rows adding to one. Returns (names, shares (T, n)) from the bottom of the bars upwards.
@@ -54,8 +65,9 @@ UNITS = {
 
 
 def learning_curve(
-    series, *, x="iteration", y="objective", best=None, log=False, xlabel=None, ylabel=None, ax=None
-):
+    series: Mapping[str, Any], *, x: str = "iteration", y: str = "objective", best: float | None = None,
+    log: bool = False, xlabel: str | None = None, ylabel: str | None = None, ax: Axes | None = None,
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:  # fmt: skip
     """One line per training run. series: {name: run}; a run is a fitted CRF, an OptResult, a list of Steps,
     a DataFrame or (xs, ys).
 
@@ -95,7 +107,10 @@ def _columns(run, x, y):
     return as_array(xs, (None,), x), as_array(ys, (len(xs),), y)
 
 
-def timing_growth(sizes, seconds, *, quantity="number of labels", fit_from=0, unit="time (s)", ax=None):
+def timing_growth(
+    sizes: ArrayLike, seconds: Mapping[str, ArrayLike], *, quantity: str = "number of labels",
+    fit_from: float = 0, unit: str = "time (s)", ax: Axes | None = None,
+) -> dict[str, float]:  # fmt: skip
     """Cost against size on two logarithmic axes, with the fitted power: seconds ~ size ** exponent.
 
     sizes (n,); seconds: {name: (n,)}, NaN where not measured. The fit (least squares in logarithms) uses

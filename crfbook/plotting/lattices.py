@@ -1,13 +1,23 @@
 """The lattice: all label sequences of one sentence in one picture."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from .common import COLOURS, DASHES, INK, as_array, as_probabilities, axes, plain
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Axes
+
 
 def lattice(
-    words, labels, nodes=None, edges=None, path=None, pruned=None, *, numbers=False, legend=True, ax=None
-):
+    words: Sequence[str], labels: Sequence[Any], nodes: ArrayLike | None = None,
+    edges: ArrayLike | None = None, path: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    pruned: ArrayLike | None = None, *, numbers: bool = False, legend: bool = True, ax: Axes | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The trellis of a sentence: a column per word, a row per label, a circle per (word, label).
 
     words (T,), labels (L,): names. nodes (T, L) in [0, 1] (marginals, or messages normalised per column):

@@ -1,23 +1,31 @@
 """Matrices as coloured cells: weights of transitions, confusions of labels."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from .common import as_array, axes, plain
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Axes
+
 
 def heatmap(
-    matrix,
-    rows,
-    columns,
+    matrix: ArrayLike,
+    rows: Sequence[Any],
+    columns: Sequence[Any],
     *,
-    row_title="",
-    column_title="",
-    unit="",
-    signed=None,
-    numbers=None,
-    scale=None,
-    ax=None,
-):
+    row_title: str = "",
+    column_title: str = "",
+    unit: str = "",
+    signed: bool | None = None,
+    numbers: bool | None = None,
+    scale: float | None = None,
+    ax: Axes | None = None,
+) -> np.ndarray:
     """A matrix as coloured cells, row 0 on top; cells of -inf are hatched (forbidden),
     NaN cells are left blank.
 
@@ -84,7 +92,10 @@ def _short(value):
     return text.replace("0.", ".", 1) if abs(value) < 0.995 else text
 
 
-def weight_matrix(weights, labels, *, unit="weight (nats)", numbers=None, ax=None):
+def weight_matrix(
+    weights: ArrayLike, labels: Sequence[Any], *, unit: str = "weight (nats)", numbers: bool | None = None,
+    ax: Axes | None = None,
+) -> np.ndarray:  # fmt: skip
     """Transition weights [previous, next]: the row is the label one comes from. -inf is hatched: forbidden.
     Returns (L, L).
     """
@@ -92,7 +103,10 @@ def weight_matrix(weights, labels, *, unit="weight (nats)", numbers=None, ax=Non
     return heatmap(weights, labels, labels, unit=unit, signed=True, numbers=numbers, ax=ax, **titles)
 
 
-def confusion(gold, predicted, *, labels=None, most=12, ax=None):
+def confusion(
+    gold: Sequence[Any], predicted: Sequence[Any], *, labels: Sequence[Any] | None = None, most: int = 12,
+    ax: Axes | None = None,
+) -> tuple[list[Any], np.ndarray, np.ndarray]:  # fmt: skip
     """How often a token of one label (row) was given another (column), in per cent of the row.
 
     gold, predicted: label sequences, flat or one list per sentence. labels: which, in order; None: the `most`

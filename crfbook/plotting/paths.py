@@ -1,13 +1,22 @@
 """Regularisation paths: what survives each L1 penalty, and how well it does."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from .common import COLOURS, FAINT, INK, as_array, axes, plain
 
+if TYPE_CHECKING:
+    from crfbook._types import Axes
+
 MOST_TICKS = 8  # names on the axis of c1
 
 
-def regularization_path(path, *, measure="score", ax=None):
+def regularization_path(
+    path: Any, *, measure: str = "score", ax: Axes | None = None
+) -> dict[str, np.ndarray]:
     """Active weights (left axis) and scores with their standard errors (right axis) against c1,
     falling from left to right.
 

@@ -1,7 +1,11 @@
 """Sentences with their chunks as boxes: what a tagger says about a text, at a glance."""
 
+from __future__ import annotations
+
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,11 +13,18 @@ from crfbook.evaluation import chunks
 
 from .common import COLOURS, FAINT, INK, as_probabilities, axes
 
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Axes
+
 _TYPES = COLOURS[:1] + COLOURS[2:6]  # orange is kept for what is doubtful
 _MONO = 0.602  # width of a character of DejaVu Sans Mono, in units of the font size
 
 
-def tagged_text(sentences, labels, confidence=None, *, types=None, width=62, size=10, ax=None):
+def tagged_text(
+    sentences: Sequence[Sequence[str]], labels: Sequence[Sequence[str]],
+    confidence: Sequence[ArrayLike] | None = None, *, types: Sequence[str] | None = None, width: int = 62,
+    size: float = 10, ax: Axes | None = None,
+) -> list[tuple[Any, ...]]:  # fmt: skip
     """Sentences as lines of text, each chunk in a box of its type's colour, its type written above.
 
     sentences, labels: lists of S lists of strings, labels as B-X, I-X, O; each sentence begins on a new line.

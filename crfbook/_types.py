@@ -1,0 +1,39 @@
+"""Names for the types of the public face. Only type checkers import this module."""
+# ruff: noqa: F401
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import IO, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+from pandas import DataFrame as Frame
+
+from crfbook.data.columns import Dataset, TokenColumns
+from crfbook.data.constraints import Constraints
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet
+from crfbook.data.tag_dictionary import TagDictionary
+from crfbook.data.templates import Template
+from crfbook.models.linear_chain import CRF
+from crfbook.optim.active_weights import Sparse
+from crfbook.optim.result import OptResult, Step
+from crfbook.optim.tuple_automaton import Automaton, Tuples
+
+File = str | PathLike[str]
+Source = File | IO[Any] | bytes
+
+# what estimators take
+Data = TokenColumns | Corpus | Iterable[Any]
+Labels = Iterable[Sequence[Hashable]]
+Rules = str | Constraints | Mapping[str, Any] | ArrayLike | None
+Pattern = Template | File | None
+Dictionary = int | TagDictionary | None
+Seed = int | np.random.RandomState | None
+
+# what optimisers take
+Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
+Callback = Callable[[Step, Any], object] | None
+State = Mapping[str, Any] | None
+Limits = Constraints | None
