@@ -74,7 +74,7 @@ _CALIBRATION = {
 
 ALGORITHMS = {
     "auto": Algorithm(
-        "crfbook.models.batch:auto",
+        "crfbook.models.auto:auto",
         "shard_likelihood",
         LOSSES,
         ANY,

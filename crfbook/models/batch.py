@@ -1,6 +1,6 @@
-"""L-BFGS and OWL-QN as rows of the table of algorithms, and "auto": the fastest way to their certificate.
+"""L-BFGS and OWL-QN as rows of the table of algorithms.
 
-Both minimise   sum_i weight_i loss_i + c1 |w|_1 + c2 |w|^2   over the whole corpus; arguments as
+They minimise   sum_i weight_i loss_i + c1 |w|_1 + c2 |w|^2   over the whole corpus; arguments as
 `models.settings.Settings` describes them, all others as in `optim.quasi_newton.minimize`.
 """
 
@@ -85,72 +85,3 @@ class _SmallGradient:
         size = math.sqrt(4.0 * self.c2 * step.violation) if self.c2 > 0 else step.violation
         self.met = size <= self.epsilon * max(1.0, float(np.linalg.norm(w)))
         return (self.callback is not None and self.callback(step, w)) or self.met
-
-
-def auto(
-    corpus,
-    features,
-    w0,
-    *,
-    c1,
-    c2,
-    loss,
-    n_threads,
-    random_state,
-    memory_limit,
-    callback=None,
-    max_iterations=None,
-    tol=1e-6,
-    epsilon=None,
-    relative_change=None,
-    constraints=None,
-    state=None,
-    **settings,
-):
-    """The log loss with an L2 penalty alone: `fast_fit`. Anything else, a start,
-    or CRFsuite's rules for an end: `quasi_newton`.
-    """
-    ruled = epsilon is not None or relative_change is not None
-    if ruled or w0.any() or not uses_sdca(corpus, features, c1, c2, loss, memory_limit):
-        return quasi_newton(
-            corpus,
-            features,
-            w0,
-            c1=c1,
-            c2=c2,
-            loss=loss,
-            n_threads=n_threads,
-            callback=callback,
-            max_iterations=max_iterations,
-            tol=tol,
-            epsilon=epsilon,
-            relative_change=relative_change,
-            constraints=constraints,
-            state=state,
-            **settings,
-        )
-    from crfbook.optim.fast import fast_fit
-
-    return fast_fit(
-        corpus,
-        features,
-        w0,
-        c2=c2,
-        tol=tol,
-        memory_limit=memory_limit,
-        constraints=constraints,
-        n_threads=n_threads,
-        max_iterations=max_iterations,
-        random_state=random_state,
-        callback=callback,
-        state=state,
-    )
-
-
-def uses_sdca(corpus, features, c1, c2, loss, memory_limit):
-    """Does `auto` begin with dual coordinate ascent? It needs an L2 penalty, the log loss,
-    and memory for its dual variables.
-    """
-    from crfbook.optim.sdca import sdca_memory
-
-    return loss == "log" and c1 == 0 and c2 > 0 and sdca_memory(corpus, features) <= memory_limit

@@ -166,7 +166,7 @@ def forecast_line(corpus, features, settings):
     if "num_memories" not in row.settings:
         vectors, unit = 8, "pass of forward-backward"
     if key == "auto":
-        from crfbook.models.batch import uses_sdca
+        from crfbook.models.auto import uses_sdca
 
         key = (
             "sdca"
