@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from crfbook.data.columns import TokenColumns as TokenColumns
     from crfbook.data.corpus import Corpus as Corpus
     from crfbook.data.corpus import make_corpus as make_corpus
-    from crfbook.data.datasets import list_datasets as list_datasets
-    from crfbook.data.datasets import load_dataset as load_dataset
+    from crfbook.datasets import list_datasets as list_datasets
+    from crfbook.datasets import load_dataset as load_dataset
     from crfbook.data.encoder import Encoder as Encoder
     from crfbook.data.features import FeatureSet as FeatureSet
     from crfbook.data.readers import read_conll as read_conll
@@ -38,8 +38,8 @@ _HOME = {
     "Encoder": "crfbook.data.encoder",
     "Template": "crfbook.data.templates",
     "TokenColumns": "crfbook.data.columns",
-    "load_dataset": "crfbook.data.datasets",
-    "list_datasets": "crfbook.data.datasets",
+    "load_dataset": "crfbook.datasets",
+    "list_datasets": "crfbook.datasets",
     "read_conll": "crfbook.data.readers",
     "write_conll": "crfbook.data.readers",
     "Objective": "crfbook.optim.objective",

@@ -10,7 +10,7 @@ from crfbook import brute
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import FeatureSet, observed
-from crfbook.data.simulated import SPARSE_HMM, sample
+from crfbook.datasets.simulated import SPARSE_HMM, sample
 from crfbook.kernels.coordinate_exact import feature_variance
 from crfbook.kernels.coordinate_tables import LABEL, SHIFT
 from crfbook.optim import chains as chains_module

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import crfbook
-from crfbook.data import datasets, simulated
-from crfbook.data.synthetic import iob1, twin
-from crfbook.data.synthetic_english import english_sentences, grammar, mistagged
-from crfbook.data.synthetic_grammar import Grammar, Words
-from crfbook.data.synthetic_spelling import pronounced_words
+from crfbook import datasets
+from crfbook.datasets import simulated
+from crfbook.datasets.english import english_sentences, grammar, mistagged
+from crfbook.datasets.grammar import Grammar, Words
+from crfbook.datasets.spelling import pronounced_words
+from crfbook.datasets.twins import iob1, twin
 
 TASKS = [(name, task) for name, (tasks, _, _) in datasets.CATALOGUE.items() for task in tasks]
 WITH_COLUMNS = [(name, task) for name, task in TASKS if name != "cmudict"]

@@ -6,8 +6,8 @@ import pytest
 
 from crfbook.data import templates
 from crfbook.data.columns import TokenColumns
-from crfbook.data.datasets import load_dataset
 from crfbook.data.encoder import Encoder
+from crfbook.datasets import load_dataset
 
 WORDS = ["abcab", "b", "ca", "abcba", "bca"]
 N_GRAMS = ("ngrams_3", "ngrams_5", "ngrams_3_inside", "ngrams_5_inside")

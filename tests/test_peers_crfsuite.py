@@ -9,9 +9,9 @@ import pytest
 from random_corpora import random_corpus
 
 from crfbook.data import templates
-from crfbook.data.datasets import load_dataset
 from crfbook.data.encoder import Encoder
 from crfbook.data.features import observed
+from crfbook.datasets import load_dataset
 from crfbook.models import inference
 from crfbook.optim import online, online_run
 from crfbook.optim.objective import Objective

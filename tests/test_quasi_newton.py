@@ -10,9 +10,9 @@ from scipy.optimize import minimize as scipy_minimize
 from scipy.special import logsumexp
 
 from crfbook.data import templates
-from crfbook.data.datasets import load_dataset
 from crfbook.data.encoder import Encoder
 from crfbook.data.features import observed
+from crfbook.datasets import load_dataset
 from crfbook.optim.line_search import backtracking_search, wolfe_search
 from crfbook.optim.memory import CurvatureMemory, Pairs
 from crfbook.optim.objective import Objective

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import crfbook.data.readers as readers
 from crfbook.data.columns import TokenColumns
-from crfbook.data.formats import (
+from crfbook.data.readers import read_conll, write_conll
+from crfbook.datasets.formats import (
     morphological_tags,
     read_atis,
     read_brown,
@@ -19,7 +20,6 @@ from crfbook.data.formats import (
     read_treebank,
     supertags,
 )
-from crfbook.data.readers import read_conll, write_conll
 
 CHUNKS = b"He PRP B-NP\nreckons VBZ B-VP\n\nThe DT B-NP\ndeficit NN I-NP\n. . O\n\n"
 

@@ -1,1 +1,1 @@
-"""Data in: flat corpora, feature sets, templates, encoders, readers, data sets. Nothing here trains."""
+"""Data in: flat corpora, feature sets, templates, encoders, readers. Nothing here trains."""

@@ -17,7 +17,7 @@ import numpy as np
 from crfbook.data.corpus import make_corpus
 from crfbook.data.feature_selection import without_plain_transitions
 from crfbook.data.features import observed, select
-from crfbook.data.simulated import SPARSE_HMM, sample
+from crfbook.datasets.simulated import SPARSE_HMM, sample
 from crfbook.models.inference import decode
 from crfbook.models.sparse import sparsify
 from crfbook.optim.coordinate_descent import coordinate_descent

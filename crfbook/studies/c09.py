@@ -11,7 +11,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from crfbook.data.datasets import load_dataset
+from crfbook.datasets import load_dataset
 from crfbook.data.feature_selection import CUTOFFS, frequency_cutoff, heaviest, most_informative
 from crfbook.data.features import select
 from crfbook.optim.coordinate_descent import coordinate_descent

@@ -17,7 +17,7 @@ from crfbook.data import templates
 from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus, make_corpus
-from crfbook.data.datasets import load_dataset
+from crfbook.datasets import load_dataset
 from crfbook.data.encoder import Encoder
 from crfbook.data.feature_selection import without_plain_transitions
 from crfbook.data.features import FeatureSet, observed, select

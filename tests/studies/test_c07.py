@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crfbook.data.features import select
-from crfbook.data.simulated import SPARSE_HMM, HiddenMarkov, sample
+from crfbook.datasets.simulated import SPARSE_HMM, HiddenMarkov, sample
 from crfbook.optim.objective import Objective
 from crfbook.optim.quasi_newton import minimize
 from crfbook.studies import c07 as sim

@@ -9,7 +9,7 @@ as in English.
 
 from functools import lru_cache
 
-from crfbook.data.synthetic_grammar import Words, uniform_numbers
+from crfbook.datasets.grammar import Words, uniform_numbers
 
 # Letters -> phonemes, by falling frequency.
 ONSETS = {

@@ -8,7 +8,7 @@ nouns and verbs that share stems.
 
 from functools import lru_cache
 
-from crfbook.data.synthetic_grammar import Words, uniform_numbers
+from crfbook.datasets.grammar import Words, uniform_numbers
 
 BACK = "aou"
 NUMBER = {"Sing": "", "Plur": "lAr"}

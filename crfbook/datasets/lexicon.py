@@ -7,7 +7,7 @@ from.
 
 from functools import lru_cache
 
-from crfbook.data.synthetic_grammar import Words, uniform_numbers
+from crfbook.datasets.grammar import Words, uniform_numbers
 
 NOUNS = """company market share price year plan rate report stock group trade bank sale offer unit cost program deal
 change work issue bill firm rise loss office order business profit official product house demand increase drop cut

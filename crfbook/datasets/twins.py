@@ -1,20 +1,20 @@
 """The built-in twins: for every corpus, generated text with the same columns and the same kind of labels.
 
-`twin` writes one, deterministic in its seed; the grammars and rules stand in the `synthetic_*` modules and in
-`simulated`. A twin is not its corpus: it is smaller and easier to read, and its numbers are its own.
+`twin` writes one, deterministic in its seed; the grammars and rules stand in the modules beside this one.
+A twin is not its corpus: it is smaller and easier to read, and its numbers are its own.
 """
 
 import zlib
 
 from crfbook.data.columns import TokenColumns
-from crfbook.data.corpora import joint_labels, split_pairs, split_words
-from crfbook.data.formats import morphological_tags
-from crfbook.data.simulated import large_label_sequences, sparse_hmm_sequences
-from crfbook.data.synthetic_english import english_sentences, mistagged, universal_tag
-from crfbook.data.synthetic_grammar import uniform_numbers
-from crfbook.data.synthetic_morphology import morphology_sentences
-from crfbook.data.synthetic_slots import slot_sentences
-from crfbook.data.synthetic_spelling import arpabet, pronounced_words
+from crfbook.datasets.corpora import joint_labels, split_pairs, split_words
+from crfbook.datasets.english import english_sentences, mistagged, universal_tag
+from crfbook.datasets.formats import morphological_tags
+from crfbook.datasets.grammar import uniform_numbers
+from crfbook.datasets.morphology import morphology_sentences
+from crfbook.datasets.requests import slot_sentences
+from crfbook.datasets.simulated import large_label_sequences, sparse_hmm_sequences
+from crfbook.datasets.spelling import arpabet, pronounced_words
 
 COARSE = {"person": "PER", "location": "LOC", "building": "LOC", "organization": "ORG"}
 WNUT = {

@@ -8,8 +8,8 @@ sometimes far before it ("to boston and denver"); "at nine" is a departure or an
 from functools import lru_cache
 from itertools import accumulate
 
-from crfbook.data.synthetic_grammar import Grammar, Words, uniform_numbers
-from crfbook.data.synthetic_lexicon import CITIES, made_up
+from crfbook.datasets.grammar import Grammar, Words, uniform_numbers
+from crfbook.datasets.lexicon import CITIES, made_up
 
 # The symbol that a sentence begins with is its intent: INTENTS has them with their weights.
 RULES = """

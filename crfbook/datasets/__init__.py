@@ -116,7 +116,7 @@ def _files(name):
 
 
 def _real(name, task, files):
-    from crfbook.data.corpora import LOADERS
+    from crfbook.datasets.corpora import LOADERS
 
     splits, extra = LOADERS[name](files, task)
     return Dataset(name, task, "real", extra=extra, **splits, **_about(name))
@@ -124,17 +124,21 @@ def _real(name, task, files):
 
 @cache
 def _twin(name, task):
-    from crfbook.data.synthetic import twin
+    from crfbook.datasets.twins import twin
 
     splits, extra = twin(name, task)
-    about = _about(name) | {"licence": _OWN_LICENCE, "reference": "crfbook.data.synthetic"}
+    about = _about(name) | {"licence": _OWN_LICENCE, "reference": "crfbook.datasets.twins"}
     return Dataset(name, task, "builtin", extra=extra, **splits, **about)
 
 
 def _about(name):
     description = CATALOGUE[name][2]
     if name in GENERATED:
-        return {"licence": _OWN_LICENCE, "reference": "crfbook.data.simulated", "description": description}
+        return {
+            "licence": _OWN_LICENCE,
+            "reference": "crfbook.datasets.simulated",
+            "description": description,
+        }
     import data_fetch
 
     entry = data_fetch.REGISTRY.get(name) or data_fetch.USER_SUPPLIED[name]

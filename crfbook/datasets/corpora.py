@@ -9,7 +9,8 @@ dealt out by `numpy.random.default_rng(0).permutation`, as each loader says.
 import numpy as np
 
 from crfbook.data.columns import TokenColumns
-from crfbook.data.formats import (
+from crfbook.data.readers import Interner, read_conll
+from crfbook.datasets.formats import (
     morphological_tags,
     read_atis,
     read_brown,
@@ -19,7 +20,6 @@ from crfbook.data.formats import (
     read_treebank,
     supertags,
 )
-from crfbook.data.readers import Interner, read_conll
 
 
 def _member(path, member):

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from crfbook.data.synthetic_grammar import Grammar, Token, uniform_numbers
-from crfbook.data.synthetic_lexicon import lexicon
+from crfbook.datasets.grammar import Grammar, Token, uniform_numbers
+from crfbook.datasets.lexicon import lexicon
 
 # S sentence; V.s, V.p verb phrase of a singular, plural subject; F.s.t finite verb group of class t (transitive) in its
 # chunk; N.s, N.p, N.o noun phrase as subject (two numbers) and object; N.n, N.m the same without pronouns.
