@@ -1,24 +1,16 @@
-"""Data sets: counts of the real corpora (where they are on this machine),
-and what the built-in twins promise.
-"""
+"""Data sets: counts of the real corpora (where they are on this machine), and what the loader says."""
 
-import time
 from collections import Counter
 from functools import cache
 
-import numpy as np
 import pytest
 
 import crfbook
 from crfbook import datasets
-from crfbook.datasets import simulated
-from crfbook.datasets.english import english_sentences, grammar, mistagged
-from crfbook.datasets.grammar import Grammar, Words
-from crfbook.datasets.spelling import pronounced_words
-from crfbook.datasets.twins import iob1, twin
 
-TASKS = [(name, task) for name, (tasks, _, _) in datasets.CATALOGUE.items() for task in tasks]
-WITH_COLUMNS = [(name, task) for name, task in TASKS if name != "cmudict"]
+WITH_COLUMNS = [
+    (name, task) for name, (tasks, _, _) in datasets.CATALOGUE.items() for task in tasks if task != "pairs"
+]
 
 
 @cache
@@ -240,134 +232,3 @@ def test_twin_has_the_columns_of_its_corpus(name, task):
             corpus.train.names == generated.train.names
             and corpus.train.label_name == generated.train.label_name
         )
-
-
-@pytest.mark.parametrize(("name", "task"), TASKS)
-def test_twins_are_deterministic_in_their_seed(name, task):
-    def both(seed):
-        splits, extra = twin(name, task, 30, 10, 20, seed)
-        return splits, extra.get("pairs")
-
-    assert both(0) == both(0)
-    assert both(0) != both(1)
-
-
-def test_a_larger_twin_begins_as_the_smaller():
-    small, large = (twin("treebank", "pos", n, 5, 5)[0]["train"] for n in (20, 60))
-    assert large.head(20) == small
-
-
-def test_the_callers_changes_stay_with_the_caller():
-    first = crfbook.load_dataset("atis", source="builtin", verbose=False)
-    first.train.labels[0] = first.train.columns["word"][0] = "spoilt"
-    second = crfbook.load_dataset("atis", source="builtin", verbose=False)
-    assert "spoilt" not in (second.train.labels[0], second.train.columns["word"][0])
-
-
-@pytest.mark.parametrize("name", ["conll2000", "treebank", "wnut17", "ud-turkish-imst", "atis"])
-def test_twins_have_rare_and_unseen_words(name):
-    dataset = crfbook.load_dataset(name, source="builtin", verbose=False)
-    seen = Counter(dataset.train.columns["word"])
-    unseen = sum(word not in seen for word in dataset.test.columns["word"]) / dataset.test.n_tokens
-    assert 0.005 < unseen < 0.4
-    if name != "atis":  # the corpus, too, has a small vocabulary
-        assert sum(n == 1 for n in seen.values()) > 0.3 * len(seen)
-
-
-def test_english_twin_is_ambiguous_and_its_test_part_has_an_unseen_label():
-    dataset = crfbook.load_dataset("treebank", source="builtin", verbose=False)
-    tags = {}
-    for word, tag in zip(dataset.train.columns["word"], dataset.train.labels, strict=True):
-        tags.setdefault(word, set()).add(tag)
-    assert sum({"NN", "VB"} <= t or {"NNS", "VBZ"} <= t for t in tags.values()) > 20
-    assert {"IN", "DT", "WDT"} <= tags["that"]
-    chunks = crfbook.load_dataset("conll2000", source="builtin", verbose=False)
-    assert set(chunks.test.labels) - set(chunks.train.labels) == {"I-LST"}
-
-
-def valid_bio(tags):
-    return all(t[0] != "I" or p[1:] == t[1:] for p, t in zip(["O", *tags], tags, strict=False))
-
-
-@pytest.mark.parametrize("name", ["conll2000", "conll2002", "wnut17", "fewnerd-inter", "atis"])
-def test_twins_are_valid_bio(name):
-    for part in crfbook.load_dataset(name, source="builtin", verbose=False).splits.values():
-        assert all(valid_bio(tags) for tags in part.labels_by_sequence())
-
-
-def test_english_dependencies_are_trees():
-    for sentence in english_sentences(300, 5, unseen_list_mark=True):
-        heads = [token.head for token in sentence]
-        assert heads.count(0) == 1 and all(0 <= head <= len(heads) for head in heads)
-        for i in range(1, len(heads) + 1):
-            steps = 0
-            while i and steps <= len(heads):
-                i, steps = heads[i - 1], steps + 1
-            assert i == 0, "a cycle"
-
-
-def test_iob1():
-    assert iob1(["B-X", "I-X", "B-X", "B-Y", "O", "B-Y"]) == ["I-X", "I-X", "B-X", "I-Y", "O", "I-Y"]
-
-
-def test_mistakes_of_the_tagger():
-    tags = ["NN", "VBD", ".", "IN"] * 2000
-    wrong = [a for a, b in zip(tags, mistagged(tags, 1, 0.1), strict=True) if a != b]
-    assert 0.08 < len(wrong) / 6000 < 0.12 and "." not in wrong
-
-
-def test_grammar_errors_name_the_line():
-    with pytest.raises(ValueError, match="line 2: no rule and no words for 'NX'"):
-        Grammar("TOP 1 : A\nA 1 : NX", {})
-    with pytest.raises(ValueError, match="line 1: expected 'SYMBOL weight : items'"):
-        Grammar("TOP : a_X", {})
-    words = Words(["a", "b"])
-    assert words.draw(0.0) == "a" and words.draw(0.999999) == "b"
-
-
-def test_spelling_is_aligned_and_its_stress_is_on_vowels():
-    for word, phonemes, stress in pronounced_words(500, 3):
-        assert len(word) == len(phonemes) == len(stress)
-        assert "1" in stress and set(stress) <= set("012<>")
-
-
-def test_sparse_hmm_has_the_errors_of_its_source():
-    """Bayes error of one token, over all 5^5 strings, by the forward-backward recursion in probabilities."""
-    start, transition, emission = simulated.SPARSE_HMM
-    for rows in (start[None], transition, emission):
-        np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-12)
-    assert transition[4, 0] == transition[5, 1] == 2 / 3 and emission[4, 4] == emission[5, 4] == 0.92
-    strings = np.indices((5,) * 5).reshape(5, -1)
-    alpha, beta = [start * emission.T[strings[0]]], [np.ones((3125, 6))]
-    for t in range(1, 5):
-        alpha.append(alpha[-1] @ transition * emission.T[strings[t]])
-        beta.insert(0, (beta[0] * emission.T[strings[5 - t]]) @ transition.T)
-    right = np.mean([(a * b).max(axis=1).sum() for a, b in zip(alpha, beta, strict=True)])
-    assert 1 - right == pytest.approx(0.1545, abs=5e-5)
-
-
-def test_simulated_frequencies_are_those_of_the_model():
-    labels, symbols = simulated.sample(simulated.SPARSE_HMM, [5] * 40_000, 1)
-    pair = np.zeros((6, 6))
-    y = labels.reshape(-1, 5)
-    np.add.at(pair, (y[:, :-1].ravel(), y[:, 1:].ravel()), 1)
-    emitted = np.zeros((6, 5))
-    np.add.at(emitted, (labels, symbols), 1)
-    model = simulated.SPARSE_HMM
-    np.testing.assert_allclose(pair / pair.sum(axis=1, keepdims=True), model.transition, atol=0.01)
-    np.testing.assert_allclose(emitted / emitted.sum(axis=1, keepdims=True), model.emission, atol=0.01)
-    labels, _ = simulated.sample(model, [3, 0, 1, 7], 1)
-    assert len(labels) == 11
-
-
-def test_large_label_set():
-    tokens = simulated.large_label_sequences(600, n_labels=300)
-    assert len(set(tokens.labels)) > 250
-    assert max(map(len, tokens.labels_by_sequence())) <= 30
-
-
-def test_twins_are_quick():
-    grammar()
-    start = time.perf_counter()
-    twin("conll2000", "chunking", seed=9)
-    assert time.perf_counter() - start < 5  # a tenth of this on an idle machine

@@ -1,38 +1,19 @@
 """The built-in twins: for every corpus, generated text with the same columns and the same kind of labels.
 
-`twin` writes one, deterministic in its seed; the grammars and rules stand in the modules beside this one.
-A twin is not its corpus: it is smaller and easier to read, and its numbers are its own.
+`twin` writes one, deterministic in its seed. What writes its sentences stands in `english`, `word_forms` and
+`simulated`, with the words and rules in twins/*.txt. A twin is not its corpus: it is smaller and easier to
+read, and its numbers are its own.
 """
 
 import zlib
 
 from crfbook.data.columns import TokenColumns
 from crfbook.datasets.corpora import joint_labels, split_pairs, split_words
-from crfbook.datasets.english import english_sentences, mistagged, universal_tag
-from crfbook.datasets.formats import morphological_tags
-from crfbook.datasets.grammar import uniform_numbers
-from crfbook.datasets.morphology import morphology_sentences
-from crfbook.datasets.requests import slot_sentences
+from crfbook.datasets.english import english_sentences, mistagged, slot_sentences, universal_tag
+from crfbook.datasets.formats import morphological_tags, supertags
+from crfbook.datasets.grammar import table, uniform_numbers
 from crfbook.datasets.simulated import large_label_sequences, sparse_hmm_sequences
-from crfbook.datasets.spelling import arpabet, pronounced_words
-
-COARSE = {"person": "PER", "location": "LOC", "building": "LOC", "organization": "ORG"}
-WNUT = {
-    "person": "person", "location": "location", "building": "location", "organization_company": "corporation",
-    "organization": "group", "art": "creative-work", "event": "group", "product": "product",
-}  # fmt: skip
-BROWN = {
-    "NNP": "np", "NNPS": "nps", "VBP": "vb", "DT": "at", "PRP$": "pp$", "WDT": "wps", "WP": "wps",
-    "-LRB-": "(", "-RRB-": ")", "RP": "rp", "PRP": "pps", "JJR": "jjr", "WRB": "wrb", "$": "nns",
-}  # fmt: skip
-FEATURES = {
-    "NN": "Number=Sing", "NNP": "Number=Sing", "NNS": "Number=Plur", "NNPS": "Number=Plur",
-    "JJ": "Degree=Pos", "JJR": "Degree=Cmp", "RBR": "Degree=Cmp",
-    "VB": "VerbForm=Inf", "VBD": "Mood=Ind|Tense=Past|VerbForm=Fin",
-    "VBZ": "Mood=Ind|Number=Sing|Person=3|Tense=Pres|VerbForm=Fin", "VBP": "Mood=Ind|Tense=Pres|VerbForm=Fin",
-    "VBN": "Tense=Past|VerbForm=Part", "VBG": "VerbForm=Ger", "MD": "VerbForm=Fin", "CD": "NumType=Card",
-    "PRP": "PronType=Prs", "PRP$": "Poss=Yes|PronType=Prs", "WP": "PronType=Rel", "WDT": "PronType=Rel",
-}  # fmt: skip
+from crfbook.datasets.word_forms import arpabet, morphology_sentences, pronounced_words
 
 
 def twin(name, task, n_train=2000, n_dev=400, n_test=500, seed=0):
@@ -46,43 +27,38 @@ def twin(name, task, n_train=2000, n_dev=400, n_test=500, seed=0):
     return splits, {}
 
 
+def _tags(section):
+    return table("tags", section, "tag : other")
+
+
 def _conll2000(task, n, seed, split):
-    """Words, tags with an automatic tagger's mistakes, chunks; the label I-LST only in test,
-    as in the corpus.
-    """
+    """Words, tags with mistakes of a tagger, chunks; the label I-LST only in test, as in the corpus."""
     sentences = english_sentences(n, seed, unseen_list_mark=split == "test")
-    tokens = TokenColumns.from_sentences(
-        [[(t.word, t.pos, t.chunk) for t in s] for s in sentences], ("word", "pos", "chunk"), None
-    )
+    tokens = TokenColumns.from_sentences([[t[:3] for t in s] for s in sentences], ("word", "pos", "chunk"))
     tokens.columns["pos"] = mistagged(tokens.columns["pos"], seed)
     if task == "chunking":
         return tokens.select(["word", "pos"], "chunk")
     return tokens.select(["word"], "pos") if task == "pos" else joint_labels(tokens, "pos", "chunk")
 
 
-def _entities(sentence, types):
-    """BIO tags with the types renamed; a type that `types` does not know becomes the default, None: O."""
-    out = []
+def _entities(sentence, section):
+    """BIO tags with types renamed as a section of twins/tags.txt says.
+
+    It names the whole type, its first part, or "*", all others; a type without a name becomes O.
+    """
+    names, out = _tags(section), []
     for token in sentence:
         prefix, _, fine = token.entity.partition("-")
-        kind = fine and types(fine)
+        kind = fine and (names.get(fine) or names.get(fine.partition("_")[0]) or names.get("*"))
         out.append(f"{prefix}-{kind}" if kind else "O")
     return out
-
-
-def _coarse(fine):
-    return COARSE.get(fine.partition("_")[0], "MISC")
-
-
-def _wnut_type(fine):
-    return WNUT.get(fine) or WNUT.get(fine.partition("_")[0])
 
 
 def _conll2002(task, n, seed, split):
     rows = []
     for i, s in enumerate(english_sentences(n, seed)):
         tags = [t.pos if task == "esp" else universal_tag(t).capitalize() for t in s]
-        row = list(zip((t.word for t in s), tags, _entities(s, _coarse), strict=True))
+        row = list(zip((t.word for t in s), tags, _entities(s, "conll names"), strict=True))
         starts_article = task == "ned" and i % 50 == 0
         rows.append([("-DOCSTART-", "-DOCSTART-", "O"), *row] if starts_article else row)
     return TokenColumns.from_sentences(rows, ("word", "pos", "ner"), "ner")
@@ -101,7 +77,7 @@ def _conll2003(task, n, seed, split):
     for i, s in enumerate(english_sentences(n, seed)):
         if i % 50 == 0:
             rows.append([("-DOCSTART-", "-X-", "O", "O")])
-        tags, chunks = iob1(_entities(s, _coarse)), iob1([t.chunk for t in s])
+        tags, chunks = iob1(_entities(s, "conll names")), iob1([t.chunk for t in s])
         rows.append([(t.word, t.pos, chunk, tag) for t, chunk, tag in zip(s, chunks, tags, strict=True)])
     return TokenColumns.from_sentences(rows[:n], ("word", "pos", "chunk", "ner"), "ner")
 
@@ -116,10 +92,9 @@ def _wnut17(task, n, seed, split):
     draw, rows = uniform_numbers([*seed, 1]), []
     for s in english_sentences(n, seed):
         lower = draw() < 0.35
-        row = [
-            (t.word.lower() if lower else t.word, e) for t, e in zip(s, _entities(s, _wnut_type), strict=True)
-        ]
-        row = [("#" + word, tag) if len(word) > 4 and draw() < 0.01 else (word, tag) for word, tag in row]
+        words = [t.word.lower() if lower else t.word for t in s]
+        words = ["#" + word if len(word) > 4 and draw() < 0.01 else word for word in words]
+        row = list(zip(words, _entities(s, "wnut names"), strict=True))
         if draw() < 0.2:
             row.insert(0, (f"@{s[-2].word.lower()}{int(draw() * 100)}", "O"))
         if draw() < 0.15:
@@ -129,9 +104,8 @@ def _wnut17(task, n, seed, split):
 
 
 def _treebank(task, n, seed, split):
-    return TokenColumns.from_sentences(
-        [[(t.word, t.pos) for t in s] for s in english_sentences(n, seed)], ("word", "pos"), "pos"
-    )
+    rows = [[t[:2] for t in s] for s in english_sentences(n, seed)]
+    return TokenColumns.from_sentences(rows, ("word", "pos"), "pos")
 
 
 def _brown(task, n, seed, split):
@@ -145,34 +119,30 @@ def _brown(task, n, seed, split):
             elif t.pos == "IN" and t.deprel == "mark":
                 row.append((t.word, "cs"))
             else:
-                row.append((t.word, BROWN.get(t.pos, t.pos.lower())))
+                row.append((t.word, _tags("brown").get(t.pos, t.pos.lower())))
         rows.append(row)
     return TokenColumns.from_sentences(rows, ("word", "pos"), "pos")
 
 
-def _morphology(token):
-    """UPOS and the features that the tag tells, as English treebanks write them."""
-    upos = universal_tag(token)
-    return f"{upos}|{FEATURES[token.pos]}" if token.pos in FEATURES else upos
-
-
 def _ewt(task, n, seed, split):
-    rows = []
-    for s in english_sentences(n, seed):
-        if task == "supertag":
-            heads = [universal_tag(s[t.head - 1]) if t.head else "ROOT" for t in s]
-            sides = ["L" if t.head > i else "R" for i, t in enumerate(s, 1)]
-            tags = [f"{t.pos}|{t.deprel}|{a}|{b}" for t, a, b in zip(s, sides, heads, strict=True)]
-        else:
-            write = {"pos": lambda t: t.pos, "upos": universal_tag, "morph": _morphology}[task]
-            tags = [write(t) for t in s]
-        rows.append([(t.word, tag) for t, tag in zip(s, tags, strict=True)])
-    return TokenColumns.from_sentences(rows, ("word", task), task)
+    """Features are those that the tag tells, as English treebanks write them."""
+    rows = [
+        [(t.word, universal_tag(t), t.pos, _tags("features").get(t.pos, "_"), t.head, t.deprel) for t in s]
+        for s in english_sentences(n, seed)
+    ]
+    names = ("word", "upos", "xpos", "feats", "head", "deprel")
+    return _treebank_task(TokenColumns.from_sentences(rows, names), task)
+
+
+def _treebank_task(tokens, task):
+    derive = {"supertag": supertags, "morph": morphological_tags}
+    labels = derive[task](tokens) if task in derive else tokens.columns["xpos" if task == "pos" else task]
+    return tokens.select(["word"], labels, task)
 
 
 def _imst(task, n, seed, split):
-    tokens = TokenColumns.from_sentences(morphology_sentences(n, seed), ("word", "upos", "feats"), None)
-    return tokens.select(["word"], morphological_tags(tokens) if task == "morph" else "upos", task)
+    tokens = TokenColumns.from_sentences(morphology_sentences(n, seed), ("word", "upos", "feats"))
+    return _treebank_task(tokens, task)
 
 
 def _atis(task, sizes, seed):
@@ -195,16 +165,14 @@ def _cmudict(task, sizes, seed):
 
 
 def _simulated(task, sizes, seed):
-    return {
-        "train": sparse_hmm_sequences(10, random_state=[seed, 0]),
-        "test": sparse_hmm_sequences(sizes["train"], random_state=[seed, 1]),
-    }, {}
+    sizes = {"train": 10, "test": sizes["train"]}  # the paper trains on 10 sequences
+    return {s: sparse_hmm_sequences(n, random_state=[seed, k]) for k, (s, n) in enumerate(sizes.items())}, {}
 
 
 def _large(task, sizes, seed):
-    parts = {"train": sizes["train"] // 2, "test": sizes["test"] // 2}
+    sizes = {s: sizes[s] // 2 for s in ("train", "test")}
     return {
-        s: large_label_sequences(n, random_state=2 * seed + k) for k, (s, n) in enumerate(parts.items())
+        s: large_label_sequences(n, random_state=2 * seed + k) for k, (s, n) in enumerate(sizes.items())
     }, {}
 
 
@@ -213,8 +181,7 @@ _TWO, _THREE = ("train", "test"), ("train", "dev", "test")
 TWINS = {
     "conll2000": (_conll2000, _TWO), "conll2002": (_conll2002, _THREE), "conll2003": (_conll2003, _THREE),
     "treebank": (_treebank, _THREE), "brown": (_brown, _THREE), "atis": (_atis, None),
-    "fewnerd-inter": (_fewnerd, _TWO), "wnut17": (_wnut17, _THREE),
-    "ud-english-ewt": (_ewt, _THREE), "ud-turkish-imst": (_imst, _THREE),
-    "nettalk": (_nettalk, None), "cmudict": (_cmudict, None), "simulated-hmm": (_simulated, None),
-    "large-labels": (_large, None),
+    "fewnerd-inter": (_fewnerd, _TWO), "wnut17": (_wnut17, _THREE), "ud-english-ewt": (_ewt, _THREE),
+    "ud-turkish-imst": (_imst, _THREE), "nettalk": (_nettalk, None), "cmudict": (_cmudict, None),
+    "simulated-hmm": (_simulated, None), "large-labels": (_large, None),
 }  # fmt: skip
