@@ -8,9 +8,8 @@ read, and its numbers are its own.
 import zlib
 
 from crfbook.data.columns import TokenColumns
-from crfbook.datasets.corpora import joint_labels, split_pairs, split_words
+from crfbook.datasets.corpora import phrase_task, split_pairs, split_words, treebank_task
 from crfbook.datasets.english import english_sentences, mistagged, slot_sentences, universal_tag
-from crfbook.datasets.formats import morphological_tags, supertags
 from crfbook.datasets.grammar import table, uniform_numbers
 from crfbook.datasets.simulated import large_label_sequences, sparse_hmm_sequences
 from crfbook.datasets.word_forms import arpabet, morphology_sentences, pronounced_words
@@ -36,9 +35,7 @@ def _conll2000(task, n, seed, split):
     sentences = english_sentences(n, seed, unseen_list_mark=split == "test")
     tokens = TokenColumns.from_sentences([[t[:3] for t in s] for s in sentences], ("word", "pos", "chunk"))
     tokens.columns["pos"] = mistagged(tokens.columns["pos"], seed)
-    if task == "chunking":
-        return tokens.select(["word", "pos"], "chunk")
-    return tokens.select(["word"], "pos") if task == "pos" else joint_labels(tokens, "pos", "chunk")
+    return phrase_task(tokens, task)
 
 
 def _entities(sentence, section):
@@ -131,18 +128,12 @@ def _ewt(task, n, seed, split):
         for s in english_sentences(n, seed)
     ]
     names = ("word", "upos", "xpos", "feats", "head", "deprel")
-    return _treebank_task(TokenColumns.from_sentences(rows, names), task)
-
-
-def _treebank_task(tokens, task):
-    derive = {"supertag": supertags, "morph": morphological_tags}
-    labels = derive[task](tokens) if task in derive else tokens.columns["xpos" if task == "pos" else task]
-    return tokens.select(["word"], labels, task)
+    return treebank_task(TokenColumns.from_sentences(rows, names), task)
 
 
 def _imst(task, n, seed, split):
     tokens = TokenColumns.from_sentences(morphology_sentences(n, seed), ("word", "upos", "feats"))
-    return _treebank_task(tokens, task)
+    return treebank_task(tokens, task)
 
 
 def _atis(task, sizes, seed):
