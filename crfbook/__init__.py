@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from crfbook.data.columns import TokenColumns as TokenColumns
     from crfbook.data.corpus import Corpus as Corpus
     from crfbook.data.corpus import make_corpus as make_corpus
-    from crfbook.datasets import list_datasets as list_datasets
-    from crfbook.datasets import load_dataset as load_dataset
     from crfbook.data.encoder import Encoder as Encoder
     from crfbook.data.features import FeatureSet as FeatureSet
     from crfbook.data.readers import read_conll as read_conll
     from crfbook.data.readers import write_conll as write_conll
     from crfbook.data.templates import Template as Template
+    from crfbook.datasets import list_datasets as list_datasets
+    from crfbook.datasets import load_dataset as load_dataset
     from crfbook.models.directed import HMM as HMM
     from crfbook.models.directed import MEMM as MEMM
     from crfbook.models.linear_chain import CRF as CRF

@@ -10,12 +10,13 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 from pandas import DataFrame as Frame
 
-from crfbook.data.columns import Dataset, TokenColumns
+from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.data.tag_dictionary import TagDictionary
 from crfbook.data.templates import Template
+from crfbook.datasets import Dataset
 from crfbook.models.linear_chain import CRF
 from crfbook.optim.active_weights import Sparse
 from crfbook.optim.result import OptResult, Step

@@ -9,7 +9,7 @@ import crfbook
 from crfbook import datasets
 
 WITH_COLUMNS = [
-    (name, task) for name, (tasks, _, _) in datasets.CATALOGUE.items() for task in tasks if task != "pairs"
+    (name, task) for name, (tasks, _) in datasets.CATALOGUE.items() for task in tasks if task != "pairs"
 ]
 
 

@@ -18,7 +18,7 @@ from crfbook.datasets.twins import iob1, twin
 from crfbook.datasets.word_forms import pronounced_words
 
 TWINS = Path(datasets.__file__).parent / "twins"
-TASKS = [(name, task) for name, (tasks, _, _) in datasets.CATALOGUE.items() for task in tasks]
+TASKS = [(name, task) for name, (tasks, _) in datasets.CATALOGUE.items() for task in tasks]
 
 
 @pytest.mark.parametrize(("name", "task"), TASKS)

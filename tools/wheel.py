@@ -22,7 +22,8 @@ for name in crfbook.__all__:
     getattr(crfbook, name)
 assert data_fetch.REGISTRY
 for row in crfbook.list_datasets():
-    assert crfbook.load_dataset(row["name"], source="builtin", verbose=False).label_set or row["name"] == "cmudict"
+    twin = crfbook.load_dataset(row["name"], source="builtin", verbose=False)
+    assert twin.label_set or row["name"] == "cmudict"
 """
 
 

@@ -64,7 +64,8 @@ class TextFile:
         """Iterate over the lines of a section as (where, key, value); where: file and line, for messages.
 
         shape : what the lines look like, e.g. "symbol <weight> : item ...". A name in <> is a number, 0 or
-            more; "..." after a name: one or more of it. One expected cell stands for itself, several are a tuple.
+            more; "..." after a name: one or more of it. One expected cell stands for itself, several are a
+            tuple.
         """
         if section not in self.sections:
             raise ValueError(f"{self.name}: expected a section [{section}]")

@@ -54,7 +54,7 @@ def _stems():
 
 @cache
 def _affixes(section):
-    """Of number, owner, case, tense or person: dict of value -> (suffix, ..., weight), Choice of the values."""
+    """Of number, owner, case, tense or person: value -> (suffix, ..., weight), and Choice of the values."""
     shape = "number person : suffix pronoun <weight>" if section == "person" else "value : suffix <weight>"
     rows = table("morphology", section, shape)
     return rows, weighted(rows, [row[-1] for row in rows.values()])

@@ -11,9 +11,9 @@ from functools import cache, partial
 
 import numpy as np
 
-from crfbook.datasets import load_dataset
 from crfbook.data.feature_selection import CUTOFFS, frequency_cutoff, heaviest, most_informative
 from crfbook.data.features import select
+from crfbook.datasets import load_dataset
 from crfbook.optim.coordinate_descent import coordinate_descent
 
 from .c04 import STOP as SHORT

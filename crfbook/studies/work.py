@@ -17,11 +17,11 @@ from crfbook.data import templates
 from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus, make_corpus
-from crfbook.datasets import load_dataset
 from crfbook.data.encoder import Encoder
 from crfbook.data.feature_selection import without_plain_transitions
 from crfbook.data.features import FeatureSet, observed, select
 from crfbook.data.tag_dictionary import TagDictionary
+from crfbook.datasets import load_dataset
 
 LETTERS_C2 = 0.0005  # of all models of letters, as in the sparse-CRF paper
 
