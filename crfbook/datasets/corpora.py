@@ -13,7 +13,17 @@ import numpy as np
 import data_fetch
 from crfbook.data.columns import TokenColumns
 from crfbook.data.readers import Interner, read_conll
-from crfbook.datasets import formats
+from crfbook.datasets.formats import (
+    morphological_tags,
+    read_atis,
+    read_brown,
+    read_cmudict,
+    read_conllu,
+    read_nettalk,
+    read_treebank,
+    shared_strings,
+    supertags,
+)
 
 
 def _column_files(files, parts, columns, label="ner", separator=None, archive=None):
@@ -39,7 +49,7 @@ def phrase_task(tokens, task):
     if task == "pos":
         return tokens.select(["word"], "pos")
     pairs = zip(tokens.columns["pos"], tokens.columns["chunk"], strict=True)
-    return tokens.select(["word"], formats.shared_strings(map("/".join, pairs)), "pos/chunk")
+    return tokens.select(["word"], shared_strings(map("/".join, pairs)), "pos/chunk")
 
 
 _TEST_A_TEST_B = {"train": "train", "dev": "testa", "test": "testb"}
@@ -73,7 +83,7 @@ def atis(files, task):
     """Official train and test; extra["intents"][split] has an intent per sentence."""
     splits, intents = {}, {}
     for split in ("train", "test"):
-        splits[split], intents[split] = formats.read_atis(files[f"atis.{split}.w-intent.iob"])
+        splits[split], intents[split] = read_atis(files[f"atis.{split}.w-intent.iob"])
     return splits, {"intents": intents}
 
 
@@ -82,13 +92,13 @@ def universal_dependencies(files, task):
     needs = {"pos": "xpos", "upos": "upos", "supertag": "upos xpos head deprel", "morph": "upos feats"}[task]
     columns, shared = ("word", *needs.split()), {}
     parts = {name.removesuffix(".conllu").rpartition("-")[2]: path for name, path in files.items()}
-    splits = {split: formats.read_conllu(parts[split], columns, shared) for split in ("train", "dev", "test")}
+    splits = {split: read_conllu(parts[split], columns, shared) for split in ("train", "dev", "test")}
     return {split: treebank_task(tokens, task) for split, tokens in splits.items()}, {}
 
 
 def treebank_task(tokens, task):
     """What a task takes from the columns of a Universal Dependencies treebank."""
-    derive = {"supertag": formats.supertags, "morph": formats.morphological_tags}
+    derive = {"supertag": supertags, "morph": morphological_tags}
     labels = derive[task](tokens) if task in derive else tokens.columns["xpos" if task == "pos" else task]
     return tokens.select(["word"], labels, task)
 
@@ -96,13 +106,13 @@ def treebank_task(tokens, task):
 def treebank(files, task):
     """199 documents (wsj_0001 to wsj_0199) in order of name, permuted: 159 train, 20 dev, 20 test."""
     members = data_fetch.read_members(files["treebank.zip"], prefix="treebank/combined/", suffix=".mrg")
-    return _by_document({name[-12:-4]: formats.read_treebank(raw) for name, raw in members}, (159, 20, 20))
+    return _by_document({name[-12:-4]: read_treebank(raw) for name, raw in members}, (159, 20, 20))
 
 
 def brown(files, task):
     """500 documents (ca01 to cr09) by name, permuted: 400 train, 50 dev, 50 test; tags as upstream."""
     members = data_fetch.read_members(files["brown.zip"], prefix="brown/c")
-    documents = {n[6:]: formats.read_brown(raw) for n, raw in members if len(n) == 10 and n[8:].isdigit()}
+    documents = {n[6:]: read_brown(raw) for n, raw in members if len(n) == 10 and n[8:].isdigit()}
     return _by_document(documents, (400, 50, 50))
 
 
@@ -117,9 +127,7 @@ def _by_document(documents, sizes):
         chosen[split] = [names[i] for i in sorted(part)]
         sentences = [sentence for name in chosen[split] for sentence in documents[name]]
         tokens = TokenColumns.from_sentences(sentences, ("word", "pos"), label="pos")
-        words, labels = (
-            formats.shared_strings(flat, shared) for flat in (tokens.columns["word"], tokens.labels)
-        )
+        words, labels = (shared_strings(flat, shared) for flat in (tokens.columns["word"], tokens.labels))
         splits[split] = TokenColumns({"word": words}, tokens.seq_ptr, labels, "pos")
     return splits, {"documents": chosen}
 
@@ -129,7 +137,7 @@ def nettalk(files, task):
 
     extra["words"][split] has the words. gunpowder has no stress in the file: left out of stress and joint.
     """
-    return split_words(formats.read_nettalk(files["nettalk.data"]), task, 18_000, 2_000)
+    return split_words(read_nettalk(files["nettalk.data"]), task, 18_000, 2_000)
 
 
 def split_words(words, task, n_train, n_test):
@@ -143,7 +151,7 @@ def split_words(words, task, n_train, n_test):
         letters, phonemes, stress = ("".join(row[j] for row in rows) for j in range(3))
         labels = {"phonemes": phonemes, "stress": stress}.get(task)
         if labels is None:
-            labels = formats.shared_strings(map("".join, zip(phonemes, stress, strict=True)))
+            labels = shared_strings(map("".join, zip(phonemes, stress, strict=True)))
         seq_ptr = np.cumsum([0, *map(len, chosen[split])])
         splits[split] = TokenColumns({"letter": list(letters)}, seq_ptr, list(labels), task)
     return splits, {"words": chosen}
@@ -151,7 +159,7 @@ def split_words(words, task, n_train, n_test):
 
 def cmudict(files, task):
     """Letters and phones are not aligned, so there are no columns: see `split_pairs`."""
-    return {}, split_pairs(formats.read_cmudict(files["cmudict.dict"]))
+    return {}, split_pairs(read_cmudict(files["cmudict.dict"]))
 
 
 def split_pairs(pairs):
