@@ -2,7 +2,7 @@
 
 After a cell of a notebook has run out of time, nbval marks the following cells as "expected to fail": a
 chapter that hangs would end in one failure and a row of yellow x. Here an expected failure of a cell is a
-failure. tests/test_contract_runner.py runs this hook on a chapter that hangs.
+failure. tests/contract/test_runner.py runs this hook on a chapter that hangs.
 """
 
 import pytest

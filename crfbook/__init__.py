@@ -8,42 +8,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crfbook.chain.objective import Objective as Objective
     from crfbook.data.columns import TokenColumns as TokenColumns
     from crfbook.data.corpus import Corpus as Corpus
     from crfbook.data.corpus import make_corpus as make_corpus
-    from crfbook.data.encoder import Encoder as Encoder
     from crfbook.data.features import FeatureSet as FeatureSet
     from crfbook.data.readers import read_conll as read_conll
     from crfbook.data.readers import write_conll as write_conll
-    from crfbook.data.templates import Template as Template
     from crfbook.datasets import list_datasets as list_datasets
     from crfbook.datasets import load_dataset as load_dataset
+    from crfbook.encoding.encoder import Encoder as Encoder
+    from crfbook.encoding.templates import Template as Template
+    from crfbook.learners.quasi_newton import minimize as minimize
+    from crfbook.models.crf import CRF as CRF
     from crfbook.models.directed import HMM as HMM
     from crfbook.models.directed import MEMM as MEMM
-    from crfbook.models.linear_chain import CRF as CRF
     from crfbook.models.path import regularization_path as regularization_path
-    from crfbook.optim.objective import Objective as Objective
-    from crfbook.optim.quasi_newton import minimize as minimize
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "CRF": "crfbook.models.linear_chain",
+    "CRF": "crfbook.models.crf",
     "regularization_path": "crfbook.models.path",
     "HMM": "crfbook.models.directed",
     "MEMM": "crfbook.models.directed",
     "Corpus": "crfbook.data.corpus",
     "make_corpus": "crfbook.data.corpus",
     "FeatureSet": "crfbook.data.features",
-    "Encoder": "crfbook.data.encoder",
-    "Template": "crfbook.data.templates",
+    "Encoder": "crfbook.encoding.encoder",
+    "Template": "crfbook.encoding.templates",
     "TokenColumns": "crfbook.data.columns",
     "load_dataset": "crfbook.datasets",
     "list_datasets": "crfbook.datasets",
     "read_conll": "crfbook.data.readers",
     "write_conll": "crfbook.data.readers",
-    "Objective": "crfbook.optim.objective",
-    "minimize": "crfbook.optim.quasi_newton",
+    "Objective": "crfbook.chain.objective",
+    "minimize": "crfbook.learners.quasi_newton",
 }
 
 __all__ = ["__version__", *_HOME]

@@ -17,17 +17,19 @@ from pathlib import Path
 from numba import config, njit
 
 _KEEP_DAYS = 30.0
+_PACKAGE = Path(__file__).resolve().parent
 
 
 def _sources():
-    here = Path(__file__).resolve().parent
-    return [here / "_jit.py", *sorted((here / "kernels").glob("*.py"))]
+    """This file, and every file that holds a kernel, in a fixed order."""
+    files = sorted(_PACKAGE.rglob("*.py"))
+    return [_PACKAGE / "_jit.py", *(path for path in files if b"\n@kernel" in path.read_bytes())]
 
 
 def _fingerprint():
     digest = hashlib.sha256()
     for path in _sources():
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     digest.update(str(config.BOUNDSCHECK).encode())
     return digest.hexdigest()[:16]
 

@@ -14,13 +14,13 @@ from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
-from crfbook.data.tag_dictionary import TagDictionary
-from crfbook.data.templates import Template
 from crfbook.datasets import Dataset
-from crfbook.models.linear_chain import CRF
-from crfbook.optim.active_weights import Sparse
-from crfbook.optim.result import OptResult, Step
-from crfbook.optim.tuple_automaton import Automaton, Tuples
+from crfbook.encoding.tag_dictionary import TagDictionary
+from crfbook.encoding.templates import Template
+from crfbook.learners.coordinate.active_weights import Sparse
+from crfbook.learners.tuples.automaton import Automaton, Tuples
+from crfbook.models.crf import CRF
+from crfbook.training.result import OptResult, Step
 
 File = str | PathLike[str]
 Source = File | IO[Any] | bytes

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chains import random_chain
+from helpers.chains import random_chain
 
 from crfbook import brute
 

@@ -128,7 +128,7 @@ def encoded(model, data):
 
 def objective(form, **options):
     """Value and gradient of a corpus with edge classes; curvature where the loss has one."""
-    from crfbook.optim.objective import Objective
+    from crfbook.chain.objective import Objective
 
     model, train, _ = letter_model()
     corpus = encoded(model, train)
@@ -201,8 +201,8 @@ def path(**parameters):
 
 
 def tuples():
-    from crfbook.models.tuple_chain import decode_tuples
-    from crfbook.optim.tuple_chain import train_tuples
+    from crfbook.learners.tuples.decode import decode_tuples
+    from crfbook.learners.tuples.train import train_tuples
 
     model, train, test = letter_model()
     corpus = encoded(model, train)

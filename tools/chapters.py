@@ -100,7 +100,7 @@ def promise(nb):
 
 def is_draft(nb):
     """A draft is not yet held to the anatomy and the word count;
-    tests/test_contract_book.py lists who may be one.
+    tests/contract/test_book.py lists who may be one.
     """
     return bool(nb.metadata.get("crfbook", {}).get("draft"))
 
@@ -185,7 +185,7 @@ def main(arguments):
             write(normalise(read(path)), path)
     elif arguments[:1] == ["check"]:
         which = " or ".join(p.stem for p in chapters(arguments[1:]))
-        command = [sys.executable, "-m", "pytest", "-q", "tests/test_contract_book.py", "-k", which]
+        command = [sys.executable, "-m", "pytest", "-q", "tests/contract/test_book.py", "-k", which]
         return subprocess.run(command, cwd=ROOT).returncode
     else:
         raise SystemExit(__doc__)

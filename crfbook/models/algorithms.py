@@ -10,7 +10,7 @@ reads under which names. Functions are imported when they are first used. All ha
 from importlib import import_module
 from typing import NamedTuple
 
-from crfbook.optim.losses import LOSSES
+from crfbook.chain.losses.terms import LOSSES
 
 # what an algorithm makes of a penalty; EITHER: not both 0
 NONE, ANY, NEEDED, EITHER = "none", "any", "needed", "either"
@@ -72,29 +72,30 @@ _CALIBRATION = {
     )
 }
 
+_QUASI_NEWTON = "crfbook.learners.quasi_newton:quasi_newton"
 ALGORITHMS = {
     "auto": Algorithm(
-        "crfbook.models.auto:auto",
+        "crfbook.learners.stochastic:auto",
         "shard_likelihood",
         LOSSES,
         ANY,
         ANY,
         (*_BATCH, "random_state", "memory_limit"),
     ),
-    "lbfgs": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", LOSSES, ANY, ANY, _BATCH),
-    "owlqn": Algorithm("crfbook.models.batch:quasi_newton", "shard_likelihood", LOSSES, ANY, ANY, _BATCH),
+    "lbfgs": Algorithm(_QUASI_NEWTON, "shard_likelihood", LOSSES, ANY, ANY, _BATCH),
+    "owlqn": Algorithm(_QUASI_NEWTON, "shard_likelihood", LOSSES, ANY, ANY, _BATCH),
     "sbcd": Algorithm(
-        "crfbook.models.coordinates:sbcd",
+        "crfbook.learners.coordinate:sbcd",
         "block_gradient",
         c1=EITHER,
         c2=EITHER,
         settings=("c1", "c2", "n_threads", "tol", "virtual"),
     ),
     "cd": Algorithm(
-        "crfbook.models.coordinates:cd", "block_gradient", c1=EITHER, c2=EITHER, settings=("c1", "c2", "tol")
+        "crfbook.learners.coordinate:cd", "block_gradient", c1=EITHER, c2=EITHER, settings=("c1", "c2", "tol")
     ),
     "sgd": Algorithm(
-        "crfbook.optim.stochastic:sgd",
+        "crfbook.learners.stochastic:sgd",
         "sgd_steps",
         c2=ANY,
         settings=("c2", "random_state"),
@@ -102,7 +103,7 @@ ALGORITHMS = {
         one_pass=_NEW_DATA,
     ),
     "sgd-l1": Algorithm(
-        "crfbook.optim.stochastic:sgd_l1",
+        "crfbook.learners.stochastic:sgd_l1",
         "sgd_l1_steps",
         c1=NEEDED,
         settings=("c1", "random_state"),
@@ -110,21 +111,21 @@ ALGORITHMS = {
         one_pass=_NEW_DATA,
     ),
     "sag": Algorithm(
-        "crfbook.optim.sag:sag",
+        "crfbook.learners.stochastic:sag",
         "sag_steps",
         c2=ANY,
         settings=("c2", "random_state", "memory_limit", "tol"),
-        memory="crfbook.optim.sag:sag_memory",
+        memory="crfbook.learners.stochastic.averaged:sag_memory",
     ),
     "sdca": Algorithm(
-        "crfbook.optim.sdca:sdca",
+        "crfbook.learners.stochastic:sdca",
         "sdca_epoch",
         c2=NEEDED,
         settings=("c2", "random_state", "memory_limit", "tol"),
-        memory="crfbook.optim.sdca:sdca_memory",
+        memory="crfbook.learners.stochastic.dual:sdca_memory",
     ),
     "perceptron": Algorithm(
-        "crfbook.optim.online:perceptron",
+        "crfbook.learners.online:perceptron",
         "perceptron_epoch",
         (),
         settings=("random_state",),
@@ -132,7 +133,7 @@ ALGORITHMS = {
         one_pass=_AS_THEY_COME,
     ),
     "pa": Algorithm(
-        "crfbook.optim.online:passive_aggressive",
+        "crfbook.learners.online:passive_aggressive",
         "passive_aggressive_epoch",
         (),
         settings=("random_state",),
@@ -140,7 +141,7 @@ ALGORITHMS = {
         one_pass=_AS_THEY_COME,
     ),
     "arow": Algorithm(
-        "crfbook.optim.online:arow",
+        "crfbook.learners.online:arow",
         "arow_epoch",
         (),
         settings=("random_state",),
@@ -148,11 +149,11 @@ ALGORITHMS = {
         one_pass=_AS_THEY_COME,
     ),
     "boosting": Algorithm(
-        "crfbook.optim.boosting:boost",
+        "crfbook.learners.boosting:boost",
         "boost_rounds",
         ("exp",),
         settings=("memory_limit", "tol"),
-        memory="crfbook.optim.boosting_layout:state_bytes",
+        memory="crfbook.learners.boosting.layout:state_bytes",
     ),
 }
 # the names that CRFsuite and sklearn-crfsuite have for them

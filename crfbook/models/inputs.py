@@ -51,7 +51,7 @@ def training_corpus(X, y, sample_weight, template):
         corpus = _checked(X, y)
         encoder = IntegerAlphabet.of(corpus)
     else:
-        from crfbook.data.encoder import Encoder
+        from crfbook.encoding.encoder import Encoder
 
         if y is None and getattr(X, "labels", None) is None:
             raise ValueError(
@@ -89,7 +89,7 @@ def encoder_from_state(header, arrays):
     """The inverse of `encoder_state`."""
     if header.get("kind") == IntegerAlphabet.kind:
         return IntegerAlphabet(*header["sizes"])
-    from crfbook.data.encoder import Encoder
+    from crfbook.encoding.encoder import Encoder
 
     return Encoder.from_state({"header": header, "arrays": arrays})
 

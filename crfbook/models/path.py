@@ -25,17 +25,17 @@ import numpy as np
 from sklearn.base import clone
 
 from crfbook._checks import function_or_none, is_number, number, whole
+from crfbook.chain.objective import Objective
 from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import select
 from crfbook.evaluation import chunk_report, token_accuracy
+from crfbook.learners.coordinate.path import largest_c1
 from crfbook.models.inputs import listed, training_corpus
 from crfbook.models.prediction import gold_labels
 from crfbook.models.settings import check_settings
 from crfbook.models.training import forecast_line, train
 from crfbook.models.weights import choose_features
-from crfbook.optim.coordinate_path import largest_c1
-from crfbook.optim.monitor import JobMonitor
-from crfbook.optim.objective import Objective
+from crfbook.training.monitor import JobMonitor
 
 if TYPE_CHECKING:
     from crfbook._types import CRF, ArrayLike, Data, Frame, Labels

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook.data.tag_dictionary import free_blocked
-from crfbook.models import inference
+from crfbook.chain import inference
+from crfbook.encoding.tag_dictionary import free_blocked
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.settings import thread_count
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crfbook.data.constraints import Constraints
 from crfbook.data.features import FeatureSet
-from crfbook.data.tag_dictionary import LabelSets
+from crfbook.encoding.tag_dictionary import LabelSets
 from crfbook.models.algorithms import ALGORITHMS, resolve
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays

@@ -7,7 +7,7 @@ import numpy as np
 
 from crfbook._checks import number, one_of, whole
 from crfbook.models.algorithms import ALGORITHMS, NONE, READ, check_combination, resolve
-from crfbook.optim.parallel import resolve_threads
+from crfbook.training.threads import resolve_threads
 
 # Parameters of CRFsuite's line search and temporary model files: accepted, so that old code runs, and without
 # effect.

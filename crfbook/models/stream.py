@@ -119,7 +119,7 @@ class Stream:
         share = corpus.n_sequences / seen  # functions spread a penalty over the sequences they are given
         more |= {name: getattr(settings, name) * share for name in ("c1", "c2") if name in row.settings}
         if settings.algorithm == "sgd-l1":
-            from crfbook.optim.stochastic import DECAY
+            from crfbook.learners.stochastic.gradient import DECAY
 
             more["decay"] = DECAY**share
         return more

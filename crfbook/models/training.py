@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from crfbook._jit import announce_compilation
-from crfbook.models import inference
+from crfbook.chain import inference
+from crfbook.chain.forecast import forecast
 from crfbook.models.algorithms import ALGORITHMS, NONE
-from crfbook.optim.forecast import forecast
-from crfbook.optim.monitor import Monitor
+from crfbook.training.monitor import Monitor
 
 GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")
 # to reach their default number of epochs is to stop before the goal
@@ -114,7 +114,7 @@ def _warn(result, settings, by_default, n_labels):
             stacklevel=4,
         )
     if settings.algorithm in ("sgd", "sgd-l1"):
-        from crfbook.optim.stochastic import divergence
+        from crfbook.learners.stochastic.gradient import divergence
 
         sentence = divergence(result)
         if sentence:
@@ -166,7 +166,7 @@ def forecast_line(corpus, features, settings):
     if "num_memories" not in row.settings:
         vectors, unit = 8, "pass of forward-backward"
     if key == "auto":
-        from crfbook.models.auto import uses_sdca
+        from crfbook.learners.stochastic.automatic import uses_sdca
 
         key = (
             "sdca"

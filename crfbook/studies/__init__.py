@@ -38,7 +38,7 @@ def run(*names, folder="results", **options):
 
     options: arguments of the study, such as `n_words` for a small one. Returns the paths.
     """
-    from crfbook.optim.parallel import one_blas_thread
+    from crfbook.training.threads import one_blas_thread
 
     tables = [find(name, "tables") for name in names]
     with one_blas_thread():
@@ -50,7 +50,7 @@ def measure(name, **options):
 
     options: `repeats`, counted runs of each candidate.
     """
-    from crfbook.optim.parallel import one_blas_thread
+    from crfbook.training.threads import one_blas_thread
 
     with one_blas_thread():
         yield from find(name, "timings").run(**options)

@@ -67,7 +67,7 @@ def gradient_joint(repeats=3):
 
 def _products(work):
     """The matrix products of one evaluation alone: batches, steps and rows as forward-backward has them."""
-    from crfbook.optim.objective import Objective
+    from crfbook.chain.objective import Objective
 
     packing, labels = Objective(work.corpus, work.features)._packing, work.features.n_labels
     rng = np.random.default_rng(0)
@@ -111,9 +111,9 @@ def viterbi(repeats=5):
 
 
 def _viterbi(name, n_sentences, iterations, required, aim, repeats):
+    from crfbook.chain.inference import node_scores
+    from crfbook.chain.viterbi import viterbi_many
     from crfbook.data.features import log_edge
-    from crfbook.kernels.viterbi import viterbi_many
-    from crfbook.models.inference import node_scores
 
     work = load(name, verbose=True)
     test = work.words.head(n_sentences)
@@ -133,7 +133,7 @@ def _viterbi(name, n_sentences, iterations, required, aim, repeats):
 @study(RECORD)
 def tagging(repeats=5):
     """The CoNLL-2000 test set from columns of strings to labels, one thread, the same weights."""
-    from crfbook.models.inference import decode
+    from crfbook.chain.inference import decode
 
     work, found = load("chunking", verbose=True), {}
     tagger, _ = crfsuite.train_tagger(work)
@@ -172,7 +172,7 @@ def end_to_end(repeats=3):
 
 def _fit_ours():
     """One side of `end_to_end`: what is to be timed. A first fit is thrown away: it may compile."""
-    from crfbook.models.linear_chain import CRF
+    from crfbook.models.crf import CRF
 
     template, train, _ = columns_of("chunking", verbose=True)
     CRF(template=template, c2=1.0, max_iterations=2).fit(train.head(50))
@@ -198,8 +198,8 @@ def _fit_crfsuite():
 @study()
 def optimum(repeats=1):
     """The optimum on CoNLL-2000, c2 = 1: ours, CRFsuite's far past its stop, and both objectives there."""
-    from crfbook.optim.objective import Objective
-    from crfbook.optim.quasi_newton import minimize
+    from crfbook.chain.objective import Objective
+    from crfbook.learners.quasi_newton.lbfgs import minimize
 
     work = load("chunking", verbose=True)
     tagger, log = crfsuite.train_tagger(work, None, epsilon=1e-9, delta=1e-12)

@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
+from crfbook.chain.losses.terms import LOSSES
+from crfbook.chain.objective import Objective
 from crfbook.data.corpus import take_sequences
-from crfbook.optim.loss_path import minimize_loss
-from crfbook.optim.losses import LOSSES
-from crfbook.optim.objective import Objective
+from crfbook.learners.quasi_newton.loss_path import minimize_loss
 
 from . import crfsuite
 from .harness import Row, cpu_row, each, race, study, timed

@@ -12,14 +12,15 @@ from functools import partial
 
 import numpy as np
 
+from crfbook.chain.objective import Objective
 from crfbook.data.corpus import slice_sequences, take_sequences
-from crfbook.optim import online, stochastic
-from crfbook.optim.boosting import boost
-from crfbook.optim.fast import fast_fit
-from crfbook.optim.objective import Objective
-from crfbook.optim.quasi_newton import minimize
-from crfbook.optim.sag import sag
-from crfbook.optim.sdca import sdca
+from crfbook.learners.boosting.learner import boost
+from crfbook.learners.online import online
+from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.learners.stochastic import gradient as stochastic
+from crfbook.learners.stochastic.averaged import sag
+from crfbook.learners.stochastic.dual import sdca
+from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
 from .c04 import SIZES, TEMPLATES, row_of

@@ -13,23 +13,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.chain.batch import Batch
+from crfbook.chain.forecast import batch_rows
+from crfbook.chain.forward_backward import forward_backward_many
+from crfbook.chain.inference import decode, node_scores
+from crfbook.chain.objective import Objective
+from crfbook.chain.packing import pack
+from crfbook.chain.potentials import padded, table_edges
+from crfbook.chain.sparse.choice import DECODING_FORMS, TABLE_SHARE, FormChooser, Sizes, choose_form, terms
+from crfbook.chain.sparse.potentials import sparse_edges
+from crfbook.chain.sparse.transitions import SparseBatch, SparseTransitions
+from crfbook.chain.work import make_work
 from crfbook.evaluation import bootstrap_interval
-from crfbook.kernels.forward_backward import forward_backward_many
-from crfbook.models.inference import decode, node_scores
-from crfbook.optim.batch import Batch
-from crfbook.optim.certificate import duality_gap
-from crfbook.optim.cost_model import DECODING_FORMS, TABLE_SHARE, FormChooser, Sizes, choose_form, terms
-from crfbook.optim.edges import padded, table_edges
-from crfbook.optim.fast import fast_fit
-from crfbook.optim.forecast import batch_rows
-from crfbook.optim.objective import Objective
-from crfbook.optim.packing import pack
-from crfbook.optim.quasi_newton import minimize
-from crfbook.optim.result import OptResult
-from crfbook.optim.sparse_chain import sparse_edges
-from crfbook.optim.sparse_shards import SparseBatch, SparseTransitions
-from crfbook.optim.support import minimize_on_support
-from crfbook.optim.work import make_work
+from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.learners.quasi_newton.support import minimize_on_support
+from crfbook.learners.stochastic.fast import fast_fit
+from crfbook.training.certificate import duality_gap
+from crfbook.training.result import OptResult
 
 from . import crfsuite
 from .harness import Clocked, Row, Run, affine_fit, break_even, follow, race, steady, study, timed
@@ -309,7 +309,7 @@ def sparse_owlqn(repeats=1, max_iterations=40):
         yield Row("the same: objective", found.objective, 42_051, "nats", 41_900 / 42_051, None, note)
 
 
-# ---- what forms cost: the coefficients in optim/cost_model.py ----
+# ---- what forms cost: the coefficients in chain/sparse/choice.py ----
 
 FORM_SETS = {"training": ("batched", "sparse"), "decoding": ("dense decoding", "sparse decoding")}
 
@@ -402,7 +402,7 @@ def held_out(first, second):
 
 
 def new_cases():
-    """Cases that the coefficients in optim/cost_model.py were not fitted to, most of them small."""
+    """Cases that the coefficients in chain/sparse/choice.py were not fitted to, most of them small."""
     return time_forms(60, seed=2) + time_forms(20, seed=4, **LARGE)
 
 
@@ -414,7 +414,7 @@ def form_costs():
 
 @study()
 def form_fit():
-    """The coefficients of optim/cost_model.py, measured and fitted anew: printed only; some minutes."""
+    """The coefficients of chain/sparse/choice.py, measured and fitted anew: printed only; some minutes."""
     cases = time_forms(160, 0) + time_forms(80, 1) + time_forms(60, 3, **LARGE)
     for form, values in fit_forms(cases).items():
         print(f'    "{form}": ({", ".join(f"{v:.3g}" for v in values)}),')

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.chain.inference import decode
+from crfbook.chain.sparse.inference import sparsify
 from crfbook.data.corpus import make_corpus
 from crfbook.data.feature_selection import without_plain_transitions
 from crfbook.data.features import observed, select
 from crfbook.datasets.simulated import SPARSE_HMM, sample
-from crfbook.models.inference import decode
-from crfbook.models.sparse import sparsify
-from crfbook.optim.coordinate_descent import coordinate_descent
-from crfbook.optim.coordinate_path import solve_path
+from crfbook.learners.coordinate.descent import coordinate_descent
+from crfbook.learners.coordinate.path import solve_path
 
 from .harness import Row, cpu_row, follow, peak_mb, race, study, timed
 from .work import LETTERS_C2, descend, load, model_error

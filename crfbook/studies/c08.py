@@ -16,16 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.models.inference import decode
-from crfbook.models.tuple_chain import decode_tuples
-from crfbook.optim.active_weights import Sparse
-from crfbook.optim.coordinate_descent import coordinate_descent
-from crfbook.optim.coordinate_path import solve_path
-from crfbook.optim.objective import Objective
-from crfbook.optim.quasi_newton import minimize
-from crfbook.optim.stochastic import sgd
-from crfbook.optim.tuple_automaton import Tuples, tuple_occurrences
-from crfbook.optim.tuple_chain import TupleObjective, train_tuples
+from crfbook.chain.inference import decode
+from crfbook.chain.objective import Objective
+from crfbook.learners.coordinate.active_weights import Sparse
+from crfbook.learners.coordinate.descent import coordinate_descent
+from crfbook.learners.coordinate.path import solve_path
+from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.learners.stochastic.gradient import sgd
+from crfbook.learners.tuples.automaton import Tuples, tuple_occurrences
+from crfbook.learners.tuples.decode import decode_tuples
+from crfbook.learners.tuples.train import TupleObjective, train_tuples
 
 from .c07 import PATH
 from .harness import each, follow, peak_mb, study, timed

@@ -14,7 +14,7 @@ import numpy as np
 from crfbook.data.feature_selection import CUTOFFS, frequency_cutoff, heaviest, most_informative
 from crfbook.data.features import select
 from crfbook.datasets import load_dataset
-from crfbook.optim.coordinate_descent import coordinate_descent
+from crfbook.learners.coordinate.descent import coordinate_descent
 
 from .c04 import STOP as SHORT
 from .c04 import variance_row

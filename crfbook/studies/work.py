@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data import templates
 from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus, make_corpus
-from crfbook.data.encoder import Encoder
 from crfbook.data.feature_selection import without_plain_transitions
 from crfbook.data.features import FeatureSet, observed, select
-from crfbook.data.tag_dictionary import TagDictionary
 from crfbook.datasets import load_dataset
+from crfbook.encoding import templates
+from crfbook.encoding.encoder import Encoder
+from crfbook.encoding.tag_dictionary import TagDictionary
 
 LETTERS_C2 = 0.0005  # of all models of letters, as in the sparse-CRF paper
 
@@ -110,7 +110,7 @@ class Work:
 
     def guess(self, w, part):
         """Labels by Viterbi of a held-out part, as lists of lists."""
-        from crfbook.models.inference import decode
+        from crfbook.chain.inference import decode
 
         corpus = self.parts[part].corpus
         return self.encoder.decode(decode(corpus, self.features, w, self.constraints), corpus.seq_ptr)
@@ -133,7 +133,7 @@ class Work:
 
     def evaluation(self, c2=1.0, **options):
         """A candidate for a race: our objective and gradient at `random_weights`."""
-        from crfbook.optim.objective import Objective
+        from crfbook.chain.objective import Objective
 
         return partial(Objective(self.corpus, self.features, c2=c2, **options), self.random_weights())
 
@@ -212,8 +212,8 @@ def joint(columns, n_sentences):
 
 def descend(corpus, features, w0=None, *, c2=0.0, form="auto", **options):
     """`minimize` from a corpus, its layout included, as the other learners are called; w0: default zeros."""
-    from crfbook.optim.objective import Objective
-    from crfbook.optim.quasi_newton import minimize
+    from crfbook.chain.objective import Objective
+    from crfbook.learners.quasi_newton.lbfgs import minimize
 
     w0 = np.zeros(features.n_features) if w0 is None else w0
     return minimize(Objective(corpus, features, c2=c2, form=form), w0, c2=c2, **options)
@@ -231,7 +231,7 @@ def error_of(corpus, wrong):
 
 def model_error(corpus, model):
     """`error_of` the labels that Viterbi finds with `features` and `w` of what coordinate descent found."""
-    from crfbook.models.inference import decode
+    from crfbook.chain.inference import decode
 
     return error_of(corpus, decode(corpus, model.features, model.w) != corpus.labels)
 

@@ -4,12 +4,12 @@ the fits of their times are fits.
 
 import numpy as np
 import pytest
-from random_corpora import random_corpus, random_model
+from helpers.corpora import random_corpus, random_model
 
-from crfbook.models import inference
-from crfbook.models.sparse import sparsify
-from crfbook.optim.cost_model import SECONDS, FormChooser, terms
-from crfbook.optim.objective import Objective
+from crfbook.chain import inference
+from crfbook.chain.objective import Objective
+from crfbook.chain.sparse.choice import SECONDS, FormChooser, terms
+from crfbook.chain.sparse.inference import sparsify
 from crfbook.studies.c06 import FORMS, Case, ChainForms, fit_forms, form_row, held_out
 from crfbook.studies.work import random_chains
 

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
+from crfbook.chain.objective import Objective
 from crfbook.data.features import select
 from crfbook.datasets.simulated import SPARSE_HMM, HiddenMarkov, sample
-from crfbook.optim.objective import Objective
-from crfbook.optim.quasi_newton import minimize
+from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.studies import c07 as sim
 from crfbook.studies import read_record, run
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from crfbook.models.inference import decode
-from crfbook.optim.objective import Objective
+from crfbook.chain.inference import decode
+from crfbook.chain.objective import Objective
 from crfbook.studies import c08 as study
 from crfbook.studies import read_record, run
 from crfbook.studies.work import dataset, model_error

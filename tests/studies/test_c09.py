@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from crfbook.chain.objective import Objective
 from crfbook.data.features import empirical_counts, select
-from crfbook.optim.objective import Objective
 from crfbook.studies import c09 as study
 from crfbook.studies import read_record, run
 

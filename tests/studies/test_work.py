@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crfbook import load_dataset
-from crfbook.models.inference import decode
+from crfbook.chain.inference import decode
 from crfbook.studies import crfsuite, work
 
 

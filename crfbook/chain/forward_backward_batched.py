@@ -1,0 +1,278 @@
+"""Scaled forward-backward over many sequences at once: each time step is one matrix product.
+
+Packed layout ("step-major"): the B sequences of a batch are sorted by falling length. The rows of time step t
+are step_ptr[t]:step_ptr[t+1]; row step_ptr[t] + r belongs to sequence r; its predecessor is row
+step_ptr[t-1] + r. Every step is then one contiguous block, and so is the part of the step before that
+it continues. Sequences must not be empty.
+
+Several edge classes: ``group_rows`` is run once when a batch is packed; its arrays may stay empty if K = 1.
+Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 8):
+results are the same.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.chain.edge_products import add_edge_sum, times_edges
+from crfbook.chain.forward_backward import MAX_SPREAD, SMALLEST_MASS
+from crfbook.chain.vector_math import copy_row, exp_inplace
+
+
+@kernel
+def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
+    """Orders of the rows of a packed batch that bring equal edge classes together; data only, run once.
+
+    Arguments: row_class int32 (n,), step_ptr int64 (T+1,);
+    out: prev_row int64 (n,): row of the token before, -1 at step 0; class_start int64 (K+1,) and by_class
+    int64 (n,): by_class[class_start[k]:class_start[k+1]] are the rows of class k that have a predecessor,
+    rising; by_step int64 (n,): by_step[step_ptr[t]:step_ptr[t+1]] are the rows of step t, class by class.
+    Cost: O(n + K + T), two counting sorts. Source: chapter 02.
+    """
+    K, T = class_start.size - 1, step_ptr.size - 1
+    n0 = step_ptr[1]
+    class_start[:] = 0
+    for i in range(n0):
+        prev_row[i] = -1
+        by_step[i] = i
+    for t in range(1, T):
+        for i in range(step_ptr[t], step_ptr[t + 1]):
+            prev_row[i] = step_ptr[t - 1] + i - step_ptr[t]
+            class_start[row_class[i] + 1] += 1
+    for k in range(K):
+        class_start[k + 1] += class_start[k]
+    cursor = class_start[:K].copy()
+    for i in range(n0, step_ptr[T]):
+        k = row_class[i]
+        by_class[cursor[k]] = i
+        cursor[k] += 1
+    # Dealing the rows, taken class by class, to their steps keeps the classes in order inside each step.
+    step_of = np.empty(step_ptr[T], np.int64)
+    for t in range(T):
+        step_of[step_ptr[t] : step_ptr[t + 1]] = t
+    cursor = step_ptr[:T].copy()
+    for j in range(class_start[K]):
+        i = by_class[j]
+        by_step[cursor[step_of[i]]] = i
+        cursor[step_of[i]] += 1
+
+
+@kernel
+def _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags):
+    """psi_node = exp(log_node), in place; where that is too wide,
+    the middle of the row is taken out and added to log_z.
+
+    If all finite scores of a row lie within +-limit, its spread is at most 2 limit = MAX_SPREAD -
+    edge_spread, which satisfies the safety rule without a second look. See below for shapes.
+    """
+    flat = log_node.reshape(-1)
+    limit = 0.5 * (MAX_SPREAD - edge_spread)
+    n_wide = 0
+    for i in range(flat.size):
+        n_wide += (flat[i] > limit) | ((flat[i] < -limit) & (flat[i] > -np.inf))
+    if n_wide > 0 or limit < 0.0:
+        for t in range(step_ptr.size - 1):
+            for i in range(step_ptr[t], step_ptr[t + 1]):
+                _centre_row(log_node[i], limit, i - step_ptr[t], log_z, flags)
+    exp_inplace(flat)
+
+
+@kernel
+def _centre_row(row, limit, r, log_z, flags):
+    """Bring one row (L,) of sequence r within +-limit by subtracting its middle;
+    flag r if it spreads too far.
+
+    The middle and not the maximum: alpha carries the gain of the step before, at least exp(-limit) / L. With
+    psi >= exp(-limit) in every row, mass above SMALLEST_MASS times a step's factors stays above 5e-281 / L; a
+    psi of exp(-2 limit) after so small a gain would underflow unseen.
+    """
+    high, low = -np.inf, np.inf
+    for y in range(row.size):
+        high = row[y] if row[y] > high else high
+        low = row[y] if row[y] < low and row[y] > -np.inf else low
+    if high == -np.inf or high <= limit and low >= -limit:  # nothing finite: its sum will be 0
+        return
+    if not high - low <= 2.0 * limit:
+        flags[r] = 1
+    middle = low + 0.5 * (high - low)
+    log_z[r] += middle
+    for y in range(row.size):
+        row[y] -= middle
+
+
+@kernel
+def _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf):
+    """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t];
+    see below for shapes.
+    """
+    L = psi_node.shape[1]
+    for i in range(step_ptr[1]):
+        copy_row(psi_node, i, alpha, i)
+    for t in range(step_ptr.size - 1):
+        lo, hi = step_ptr[t], step_ptr[t + 1]
+        if t > 0:
+            before = step_ptr[t - 1]
+            times_edges(alpha[before:lo], psi_edge, hi - lo, row_class, by_step, lo, alpha[lo:hi], buf)
+            for i in range(lo, hi):
+                f = gain[before + i - lo]
+                for y in range(L):
+                    alpha[i, y] *= psi_node[i, y] * f
+        np.dot(alpha[lo:hi], ones, gain[lo:hi])
+        for i in range(lo, hi):
+            gain[i] = 1.0 / gain[i]
+
+
+@kernel
+def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
+    """log_z[r] -= sum_t log gain[t], and the edge maxima; flags what breaks the safety rule.
+    See below for shapes.
+
+    Factors are multiplied up and a logarithm is taken only when the product leaves [1e-100, 1e100].
+    """
+    flat = alpha.reshape(-1)
+    n_lost = 0
+    for i in range(flat.size):
+        n_lost += (flat[i] > 0.0) & (flat[i] < SMALLEST_MASS)
+    product = np.ones(log_z.size)
+    for t in range(step_ptr.size - 1):
+        for i in range(step_ptr[t], step_ptr[t + 1]):
+            r = i - step_ptr[t]
+            product[r] *= gain[i]
+            if not (product[r] > 1e-100 and product[r] < 1e100):
+                log_z[r] -= np.log(product[r])
+                product[r] = 1.0
+                if not (gain[i] > 0.0 and gain[i] < np.inf):
+                    flags[r] = 1
+            if t > 0:
+                log_z[r] += edge_max[row_class[i] if edge_max.size > 1 else 0]
+            if n_lost > 0:
+                for y in range(alpha.shape[1]):
+                    if alpha[i, y] > 0.0 and alpha[i, y] < SMALLEST_MASS:
+                        flags[r] = 1
+    for r in range(log_z.size):
+        log_z[r] -= np.log(product[r])
+
+
+@kernel
+def erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
+    """Sequences that need the log form are emptied, so that they add nothing anywhere; returns their number.
+
+    Arguments: step_ptr (T+1,), flags (B,); out: log_z (B,): NaN; psi_node, alpha (n, L), gain (n,): 0, where
+    flagged. Cost: n L where anything is flagged. Source: chapter 02.
+    """
+    n_flagged = 0
+    for r in range(flags.size):
+        if flags[r]:
+            n_flagged += 1
+            log_z[r] = np.nan
+            for t in range(step_ptr.size - 1):
+                i = step_ptr[t] + r
+                if i < step_ptr[t + 1]:
+                    psi_node[i, :] = 0.0
+                    alpha[i, :] = 0.0
+                    gain[i] = 0.0
+    return n_flagged
+
+
+@kernel
+def forward_batched(
+    log_node,
+    psi_edge,
+    edge_max,
+    edge_spread,
+    row_class,
+    step_ptr,
+    by_step,
+    log_z,
+    flags,
+    alpha,
+    gain,
+    prev_buf,
+    pair_buf,
+):
+    """The first half of `forward_backward_batched`: alpha, gain and log_z;
+    returns how many sequences are flagged.
+
+    Arguments as there: log_node (n, L), overwritten with psi_node; psi_edge (K, L, L), edge_max (K,),
+    edge_spread; row_class (n,), step_ptr (T+1,), by_step (n,); out: log_z (B,), flags (B,), alpha (n, L),
+    gain (n,); work: prev_buf (n, L), pair_buf (L, L). Flagged sequences have psi_node = alpha = gain = 0.
+    Cost: n L^2 multiply-adds, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
+    """
+    log_z[:] = 0.0
+    flags[:] = 0
+    _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags)
+    ones = pair_buf[0]
+    ones[:] = 1.0
+    _forward(log_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, prev_buf)
+    _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags)
+    return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
+
+
+@kernel
+def backward_batched(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha, gain, p_node, buf):
+    """g = beta gain weight: p_node[t] = alpha[t] g[t], v[t] = psi_node[t] g[t] gain[t-1],
+    g[t-1] = v[t] @ psi_edge^T.
+
+    Arguments: psi_node (n, L), overwritten with v; psi_edge_t (K, L, L); row_class (n,), step_ptr (T+1,),
+    by_step (n,); weight (B,); alpha (n, L), gain (n,) of `forward_batched`; out: p_node (n, L) = weight *
+    marginals; work: buf (n, L). Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
+    """
+    L, T = psi_node.shape[1], step_ptr.size - 1
+    following = 0  # rows of step t that have a successor
+    for t in range(T - 1, -1, -1):
+        lo, hi = step_ptr[t], step_ptr[t + 1]
+        for r in range(following, hi - lo):
+            p_node[lo + r, :] = weight[r] * gain[lo + r]
+        for i in range(lo, hi):
+            f = gain[step_ptr[t - 1] + i - lo] if t > 0 else 0.0
+            for y in range(L):
+                a = alpha[i, y]
+                # An unreachable state can have any beta, even an infinite one; nothing may use it.
+                g = p_node[i, y] if a > 0.0 else 0.0
+                p_node[i, y] = a * g
+                psi_node[i, y] *= g * f
+        if t > 0:
+            before = step_ptr[t - 1]
+            following = hi - lo
+            times_edges(
+                psi_node[lo:hi], psi_edge_t, following, row_class, by_step, lo, p_node[before:lo], buf
+            )
+
+
+@kernel
+def forward_backward_batched(
+    log_node, psi_edge, psi_edge_t, edge_max, edge_spread, row_class, step_ptr, class_start, by_class,
+    by_step, prev_row, weight, log_z, p_node, edge_sum, flags, alpha_buf, prev_buf, gain_buf, pair_buf,
+):  # fmt: skip
+    """log Z, node marginals and summed edge marginals of a packed batch;
+    returns how many sequences are flagged.
+
+    alpha[0] = psi_node[0],  c[t] = sum_y alpha[t,y],  gain[t] = 1/c[t]
+    alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1]
+    log_z = sum_t log c[t] + what exp took away
+    g[T-1] = weight gain[T-1],  v[t] = psi_node[t] g[t] gain[t-1],  g[t-1] = v[t] @ psi_edge^T
+    p_node[t] = alpha[t] g[t]        edge_sum += psi_edge * sum_t alpha[t-1]^T v[t]
+    so alpha is normalised one step late (one pass over memory less) and g = beta gain weight carries the
+    weight.
+
+    Arguments, n rows of B sequences, longest T:
+    log_node (n, L), overwritten; psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread: from exp_edges;
+    row_class int32 (n,), step_ptr int64 (T+1,); class_start int64 (K+1,), by_class, by_step, prev_row int64
+    (n,): from group_rows, and like row_class they may have length 0 if K = 1; weight (B,);
+    out: log_z (B,); p_node (n, L) = weight * marginals; edge_sum (K, L, L) += weight * expected transitions,
+    as [class, previous, next]; flags uint8 (B,): 1 = needs the log form (the safety rule of
+    forward_backward_scaled): its log_z is NaN, its p_node rows are 0 and it adds nothing to edge_sum;
+    work: alpha_buf (n, L), prev_buf (n, L), gain_buf (n,), pair_buf (L, L).
+    Cost: 3 n L^2 multiply-adds in matrix products, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
+    """
+    n_flagged = forward_batched(
+        log_node, psi_edge, edge_max, edge_spread, row_class, step_ptr, by_step, log_z, flags,
+        alpha_buf, gain_buf, prev_buf, pair_buf,
+    )  # fmt: skip
+    backward_batched(
+        log_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha_buf, gain_buf, p_node, prev_buf
+    )
+    v = log_node
+    add_edge_sum(
+        alpha_buf, v, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf
+    )
+    return n_flagged

@@ -1,0 +1,329 @@
+"""What a trained chain says about a corpus: best labels, marginals, log-probabilities. Arrays only,
+no strings.
+
+Common arguments: corpus (S sequences, N tokens), features (L labels, F weights), w (F,), constraints (or
+None). Work goes through in stretches of whole sequences, so that memory does not grow with the corpus. All
+functions raise ValueError for weights that are not finite and, naming it,
+for a sequence all of whose paths are forbidden.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.chain.batch import Batch
+from crfbook.chain.forecast import FEW_CLASSES, STRETCH_ROWS, batch_rows
+from crfbook.chain.forward_backward import (
+    edge_marginal_log,
+    edge_marginal_scaled,
+    exp_nodes,
+    forward_backward_log,
+    forward_backward_scaled,
+)
+from crfbook.chain.likelihood import open_rows, redo_flagged
+from crfbook.chain.objective import check_paths, check_weights, make_work
+from crfbook.chain.packing import many_weights, pack
+from crfbook.chain.potentials import Edges, padded, padded_bounds, table_edges
+from crfbook.chain.scores import fill_dense, list_scores, path_scores
+from crfbook.chain.sparse.choice import FormChooser, decoding_form
+from crfbook.chain.sparse.inference import edge_path_scores, sparse_marginals
+from crfbook.chain.sparse.potentials import SparseEdges, SparseScores, sparse_edges, sparse_scores
+from crfbook.chain.sparse.viterbi import sparse_viterbi_many
+from crfbook.chain.viterbi import viterbi_many
+from crfbook.data.constraints import Bounds, check_label_set
+from crfbook.data.corpus import ragged_index
+from crfbook.data.features import FeatureSet
+from crfbook.training.threads import one_blas_thread, run_pieces
+
+DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
+
+
+def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
+    """The most probable labels, int32 (N,); ties go to the smallest label at every step (Viterbi).
+
+    form : "dense", "sparse", or "auto": what takes less time, see chain/sparse/choice.py.
+        Both find the same path.
+    """
+    sparse = decoding_form(form, corpus, features, w) == "sparse"
+    model = _model(corpus, features, w, constraints, sparse_scores if sparse else table_edges)
+    edges = model.edges
+    path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
+    stretches = _stretches(corpus.seq_ptr)
+
+    def piece(i):
+        sequences, tokens = stretches[i]
+        log_node = _scores(corpus, model, *stretches[i])
+        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+        out = corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences]
+        if sparse:
+            sparse_viterbi_many(
+                log_node,
+                edges.entry_ptr,
+                edges.prev,
+                edges.next_label,
+                edges.entry_score,
+                edges.log_base,
+                features.n_labels,
+                *out,
+            )
+        else:
+            viterbi_many(log_node, edges.log_edge, *out)
+
+    run_pieces(piece, len(stretches), n_threads)
+    check_paths(score, np.arange(len(score)), constraints)
+    return path
+
+
+def node_marginals(corpus, features, w, constraints=None, n_threads=1, form="auto"):
+    """p_node (N, L): probability that token t has label y, given its sequence. form: "batched",
+    "sparse" or "auto".
+    """
+    out = np.empty((corpus.n_tokens, features.n_labels))
+    _forward_backward(corpus, features, w, constraints, n_threads, out, form)
+    return out
+
+
+def log_partition(corpus, features, w, constraints=None, n_threads=1, form="auto"):
+    """log Z of every sequence, (S,) in nats; 0 for a sequence of length 0. form: see `node_marginals`."""
+    return _forward_backward(corpus, features, w, constraints, n_threads, None, form)
+
+
+def log_proba(corpus, features, w, constraints=None, n_threads=1):
+    """log p(labels | x) of every sequence, (S,) in nats; -inf where the constraints forbid the labels.
+
+    Raises ValueError for a token without label.
+    """
+    log_z = log_partition(corpus, features, w, constraints, n_threads)
+    with np.errstate(over="ignore"):  # exp(-1e308) is 0
+        return sequence_scores(corpus, features, w, constraints) - log_z
+
+
+def sequence_scores(corpus, features, w, constraints=None):
+    """Score of the labels of every sequence, (S,) in nats, not normalised; -inf where they are forbidden.
+
+    Raises ValueError for a token without label, naming sequence and token.
+    """
+    unknown = np.flatnonzero((corpus.labels < 0) | (corpus.labels >= features.n_labels))
+    if len(unknown):
+        raise ValueError(
+            f"{corpus.place(unknown[0])}: expected a label id in 0..{features.n_labels - 1}, "
+            f"got {corpus.labels[unknown[0]]}"
+        )
+    model = _model(corpus, features, w, constraints)
+    score = np.zeros(corpus.n_sequences)
+    edge = edge_path_scores(corpus, features, w, constraints)
+    no_edge = np.zeros((1, features.n_labels, features.n_labels))
+    no_class = np.zeros(corpus.n_tokens, np.int32)
+    for sequences, tokens in _stretches(corpus.seq_ptr):
+        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+        log_node = _scores(corpus, model, sequences, tokens)
+        log_node[np.arange(len(log_node)), corpus.labels[tokens]] += edge[tokens]
+        path_scores(log_node, no_edge, no_class[tokens], corpus.labels[tokens], seq_ptr, score[sequences])
+    return score
+
+
+def node_scores(corpus, features, w):
+    """log_node (N, L): summed weights of each token's attributes, in nats, without transitions.
+
+    Raises ValueError, naming sequence and token, for a sum that exceeds float64.
+    """
+    model = _model(corpus._replace(label_set=corpus.label_set[:0]), features, w, None)
+    out = np.zeros((corpus.n_tokens, features.n_labels))
+    _add_scores(corpus, model, np.arange(corpus.n_tokens), out)
+    return out
+
+
+def iter_edge_marginals(corpus, features, w, constraints=None):
+    """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y); (0, L,
+    L) if T < 2.
+    """
+    few = corpus.n_classes <= FEW_CLASSES
+    model = _model(corpus, features, w, constraints, table_edges if few else None)
+    n_labels = features.n_labels
+    for i in range(corpus.n_sequences):
+        tokens = slice(int(corpus.seq_ptr[i]), int(corpus.seq_ptr[i + 1]))
+        log_node = _scores(corpus, model, slice(i, i + 1), tokens)
+        edges, edge_class = model.edges, corpus.edge_class[tokens]
+        if not few:  # tables of this sequence's classes: no more than what is yielded
+            classes, edge_class = np.unique(edge_class, return_inverse=True)
+            items, class_ptr = ragged_index(corpus.class_ptr, classes)
+            edges = table_edges(features, w, class_ptr, corpus.class_attr[items], model.bounds)
+        p_edge = _edge_marginals(log_node, edges, edge_class.astype(np.int32), i, constraints)
+        yield np.ascontiguousarray(p_edge[1:, :n_labels, :n_labels])
+
+
+def _edge_marginals(log_node, edges, edge_class, i, constraints):
+    """(T, M, M) of one sequence; the log form where the scaled one is not safe."""
+    n_tokens, width = log_node.shape
+    p_edge = np.zeros((n_tokens, width, width))
+    if n_tokens == 0:
+        return p_edge
+    psi_node, alpha, beta = np.empty(log_node.shape), np.empty(log_node.shape), np.empty(log_node.shape)
+    scale = np.empty(n_tokens)
+    spread = edges.edge_spread[0] + exp_nodes(log_node, psi_node, np.empty(n_tokens))
+    if not forward_backward_scaled(
+        psi_node, edges.psi_edge, edges.psi_edge_t, edge_class, spread, alpha, beta, scale
+    ):
+        for t in range(1, n_tokens):
+            edge_marginal_scaled(t, psi_node, edges.psi_edge, edge_class, alpha, beta, scale, p_edge[t])
+        return p_edge
+    log_z = forward_backward_log(log_node, edges.log_edge, edge_class, alpha, beta)
+    check_paths(np.array([log_z]), np.array([i]), constraints)
+    for t in range(1, n_tokens):
+        edge_marginal_log(t, log_node, edges.log_edge, edge_class, alpha, beta, log_z, p_edge[t])
+    return p_edge
+
+
+def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form):
+    """log Z (S,); node marginals are written into p_node (N, L) unless that is None."""
+    sparse = FormChooser(features, corpus, form).choose(w) == "sparse"
+    model = _model(corpus, features, w, constraints, sparse_edges if sparse else table_edges)
+    packing = pack(corpus, batch_rows(corpus.n_classes), n_shards=1, grouped=sparse)
+    marginals = sparse_marginals if sparse else _batch_marginals
+    log_z = np.zeros(len(packing.sequence))
+    n_batches = len(packing.slot_ptr) - 1
+    n_pieces = max(1, min(16, n_batches))
+
+    def piece(i):
+        work = make_work(packing, padded(features.n_labels))
+        for b in range(i, n_batches, n_pieces):
+            rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
+            step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
+            tokens = packing.row_token[rows]
+            fill = partial(
+                _fill_batch,
+                corpus,
+                model,
+                step_ptr,
+                tokens,
+                packing.row_set[rows],
+                work.log_node[: len(tokens)],
+            )
+            p = marginals(b, fill, model.edges, packing, work, log_z)
+            if p_node is not None:
+                p_node[tokens] = p[:, : features.n_labels]
+
+    run_pieces(piece, n_pieces, n_threads)
+    check_paths(log_z, packing.sequence, constraints)
+    out = np.zeros(corpus.n_sequences)
+    out[packing.sequence] = log_z
+    return out
+
+
+def _fill_batch(corpus, model, step_ptr, tokens, row_set, log_node):
+    """log_node (n, M) of the rows of a batch, in place."""
+    open_rows(step_ptr, row_set, model.bounds, log_node)
+    _add_scores(corpus, model, tokens, log_node)
+
+
+def _batch_marginals(b, fill, edges, packing, work, log_z):
+    """p_node (n, M) of batch b; its part of log_z is filled. `fill` puts the scores into work.log_node."""
+    batch = Batch(b, packing, work)
+    edge_sum, weight = np.zeros(edges.log_edge.shape), np.ones(len(batch.flags))
+    fill()
+    if batch.forward_backward(edges, weight, log_z, edge_sum):
+        fill()
+        redo_flagged(
+            batch.log_node,
+            edges.log_edge,
+            batch.row_class,
+            batch.step_ptr,
+            weight,
+            batch.flags,
+            log_z[batch.slots],
+            batch.p_node,
+            edge_sum,
+        )
+    return batch.p_node
+
+
+class _Model(NamedTuple):
+    """A feature set with its weights, ready to score: potentials,
+    and dense copies of frequent rows of weights.
+    """
+
+    features: FeatureSet
+    w: np.ndarray  # (F,)
+    bounds: Bounds  # of M labels
+    edges: Edges | SparseEdges | SparseScores | None
+    dense: np.ndarray  # (H, M or L); H may be 0
+    dense_of: np.ndarray  # int32 (A',): dense row of attribute a < A', or -1
+    may_overflow: bool  # weights or values so large that sums must be looked at
+
+
+def _model(corpus, features, w, constraints, transitions=None):
+    """`_Model` for a corpus, its edges made by `transitions`, if they are needed;
+    dense copies only if the corpus is large enough to repay them.
+    """
+    w = check_weights(w, features.n_features)
+    check_label_set(corpus, constraints)
+    edges, bounds = None, padded_bounds(constraints, features.n_labels)
+    if transitions is not None:
+        with one_blas_thread():
+            edges = transitions(features, w, corpus.class_ptr, corpus.class_attr, bounds)
+    n_labels = features.n_labels
+    # Ids fall in frequency, so the rows worth copying are among the first ones.
+    head = min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
+    rows = np.flatnonzero(many_weights(features)[:head])
+    dense_of = np.full(head, -1, np.int32)
+    dense_of[rows] = np.arange(len(rows))
+    dense = np.zeros((len(rows), n_labels))
+    fill_dense(w, np.arange(len(rows) + 1), rows, features.node_ptr, features.node_label, dense)
+    reach = float(np.abs(w).max(initial=0.0)) * max(1.0, float(np.abs(corpus.attr_val).max(initial=0.0)))
+    may_overflow = not reach * (len(corpus.attr_idx) + 1.0) < 1e300
+    return _Model(features, w, bounds, edges, dense, dense_of, may_overflow)
+
+
+def _stretches(seq_ptr):
+    """[(slice of sequences, slice of tokens)]: neighbouring whole sequences,
+    about STRETCH_ROWS tokens each.
+    """
+    n_stretches = max(1, int(seq_ptr[-1]) // STRETCH_ROWS)
+    cuts = np.searchsorted(seq_ptr, seq_ptr[-1] * np.arange(1, n_stretches) / n_stretches)
+    cuts = np.unique(np.concatenate([[0], cuts, [len(seq_ptr) - 1]]))
+    return [
+        (slice(int(a), int(b)), slice(int(seq_ptr[a]), int(seq_ptr[b])))
+        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+    ]
+
+
+def _add_scores(corpus, model, tokens, log_node):
+    """log_node (n, >= L) += scores of the attributes of `tokens` int64 (n,).
+
+    A sum that overflows to +inf, or that is inf - inf, would make a decoder pass over the label in silence.
+    """
+    list_scores(
+        model.w,
+        model.features.node_ptr,
+        model.features.node_label,
+        model.dense,
+        model.dense_of,
+        tokens,
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        corpus.attr_val,
+        log_node,
+    )
+    if model.may_overflow:
+        bad = tokens[~(log_node < np.inf).all(axis=1)]
+        if len(bad):
+            raise ValueError(
+                f"{corpus.place(bad.min())}: expected scores within float64, "
+                "got a sum of weights that exceeds it"
+            )
+
+
+def _scores(corpus, model, sequences, tokens):
+    """log_node (n, M) of neighbouring sequences with start and end constraints, padding labels at -inf."""
+    bounds = model.bounds
+    seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+    filled = seq_ptr[:-1] < seq_ptr[1:]
+    log_node = np.empty((tokens.stop - tokens.start, len(bounds.middle)))
+    log_node[:] = bounds.middle
+    log_node[seq_ptr[:-1][filled]] = bounds.start
+    log_node[seq_ptr[1:][filled] - 1] += bounds.end
+    if len(corpus.label_set):
+        log_node += bounds.label_sets[corpus.label_set[tokens]]
+    _add_scores(corpus, model, np.arange(tokens.start, tokens.stop), log_node)
+    return log_node

@@ -1,0 +1,77 @@
+"""The losses beside the log loss: their names and settings, and what an `Objective` keeps for them.
+
+    sum_i weight_i phi(u_i),   u_i = -log p(y_i | x_i)              "log", "exp"
+    sum_i weight_i sum_t phi(u_it),   u_it = -log p(y_it | x_i)     "pointwise-log", "pointwise-exp"
+
+phi(u) = u or e^u - 1, the latter linear beyond a clamp M if one is given. Source: Altun,
+Johnson and Hofmann (2003), section 3.3.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook._checks import number, one_of
+from crfbook.chain.losses.batched import shard_losses
+
+LOSSES = ("log", "exp", "pointwise-log", "pointwise-exp")
+
+
+class Loss(NamedTuple):
+    """Settings as the kernels read them."""
+
+    pointwise: bool
+    exponential: bool
+    clamp: float  # inf: none
+    log_scale: float  # losses and gradients are multiplied by exp(-log_scale)
+
+
+def make_loss(loss, clamp=None, log_scale=0.0):
+    """`Loss` of its name; ValueError for a name or number that means nothing."""
+    one_of("loss", loss, LOSSES)
+    exponential = loss.endswith("exp")
+    for name, value, usual in (("clamp", clamp, None), ("log_scale", log_scale, 0.0)):
+        if value != usual and not exponential:
+            raise ValueError(
+                f"{name}: belongs to the losses exp and pointwise-exp, got {value!r} with loss={loss!r}"
+            )
+    clamp = math.inf if clamp is None else number("clamp", clamp, above=0.0, note=" (in nats) or None")
+    return Loss(loss.startswith("pointwise"), exponential, clamp, number("log_scale", log_scale, -math.inf))
+
+
+class LossTerms:
+    """What an `Objective` has besides when its loss is not the log loss: gold labels of the packed rows,
+    and u = -log p.
+    """
+
+    def __init__(self, loss, labels, packing):
+        self.loss, self.labels = loss, labels
+        self.value = np.zeros(len(packing.sequence))
+        self.u = np.zeros(len(self.labels) if loss.pointwise else len(packing.sequence))
+        self._slot = self._slot_of_row(packing) if loss.pointwise else slice(None)
+
+    @staticmethod
+    def _slot_of_row(packing):
+        """int64 (N,): packed number of the sequence each row belongs to."""
+        slot = np.zeros(len(packing.row_token), np.int64)
+        for b, first in enumerate(packing.row_ptr[:-1]):
+            step = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
+            n = step[-1]
+            slot[first : first + n] = packing.slot_ptr[b] + np.arange(n) - np.repeat(step[:-1], np.diff(step))
+        return slot
+
+    def run_shard(self, *arguments):
+        """`shard_likelihood`'s place in `Objective`."""
+        return shard_losses(*arguments, self.loss, self.labels, self.u, self.value)
+
+    def log_total(self, weight):
+        """log sum_i weight_i loss_i of the last evaluation, without log_scale;
+        exact where the sum itself exceeds float64.
+        """
+        u = np.maximum(self.u, 0.0)
+        m = np.minimum(u, self.loss.clamp) if self.loss.exponential else np.zeros(len(u))
+        with np.errstate(divide="ignore"):
+            log_loss = np.log(weight[self._slot]) + m + np.log((u - m) - np.expm1(-m))
+        top = log_loss.max(initial=-np.inf)
+        return float(top + np.log(np.exp(log_loss - top).sum())) if top > -np.inf else -np.inf

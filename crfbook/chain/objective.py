@@ -1,0 +1,304 @@
+"""What training minimises: the penalised negative log-likelihood of a corpus, and its gradient;
+or another loss (losses.py).
+
+    value(w) = sum_i weight_i (log Z_i - score_i(y_i)) + c2 |w|^2        in nats
+    grad(w)  = expected counts - gold counts + 2 c2 w
+
+Sequences are packed into batches and batches into shards (packing.py) once, at construction; every evaluation
+runs one kernel per shard (likelihood.py). Source: Sokolovska et al. (2010), eq. (4), (5), (11);
+penalties as CRFsuite means them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crfbook._checks import number
+from crfbook._jit import announce_compilation
+from crfbook.chain.batch import shard_curvature
+from crfbook.chain.forecast import batch_rows, n_shards
+from crfbook.chain.likelihood import add_tree, shard_likelihood
+from crfbook.chain.losses.terms import LossTerms, make_loss
+from crfbook.chain.packing import lay_out, pack
+from crfbook.chain.potentials import TableTransitions, padded, padded_bounds
+from crfbook.chain.scores import collect_dense, fill_dense
+from crfbook.chain.sparse.choice import FormChooser
+from crfbook.chain.work import Spare, make_loss_work, make_work
+from crfbook.data.constraints import check_constraints, describe_violations, violations
+from crfbook.data.features import empirical_counts
+from crfbook.training.threads import one_blas_thread, resolve_threads, run_pieces
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Corpus, FeatureSet, Limits
+
+
+def check_weights(w, n_features):
+    """`w` as a contiguous float64 vector; ValueError if its shape is wrong or a weight is not finite."""
+    w = np.ascontiguousarray(w, dtype=np.float64)
+    if w.shape != (n_features,):
+        raise ValueError(f"weights: expected shape ({n_features},), got {w.shape}")
+    finite = np.isfinite(w)
+    if not finite.all():
+        k = int(np.argmin(finite))
+        raise ValueError(f"weights: expected finite numbers, got {w[k]} at position {k}")
+    return w if w.flags.writeable else w.copy()  # a read-only array would compile every kernel again
+
+
+def check_paths(log_z, sequence, constraints=None):
+    """ValueError naming the first sequence whose log Z is not finite (`sequence`: numbers in the corpus)."""
+    bad = sequence[~np.isfinite(log_z)]
+    if len(bad):
+        why = (
+            "its scores exceed float64"
+            if constraints is None
+            else "the constraints forbid every path (or its scores exceed float64)"
+        )
+        raise ValueError(f"sequence {bad.min()}: expected a path of finite score, but {why}")
+
+
+class Objective:
+    """Penalised negative log-likelihood of a corpus; call it with weights to get (value, gradient).
+
+    Parameters
+    ----------
+    corpus : Corpus (S sequences, N tokens), every token labelled. Sequences of length 0 contribute nothing.
+    features : FeatureSet with F weights.
+    c2 : float >= 0, penalty c2 |w|^2 (no half, a sum over the corpus and no average).
+    constraints : Constraints or None; forbidden transitions score -inf in Z.
+    n_threads : int; the result has the same bits for any value.
+    batch_tokens : int or None, rows of a batch; None is what `batch_rows` says.
+    loss : "log", "exp", "pointwise-log" or "pointwise-exp", see losses.py; the exp losses are pure numbers,
+        not nats.
+    clamp : None, or M > 0: phi(u) = e^u - 1 goes on as a straight line where u > M nats.
+    log_scale : value and gradient, penalty included, are multiplied by exp(-log_scale). Where 1/p exceeds
+        float64 (1/p is L^T at w = 0), `log_value` of the start is a good one.
+        A loss beyond exp(500) times the scale has the value inf.
+
+    form : "batched", "sparse" (log loss only), or "auto": at each evaluation the one that is faster there,
+        see chain/sparse/choice.py.
+
+    Raises
+    ------
+    ValueError : a token without label; a labelling that the constraints forbid; c2 < 0; a loss that is
+        unknown, or does not go with the clamp or log_scale; when called, weights that are not finite or of
+        another length, and a sequence that has no path of finite score.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        features: FeatureSet,
+        *,
+        c2: float = 0.0,
+        constraints: Limits = None,
+        n_threads: int | None = 1,
+        batch_tokens: int | None = None,
+        loss: str = "log",
+        clamp: float | None = None,
+        log_scale: float = 0.0,
+        form: str = "auto",
+    ) -> None:
+        settings = make_loss(loss, clamp, log_scale)
+        check_labels(corpus, features, constraints)
+        self.features, self.c2, self.constraints = features, number("c2", c2), constraints
+        self.n_threads = resolve_threads(n_threads)
+        self.n_evaluations = 0
+        self._classes = corpus.class_ptr, corpus.class_attr
+        self._bounds = padded_bounds(constraints, features.n_labels)
+        self._forms = FormChooser(features, corpus, form)
+        self._packing = pack(
+            corpus,
+            batch_tokens or batch_rows(corpus.n_classes),
+            n_shards(corpus.n_tokens, features.n_node),
+            grouped=self._forms.may_be("sparse"),
+        )
+        self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
+        self._gold = empirical_counts(corpus, features)
+        self._weight = corpus.weights[self._packing.sequence]
+        self._labels = corpus.labels[self._packing.row_token]
+        self._allocate()
+        self._choose(settings)
+
+    def _allocate(self):
+        features, packing = self.features, self._packing
+        width = padded(features.n_labels)
+        n_dense = self._layout.n_dense
+        self._whole = n_dense == features.n_attrs and features.n_node == features.n_attrs * features.n_labels
+        self._parts = np.empty((packing.n_shards, features.n_node))
+        self._made = {}  # transitions in each form, from its first use
+        self._log_z = np.zeros(len(packing.sequence))
+        self._dense = np.zeros((0 if self._whole else n_dense, width))
+        self._buffers = [
+            (make_work(packing, width), np.empty_like(self._dense))
+            for _ in range(min(self.n_threads, max(1, packing.n_shards)))
+        ]
+
+    def _choose(self, settings):
+        """Set the loss (a `Loss`). The log loss needs nothing more: its gold labels are constants,
+        see `_gold`.
+        """
+        self._scale, self._terms = np.exp(-settings.log_scale), None
+        if settings.pointwise or settings.exponential:
+            self._terms = LossTerms(settings, self._labels, self._packing)
+            self._likelihood = self._terms.run_shard
+        self._work = Spare(
+            (make_loss_work(work, settings) if self._terms else work, dense_grad)
+            for work, dense_grad in self._buffers
+        )
+
+    def with_loss(self, loss: str, clamp: float | None = None, log_scale: float = 0.0) -> Objective:
+        """An `Objective` of the same corpus and penalty under another loss. They share arrays:
+        never call both at once.
+        """
+        other = copy.copy(self)
+        vars(other).pop("_likelihood", None)
+        other.n_evaluations = 0
+        other._choose(make_loss(loss, clamp, log_scale))
+        return other
+
+    def __call__(self, w: ArrayLike) -> tuple[float, np.ndarray]:
+        """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
+        w = check_weights(w, self.features.n_features)
+        self.n_evaluations += 1
+        grad, bad = self._sums(w, self._likelihood)
+        if max(bad, default=-1) >= 0:
+            check_paths(self._log_z, self._packing.sequence, self.constraints)
+        c2 = self.c2 * self._scale
+        with one_blas_thread():
+            value = self._terms.value.sum() if self._terms else self._weight @ self._log_z - w @ self._gold
+            value += c2 * (w @ w)
+        if self._terms is None:
+            grad -= self._gold
+        if c2:
+            grad += 2.0 * c2 * w
+        return float(value), grad
+
+    @property
+    def curvature(self) -> Callable[[ArrayLike], np.ndarray] | None:
+        """Callable w (F,) -> roughly the second derivatives (F,), see curvature.py;
+        None where they are not known.
+        """
+
+        def curvature(w):
+            return self._sums(check_weights(w, self.features.n_features), shard_curvature)[0] + 2.0 * self.c2
+
+        return None if self._terms else curvature
+
+    def _sums(self, w, kernel):
+        """(what `kernel` sums over all tokens of each feature (F,), what it returned for each shard)."""
+        features, n_node = self.features, self.features.n_node
+        self._work.fill()
+        if self._whole:
+            dense = w[:n_node].reshape(features.n_attrs, features.n_labels)
+        else:
+            dense = self._dense
+            fill_dense(
+                w, self._layout.member_ptr, self._layout.member, features.node_ptr, features.node_label, dense
+            )
+        transitions = self._transitions(w, kernel)
+        bad = run_pieces(
+            lambda i: self._run_shard(kernel, i, w, dense, transitions),
+            self._packing.n_shards,
+            self.n_threads,
+        )
+        total = np.zeros(features.n_features)
+        if len(bad):
+            add_tree(self._parts, total[:n_node])
+            transitions.collect(total)
+        return total, bad
+
+    def _transitions(self, w, kernel):
+        """Transitions at w, in the form that the kernel has and that is the faster."""
+        form = self._forms.choose(w) if kernel in (shard_likelihood, shard_curvature) else "batched"
+        if form not in self._made and form == "sparse":
+            from crfbook.chain.sparse.transitions import SparseTransitions
+
+            announce_compilation("sparse_forward")
+            self._made[form] = SparseTransitions(
+                self.features, self._classes, self._bounds, self._packing, len(self._buffers)
+            )
+        elif form not in self._made:
+            self._made[form] = TableTransitions(
+                self.features, self._classes, self._bounds, self._packing.n_shards
+            )
+        self._made[form].prepare(w, kernel)
+        return self._made[form]
+
+    @property
+    def n_products(self) -> tuple[int, ...]:
+        """(forward, backward): products with stored pairs in the last evaluation in the sparse form;
+        (0, 0) before there was one.
+        """
+        return (
+            tuple(self._made["sparse"].n_products.sum(axis=0).tolist()) if "sparse" in self._made else (0, 0)
+        )
+
+    def log_value(self, w: ArrayLike) -> float:
+        """log of the value at w (F,), log_scale left out;
+        a number also where the value itself would exceed float64.
+        """
+        value, _ = self(w)
+        if self._terms is None:
+            return float(np.log(value))
+        with np.errstate(divide="ignore"):
+            return float(np.logaddexp(self._terms.log_total(self._weight), np.log(self.c2 * (w @ w))))
+
+    @property
+    def largest_u(self) -> float:
+        """The largest -log p of the last evaluation, in nats,
+        of a gold path or (pointwise losses) of a gold label.
+        """
+        if self._terms is None:
+            raise AttributeError("largest_u: the log loss alone does not keep it")
+        return float(self._terms.u.max(initial=0.0))
+
+    def _run_shard(self, kernel, shard, w, dense, transitions):
+        """Expected counts of one shard into its own arrays, with the work arrays of whoever is free."""
+        features, layout = self.features, self._layout
+        work, dense_grad = buffers = self._work.get()
+        grad = self._parts[shard]
+        if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
+            dense_grad, grad = grad.reshape(dense.shape), grad[:0]
+        try:
+            bad = transitions.run(
+                kernel,
+                shard,
+                w,
+                dense,
+                self._packing,
+                layout,
+                self._weight,
+                work,
+                self._log_z,
+                grad,
+                dense_grad,
+            )
+            if not self._whole:
+                collect_dense(
+                    dense_grad, layout.member_ptr, layout.member, features.node_ptr, features.node_label, grad
+                )
+        finally:
+            self._work.put(buffers)
+        return bad
+
+    _likelihood = staticmethod(shard_likelihood)  # the kernel: another model, another kernel
+
+
+def check_labels(corpus, features, constraints):
+    """ValueError for a token without label, and for a labelling that the constraints forbid."""
+    if corpus.labels.size and corpus.labels.max() >= features.n_labels:
+        raise ValueError(f"label ids: expected 0..{features.n_labels - 1}, got {corpus.labels.max()}")
+    unknown = np.flatnonzero(corpus.labels < 0)
+    if len(unknown):
+        raise ValueError(
+            f"{corpus.place(unknown[0])}: expected a label for every token of training data, got -1 (unknown)"
+        )
+    if constraints is not None or len(corpus.label_set):
+        check_constraints(constraints, features.n_labels)
+        found = violations(corpus, constraints, list(range(features.n_labels)))
+        if found:
+            raise ValueError(f"labels that the constraints forbid: {describe_violations(found)}")

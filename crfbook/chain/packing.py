@@ -1,0 +1,213 @@
+"""Sequences packed by length, so that each time step of many sequences is one matrix product.
+
+A batch holds sequences sorted by falling length. Its rows are "step-major": first the first tokens of all its
+sequences, then all second tokens, and so on; the sequences that have ended are simply missing at the end of
+a step. Nothing is padded, and the predecessor of row step_ptr[t] + r is row step_ptr[t-1] + r.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.chain.bundles import find_bundles
+from crfbook.chain.forward_backward_batched import group_rows
+from crfbook.chain.scores import count_layout, fill_layout
+from crfbook.data.corpus import offsets, owners, positions
+from crfbook.data.features import row_offsets
+
+
+class Packing(NamedTuple):
+    """Order of the rows (B batches, S' sequences that are not empty, N tokens); depends on the data only."""
+
+    sequence: np.ndarray  # int64 (S',): sequences in packed order
+    slot_ptr: np.ndarray  # int64 (B+1,): sequences of batch b are sequence[slot_ptr[b]:slot_ptr[b+1]]
+    row_ptr: np.ndarray  # int64 (B+1,): rows of batch b
+    step_start: np.ndarray  # int64 (B+1,): its pointers are step_ptr[step_start[b]:step_start[b+1]]
+    step_ptr: np.ndarray  # int64: per batch T+1 pointers, relative to the batch's first row
+    row_token: np.ndarray  # int64 (N,): corpus token of each row
+    row_class: np.ndarray  # int32 (N,): its edge class
+    row_set: np.ndarray  # int32 (N,): its label set; (0,) if every token may have every label
+    shard_ptr: np.ndarray  # int64 (n_shards+1,): batches of each shard
+    # int64 (B, K+1); this and the next three: see kernels group_rows, empty if not grouped
+    class_start: np.ndarray
+    by_class: np.ndarray  # int64 (N,) or (0,)
+    by_step: np.ndarray  # int64 (N,) or (0,)
+    prev_row: np.ndarray  # int64 (N,) or (0,)
+
+    @property
+    def n_shards(self):
+        return len(self.shard_ptr) - 1
+
+
+def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
+    """Pack a corpus (S sequences, N tokens) into batches of about `batch_rows` rows, and those into shards.
+
+    Smaller corpora get smaller batches, one a shard. A sequence is never cut: one longer than that is a
+    batch. Shards hold neighbouring batches with about equal numbers of rows; there may be fewer than asked
+    for. Orders by class are made if there are several, or if `grouped`. Cost O(N + S log S).
+    """
+    lengths = corpus.lengths
+    sequence = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+    lengths = lengths[sequence]
+    slot_ptr = _cuts(lengths, min(batch_rows, -(-corpus.n_tokens // n_shards)))
+    row_ptr = offsets(lengths)[slot_ptr]
+    row_token = np.empty(row_ptr[-1], np.int64)
+    steps, step_start = [np.zeros(0, np.int64)], np.zeros(len(slot_ptr), np.int64)
+    for b in range(len(slot_ptr) - 1):
+        slots = slice(slot_ptr[b], slot_ptr[b + 1])
+        alive = np.searchsorted(-lengths[slots], -np.arange(lengths[slots][0]))  # sequences longer than t
+        step = offsets(alive)
+        t = owners(step)
+        slot = np.arange(step[-1]) - step[t]
+        row_token[row_ptr[b] : row_ptr[b + 1]] = corpus.seq_ptr[sequence[slots]][slot] + t
+        steps.append(step)
+        step_start[b + 1] = step_start[b] + len(step)
+    row_class = corpus.edge_class[row_token]
+    groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes, grouped or corpus.n_classes > 1)
+    row_set = corpus.label_set[row_token] if len(corpus.label_set) else corpus.label_set
+    return Packing(
+        sequence,
+        slot_ptr,
+        row_ptr,
+        step_start,
+        np.concatenate(steps),
+        row_token,
+        row_class,
+        row_set,
+        _shards(row_ptr, n_shards),
+        *groups,
+    )
+
+
+def _groups(row_class, row_ptr, steps, n_classes, grouped):
+    """Orders that bring equal edge classes of a batch together (`group_rows`); empty if not wanted."""
+    n_rows = len(row_class) if grouped else 0
+    class_start = np.zeros((len(steps), n_classes + 1), np.int64)
+    by_class, by_step, prev_row = (np.zeros(n_rows, np.int64) for _ in range(3))
+    if n_rows:
+        for b, step in enumerate(steps):
+            rows = slice(row_ptr[b], row_ptr[b + 1])
+            group_rows(row_class[rows], step, class_start[b], by_class[rows], by_step[rows], prev_row[rows])
+    return class_start, by_class, by_step, prev_row
+
+
+def _cuts(lengths, batch_rows):
+    """Cut a list of falling lengths into neighbouring groups of about `batch_rows` tokens; pointers."""
+    cuts, rows = [0], 0
+    for i, length in enumerate(lengths):
+        if rows and rows + length > batch_rows:
+            cuts.append(i)
+            rows = 0
+        rows += length
+    return np.array(cuts + [len(lengths)] * (len(lengths) > 0), np.int64)
+
+
+def _shards(row_ptr, n_shards):
+    """Cut batches into at most `n_shards` neighbouring groups with about equal numbers of rows."""
+    wanted = row_ptr[-1] * np.arange(1, n_shards) / n_shards
+    inner = np.searchsorted(row_ptr, wanted)
+    return np.unique(np.concatenate([[0], inner, [len(row_ptr) - 1]])).astype(np.int64)
+
+
+class Layout(NamedTuple):
+    """Where the attributes of the packed rows find their weights (H dense rows, R and P entries)."""
+
+    # int64 (H+1,): attributes that share dense row h: member[member_ptr[h]:member_ptr[h+1]]
+    member_ptr: np.ndarray
+    member: np.ndarray  # int64
+    dense_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by dense_id
+    dense_id: np.ndarray  # int32 (R,): dense row of weights
+    dense_row: np.ndarray  # int32 (R,): row of the batch it is added to
+    dense_val: np.ndarray  # float64 (R,), or (0,): all ones
+    pair_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by pair_weight
+    pair_weight: np.ndarray  # int32 (P,): index into w
+    pair_cell: np.ndarray  # int32 (P,): row of the batch * M + label
+    pair_val: np.ndarray  # float64 (P,), or (0,): all ones
+
+    @property
+    def n_dense(self):
+        return len(self.member_ptr) - 1
+
+
+def worth_a_row(features, count):
+    """Which attributes (bool (A,)) with these numbers of occurrences are worth a dense row.
+
+    A dense row costs M additions per occurrence over contiguous memory, a list one scattered addition per
+    weight; measured, the two break even near L / 6 weights.
+    """
+    return many_weights(features) & (count >= 8)
+
+
+def many_weights(features):
+    """Which attributes (bool (A,)) have so many weights that rows beat lists, if they are frequent."""
+    return np.diff(features.node_ptr) >= max(2, features.n_labels / 6)
+
+
+def dense_rows(corpus, features):
+    """(dense_of int32 (A,), member_ptr, member): attributes worth a dense row, and who shares it; data only.
+
+    Attributes that carry others (bundles.py) are dense anyway, and all of them are if all weights exist: then
+    the weight vector is the table, and nobody shares a row.
+    """
+    dense_of = np.full(features.n_attrs, -1, np.int32)
+    if features.n_node == features.n_attrs * features.n_labels:
+        every = np.arange(features.n_attrs + 1)
+        return every[:-1].astype(np.int32), every, every[:-1].copy()
+    carrier, ptr, carried = find_bundles(corpus, features.n_attrs)
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
+    alone = count - np.bincount(carried, count[carrier][owners(ptr)], minlength=features.n_attrs)
+    worth = worth_a_row(features, alone)
+    worth[carrier] = True
+    attr = np.flatnonzero(worth)
+    dense_of[attr] = np.arange(len(attr))
+    # Sort (row, carried or not, attribute): the owner of a row comes first in it.
+    row = np.concatenate([np.arange(len(attr)), dense_of[carrier][owners(ptr)]])
+    order = np.argsort(row, kind="stable")
+    return dense_of, row_offsets(row[order], len(attr)), np.concatenate([attr, carried])[order]
+
+
+def entries_of(corpus, features, row_token, row_base, members, width):
+    """Where the attributes of some tokens find their weights, row by row (n rows, R and P entries).
+
+    Returns (dense_ptr int64 (n+1,), dense_id, dense_row, dense_val (R,), pair_ptr int64 (n+1,), pair_weight,
+    pair_cell, pair_val (P,)), as in `Layout`.
+    row_token int64 (n,): the token of a row; row_base (n,): what an entry calls that row; members: as
+    `dense_rows` returns them; width: cells of a row.
+    """
+    dense_of, member_ptr, member = members
+    dense_ptr, pair_ptr = (np.empty(len(row_token) + 1, np.int64) for _ in range(2))
+    tables = dense_of, member_ptr, member, features.node_ptr
+    nobody = np.full(features.n_attrs, -1, np.int64)
+    count_layout(row_token, corpus.attr_ptr, corpus.attr_idx, *tables, dense_ptr, pair_ptr, nobody.copy())
+    n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
+    dense_id, dense_row = (np.empty(n_dense, np.int32) for _ in range(2))
+    pair_weight, pair_cell = (np.empty(n_pairs, np.int32) for _ in range(2))
+    dense_val, pair_val = np.empty(n_dense * valued), np.empty(n_pairs * valued)
+    dense, pairs = (dense_id, dense_row, dense_val), (pair_weight, pair_cell, pair_val)
+    items = row_token, row_base, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val
+    fill_layout(*items, *tables, features.node_label, width, dense_ptr, pair_ptr, *dense, *pairs, nobody)
+    return dense_ptr, *dense, pair_ptr, *pairs
+
+
+def lay_out(corpus, features, packing, width):
+    """The `Layout` of a packed corpus for rows of `width` cells. Cost O(R + P), temporaries of 16 N bytes."""
+    members, row_base = dense_rows(corpus, features), positions(packing.row_ptr)
+    found = entries_of(corpus, features, packing.row_token, row_base, members, width)
+    dense_ptr, pair_ptr = found[0][packing.row_ptr], found[4][packing.row_ptr]
+    _sort_entries(dense_ptr, *found[1:4])
+    _sort_entries(pair_ptr, *found[5:])
+    return Layout(*members[1:], dense_ptr, *found[1:4], pair_ptr, *found[5:])
+
+
+def _sort_entries(ptr, source, target, value):
+    """Order the entries of each batch by source: a table larger than the caches is then walked,
+    not jumped through.
+    """
+    for lo, hi in zip(ptr[:-1], ptr[1:], strict=True):
+        key = source[lo:hi].astype(np.int64) << 32 | target[lo:hi]
+        if len(value):
+            order = np.argsort(key, kind="stable")
+            key, value[lo:hi] = key[order], value[lo:hi][order]
+        else:
+            key.sort()
+        source[lo:hi], target[lo:hi] = key >> 32, key & 0xFFFFFFFF

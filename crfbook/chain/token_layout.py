@@ -1,0 +1,166 @@
+"""A corpus laid out for learners that change a few weights after each sequence (perceptron,
+passive-aggressive, AROW).
+
+The weights become one vector of cells (C,): dense rows of M cells for frequent attributes, then the flat
+vector w (F,), in which the places of those attributes stay 0. Every weight lives in exactly one cell, so an
+update writes to one place; `cells_of` and `weights_of` translate.
+Scores are sums of rows and cells that stand in the order of the tokens.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.chain.packing import entries_of, worth_a_row
+from crfbook.data.constraints import Bounds, bounds_of
+from crfbook.data.corpus import stretches
+
+
+class OnlineLayout(NamedTuple):
+    """What the kernels read (S sequences, N tokens, K edge classes, H dense rows, M padded labels)."""
+
+    seq_ptr: np.ndarray  # int64 (S+1,)
+    labels: np.ndarray  # int32 (N,)
+    weight: np.ndarray  # (S,)
+    edge_class: np.ndarray  # int32 (N,)
+    class_ptr: np.ndarray  # int64 (K+1,)
+    class_attr: np.ndarray  # int32
+    edge_ptr: np.ndarray  # int64 (B+1,)
+    edge_prev: np.ndarray  # int32 (n_edge,)
+    edge_next: np.ndarray  # int32 (n_edge,)
+    exists: np.ndarray  # uint8 (H, M): 1 where a dense cell is a weight
+    dense_ptr: np.ndarray  # int64 (N+1,): entries of token t
+    dense_id: np.ndarray  # int32 (R,): dense row
+    dense_row: np.ndarray  # int32 (R,): position of the token in its sequence
+    dense_val: np.ndarray  # float64 (R,), or (0,): all ones
+    pair_ptr: np.ndarray  # int64 (N+1,)
+    pair_weight: np.ndarray  # int32 (P,): index into w
+    pair_cell: np.ndarray  # int32 (P,): position in the sequence * M + label
+    pair_val: np.ndarray  # float64 (P,), or (0,)
+    bounds: Bounds  # of M labels
+    label_set: np.ndarray  # int32 (N,), or (0,): every token may have every label
+
+
+class OnlineWork(NamedTuple):
+    """Work arrays (T = the longest sequence, n_max = the longest list of differences)."""
+
+    log_node: np.ndarray  # (T, M)
+    log_edge: np.ndarray  # (K, M, M) [class, previous, next]
+    log_edge_t: np.ndarray  # (K, M, M) [class, next, previous]: a view of it
+    stamp: np.ndarray  # int64 (K,): visit at which a class was scored, -1 at the start
+    path: np.ndarray  # int32 (T,)
+    delta: np.ndarray  # (T, M)
+    best: np.ndarray  # (T, M)
+    rows: np.ndarray  # int64 (M,)
+    cell: np.ndarray  # int64 (n_max,)
+    amount: np.ndarray  # (n_max,)
+    slot: np.ndarray  # int32 (C,): zeros
+
+
+class Cells(NamedTuple):
+    """Where the weights of frequent attributes are: w[weight[i]] lives in cell[i];
+    all others at n_dense + their number.
+    """
+
+    n_dense: int  # H M
+    weight: np.ndarray  # int64 (n,)
+    cell: np.ndarray  # int64 (n,)
+
+
+def row_width(n_labels):
+    """M: labels padded to 4. (To 8, as in the objective's batches, costs a quarter more time at 9 labels:
+    sequences come one by one.)
+    """
+    return -(-n_labels // 4) * 4
+
+
+def cells_of(cells, w):
+    """The vector of cells (C,) that holds w (F,)."""
+    out = np.concatenate([np.zeros(cells.n_dense), w])
+    out[cells.cell] = w[cells.weight]
+    out[cells.n_dense + cells.weight] = 0.0
+    return out
+
+
+def weights_of(cells, vector):
+    """The weights (F,) that a vector of cells (C,) holds, as a new array."""
+    w = vector[cells.n_dense :].copy()
+    w[cells.weight] = vector[cells.cell]
+    return w
+
+
+def dense_attributes(corpus, features):
+    """(worth, count), both (A,): which attributes get a dense row of weights, how often each occurs."""
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
+    if features.n_node == features.n_attrs * features.n_labels:
+        return np.ones(features.n_attrs, bool), count  # all weights exist: lists would be longer than rows
+    return worth_a_row(features, count), count
+
+
+def lay_out_online(corpus, features, constraints):
+    """(OnlineLayout, Cells) of a corpus. Cost O(R + P); memory 8 bytes an entry, and 9 H M."""
+    width = row_width(features.n_labels)
+    worth, count = dense_attributes(corpus, features)
+    attr = np.flatnonzero(worth)
+    dense_of = np.full(features.n_attrs, -1, np.int32)
+    dense_of[attr] = np.arange(len(attr))
+    cells, exists = _cells(features, attr, width)
+    members = dense_of, np.arange(len(attr) + 1), attr
+    entries = entries_of(corpus, features, np.arange(corpus.n_tokens), corpus.position, members, width)
+    layout = OnlineLayout(
+        corpus.seq_ptr,
+        corpus.labels,
+        corpus.weights,
+        corpus.edge_class,
+        corpus.class_ptr,
+        corpus.class_attr,
+        features.edge_ptr,
+        features.edge_prev,
+        features.edge_next,
+        exists,
+        *entries,
+        bounds_of(constraints, features.n_labels, width),
+        corpus.label_set,
+    )
+    return layout, cells
+
+
+def _cells(features, attr, width):
+    """`Cells` of the dense rows of attributes `attr`, and the table of those that are weights."""
+    sizes = np.diff(features.node_ptr)[attr]
+    weight = stretches(features.node_ptr[attr], sizes)
+    cell = np.repeat(np.arange(len(attr)), sizes) * width + features.node_label[weight]
+    exists = np.zeros((len(attr), width), np.uint8)
+    exists.reshape(-1)[cell] = 1
+    return Cells(exists.size, weight, cell), exists
+
+
+def make_work(layout, n_cells):
+    """`OnlineWork` for the sequences of a layout and C = n_cells."""
+    width = layout.exists.shape[1]
+    longest = max(1, int(np.diff(layout.seq_ptr).max(initial=0)))
+    n_classes = len(layout.class_ptr) - 1
+
+    def entries(ptr):
+        return int(np.diff(ptr[layout.seq_ptr]).max(initial=0))
+
+    n_max = (
+        2 * entries(layout.dense_ptr)
+        + entries(layout.pair_ptr)
+        + 2 * longest * int(np.diff(layout.class_ptr).max())
+    )
+    log_node, delta, best = np.zeros((3, longest, width))
+    log_edge = np.zeros((n_classes, width, width))
+    return OnlineWork(
+        log_node,
+        log_edge,
+        log_edge.transpose(0, 2, 1),
+        np.full(n_classes, -1, np.int64),
+        np.zeros(longest, np.int32),
+        delta,
+        best,
+        np.zeros(width, np.int64),
+        np.zeros(n_max, np.int64),
+        np.zeros(n_max),
+        np.zeros(n_cells, np.int32),
+    )

@@ -1,0 +1,244 @@
+"""The encoder: the alphabets beside a `Corpus`. Learns what occurs,
+and turns more text into the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from crfbook._checks import number
+from crfbook.data.corpus import make_corpus
+from crfbook.data.vocabulary import (
+    encode_labels,
+    flat_labels,
+    labels_from_json,
+    labels_to_json,
+    number_labels,
+)
+from crfbook.encoding.inputs import as_columns, as_sequences, is_columns, kind_of, pointers
+from crfbook.encoding.item_attributes import ItemAttributes
+from crfbook.encoding.matrix_attributes import MatrixAttributes, checked_matrix
+from crfbook.encoding.template_attributes import TemplateAttributes
+from crfbook.encoding.templates import as_template
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Corpus, Data, Labels, Pattern
+
+_KINDS = {kind.kind: kind for kind in (TemplateAttributes, ItemAttributes, MatrixAttributes)}
+_HOT = 1000
+
+
+class Encoder:
+    """Alphabets of attributes and labels, learnt from training data.
+
+    Parameters
+    ----------
+    template : Template, str, Path or None
+        How attributes are made from columns of strings: a template, the name of a shipped one, a file or a
+        text (`templates`). None: X brings its attributes along.
+    min_freq : int
+        Attributes (and edge attributes) that occur at fewer tokens of the training data are left out: the
+        cut-off of CRF++'s `-f`. (CRFsuite's `feature.minfreq` is another thing: it counts (attribute, label)
+        pairs and transitions, weighted by values; that choice is made where weights are chosen.)
+    attribute_names : list of str or None
+        Names of the columns of dense or sparse X; by default "0", "1", ...
+
+    X may be
+        with a template: a `TokenColumns`; sequences of strings, of tuples or of dicts of cells;
+        without: sequences of lists of attribute strings or of dicts as python-crfsuite reads them
+        (`item_attributes`); one dense array or scipy.sparse matrix (T_i, A) for each sequence.
+    y has one sequence of labels for each sequence of X (a flat list will do for a `TokenColumns`). Labels may
+    be strings, integers, anything hashable; None means unknown.
+
+    Fitted: labels_ (list, sorted; place = id), n_labels, n_attrs, n_edge_attrs, attribute_counts_ (A,) int64.
+    Attribute ids fall in frequency. An attribute given twice at a token has the sum of the values.
+    """
+
+    def __init__(
+        self, template: Pattern = None, min_freq: float = 0, attribute_names: Sequence[str] | None = None
+    ) -> None:
+        number("min_freq", min_freq, finite=False)
+        self.template = None if template is None else as_template(template)
+        self.min_freq = min_freq
+        self._column_names = attribute_names
+        self._attributes = None
+
+    def fit(self, X: Data, y: Labels | None = None) -> Self:
+        """Learn the alphabets. Returns the encoder; arguments and errors as for `fit_transform`."""
+        self.fit_transform(X, y)
+        return self
+
+    def fit_transform(self, X: Data, y: Labels | None = None, seq_weight: ArrayLike | None = None) -> Corpus:
+        """Learn the alphabets and encode X and y: a `Corpus`.
+
+        y may be left out where X is a `TokenColumns` with labels. seq_weight: float (S,) or None.
+        Raises ValueError or TypeError, naming sequence and token, for data that does not fit together, an
+        empty corpus, values that are not finite, names that are not strings.
+        """
+        kind = kind_of(X, self.template) or "items"
+        content, seq_ptr = self._content(kind, X, None)
+        if seq_ptr[-1] == 0:
+            raise ValueError(f"nothing to learn from: X has {len(seq_ptr) - 1} sequences and no token")
+        if y is None and getattr(X, "labels", None) is None:
+            raise ValueError("fit needs labels: give y, or columns that have labels")
+        labels, alphabet = number_labels(self._flat(X, y, seq_ptr), int(seq_ptr[-1]), seq_ptr)
+        attributes = {
+            "template": lambda: TemplateAttributes(self.template),
+            "items": ItemAttributes,
+            "matrix": lambda: MatrixAttributes(self._column_names),
+        }[kind]()
+        rows, counts = attributes.learn(content, seq_ptr, self.min_freq)
+        self._attributes, self.labels_, self.attribute_counts_ = attributes, alphabet, counts
+        self.columns_ = list(content) if kind == "template" else None
+        return self._corpus(rows, seq_ptr, labels, seq_weight)
+
+    def transform(
+        self, X: Data, y: Labels | None = None, *, on_unknown_label: str | None = None,
+        seq_weight: ArrayLike | None = None,
+    ) -> Corpus:  # fmt: skip
+        """Encode more text with the alphabets learnt: a `Corpus`. Unseen attributes are left out.
+
+        Without y, labels that X brings along are encoded (unseen ones as unknown, -1); other text is
+        unlabelled. on_unknown_label: "raise" (ValueError naming label and place;
+        the default with y) or "mark" (-1).
+        """
+        attributes = self._fitted()
+        kind = kind_of(X, self.template)
+        if kind not in (attributes.kind, None):
+            raise ValueError(f"this encoder was fitted on {_FORMS[attributes.kind]}, got {_FORMS[kind]}")
+        content, seq_ptr = self._content(kind or "items", X, self.columns_)  # no token: any form will do
+        labels = None
+        if y is not None or getattr(X, "labels", None) is not None:
+            unknown = on_unknown_label or ("mark" if y is None else "raise")
+            labels = encode_labels(
+                self._flat(X, y, seq_ptr), int(seq_ptr[-1]), self.labels_, seq_ptr, unknown
+            )
+        if seq_ptr[-1] == 0:
+            return make_corpus(seq_ptr, [0], [], seq_weight=seq_weight)
+        return self._corpus(attributes.apply(content, seq_ptr), seq_ptr, labels, seq_weight)
+
+    def decode(self, label_ids: ArrayLike, seq_ptr: ArrayLike) -> list[list[Any]]:
+        """Label ids (N,) as a list of S lists of labels; -1 gives None."""
+        names = [*self.labels_, None]  # -1 is the last place
+        flat = [names[i] for i in np.asarray(label_ids).tolist()]
+        ends = np.asarray(seq_ptr).tolist()
+        return [flat[start:stop] for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.labels_)
+
+    @property
+    def n_attrs(self) -> int:
+        return self._fitted().n_attrs
+
+    @property
+    def n_edge_attrs(self) -> int:
+        return self._fitted().n_edge_attrs
+
+    def attribute_names(self, ids: Sequence[int] | None = None) -> list[Any]:
+        """Texts of the attributes, in the order of ids (or of the given ids).
+        They are built when asked for.
+        """
+        return self._fitted().node_names(ids)
+
+    def attribute_name(self, i: int) -> str:
+        """Text of one attribute, for example "U05:the/DT"."""
+        return self._fitted().node_names([i])[0]
+
+    def edge_attribute_names(self) -> list[str]:
+        """Texts of the edge attributes; number 0 is the constant one, "B"."""
+        return self._fitted().edge_names()
+
+    def summary(self) -> str:
+        """A few lines about the alphabets, to be printed."""
+        self._fitted()
+        counts, total = self.attribute_counts_, int(self.attribute_counts_.sum())
+        hot = min(_HOT, len(counts))
+        share = counts[:hot].sum() / max(total, 1)
+        lines = [
+            f"labels           {self.n_labels:>12,}",
+            f"attributes       {self.n_attrs:>12,}   ({np.count_nonzero(counts == 1):,} of them seen once)",
+            f"occurrences      {total:>12,}",
+            f"hot share        {share:>12.1%}   (the {hot:,} most frequent attributes' occurrences)",
+            f"edge attributes  {self.n_edge_attrs:>12,}   (the constant one included)",
+        ]
+        return "\n".join(lines)
+
+    def get_state(self) -> dict[str, Any]:
+        """All that restores the encoder, without pickle: {"header": JSON-able dict, "arrays": {name:
+        array}}.
+        """
+        attributes = self._fitted()
+        header, arrays = attributes.get_state()
+        header = {
+            "kind": attributes.kind,
+            "labels": labels_to_json(self.labels_),
+            "min_freq": float(self.min_freq),
+            "columns": self.columns_,
+            "attributes": header,
+        }
+        return {"header": header, "arrays": {**arrays, "attribute_counts": self.attribute_counts_}}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The inverse of `get_state`. Raises ValueError for a header of another kind."""
+        header, arrays = state["header"], state["arrays"]
+        if header.get("kind") not in _KINDS:
+            kinds = ", ".join(_KINDS)
+            raise ValueError(
+                f"this is no encoder: expected one of the kinds {kinds}, got {header.get('kind')!r}"
+            )
+        attributes = _KINDS[header["kind"]].from_state(header["attributes"], arrays)
+        new = cls(
+            getattr(attributes, "template", None),
+            header["min_freq"],
+            getattr(attributes, "column_names", None),
+        )
+        new._attributes, new.labels_ = attributes, labels_from_json(header["labels"])
+        new.columns_, new.attribute_counts_ = header["columns"], arrays["attribute_counts"]
+        return new
+
+    def __repr__(self):
+        if self._attributes is None:
+            return (
+                f"Encoder(template={'yes' if self.template else None}, min_freq={self.min_freq}), not fitted"
+            )
+        attributes = f"{self.n_attrs:,} attributes, {self.n_edge_attrs:,} edge attributes"
+        return f"Encoder({attributes}, {self.n_labels} labels)"
+
+    def _fitted(self):
+        if self._attributes is None:
+            raise ValueError("this encoder is not fitted: call fit or fit_transform first")
+        return self._attributes
+
+    @staticmethod
+    def _content(kind, X, names):
+        """(what the attributes class reads, seq_ptr)."""
+        if kind == "template":
+            return as_columns(X, names)
+        if is_columns(X):
+            raise ValueError("this encoder has no template and cannot read columns of strings")
+        sequences = [checked_matrix(i, m) for i, m in enumerate(X)] if kind == "matrix" else as_sequences(X)
+        return (sequences if kind == "matrix" else [token for s in sequences for token in s]), pointers(
+            sequences
+        )
+
+    @staticmethod
+    def _flat(X, y, seq_ptr):
+        own = getattr(X, "labels", None)
+        return own if y is None or y is own else flat_labels(y, seq_ptr, may_be_flat=is_columns(X))
+
+    @staticmethod
+    def _corpus(rows, seq_ptr, labels, seq_weight):
+        return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
+
+
+_FORMS = {
+    "template": "columns of strings",
+    "items": "attribute dicts or lists",
+    "matrix": "dense or sparse arrays",
+}

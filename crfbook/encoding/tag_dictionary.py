@@ -1,0 +1,178 @@
+"""Tag dictionaries: a word seen often enough may have only the labels that it was seen with.
+
+A word that occurred at least `min_count` times in training is taken to have shown all its labels; the others
+score minus infinity, in training and in decoding alike. Rarer words may have every label. Most words have one
+or two labels out of 45, so that less is left to choose from. Sources: Ratnaparkhi (1996), section 4; Altun,
+Johnson and Hofmann (2003), section 4.2.
+"""
+
+from itertools import chain
+
+import numpy as np
+
+from crfbook._checks import whole
+from crfbook.data.constraints import constraints_from
+from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
+from crfbook.encoding.inputs import as_columns
+
+MIN_COUNT = 5  # Ratnaparkhi's; Altun et al. do not state theirs
+
+
+class TagDictionary:
+    """Words and the labels that each may have.
+
+    entries : dict word -> collection of labels. Words that are not in it may have every label.
+    column : name or number of the column that holds the words.
+    """
+
+    def __init__(self, entries, column=0):
+        if not hasattr(entries, "items"):
+            raise TypeError(
+                f"TagDictionary: expected a dict word -> collection of labels, got {entries!r:.60}"
+            )
+        for word, labels in entries.items():
+            if isinstance(labels, str) or not hasattr(labels, "__iter__"):
+                raise TypeError(
+                    f"TagDictionary: expected a collection of labels for {word!r}, got {labels!r:.60}"
+                )
+        self.entries, self.column = {word: frozenset(labels) for word, labels in entries.items()}, column
+
+    @classmethod
+    def learn(cls, X, y=None, min_count=MIN_COUNT, column=0):
+        """The labels of words that occur at least `min_count` times in labelled columns.
+
+        X, y : as `CRF.fit` takes them with a template. ValueError without labels, for other lengths,
+            for min_count < 1.
+        """
+        min_count = whole("min_count", min_count, 1)
+        if y is None and getattr(X, "labels", None) is None:
+            raise ValueError(
+                "TagDictionary.learn: expected labels y, "
+                "one sequence of labels for each sequence of X, got none"
+            )
+        words, labels = words_of(X, column), list(X.labels if y is None else chain.from_iterable(y))
+        if len(words) != len(labels):
+            raise ValueError(f"X and y: expected a label for each of {len(words)} tokens, got {len(labels)}")
+        seen = _labels_by_word(words, labels)
+        return cls({word: found for word, found in seen.items() if len(found) >= min_count}, column)
+
+    def allowing(self, X, labels):
+        """This dictionary, with the labels (N) of the tokens of X added to those of its words:
+        gold is always allowed.
+        """
+        seen = _labels_by_word(words_of(X, self.column), labels)
+        return TagDictionary(
+            {word: entry.union(seen.get(word, ())) for word, entry in self.entries.items()}, self.column
+        )
+
+    def encode(self, labels):
+        """`LabelSets` in the order of `labels` (L). Labels not among them are left out;
+        a word that has no other is free.
+        """
+        number = {label: y for y, label in enumerate(labels)}
+        sets, rows, row_of = [np.ones(len(number), bool)], {}, {}
+        for word, entry in self.entries.items():
+            ids = sorted(number[label] for label in entry if label in number)
+            if ids and tuple(ids) not in rows:
+                rows[tuple(ids)] = len(sets)
+                sets.append(np.isin(np.arange(len(number)), ids))
+            row_of[word] = rows.get(tuple(ids), 0)
+        return LabelSets(row_of, np.array(sets), self.column)
+
+    def __len__(self):
+        return len(self.entries)
+
+    def __repr__(self):
+        return f"<TagDictionary: {len(self):,} words>"
+
+
+class LabelSets:
+    """A tag dictionary encoded for one model: row_of, word -> row of the table of sets, bool (D, L).
+    Row 0 allows everything.
+    """
+
+    def __init__(self, row_of, sets, column):
+        self.row_of, self.sets, self.column = row_of, sets, column
+
+    def label_set(self, X, names=None):
+        """The row of each token of X, int32 (N,): what `Corpus.label_set` holds. names:
+        of columns that X does not name.
+        """
+        words = words_of(X, self.column, names)
+        numbers, distinct = numbered(words, len(words))
+        return np.array([self.row_of.get(word, 0) for word in distinct], np.int32)[numbers]
+
+    def constrain(self, constraints):
+        """`Constraints` (or None) with these sets."""
+        base = constraints_from({}, range(self.sets.shape[1])) if constraints is None else constraints
+        return base._replace(label_sets=self.sets)
+
+    def get_state(self):
+        """(JSON-able header, dict of arrays), without the sets, which the constraints keep."""
+        text, ptr = pack_strings(list(self.row_of))
+        return {"column": self.column}, {
+            "text": text,
+            "ptr": ptr,
+            "row": np.array(list(self.row_of.values()), np.int32),
+        }
+
+    @classmethod
+    def from_state(cls, header, arrays, sets):
+        """The inverse of `get_state`. ValueError if the arrays do not fit together."""
+        words, row = unpack_strings(arrays["text"], arrays["ptr"]), arrays["row"]
+        if len(words) != len(row) or sets is None or (len(row) and (row.min() < 0 or row.max() >= len(sets))):
+            raise ValueError("the tag dictionary and its label sets do not fit together")
+        return cls(dict(zip(words, row.tolist(), strict=True)), sets, header["column"])
+
+
+def free_blocked(corpus, constraints):
+    """`corpus`, every label allowed to the words of sequences that a tag dictionary would leave without any
+    labelling.
+
+    New text joins words that training never joined: an I-NP word first, say. N L^2 operations; constraints:
+    `Constraints` or None.
+    """
+    if constraints is None or constraints.label_sets is None or not len(corpus.label_set):
+        return corpus
+    if (
+        constraints.allowed.all()
+        and constraints.start.all()
+        and constraints.end.all()
+        and constraints.label_sets.any(axis=1).all()
+    ):
+        return corpus  # any label may follow any other: nothing is blocked
+    length, first = corpus.lengths, corpus.seq_ptr[:-1]
+    # labels that some labelling so far ends in
+    open_ends = np.zeros((corpus.n_sequences, len(constraints.start)), bool)
+    for t in range(int(length.max(initial=0))):
+        here = np.flatnonzero(length > t)
+        may = constraints.label_sets[corpus.label_set[first[here] + t]]
+        open_ends[here] = may & (
+            constraints.start if t == 0 else open_ends[here].astype(float) @ constraints.allowed > 0
+        )
+    blocked = (length > 0) & ~(open_ends & constraints.end).any(axis=1)
+    if not blocked.any():
+        return corpus
+    return corpus._replace(label_set=np.where(np.repeat(blocked, length), np.int32(0), corpus.label_set))
+
+
+def words_of(X, column, names=None):
+    """The cells of one column (a name or a number) of what a template reads, flat.
+    ValueError if there is no such column.
+    """
+    columns, _ = as_columns(X, names)
+    names = list(columns)
+    if isinstance(column, int) and column < len(names):
+        column = names[column]
+    if column not in columns:
+        raise ValueError(
+            f"tag_dictionary: there is no column {column!r}; there are {', '.join(map(repr, names))}"
+        )
+    return columns[column]
+
+
+def _labels_by_word(words, labels):
+    found = {}
+    for word, label in zip(words, labels, strict=True):
+        found.setdefault(word, []).append(label)
+    return found

@@ -1,0 +1,239 @@
+"""Feature templates: CRF++ and Wapiti pattern files, with named extractors written the same way.
+
+A template has one pattern a line:
+
+    # chunking                      a comment; also after blanks at the end of a line
+    U01:%x[-1,0]/%x[0,0]            node attributes: previous and present cell of column 0
+    U02:%x[0,pos]                   columns by number (from 0) or by name
+    U10:%prefix[0,0,1,4]            a named extractor: prefixes of 1 to 4 characters
+    U                               a constant: one attribute that every token has
+    B                               plain transitions
+    B02:%x[0,1]                     edge attributes: transitions that depend on a cell
+    *03:%x[0,0]                     both a node and an edge pattern (Wapiti)
+
+The first character says where the attributes go: `U` to the label of the token, `B` to the pair of
+labels (previous, present), `*` to both; case does not matter. All that follows, this character
+included, is the attribute's text, in which each `%name[row,column,...]` is replaced by what the
+extractor gives for the cell `row` tokens further on (`extractors` has the list). `%%` is a per cent sign.
+
+Rules, where the tools differ:
+
+- A cell before the first or behind the last token is its own symbol per distance: `_B-1`, `_B-2`,
+  `_B+1`, ... whatever the extractor (but for `%inside`, which gives nothing there).
+  It is never confused with a token spelt `_B-1`.
+- Two patterns with the same text and the same extractors and columns, at different rows, share their
+  attributes (CRF++'s bag of words); the values of an attribute that occurs twice at a token add up.
+- Attributes are compared cell by cell, not as strings: `a/b` + `c` is not `a` + `b/c`.
+- Plain transitions always exist, as in CRFsuite; a line `B` may be left out.
+- An edge attribute belongs to the transition INTO the token; there is none into a first token.
+- Wapiti's absolute positions (`%x[@1,0]`) are not supported and refused.
+- A pattern whose extractor gives nothing for a cell gives no attribute; several values give one each
+  (with several such cells: every combination).
+
+Sources: CRF++ 0.59 and Wapiti 1.5 manuals for the notation.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from crfbook.encoding.extractors import make_extractor
+
+if TYPE_CHECKING:
+    from crfbook._types import File
+
+_FOLDER = Path(__file__).parent / "patterns"
+_MACRO = re.compile(r'%(?P<name>[A-Za-z]+)\[(?P<body>(?:[^\]"]|"(?:[^"\\]|\\.)*")*)\]')
+_FIELD = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"]*?)\s*(?:,|$)')
+_FORM = (
+    "expected %x[row,column] or %extractor[row,column,argument,...], "
+    "for example %x[-1,0] or %suffix[0,word,3]"
+)
+
+
+class Source(NamedTuple):
+    """What one column is turned into: `column` (number or name), extractor `name`, `arguments`."""
+
+    column: int | str
+    name: str
+    arguments: tuple
+
+
+class Pattern(NamedTuple):
+    """One line: text `literals[0] cell[0] literals[1] ... literals[-1]`;
+    cell i is `sources[i]` at `offsets[i]`.
+    """
+
+    literals: tuple[str, ...]
+    sources: tuple[Source, ...]
+    offsets: tuple[int, ...]
+    line: int
+
+
+class Template(NamedTuple):
+    """A parsed template. `node` and `edge` are lists of `Pattern`; `text` is what was parsed.
+
+    `edge` holds only patterns with cells: the constant one (plain transitions) is implicit.
+    """
+
+    node: list[Pattern]
+    edge: list[Pattern]
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Template:
+        """Parse a template text.
+
+        Raises ValueError that names the line and the expected form; also for a text without patterns and
+        for a line that repeats an earlier one.
+        """
+        node: list[Pattern] = []
+        edge: list[Pattern] = []
+        seen: dict[tuple, int] = {}
+        for number, raw in enumerate(text.split("\n"), 1):
+            line = _strip_comment(raw)
+            if not line:
+                continue
+            try:
+                pattern = _parse_line(line, number)
+            except ValueError as error:
+                raise ValueError(f"template line {number} ({line!r}): {error}") from None
+            first = seen.setdefault(pattern[:3], number)
+            if first != number:
+                raise ValueError(f"template line {number} ({line!r}) repeats line {first}")
+            if line[0] in "Uu*":
+                node.append(pattern)
+            if line[0] in "Bb*" and pattern.sources:
+                edge.append(pattern)
+        if not seen:
+            raise ValueError("the template has no patterns: expected lines such as U01:%x[0,0]")
+        return cls(node, edge, text)
+
+    def __repr__(self) -> str:
+        """Short: estimators print their parameters. The patterns are in `text`."""
+        counts = [f"{len(part)} {name}" for name, part in (("node", self.node), ("edge", self.edge)) if part]
+        return f"<Template: {' and '.join(counts) or 'no node'} patterns>"
+
+    @property
+    def sources(self) -> list[Source]:
+        """The distinct (column, extractor, arguments), in order of appearance."""
+        return list(dict.fromkeys(source for pattern in self.node + self.edge for source in pattern.sources))
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How many tokens the patterns look back and ahead, both >= 0."""
+        offsets = [0] + [offset for pattern in self.node + self.edge for offset in pattern.offsets]
+        return -min(offsets), max(offsets)
+
+
+def load(name: str) -> Template:
+    """A template shipped with crfbook, by name: see `available()`."""
+    if name not in available():
+        raise ValueError(f"no shipped template {name!r}; there are: {', '.join(available())}")
+    return Template.parse((_FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
+
+
+def available() -> list[str]:
+    """Names of the shipped templates."""
+    return sorted(path.stem for path in _FOLDER.glob("*.txt"))
+
+
+def as_template(template: Template | File) -> Template:
+    """A `Template` from a template, a path, the name of a shipped one, or a template's text.
+
+    A str that holds a line break or `%` is a text; else a shipped name; else a path.
+    """
+    if isinstance(template, Template):
+        return template
+    if isinstance(template, str):
+        if "\n" in template or "%" in template:
+            return Template.parse(template)
+        if template in available():
+            return load(template)
+    path = Path(template)
+    if not path.is_file():
+        raise ValueError(
+            f"template {str(template)!r} is neither a file nor a shipped template ({', '.join(available())}) "
+            "nor a template text"
+        )
+    try:
+        return Template.parse(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _strip_comment(raw: str) -> str:
+    """The line without its comment (`#` at the start or after a blank, outside quotes) and outer blanks."""
+    quoted = False
+    for position, character in enumerate(raw):
+        if character == '"' and (position == 0 or raw[position - 1] != "\\"):
+            quoted = not quoted
+        if character == "#" and not quoted and (position == 0 or raw[position - 1].isspace()):
+            return raw[:position].strip()
+    return raw.strip()
+
+
+def _parse_line(line: str, number: int) -> Pattern:
+    if line[0] not in "UuBb*":
+        raise ValueError("expected U (node), B (edge), * (both) or # (comment) as the first character")
+    literals, sources, offsets = [""], [], []
+    position = 0
+    while position < len(line):
+        sign = line.find("%", position)
+        literals[-1] += line[position : sign if sign >= 0 else len(line)]
+        if sign < 0:
+            break
+        if line[sign : sign + 2] == "%%":
+            literals[-1] += "%"
+            position = sign + 2
+            continue
+        macro = _MACRO.match(line, sign)
+        if macro is None:
+            raise ValueError(f"{line[sign:]!r} is no macro: {_FORM}")
+        source, offset = _parse_macro(macro)
+        sources.append(source)
+        offsets.append(offset)
+        literals.append("")
+        position = macro.end()
+    return Pattern(tuple(literals), tuple(sources), tuple(offsets), number)
+
+
+def _parse_macro(macro: re.Match) -> tuple[Source, int]:
+    fields = _split(macro["body"])
+    if len(fields) < 2 or not re.fullmatch(r"[+-]?\d+", fields[0]):
+        raise ValueError(f"{macro[0]!r}: {_FORM}")
+    if not re.fullmatch(r"\d+|[^\W\d]\w*", fields[1]):
+        raise ValueError(f"{macro[0]!r}: the column must be a number from 0 or a name, got {fields[1]!r}")
+    column = int(fields[1]) if fields[1].isdigit() else fields[1]
+    arguments = tuple(_argument(field, macro[0]) for field in fields[2:])
+    try:
+        make_extractor(macro["name"], arguments)
+    except ValueError as error:
+        raise ValueError(f"{macro[0]!r}: {error}") from None
+    return Source(column, macro["name"], arguments), int(fields[0])
+
+
+def _split(body: str) -> list[str]:
+    """Comma-separated fields; commas inside quotes do not count."""
+    fields, position = [], 0
+    while position <= len(body):
+        field = _FIELD.match(body, position)
+        if field is None:
+            return []
+        fields.append(field[1])
+        if field.end() == len(body) and not field[0].rstrip().endswith(","):
+            break
+        position = field.end()
+    return fields
+
+
+def _argument(field: str, macro: str) -> int | str:
+    if re.fullmatch(r"\d+", field):
+        return int(field)
+    if len(field) >= 2 and field[0] == field[-1] == '"':
+        return field[1:-1].replace('\\"', '"')
+    raise ValueError(
+        f"{macro!r}: argument {field!r} must be a whole number or a regular expression in double quotes"
+    )

@@ -1,0 +1,1 @@
+"""Learners, one folder a family. Each face (`__init__`) names its public functions, chapter and source."""

@@ -1,0 +1,303 @@
+"""Forward and backward vectors, kept between visits, shared by sequences that begin or end alike,
+and extended only as far as needed.
+
+alpha of token t lies in row alpha_row[t], which all sequences with the same tokens up to t share; beta in
+beta_row[t], psi_node in node_row[t] likewise. alpha is good for the first place[AHEAD, i] positions of
+sequence i, beta from position place[BEHIND, i] on; what lies beyond is good where it was computed
+(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: then another sequence
+    has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note,
+    so that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
+A change of weights at positions first..last of a sequence spoils alpha from first on and beta before last,
+and nothing else. `chains` (state.py) and `tables` (pools.py) list their arrays. Source:
+Sokolovska et al. (2010), section 4.4; docs/SPEC.md, A.10.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.chain.forward_backward import MAX_SPREAD, SMALLEST_MASS
+from crfbook.chain.vector_math import exp_inplace
+from crfbook.learners.coordinate.tables import (
+    CENTRE,
+    FLAT,
+    LABEL,
+    SHIFT,
+    SIZE,
+    START,
+    WIDTH,
+    from_left,
+    from_right,
+    total_of,
+)
+
+NODE_MAX, NODE_SPREAD = 0, 1  # rows of Chains.node_note
+SCALE, LOG_SCALE = 0, 1  # rows of Chains.alpha_note
+AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Chains.place
+
+
+@kernel
+def node_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
+    """u[y] = bound[y] + sum_{a in x_t} x[a] mu[a, y].
+
+    Arguments: t; mu (A, M); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,); bound (M,): -inf where
+    a label is forbidden; out: u (M,). Cost: its attributes times M. Source: Sokolovska et al. (2010), eq.
+    (3).
+    """
+    M = u.size
+    for y in range(M):
+        u[y] = bound[y]
+    for j in range(attr_ptr[t], attr_ptr[t + 1]):
+        a = attr_idx[j]
+        if a < mu.shape[0]:
+            x = attr_val[j] if attr_val.size else 1.0
+            for y in range(M):
+                u[y] += x * mu[a, y]
+
+
+@kernel
+def score_rows(rows, mu, chains):
+    """psi_node[r] = exp(u - node_max[r]) with u of `node_scores`, for these rows.
+
+    Arguments: rows int32 (n,); mu (A, M); chains. Cost: `node_scores` and M exps each. Source:
+    Sokolovska et al. (2010), eq. (3).
+    """
+    psi_node, note = chains.psi_node, chains.node_note
+    for r in rows:
+        t, u = np.int64(chains.node_token[r]), psi_node[r]
+        node_scores(
+            t, mu, chains.attr_ptr, chains.attr_idx, chains.attr_val, chains.bound[chains.bound_row[t]], u
+        )
+        high, low = -np.inf, np.inf
+        for v in u:
+            high = v if v > high else high
+            low = v if v < low and v > -np.inf else low
+        note[NODE_MAX, r] = high
+        note[NODE_SPREAD, r] = high - low
+        for y in range(u.size):
+            u[y] -= high
+        exp_inplace(u)
+
+
+@kernel
+def _finish(v, r, spread):
+    """Sum of row r of v (n, M), which is divided by it; 0 where scaled vectors cannot be trusted."""
+    a, b, c, d, tiny, M = 0.0, 0.0, 0.0, 0.0, 0, v.shape[1]
+    for j in range(M // 4):
+        y = 4 * j
+        a, b, c, d = a + v[r, y], b + v[r, y + 1], c + v[r, y + 2], d + v[r, y + 3]
+    for y in range(M):
+        tiny += 1 if 0.0 < v[r, y] < SMALLEST_MASS else 0
+    total = (a + b) + (c + d)
+    if not (spread <= MAX_SPREAD and total > 0.0 and total < np.inf) or tiny:
+        return 0.0
+    share = 1.0 / total
+    for y in range(M):
+        v[r, y] *= share
+    return total
+
+
+@kernel
+def mass(alpha, p, beta, q):
+    """sum_y alpha[p, y] beta[q, y].
+
+    Arguments: alpha (P, M); p; beta (Q, M); q. Cost: M. Source: Rabiner (1989), section III.
+    """
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for j in range(alpha.shape[1] // 4):
+        y = 4 * j
+        a, b = a + alpha[p, y] * beta[q, y], b + alpha[p, y + 1] * beta[q, y + 1]
+        c, d = c + alpha[p, y + 2] * beta[q, y + 2], d + alpha[p, y + 3] * beta[q, y + 3]
+    return (a + b) + (c + d)
+
+
+@kernel
+def extend_alphas(sequences, wanted, measure, chains, tables):
+    """alpha of these sequences up to positions wanted;
+    a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
+
+    If measure is 1, also log_z from alpha and beta at these positions, where beta must be good.
+
+    alpha[0] ~ psi_node[0],  alpha[t, y] ~ psi_node[t, y] sum_yp alpha[t-1, yp] psi[yp, y];  SCALE the sums
+    divided out. Returns the number of products. Where all pairs of the base are allowed and equal it is of
+    rank one, and alpha[t-1] sums to one. Arguments: sequences int32 (n,), wanted int32 (n,); measure; chains;
+    tables. Cost: M^2 a new row, M if the base is flat, and its list. Source: Sokolovska et al. (2010), eq.
+    (9); docs/SPEC.md, A.4, A.10.
+    """
+    psi_node, alpha, note, place = chains.psi_node, chains.alpha, chains.alpha_note, chains.place
+    M, steps = chains.alpha.shape[1], 0
+    row, cell, value, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.level
+    base = tables.base.reshape((1, M, M))
+    slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, chains.edge_class
+    flat = int(tables.level[FLAT])
+    node_row, alpha_row, done, now = chains.node_row, chains.alpha_row, chains.alpha_clock, chains.clock[0]
+    node_note = chains.node_note
+    seq_ptr, beta, beta_row, beta_note = chains.seq_ptr, chains.beta, chains.beta_row, chains.beta_note
+    log_z = chains.log_z
+    for v in range(sequences.size):
+        i = sequences[v]
+        if place[UNSAFE, i]:
+            continue
+        for p in range(place[AHEAD, i], wanted[v] + 1):
+            t = seq_ptr[i] + p
+            r, n = alpha_row[t], node_row[t]
+            if done[r] < place[CHANGED, i]:
+                spread, log_scale = node_note[NODE_SPREAD, n], node_note[NODE_MAX, n]
+                if p == 0:
+                    for y in range(M):
+                        alpha[r, y] = psi_node[n, y]
+                else:
+                    k, before = edge_class[t], alpha_row[t - 1]
+                    if slot[k] >= 0:
+                        from_left(alpha, before, whole, slot[k], alpha, r)
+                    elif flat:
+                        for y in range(M):
+                            alpha[r, y] = 1.0  # psi_node is 0 for padding
+                    else:
+                        from_left(alpha, before, base, np.int32(0), alpha, r)
+                    # none, where the table is whole
+                    for e in range(row[START, k], row[START, k] + row[SIZE, k]):
+                        alpha[r, cell[e] & LABEL] += alpha[before, cell[e] >> SHIFT] * value[e]
+                    for y in range(M):
+                        alpha[r, y] *= psi_node[n, y]
+                    spread += spreads[k] + level[WIDTH]
+                    log_scale += note[LOG_SCALE, before] + level[CENTRE]
+                c = _finish(alpha, r, spread)
+                if c == 0.0:
+                    place[UNSAFE, i] = 1
+                    break
+                note[SCALE, r] = c
+                note[LOG_SCALE, r] = log_scale + np.log(c)
+                done[r] = now
+                steps += 1
+            place[AHEAD, i] = p + 1
+        if measure and place[UNSAFE, i] == 0:
+            t = seq_ptr[i] + wanted[v]
+            r, q = alpha_row[t], beta_row[t]
+            total = mass(alpha, r, beta, q)
+            log_z[i] = note[LOG_SCALE, r] + beta_note[0, q] + np.log(total)
+            if not total > SMALLEST_MASS:
+                place[UNSAFE, i] = 1
+    return steps
+
+
+@kernel
+def extend_betas(sequences, wanted, chains, tables, v_buf):
+    """beta of these sequences from positions wanted on;
+    a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
+
+    beta[T-1] = 1/L,  beta[t-1, yp] ~ sum_y psi[yp, y] psi_node[t, y] beta[t, y]; each sums to one.
+    Returns the number of products. Arguments: sequences, wanted, chains, tables as in `extend_alphas`; work:
+    v_buf (M,). Cost: as there. Source: Sokolovska et al. (2010), eq. (9); docs/SPEC.md, A.4, A.10.
+    """
+    psi_node, beta, note, place = chains.psi_node, chains.beta, chains.beta_note, chains.place
+    M, steps = chains.beta.shape[1], 0
+    row, cell, value, base_t = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base_t
+    level = tables.level
+    slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, chains.edge_class
+    flat = int(tables.level[FLAT])
+    node_row, beta_row, done, now = chains.node_row, chains.beta_row, chains.beta_clock, chains.clock[0]
+    node_note = chains.node_note
+    for v in range(sequences.size):
+        i = sequences[v]
+        if place[UNSAFE, i]:
+            continue
+        for p in range(place[BEHIND, i] - 1, wanted[v] - 1, -1):
+            t = chains.seq_ptr[i] + p
+            r = beta_row[t]
+            if done[r] < place[CHANGED, i]:
+                k, n, behind = edge_class[t + 1], node_row[t + 1], beta_row[t + 1]
+                for y in range(M):
+                    v_buf[y] = psi_node[n, y] * beta[behind, y]
+                if slot[k] >= 0:
+                    np.dot(whole[slot[k]], v_buf, beta[r])
+                elif flat:
+                    total = total_of(v_buf)
+                    for y in range(M):
+                        beta[r, y] = total if y < flat else 0.0
+                else:
+                    from_right(v_buf, base_t, beta, r)
+                for e in range(row[START, k], row[START, k] + row[SIZE, k]):
+                    beta[r, cell[e] >> SHIFT] += v_buf[cell[e] & LABEL] * value[e]
+                c = _finish(beta, r, spreads[k] + level[WIDTH] + node_note[NODE_SPREAD, n])
+                if c == 0.0:
+                    place[UNSAFE, i] = 1
+                    break
+                note[0, r] = note[0, behind] + node_note[NODE_MAX, n] + level[CENTRE] + np.log(c)
+                done[r] = now
+                steps += 1
+            place[BEHIND, i] = p
+    return steps
+
+
+@kernel
+def extend(sequences, low, high, measure, chains, tables, work):
+    """beta from positions low on and alpha up to positions high, of these sequences; their log Z too,
+    if measure is 1.
+
+    Returns how many are unsafe: those have no alpha and beta, and no new log Z.
+    Arguments: sequences, low, high int32 (n,); measure; chains; tables; work. Cost: a product a new row.
+    Source: docs/SPEC.md, A.10.
+    """
+    work.steps[0] += extend_betas(sequences, low, chains, tables, work.right)
+    work.steps[0] += extend_alphas(sequences, high, measure, chains, tables)
+    place, n_unsafe = chains.place, 0
+    for i in sequences:
+        n_unsafe += place[UNSAFE, i]
+    return n_unsafe
+
+
+@kernel
+def keep_log_z(sequences, log_z, before):
+    """before[v] = log Z of sequence v of these; returns what rounding may add to a sum of differences to
+    them.
+
+    Arguments: sequences int32 (n,); log_z (S,); out: before (n,) or longer. Cost: n. Source: none needed.
+    """
+    noise = 0.0
+    for v in range(sequences.size):
+        before[v] = log_z[sequences[v]]
+        noise += 1e-14 * abs(before[v])
+    return noise
+
+
+@kernel
+def log_z_change(sequences, weight, log_z, before):
+    """sum_i weight_i (log Z_i - before[i]) over these sequences.
+
+    Arguments: sequences int32 (n,); weight (S,); log_z (S,); before (n,) of `keep_log_z`. Cost: n.
+    Source: Sokolovska et al. (2010), eq. (4).
+    """
+    total = 0.0
+    for v in range(sequences.size):
+        total += weight[sequences[v]] * (log_z[sequences[v]] - before[v])
+    return total
+
+
+@kernel
+def mark_change(g, blocks, chains, delta_node, delta_edge):
+    """After a change of block g: what it spoils in its sequences;
+    returns the change of their weighted gold scores.
+
+    Arguments: g; blocks; chains; delta_node (M,), delta_edge (M, M): new - old weights. Cost: the occurrences
+    of the symbol. Source: docs/SPEC.md, A.10.
+    """
+    total, has_node, place, labels = 0.0, blocks.member[0, g] >= 0, chains.place, chains.labels
+    weight = chains.weight
+    chains.clock[0] += 1
+    for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
+        i = blocks.visit_seq[v]
+        begin, T = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i]
+        for o in range(blocks.occ_ptr[v], blocks.occ_ptr[v + 1]):
+            t = blocks.occ_token[o]
+            if has_node:
+                total += (
+                    weight[i] * (blocks.occ_val[o] if blocks.occ_val.size else 1.0) * delta_node[labels[t]]
+                )
+            if t > begin:
+                total += weight[i] * delta_edge[labels[t - 1], labels[t]]
+        if place[UNSAFE, i]:
+            place[UNSAFE, i], place[AHEAD, i], place[BEHIND, i] = 0, 0, T - 1
+        place[AHEAD, i] = min(place[AHEAD, i], blocks.visit_low[v])
+        place[BEHIND, i] = max(place[BEHIND, i], blocks.visit_high[v])
+        place[CHANGED, i] = chains.clock[0]
+    return total

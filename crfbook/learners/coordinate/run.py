@@ -1,0 +1,392 @@
+"""A run of blockwise coordinate descent: the state that kernels change, sweeps over it,
+its objective and its certificate.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook._jit import is_compiled
+from crfbook.chain.objective import check_labels, padded
+from crfbook.data.corpus import owners
+from crfbook.data.features import FeatureSet, find, from_keys
+from crfbook.learners.coordinate.active_weights import Sparse, active_among, scatter
+from crfbook.learners.coordinate.index import edge_occurrences, inverted_index
+from crfbook.learners.coordinate.lattice import score_rows
+from crfbook.learners.coordinate.pools import holding, list_items, make_lists, make_room
+from crfbook.learners.coordinate.stages import FEW, LARGE, STAGED, LargeBlocks
+from crfbook.learners.coordinate.state import (
+    DENSE_SHARE,
+    Candidates,
+    Existing,
+    Rule,
+    State,
+    block_sums,
+    forget,
+    lattice_work,
+    make_chains,
+    make_tables,
+)
+from crfbook.learners.coordinate.step import ADAPTIVE, CS, FIXED, LARGEST, SAFE, SQUARES, WAPITI
+from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes
+from crfbook.learners.coordinate.visit import BY_STAGES, FACTOR, visit_blocks
+
+STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
+CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
+
+
+class Sizes(NamedTuple):
+    """Of a model whose weights all exist, virtually."""
+
+    n_labels: int
+    n_attrs: int
+    n_edge_attrs: int
+
+
+class Run:
+    """Weights, lattices and tables of one problem; `sweep` visits every block once."""
+
+    def __init__(self, corpus, features, sizes, constraints, *, joint=True, edge_attrs=None, n_threads=1):
+        self.corpus, self.features, self.sizes = corpus, features, sizes
+        check_labels(corpus, sizes, constraints)
+        n_labels, width = sizes.n_labels, padded(sizes.n_labels)
+        if features is None:
+            node_kept, edge_kept = np.ones(sizes.n_attrs, bool), np.ones(sizes.n_edge_attrs, bool)
+            if edge_attrs is not None:
+                edge_kept = np.isin(np.arange(sizes.n_edge_attrs), edge_attrs)
+            exist = [np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32, np.int32)]
+        else:
+            node_kept, edge_kept = np.diff(features.node_ptr) > 0, np.diff(features.edge_ptr) > 0
+            exist = [
+                features.node_ptr,
+                features.node_label,
+                features.edge_ptr,
+                features.edge_prev,
+                features.edge_next,
+            ]
+        self._edge_kept = edge_kept
+        tables, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
+        self._empty_base = tables.base_log.copy()
+        chains = make_chains(corpus, n_labels, constraints)
+        blocks = inverted_index(corpus, node_kept, edge_kept, chains.node_row, joint=joint)
+        square, limit = _bounds(blocks, chains)
+        cells = width * width + width
+        self.state = State(
+            blocks,
+            chains,
+            tables,
+            np.zeros((sizes.n_attrs, width)),
+            make_lists(np.zeros(sizes.n_edge_attrs), [], []),
+            Existing(*exist),
+            np.stack([np.full(blocks.n_blocks, 2.0), limit, square]),
+            block_sums(width),
+            Candidates(np.zeros(cells, np.int32), np.zeros((4, cells))),
+            np.zeros((width, width)),
+            np.zeros(width),
+            np.zeros((width, width)),
+            np.zeros(3),
+            np.zeros(int(np.diff(blocks.visit_ptr).max(initial=1))),
+            np.zeros(2),
+            np.zeros(3, np.int64),
+            lattice_work(width),
+        )
+        self.order = np.arange(blocks.n_blocks, dtype=np.int32)
+        self._gold = _gold_edges(corpus, edge_kept, n_labels)
+        self.n_threads, self._large = n_threads, LargeBlocks(width, chains, n_threads)
+        self.rule, self.compiled = None, is_compiled("visit_blocks")
+
+    def set_rule(
+        self,
+        c1,
+        c2,
+        *,
+        step="adaptive",
+        factor=2.0,
+        exact=False,
+        frozen=False,
+        screening=True,
+    ):
+        n_labels = self.sizes.n_labels
+        self.rule = Rule(
+            float(c1),
+            float(c2),
+            float(factor) if step == "fixed" else 1.0,
+            STEPS[step],
+            int(step == "cs"),
+            int(exact),
+            int(frozen),
+            int(screening),
+            0,
+            self.base_holds,
+            int(DENSE_SHARE * n_labels**2),
+            int(n_labels),
+        )
+
+    # ---- weights in and out
+
+    def admit(self, name, sparse):
+        """The active weights of a `Sparse` that was given as `name`;
+        ValueError if there are others than those that exist here.
+        """
+        return active_among(name, sparse, self.sizes, self.features, self._edge_kept)
+
+    def load(self, sparse):
+        """Set the weights to those of a `Sparse`,
+        which only has features that exist here (`admit` sees to it).
+        """
+        features, w = sparse
+        state = self.state
+        state.mu[:] = 0.0
+        state.mu[features.node_attr, features.node_label] = w[: features.n_node]
+        edge = features.edge_attr
+        prev, following = features.edge_prev.astype(np.int64), features.edge_next.astype(np.int64)
+        w = w[features.n_node :]
+        base = state.tables.base_log
+        base[:] = self._empty_base
+        active = w != 0.0
+        if self.base_holds:
+            held = active & (edge == 0)
+            base[prev[held], following[held]] += w[held]
+            active &= edge != 0
+        size = np.bincount(edge[active], minlength=self.sizes.n_edge_attrs)
+        lists = make_lists(size, (prev << SHIFT | following)[active], w[active], self._step_room())
+        self.state = state._replace(weights=lists)
+
+    def export(self):
+        """`Sparse`: the active weights."""
+        mu, (key, value) = self.state.mu[:, : self.sizes.n_labels].reshape(-1), self._edges()
+        nodes, order = np.flatnonzero(mu), np.argsort(key)
+        return Sparse(from_keys(*self.sizes, nodes, key[order]), np.concatenate([mu[nodes], value[order]]))
+
+    def _edges(self):
+        """(keys as `FeatureSet.edge_keys`, weights) of the active edge weights."""
+        n_labels, lists, base = self.sizes.n_labels, self.state.weights, self.state.tables.base_log
+        item = list_items(lists)
+        owner = np.repeat(np.arange(self.sizes.n_edge_attrs), lists.row[SIZE, :-1])
+        cell, value = lists.cell[item].astype(np.int64), lists.value[item]
+        if self.base_holds:
+            prev, following = np.nonzero(np.isfinite(base) & (base != 0.0))
+            owner = np.concatenate([np.zeros(len(prev), np.int64), owner])
+            cell = np.concatenate([prev << SHIFT | following, cell])
+            value = np.concatenate([base[prev, following], value])
+        return (owner * n_labels + (cell >> SHIFT)) * n_labels + (cell & LABEL), value
+
+    def weights(self):
+        """w (F,) of the given features, or `Sparse` where all features exist virtually."""
+        return self.export() if self.features is None else scatter(self.export(), self.features)
+
+    @property
+    def n_active(self):
+        return int(np.count_nonzero(self.state.mu)) + len(self._edges()[0])
+
+    def keep(self):
+        """Arrays from which `resume` goes on."""
+        features, w = self.export()
+        numbers = {
+            "factor": self.state.number[FACTOR].copy(),
+            "count": self.state.count.copy(),
+            "log_z": self.state.chains.log_z.copy(),
+        }
+        return {**features._asdict(), "w": w, **numbers}
+
+    def resume(self, state):
+        """Go on from what `keep` gave for the same problem; returns the objective."""
+        lacking = [
+            name
+            for name in (*FeatureSet._fields, "w", "factor", "count", "log_z")
+            if not isinstance(state, dict) or name not in state
+        ]
+        if lacking:
+            raise ValueError(f"state: expected SparseResult.state, got one without {lacking[0]}")
+        sizes = tuple(int(state[name]) for name in self.sizes._fields)
+        same = (
+            np.shape(state["factor"]) == (self.state.blocks.n_blocks,)
+            and np.shape(state["log_z"]) == self.state.chains.log_z.shape
+        )
+        if sizes != tuple(self.sizes) or not same:
+            raise ValueError(
+                "state: expected that of coordinate_descent on the same corpus and features, "
+                f"(L, A, B) = {tuple(self.sizes)} with {self.state.blocks.n_blocks} blocks, "
+                f"got {sizes} with {len(np.atleast_1d(state['factor']))}"
+            )
+        self.load(
+            self.admit(
+                "state",
+                Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"]),
+            )
+        )
+        self.state.number[FACTOR] = state["factor"]
+        self.state.count[:] = state["count"]
+        objective = self.renew()
+        # steps would be judged by them
+        if not np.allclose(state["log_z"], self.state.chains.log_z, rtol=1e-6, atol=1e-6, equal_nan=True):
+            raise ValueError(
+                "state: expected that of coordinate_descent on the same corpus and constraints, "
+                "got log Z of other sequences"
+            )
+        self.state.chains.log_z[:] = state[
+            "log_z"
+        ]  # the same but for rounding, of which a step is the result
+        return objective
+
+    # ---- objective
+
+    def renew(self):
+        """Potentials and tables anew from the weights; returns the objective, in nats."""
+        state = self.state
+        k = len(state.tables.slot)
+        state.tables.lists.row[:] = 0
+        owner = owners(state.tables.class_ptr)
+        most = np.bincount(owner, state.weights.row[SIZE, state.tables.class_attr], minlength=k).sum()
+        self.make_room(int(1.25 * most) + k)
+        state, corpus = self.state, self.corpus
+        rebuild_base(
+            state.tables.base_log,
+            self.sizes.n_labels,
+            state.tables.base,
+            state.tables.base_t,
+            state.tables.level,
+        )
+        rebuild_classes(
+            np.arange(k, dtype=np.int32),
+            self.rule.dense_above,
+            state.tables,
+            state.weights,
+            state.work.sum,
+            state.work.touched,
+            state.work.value,
+        )
+        score_rows(np.arange(len(state.chains.psi_node), dtype=np.int32), state.mu, state.chains)
+        forget(state.chains)
+        sequences, last = corpus.filled.astype(np.int32), corpus.position[corpus.last].astype(np.int32)
+        self._large.extend(sequences, last, last, 1, state)
+        return self.loss() + self.penalty()
+
+    def loss(self):
+        """sum of weight (log Z - gold score) from the log Z that `renew` left."""
+        corpus, chains, full = self.corpus, self.state.chains, self.corpus.filled
+        known = corpus.attr_idx < self.sizes.n_attrs
+        token, x = corpus.attr_token[known], corpus.attr_val[known] if len(corpus.attr_val) else 1.0
+        mu = self.state.mu[corpus.attr_idx[known], corpus.labels[token]]
+        score = float((mu * x * corpus.token_weights[token]).sum())
+        (keys, counts), (key, value) = self._gold, self._edges()
+        if len(keys):
+            at, hit = find(keys, key)
+            score += float((value * np.append(counts, 0.0)[at] * hit).sum())
+        return float(chains.weight[full] @ chains.log_z[full]) - score
+
+    def penalty(self):
+        value = np.concatenate([self.state.mu.ravel(), self._edges()[1]])
+        return self.rule.c1 * float(np.abs(value).sum()) + self.rule.c2 * float(value @ value)
+
+    # ---- sweeps
+
+    def _step_room(self):
+        """Free places that any one step may take in the pool of weights."""
+        return 2 * self.sizes.n_labels**2
+
+    def make_room(self, more=0):
+        """Pack both pools; `more` free places in that of the classes."""
+        state = self.state
+        weights = make_room(state.weights, self._step_room())
+        lists = make_room(state.tables.lists, more + (more >> 2))
+        self.state = state._replace(weights=weights, tables=state.tables._replace(lists=lists))
+
+    def sweep(self, order=None, only=-1):
+        """Visit the blocks `order`; returns the change of the objective (of the adaptive rule;
+        other rules do not know it).
+        """
+        order, place, total = self.order if order is None else order, 0, 0.0
+        if self.rule.frozen:
+            order = order[
+                holding(
+                    self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds
+                )
+            ]
+        visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
+        few = len(self.order) <= FEW and not self.compiled and LargeBlocks.n_staged < STAGED
+        by_stages = size >= (0 if self.rule.exact or few else LARGE)
+        large = np.append(np.flatnonzero(by_stages), len(order)).astype(np.int64)
+        while place < len(order):
+            stop, missing = int(large[np.searchsorted(large, place)]), BY_STAGES
+            if stop > place:
+                stop = min(
+                    stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1
+                )
+                place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
+                total += change
+            if missing == BY_STAGES:
+                LargeBlocks.n_staged += int(size[place] < LARGE)
+                change, missing = self._large.visit(int(order[place]), only, self.rule, self.state)
+                place += missing == 0
+                total += change
+            if missing:
+                self.make_room(missing)
+        return total
+
+    def sweep_weights(self):
+        """Algorithm 1: visit every weight of every block by itself."""
+        exist, member, n_labels = self.state.exist, self.state.blocks.member, self.sizes.n_labels
+        everything = np.arange(n_labels + n_labels**2)
+        for g in self.order:
+            a, b = member[:, g]
+            if self.features is None:
+                places = everything[(0 if a >= 0 else n_labels) : (n_labels if b < 0 else None)]
+            else:
+                nodes = exist.node_label[exist.node_ptr[a] : exist.node_ptr[a + 1]] if a >= 0 else []
+                edges = (
+                    np.arange(exist.edge_ptr[b], exist.edge_ptr[b + 1]) if b >= 0 else np.zeros(0, np.int64)
+                )
+                places = [
+                    *nodes,
+                    *(n_labels + exist.edge_prev[edges].astype(np.int64) * n_labels + exist.edge_next[edges]),
+                ]
+            for only in places:
+                self.sweep(self.order[g : g + 1], int(only))
+
+    def freeze(self, frozen):
+        """From now on zeros stay zeros, and blocks that hold nothing else are not visited (or not)."""
+        self.rule = self.rule._replace(frozen=int(frozen))
+        self.state.seen[:] = 0.0
+
+    @property
+    def products(self):
+        """Products of a vector and a transition table made so far."""
+        return int(self.state.work.steps[0]) + self._large.products
+
+    def violation(self):
+        """(largest violation of the conditions of optimality, sum of squared ones) at the present weights,
+        over all candidates.
+        """
+        rule, self.rule = self.rule, self.rule._replace(frozen=0, measure=1)
+        self.state.seen[:] = 0.0
+        try:
+            self.sweep()
+        finally:
+            self.rule = rule
+        return float(self.state.seen[LARGEST]), float(self.state.seen[SQUARES])
+
+
+def _bounds(blocks, chains):
+    """(curvatures of the safe rule (G,), bounds of an entry of the gradient (G,)) from counts alone."""
+    block = owners(blocks.visit_ptr)
+    weight = chains.weight[blocks.visit_seq]
+    x = np.maximum(1.0, np.abs(blocks.occ_val)) if len(blocks.occ_val) else np.ones(len(blocks.occ_token))
+    mass = np.add.reduceat(x, blocks.occ_ptr[:-1]) if len(block) else np.zeros(0)
+    both = np.where((blocks.member >= 0).all(axis=0), 1.0, 0.5)
+    return (
+        both * np.bincount(block, weight * mass**2, minlength=blocks.n_blocks),
+        np.bincount(block, weight * mass, minlength=blocks.n_blocks),
+    )
+
+
+def _gold_edges(corpus, edge_kept, n_labels):
+    """Keys (b L + previous) L + next of the labelled transitions, rising, and their weighted counts."""
+    attr, token = edge_occurrences(corpus, edge_kept)
+    key = (attr * n_labels + corpus.labels[token - 1]) * n_labels + corpus.labels[token]
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.concatenate([key[:1] == key[:1], key[1:] != key[:-1]]))
+    weight = corpus.token_weights[token[order]]
+    counts = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
+    return key[first], counts

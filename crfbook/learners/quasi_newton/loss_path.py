@@ -1,0 +1,243 @@
+"""How the four losses are trained: L-BFGS or OWL-QN in stages, each from where the one before it ended.
+
+    log             one stage
+    exp             log loss (rough) -> clamps 10, 20, 40 (rough) -> the clamp that was asked for
+    pointwise-log   from zero; and again from the solution of the log loss
+    pointwise-exp   clamps 10, 20, 40 and the one asked for, from zero; and again from that of the log loss
+
+The exp losses start as large as L^T, and a sequence with p = 1e-100 outweighs all others: the clamp lets it
+in by and by. A clamped stage is skipped where no u = -log p exceeds its clamp. The sequential losses are
+convex: one minimum, whatever the path. The pointwise ones are not: of two starts the better training value is
+kept. Source: Altun, Johnson and Hofmann (2003), section 3.3; the stages are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crfbook.chain.losses.terms import make_loss
+from crfbook.chain.objective import Objective
+from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.training.result import OptResult
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
+
+CLAMPS = (10.0, 20.0, 40.0)
+# relative gap, and relative fall in ten iterations, at which a stage that only prepares the next one ends
+ROUGH = 1e-3
+LARGEST_LOG = (
+    200.0  # objectives beyond exp(200) are divided by their start: squares of gradients must stay in float64
+)
+ENDED = ("stopped by callback", "interrupted")
+
+
+class Stage(NamedTuple):
+    """One call of `minimize`."""
+
+    loss: str
+    clamp: float | None
+    start: str  # "before": where the stage before ended, or w0; "zero"
+    final: bool  # minimises what was asked for
+
+
+def stages(loss, clamp=None, start="log"):
+    """The `Stage`s of a loss from one start: "log" (solve the log loss first), "zero" or "w0"."""
+    path = [
+        Stage(loss, c, "before", False)
+        for c in CLAMPS
+        if loss.endswith("exp") and (clamp is None or c < clamp)
+    ]
+    path.append(Stage(loss, clamp, "before", True))
+    if start == "log" and loss != "log":
+        path.insert(0, Stage("log", None, "before", False))
+    path[0] = path[0]._replace(start="before" if start == "w0" else "zero")
+    return path
+
+
+def minimize_loss(
+    corpus: Corpus, features: FeatureSet, w0: ArrayLike | None = None, *, loss: str = "log",
+    clamp: float | None = None, c1: float = 0.0, c2: float = 0.0, constraints: Limits = None,
+    n_threads: int | None = 1, starts: tuple[str, ...] | None = None, max_iterations: int | None = None,
+    tol: float = 1e-6, relative_change: tuple[int, float] | None = None, callback: Callback = None,
+    state: State = None, **options: Any,
+) -> OptResult:  # fmt: skip
+    """Minimise  sum of losses + c1 |w|_1 + c2 |w|^2  on a labelled corpus (S sequences) with F features.
+
+    Parameters
+    ----------
+    w0 : (F,) or None. Given, it is the only start. The clamped stages stay.
+    loss, clamp, constraints, n_threads : see `Objective`.
+    starts : where to begin without w0, some of "log" and "zero"; None: ("zero",
+        "log") for the pointwise losses, ("log",) for exp.
+    max_iterations : of each stage (0: w0, or zeros, come back with their objective).
+    tol, relative_change and `options` (tol_gradient, memory, max_linesearch) : see `minimize`; stages that
+        only prepare the next one end at ROUGH.
+    callback : called with (Step, w) after each iteration of each stage; True ends the training.
+        `Step.iteration` and `.seconds` run on; `.objective` and `.violation` are those of the stage's own
+        loss, so they jump where a stage begins, and read inf beyond float64. The pointwise losses are not
+        convex: there the violation is no bound on the gap.
+    state : `OptResult.state` of an earlier call with the same arguments (w0 is not read again);
+        goes on bit for bit.
+
+    Returns an OptResult. Its objective is that of the loss asked for, wherever training ended; `status` is
+    that of the last stage run; n_iter and n_evaluations count all stages.
+    Raises ValueError as `Objective` and `minimize` do.
+    """
+    state = state or None
+    usual = ("zero", "log") if loss.startswith("pointwise") else ("log",)
+    starts = ("w0",) if w0 is not None or (state is not None and state["from_w0"]) else starts or usual
+    if not set(starts) <= {"log", "zero", "w0"}:
+        raise ValueError(f'starts: expected some of "zero" and "log", got {starts!r}')
+    make_loss(loss, clamp)
+    plan = [stage for start in starts for stage in stages(loss, clamp, start)]
+    objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
+    run = _Path(objective, loss, clamp, float(c1), callback, starts == ("w0",))
+    zero = np.zeros(features.n_features)
+    w = zero if w0 is None else np.array(w0, dtype=np.float64)
+    status = "max_iterations"
+    try:
+        for number in range(run.resume(state), len(plan) if max_iterations != 0 else 0):
+            stage = plan[number]
+            rules = dict(options, max_iterations=max_iterations, tol=tol, relative_change=relative_change)
+            if not stage.final:
+                rules.update(tol=max(tol, ROUGH), relative_change=(10, ROUGH))
+            w, status = run.stage(number, stage, zero if stage.start == "zero" else w, rules)
+            if run.stopped and number + 1 < len(plan):
+                status = "stopped by callback"  # also where the stage had converged at that very step
+            if status in ENDED:
+                break
+    except KeyboardInterrupt:
+        if not run.inner:
+            raise
+        w, status = run.inner["w"], "interrupted"
+    return run.result(w, status)
+
+
+class _Path:
+    """What lasts from stage to stage."""
+
+    def __init__(self, objective, loss, clamp, c1, callback, from_w0):
+        self.objective, self.target, self.c1 = objective, objective.with_loss(loss, clamp), c1
+        self.callback = callback
+        self.history, self.n_evaluations = [], 0
+        self.inner, self.from_w0 = None, from_w0  # state of `minimize` in the stage of `self.number`
+        self.pending = None  # the state to go on from
+        self.stopped = False  # the callback has said so
+        self.number, self.log_scale = 0, 0.0
+        self.n_before, self.seconds_before = 0, 0.0  # iterations and seconds of earlier stages
+        self.kept = None  # (objective, its log), w: of the best final stage so far
+
+    def resume(self, state):
+        """Number of the stage to begin or go on with."""
+        if state is None:
+            return 0
+        self.inner = self.pending = state
+        self.number, self.log_scale = int(state["stage"]), float(state["log_scale"])
+        self.n_before, self.seconds_before = int(state["iterations_before"]), float(state["seconds_before"])
+        if len(state["kept_w"]):
+            self.kept = tuple(state["kept_objective"].tolist()), state["kept_w"]
+        return self.number
+
+    def stage(self, number, stage, w, rules):
+        """(weights, status) at the end of one stage from w (F,), or of what is left of it."""
+        fun = self.objective.with_loss(stage.loss, stage.clamp)
+        inner, self.pending = self.pending, None
+        if inner is None and not stage.final and stage.clamp is not None:
+            fun(w)
+            self.n_evaluations += 1
+            if fun.largest_u <= stage.clamp:  # no clamp is felt: the next stage's objective is the same here
+                return w, "converged"
+        while True:
+            log_scale = self.log_scale if inner is not None else self._scale(fun, stage, w)
+            w, status = self._minimize(number, stage, w, log_scale, inner, rules)
+            inner = None
+            if status in (*ENDED, "max_iterations") or log_scale == 0.0:
+                break
+            if log_scale - self._log(fun, w) < 1.0:  # else: start again with a better scale
+                break
+        if stage.final and status not in ENDED:
+            self._keep(w)
+        return w, status
+
+    def _scale(self, fun, stage, w):
+        if not stage.loss.endswith("exp") or (stage.clamp is not None and stage.clamp < LARGEST_LOG / 2):
+            return 0.0
+        log_value = self._log(fun, w)
+        return log_value if log_value > LARGEST_LOG else 0.0
+
+    def _log(self, fun, w):
+        self.n_evaluations += 1
+        return fun.log_value(w)
+
+    def _minimize(self, number, stage, w, log_scale, inner, rules):
+        if inner is None:
+            self.n_before, self.seconds_before = self._ends()
+        scale = math.exp(-log_scale)
+        self.number, self.log_scale = number, log_scale
+        done = minimize(
+            self.objective.with_loss(stage.loss, stage.clamp, log_scale),
+            w,
+            c1=self.c1 * scale,
+            c2=self.objective.c2 * scale,
+            callback=self._watch,
+            state=inner,
+            **rules,
+        )
+        self.inner = done.state
+        self.n_evaluations += done.n_evaluations
+        return done.w, done.status
+
+    def _ends(self):
+        """(iterations, seconds) of all stages so far."""
+        if self.inner is None:
+            return 0, 0.0
+        return self.n_before + int(self.inner["iteration"]), self.seconds_before + float(
+            self.inner["seconds"]
+        )
+
+    def _watch(self, step, w):
+        factor = math.exp(self.log_scale) if self.log_scale < 700.0 else math.inf
+        step = step._replace(
+            iteration=step.iteration + self.n_before,
+            objective=step.objective * factor,
+            violation=step.violation * factor,
+            seconds=step.seconds + self.seconds_before,
+        )
+        self.history.append(step)
+        self.stopped = self.callback is not None and bool(self.callback(step, w))
+        return self.stopped
+
+    def _value(self, w):
+        """(objective, log of it) of what was asked for: two numbers, because the first may be inf."""
+        self.n_evaluations += 1
+        value, norm = self.target(w)[0], self.c1 * float(np.abs(w).sum())
+        if math.isfinite(value):
+            return value + norm, 0.0
+        return math.inf, self._log(self.target, w)
+
+    def _keep(self, w):
+        value = self._value(w)
+        if self.kept is None or value < self.kept[0]:
+            self.kept = value, w
+
+    def result(self, w, status):
+        """The `OptResult`: the better of w and what an earlier start has led to."""
+        state, (kept_value, kept_w) = {}, self.kept or ((0.0, 0.0), np.zeros(0))
+        if self.inner is not None:
+            state = dict(
+                self.inner,
+                stage=np.array(self.number),
+                log_scale=np.array(self.log_scale),
+                from_w0=np.array(self.from_w0),
+                iterations_before=np.array(self.n_before),
+                seconds_before=np.array(self.seconds_before),
+                kept_w=kept_w,
+                kept_objective=np.array(kept_value),
+            )
+        self._keep(w)
+        (objective, _), best = self.kept
+        return OptResult(best, objective, status, self._ends()[0], self.history, state, self.n_evaluations)

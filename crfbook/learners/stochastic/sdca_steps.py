@@ -1,0 +1,194 @@
+"""Stochastic dual coordinate ascent for chains: one sequence's dual distribution at a time moves towards the
+model's.
+
+    primal  P(w) = sum_i m_i (log Z_i(w) - w.S_i) + c2 |w|^2     S_i: features of the gold labels, m_i: weight
+    dual    D(a) = sum_i m_i H(a_i) - c2 |w(a)|^2,   w(a) = 1/(2 c2) sum_i m_i (S_i - E_{a_i} S)
+    P(w(a)) - D(a) = sum_i m_i KL(a_i || p(.|x_i; w(a))) >= 0             the gap: 0 only at the optimum
+
+Each a_i is a chain, kept by its log potentials nu (of nodes, and of label pairs that have a weight) and its
+marginals mu. With s the scores of the sequence at w(a), a step of size g goes along the geometric mixture,
+which is a chain again:
+
+    nu(g) = nu + g (s - nu),   mu(g) = marginals of nu(g),   H = log Z(nu) - nu.mu
+    v = (s - nu).(mu(g) - mu),   q = |X'(mu(g) - mu)|^2 / (2 c2)          X' : from scores back to weights
+    D rises by about  m (g v' - g^2 (v' + m q') / 2),  v' = v/g, q' = q/g^2;
+    this is largest at  g* = v / (v + m q / g)
+
+To first order in g, v/g is the variance of s - nu under a_i, so v/(2g) estimates the gap KL(a_i || p_i)
+before the step. A step is kept if D, computed exactly, rises by RISE m v; else a shorter one is tried.
+The next visit begins with g*.
+
+`theta (C,)`, `layout`, `work` and `trial` are explained in chain/cells.py;
+`memory` is a DualMemory of dual.py.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.chain.cells import score_sequence
+from crfbook.learners.stochastic.dual_chain import (
+    compare_marginals,
+    gold_score,
+    lean_to_gold,
+    marginals_of,
+    mix_potentials,
+    remember_dual,
+)
+
+RISE = 0.15  # of m v: a step of the best size gains v m / 2, one twice as long nothing
+NEGLIGIBLE = 1e-11  # v, in nats, that is not worth a step
+MAX_TRIALS = 30
+SHORTEST = 1e-4  # step size
+FIRST_RATE = 0.5  # step size of the second visit
+
+
+@kernel
+def move_weights(s, visit, step, layout, work, theta, row_buf):
+    """theta <- theta + step * X'(work.p_node, work.edge_sum); returns the change of |theta|^2,
+    which costs nothing extra.
+
+    (theta + x)^2 - theta^2 = x (2 theta + x), summed as the cells are visited; a cell visited twice
+    telescopes. Arguments: s, visit, layout, work as in `score_sequence`; step; out: theta (C,), added to;
+    work: row_buf (M,). Cost: one addition per stored (occurrence, weight) pair. Source: Sokolovska et al.
+    (2010), eq. (5).
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    H, M = layout.exists.shape
+    dense, w, cell = theta[: H * M].reshape(H, M), theta[H * M :], work.p_node.reshape(-1)
+    row_buf[:] = 0.0
+    for i in range(layout.dense_ptr[first], layout.dense_ptr[last]):
+        h = layout.dense_id[i]
+        row, exists, p = dense[h], layout.exists[h], work.p_node[layout.dense_row[i]]
+        f = step * layout.dense_val[i] if layout.dense_val.size else step
+        for y in range(M):
+            x = f * p[y] * exists[y]
+            row_buf[y] += x * (2.0 * row[y] + x)
+            row[y] += x
+    change = row_buf.sum()
+    for i in range(layout.pair_ptr[first], layout.pair_ptr[last]):
+        k = layout.pair_weight[i]
+        x = step * cell[layout.pair_cell[i]] * (layout.pair_val[i] if layout.pair_val.size else 1.0)
+        change += x * (2.0 * w[k] + x)
+        w[k] += x
+    n_node = w.size - layout.edge_prev.size
+    for k in range(work.stamp.size):
+        if work.stamp[k] == visit:
+            for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
+                if b < layout.edge_ptr.size - 1:
+                    for e in range(layout.edge_ptr[b], layout.edge_ptr[b + 1]):
+                        x = step * work.edge_sum[k, layout.edge_prev[e], layout.edge_next[e]]
+                        change += x * (2.0 * w[n_node + e] + x)
+                        w[n_node + e] += x
+    return change
+
+
+@kernel
+def visit_sequence(s, visit, c2, layout, memory, work, trial, theta, row_buf, sums_buf):
+    """One step for the dual distribution of sequence s; returns 0,
+    or 1 if a log Z is not finite (nothing is changed then).
+
+    Arguments: s: not empty, weight > 0; visit: a number not used before; c2 > 0; layout; out: memory, theta
+    (C,); work: work, trial, row_buf (M,), sums_buf (3,). Cost: 3 T L^2 and two additions per stored
+    (occurrence, weight) pair, more for trials that fail (one visit in twenty). Source: Le Priol et al.
+    (2018), Algorithm 1; the path of steps is that of Collins et al. (2008).
+    """
+    weight, is_first, g = layout.weight[s], memory.rate[s] == 0.0, memory.rate[s]
+    share = weight / (2.0 * c2)
+    lean = share
+    score_sequence(s, visit, theta, 1.0, layout, work)
+    for j in range(MAX_TRIALS):
+        mark = visit * MAX_TRIALS + j
+        if is_first:
+            log_z = marginals_of(s, visit, layout, work)
+            lean_to_gold(s, mark, lean, layout, memory, work, trial)
+        else:
+            log_z = 0.0
+            mix_potentials(s, mark, g, layout, memory, work, trial)
+        log_z_trial = marginals_of(s, mark, layout, trial)
+        if not (np.isfinite(log_z) and np.isfinite(log_z_trial)):
+            return 1
+        compare_marginals(s, mark, layout, memory, work, trial, sums_buf)
+        entropy, v, score = log_z_trial - sums_buf[0], sums_buf[1], sums_buf[2]
+        memory.gap[s] = weight * (
+            log_z - gold_score(s, layout, work) if is_first else max(0.0, v) / (2.0 * g)
+        )
+        if v <= NEGLIGIBLE and not is_first:
+            return 0
+        change = move_weights(s, visit, share, layout, work, theta, row_buf)
+        rise = weight * (entropy - memory.entropy[s]) - c2 * change
+        best = (
+            weight * v / (weight * v + 2.0 * (c2 * change + weight * score) / g)
+            if not is_first
+            else FIRST_RATE
+        )
+        if rise >= (0.0 if is_first else RISE * weight * v):
+            remember_dual(s, mark, layout, memory, trial)
+            memory.entropy[s], memory.rate[s] = entropy, min(max(best, SHORTEST), 1.0)
+            return 0
+        move_weights(s, visit, -share, layout, work, theta, row_buf)
+        lean *= 3.0
+        g *= min(max(best / g, 0.1), 0.5) if g > 0.0 else 0.0
+    return 0
+
+
+@kernel
+def sdca_epoch(order, visit, c2, layout, memory, work, trial, theta, row_buf, sums_buf):
+    """One visit to each sequence of `order`; returns -1, or a sequence whose log Z is not finite.
+
+    Arguments: order int64 (n,), sequences that are not empty, weight > 0; visit: a number that no earlier
+    visit has reached, and with it the following n; c2 > 0; layout; out: memory, theta (C,); work: work,
+    trial, row_buf (M,), sums_buf (3,). Cost: that of `visit_sequence`. Source: Le Priol et al. (2018),
+    Algorithm 1.
+    """
+    for j in range(order.size):
+        if visit_sequence(order[j], visit + j, c2, layout, memory, work, trial, theta, row_buf, sums_buf):
+            return order[j]
+    return -1
+
+
+@kernel
+def start_at_gold(order, visit, layout, memory, trial):
+    """mu <- the gold labels of each sequence of `order`, whose entropy is 0:
+    the dual point with w = 0 and D = 0.
+
+    Arguments: order int64 (n,); visit as in `sdca_epoch`; layout; out: memory; work: trial. Cost: T L + L^2
+    an edge class. Source: Collins et al. (2008), section 4.
+    """
+    for j in range(order.size):
+        s = order[j]
+        first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
+        trial.log_node[:n] = 0.0
+        trial.p_node[:n] = 0.0
+        for k in layout.edge_class[first + 1 : first + n]:
+            trial.log_edge[k] = 0.0
+            trial.edge_sum[k] = 0.0
+        for t in range(n):
+            y = layout.labels[first + t]
+            trial.p_node[t, y] = 1.0
+            if t > 0:
+                trial.edge_sum[layout.edge_class[first + t], layout.labels[first + t - 1], y] += 1.0
+        remember_dual(s, visit + j, layout, memory, trial)
+
+
+@kernel
+def start_at_scores(order, visit, c2, layout, memory, work, trial, theta_0, theta, row_buf, sums_buf):
+    """a_i <- p(.|x_i; w_0) for each sequence of `order`, after `start_at_gold`, and theta <- w(a); -1,
+    or a sequence without finite log Z.
+
+    Arguments: order int64 (n,), visit, c2, layout as in `sdca_epoch`; theta_0 (C,): w_0; out: memory, theta
+    (C,), 0 before; work: work, trial, row_buf (M,), sums_buf (3,). Cost: as one visit to each. Source:
+    Le Priol et al. (2018), section 3.
+    """
+    for j in range(order.size):
+        s, mark = order[j], (visit + j) * MAX_TRIALS
+        score_sequence(s, visit + j, theta_0, 1.0, layout, work)
+        mix_potentials(s, mark, 1.0, layout, memory, work, trial)
+        log_z = marginals_of(s, mark, layout, trial)
+        if not np.isfinite(log_z):
+            return s
+        compare_marginals(s, mark, layout, memory, work, trial, sums_buf)
+        move_weights(s, visit + j, layout.weight[s] / (2.0 * c2), layout, work, theta, row_buf)
+        remember_dual(s, mark, layout, memory, trial)
+        memory.entropy[s], memory.rate[s] = log_z - sums_buf[0], FIRST_RATE
+        memory.gap[s] = np.inf
+    return -1

@@ -1,0 +1,447 @@
+"""Longer memory: training of weights on tuples of three and four labels,
+with an L1 penalty that says which contexts exist.
+
+    value(w, nu) = -log-likelihood of the corpus under transitions w and tuples nu + c2 (|w|^2 + |nu|^2),
+                   plus  c1 (|w|_1 + |nu|_1)
+
+Only tuples that the training labels show are candidates: any other has a gold count of zero, could only get a
+negative weight, and is left out. Of the candidates, those at work are those whose weight is not zero, or
+whose gradient at zero exceeds c1 (grafting: Perkins, Lacker and Theiler, 2003). The gradient at zero of a
+candidate is its expected count less its gold count, and is had exactly from one evaluation with the automaton
+of ALL candidates, in which the others have weight 0. There are no hard constraints on labels here.
+
+    found = train_tuples(corpus, features, order=2, c1=1.0)
+    labels = decode_tuples(other, features, found.w, found.tuples, found.nu)  # decode.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crfbook._checks import function_or_none, number, whole
+from crfbook.chain.batch import Batch
+from crfbook.chain.forward_backward import exp_nodes
+from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores
+from crfbook.chain.objective import Objective, check_weights
+from crfbook.chain.potentials import TableTransitions, table_edges
+from crfbook.chain.work import Spare
+from crfbook.learners.quasi_newton import minimize
+from crfbook.learners.tuples.automaton import Automaton, Tuples, check_tuples, tuple_occurrences, tuple_work
+from crfbook.learners.tuples.forward_backward import TUPLE_SPREAD, tuple_backward, tuple_forward
+from crfbook.learners.tuples.lanes import fill_lanes, lanes_log_z
+from crfbook.learners.tuples.log_form import tuple_chain_log
+from crfbook.training.certificate import Rules
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Corpus, FeatureSet
+
+
+def lanes(n_patterns):
+    """Sequences side by side: they share what is read of an arc,
+    but lanes with other patterns of arcs wait.
+    """
+    return 16 if n_patterns == 1 else 8
+
+
+class _TupleBatch(Batch):
+    """A batch whose potentials of nodes and their maxima take the places of alpha and gain,
+    which the lanes have for themselves.
+    """
+
+    def __init__(self, b, packing, work):
+        super().__init__(b, packing, work)
+        self.psi, self.node_max, self.alive = self.alpha, self.gain, np.diff(self.step_ptr)
+
+    def exponentiate(self, spread):
+        """psi and node_max; returns bool (B,): the sequences with a step whose scores spread too far with
+        this spread of transitions.
+        """
+        refused = np.zeros(self.alive[0], bool)
+        if not spread + exp_nodes(self.log_node, self.psi, self.node_max) <= TUPLE_SPREAD:
+            finite = np.isfinite(self.log_node)
+            node_spread = np.where(finite, self.log_node, -np.inf).max(axis=1) - np.where(
+                finite, self.log_node, np.inf
+            ).min(axis=1)
+            far = ~(finite.any(axis=1) & (spread + node_spread <= TUPLE_SPREAD))
+            refused[(np.arange(len(far)) - np.repeat(self.step_ptr[:-1], self.alive))[far]] = True
+        return refused
+
+    def length(self, slot):
+        """Tokens of a sequence."""
+        return np.count_nonzero(self.alive > slot)
+
+    def rows(self, slot):
+        """Its rows, int64."""
+        return self.step_ptr[: self.length(slot)] + slot
+
+
+class _Transitions(TableTransitions):
+    """The transitions of an `Objective` with label tuples beside them."""
+
+    def __init__(self, features, classes, n_shards, tuples, longest, n_workers):
+        super().__init__(features, classes, None, n_shards)
+        self.automaton = Automaton(tuples, features.n_labels, *classes)
+        self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
+        self.n_products = np.zeros((n_shards, 3), np.int64)
+        self.tuple_counts = np.zeros(len(tuples.attr))  # as they are where there is no token
+        self.lanes = lanes(len(self.automaton.arcs.leaf_ptr))
+        self.spare = Spare(
+            tuple_work(self.automaton.arcs, longest, self.parts.shape[2], self.lanes)
+            for _ in range(n_workers)
+        )
+
+    def prepare(self, w, nu):
+        self.spare.fill()
+        self.edges = table_edges(self.features, w, *self.classes)
+        self.scores = self.automaton.scores(self.edges, nu)
+
+    def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
+        """Expected counts of one shard, batch by batch.
+        Returns the packed number of its first sequence without a finite log Z, or -1.
+        """
+        for part in (grad, dense_grad, self.parts[shard], self.arc_parts[shard], self.n_products[shard]):
+            part[...] = 0
+        spare = self.spare.get()
+        try:
+            for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
+                batch = _TupleBatch(b, packing, work)
+                batch_scores(b, w, dense, self.edges, packing, layout, batch.log_node)
+                self._run_batch(shard, batch, weight[batch.slots], spare, log_z[batch.slots])
+                batch_gradient(b, batch.p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
+        finally:
+            self.spare.put(spare)
+        slots = packing.slot_ptr[packing.shard_ptr[shard]], packing.slot_ptr[packing.shard_ptr[shard + 1]]
+        bad = np.flatnonzero(~np.isfinite(log_z[slice(*slots)]))
+        return int(slots[0] + bad[0]) if len(bad) else -1
+
+    def _run_batch(self, shard, batch, weight, work, log_z):
+        """Counts and log Z of the sequences of a batch, a few at a time:
+        kernels called one by one compile faster than one that calls all.
+        """
+        edges, arcs, scores, edge_sum = self.edges, self.automaton.arcs, self.scores, self.parts[shard]
+        arc_sum = self.arc_parts[shard]
+        refused, n_products = batch.exponentiate(scores.spread[0]), self.n_products[shard]
+        for slot in range(0, len(log_z), self.lanes):
+            n = min(self.lanes, len(log_z) - slot)
+            psi_node = work.psi_node[: batch.length(slot)]
+            work.weight[:n] = weight[slot : slot + n]
+            fill_lanes(
+                slot,
+                n,
+                batch.psi,
+                batch.row_class,
+                batch.step_ptr,
+                refused,
+                work.length,
+                work.rows,
+                work.classes,
+                psi_node,
+            )
+            n_products[0] += tuple_forward(
+                psi_node,
+                work.classes,
+                work.length,
+                arcs,
+                scores.factor,
+                edges.psi_edge,
+                scores.psi_plain,
+                work.alpha,
+                work.up,
+                work.scale,
+                work.rest,
+                work.pair_mass,
+                work.mask,
+                work.label,
+                work.slot,
+            )
+            n_products[1] += tuple_backward(
+                psi_node,
+                work.classes,
+                work.length,
+                work.weight,
+                arcs,
+                scores.factor,
+                edges.psi_edge,
+                scores.psi_plain,
+                scores.psi_plain_t,
+                work.alpha,
+                work.up,
+                work.scale,
+                work.rest,
+                work.pair_mass,
+                work.rows,
+                batch.p_node,
+                edge_sum,
+                arc_sum,
+                work.beta,
+                work.v,
+                work.p_label,
+                work.mask,
+                work.slot,
+                work.more,
+                work.gain,
+                work.stamp,
+                work.label,
+                work.label_sum,
+            )
+            lanes_log_z(
+                slot,
+                n,
+                work.length,
+                work.rows,
+                work.classes,
+                work.scale,
+                batch.node_max,
+                edges.edge_max,
+                log_z,
+            )
+            for r in np.flatnonzero(work.length[:n] == 0) + slot:
+                rows = batch.rows(r)
+                n_products[2] += 1
+                log_z[r] = tuple_chain_log(
+                    batch.log_node[rows],
+                    edges.log_edge,
+                    batch.row_class[rows],
+                    weight[r],
+                    arcs,
+                    scores.log_factor,
+                    rows,
+                    batch.p_node,
+                    edge_sum,
+                    arc_sum,
+                )
+
+    def collect(self, total):
+        """Add the transitions' counts to total (F,); those of the tuples go to tuple_counts (G,)."""
+        super().collect(total)
+        arc_sum = np.empty(self.arc_parts.shape[1])
+        add_tree(self.arc_parts, arc_sum)
+        self.tuple_counts = self.automaton.counts(arc_sum)
+
+
+class _Chain(Objective):
+    """The likelihood part: an `Objective` whose transitions know `nu` (G,) as well."""
+
+    def __init__(self, corpus, features, tuples, n_threads):
+        super().__init__(corpus, features, n_threads=n_threads, form="batched")
+        self.transitions = _Transitions(
+            features,
+            self._classes,
+            self._packing.n_shards,
+            tuples,
+            max(1, corpus.longest),
+            len(self._buffers),
+        )
+        self.nu = np.zeros(len(tuples.attr))
+
+    def _transitions(self, w, kernel):
+        self.transitions.prepare(w, self.nu)
+        return self.transitions
+
+    _likelihood = None  # the transitions run kernels of their own
+
+    @property
+    def gold(self):
+        """Gold counts of the first-order features (F,)."""
+        return self._gold
+
+    curvature = None  # that of the chain without tuples would be wrong here
+
+
+class TupleObjective:
+    """Penalised negative log-likelihood with label tuples;
+    call it with (F + G,) weights to get (value, gradient).
+
+    Parameters
+    ----------
+    corpus : Corpus, every token labelled. features : FeatureSet with F weights, the first-order model.
+    tuples : Tuples, G of them: their weights stand after the F. count : (G,) gold counts,
+        of `tuple_occurrences`.
+    c2, n_threads : as in `Objective`.
+
+    Raises ValueError as `Objective` does, and for tuples or counts that do not fit.
+    """
+
+    def __init__(
+        self, corpus: Corpus, features: FeatureSet, tuples: Tuples, count: np.ndarray, *, c2: float = 0.0,
+        n_threads: int | None = 1,
+    ) -> None:  # fmt: skip
+        c2 = number("c2", c2)
+        if np.shape(count) != np.shape(tuples.attr) or not np.isfinite(count).all():
+            raise ValueError(
+                f"count: expected a finite number for each of {len(tuples.attr)} tuples, "
+                f"got shape {np.shape(count)}"
+            )
+        self.chain = _Chain(corpus, features, tuples, n_threads)
+        self.tuples, self.count, self.c2, self.n_evaluations = tuples, count, c2, 0
+        self.n_first, self.n_features = features.n_features, features.n_features + len(tuples.attr)
+
+    def __call__(self, w: ArrayLike) -> tuple[float, np.ndarray]:
+        """(value, grad (F + G,)) at the weights w (F + G,); value in nats."""
+        w = check_weights(w, self.n_features)
+        self.n_evaluations += 1
+        first, self.chain.nu = w[: self.n_first], w[self.n_first :]
+        value, grad = self.chain(first)
+        grad = np.concatenate([grad, self.chain.transitions.tuple_counts - self.count]) + 2.0 * self.c2 * w
+        return value - float(self.chain.nu @ self.count) + self.c2 * float(w @ w), grad
+
+    def curvature(self, w: ArrayLike) -> np.ndarray:
+        """Roughly the second derivatives (F + G,) at w: expected counts,
+        from which they differ by squares and covariances.
+        """
+        gold = np.concatenate([self.chain.gold, self.count])
+        return np.maximum(self(w)[1] - 2.0 * self.c2 * w + gold, 0.0) + 2.0 * self.c2
+
+    @property
+    def automaton(self) -> Automaton:
+        return self.chain.transitions.automaton
+
+    @property
+    def n_products(self) -> tuple[int, ...]:
+        """(forward, backward) products with arcs in the last evaluation,
+        and sequences that took the log form.
+        """
+        return tuple(self.chain.transitions.n_products.sum(axis=0).tolist())
+
+
+class TupleResult(NamedTuple):
+    """What `train_tuples` returns. status: "converged" over all candidates, "empty model" (converged without
+    any weight), "max_rounds" (the violation says how far), "stopped by callback", "interrupted".
+    """
+
+    w: np.ndarray  # (F,): first-order weights
+    tuples: Tuples  # those whose weight is not zero
+    nu: np.ndarray  # (G,)
+    objective: float
+    status: str
+    # the largest KKT residual over all weights and all candidates; nan: interrupted before it was known
+    violation: float
+    n_states: int  # single labels and longer contexts
+    rounds: list  # of dicts: what each round worked on
+
+
+def take(tuples, which):
+    """The tuples at `which`, an index or a mask."""
+    return Tuples(tuples.attr[which], tuples.labels[which])
+
+
+def kkt_residual(w, grad, c1):
+    """(F,): how far each weight is from its optimality condition under c1 |w|_1."""
+    return np.where(w != 0.0, np.abs(grad + c1 * np.sign(w)), np.maximum(np.abs(grad) - c1, 0.0))
+
+
+def train_tuples(
+    corpus: Corpus,
+    features: FeatureSet,
+    *,
+    order: int = 2,
+    c1: float,
+    c2: float = 0.0,
+    edge_attrs: ArrayLike = (0,),
+    start: tuple[Any, Any, Any] | None = None,
+    n_threads: int | None = 1,
+    max_rounds: int = 10,
+    callback: Callable[[dict[str, Any]], object] | None = None,
+    **rules: Any,
+) -> TupleResult:
+    """Minimise the penalised negative log-likelihood over F first-order weights and all label tuples seen in
+    training.
+
+    order : 2 (triples of labels) or 3 (triples and quadruples). edge_attrs :
+        edge attributes that tuples are joined with; 0 is
+    the constant one. start : None, or (w (F,), Tuples, nu (G,)) to begin from. rules : of `minimize` (tol,
+        tol_gradient,
+    relative_change, max_iterations in a round, ...);
+    tol (c2 > 0) and tol_gradient (c2 = 0) also end the rounds.
+    callback : called with a dict after each round; True stops.
+
+    Returns a TupleResult; Ctrl-C ends with "interrupted" and the last good weights. Raises ValueError for c1
+    <= 0 (without it every tuple seen would stay) and for other arguments that do not fit.
+    """
+    number("c1", c1, above=0.0, note=" (it is what keeps the contexts few)")
+    whole("max_rounds", max_rounds)
+    function_or_none("callback", callback)
+    ends = Rules(c1, c2, rules.get("tol", 1e-6), rules.get("tol_gradient", 1e-3))
+    candidates, count = tuple_occurrences(corpus, order, edge_attrs)
+    if np.max(edge_attrs, initial=0) >= features.n_edge_attrs:
+        raise ValueError(f"edge_attrs: expected 0..{features.n_edge_attrs - 1}, got {edge_attrs!r}")
+    full = TupleObjective(corpus, features, candidates, count, c2=c2, n_threads=n_threads)
+    w, status, rounds, n_first = _begin(full, start, candidates), "max_rounds", [], features.n_features
+    try:
+        while True:
+            value, grad = full(w)
+            residual = kkt_residual(w, grad, c1)
+            wants = (w != 0.0) | (residual > 0.0)
+            wants[:n_first] = True
+            objective, violation = value + c1 * float(np.abs(w).sum()), float(residual.max(initial=0.0))
+            rounds.append(
+                {
+                    "objective": objective,
+                    "violation": violation,
+                    "tuples": int(np.count_nonzero(w[n_first:])),
+                    "entering": int((wants & (w == 0.0))[n_first:].sum()),
+                }
+            )
+            stop = callback is not None and callback(rounds[-1])
+            if ends.verdict(objective, ends.violation_of(residual), 0) == "converged":
+                status = "converged"
+            elif stop:
+                status = "stopped by callback"
+            if status != "max_rounds" or len(rounds) > max_rounds:
+                break
+            at_work = wants[n_first:]
+            small = TupleObjective(
+                corpus, features, take(candidates, at_work), count[at_work], c2=c2, n_threads=n_threads
+            )
+            found = minimize(small, w[wants], c1=c1, c2=c2, **rules)
+            rounds[-1] |= {
+                "states": small.automaton.n_states,
+                "evaluations": found.n_evaluations,
+                "status": found.status,
+            }
+            new = np.zeros(len(w))
+            new[wants] = found.w
+            w, objective, violation = new, found.objective, np.nan
+            if found.status == "interrupted":
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not rounds:
+            raise  # there is nothing to return yet
+        status = "interrupted"
+    kept = w[n_first:] != 0.0
+    tuples = take(candidates, kept)
+    n_states = Automaton(tuples, features.n_labels, corpus.class_ptr, corpus.class_attr).n_states
+    status = ends.outcome(status, w)
+    return TupleResult(
+        w[:n_first].copy(), tuples, w[n_first:][kept], objective, status, violation, n_states, rounds
+    )
+
+
+def _spelt(tuples):
+    """(edge attribute, labels without the -1 before them) of each tuple, whatever the width of its rows."""
+    return [
+        (b, tuple(y for y in z if y >= 0))
+        for b, z in zip(tuples.attr.tolist(), tuples.labels.tolist(), strict=True)
+    ]
+
+
+def _begin(full, start, candidates):
+    """`start` as one vector of all weights; the tuples it names that are no candidates are left out."""
+    w = np.zeros(full.n_features)
+    if start is not None:
+        if not (isinstance(start, tuple) and len(start) == 3):
+            raise ValueError(
+                f"start: expected (w, Tuples, nu), got {type(start).__name__}; "
+                "of a TupleResult these are the first three"
+            )
+        first, tuples, nu = start
+        tuples = check_tuples(tuples, full.chain.features.n_labels)
+        w[: full.n_first], nu = check_weights(first, full.n_first), check_weights(nu, len(tuples.attr))
+        at = {z: i for i, z in enumerate(_spelt(candidates))}
+        for z, value in zip(_spelt(tuples), nu, strict=True):
+            if z in at:
+                w[full.n_first + at[z]] += value
+    return w

@@ -1,0 +1,351 @@
+"""The linear-chain conditional random field as a scikit-learn estimator.
+
+    p(y | x) = exp( sum_t  log_node[t, y_t] + log_edge[class_t, y_{t-1}, y_t] ) / Z(x)
+
+Everything numerical happens further down (optim, kernels); this file turns what users have into a corpus,
+trains, and turns label ids back into labels. Source: Lafferty, McCallum, Pereira (2001); Sha, Pereira (2003).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from crfbook.chain.sparse.inference import sparsify
+from crfbook.data.constraints import constraints_from
+from crfbook.encoding.tag_dictionary import TagDictionary, free_blocked
+from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
+from crfbook.models.prediction import Predictions
+from crfbook.models.saving import Saved
+from crfbook.models.settings import check_settings, given_whole
+from crfbook.models.stream import Stream
+from crfbook.models.training import dev_accuracy, train
+from crfbook.models.weights import WeightNames, carried_features, carried_over, choose_features
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Data, Dictionary, Frame, Labels, Pattern, Rules, Seed
+
+
+class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
+    """Linear-chain CRF.
+
+    Minimises, in nats,   sum_i sample_weight_i * loss_i  +  c1 * |w|_1  +  c2 * |w|_2^2   with loss_i = -log p(y_i | x_i)
+    (sums, not averages, and no factor 1/2: CRFsuite's meaning of c1 and c2),
+    or corrects mistakes (perceptron, pa, arow).
+
+    ============  =======================================================================  ============  =========  ==========
+    algorithm     when to use it                                                           penalties     losses     epochs [1]
+    ============  =======================================================================  ============  =========  ==========
+    "lbfgs"       the default: exact to a certificate, on many threads; c1 > 0: "owlqn"    c1, c2        all four   until tol
+    "owlqn"       sparse models, most weights exactly 0 [2]                                c1, c2        all four   until tol
+    "sbcd"        very many weights, few of them active: all weights of a symbol at once   c1 or c2      log        100
+    "cd"          the same, one weight at a time: for a study, up to some 2,000 weights    c1 or c2      log        100
+    "auto"        as "lbfgs", soonest on large corpora: "sdca" first, where it is fast     c1, c2        all four   until tol
+    "sdca"        a good solution after a few passes, gap certified; slow for tiny c2      c2 > 0        log        200
+    "sag"         reaches the minimum in few passes; remembers marginals; c2 may be 0      c2            log        200
+    "sgd"         large corpora, streams (partial_fit); many epochs unless delta is larger c2            log        1000
+    "sgd-l1"      sparse models of large corpora, cheaply; not quite the minimum           c1 > 0        log        60
+    "perceptron"  a first result in seconds, streams; averaged, close to "lbfgs" in F1     none          none       10
+    "pa"          as "perceptron", with a margin and bounded steps (parameter c)           none          none       10
+    "arow"        as "pa", for rare attributes and noisy labels (variance, gamma)          none          none       10
+    "boosting"    very few weights, picked one a round (Altun et al. 2003)                 none          exp        10,000
+    ============  =======================================================================  ============  =========  ==========
+
+    [1] max_iterations where none is given. Many end sooner: see period and delta, epsilon, tol, patience.
+    [2] The minimum of OWL-QN, which proximal steps reach in fewer evaluations:
+        `learners.quasi_newton.lbfgs.minimize` has both.
+
+    Parameters
+    ----------
+    algorithm : see above. CRFsuite's names work too: "l2sgd", "ap", "averaged_perceptron",
+        "passive_aggressive".
+    min_freq : float, default 0. Weights whose (attribute, label) or (label,
+        label) is seen less often do not exist.
+    all_possible_states, all_possible_transitions : bool, default False. Give weights also to what training
+        never shows: every attribute with every label, every label after every label. Both together, with
+        "sbcd", c1 > 0 and min_freq = 0: these weights exist virtually,
+        only active ones take memory and stand in features_ and weights_.
+    c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none).
+        So c1 alone makes an elastic net; c2=0 for pure L1.
+    max_iterations : int or None. Iterations, epochs or rounds (other losses than "log": iterations of each
+        stage, see `learners.quasi_newton.loss_path`); 0: the model has its alphabets, and w = 0.
+    num_memories : int, default 6, with an L1 penalty 30. Curvature pairs kept,
+        two vectors of weights each ("lbfgs", "owlqn").
+    epsilon, period, delta : CRFsuite's stopping rules. |gradient| <= epsilon * max(1, |w|) (for c2 = 0 the
+        largest entry of the gradient), used only if given; perceptron, pa, arow: a mean loss of at most
+        epsilon in an epoch. The objective fell by less than delta, relative, in the last `period` (default
+        10) iterations: used if delta is given, and with delta = 1e-6 for "sgd" and for c2 = 0, where no bound
+        on the distance to the minimum is known and the gradient takes long to vanish; status_ is then "small
+        change". delta=0 waits for the gradient.
+    max_linesearch : int, default 20. Evaluations tried per iteration.
+    calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials :
+        of "sgd", the search for its learning rate, see `learners.stochastic.gradient.sgd`;
+        "sgd-l1" begins with the rate calibration_eta (0.8).
+    pa_type, c, error_sensitive : of "pa": 0, 1 (default) or 2; aggressiveness (1);
+        a margin that grows with the errors (True).
+    averaging : of "perceptron" and "pa", default True; False keeps the last weights, the plain perceptron.
+    variance, gamma : of "arow", default 1 and 1.
+    verbose : bool. Print a forecast of memory and time before training, then a progress bar.
+    template : makes attributes from token columns: the name of a shipped template ("chunking", "words", ...),
+        the path or the text of a CRF++/Wapiti pattern file, a Template, or None.
+    constraints : "BIO", "IOB1", "BIOES", table or None: see `crfbook.data.constraints.constraints_from`.
+        Forbidden transitions have probability 0 in training and are never predicted. A transition that
+        training merely never shows is not forbidden: it has weight 0.
+    on_violation : {"raise", "drop"}. What to do with training sequences that violate the constraints.
+    tag_dictionary : None, a count (5 is usual) or a TagDictionary. Words seen so often in training may only
+        have labels seen with them, in training and prediction alike, but for new sequences that this leaves
+        without any labelling. Needs a template; words are column 0, or the dictionary's column.
+    loss : "log" (default), "exp", "pointwise-log" or "pointwise-exp": see `chain.losses.terms`. clamp : float > 0
+        or None, of the exp losses: a sequence (token) with -log p > clamp counts linearly,
+        so that wrong labels cannot rule the rest.
+    random_state : int (default 0), RandomState or None. Order of the sequences, where one is random.
+    n_jobs : int or None (1), -1 for all processors. Threads; the weights are bit-identical for any number.
+    tol : float. L-BFGS, OWL-QN, auto (default 1e-6): for c2 > 0, stop when the objective is proved to lie
+        within tol (relative) of its minimum; for c2 = 0, when no entry of the (pseudo-)gradient exceeds 1000
+        * tol, or at a small change (see delta). "sag", "sdca", "boosting" have their own defaults, see there.
+    patience : int or None. With X_dev in `fit`: stop after so many iterations without a better token accuracy
+        there, and keep the weights of the best iteration.
+    warm_start : bool. `fit` starts from the weights of the fit before, matched by name.
+    memory_limit : bytes (default 2e9) that "sag", "sdca" and "boosting" may take to remember each sequence;
+        above it they raise MemoryError, and "auto" takes L-BFGS.
+    linesearch, model_filename, keep_tempfiles, trainer_cls : accepted so that code for sklearn-crfsuite runs,
+        without effect.
+    A parameter that means nothing to the algorithm is named in a warning; one that it cannot honour (c1 > 0
+    without an L1 penalty) is refused, with the list of what works.
+
+    Attributes
+    ----------
+    classes_ : list of the labels as they were given; index = label id in every array.
+    weights_ : (F,) float64, laid out by features_ (a FeatureSet); encoder_ holds the alphabets.
+    objective_, n_iter_, status_ : last value of what is minimised, iterations and why training ended.
+        perceptron, pa, arow: their losses summed over the last epoch; boosting: log of the exp loss.
+    history_ : DataFrame, one row an iteration or epoch (boosting: every 100 rounds): iteration, objective,
+        violation, n_active, seconds (and dev_accuracy).
+    n_dropped_ : sequences left out because of on_violation="drop".
+
+    Notes
+    -----
+    What differs from sklearn-crfsuite: `predict` and `predict_marginals` return lists of lists, whatever the
+    data. Labels may be any hashable objects and come back as they were. Training goes on to a certificate
+    (for c2 = 0: or to delta = 1e-6) instead of stopping at delta = 1e-5; perceptron, pa and arow do 10
+    epochs, not 100 (their F1 changes little after 10). There are no model files on disk unless you `save`;
+    X_dev can stop the training. An empty sequence is predicted as [].
+    ":" and newlines in attributes mean nothing.
+
+    Ctrl-C during `fit` ends training with the last good weights, a usable model and status_ "interrupted".
+    Predicting changes nothing in the model, so threads may share it.
+    """
+
+    def __init__(
+        self,
+        algorithm: str | None = "lbfgs",
+        min_freq: float = 0,
+        all_possible_states: bool = False,
+        all_possible_transitions: bool = False,
+        c1: float = 0.0,
+        c2: float | None = None,
+        max_iterations: int | None = None,
+        num_memories: int | None = None,
+        epsilon: float | None = None,
+        period: int | None = None,
+        delta: float | None = None,
+        linesearch: Any = None,
+        max_linesearch: int | None = None,
+        calibration_eta: float | None = None,
+        calibration_rate: float | None = None,
+        calibration_samples: int | None = None,
+        calibration_candidates: int | None = None,
+        calibration_max_trials: int | None = None,
+        pa_type: int | None = None,
+        c: float | None = None,
+        error_sensitive: bool | None = None,
+        averaging: bool | None = None,
+        variance: float | None = None,
+        gamma: float | None = None,
+        verbose: bool | int = False,
+        model_filename: Any = None,
+        keep_tempfiles: Any = None,
+        trainer_cls: Any = None,
+        *,
+        template: Pattern = None,
+        constraints: Rules = None,
+        on_violation: str = "raise",
+        tag_dictionary: Dictionary = None,
+        loss: str | None = None,
+        clamp: float | None = None,
+        random_state: Seed = 0,
+        n_jobs: int | None = None,
+        tol: float | None = None,
+        patience: int | None = None,
+        warm_start: bool = False,
+        memory_limit: float = 2e9,
+    ) -> None:
+        self.algorithm = algorithm
+        self.min_freq = min_freq
+        self.all_possible_states = all_possible_states
+        self.all_possible_transitions = all_possible_transitions
+        self.c1 = c1
+        self.c2 = c2
+        self.max_iterations = max_iterations
+        self.num_memories = num_memories
+        self.epsilon = epsilon
+        self.period = period
+        self.delta = delta
+        self.linesearch = linesearch
+        self.max_linesearch = max_linesearch
+        self.calibration_eta = calibration_eta
+        self.calibration_rate = calibration_rate
+        self.calibration_samples = calibration_samples
+        self.calibration_candidates = calibration_candidates
+        self.calibration_max_trials = calibration_max_trials
+        self.pa_type = pa_type
+        self.c = c
+        self.error_sensitive = error_sensitive
+        self.averaging = averaging
+        self.variance = variance
+        self.gamma = gamma
+        self.verbose = verbose
+        self.model_filename = model_filename
+        self.keep_tempfiles = keep_tempfiles
+        self.trainer_cls = trainer_cls
+        self.template = template
+        self.constraints = constraints
+        self.on_violation = on_violation
+        self.tag_dictionary = tag_dictionary
+        self.loss = loss
+        self.clamp = clamp
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.tol = tol
+        self.patience = patience
+        self.warm_start = warm_start
+        self.memory_limit = memory_limit
+
+    def fit(
+        self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None,
+        X_dev: Data | None = None, y_dev: Labels | None = None, callback: Callback = None,
+    ) -> Self:  # fmt: skip
+        """Train on labelled sequences.
+
+        Parameters
+        ----------
+        X : list of sequences, each a list of attribute dicts, of lists of strings, a dense or sparse
+            array (T, A); or TokenColumns (with `template`); or a Corpus, whose label ids are the labels.
+        y : list of sequences of labels; may be left out when X carries its labels.
+        sample_weight : (S,) weights >= 0 of the sequences, default 1.
+        X_dev, y_dev : held-out sequences; their token accuracy stands in history_ (see `patience`).
+        callback : called with (Step, weights) after each iteration; returning True ends training.
+
+        Returns self. Raises ValueError or TypeError in one sentence that names the sequence, the token
+        and what was expected; MemoryError for an algorithm that would take more than memory_limit.
+        """
+        settings, X = check_settings(self), listed(X)
+        encoder, corpus = training_corpus(X, y, sample_weight, self.template)
+        corpus, constraints, sets, n_dropped = self._restrict(X, corpus, encoder, settings)
+        features = choose_features(corpus, encoder, settings, constraints)
+        warm = self.warm_start and hasattr(self, "weights_")
+        if warm and settings.virtual:
+            features = carried_features(self, encoder)
+        w0 = np.zeros(features.n_features)
+        if warm:
+            w0 = carried_over(self, encoder, features)
+        dev = None
+        if X_dev is not None:
+            held_out = free_blocked(
+                known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets), constraints
+            )
+            dev = dev_accuracy(held_out, features, constraints, settings.n_threads)
+        elif y_dev is not None or settings.patience is not None:
+            what = "patience" if y_dev is None else "y_dev"
+            raise ValueError(f"fit: {what} was given without X_dev, the held-out sequences it is for")
+        result, history = train(
+            corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose
+        )
+        features = getattr(result, "features", features)
+        self._keep(
+            encoder,
+            features,
+            constraints,
+            sets,
+            result,
+            history,
+            n_dropped,
+            settings.algorithm,
+            corpus.n_sequences,
+        )
+        return self
+
+    def _restrict(self, X, corpus, encoder, settings, sets=None):
+        """(corpus, constraints, label sets or None, number of sequences left out):
+        what may be labelled how.
+        """
+        constraints = constraints_from(self.constraints, encoder.labels_)
+        if sets is None and self.tag_dictionary is not None:
+            sets = self._dictionary(X, corpus, encoder).encode(encoder.labels_)
+        if sets is not None:
+            corpus = corpus._replace(label_set=sets.label_set(X, encoder.columns_))
+            constraints = sets.constrain(constraints)
+        corpus, n_dropped = obey(corpus, constraints, encoder.labels_, settings.drop)
+        if n_dropped:
+            warnings.warn(
+                f"{n_dropped} training sequences violate the constraints and were left out",
+                UserWarning,
+                stacklevel=3,
+            )
+        return corpus, constraints, sets, n_dropped
+
+    def _dictionary(self, X, corpus, encoder):
+        """The TagDictionary that was given, or learnt from the training columns;
+        it allows all that these show.
+        """
+        if self.template is None:
+            raise ValueError("tag_dictionary: expected columns of words with a template, got attributes")
+        gold = [encoder.labels_[y] for y in corpus.labels.tolist()]
+        if not isinstance(self.tag_dictionary, TagDictionary):
+            return TagDictionary.learn(X, [gold], given_whole(self, "tag_dictionary", None))
+        return self.tag_dictionary.allowing(X, gold)
+
+    def _keep(self, encoder, features, constraints, sets, result, history, n_dropped, algorithm, n_seen):
+        """Become the model that training has found."""
+        self.encoder_, self.features_, self.constraints_ = encoder, features, constraints
+        self.label_sets_ = sets
+        self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
+        self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
+        self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
+
+    def sparsify(self, threshold: float = 0.0) -> Self:
+        """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0.
+        Changes the model; returns self.
+
+        `partial_fit` goes on from the weights that are left, without what its algorithm remembered besides.
+        """
+        check_is_fitted(self, "weights_")
+        before = np.count_nonzero(self.weights_)
+        self.features_, self.weights_ = sparsify(self.features_, self.weights_, threshold)
+        if before and not len(self.weights_):
+            warnings.warn(
+                f"sparsify({threshold:g}) leaves none of {before} weights: "
+                "every labelling is now as probable as any other",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._learner = self._learner[0], None
+        return self
+
+    @property
+    def history_(self) -> Frame:
+        """The iterations as a pandas DataFrame (made when asked for: training does not need pandas)."""
+        import pandas
+
+        check_is_fitted(self, "weights_")
+        return pandas.DataFrame(self._history)
+
+    @property
+    def classes_(self) -> list[Any]:
+        """The labels; index = label id in every array."""
+        check_is_fitted(self, "weights_")
+        return list(self.encoder_.labels_)

@@ -1,0 +1,31 @@
+"""What trains a MEMM: the penalised likelihood of each label given the gold label before it."""
+
+import numpy as np
+
+from crfbook.chain.objective import Objective
+from crfbook.models.directed.factors import shard_local_likelihood
+
+
+class LocalObjective(Objective):
+    """Penalised negative log-likelihood of local classifiers; arguments, value and gradient as `Objective`.
+
+        value(w) = sum_t weight_t (log Z[t, y_{t-1}] - log_node[t, y_t] - log_edge[y_{t-1}, y_t]) + c2 |w|^2
+
+    Forbidden labels are left out of the sum of each Z[t, yp].
+
+    Source: McCallum, Freitag and Pereira (2000), with a Gaussian prior and L-BFGS in place of GIS.
+    """
+
+    def __init__(self, corpus, features, *, c2=0.0, constraints=None, n_threads=1, batch_tokens=None):
+        super().__init__(
+            corpus, features, c2=c2, constraints=constraints, n_threads=n_threads, batch_tokens=batch_tokens
+        )
+        before = np.full(corpus.n_tokens, -1, np.int32)
+        before[1:] = corpus.labels[:-1]
+        before[corpus.first] = -1
+        self._gold_prev = before[self._packing.row_token]
+
+    curvature = None  # that of the chain would be wrong here
+
+    def _likelihood(self, *arguments):
+        return shard_local_likelihood(*arguments, self._gold_prev)

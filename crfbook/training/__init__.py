@@ -1,0 +1,1 @@
+"""Around every learner: threads, the outer loop, results, certificates, progress."""

@@ -1,0 +1,297 @@
+"""The house rules that are no single algorithm's business: floors, imports, sizes, lists that must agree."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+
+import pytest
+import yaml
+from helpers.sources import is_for_types
+
+from tools import chapters as book
+
+ROOT = book.ROOT
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MODULES = sorted(p for folder in ("crfbook", "data_fetch") for p in (ROOT / folder).rglob("*.py"))
+SCRIPTS = sorted([*(ROOT / "tools").glob("*.py"), ROOT / "conftest.py"])
+MAX_LINES = 450
+
+# A floor imports from its own and from lower ones, with the exceptions below.
+FLOORS = {
+    "crfbook._checks": 0,
+    "crfbook._jit": 0,
+    "crfbook.data": 1,
+    "crfbook.encoding": 1,
+    "crfbook.datasets": 1,
+    "crfbook.training": 2,
+    "crfbook.chain": 3,
+    "crfbook.learners": 4,
+    "crfbook.models": 5,
+    "crfbook.plotting": 6,
+    "crfbook.studies": 7,
+}
+# A family of learners imports another only through its face, and only these do.
+BETWEEN_FAMILIES = {
+    ("coordinate", "quasi_newton"),  # accelerated sweeps
+    ("stochastic", "quasi_newton"),  # "auto" ends with L-BFGS
+    ("tuples", "quasi_newton"),  # the inner problem of label tuples
+}
+STANDS_ALONE = ("crfbook.evaluation",)  # imports nothing of crfbook; anyone may import it
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(tree, package):
+    """Every module that is imported, wherever in a file that lies in `package`; those for types left out."""
+    unread = {id(child) for node in ast.walk(tree) if is_for_types(node) for child in ast.walk(node)}
+    for node in ast.walk(tree):
+        if id(node) in unread:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            yield source
+            yield from (f"{source}.{a.name}" for a in node.names)
+
+
+def within(name, package):
+    return name == package or name.startswith(package + ".")
+
+
+def floor(name):
+    return next((level for package, level in FLOORS.items() if within(name, package)), None)
+
+
+def family(name):
+    """The family of learners that a module belongs to, or None."""
+    parts = name.split(".")
+    return parts[2] if parts[:2] == ["crfbook", "learners"] and len(parts) > 2 else None
+
+
+def between_families(name, other):
+    """What is wrong with a module of one family importing `other` of another one."""
+    here, there = family(name), family(other)
+    face = f"crfbook.learners.{there}"
+    if (here, there) not in BETWEEN_FAMILIES:
+        yield f"{name} imports {other}: the family {here} does not import {there}"
+    elif other != face and other.removeprefix(face + ".") not in import_module(face).__all__:
+        yield f"{name} imports {other}, which is not in the face of its family"
+
+
+def complaints(name, imported):
+    """What is wrong with module `name` importing the modules `imported`."""
+    found = []
+    for other in imported:
+        top = other.split(".")[0]
+        if within(name, "data_fetch") and top == "crfbook":
+            found.append(f"data_fetch knows nothing of crfbook, but imports {other}")
+        if top in ("tools", "tests", "notebooks", "conftest"):
+            found.append(f"{name} imports {other}, which is not in the wheel")
+        if top == "numba" and name != "crfbook._jit":
+            found.append(f"{name} imports numba; only _jit.py does")
+        if top != "crfbook" or other == "crfbook":
+            continue
+        if any(within(name, package) and not within(other, package) for package in STANDS_ALONE):
+            found.append(f"{name} stands alone, but imports {other}")
+        if name == "crfbook.brute" and not within(other, "crfbook.data"):
+            found.append(f"brute.py is plain Python and NumPy, but imports {other}")
+        here, there = floor(name), floor(other)
+        if here is not None and there is not None and there > here:
+            found.append(f"{name} imports {other}, which stands above it")
+        if family(name) and family(other) not in (None, family(name)):
+            found += between_families(name, other)
+        if (here == 1 or here and here > 5) and other == "crfbook._jit.kernel":
+            found.append(f"{name} is no place for a kernel")
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_imports_point_downwards(path):
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    found = complaints(module_name(path), list(imports(ast.parse(path.read_text()), package)))
+    assert not found, "; ".join(found)
+
+
+@pytest.mark.parametrize(
+    "name, imported",
+    [
+        ("crfbook.data.corpus", "crfbook.chain.objective"),
+        ("crfbook.training.loop", "crfbook.chain.objective"),
+        ("crfbook.learners.online.online", "crfbook.learners.quasi_newton"),
+        ("crfbook.learners.tuples.train", "crfbook.learners.quasi_newton.lbfgs"),
+        ("crfbook.chain.objective", "crfbook.models.crf"),
+        ("crfbook.models.crf", "crfbook.plotting"),
+        ("crfbook.training.monitor", "crfbook.studies.work"),
+        ("crfbook.plotting.curves", "crfbook.studies.harness"),
+        ("crfbook.evaluation", "crfbook.data.corpus"),
+        ("crfbook.brute", "crfbook.chain.viterbi"),
+        ("crfbook.training.threads", "numba"),
+        ("crfbook.encoding.encoder", "crfbook._jit.kernel"),
+        ("crfbook.plotting.curves", "crfbook._jit.kernel"),
+        ("crfbook.datasets.twins", "crfbook.chain.viterbi"),
+        ("data_fetch.store", "crfbook.datasets"),
+        ("crfbook.datasets", "tools.chapters"),
+    ],
+)
+def test_an_import_that_points_upwards_is_found(name, imported):
+    assert complaints(name, [imported])
+
+
+def circles(graph):
+    """Sets of modules of a graph {module: modules that it imports} that can be reached from each other."""
+    beyond = {}
+    for name in graph:
+        reached, ahead = set(), list(graph[name])
+        while ahead:
+            other = ahead.pop()
+            if other not in reached:
+                reached.add(other)
+                ahead.extend(graph.get(other, ()))
+        beyond[name] = reached
+    rings = {frozenset(b for b in beyond[a] if a in beyond.get(b, ())) for a in graph if a in beyond[a]}
+    return sorted(sorted(ring) for ring in rings)
+
+
+def test_no_import_runs_in_a_circle():
+    """Also those inside of functions: a lazy import may save time, but it must not hide a knot."""
+    graph = {}
+    for path in MODULES:
+        package = ".".join(path.relative_to(ROOT).parent.parts)
+        graph[module_name(path)] = set(imports(ast.parse(path.read_text()), package)) - {module_name(path)}
+    assert not circles(graph)
+
+
+def test_a_circle_of_imports_is_found():
+    lazy = "def f():\n    from crfbook.chain.b import g\n"
+    typed = "if TYPE_CHECKING:\n    from crfbook.chain.a import T\n"
+    graph = {"crfbook.chain.a": lazy, "crfbook.chain.b": "from . import a", "crfbook.chain.c": typed}
+    graph = {name: set(imports(ast.parse(code), "crfbook.chain")) for name, code in graph.items()}
+    assert circles(graph) == [["crfbook.chain.a", "crfbook.chain.b"]]
+
+
+def test_relative_imports_are_resolved():
+    tree = ast.parse("from . import store\nfrom ..chain import objective\nfrom .archive import read")
+    wanted = ["crfbook.data", "crfbook.data.store", "crfbook.chain", "crfbook.chain.objective"]
+    assert list(imports(tree, "crfbook.data"))[:4] == wanted
+
+
+@pytest.mark.parametrize("path", MODULES + SCRIPTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_holds_one_idea(path):
+    lines = path.read_text().count("\n")
+    assert lines <= MAX_LINES, f"{lines} lines: more than one idea"
+    assert ast.get_docstring(ast.parse(path.read_text())), "no docstring"
+
+
+def test_one_decorator_and_no_shortcuts():
+    banned = re.compile(
+        r"parallel\s*=\s*True|\bprange\b|fastmath\s*=\s*True|pickle\.loads?\(|allow_pickle\s*=\s*True"
+    )
+    for path in MODULES:
+        found = banned.search(path.read_text())
+        assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
+        if module_name(path) != "crfbook._jit":
+            assert not re.search(
+                r"^\s*@(?:numba\.)?(?:n?jit|vectorize|guvectorize)\b", path.read_text(), re.M
+            ), path
+
+
+LAZY = """
+import sys, crfbook
+heavy = ["numba", "scipy", "pandas", "sklearn", "matplotlib", "pooch", "numpy"]
+print([m for m in heavy if m in sys.modules])
+"""
+
+
+def run_python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_is_lazy():
+    assert run_python(LAZY) == "[]"
+
+
+def test_every_public_name_can_be_had():
+    """Also without compilation: what a classroom's debugger (NUMBA_DISABLE_JIT=1) sees."""
+    code = "import crfbook\nfor n in crfbook.__all__:\n    getattr(crfbook, n)\n"
+    code += "print('all', len(crfbook.__all__) > 5)"
+    assert run_python(code, NUMBA_DISABLE_JIT="1") == "all True"
+
+
+def test_version_is_said_once_and_the_same():
+    version = run_python("import crfbook; print(crfbook.__version__)")
+    assert PYPROJECT["project"]["version"] == version
+    assert re.search(rf"^version: {re.escape(version)}$", (ROOT / "CITATION.cff").read_text(), re.M)
+
+
+# ---- lists that must agree ----
+
+
+def test_environment_file_is_the_same_set():
+    project = PYPROJECT["project"]
+    extras = project["optional-dependencies"]
+    wanted = set(project["dependencies"]).union(*(extras[name] for name in ("book", "test", "peers")))
+    listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    conda = {d for d in listed if isinstance(d, str)}
+    assert conda - wanted == {"pip", f"python{project['requires-python']}"}
+    assert wanted <= conda
+    assert [d for d in listed if isinstance(d, dict)] == [{"pip": ["-e ."]}]
+
+
+def test_requirements_are_ranges():
+    project = PYPROJECT["project"]
+    for requirement in [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]:
+        assert re.fullmatch(r"[a-z0-9-]+>=[\d.]+(,<\d+)?|crfbook\[[a-z,]+\]", requirement), requirement
+
+
+PLACES = re.compile(r"(?<![\w.:/~$}])/(?:ho" + r"me|ro" + r"ot|wo" + r"rk|Us" + r"ers)/\w")
+TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".cff", ".txt", ".json", ".ipynb", ".cfg", ""}
+
+
+def test_no_paths_of_a_machine():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.split():
+        path = ROOT / name
+        if path.suffix in TEXT and path.is_file():
+            found = PLACES.search(path.read_text(encoding="utf-8"))
+            assert not found, f"{name}: {found.group(0)}"
+
+
+def test_wheel_settings_name_both_packages():
+    """.ci/run builds the wheel and looks into it (tools/wheel.py); here only what it is made from."""
+    assert PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["crfbook", "data_fetch"]
+    for path in MODULES:
+        package = path.parent
+        while package != ROOT:
+            assert (package / "__init__.py").exists(), f"{package} is not a package"
+            package = package.parent
+
+
+def test_positional_tolerances():
+    """The third argument of assert_allclose is rtol: a 4 there is no number of decimals, and cannot fail.
+    Tolerances are keywords.
+    """
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+                ("assert_allclose", "isclose", "allclose")
+            ):
+                assert len(node.args) <= 2, f"{path.name}, line {node.lineno}: a positional tolerance"

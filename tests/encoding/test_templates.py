@@ -1,0 +1,130 @@
+"""Templates: the notation, its errors, the shipped files, and the named extractors."""
+
+import pytest
+
+from crfbook.encoding import templates
+from crfbook.encoding.extractors import EXTRACTORS, make_extractor, shape, short_shape
+from crfbook.encoding.templates import Source, Template, as_template
+
+
+def test_one_pattern_per_line_and_what_is_in_it():
+    template = Template.parse(
+        '# comment\n\nU01:%x[-1,0]/%x[0,pos] # why\r\nB\nB02:%X[+1,2]\n*03:%%%t[0,0,"a#,]\\""]\nU\n'
+    )
+    first, both, constant = template.node
+    assert first.literals == ("U01:", "/", "")
+    assert first.sources == (Source(0, "x", ()), Source("pos", "x", ()))
+    assert first.offsets == (-1, 0) and first.line == 3
+    assert both.literals == ("*03:%", "") and both.sources == (Source(0, "t", ('a#,]"',)),)
+    assert constant.literals == ("U",) and constant.sources == ()
+    assert [pattern.line for pattern in template.edge] == [5, 6], (
+        "a bare B is the constant edge attribute, which is implicit"
+    )
+    assert template.reach == (1, 1)
+    assert [source.name for source in template.sources] == ["x", "x", "t", "X"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("X01:%x[0,0]", "expected U (node), B (edge), * (both) or # (comment)"),
+        ("U:%x[0]", "expected %x[row,column]"),
+        ("U:%x[0,0", "is no macro: expected %x[row,column]"),
+        ("U:100%", "is no macro"),
+        ("U:%x[@1,0]", "expected %x[row,column]"),
+        ("U:%x[0,-1]", "the column must be a number from 0 or a name, got '-1'"),
+        ("U:%x[0,0,3]", "expected %x[row,column], got 1 further"),
+        ("U:%stem[0,0]", "unknown extractor %stem; known: %x"),
+        ("U:%prefix[0,0]", "expected %prefix[row,column,n] or"),
+        ("U:%prefix[0,0,0]", "lengths must satisfy 1 <= low <= high"),
+        ("U:%ngrams[0,0,3,2]", "lengths must satisfy 1 <= low <= high"),
+        ('U:%prefix[0,0,"a"]', "expected %prefix[row,column,n]"),
+        ("U:%t[0,0,[a-z]]", "must be a whole number or a regular expression in double quotes"),
+        ('U:%t[0,0,"("]', "does not compile"),
+        ("U:%x[1,0]", "repeats line 1"),
+    ],
+)
+def test_errors_name_the_line_and_the_expected_form(line, message):
+    with pytest.raises(ValueError, match=r"template line 2 \(") as caught:
+        Template.parse("U:%x[1,0]\n" + line)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "\n# nothing\n"])
+def test_a_template_without_patterns_is_refused(text):
+    with pytest.raises(ValueError, match="no patterns"):
+        Template.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text", "expected"),
+    [
+        ("x", (), "The", ("The",)),
+        ("X", (), "The", ("the",)),
+        ("lower", (), "The", ("the",)),
+        ("t", ("^[A-Z]",), "The", ("true",)),
+        ("t", ("^[A-Z]",), "the", ("false",)),
+        ("m", ("[0-9]+",), "in1999a", ("1999",)),
+        ("m", ("[0-9]+",), "in", ("",)),
+        ("M", ("[A-Z]+",), "inABC", ("abc",)),
+        ("match", ("[0-9]",), "a1", ("true",)),
+        ("match", ("[0-9]",), "a", ()),
+        ("prefix", (2,), "abc", ("ab",)),
+        ("prefix", (4,), "abc", ()),
+        ("prefix", (2, 4), "abc", ("ab", "abc")),
+        ("suffix", (1, 2), "abc", ("c", "bc")),
+        ("suffix", (1, 2), "", ()),
+        ("shape", (), "McCoy-70 ß", ("XxXxx-dd x",)),
+        ("shortshape", (), "McCoy-70", ("XxXx-d",)),
+        ("shortshape", (), "", ("",)),
+        ("ngrams", (1, 2), "aba", ("a", "b", "ab", "ba")),
+    ],
+)
+def test_extractors(name, arguments, text, expected):
+    assert make_extractor(name, arguments)(text) == expected
+
+
+def test_shapes_are_plain_functions_too():
+    assert shape("IBM") == "XXX" and short_shape("IBM") == "X"
+
+
+def test_every_extractor_is_documented():
+    from crfbook.encoding import extractors
+
+    for name in EXTRACTORS:
+        assert f"%{name}" in extractors.__doc__
+
+
+@pytest.mark.parametrize("name", templates.available())
+def test_shipped_templates_parse_and_say_what_they_are(name):
+    template = templates.load(name)
+    assert template.text.startswith("# ") and template.node
+    assert Template.parse(template.text) == template
+
+
+def test_chunking_template_is_the_one_of_the_comparisons():
+    template = templates.load("chunking")
+    assert len(template.node) == 19 and not template.edge
+    assert template.reach == (2, 2)
+
+
+def test_as_template_takes_names_files_and_texts(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("U:%x[0,0]\n", encoding="utf-8")
+    mine = Template.parse("U:%x[0,0]\n")
+    assert (
+        as_template(path) == as_template(str(path)) == as_template("U:%x[0,0]\n") == as_template(mine) == mine
+    )
+    assert as_template("words") == templates.load("words")
+    with pytest.raises(ValueError, match="neither a file nor a shipped template.*chunking"):
+        as_template("chunkin")
+    with pytest.raises(ValueError, match="there are: chunking"):
+        templates.load("chunkin")
+    path.write_text("Q\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="mine.txt: template line 1"):
+        as_template(path)
+
+
+def test_a_template_prints_short():
+    assert repr(Template.parse("U:%x[0,0]\nB\n*:%x[1,0]")) == "<Template: 2 node and 1 edge patterns>"
+    assert repr(Template.parse("B")) == "<Template: no node patterns>"

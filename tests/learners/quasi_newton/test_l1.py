@@ -1,0 +1,255 @@
+"""L1 by four routes that share no step: all meet at one optimum, with one support;
+and what each promises beside.
+"""
+
+import io
+
+import numpy as np
+import pytest
+from helpers.corpora import random_corpus, random_model
+from helpers.problems import kkt
+
+from crfbook.chain.inference import iter_edge_marginals, node_marginals
+from crfbook.chain.objective import Objective
+from crfbook.data.features import observed
+from crfbook.learners.quasi_newton.bounded import dual_variables
+from crfbook.learners.quasi_newton.fista import proximal_gradient
+from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.learners.quasi_newton.model_descent import descend_model
+from crfbook.learners.quasi_newton.proximal_newton import _compact
+from crfbook.training.certificate import duality_gap
+
+
+def owlqn(fun, w0=None, **options):
+    return minimize(fun, w0, l1_method="owlqn", **options)
+
+
+METHODS = {"proximal-newton": minimize, "owlqn": owlqn, "dual": dual_variables, "fista": proximal_gradient}
+EXACT = {"tol": 1e-13, "tol_gradient": 1e-8, "max_iterations": 20000}
+
+
+def problem(seed=0, c2=0.0, n_sequences=40, **options):
+    rng = np.random.default_rng(seed)
+    corpus = random_corpus(rng, lengths=rng.integers(0, 6, n_sequences), n_attrs=9, **options)
+    features = observed(corpus, 3, 9, int(corpus.class_attr.max()) + 1)
+    return Objective(corpus, features, c2=c2), features.n_features
+
+
+@pytest.mark.parametrize("c2", [0.0, 0.2])
+@pytest.mark.parametrize("c1", [0.3, 2.0])
+def test_four_methods_meet_at_one_optimum(c1, c2):
+    fun, n = problem(c2=c2)
+    found = {name: method(fun, np.zeros(n), c1=c1, c2=c2, **EXACT) for name, method in METHODS.items()}
+    best = min(result.objective for result in found.values())
+    referee = found["fista"]
+    assert 0 < np.count_nonzero(referee.w) < n
+    for name, result in found.items():
+        assert kkt(fun, result.w, c1) <= 1e-5, name
+        assert result.objective == pytest.approx(best, rel=1e-10), name
+        np.testing.assert_array_equal(result.w != 0, referee.w != 0, err_msg=name)
+        np.testing.assert_allclose(result.w, referee.w, rtol=0, atol=1e-4, err_msg=name)
+        assert result.objective == pytest.approx(fun(result.w)[0] + c1 * np.abs(result.w).sum(), rel=1e-13)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_above_the_largest_gradient_nothing_survives(name):
+    fun, n = problem()
+    largest = np.abs(fun(np.zeros(n))[1]).max()
+    nothing = METHODS[name](fun, np.full(n, 0.5), c1=1.01 * largest, **EXACT)
+    assert nothing.status == "empty model" and not nothing.w.any()
+    assert nothing.history[-1].n_active == 0
+    one = METHODS[name](fun, np.zeros(n), c1=0.99 * largest, **EXACT)
+    assert np.count_nonzero(one.w) >= 1
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_zero_iterations_and_callbacks(name):
+    fun, n = problem()
+    w0 = np.linspace(-1, 1, n)
+    start = METHODS[name](fun, w0, c1=0.5, max_iterations=0)
+    assert (start.status, start.n_iter, start.history) == ("max_iterations", 0, [])
+    np.testing.assert_array_equal(start.w, w0)
+    assert start.objective == pytest.approx(fun(w0)[0] + 0.5 * np.abs(w0).sum())
+    seen = []
+
+    def callback(step, w):
+        with pytest.raises(ValueError):
+            w[0] = 1.0
+        seen.append((step, w.copy()))
+        return len(seen) == 3
+
+    stopped = METHODS[name](fun, np.zeros(n), c1=0.5, callback=callback)
+    assert stopped.status == "stopped by callback" and stopped.n_iter == 3
+    assert [step for step, _ in seen] == stopped.history
+    np.testing.assert_array_equal(stopped.w, seen[-1][1])
+    assert [step.n_active for step, _ in seen] == [np.count_nonzero(w) for _, w in seen]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_ctrl_c_keeps_the_last_good_weights(name):
+    fun, n = problem()
+    calls = []
+
+    def interrupted(w):
+        calls.append(1)
+        if len(calls) == 9:
+            raise KeyboardInterrupt
+        return fun(w)
+
+    result = METHODS[name](interrupted, np.zeros(n), c1=0.5)
+    assert result.status == "interrupted" and result.n_iter >= 1
+    assert result.objective == result.history[-1].objective
+    assert result.objective == pytest.approx(fun(result.w)[0] + 0.5 * np.abs(result.w).sum())
+
+    def at_once(w):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        METHODS[name](at_once, np.zeros(n), c1=0.5)
+
+
+@pytest.mark.parametrize("name", ["proximal-newton", "owlqn", "fista"])
+@pytest.mark.parametrize("stop_at", [0, 1, 7, 20, 23])
+def test_resumed_training_is_bit_identical(name, stop_at):
+    fun, n = problem(seed=2)
+    settings = {"c1": 0.2, "tol_gradient": 0.0}
+    whole = METHODS[name](fun, np.zeros(n), max_iterations=30, **settings)
+    kept = io.BytesIO()
+    np.savez(kept, **METHODS[name](fun, np.zeros(n), max_iterations=stop_at, **settings).state)
+    kept.seek(0)
+    with np.load(kept, allow_pickle=False) as saved:
+        resumed = METHODS[name](fun, state=dict(saved), max_iterations=30, **settings)
+    assert resumed.n_iter == whole.n_iter
+    np.testing.assert_array_equal(resumed.w, whole.w)
+    assert resumed.objective == whole.objective
+
+
+def test_dual_variables_go_on_from_the_weights_of_a_state():
+    fun, n = problem()
+    first = dual_variables(fun, np.zeros(n), c1=0.5, max_iterations=4)
+    second = dual_variables(fun, state=first.state, c1=0.5, **EXACT)
+    assert second.history[0].iteration == 5 and second.history[0].objective <= first.objective
+    assert second.objective == pytest.approx(minimize(fun, np.zeros(n), c1=0.5, **EXACT).objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"c1": -1.0}, "c1: expected"),
+        ({"c2": np.inf}, "c2: expected"),
+        ({"max_iterations": 1.5}, "max_iterations: expected"),
+        ({"w0": None}, "got None"),
+        ({"w0": np.array([0.0, np.nan])}, "w0: expected finite weights, got nan at position 1"),
+        ({"fun": lambda w: (0.0, np.zeros(3))}, r"gradient of shape \(2,\)"),
+    ],
+)
+def test_bad_arguments_are_named(name, change, message):
+    arguments = {"fun": lambda w: (w @ w, 2 * w), "w0": np.ones(2), "c1": 0.1, **change}
+    fun, w0 = arguments.pop("fun"), arguments.pop("w0")
+    with pytest.raises(ValueError, match=message):
+        METHODS[name](fun, w0, **arguments)
+    with pytest.raises(ValueError, match="l1_method: expected one of 'proximal', 'owlqn', got 'fista'"):
+        minimize(fun, w0, c1=0.0, l1_method="fista")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_nan_from_the_start_is_said(name):
+    result = METHODS[name](lambda w: (np.nan, w), np.ones(2), c1=0.5)
+    assert result.status == "non-finite objective" and result.n_iter == 0
+    np.testing.assert_array_equal(result.w, np.ones(2))
+
+
+def test_duality_gap_bounds_the_distance_and_closes():
+    fun, n = problem()
+    result = minimize(fun, np.zeros(n), c1=0.5, **EXACT)
+    assert -1e-9 <= duality_gap(*fun(result.w), result.w, 0.5) <= 1e-5 * result.objective
+    rng = np.random.default_rng(0)
+    for w in (np.zeros(n), *(result.w + rng.normal(0.0, size, n) for size in (0.01, 0.3, 3.0))):
+        assert fun(w)[0] + 0.5 * np.abs(w).sum() - result.objective <= duality_gap(*fun(w), w, 0.5) + 1e-9
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_threads_do_not_change_a_bit(threads):
+    rng = np.random.default_rng(4)
+    corpus = random_corpus(rng, lengths=rng.integers(1, 30, 150), n_attrs=9)
+    features = observed(corpus, 3, 9)
+    runs = [
+        minimize(
+            Objective(corpus, features, n_threads=k), np.zeros(features.n_features), c1=0.2, max_iterations=30
+        )
+        for k in (1, threads)
+    ]
+    np.testing.assert_array_equal(runs[0].w, runs[1].w)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes": 2}]
+)
+def test_curvature_is_a_sum_of_variances(options):
+    rng = np.random.default_rng(3)
+    corpus = random_corpus(rng, **options)
+    features, w = random_model(rng, corpus)
+    weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
+    p = node_marginals(corpus, features, w)
+    expected = np.full(features.n_features, 2 * 0.1)
+    for i, p_edge in enumerate(iter_edge_marginals(corpus, features, w)):
+        for t in range(corpus.seq_ptr[i], corpus.seq_ptr[i + 1]):
+            for j in range(corpus.attr_ptr[t], corpus.attr_ptr[t + 1]):
+                a, x = corpus.attr_idx[j], corpus.attr_val[j] if len(corpus.attr_val) else 1.0
+                for k in range(features.node_ptr[a], features.node_ptr[a + 1]):
+                    q = p[t, features.node_label[k]]
+                    expected[k] += weight[i] * x * x * q * (1 - q)
+        for q, t in zip(p_edge, range(corpus.seq_ptr[i] + 1, corpus.seq_ptr[i + 1]), strict=True):
+            c = corpus.edge_class[t]
+            for b in corpus.class_attr[corpus.class_ptr[c] : corpus.class_ptr[c + 1]]:
+                row = slice(features.edge_ptr[b], features.edge_ptr[b + 1])
+                pairs = q[features.edge_prev[row], features.edge_next[row]]
+                expected[features.n_node :][row] += weight[i] * pairs * (1 - pairs)
+    np.testing.assert_allclose(Objective(corpus, features, c2=0.1).curvature(w), expected, rtol=1e-12)
+
+
+def test_curvature_of_other_losses_is_not_known():
+    rng = np.random.default_rng(3)
+    corpus = random_corpus(rng)
+    features, _ = random_model(rng, corpus)
+    objective = Objective(corpus, features, loss="pointwise-log")
+    assert objective.curvature is None
+    result = minimize(objective, np.zeros(features.n_features), c1=0.3, tol_gradient=1e-6)
+    assert kkt(objective, result.w, 0.3) <= 1e-5
+
+
+def test_compact_form_is_the_bfgs_matrix():
+    """diag - left right^T against the textbook update, pair by pair."""
+    rng = np.random.default_rng(0)
+    n, diagonal = 6, np.arange(1.0, 7.0)
+    hessian = np.diag(np.arange(2.0, 8.0)) + 0.3
+    s = rng.standard_normal((3, n))
+    y = s @ hessian + 0.1 * rng.standard_normal((3, n))  # s_i.y_j is not s_j.y_i, as on a curved function
+    root = np.sqrt((s * y).sum(1))[:, None]
+    b = np.diag(diagonal)
+    for s_i, y_i in zip(s, y, strict=True):
+        b = b - np.outer(b @ s_i, b @ s_i) / (s_i @ b @ s_i) + np.outer(y_i, y_i) / (s_i @ y_i)
+    left, right = _compact(s / root, y / root, diagonal)
+    np.testing.assert_allclose(np.diag(diagonal) - left @ right.T, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("r", [0, 1, 4])
+def test_coordinate_descent_solves_its_model(r):
+    rng = np.random.default_rng(1)
+    n, diagonal = 8, rng.uniform(1.0, 2.0, 8)
+    left = 0.2 * rng.standard_normal((n, r))
+    b = np.diag(diagonal) - left @ left.T
+    x, grad, moved = rng.standard_normal(n), 2 * rng.standard_normal(n), rng.standard_normal(n)
+    sweeps = descend_model(x, grad, diagonal, left, left, 0.7, 5000, 1e-14, moved, np.empty(n), np.empty(r))
+    slope = grad + b @ (moved - x)
+    assert sweeps < 5000 and 0 < np.count_nonzero(moved) < n
+    np.testing.assert_allclose(slope[moved != 0], -0.7 * np.sign(moved[moved != 0]), atol=1e-10)
+    assert (np.abs(slope[moved == 0]) <= 0.7 + 1e-10).all()
+    alone = x[:1].copy()  # one weight: one sweep ends at its minimum, and the second finds nothing to do
+    assert (
+        descend_model(
+            x[:1], grad[:1], diagonal[:1], left[:1], left[:1], 0.7, 9, 1e-12, alone, np.empty(1), np.empty(r)
+        )
+        == 2
+    )

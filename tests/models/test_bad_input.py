@@ -1,0 +1,340 @@
+"""What bad input gets: the right answer, or one sentence with the sequence,
+the position and what was expected.
+
+Damaged model files are in test_persistence.py, ragged column files in the readers' tests.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from crfbook.data.corpus import make_corpus
+from crfbook.models.crf import CRF
+from crfbook.models.directed.estimators import MEMM
+from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
+
+X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"a": 1.0}, {"a": 1.0, "b": 2.0}]]
+Y = [["A", "B"], ["B", "A", "A"]]
+
+
+@pytest.fixture(scope="module")
+def crf():
+    return CRF(c2=0.1).fit(X, Y)
+
+
+def refused(message, call, *args, error=ValueError, **kwargs):
+    with pytest.raises(error, match=message) as caught:
+        call(*args, **kwargs)
+    text = str(caught.value)
+    assert "\n" not in text and len(text) < 600, text
+
+
+# ---- sizes
+
+
+def test_empty_corpus(crf):
+    refused("0 sequences and no token", CRF().fit, [], [])
+    refused("2 sequences and no token", CRF().fit, [[], []], [[], []])
+    refused("0 sequences and no token", CRF().fit, make_corpus([0], [0], [], labels=[]))
+    assert crf.predict([]) == [] == crf.predict_marginals([]) == crf.predict_array([])
+    assert list(crf.predict_edge_marginals([])) == [] and crf.log_proba([], []).shape == (0,)
+    refused("at least one token", crf.score, [], [])
+
+
+def test_sequences_of_length_zero_and_one(crf):
+    with_empty = CRF(c2=0.1).fit([[], *X, []], [[], *Y, []])
+    assert np.array_equal(with_empty.weights_, crf.weights_)  # contributes nothing
+    assert crf.predict([[], X[0], []]) == [[], crf.predict_single(X[0]), []]
+    assert crf.predict_single([]) == [] == crf.predict_marginals_single([])
+    assert [table.shape for table in crf.predict_edge_marginals([[], X[0][:1], X[1]])] == [
+        (0, 2, 2),
+        (0, 2, 2),
+        (2, 2, 2),
+    ]
+    assert crf.log_proba([[], X[0]], [[], Y[0]])[0] == 0.0
+    single = CRF(c2=0.1).fit([[{"a": 1}], [{"b": 1}]], [["A"], ["B"]])
+    assert single.predict([[{"a": 1}], [{"b": 1}]]) == [["A"], ["B"]]
+    assert sum(single.predict_marginals_single([{"a": 1}])[0].values()) == pytest.approx(1)
+
+
+def test_tokens_without_attributes(crf):
+    assert len(crf.predict_single([{}, {}, {}])) == 3
+    assert CRF(c2=0.1).fit([[{}, {}]], [["A", "B"]]).predict([[{}, {}]]) == [["A", "B"]]  # transitions alone
+    assert len(CRF().fit([[{}], [{}]], [["A"], ["B"]]).predict_single([{}])) == 1  # no weight at all
+
+
+def test_lengths_of_X_and_y(crf):
+    refused("2 sequences.*1", CRF().fit, X, Y[:1])
+    refused("sequence 1.*3.*2", CRF().fit, X, [Y[0], ["A", "B"]])
+    refused("sequence 1.*3.*2", crf.log_proba, X, [Y[0], ["A", "B"]])
+    refused("sequence 1.*3.*2", crf.score, X, [Y[0], ["A", "B"]])
+    refused("2 in X and 1 in y", crf.score, X, Y[:1])
+    refused("expected labels y", CRF().fit, X)
+    refused("expected labels y", crf.score, X)
+    refused("y_dev was given without X_dev", CRF().fit, X, Y, y_dev=Y)
+    refused("patience was given without X_dev", CRF(patience=3).fit, X, Y)
+    corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1])
+    refused("sequence 0: expected 2 labels.*got 1", CRF().fit, corpus, [[0]])
+
+
+# ---- labels
+
+
+def test_unknown_label(crf):
+    assert crf.score(X, [["A", "?"], Y[1]]) == pytest.approx(0.8)  # counts as an error
+    refused("sequence 0, token 1: .*'\\?'", crf.log_proba, X, [["A", "?"], Y[1]])
+    corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 5])
+    ready = CRF().fit(corpus._replace(labels=np.array([0, 1], np.int32)))
+    refused("sequence 0, token 1: expected label ids 0..1, got 5", ready.log_proba, corpus)
+
+
+def test_missing_label_in_training():
+    corpus = make_corpus([0, 1, 3], [0, 1, 2, 3], [0, 1, 0], labels=[0, 1, -1])
+    refused("sequence 1, token 1: expected a label, got none", CRF().fit, corpus)
+    refused("sequence 1, token 0: expected a label, got none", CRF().fit, X, [Y[0], [None, "A", "A"]])
+    refused(
+        "sequence 0, token 0",
+        CRF().fit(corpus._replace(labels=np.array([0, 1, 0], np.int32))).log_proba,
+        corpus._replace(labels=np.array([-1, 1, 0], np.int32)),
+    )
+
+
+def test_labels_that_cannot_be_labels():
+    refused("sequence 0, token 1.*hashable", CRF().fit, X, [["A", ["B"]], Y[1]], error=TypeError)
+    refused("sequence 1, token 2", CRF().fit, X, [[1.0, 2.0], [1.0, 2.0, float("nan")]])
+
+
+def test_one_label_only():
+    crf = CRF(c2=0.1).fit(X, [["A", "A"], ["A"] * 3])
+    assert crf.predict(X) == [["A", "A"], ["A"] * 3] and crf.objective_ == pytest.approx(0, abs=1e-12)
+    assert crf.predict_marginals_single(X[0]) == [{"A": pytest.approx(1)}] * 2
+    assert np.allclose(crf.log_proba(X, [["A", "A"], ["A"] * 3]), 0)
+
+
+# ---- attributes and values
+
+
+def test_unknown_attribute_is_ignored(crf):
+    more = [[{**token, "never seen": 3.0} for token in seq] for seq in X]
+    assert crf.predict_marginals(more) == crf.predict_marginals(X)
+    corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1])
+    ready = CRF().fit(corpus)
+    edges = corpus._replace(class_ptr=np.array([0, 2]), class_attr=np.array([0, 9], np.int32))
+    assert ready.predict(edges) == ready.predict(corpus)  # so are unknown edge attributes
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_values_that_are_not_finite(crf, value):
+    bad = [X[0], [*X[1][:2], {"a": value}]]
+    refused("sequence 1, token 2", CRF().fit, bad, Y)
+    refused("sequence 1, token 2", crf.predict, bad)
+    dense = [np.ones((2, 3)), np.ones((3, 3))]
+    dense[1][2, 1] = value
+    refused("sequence 1, token 2", CRF().fit, dense, Y)
+    refused("attr_val.*position 1", make_corpus, [0, 1], [0, 2], [0, 1], attr_val=[1.0, value])
+    corpus = make_corpus([0, 1], [0, 2], [0, 1], labels=[0])._replace(attr_val=np.array([1.0, value]))
+    refused("attr_val.*position 1", CRF().fit, corpus)  # even if put together by hand
+
+
+@pytest.mark.parametrize(
+    "token, message",
+    [
+        ({"a": {"b": float("nan")}}, "'b': expected a finite value"),
+        ({"a": 10**400}, "'a': expected a value within float64"),
+        ({"a": [1]}, "expected attribute names that are strings, got 1"),
+        ({b"\xff": 1}, "utf-8"),
+        ([b"\xff"], "utf-8"),
+    ],
+)
+def test_items_that_cannot_be_read_are_placed(crf, token, message):
+    refused(
+        f"sequence 1, token 1: .*{message}",
+        crf.predict,
+        [X[0], [X[1][0], token]],
+        error=(ValueError, TypeError),
+    )
+
+
+def test_corpus_put_together_by_hand_is_checked():
+    corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1])
+    refused("seq_ptr", CRF().fit, corpus._replace(seq_ptr=np.array([0, 7])))
+    refused("attr_idx", CRF().fit, corpus._replace(attr_idx=np.array([-3, 0], np.int32)))
+
+
+def test_things_that_are_no_sequences(crf):
+    refused("X: expected a list of sequences, got None", CRF().fit, None, Y, error=TypeError)
+    refused("X: expected a list of sequences, got None", crf.predict, None, error=TypeError)
+    refused("expected a list of sequences, got 3", CRF().fit, X, 3, error=TypeError)
+    for bad in ([1, 2], [[1, 2]], ["ab"], 3):
+        with pytest.raises((TypeError, ValueError)):
+            CRF().fit(bad, Y[:1])
+        with pytest.raises((TypeError, ValueError)):
+            crf.predict(bad)
+
+
+# ---- parameters
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"c2": -1}, "c2: expected a finite number >= 0, got -1"),
+        ({"c1": float("nan")}, "c1: expected a finite number >= 0, got nan"),
+        ({"c2": "abc"}, "c2: expected a finite number >= 0, got 'abc'"),
+        ({"c2": np.array([1.0])}, "c2: expected a finite number >= 0"),
+        ({"min_freq": -2}, "min_freq"),
+        ({"max_iterations": -1}, "max_iterations: expected an integer >= 0, got -1"),
+        ({"max_iterations": 2.5}, "max_iterations: expected an integer >= 0, got 2.5"),
+        ({"num_memories": 0}, "num_memories: expected an integer >= 1"),
+        ({"period": 0, "delta": 1e-3}, "period"),
+        ({"tol": -1e-3}, "tol"),
+        ({"n_jobs": 0}, "n_jobs: expected an integer"),
+        ({"patience": 0}, "patience"),
+        ({"on_violation": "ignore"}, "on_violation: expected one of 'raise', 'drop', got 'ignore'"),
+        ({"constraints": "BIO"}, "got 'A'"),
+    ],
+)
+def test_parameters_out_of_range(params, message):
+    refused(message, CRF(**params).fit, X, Y, error=(ValueError, TypeError))
+
+
+def test_sample_weights_that_are_no_numbers():
+    refused("sample_weight: expected numbers, got 'ab'", CRF().fit, X, Y, sample_weight="ab", error=TypeError)
+
+
+@pytest.mark.parametrize(
+    "weight, message",
+    [
+        ([1.0], r"each of the 2 sequences, got shape \(1,\)"),
+        ([1.0, -2.0], "got -2.0 for sequence 1"),
+        ([float("nan"), 1.0], "got nan for sequence 0"),
+        ([0.0, 0.0], "only zeros"),
+    ],
+)
+def test_sample_weights(weight, message):
+    refused(message, CRF().fit, X, Y, sample_weight=weight)
+
+
+# ---- constraints
+
+
+def test_every_path_forbidden(crf):
+    nowhere = {"allowed": np.zeros((2, 2), bool)}
+    refused(
+        "2 of 2 training sequences violate.*sequence 0, token 1: 'B' may not follow 'A'",
+        CRF(constraints=nowhere).fit,
+        X,
+        Y,
+    )
+    short = CRF(constraints=nowhere).fit([[{"a": 1}], [{"b": 1}]], [["A"], ["B"]])
+    assert short.predict([[{"a": 1}], [], [{"b": 1}]]) == [["A"], [], ["B"]]
+    long = [[{"a": 1}], [{"a": 1}, {"b": 1}]]
+    for call in (short.predict, short.predict_marginals, lambda x: list(short.predict_edge_marginals(x))):
+        refused("sequence 1", call, long)
+    refused("sequence 1", short.log_proba, long, [["A"], ["A", "B"]])
+
+
+# ---- sizes and scores at the limit
+
+
+def test_a_million_tokens(crf):
+    n = 1_000_000
+    rng = np.random.default_rng(0)
+    corpus = make_corpus(
+        [0, n],
+        np.arange(n + 1),
+        rng.integers(0, 2, size=n).astype(np.int32),
+        labels=rng.integers(0, 2, size=n),
+    )
+    model = CRF(c2=1.0, max_iterations=2).fit(corpus)
+    assert np.isfinite(model.objective_) and len(model.predict_array(corpus)[0]) == n
+    assert np.isfinite(model.log_proba(corpus)).all()
+    table = model.predict_marginals_array(corpus)[0]
+    assert np.allclose(table.sum(axis=1), 1, rtol=0, atol=1e-9)
+
+
+def test_weights_of_ten_thousand(crf):
+    big = CRF(c2=0.1).fit(X, Y)
+    big.weights_ = big.weights_ / np.abs(big.weights_).max() * 1e4
+    long = [X[1] * 50]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        marginals = big.predict_marginals_array(long)[0]
+        # scores add up to a million here, whose last bit is 1e-10
+        assert np.isfinite(marginals).all() and np.allclose(marginals.sum(axis=1), 1, rtol=0, atol=1e-7)
+        path = big.predict(long)
+        assert np.isfinite(big.log_proba(long, path)).all() and big.log_proba(long, path)[0] <= 0
+        assert all(np.isfinite(pair).all() for pair in big.predict_edge_marginals(long))
+    ids = big.predict_array(long)[0]
+    assert np.array_equal(marginals.argmax(axis=1), ids)  # nearly certain: both decoders agree
+
+
+@pytest.mark.parametrize(
+    "model", [CRF(c2=0.1, all_possible_states=True), MEMM(c2=0.1, all_possible_states=True)]
+)
+def test_scores_that_exceed_float64(model):
+    """inf - inf at label B: a decoder that compares would pass over B in silence,
+    and answer A with probability 1.
+    """
+    model.fit([[{"a": 1, "b": 1}, {"b": 1}]], [["A", "B"]])
+    features = model.features_
+    place = {
+        (a, y): features.node_ptr[i] + j
+        for i, a in enumerate(model.encoder_.attribute_names())
+        for j, y in enumerate("AB")
+    }
+    model.weights_ = np.zeros_like(model.weights_)
+    model.weights_[place["a", "B"]], model.weights_[place["b", "B"]] = 1e308, -1e308
+    long = [[{"b": 1}], [{"a": 1}, {"a": 10.0, "b": 10.0}]]
+    for call in (model.predict, model.predict_marginals, lambda x: list(model.predict_edge_marginals(x))):
+        refused("sequence 1, token 1: expected scores within float64", call, long)
+    refused("sequence 1, token 1: expected scores within float64", model.log_proba, long, [["A"], ["A", "A"]])
+    assert model.predict([[{"b": 1}], [{"a": 1}]]) == [["A"], ["B"]]  # large, and not too large
+
+
+def test_huge_values_do_not_become_nan():
+    bad = [[{"a": 1e300}, {"b": -1e300}], [{"b": 1e300}]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            crf = CRF(c2=0.1, max_iterations=20).fit(bad, [["A", "B"], ["B"]])
+        except ValueError as error:
+            assert "\n" not in str(error)
+        else:
+            assert np.isfinite(crf.weights_).all() and np.isfinite(crf.objective_)
+
+
+# ---- model files (the rest is in test_persistence.py)
+
+
+def test_saving_to_a_bad_place(tmp_path, crf):
+    with pytest.raises(FileNotFoundError):
+        crf.save(tmp_path / "no" / "such" / "folder")
+    with pytest.raises(FileNotFoundError):
+        CRF.load(tmp_path / "nothing")
+
+
+def test_labels_that_cannot_be_saved(tmp_path):
+    crf = CRF(c2=0.1).fit([[{"a": 1}]], [[frozenset({1})]])
+    refused("cannot be saved", crf.save, tmp_path / "m", error=TypeError)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("features.node_label", lambda a: a + 100),
+        ("features.node_ptr", lambda a: a * 2),
+        ("features.edge_prev", lambda a: a - 9),
+        ("weights", lambda a: a[:-1]),
+        ("weights", lambda a: a * np.nan),
+        ("features.node_ptr", lambda a: a[:-1]),
+    ],
+)
+def test_model_file_whose_arrays_do_not_fit(tmp_path, crf, name, change):
+    crf.save(tmp_path / "m")
+    header, arrays = load_arrays(tmp_path / "m", "CRF")
+    arrays[name] = change(arrays[name])
+    save_arrays(tmp_path / "m", "CRF", header, arrays)  # a valid checksum around nonsense
+    refused("m: refused", CRF.load, tmp_path / "m", error=ModelFileError)
