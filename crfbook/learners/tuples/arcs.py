@@ -4,11 +4,14 @@ and what comes back through the same arcs.
 A state q is a context, the newest labels of a path: one label, or a longer one that some weighted tuple of
 labels needs. A path is in the longest state that its labels end in. States 0..M-1 are the single labels;
 every longer one has a back-off, its longest proper suffix that is a state, and stands after it; those that
-back off to q, its children, are first[q]:first[q+1]. Where a context says nothing about the next label, its
-back-off decides. So only exceptions are stored: arc e = (q, y) multiplies the transition from the newest
-label of q to y by factor[e], and may lead to another state. Where (q, y) has an arc, so has (back-off of q,
-y). Classes of tokens with the same tuples share one pattern of arcs. W sequences go side by side, one a lane,
-so that what is read of an arc serves all of them; a lane whose sequence has ended holds zeros.
+back off to q, its children, are child_ptr[q]:child_ptr[q+1]. Where a context says nothing about the next
+label, its back-off decides. So only exceptions are stored: arc e = (q, y) multiplies the transition from the
+newest label of q to y by factor[e], and leads to a destination: a longer state, or the place of the pair
+(newest label of q, y), whose paths are then in the single label y. Where (q, y) has an arc, so has (back-off
+of q, y). Classes of tokens with the same tuples share one pattern of arcs. W sequences go side by side, one a
+lane, so that what is read of an arc serves all of them: numbers of the lanes stand next to each other, last
+index. Lanes with other patterns, and those whose sequence has ended, are masked: they count as 0.
+The tuples of arrays are those of automaton.py.
 """
 
 from crfbook._jit import kernel
@@ -29,69 +32,38 @@ def clear(table):
 
 
 @kernel
-def _without_arc(t, q, lane, label, p, alpha, up, arcs):
-    """alpha[t,q] + sum of up[t,c] over the children c of q that have no arc of this label in pattern p."""
-    total = alpha[t, q, lane]
-    for c in range(arcs.first[q], arcs.first[q + 1]):
-        i, stop = arcs.arc_lo[p, c], arcs.arc_hi[p, c]
-        while i < stop and arcs.arc_label[i] != label:
-            i += 1
-        if i == stop:
-            total += up[t, c, lane]
-    return total
+def expand_arcs(p, arcs, arc_of, dest):
+    """arc_of[q,y] = the arc that a path in context q uses when it reads y: its own, or its back-off's; -1:
+    none. dest[q,y] = the state that it is in then.
 
-
-@kernel
-def spread_masses(t, p, mask, alpha, up, arcs, factor, rest, slot):
-    """slot[d] += mass of token t times factor, for every arc of pattern p that leads to d.
-
-    Arc e = (q, y) carries the paths that end in q, but in no longer state that has an arc of y:
-    rest[e] = up[t,q] - sum of up[t,c] over the states c of the arcs whose parent is e
-    slot[arc_dest[e]] += rest[e] factor[e]
-    Where less than CANCELLED of up[t,q] is left, it is added up instead: alpha[t,q] and the children of q
-    without an arc of y. A state without children has rest = up. Its arcs stand after all others,
-    whose places in the pattern are places in rest.
-
-    Arguments: t, p; mask (W,): 1 in the lanes that have this pattern, else 0; alpha, up (T, Q, W) as in
-    tuple_forward; arcs: `Arcs` of automaton.py; factor (E,); out: rest (T, I+1, W), row t added
-    to, the last place is nobody's; slot (Q + D, W), added to. Cost: the arcs of the pattern. Source: Aho and
-    Corasick (1975) for the automaton; handing masses over to back-offs is ours.
+    Arguments: pattern p; arcs: `Arcs`; out: arc_of, dest int64 (Q, M). Cost: Q M. Source: Aho and Corasick
+    (1975).
     """
-    start, inner, stop, W = arcs.pattern_ptr[p], arcs.leaf_ptr[p], arcs.pattern_ptr[p + 1], mask.size
-    state, parent, dest = arcs.arc_state, arcs.arc_parent, arcs.arc_dest
-    for e in range(inner, stop):
-        q, d, i, f = state[e], dest[e], parent[e], factor[e]
-        for r in range(W):
-            mass = up[t, q, r] * mask[r]
-            slot[d, r] += mass * f
-            rest[t, i, r] -= mass
-    for e in range(inner - 1, start - 1, -1):
-        q, d, i, j, f, low = state[e], dest[e], parent[e], e - start, factor[e], 0
-        for r in range(W):
-            mass = up[t, q, r] * mask[r]
-            left = rest[t, j, r] + mass
-            rest[t, j, r] = left
-            rest[t, i, r] -= mass
-            low += left < CANCELLED * mass
-        if low:
-            for r in range(W):
-                if rest[t, j, r] < CANCELLED * up[t, q, r] * mask[r]:
-                    rest[t, j, r] = _without_arc(t, q, r, arcs.arc_label[e], p, alpha, up, arcs)
-        for r in range(W):
-            slot[d, r] += rest[t, j, r] * mask[r] * f
+    Q, M = arc_of.shape
+    for q in range(Q):
+        b = arcs.backoff[q]
+        for y in range(M):
+            arc_of[q, y] = arc_of[b, y] if b >= 0 else -1
+        for e in range(arcs.arc_lo[p, q], arcs.arc_hi[p, q]):
+            arc_of[q, arcs.arc_label[e]] = e
+        for y in range(M):
+            e = arc_of[q, y]
+            dest[q, y] = arcs.arc_dest[e] if e >= 0 and arcs.arc_dest[e] < Q else y
 
 
 @kernel
-def same_pattern(t, edge_class, length, pattern, lane, mask):
+def same_pattern(t, lane, lanes, pattern, mask):
     """mask[r] = 1 in the lanes alive at t whose token has the pattern of `lane`, else 0;
-    returns how many if `lane` is the first, else 0.
+    returns how many if `lane` is the first of them, else 0.
 
-    Arguments: t, lane; edge_class (T, W), length int64 (W,), pattern int32 (K,); out: mask (W,). Cost: W.
-    Source: chapter 08.
+    Arguments: t, lane; lanes: `Lanes`; pattern int32 (K,) of the classes; out: mask (W,). Cost: W. Source:
+    chapter 08.
     """
-    p, first, n = pattern[edge_class[t, lane]], -1, 0
+    if t >= lanes.length[lane]:
+        return 0
+    p, first, n = pattern[lanes.classes[t, lane]], -1, 0
     for r in range(mask.size):
-        if t < length[r] and pattern[edge_class[t, r]] == p:
+        if t < lanes.length[r] and pattern[lanes.classes[t, r]] == p:
             mask[r] = 1.0
             n += 1
             first = r if first < 0 else first
@@ -101,60 +73,117 @@ def same_pattern(t, edge_class, length, pattern, lane, mask):
 
 
 @kernel
-def add_up(q, k, p, lane, arcs, factor, slot, psi_plain, v, stamp, mark):
-    """sum_y of what context q gains by reading y:
-    factor slot of the arc of the longest suffix of q that has one, or psi_plain v.
-
-    Arguments: state q, class k and pattern p of a token, its lane; arcs: `Arcs`; factor (E,), slot (Q + D,
-    W), psi_plain (K, M, M), v (M, W) as in tuple_backward; work: stamp int64 (>= M,), mark: a number not used
-    before. Cost: M, and the arcs at q and its back-offs. Source: as spread_masses.
-    """
-    total = 0.0
-    while True:
-        for e in range(arcs.arc_lo[p, q], arcs.arc_hi[p, q]):
-            if stamp[arcs.arc_label[e]] != mark:
-                stamp[arcs.arc_label[e]] = mark
-                total += factor[e] * slot[arcs.arc_dest[e], lane]
-        if arcs.backoff[q] < 0:
-            break
-        q = arcs.backoff[q]
-    for y in range(psi_plain.shape[1]):
-        if stamp[y] != mark:
-            total += psi_plain[k, q, y] * v[y, lane]
+def _without_arc(q, lane, label, p, alpha, up, arcs):
+    """alpha[q] + sum of up[c] over the children c of q that have no arc of this label in pattern p."""
+    total = alpha[q, lane]
+    for c in range(arcs.child_ptr[q], arcs.child_ptr[q + 1]):
+        i, stop = arcs.arc_lo[p, c], arcs.arc_hi[p, c]
+        while i < stop and arcs.arc_label[i] != label:
+            i += 1
+        if i == stop:
+            total += up[c, lane]
     return total
 
 
 @kernel
-def collect_masses(t, p, mask, weight, up, arcs, factor, rest, slot, arc_sum, more, gain_buf):
-    """What the arcs of pattern p gain at the token after t, for beta and the counts:
-    the way back of spread_masses.
+def spread_masses(t, p, arcs, factor, masses, mask):
+    """alpha[t,d] += mass of token t-1 times factor, for every arc of pattern p that leads to destination d.
 
-    gain[e] = factor[e] slot[arc_dest[e]];   arc_sum[e] += weight rest[e] gain[e]
-    more[q] = sum over the arcs e of q of gain[e] - gain[parent of e], the latter 0 at single labels
+    Arc e = (q, y) carries the paths that end in q, but in no longer state that has an arc of y:
+    rest[t-1,e] = up[t-1,q] - sum of up[t-1,c] over the states c of the arcs whose parent is e
+    alpha[t,arc_dest[e]] += rest[t-1,e] factor[e]
+    Where less than CANCELLED of up[t-1,q] is left, it is added up instead: alpha[t-1,q] and the children of q
+    without an arc of y. A state without children has rest = up. Its arcs stand after all others,
+    whose places in the pattern are places in rest.
 
-    Arguments: t, p, mask (W,), up (T, Q, W), arcs, factor (E,), rest (T, I+1, W) as in spread_masses; weight
-    (W,); slot (Q + D, W): what lies beyond each destination; out: arc_sum (E,), more (Q, W), added to; work:
-    gain_buf (I+1, W). Cost: the arcs of the pattern. Source: as spread_masses.
+    Arguments: token t >= 1 and its pattern p; arcs: `Arcs`; factor (E,); masses: `Masses`, added to; mask
+    (W,) of same_pattern. Cost: the arcs of the pattern. Source: Aho and Corasick (1975) for the automaton;
+    handing masses over to back-offs is ours.
     """
     start, inner, stop, W = arcs.pattern_ptr[p], arcs.leaf_ptr[p], arcs.pattern_ptr[p + 1], mask.size
     state, parent, dest = arcs.arc_state, arcs.arc_parent, arcs.arc_dest
+    up, rest, arrived = masses.up[t - 1], masses.rest[t - 1], masses.alpha[t]
+    for e in range(inner, stop):
+        q, d, i, f = state[e], dest[e], parent[e], factor[e]
+        for r in range(W):
+            mass = up[q, r] * mask[r]
+            arrived[d, r] += mass * f
+            rest[i, r] -= mass
+    for e in range(inner - 1, start - 1, -1):
+        q, d, i, j, f, low = state[e], dest[e], parent[e], e - start, factor[e], 0
+        for r in range(W):
+            mass = up[q, r] * mask[r]
+            left = rest[j, r] + mass
+            rest[j, r] = left
+            rest[i, r] -= mass
+            low += left < CANCELLED * mass
+        if low:
+            for r in range(W):
+                if rest[j, r] < CANCELLED * up[q, r] * mask[r]:
+                    rest[j, r] = _without_arc(q, r, arcs.arc_label[e], p, masses.alpha[t - 1], up, arcs)
+        for r in range(W):
+            arrived[d, r] += rest[j, r] * mask[r] * f
+
+
+@kernel
+def collect_masses(t, p, weight, arcs, factor, masses, work, arc_sum):
+    """What the arcs of pattern p gain at token t, for beta of token t-1 and the counts:
+    the way back of spread_masses.
+
+    gain[e] = factor[e] v[arc_dest[e]];   arc_sum[e] += weight rest[t-1,e] gain[e]
+    more[q] = sum over the arcs e of q of gain[e] - gain[parent of e], the latter 0 at single labels
+
+    Arguments: t, p, arcs, factor (E,), masses as in spread_masses; weight (W,); work: `TupleWork`, of which v
+    and mask are read, more is added to and gain overwritten; out: arc_sum (E,), added to. Cost: the arcs of
+    the pattern. Source: as spread_masses.
+    """
+    start, inner, stop, W = arcs.pattern_ptr[p], arcs.leaf_ptr[p], arcs.pattern_ptr[p + 1], weight.size
+    state, parent, dest = arcs.arc_state, arcs.arc_parent, arcs.arc_dest
+    up, rest, v = masses.up[t - 1], masses.rest[t - 1], work.v
+    more, gain, mask = work.more, work.gain, work.mask
     for r in range(W):
-        gain_buf[gain_buf.shape[0] - 1, r] = 0.0
+        gain[gain.shape[0] - 1, r] = 0.0
     for e in range(start, inner):
         q, d, i, j, f = state[e], dest[e], parent[e], e - start, factor[e]
         for r in range(W):
-            g = slot[d, r] * f * mask[r]
-            gain_buf[j, r] = g
-            more[q, r] += g - gain_buf[i, r]
+            g = v[d, r] * f * mask[r]
+            gain[j, r] = g
+            more[q, r] += g - gain[i, r]
         total = 0.0
         for r in range(W):
-            total += weight[r] * rest[t, j, r] * gain_buf[j, r]
+            total += weight[r] * rest[j, r] * gain[j, r]
         arc_sum[e] += total
     for e in range(inner, stop):
         q, d, i, f = state[e], dest[e], parent[e], factor[e]
         for r in range(W):
-            more[q, r] += slot[d, r] * f * mask[r] - gain_buf[i, r]
+            more[q, r] += v[d, r] * f * mask[r] - gain[i, r]
         total = 0.0
         for r in range(W):
-            total += weight[r] * up[t, q, r] * (slot[d, r] * f * mask[r])
+            total += weight[r] * up[q, r] * (v[d, r] * f * mask[r])
         arc_sum[e] += total
+
+
+@kernel
+def add_up(q, k, lane, arcs, potentials, work):
+    """sum_y of what context q gains by reading y:
+    factor v of the arc of the longest suffix of q that has one, or psi_plain v.
+
+    Arguments: state q, class k of a token, its lane; arcs: `Arcs`; potentials: `ArcPotentials`; work:
+    `TupleWork`, of which v is read; its stamps tell which labels have been met. Cost: M, and the arcs at q
+    and its back-offs. Source: as spread_masses.
+    """
+    p, v, stamp, M = arcs.pattern[k], work.v, work.stamp, potentials.psi_plain.shape[1]
+    stamp[M] += 1
+    total, mark = 0.0, stamp[M]
+    while True:
+        for e in range(arcs.arc_lo[p, q], arcs.arc_hi[p, q]):
+            if stamp[arcs.arc_label[e]] != mark:
+                stamp[arcs.arc_label[e]] = mark
+                total += potentials.factor[e] * v[arcs.arc_dest[e], lane]
+        if arcs.backoff[q] < 0:
+            break
+        q = arcs.backoff[q]
+    for y in range(M):
+        if stamp[y] != mark:
+            total += potentials.psi_plain[k, q, y] * v[y, lane]
+    return total

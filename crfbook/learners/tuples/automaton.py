@@ -34,7 +34,7 @@ class Arcs(NamedTuple):
     backoff: np.ndarray  # int32 (Q,): longest proper suffix that is a state; -1 at single labels
     last: np.ndarray  # uint32 (Q,): newest label
     prev: np.ndarray  # uint32 (Q,): the one before it; 0 at single labels
-    first: np.ndarray  # int64 (Q+1,): states that back off to q, its children, are first[q]:first[q+1]
+    child_ptr: np.ndarray  # int64 (Q+1,): those that back off to q, its children: child_ptr[q]:child_ptr[q+1]
     pattern: np.ndarray  # int32 (K,): arcs of an edge class
     # int64 (P+1,): arcs of pattern p: first those of states with children (I at most), in their order,
     pattern_ptr: np.ndarray
@@ -52,72 +52,75 @@ class Arcs(NamedTuple):
     pair_next: np.ndarray  # uint32
 
 
+class ArcPotentials(NamedTuple):
+    """What the scaled form needs of the weights: factors, not scores."""
+
+    psi_edge: np.ndarray  # (K, M, M) [class, previous, next], as in `Edges`
+    psi_plain: np.ndarray  # (K, M, M): psi_edge, but 0 where a single label has an arc
+    psi_plain_t: np.ndarray  # (K, M, M): its transposes
+    factor: np.ndarray  # (E,): exponential of log_factor
+
+
 class ArcScores(NamedTuple):
     """Tuple weights on an `Arcs`, beside the `Edges` of its transitions."""
 
     log_factor: np.ndarray  # (E,): sum of the weights of all tuples that an arc completes
-    factor: np.ndarray  # (E,): its exponential
-    psi_plain: np.ndarray  # (K, M, M): transitions, 0 where a single label has an arc
-    psi_plain_t: np.ndarray  # (K, M, M): its transposes
-    spread: np.ndarray  # (1,): largest difference of finite scores of a step, its node score left out
+    potentials: ArcPotentials
+    spread: float  # largest difference of finite scores of a step, its node score left out
+
+
+class Lanes(NamedTuple):
+    """W sequences of a batch side by side, one a lane; T tokens, or more, in the longest."""
+
+    length: np.ndarray  # int64 (W,): tokens; 0 in a lane without sequence, or of one that needs the log form
+    weight: np.ndarray  # (W,)
+    rows: np.ndarray  # int64 (T, W): row of the batch
+    classes: np.ndarray  # int32 (T, W): edge class
+    psi_node: np.ndarray  # (T, M, W): 0 where a sequence has ended
+
+
+class Masses(NamedTuple):
+    """What tuple_forward leaves for tuple_backward (I inner arcs, D pairs at most)."""
+
+    alpha: np.ndarray  # (T, Q + D, W): of states, scaled; behind them what arrives at pairs, not scaled
+    up: np.ndarray  # (T, Q, W): of all paths that end in a state, those in longer states too
+    scale: np.ndarray  # (T, W)
+    rest: np.ndarray  # (T, I+1, W): what the arcs of token t+1 carry; the last place is nobody's
+
+
+class TupleCounts(NamedTuple):
+    """Expected counts, times the weights of the sequences."""
+
+    p_node: np.ndarray  # (n, M): of the rows of a batch
+    edge_sum: np.ndarray  # (K, M, M) [class, previous, next]
+    arc_sum: np.ndarray  # (E,): of paths that use an arc itself, not one that backs off to it
 
 
 class TupleWork(NamedTuple):
-    """Work arrays of one thread for W sequences side by side, as long as the longest (T tokens, I inner arcs,
-    D pairs).
-    """
+    """Work arrays of tuple_forward and tuple_backward, for one token of W lanes."""
 
-    rows: np.ndarray  # int64 (T, W)
-    classes: np.ndarray  # int32 (T, W)
-    length: np.ndarray  # int64 (W,)
-    weight: np.ndarray  # (W,)
     mask: np.ndarray  # (W,)
-    psi_node: np.ndarray  # (T, M, W)
-    alpha: np.ndarray  # (T, Q, W)
-    up: np.ndarray  # (T, Q, W)
-    scale: np.ndarray  # (T, W)
-    rest: np.ndarray  # (T, I+1, W)
-    pair_mass: np.ndarray  # (T, D, W)
-    slot: np.ndarray  # (Q + D, W)
     beta: np.ndarray  # (Q, W)
-    more: np.ndarray  # (Q, W)
-    v: np.ndarray  # (M, W)
+    more: np.ndarray  # (Q, W): what a state gains beyond its back-off
+    v: np.ndarray  # (Q + D, W): what lies beyond each destination
+    gain: np.ndarray  # (I+1, W): of inner arcs; the last place is nobody's
     p_label: np.ndarray  # (M, W)
-    gain: np.ndarray  # (I+1, W)
-    label: np.ndarray  # (M,)
-    label_sum: np.ndarray  # (M,)
-    stamp: np.ndarray  # int64 (M+1,)
+    v_row: np.ndarray  # (M,): of one lane, as is the next
+    row: np.ndarray  # (M,)
+    stamp: np.ndarray  # int64 (M+1,): a counter in its last place
 
 
-def tuple_work(arcs, longest, width, lanes):
-    """`TupleWork` for sequences of up to `longest` tokens, M = width padded labels."""
-    T, M, W, Q = longest, width, lanes, len(arcs.last)
+def lane_arrays(arcs, longest, width, n_lanes):
+    """(`Lanes`, `Masses`, `TupleWork`) of one thread, for sequences of up to `longest` tokens, M = width
+    padded labels.
+    """
+    T, M, W, Q, zeros = longest, width, n_lanes, len(arcs.last), np.zeros
     I, D = int((arcs.leaf_ptr - arcs.pattern_ptr[:-1]).max()), int(np.diff(arcs.pair_ptr).max())
-    shapes = [
-        (W,),
-        (W,),
-        (T, M, W),
-        (T, Q, W),
-        (T, Q, W),
-        (T, W),
-        (T, I + 1, W),
-        (T, D, W),
-        (Q + D, W),
-        (Q, W),
-        (Q, W),
-        (M, W),
-        (M, W),
-        (I + 1, W),
-        (M,),
-        (M,),
-    ]
-    return TupleWork(
-        np.zeros((T, W), np.int64),
-        np.zeros((T, W), np.int32),
-        np.zeros(W, np.int64),
-        *(np.zeros(shape) for shape in shapes),
-        np.zeros(M + 1, np.int64),
-    )
+    tokens = zeros((T, W), np.int64), zeros((T, W), np.int32), zeros((T, M, W))
+    masses = Masses(zeros((T, Q + D, W)), zeros((T, Q, W)), zeros((T, W)), zeros((T, I + 1, W)))
+    tables = (zeros((n, W)) for n in (Q, Q, Q + D, I + 1, M))
+    work = TupleWork(zeros(W), *tables, zeros(M), zeros(M), zeros(M + 1, np.int64))
+    return Lanes(zeros(W, np.int64), zeros(W), *tokens), masses, work
 
 
 def check_tuples(tuples, n_labels):
@@ -336,19 +339,11 @@ class Automaton:
         psi_plain = edges.psi_edge.copy()
         for k, p in enumerate(self.arcs.pattern):
             psi_plain[k][self.single[p]] = 0.0
-        spread = (
-            edges.edge_spread[0]
-            + max(0.0, log_factor.max(initial=0.0))
-            - min(0.0, log_factor.min(initial=0.0))
-        )
+        psi_plain_t = np.ascontiguousarray(psi_plain.transpose(0, 2, 1))
+        spread = log_factor.max(initial=0.0) - log_factor.min(initial=0.0)
         with np.errstate(over="ignore"):
-            return ArcScores(
-                log_factor,
-                np.exp(log_factor),
-                psi_plain,
-                np.ascontiguousarray(psi_plain.transpose(0, 2, 1)),
-                np.array([spread]),
-            )
+            potentials = ArcPotentials(edges.psi_edge, psi_plain, psi_plain_t, np.exp(log_factor))
+        return ArcScores(log_factor, potentials, float(edges.edge_spread[0] + spread))
 
     def counts(self, arc_sum):
         """Expected counts of the tuples (G,), from the sums (E,) of tuple_backward, which are changed."""

@@ -24,15 +24,7 @@ def decode_tuples(corpus, features, w, tuples, nu):
     log_node = np.full((corpus.n_tokens, padded(features.n_labels)), -np.inf)
     log_node[:, : features.n_labels] = node_scores(corpus, features, w)
     path, score = np.empty(corpus.n_tokens, np.int32), np.empty(corpus.n_sequences)
-    tuple_viterbi_many(
-        log_node,
-        edges.log_edge,
-        corpus.edge_class,
-        automaton.arcs,
-        automaton.scores(edges, nu).log_factor,
-        corpus.seq_ptr,
-        path,
-        score,
-    )
+    tables = edges.log_edge, corpus.edge_class, automaton.arcs, automaton.scores(edges, nu).log_factor
+    tuple_viterbi_many(log_node, *tables, corpus.seq_ptr, path, score)
     check_paths(score, np.arange(len(score)))
     return path

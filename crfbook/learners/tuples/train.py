@@ -29,7 +29,14 @@ from crfbook.chain.objective import Objective, check_weights
 from crfbook.chain.potentials import TableTransitions, table_edges
 from crfbook.chain.work import Spare
 from crfbook.learners.quasi_newton import minimize
-from crfbook.learners.tuples.automaton import Automaton, Tuples, check_tuples, tuple_occurrences, tuple_work
+from crfbook.learners.tuples.automaton import (
+    Automaton,
+    TupleCounts,
+    Tuples,
+    check_tuples,
+    lane_arrays,
+    tuple_occurrences,
+)
 from crfbook.learners.tuples.forward_backward import TUPLE_SPREAD, tuple_backward, tuple_forward
 from crfbook.learners.tuples.lanes import fill_lanes, lanes_log_z
 from crfbook.learners.tuples.log_form import tuple_chain_log
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Corpus, FeatureSet
 
 
-def lanes(n_patterns):
+def lanes_for(n_patterns):
     """Sequences side by side: they share what is read of an arc,
     but lanes with other patterns of arcs wait.
     """
@@ -87,11 +94,9 @@ class _Transitions(TableTransitions):
         self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
         self.n_products = np.zeros((n_shards, 3), np.int64)
         self.tuple_counts = np.zeros(len(tuples.attr))  # as they are where there is no token
-        self.lanes = lanes(len(self.automaton.arcs.leaf_ptr))
-        self.spare = Spare(
-            tuple_work(self.automaton.arcs, longest, self.parts.shape[2], self.lanes)
-            for _ in range(n_workers)
-        )
+        arcs = self.automaton.arcs
+        n_lanes = lanes_for(len(arcs.leaf_ptr))
+        self.spare = Spare(lane_arrays(arcs, longest, self.parts.shape[2], n_lanes) for _ in range(n_workers))
 
     def prepare(self, w, nu):
         self.spare.fill()
@@ -109,7 +114,7 @@ class _Transitions(TableTransitions):
             for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
                 batch = _TupleBatch(b, packing, work)
                 batch_scores(b, w, dense, self.edges, packing, layout, batch.log_node)
-                self._run_batch(shard, batch, weight[batch.slots], spare, log_z[batch.slots])
+                self._run_batch(shard, batch, weight[batch.slots], *spare, log_z[batch.slots])
                 batch_gradient(b, batch.p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
         finally:
             self.spare.put(spare)
@@ -117,102 +122,23 @@ class _Transitions(TableTransitions):
         bad = np.flatnonzero(~np.isfinite(log_z[slice(*slots)]))
         return int(slots[0] + bad[0]) if len(bad) else -1
 
-    def _run_batch(self, shard, batch, weight, work, log_z):
+    def _run_batch(self, shard, batch, weight, lanes, masses, work, log_z):
         """Counts and log Z of the sequences of a batch, a few at a time:
         kernels called one by one compile faster than one that calls all.
         """
-        edges, arcs, scores, edge_sum = self.edges, self.automaton.arcs, self.scores, self.parts[shard]
-        arc_sum = self.arc_parts[shard]
-        refused, n_products = batch.exponentiate(scores.spread[0]), self.n_products[shard]
-        for slot in range(0, len(log_z), self.lanes):
-            n = min(self.lanes, len(log_z) - slot)
-            psi_node = work.psi_node[: batch.length(slot)]
-            work.weight[:n] = weight[slot : slot + n]
-            fill_lanes(
-                slot,
-                n,
-                batch.psi,
-                batch.row_class,
-                batch.step_ptr,
-                refused,
-                work.length,
-                work.rows,
-                work.classes,
-                psi_node,
-            )
-            n_products[0] += tuple_forward(
-                psi_node,
-                work.classes,
-                work.length,
-                arcs,
-                scores.factor,
-                edges.psi_edge,
-                scores.psi_plain,
-                work.alpha,
-                work.up,
-                work.scale,
-                work.rest,
-                work.pair_mass,
-                work.mask,
-                work.label,
-                work.slot,
-            )
-            n_products[1] += tuple_backward(
-                psi_node,
-                work.classes,
-                work.length,
-                work.weight,
-                arcs,
-                scores.factor,
-                edges.psi_edge,
-                scores.psi_plain,
-                scores.psi_plain_t,
-                work.alpha,
-                work.up,
-                work.scale,
-                work.rest,
-                work.pair_mass,
-                work.rows,
-                batch.p_node,
-                edge_sum,
-                arc_sum,
-                work.beta,
-                work.v,
-                work.p_label,
-                work.mask,
-                work.slot,
-                work.more,
-                work.gain,
-                work.stamp,
-                work.label,
-                work.label_sum,
-            )
-            lanes_log_z(
-                slot,
-                n,
-                work.length,
-                work.rows,
-                work.classes,
-                work.scale,
-                batch.node_max,
-                edges.edge_max,
-                log_z,
-            )
-            for r in np.flatnonzero(work.length[:n] == 0) + slot:
+        arcs, edges, scores, n_products = self.automaton.arcs, self.edges, self.scores, self.n_products[shard]
+        counts = TupleCounts(batch.p_node, self.parts[shard], self.arc_parts[shard])
+        refused = batch.exponentiate(scores.spread)
+        for slot in range(0, len(log_z), len(lanes.length)):
+            longest = fill_lanes(slot, batch.psi, batch.row_class, batch.step_ptr, refused, weight, lanes)
+            n_products[0] += tuple_forward(longest, lanes, arcs, scores.potentials, masses, work)
+            n_products[1] += tuple_backward(longest, lanes, arcs, scores.potentials, masses, work, counts)
+            lanes_log_z(slot, lanes, masses.scale, batch.node_max, edges.edge_max, log_z)
+            for r in np.flatnonzero(lanes.length[: len(log_z) - slot] == 0) + slot:
                 rows = batch.rows(r)
+                tables = batch.log_node[rows], edges.log_edge, batch.row_class[rows]
+                log_z[r] = tuple_chain_log(*tables, weight[r], rows, arcs, scores.log_factor, counts)
                 n_products[2] += 1
-                log_z[r] = tuple_chain_log(
-                    batch.log_node[rows],
-                    edges.log_edge,
-                    batch.row_class[rows],
-                    weight[r],
-                    arcs,
-                    scores.log_factor,
-                    rows,
-                    batch.p_node,
-                    edge_sum,
-                    arc_sum,
-                )
 
     def collect(self, total):
         """Add the transitions' counts to total (F,); those of the tuples go to tuple_counts (G,)."""

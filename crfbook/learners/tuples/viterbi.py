@@ -1,12 +1,13 @@
 """The best labelling under weights of label tuples: Viterbi over label contexts.
 
-States, arcs and back-offs are those of forward_backward.py.
+States, arcs and back-offs are those of arcs.py.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.learners.tuples.log_form import expand_arcs, step_scores
+from crfbook.learners.tuples.arcs import expand_arcs
+from crfbook.learners.tuples.log_form import step_scores
 
 
 @kernel
@@ -22,33 +23,32 @@ def tuple_viterbi(log_node, log_edge, edge_class, arcs, log_factor, path):
     Cost: T Q M additions and comparisons. Source: Viterbi (1967), over label contexts.
     """
     (T, M), Q, last = log_node.shape, arcs.last.size, arcs.last
-    delta, back = np.full((2, Q), -np.inf), np.zeros((T, Q), np.int64)
+    delta, back = np.empty((2, Q)), np.zeros((T, Q), np.int64)
     arc_of, dest, step = np.empty((Q, M), np.int64), np.empty((Q, M), np.int64), np.empty((Q, M))
-    delta[0, :M] = log_node[0]
-    for t in range(1, T):
+    for t in range(T):
         k, before, now = edge_class[t], delta[(t - 1) % 2], delta[t % 2]
-        now[:] = -np.inf
+        for d in range(Q):
+            now[d] = log_node[0, d] if t == 0 and d < M else -np.inf
+        if t == 0:
+            continue
         if t == 1 or arcs.pattern[k] != arcs.pattern[edge_class[t - 1]]:
-            expand_arcs(arcs.pattern[k], arcs.backoff, arcs.arc_lo, arcs.arc_hi, arcs.arc_label, arc_of)
-        step_scores(t, k, log_node, log_edge, last, arc_of, arcs.arc_dest, log_factor, step, dest)
+            expand_arcs(arcs.pattern[k], arcs, arc_of, dest)
+        step_scores(t, k, log_node, log_edge, log_factor, last, arc_of, step)
         for q in range(Q):
             for y in range(M):
                 d, value = dest[q, y], before[q] + step[q, y]
                 if value > now[d] or (value == now[d] and value > -np.inf and last[q] < last[back[t, d]]):
                     now[d] = value
                     back[t, d] = q
-    q = 0
-    final = delta[(T - 1) % 2]
+    final, q = delta[(T - 1) % 2], 0
     for d in range(1, Q):
         if final[d] > final[q] or (final[d] == final[q] and last[d] < last[q]):
             q = d
-    path[:] = 0
-    if final[q] == -np.inf:
-        return final[q]
+    best = final[q]
     for t in range(T - 1, -1, -1):
-        path[t] = last[q]
+        path[t] = last[q] if best > -np.inf else 0
         q = back[t, q]
-    return final[np.argmax(final)]
+    return best
 
 
 @kernel
