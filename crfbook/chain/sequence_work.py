@@ -1,8 +1,12 @@
-"""What learners share that visit one sequence at a time: work arrays, the order of an epoch."""
+"""What learners share that visit one sequence at a time: work arrays, the classes of a sequence,
+the order of an epoch.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
+
+from crfbook.data.features import distinct_keys, row_offsets
 
 
 class SequenceWork(NamedTuple):
@@ -20,21 +24,25 @@ class SequenceWork(NamedTuple):
     scale: np.ndarray  # (T,)
     node_max: np.ndarray  # (T,)
     edge_max: np.ndarray  # (K,)
-    stamp: np.ndarray  # int64 (K,): last visit of a sequence that used the class
 
 
 def sequence_work(corpus, n_labels):
-    """`SequenceWork` for the sequences of a corpus; no class is stamped yet (visits count from 0)."""
+    """`SequenceWork` for the sequences of a corpus."""
     longest, n_classes = max(1, corpus.longest), corpus.n_classes
-    rows = (np.zeros((longest, n_labels)) for _ in range(5))
+    log_node, p_node, psi_node, alpha, beta = (np.zeros((longest, n_labels)) for _ in range(5))
     tables = (np.zeros((n_classes, n_labels, n_labels)) for _ in range(4))
-    log_node, p_node, psi_node, alpha, beta = rows
     log_edge, edge_sum, psi_edge, psi_edge_t = tables
     vectors = np.zeros(longest), np.zeros(longest), np.zeros(n_classes)
-    stamp = np.full(n_classes, -1, np.int64)
     return SequenceWork(
-        log_node, log_edge, p_node, edge_sum, psi_node, psi_edge, psi_edge_t, alpha, beta, *vectors, stamp
+        log_node, log_edge, p_node, edge_sum, psi_node, psi_edge, psi_edge_t, alpha, beta, *vectors
     )
+
+
+def used_classes(corpus):
+    """(used_ptr int64 (S+1,), used int32): the edge classes of the transitions of each sequence, rising."""
+    inner, width = corpus.inner, corpus.n_classes
+    row = distinct_keys(corpus.sequence[inner] * width + corpus.edge_class[inner])
+    return row_offsets(row, corpus.n_sequences, width), (row % width).astype(np.int32)
 
 
 def epoch_order(seed, epoch, n):

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.packing import entries_of, worth_a_row
+from crfbook.chain.sequence_work import used_classes
 from crfbook.data.constraints import Bounds, bounds_of
-from crfbook.data.corpus import stretches
+from crfbook.data.corpus import offsets, stretches
 
 
 class OnlineLayout(NamedTuple):
@@ -23,11 +24,12 @@ class OnlineLayout(NamedTuple):
     labels: np.ndarray  # int32 (N,)
     weight: np.ndarray  # (S,)
     edge_class: np.ndarray  # int32 (N,)
+    used_ptr: np.ndarray  # int64 (S+1,)
+    used: np.ndarray  # int32: the edge classes that sequence s uses are used[used_ptr[s]:used_ptr[s+1]]
     class_ptr: np.ndarray  # int64 (K+1,)
-    class_attr: np.ndarray  # int32
+    class_attr: np.ndarray  # int32: edge attributes of class k, those that have weights
     edge_ptr: np.ndarray  # int64 (B+1,)
-    edge_prev: np.ndarray  # int32 (n_edge,)
-    edge_next: np.ndarray  # int32 (n_edge,)
+    edge_cell: np.ndarray  # int32 (n_edge,): previous * M + next of each edge weight, the last ones of theta
     exists: np.ndarray  # uint8 (H, M): 1 where a dense cell is a weight
     dense_ptr: np.ndarray  # int64 (N+1,): entries of token t
     dense_id: np.ndarray  # int32 (R,): dense row
@@ -47,7 +49,7 @@ class OnlineWork(NamedTuple):
     log_node: np.ndarray  # (T, M)
     log_edge: np.ndarray  # (K, M, M) [class, previous, next]
     log_edge_t: np.ndarray  # (K, M, M) [class, next, previous]: a view of it
-    stamp: np.ndarray  # int64 (K,): visit at which a class was scored, -1 at the start
+    known: np.ndarray  # uint8 (K,): 1 where log_edge is that of the present weights
     path: np.ndarray  # int32 (T,)
     delta: np.ndarray  # (T, M)
     best: np.ndarray  # (T, M)
@@ -107,22 +109,12 @@ def lay_out_online(corpus, features, constraints):
     cells, exists = _cells(features, attr, width)
     members = dense_of, np.arange(len(attr) + 1), attr
     entries = entries_of(corpus, features, np.arange(corpus.n_tokens), corpus.position, members, width)
-    layout = OnlineLayout(
-        corpus.seq_ptr,
-        corpus.labels,
-        corpus.weights,
-        corpus.edge_class,
-        corpus.class_ptr,
-        corpus.class_attr,
-        features.edge_ptr,
-        features.edge_prev,
-        features.edge_next,
-        exists,
-        *entries,
-        bounds_of(constraints, features.n_labels, width),
-        corpus.label_set,
-    )
-    return layout, cells
+    tokens = corpus.seq_ptr, corpus.labels, corpus.weights, corpus.edge_class
+    known = corpus.class_attr < features.n_edge_attrs
+    classes = *used_classes(corpus), offsets(known)[corpus.class_ptr], corpus.class_attr[known]
+    edges = features.edge_ptr, features.edge_prev * width + features.edge_next
+    bounds = bounds_of(constraints, features.n_labels, width), corpus.label_set
+    return OnlineLayout(*tokens, *classes, *edges, exists, *entries, *bounds), cells
 
 
 def _cells(features, attr, width):
@@ -135,32 +127,17 @@ def _cells(features, attr, width):
     return Cells(exists.size, weight, cell), exists
 
 
-def make_work(layout, n_cells):
+def online_work(layout, n_cells):
     """`OnlineWork` for the sequences of a layout and C = n_cells."""
-    width = layout.exists.shape[1]
+    width, n_classes = layout.exists.shape[1], len(layout.class_ptr) - 1
     longest = max(1, int(np.diff(layout.seq_ptr).max(initial=0)))
-    n_classes = len(layout.class_ptr) - 1
-
-    def entries(ptr):
-        return int(np.diff(ptr[layout.seq_ptr]).max(initial=0))
-
-    n_max = (
-        2 * entries(layout.dense_ptr)
-        + entries(layout.pair_ptr)
-        + 2 * longest * int(np.diff(layout.class_ptr).max())
+    dense, pairs = (
+        int(np.diff(ptr[layout.seq_ptr]).max(initial=0)) for ptr in (layout.dense_ptr, layout.pair_ptr)
     )
+    n_max = 2 * dense + pairs + 2 * longest * int(np.diff(layout.class_ptr).max())
     log_node, delta, best = np.zeros((3, longest, width))
     log_edge = np.zeros((n_classes, width, width))
-    return OnlineWork(
-        log_node,
-        log_edge,
-        log_edge.transpose(0, 2, 1),
-        np.full(n_classes, -1, np.int64),
-        np.zeros(longest, np.int32),
-        delta,
-        best,
-        np.zeros(width, np.int64),
-        np.zeros(n_max, np.int64),
-        np.zeros(n_max),
-        np.zeros(n_cells, np.int32),
-    )
+    tables = log_edge, log_edge.transpose(0, 2, 1), np.zeros(n_classes, np.uint8)
+    path, rows = np.zeros(longest, np.int32), np.zeros(width, np.int64)
+    differences = np.zeros(n_max, np.int64), np.zeros(n_max), np.zeros(n_cells, np.int32)
+    return OnlineWork(log_node, *tables, path, delta, best, rows, *differences)

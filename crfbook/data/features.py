@@ -74,7 +74,7 @@ class FeatureSet(NamedTuple):
         return self.edge_attr * self.n_labels**2 + self.edge_pair
 
 
-def _distinct(keys):
+def distinct_keys(keys):
     """Sorted distinct values; keys are sorted in place. (np.unique hashes, 20 times slower on such keys.)"""
     keys.sort()
     return keys[np.concatenate([keys[:1] == keys[:1], keys[1:] != keys[:-1]])]
@@ -156,8 +156,8 @@ def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all
             raise ValueError(f"{name} ids: expected 0..{size - 1}, got {ids.max()}")
     nodes = np.zeros(0, np.int64)
     if not all_states:
-        distinct = [_distinct(key) for key, _, _ in _label_keys(corpus, n_labels)]
-        nodes = _distinct(np.concatenate([nodes, *distinct]))
+        distinct = [distinct_keys(key) for key, _, _ in _label_keys(corpus, n_labels)]
+        nodes = distinct_keys(np.concatenate([nodes, *distinct]))
     if all_transitions:
         pairs = np.arange(n_edge_attrs * n_labels**2, dtype=np.int64)
     else:

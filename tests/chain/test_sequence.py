@@ -1,88 +1,32 @@
-"""chain/sequence.py: one sequence's loss and gradient,
+"""chain/sequence.py and cells.py: one sequence's loss and gradient,
 against the objective of the whole corpus and enumeration.
 """
 
 import numpy as np
 import pytest
 from helpers.corpora import brute_node_scores, random_corpus, random_model
+from helpers.problems import laid_out
 
+from crfbook.chain.cells import add_gradient, score_gradient, score_nodes, score_sequence
 from crfbook.chain.objective import Objective
-from crfbook.chain.sequence import (
-    add_edges,
-    bound_nodes,
-    score_edges,
-    score_nodes,
-    sequence_marginals,
-    subtract_gold,
-)
-from crfbook.chain.sequence_work import epoch_order, sequence_work
+from crfbook.chain.sequence import bound_nodes, sequence_marginals
+from crfbook.chain.sequence_work import epoch_order, sequence_work, used_classes
+from crfbook.chain.token_layout import cells_of, weights_of
 from crfbook.data.constraints import Constraints, bounds_of
 from crfbook.data.corpus import take_sequences
+from crfbook.learners.boosting.layout import lay_out
+from crfbook.learners.boosting.rounds import score_attributes
 
 pytestmark = pytest.mark.kernels
 
 
-def loss_and_gradient(corpus, features, w, i, constraints=None, scale=1.0, visit=0, work=None):
+def loss_and_gradient(i, w, layout, cells, work, scale=1.0):
     """-log p of sequence i at the weights scale * w, and its gradient (F,), by the kernels."""
-    work = work or sequence_work(corpus, features.n_labels)
-    bounds, no_sets = bounds_of(constraints, features.n_labels), np.zeros(0, np.int32)
-    c, f = corpus, features
-    first, last = c.seq_ptr[i], c.seq_ptr[i + 1]
-    score_nodes(
-        first, last, w, scale, f.node_ptr, f.node_label, c.attr_ptr, c.attr_idx, c.attr_val, work.log_node
-    )
-    bound_nodes(first, last, bounds, no_sets, work.log_node)
-    score_edges(
-        first,
-        last,
-        w,
-        scale,
-        f.n_node,
-        c.edge_class,
-        c.class_ptr,
-        c.class_attr,
-        f.edge_ptr,
-        f.edge_prev,
-        f.edge_next,
-        bounds.edge,
-        visit,
-        work.stamp,
-        work.log_edge,
-    )
-    T = last - first
-    log_z = sequence_marginals(
-        work.log_node[:T],
-        work.log_edge,
-        c.edge_class[first:last],
-        visit,
-        work.stamp,
-        work,
-        work.p_node[:T],
-        work.edge_sum,
-    )
-    score = subtract_gold(
-        first, last, c.labels, c.edge_class, work.log_node, work.log_edge, work.p_node, work.edge_sum
-    )
-    grad = np.zeros(f.n_features)
-    for t in range(first, last):
-        for j in range(c.attr_ptr[t], c.attr_ptr[t + 1]):
-            row = slice(*f.node_ptr[c.attr_idx[j] : c.attr_idx[j] + 2])
-            value = c.attr_val[j] if len(c.attr_val) else 1.0
-            grad[row] += value * work.p_node[t - first, f.node_label[row]]
-    add_edges(
-        1.0,
-        f.n_node,
-        visit,
-        work.stamp,
-        work.edge_sum,
-        c.class_ptr,
-        c.class_attr,
-        f.edge_ptr,
-        f.edge_prev,
-        f.edge_next,
-        grad,
-    )
-    return log_z - score, grad
+    theta = cells_of(cells, w)
+    score_sequence(i, theta, scale, layout, work)
+    loss, grad = score_gradient(i, layout, work), np.zeros_like(theta)
+    add_gradient(i, 1.0, layout, work, grad)
+    return loss, weights_of(cells, grad)
 
 
 @pytest.mark.parametrize("n_classes", [1, 3])
@@ -91,11 +35,11 @@ def test_one_sequence_is_the_objective_of_a_corpus_of_one(n_classes, size):
     rng = np.random.default_rng(3)
     corpus = random_corpus(rng, lengths=(4, 1, 3, 5), n_classes=n_classes, valued=True)
     features, w = random_model(rng, corpus, size=size)
-    work = sequence_work(
-        corpus, features.n_labels
+    arrays = laid_out(
+        corpus, features
     )  # one set of work arrays: what a visit leaves must not disturb the next
-    for visit, i in enumerate([2, 0, 3, 1, 0]):
-        loss, grad = loss_and_gradient(corpus, features, w, i, visit=visit, work=work)
+    for i in [2, 0, 3, 1, 0]:
+        loss, grad = loss_and_gradient(i, w, *arrays)
         expected, expected_grad = Objective(take_sequences(corpus, [i]), features)(w)
         np.testing.assert_allclose(loss, expected, rtol=1e-12, atol=1e-9 * size)
         np.testing.assert_allclose(grad, expected_grad, rtol=0, atol=1e-10)
@@ -105,8 +49,9 @@ def test_scale_is_a_factor_of_all_weights():
     rng = np.random.default_rng(4)
     corpus = random_corpus(rng, lengths=(4, 3), n_classes=2)
     features, w = random_model(rng, corpus)
-    loss, grad = loss_and_gradient(corpus, features, w, 0, scale=0.3)
-    expected, expected_grad = loss_and_gradient(corpus, features, 0.3 * w, 0)
+    arrays = laid_out(corpus, features)
+    loss, grad = loss_and_gradient(0, w, *arrays, scale=0.3)
+    expected, expected_grad = loss_and_gradient(0, 0.3 * w, *arrays)
     np.testing.assert_allclose(loss, expected, rtol=1e-13)
     np.testing.assert_allclose(grad, expected_grad, atol=1e-13)
 
@@ -118,7 +63,7 @@ def test_constraints_are_exact():
     allowed = np.ones((3, 3), bool)
     allowed[0, 2] = allowed[2, 1] = False
     constraints = Constraints(allowed, np.array([True, True, False]), np.array([True, False, True]))
-    loss, grad = loss_and_gradient(corpus, features, w, 0, constraints)
+    loss, grad = loss_and_gradient(0, w, *laid_out(corpus, features, constraints))
     expected, expected_grad = Objective(corpus, features, constraints=constraints)(w)
     np.testing.assert_allclose(loss, expected, rtol=1e-12)
     np.testing.assert_allclose(grad, expected_grad, atol=1e-12)
@@ -128,20 +73,13 @@ def test_node_scores_and_label_sets():
     rng = np.random.default_rng(6)
     corpus = random_corpus(rng, lengths=(2, 3), valued=True)
     features, w = random_model(rng, corpus)
+    wanted = brute_node_scores(corpus, features, w)[2:]
     log_node = np.full((3, 3), 7.0)
-    score_nodes(
-        2,
-        5,
-        w,
-        1.0,
-        features.node_ptr,
-        features.node_label,
-        corpus.attr_ptr,
-        corpus.attr_idx,
-        corpus.attr_val,
-        log_node,
-    )
-    np.testing.assert_allclose(log_node, brute_node_scores(corpus, features, w)[2:], atol=1e-13)
+    score_attributes(2, 5, lay_out(corpus, features, False)[0], w, log_node)
+    np.testing.assert_allclose(log_node, wanted, atol=1e-13)
+    layout, cells, work = laid_out(corpus, features)
+    score_nodes(1, cells_of(cells, w), 0.5, layout, work.log_node)
+    np.testing.assert_allclose(work.log_node[:, :3], 0.5 * wanted, atol=1e-13)
     sets, free = np.array([[True, True, True], [True, False, True]]), np.ones(3, bool)
     bounds = bounds_of(Constraints(np.ones((3, 3), bool), free, free, sets), 3)
     before = log_node.copy()
@@ -156,11 +94,16 @@ def test_no_path_is_minus_infinity_and_no_gradient():
     features, _ = random_model(rng, corpus)
     work = sequence_work(corpus, 3)
     work.log_node[:] = -np.inf
-    work.stamp[0] = 0
-    log_z = sequence_marginals(
-        work.log_node, work.log_edge, corpus.edge_class, 0, work.stamp, work, work.p_node, work.edge_sum
-    )
+    log_z = sequence_marginals(work.log_node, work.log_edge, corpus.edge_class, np.zeros(1, np.int32), work)
     assert log_z == -np.inf and not work.p_node.any() and not work.edge_sum.any()
+
+
+def test_the_classes_that_a_sequence_uses():
+    corpus = random_corpus(np.random.default_rng(8), lengths=(3, 0, 1, 6, 2), n_classes=4)
+    used_ptr, used = used_classes(corpus)
+    for i, (first, last) in enumerate(zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)):
+        here = sorted(set(corpus.edge_class[first + 1 : last].tolist()))
+        assert used[used_ptr[i] : used_ptr[i + 1]].tolist() == here
 
 
 def test_an_epoch_visits_everything_once_in_an_order_of_its_own():

@@ -10,7 +10,8 @@ high_k for all i and y, convexity of exp gives for a step D of weight k
 
 B_k is a two-point moment generating function, so its least logarithm is a relative entropy (Chernoff's
 bound): -log min_D B_k(D) = KL(q || a), the distance of a from q = -low / (high - low), where the mean would
-be 0. Source of all of it: Altun, Johnson and Hofmann (2003), section 5.2.
+be 0. Source of all of it: Altun, Johnson and Hofmann (2003), section 5.2. The NamedTuples `data` (BoostData),
+`index` (BoostIndex) and `state` (BoostState) of layout.py list their arrays with shapes.
 """
 
 import numpy as np
@@ -51,9 +52,7 @@ def best_step(m, low, high, cap):
 
 
 @kernel
-def select_feature(
-    total, cap, group_ptr, group_low, group_high, slot_feature, sums, stale, block_high, block_low
-):
+def select_feature(cap, index, state):
     """(k, D, gain) of the feature with the largest gain, exactly, without a look at most of them;
     k = -1 if all are 0.
 
@@ -67,25 +66,25 @@ def select_feature(
         exceed the best gain so far needs no logarithm. (`cap` and EDGE only lower a gain.)
     Ties go to the group that comes first, in it to positive sums, among these to the smallest feature number.
 
-    Arguments: total; cap; group_ptr int64 (G+1,), in blocks; group_low, group_high (G,); slot_feature int64
-    (n,), -1: padding; sums (n, 2): see `add_differences`; stale uint8 (n / BLOCK,), block_high, block_low (n
-    / BLOCK,): updated. Cost: n / BLOCK + G, BLOCK for each stale block, a few closed forms. Source: the two
+    Arguments: cap; index: groups and slots; state: number, sums; its block_high, block_low and stale are
+    brought up to date. Cost: n / BLOCK + G, BLOCK for each stale block, a few closed forms. Source: the two
     proofs above; Gibbs and Su (2002) for KL <= chi^2.
     """
-    for b in range(group_ptr[-1]):
-        if stale[b]:
-            stale[b] = 0
+    sums, total = state.sums, state.number[TOTAL]
+    for b in range(index.group_ptr[-1]):
+        if state.stale[b]:
+            state.stale[b] = 0
             high, low = 0.0, 0.0
             for s in range(b * BLOCK, (b + 1) * BLOCK):
                 v = sums[s, 0] - sums[s, 1]
                 high = max(high, v)
                 low = min(low, v)
-            block_high[b], block_low[b] = high, low
+            state.block_high[b], state.block_low[b] = high, low
     best, best_k, step = 0.0, np.int64(-1), 0.0
-    for g in range(group_low.size):
-        blocks = slice(group_ptr[g], group_ptr[g + 1])
-        low, high = group_low[g], group_high[g]
-        for v in (np.max(block_high[blocks]), np.min(block_low[blocks])):
+    for g in range(index.group_low.size):
+        blocks = slice(index.group_ptr[g], index.group_ptr[g + 1])
+        low, high = index.group_low[g], index.group_high[g]
+        for v in (np.max(state.block_high[blocks]), np.min(state.block_low[blocks])):
             m = v / total
             room = (m - low) * (high - m)
             if v == 0.0 or (room > 0.0 and m * m <= best * room):
@@ -96,102 +95,77 @@ def select_feature(
                 s = blocks.start * BLOCK
                 while sums[s, 0] - sums[s, 1] != v:
                     s += 1
-                best_k = slot_feature[s]
+                best_k = index.slot_feature[s]
     return best_k, step, best
 
 
 @kernel
-def node_extremes(
-    entry_ptr, item_ptr, item_token, item_val, labels, node_ptr, node_label, low, high, gold_buf
-):
-    """low[k] = min_{i,y} phi, high[k] = max_{i,y} phi of every node feature k = (a, y).
+def node_extremes(data, index, gold_buf):
+    """index.low[k] = min_{i,y} phi, index.high[k] = max_{i,y} phi of every node feature k = (a, y).
 
     In sequence i the count of (a, y) runs from sum_t min(x_t, 0) to sum_t max(x_t, 0) over the tokens with a
     (for counts: 0 to n_ia), each end reached by some labelling; phi is that minus the gold count.
     0 belongs to it (y = y_i).
 
-    Arguments: entry_ptr int64 (A+1,): pairs (attribute, sequence) of each attribute; item_ptr int64 (E+1,):
-    occurrences of each pair; item_token int32 (n,), item_val (n,) or (0,) for all ones: token and value of an
-    occurrence, one a token; labels int32 (N,); node_ptr (A+1,), node_label (n_node,); out: low, high (F,),
-    their node part, lowered or raised from 0; work: gold_buf (L,), zeros. Cost: occurrences, and sequences
-    with a times labels of a. Source: Altun, Johnson and Hofmann (2003), section 5.2.
+    Arguments: data; out: index: low, high, their node part, lowered or raised from 0; work: gold_buf (L,),
+    zeros. Cost: occurrences, and sequences with a times labels of a. Source: Altun,
+    Johnson and Hofmann (2003), section 5.2.
     """
-    for a in range(node_ptr.size - 1):
-        row = range(node_ptr[a], node_ptr[a + 1])
-        for e in range(entry_ptr[a], entry_ptr[a + 1]):
+    for a in range(data.node_ptr.size - 1):
+        for e in range(index.entry_ptr[a], index.entry_ptr[a + 1]):
             most, least = 0.0, 0.0
-            for j in range(item_ptr[e], item_ptr[e + 1]):
-                x = item_val[j] if item_val.size else 1.0
+            for j in range(index.item_ptr[e], index.item_ptr[e + 1]):
+                x = index.item_val[j] if index.item_val.size else 1.0
                 most += max(x, 0.0)
                 least += min(x, 0.0)
-                gold_buf[labels[item_token[j]]] += x
-            for k in row:
-                low[k] = min(low[k], least - gold_buf[node_label[k]])
-                high[k] = max(high[k], most - gold_buf[node_label[k]])
-            for j in range(item_ptr[e], item_ptr[e + 1]):
-                gold_buf[labels[item_token[j]]] = 0.0
+                gold_buf[data.labels[index.item_token[j]]] += x
+            for k in range(data.node_ptr[a], data.node_ptr[a + 1]):
+                gold = gold_buf[data.node_label[k]]
+                index.low[k] = min(index.low[k], least - gold)
+                index.high[k] = max(index.high[k], most - gold)
+            for j in range(index.item_ptr[e], index.item_ptr[e + 1]):
+                gold_buf[data.labels[index.item_token[j]]] = 0.0
 
 
 @kernel
-def add_gold_pairs(first, last, b, amount, labels, edge_class, class_ptr, class_attr, gold):
-    """gold[yp, y] += amount for each token of the sequence whose class has the edge attribute b and whose
+def add_gold_pairs(i, b, amount, data, gold):
+    """gold[yp, y] += amount for each token of sequence i whose class has the edge attribute b and whose
     labels are (yp, y).
 
-    Arguments: first, last: tokens of the sequence; b; amount: 1 to count, -1 to take it back; labels,
-    edge_class int32 (N,); class_ptr (K+1,), class_attr (n,); out: gold (L, L). Cost: T times attributes of a
-    class. Source: Altun, Johnson and Hofmann (2003), section 5.2.
+    Arguments: i; b; amount: 1 to count, -1 to take it back; data; out: gold (L, L). Cost: T times attributes
+    of a class. Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
-    for t in range(first + 1, last):
-        k = edge_class[t]
-        for j in range(class_ptr[k], class_ptr[k + 1]):
-            if class_attr[j] == b:
-                gold[labels[t - 1], labels[t]] += amount
+    for t in range(data.seq_ptr[i] + 1, data.seq_ptr[i + 1]):
+        c = data.edge_class[t]
+        for attr in data.class_attr[data.class_ptr[c] : data.class_ptr[c + 1]]:
+            if attr == b:
+                gold[data.labels[t - 1], data.labels[t]] += amount
 
 
 @kernel
-def edge_extremes(
-    entry_ptr,
-    entry_seq,
-    entry_same,
-    entry_other,
-    seq_ptr,
-    labels,
-    edge_class,
-    class_ptr,
-    class_attr,
-    edge_ptr,
-    edge_prev,
-    edge_next,
-    n_node,
-    low,
-    high,
-    most,
-    gold_buf,
-):
-    """low, high of every edge feature (b, yp, y), as `node_extremes` does for node features,
-    and its largest gain `most`.
+def edge_extremes(data, index, gold_buf):
+    """index.low, index.high of every edge feature (b, yp, y), as `node_extremes` does for node features,
+    and its largest gain index.most.
 
     The count of (b, y, y) runs from 0 to the number of tokens with b in their class. That of (b, yp, y) with
     yp != y cannot use two neighbouring tokens: from a run of n of them at most ceil(n / 2), floor(T / 2) for
     plain transitions. most bounds how often a labelling has the feature where the gold one has it not: such
     places may lie between gold ones, so that for yp != y it is that largest count itself.
 
-    Arguments: entry_ptr int64 (B+1,): pairs (edge attribute, sequence); entry_seq int32 (E,); entry_same,
-    entry_other int32 (E,): these largest counts; seq_ptr (S+1,); labels, edge_class (N,); class_ptr (K+1,),
-    class_attr (n,); edge_ptr (B+1,), edge_prev, edge_next (n_edge,); n_node: where edge features start; out:
-    low, high, most (F,); work: gold_buf (L, L), zeros. Cost: tokens of these sequences, and sequences with b
-    times features of b. Source: Altun, Johnson and Hofmann (2003), section 5.2.
+    Arguments: data; out: index: low, high, most, their edge part; work: gold_buf (L, L), zeros. Cost: tokens
+    of these sequences, and sequences with b times features of b. Source: Altun, Johnson and Hofmann (2003),
+    section 5.2.
     """
-    for b in range(edge_ptr.size - 1):
-        for e in range(entry_ptr[b], entry_ptr[b + 1]):
-            i = entry_seq[e]
-            first, last = seq_ptr[i], seq_ptr[i + 1]
-            add_gold_pairs(first, last, b, 1.0, labels, edge_class, class_ptr, class_attr, gold_buf)
-            for k in range(edge_ptr[b], edge_ptr[b + 1]):
-                gold = gold_buf[edge_prev[k], edge_next[k]]
-                same = edge_prev[k] == edge_next[k]
-                count = entry_same[e] if same else entry_other[e]
-                low[n_node + k] = min(low[n_node + k], -gold)
-                high[n_node + k] = max(high[n_node + k], count - gold)
-                most[n_node + k] = max(most[n_node + k], count - gold if same else count)
-            add_gold_pairs(first, last, b, -1.0, labels, edge_class, class_ptr, class_attr, gold_buf)
+    n_node = data.node_label.size
+    for b in range(data.edge_ptr.size - 1):
+        for e in range(index.edge_entry_ptr[b], index.edge_entry_ptr[b + 1]):
+            i = index.edge_entry_seq[e]
+            add_gold_pairs(i, b, 1.0, data, gold_buf)
+            for j in range(data.edge_ptr[b], data.edge_ptr[b + 1]):
+                k, yp, y = n_node + j, data.pair_prev[data.edge_pair[j]], data.pair_next[data.edge_pair[j]]
+                gold = gold_buf[yp, y]
+                count = index.entry_same[e] if yp == y else index.entry_other[e]
+                index.low[k] = min(index.low[k], -gold)
+                index.high[k] = max(index.high[k], count - gold)
+                index.most[k] = max(index.most[k], count - gold if yp == y else count)
+            add_gold_pairs(i, b, -1.0, data, gold_buf)

@@ -60,19 +60,26 @@ def least_sum(rest, n, c, d, low, high, first, limit):
 
 
 @kernel
-def gather_node(k, data, index, state, parts):
+def mass_of(i, state):
+    """Loss of sequence i in units of e^{log_ref}; of one asleep minus e^ceiling. Arguments: i; state. Cost:
+    an exp. Source: the head of this file.
+    """
+    return -np.exp(state.ceiling[i] - state.number[LOG_REF]) if state.asleep[i] else state.mass[i]
+
+
+@kernel
+def gather_node(k, data, index, state):
     """P_i, Q_i, loss and extremes of the sequences that hold node feature k; returns how many.
 
-    Arguments: k; data, index, state: see above; out: parts (6, >= sequences with the attribute), rows GAIN to
-    MORE. Cost: occurrences of the attribute. Source: Altun, Johnson and Hofmann (2003), section 5.2.
+    Arguments: k; data, index, state: see above; out: state.parts, rows GAIN to MORE. Cost: occurrences of the
+    attribute. Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     a, y, n = np.searchsorted(data.node_ptr, k + 1) - 1, data.node_label[k], 0
+    parts = state.parts
     for e in range(index.entry_ptr[a], index.entry_ptr[a + 1]):
         i = index.entry_seq[e]
         parts[:, n] = 0.0
-        parts[MASS, n] = (
-            -np.exp(state.ceiling[i] - state.number[LOG_REF]) if state.asleep[i] else state.mass[i]
-        )
+        parts[MASS, n] = mass_of(i, state)
         for j in range(index.item_ptr[e], index.item_ptr[e + 1]):
             t = index.item_token[j]
             x = index.item_val[j] if index.item_val.size else 1.0
@@ -87,37 +94,30 @@ def gather_node(k, data, index, state, parts):
 
 
 @kernel
-def gather_edge(k, data, index, state, work, parts):
+def gather_edge(k, data, index, state, work):
     """As `gather_node` for an edge feature, k counted among them.
 
-    Arguments: k; data, index, state, work: see above; out: parts (6, >= sequences with the edge attribute).
-    Cost: tokens of these sequences. Source: Altun, Johnson and Hofmann (2003), section 5.2.
+    Arguments: k; data, index, state, work: see above; out: state.parts. Cost: tokens of these sequences.
+    Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
-    b, n = np.searchsorted(data.edge_ptr, k + 1) - 1, 0
-    yp, y = data.edge_prev[k], data.edge_next[k]
+    b, q, n, parts = np.searchsorted(data.edge_ptr, k + 1) - 1, data.edge_pair[k], 0, state.parts
+    yp, y = data.pair_prev[q], data.pair_next[q]
     gold = work.edge_sum[0]  # of which one cell is read
     for e in range(index.edge_entry_ptr[b], index.edge_entry_ptr[b + 1]):
         i = index.edge_entry_seq[e]
         count = index.entry_same[e] if yp == y else index.entry_other[e]
         parts[:, n] = 0.0
-        if state.asleep[i]:
-            parts[MASS, n], parts[LOW, n] = -np.exp(state.ceiling[i] - state.number[LOG_REF]), -count
-            parts[MORE, n] = count
-            n += 1
-            continue
-        first, last = data.seq_ptr[i], data.seq_ptr[i + 1]
+        parts[MASS, n] = mass_of(i, state)
         gold[yp, y] = 0.0
-        add_gold_pairs(
-            first, last, b, 1.0, data.labels, data.edge_class, data.class_ptr, data.class_attr, gold
-        )
-        parts[MASS, n] = state.mass[i]
-        for r in range(data.row_ptr[i], data.row_ptr[i + 1]):
-            c = data.row_class[r]
-            for attr in data.class_attr[data.class_ptr[c] : data.class_ptr[c + 1]]:
-                if attr == b:
-                    parts[GAIN, n] += state.edge_cell[r, data.pair_of[yp, y], 0]
-                    parts[LOSS, n] += state.edge_cell[r, data.pair_of[yp, y], 1]
-        parts[LOW, n] = -gold[yp, y]
+        if not state.asleep[i]:
+            add_gold_pairs(i, b, 1.0, data, gold)
+            for r in range(data.row_ptr[i], data.row_ptr[i + 1]):
+                c = data.row_class[r]
+                for attr in data.class_attr[data.class_ptr[c] : data.class_ptr[c + 1]]:
+                    if attr == b:
+                        parts[GAIN, n] += state.edge_cell[r, q, 0]
+                        parts[LOSS, n] += state.edge_cell[r, q, 1]
+        parts[LOW, n] = -gold[yp, y] if not state.asleep[i] else -count
         parts[HIGH, n] = count - gold[yp, y]
         parts[MORE, n] = parts[HIGH, n] if yp == y else count
         n += 1
@@ -133,18 +133,16 @@ def tighten(k, step, cap, kind, data, index, state, work):
     `gather_node`, `least_sum`. Source: Altun, Johnson and Hofmann (2003), section 5.2; chapter 05.
     """
     n_node, parts = data.node_label.size, state.parts
-    n = (
-        gather_node(k, data, index, state, parts)
-        if k < n_node
-        else gather_edge(k - n_node, data, index, state, work, parts)
-    )
+    if k < n_node:
+        n = gather_node(k, data, index, state)
+    else:
+        n = gather_edge(k - n_node, data, index, state, work)
     rest = state.number[TOTAL]
     for i in range(n):
         gain, loss, mass, low, high, more = parts[:, i]
         if mass <= 0.0:
-            c, d, high, rest = (
-                (-mass, 0.0, more, rest - mass) if step < 0.0 else (0.0, -mass, more, rest - mass)
-            )
+            c, d = (-mass, 0.0) if step < 0.0 else (0.0, -mass)
+            high, rest = more, rest - mass
         elif kind == SPLIT:
             c, d, high = loss / -low if low < 0.0 else 0.0, gain / more if more > 0.0 else 0.0, more
         else:
@@ -152,8 +150,6 @@ def tighten(k, step, cap, kind, data, index, state, work):
             c, d = max(high * mass - gain + loss, 0.0) / span, max(gain - loss - low * mass, 0.0) / span
         parts[GAIN, i], parts[LOSS, i], parts[HIGH, i] = d, c, high
         rest -= c + d
-    limit = min(cap, LONGEST)
-    D, f = least_sum(
-        rest, n, parts[LOSS], parts[GAIN], parts[LOW], parts[HIGH], step, limit if step > 0.0 else -limit
-    )
+    limit = min(cap, LONGEST) if step > 0.0 else -min(cap, LONGEST)
+    D, f = least_sum(rest, n, parts[LOSS], parts[GAIN], parts[LOW], parts[HIGH], step, limit)
     return D, np.log(state.number[TOTAL]) - np.log(f)

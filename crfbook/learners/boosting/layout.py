@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from crfbook.chain.sequence_work import used_classes
+from crfbook.data.constraints import Bounds, bounds_of
 from crfbook.data.corpus import offsets, owners, ragged_index
 from crfbook.data.features import row_offsets
 from crfbook.learners.boosting.features import BLOCK, edge_extremes, node_extremes
@@ -23,21 +25,20 @@ class BoostData(NamedTuple):
     attr_ptr: np.ndarray  # int64 (N+1,): attributes of a token, each at most once
     attr_idx: np.ndarray  # int32 (nnz,)
     attr_val: np.ndarray  # float64 (nnz,), or (0,): all ones
-    label_set: np.ndarray  # int32 (N,), or (0,)
+    bounds: Bounds
+    label_set: np.ndarray  # int32 (N,), or (0,): every token may have every label
     edge_class: np.ndarray  # int32 (N,)
     class_ptr: np.ndarray  # int64 (K+1,)
     class_attr: np.ndarray  # int32
     node_ptr: np.ndarray  # int64 (A+1,)
     node_label: np.ndarray  # int32 (n_node,)
     edge_ptr: np.ndarray  # int64 (B+1,)
-    edge_prev: np.ndarray  # int32 (n_edge,)
-    edge_next: np.ndarray  # int32 (n_edge,)
-    slot: np.ndarray  # int32 (F,): where the sum of a feature stands
-    pair_of: np.ndarray  # int32 (L, L): number of a label pair that has a weight, -1 for others
-    pair_prev: np.ndarray  # int32 (Q,)
+    edge_pair: np.ndarray  # int32 (n_edge,): number of its label pair, among those that have a weight
+    pair_prev: np.ndarray  # int32 (Q,): these pairs
     pair_next: np.ndarray  # int32 (Q,)
     row_ptr: np.ndarray  # int64 (S+1,): rows of a sequence, one for each edge class that it uses
     row_class: np.ndarray  # int32 (R,)
+    slot: np.ndarray  # int32 (F,): where the sum of a feature stands
 
 
 class BoostIndex(NamedTuple):
@@ -54,9 +55,9 @@ class BoostIndex(NamedTuple):
     edge_entry_seq: np.ndarray  # int32 (E',)
     entry_same: np.ndarray  # int32 (E',): largest count of (y, y)
     entry_other: np.ndarray  # int32 (E',): largest count of (yp, y), yp != y
-    most: np.ndarray  # (F,): largest gain, see split.py
     low: np.ndarray  # (F,): smallest count minus gold count, over sequences and labellings
     high: np.ndarray  # (F,): largest
+    most: np.ndarray  # (F,): largest gain, see split.py
     group_ptr: np.ndarray  # int64 (G+1,): blocks of slots of a group
     group_low: np.ndarray  # (G,)
     group_high: np.ndarray  # (G,)
@@ -89,78 +90,36 @@ class BoostState(NamedTuple):
     count: np.ndarray
 
 
-def lay_out(corpus, features, usable, limited=False):
-    """(BoostData, BoostIndex) of a corpus; usable(low, high) -> bool (F,): which features may take steps;
-    limited: corpus.label_set holds.
+def lay_out(corpus, features, enclosed, constraints=None):
+    """(BoostData, BoostIndex) of a corpus. Features with low < high may take steps; if `enclosed`, only those
+    with low < 0 < high, whose best step is finite.
 
     Raises ValueError for edge attributes or attributes beyond the feature set. Cost: O(nnz log nnz).
     """
-    seq_of = corpus.sequence
+    L, limited = features.n_labels, constraints is not None and constraints.label_sets is not None
     by_token, by_attr = _occurrences(corpus, features.n_attrs)
-    entry_ptr, entry_seq, item_ptr = _entries(by_attr.indptr, seq_of[by_attr.indices])
-    edge_index = _edge_entries(corpus, seq_of, features.n_edge_attrs)
-    low, high, most = (np.zeros(features.n_features) for _ in range(3))
-    item_token, item_val = by_attr.indices.astype(np.int32), _values(by_attr)
-    node_extremes(
-        entry_ptr,
-        item_ptr,
-        item_token,
-        item_val,
-        corpus.labels,
-        features.node_ptr,
-        features.node_label,
-        low,
-        high,
-        np.zeros(features.n_labels),
-    )
-    edge_extremes(
-        *edge_index,
-        corpus.seq_ptr,
-        corpus.labels,
-        corpus.edge_class,
-        corpus.class_ptr,
-        corpus.class_attr,
-        features.edge_ptr,
-        features.edge_prev,
-        features.edge_next,
-        features.n_node,
-        low,
-        high,
-        most,
-        np.zeros((features.n_labels, features.n_labels)),
-    )
-    most[: features.n_node] = high[: features.n_node]
-    slot, groups = _groups(low, high, usable(low, high))
-    pair = np.unique(features.edge_pair)
-    pair_of = np.full(features.n_labels**2, -1, np.int32)
-    pair_of[pair] = np.arange(len(pair))
     with np.errstate(divide="ignore"):
-        log_weight = np.log(corpus.weights)
-    data = BoostData(
-        corpus.seq_ptr,
-        corpus.labels,
-        log_weight,
-        by_token.indptr.astype(np.int64),
-        by_token.indices.astype(np.int32),
-        _values(by_token),
-        corpus.label_set if limited else corpus.label_set[:0],
-        corpus.edge_class,
-        corpus.class_ptr,
-        corpus.class_attr,
-        features.node_ptr,
-        features.node_label,
-        features.edge_ptr,
-        features.edge_prev.astype(np.int32),
-        features.edge_next.astype(np.int32),
-        slot,
-        pair_of.reshape(features.n_labels, features.n_labels),
-        (pair // features.n_labels).astype(np.int32),
-        (pair % features.n_labels).astype(np.int32),
-        *_rows(corpus, seq_of),
-    )
-    return data, BoostIndex(
-        entry_ptr, entry_seq, item_ptr, item_token, item_val, *edge_index, most, low, high, *groups
-    )
+        tokens = corpus.seq_ptr, corpus.labels, np.log(corpus.weights)
+    items = by_token.indptr.astype(np.int64), by_token.indices.astype(np.int32), _values(by_token)
+    bounds = bounds_of(constraints, L), corpus.label_set if limited else corpus.label_set[:0]
+    classes = corpus.edge_class, corpus.class_ptr, corpus.class_attr
+    pair, edge_pair = np.unique(features.edge_pair, return_inverse=True)
+    weights = features.node_ptr, features.node_label, features.edge_ptr, edge_pair.astype(np.int32)
+    pairs = (pair // L).astype(np.int32), (pair % L).astype(np.int32)
+    slot = np.zeros(features.n_features, np.int32)
+    data = BoostData(*tokens, *items, *bounds, *classes, *weights, *pairs, *used_classes(corpus), slot)
+    seq_of = corpus.sequence
+    holders = *_entries(by_attr.indptr, seq_of[by_attr.indices]), by_attr.indices.astype(np.int32)
+    extremes, nowhere = np.zeros((3, features.n_features)), np.zeros(0, np.int64)
+    groups = nowhere, np.zeros(0), np.zeros(0), nowhere
+    edges = _edge_entries(corpus, seq_of, features.n_edge_attrs)
+    index = BoostIndex(*holders, _values(by_attr), *edges, *extremes, *groups)
+    node_extremes(data, index, np.zeros(L))
+    edge_extremes(data, index, np.zeros((L, L)))
+    index.most[: features.n_node] = index.high[: features.n_node]
+    usable = (index.low < 0.0) & (index.high > 0.0) if enclosed else index.low < index.high
+    slot[:], groups = _groups(index.low, index.high, usable)
+    return data, index._replace(**groups)
 
 
 def _occurrences(corpus, n_attrs):
@@ -214,16 +173,8 @@ def _edge_entries(corpus, seq_of, n_edge_attrs):
     return entry_ptr, entry_seq, same.astype(np.int32), other.astype(np.int32)
 
 
-def _rows(corpus, seq_of):
-    """(row_ptr, row_class): the edge classes that each sequence uses."""
-    inner, width = corpus.inner, corpus.n_classes
-    row = np.unique(seq_of[inner] * width + corpus.edge_class[inner])
-    return row_offsets(row, corpus.n_sequences, width), (row % width).astype(np.int32)
-
-
 def _groups(low, high, usable):
-    """slot (F,) and (group_ptr, group_low, group_high, slot_feature): usable features sorted by (low, high,
-    number).
+    """slot (F,) and the fields of a `BoostIndex` on groups: usable features sorted by (low, high, number).
 
     Every group begins a new block; features that may not be used share the slots of a block that is in no
     group.
@@ -240,7 +191,8 @@ def _groups(low, high, usable):
     slot[order] = place
     slot_feature = np.full((group_ptr[-1] + 1) * BLOCK, -1, np.int64)
     slot_feature[place] = order
-    return slot, (group_ptr, low[order[first]], high[order[first]], slot_feature)
+    ends = {"group_low": low[order[first]], "group_high": high[order[first]]}
+    return slot, {"group_ptr": group_ptr, "slot_feature": slot_feature} | ends
 
 
 def state_bytes(corpus, features):
@@ -261,26 +213,10 @@ def make_state(data, index, w, n_labels, n_classes):
     """`BoostState` with everything asleep and no sum yet."""
     S, N = len(data.seq_ptr) - 1, len(data.labels)
     n_pairs, n_slots = len(data.pair_prev), len(index.slot_feature)
-    zeros = np.zeros
-    n_blocks = n_slots // BLOCK
-    return BoostState(
-        w,
-        zeros((N, n_labels)),
-        zeros((n_classes, n_labels, n_labels)),
-        zeros((N, n_labels)),
-        zeros((len(data.row_class), n_pairs, 2)),
-        zeros((n_classes, n_pairs, 2)),
-        zeros((n_slots, 2)),
-        np.ones(n_blocks, np.uint8),
-        zeros(n_blocks),
-        zeros(n_blocks),
-        zeros(n_blocks, np.int64),
-        np.full(S, -np.inf),
-        zeros(S),
-        np.ones(S, np.uint8),
-        np.full(S, -np.inf),
-        zeros(S, np.int64),
-        zeros((6, S)),
-        zeros(5),
-        zeros(4, np.int64),
-    )
+    n_blocks, n_rows, zeros = n_slots // BLOCK, len(data.row_class), np.zeros
+    tables = zeros((N, n_labels)), zeros((n_classes, n_labels, n_labels)), zeros((N, n_labels))
+    sums = zeros((n_rows, n_pairs, 2)), zeros((n_classes, n_pairs, 2)), zeros((n_slots, 2))
+    blocks = np.ones(n_blocks, np.uint8), *zeros((2, n_blocks)), zeros(n_blocks, np.int64)
+    losses = np.full(S, -np.inf), zeros(S), np.ones(S, np.uint8), np.full(S, -np.inf)
+    work, counters = (zeros(S, np.int64), zeros((6, S))), (zeros(5), zeros(4, np.int64))
+    return BoostState(w, *tables, *sums, *blocks, *losses, *work, *counters)

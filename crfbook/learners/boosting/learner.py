@@ -19,7 +19,6 @@ from scipy.special import logsumexp
 from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.sequence_work import sequence_work
-from crfbook.data.constraints import bounds_of
 from crfbook.data.features import log_edge
 from crfbook.learners.boosting.features import (
     DRIFT,
@@ -38,9 +37,7 @@ from crfbook.learners.boosting.rounds import (
     AT_FLOOR,
     CONVERGED,
     DRIFTED,
-    FROM_ZERO,
     NOT_FINITE,
-    RESCORED,
     SLACK,
     boost_rounds,
     settle,
@@ -146,7 +143,7 @@ def _iterate(run, w0, state, rounds, report_every, callback):
         return "interrupted", history
 
 
-class _Anchor(NamedTuple):
+class Anchor(NamedTuple):
     """Where the sums were last taken from scratch.
     With the rounds since then it gives every bit of the state again.
     """
@@ -154,13 +151,12 @@ class _Anchor(NamedTuple):
     w: np.ndarray  # (F,)
     ceiling: np.ndarray  # (S,)
     asleep: np.ndarray  # uint8 (S,)
+    count: np.ndarray  # (4,), see BoostState
     log_loss: float
     share: float
-    rounds: int  # rounds done
-    count: np.ndarray  # (4,), see BoostState
 
 
-class _Journal(NamedTuple):
+class Journal(NamedTuple):
     """The rounds, one entry each; longer than needed."""
 
     feature: np.ndarray  # int64 (>= rounds,)
@@ -174,17 +170,11 @@ class _Run:
 
     def __init__(self, corpus, features, constraints, cap, tol, kind):
         self.features, self.cap, self.tol, self.kind = features, cap, tol, kind
-        usable = (
-            (lambda low, high: (low < 0.0) & (high > 0.0))
-            if cap == math.inf
-            else (lambda low, high: low < high)
-        )
-        limited = constraints is not None and constraints.label_sets is not None
-        self.data, self.index = lay_out(corpus, features, usable, limited)
-        self.n_classes, self.bounds = corpus.n_classes, bounds_of(constraints, features.n_labels)
+        self.data, self.index = lay_out(corpus, features, cap == math.inf, constraints)
+        self.n_classes = corpus.n_classes
         self.work = sequence_work(corpus, features.n_labels)
         self.state = self.anchor = None
-        self.journal = _Journal(np.zeros(0, np.int64), *(np.zeros(0) for _ in range(3)))
+        self.journal = Journal(np.zeros(0, np.int64), *(np.zeros(0) for _ in range(3)))
         self.seconds, self.clock, self.begun = 0.0, time.perf_counter(), 0
 
     @property
@@ -197,7 +187,7 @@ class _Run:
         w = np.zeros(n_weights) if w0 is None else check_weights(w0, n_weights).copy()
         state = self._allocate(w)
         filled = np.flatnonzero(np.diff(self.data.seq_ptr))
-        visit(filled, RESCORED, np.inf, self.data, self.bounds, state, self.work)
+        visit(filled, True, np.inf, self.data, state, self.work)
         bad = filled[~(state.ceiling[filled] < np.inf)]
         if len(bad):
             raise ValueError(
@@ -217,10 +207,10 @@ class _Run:
                     f"state: expected an array 'anchor_{name}' of shape ({length},), got "
                     f"{np.shape(saved.get(f'anchor_{name}'))}"
                 )
-        anchor = _Anchor(*(saved[f"anchor_{name}"] for name in _Anchor._fields))
+        anchor = Anchor(*(saved[f"anchor_{name}"] for name in Anchor._fields))
         state = self._allocate(anchor.w.copy())
         state.ceiling[:], state.asleep[:], state.count[:] = anchor.ceiling, anchor.asleep, anchor.count
-        self.journal = _Journal(*(saved[name].copy() for name in _Journal._fields))
+        self.journal = Journal(*(saved[name].copy() for name in Journal._fields))
         self.seconds, self.begun = float(saved["seconds"]), len(self.journal.feature)
         state.number[SHARE] = anchor.share
         self.state = state
@@ -233,30 +223,26 @@ class _Run:
     def _allocate(self, w):
         state = make_state(self.data, self.index, w, self.features.n_labels, self.n_classes)
         state.number[SHARE], state.number[FLOOR] = SLACK, FLOORS * max(1, len(self.data.labels))
-        state.log_edge[:] = (
-            log_edge(self.features, w, self.data.class_ptr, self.data.class_attr) + self.bounds.edge
-        )
+        self._fill_tables(state)
         return state
+
+    def _fill_tables(self, state):
+        """Scores of transitions from the weights, not by steps."""
+        scores = log_edge(self.features, state.w, self.data.class_ptr, self.data.class_attr)
+        state.log_edge[:] = scores + self.data.bounds.edge
 
     def _rescore(self, log_loss):
         """Everything but w and who is awake from scratch; this place becomes the anchor."""
         state = self.state
-        self.anchor = _Anchor(
-            state.w.copy(),
-            state.ceiling.copy(),
-            state.asleep.copy(),
-            log_loss,
-            float(state.number[SHARE]),
-            self.done,
-            state.count.copy(),
-        )
-        state.log_edge[:] = (
-            log_edge(self.features, state.w, self.data.class_ptr, self.data.class_attr) + self.bounds.edge
-        )
-        state.sums[:], state.edge_sum[:], state.stale[:] = 0.0, 0.0, 1
+        arrays = (array.copy() for array in (state.w, state.ceiling, state.asleep, state.count))
+        self.anchor = Anchor(*arrays, log_loss, float(state.number[SHARE]))
+        self._fill_tables(state)
+        for array in (state.sums, state.edge_sum, state.cell, state.edge_cell):
+            array[:] = 0.0
+        state.stale[:] = 1
         state.number[LOG_REF], state.number[DRIFT] = (log_loss, 0.0) if log_loss > -math.inf else (0.0, 0.0)
         awake = np.flatnonzero(state.asleep == 0)
-        visit(awake, FROM_ZERO, log_loss, self.data, self.bounds, state, self.work)
+        visit(awake, True, log_loss, self.data, state, self.work)
         settle(self.data, state)
 
     def advance(self, target):
@@ -266,22 +252,10 @@ class _Run:
         # before its rounds are run, so that an interrupt finds it whole
         if len(self.journal.feature) < target:
             longer = max(target, 2 * len(self.journal.feature))
-            self.journal = _Journal(
-                *(np.concatenate([old, np.zeros(longer - len(old), old.dtype)]) for old in self.journal)
-            )
-        status = boost_rounds(
-            target,
-            BUDGET,
-            self.cap,
-            self.tol,
-            self.kind,
-            self.data,
-            self.bounds,
-            self.index,
-            self.state,
-            self.work,
-            self.journal,
-        )
+            self.journal = Journal(*(np.resize(old, longer) for old in self.journal))
+        rule = self.cap, self.tol, self.kind
+        arrays = self.data, self.index, self.state, self.work, self.journal
+        status = boost_rounds(target, BUDGET, *rule, *arrays)
         if status == DRIFTED:
             self._rescore(self.objective())
         return status
@@ -293,13 +267,8 @@ class _Run:
 
     def report(self):
         self._tick()
-        return Step(
-            self.done,
-            self.objective(),
-            float(-np.expm1(-self.journal.gain[self.done - 1])),
-            int(np.count_nonzero(self.state.w)),
-            self.seconds,
-        )
+        promised = float(-np.expm1(-self.journal.gain[self.done - 1]))
+        return Step(self.done, self.objective(), promised, int(np.count_nonzero(self.state.w)), self.seconds)
 
     def pause(self, callback, step):
         """Run the callback with the clock stopped."""
@@ -312,16 +281,8 @@ class _Run:
     def export(self):
         """Arrays only, so that np.savez can keep them."""
         self._tick()
-        state = {
-            f"anchor_{name}": np.array(value)
-            for name, value in zip(_Anchor._fields, self.anchor, strict=True)
-        }
-        state.update(
-            {
-                name: array[: self.done].copy()
-                for name, array in zip(_Journal._fields, self.journal, strict=True)
-            }
-        )
+        state = {f"anchor_{name}": np.array(value) for name, value in self.anchor._asdict().items()}
+        state |= {name: array[: self.done].copy() for name, array in self.journal._asdict().items()}
         return state | {"seconds": np.array(self.seconds)}
 
     def _tick(self):

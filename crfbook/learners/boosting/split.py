@@ -49,33 +49,37 @@ def split_step(plus, minus, more, less, cap):
 
 
 @kernel
-def select_split(cap, n_blocks, slot_feature, most, low, sums, stale, block_best, block_slot):
+def split_of_slot(s, cap, index, state):
+    """`split_step` of the feature that has slot s: (D, decrease). Arguments: s; cap; index, state as in
+    `select_split`. Cost: that of `split_step`. Source: chapter 05.
+    """
+    k, plus, minus = index.slot_feature[s], max(state.sums[s, 0], 0.0), max(state.sums[s, 1], 0.0)
+    return split_step(plus, minus, index.most[k], -index.low[k], cap)
+
+
+@kernel
+def select_split(cap, index, state):
     """(k, D, decrease) of the feature with the largest decrease, exactly; k = -1 if there is none.
 
     The decrease depends on P_k and Q_k alone, not on the loss of other sequences: the best slot of a block
     stays the best until a sum of the block changes. Ties go to the smallest slot.
-    Arguments: cap; n_blocks; slot_feature int64 (n,), -1: padding; most, low (F,): more and -less of a
-    feature; sums (n, 2): P, Q; stale uint8 (n / BLOCK,), block_best (n / BLOCK,), block_slot int64 (n /
-    BLOCK,): updated. Cost: n / BLOCK, BLOCK closed forms for a stale block.
-    Source: docs/SPEC.md, E.5, inverted index.
+    Arguments: cap; index: slots, most and low (more and -less of a feature); state: sums (P, Q); its
+    block_high (the largest decrease), block_slot and stale are brought up to date. Cost: n / BLOCK, BLOCK
+    closed forms for a stale block. Source: docs/SPEC.md, E.5, inverted index.
     """
     best, at = 0.0, np.int64(-1)
-    for b in range(n_blocks):
-        if stale[b]:
-            stale[b] = 0
-            block_best[b] = 0.0
+    for b in range(index.group_ptr[-1]):
+        if state.stale[b]:
+            state.stale[b] = 0
+            state.block_high[b] = 0.0
             for s in range(b * BLOCK, (b + 1) * BLOCK):
-                k = slot_feature[s]
-                if k >= 0 and sums[s, 0] != sums[s, 1]:
-                    _, decrease = split_step(
-                        max(sums[s, 0], 0.0), max(sums[s, 1], 0.0), most[k], -low[k], cap
-                    )
-                    if decrease > block_best[b]:
-                        block_best[b], block_slot[b] = decrease, s
-        if block_best[b] > best:
-            best, at = block_best[b], block_slot[b]
+                if index.slot_feature[s] >= 0 and state.sums[s, 0] != state.sums[s, 1]:
+                    _, decrease = split_of_slot(s, cap, index, state)
+                    if decrease > state.block_high[b]:
+                        state.block_high[b], state.block_slot[b] = decrease, s
+        if state.block_high[b] > best:
+            best, at = state.block_high[b], state.block_slot[b]
     if at < 0:
         return at, 0.0, 0.0
-    k = slot_feature[at]
-    step, decrease = split_step(max(sums[at, 0], 0.0), max(sums[at, 1], 0.0), most[k], -low[k], cap)
-    return k, step, decrease
+    step, decrease = split_of_slot(at, cap, index, state)
+    return index.slot_feature[at], step, decrease

@@ -78,28 +78,22 @@ def perceptron(
 
     def online(order):
         for part in chunks(order):
-            run.visit = perceptron_epoch(
-                part, run.visit, run.theta, run.theta_sum, run.count, run.layout, run.work, run.totals
-            )
+            perceptron_epoch(part, run.theta, run.theta_sum, run.count, run.layout, run.work, run.totals)
 
     def whole(order):
         direction = np.zeros_like(run.theta)
         for part in chunks(order):
-            perceptron_direction(part, run.visit, run.theta, direction, run.layout, run.work, run.totals)
+            perceptron_direction(part, run.theta, direction, run.layout, run.work, run.totals)
         direction /= max(1, len(order))
         run.theta += direction
         run.theta_sum += run.count * direction
         run.count += 1
-        run.visit += 1
+
+    def losses(total):
+        return (total[LOSS], total[SHARE])
 
     return run.train(
-        whole if batch else online,
-        lambda total: (total[LOSS], total[SHARE]),
-        shuffle=shuffle,
-        epsilon=epsilon,
-        max_iterations=max_iterations,
-        random_state=random_state,
-        callback=callback,
+        whole if batch else online, losses, shuffle, epsilon, max_iterations, random_state, callback
     )
 
 
@@ -137,31 +131,16 @@ def passive_aggressive(
     run = OnlineRun(corpus, features, w0, constraints, state, averaging)
 
     def learn(order):
+        rule, mean = (int(pa_type), c, int(error_sensitive)), (run.theta, run.theta_sum, run.count)
         for part in chunks(order):
-            run.visit = passive_aggressive_epoch(
-                part,
-                run.visit,
-                int(pa_type),
-                c,
-                int(error_sensitive),
-                run.theta,
-                run.theta_sum,
-                run.count,
-                run.layout,
-                run.work,
-                run.totals,
-            )
+            passive_aggressive_epoch(part, *rule, *mean, run.layout, run.work, run.totals)
 
     margin = WRONG_ROOTS if error_sensitive else WRONG_SEQUENCES
-    return run.train(
-        learn,
-        lambda total: (total[LOSS] + total[margin],) * 2,
-        shuffle=shuffle,
-        epsilon=epsilon,
-        max_iterations=max_iterations,
-        random_state=random_state,
-        callback=callback,
-    )
+
+    def losses(total):
+        return (total[LOSS] + total[margin],) * 2
+
+    return run.train(learn, losses, shuffle, epsilon, max_iterations, random_state, callback)
 
 
 def arow(
@@ -191,16 +170,9 @@ def arow(
 
     def learn(order):
         for part in chunks(order):
-            run.visit = arow_epoch(
-                part, run.visit, gamma, run.theta, run.variance, run.layout, run.work, run.totals
-            )
+            arow_epoch(part, gamma, run.theta, run.variance, run.layout, run.work, run.totals)
 
-    return run.train(
-        learn,
-        lambda total: (total[LOSS] + total[WRONG_TOKENS],) * 2,
-        shuffle=shuffle,
-        epsilon=epsilon,
-        max_iterations=max_iterations,
-        random_state=random_state,
-        callback=callback,
-    )
+    def losses(total):
+        return (total[LOSS] + total[WRONG_TOKENS],) * 2
+
+    return run.train(learn, losses, shuffle, epsilon, max_iterations, random_state, callback)

@@ -9,7 +9,7 @@ import numpy as np
 from crfbook._checks import number, whole
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.sequence_work import epoch_order
-from crfbook.chain.token_layout import cells_of, lay_out_online, make_work, weights_of
+from crfbook.chain.token_layout import cells_of, lay_out_online, online_work, weights_of
 from crfbook.learners.online.mistakes import N_TOTALS
 from crfbook.learners.online.perceptron_steps import perceptron_direction
 from crfbook.training.result import OptResult, Step
@@ -42,10 +42,10 @@ class OnlineRun:
         self.count = np.array([state["count"]], np.int64).reshape(1)
         self.average, self.epoch = bool(average), int(state["epoch"])
         self.seconds, self.clock = float(state["seconds"]), time.perf_counter()
-        self.work, self.totals, self.visit = make_work(self.layout, len(self.theta)), np.zeros(N_TOTALS), 0
+        self.work, self.totals = online_work(self.layout, len(self.theta)), np.zeros(N_TOTALS)
         self.sequences = corpus.visited
 
-    def train(self, learn, losses, *, shuffle, epsilon, max_iterations, random_state, callback):
+    def train(self, learn, losses, shuffle, epsilon, max_iterations, random_state, callback):
         """OptResult of epochs of learn(order), for stretches of sequences; losses(totals) -> (objective,
         loss to be averaged).
         """
@@ -67,14 +67,9 @@ class OnlineRun:
                 self.epoch += 1
                 good = self._state()
                 w = self._kept(good)
-                objective, loss = losses(self.totals)
-                step = Step(
-                    self.epoch,
-                    float(objective),
-                    float(loss) / max(1, len(order)),
-                    int(np.count_nonzero(w)),
-                    self.seconds,
-                )
+                objective, loss = map(float, losses(self.totals))
+                n_active = int(np.count_nonzero(w))
+                step = Step(self.epoch, objective, loss / max(1, len(order)), n_active, self.seconds)
                 history.append(step)
                 if step.violation <= epsilon:
                     status = "converged"
@@ -108,10 +103,7 @@ class OnlineRun:
     def _losses_at(self, w):
         """`totals` of decoding every sequence with w."""
         totals, theta = np.zeros(N_TOTALS), cells_of(self.cells, w)
-        self.visit += 1
-        perceptron_direction(
-            self.sequences, self.visit, theta, np.zeros_like(theta), self.layout, self.work, totals
-        )
+        perceptron_direction(self.sequences, theta, np.zeros_like(theta), self.layout, self.work, totals)
         return totals
 
     def _pause(self, callback, step, w):

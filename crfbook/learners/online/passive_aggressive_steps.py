@@ -8,9 +8,9 @@ from crfbook.learners.online.mistakes import find_mistakes, merge_cells
 
 @kernel
 def passive_aggressive_epoch(
-    order, visit, pa_type, aggressiveness, by_errors, theta, theta_sum, count, layout, work, totals
+    order, pa_type, aggressiveness, by_errors, theta, theta_sum, count, layout, work, totals
 ):
-    """Some steps of PA, sequence after sequence in the given order; returns the next free visit number.
+    """Some steps of PA, sequence after sequence in the given order.
 
     theta' = argmin |theta' - theta|^2 / 2  subject to  theta' . dS >= margin,  dS = S(x, gold) - S(x, best)
     with margin = sqrt(wrong tokens) (by_errors) or 1, has the solution theta + tau dS:
@@ -19,13 +19,14 @@ def passive_aggressive_epoch(
     A sequence without a wrong token is left alone, whatever its margin. seq_weight scales the step. Averaging
     as in `perceptron_epoch`.
 
-    Arguments: order int64 (n,); visit, layout, work, theta (C,), theta_sum (C,), count (1,), totals (5,) as
-    in `perceptron_epoch`; pa_type 0, 1 or 2; aggressiveness: C > 0; by_errors: 0 or 1.
+    Arguments: order int64 (n,); layout, work, theta (C,), theta_sum (C,), count (1,), totals (5,) as in
+    `perceptron_epoch`; pa_type 0, 1 or 2; aggressiveness: C > 0; by_errors: 0 or 1.
     Cost: that of the perceptron. Source: Crammer et al. (2006), sections 3 and 9; the margins are CRFsuite's.
     """
+    work.known[:] = 0
     for s in order:
-        n, wrong, loss = find_mistakes(s, theta, visit, layout, work, totals)
-        n = merge_cells(n, work.cell, work.amount, work.slot)
+        n, wrong, loss = find_mistakes(s, theta, layout, work, totals)
+        n = merge_cells(n, work)
         square = 0.0
         for i in range(n):
             square += work.amount[i] ** 2
@@ -38,6 +39,5 @@ def passive_aggressive_epoch(
                 change = layout.weight[s] * tau * work.amount[i]
                 theta[work.cell[i]] += change
                 theta_sum[work.cell[i]] += count[0] * change
-            visit += 1
+            work.known[:] = 0
         count[0] += 1
-    return visit

@@ -37,16 +37,22 @@ class SagMemory(NamedTuple):
 
     node: np.ndarray  # (N, L): gradient of each token at its sequence's last visit, 0 before the first
     edge: np.ndarray  # (n_edge_memory,): sums over tokens, for the label pairs that have a weight
-    # int64 (S+1,): those of sequence s; its edge classes in the order in which they occur
-    edge_start: np.ndarray
+    edge_start: np.ndarray  # int64 (S+1,): those of sequence s, see edge_memory.py
     pair_ptr: np.ndarray  # int64 (K+1,)
     pair: np.ndarray  # int64: label pairs previous * M + next of each class that have a weight
-    stamp: np.ndarray  # int64 (K,): last visit that stored a class
     # (S,): estimates of the Lipschitz constants of the gradients, 0 before the first visit
     lipschitz: np.ndarray
     calm: np.ndarray  # int64 (S,): searches in a row that changed nothing
     skip: np.ndarray  # int64 (S,): visits that will do without a search
     loss: np.ndarray  # (S,): nats, at the last visit
+
+
+class LazyWeights(NamedTuple):
+    """The weights, as scale (u - lag d): see sag_steps.py."""
+
+    factors: np.ndarray  # (2,): scale, lag
+    u: np.ndarray  # (C,)
+    d: np.ndarray  # (C,): sum of the remembered gradients
 
 
 def sag(
@@ -112,8 +118,9 @@ def sag_memory(corpus, features):
 class _Run:
     """The weights as scale (u - lag d), the memory, and the loop's callbacks (epochs.py)."""
 
-    # the arrays of the memory that a state holds
+    # what a state holds: arrays of the memory, and numbers of the run
     kept = ("node", "edge", "lipschitz", "calm", "skip", "loss")
+    numbers = ("epoch", "seconds", "seed", "warm", "passes", "optimism", "boldness", "objective_before")
 
     def __init__(self, corpus, features, w0, constraints, state, random_state, rules):
         check_labels(corpus, features, constraints)
@@ -142,49 +149,26 @@ class _Run:
         self.passes, self.optimism = int(given.get("passes", 0)), float(given.get("optimism", 1.0))
         self.boldness = float(given.get("boldness", BOLDNESS))
         self.objective_before = float(given.get("objective_before", math.inf))
-        self.u, self.factors, self.visit = cells_of(self.cells, w), np.array([1.0, 0.0]), 0
-        self.d = cells_of(self.cells, given.get("d", np.zeros(n_weights)))
-        self.grad = np.zeros_like(self.u)
+        u, d = (cells_of(self.cells, vector) for vector in (w, given.get("d", np.zeros(n_weights))))
+        self.lazy, self.grad = LazyWeights(np.array([1.0, 0.0]), u, d), np.zeros_like(u)
         self.w, self.exact, self.objective_of = w, None, None
 
     def _memory(self, state):
         corpus, n = self.corpus, self.corpus.n_sequences
         pair_ptr, pair = pairs_of_classes(corpus, self.features, self.layout.exists.shape[1])
         start = edge_start(corpus, pair_ptr)
-        calm, skip = np.zeros((2, n), np.int64)
-        memory = SagMemory(
-            np.zeros((corpus.n_tokens, self.features.n_labels)),
-            np.zeros(start[-1]),
-            start,
-            pair_ptr,
-            pair,
-            np.full(corpus.n_classes, -1, np.int64),
-            np.zeros(n),
-            calm,
-            skip,
-            np.zeros(n),
-        )
-        return memory._replace(**{name: np.array(state[name]) for name in self.kept if state is not None})
+        node, edge = np.zeros((corpus.n_tokens, self.features.n_labels)), np.zeros(start[-1])
+        lipschitz, loss, (calm, skip) = np.zeros(n), np.zeros(n), np.zeros((2, n), np.int64)
+        memory = SagMemory(node, edge, start, pair_ptr, pair, lipschitz, calm, skip, loss)
+        kept = {} if state is None else {name: np.array(state[name]) for name in self.kept}
+        return memory._replace(**kept)
 
     def state(self):
         """Arrays only; the big ones are the run's own, not copies."""
-        numbers = {
-            name: np.asarray(getattr(self, name))
-            for name in (
-                "epoch",
-                "seconds",
-                "seed",
-                "warm",
-                "passes",
-                "optimism",
-                "boldness",
-                "objective_before",
-            )
-        }
         return (
-            numbers
+            {name: np.asarray(getattr(self, name)) for name in self.numbers}
             | {name: getattr(self.memory, name) for name in self.kept}
-            | {"w": self.w, "d": weights_of(self.cells, self.d)}
+            | {"w": self.w, "d": weights_of(self.cells, self.lazy.d)}
         )
 
     # ---- for run_epochs
@@ -197,31 +181,15 @@ class _Run:
         order = self.sequences[epoch_order(self.seed, self.epoch + 1, n)]
         rng = np.random.default_rng([self.seed, self.epoch + 1, 1])
         stretch = max(256, n // 32)
+        # not a float of Python, which cannot be divided by when it is 0
+        steps = first_pass, self.boldness, np.float64(2.0 * self.c2 / max(1, n))
         for first in range(0, n, stretch):
             part = order[first : first + stretch]
             if not first_pass:
                 rising = np.cumsum(self.memory.lipschitz[self.sequences])
                 drawn = np.searchsorted(rising, rng.random(len(part)) * rising[-1], side="right")
                 part = np.where(rng.random(len(part)) < 0.5, self.sequences[np.minimum(drawn, n - 1)], part)
-            # before the call: Ctrl-C must not make a number be used twice
-            visit, self.visit = self.visit, self.visit + len(part)
-            # not a float of Python, which cannot be divided by when it is 0
-            shrinkage = np.float64(2.0 * self.c2 / n)
-            bad = sag_steps(
-                part,
-                first_pass,
-                self.boldness,
-                shrinkage,
-                visit,
-                self.layout,
-                self.memory,
-                *self.works,
-                self.factors,
-                self.u,
-                self.d,
-                self.grad,
-            )
-            if bad >= 0:
+            if sag_steps(part, *steps, self.layout, self.memory, self.lazy, *self.works, self.grad) >= 0:
                 self.reason = "non-finite objective"
                 return None
         self.roll_back()
@@ -230,9 +198,9 @@ class _Run:
 
     def roll_back(self):
         """Write the weights out. Every step leaves them good, so that nothing is thrown away."""
-        write_out(self.factors, self.u, self.d)
-        if np.isfinite(self.u).all():
-            self.w = weights_of(self.cells, self.u)
+        write_out(self.lazy)
+        if np.isfinite(self.lazy.u).all():
+            self.w = weights_of(self.cells, self.lazy.u)
         self.exact = None
 
     def weights(self):
@@ -258,7 +226,7 @@ class _Run:
         if objective > self.objective_before + RISE * abs(self.objective_before):
             self.boldness *= 0.5
         self.objective_before = objective
-        violation = self.rules.violation_of(weights_of(self.cells, self.d) + 2.0 * self.c2 * self.w)
+        violation = self.rules.violation_of(weights_of(self.cells, self.lazy.d) + 2.0 * self.c2 * self.w)
         if self.optimism * violation > self.rules.enough(objective):
             return objective, violation
         exact = self.evaluate()

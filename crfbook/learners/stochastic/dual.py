@@ -47,7 +47,6 @@ class DualMemory(NamedTuple):
     edge_start: np.ndarray  # int64 (S+1,): those of sequence s
     pair_ptr: np.ndarray  # int64 (K+1,)
     pair: np.ndarray  # int64: label pairs previous * M + next of each class that have a weight
-    stamp: np.ndarray  # int64 (K,)
     square: np.ndarray  # (N,): |x_t|^2, edge attributes included
     entropy: np.ndarray  # (S,): nats
     gap: np.ndarray  # (S,): weight * KL(dual distribution || model) in nats, estimated at the last visit
@@ -119,8 +118,9 @@ def check_memory(corpus, features, memory_limit):
 class DualAscent:
     """The dual distributions, the weights that follow from them, and the loop's callbacks (epochs.py)."""
 
-    # the arrays of the memory that a state holds
+    # what a state holds: arrays of the memory, and of the run itself
     kept = ("nu", "mu", "edge_nu", "edge_mu", "entropy", "gap", "rate")
+    numbers = ("epoch", "seconds", "seed", "passes", "optimism", "last", "w")
 
     def __init__(self, corpus, features, w0, constraints, state, random_state, c2, tol):
         number("c2", c2, above=0.0, note=" (the dual divides by it; for c2 = 0 use lbfgs or sag)")
@@ -141,9 +141,8 @@ class DualAscent:
         self.layout, self.cells = lay_out_online(corpus, features, constraints)
         width = self.layout.exists.shape[1]
         self.work, self.trial = sequence_work(corpus, width), sequence_work(corpus, width)
-        self.buffers = np.zeros(width), np.zeros(3)
         self.sequences = corpus.visited
-        self.memory, self.visit = self._empty_memory(), 0
+        self.memory = self._empty_memory()
         self.objective_of = self.exact = None
         given = {} if state is None else state
         self.epoch, self.seconds = int(given.get("epoch", 0)), float(given.get("seconds", 0.0))
@@ -164,58 +163,30 @@ class DualAscent:
         nu, mu = np.zeros((2, corpus.n_tokens, self.features.n_labels))
         square = np.diff(np.concatenate([[0.0], np.cumsum(corpus.values**2)])[corpus.attr_ptr])
         square += np.diff(corpus.class_ptr)[corpus.edge_class]
-        return DualMemory(
-            nu,
-            mu,
-            np.zeros(start[-1]),
-            np.zeros(start[-1]),
-            start,
-            pair_ptr,
-            pair,
-            np.full(corpus.n_classes, -1, np.int64),
-            square,
-            np.zeros(n),
-            np.zeros(n),
-            np.zeros(n),
-        )
+        return DualMemory(nu, mu, *np.zeros((2, start[-1])), start, pair_ptr, pair, square, *np.zeros((3, n)))
 
     def _start(self, w0):
         """Dual distributions of w0 if they are worth more than the gold labels, else those."""
-        start_at_gold(self.sequences, self._visits(), self.layout, self.memory, self.trial)
+        start_at_gold(self.sequences, self.layout, self.memory, self.trial)
         self.theta = cells_of(self.cells, np.zeros_like(w0))
         if not w0.any():
             return
-        start_at_scores(
-            self.sequences,
-            self._visits(),
-            self.c2,
-            self.layout,
-            self.memory,
-            self.work,
-            self.trial,
-            cells_of(self.cells, w0),
-            self.theta,
-            *self.buffers,
-        )
+        arrays = self.layout, self.memory, self.work, self.trial
+        start_at_scores(self.sequences, self.c2, *arrays, cells_of(self.cells, w0), self.theta)
         self.passes += 1
         self.w = weights_of(self.cells, self.theta)
         if not self.dual() > 0.0:
             self.memory, self.w = self._empty_memory(), np.zeros_like(w0)
             self._start(self.w)
 
-    def _visits(self):
-        """The number of the first of a pass of visits; it is used up before they begin,
-        so that Ctrl-C cannot make it count twice.
-        """
-        first, self.visit = self.visit, self.visit + len(self.sequences) + 1
-        return first
+    def visit(self, order):
+        """One visit to each sequence of `order`: -1, or a sequence whose log Z is not finite."""
+        arrays = self.layout, self.memory, self.work, self.trial
+        return sdca_epoch(order, self.c2, *arrays, self.theta)
 
     def state(self):
         """Arrays only; the big ones are the run's own, not copies."""
-        numbers = {
-            name: np.asarray(getattr(self, name))
-            for name in ("epoch", "seconds", "seed", "passes", "optimism", "last", "w")
-        }
+        numbers = {name: np.asarray(getattr(self, name)) for name in self.numbers}
         return numbers | {name: getattr(self.memory, name) for name in self.kept}
 
     def result(self, status, history, w0):
@@ -240,23 +211,10 @@ class DualAscent:
             large = gap[chosen] >= SKIP_BELOW * gap[chosen].mean()
             chosen = chosen[large | (self.epoch - self.last[chosen] > SKIP_AT_MOST)]
         order = chosen[epoch_order(self.seed, self.epoch + 1, len(chosen))]
-        visit = self._visits()
         for part in chunks(order):
-            bad = sdca_epoch(
-                part,
-                visit,
-                self.c2,
-                self.layout,
-                self.memory,
-                self.work,
-                self.trial,
-                self.theta,
-                *self.buffers,
-            )
-            if bad >= 0:
+            if self.visit(part) >= 0:
                 self.reason = "non-finite objective"
                 return None
-            visit += len(part)
         self.last[chosen] = self.epoch
         self.epoch, self.passes = self.epoch + 1, self.passes + len(chosen) / max(1, len(self.sequences))
         self.roll_back()

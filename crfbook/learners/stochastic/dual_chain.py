@@ -9,15 +9,14 @@ chain/cells.py, where `layout` is explained.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.sequence import sequence_marginals
 
 
 @kernel
-def mix_potentials(s, mark, g, layout, memory, work, trial):
+def mix_potentials(s, g, layout, memory, work, trial):
     """Scores of `trial` <- nu + g (scores of `work` - nu); what is forbidden stays so.
 
-    Arguments: s, layout, work after `score_sequence`; mark: a number not used before with `trial`; g: step
-    size; memory; out: trial: log_node, log_edge, stamp. Cost: T L + L^2 an edge class. Source: Collins et al.
+    Arguments: s, layout, work after `score_sequence`; g: step size; memory; out: trial: log_node, log_edge.
+    Cost: T L + L^2 an edge class. Source: Collins et al.
     (2008), section 4: exponentiated gradient steps of cliques.
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
@@ -29,18 +28,16 @@ def mix_potentials(s, mark, g, layout, memory, work, trial):
         for y in range(L, u.size):
             out[y] = -np.inf
     m = memory.edge_start[s]
-    for k in layout.edge_class[first + 1 : first + n]:
-        if trial.stamp[k] != mark:
-            trial.stamp[k] = mark
-            trial.log_edge[k] = work.log_edge[k]
-            table = trial.log_edge[k].reshape(-1)
-            for c in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
-                table[c] = memory.edge_nu[m] + g * (table[c] - memory.edge_nu[m])
-                m += 1
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        trial.log_edge[k] = work.log_edge[k]
+        table = trial.log_edge[k].reshape(-1)
+        for c in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
+            table[c] = memory.edge_nu[m] + g * (table[c] - memory.edge_nu[m])
+            m += 1
 
 
 @kernel
-def lean_to_gold(s, mark, share, layout, memory, work, trial):
+def lean_to_gold(s, share, layout, memory, work, trial):
     """Scores of `trial` <- scores of `work`, the gold labels raised: potentials for a first visit,
     when mu is the gold labels.
 
@@ -48,9 +45,9 @@ def lean_to_gold(s, mark, share, layout, memory, work, trial):
     that is nu[t, y] = s[t, y] + b,  b = a (1 - mu'),  mu' = 1 / (1 + exp(-b) (1 - p) / p),
     a = share |x_t|^2, solved by Newton.
 
-    Arguments: s, mark, layout as in `mix_potentials`; share = m / (2 c2), more if that was not enough;
-    memory: square; work: p_node, marginals at the scores; out: trial: log_node, log_edge, stamp. Cost: T L.
-    Source: the first step of coordinate ascent, Le Priol et al. (2018).
+    Arguments: s, layout; share = m / (2 c2), more if that was not enough; memory: square; work: scores, and
+    p_node, marginals there; out: trial: log_node, log_edge. Cost: T L, L^2 an edge class. Source: the first
+    step of coordinate ascent, Le Priol et al. (2018).
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     for t in range(n):
@@ -71,31 +68,18 @@ def lean_to_gold(s, mark, share, layout, memory, work, trial):
             if done:
                 break
         trial.log_node[t, y] += b
-    for k in layout.edge_class[first + 1 : first + n]:
-        if trial.stamp[k] != mark:
-            trial.stamp[k] = mark
-            trial.log_edge[k] = work.log_edge[k]
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        trial.log_edge[k] = work.log_edge[k]
 
 
 @kernel
-def marginals_of(s, visit, layout, work):
-    """log Z of the scores in `work`; marginals into its p_node and edge_sum. Arguments: s, visit, layout,
-    work after `score_sequence` or `mix_potentials`. Cost: 3 T L^2. Source: Rabiner (1989), section V.A."""
-    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
-    return sequence_marginals(
-        work.log_node[: last - first], work.log_edge, layout.edge_class[first:last], visit, work.stamp, work,
-        work.p_node[: last - first], work.edge_sum,
-    )  # fmt: skip
+def compare_marginals(s, layout, memory, work, trial):
+    """What a trial changes: work.p_node, work.edge_sum <- mu - mu(g); returns nu(g).mu(g), v and
+    s.(mu(g) - mu). v has no meaning before the first visit.
 
-
-@kernel
-def compare_marginals(s, mark, layout, memory, work, trial, sums):
-    """What a trial changes: work.p_node, work.edge_sum <- mu - mu(g), and sums <- nu(g).mu(g), v,
-    s.(mu(g) - mu).
-
-    Arguments: s, layout; mark: that of the trial; memory: nu, mu; work: the scores s; trial: nu(g) as scores,
-    mu(g) in p_node, edge_sum; out: sums (3,), v of no meaning before the first visit. Cost: T L, and the
-    pairs with a weight of the classes used. Source: Le Priol et al. (2018), section 3.
+    Arguments: s, layout; memory: nu, mu; work: the scores s, and out; trial: nu(g) as scores, mu(g) in
+    p_node, edge_sum. Cost: T L, and the pairs with a weight of the classes used. Source: Le Priol et al.
+    (2018), section 3.
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     L = memory.nu.shape[1]
@@ -112,10 +96,7 @@ def compare_marginals(s, mark, layout, memory, work, trial, sums):
                 slope += (u[y] - old[y]) * change
                 score += u[y] * change
     m = memory.edge_start[s]
-    for k in layout.edge_class[first + 1 : first + n]:
-        if memory.stamp[k] == 2 * mark:
-            continue
-        memory.stamp[k] = 2 * mark  # each class once, in the order in which the sequence first uses it
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
         u_edge, new_edge = work.log_edge[k].reshape(-1), trial.log_edge[k].reshape(-1)
         p_edge, delta_edge = trial.edge_sum[k].reshape(-1), work.edge_sum[k].reshape(-1)
         for c in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
@@ -126,14 +107,14 @@ def compare_marginals(s, mark, layout, memory, work, trial, sums):
                 slope += (u_edge[c] - memory.edge_nu[m]) * change
                 score += u_edge[c] * change
             m += 1
-    sums[0], sums[1], sums[2] = level, slope, score
+    return level, slope, score
 
 
 @kernel
-def remember_dual(s, mark, layout, memory, trial):
-    """nu, mu of sequence s <- those of the trial. Arguments: s, layout, trial; mark: that of the trial; out:
-    memory. Forbidden labels keep nu = 0, mu = 0. Cost: T L, and the pairs with a weight of the classes used.
-    Source: Le Priol et al. (2018), Algorithm 1."""
+def remember_dual(s, layout, memory, trial):
+    """nu, mu of sequence s <- those of the trial. Arguments: s, layout, trial; out: memory. Forbidden labels
+    keep nu = 0, mu = 0. Cost: T L, and the pairs with a weight of the classes used. Source: Le Priol et al.
+    (2018), Algorithm 1."""
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     for t in range(n):
         nu, mu, new, p = memory.nu[first + t], memory.mu[first + t], trial.log_node[t], trial.p_node[t]
@@ -141,14 +122,12 @@ def remember_dual(s, mark, layout, memory, trial):
             nu[y] = new[y] if new[y] > -np.inf else 0.0
             mu[y] = p[y]
     m = memory.edge_start[s]
-    for k in layout.edge_class[first + 1 : first + n]:
-        if memory.stamp[k] != 2 * mark + 1:
-            memory.stamp[k] = 2 * mark + 1
-            new_edge, p_edge = trial.log_edge[k].reshape(-1), trial.edge_sum[k].reshape(-1)
-            for c in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
-                memory.edge_nu[m] = new_edge[c] if new_edge[c] > -np.inf else 0.0
-                memory.edge_mu[m] = p_edge[c]
-                m += 1
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        new_edge, p_edge = trial.log_edge[k].reshape(-1), trial.edge_sum[k].reshape(-1)
+        for c in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
+            memory.edge_nu[m] = new_edge[c] if new_edge[c] > -np.inf else 0.0
+            memory.edge_mu[m] = p_edge[c]
+            m += 1
 
 
 @kernel

@@ -1,12 +1,12 @@
 """What learners remember of each sequence's transitions: numbers for the label pairs that have a weight,
 never L x L tables.
 
-The pairs of sequence s stand in one stretch of a flat array: those of the edge class that it uses first, then
-those of the next one, each class once.
+The pairs of sequence s stand in one stretch of a flat array, edge class by edge class that it uses, rising.
 """
 
 import numpy as np
 
+from crfbook.chain.sequence_work import used_classes
 from crfbook.chain.token_layout import dense_attributes, row_width
 from crfbook.data.corpus import offsets
 
@@ -28,9 +28,8 @@ def edge_start(corpus, pair_ptr):
     """Where the label pairs of each sequence are remembered:
     (S+1,) running counts over the classes that it uses.
     """
-    inner, width = corpus.inner, corpus.n_classes
-    used = np.unique(corpus.sequence[inner] * width + corpus.edge_class[inner])
-    return offsets(np.bincount(used // width, np.diff(pair_ptr)[used % width], corpus.n_sequences))
+    used_ptr, used = used_classes(corpus)
+    return offsets(np.diff(pair_ptr)[used])[used_ptr]
 
 
 def memory_bytes(corpus, features, *, remembered, vectors, works, per_token):

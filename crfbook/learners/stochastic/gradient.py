@@ -87,7 +87,8 @@ def sgd(
         whole("calibration_max_trials", calibration_max_trials, 1),
     )
     c2 = number("c2", c2)
-    run = Sgd(corpus, features, w0, constraints, state, random_state, period, delta, c2, new_data)
+    common = corpus, features, w0, constraints, state, random_state, period, delta
+    run = Sgd(*common, c2, new_data)
     run.average, run.calibration = bool(average), calibration
     return run.result(max_iterations, callback)
 
@@ -124,7 +125,8 @@ def sgd_l1(
             f"sgd_l1 has no L2 penalty: expected c2=0, got {c2!r}; use OWL-QN for both, or sgd with c1=0"
         )
     decay = number("decay", decay, above=0.0, most=1.0)
-    run = SgdL1(corpus, features, w0, constraints, state, random_state, period, delta, c1, new_data, decay)
+    common = corpus, features, w0, constraints, state, random_state, period, delta
+    run = SgdL1(*common, c1, new_data, decay=decay)
     run.eta0 = run.eta0 or eta0
     run.saved = run.state()  # what a first epoch that diverges goes back to
     return run.result(max_iterations, callback)

@@ -41,7 +41,7 @@ class Learner:
                 )
         self.penalty, self.reason = penalty, None
         self.layout, self.cells = lay_out_online(corpus, features, constraints)
-        self.work, self.visit = sequence_work(corpus, self.layout.exists.shape[1]), 0
+        self.work = sequence_work(corpus, self.layout.exists.shape[1])
         self.sequences = corpus.visited
         self.n = max(1, len(self.sequences))
         # What zero weights lose, log L nats a token (less where labels are forbidden), or the start.
@@ -86,7 +86,6 @@ class Learner:
         """
         total = 0.0
         for part in chunks(order):
-            self.visit += len(part)  # before the call: Ctrl-C must not make a number be used twice
             total += self.steps(part, eta0)
             self.passes += len(part) / self.n
             self.n_done += len(part) if eta0 else 0
@@ -172,15 +171,7 @@ class Sgd(Learner):
 
     def steps(self, part, eta0):
         total, self.scale = sgd_steps(
-            part,
-            eta0,
-            self.shrinkage,
-            self.n_done,
-            self.visit - len(part),
-            self.scale,
-            self.layout,
-            self.work,
-            self.theta,
+            part, eta0, self.shrinkage, self.n_done, self.scale, self.layout, self.work, self.theta
         )
         return total
 
@@ -222,13 +213,9 @@ class SgdL1(Learner):
     vectors = ("w", "received")
     numbers = (*Learner.numbers, "due")
 
-    def __init__(
-        self, corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data, decay
-    ):
-        self.decay, self.clipped = decay, None
-        super().__init__(
-            corpus, features, w0, constraints, state, random_state, period, delta, penalty, new_data
-        )
+    def __init__(self, *arguments, decay):
+        self.decay = decay
+        super().__init__(*arguments)
 
     def load(self, state):
         super().load(state)
@@ -238,22 +225,9 @@ class SgdL1(Learner):
         return super().state() | {"received": weights_of(self.cells, self.received)}
 
     def steps(self, part, eta0):
-        if self.clipped is None:
-            self.clipped = np.full(len(self.layout.exists) + len(self.layout.class_ptr) - 1, -1, np.int64)
-        total, self.due = sgd_l1_steps(
-            part,
-            eta0,
-            self.decay ** (1.0 / self.n),
-            self.penalty / self.n,
-            self.n_done,
-            self.visit - len(part),
-            float(self.due),
-            self.layout,
-            self.clipped,
-            self.work,
-            self.theta,
-            self.received,
-        )
+        decay, penalty = self.decay ** (1.0 / self.n), self.penalty / self.n
+        cells = self.layout, self.work, self.theta, self.received
+        total, self.due = sgd_l1_steps(part, eta0, decay, penalty, self.n_done, float(self.due), *cells)
         return total
 
     def settle(self):

@@ -8,9 +8,10 @@ one of them renewed a step.
 
 That step moves every weight, but d only changes where the sequence has features. So w is kept as scale (u -
 lag d): the step is scale <- (1 - alpha shrinkage) scale, lag <- lag + alpha / (m scale), and when d changes
-by D, u changes by lag D. Of the gradient of a sequence only its marginals are remembered. `u`, `d`, `grad`
-(C,) are cells as `theta` in chain/cells.py, where `layout` and `work` (also `direction` and `trial`) are
-explained; `memory` is a SagMemory of averaged.py.
+by D, u changes by lag D. Of the gradient of a sequence only its marginals are remembered. scale, lag, u and d
+stand in `lazy`, a LazyWeights of averaged.py, and what is remembered in `memory`, a SagMemory. `u`, `d` and
+`grad` (C,) are cells as `theta` in chain/cells.py, where `layout` and `work` (also `direction` and `trial`)
+are explained.
 """
 
 import numpy as np
@@ -23,34 +24,33 @@ SMALL_SCALE = 1e-3  # below it the weights are written out
 
 
 @kernel
-def write_out(factors, u, d):
+def write_out(lazy):
     """u <- scale (u - lag d), the weights themselves; scale <- 1, lag <- 0.
 
-    Arguments: out: factors (2,) = scale, lag; u (C,); d (C,), read only. Cost: C. Source: Schmidt et al.
-    (2015), section 3.
+    Arguments: out: lazy, of which d is only read. Cost: C. Source: Schmidt et al. (2015), section 3.
     """
-    for k in range(u.size):
-        u[k] = factors[0] * (u[k] - factors[1] * d[k])
-    factors[0], factors[1] = 1.0, 0.0
+    scale, lag = lazy.factors
+    for k in range(lazy.u.size):
+        lazy.u[k] = scale * (lazy.u[k] - lag * lazy.d[k])
+    lazy.factors[0], lazy.factors[1] = 1.0, 0.0
 
 
 @kernel
-def score_average(s, visit, factors, u, d, layout, work, trial):
+def score_average(s, lazy, layout, work, trial):
     """Scores of sequence s at the weights scale (u - lag d), into work.log_node and work.log_edge.
 
-    Arguments: s, visit, layout, work as in `score_sequence`; factors (2,) = scale, lag; u, d (C,); work:
-    trial, overwritten. Cost: two additions per stored (occurrence, weight) pair. Source: Schmidt et al.
-    (2015), section 3.
+    Arguments: s, layout, work as in `score_sequence`; lazy; work: trial, overwritten. Cost: two additions per
+    stored (occurrence, weight) pair. Source: Schmidt et al. (2015), section 3.
     """
-    score_sequence(s, visit, u, factors[0], layout, work)
-    if factors[1] == 0.0:
+    scale, lag = lazy.factors
+    score_sequence(s, lazy.u, scale, layout, work)
+    if lag == 0.0:
         return
-    score_sequence(s, visit, d, -factors[0] * factors[1], layout, trial)
+    score_sequence(s, lazy.d, -scale * lag, layout, trial)
     n = layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     work.log_node[:n] += trial.log_node[:n]
-    for k in range(work.stamp.size):
-        if work.stamp[k] == visit:
-            work.log_edge[k] += trial.log_edge[k]
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        work.log_edge[k] += trial.log_edge[k]
 
 
 @kernel
@@ -69,8 +69,8 @@ def take_squares(start, stop, grad):
 def clear_gradient(s, layout, grad):
     """|grad|^2 of a gradient that only sequence s has added to; its cells become 0 again.
 
-    Arguments: s, layout; out: grad (C,). Cost: the cells of the sequence's attributes, as often as they
-    occur. Source: Schmidt et al. (2015), Algorithm 1.
+    Arguments: s, layout; out: grad (C,). Cost: the cells of its attributes, as often as they occur, and of
+    its edge classes. Source: Schmidt et al. (2015), Algorithm 1.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
@@ -79,40 +79,37 @@ def clear_gradient(s, layout, grad):
         total += take_squares(h * M, (h + 1) * M, grad)
     for k in layout.pair_weight[layout.pair_ptr[first] : layout.pair_ptr[last]]:
         total += take_squares(H * M + k, H * M + k + 1, grad)
-    before = grad.size - layout.edge_prev.size
-    for c in layout.edge_class[first + 1 : last]:
-        for b in layout.class_attr[layout.class_ptr[c] : layout.class_ptr[c + 1]]:
-            if b < layout.edge_ptr.size - 1:
-                total += take_squares(before + layout.edge_ptr[b], before + layout.edge_ptr[b + 1], grad)
+    n_before = grad.size - layout.edge_cell.size
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
+            total += take_squares(n_before + layout.edge_ptr[b], n_before + layout.edge_ptr[b + 1], grad)
     return total
 
 
 @kernel
-def search_lipschitz(s, visit, loss, lipschitz, layout, work, direction, trial, grad):
+def search_lipschitz(s, loss, lipschitz, layout, work, direction, trial, grad):
     """The least L = lipschitz 2^j with f(w - g / L) <= f(w) - |g|^2 / (2 L),
     f = weight * loss of sequence s and g its gradient at w.
 
     Scores are linear in the weights: those of g are computed once, and a trial is one forward-backward.
-    Arguments: visit, layout, work after `score_gradient`, which returned loss; lipschitz > 0; work:
+    Arguments: s, layout, work after `score_gradient`, which returned loss; lipschitz > 0; work:
     direction, trial, overwritten; grad (C,), 0 before and after. Cost: three passes over the (occurrence,
     weight) pairs, 3 T L^2 a trial. Source: Schmidt et al. (2015), Algorithm 1.
     """
     weight, n = layout.weight[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
-    add_gradient(s, visit, weight, layout, work, grad)
-    score_sequence(s, visit, grad, -1.0, layout, direction)
+    add_gradient(s, weight, layout, work, grad)
+    score_sequence(s, grad, -1.0, layout, direction)
     squares = clear_gradient(s, layout, grad)
     if not squares > SMALL_NORM:
         return lipschitz
-    trial.stamp[:] = work.stamp
     while lipschitz < 1e100:
         for t in range(n):
             u, v, moved = work.log_node[t], direction.log_node[t], trial.log_node[t]
             for y in range(u.size):
                 moved[y] = u[y] + v[y] / lipschitz
-        for k in range(work.stamp.size):
-            if work.stamp[k] == visit:
-                trial.log_edge[k] = work.log_edge[k] + direction.log_edge[k] / lipschitz
-        value = score_gradient(s, visit, layout, trial)
+        for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+            trial.log_edge[k] = work.log_edge[k] + direction.log_edge[k] / lipschitz
+        value = score_gradient(s, layout, trial)
         if weight * value <= weight * loss - 0.5 * squares / lipschitz + 1e-12 * weight * abs(loss):
             break
         lipschitz *= 2.0
@@ -120,13 +117,13 @@ def search_lipschitz(s, visit, loss, lipschitz, layout, work, direction, trial, 
 
 
 @kernel
-def renew_lipschitz(s, visit, loss, mean, layout, memory, work, direction, trial, grad):
+def renew_lipschitz(s, loss, mean, layout, memory, work, direction, trial, grad):
     """memory.lipschitz[s] by a search; later ones start from 0.9 of what held,
     and are left out ever longer while nothing changes.
 
     A first search starts at half the mean of the others. If the j-th search in a row finds its start good
-    enough, the next 2^(j-1) visits have none. Arguments: visit, layout, work, direction, trial, grad (C,) as
-    in `search_lipschitz`; loss; mean: of the constants so far, 0 if none; out: memory. Cost: that of
+    enough, the next 2^(j-1) visits have none. Arguments: s, loss, layout, work, direction, trial, grad (C,)
+    as in `search_lipschitz`; mean: of the constants so far, 0 if none; out: memory. Cost: that of
     `search_lipschitz`, rarely. Source: Schmidt et al. (2015), section 5.2.
     """
     if memory.skip[s] > 0:
@@ -134,7 +131,7 @@ def renew_lipschitz(s, visit, loss, mean, layout, memory, work, direction, trial
         return
     first = memory.lipschitz[s] == 0.0
     start = memory.lipschitz[s] if not first else 0.5 * mean if mean > 0.0 else 1.0
-    found = search_lipschitz(s, visit, loss, start, layout, work, direction, trial, grad)
+    found = search_lipschitz(s, loss, start, layout, work, direction, trial, grad)
     if found > start or first:
         memory.lipschitz[s], memory.calm[s] = found, 0
     else:
@@ -144,13 +141,12 @@ def renew_lipschitz(s, visit, loss, mean, layout, memory, work, direction, trial
 
 
 @kernel
-def remember(s, visit, layout, memory, work):
+def remember(s, layout, memory, work):
     """The gradient with respect to the scores of sequence s is stored;
     `work` keeps its change since the last visit.
 
-    Arguments: s, visit, layout; out: memory: node, edge (in the order in which the sequence uses the
-    classes); work: p_node, edge_sum <- new - old. Cost: T L, and the label pairs with a weight of the classes
-    used. Source: Schmidt et al. (2015), section 3.
+    Arguments: s, layout; out: memory: node, edge; work: p_node, edge_sum <- new - old. Cost: T L, and the
+    label pairs with a weight of the classes used. Source: Schmidt et al. (2015), section 3.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     for t in range(first, last):
@@ -160,21 +156,17 @@ def remember(s, visit, layout, memory, work):
             p[y] -= old[y]
             old[y] = new
     m = memory.edge_start[s]
-    for k in layout.edge_class[first + 1 : last]:
-        if memory.stamp[k] != visit:
-            memory.stamp[k] = visit
-            table = work.edge_sum[k].reshape(-1)
-            for c in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
-                new = table[c]
-                table[c] -= memory.edge[m]
-                memory.edge[m] = new
-                m += 1
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        table = work.edge_sum[k].reshape(-1)
+        for c in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
+            new = table[c]
+            table[c] -= memory.edge[m]
+            memory.edge[m] = new
+            m += 1
 
 
 @kernel
-def sag_steps(
-    order, first_pass, boldness, shrinkage, visit, layout, memory, work, direction, trial, factors, u, d, grad
-):
+def sag_steps(order, first_pass, boldness, shrinkage, layout, memory, lazy, work, direction, trial, grad):
     """One step for each sequence of `order`; the weights are scale (u - lag d). Returns -1,
     or a sequence whose loss is not finite.
 
@@ -184,33 +176,30 @@ def sag_steps(
     1 it takes steps of plain stochastic gradient, alpha = 1 / (L_mean + shrinkage), with 2 none; 0:
     the steps above.
 
-    Arguments: order int64 (n,), sequences that are not empty; boldness in [0, 1/2]; visit: a number that no
-    earlier visit has reached; layout; memory, updated; work: work, direction, trial, overwritten, grad (C,),
-    0; out: factors (2,) = scale, lag; u, d (C,). Cost: 3 T L^2 multiply-adds and four additions per stored
-    (occurrence, weight) pair of the sequences, and their searches. Source: Schmidt et al. (2015),
-    Algorithm 1 and section 5.2.
+    Arguments: order int64 (n,), sequences that are not empty; boldness in [0, 1/2]; layout; out: memory,
+    lazy; work: work, direction, trial, overwritten; grad (C,), 0 before and after. Cost: 3 T L^2
+    multiply-adds and four additions per stored (occurrence, weight) pair of the sequences, and their
+    searches. Source: Schmidt et al. (2015), Algorithm 1 and section 5.2.
     """
-    lip_sum, lip_max, n_seen = 0.0, 0.0, 0
+    lip_sum, lip_max, n_seen, factors = 0.0, 0.0, 0, lazy.factors
     for lip in memory.lipschitz:
         lip_sum, lip_max, n_seen = lip_sum + lip, max(lip_max, lip), n_seen + (lip > 0.0)
-    for j in range(order.size):
-        s, weight = order[j], layout.weight[order[j]]
-        score_average(s, visit + j, factors, u, d, layout, work, trial)
-        loss = score_gradient(s, visit + j, layout, work)
+    for s in order:
+        weight = layout.weight[s]
+        score_average(s, lazy, layout, work, trial)
+        loss = score_gradient(s, layout, work)
         if not np.isfinite(loss):
             return s
         memory.loss[s] = weight * loss
         before = memory.lipschitz[s]
-        renew_lipschitz(
-            s, visit + j, loss, lip_sum / max(1, n_seen), layout, memory, work, direction, trial, grad
-        )
+        renew_lipschitz(s, loss, lip_sum / max(1, n_seen), layout, memory, work, direction, trial, grad)
         n_seen += before == 0.0
         lip_sum += memory.lipschitz[s] - before
         lip_max = max(lip_max, memory.lipschitz[s])
-        remember(s, visit + j, layout, memory, work)
-        add_gradient(s, visit + j, weight, layout, work, d)
+        remember(s, layout, memory, work)
+        add_gradient(s, weight, layout, work, lazy.d)
         if factors[1] > 0.0:
-            add_gradient(s, visit + j, weight * factors[1], layout, work, u)
+            add_gradient(s, weight * factors[1], layout, work, lazy.u)
         if first_pass == 2:
             continue
         alpha = 1.0 / (lip_sum / n_seen + shrinkage)
@@ -218,10 +207,10 @@ def sag_steps(
             alpha = boldness * alpha + (1.0 - boldness) / (lip_max + shrinkage)
         alpha = min(alpha, (1.0 - SMALL_SCALE) / shrinkage)
         if factors[0] * (1.0 - alpha * shrinkage) < SMALL_SCALE:
-            write_out(factors, u, d)
+            write_out(lazy)
         factors[0] *= 1.0 - alpha * shrinkage
         if first_pass:
-            add_gradient(s, visit + j, -weight * alpha / factors[0], layout, work, u)
+            add_gradient(s, -weight * alpha / factors[0], layout, work, lazy.u)
         else:
             factors[1] += alpha / (n_seen * factors[0])
     return -1

@@ -25,12 +25,11 @@ The next visit begins with g*.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.cells import score_sequence
+from crfbook.chain.cells import marginals_of, score_sequence
 from crfbook.learners.stochastic.dual_chain import (
     compare_marginals,
     gold_score,
     lean_to_gold,
-    marginals_of,
     mix_potentials,
     remember_dual,
 )
@@ -43,78 +42,74 @@ FIRST_RATE = 0.5  # step size of the second visit
 
 
 @kernel
-def move_weights(s, visit, step, layout, work, theta, row_buf):
-    """theta <- theta + step * X'(work.p_node, work.edge_sum); returns the change of |theta|^2,
-    which costs nothing extra.
+def move_weights(s, step, layout, work, theta):
+    """`add_gradient`: theta <- theta + step * X'(work.p_node, work.edge_sum); returns the change of
+    |theta|^2, too, which costs little.
 
     (theta + x)^2 - theta^2 = x (2 theta + x), summed as the cells are visited; a cell visited twice
-    telescopes. Arguments: s, visit, layout, work as in `score_sequence`; step; out: theta (C,), added to;
-    work: row_buf (M,). Cost: one addition per stored (occurrence, weight) pair. Source: Sokolovska et al.
-    (2010), eq. (5).
+    telescopes. Arguments: s, layout, work as in `score_sequence`; step; out: theta (C,), added to. Cost: one
+    addition per stored (occurrence, weight) pair. Source: Sokolovska et al. (2010), eq. (5).
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
     dense, w, cell = theta[: H * M].reshape(H, M), theta[H * M :], work.p_node.reshape(-1)
-    row_buf[:] = 0.0
+    row_sum = np.zeros(M)
     for i in range(layout.dense_ptr[first], layout.dense_ptr[last]):
         h = layout.dense_id[i]
         row, exists, p = dense[h], layout.exists[h], work.p_node[layout.dense_row[i]]
         f = step * layout.dense_val[i] if layout.dense_val.size else step
         for y in range(M):
             x = f * p[y] * exists[y]
-            row_buf[y] += x * (2.0 * row[y] + x)
+            row_sum[y] += x * (2.0 * row[y] + x)
             row[y] += x
-    change = row_buf.sum()
+    change = row_sum.sum()
     for i in range(layout.pair_ptr[first], layout.pair_ptr[last]):
         k = layout.pair_weight[i]
         x = step * cell[layout.pair_cell[i]] * (layout.pair_val[i] if layout.pair_val.size else 1.0)
         change += x * (2.0 * w[k] + x)
         w[k] += x
-    n_node = w.size - layout.edge_prev.size
-    for k in range(work.stamp.size):
-        if work.stamp[k] == visit:
-            for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
-                if b < layout.edge_ptr.size - 1:
-                    for e in range(layout.edge_ptr[b], layout.edge_ptr[b + 1]):
-                        x = step * work.edge_sum[k, layout.edge_prev[e], layout.edge_next[e]]
-                        change += x * (2.0 * w[n_node + e] + x)
-                        w[n_node + e] += x
+    w_edge = theta[theta.size - layout.edge_cell.size :]
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        table = work.edge_sum[k].reshape(-1)
+        for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
+            for e in range(layout.edge_ptr[b], layout.edge_ptr[b + 1]):
+                x = step * table[layout.edge_cell[e]]
+                change += x * (2.0 * w_edge[e] + x)
+                w_edge[e] += x
     return change
 
 
 @kernel
-def visit_sequence(s, visit, c2, layout, memory, work, trial, theta, row_buf, sums_buf):
+def visit_sequence(s, c2, layout, memory, work, trial, theta):
     """One step for the dual distribution of sequence s; returns 0,
     or 1 if a log Z is not finite (nothing is changed then).
 
-    Arguments: s: not empty, weight > 0; visit: a number not used before; c2 > 0; layout; out: memory, theta
-    (C,); work: work, trial, row_buf (M,), sums_buf (3,). Cost: 3 T L^2 and two additions per stored
-    (occurrence, weight) pair, more for trials that fail (one visit in twenty). Source: Le Priol et al.
-    (2018), Algorithm 1; the path of steps is that of Collins et al. (2008).
+    Arguments: s: not empty, weight > 0; c2 > 0; layout; out: memory, theta (C,); work: work, trial. Cost:
+    3 T L^2 and two additions per stored (occurrence, weight) pair, more for trials that fail (one visit in
+    twenty). Source: Le Priol et al. (2018), Algorithm 1; the path of steps is that of Collins et al. (2008).
     """
     weight, is_first, g = layout.weight[s], memory.rate[s] == 0.0, memory.rate[s]
     share = weight / (2.0 * c2)
     lean = share
-    score_sequence(s, visit, theta, 1.0, layout, work)
-    for j in range(MAX_TRIALS):
-        mark = visit * MAX_TRIALS + j
+    score_sequence(s, theta, 1.0, layout, work)
+    for _ in range(MAX_TRIALS):
         if is_first:
-            log_z = marginals_of(s, visit, layout, work)
-            lean_to_gold(s, mark, lean, layout, memory, work, trial)
+            log_z = marginals_of(s, layout, work)
+            lean_to_gold(s, lean, layout, memory, work, trial)
         else:
             log_z = 0.0
-            mix_potentials(s, mark, g, layout, memory, work, trial)
-        log_z_trial = marginals_of(s, mark, layout, trial)
+            mix_potentials(s, g, layout, memory, work, trial)
+        log_z_trial = marginals_of(s, layout, trial)
         if not (np.isfinite(log_z) and np.isfinite(log_z_trial)):
             return 1
-        compare_marginals(s, mark, layout, memory, work, trial, sums_buf)
-        entropy, v, score = log_z_trial - sums_buf[0], sums_buf[1], sums_buf[2]
+        level, v, score = compare_marginals(s, layout, memory, work, trial)
+        entropy = log_z_trial - level
         memory.gap[s] = weight * (
             log_z - gold_score(s, layout, work) if is_first else max(0.0, v) / (2.0 * g)
         )
         if v <= NEGLIGIBLE and not is_first:
             return 0
-        change = move_weights(s, visit, share, layout, work, theta, row_buf)
+        change = move_weights(s, share, layout, work, theta)
         rise = weight * (entropy - memory.entropy[s]) - c2 * change
         best = (
             weight * v / (weight * v + 2.0 * (c2 * change + weight * score) / g)
@@ -122,44 +117,41 @@ def visit_sequence(s, visit, c2, layout, memory, work, trial, theta, row_buf, su
             else FIRST_RATE
         )
         if rise >= (0.0 if is_first else RISE * weight * v):
-            remember_dual(s, mark, layout, memory, trial)
+            remember_dual(s, layout, memory, trial)
             memory.entropy[s], memory.rate[s] = entropy, min(max(best, SHORTEST), 1.0)
             return 0
-        move_weights(s, visit, -share, layout, work, theta, row_buf)
+        move_weights(s, -share, layout, work, theta)
         lean *= 3.0
         g *= min(max(best / g, 0.1), 0.5) if g > 0.0 else 0.0
     return 0
 
 
 @kernel
-def sdca_epoch(order, visit, c2, layout, memory, work, trial, theta, row_buf, sums_buf):
+def sdca_epoch(order, c2, layout, memory, work, trial, theta):
     """One visit to each sequence of `order`; returns -1, or a sequence whose log Z is not finite.
 
-    Arguments: order int64 (n,), sequences that are not empty, weight > 0; visit: a number that no earlier
-    visit has reached, and with it the following n; c2 > 0; layout; out: memory, theta (C,); work: work,
-    trial, row_buf (M,), sums_buf (3,). Cost: that of `visit_sequence`. Source: Le Priol et al. (2018),
-    Algorithm 1.
+    Arguments: order int64 (n,), sequences that are not empty, weight > 0; c2 > 0; layout; out: memory, theta
+    (C,); work: work, trial. Cost: that of `visit_sequence`. Source: Le Priol et al. (2018), Algorithm 1.
     """
-    for j in range(order.size):
-        if visit_sequence(order[j], visit + j, c2, layout, memory, work, trial, theta, row_buf, sums_buf):
-            return order[j]
+    for s in order:
+        if visit_sequence(s, c2, layout, memory, work, trial, theta):
+            return s
     return -1
 
 
 @kernel
-def start_at_gold(order, visit, layout, memory, trial):
+def start_at_gold(order, layout, memory, trial):
     """mu <- the gold labels of each sequence of `order`, whose entropy is 0:
     the dual point with w = 0 and D = 0.
 
-    Arguments: order int64 (n,); visit as in `sdca_epoch`; layout; out: memory; work: trial. Cost: T L + L^2
-    an edge class. Source: Collins et al. (2008), section 4.
+    Arguments: order int64 (n,); layout; out: memory; work: trial. Cost: T L + L^2 an edge class. Source:
+    Collins et al. (2008), section 4.
     """
-    for j in range(order.size):
-        s = order[j]
+    for s in order:
         first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
         trial.log_node[:n] = 0.0
         trial.p_node[:n] = 0.0
-        for k in layout.edge_class[first + 1 : first + n]:
+        for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
             trial.log_edge[k] = 0.0
             trial.edge_sum[k] = 0.0
         for t in range(n):
@@ -167,28 +159,26 @@ def start_at_gold(order, visit, layout, memory, trial):
             trial.p_node[t, y] = 1.0
             if t > 0:
                 trial.edge_sum[layout.edge_class[first + t], layout.labels[first + t - 1], y] += 1.0
-        remember_dual(s, visit + j, layout, memory, trial)
+        remember_dual(s, layout, memory, trial)
 
 
 @kernel
-def start_at_scores(order, visit, c2, layout, memory, work, trial, theta_0, theta, row_buf, sums_buf):
+def start_at_scores(order, c2, layout, memory, work, trial, theta_0, theta):
     """a_i <- p(.|x_i; w_0) for each sequence of `order`, after `start_at_gold`, and theta <- w(a); -1,
     or a sequence without finite log Z.
 
-    Arguments: order int64 (n,), visit, c2, layout as in `sdca_epoch`; theta_0 (C,): w_0; out: memory, theta
-    (C,), 0 before; work: work, trial, row_buf (M,), sums_buf (3,). Cost: as one visit to each. Source:
-    Le Priol et al. (2018), section 3.
+    Arguments: order int64 (n,), c2, layout as in `sdca_epoch`; theta_0 (C,): w_0; out: memory, theta (C,), 0
+    before; work: work, trial. Cost: as one visit to each. Source: Le Priol et al. (2018), section 3.
     """
-    for j in range(order.size):
-        s, mark = order[j], (visit + j) * MAX_TRIALS
-        score_sequence(s, visit + j, theta_0, 1.0, layout, work)
-        mix_potentials(s, mark, 1.0, layout, memory, work, trial)
-        log_z = marginals_of(s, mark, layout, trial)
+    for s in order:
+        score_sequence(s, theta_0, 1.0, layout, work)
+        mix_potentials(s, 1.0, layout, memory, work, trial)
+        log_z = marginals_of(s, layout, trial)
         if not np.isfinite(log_z):
             return s
-        compare_marginals(s, mark, layout, memory, work, trial, sums_buf)
-        move_weights(s, visit + j, layout.weight[s] / (2.0 * c2), layout, work, theta, row_buf)
-        remember_dual(s, mark, layout, memory, trial)
-        memory.entropy[s], memory.rate[s] = log_z - sums_buf[0], FIRST_RATE
+        level, _, _ = compare_marginals(s, layout, memory, work, trial)
+        move_weights(s, layout.weight[s] / (2.0 * c2), layout, work, theta)
+        remember_dual(s, layout, memory, trial)
+        memory.entropy[s], memory.rate[s] = log_z - level, FIRST_RATE
         memory.gap[s] = np.inf
     return -1

@@ -14,7 +14,7 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.learners.boosting import learner as boosting
-from crfbook.learners.boosting.features import INSTANCE, SHARE, TOTAL, best_step
+from crfbook.learners.boosting.features import INSTANCE, ROUNDS, SHARE, TOTAL, best_step
 from crfbook.learners.boosting.instance import least_sum, tighten
 from crfbook.learners.boosting.layout import lay_out
 from crfbook.learners.boosting.learner import boost
@@ -440,7 +440,7 @@ def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_sleepers_wake(bo
     for target in (1, 10, 100, 400, 1500):
         while run.done < target:
             assert run.advance(target) in (PAUSED, DRIFTED)
-            anchors.append(run.anchor.rounds)
+            anchors.append(run.anchor.count[ROUNDS])
         log_loss, means = exact(corpus, features, run.state.w)
         share, usable = 2 * run.state.number[SHARE], run.index.low < run.index.high
         assert run.objective() == pytest.approx(log_loss, abs=share)
@@ -606,7 +606,7 @@ def test_extremes_of_pairs_are_exact_for_classes_in_runs():
     rng = np.random.default_rng(18)
     corpus = random_corpus(rng, (5, 5, 4, 2), n_classes=3, n_labels=2)
     features = observed(corpus, 2, 7, 3, all_transitions=True)
-    _, index = lay_out(corpus, features, lambda low, high: low < high)
+    _, index = lay_out(corpus, features, False)
     true = Enumerated(corpus, features)
     np.testing.assert_array_equal(index.low[features.n_node :], true.low[features.n_node :])
     np.testing.assert_array_equal(index.high[features.n_node :], true.high[features.n_node :])

@@ -54,28 +54,16 @@ def test_lazy_steps_are_the_dense_steps(kind, c2, boldness):
         order
     ):  # one call a step, to note the constants that it used; the largest of a call is a running one
         before = run.memory.lipschitz.max()
-        bad = sag_steps(
-            np.array([s]),
-            int(j < len(sequences)),
-            boldness,
-            2 * c2 / len(sequences),
-            j,
-            run.layout,
-            run.memory,
-            *run.works,
-            run.factors,
-            run.u,
-            run.d,
-            run.grad,
-        )
+        how = int(j < len(sequences)), boldness, 2 * c2 / len(sequences)
+        bad = sag_steps(np.array([s]), *how, run.layout, run.memory, run.lazy, *run.works, run.grad)
         assert bad == -1 and not run.grad.any()
         constants.append((run.memory.lipschitz.sum(), max(before, run.memory.lipschitz.max())))
-    write_out(run.factors, run.u, run.d)
+    write_out(run.lazy)
     w, d = dense_sag(
         corpus, features, np.zeros(features.n_features), order, c2, constants, len(sequences), boldness
     )
-    np.testing.assert_allclose(weights_of(run.cells, run.u), w, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(weights_of(run.cells, run.d), d, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(weights_of(run.cells, run.lazy.u), w, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(weights_of(run.cells, run.lazy.d), d, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", [5, 9, 15])  # with the paper's steps alone, 525 epochs, and none in 600
@@ -103,11 +91,11 @@ def test_search_for_a_lipschitz_constant(kind):
     layout, cells, work = laid_out(corpus, features)
     direction, trial = (sequence_work(corpus, layout.exists.shape[1]) for _ in range(2))
     theta, grad = cells_of(cells, w), np.zeros(len(cells_of(cells, w)))
-    for visit, s in enumerate([0, 2, 3, 6, 8]):
-        score_sequence(s, visit, theta, 1.0, layout, work)
-        loss = score_gradient(s, visit, layout, work)
+    for s in [0, 2, 3, 6, 8]:
+        score_sequence(s, theta, 1.0, layout, work)
+        loss = score_gradient(s, layout, work)
         before = work.p_node.copy(), work.edge_sum.copy()
-        found = search_lipschitz(s, visit, loss, 1e-3, layout, work, direction, trial, grad)
+        found = search_lipschitz(s, loss, 1e-3, layout, work, direction, trial, grad)
         assert (
             not grad.any()
             and np.array_equal(before[0], work.p_node)
@@ -124,10 +112,10 @@ def test_a_gradient_is_cleared_and_measured():
     layout, cells, work = laid_out(corpus, features)
     from crfbook.chain.cells import add_gradient
 
-    score_sequence(3, 0, cells_of(cells, w), 1.0, layout, work)
-    score_gradient(3, 0, layout, work)
+    score_sequence(3, cells_of(cells, w), 1.0, layout, work)
+    score_gradient(3, layout, work)
     grad = np.zeros(len(cells_of(cells, w)))
-    add_gradient(3, 0, 1.0, layout, work, grad)
+    add_gradient(3, 1.0, layout, work, grad)
     squares = grad @ grad
     np.testing.assert_allclose(clear_gradient(3, layout, grad), squares)
     assert squares > 0 and not grad.any()
@@ -219,7 +207,7 @@ def test_memory_is_stated_and_refused_above_the_limit():
     corpus, features, _, _ = problem(28, n_classes=3)
     need = sag_memory(corpus, features)
     run = _Run(corpus, features, None, None, None, 0, Rules(0.0, 1.0, 0.0))
-    held = held_bytes(run.memory, run.layout, run.works, run.u, run.d, run.grad, run.w)
+    held = held_bytes(run.memory, run.layout, run.works, run.lazy, run.grad, run.w)
     assert 0.5 * held < need < 2.0 * held
     with pytest.raises(
         MemoryError, match=r"sag remembers the marginals of every token, .* GB here, more than memory_limit"

@@ -8,7 +8,7 @@ from helpers.corpora import chains_of, held_bytes
 from helpers.problems import KINDS, problem
 
 from crfbook import brute
-from crfbook.chain.cells import score_sequence
+from crfbook.chain.cells import marginals_of, score_sequence
 from crfbook.chain.objective import Objective
 from crfbook.chain.token_layout import cells_of, weights_of
 from crfbook.data.constraints import Constraints
@@ -17,7 +17,7 @@ from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic import dual as module
 from crfbook.learners.stochastic.dual import DualAscent, sdca, sdca_memory
-from crfbook.learners.stochastic.dual_chain import lean_to_gold, marginals_of
+from crfbook.learners.stochastic.dual_chain import lean_to_gold
 from crfbook.learners.stochastic.sdca_steps import move_weights, sdca_epoch
 
 pytestmark = pytest.mark.kernels
@@ -48,7 +48,7 @@ def dual_chains(run, _=None):
         if run.constraints is not None and run.constraints.label_sets is not None:
             u = u + np.where(run.constraints.label_sets[corpus.label_set[first:last]], 0.0, -np.inf)
         table, at = edge.copy(), memory.edge_start[s]
-        for k in dict.fromkeys(corpus.edge_class[first + 1 : last].tolist()):
+        for k in sorted(set(corpus.edge_class[first + 1 : last].tolist())):
             for pair in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
                 table[k, pair // width, pair % width] += memory.edge_nu[at]
                 at += 1
@@ -114,20 +114,7 @@ def test_every_visit_raises_the_dual_and_never_above_the_optimum(kind, c2, const
     rng, before = np.random.default_rng(0), 0.0
     assert run.dual() == 0.0
     for s in np.concatenate([rng.permutation(run.sequences) for _ in range(6)]):
-        assert (
-            sdca_epoch(
-                np.array([s]),
-                run._visits(),
-                c2,
-                run.layout,
-                run.memory,
-                run.work,
-                run.trial,
-                run.theta,
-                *run.buffers,
-            )
-            == -1
-        )
+        assert run.visit(np.array([s])) == -1
         run.roll_back()
         dual = run.dual()
         assert dual >= before - 1e-10 and dual <= best + 1e-9
@@ -162,11 +149,11 @@ def test_label_sets_reach_the_optimum_too():
 def test_a_first_visit_solves_its_equation():
     corpus, features, w, _ = problem(44, valued=True)
     run = ascent(corpus, features, 0.5)
-    for mark, s in enumerate(run.sequences):
+    for s in run.sequences:
         first, n = corpus.seq_ptr[s], np.diff(corpus.seq_ptr)[s]
-        score_sequence(s, mark, cells_of(run.cells, 3 * w), 1.0, run.layout, run.work)
-        marginals_of(s, mark, run.layout, run.work)
-        lean_to_gold(s, mark, 1.7, run.layout, run.memory, run.work, run.trial)
+        score_sequence(s, cells_of(run.cells, 3 * w), 1.0, run.layout, run.work)
+        marginals_of(s, run.layout, run.work)
+        lean_to_gold(s, 1.7, run.layout, run.memory, run.work, run.trial)
         for t in range(n):
             y = corpus.labels[first + t]
             values = corpus.attr_val[corpus.attr_ptr[first + t] : corpus.attr_ptr[first + t + 1]]
@@ -181,15 +168,15 @@ def test_weights_move_by_expected_counts_and_tell_the_change_of_their_square(kin
     corpus, features, w, _ = problem(45, **kind)
     run = ascent(corpus, features)
     theta = cells_of(run.cells, w)
-    for visit, s in enumerate(run.sequences[:5]):
-        score_sequence(s, visit, theta, 1.0, run.layout, run.work)
-        marginals_of(s, visit, run.layout, run.work)
+    for s in run.sequences[:5]:
+        score_sequence(s, theta, 1.0, run.layout, run.work)
+        marginals_of(s, run.layout, run.work)
         gradient = Objective(take_sequences(corpus, [s])._replace(seq_weight=np.zeros(0)), features)(
             weights_of(run.cells, theta)
         )[1]
         expected = gradient + counts(take_sequences(corpus, [s]), features)
         before = weights_of(run.cells, theta)
-        change = move_weights(s, visit, 0.7, run.layout, run.work, theta, run.buffers[0])
+        change = move_weights(s, 0.7, run.layout, run.work, theta)
         after = weights_of(run.cells, theta)
         np.testing.assert_allclose(after - before, 0.7 * expected, rtol=0, atol=1e-11)
         np.testing.assert_allclose(change, after @ after - before @ before, rtol=1e-10, atol=1e-11)
@@ -210,17 +197,7 @@ def test_a_visit_estimates_the_gap_that_it_found(kind):
             else:
                 (_, p), (_, q) = brute.path_probabilities(*dual), brute.path_probabilities(*model)
                 exact = p @ np.log(p / q)
-            sdca_epoch(
-                np.array([s]),
-                run._visits(),
-                0.5,
-                run.layout,
-                run.memory,
-                run.work,
-                run.trial,
-                run.theta,
-                *run.buffers,
-            )
+            run.visit(np.array([s]))
             run.roll_back()
             if epoch == 0:
                 np.testing.assert_allclose(run.memory.gap[s], run.layout.weight[s] * exact, rtol=1e-9)

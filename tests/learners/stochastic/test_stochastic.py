@@ -25,11 +25,11 @@ def test_one_sequence_is_the_objective_of_a_corpus_of_one(kind, constrained):
     layout, cells, work = laid_out(corpus, features, constraints)
     assert len(layout.dense_id) and len(layout.pair_cell) and not layout.exists[:, :3].all()
     theta = cells_of(cells, w / 0.25)
-    for visit, s in enumerate([3, 0, 6, 2, 3, 8]):
-        score_sequence(s, visit, theta, 0.25, layout, work)
-        loss = layout.weight[s] * score_gradient(s, visit, layout, work)
+    for s in [3, 0, 6, 2, 3, 8]:
+        score_sequence(s, theta, 0.25, layout, work)
+        loss = layout.weight[s] * score_gradient(s, layout, work)
         grad = np.zeros_like(theta)
-        add_gradient(s, visit, layout.weight[s], layout, work, grad)
+        add_gradient(s, layout.weight[s], layout, work, grad)
         expected, expected_grad = loss_of(corpus, features, s, constraints)(w)
         np.testing.assert_allclose(loss, expected, rtol=1e-11, atol=1e-11)
         np.testing.assert_allclose(weights_of(cells, grad), expected_grad, rtol=0, atol=1e-11)
@@ -45,7 +45,7 @@ def test_scaled_updates_are_plain_gradient_steps(kind):
     order = np.array([3, 0, 6, 3, 2, 8, 7])
     eta0, shrinkage, n_done = 0.7, 0.3, 5
     theta = cells_of(cells, w)
-    total, scale = sgd_steps(order, eta0, shrinkage, n_done, 0, 1.0, layout, work, theta)
+    total, scale = sgd_steps(order, eta0, shrinkage, n_done, 1.0, layout, work, theta)
     losses = 0.0
     for j, s in enumerate(order):
         value, grad = loss_of(corpus, features, s)(w)
@@ -64,10 +64,7 @@ def test_lazy_penalty_is_the_penalty_of_all_weights_after_each_update(kind):
     eta0, decay, penalty, n_done = 0.5, 0.97, 0.3, 4
     theta = cells_of(cells, w)
     received = np.zeros_like(theta)
-    clipped = np.full(len(layout.exists) + corpus.n_classes, -1)
-    total, due = sgd_l1_steps(
-        order, eta0, decay, penalty, n_done, 0, 0.0, layout, clipped, work, theta, received
-    )
+    total, due = sgd_l1_steps(order, eta0, decay, penalty, n_done, 0.0, layout, work, theta, received)
     clip_cells(0, len(theta), due, theta, received)
     assert np.abs(received).max() <= due + 1e-12
     u, q, losses = 0.0, np.zeros_like(w), 0.0
@@ -92,12 +89,9 @@ def test_an_update_touches_the_weights_of_its_sequence_only():
     for steps in ("l2", "l1"):
         theta = cells_of(cells, w)
         if steps == "l2":
-            sgd_steps(np.array([0]), 0.5, 0.1, 0, 0, 1.0, layout, work, theta)
+            sgd_steps(np.array([0]), 0.5, 0.1, 0, 1.0, layout, work, theta)
         else:
-            clipped = np.full(len(layout.exists) + 1, -1)
-            sgd_l1_steps(
-                np.array([0]), 0.5, 1.0, 0.1, 0, 0, 0.2, layout, clipped, work, theta, np.zeros_like(theta)
-            )
+            sgd_l1_steps(np.array([0]), 0.5, 1.0, 0.1, 0, 0.2, layout, work, theta, np.zeros_like(theta))
         moved = np.flatnonzero(weights_of(cells, theta) != w)
         attrs = np.unique(corpus.attr_idx[: corpus.attr_ptr[3]])
         mine = np.concatenate(
