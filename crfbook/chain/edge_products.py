@@ -2,13 +2,35 @@
 one matrix product per step and edge class.
 
 The layout is that of forward_backward_batched.py: step-major rows,
-and `group_rows` where there are several classes.
+and `group_rows` where there are several classes. A batch is named by (b, packing): its number, and the
+`Packing` of packing.py, which lists its arrays with shapes.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.vector_math import add_products, copy_row
+
+
+@kernel
+def steps_of(b, packing):
+    """Batch b step by step: (step_ptr (T+1,), row_class (n,), by_step (n,) or (0,)), parts of `packing`.
+
+    Arguments: b, packing: a `Packing` of packing.py. Cost: 1. Source: chapter 02.
+    """
+    lo, hi = packing.row_ptr[b], packing.row_ptr[b + 1]
+    step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
+    return step_ptr, packing.row_class[lo:hi], packing.by_step[lo:hi]
+
+
+@kernel
+def groups_of(b, packing):
+    """Batch b class by class: (class_start (K+1,), by_class (n,), prev_row (n,)), see `group_rows`.
+
+    Arguments: b, packing, grouped. Cost: 1. Source: chapter 02.
+    """
+    lo, hi = packing.row_ptr[b], packing.row_ptr[b + 1]
+    return packing.class_start[b], packing.by_class[lo:hi], packing.prev_row[lo:hi]
 
 
 @kernel
@@ -37,15 +59,16 @@ def times_edges(source, matrices, rows, row_class, order, lo, out, buf):
 
 
 @kernel
-def add_edge_sum(alpha, v, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf):
+def add_edge_sum(b, packing, psi_edge, alpha, v, edge_sum, work):
     """edge_sum[k] += psi_edge[k] * sum over rows i of class k of alpha[before i]^T v[i]:
     one product per class.
 
-    Arguments: alpha, v (n, L), psi_edge (K, L, L), the others as in `group_rows`: step_ptr (T+1,),
-    class_start (K+1,), by_class, prev_row (n,); out: edge_sum (K, L, L), added to; work: prev_buf (n, L),
-    pair_buf (L, L). Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
+    Arguments: b, packing: a batch; psi_edge (K, L, L); alpha, v (n, L); out: edge_sum (K, L, L), added to;
+    work: its prev and pair are overwritten. Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A;
+    chapter 02.
     """
-    n, T = v.shape[0], step_ptr.size - 1
+    n, step_ptr = v.shape[0], steps_of(b, packing)[0]
+    T, prev, pair = step_ptr.size - 1, work.prev[:n], work.pair
     if psi_edge.shape[0] == 1:
         # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought
         # together.
@@ -54,24 +77,25 @@ def add_edge_sum(alpha, v, psi_edge, step_ptr, class_start, by_class, prev_row, 
             full += 1
         split = step_ptr[full]
         if split > first:
-            np.dot(alpha[: split - first].T, v[first:split], pair_buf)
-            add_products(psi_edge[0], pair_buf, edge_sum[0])
+            np.dot(alpha[: split - first].T, v[first:split], pair)
+            add_products(psi_edge[0], pair, edge_sum[0])
         if split == n:
             return
         for t in range(full, T):
             lo, hi = step_ptr[t], step_ptr[t + 1]
             for r in range(hi - lo):
-                copy_row(alpha, step_ptr[t - 1] + r, prev_buf, lo + r)
-        np.dot(prev_buf[split:].T, v[split:], pair_buf)
-        add_products(psi_edge[0], pair_buf, edge_sum[0])
+                copy_row(alpha, step_ptr[t - 1] + r, prev, lo + r)
+        np.dot(prev[split:].T, v[split:], pair)
+        add_products(psi_edge[0], pair, edge_sum[0])
         return
-    chunk = max(1, n // 2)  # both gathered operands share prev_buf
+    class_start, by_class, prev_row = groups_of(b, packing)
+    chunk = max(1, n // 2)  # both gathered operands share prev
     for k in range(psi_edge.shape[0]):
         for start in range(class_start[k], class_start[k + 1], chunk):
             size = min(chunk, class_start[k + 1] - start)
             for j in range(size):
                 i = by_class[start + j]
-                copy_row(alpha, prev_row[i], prev_buf, j)
-                copy_row(v, i, prev_buf, chunk + j)
-            np.dot(prev_buf[:size].T, prev_buf[chunk : chunk + size], pair_buf)
-            add_products(psi_edge[k], pair_buf, edge_sum[k])
+                copy_row(alpha, prev_row[i], prev, j)
+                copy_row(v, i, prev, chunk + j)
+            np.dot(prev[:size].T, prev[chunk : chunk + size], pair)
+            add_products(psi_edge[k], pair, edge_sum[k])

@@ -5,7 +5,10 @@ are step_ptr[t]:step_ptr[t+1]; row step_ptr[t] + r belongs to sequence r; its pr
 step_ptr[t-1] + r. Every step is then one contiguous block, and so is the part of the step before that
 it continues. Sequences must not be empty.
 
+A batch is named by (b, packing): its number, and the `Packing` of packing.py with all orders of rows.
 Several edge classes: ``group_rows`` is run once when a batch is packed; its arrays may stay empty if K = 1.
+The NamedTuples `edges` (`Edges` of potentials.py) and `work` (`Work` of work.py, as long as the
+longest batch) list their arrays with shapes.
 Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 8):
 results are the same.
 """
@@ -13,7 +16,7 @@ results are the same.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.edge_products import add_edge_sum, times_edges
+from crfbook.chain.edge_products import add_edge_sum, steps_of, times_edges
 from crfbook.chain.forward_backward import MAX_SPREAD, SMALLEST_MASS
 from crfbook.chain.vector_math import copy_row, exp_inplace
 
@@ -174,49 +177,34 @@ def erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
 
 
 @kernel
-def forward_batched(
-    log_node,
-    psi_edge,
-    edge_max,
-    edge_spread,
-    row_class,
-    step_ptr,
-    by_step,
-    log_z,
-    flags,
-    alpha,
-    gain,
-    prev_buf,
-    pair_buf,
-):
+def forward_batched(b, packing, edges, log_node, log_z, work):
     """The first half of `forward_backward_batched`: alpha, gain and log_z;
     returns how many sequences are flagged.
 
-    Arguments as there: log_node (n, L), overwritten with psi_node; psi_edge (K, L, L), edge_max (K,),
-    edge_spread; row_class (n,), step_ptr (T+1,), by_step (n,); out: log_z (B,), flags (B,), alpha (n, L),
-    gain (n,); work: prev_buf (n, L), pair_buf (L, L). Flagged sequences have psi_node = alpha = gain = 0.
+    Arguments as there: b, packing; edges; log_node (n, L), overwritten with psi_node; out: log_z (B,);
+    work.alpha, work.gain and work.flags. Flagged sequences have psi_node = alpha = gain = 0.
     Cost: n L^2 multiply-adds, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
     """
-    log_z[:] = 0.0
-    flags[:] = 0
-    _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags)
-    ones = pair_buf[0]
-    ones[:] = 1.0
-    _forward(log_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, prev_buf)
-    _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags)
+    n, (step_ptr, row_class, by_step) = log_node.shape[0], steps_of(b, packing)
+    alpha, gain, flags, ones = work.alpha[:n], work.gain[:n], work.flags[: log_z.size], work.pair[0]
+    log_z[:], flags[:], ones[:] = 0.0, 0, 1.0
+    _exp_nodes(log_node, edges.edge_spread[0], step_ptr, log_z, flags)
+    _forward(log_node, edges.psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, work.prev)
+    _log_z(alpha, gain, edges.edge_max, row_class, step_ptr, log_z, flags)
     return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
 
 
 @kernel
-def backward_batched(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha, gain, p_node, buf):
+def backward_batched(b, packing, edges, weight, psi_node, p_node, work):
     """g = beta gain weight: p_node[t] = alpha[t] g[t], v[t] = psi_node[t] g[t] gain[t-1],
     g[t-1] = v[t] @ psi_edge^T.
 
-    Arguments: psi_node (n, L), overwritten with v; psi_edge_t (K, L, L); row_class (n,), step_ptr (T+1,),
-    by_step (n,); weight (B,); alpha (n, L), gain (n,) of `forward_batched`; out: p_node (n, L) = weight *
-    marginals; work: buf (n, L). Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
+    Arguments: b, packing; edges; weight (B,); psi_node (n, L), overwritten with v; work.alpha and work.gain
+    of `forward_batched`; out: p_node (n, L) = weight * marginals.
+    Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
     """
-    L, T = psi_node.shape[1], step_ptr.size - 1
+    step_ptr, row_class, by_step = steps_of(b, packing)
+    alpha, gain, L, T = work.alpha, work.gain, psi_node.shape[1], step_ptr.size - 1
     following = 0  # rows of step t that have a successor
     for t in range(T - 1, -1, -1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
@@ -231,18 +219,12 @@ def backward_batched(psi_node, psi_edge_t, row_class, step_ptr, by_step, weight,
                 p_node[i, y] = a * g
                 psi_node[i, y] *= g * f
         if t > 0:
-            before = step_ptr[t - 1]
-            following = hi - lo
-            times_edges(
-                psi_node[lo:hi], psi_edge_t, following, row_class, by_step, lo, p_node[before:lo], buf
-            )
+            v, out, following = psi_node[lo:hi], p_node[step_ptr[t - 1] : lo], hi - lo
+            times_edges(v, edges.psi_edge_t, following, row_class, by_step, lo, out, work.prev)
 
 
 @kernel
-def forward_backward_batched(
-    log_node, psi_edge, psi_edge_t, edge_max, edge_spread, row_class, step_ptr, class_start, by_class,
-    by_step, prev_row, weight, log_z, p_node, edge_sum, flags, alpha_buf, prev_buf, gain_buf, pair_buf,
-):  # fmt: skip
+def forward_backward_batched(b, packing, edges, log_node, log_z, p_node, edge_sum, work):
     """log Z, node marginals and summed edge marginals of a packed batch;
     returns how many sequences are flagged.
 
@@ -254,25 +236,17 @@ def forward_backward_batched(
     so alpha is normalised one step late (one pass over memory less) and g = beta gain weight carries the
     weight.
 
-    Arguments, n rows of B sequences, longest T:
-    log_node (n, L), overwritten; psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread: from exp_edges;
-    row_class int32 (n,), step_ptr int64 (T+1,); class_start int64 (K+1,), by_class, by_step, prev_row int64
-    (n,): from group_rows, and like row_class they may have length 0 if K = 1; weight (B,);
+    Arguments: b, packing: a batch, n rows of B sequences, longest T; weight: that of each sequence there;
+    edges: psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread; log_node (n, L), overwritten with v;
     out: log_z (B,); p_node (n, L) = weight * marginals; edge_sum (K, L, L) += weight * expected transitions,
-    as [class, previous, next]; flags uint8 (B,): 1 = needs the log form (the safety rule of
+    as [class, previous, next]; work.flags uint8, the first B: 1 = needs the log form (the safety rule of
     forward_backward_scaled): its log_z is NaN, its p_node rows are 0 and it adds nothing to edge_sum;
-    work: alpha_buf (n, L), prev_buf (n, L), gain_buf (n,), pair_buf (L, L).
+    work.alpha, gain, prev and pair are overwritten.
     Cost: 3 n L^2 multiply-adds in matrix products, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
     """
-    n_flagged = forward_batched(
-        log_node, psi_edge, edge_max, edge_spread, row_class, step_ptr, by_step, log_z, flags,
-        alpha_buf, gain_buf, prev_buf, pair_buf,
-    )  # fmt: skip
-    backward_batched(
-        log_node, psi_edge_t, row_class, step_ptr, by_step, weight, alpha_buf, gain_buf, p_node, prev_buf
-    )
+    n_flagged = forward_batched(b, packing, edges, log_node, log_z, work)
+    weight = packing.weight[packing.slot_ptr[b] : packing.slot_ptr[b + 1]]
+    backward_batched(b, packing, edges, weight, log_node, p_node, work)
     v = log_node
-    add_edge_sum(
-        alpha_buf, v, psi_edge, step_ptr, class_start, by_class, prev_row, edge_sum, prev_buf, pair_buf
-    )
+    add_edge_sum(b, packing, edges.psi_edge, work.alpha, v, edge_sum, work)
     return n_flagged

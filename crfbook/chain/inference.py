@@ -22,7 +22,7 @@ from crfbook.chain.forward_backward import (
     forward_backward_scaled,
 )
 from crfbook.chain.likelihood import open_rows, redo_flagged
-from crfbook.chain.objective import check_paths, check_weights, make_work
+from crfbook.chain.objective import check_paths, check_weights
 from crfbook.chain.packing import many_weights, pack
 from crfbook.chain.potentials import Edges, padded, padded_bounds, table_edges
 from crfbook.chain.scores import fill_dense, list_scores, path_scores
@@ -31,6 +31,7 @@ from crfbook.chain.sparse.inference import edge_path_scores, sparse_marginals
 from crfbook.chain.sparse.potentials import SparseEdges, SparseScores, sparse_edges, sparse_scores
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import viterbi_many
+from crfbook.chain.work import make_work, sparse_work
 from crfbook.data.constraints import Bounds, check_label_set
 from crfbook.data.corpus import ragged_index
 from crfbook.data.features import FeatureSet
@@ -57,16 +58,7 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         out = corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences]
         if sparse:
-            sparse_viterbi_many(
-                log_node,
-                edges.entry_ptr,
-                edges.prev,
-                edges.next_label,
-                edges.entry_score,
-                edges.log_base,
-                features.n_labels,
-                *out,
-            )
+            sparse_viterbi_many(log_node, edges, features.n_labels, *out)
         else:
             viterbi_many(log_node, edges.log_edge, *out)
 
@@ -179,28 +171,19 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
     """log Z (S,); node marginals are written into p_node (N, L) unless that is None."""
     sparse = FormChooser(features, corpus, form).choose(w) == "sparse"
     model = _model(corpus, features, w, constraints, sparse_edges if sparse else table_edges)
-    packing = pack(corpus, batch_rows(corpus.n_classes), n_shards=1, grouped=sparse)
+    unit = corpus._replace(seq_weight=corpus.seq_weight[:0])  # a sequence's weight is not asked for here
+    packing = pack(unit, batch_rows(corpus.n_classes), n_shards=1, grouped=sparse)
     marginals = sparse_marginals if sparse else _batch_marginals
     log_z = np.zeros(len(packing.sequence))
-    n_batches = len(packing.slot_ptr) - 1
-    n_pieces = max(1, min(16, n_batches))
+    n_pieces = max(1, min(16, packing.n_batches))
 
     def piece(i):
         work = make_work(packing, padded(features.n_labels))
-        for b in range(i, n_batches, n_pieces):
-            rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
-            step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
-            tokens = packing.row_token[rows]
-            fill = partial(
-                _fill_batch,
-                corpus,
-                model,
-                step_ptr,
-                tokens,
-                packing.row_set[rows],
-                work.log_node[: len(tokens)],
-            )
-            p = marginals(b, fill, model.edges, packing, work, log_z)
+        work = sparse_work(work) if sparse else work
+        for b in range(i, packing.n_batches, n_pieces):
+            tokens, row_set = packing.row_token[packing.rows(b)], packing.row_set[packing.rows(b)]
+            part = packing.steps(b), tokens, row_set, work.log_node[: len(tokens)]
+            p = marginals(b, partial(_fill_batch, corpus, model, *part), model.edges, packing, work, log_z)
             if p_node is not None:
                 p_node[tokens] = p[:, : features.n_labels]
 
@@ -220,21 +203,12 @@ def _fill_batch(corpus, model, step_ptr, tokens, row_set, log_node):
 def _batch_marginals(b, fill, edges, packing, work, log_z):
     """p_node (n, M) of batch b; its part of log_z is filled. `fill` puts the scores into work.log_node."""
     batch = Batch(b, packing, work)
-    edge_sum, weight = np.zeros(edges.log_edge.shape), np.ones(len(batch.flags))
+    edge_sum = np.zeros(edges.log_edge.shape)
     fill()
-    if batch.forward_backward(edges, weight, log_z, edge_sum):
+    if batch.forward_backward(edges, log_z, edge_sum):
         fill()
-        redo_flagged(
-            batch.log_node,
-            edges.log_edge,
-            batch.row_class,
-            batch.step_ptr,
-            weight,
-            batch.flags,
-            log_z[batch.slots],
-            batch.p_node,
-            edge_sum,
-        )
+        out = log_z[batch.slots], batch.p_node, edge_sum
+        redo_flagged(b, packing, edges.log_edge, batch.log_node, *out, work.flags)
     return batch.p_node
 
 

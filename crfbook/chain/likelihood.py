@@ -2,14 +2,15 @@
 
 A batch goes through all three stages while it lies in the processor's cache. The gold labels appear nowhere:
 sum_i score(y_i) = w . (gold counts), and those counts are constants that the objective subtracts once.
-The NamedTuples `packing`, `layout` (packing.py), `edges` and `work` (objective.py) list their
-arrays with shapes. M >= L is the number of labels padded to whole vector registers:
-padding labels score -inf.
+The NamedTuples `packing`, `layout` (packing.py), `edges` (potentials.py), `work` and `counts`
+(work.py) list their arrays with shapes. M >= L labels are padded to whole vector registers: padding
+labels score -inf.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.edge_products import steps_of
 from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
 from crfbook.chain.forward_backward_batched import forward_backward_batched
 from crfbook.chain.scores import dense_gradient, dense_scores, pair_gradient, pair_scores
@@ -63,58 +64,53 @@ def gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u):
 
 
 @kernel
-def redo_flagged(log_node, log_edge, row_class, step_ptr, weight, flags, log_z, p_node, edge_sum):
+def redo_flagged(b, packing, log_edge, log_node, log_z, p_node, edge_sum, flags):
     """Log-domain forward-backward for the flagged sequences of a batch, in place of the scaled form.
 
     la[t,y] = u[t,y] + LSE_yp(la[t-1,yp] + log_edge[yp,y]); p_node = exp(la + lb - log_z);
     see forward_backward.
 
-    Arguments: log_node (n, M), scores as they were before forward_backward_batched overwrote them;
-    log_edge (K, M, M); row_class (n,); step_ptr (T+1,); weight, flags (B,); out: log_z (B,), p_node (n, M)
-    = weight * marginals, edge_sum (K, M, M) +=, all as in forward_backward_batched, for flagged sequences
-    only; a sequence without any path gets log_z = -inf and adds nothing. Cost: 3 T M^2 exps a sequence.
-    Source: chapter 02.
+    Arguments: b, packing: the batch; log_edge (K, M, M); log_node (n, M), scores as they were before
+    forward_backward_batched overwrote them; out: log_z (B,), p_node (n, M) = weight * marginals, edge_sum
+    (K, M, M) +=, all as there, for flagged sequences only; a sequence without any path gets log_z = -inf and
+    adds nothing; flags (>= B,), read. Cost: 3 T M^2 exps a sequence. Source: chapter 02.
     """
+    step_ptr, row_class, _ = steps_of(b, packing)
     T, M = step_ptr.size - 1, log_node.shape[1]
     rows = np.empty(T, np.int64)
     classes = np.empty(T, np.int32)
     u, log_alpha, log_beta, p = np.empty((T, M)), np.empty((T, M)), np.empty((T, M)), np.empty((T, M))
-    for r in range(flags.size):
+    for r in range(log_z.size):
         if not flags[r]:
             continue
         n = gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u)
         log_z[r] = forward_backward_log(u[:n], log_edge, classes[:n], log_alpha[:n], log_beta[:n])
         if not np.isfinite(log_z[r]):
             continue
+        weight = packing.weight[packing.slot_ptr[b] + r]
         node_marginals_log(log_alpha[:n], log_beta[:n], log_z[r], p[:n])
         add_edge_marginals_log(
-            u[:n], log_edge, classes[:n], log_alpha[:n], log_beta[:n], log_z[r], weight[r], edge_sum
+            u[:n], log_edge, classes[:n], log_alpha[:n], log_beta[:n], log_z[r], weight, edge_sum
         )
         for t in range(n):
             for y in range(M):
-                p_node[rows[t], y] = weight[r] * p[t, y]
+                p_node[rows[t], y] = weight * p[t, y]
 
 
 @kernel
-def batch_scores(b, w, dense, edges, packing, layout, log_node):
+def batch_scores(b, w, dense, bounds, packing, layout, log_node):
     """log_node (n, M) of batch b: hard constraints, then dense rows, then the (weight, cell) pairs.
 
-    Arguments: b, number of the batch; w (F,); dense (H, M or L); edges, packing, layout as in
-    `shard_likelihood`; out: log_node (n, M), C order. Cost: see `dense_scores`, `pair_scores`.
-    Source: Sokolovska et al. (2010), eq. (3).
+    Arguments: b, number of the batch; w (F,); dense (H, M or L); bounds: `Bounds` of data/constraints.py;
+    packing, layout as in `shard_likelihood`; out: log_node (n, M), C order. Cost: see `dense_scores`,
+    `pair_scores`. Source: Sokolovska et al. (2010), eq. (3).
     """
-    step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
     row_set = packing.row_set[packing.row_ptr[b] : packing.row_ptr[b + 1]]
-    open_rows(step_ptr, row_set, edges.bounds, log_node)
+    open_rows(steps_of(b, packing)[0], row_set, bounds, log_node)
     dense_scores(
-        dense,
-        layout.dense_id,
-        layout.dense_row,
-        layout.dense_val,
-        layout.dense_ptr[b],
-        layout.dense_ptr[b + 1],
-        log_node,
-    )
+        dense, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b],
+        layout.dense_ptr[b + 1], log_node,
+    )  # fmt: skip
     pair_scores(
         w, layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1],
         log_node.reshape(-1),
@@ -122,79 +118,63 @@ def batch_scores(b, w, dense, edges, packing, layout, log_node):
 
 
 @kernel
-def batch_gradient(b, p_node, dense_val, pair_val, layout, dense_grad, grad):
+def batch_gradient(b, p_node, layout, dense_grad, grad):
     """Add the marginals of batch b to the sums of its attributes: the way back of `batch_scores`.
 
-    Arguments: b, number of the batch; p_node (n, M), C order; dense_val, pair_val (occurrences,), or (0,) for
-    all ones: values of the attributes as in `layout`, or their squares; layout; out: dense_grad (H, M or L),
-    grad (F,), added to. Cost: see `dense_gradient`, `pair_gradient`. Source: Sokolovska et al. (2010), eq.
-    (5).
+    Arguments: b, number of the batch; p_node (n, M), C order; layout; out: dense_grad (H, M or L), grad (F,),
+    added to. Cost: see `dense_gradient`, `pair_gradient`. Source: Sokolovska et al. (2010), eq. (5).
     """
     dense_gradient(
-        p_node,
-        layout.dense_id,
-        layout.dense_row,
-        dense_val,
-        layout.dense_ptr[b],
-        layout.dense_ptr[b + 1],
-        dense_grad,
-    )
+        p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b],
+        layout.dense_ptr[b + 1], dense_grad,
+    )  # fmt: skip
     pair_gradient(
-        p_node.reshape(-1),
-        layout.pair_weight,
-        layout.pair_cell,
-        pair_val,
-        layout.pair_ptr[b],
-        layout.pair_ptr[b + 1],
-        grad,
-    )
+        p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
+        layout.pair_ptr[b + 1], grad,
+    )  # fmt: skip
 
 
 @kernel
-def shard_likelihood(
-    shard, w, dense, edges, packing, layout, weight, work, log_z, grad, dense_grad, edge_sum
-):
+def first_lost(log_z):
+    """The first sequence without a finite log Z, or -1.
+
+    Arguments: log_z (B,). Cost: B. Source: chapter 02.
+    """
+    for r in range(log_z.size):
+        if not np.isfinite(log_z[r]):
+            return r
+    return -1
+
+
+@kernel
+def shard_likelihood(shard, w, dense, edges, packing, layout, work, counts, edge_sum):
     """Expected counts of the sequences of one shard, and their log Z.
 
     grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y]
     edge_sum[k, yp, y] = sum_{t of class k} weight p_edge
 
-    Arguments: shard, its number; w (F,); dense (H, M or L), filled from w; edges, packing, layout (see
-    above); weight (S',): weights of the sequences in packed order; work: arrays as long as the largest batch;
-    out: log_z (S',); grad (F,), dense_grad (H, M or L), edge_sum (K, M, M): overwritten, the dense rows' part
-    of grad stays 0. Returns the packed number of the first sequence without a finite log Z, or -1.
+    Arguments: shard, its number; w (F,); dense (H, M or L), filled from w; edges, packing, layout, work (see
+    above); out: counts.log_z (S',), counts.grad (F,), counts.dense_grad (H, M or L), edge_sum (K, M, M):
+    overwritten, the dense rows' part of grad stays 0. Returns the packed number of the first sequence without
+    a finite log Z, or -1.
     Cost: 3 n M^2 multiply-adds, n M exps, two additions per stored (occurrence, weight) pair.
     Source: Sokolovska et al. (2010), eq. (4), (5).
     """
-    grad[:] = 0.0
-    dense_grad[:] = 0.0
+    counts.grad[:] = 0.0
+    counts.dense_grad[:] = 0.0
     edge_sum[:] = 0.0
     bad = -1
     for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
-        lo, hi = packing.row_ptr[b], packing.row_ptr[b + 1]
-        slots = slice(packing.slot_ptr[b], packing.slot_ptr[b + 1])
-        n = hi - lo
-        step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
-        group = slice(lo, hi) if packing.prev_row.size else slice(0, 0)
+        n, slot = packing.row_ptr[b + 1] - packing.row_ptr[b], packing.slot_ptr[b]
         log_node, p_node = work.log_node[:n], work.p_node[:n]
-        flags = work.flags[: slots.stop - slots.start]
-        batch_scores(b, w, dense, edges, packing, layout, log_node)
-        n_flagged = forward_backward_batched(
-            log_node, edges.psi_edge, edges.psi_edge_t, edges.edge_max, edges.edge_spread[0],
-            packing.row_class[lo:hi], step_ptr, packing.class_start[b], packing.by_class[group],
-            packing.by_step[group], packing.prev_row[group], weight[slots], log_z[slots], p_node, edge_sum,
-            flags, work.alpha[:n], work.prev[:n], work.gain[:n], work.pair,
-        )  # fmt: skip
-        if n_flagged:
-            batch_scores(b, w, dense, edges, packing, layout, log_node)
-            redo_flagged(
-                log_node, edges.log_edge, packing.row_class[lo:hi], step_ptr, weight[slots], flags,
-                log_z[slots], p_node, edge_sum,
-            )  # fmt: skip
-            for s in range(slots.start, slots.stop):
-                if bad < 0 and not np.isfinite(log_z[s]):
-                    bad = s
-        batch_gradient(b, p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
+        log_z = counts.log_z[slot : packing.slot_ptr[b + 1]]
+        batch_scores(b, w, dense, edges.bounds, packing, layout, log_node)
+        if forward_backward_batched(b, packing, edges, log_node, log_z, p_node, edge_sum, work):
+            batch_scores(b, w, dense, edges.bounds, packing, layout, log_node)
+            redo_flagged(b, packing, edges.log_edge, log_node, log_z, p_node, edge_sum, work.flags)
+            lost = first_lost(log_z)
+            bad = slot + lost if bad < 0 and lost >= 0 else bad
+        batch_gradient(b, p_node, layout, counts.dense_grad, counts.grad)
     return bad
 
 

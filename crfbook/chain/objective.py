@@ -27,7 +27,7 @@ from crfbook.chain.packing import lay_out, pack
 from crfbook.chain.potentials import TableTransitions, padded, padded_bounds
 from crfbook.chain.scores import collect_dense, fill_dense
 from crfbook.chain.sparse.choice import FormChooser
-from crfbook.chain.work import Spare, make_loss_work, make_work
+from crfbook.chain.work import Counts, Spare, loss_work, make_work, sparse_work
 from crfbook.data.constraints import check_constraints, describe_violations, violations
 from crfbook.data.features import empirical_counts
 from crfbook.training.threads import one_blas_thread, resolve_threads, run_pieces
@@ -118,8 +118,6 @@ class Objective:
         )
         self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
         self._gold = empirical_counts(corpus, features)
-        self._weight = corpus.weights[self._packing.sequence]
-        self._labels = corpus.labels[self._packing.row_token]
         self._allocate()
         self._choose(settings)
 
@@ -143,10 +141,10 @@ class Objective:
         """
         self._scale, self._terms = np.exp(-settings.log_scale), None
         if settings.pointwise or settings.exponential:
-            self._terms = LossTerms(settings, self._labels, self._packing)
+            self._terms = LossTerms(settings, self._packing)
             self._likelihood = self._terms.run_shard
         self._work = Spare(
-            (make_loss_work(work, settings) if self._terms else work, dense_grad)
+            (loss_work(work, settings) if self._terms else work, dense_grad)
             for work, dense_grad in self._buffers
         )
 
@@ -169,7 +167,8 @@ class Objective:
             check_paths(self._log_z, self._packing.sequence, self.constraints)
         c2 = self.c2 * self._scale
         with one_blas_thread():
-            value = self._terms.value.sum() if self._terms else self._weight @ self._log_z - w @ self._gold
+            weight, log_z = self._packing.weight, self._log_z
+            value = self._terms.value.sum() if self._terms else weight @ log_z - w @ self._gold
             value += c2 * (w @ w)
         if self._terms is None:
             grad -= self._gold
@@ -218,13 +217,13 @@ class Objective:
             from crfbook.chain.sparse.transitions import SparseTransitions
 
             announce_compilation("sparse_forward")
-            self._made[form] = SparseTransitions(
-                self.features, self._classes, self._bounds, self._packing, len(self._buffers)
-            )
+            self._made[form] = SparseTransitions(self.features, self._classes, self._bounds, self._packing)
         elif form not in self._made:
             self._made[form] = TableTransitions(
                 self.features, self._classes, self._bounds, self._packing.n_shards
             )
+        if form == "sparse" and not len(self._work.items[0][0].table):  # transitions are shared, work is not
+            self._work = Spare((sparse_work(work), dense_grad) for work, dense_grad in self._work.items)
         self._made[form].prepare(w, kernel)
         return self._made[form]
 
@@ -245,7 +244,7 @@ class Objective:
         if self._terms is None:
             return float(np.log(value))
         with np.errstate(divide="ignore"):
-            return float(np.logaddexp(self._terms.log_total(self._weight), np.log(self.c2 * (w @ w))))
+            return float(np.logaddexp(self._terms.log_total(self._packing.weight), np.log(self.c2 * (w @ w))))
 
     @property
     def largest_u(self) -> float:
@@ -263,20 +262,9 @@ class Objective:
         grad = self._parts[shard]
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
+        counts = Counts(self._log_z, grad, dense_grad)
         try:
-            bad = transitions.run(
-                kernel,
-                shard,
-                w,
-                dense,
-                self._packing,
-                layout,
-                self._weight,
-                work,
-                self._log_z,
-                grad,
-                dense_grad,
-            )
+            bad = transitions.run(kernel, shard, w, dense, self._packing, layout, work, counts)
             if not self._whole:
                 collect_dense(
                     dense_grad, layout.member_ptr, layout.member, features.node_ptr, features.node_label, grad

@@ -27,6 +27,8 @@ class Packing(NamedTuple):
     row_token: np.ndarray  # int64 (N,): corpus token of each row
     row_class: np.ndarray  # int32 (N,): its edge class
     row_set: np.ndarray  # int32 (N,): its label set; (0,) if every token may have every label
+    labels: np.ndarray  # int32 (N,): its gold label
+    weight: np.ndarray  # (S',): of the sequences in packed order
     shard_ptr: np.ndarray  # int64 (n_shards+1,): batches of each shard
     # int64 (B, K+1); this and the next three: see kernels group_rows, empty if not grouped
     class_start: np.ndarray
@@ -37,6 +39,26 @@ class Packing(NamedTuple):
     @property
     def n_shards(self):
         return len(self.shard_ptr) - 1
+
+    @property
+    def n_batches(self):
+        return len(self.slot_ptr) - 1
+
+    def rows(self, b):
+        """Slice of the rows of batch b."""
+        return slice(self.row_ptr[b], self.row_ptr[b + 1])
+
+    def slots(self, b):
+        """Slice of its sequences, in packed order."""
+        return slice(self.slot_ptr[b], self.slot_ptr[b + 1])
+
+    def steps(self, b):
+        """step_ptr (T+1,) of its time steps, relative to its first row."""
+        return self.step_ptr[self.step_start[b] : self.step_start[b + 1]]
+
+    def batches(self, shard):
+        """Numbers of the batches of a shard."""
+        return range(self.shard_ptr[shard], self.shard_ptr[shard + 1])
 
 
 def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
@@ -65,18 +87,9 @@ def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
     row_class = corpus.edge_class[row_token]
     groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes, grouped or corpus.n_classes > 1)
     row_set = corpus.label_set[row_token] if len(corpus.label_set) else corpus.label_set
-    return Packing(
-        sequence,
-        slot_ptr,
-        row_ptr,
-        step_start,
-        np.concatenate(steps),
-        row_token,
-        row_class,
-        row_set,
-        _shards(row_ptr, n_shards),
-        *groups,
-    )
+    order = sequence, slot_ptr, row_ptr, step_start, np.concatenate(steps), row_token
+    gold = corpus.labels[row_token], corpus.weights[sequence]
+    return Packing(*order, row_class, row_set, *gold, _shards(row_ptr, n_shards), *groups)
 
 
 def _groups(row_class, row_ptr, steps, n_classes, grouped):
@@ -167,36 +180,37 @@ def dense_rows(corpus, features):
 
 
 def entries_of(corpus, features, row_token, row_base, members, width):
-    """Where the attributes of some tokens find their weights, row by row (n rows, R and P entries).
+    """`Layout` of some tokens, row by row: its dense_ptr and pair_ptr int64 (n+1,) are those of n rows.
 
-    Returns (dense_ptr int64 (n+1,), dense_id, dense_row, dense_val (R,), pair_ptr int64 (n+1,), pair_weight,
-    pair_cell, pair_val (P,)), as in `Layout`.
     row_token int64 (n,): the token of a row; row_base (n,): what an entry calls that row; members: as
     `dense_rows` returns them; width: cells of a row.
     """
     dense_of, member_ptr, member = members
-    dense_ptr, pair_ptr = (np.empty(len(row_token) + 1, np.int64) for _ in range(2))
-    tables = dense_of, member_ptr, member, features.node_ptr
-    nobody = np.full(features.n_attrs, -1, np.int64)
-    count_layout(row_token, corpus.attr_ptr, corpus.attr_idx, *tables, dense_ptr, pair_ptr, nobody.copy())
-    n_dense, n_pairs, valued = dense_ptr[-1], pair_ptr[-1], len(corpus.attr_val) > 0
-    dense_id, dense_row = (np.empty(n_dense, np.int32) for _ in range(2))
-    pair_weight, pair_cell = (np.empty(n_pairs, np.int32) for _ in range(2))
-    dense_val, pair_val = np.empty(n_dense * valued), np.empty(n_pairs * valued)
-    dense, pairs = (dense_id, dense_row, dense_val), (pair_weight, pair_cell, pair_val)
-    items = row_token, row_base, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val
-    fill_layout(*items, *tables, features.node_label, width, dense_ptr, pair_ptr, *dense, *pairs, nobody)
-    return dense_ptr, *dense, pair_ptr, *pairs
+    nobody, valued = np.full(features.n_attrs, -1, np.int64), len(corpus.attr_val) > 0
+    dense_ptr, pair_ptr = np.empty((2, len(row_token) + 1), np.int64)
+    lists = corpus.attr_ptr, corpus.attr_idx
+    count_layout(row_token, *lists, *members, features.node_ptr, dense_ptr, pair_ptr, nobody.copy())
+    dense, pairs = _entries(int(dense_ptr[-1]), valued), _entries(int(pair_ptr[-1]), valued)
+    layout = Layout(member_ptr, member, dense_ptr, *dense, pair_ptr, *pairs)
+    weights = dense_of, features.node_ptr, features.node_label
+    fill_layout(row_token, row_base, *lists, corpus.attr_val, *weights, width, layout, nobody)
+    return layout
+
+
+def _entries(n, valued):
+    """(source, target, value) of n entries, to be filled."""
+    return np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n * valued)
 
 
 def lay_out(corpus, features, packing, width):
     """The `Layout` of a packed corpus for rows of `width` cells. Cost O(R + P), temporaries of 16 N bytes."""
     members, row_base = dense_rows(corpus, features), positions(packing.row_ptr)
-    found = entries_of(corpus, features, packing.row_token, row_base, members, width)
-    dense_ptr, pair_ptr = found[0][packing.row_ptr], found[4][packing.row_ptr]
-    _sort_entries(dense_ptr, *found[1:4])
-    _sort_entries(pair_ptr, *found[5:])
-    return Layout(*members[1:], dense_ptr, *found[1:4], pair_ptr, *found[5:])
+    rows = entries_of(corpus, features, packing.row_token, row_base, members, width)
+    dense_ptr, pair_ptr = rows.dense_ptr[packing.row_ptr], rows.pair_ptr[packing.row_ptr]
+    layout = rows._replace(dense_ptr=dense_ptr, pair_ptr=pair_ptr)
+    _sort_entries(dense_ptr, layout.dense_id, layout.dense_row, layout.dense_val)
+    _sort_entries(pair_ptr, layout.pair_weight, layout.pair_cell, layout.pair_val)
+    return layout
 
 
 def _sort_entries(ptr, source, target, value):

@@ -63,22 +63,9 @@ class TableTransitions:
         """Fill the tables from w (F,) for `kernel`."""
         self.edges = table_edges(self.features, w, *self.classes, self.bounds)
 
-    def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
+    def run(self, kernel, shard, w, dense, packing, layout, work, counts):
         """`kernel`, shard_likelihood or what takes its place, on one shard."""
-        return kernel(
-            shard,
-            w,
-            dense,
-            self.edges,
-            packing,
-            layout,
-            weight,
-            work,
-            log_z,
-            grad,
-            dense_grad,
-            self.parts[shard],
-        )
+        return kernel(shard, w, dense, self.edges, packing, layout, work, counts, self.parts[shard])
 
     def collect(self, total):
         """Add what all shards found into the edge part of total (F,)."""

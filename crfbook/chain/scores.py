@@ -198,56 +198,36 @@ def count_layout(
 
 @kernel
 def fill_layout(
-    row_token,
-    row_base,
-    attr_ptr,
-    attr_idx,
-    attr_val,
-    dense_of,
-    member_ptr,
-    member,
-    node_ptr,
-    node_label,
-    width,
-    dense_ptr,
-    pair_ptr,
-    dense_id,
-    dense_row,
-    dense_val,
-    pair_weight,
-    pair_cell,
-    pair_val,
+    row_token, row_base, attr_ptr, attr_idx, attr_val, dense_of, node_ptr, node_label, width, layout,
     carried_buf,
-):
+):  # fmt: skip
     """The training layout itself: (dense_id, dense_row) for dense rows, (pair_weight,
     pair_cell) for everything else.
 
-    Arguments: as in `count_layout` (member_ptr (H+1,), member (n_members,), carried_buf (A,), -1 at the
-    start), and row_base int64 (n,): position of a row inside its batch; attr_val (nnz,) or (0,); node_label
-    (n_node,); width: cells of a row of scores; dense_ptr, pair_ptr (n+1,); out: dense_id, dense_row int32
-    (R,), dense_val (R,) or (0,); pair_weight, pair_cell int32 (P,), pair_val (P,) or (0,): cell = row_base *
-    width + label. Cost O(R + P). Source: docs/SPEC.md, F.1.
+    Arguments: as in `count_layout` (row_token (n,), attr_ptr (N+1,), attr_idx (nnz,), dense_of (A,), node_ptr
+    (A+1,), carried_buf (A,), -1 at the start), and row_base int64 (n,): position of a row inside its batch;
+    attr_val (nnz,) or (0,); node_label (n_node,); width: cells of a row of scores; layout: a `Layout` of
+    packing.py, whose member_ptr, member, dense_ptr and pair_ptr (n+1,) are read; out: its dense_id,
+    dense_row int32 (R,), dense_val (R,) or (0,); pair_weight, pair_cell int32 (P,), pair_val (P,) or (0,):
+    cell = row_base * width + label. Cost O(R + P). Source: docs/SPEC.md, F.1.
     """
     for r in range(row_token.size):
-        i_dense = dense_ptr[r]
-        i_pair = pair_ptr[r]
+        i, j = layout.dense_ptr[r], layout.pair_ptr[r]
         first = attr_ptr[row_token[r]]
         attributes = attr_idx[first : attr_ptr[row_token[r] + 1]]
-        _mark_carried(attributes, dense_of, member_ptr, member, r, carried_buf)
-        for i in range(attributes.size):
-            a = attributes[i]
+        _mark_carried(attributes, dense_of, layout.member_ptr, layout.member, r, carried_buf)
+        for n in range(attributes.size):
+            a = attributes[n]
             if a >= dense_of.size or carried_buf[a] == r:
                 continue
             if dense_of[a] >= 0:
-                dense_id[i_dense] = dense_of[a]
-                dense_row[i_dense] = row_base[r]
+                layout.dense_id[i], layout.dense_row[i] = dense_of[a], row_base[r]
                 if attr_val.size:
-                    dense_val[i_dense] = attr_val[first + i]
-                i_dense += 1
+                    layout.dense_val[i] = attr_val[first + n]
+                i += 1
                 continue
             for k in range(node_ptr[a], node_ptr[a + 1]):
-                pair_weight[i_pair] = k
-                pair_cell[i_pair] = row_base[r] * width + node_label[k]
+                layout.pair_weight[j], layout.pair_cell[j] = k, row_base[r] * width + node_label[k]
                 if attr_val.size:
-                    pair_val[i_pair] = attr_val[first + i]
-                i_pair += 1
+                    layout.pair_val[j] = attr_val[first + n]
+                j += 1

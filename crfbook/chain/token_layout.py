@@ -114,7 +114,7 @@ def lay_out_online(corpus, features, constraints):
     classes = *used_classes(corpus), offsets(known)[corpus.class_ptr], corpus.class_attr[known]
     edges = features.edge_ptr, features.edge_prev * width + features.edge_next
     bounds = bounds_of(constraints, features.n_labels, width), corpus.label_set
-    return OnlineLayout(*tokens, *classes, *edges, exists, *entries, *bounds), cells
+    return OnlineLayout(*tokens, *classes, *edges, exists, *entries[2:], *bounds), cells
 
 
 def _cells(features, attr, width):

@@ -9,20 +9,8 @@ import numpy as np
 
 
 class Work(NamedTuple):
-    """What the log loss needs (likelihood.py)."""
-
-    log_node: np.ndarray  # (n, M)
-    p_node: np.ndarray  # (n, M)
-    alpha: np.ndarray  # (n, M)
-    prev: np.ndarray  # (n, M)
-    gain: np.ndarray  # (n,)
-    pair: np.ndarray  # (M, M)
-    flags: np.ndarray  # uint8 (B,)
-
-
-class LossWork(NamedTuple):
-    """What the other losses need (chain/losses/batched.py);
-    the last four are empty unless the loss is pointwise.
+    """What one thread writes on its way (likelihood.py). The second group is empty unless the loss
+    is not the log loss, the third but for pointwise losses, the fourth unless transitions are sparse.
     """
 
     log_node: np.ndarray  # (n, M)
@@ -32,39 +20,53 @@ class LossWork(NamedTuple):
     gain: np.ndarray  # (n,)
     pair: np.ndarray  # (M, M)
     flags: np.ndarray  # uint8 (B,)
+
     score: np.ndarray  # (B,): of the gold paths
     slope: np.ndarray  # (B,): weight * phi'(u), summed over the tokens if pointwise
+
     event: np.ndarray  # (n,): weight * phi'(u) / p of each gold label
     ahead: np.ndarray  # (n, M): events at later rows, see chain/losses/batched.py
     behind: np.ndarray  # (n, M): events at this and later rows
     step: np.ndarray  # (2, B, M): operands of one time step
 
+    part: np.ndarray  # (n, M): what the base contributes to a product, see chain/sparse/forward_backward.py
+    table: np.ndarray  # (M, M): potentials of a class
+    base_sum: np.ndarray  # (M, M): expected counts of all transitions, see `base_counts`
+    whole: np.ndarray  # (M, M): the positive part of their differences
+
+
+class Counts(NamedTuple):
+    """What the node weights of one shard get from an evaluation: expected counts, or what stands in their
+    place (variances, slopes of another loss); and log Z. S' sequences, H dense rows.
+    """
+
+    log_z: np.ndarray  # (S',), of all shards
+    grad: np.ndarray  # (n_node,): what is listed as pairs
+    dense_grad: np.ndarray  # (H, M or L)
+
 
 def make_work(packing, width):
-    """`Work` for the batches of a packing."""
-    n = int(np.diff(packing.row_ptr).max(initial=0))
-    rows = (np.empty((n, width)) for _ in range(4))
-    return Work(
-        *rows,
-        np.empty(n),
-        np.empty((width, width)),
-        np.empty(int(np.diff(packing.slot_ptr).max(initial=0)), np.uint8),
-    )
+    """`Work` for the batches of a packing and the log loss."""
+    n, n_slots = (int(np.diff(ptr).max(initial=0)) for ptr in (packing.row_ptr, packing.slot_ptr))
+    rows, none, table = (np.empty((n, width)) for _ in range(4)), np.empty(0), np.empty((0, width))
+    plain = *rows, np.empty(n), np.empty((width, width)), np.empty(n_slots, np.uint8)
+    return Work(*plain, none, none, none, table, table, np.empty((2, 0, width)), table, table, table, table)
 
 
-def make_loss_work(work, loss):
-    """`LossWork` for a `Loss`: the arrays of a `Work`, shared, and more of the same sizes."""
+def loss_work(work, loss):
+    """A `Work` for a `Loss`, sharing the arrays of a `Work` for the log loss."""
     (n, width), n_slots = work.log_node.shape, len(work.flags)
-    rows, slots = (n, n_slots) if loss.pointwise else (0, 0)
-    return LossWork(
-        *work,
-        np.empty(n_slots),
-        np.empty(n_slots),
-        np.empty(rows),
-        np.empty((rows, width)),
-        np.empty((rows, width)),
-        np.empty((2, slots, width)),
-    )
+    work = work._replace(score=np.empty(n_slots), slope=np.empty(n_slots))
+    if not loss.pointwise:
+        return work
+    ahead, behind = np.empty((2, n, width))
+    return work._replace(event=np.empty(n), ahead=ahead, behind=behind, step=np.empty((2, n_slots, width)))
+
+
+def sparse_work(work):
+    """A `Work` for sparse transitions, sharing the arrays of one for tables."""
+    part, (table, base_sum, whole) = np.empty_like(work.log_node), np.empty((3, *work.pair.shape))
+    return work._replace(part=part, table=table, base_sum=base_sum, whole=whole)
 
 
 class Spare:

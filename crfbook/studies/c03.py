@@ -74,8 +74,7 @@ def _products(work):
     e = rng.random((labels, labels))
     e_t, total = np.ascontiguousarray(e.T), np.empty_like(e)
     a, v = rng.random((2, int(np.diff(packing.row_ptr).max()), labels))
-    out, start = np.empty_like(a), packing.step_start
-    steps = [packing.step_ptr[start[b] : start[b + 1]] for b in range(len(packing.row_ptr) - 1)]
+    out, steps = np.empty_like(a), [packing.steps(b) for b in range(packing.n_batches)]
 
     def run():
         for step in steps:

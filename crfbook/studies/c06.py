@@ -23,7 +23,7 @@ from crfbook.chain.potentials import padded, table_edges
 from crfbook.chain.sparse.choice import DECODING_FORMS, TABLE_SHARE, FormChooser, Sizes, choose_form, terms
 from crfbook.chain.sparse.potentials import sparse_edges
 from crfbook.chain.sparse.transitions import SparseBatch, SparseTransitions
-from crfbook.chain.work import make_work
+from crfbook.chain.work import make_work, sparse_work
 from crfbook.evaluation import bootstrap_interval
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.quasi_newton.support import minimize_on_support
@@ -161,7 +161,7 @@ PSEUDO_3_GRAMS = "".join(f"*{i}:%x[{row},0]\n" for i, row in enumerate((-1, 0, 1
 
 
 class ChainForms:
-    """Forward-backward of a corpus (N tokens) at the weights w (F,), in the forms of `FORMS`.
+    """Forward-backward of a corpus (N tokens, weights of sequences all 1) at w (F,), in the forms of `FORMS`.
 
     `run(form)` returns the CPU and wall seconds spent in kernels, nothing else is timed; log_z (S',) in
     packed order, p_node (N, M) by packed rows and n_products int64 (2,), products with stored pairs forward
@@ -175,11 +175,11 @@ class ChainForms:
         self.tables = table_edges(features, w, *classes)
         shares = zip(FORMS[2:], (TABLE_SHARE, 1.0), strict=True)
         self.sparse = {form: sparse_edges(features, w, *classes, table_share=share) for form, share in shares}
-        self.transitions = SparseTransitions(features, classes, None, self.packing, 0)
+        self.transitions = SparseTransitions(features, classes, None, self.packing)
         self.log_node = np.full((corpus.n_tokens, width), -np.inf)
         self.log_node[:, : features.n_labels] = node_scores(corpus, features, w)
-        self.rows, self.work = self.log_node[self.packing.row_token], make_work(self.packing, width)
-        self.spare = np.empty_like(self.work.log_node), *np.empty((3, width, width))
+        self.rows = self.log_node[self.packing.row_token]
+        self.work = sparse_work(make_work(self.packing, width))
         self.log_z, self.p_node = np.zeros(len(self.packing.sequence)), np.empty_like(self.rows)
         self.table_sum, self.base_sum = np.empty_like(self.tables.log_edge), np.empty((width, width))
         self.grad, self.n_products = np.empty(features.n_edge), np.zeros(2, np.int64)
@@ -211,8 +211,8 @@ class ChainForms:
         self.log_z[:], self.p_node[:] = log_z[self.packing.sequence], p_node[self.packing.row_token]
 
     def _batches(self, form):
-        for b in range(len(self.packing.row_ptr) - 1):
-            rows = slice(self.packing.row_ptr[b], self.packing.row_ptr[b + 1])
+        for b in range(self.packing.n_batches):
+            rows = self.packing.rows(b)
             n = rows.stop - rows.start
             self.work.log_node[:n] = self.rows[rows]
             sparse = form in self.sparse
@@ -221,12 +221,12 @@ class ChainForms:
 
     def _batched(self, b):
         batch = Batch(b, self.packing, self.work)
-        batch.forward_backward(self.tables, np.ones(len(batch.flags)), self.log_z, self.table_sum)
+        batch.forward_backward(self.tables, self.log_z, self.table_sum)
 
     def _sparse(self, b, edges):
         batch = SparseBatch(b, self.packing, self.work)
-        batch.forward_backward(edges, np.ones(len(batch.flags)), self.spare[0], self.log_z, self.n_products)
-        self.transitions.add_edge_counts(batch, edges, self.spare, (self.grad, self.base_sum))
+        batch.forward_backward(edges, self.log_z, self.n_products)
+        self.transitions.add_edge_counts(batch, edges, (self.grad, self.base_sum))
 
 
 def form_row(corpus, features, n_edge, repeats):

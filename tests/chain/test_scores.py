@@ -9,7 +9,7 @@ from crfbook.chain.bundles import find_bundles
 from crfbook.chain.likelihood import add_tree, batch_scores, open_rows
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import dense_rows, lay_out, pack
-from crfbook.chain.potentials import make_edges, padded
+from crfbook.chain.potentials import padded, padded_bounds
 from crfbook.chain.scores import (
     collect_dense,
     dense_gradient,
@@ -100,12 +100,11 @@ def test_training_layout_scores_and_transposes(monkeypatch, valued, dense):
     table = np.zeros((len(chosen), width))
     fill_dense(w, every, chosen, features.node_ptr, features.node_label, table)
     want = brute_node_scores(corpus, features, w)
-    edges = make_edges(np.zeros((1, 3, 3)))
     grad, dense_grad, inner = np.zeros(features.n_node), np.zeros(table.shape), 0.0
     for b in range(len(packing.slot_ptr) - 1):
         rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
         log_node = np.full((rows.stop - rows.start, width), np.nan)
-        batch_scores(b, w, table, edges, packing, layout, log_node)
+        batch_scores(b, w, table, padded_bounds(None, 3), packing, layout, log_node)
         np.testing.assert_allclose(log_node[:, :3], want[packing.row_token[rows]], rtol=1e-12, atol=1e-13)
         assert np.all(log_node[:, 3:] == -np.inf)
         p = rng.random(log_node.shape)

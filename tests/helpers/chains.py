@@ -17,7 +17,11 @@ from crfbook.chain.forward_backward import (
     node_marginals_log,
 )
 from crfbook.chain.forward_backward_batched import forward_backward_batched, group_rows
+from crfbook.chain.packing import Packing
+from crfbook.chain.potentials import make_edges
 from crfbook.chain.viterbi import viterbi, viterbi_many
+from crfbook.chain.work import make_work
+from crfbook.data.constraints import bounds_of
 
 
 class Chain(NamedTuple):
@@ -101,6 +105,23 @@ def run_scaled(chain):
     return Result(log_z, alpha * beta, p_edge, p_edge_sum, status)
 
 
+def edges_of(log_edge):
+    """`Edges` of these scores as they stand, not padded."""
+    return make_edges(log_edge, bounds_of(None, log_edge.shape[1]))
+
+
+def one_batch(step_ptr, row_class, n_classes, weight):
+    """`Packing` of one batch, made by hand; its orders by class are empty for a single class."""
+    n, n_slots, none = len(row_class), len(weight), np.zeros(0, np.int32)
+    groups = [np.full(size * (n_classes > 1), -9, np.int64) for size in (n_classes + 1, n, n, n)]
+    if n_classes > 1:
+        group_rows(row_class, step_ptr, *groups)
+    ends = [np.array([0, size]) for size in (n_slots, n, len(step_ptr))]
+    tokens, shard_ptr = np.arange(n), np.array([0, 1])
+    rest = shard_ptr, groups[0][None], *groups[1:]
+    return Packing(np.arange(n_slots), *ends, step_ptr, tokens, row_class, none, none, weight, *rest)
+
+
 class BatchResult(NamedTuple):
     log_z: np.ndarray  # (S,)
     p_node: list  # (T, L) each
@@ -117,20 +138,17 @@ def run_batched(sequences, weight=None):
     log_node = np.array([sequences[s].log_node[t] for s, t in rows])
     row_class = np.array([sequences[s].edge_class[t] for s, t in rows], dtype=np.int32)
     log_edge = sequences[0].log_edge
-    (n, n_labels), n_classes = log_node.shape, len(log_edge)
-    groups = [np.full(size, -9, np.int64) for size in (n_classes + 1, n, n, n)]
-    if n_classes > 1:
-        group_rows(row_class, step_ptr, *groups)
-    else:
-        row_class, groups = row_class[:0], [g[:0] for g in groups]
     weight = np.ones(len(sequences)) if weight is None else np.asarray(weight, dtype=float)
-    log_z, flags = np.full(len(sequences), np.nan), np.full(len(sequences), 7, np.uint8)
-    p_node, edge_sum = np.full((n, n_labels), np.nan), np.zeros(log_edge.shape)
-    bufs = [np.full(shape, np.nan) for shape in ((n, n_labels), (n, n_labels), (n,), (n_labels, n_labels))]
+    packing = one_batch(step_ptr, row_class, len(log_edge), weight[order])
+    work = make_work(packing, log_node.shape[1])
+    for array in (work.p_node, work.alpha, work.prev, work.gain, work.pair):
+        array[:] = np.nan
+    work.flags[:] = 7
+    log_z, edge_sum = np.full(len(sequences), np.nan), np.zeros(log_edge.shape)
     n_flagged = forward_backward_batched(
-        log_node, *potentials(log_edge), row_class, step_ptr, *groups, weight[order], log_z, p_node, edge_sum,
-        flags, *bufs,
-    )  # fmt: skip
+        0, packing, edges_of(log_edge), log_node, log_z, work.p_node, edge_sum, work
+    )
+    flags, p_node = work.flags, work.p_node
     assert n_flagged == np.sum(flags)
     back = np.argsort(order)
     by_sequence = [np.empty(chain.log_node.shape) for chain in sequences]

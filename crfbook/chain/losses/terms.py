@@ -41,29 +41,27 @@ def make_loss(loss, clamp=None, log_scale=0.0):
 
 
 class LossTerms:
-    """What an `Objective` has besides when its loss is not the log loss: gold labels of the packed rows,
-    and u = -log p.
-    """
+    """What an `Objective` has besides when its loss is not the log loss: u = -log p."""
 
-    def __init__(self, loss, labels, packing):
-        self.loss, self.labels = loss, labels
+    def __init__(self, loss, packing):
+        self.loss = loss
         self.value = np.zeros(len(packing.sequence))
-        self.u = np.zeros(len(self.labels) if loss.pointwise else len(packing.sequence))
+        self.u = np.zeros(len(packing.labels) if loss.pointwise else len(packing.sequence))
         self._slot = self._slot_of_row(packing) if loss.pointwise else slice(None)
 
     @staticmethod
     def _slot_of_row(packing):
         """int64 (N,): packed number of the sequence each row belongs to."""
         slot = np.zeros(len(packing.row_token), np.int64)
-        for b, first in enumerate(packing.row_ptr[:-1]):
-            step = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
-            n = step[-1]
-            slot[first : first + n] = packing.slot_ptr[b] + np.arange(n) - np.repeat(step[:-1], np.diff(step))
+        for b in range(packing.n_batches):
+            step = packing.steps(b)
+            within = np.arange(step[-1]) - np.repeat(step[:-1], np.diff(step))
+            slot[packing.rows(b)] = packing.slot_ptr[b] + within
         return slot
 
     def run_shard(self, *arguments):
         """`shard_likelihood`'s place in `Objective`."""
-        return shard_losses(*arguments, self.loss, self.labels, self.u, self.value)
+        return shard_losses(*arguments, self.loss, self.u, self.value)
 
     def log_total(self, weight):
         """log sum_i weight_i loss_i of the last evaluation, without log_scale;

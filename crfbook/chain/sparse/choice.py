@@ -185,8 +185,7 @@ class FormChooser:
     def sizes(self, w):
         """`Sizes` at the weights w (F,)."""
         features, rows = self.features, self.rows
-        attr_ptr, attr_code, _ = active_edges(features, w)
-        count = count_supports(features, attr_ptr, attr_code, self.class_ptr, self.class_attr)
+        count = count_supports(active_edges(features, w, self.class_ptr, self.class_attr))
         groups, visits = self._groups()
         table = count > TABLE_SHARE * features.n_labels**2
         first = features.n_node

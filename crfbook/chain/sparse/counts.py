@@ -1,10 +1,11 @@
 """Expected counts of edge weights, class by class: whole tables where most pairs have a weight,
-pair by pair where few have.
+pair by pair where few have. Arguments as in sparse_forward_backward.py.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.edge_products import groups_of
 from crfbook.chain.sparse.entries import open_table
 from crfbook.chain.sparse.forward_backward import CANCELLED, put_entries
 from crfbook.chain.vector_math import copy_row
@@ -135,31 +136,33 @@ def correct_base(alpha, v, rows, prev_row, start, stop, prev, next_label, gain, 
 
 
 @kernel
-def base_counts(alpha, v, edges, class_start, by_class, prev_row, counts, whole, buf, pair_buf, table_buf):
+def base_counts(b, packing, edges, v, work):
     """counts[yp,y] = sum_i p_edge[i,yp,y] over all classes: one product for the base,
     then what the entries of each class change.
 
     whole = base sum_i alpha v,   counts = whole + sum_k gain_k sum_{i of class k} alpha v: differences.
     A pair that keeps less than CANCELLED of `whole` has lost digits; returns how many have: they are for
-    `recount`. Arguments as in `edge_counts`: alpha, v (n, M), edges, class_start (K+1,), by_class, prev_row
-    (n,); out: counts, whole (M, M); work: buf (n, M), pair_buf, table_buf (M, M). Cost: n M^2 multiply-adds,
-    two products for each entry and row. Source: Sokolovska et al. (2010), eq. (5).
+    `recount`. Arguments as in `edge_counts`: b, packing; edges; v (n, M), work.alpha; out: counts =
+    work.base_sum and work.whole (M, M). Cost: n M^2 multiply-adds, two products for each entry and row.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
-    M = alpha.shape[1]
-    open_table(edges.base, edges.n_labels[0], table_buf)
-    gather_product(alpha, v, by_class[: class_start[class_start.size - 1]], prev_row, buf, pair_buf)
+    (class_start, by_class, prev_row), M = groups_of(b, packing), v.shape[1]
+    alpha, buf, pair, table = work.alpha, work.prev[: v.shape[0]], work.pair, work.table
+    counts, whole = work.base_sum, work.whole
+    open_table(edges.base, edges.active.n_labels, table)
+    gather_product(alpha, v, by_class[: class_start[class_start.size - 1]], prev_row, buf, pair)
     for yp in range(M):
         for y in range(M):
-            whole[yp, y] = counts[yp, y] = pair_buf[yp, y] * table_buf[yp, y]
+            whole[yp, y] = counts[yp, y] = pair[yp, y] * table[yp, y]
     for k in range(edges.table_of.size):
         rows, d = by_class[class_start[k] : class_start[k + 1]], edges.table_of[k]
         if rows.size == 0 or edges.wide[k]:
             continue
         if d >= 0:
-            gather_product(alpha, v, rows, prev_row, buf, pair_buf)
+            gather_product(alpha, v, rows, prev_row, buf, pair)
             for yp in range(M):
                 for y in range(M):
-                    counts[yp, y] += (edges.table[d, yp, y] - table_buf[yp, y]) * pair_buf[yp, y]
+                    counts[yp, y] += (edges.table[d, yp, y] - table[yp, y]) * pair[yp, y]
         else:
             correct_base(
                 alpha, v, rows, prev_row, edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev,
@@ -173,15 +176,15 @@ def base_counts(alpha, v, edges, class_start, by_class, prev_row, counts, whole,
 
 
 @kernel
-def recount(alpha, v, edges, class_start, by_class, prev_row, whole, counts, table_buf):
+def recount(b, packing, edges, v, work):
     """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where `base_counts` has lost
     digits, without differences.
 
-    Arguments as there: alpha, v (n, M), edges, class_start (K+1,), by_class, prev_row (n,); whole (M, M);
-    out: counts (M, M); work: table_buf (M, M), the base. Cost: two products for each lost pair and row.
-    Source: chapter 06.
+    Arguments as there: b, packing; edges; v (n, M), work.alpha; work.table is the base, work.whole as it left
+    it; out: counts = work.base_sum (M, M). Cost: two products for each lost pair and row. Source: chapter 06.
     """
-    M = alpha.shape[1]
+    (class_start, by_class, prev_row), M = groups_of(b, packing), v.shape[1]
+    alpha, counts, whole = work.alpha, work.base_sum, work.whole
     lost = np.empty((M * M, 2), np.int64)
     n_lost = 0
     for yp in range(M):
@@ -192,52 +195,50 @@ def recount(alpha, v, edges, class_start, by_class, prev_row, whole, counts, tab
         rows = by_class[class_start[k] : class_start[k + 1]]
         if rows.size == 0 or edges.wide[k]:
             continue
-        psi = open_class(k, edges, table_buf)
+        psi = open_class(k, edges, work.table)
         for j in range(n_lost):
             yp, y, total = lost[j, 0], lost[j, 1], 0.0
             for i in rows:
                 total += alpha[prev_row[i], yp] * v[i, y]
             counts[yp, y] += psi[yp, y] * total
-        close_class(k, edges, table_buf)
+        close_class(k, edges, work.table)
 
 
 @kernel
-def edge_counts(
-    alpha, v, edges, class_start, by_class, prev_row, edge_ptr, edge_prev, edge_next, whole, grad, base_sum,
-    buf, pair_buf, table_buf,
-):  # fmt: skip
+def edge_counts(b, packing, edges, v, edge_ptr, edge_prev, edge_next, whole, grad, base_sum, work):
     """Expected counts of the edge weights of a batch into grad;
     those of attribute 0 as a table into base_sum, if `whole`.
 
     grad[b,yp,y] += sum_{k with b} psi_k[yp,y] sum_{i of class k} alpha[prev_row[i],yp] v[i,y]
-    Arguments: alpha, v (n, M) of `sparse_backward`; edges; class_start (K+1,), by_class, prev_row (n,): see
-    `group_rows`; edge_ptr int64 (B+1,), edge_prev, edge_next int32 (n_edge,) of the FeatureSet; whole: 1 to
-    form psi_k as a table and multiply it as a whole, 0 to go pair by pair and leave attribute 0 to
-    `base_counts`; out: grad (n_edge,), base_sum (M, M), added to; work: buf (n, M), pair_buf, table_buf (M,
-    M). A wide class is passed over: its sequences are left to the log domain. Cost: n M^2, or n times the
-    weights of a class. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: b, packing: a batch, grouped; edges; v (n, M) of `sparse_backward`, work.alpha; edge_ptr int64
+    (B+1,), edge_prev, edge_next int32 (n_edge,) of the FeatureSet; whole: 1 to form psi_k as a table and
+    multiply it as a whole, 0 to go pair by pair and leave attribute 0 to `base_counts`; out: grad (n_edge,),
+    base_sum (M, M), added to; work: its prev, pair and table are overwritten. A wide class is passed over:
+    its sequences are left to the log domain. Cost: n M^2, or n times the weights of a class.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
-    M, L, has_base = alpha.shape[1], edges.n_labels[0], edge_ptr[1] > 0
-    open_table(edges.base, L, table_buf)
+    M, L, has_base, active = v.shape[1], edges.active.n_labels, edge_ptr[1] > 0, edges.active
+    class_start, by_class, prev_row = groups_of(b, packing)
+    alpha, buf, pair, table = work.alpha, work.prev[: v.shape[0]], work.pair, work.table
+    open_table(edges.base, L, table)
     for k in range(edges.table_of.size):
         rows = by_class[class_start[k] : class_start[k + 1]]
         if rows.size == 0 or edges.wide[k]:
             continue
-        psi = open_class(k, edges, table_buf)
+        psi = open_class(k, edges, table)
         if whole:
-            gather_product(alpha, v, rows, prev_row, buf, pair_buf)
+            gather_product(alpha, v, rows, prev_row, buf, pair)
             for yp in range(M):
                 for y in range(M):
-                    pair_buf[yp, y] *= psi[yp, y]
-                    base_sum[yp, y] += pair_buf[yp, y] if has_base else 0.0
-        for j in range(edges.class_ptr[k], edges.class_ptr[k + 1]):
-            c = edges.class_attr[j]
+                    pair[yp, y] *= psi[yp, y]
+                    base_sum[yp, y] += pair[yp, y] if has_base else 0.0
+        for j in range(active.class_ptr[k], active.class_ptr[k + 1]):
+            c = active.class_attr[j]
             if c == 0 or c >= edge_ptr.size - 1:
                 continue
+            lo, hi = edge_ptr[c], edge_ptr[c + 1]
             if whole:
-                add_table(pair_buf, edge_ptr[c], edge_ptr[c + 1], edge_prev, edge_next, L, grad)
+                add_table(pair, lo, hi, edge_prev, edge_next, L, grad)
             else:
-                add_pairs(
-                    alpha, v, rows, prev_row, edge_ptr[c], edge_ptr[c + 1], edge_prev, edge_next, psi, grad
-                )
-        close_class(k, edges, table_buf)
+                add_pairs(alpha, v, rows, prev_row, lo, hi, edge_prev, edge_next, psi, grad)
+        close_class(k, edges, table)

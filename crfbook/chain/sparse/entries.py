@@ -3,8 +3,9 @@ merged from the weights of its edge attributes.
 
 Weights are attribute by attribute: those of edge attribute b > 0 that are not zero are attr_code,
 attr_log[attr_ptr[b] : attr_ptr[b + 1]], code = previous * L + next, rising. Attribute 0, plain transitions,
-    and hard constraints are the base (M, M),
-shared by all classes; with neither of them the base is 1 everywhere, and has shape (0, 0).
+and hard constraints are the base (M, M), shared by all classes; with neither of them the base is 1
+everywhere, and has shape (0, 0). The NamedTuples `active` (ActiveEdges), `edges` (SparseEdges) and `scores`
+(SparseScores) of potentials.py list their arrays with shapes.
 """
 
 import numpy as np
@@ -13,23 +14,22 @@ from crfbook._jit import kernel
 
 
 @kernel
-def count_entries(class_ptr, class_attr, attr_ptr, attr_code, stamp_buf, count):
+def count_entries(active, stamp_buf, count):
     """count[k] = how many label pairs have a weight in some attribute b > 0 of class k:
     the union of their supports.
 
-    Arguments: class_ptr int64 (K+1,), class_attr int32 (n,); attr_ptr int64 (B+1,), attr_code uint32 (m,);
-    work: stamp_buf int64 (L*L,), all -1; out: count int64 (K,). Cost: one step for each weight of each class.
-    Source: Sokolovska et al. (2010), section 3.2.
+    Arguments: active; work: stamp_buf int64 (L*L,), all -1; out: count int64 (K,). Cost: one step for each
+    weight of each class. Source: Sokolovska et al. (2010), section 3.2.
     """
     for k in range(count.size):
         count[k] = 0
-        for i in range(class_ptr[k], class_ptr[k + 1]):
-            b = class_attr[i]
-            if b == 0 or b >= attr_ptr.size - 1:
+        for i in range(active.class_ptr[k], active.class_ptr[k + 1]):
+            b = active.class_attr[i]
+            if b == 0 or b >= active.attr_ptr.size - 1:
                 continue
-            for j in range(attr_ptr[b], attr_ptr[b + 1]):
-                count[k] += stamp_buf[attr_code[j]] != k
-                stamp_buf[attr_code[j]] = k
+            for j in range(active.attr_ptr[b], active.attr_ptr[b + 1]):
+                count[k] += stamp_buf[active.attr_code[j]] != k
+                stamp_buf[active.attr_code[j]] = k
 
 
 @kernel
@@ -66,135 +66,98 @@ def open_table(base, n_labels, table):
 
 
 @kernel
-def merge_weights(
-    k, class_ptr, class_attr, attr_ptr, attr_code, attr_log, opening, n_labels,
-    stamp_buf, touched_buf, pair_buf,
-):  # fmt: skip
+def merge_weights(k, active, opening, stamp_buf, touched_buf, pair_buf):
     """pair_buf[code] = opening + sum_b lam[b, code] for every pair of the support of class k;
     returns how many there are.
 
-    Their codes, rising, are left in touched_buf. Arguments: k; class_ptr (K+1,), class_attr (n,), attr_ptr
-    (B+1,), attr_code (m,) as in `count_entries`; attr_log (m,), the weights; opening (M, M) or (0, 0): zeros;
-    n_labels; out: touched_buf uint32 (L*L,), pair_buf (L*L,); work: stamp_buf int64 (L*L,), no k in it. Cost:
-    one step a weight, and sorting. Source: Sokolovska et al. (2010), eq. (3).
+    Their codes, rising, are left in touched_buf. Arguments: k; active; opening (M, M) or (0, 0): zeros; out:
+    touched_buf uint32 (L*L,), pair_buf (L*L,); work: stamp_buf int64 (L*L,), no k in it. Cost: one step a
+    weight, and sorting. Source: Sokolovska et al. (2010), eq. (3).
     """
-    n = 0
-    for i in range(class_ptr[k], class_ptr[k + 1]):
-        b = class_attr[i]
-        if b == 0 or b >= attr_ptr.size - 1:
+    n, L = 0, active.n_labels
+    for i in range(active.class_ptr[k], active.class_ptr[k + 1]):
+        b = active.class_attr[i]
+        if b == 0 or b >= active.attr_ptr.size - 1:
             continue
-        for j in range(attr_ptr[b], attr_ptr[b + 1]):
-            code = attr_code[j]
+        for j in range(active.attr_ptr[b], active.attr_ptr[b + 1]):
+            code = active.attr_code[j]
             if stamp_buf[code] != k:
                 stamp_buf[code] = k
-                pair_buf[code] = opening[code // n_labels, code % n_labels] if opening.size else 0.0
+                pair_buf[code] = opening[code // L, code % L] if opening.size else 0.0
                 touched_buf[n] = code
                 n += 1
-            pair_buf[code] += attr_log[j]
+            pair_buf[code] += active.attr_log[j]
     sort_touched(touched_buf, n, stamp_buf, k)
     return n
 
 
 @kernel
-def fill_entries(
-    class_ptr, class_attr, attr_ptr, attr_code, attr_log, base, table_of, start, prev, next_label, gain, psi,
-    table, spread, n_labels, stamp_buf, touched_buf, pair_buf,
-):  # fmt: skip
+def fill_entries(edges, spread, stamp_buf, touched_buf, pair_buf):
     """psi[e] = base[yp,y] exp(sum_b lam[b,yp,y]) and gain[e] = psi[e] - base[yp,y]
     of every pair (yp, y) of the support of a class.
 
     One exponential of the sum, whatever the number of attributes: gain = base expm1(sum). A class with
-    table_of[k] >= 0 is written as a whole table instead. Arguments: as in `count_entries` class_ptr (K+1,),
-    class_attr (n,), attr_ptr (B+1,), attr_code (m,); attr_log (m,), the weights; base (M, M) or (0, 0);
-    table_of int64 (K,): row of table, or -1; start int64 (K+1,): entries of class k are start[k]:start[k+1];
-    out: prev, next_label uint32 (E,), gain, psi (E,); table (D, M, M) [previous, next]; spread (K,): largest
-    minus smallest of 0 and the sums; work: n_labels; stamp_buf int64 (L*L,), all -1; touched_buf uint32
-    (L*L,); pair_buf (L*L,). Cost: one step a weight, an exp an entry. Source: Sokolovska et al. (2010), eq.
-    (9).
+    table_of[k] >= 0 is written as a whole table instead. Arguments: edges, of which active, base, table_of
+    and entry_ptr are read; out: its prev, next_label, gain, psi (E,) and table (D, M, M); spread (K,):
+    largest minus smallest of 0 and the sums; work: stamp_buf int64 (L*L,), all -1; touched_buf uint32 (L*L,);
+    pair_buf (L*L,). Cost: one step a weight, an exp an entry. Source: Sokolovska et al. (2010), eq. (9).
     """
-    zero = np.empty((0, 0))
-    for k in range(table_of.size):
-        n = merge_weights(
-            k,
-            class_ptr,
-            class_attr,
-            attr_ptr,
-            attr_code,
-            attr_log,
-            zero,
-            n_labels,
-            stamp_buf,
-            touched_buf,
-            pair_buf,
-        )
-        low, high, e, d = 0.0, 0.0, start[k], table_of[k]
+    zero, L, base = np.empty((0, 0)), edges.active.n_labels, edges.base
+    for k in range(edges.table_of.size):
+        n = merge_weights(k, edges.active, zero, stamp_buf, touched_buf, pair_buf)
+        low, high, e, d = 0.0, 0.0, edges.entry_ptr[k], edges.table_of[k]
         if d >= 0:
-            open_table(base, n_labels, table[d])
+            open_table(base, L, edges.table[d])
         for i in range(n):
             code = touched_buf[i]
             v = pair_buf[code]
             low, high = min(low, v), max(high, v)
-            yp, y = code // n_labels, code % n_labels
+            yp, y = code // L, code % L
             b, m = base[yp, y] if base.size else 1.0, np.expm1(v)
             p = 1.0 + m if m > -0.5 else np.exp(v)
             if d >= 0:
-                table[d, yp, y] = b * p
+                edges.table[d, yp, y] = b * p
             else:
-                prev[e], next_label[e] = yp, y
-                gain[e], psi[e] = b * m, b * p
+                edges.prev[e], edges.next_label[e] = yp, y
+                edges.gain[e], edges.psi[e] = b * m, b * p
                 e += 1
         spread[k] = high - low
 
 
 @kernel
-def fill_scores(
-    class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_base, start, prev, next_label, entry_score,
-    n_labels, stamp_buf, touched_buf, pair_buf,
-):  # fmt: skip
+def fill_scores(active, log_base, scores, stamp_buf, touched_buf, pair_buf):
     """entry_score[e] = log_base[yp,y] + sum_b lam[b,yp,y] of every pair of the support of a class,
     summed in that order.
 
-    Arguments as in `fill_entries`: class_ptr (K+1,), class_attr (n,), attr_ptr (B+1,), attr_code (m,),
-    attr_log (m,), log_base (M, M) or (0, 0); start int64 (K+1,); out: prev, next_label uint32 (E,),
-    entry_score (E,); work: n_labels; stamp_buf (L*L,), all -1; touched_buf (L*L,); pair_buf (L*L,). Cost: one
-    step a weight. Source: Sokolovska et al. (2010), eq. (10).
+    Arguments as in `fill_entries`: active; log_base (M, M) or (0, 0); scores, of which entry_ptr is read;
+    out: its prev, next_label and entry_score (E,); work: stamp_buf (L*L,), all -1; touched_buf (L*L,);
+    pair_buf (L*L,). Cost: one step a weight. Source: Sokolovska et al. (2010), eq. (10).
     """
-    for k in range(start.size - 1):
-        n = merge_weights(
-            k,
-            class_ptr,
-            class_attr,
-            attr_ptr,
-            attr_code,
-            attr_log,
-            log_base,
-            n_labels,
-            stamp_buf,
-            touched_buf,
-            pair_buf,
-        )
+    L = active.n_labels
+    for k in range(scores.entry_ptr.size - 1):
+        n = merge_weights(k, active, log_base, stamp_buf, touched_buf, pair_buf)
         for i in range(n):
-            e, code = start[k] + i, touched_buf[i]
-            prev[e], next_label[e], entry_score[e] = code // n_labels, code % n_labels, pair_buf[code]
+            e, code = scores.entry_ptr[k] + i, touched_buf[i]
+            scores.prev[e], scores.next_label[e], scores.entry_score[e] = code // L, code % L, pair_buf[code]
 
 
 @kernel
-def class_scores(k, class_ptr, class_attr, attr_ptr, attr_code, attr_log, log_base, n_labels, table):
+def class_scores(k, edges, table):
     """table[yp,y] = log_base[yp,y] + sum_b lam[b,yp,y]: the scores of class k in the logarithmic domain.
 
-    Arguments: k; class_ptr (K+1,), class_attr (n,), attr_ptr (B+1,), attr_code (m,), attr_log (m,) as in
-    `fill_entries`; log_base (M, M) or (0, 0); n_labels; out: table (M, M), padding labels -inf. Cost: M^2 and
-    the weights of the class. Source: Sokolovska et al. (2010), eq. (3).
+    Arguments: k; edges; out: table (M, M), padding labels -inf. Cost: M^2 and the weights of the class.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
+    active, log_base, L = edges.active, edges.log_base, edges.active.n_labels
     for yp in range(table.shape[0]):
         for y in range(table.shape[1]):
             if log_base.size:
                 table[yp, y] = log_base[yp, y]
             else:
-                table[yp, y] = 0.0 if yp < n_labels and y < n_labels else -np.inf
-    for i in range(class_ptr[k], class_ptr[k + 1]):
-        b = class_attr[i]
-        if b == 0 or b >= attr_ptr.size - 1:
+                table[yp, y] = 0.0 if yp < L and y < L else -np.inf
+    for i in range(active.class_ptr[k], active.class_ptr[k + 1]):
+        b = active.class_attr[i]
+        if b == 0 or b >= active.attr_ptr.size - 1:
             continue
-        for j in range(attr_ptr[b], attr_ptr[b + 1]):
-            table[attr_code[j] // n_labels, attr_code[j] % n_labels] += attr_log[j]
+        for j in range(active.attr_ptr[b], active.attr_ptr[b + 1]):
+            table[active.attr_code[j] // L, active.attr_code[j] % L] += active.attr_log[j]

@@ -4,13 +4,15 @@ plus the few label pairs that have a weight.
 psi_edge = base + gain, base = 1 (rank one) or the potentials of the plain transitions, gain = base
 expm1(weights), which is 0 wherever no weight is. So a token costs one product per stored pair of its class,
 instead of L^2. Rows are packed as in forward_backward_batched.py; each step goes class by class, so that a
-list of pairs is read once for all its rows. `edges` is a SparseEdges (potentials.py), which lists its
-arrays with shapes; M >= L labels, padded.
+list of pairs is read once for all its rows. (b, packing) names a batch, as there; `edges` is a SparseEdges
+(potentials.py), `work` a `Work` (chain/work.py): they list their arrays with shapes; M >= L labels,
+padded.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.edge_products import steps_of
 from crfbook.chain.forward_backward import SMALLEST_MASS
 from crfbook.chain.forward_backward_batched import _exp_nodes, erase_flagged
 from crfbook.chain.sparse.entries import open_table
@@ -22,14 +24,47 @@ CANCELLED = 1e-3
 
 
 @kernel
-def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
-    """out[i,y] = part[i,y] + sum_yp source[i - shift,yp] gain[yp,y] over the entries start:stop,
-    for i in rows.
+def push_row_by_row(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
+    """out[i,y] = part[i,y] + sum_yp source[i - shift,yp] gain[yp,y] over the entries start:stop, for i in
+    rows.
 
-    Arguments: source (n, M); rows int64 (m,); shift; start, stop; prev, next_label uint32 (E,), sorted by
-    prev; gain (E,); based, part (n, M): what the base contributes, the same number part[i,0] in a whole row
-    unless based; out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010),
-    eq. (9).
+    Arguments: source (n, M); rows int64 (m,); shift; start, stop; prev, next_label uint32 (E,), gain (E,);
+    based, part (n, M): what the base contributes, the same number part[i,0] in a whole row unless based; out:
+    out (n, M). The forward step to read; `push_entries` is the one that runs. Cost: one product for each
+    entry and row. Source: Sokolovska et al. (2010), eq. (9).
+    """
+    for i in rows:
+        for y in range(out.shape[1]):
+            out[i, y] = part[i, y if based else 0]
+        for e in range(start, stop):
+            out[i, next_label[e]] += source[i - shift, prev[e]] * gain[e]
+
+
+@kernel
+def pull_row_by_row(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
+    """out[i - shift,yp] = part[i - shift,yp] + sum_y gain[yp,y] source[i,y], for i in rows:
+    `push_row_by_row` transposed.
+
+    Arguments as in `push_row_by_row`: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,),
+    gain (E,); based, part (n, M); out: out (n, M). The backward step to read; `pull_entries` is the one that
+    runs. Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
+    """
+    for i in rows:
+        o = i - shift
+        for y in range(out.shape[1]):
+            out[o, y] = part[o, y if based else 0]
+        for e in range(start, stop):
+            out[o, prev[e]] += gain[e] * source[i, next_label[e]]
+
+
+@kernel
+def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
+    """The same as `push_row_by_row`, but four rows at a time, so that an entry is loaded once for all four.
+
+    Cells are counted from the beginning of the matrices (x of source, u of out; row i begins at i M) by
+    unsigned numbers: no index is checked for its sign. Arguments as in `push_row_by_row`, the entries sorted
+    by prev: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,), gain (E,); based, part (n,
+    M); out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
     """
     x, u, M, s = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1]), np.uint64(shift * out.shape[1])
     for j in range(0, rows.size, 4):
@@ -60,8 +95,7 @@ def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based
 
 @kernel
 def pull_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
-    """out[i - shift,yp] = part[i - shift,yp] + sum_y gain[yp,y] source[i,y], for i in rows:
-    `push_entries` transposed.
+    """The same as `pull_row_by_row`, but four rows at a time, see `push_entries`.
 
     Arguments as in `push_entries`: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,), gain
     (E,); based, part (n, M); out: out (n, M). Cost: one product for each entry and row. Source:
@@ -154,7 +188,7 @@ def _check_step(source, lo, hi, shift_in, forward, edges, row_class, by_step, pa
         if lost == 0 or edges.table_of[k] >= 0:
             continue
         if filled != k:
-            open_table(edges.base, edges.n_labels[0], table)
+            open_table(edges.base, edges.active.n_labels, table)
             put_entries(
                 edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table
             )
@@ -163,23 +197,20 @@ def _check_step(source, lo, hi, shift_in, forward, edges, row_class, by_step, pa
 
 
 @kernel
-def _times_edges(
-    source, lo, hi, shift_in, forward, edges, row_class, by_step, part, shift_out, out, buf, table
-):
-    """out[i - shift_out] = source[i - shift_in] @ psi_edge (forward), or psi_edge @ source:
-    all rows i of lo:hi, class by class.
+def _times_edges(t, forward, edges, row_class, step_ptr, by_step, source, part, out, buf, table):
+    """All rows i of step t and the rows before them, class by class: out[i] = source[before i] @ psi_edge
+    (forward), or out[before i] = psi_edge @ source[i].
 
-    part (n, M), part[:, 0] filled if there is no base, buf (>= 2 (hi - lo), M), table (M, M): work. Returns
-    the number of products with entries. Callers pass typed constants:
-    with the literals True and 0 numba would compile all of this twice.
+    part (n, M), part[:, 0] filled if there is no base, buf (>= 2 rows, M), table (M, M): work. Returns the
+    number of products with entries. Callers pass a typed constant for `forward`:
+    with the literals True and False numba would compile all of this twice.
     """
+    lo, hi, shift = step_ptr[t], step_ptr[t + 1], step_ptr[t] - step_ptr[t - 1]
+    shift_in, shift_out = (shift, 0) if forward else (0, shift)
     based, n_products, first = edges.base.size > 0, 0, lo
     if based:
-        np.dot(
-            source[lo - shift_in : hi - shift_in],
-            edges.base if forward else edges.base_t,
-            part[lo - shift_out : hi - shift_out],
-        )
+        base = edges.base if forward else edges.base_t
+        np.dot(source[lo - shift_in : hi - shift_in], base, part[lo - shift_out : hi - shift_out])
     while first < hi:
         k, last = row_class[by_step[first]], first
         while last < hi and row_class[by_step[last]] == k:
@@ -187,16 +218,15 @@ def _times_edges(
         rows, d = by_step[first:last], edges.table_of[k]
         a, b = edges.entry_ptr[k], edges.entry_ptr[k + 1]
         if d >= 0:
-            _times_table(
-                source, rows, shift_in, edges.table[d] if forward else edges.table_t[d], shift_out, out, buf
-            )
+            psi = edges.table[d] if forward else edges.table_t[d]
+            _times_table(source, rows, shift_in, psi, shift_out, out, buf)
         elif forward:
             push_entries(
-                source, rows, shift_in, a, b, edges.prev, edges.next_label, edges.gain, based, part, out
+                source, rows, shift, a, b, edges.prev, edges.next_label, edges.gain, based, part, out
             )
         else:
             pull_entries(
-                source, rows, shift_out, a, b, edges.prev, edges.next_label, edges.gain, based, part, out
+                source, rows, shift, a, b, edges.prev, edges.next_label, edges.gain, based, part, out
             )
         n_products += (b - a) * (last - first)
         first = last
@@ -274,21 +304,7 @@ def flag_wide(row_class, step_ptr, wide, flags):
 
 
 @kernel
-def sparse_forward(
-    log_node,
-    edges,
-    row_class,
-    step_ptr,
-    by_step,
-    log_z,
-    flags,
-    alpha,
-    gain,
-    part_buf,
-    buf,
-    pair_buf,
-    n_products,
-):
+def sparse_forward(b, packing, edges, log_node, log_z, work, n_products):
     """Scaled forward vectors of a packed batch; returns how many sequences are flagged:
     they need the log form.
 
@@ -296,53 +312,49 @@ def sparse_forward(
     support of y)
     c[t] = sum_y m[t,y],  alpha[t] = m[t] / c[t],  log_z = sum_t log c[t] + maxima taken out
 
-    Arguments: log_node (n, M), overwritten with psi_node; edges: a SparseEdges; row_class (n,), step_ptr
-    (T+1,), by_step (n,): see `group_rows`; out: log_z (B,); flags uint8 (B,); alpha (n, M); gain (n,) = 1 /
-    c; n_products int64 (2,), added to: products with entries forward, backward; work: part_buf, buf (n, M),
-    pair_buf (M, M). Cost: one product for each entry of each token's class (and n M^2 if there is a base), n
-    M exps. Source: Sokolovska et al. (2010), eq. (9).
+    Arguments: b, packing: a batch, grouped; edges: a SparseEdges; log_node (n, M), overwritten with psi_node;
+    out: log_z (B,); work.flags; work.alpha; work.gain = 1 / c; n_products int64 (2,), added to: products with
+    entries forward, backward. Cost: one product for each entry of each token's class (and n M^2 if there is a
+    base), n M exps. Source: Sokolovska et al. (2010), eq. (9).
     """
-    log_z[:] = 0.0
-    flags[:] = 0
+    n, (step_ptr, row_class, by_step) = log_node.shape[0], steps_of(b, packing)
+    alpha, gain, flags, part = work.alpha[:n], work.gain[:n], work.flags[: log_z.size], work.part
+    log_z[:], flags[:] = 0.0, 0
     flag_wide(row_class, step_ptr, edges.wide, flags)
     _exp_nodes(log_node, edges.edge_spread[0], step_ptr, log_z, flags)
     alpha[: step_ptr[1]] = 1.0
     _finish_forward(step_ptr[0], step_ptr[1], log_node, alpha, gain, log_z, flags)
     for t in range(1, step_ptr.size - 1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
-        part_buf[lo:hi, 0] = 1.0
+        part[lo:hi, 0] = 1.0
         log_z[: hi - lo] += edges.base_max[0]
         n_products[0] += _times_edges(
-            alpha, lo, hi, lo - step_ptr[t - 1], np.bool_(True), edges, row_class, by_step, part_buf,
-            np.int64(0), alpha, buf, pair_buf,
-        )  # fmt: skip
+            t, np.bool_(True), edges, row_class, step_ptr, by_step, alpha, part, alpha, work.prev, work.pair
+        )
         _finish_forward(lo, hi, log_node, alpha, gain, log_z, flags)
     return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
 
 
 @kernel
-def sparse_backward(
-    psi_node, edges, row_class, step_ptr, by_step, weight, alpha, gain, p_node,
-    part_buf, buf, pair_buf, n_products,
-):  # fmt: skip
+def sparse_backward(b, packing, edges, psi_node, p_node, work, n_products):
     """Backward vectors beta, weighted, and node marginals of a packed batch.
 
     beta[T-1] = weight,  v[t,y] = psi_node[t,y] beta[t,y] / c[t],  p_node[t] = alpha[t] beta[t]
     beta[t-1,yp] = sum_y base[yp,y] v[t,y] + sum_{y in support of yp} gain[yp,y] v[t,y]
-    Arguments as in `sparse_forward`: psi_node (n, M), overwritten with v; edges; row_class (n,), step_ptr
-    (T+1,), by_step (n,); weight (B,); alpha (n, M), gain (n,); out: p_node (n, M) = weight * marginals;
-    n_products (2,); work: part_buf, buf (n, M), pair_buf (M, M). Cost: as `sparse_forward`, without the exps.
-    Source: Sokolovska et al. (2010), eq. (9).
+    Arguments as in `sparse_forward`: b, packing, edges; psi_node (n, M), overwritten with v; work, with its
+    alpha and gain; out: p_node (n, M) = weight * marginals; n_products (2,). Cost: as `sparse_forward`,
+    without the exps. Source: Sokolovska et al. (2010), eq. (9).
     """
-    following = 0
+    following, (step_ptr, row_class, by_step) = 0, steps_of(b, packing)
+    alpha, gain, part = work.alpha, work.gain, work.part
     for t in range(step_ptr.size - 2, -1, -1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
         for r in range(following, hi - lo):
-            p_node[lo + r, :] = weight[r]
+            p_node[lo + r, :] = packing.weight[packing.slot_ptr[b] + r]
         shift, following = lo - step_ptr[t - 1] if t > 0 else 0, hi - lo
-        _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part_buf)
+        _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part)
         if t > 0:
             n_products[1] += _times_edges(
-                psi_node, lo, hi, np.int64(0), np.bool_(False), edges, row_class, by_step, part_buf, shift,
-                p_node, buf, pair_buf,
+                t, np.bool_(False), edges, row_class, step_ptr, by_step, psi_node, part, p_node, work.prev,
+                work.pair,
             )  # fmt: skip

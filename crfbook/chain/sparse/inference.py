@@ -29,18 +29,11 @@ def sparse_marginals(b, fill, edges, packing, work, log_z):
     edges: SparseEdges.
     """
     batch = SparseBatch(b, packing, work)
-    weight = np.ones(len(batch.flags))
     fill()
-    if batch.forward_backward(edges, weight, np.empty_like(batch.log_node), log_z, np.zeros(2, np.int64)):
+    if batch.forward_backward(edges, log_z, np.zeros(2, np.int64)):
         fill()
-        nothing = (
-            np.zeros(1, np.int64),
-            np.zeros(0, np.int32),
-            np.zeros(0, np.int32),
-            np.zeros(0),
-            np.empty_like(batch.pair),
-        )
-        batch.redo(edges, weight, nothing, log_z)
+        no_pairs = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
+        batch.redo(edges, no_pairs, (np.zeros(0), np.empty_like(work.pair)), log_z)
     return batch.p_node
 
 

@@ -26,8 +26,7 @@ def sparse_log_forward(u, classes, edges, log_alpha, table):
     log_alpha[0] = u[0]
     log_z = forward_backward_log(u[:1], table, zero, out, ahead)
     for t in range(1, T):
-        class_scores(classes[t], edges.class_ptr, edges.class_attr, edges.attr_ptr, edges.attr_code,
-                     edges.attr_log, edges.log_base, edges.n_labels[0], table[0])  # fmt: skip
+        class_scores(classes[t], edges, table[0])
         two[0], two[1] = log_alpha[t - 1], u[t]
         log_z = forward_backward_log(two, table, zero, out, ahead)
         log_alpha[t] = out[1]
@@ -47,14 +46,13 @@ def sparse_log_backward(
     Source: Lafferty, McCallum and Pereira (2001), section 3.
     """
     T, M = u.shape
-    L = edges.n_labels[0]
+    active, L = edges.active, edges.active.n_labels
     two, out, ahead, zero = np.zeros((2, M)), np.zeros((2, M)), np.zeros((2, M)), np.zeros(2, np.int32)
     pair = np.zeros((1, M, M))
     log_beta[T - 1] = 0.0
     for t in range(T - 1, 0, -1):
         k = classes[t]
-        class_scores(k, edges.class_ptr, edges.class_attr, edges.attr_ptr, edges.attr_code, edges.attr_log,
-                     edges.log_base, L, table[0])  # fmt: skip
+        class_scores(k, edges, table[0])
         two[0], two[1] = log_alpha[t - 1], u[t] + log_beta[t]
         total = forward_backward_log(two, table, zero, out, ahead)
         log_beta[t - 1] = ahead[0]
@@ -62,7 +60,7 @@ def sparse_log_backward(
             pair[:] = 0.0
             add_edge_marginals_log(two, table, zero, out, ahead, total, weight, pair)
             base_sum += pair[0]
-            for j in range(edges.class_ptr[k], edges.class_ptr[k + 1]):
-                b = edges.class_attr[j]
+            for j in range(active.class_ptr[k], active.class_ptr[k + 1]):
+                b = active.class_attr[j]
                 if b > 0 and b < edge_ptr.size - 1:
                     add_table(pair[0], edge_ptr[b], edge_ptr[b + 1], edge_prev, edge_next, L, grad)

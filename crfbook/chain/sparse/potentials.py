@@ -20,10 +20,19 @@ WIDE = 150.0
 TABLE_SHARE = 0.25
 
 
+class ActiveEdges(NamedTuple):
+    """The edge weights that are not zero, without edge attribute 0, and where K classes find them."""
+
+    n_labels: int  # L
+    class_ptr: np.ndarray  # int64 (K+1,): edge attributes of class k, as in a Corpus
+    class_attr: np.ndarray  # int32
+    attr_ptr: np.ndarray  # int64 (B+1,): weights of edge attribute b > 0
+    attr_code: np.ndarray  # uint32: previous * L + next, rising
+    attr_log: np.ndarray  # the weights
+
+
 class SparseEdges(NamedTuple):
-    """Transition potentials of K classes: base + gain on the support of each; M padded labels, E entries,
-    B edge attributes.
-    """
+    """Transition potentials of K classes: base + gain on the support of each; M padded labels, E entries."""
 
     base: np.ndarray  # (M, M) [previous, next]: exp(log_base - base_max), or (0, 0): 1 everywhere
     base_t: np.ndarray  # its transpose
@@ -39,34 +48,51 @@ class SparseEdges(NamedTuple):
     table_of: np.ndarray  # int64 (K,): row of `table` for a class with many entries, or -1
     table: np.ndarray  # (D, M, M) [previous, next]
     table_t: np.ndarray  # (D, M, M): its transposes
-    class_ptr: np.ndarray  # int64 (K+1,): edge attributes of class k, as in a Corpus
-    class_attr: np.ndarray  # int32
-    attr_ptr: np.ndarray  # int64 (B+1,): weights of edge attribute b > 0 that are not zero
-    attr_code: np.ndarray  # uint32: previous * L + next, rising
-    attr_log: np.ndarray  # the weights
-    n_labels: np.ndarray  # int64 (1,): L
+    active: ActiveEdges  # what it is made of
     bounds: Bounds  # of M labels
 
 
-def active_edges(features, w):
-    """(attr_ptr int64 (B+1,), attr_code uint32, attr_log) of the edge weights that are not zero,
-    edge attribute 0 left out.
+class SparseScores(NamedTuple):
+    """Transition scores of K classes for decoding: a base,
+    and the pairs of each class that differ from it (E entries).
     """
+
+    # (1, M, M): plain transitions, -inf where forbidden and for padding, or (0, 0, 0): 0 everywhere
+    log_base: np.ndarray
+    entry_ptr: np.ndarray  # int64 (K+1,)
+    prev: np.ndarray  # uint32 (E,)
+    next_label: np.ndarray  # uint32 (E,)
+    entry_score: np.ndarray  # (E,): the base included
+
+
+def active_edges(features, w, class_ptr, class_attr):
+    """`ActiveEdges` of the weights w (F,) for the classes of a corpus."""
     first = int(features.edge_ptr[1])
     weights = w[features.n_node :]
     active = first + np.flatnonzero(weights[first:])
     code = features.edge_prev[active].astype(np.uint32) * np.uint32(features.n_labels)
     code += features.edge_next[active].astype(np.uint32)
-    return np.searchsorted(active, features.edge_ptr).astype(np.int64), code, weights[active]
+    attr_ptr = np.searchsorted(active, features.edge_ptr).astype(np.int64)
+    return ActiveEdges(features.n_labels, class_ptr, class_attr, attr_ptr, code, weights[active])
 
 
-def count_supports(features, attr_ptr, attr_code, class_ptr, class_attr):
+def count_supports(active):
     """int64 (K,): number of label pairs that have a weight in some attribute of each class,
     attribute 0 left out.
     """
-    count = np.empty(len(class_ptr) - 1, np.int64)
-    count_entries(class_ptr, class_attr, attr_ptr, attr_code, np.full(features.n_labels**2, -1), count)
+    count = np.empty(len(active.class_ptr) - 1, np.int64)
+    count_entries(active, np.full(active.n_labels**2, -1), count)
     return count
+
+
+def _entries(n_entries):
+    """(prev, next_label, a value of each), to be filled."""
+    return np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32), np.empty(n_entries)
+
+
+def _scratch(n_labels):
+    """Work arrays of `merge_weights`."""
+    return np.full(n_labels**2, -1), np.empty(n_labels**2, np.uint32), np.empty(n_labels**2)
 
 
 def base_scores(features, w, bounds):
@@ -89,107 +115,31 @@ def sparse_edges(features, w, class_ptr, class_attr, bounds=None, table_share=TA
     width = len(bounds.middle)
     log_base = base_scores(features, w, bounds)
     finite = log_base[np.isfinite(log_base)]
-    base_max, base_spread = finite.max(initial=-np.inf), np.ptp(finite) if finite.size else 0.0
-    base_max = base_max if finite.size else 0.0
+    base_max, base_spread = (finite.max(), np.ptp(finite)) if finite.size else (0.0, 0.0)
     base = np.exp(log_base - base_max)
-    attr_ptr, attr_code, attr_log = active_edges(features, w)
-    count = count_supports(features, attr_ptr, attr_code, class_ptr, class_attr)
+    active = active_edges(features, w, class_ptr, class_attr)
+    count = count_supports(active)
     as_table = count > table_share * n_labels**2
     table_of = np.where(as_table, np.cumsum(as_table) - 1, -1)
     entry_ptr = offsets(np.where(as_table, 0, count))
-    n_entries = int(entry_ptr[-1])
-    prev, next_label = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32)
-    gain, psi = np.empty(n_entries), np.empty(n_entries)
+    entries, psi = _entries(int(entry_ptr[-1])), np.empty(int(entry_ptr[-1]))
     table, spread = np.empty((int(as_table.sum()), width, width)), np.empty(n_classes)
-    fill_entries(
-        class_ptr,
-        class_attr,
-        attr_ptr,
-        attr_code,
-        attr_log,
-        base,
-        table_of,
-        entry_ptr,
-        prev,
-        next_label,
-        gain,
-        psi,
-        table,
-        spread,
-        n_labels,
-        np.full(n_labels**2, -1),
-        np.empty(n_labels**2, np.uint32),
-        np.empty(n_labels**2),
-    )
-    wide = ~(spread + base_spread <= WIDE)
-    widest = base_spread + spread[~wide].max(initial=0.0)
-    return SparseEdges(
-        base,
-        np.ascontiguousarray(base.T),
-        log_base,
-        np.array([base_max]),
-        np.array([min(widest, WIDE)]),
-        wide.astype(np.uint8),
-        entry_ptr,
-        prev,
-        next_label,
-        gain,
-        psi,
-        table_of,
-        table,
-        np.ascontiguousarray(table.transpose(0, 2, 1)),
-        class_ptr,
-        class_attr,
-        attr_ptr,
-        attr_code,
-        attr_log,
-        np.array([n_labels]),
-        bounds,
-    )
-
-
-class SparseScores(NamedTuple):
-    """Transition scores of K classes for decoding: a base,
-    and the pairs of each class that differ from it (E entries).
-    """
-
-    # (1, M, M): plain transitions, -inf where forbidden and for padding, or (0, 0, 0): 0 everywhere
-    log_base: np.ndarray
-    entry_ptr: np.ndarray  # int64 (K+1,)
-    prev: np.ndarray  # uint32 (E,)
-    next_label: np.ndarray  # uint32 (E,)
-    entry_score: np.ndarray  # (E,): the base included
+    parts = base, np.ascontiguousarray(base.T), log_base, np.array([base_max]), np.empty(1)
+    tables = psi, table_of, table, np.empty_like(table)
+    wide = np.empty(n_classes, np.uint8)
+    edges = SparseEdges(*parts, wide, entry_ptr, *entries, *tables, active, bounds)
+    fill_entries(edges, spread, *_scratch(n_labels))
+    edges.table_t[:] = table.transpose(0, 2, 1)
+    edges.wide[:] = ~(spread + base_spread <= WIDE)
+    edges.edge_spread[0] = min(base_spread + spread[edges.wide == 0].max(initial=0.0), WIDE)
+    return edges
 
 
 def sparse_scores(features, w, class_ptr, class_attr, bounds):
     """`SparseScores` of the weights w (F,) for the classes of a corpus."""
-    n_labels = features.n_labels
-    log_base = base_scores(features, w, bounds)
-    attr_ptr, attr_code, attr_log = active_edges(features, w)
-    entry_ptr = offsets(count_supports(features, attr_ptr, attr_code, class_ptr, class_attr))
-    n_entries = int(entry_ptr[-1])
-    prev, next_label = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32)
-    score = np.empty(n_entries)
-    fill_scores(
-        class_ptr,
-        class_attr,
-        attr_ptr,
-        attr_code,
-        attr_log,
-        log_base,
-        entry_ptr,
-        prev,
-        next_label,
-        score,
-        n_labels,
-        np.full(n_labels**2, -1),
-        np.empty(n_labels**2, np.uint32),
-        np.empty(n_labels**2),
-    )
-    return SparseScores(
-        log_base.reshape(1 if log_base.size else 0, *log_base.shape),
-        entry_ptr,
-        prev,
-        next_label,
-        score,
-    )
+    log_base, active = base_scores(features, w, bounds), active_edges(features, w, class_ptr, class_attr)
+    entry_ptr = offsets(count_supports(active))
+    base = log_base.reshape(1 if log_base.size else 0, *log_base.shape)
+    scores = SparseScores(base, entry_ptr, *_entries(int(entry_ptr[-1])))
+    fill_scores(active, log_base, scores, *_scratch(features.n_labels))
+    return scores

@@ -3,7 +3,8 @@ share.
 
 The base alone is decoded as viterbi_many does (its rows thinned out by `dominance`); then each stored pair of
 the token's class is looked at once. Scores add up in the order of the dense form,
-so that scores and paths are the same bit for bit.
+so that scores and paths are the same bit for bit. `scores` is a SparseScores (potentials.py),
+which lists its arrays with shapes.
 """
 
 import numpy as np
@@ -36,38 +37,24 @@ def best_base(t, delta, log_base, bound, reach, n_labels, rows_buf, base_best):
 
 
 @kernel
-def apply_entries(
-    t,
-    mark,
-    start,
-    stop,
-    prev,
-    next_label,
-    entry_score,
-    delta,
-    log_base,
-    base_best,
-    best,
-    stamp_buf,
-    dirty_buf,
-):
+def apply_entries(t, mark, k, scores, delta, base_best, best, stamp_buf, dirty_buf):
     """best[t,y] = max(max over the support of column y of delta[t-1,yp] + entry_score,
     max over the rest of the base).
 
     The base's own best counts unless the label that reaches it is in the support with a lower score: only
-    such a column is searched again without its support. Arguments: t; mark: a number not in stamp_buf; start,
-    stop: entries of the class; prev, next_label uint32 (E,), entry_score (E,); delta (T, M); log_base (1, M,
-    M) or (0, 0, 0); base_best (T, M) of `best_base`; out: best (T, M); work: stamp_buf int64 (M, M);
-    dirty_buf uint8 (M,). Returns the number of columns searched again. Cost: one comparison an entry, M for
-    each such column. Source: Sokolovska et al. (2010), eq. (10).
+    such a column is searched again without its support. Arguments: t; mark: a number not in stamp_buf; k: the
+    class; scores; delta (T, M); base_best (T, M) of `best_base`; out: best (T, M); work: stamp_buf int64 (M,
+    M); dirty_buf uint8 (M,). Returns the number of columns searched again. Cost: one comparison an entry, M
+    for each such column. Source: Sokolovska et al. (2010), eq. (10).
     """
+    start, stop, log_base = scores.entry_ptr[k], scores.entry_ptr[k + 1], scores.log_base
     M = best.shape[1]
     best[t, :] = -np.inf
     dirty_buf[:] = 0
     for e in range(start, stop):
-        yp, y = prev[e], next_label[e]
+        yp, y = scores.prev[e], scores.next_label[e]
         d = delta[t - 1, yp]
-        v = d + entry_score[e]
+        v = d + scores.entry_score[e]
         v0 = d + log_base[0, yp, y] if log_base.size else d
         best[t, y] = v if v > best[t, y] else best[t, y]
         dirty_buf[y] |= (v < v0) & (v0 == base_best[t, y])
@@ -80,7 +67,7 @@ def apply_entries(
     if n_dirty == 0:
         return 0
     for e in range(start, stop):
-        stamp_buf[next_label[e], prev[e]] = mark
+        stamp_buf[scores.next_label[e], scores.prev[e]] = mark
     for y in range(M):
         if dirty_buf[y]:
             for yp in range(M):
@@ -91,22 +78,19 @@ def apply_entries(
 
 
 @kernel
-def sparse_trace_back(
-    edge_class, lo, hi, start, prev, next_label, entry_score, log_base, delta, best, path, column_buf
-):
+def sparse_trace_back(scores, edge_class, lo, hi, delta, best, path, column_buf):
     """path[i-1] = the smallest yp with delta[yp] + score[yp,path[i]] = best[path[i]]; path[hi-1] is given.
 
-    Arguments: edge_class (n,); lo, hi: tokens of the sequence; start int64 (K+1,), prev, next_label (E,),
-    entry_score (E,); log_base (1, M, M) or (0, 0, 0); delta, best (>= hi - lo, M); out: path int32 (n,);
-    work: column_buf (M,). Cost: the entries of the class and M, a token. Source: Viterbi (1967).
+    Arguments: scores; edge_class (n,); lo, hi: tokens of the sequence; delta, best (>= hi - lo, M); out: path
+    int32 (n,); work: column_buf (M,). Cost: the entries of the class and M, a token. Source: Viterbi (1967).
     """
     for i in range(hi - 1, lo, -1):
         y, k, t = path[i], edge_class[i], i - lo
         for yp in range(column_buf.size):
-            column_buf[yp] = log_base[0, yp, y] if log_base.size else 0.0
-        for e in range(start[k], start[k + 1]):
-            if next_label[e] == y:
-                column_buf[prev[e]] = entry_score[e]
+            column_buf[yp] = scores.log_base[0, yp, y] if scores.log_base.size else 0.0
+        for e in range(scores.entry_ptr[k], scores.entry_ptr[k + 1]):
+            if scores.next_label[e] == y:
+                column_buf[scores.prev[e]] = scores.entry_score[e]
         yp = 0
         while delta[t - 1, yp] + column_buf[yp] != best[t, y]:
             yp += 1
@@ -114,22 +98,18 @@ def sparse_trace_back(
 
 
 @kernel
-def sparse_viterbi_many(
-    log_node, start, prev, next_label, entry_score, log_base, n_labels, edge_class, seq_ptr, path, score
-):
+def sparse_viterbi_many(log_node, scores, n_labels, edge_class, seq_ptr, path, score):
     """Best path and score of every sequence: those of ``viterbi_many``,
     in time that grows with the entries of the classes.
 
     delta[t,y] = log_node[t,y] + max(max_{yp in support of y} (delta[t-1,yp] + entry_score[yp,y]),
                                      max_{yp not in it} (delta[t-1,yp] + log_base[yp,y]))
-    Arguments: log_node (n, M); start int64 (K+1,): entries of class k are start[k]:start[k+1]; prev,
-    next_label uint32 (E,), entry_score (E,) of `fill_scores`; log_base (1, M, M), or (0, 0, 0): 0 everywhere;
-    n_labels; edge_class (n,); seq_ptr (S+1,); out: path int32 (n,); score (S,): 0 for an empty sequence, -inf
-    (and a path of zeros) if all is forbidden. Returns how many columns were searched again. Cost: the entries
-    of each token's class, M, and the base's M^2 less what is skipped. Source: Sokolovska et al. (2010), eq.
-    (10).
+    Arguments: log_node (n, M); scores: a SparseScores; n_labels; edge_class (n,); seq_ptr (S+1,); out: path
+    int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden. Returns
+    how many columns were searched again. Cost: the entries of each token's class, M, and the base's M^2 less
+    what is skipped. Source: Sokolovska et al. (2010), eq. (10).
     """
-    M = log_node.shape[1]
+    M, log_base = log_node.shape[1], scores.log_base
     bound, reach = np.empty((0, 0, 0)), 0.0
     if log_base.size and log_node.shape[0] > 4 * M:
         bound = np.empty((1, M, M))
@@ -153,28 +133,12 @@ def sparse_viterbi_many(
         for t in range(1, hi - lo):
             k = edge_class[lo + t]
             best_base(t, delta, log_base, bound, reach, n_labels, rows, base_best)
-            n_again += apply_entries(
-                t,
-                lo + t,
-                start[k],
-                start[k + 1],
-                prev,
-                next_label,
-                entry_score,
-                delta,
-                log_base,
-                base_best,
-                best,
-                stamp,
-                dirty,
-            )
+            n_again += apply_entries(t, lo + t, k, scores, delta, base_best, best, stamp, dirty)
             for y in range(M):
                 delta[t, y] = log_node[lo + t, y] + best[t, y]
         y = _largest(delta, hi - lo - 1)
         score[s] = delta[hi - lo - 1, y]
         if score[s] > -np.inf:
             path[hi - 1] = y
-            sparse_trace_back(
-                edge_class, lo, hi, start, prev, next_label, entry_score, log_base, delta, best, path, column
-            )
+            sparse_trace_back(scores, edge_class, lo, hi, delta, best, path, column)
     return n_again

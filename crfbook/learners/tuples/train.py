@@ -103,19 +103,20 @@ class _Transitions(TableTransitions):
         self.edges = table_edges(self.features, w, *self.classes)
         self.scores = self.automaton.scores(self.edges, nu)
 
-    def run(self, kernel, shard, w, dense, packing, layout, weight, work, log_z, grad, dense_grad):
+    def run(self, kernel, shard, w, dense, packing, layout, work, counts):
         """Expected counts of one shard, batch by batch.
         Returns the packed number of its first sequence without a finite log Z, or -1.
         """
+        log_z, grad, dense_grad = counts
         for part in (grad, dense_grad, self.parts[shard], self.arc_parts[shard], self.n_products[shard]):
             part[...] = 0
         spare = self.spare.get()
         try:
             for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
                 batch = _TupleBatch(b, packing, work)
-                batch_scores(b, w, dense, self.edges, packing, layout, batch.log_node)
-                self._run_batch(shard, batch, weight[batch.slots], *spare, log_z[batch.slots])
-                batch_gradient(b, batch.p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
+                batch_scores(b, w, dense, self.edges.bounds, packing, layout, batch.log_node)
+                self._run_batch(shard, batch, batch.weight, *spare, log_z[batch.slots])
+                batch_gradient(b, batch.p_node, layout, dense_grad, grad)
         finally:
             self.spare.put(spare)
         slots = packing.slot_ptr[packing.shard_ptr[shard]], packing.slot_ptr[packing.shard_ptr[shard + 1]]

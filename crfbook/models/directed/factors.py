@@ -9,6 +9,7 @@ The containers of arrays are those of `shard_likelihood`.
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.edge_products import steps_of
 from crfbook.chain.likelihood import batch_gradient, batch_scores
 from crfbook.chain.vector_math import exp_inplace
 
@@ -67,9 +68,7 @@ def _softmax_row(log_node, log_edge, weight, p_row):
 
 
 @kernel
-def shard_local_likelihood(
-    shard, w, dense, edges, packing, layout, weight, work, log_z, grad, dense_grad, edge_sum, gold_prev
-):
+def shard_local_likelihood(shard, w, dense, edges, packing, layout, work, counts, edge_sum):
     """Expected counts of one shard under p(y_t | y_{t-1}, x), the gold previous label given:
     `shard_likelihood` of a MEMM.
 
@@ -77,34 +76,32 @@ def shard_local_likelihood(
     log_z = sum_t log Z[t, yp]
     grad[a, y] = sum_{t: a in x_t} weight x[a] p[t, y];   edge_sum[k, yp, y] = sum_t weight p[t, y]
 
-    Arguments: as `shard_likelihood`: w (F,), dense (H, M or L), weight (S',), out log_z (S',), grad (F,),
-    dense_grad (H, M or L), edge_sum (K, M, M); and gold_prev int32 (N,): the gold label before each packed
-    row, -1 at first tokens. Returns the first sequence whose log Z is not finite, or -1. Cost: n M exps: no
-    recursion, each token is a small classifier. Source: McCallum, Freitag and Pereira (2000), section 2.
+    Arguments: as `shard_likelihood`: shard; w (F,), dense (H, M or L), edges, packing, layout, work; out:
+    counts, edge_sum (K, M, M). Returns the first sequence whose log Z is not finite, or -1. Cost: n M exps:
+    no recursion, each token is a small classifier. Source: McCallum, Freitag and Pereira (2000), section 2.
     """
-    grad[:] = 0.0
-    dense_grad[:] = 0.0
+    counts.grad[:] = 0.0
+    counts.dense_grad[:] = 0.0
     edge_sum[:] = 0.0
     bad = -1
     for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
-        lo, n = packing.row_ptr[b], packing.row_ptr[b + 1] - packing.row_ptr[b]
-        slot = packing.slot_ptr[b]
-        step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
-        log_node, p_node = work.log_node[:n], work.p_node[:n]
-        batch_scores(b, w, dense, edges, packing, layout, log_node)
+        lo, n, slot = packing.row_ptr[b], packing.row_ptr[b + 1] - packing.row_ptr[b], packing.slot_ptr[b]
+        step_ptr, log_node, p_node = steps_of(b, packing)[0], work.log_node[:n], work.p_node[:n]
+        batch_scores(b, w, dense, edges.bounds, packing, layout, log_node)
         for t in range(step_ptr.size - 1):
-            for row in range(step_ptr[t], step_ptr[t + 1]):
-                s = slot + row - step_ptr[t]
+            for i in range(step_ptr[t], step_ptr[t + 1]):
+                s = slot + i - step_ptr[t]
+                weight = packing.weight[s]
                 if t == 0:
-                    log_z[s] = _softmax_row(log_node[row], edges.bounds.middle[:0], weight[s], p_node[row])
+                    counts.log_z[s] = _softmax_row(log_node[i], edges.bounds.middle[:0], weight, p_node[i])
                 else:
-                    k, yp = packing.row_class[lo + row], gold_prev[lo + row]
-                    log_z[s] += _softmax_row(log_node[row], edges.log_edge[k, yp], weight[s], p_node[row])
+                    k, yp = packing.row_class[lo + i], packing.labels[lo + step_ptr[t - 1] + i - step_ptr[t]]
+                    counts.log_z[s] += _softmax_row(log_node[i], edges.log_edge[k, yp], weight, p_node[i])
                     for y in range(p_node.shape[1]):
-                        edge_sum[k, yp, y] += p_node[row, y]
-                if bad < 0 and not np.isfinite(log_z[s]):
+                        edge_sum[k, yp, y] += p_node[i, y]
+                if bad < 0 and not np.isfinite(counts.log_z[s]):
                     bad = s
-        batch_gradient(b, p_node, layout.dense_val, layout.pair_val, layout, dense_grad, grad)
+        batch_gradient(b, p_node, layout, counts.dense_grad, counts.grad)
     return bad
 
 

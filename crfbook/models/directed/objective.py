@@ -1,7 +1,5 @@
 """What trains a MEMM: the penalised likelihood of each label given the gold label before it."""
 
-import numpy as np
-
 from crfbook.chain.objective import Objective
 from crfbook.models.directed.factors import shard_local_likelihood
 
@@ -20,12 +18,6 @@ class LocalObjective(Objective):
         super().__init__(
             corpus, features, c2=c2, constraints=constraints, n_threads=n_threads, batch_tokens=batch_tokens
         )
-        before = np.full(corpus.n_tokens, -1, np.int32)
-        before[1:] = corpus.labels[:-1]
-        before[corpus.first] = -1
-        self._gold_prev = before[self._packing.row_token]
 
     curvature = None  # that of the chain would be wrong here
-
-    def _likelihood(self, *arguments):
-        return shard_local_likelihood(*arguments, self._gold_prev)
+    _likelihood = staticmethod(shard_local_likelihood)

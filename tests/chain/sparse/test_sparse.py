@@ -15,6 +15,7 @@ from crfbook.chain import inference
 from crfbook.chain.objective import Objective
 from crfbook.chain.potentials import padded_bounds
 from crfbook.chain.sparse import choice as cost_model
+from crfbook.chain.sparse import forward_backward as kernels
 from crfbook.chain.sparse.choice import SECONDS, FormChooser, Sizes, choose_form, decoding_form, terms
 from crfbook.chain.sparse.inference import sparsify
 from crfbook.chain.sparse.potentials import sparse_edges
@@ -114,8 +115,6 @@ class Counted(float):
 @pytest.mark.parametrize("kernel", ["push_entries", "pull_entries"])
 def test_the_count_is_that_of_the_multiplications_that_are_made(kernel):
     """The kernel itself, run as Python on gains that count: rows in fours and the rest."""
-    from crfbook.chain.sparse import forward_backward as kernels
-
     run = getattr(kernels, kernel)
     run = getattr(run, "py_func", run)
     rng, gain = np.random.default_rng(0), np.empty(5, object)
@@ -134,6 +133,38 @@ def test_the_count_is_that_of_the_multiplications_that_are_made(kernel):
         else (out[:7], 1.0 + source[7:] @ table.T)
     )
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize("way", ["push", "pull"])
+@pytest.mark.parametrize("based", [False, True], ids=["no base", "base"])
+@pytest.mark.parametrize("size", [1.0, 1e-150, 1e150])
+def test_four_rows_at_a_time_are_the_same_as_row_by_row(way, based, size):
+    """Each number of rows, one entry, many or none, labels with no entry, and a part of the entries."""
+    rng, shift, width = np.random.default_rng(7), 9, 8
+    fast, plain = (getattr(kernels, f"{way}_{how}") for how in ("entries", "row_by_row"))
+    for n_rows in range(10):
+        for n_entries in (0, 1, 5, 40, 64):
+            code = np.sort(rng.choice(64, n_entries, replace=False))
+            prev, after = (code // width).astype(np.uint32), (code % width).astype(np.uint32)
+            gain = rng.normal(size=n_entries) * size
+            gain[rng.random(n_entries) < 0.1] *= 1e-300
+            source, part = (
+                rng.random((18, width)) * 10.0 ** rng.integers(-150, 1, (18, 1)),
+                rng.random((18, width)),
+            )
+            rows = np.sort(rng.choice(np.arange(9, 18), n_rows, replace=False)).astype(np.int64)
+            chosen, out = slice(n_entries // 3, n_entries), np.full((2, 18, width), 7.0)
+            for run, found in zip((fast, plain), out, strict=True):
+                entries = chosen.start, chosen.stop, prev, after, gain
+                run(source, rows, shift, *entries, based, part, found)
+            np.testing.assert_allclose(out[0], out[1], rtol=1e-12, atol=1e-12 * size * 1e-16)
+            into = rows if way == "push" else rows - shift
+            assert np.all(np.delete(out[1], into, axis=0) == 7.0)
+            table = np.zeros((width, width))
+            table[prev[chosen], after[chosen]] = gain[chosen]
+            begin = part[into] if based else part[into][:, :1] + np.zeros(width)
+            change = source[rows - shift] @ table if way == "push" else source[rows] @ table.T
+            np.testing.assert_allclose(out[1][into], begin + change, rtol=1e-12, atol=1e-14 * max(1.0, size))
 
 
 @pytest.mark.parametrize("based", [False, True], ids=["no base", "base"])
@@ -207,13 +238,23 @@ def test_work_arrays_that_ctrl_c_has_lost_are_found_again(form):
     objective = Objective(corpus, features, form=form)
     value, _ = objective(w)
     objective._work.get()
-    if form == "sparse":
-        objective._made[form].spare.get()
     again = []
     late = Thread(target=lambda: again.append(objective(w)[0]), daemon=True)
     late.start()
     late.join(20.0)
     assert again == [value]
+
+
+def test_objectives_that_share_arrays_have_work_of_their_own():
+    corpus, features, w, _ = case("plain", 1)
+    one = Objective(corpus, features, form="sparse")
+    log, pointwise = one.with_loss("log"), one.with_loss("pointwise-log")
+    wanted = pointwise(w), one(w)
+    for objective, (value, grad) in zip((pointwise, log), wanted, strict=True):
+        found, found_grad = objective(w)
+        assert found == value
+        np.testing.assert_array_equal(found_grad, grad)
+    np.testing.assert_array_equal(log.curvature(w), one.curvature(w))
 
 
 def test_curvature_where_squares_of_potentials_are_wide():
