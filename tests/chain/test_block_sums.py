@@ -10,6 +10,7 @@ from crfbook.learners.coordinate import gradient as coordinate_gradient
 from crfbook.learners.coordinate.active_weights import Sparse
 from crfbook.learners.coordinate.lattice import UNSAFE
 from crfbook.learners.coordinate.run import Run, Sizes
+from crfbook.learners.coordinate.state import block_sums
 from crfbook.learners.coordinate.step import scale_curvatures
 
 pytestmark = pytest.mark.kernels
@@ -60,6 +61,13 @@ def wanted(corpus, features, w, repeats):
     return node, edge
 
 
+def extend_all(run):
+    """alpha and beta of all tokens."""
+    length = np.diff(run.corpus.seq_ptr)
+    full = np.flatnonzero(length).astype(np.int32)
+    run._large.extend(full, np.zeros(len(full), np.int32), (length[full] - 1).astype(np.int32), 0, run.state)
+
+
 @pytest.mark.parametrize("share", [0.0, 2.0], ids=["whole tables", "lists"])
 @pytest.mark.parametrize("few", [1, 2, 100], ids=lambda n: f"tables from {n} tokens")
 @pytest.mark.parametrize("repeats", [0, 1])
@@ -81,19 +89,50 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
     run.renew()
     rule, state = run.rule._replace(repeats=repeats), run.state
     node, edge = wanted(corpus, features, w * size, repeats)
-    full = np.flatnonzero(np.diff(corpus.seq_ptr)).astype(np.int32)
-    run._large.extend(
-        full, np.zeros(len(full), np.int32), (np.diff(corpus.seq_ptr)[full] - 1).astype(np.int32), 0, state
-    )
+    extend_all(run)
     assert size == 1.0 or state.chains.place[UNSAFE].any()
     for g in run.order.tolist():
         a, b = state.blocks.member[:, g]
-        first, last = state.blocks.visit_ptr[g : g + 2].tolist()
-        run._large._gradient(g, first, last, True, rule, state)
+        run._large.gradient(g, rule, state)
         if a >= 0:
             np.testing.assert_allclose(state.sums.node[:, :3], node[:, a], rtol=1e-9, atol=1e-11)
         if b >= 0:
             np.testing.assert_allclose(state.sums.edge[:, :3, :3], edge[:, b], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("share", [0.0, 2.0], ids=["whole tables", "lists"])
+@pytest.mark.parametrize("repeats", [0, 1])
+@pytest.mark.parametrize("size", [0.0, 1.0, 10.0, 1000.0])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_matrix_products_give_the_sums_of_the_kernel_that_goes_token_by_token(
+    kind, size, repeats, share, monkeypatch
+):
+    """Enough tokens for several batches of rows; both leave out what is unsafe, as sequences of the largest
+    size are.
+    """
+    rng = np.random.default_rng(11)
+    corpus = random_corpus(rng, lengths=(7, 0, 1, 40, 2, 90, 4), n_labels=5, **kind)
+    features, w = random_model(rng, corpus, n_labels=5, all_states=True, all_transitions=True)
+    w[features.n_node :] *= rng.random(features.n_edge) < 0.4
+    monkeypatch.setattr("crfbook.learners.coordinate.run.DENSE_SHARE", share)
+    run = Run(corpus, features, Sizes(*features[:3]), None)
+    run.set_rule(0.3, 0.05)
+    run.load(Sparse(features, w * size))
+    run.renew()
+    extend_all(run)
+    (blocks, chains, tables), fast = run.state[:3], run.state.sums
+    plain = block_sums(chains.alpha.shape[1])
+    assert size < 1000.0 or chains.place[UNSAFE].any()
+    assert size > 1.0 or not chains.place[UNSAFE].any()
+    for g in run.order.tolist():
+        low, high = blocks.occ_ptr[blocks.visit_ptr[g : g + 2]].tolist()
+        coordinate_gradient.block_gradient(
+            g, low, high, repeats, blocks, chains, tables, fast, run.state.work
+        )
+        coordinate_gradient.block_gradient_by_token(g, repeats, blocks, chains, tables, plain)
+        for mine, wanted_sums in zip(fast, plain, strict=True):
+            largest = np.abs(wanted_sums).max(axis=tuple(range(1, wanted_sums.ndim)), keepdims=True)
+            assert (np.abs(mine - wanted_sums) <= 1e-12 * np.maximum(1.0, largest)).all()
 
 
 @pytest.mark.parametrize(("joint", "gamma"), [(True, 4.0), (False, 2.0)], ids=["joint", "apart"])
@@ -106,7 +145,7 @@ def test_the_squares_rule_bounds_the_hessian(joint, gamma):
     )
     run = Run(corpus, None, Sizes(2, 2, 2), None, joint=joint, edge_attrs=np.array([1]))
     run.set_rule(0.3, 0.05, step="cs")
-    run.state.mu[0, 0] = 50.0
+    run.state.weights.mu[0, 0] = 50.0
     run.renew()
     state, cells = run.state, np.array([-1, -2, *(yp << 16 | y for yp in range(2) for y in range(2))])
     paths = [(y0, y1) for y0 in range(2) for y1 in range(2)]
@@ -122,7 +161,7 @@ def test_the_squares_rule_bounds_the_hessian(joint, gamma):
         seen.add((a, b))
         mine = np.flatnonzero(((cells < 0) & (a >= 0)) | ((cells >= 0) & (b >= 0)))
         run._large.extend(*(np.array([at], np.int32) for at in (0, 0, 1)), 0, state)
-        run._large._gradient(g, *state.blocks.visit_ptr[g : g + 2].tolist(), False, run.rule, state)
+        run._large.gradient(g, run.rule, state)
         curve = [
             state.sums.node[1, -1 - c] if c < 0 else state.sums.edge[1, c >> 16, c & 65535]
             for c in cells[mine]
@@ -131,9 +170,10 @@ def test_the_squares_rule_bounds_the_hessian(joint, gamma):
             state.sums.node[0],
             state.sums.edge[0],
         )  # no gradient: no other factor
-        state.found.cell[: len(mine)], state.found.number[3, : len(mine)] = cells[mine], curve
-        scale_curvatures(len(mine), run.rule, 0.0, state.sums, state.found)
-        found = state.found.number[3, : len(mine)]
+        move = state.move
+        move.n[0], move.cell[: len(mine)], move.number[3, : len(mine)] = len(mine), cells[mine], curve
+        scale_curvatures(run.rule, 0.0, state.sums, move)
+        found, move.n[0] = move.number[3, : len(mine)], 0
         np.testing.assert_allclose(found, gamma * np.maximum(curve, 1e-12), rtol=1e-12)
         lowest = [
             np.linalg.eigvalsh(np.diag(found * share) - hessian[np.ix_(mine, mine)]).min()

@@ -1,7 +1,7 @@
 """The exact second derivative of the loss by one weight: the variance of how often its feature fires,
 by a recursion of moments.
 
-`chains`, `blocks`, `tables` and `weights` as in lattice.py.
+`chains`, `blocks`, `tables`, `weights` and `move` as in step.py.
 """
 
 import numpy as np
@@ -13,18 +13,18 @@ from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, START
 
 
 @kernel
-def sequence_scores(i, chains, tables, mu, weights, log_node, log_edge):
+def sequence_scores(i, chains, tables, weights, log_node, log_edge):
     """log_node[t], log_edge[t] of sequence i from the weights, for what is not done in scaled form.
 
-    Arguments: i; chains; tables; mu (A, M); weights; out: log_node (T, M), log_edge (T, M, M), its first
+    Arguments: i; chains; tables; weights; out: log_node (T, M), log_edge (T, M, M), its first
     entry untouched. Cost: T M^2. Source: Sokolovska et al. (2010), eq. (3).
     """
-    begin, M = chains.seq_ptr[i], mu.shape[1]
+    begin, M, lists = chains.seq_ptr[i], weights.mu.shape[1], weights.lists
     for p in range(log_node.shape[0]):
         t = begin + p
         node_scores(
             t,
-            mu,
+            weights.mu,
             chains.attr_ptr,
             chains.attr_idx,
             chains.attr_val,
@@ -36,11 +36,11 @@ def sequence_scores(i, chains, tables, mu, weights, log_node, log_edge):
         k, table = chains.edge_class[t], log_edge[p]
         for yp in range(M):
             for y in range(M):
-                table[yp, y] = tables.base_log[yp, y]
+                table[yp, y] = weights.base_log[yp, y]
         for j in range(tables.class_ptr[k], tables.class_ptr[k + 1]):
-            start = weights.row[START, tables.class_attr[j]]
-            for e in range(start, start + weights.row[SIZE, tables.class_attr[j]]):
-                table[weights.cell[e] >> SHIFT, weights.cell[e] & LABEL] += weights.value[e]
+            start = lists.row[START, tables.class_attr[j]]
+            for e in range(start, start + lists.row[SIZE, tables.class_attr[j]]):
+                table[lists.cell[e] >> SHIFT, lists.cell[e] & LABEL] += lists.value[e]
 
 
 @kernel
@@ -94,26 +94,24 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
 
 
 @kernel
-def exact_curvature(g, n, blocks, chains, tables, mu, weights, found):
-    """curvature of each of the n candidates of block g: sum_i weight_i Var_i(F),
-    the second derivative of the loss.
+def exact_curvature(g, blocks, chains, tables, weights, move):
+    """curvature of each candidate of block g: sum_i weight_i Var_i(F), the second derivative of the loss.
 
-    Arguments: g; n; blocks; chains; tables; mu (A, M); weights; found: Candidates. Cost: n times
-    `feature_variance` for each visit. Source: Sokolovska et al. (2010), eq. (15).
+    Arguments: g; blocks; chains; tables; weights; move. Cost: `feature_variance` for each candidate and
+    visit. Source: Sokolovska et al. (2010), eq. (15).
     """
-    for j in range(n):
-        found.number[CURVE, j] = 0.0 if found.number[CURVE, j] < np.inf else np.inf
+    curve, M = move.number[CURVE], weights.mu.shape[1]
+    for j in range(move.n[0]):
+        curve[j] = 0.0 if curve[j] < np.inf else np.inf
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
-        begin, T, M = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i], mu.shape[1]
+        begin, T = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i]
         log_node, log_edge, tokens = np.empty((T, M)), np.empty((T, M, M)), np.empty(high - low, np.int32)
-        sequence_scores(i, chains, tables, mu, weights, log_node, log_edge)
+        sequence_scores(i, chains, tables, weights, log_node, log_edge)
         for o in range(low, high):
             tokens[o - low] = blocks.occ_token[o] - begin
         values = blocks.occ_val[low:high] if blocks.occ_val.size else blocks.occ_val
-        for j in range(n):
-            if found.number[CURVE, j] == np.inf:
-                continue
-            found.number[CURVE, j] += chains.weight[i] * feature_variance(
-                found.cell[j], tokens, values, log_node, log_edge
-            )
+        for j in range(move.n[0]):
+            if curve[j] < np.inf:
+                variance = feature_variance(move.cell[j], tokens, values, log_node, log_edge)
+                curve[j] += chains.weight[i] * variance

@@ -2,7 +2,8 @@
 
 `blocks` (index.py), `chains`, `work` (state.py), `tables` (pools.py) list their
 arrays. `sums` is a BlockSums of state.py: rows EXPECTED, CURVATURE, GOLD of node (3, M) and edge (3,
-M, M).
+M, M). Two kernels compute it: `block_gradient_by_token` can be held against the formulas, `block_gradient` is
+the fast one.
 """
 
 import numpy as np
@@ -61,11 +62,8 @@ def gold_doubt(g, limit, blocks, chains, tables):
 
 
 @kernel
-def clear_sums(sums):
-    """All sums of a block back to 0.
-
-    Arguments: sums. Cost: 3 M^2. Source: none needed.
-    """
+def _clear(sums):
+    """All sums of a block back to 0."""
     for part in range(3):
         for y in range(sums.node.shape[1]):
             sums.node[part, y] = 0.0
@@ -74,62 +72,106 @@ def clear_sums(sums):
 
 
 @kernel
-def _add_difference(left, right, n, cell, value, start, stop, base, weight, repeat, edge):
-    """What the list cell[start:stop] of a class adds to the sums that the base gives:
+def _fill_table(k, tables, psi):
+    """psi = the whole table of class k."""
+    lists, slot, M = tables.lists, tables.slot, psi.shape[0]
+    for yp in range(M):
+        for y in range(M):
+            psi[yp, y] = tables.base[yp, y] if slot[k] < 0 else tables.whole[slot[k], yp, y]
+    for e in range(lists.row[START, k], lists.row[START, k] + lists.row[SIZE, k]):
+        psi[lists.cell[e] >> SHIFT, lists.cell[e] & LABEL] += lists.value[e]
+
+
+@kernel
+def block_gradient_by_token(g, repeats, blocks, chains, tables, sums):
+    """Expected and gold counts and curvatures of block g, token by token;
+    expected ones and curvatures of safe sequences alone.
+
+        p[y] = alpha[t, y] beta[t, y] / Z,  Z = sum_y alpha[t, y] beta[t, y]
+        p[yp, y] = alpha[t-1, yp] psi[yp, y] psi_node[t, y] beta[t, y] / (scale[t] Z)
+        expected = sum_t w x p,  curvature = sum_t w n x^2 p (1 - p)
+    over the occurrences t of the symbol, w the weight of the sequence. n is 1: the approximation (16); or, if
+    repeats, the occurrences in the sequence: a bound of the exact diagonal. Arguments: g; repeats; blocks;
+    chains and tables after `extend`; out: sums. Cost: 2 M^2 a token. Source: Sokolovska et al. (2010),
+    eq. (5), (16); docs/SPEC.md, A.6, A.8.
+    """
+    node, edge, M = sums.node, sums.edge, chains.alpha.shape[1]
+    psi = np.empty((M, M))
+    _clear(sums)
+    for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
+        i, weight = blocks.visit_seq[v], chains.weight[blocks.visit_seq[v]]
+        many = blocks.occ_ptr[v + 1] - blocks.occ_ptr[v] if repeats else 1
+        for o in range(blocks.occ_ptr[v], blocks.occ_ptr[v + 1]):
+            t, x = blocks.occ_token[o], blocks.occ_val[o] if blocks.occ_val.size else 1.0
+            has_edge = blocks.member[1, g] >= 0 and t > chains.seq_ptr[i]
+            node[GOLD, chains.labels[t]] += weight * x
+            if has_edge:
+                edge[GOLD, chains.labels[t - 1], chains.labels[t]] += weight
+            if chains.place[UNSAFE, i]:
+                continue
+            alpha, beta = chains.alpha[chains.alpha_row[t]], chains.beta[chains.beta_row[t]]
+            z = np.sum(alpha * beta)
+            for y in range(M):
+                p = alpha[y] * beta[y] / z
+                node[EXPECTED, y] += weight * x * p
+                node[CURVATURE, y] += weight * many * x * x * p * (1.0 - p)
+            if has_edge:
+                _fill_table(chains.edge_class[t], tables, psi)
+                before, psi_node = chains.alpha[chains.alpha_row[t - 1]], chains.psi_node[chains.node_row[t]]
+                z *= chains.alpha_note[SCALE, chains.alpha_row[t]]
+                for yp in range(M):
+                    for y in range(M):
+                        p = before[yp] * psi[yp, y] * psi_node[y] * beta[y] / z
+                        edge[EXPECTED, yp, y] += weight * p
+                        edge[CURVATURE, yp, y] += weight * many * p * (1.0 - p)
+
+
+@kernel
+def _add_difference(k, n, base, lists, rows, edge):
+    """What the list of class k adds to the sums that the base gives for token n of the rows:
     weight p[yp, y] = left[n, yp] psi[yp, y] right[n, y].
     """
-    share = 1.0 / weight
-    for e in range(start, stop):
-        yp, y = cell[e] >> SHIFT, cell[e] & LABEL
-        s = left[n, yp] * right[n, y]
-        more = s * value[e]
+    share, repeat = 1.0 / rows.given[0, n], rows.given[1, n]
+    for e in range(lists.row[START, k], lists.row[START, k] + lists.row[SIZE, k]):
+        yp, y = lists.cell[e] >> SHIFT, lists.cell[e] & LABEL
+        s = rows.left[n, yp] * rows.right[n, y]
+        more = s * lists.value[e]
         edge[EXPECTED, yp, y] += more
         edge[CURVATURE, yp, y] += repeat * more * (1.0 - share * (2.0 * s * base[yp, y] + more))
 
 
 @kernel
-def _fill_table(k, tables, psi):
-    """psi = the whole table of class k."""
-    row, cell, value, base = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base
-    slot, M = tables.slot, psi.shape[0]
-    for yp in range(M):
-        for y in range(M):
-            psi[yp, y] = base[yp, y] if slot[k] < 0 else tables.whole[slot[k], yp, y]
-    for e in range(row[START, k], row[START, k] + row[SIZE, k]):
-        psi[cell[e] >> SHIFT, cell[e] & LABEL] += value[e]
-
-
-@kernel
-def _flush(at, n, psi, left, right, given, repeated, edge, product):
+def _flush(at, n, psi, rows, repeated, edge):
     """Sums of n tokens with the same table: w p = left psi right;  edge[EXPECTED] += w p,
     edge[CURVATURE] += w repeat p (1 - p).
 
     Two matrix products (three if repeated) instead of n outer ones: the table multiplies sums, not tokens.
     left and right are spoilt.
     """
-    M = psi.shape[0]
+    M, left, right, product = psi.shape[0], rows.left[at : at + n], rows.right[at : at + n], rows.product
+    weight, repeat = rows.given[0, at : at + n], rows.given[1, at : at + n]
     if n == 0:
         return
-    np.dot(left[at : at + n].T, right[at : at + n], product[0])
+    np.dot(left.T, right, product[0])
     if repeated:
-        for r in range(at, at + n):
+        for r in range(n):
             for y in range(M):
-                right[r, y] *= given[1, r]
-        np.dot(left[at : at + n].T, right[at : at + n], product[1])
+                right[r, y] *= repeat[r]
+        np.dot(left.T, right, product[1])
         for yp in range(M):
             for y in range(M):
-                edge[1, yp, y] += psi[yp, y] * (product[1, yp, y] - product[0, yp, y])
-    for r in range(at, at + n):
-        share = 1.0 / (given[0, r] * given[1, r])
+                edge[CURVATURE, yp, y] += psi[yp, y] * (product[1, yp, y] - product[0, yp, y])
+    for r in range(n):
+        share = 1.0 / (weight[r] * repeat[r])
         for y in range(M):
             left[r, y] *= left[r, y] * share
             right[r, y] *= right[r, y]
-    np.dot(left[at : at + n].T, right[at : at + n], product[1])
+    np.dot(left.T, right, product[1])
     for yp in range(M):
         for y in range(M):
             p = psi[yp, y] * product[0, yp, y]
-            edge[0, yp, y] += p
-            edge[1, yp, y] += p - psi[yp, y] * psi[yp, y] * product[1, yp, y]
+            edge[EXPECTED, yp, y] += p
+            edge[CURVATURE, yp, y] += p - psi[yp, y] * psi[yp, y] * product[1, yp, y]
 
 
 @kernel
@@ -151,30 +193,28 @@ def _same_class(o, high, has_edge, blocks, chains):
 
 @kernel
 def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
-    """Expected and gold counts and curvatures of block g over its occurrences by_class[low:high];
-    expected ones of safe sequences alone.
+    """The same as `block_gradient_by_token`, over the occurrences by_class[low:high] of block g alone,
+    but in matrix products.
 
-    expected[yp, y] = sum_t p(y_{t-1} = yp, y_t = y),  curvature = sum_t n_t p (1 - p)  over the occurrences
-    t; nodes likewise, with values x. n_t is 1: the approximation (16); or, if repeats, the occurrences in the
-    sequence of t: a bound of the exact diagonal. Arguments: g; low, high; repeats; blocks; chains and tables
-    after `extend`; out: sums, added to; work. Cost: 2 M^2 a token in matrix products, M^2 a class. Source:
-    Sokolovska et al. (2010), eq. (5), (16); docs/SPEC.md, A.6, A.8.
+    Tokens wait in rows: n of any class, to which the base table is applied, and the list of each token's
+    class entry by entry; or those of one class that has a whole table, or a list and at least FEW tokens.
+    Arguments: g; low, high; repeats; blocks; chains and tables after `extend`; out: sums; work. Cost: 2 M^2 a
+    token in matrix products, M^2 a class. Source: Sokolovska et al. (2010), eq. (5), (16); docs/SPEC.md, A.6,
+    A.8.
     """
-    has_edge, node, edge, n, o = blocks.member[1, g] >= 0, sums.node, sums.edge, np.int64(0), low
-    rows = work.left_rows.shape[0] // 2
-    left, right, given, base, product = work.left_rows, work.right_rows, work.given, tables.base, work.product
-    alpha, beta, psi, labels, slot = chains.alpha, chains.beta, chains.psi_node, chains.labels, tables.slot
-    M = chains.alpha.shape[1]
-    row, cell, value = tables.lists.row, tables.lists.cell, tables.lists.value
-    scale = chains.alpha_note[SCALE]
+    node, edge, rows, lists, slot = sums.node, sums.edge, work.rows, tables.lists, tables.slot
+    left, right, given, labels, psi = rows.left, rows.right, rows.given, chains.labels, chains.psi_node
+    alpha, beta, scale, M = chains.alpha, chains.beta, chains.alpha_note[SCALE], chains.alpha.shape[1]
+    has_edge, n, o, room = blocks.member[1, g] >= 0, np.int64(0), low, left.shape[0] // 2
+    _clear(sums)
     while o < high:
         k, stop = _same_class(o, high, has_edge, blocks, chains)
-        size = row[SIZE, k] if k >= 0 and slot[k] < 0 else 0
+        size = lists.row[SIZE, k] if k >= 0 and slot[k] < 0 else 0
         own = k >= 0 and (slot[k] >= 0 or (size > 0 and stop - o >= FEW))
-        if k >= 0 and not own and n + stop - o > rows:
-            _flush(np.int64(0), n, base, left, right, given, repeats, edge, product)
+        if k >= 0 and not own and n + stop - o > room:
+            _flush(np.int64(0), n, tables.base, rows, repeats, edge)
             n = np.int64(0)
-        at = rows if own else n
+        at = room if own else n
         for j in range(o, stop):
             t, v = blocks.occ_token[blocks.by_class[j]], blocks.occ_visit[blocks.by_class[j]]
             i, x = blocks.visit_seq[v], blocks.occ_val[blocks.by_class[j]] if blocks.occ_val.size else 1.0
@@ -199,25 +239,13 @@ def block_gradient(g, low, high, repeats, blocks, chains, tables, sums, work):
                 left[at, y] = alpha[before, y]
                 right[at, y] = psi[c, y] * beta[q, y] * share
             given[0, at], given[1, at] = weight, repeat
-            if not own:
-                _add_difference(
-                    left,
-                    right,
-                    at,
-                    cell,
-                    value,
-                    row[START, k],
-                    row[START, k] + size,
-                    base,
-                    weight,
-                    repeat,
-                    edge,
-                )
+            if not own and size > 0:
+                _add_difference(k, at, tables.base, lists, rows, edge)
             at += 1
         if own:
             _fill_table(k, tables, work.table)
-            _flush(rows, at - rows, work.table, left, right, given, repeats, edge, product)
+            _flush(room, at - room, work.table, rows, repeats, edge)
         else:
             n = at
         o = stop
-    _flush(np.int64(0), n, base, left, right, given, repeats, edge, product)
+    _flush(np.int64(0), n, tables.base, rows, repeats, edge)

@@ -274,15 +274,15 @@ def log_z_change(sequences, weight, log_z, before):
 
 
 @kernel
-def mark_change(g, blocks, chains, delta_node, delta_edge):
+def mark_change(g, blocks, chains, move):
     """After a change of block g: what it spoils in its sequences;
     returns the change of their weighted gold scores.
 
-    Arguments: g; blocks; chains; delta_node (M,), delta_edge (M, M): new - old weights. Cost: the occurrences
-    of the symbol. Source: docs/SPEC.md, A.10.
+    Arguments: g; blocks; chains; move, of which deltas are read. Cost: the occurrences of the symbol.
+    Source: docs/SPEC.md, A.10.
     """
     total, has_node, place, labels = 0.0, blocks.member[0, g] >= 0, chains.place, chains.labels
-    weight = chains.weight
+    weight, delta_node, delta_edge = chains.weight, move.delta_node, move.delta_edge
     chains.clock[0] += 1
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i = blocks.visit_seq[v]
@@ -290,9 +290,8 @@ def mark_change(g, blocks, chains, delta_node, delta_edge):
         for o in range(blocks.occ_ptr[v], blocks.occ_ptr[v + 1]):
             t = blocks.occ_token[o]
             if has_node:
-                total += (
-                    weight[i] * (blocks.occ_val[o] if blocks.occ_val.size else 1.0) * delta_node[labels[t]]
-                )
+                x = blocks.occ_val[o] if blocks.occ_val.size else 1.0
+                total += weight[i] * x * delta_node[labels[t]]
             if t > begin:
                 total += weight[i] * delta_edge[labels[t - 1], labels[t]]
         if place[UNSAFE, i]:

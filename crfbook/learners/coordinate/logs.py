@@ -16,11 +16,11 @@ def _lattice(i, state):
     """(log_node (T, M), log_edge (T, M, M), edge_class (T,), alpha, beta (T, M), log Z) of sequence i;
     its edge classes are positions.
     """
-    chains, width = state.chains, state.mu.shape[1]
+    chains, width = state.chains, state.weights.mu.shape[1]
     n = int(chains.seq_ptr[i + 1] - chains.seq_ptr[i])
     log_node, log_edge, alpha = np.zeros((n, width)), np.zeros((n, width, width)), np.zeros((n, width))
     beta = np.zeros((n, width))
-    sequence_scores(i, chains, state.tables, state.mu, state.weights, log_node, log_edge)
+    sequence_scores(i, chains, state.tables, state.weights, log_node, log_edge)
     edge_class = np.arange(n, dtype=np.int32)
     return (
         log_node,
@@ -33,8 +33,8 @@ def _lattice(i, state):
 
 
 def close_unsafe(sequences, state):
-    """log Z of those of these sequences that are unsafe."""
-    for i in sequences[state.chains.place[UNSAFE, sequences] > 0].tolist():
+    """log Z of these unsafe sequences."""
+    for i in sequences.tolist():
         state.chains.log_z[i] = _lattice(i, state)[-1]
 
 

@@ -23,13 +23,22 @@ class Lists(NamedTuple):
     value: np.ndarray  # float64 (n_pool,)
 
 
+class Weights(NamedTuple):
+    """All weights, over A node attributes, B edge attributes, M padded labels."""
+
+    mu: np.ndarray  # (A, M): of node attributes
+    # (M, M): of edge attribute 0 where the base table holds it, see `make_tables`;
+    # -inf: forbidden, and padding
+    base_log: np.ndarray
+    lists: Lists  # of edge attribute b: its active weights
+
+
 class Tables(NamedTuple):
     """Transition potentials of K edge classes over M padded labels:
     base[yp, y] + (value of the class's list at yp, y).
     """
 
-    base_log: np.ndarray  # (M, M): weights of the constant edge attribute; -inf: forbidden, and padding
-    base: np.ndarray  # (M, M): exp(base_log - level[0])
+    base: np.ndarray  # (M, M): exp(Weights.base_log - level[0])
     base_t: np.ndarray  # (M, M): its transpose
     # (3,): largest entry of base_log, the spread of its finite ones, L if all L * L are finite and equal
     level: np.ndarray
@@ -72,12 +81,11 @@ def list_items(lists):
     return stretches(lists.row[START, :-1], lists.row[SIZE, :-1])
 
 
-def holding(member, mu, weights, base_holds):
+def holding(member, weights, base_holds):
     """Boolean (n,): which blocks hold a weight other than zero; the one of the base table always.
 
-    member (2, n): node and edge attribute of each block, -1: none; mu (A, M); weights:
-    `Lists` of the edge attributes.
+    member (2, n): node and edge attribute of each block, -1: none; weights: `Weights`.
     """
     a, b = member
-    active = (a >= 0) & mu[a].any(axis=1) | (b >= 0) & (weights.row[SIZE, b] > 0)
+    active = (a >= 0) & weights.mu[a].any(axis=1) | (b >= 0) & (weights.lists.row[SIZE, b] > 0)
     return active | (b == 0) if base_holds else active

@@ -13,11 +13,10 @@ from crfbook.data.features import FeatureSet, find, from_keys
 from crfbook.learners.coordinate.active_weights import Sparse, active_among, scatter
 from crfbook.learners.coordinate.index import edge_occurrences, inverted_index
 from crfbook.learners.coordinate.lattice import score_rows
-from crfbook.learners.coordinate.pools import holding, list_items, make_lists, make_room
+from crfbook.learners.coordinate.pools import Weights, holding, list_items, make_lists, make_room
 from crfbook.learners.coordinate.stages import FEW, LARGE, STAGED, LargeBlocks
 from crfbook.learners.coordinate.state import (
     DENSE_SHARE,
-    Candidates,
     Existing,
     Rule,
     State,
@@ -26,6 +25,7 @@ from crfbook.learners.coordinate.state import (
     lattice_work,
     make_chains,
     make_tables,
+    no_move,
 )
 from crfbook.learners.coordinate.step import ADAPTIVE, CS, FIXED, LARGEST, SAFE, SQUARES, WAPITI
 from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes
@@ -57,38 +57,27 @@ class Run:
             exist = [np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32, np.int32)]
         else:
             node_kept, edge_kept = np.diff(features.node_ptr) > 0, np.diff(features.edge_ptr) > 0
-            exist = [
-                features.node_ptr,
-                features.node_label,
-                features.edge_ptr,
-                features.edge_prev,
-                features.edge_next,
-            ]
+            exist = [getattr(features, name) for name in Existing._fields]
         self._edge_kept = edge_kept
-        tables, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
-        self._empty_base = tables.base_log.copy()
+        tables, base_log, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
+        self._empty_base = base_log.copy()
         chains = make_chains(corpus, n_labels, constraints)
         blocks = inverted_index(corpus, node_kept, edge_kept, chains.node_row, joint=joint)
         square, limit = _bounds(blocks, chains)
-        cells = width * width + width
+        lists = make_lists(np.zeros(sizes.n_edge_attrs), [], [])
         self.state = State(
             blocks,
             chains,
             tables,
-            np.zeros((sizes.n_attrs, width)),
-            make_lists(np.zeros(sizes.n_edge_attrs), [], []),
+            Weights(np.zeros((sizes.n_attrs, width)), base_log, lists),
             Existing(*exist),
-            np.stack([np.full(blocks.n_blocks, 2.0), limit, square]),
-            block_sums(width),
-            Candidates(np.zeros(cells, np.int32), np.zeros((4, cells))),
-            np.zeros((width, width)),
-            np.zeros(width),
-            np.zeros((width, width)),
-            np.zeros(3),
-            np.zeros(int(np.diff(blocks.visit_ptr).max(initial=1))),
-            np.zeros(2),
-            np.zeros(3, np.int64),
-            lattice_work(width),
+            number=np.stack([np.full(blocks.n_blocks, 2.0), limit, square]),
+            sums=block_sums(width),
+            move=no_move(width),
+            log_z=np.zeros(int(np.diff(blocks.visit_ptr).max(initial=1))),
+            seen=np.zeros(2),
+            count=np.zeros(3, np.int64),
+            work=lattice_work(width),
         )
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
         self._gold = _gold_edges(corpus, edge_kept, n_labels)
@@ -135,13 +124,12 @@ class Run:
         which only has features that exist here (`admit` sees to it).
         """
         features, w = sparse
-        state = self.state
-        state.mu[:] = 0.0
-        state.mu[features.node_attr, features.node_label] = w[: features.n_node]
+        mu, base, _ = self.state.weights
+        mu[:] = 0.0
+        mu[features.node_attr, features.node_label] = w[: features.n_node]
         edge = features.edge_attr
         prev, following = features.edge_prev.astype(np.int64), features.edge_next.astype(np.int64)
         w = w[features.n_node :]
-        base = state.tables.base_log
         base[:] = self._empty_base
         active = w != 0.0
         if self.base_holds:
@@ -150,17 +138,17 @@ class Run:
             active &= edge != 0
         size = np.bincount(edge[active], minlength=self.sizes.n_edge_attrs)
         lists = make_lists(size, (prev << SHIFT | following)[active], w[active], self._step_room())
-        self.state = state._replace(weights=lists)
+        self.state = self.state._replace(weights=Weights(mu, base, lists))
 
     def export(self):
         """`Sparse`: the active weights."""
-        mu, (key, value) = self.state.mu[:, : self.sizes.n_labels].reshape(-1), self._edges()
+        mu, (key, value) = self.state.weights.mu[:, : self.sizes.n_labels].reshape(-1), self._edges()
         nodes, order = np.flatnonzero(mu), np.argsort(key)
         return Sparse(from_keys(*self.sizes, nodes, key[order]), np.concatenate([mu[nodes], value[order]]))
 
     def _edges(self):
         """(keys as `FeatureSet.edge_keys`, weights) of the active edge weights."""
-        n_labels, lists, base = self.sizes.n_labels, self.state.weights, self.state.tables.base_log
+        n_labels, (_, base, lists) = self.sizes.n_labels, self.state.weights
         item = list_items(lists)
         owner = np.repeat(np.arange(self.sizes.n_edge_attrs), lists.row[SIZE, :-1])
         cell, value = lists.cell[item].astype(np.int64), lists.value[item]
@@ -177,7 +165,7 @@ class Run:
 
     @property
     def n_active(self):
-        return int(np.count_nonzero(self.state.mu)) + len(self._edges()[0])
+        return int(np.count_nonzero(self.state.weights.mu)) + len(self._edges()[0])
 
     def keep(self):
         """Arrays from which `resume` goes on."""
@@ -233,31 +221,18 @@ class Run:
 
     def renew(self):
         """Potentials and tables anew from the weights; returns the objective, in nats."""
-        state = self.state
-        k = len(state.tables.slot)
-        state.tables.lists.row[:] = 0
-        owner = owners(state.tables.class_ptr)
-        most = np.bincount(owner, state.weights.row[SIZE, state.tables.class_attr], minlength=k).sum()
+        tables, weights, corpus = self.state.tables, self.state.weights, self.corpus
+        k = len(tables.slot)
+        tables.lists.row[:] = 0
+        owner = owners(tables.class_ptr)
+        most = np.bincount(owner, weights.lists.row[SIZE, tables.class_attr], minlength=k).sum()
         self.make_room(int(1.25 * most) + k)
-        state, corpus = self.state, self.corpus
-        rebuild_base(
-            state.tables.base_log,
-            self.sizes.n_labels,
-            state.tables.base,
-            state.tables.base_t,
-            state.tables.level,
-        )
-        rebuild_classes(
-            np.arange(k, dtype=np.int32),
-            self.rule.dense_above,
-            state.tables,
-            state.weights,
-            state.work.sum,
-            state.work.touched,
-            state.work.value,
-        )
-        score_rows(np.arange(len(state.chains.psi_node), dtype=np.int32), state.mu, state.chains)
-        forget(state.chains)
+        state = self.state
+        chains, tables, weights = state.chains, state.tables, state.weights
+        rebuild_base(weights.base_log, self.sizes.n_labels, tables.base, tables.base_t, tables.level)
+        rebuild_classes(np.arange(k, dtype=np.int32), self.rule.dense_above, tables, weights, state.work)
+        score_rows(np.arange(len(chains.psi_node), dtype=np.int32), weights.mu, chains)
+        forget(chains)
         sequences, last = corpus.filled.astype(np.int32), corpus.position[corpus.last].astype(np.int32)
         self._large.extend(sequences, last, last, 1, state)
         return self.loss() + self.penalty()
@@ -267,7 +242,7 @@ class Run:
         corpus, chains, full = self.corpus, self.state.chains, self.corpus.filled
         known = corpus.attr_idx < self.sizes.n_attrs
         token, x = corpus.attr_token[known], corpus.attr_val[known] if len(corpus.attr_val) else 1.0
-        mu = self.state.mu[corpus.attr_idx[known], corpus.labels[token]]
+        mu = self.state.weights.mu[corpus.attr_idx[known], corpus.labels[token]]
         score = float((mu * x * corpus.token_weights[token]).sum())
         (keys, counts), (key, value) = self._gold, self._edges()
         if len(keys):
@@ -276,7 +251,7 @@ class Run:
         return float(chains.weight[full] @ chains.log_z[full]) - score
 
     def penalty(self):
-        value = np.concatenate([self.state.mu.ravel(), self._edges()[1]])
+        value = np.concatenate([self.state.weights.mu.ravel(), self._edges()[1]])
         return self.rule.c1 * float(np.abs(value).sum()) + self.rule.c2 * float(value @ value)
 
     # ---- sweeps
@@ -287,10 +262,10 @@ class Run:
 
     def make_room(self, more=0):
         """Pack both pools; `more` free places in that of the classes."""
-        state = self.state
-        weights = make_room(state.weights, self._step_room())
-        lists = make_room(state.tables.lists, more + (more >> 2))
-        self.state = state._replace(weights=weights, tables=state.tables._replace(lists=lists))
+        weights, tables = self.state.weights, self.state.tables
+        weights = weights._replace(lists=make_room(weights.lists, self._step_room()))
+        tables = tables._replace(lists=make_room(tables.lists, more + (more >> 2)))
+        self.state = self.state._replace(weights=weights, tables=tables)
 
     def sweep(self, order=None, only=-1):
         """Visit the blocks `order`; returns the change of the objective (of the adaptive rule;
@@ -298,11 +273,8 @@ class Run:
         """
         order, place, total = self.order if order is None else order, 0, 0.0
         if self.rule.frozen:
-            order = order[
-                holding(
-                    self.state.blocks.member[:, order], self.state.mu, self.state.weights, self.base_holds
-                )
-            ]
+            member = self.state.blocks.member[:, order]
+            order = order[holding(member, self.state.weights, self.base_holds)]
         visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
         few = len(self.order) <= FEW and not self.compiled and LargeBlocks.n_staged < STAGED
         by_stages = size >= (0 if self.rule.exact or few else LARGE)

@@ -10,7 +10,7 @@ from crfbook.chain.potentials import padded, padded_bounds
 from crfbook.data.corpus import offsets, owners
 from crfbook.learners.coordinate.index import Blocks
 from crfbook.learners.coordinate.lattice import BEHIND, CHANGED
-from crfbook.learners.coordinate.pools import Lists, Tables, make_lists
+from crfbook.learners.coordinate.pools import Tables, Weights, make_lists
 from crfbook.learners.coordinate.shared_rows import lattice_rows, node_rows
 
 TABLE_BYTES = (
@@ -54,16 +54,22 @@ class Chains(NamedTuple):
     log_z: np.ndarray  # (S,): log Z when it was last computed
 
 
+class TokenRows(NamedTuple):
+    """Tokens whose expected counts are added up at once: R of any class, and R of one class."""
+
+    left: np.ndarray  # (2 R, M): alpha before them
+    right: np.ndarray  # (2 R, M): psi_node beta / Z at them
+    given: np.ndarray  # (2, 2 R): weights of their sequences, occurrences there
+    product: np.ndarray  # (2, M, M)
+
+
 class LatticeWork(NamedTuple):
     """Work arrays of one thread."""
 
     right: np.ndarray  # (M,)
-    left_rows: np.ndarray  # (2 R, M): alpha before R tokens of any class, and before R of one class
-    right_rows: np.ndarray  # (2 R, M): psi_node beta / Z at these tokens
-    given: np.ndarray  # (2, 2 R): weights of these tokens, occurrences in their sequences
-    product: np.ndarray  # (2, M, M)
+    rows: TokenRows
     table: np.ndarray  # (M, M): of one class
-    sum: np.ndarray  # (M, M), nan between uses
+    score: np.ndarray  # (M, M): sums of weights, nan between uses
     touched: np.ndarray  # uint32 (M * M,)
     value: np.ndarray  # (M * M,)
     steps: np.ndarray  # int64 (1,): products made
@@ -76,11 +82,18 @@ class BlockSums(NamedTuple):
     edge: np.ndarray  # (3, M, M)
 
 
-class Candidates(NamedTuple):
-    """Weights of one block that may move."""
+class Move(NamedTuple):
+    """The weights of one block that may move, its candidates, and where to:
+    n of them at most, M padded labels.
+    """
 
+    n: np.ndarray  # int64 (1,): number of candidates, 0 between visits
     cell: np.ndarray  # int32 (n,): yp << SHIFT | y, or -1 - y for a node weight
     number: np.ndarray  # (4, n): old and new weight, gradient of the loss alone, curvature
+    old_edge: np.ndarray  # (M, M): old weights of the edge attribute, 0 between visits
+    delta_node: np.ndarray  # (M,): new - old, 0 between visits
+    delta_edge: np.ndarray  # (M, M): as delta_node
+    model: np.ndarray  # (3,): gradient times step, squares of the step by curvature, change of the penalty
 
 
 class Existing(NamedTuple):
@@ -116,18 +129,13 @@ class State(NamedTuple):
     blocks: Blocks
     chains: Chains
     tables: Tables
-    mu: np.ndarray  # (A, M): node weights
-    weights: Lists  # edge weights
+    weights: Weights
     exist: Existing
     # (3, G): step factors of the adaptive rule; bounds of an entry of the gradient; curvatures of the safe
     # rule
     number: np.ndarray
     sums: BlockSums
-    found: Candidates
-    old_edge: np.ndarray  # (M, M), 0 between visits
-    delta_node: np.ndarray  # (M,), 0 between visits
-    delta_edge: np.ndarray  # (M, M), 0 between visits
-    model: np.ndarray  # (3,)
+    move: Move
     log_z: np.ndarray  # (largest number of visits,)
     seen: np.ndarray  # (2,): largest violation, sum of squared ones
     count: np.ndarray  # int64 (3,): sequences visited for gradients, for step rules; blocks screened
@@ -135,23 +143,21 @@ class State(NamedTuple):
 
 
 def lattice_work(width):
-    square = (width, width)
-    return LatticeWork(
-        np.zeros(width),
-        np.zeros((2 * ROWS, width)),
-        np.zeros((2 * ROWS, width)),
-        np.zeros((2, 2 * ROWS)),
-        np.zeros((2, *square)),
-        np.zeros(square),
-        np.full(square, np.nan),
-        np.zeros(width * width, np.uint32),
-        np.zeros(width * width),
-        np.zeros(1, np.int64),
-    )
+    n, square = width * width, (width, width)
+    left, right = np.zeros((2, 2 * ROWS, width))
+    rows = TokenRows(left, right, np.zeros((2, 2 * ROWS)), np.zeros((2, *square)))
+    nan, touched, steps = np.full(square, np.nan), np.zeros(n, np.uint32), np.zeros(1, np.int64)
+    return LatticeWork(np.zeros(width), rows, np.zeros(square), nan, touched, np.zeros(n), steps)
 
 
 def block_sums(width):
     return BlockSums(np.zeros((3, width)), np.zeros((3, width, width)))
+
+
+def no_move(width):
+    n, square = width * width + width, (width, width)
+    none, cell, number = np.zeros(1, np.int64), np.zeros(n, np.int32), np.zeros((4, n))
+    return Move(none, cell, number, np.zeros(square), np.zeros(width), np.zeros(square), np.zeros(3))
 
 
 def make_chains(corpus, n_labels, constraints):
@@ -212,7 +218,7 @@ def forget(chains):
 
 
 def make_tables(corpus, n_labels, edge_kept, constraints):
-    """(`Tables` of zero weights, 1 if the base holds edge attribute 0):
+    """(`Tables` of zero weights, `Weights.base_log` of them, 1 if the base holds edge attribute 0):
     it does where every class has it and it is kept.
     """
     base_log, n_classes = padded_bounds(constraints, n_labels).edge, corpus.n_classes
@@ -232,8 +238,7 @@ def make_tables(corpus, n_labels, edge_kept, constraints):
     class_ptr = offsets(np.bincount(owner[kept], minlength=n_classes))
     n_tables = int(min(n_classes, max(1, TABLE_BYTES // (8 * width * width))))
     free = np.concatenate([[n_tables], np.arange(n_tables)[::-1]]).astype(np.int32)
-    return Tables(
-        base_log,
+    tables = Tables(
         np.zeros((width, width)),
         np.zeros((width, width)),
         np.zeros(3),
@@ -244,4 +249,5 @@ def make_tables(corpus, n_labels, edge_kept, constraints):
         np.zeros(n_classes),
         class_ptr,
         corpus.class_attr[kept],
-    ), int(base_holds)
+    )
+    return tables, base_log, int(base_holds)

@@ -3,7 +3,8 @@
 Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of
 the weights of its edge attributes (the constant one aside, which is the base). D[k] has few entries; where it
 has many, or psi is tiny, the whole table is kept. A cell is a pair (yp, y) as one number, see SHIFT.
-`tables` is a Tables and `weights` a Lists of pools.py, which list their arrays.
+`tables` is a Tables, `weights` a Weights, `lists` a Lists of pools.py, `work` a LatticeWork of
+state.py, which list their arrays.
 """
 
 import numpy as np
@@ -54,23 +55,23 @@ def room_for_classes(classes, more, class_ptr, class_attr, class_row, weight_row
 
 
 @kernel
-def _sum_weights(k, class_ptr, class_attr, weights, sum_buf, touched_buf):
+def _sum_weights(k, class_ptr, class_attr, lists, sum_buf, touched_buf):
     """sum_buf[yp, y] = s[k][yp, y] at the cells touched_buf[:n]; returns n. sum_buf (M, M) is nan before,
     and elsewhere after.
     """
     n = 0
     for j in range(class_ptr[k], class_ptr[k + 1]):
         b = class_attr[j]
-        start = weights.row[START, b]
-        for e in range(start, start + weights.row[SIZE, b]):
-            c = weights.cell[e]
+        start = lists.row[START, b]
+        for e in range(start, start + lists.row[SIZE, b]):
+            c = lists.cell[e]
             yp, y = c >> SHIFT, c & LABEL
             if np.isnan(sum_buf[yp, y]):
                 touched_buf[n] = c
-                sum_buf[yp, y] = weights.value[e]
+                sum_buf[yp, y] = lists.value[e]
                 n += 1
             else:
-                sum_buf[yp, y] += weights.value[e]
+                sum_buf[yp, y] += lists.value[e]
     return n
 
 
@@ -88,19 +89,19 @@ def _claim_table(k, wanted, slot, free):
 
 
 @kernel
-def rebuild_classes(classes, dense_above, tables, weights, sum_buf, touched_buf, value_buf):
+def rebuild_classes(classes, dense_above, tables, weights, work):
     """psi[k] of these classes from the weights: a list of differences;
     whole if it has more than dense_above entries or one below LOWEST.
 
     Where no table is free, a long list does; an entry below LOWEST makes spread[k] infinite: its sequences
-    are done in logarithms. Arguments: classes int32 (n,); dense_above; tables; weights; work: sum_buf (M, M),
-    nan before and after; touched_buf uint32 (M * M,); value_buf (M * M,). Cost: the active weights of their
-    edge attributes, one exp each; M^2 for a whole table. Source: docs/SPEC.md, A.4.
+    are done in logarithms. Arguments: classes int32 (n,); dense_above; tables; weights; work. Cost: the
+    active weights of their edge attributes, one exp each; M^2 for a whole table. Source: docs/SPEC.md, A.4.
     """
+    sum_buf, touched_buf, value_buf = work.score, work.touched, work.value
     base, M, row, cell = tables.base, tables.base.shape[0], tables.lists.row, tables.lists.cell
     value = tables.lists.value
     for k in classes:
-        n = _sum_weights(k, tables.class_ptr, tables.class_attr, weights, sum_buf, touched_buf)
+        n = _sum_weights(k, tables.class_ptr, tables.class_attr, weights.lists, sum_buf, touched_buf)
         largest, lowest = 0.0, 0.0
         for e in range(n):
             yp, y = touched_buf[e] >> SHIFT, touched_buf[e] & LABEL

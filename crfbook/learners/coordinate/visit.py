@@ -1,8 +1,9 @@
-"""Blockwise coordinate descent: one visit of a block, and a sweep over many.
+"""Blockwise coordinate descent: the visit of a block, and a sweep over many.
 
 Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithm 2 (and 1: a block of which only one weight may move).
 `state` is a State and `rule` a Rule of state.py: everything that a visit reads and changes. Its stages
-see gradient.py and step.py.
+see gradient.py and step.py. The visit is written here and nowhere else:
+stages.py has Python run this source, with stages that no kernel can do.
 """
 
 import math
@@ -10,7 +11,7 @@ import math
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.learners.coordinate.gradient import block_gradient, clear_sums, gold_doubt
+from crfbook.learners.coordinate.gradient import block_gradient, gold_doubt
 from crfbook.learners.coordinate.lattice import extend, keep_log_z, log_z_change, mark_change, score_rows
 from crfbook.learners.coordinate.step import (
     ADAPTIVE,
@@ -35,15 +36,18 @@ BY_STAGES = -1
 
 
 @kernel
-def missing_room(b, n, blocks, tables, weights):
+def missing_room(b, n, rule, blocks, tables, weights):
     """Free places that the pool of the classes must have before edge attribute b may have n weights;
     0 if both pools will do.
 
-    Arguments: b; n; blocks; tables; weights. Cost: the classes of b. Source: docs/SPEC.md, A.10.
+    Arguments: b; n; rule; blocks; tables; weights. Cost: the classes of b. Source: docs/SPEC.md, A.10.
     """
+    if b < 0 or (b == 0 and rule.base_holds):
+        return 0
     classes, row = blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]], tables.lists.row
-    need = room_for_classes(classes, n, tables.class_ptr, tables.class_attr, row, weights.row)
-    if n + n // 4 > weights.cell.size - weights.row[START, weights.row.shape[1] - 1]:
+    lists = weights.lists
+    need = room_for_classes(classes, n, tables.class_ptr, tables.class_attr, row, lists.row)
+    if n + n // 4 > lists.cell.size - lists.row[START, lists.row.shape[1] - 1]:
         return max(1, need)
     return need if need > tables.lists.cell.size - row[START, row.shape[1] - 1] else 0
 
@@ -81,65 +85,47 @@ def visit_blocks(order, start, only, rule, state):
     occurrence. Source: Sokolovska et al. (2010), Algorithm 2; docs/SPEC.md, A.9, A.10.
     """
     blocks, chains, tables, weights = state.blocks, state.chains, state.tables, state.weights
-    found, work = state.found, state.work
-    mu, sums, old_edge, delta_node = state.mu, state.sums, state.old_edge, state.delta_node
-    delta_edge, model = state.delta_edge, state.model
-    number, log_z, count, total, adaptive = state.number, state.log_z, state.count, 0.0, rule.step == ADAPTIVE
+    sums, move, work, number, log_z = state.sums, state.move, state.work, state.number, state.log_z
+    count, total, adaptive = state.count, 0.0, rule.step == ADAPTIVE
     for place in range(start, order.size):
         g = np.int64(order[place])  # int() keeps 32 bits, and a kernel is compiled for each kind of integer
         a, b, first = np.int64(blocks.member[0, g]), np.int64(blocks.member[1, g]), blocks.visit_ptr[g]
         last = blocks.visit_ptr[g + 1]
-        empty = (
-            load_block(a, b, rule.base_holds, mu, tables.base_log, weights, old_edge) == 0 and rule.screening
+        visited, low, high = (
+            blocks.visit_seq[first:last],
+            blocks.visit_low[first:last],
+            blocks.visit_high[first:last],
         )
+        empty = load_block(a, b, rule, weights, move) == 0 and rule.screening
         if empty and number[LIMIT, g] <= rule.c1:
             count[SCREENED] += 1
             continue
-        visited, high, n, missing = blocks.visit_seq[first:last], blocks.visit_high[first:last], 0, 0
-        unsafe = extend(visited, blocks.visit_low[first:last], high, np.int64(0), chains, tables, work)
+        unsafe, n, missing = extend(visited, low, high, np.int64(0), chains, tables, work), 0, 0
         if unsafe:
             missing = BY_STAGES
         elif empty and gold_doubt(g, rule.c1, blocks, chains, tables) <= rule.c1:
             count[SCREENED] += 1
             continue
         else:
-            clear_sums(sums)
-            block_gradient(
-                g,
-                blocks.occ_ptr[first],
-                blocks.occ_ptr[last],
-                rule.repeats,
-                blocks,
-                chains,
-                tables,
-                sums,
-                work,
-            )
+            from_, to = blocks.occ_ptr[first], blocks.occ_ptr[last]
+            block_gradient(g, from_, to, rule.repeats, blocks, chains, tables, sums, work)
             count[PASSES] += last - first
-            n = candidates(a, b, only, rule, mu, old_edge, state.exist, sums, found, state.seen)
+            n = candidates(a, b, only, rule, weights, state.exist, sums, move, state.seen)
         if n > 0 and not rule.measure:
-            missing = (
-                0 if b < 0 or (b == 0 and rule.base_holds) else missing_room(b, n, blocks, tables, weights)
-            )
-            scale_curvatures(n, rule, number[SQUARE, g], sums, found)
+            missing = missing_room(b, n, rule, blocks, tables, weights)
+            scale_curvatures(rule, number[SQUARE, g], sums, move)
         noise, trial = keep_log_z(visited, chains.log_z, log_z), np.int64(0)
         factor = number[FACTOR, g] if adaptive else rule.factor
         while n > 0 and missing == 0 and not rule.measure:
-            propose(
-                n,
-                factor if trial < MAX_TRIALS - 1 and not unsafe else math.inf,
-                rule.c1,
-                rule.c2,
-                found.number,
-                model,
-            )
-            if model[BEND] == 0.0 and trial == 0:
+            back = unsafe or trial == MAX_TRIALS - 1  # to the weights as they were
+            propose(n, math.inf if back else factor, rule.c1, rule.c2, move.number, move.model)
+            if move.model[BEND] == 0.0 and trial == 0:
                 break
-            write_block(a, b, n, rule.base_holds, mu, tables.base_log, weights, found, delta_node, delta_edge)
-            renew_tables(b, rule.base_holds, rule.n_labels, rule.dense_above, blocks, tables, weights, work)
-            change = -mark_change(g, blocks, chains, delta_node, delta_edge)
-            score_rows(blocks.score_row[blocks.score_ptr[g] : blocks.score_ptr[g + 1]], mu, chains)
-            if unsafe:  # the weights are what they were
+            write_block(a, b, rule, weights, move)
+            renew_tables(b, rule, blocks, tables, weights, work)
+            change = -mark_change(g, blocks, chains, move)
+            score_rows(blocks.score_row[blocks.score_ptr[g] : blocks.score_ptr[g + 1]], weights.mu, chains)
+            if unsafe:
                 missing = BY_STAGES
                 for v in range(last - first):
                     chains.log_z[visited[v]] = log_z[v]
@@ -148,13 +134,13 @@ def visit_blocks(order, start, only, rule, state):
                 unsafe = extend(visited, high, high, np.int64(1), chains, tables, work)
                 change += log_z_change(visited, chains.weight, chains.log_z, log_z)
                 count[STEP_PASSES] += last - first
-            good, factor = judge(change, noise, trial, adaptive, model, factor)
+            good, factor = judge(change, noise, trial, adaptive, move.model, factor)
             trial += 1
             if good and not unsafe:
-                total += change + model[PENALTY]
+                total += change + move.model[PENALTY]
                 number[FACTOR, g] = factor
                 break
-        clear_block(b, n, rule.base_holds, weights, found, old_edge, delta_node, delta_edge)
+        clear_block(a, b, rule, weights, move)
         if missing:
             return place, total, missing
     return order.size, total, 0

@@ -189,24 +189,28 @@ def test_ctrl_c_amid_a_step_leaves_the_weights_before_it(monkeypatch, when):
     """In the stages of a large block, where a step is written before it is judged."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
     monkeypatch.setattr("crfbook.learners.coordinate.run.LARGE", 0)
-    run, renew, step, calls, before = run_of(corpus, features), LargeBlocks._renew, LargeBlocks._step, [], []
+    run, calls, before = run_of(corpus, features), [], []
+    extend, curvatures = LargeBlocks.extend, LargeBlocks.curvatures
 
-    def interrupted(self, *arguments):
-        calls.append(1)
-        if len(calls) == when:
+    def interrupted(self, sequences, low, high, measure, state):
+        calls.extend([1] * measure)  # the step is written
+        if measure and len(calls) == when:
+            assert not np.array_equal(scatter(run.export(), features), before[0])
             raise KeyboardInterrupt
-        return renew(self, *arguments)
+        return extend(self, sequences, low, high, measure, state)
 
     def watched(self, *arguments):
         before[:] = [scatter(run.export(), features)]
-        return step(self, *arguments)
+        return curvatures(self, *arguments)
 
-    monkeypatch.setattr(LargeBlocks, "_renew", interrupted)
-    monkeypatch.setattr(LargeBlocks, "_step", watched)
+    monkeypatch.setattr(LargeBlocks, "extend", interrupted)
+    monkeypatch.setattr(LargeBlocks, "curvatures", watched)
     with pytest.raises(KeyboardInterrupt):
         for _ in range(9):
             run.sweep()
     np.testing.assert_array_equal(scatter(run.export(), features), before[0])
+    move = run.state.move  # the next visit finds nothing of this one
+    assert move.n[0] == 0 and not any(part.any() for part in (move.old_edge, *move[4:6]))
     np.testing.assert_allclose(
         run.renew(),
         Objective(corpus, features, c2=C2)(before[0])[0] + C1 * np.abs(before[0]).sum(),
