@@ -194,7 +194,7 @@ def test_a_million_tokens():
 
 def run_log_z(chain):
     """Both forms without the (T, L, L) arrays of the other tests; asserts that they agree."""
-    from chains import potentials
+    from helpers.chains import potentials
 
     from crfbook.chain import forward_backward as fb
 

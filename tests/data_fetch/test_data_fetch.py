@@ -20,7 +20,7 @@ from data_fetch.download import Downloader
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytest_plugins = "local_server"
+pytest_plugins = "helpers.local_server"
 
 
 def leftovers(cache):

@@ -13,7 +13,7 @@ import data_fetch
 from data_fetch import FetchError
 from data_fetch.__main__ import main
 
-pytest_plugins = "local_server"
+pytest_plugins = "helpers.local_server"
 
 ROOT = Path(__file__).resolve().parents[2]
 

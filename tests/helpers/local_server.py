@@ -1,6 +1,6 @@
 """A real http server on this machine whose manners can be chosen: every way in which a download goes wrong.
 
-Test modules load the fixtures with ``pytest_plugins = "local_server"``. (PYTEST_DONT_REWRITE:
+Test modules load the fixtures with ``pytest_plugins = "helpers.local_server"``. (PYTEST_DONT_REWRITE:
 they may import it first.)
 """
 
