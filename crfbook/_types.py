@@ -20,7 +20,7 @@ from crfbook.encoding.templates import Template
 from crfbook.learners.coordinate.active_weights import Sparse
 from crfbook.learners.tuples.automaton import Automaton, Tuples
 from crfbook.models.crf import CRF
-from crfbook.training.result import OptResult, Step
+from crfbook.training.loop import OptResult, Step
 
 File = str | PathLike[str]
 Source = File | IO[Any] | bytes

@@ -29,7 +29,7 @@ from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.quasi_newton.support import minimize_on_support
 from crfbook.learners.stochastic.fast import fast_fit
 from crfbook.training.certificate import duality_gap
-from crfbook.training.result import OptResult
+from crfbook.training.loop import OptResult
 
 from . import crfsuite
 from .harness import Clocked, Row, Run, affine_fit, break_even, follow, race, steady, study, timed

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from crfbook._checks import whole
-from crfbook.training.result import Step
+from crfbook.training.loop import Step
 from crfbook.training.threads import one_blas_thread
 
 CHUNK = 512  # sequences per compiled call: Ctrl-C is heard between calls

@@ -14,6 +14,8 @@ from threading import Lock, local
 import scipy.linalg.cython_blas  # noqa: F401  (loads the BLAS that compiled np.dot calls, so that it is found)
 from threadpoolctl import ThreadpoolController
 
+from crfbook.training.interrupts import held_back, listen
+
 
 @lru_cache(maxsize=1)
 def _controller():
@@ -50,32 +52,44 @@ def _set_threads(libraries, numbers):
 
 @contextmanager
 def one_blas_thread():
-    """Context manager: BLAS runs on one thread inside.
+    """Context manager: BLAS runs on one thread inside, and Ctrl-C waits for `listen` or for the end.
 
     Mostly the setting belongs to the process. Several threads may be inside at once: the first sets it, the
-    last puts back what was there (each for itself would free BLAS under the others' feet,
-    and could leave it at one for good).
+    last puts back what was there (each for itself would free BLAS under the others' feet, and could leave it
+    at one for good). So could a Ctrl-C between the two halves of that: see interrupts.py.
     """
-    shared, own, mine = _libraries(False), _libraries(True), _Limit.mine
+    with held_back():
+        _enter()
+        try:
+            yield
+        finally:
+            _leave()
+
+
+def _enter():
+    mine = _Limit.mine
     with _Limit.lock:
         if _Limit.inside == 0:
+            shared = _libraries(False)
             _Limit.before = [lib.num_threads for lib in shared]
             _set_threads(shared, [1] * len(shared))
         _Limit.inside += 1
         mine.depth = getattr(mine, "depth", 0) + 1
     if mine.depth == 1:
+        own = _libraries(True)
         mine.before = [lib.num_threads for lib in own]
         _set_threads(own, [1] * len(own))
-    try:
-        yield
-    finally:
-        with _Limit.lock:
-            _Limit.inside -= 1
-            mine.depth -= 1
-            if _Limit.inside == 0:
-                _set_threads(shared, _Limit.before)
-        if mine.depth == 0:
-            _set_threads(own, mine.before)
+
+
+def _leave():
+    mine = _Limit.mine
+    with _Limit.lock:
+        _Limit.inside -= 1
+        mine.depth -= 1
+        if _Limit.inside == 0:
+            _set_threads(_libraries(False), _Limit.before)
+    if mine.depth == 0:
+        _set_threads(_libraries(True), mine.before)
 
 
 def _after_fork():
@@ -116,11 +130,17 @@ def run_pieces(task, n_pieces, n_threads=1):
     n_threads = min(resolve_threads(n_threads), n_pieces)
     with one_blas_thread():
         if n_threads <= 1:
-            return [task(i) for i in range(n_pieces)]
+            return [_heard(task(i)) for i in range(n_pieces)]
 
         def limited(i):
             with one_blas_thread():  # for BLAS whose setting is each thread's own
                 return task(i)
 
         with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(limited, range(n_pieces)))
+            return [_heard(result) for result in pool.map(limited, range(n_pieces))]
+
+
+def _heard(result):
+    """`result`, unless Ctrl-C was pressed meanwhile."""
+    listen()
+    return result

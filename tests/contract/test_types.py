@@ -26,7 +26,7 @@ OTHERS = {
     "learners.stochastic.fast": ["fast_fit"],
     "learners.tuples": ["train_tuples"],
     "learners.tuples.train": ["TupleObjective", "TupleResult"],
-    "training.result": ["OptResult", "Step"],
+    "training.loop": ["OptResult", "Step"],
 }
 SPECIAL = ("__init__", "__call__", "__len__", "__iter__", "__getitem__")
 

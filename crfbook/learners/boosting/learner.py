@@ -44,7 +44,7 @@ from crfbook.learners.boosting.rounds import (
     sleep_limit,
     visit,
 )
-from crfbook.training.result import OptResult, Step
+from crfbook.training.loop import OptResult, Step
 from crfbook.training.threads import one_blas_thread
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from crfbook.learners.coordinate.acceleration import Accelerator
 from crfbook.learners.coordinate.run import STEPS, Run, Sizes, Sparse
 from crfbook.learners.coordinate.step import ADAPTIVE, LARGEST, SQUARES
 from crfbook.training.certificate import Rules
-from crfbook.training.result import Step
+from crfbook.training.loop import Step
 from crfbook.training.threads import one_blas_thread, resolve_threads
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from crfbook.chain.sequence_work import epoch_order
 from crfbook.chain.token_layout import cells_of, lay_out_online, online_work, weights_of
 from crfbook.learners.online.mistakes import N_TOTALS
 from crfbook.learners.online.perceptron_steps import perceptron_direction
-from crfbook.training.result import OptResult, Step
+from crfbook.training.loop import OptResult, Step
 
 
 class OnlineRun:

@@ -19,7 +19,7 @@ from scipy.optimize import minimize as scipy_minimize
 from crfbook._checks import whole
 from crfbook.learners.quasi_newton.orthants import pseudo_gradient
 from crfbook.training.certificate import Rules, checked_start, evaluated
-from crfbook.training.result import OptResult, Step
+from crfbook.training.loop import OptResult, Step
 from crfbook.training.threads import one_blas_thread
 
 if TYPE_CHECKING:

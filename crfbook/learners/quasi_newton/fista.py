@@ -21,7 +21,7 @@ from crfbook._checks import function_or_none
 from crfbook.learners.quasi_newton.orthants import pseudo_gradient
 from crfbook.learners.quasi_newton.proximal_step import proximal_step
 from crfbook.training.certificate import Rules, checked_start, evaluated
-from crfbook.training.result import OptResult, Step
+from crfbook.training.loop import OptResult, Step
 from crfbook.training.threads import one_blas_thread
 
 if TYPE_CHECKING:

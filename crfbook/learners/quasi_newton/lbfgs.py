@@ -22,7 +22,7 @@ from crfbook.learners.quasi_newton.memory import CurvatureMemory, Pairs
 from crfbook.learners.quasi_newton.orthants import align_direction, orthant_step, pseudo_gradient
 from crfbook.learners.quasi_newton.proximal_newton import LocalModel
 from crfbook.training.certificate import Rules, checked_start, evaluated
-from crfbook.training.result import OptResult, Step
+from crfbook.training.loop import OptResult, Step
 from crfbook.training.threads import one_blas_thread
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import numpy as np
 from crfbook.chain.losses.terms import make_loss
 from crfbook.chain.objective import Objective
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.training.result import OptResult
+from crfbook.training.loop import OptResult
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State

@@ -21,7 +21,7 @@ from crfbook.learners.stochastic.edge_memory import edge_start, memory_bytes, pa
 from crfbook.learners.stochastic.sag_steps import sag_steps, write_out
 from crfbook.training.certificate import TINY, Rules
 from crfbook.training.epochs import last_look, run_epochs
-from crfbook.training.result import OptResult
+from crfbook.training.loop import OptResult
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State

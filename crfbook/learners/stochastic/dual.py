@@ -25,7 +25,7 @@ from crfbook.learners.stochastic.edge_memory import edge_start, memory_bytes, pa
 from crfbook.learners.stochastic.sdca_steps import sdca_epoch, start_at_gold, start_at_scores
 from crfbook.training.certificate import TINY, Rules
 from crfbook.training.epochs import chunks, last_look, run_epochs
-from crfbook.training.result import OptResult
+from crfbook.training.loop import OptResult
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State

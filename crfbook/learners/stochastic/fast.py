@@ -24,7 +24,7 @@ from crfbook.learners.quasi_newton import minimize
 from crfbook.learners.stochastic.dual import DualAscent, check_memory
 from crfbook.training.certificate import TINY, Rules
 from crfbook.training.epochs import run_epochs
-from crfbook.training.result import OptResult
+from crfbook.training.loop import OptResult
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State

@@ -13,7 +13,7 @@ from crfbook.chain.token_layout import cells_of, lay_out_online, weights_of
 from crfbook.learners.stochastic.sgd_steps import clip_cells, sgd_l1_steps, sgd_steps
 from crfbook.training.certificate import TINY
 from crfbook.training.epochs import chunks, last_look, run_epochs
-from crfbook.training.result import OptResult
+from crfbook.training.loop import OptResult
 
 MAX_HALVINGS = 30
 

@@ -1,0 +1,135 @@
+"""Ctrl-C that waits: nothing is left half done, and nothing waits for ever."""
+
+import signal
+import sys
+from threading import Thread
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from crfbook.training import interrupts, threads
+from crfbook.training.interrupts import heard_at_once, held_back, listen
+
+
+def press():
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was():
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    assert signal.getsignal(signal.SIGINT) is before and interrupts._Held.waiting is None
+
+
+def test_a_signal_waits_for_the_next_listen():
+    done = []
+    with pytest.raises(KeyboardInterrupt), held_back():
+        press()
+        done.append("after the signal")
+        listen()
+        done.append("never")
+    assert done == ["after the signal"]
+
+
+def test_or_for_the_end_of_the_outermost():
+    done = []
+    with pytest.raises(KeyboardInterrupt), held_back():
+        with held_back():
+            press()
+        done.append("left the inner one")
+    assert done == ["left the inner one"]
+
+
+def test_without_a_signal_nothing_happens():
+    listen()
+    with held_back():
+        listen()
+
+
+def test_who_presses_again_after_a_while_is_heard_at_once(monkeypatch):
+    with pytest.raises(KeyboardInterrupt), held_back():
+        press()
+        press()  # the same moment: one wish
+        monkeypatch.setattr(interrupts, "PATIENCE", -1.0)
+        press()
+        raise AssertionError("not heard")
+
+
+def test_a_callback_is_interrupted_where_it_is():
+    with pytest.raises(KeyboardInterrupt), held_back(), heard_at_once():
+        press()
+        raise AssertionError("not heard")
+
+
+def test_a_signal_that_waits_is_heard_before_a_callback():
+    with pytest.raises(KeyboardInterrupt), held_back():
+        press()
+        with heard_at_once():
+            raise AssertionError("not heard")
+
+
+def test_what_the_program_does_at_ctrl_c_is_done():
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append("own"))
+    try:
+        with held_back():
+            press()
+            assert not heard
+            listen()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == ["own"]
+
+
+def test_other_threads_leave_signals_alone():
+    found = []
+
+    def work():
+        with held_back(), heard_at_once():
+            listen()
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGINT)]
+
+
+def blas_threads():
+    return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+
+def pressed_at(line):
+    """Ctrl-C at the `line`th line that `one_blas_thread` runs, entering or leaving; was there such a line?"""
+    seen = 0
+
+    def trace(frame, event, _):
+        nonlocal seen
+        if frame.f_code.co_filename not in (threads.__file__, interrupts.__file__):
+            return None
+        if event == "line":
+            seen += 1
+            if seen == line:
+                press()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        with threads.one_blas_thread():
+            pass
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    return seen >= line
+
+
+def test_ctrl_c_at_any_line_leaves_nothing_limited():
+    with threadpool_limits(3, user_api="blas"):
+        line = 1
+        while pressed_at(line):
+            assert blas_threads() == {3} and threads._Limit.inside == 0, f"line {line}"
+            interrupts._Held.waiting = None
+            line += 1
+    assert line > 20

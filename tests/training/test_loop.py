@@ -1,0 +1,170 @@
+"""The outer loop: history, clock, callback, Ctrl-C and stages, on a learner of three lines."""
+
+import time
+
+import numpy as np
+import pytest
+
+from crfbook.training.loop import Learner, Training, run, stages
+
+
+class Halving(Learner):
+    """w <- w / 2; the objective is |w|^2."""
+
+    def __init__(self, n=2, max_iterations=None, interrupt_at=(), before=(0, 0.0), enough=0.0):
+        self.w, self.max_iterations, self.interrupt_at, self.before = (
+            np.ones(n),
+            max_iterations,
+            interrupt_at,
+            before,
+        )
+        self.enough, self.settled = enough, 0
+
+    def begin(self):
+        self._pass("begin")
+
+    def advance(self):
+        self._pass(self.iteration + 1)
+        self.w = self.w / 2
+        self.iteration += 1
+
+    def _pass(self, at):
+        if at in self.interrupt_at:
+            raise KeyboardInterrupt
+        self.n_evaluations += 1
+        self.objective = self.violation = float(self.w @ self.w)
+
+    def finished(self):
+        return "converged" if self.objective <= self.enough else None
+
+    def weights(self):
+        return self.w
+
+    def settle(self):
+        self.settled += 1
+
+    def last_look(self):
+        if "end" in self.interrupt_at:
+            raise KeyboardInterrupt
+        return float(self.w @ self.w)
+
+    def state(self):
+        return {"iteration": np.array(self.iteration)}
+
+
+def test_history_and_result():
+    found = run(Halving(max_iterations=3))
+    assert (found.status, found.n_iter, found.n_evaluations) == ("max_iterations", 3, 4)
+    assert [step.iteration for step in found.history] == [1, 2, 3]
+    assert [step.objective for step in found.history] == [2.0, 0.5, 0.125]
+    assert found.objective == 2 / 64 and found.state == {"iteration": 3}
+    assert all(step.n_active == 2 for step in found.history)
+
+
+def test_what_is_finished_takes_no_step():
+    found = run(Halving(enough=2.0))
+    assert (found.status, found.n_iter, found.history) == ("converged", 0, [])
+    found = run(Halving(max_iterations=0))
+    assert (found.status, found.n_iter, found.objective) == ("max_iterations", 0, 2.0)
+
+
+def test_a_learner_says_why_it_takes_no_step():
+    class Stuck(Halving):
+        def advance(self):
+            return "line search failed"
+
+    assert run(Stuck()).status == "line search failed"
+
+
+def test_steps_of_earlier_learners_count():
+    found = run(Halving(max_iterations=2, before=(10, 100.0)))
+    assert [step.iteration for step in found.history] == [11, 12] and found.n_iter == 12
+    assert 100.0 <= found.history[0].seconds <= found.history[1].seconds < 101.0
+
+
+def test_a_callback_reads_stops_and_costs_no_time():
+    seen = []
+
+    def callback(step, w):
+        with pytest.raises(ValueError, match="read-only"):
+            w[0] = 7.0
+        time.sleep(0.05)
+        seen.append(w.copy())
+        return step.iteration == 2
+
+    learner = Halving()
+    found = run(learner, callback)
+    assert (found.status, found.n_iter) == ("stopped by callback", 2)
+    np.testing.assert_array_equal(seen, [[0.5, 0.5], [0.25, 0.25]])
+    assert learner.w.flags.writeable and found.history[-1].seconds < 0.05
+
+
+def test_a_certificate_counts_more_than_the_callback():
+    assert run(Halving(enough=0.5), lambda step, w: step.iteration == 2).status == "converged"
+
+
+def test_a_callback_that_is_none_is_named():
+    with pytest.raises(ValueError, match="callback: expected a function or None, got 3"):
+        Training(3)
+
+
+def test_ctrl_c_before_the_first_evaluation_gives_the_start():
+    learner = Halving(interrupt_at=("begin", "end"))
+    found = run(learner)
+    assert (found.status, found.n_iter, found.history) == ("interrupted", 0, [])
+    assert np.isnan(found.objective) and learner.settled == 1
+    np.testing.assert_array_equal(found.w, [1.0, 1.0])
+
+
+@pytest.mark.parametrize("at, objective", [((3,), 2 / 16), ((3, "end"), 0.5), (("end",), None)])
+def test_ctrl_c_keeps_what_was_good(at, objective):
+    """At the end it is the last epoch's own estimate that stays."""
+    found = run(Halving(interrupt_at=at, max_iterations=5))
+    assert found.status == "interrupted"
+    assert found.objective == (found.history[-1].objective if objective is None else objective)
+    assert found.n_iter == len(found.history) == (5 if objective is None else 2)
+
+
+def script_of(*learners, results):
+    def script(training):
+        for learner in learners:
+            results.append((yield learner))
+            if training.stopped:
+                break
+        return results[-1]
+
+    return script
+
+
+def test_stages_are_one_training():
+    results = []
+    found = stages(
+        script_of(Halving(max_iterations=2), Halving(max_iterations=1, before=(2, 0.0)), results=results)
+    )
+    assert [step.iteration for step in found.history] == [1, 2, 3]
+    assert [len(result.history) for result in results] == [2, 1] and found.n_iter == 3
+
+
+def test_a_callback_stops_all_stages():
+    results = []
+    learners = Halving(max_iterations=2), Halving(max_iterations=2)
+    found = stages(script_of(*learners, results=results), lambda step, w: True)
+    assert found.status == "stopped by callback" and len(found.history) == len(results) == 1
+
+
+def test_ctrl_c_between_stages_keeps_the_first():
+    def script(training):
+        yield Halving(max_iterations=2)
+        raise KeyboardInterrupt
+
+    found = stages(script)
+    assert (found.status, found.n_iter, len(found.history)) == ("interrupted", 2, 2)
+
+
+def test_ctrl_c_before_any_stage_has_nothing_to_keep():
+    def script(training):
+        raise KeyboardInterrupt
+        yield
+
+    with pytest.raises(KeyboardInterrupt):
+        stages(script)
