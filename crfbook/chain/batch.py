@@ -1,13 +1,92 @@
-"""One batch of a packing, and what Python does with it where a stage at a time is fast enough (see
-sparse_shards.py).
+"""One batch of a packing: the work arrays of a thread, and what Python does with them where a stage at a time
+is fast enough (sparse/form.py). n rows and B sequences of the largest batch, M padded labels.
 """
+
+from queue import SimpleQueue
+from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.curvature import spread_rows
-from crfbook.chain.edge_products import add_edge_sum
 from crfbook.chain.forward_backward_batched import forward_backward_batched
-from crfbook.chain.likelihood import batch_gradient, batch_scores
+from crfbook.chain.likelihood import redo_flagged
+
+
+class Work(NamedTuple):
+    """What one thread writes on its way (likelihood.py). The second group is empty unless the loss
+    is not the log loss, the third but for pointwise losses, the fourth unless transitions are sparse.
+    """
+
+    log_node: np.ndarray  # (n, M)
+    p_node: np.ndarray  # (n, M)
+    alpha: np.ndarray  # (n, M)
+    prev: np.ndarray  # (n, M)
+    gain: np.ndarray  # (n,)
+    pair: np.ndarray  # (M, M)
+    flags: np.ndarray  # uint8 (B,)
+
+    score: np.ndarray  # (B,): of the gold paths
+    slope: np.ndarray  # (B,): weight * phi'(u), summed over the tokens if pointwise
+
+    event: np.ndarray  # (n,): weight * phi'(u) / p of each gold label
+    ahead: np.ndarray  # (n, M): events at later rows, see chain/losses/batched.py
+    behind: np.ndarray  # (n, M): events at this and later rows
+    step: np.ndarray  # (2, B, M): operands of one time step
+
+    part: np.ndarray  # (n, M): what the base contributes to a product, see chain/sparse/forward_backward.py
+    table: np.ndarray  # (M, M): potentials of a class
+    base_sum: np.ndarray  # (M, M): expected counts of all transitions, see `base_counts`
+    whole: np.ndarray  # (M, M): the positive part of their differences
+
+
+class Counts(NamedTuple):
+    """What the node weights of one shard get from an evaluation: expected counts, or what stands in their
+    place (variances, slopes of another loss); and log Z. S' sequences, H dense rows.
+    """
+
+    log_z: np.ndarray  # (S',), of all shards
+    grad: np.ndarray  # (n_node,): what is listed as pairs
+    dense_grad: np.ndarray  # (H, M or L)
+
+
+def make_work(packing, width):
+    """`Work` for the batches of a packing and the log loss."""
+    n, n_slots = (int(np.diff(ptr).max(initial=0)) for ptr in (packing.row_ptr, packing.slot_ptr))
+    rows, none, table = (np.empty((n, width)) for _ in range(4)), np.empty(0), np.empty((0, width))
+    plain = *rows, np.empty(n), np.empty((width, width)), np.empty(n_slots, np.uint8)
+    return Work(*plain, none, none, none, table, table, np.empty((2, 0, width)), table, table, table, table)
+
+
+def loss_work(work, loss):
+    """A `Work` for a `Loss`, sharing the arrays of a `Work` for the log loss."""
+    (n, width), n_slots = work.log_node.shape, len(work.flags)
+    work = work._replace(score=np.empty(n_slots), slope=np.empty(n_slots))
+    if not loss.pointwise:
+        return work
+    ahead, behind = np.empty((2, n, width))
+    return work._replace(event=np.empty(n), ahead=ahead, behind=behind, step=np.empty((2, n_slots, width)))
+
+
+def sparse_work(work):
+    """A `Work` for sparse transitions, sharing the arrays of one for tables."""
+    part, (table, base_sum, whole) = np.empty_like(work.log_node), np.empty((3, *work.pair.shape))
+    return work._replace(part=part, table=table, base_sum=base_sum, whole=whole)
+
+
+class Spare:
+    """Work arrays, one for each thread: who needs some gets them, and puts them back."""
+
+    def __init__(self, items):
+        self.items = list(items)
+        self.fill()
+
+    def fill(self):
+        """All of them again, before an evaluation: where Ctrl-C came between `get` and `put`,
+        whoever is next would wait for ever.
+        """
+        queue = SimpleQueue()
+        for item in self.items:
+            queue.put(item)
+        self.get, self.put = queue.get, queue.put
 
 
 class Batch:
@@ -21,42 +100,37 @@ class Batch:
         self.weight, self.gain = packing.weight[self.slots], work.gain[:n]
         self.flags = work.flags[: len(self.weight)]
 
+    def marginals(self, fill, edges, log_z):
+        """p_node (n, M), its weights included; its part of log_z (S',) is filled.
+
+        `fill` puts the scores into log_node, which the first pass overwrites.
+        """
+        sums = self.no_sums(edges)
+        fill()
+        if self.forward_backward(edges, log_z, sums):
+            fill()
+            self.redo(edges, log_z, sums)
+        return self.p_node
+
+    @staticmethod
+    def needs(work):
+        """A `Work` that has what such a batch needs, sharing the arrays of `work`."""
+        return work
+
+    @staticmethod
+    def no_sums(edges):
+        """What the sums of transitions are added to, where nobody wants them."""
+        return np.zeros(edges.log_edge.shape)
+
     def forward_backward(self, edges, log_z, edge_sum):
         """How many sequences are flagged; see `forward_backward_batched`: log_node (scores) becomes v,
-        p_node weight (B,) * marginals.
+        p_node weight (B,) * marginals, and edge_sum (K, M, M) gets the expected counts.
         """
         return forward_backward_batched(
             *self.place, edges, self.log_node, log_z[self.slots], self.p_node, edge_sum, self.work
         )
 
-
-def squared(layout):
-    """The layout with the squares of its values: what sums of variances are collected by."""
-    return layout._replace(dense_val=layout.dense_val**2, pair_val=layout.pair_val**2)
-
-
-def shard_curvature(shard, w, dense, edges, packing, layout, work, counts, edge_sum):
-    """Sums of variances of the sequences of one shard,
-    in the places where shard_likelihood leaves expected counts; returns -1.
-
-    grad[a, y] = sum_{t: a in x_t} weight x[a]^2 p_node (1 - p_node);  edge_sum[k, yp,
-    y] = sum_t weight p_edge (1 - p_edge)
-
-    Arguments as in shard_likelihood: shard; w (F,); dense (H, M or L); edges, packing, layout, work; out:
-    counts, edge_sum (K, M, M), overwritten; log Z is NaN for sequences that need the log form: those are left
-    out. Called once in tens of evaluations, and made of the kernels that those have compiled.
-    Source: docs/SPEC.md, A.8 without covariances.
-    """
-    for out in (counts.grad, counts.dense_grad, edge_sum):
-        out[:] = 0.0
-    squares, psi_squared, square_sum = squared(layout), edges.psi_edge**2, np.zeros_like(edge_sum)
-    for b in packing.batches(shard):
-        batch = Batch(b, packing, work)
-        batch_scores(b, w, dense, edges.bounds, packing, layout, batch.log_node)
-        batch.forward_backward(edges, counts.log_z, edge_sum)
-        spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
-        add_edge_sum(b, packing, psi_squared, work.alpha, batch.log_node, square_sum, work)
-        batch_gradient(b, batch.p_node, squares, counts.dense_grad, counts.grad)
-    # false where a square left float64
-    np.subtract(edge_sum, np.minimum(square_sum, edge_sum), out=edge_sum, where=square_sum < np.inf)
-    return -1
+    def redo(self, edges, log_z, edge_sum):
+        """Log-domain forward-backward of the flagged sequences; log_node holds the scores again."""
+        out = log_z[self.slots], self.p_node, edge_sum
+        redo_flagged(*self.place, edges.log_edge, self.log_node, *out, self.work.flags)

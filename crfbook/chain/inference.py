@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.batch import Batch
-from crfbook.chain.forecast import FEW_CLASSES, STRETCH_ROWS, batch_rows
+from crfbook.chain.batch import make_work
 from crfbook.chain.forward_backward import (
     edge_marginal_log,
     edge_marginal_scaled,
@@ -21,22 +20,29 @@ from crfbook.chain.forward_backward import (
     forward_backward_log,
     forward_backward_scaled,
 )
-from crfbook.chain.likelihood import open_rows, redo_flagged
-from crfbook.chain.objective import check_paths, check_weights
-from crfbook.chain.packing import many_weights, pack
+from crfbook.chain.likelihood import open_rows
+from crfbook.chain.objective import LOG_LOSS_FORMS, check_paths, check_weights
+from crfbook.chain.packing import FEW_CLASSES, STRETCH_ROWS, batch_rows, many_weights, pack
 from crfbook.chain.potentials import Edges, padded, padded_bounds, table_edges
 from crfbook.chain.scores import fill_dense, list_scores, path_scores
 from crfbook.chain.sparse.choice import FormChooser, decoding_form
-from crfbook.chain.sparse.inference import edge_path_scores, sparse_marginals
-from crfbook.chain.sparse.potentials import SparseEdges, SparseScores, sparse_edges, sparse_scores
+from crfbook.chain.sparse.potentials import SparseEdges, SparseScores, sparse_scores
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import viterbi_many
-from crfbook.chain.work import make_work, sparse_work
 from crfbook.data.constraints import Bounds, check_label_set
-from crfbook.data.corpus import ragged_index
-from crfbook.data.features import FeatureSet
+from crfbook.data.corpus import owners, ragged_index
+from crfbook.data.features import FeatureSet, find
 from crfbook.training.threads import one_blas_thread, run_pieces
 
+
+def _dense_viterbi(log_node, edges, n_labels, *arguments):
+    viterbi_many(log_node, edges.log_edge, *arguments)
+
+
+DECODERS = {  # form: potentials from the weights, and Viterbi with them
+    "dense": (table_edges, _dense_viterbi),
+    "sparse": (sparse_scores, sparse_viterbi_many),
+}
 DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
 
 
@@ -46,9 +52,8 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     form : "dense", "sparse", or "auto": what takes less time, see chain/sparse/choice.py.
         Both find the same path.
     """
-    sparse = decoding_form(form, corpus, features, w) == "sparse"
-    model = _model(corpus, features, w, constraints, sparse_scores if sparse else table_edges)
-    edges = model.edges
+    potentials, viterbi = DECODERS[decoding_form(form, corpus, features, w)]
+    model = _model(corpus, features, w, constraints, potentials)
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
     stretches = _stretches(corpus.seq_ptr)
 
@@ -57,10 +62,7 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
         log_node = _scores(corpus, model, *stretches[i])
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         out = corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences]
-        if sparse:
-            sparse_viterbi_many(log_node, edges, features.n_labels, *out)
-        else:
-            viterbi_many(log_node, edges.log_edge, *out)
+        viterbi(log_node, model.edges, features.n_labels, *out)
 
     run_pieces(piece, len(stretches), n_threads)
     check_paths(score, np.arange(len(score)), constraints)
@@ -104,7 +106,7 @@ def sequence_scores(corpus, features, w, constraints=None):
         )
     model = _model(corpus, features, w, constraints)
     score = np.zeros(corpus.n_sequences)
-    edge = edge_path_scores(corpus, features, w, constraints)
+    edge = _edge_path_scores(corpus, features, w, constraints)
     no_edge = np.zeros((1, features.n_labels, features.n_labels))
     no_class = np.zeros(corpus.n_tokens, np.int32)
     for sequences, tokens in _stretches(corpus.seq_ptr):
@@ -169,21 +171,21 @@ def _edge_marginals(log_node, edges, edge_class, i, constraints):
 
 def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form):
     """log Z (S,); node marginals are written into p_node (N, L) unless that is None."""
-    sparse = FormChooser(features, corpus, form).choose(w) == "sparse"
-    model = _model(corpus, features, w, constraints, sparse_edges if sparse else table_edges)
+    name = FormChooser(features, corpus, form).choose(w)
+    model = _model(corpus, features, w, constraints, LOG_LOSS_FORMS[name].potentials)
     unit = corpus._replace(seq_weight=corpus.seq_weight[:0])  # a sequence's weight is not asked for here
-    packing = pack(unit, batch_rows(corpus.n_classes), n_shards=1, grouped=sparse)
-    marginals = sparse_marginals if sparse else _batch_marginals
+    packing = pack(unit, batch_rows(corpus.n_classes), n_shards=1, grouped=name == "sparse")
+    kind = LOG_LOSS_FORMS[name].batch
     log_z = np.zeros(len(packing.sequence))
     n_pieces = max(1, min(16, packing.n_batches))
 
     def piece(i):
-        work = make_work(packing, padded(features.n_labels))
-        work = sparse_work(work) if sparse else work
+        work = kind.needs(make_work(packing, padded(features.n_labels)))
         for b in range(i, packing.n_batches, n_pieces):
             tokens, row_set = packing.row_token[packing.rows(b)], packing.row_set[packing.rows(b)]
             part = packing.steps(b), tokens, row_set, work.log_node[: len(tokens)]
-            p = marginals(b, partial(_fill_batch, corpus, model, *part), model.edges, packing, work, log_z)
+            fill = partial(_fill_batch, corpus, model, *part)
+            p = kind(b, packing, work).marginals(fill, model.edges, log_z)
             if p_node is not None:
                 p_node[tokens] = p[:, : features.n_labels]
 
@@ -198,18 +200,6 @@ def _fill_batch(corpus, model, step_ptr, tokens, row_set, log_node):
     """log_node (n, M) of the rows of a batch, in place."""
     open_rows(step_ptr, row_set, model.bounds, log_node)
     _add_scores(corpus, model, tokens, log_node)
-
-
-def _batch_marginals(b, fill, edges, packing, work, log_z):
-    """p_node (n, M) of batch b; its part of log_z is filled. `fill` puts the scores into work.log_node."""
-    batch = Batch(b, packing, work)
-    edge_sum = np.zeros(edges.log_edge.shape)
-    fill()
-    if batch.forward_backward(edges, log_z, edge_sum):
-        fill()
-        out = log_z[batch.slots], batch.p_node, edge_sum
-        redo_flagged(b, packing, edges.log_edge, batch.log_node, *out, work.flags)
-    return batch.p_node
 
 
 class _Model(NamedTuple):
@@ -260,6 +250,23 @@ def _stretches(seq_ptr):
         (slice(int(a), int(b)), slice(int(seq_ptr[a]), int(seq_ptr[b])))
         for a, b in zip(cuts[:-1], cuts[1:], strict=True)
     ]
+
+
+def _edge_path_scores(corpus, features, w, constraints=None):
+    """Score of the transition into each token between the labels of the corpus (N,), 0 at first tokens,
+    -inf if forbidden.
+    """
+    n_labels, out = features.n_labels, np.zeros(corpus.n_tokens)
+    token = corpus.inner
+    before, here = corpus.labels[token - 1].astype(np.int64), corpus.labels[token].astype(np.int64)
+    items, ptr = ragged_index(corpus.class_ptr, corpus.edge_class[token])
+    owner = owners(ptr)
+    key = (corpus.class_attr[items].astype(np.int64) * n_labels + before[owner]) * n_labels + here[owner]
+    where, hit = find(features.edge_keys, key)
+    np.add.at(out, token[owner[hit]], w[features.n_node + where[hit]])
+    if constraints is not None:
+        out[token[~constraints.allowed[before, here]]] = -np.inf
+    return out
 
 
 def _add_scores(corpus, model, tokens, log_node):

@@ -1,11 +1,11 @@
 """What training minimises: the penalised negative log-likelihood of a corpus, and its gradient;
-or another loss (losses.py).
+or another loss (losses/form.py).
 
     value(w) = sum_i weight_i (log Z_i - score_i(y_i)) + c2 |w|^2        in nats
     grad(w)  = expected counts - gold counts + 2 c2 w
 
 Sequences are packed into batches and batches into shards (packing.py) once, at construction; every evaluation
-runs one kernel per shard (likelihood.py). Source: Sokolovska et al. (2010), eq. (4), (5), (11);
+runs a form (forms.py) on each shard. Source: Sokolovska et al. (2010), eq. (4), (5), (11);
 penalties as CRFsuite means them.
 """
 
@@ -13,27 +13,29 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from crfbook._checks import number
-from crfbook._jit import announce_compilation
-from crfbook.chain.batch import shard_curvature
-from crfbook.chain.forecast import batch_rows, n_shards
-from crfbook.chain.likelihood import add_tree, shard_likelihood
-from crfbook.chain.losses.terms import LossTerms, make_loss
-from crfbook.chain.packing import lay_out, pack
-from crfbook.chain.potentials import TableTransitions, padded, padded_bounds
+from crfbook.chain.batch import Counts, Spare, make_work
+from crfbook.chain.forms import Problem, Tables
+from crfbook.chain.likelihood import add_tree
+from crfbook.chain.losses.form import LossTables, make_loss
+from crfbook.chain.packing import batch_rows, lay_out, n_shards, pack
+from crfbook.chain.potentials import padded, padded_bounds
 from crfbook.chain.scores import collect_dense, fill_dense
 from crfbook.chain.sparse.choice import FormChooser
-from crfbook.chain.work import Counts, Spare, loss_work, make_work, sparse_work
+from crfbook.chain.sparse.form import SparsePairs
 from crfbook.data.constraints import check_constraints, describe_violations, violations
 from crfbook.data.features import empirical_counts
 from crfbook.training.threads import one_blas_thread, resolve_threads, run_pieces
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Corpus, FeatureSet, Limits
+
+
+LOG_LOSS_FORMS = {"batched": Tables, "sparse": SparsePairs}
 
 
 def check_weights(w, n_features):
@@ -71,8 +73,8 @@ class Objective:
     constraints : Constraints or None; forbidden transitions score -inf in Z.
     n_threads : int; the result has the same bits for any value.
     batch_tokens : int or None, rows of a batch; None is what `batch_rows` says.
-    loss : "log", "exp", "pointwise-log" or "pointwise-exp", see losses.py; the exp losses are pure numbers,
-        not nats.
+    loss : "log", "exp", "pointwise-log" or "pointwise-exp", see losses/form.py; the exp losses are pure
+        numbers, not nats.
     clamp : None, or M > 0: phi(u) = e^u - 1 goes on as a straight line where u > M nats.
     log_scale : value and gradient, penalty included, are multiplied by exp(-log_scale). Where 1/p exceeds
         float64 (1/p is L^T at w = 0), `log_value` of the start is a good one.
@@ -87,6 +89,9 @@ class Objective:
         unknown, or does not go with the clamp or log_scale; when called, weights that are not finite or of
         another length, and a sequence that has no path of finite score.
     """
+
+    _forms: ClassVar = LOG_LOSS_FORMS  # another model, another form
+    _options: ClassVar = {}  # what they need beside the problem
 
     def __init__(
         self,
@@ -107,27 +112,26 @@ class Objective:
         self.features, self.c2, self.constraints = features, number("c2", c2), constraints
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
-        self._classes = corpus.class_ptr, corpus.class_attr
-        self._bounds = padded_bounds(constraints, features.n_labels)
-        self._forms = FormChooser(features, corpus, form)
+        self._chooser = FormChooser(features, corpus, form)
         self._packing = pack(
             corpus,
             batch_tokens or batch_rows(corpus.n_classes),
             n_shards(corpus.n_tokens, features.n_node),
-            grouped=self._forms.may_be("sparse"),
+            grouped=self._chooser.may_be("sparse"),
         )
-        self._layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
+        layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
+        classes, bounds = (corpus.class_ptr, corpus.class_attr), padded_bounds(constraints, features.n_labels)
+        self._problem = Problem(features, classes, bounds, self._packing, layout)
         self._gold = empirical_counts(corpus, features)
         self._allocate()
         self._choose(settings)
 
     def _allocate(self):
         features, packing = self.features, self._packing
-        width = padded(features.n_labels)
-        n_dense = self._layout.n_dense
+        width, n_dense = padded(features.n_labels), self._problem.layout.n_dense
         self._whole = n_dense == features.n_attrs and features.n_node == features.n_attrs * features.n_labels
         self._parts = np.empty((packing.n_shards, features.n_node))
-        self._made = {}  # transitions in each form, from its first use
+        self._made = {}  # name: (form, work arrays of its threads), from its first use
         self._log_z = np.zeros(len(packing.sequence))
         self._dense = np.zeros((0 if self._whole else n_dense, width))
         self._buffers = [
@@ -141,20 +145,17 @@ class Objective:
         """
         self._scale, self._terms = np.exp(-settings.log_scale), None
         if settings.pointwise or settings.exponential:
-            self._terms = LossTerms(settings, self._packing)
-            self._likelihood = self._terms.run_shard
-        self._work = Spare(
-            (loss_work(work, settings) if self._terms else work, dense_grad)
-            for work, dense_grad in self._buffers
-        )
+            self._forms, self._options, self._made = {"batched": LossTables}, {"loss": settings}, {}
+            self._terms = self._make("batched")
 
     def with_loss(self, loss: str, clamp: float | None = None, log_scale: float = 0.0) -> Objective:
         """An `Objective` of the same corpus and penalty under another loss. They share arrays:
         never call both at once.
         """
         other = copy.copy(self)
-        vars(other).pop("_likelihood", None)
         other.n_evaluations = 0
+        if self._terms:
+            other._forms, other._options, other._made = Objective._forms, {}, {}
         other._choose(make_loss(loss, clamp, log_scale))
         return other
 
@@ -162,7 +163,7 @@ class Objective:
         """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
         w = check_weights(w, self.features.n_features)
         self.n_evaluations += 1
-        grad, bad = self._sums(w, self._likelihood)
+        grad, bad = self._sums(w, "counts")
         if max(bad, default=-1) >= 0:
             check_paths(self._log_z, self._packing.sequence, self.constraints)
         c2 = self.c2 * self._scale
@@ -178,54 +179,48 @@ class Objective:
 
     @property
     def curvature(self) -> Callable[[ArrayLike], np.ndarray] | None:
-        """Callable w (F,) -> roughly the second derivatives (F,), see curvature.py;
+        """Callable w (F,) -> roughly the second derivatives (F,), see `spread_rows`;
         None where they are not known.
         """
 
         def curvature(w):
-            return self._sums(check_weights(w, self.features.n_features), shard_curvature)[0] + 2.0 * self.c2
+            return self._sums(check_weights(w, self.features.n_features), "variances")[0] + 2.0 * self.c2
 
-        return None if self._terms else curvature
+        return curvature if all("variances" in form.offers for form in self._forms.values()) else None
 
-    def _sums(self, w, kernel):
-        """(what `kernel` sums over all tokens of each feature (F,), what it returned for each shard)."""
-        features, n_node = self.features, self.features.n_node
-        self._work.fill()
+    def _sums(self, w, what):
+        """(`what` summed over all tokens of each feature (F,), what the form returned for each shard)."""
+        features, layout, n_node = self.features, self._problem.layout, self.features.n_node
         if self._whole:
             dense = w[:n_node].reshape(features.n_attrs, features.n_labels)
         else:
-            dense = self._dense
-            fill_dense(
-                w, self._layout.member_ptr, self._layout.member, features.node_ptr, features.node_label, dense
-            )
-        transitions = self._transitions(w, kernel)
+            dense, lists = self._dense, (features.node_ptr, features.node_label)
+            fill_dense(w, layout.member_ptr, layout.member, *lists, dense)
+        form, spare = self._form(w)
+        form.prepare(w, what)
         bad = run_pieces(
-            lambda i: self._run_shard(kernel, i, w, dense, transitions),
-            self._packing.n_shards,
-            self.n_threads,
+            lambda i: self._run_shard(form, spare, what, i, w, dense), self._packing.n_shards, self.n_threads
         )
         total = np.zeros(features.n_features)
         if len(bad):
             add_tree(self._parts, total[:n_node])
-            transitions.collect(total)
+            form.collect(total)
         return total, bad
 
-    def _transitions(self, w, kernel):
-        """Transitions at w, in the form that the kernel has and that is the faster."""
-        form = self._forms.choose(w) if kernel in (shard_likelihood, shard_curvature) else "batched"
-        if form not in self._made and form == "sparse":
-            from crfbook.chain.sparse.transitions import SparseTransitions
+    def _form(self, w):
+        """The form that is the faster at w, and the work arrays of its threads."""
+        name = self._chooser.choose(w) if len(self._forms) > 1 else "batched"
+        if name not in self._made:
+            self._make(name)
+        form, spare = self._made[name]
+        spare.fill()
+        return form, spare
 
-            announce_compilation("sparse_forward")
-            self._made[form] = SparseTransitions(self.features, self._classes, self._bounds, self._packing)
-        elif form not in self._made:
-            self._made[form] = TableTransitions(
-                self.features, self._classes, self._bounds, self._packing.n_shards
-            )
-        if form == "sparse" and not len(self._work.items[0][0].table):  # transitions are shared, work is not
-            self._work = Spare((sparse_work(work), dense_grad) for work, dense_grad in self._work.items)
-        self._made[form].prepare(w, kernel)
-        return self._made[form]
+    def _make(self, name):
+        form = self._forms[name](self._problem, **self._options)
+        spare = Spare((form.work(work), dense_grad) for work, dense_grad in self._buffers)
+        self._made[name] = form, spare
+        return form
 
     @property
     def n_products(self) -> tuple[int, ...]:
@@ -233,7 +228,9 @@ class Objective:
         (0, 0) before there was one.
         """
         return (
-            tuple(self._made["sparse"].n_products.sum(axis=0).tolist()) if "sparse" in self._made else (0, 0)
+            tuple(self._made["sparse"][0].parts.n_products.sum(axis=0).tolist())
+            if "sparse" in self._made
+            else (0, 0)
         )
 
     def log_value(self, w: ArrayLike) -> float:
@@ -255,25 +252,21 @@ class Objective:
             raise AttributeError("largest_u: the log loss alone does not keep it")
         return float(self._terms.u.max(initial=0.0))
 
-    def _run_shard(self, kernel, shard, w, dense, transitions):
-        """Expected counts of one shard into its own arrays, with the work arrays of whoever is free."""
-        features, layout = self.features, self._layout
-        work, dense_grad = buffers = self._work.get()
+    def _run_shard(self, form, spare, what, shard, w, dense):
+        """Sums of one shard into its own arrays, with the work arrays of whoever is free."""
+        features, layout = self.features, self._problem.layout
+        work, dense_grad = buffers = spare.get()
         grad = self._parts[shard]
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
-        counts = Counts(self._log_z, grad, dense_grad)
         try:
-            bad = transitions.run(kernel, shard, w, dense, self._packing, layout, work, counts)
+            bad = form.run(what, shard, w, dense, work, Counts(self._log_z, grad, dense_grad))
             if not self._whole:
-                collect_dense(
-                    dense_grad, layout.member_ptr, layout.member, features.node_ptr, features.node_label, grad
-                )
+                lists = features.node_ptr, features.node_label
+                collect_dense(dense_grad, layout.member_ptr, layout.member, *lists, grad)
         finally:
-            self._work.put(buffers)
+            spare.put(buffers)
         return bad
-
-    _likelihood = staticmethod(shard_likelihood)  # the kernel: another model, another kernel
 
 
 def check_labels(corpus, features, constraints):

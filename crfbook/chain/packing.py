@@ -3,17 +3,31 @@
 A batch holds sequences sorted by falling length. Its rows are "step-major": first the first tokens of all its
 sequences, then all second tokens, and so on; the sequences that have ended are simply missing at the end of
 a step. Nothing is padded, and the predecessor of row step_ptr[t] + r is row step_ptr[t-1] + r.
+
+Beside the rows: the layout of their weights, attributes that share one dense row (`find_bundles`), and what
+an evaluation of all of this will take (`forecast`).
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.bundles import find_bundles
 from crfbook.chain.forward_backward_batched import group_rows
-from crfbook.chain.scores import count_layout, fill_layout
+from crfbook.chain.potentials import padded
+from crfbook.chain.scores import count_claims, count_layout, fill_layout, find_companions
 from crfbook.data.corpus import offsets, owners, positions
 from crfbook.data.features import row_offsets
+
+MAX_SHARDS = 4
+BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
+# with more of them, batches are MANY_ROWS long: the rows of a step that share a class are computed together
+FEW_CLASSES = 32
+MANY_ROWS = 32768
+STRETCH_ROWS = 8192  # tokens decoded at a time: their rows stay in the processor's cache
+GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
+MIN_COUNT = 16  # a carrier's row is filled and collected at every evaluation: it must save more additions
+MAX_COMPANIONS = 32
+PASSES = 3  # claims of pairs that were dropped block others in the first pass
 
 
 class Packing(NamedTuple):
@@ -159,7 +173,7 @@ def many_weights(features):
 def dense_rows(corpus, features):
     """(dense_of int32 (A,), member_ptr, member): attributes worth a dense row, and who shares it; data only.
 
-    Attributes that carry others (bundles.py) are dense anyway, and all of them are if all weights exist: then
+    Attributes that carry others (packing.py) are dense anyway, and all of them are if all weights exist: then
     the weight vector is the table, and nobody shares a row.
     """
     dense_of = np.full(features.n_attrs, -1, np.int32)
@@ -225,3 +239,107 @@ def _sort_entries(ptr, source, target, value):
         else:
             key.sort()
         source[lo:hi], target[lo:hi] = key >> 32, key & 0xFFFFFFFF
+
+
+def find_bundles(corpus, n_attrs):
+    """(carrier (C,), ptr (C+1,), member): attribute carrier[c] always comes with member[ptr[c]:ptr[c+1]],
+    and carries them.
+
+    In no token is an attribute carried twice, and what carries is not carried. Attributes with values, or
+    repeated within a token, stay out. All int64; cost O(nnz) a few times over.
+    """
+    none = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64)
+    if len(corpus.attr_val) or n_attrs == 0:
+        return none
+    count = np.bincount(corpus.attr_idx, minlength=n_attrs)
+    carrier = np.flatnonzero(count >= MIN_COUNT)
+    candidate = np.full(n_attrs, -1, np.int32)
+    candidate[carrier] = np.arange(len(carrier))
+    longest = int(np.diff(corpus.attr_ptr).max(initial=0))
+    companion = np.zeros((len(carrier), min(longest, MAX_COMPANIONS)), np.int32)
+    n_companions, repeated = np.full(len(carrier), -1, np.int32), np.zeros(n_attrs, np.uint8)
+    find_companions(
+        corpus.attr_ptr,
+        corpus.attr_idx,
+        candidate,
+        companion,
+        n_companions,
+        repeated,
+        np.full(n_attrs, -1, np.int64),
+    )
+    column = np.arange(companion.shape[1])
+    keep = (column < n_companions[:, None]) & (repeated[companion] == 0) & (repeated[carrier] == 0)[:, None]
+    for _ in range(PASSES):
+        n_companions, companion = _keep(companion, keep)
+        claims = np.zeros(companion.shape, np.int32)
+        count_claims(
+            corpus.attr_ptr,
+            corpus.attr_idx,
+            candidate,
+            companion,
+            n_companions,
+            claims,
+            np.full(n_attrs, -1, np.int64),
+        )
+        keep = (column < n_companions[:, None]) & (claims == count[carrier][:, None])
+    n_members = keep.sum(axis=1)
+    some = n_members > 0
+    return carrier[some], offsets(n_members[some]), companion[keep].astype(np.int64)
+
+
+def _keep(companion, keep):
+    """Move what is kept to the front of each row: (how many (C,), rows)."""
+    order = np.argsort(~keep, axis=1, kind="stable")
+    return keep.sum(axis=1).astype(np.int32), np.ascontiguousarray(
+        np.take_along_axis(companion, order, axis=1)
+    )
+
+
+def batch_rows(n_classes):
+    """Rows of a batch for a corpus with that many edge classes."""
+    return BATCH_ROWS if n_classes <= FEW_CLASSES else MANY_ROWS
+
+
+class Forecast(NamedTuple):
+    """What training will take: an estimate made before anything is allocated."""
+
+    bytes: int  # arrays of the objective, without the corpus and the optimiser's memory
+    seconds: float  # one value and gradient, one thread
+
+
+def n_shards(n_tokens, n_node):
+    """Shards of a corpus: up to MAX_SHARDS, fewer if it is small or if their gradients would not fit."""
+    by_memory = GRADIENT_BYTES // max(1, 8 * n_node)
+    return int(max(1, min(MAX_SHARDS, by_memory, n_tokens // 500)))
+
+
+def forecast(corpus, features):
+    """`Forecast` of memory and time of one evaluation on one thread, from counts alone,
+    before anything is built.
+
+    Seconds were fitted on one machine (a 2.5 GHz server core); expect a factor of two on others. Shared rows
+    of weights (packing.py) are not known yet: on template corpora the truth lies up to 40 per cent lower.
+    """
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
+    dense, pairs = worth_a_row(features, count), count * np.diff(features.node_ptr)
+    n_dense, n_rows, n_pairs = int(dense.sum()), int(count[dense].sum()), int(pairs[~dense].sum())
+    width, n_tokens = padded(features.n_labels), corpus.n_tokens
+    valued = 8 if len(corpus.attr_val) else 0
+    shards = n_shards(n_tokens, features.n_node)
+    size = (
+        (8 + valued) * n_rows
+        + (8 + valued) * n_pairs
+        + 24 * n_tokens
+        + 8 * features.n_features * (shards + 1)
+        + 16 * n_dense * width
+        + 32 * width * max(batch_rows(corpus.n_classes), corpus.longest)
+        + 8 * width**2 * corpus.n_classes * (shards + 3)
+    )
+    seconds = (
+        n_rows * (10e-9 + width * 1.2e-9)
+        + n_pairs * 15e-9
+        + n_tokens * width * 6e-9
+        + 6.0 * n_tokens * width**2 / 4e10
+        + features.n_features * (shards + 4) * 1e-9
+    )
+    return Forecast(size, seconds)

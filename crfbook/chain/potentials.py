@@ -1,15 +1,12 @@
-"""Transition potentials as tables, one a class: what the batched forms work on,
-and the hard constraints beside them.
-"""
+"""Transition potentials as tables, one a class, and the hard constraints beside them."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from crfbook.chain.forward_backward import exp_edges
-from crfbook.chain.likelihood import add_tree
 from crfbook.data.constraints import Bounds, bounds_of
-from crfbook.data.features import edge_gradient, log_edge
+from crfbook.data.features import log_edge
 
 
 class Edges(NamedTuple):
@@ -49,27 +46,3 @@ def make_edges(table, bounds=None):
     psi_edge, psi_edge_t, edge_max = np.empty_like(scores), np.empty_like(scores), np.empty(n_classes)
     spread = exp_edges(scores, psi_edge, psi_edge_t, edge_max)
     return Edges(scores, psi_edge, psi_edge_t, edge_max, np.array([spread]), bounds)
-
-
-class TableTransitions:
-    """The transitions of an `Objective` as tables (K, M, M), filled from the weights at each evaluation."""
-
-    def __init__(self, features, classes, bounds, n_shards):
-        self.features, self.classes, self.bounds = features, classes, bounds
-        width, n_classes = padded(features.n_labels), len(classes[0]) - 1
-        self.parts = np.empty((n_shards, n_classes, width, width))
-
-    def prepare(self, w, kernel):
-        """Fill the tables from w (F,) for `kernel`."""
-        self.edges = table_edges(self.features, w, *self.classes, self.bounds)
-
-    def run(self, kernel, shard, w, dense, packing, layout, work, counts):
-        """`kernel`, shard_likelihood or what takes its place, on one shard."""
-        return kernel(shard, w, dense, self.edges, packing, layout, work, counts, self.parts[shard])
-
-    def collect(self, total):
-        """Add what all shards found into the edge part of total (F,)."""
-        n_labels, n_shards = self.features.n_labels, len(self.parts)
-        edge_sum = np.empty(self.parts.shape[1:])
-        add_tree(self.parts.reshape(n_shards, -1), edge_sum.reshape(-1))
-        edge_gradient(self.features, edge_sum[:, :n_labels, :n_labels], *self.classes, total)

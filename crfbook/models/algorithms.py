@@ -10,7 +10,7 @@ reads under which names. Functions are imported when they are first used. All ha
 from importlib import import_module
 from typing import NamedTuple
 
-from crfbook.chain.losses.terms import LOSSES
+from crfbook.chain.losses.form import LOSSES
 
 # what an algorithm makes of a penalty; EITHER: not both 0
 NONE, ANY, NEEDED, EITHER = "none", "any", "needed", "either"

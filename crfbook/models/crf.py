@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook.chain.sparse.inference import sparsify
+from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.constraints import constraints_from
 from crfbook.encoding.tag_dictionary import TagDictionary, free_blocked
 from crfbook.models.inputs import known_corpus, listed, obey, training_corpus

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from crfbook._jit import announce_compilation
 from crfbook.chain import inference
-from crfbook.chain.forecast import forecast
+from crfbook.chain.packing import forecast
 from crfbook.models.algorithms import ALGORITHMS, NONE
 from crfbook.training.monitor import Monitor
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from crfbook.chain.losses.terms import LOSSES
+from crfbook.chain.losses.form import LOSSES
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import take_sequences
 from crfbook.learners.quasi_newton.loss_path import minimize_loss

@@ -13,17 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.batch import Batch
-from crfbook.chain.forecast import batch_rows
+from crfbook.chain.batch import Batch, make_work, sparse_work
+from crfbook.chain.forms import Problem
 from crfbook.chain.forward_backward import forward_backward_many
 from crfbook.chain.inference import decode, node_scores
 from crfbook.chain.objective import Objective
-from crfbook.chain.packing import pack
+from crfbook.chain.packing import batch_rows, pack
 from crfbook.chain.potentials import padded, table_edges
 from crfbook.chain.sparse.choice import DECODING_FORMS, TABLE_SHARE, FormChooser, Sizes, choose_form, terms
+from crfbook.chain.sparse.form import PairSums, SparseBatch, SparsePairs
 from crfbook.chain.sparse.potentials import sparse_edges
-from crfbook.chain.sparse.transitions import SparseBatch, SparseTransitions
-from crfbook.chain.work import make_work, sparse_work
 from crfbook.evaluation import bootstrap_interval
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.quasi_newton.support import minimize_on_support
@@ -175,18 +174,20 @@ class ChainForms:
         self.tables = table_edges(features, w, *classes)
         shares = zip(FORMS[2:], (TABLE_SHARE, 1.0), strict=True)
         self.sparse = {form: sparse_edges(features, w, *classes, table_share=share) for form, share in shares}
-        self.transitions = SparseTransitions(features, classes, None, self.packing)
+        self.pairs = SparsePairs(Problem(features, classes, None, self.packing, None))
         self.log_node = np.full((corpus.n_tokens, width), -np.inf)
         self.log_node[:, : features.n_labels] = node_scores(corpus, features, w)
         self.rows = self.log_node[self.packing.row_token]
         self.work = sparse_work(make_work(self.packing, width))
         self.log_z, self.p_node = np.zeros(len(self.packing.sequence)), np.empty_like(self.rows)
-        self.table_sum, self.base_sum = np.empty_like(self.tables.log_edge), np.empty((width, width))
-        self.grad, self.n_products = np.empty(features.n_edge), np.zeros(2, np.int64)
+        self.table_sum = np.empty_like(self.tables.log_edge)
+        self.n_products = np.zeros(2, np.int64)
+        self.sums = PairSums(np.empty(features.n_edge), np.empty((width, width)), self.n_products)
 
     def run(self, form):
         """`Clocked` seconds of one forward-backward over the corpus."""
-        self.n_products[:], self.grad[:], self.base_sum[:], self.table_sum[:] = 0, 0.0, 0.0, 0.0
+        for sums in (self.table_sum, *self.sums):
+            sums[:] = 0
         cpu = wall = 0.0
         for kernels in self._one_by_one() if form == FORMS[0] else self._batches(form):
             start = time.process_time(), time.perf_counter()
@@ -225,8 +226,8 @@ class ChainForms:
 
     def _sparse(self, b, edges):
         batch = SparseBatch(b, self.packing, self.work)
-        batch.forward_backward(edges, self.log_z, self.n_products)
-        self.transitions.add_edge_counts(batch, edges, (self.grad, self.base_sum))
+        batch.forward_backward(edges, self.log_z, self.sums)
+        self.pairs.add_counts(batch, edges, self.sums)
 
 
 def form_row(corpus, features, n_edge, repeats):
@@ -243,7 +244,7 @@ def form_row(corpus, features, n_edge, repeats):
         inner[first : first + width] = False
     pairs = np.diff(chains.sparse[FORMS[3]].entry_ptr)[packing.row_class[inner]].sum()
     row = {"edge weights": part.n_edge, "products": int(chains.n_products[0]), "stored pairs": int(pairs)}
-    row["chosen"] = Objective(corpus, part)._forms.choose(w)
+    row["chosen"] = Objective(corpus, part)._chooser.choose(w)
     return row | {form: f"{timing.median_cpu:.4f}" for form, timing in took.items()}
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.inference import decode
-from crfbook.chain.sparse.inference import sparsify
+from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.corpus import make_corpus
 from crfbook.data.feature_selection import without_plain_transitions
 from crfbook.data.features import observed, select

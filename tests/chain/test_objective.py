@@ -5,9 +5,10 @@ import pytest
 from helpers.corpora import brute_value, random_corpus, random_model
 from helpers.problems import CASES, case, central_differences, constraints_for
 
-from crfbook.chain.forecast import forecast
+from crfbook.chain.batch import Work
+from crfbook.chain.forms import Tables
 from crfbook.chain.objective import Objective
-from crfbook.chain.work import Work
+from crfbook.chain.packing import forecast
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import take_sequences
 
@@ -49,14 +50,14 @@ def test_constraints_by_enumeration(seed):
 @pytest.mark.parametrize("size", [300.0, 1e4])
 def test_huge_weights_go_through_the_log_form(monkeypatch, name, size):
     seen = []
-    plain = Objective._likelihood
+    plain = Tables.run
 
     def watched(*args):
         bad = plain(*args)
         seen.append(next(a for a in args if isinstance(a, Work)).flags.max())
         return bad
 
-    monkeypatch.setattr(Objective, "_likelihood", staticmethod(watched))
+    monkeypatch.setattr(Tables, "run", watched)
     corpus, features, w = case(name, size=size)
     value, grad = Objective(corpus, features)(w)
     assert max(seen) == 1, "no sequence was flagged: the test tests nothing"

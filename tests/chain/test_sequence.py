@@ -7,11 +7,16 @@ import pytest
 from helpers.corpora import brute_node_scores, random_corpus, random_model
 from helpers.problems import laid_out
 
-from crfbook.chain.cells import add_gradient, score_gradient, score_nodes, score_sequence
 from crfbook.chain.objective import Objective
-from crfbook.chain.sequence import bound_nodes, sequence_marginals
-from crfbook.chain.sequence_work import epoch_order, sequence_work, used_classes
-from crfbook.chain.token_layout import cells_of, weights_of
+from crfbook.chain.sequence import (
+    add_gradient,
+    bound_nodes,
+    score_gradient,
+    score_nodes,
+    score_sequence,
+    sequence_marginals,
+)
+from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, used_classes, weights_of
 from crfbook.data.constraints import Constraints, bounds_of
 from crfbook.data.corpus import take_sequences
 from crfbook.learners.boosting.layout import lay_out

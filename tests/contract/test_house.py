@@ -178,6 +178,61 @@ def test_a_circle_of_imports_is_found():
     assert circles(graph) == [["crfbook.chain.a", "crfbook.chain.b"]]
 
 
+def importers(sources):
+    """{module: modules that import it} of {module: source}.
+
+    Who imports a face (`__init__`) imports the files that it takes its names from. A place that is named
+    in a string, as in the tables of lazy imports ("crfbook.learners.boosting:boost"), is imported, too.
+    """
+    graph = {}
+    for name, source in sources.items():
+        tree = ast.parse(source)
+        package = name if name in PACKAGES else name.rpartition(".")[0]
+        texts = [n.value for n in ast.walk(tree) if isinstance(getattr(n, "value", 0), str)]
+        named = {text.partition(":")[0] for text in texts}
+        graph[name] = ({*imports(tree, package)} | named & set(sources)) - {name}
+    users = {name: {other for other in graph if name in graph[other]} for name in graph}
+    for face in PACKAGES & set(graph):
+        for name in graph[face] & set(graph):
+            users[name] |= users[face] or {"who imports the package"}
+    for name in graph:
+        if "\n@study(" in sources[name]:
+            users[name] |= {"python -m crfbook.studies"}
+    return users
+
+
+PACKAGES = {module_name(path) for path in MODULES if path.name == "__init__.py"}
+
+
+def test_no_file_serves_a_single_other_one():
+    """Files of kernels may: they are cut by what they compute, and compiled file by file."""
+    sources = {
+        module_name(path): path.read_text() for path in MODULES if path.is_relative_to(ROOT / "crfbook")
+    }
+    users = importers(sources)
+    alone = [
+        f"{name} is imported by {min(users[name])} alone: why is it no part of that?"
+        for name in sorted(set(sources) - PACKAGES)
+        if len(users[name]) == 1 and "\n@kernel" not in sources[name]
+    ]
+    assert alone == []
+
+
+def test_importers_are_counted():
+    sources = {
+        "crfbook.learners.online": "from crfbook.learners.online.online import arow",
+        "crfbook.learners.online.online": "from crfbook.chain.objective import Objective",
+        "crfbook.models.crf": "import crfbook.learners.online",
+        "crfbook.models.parameters": "ROWS = {'pa': Row('crfbook.learners.online:pa')}",
+        "crfbook.chain.objective": "",
+    }
+    users = importers(sources)
+    assert users["crfbook.chain.objective"] == {"crfbook.learners.online.online"}
+    assert users["crfbook.learners.online.online"] == {
+        "crfbook.learners.online", "crfbook.models.crf", "crfbook.models.parameters",
+    }  # fmt: skip
+
+
 def test_relative_imports_are_resolved():
     tree = ast.parse("from . import store\nfrom ..chain import objective\nfrom .archive import read")
     wanted = ["crfbook.data", "crfbook.data.store", "crfbook.chain", "crfbook.chain.objective"]

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
+from crfbook.chain.batch import make_work
 from crfbook.chain.forward_backward import (
     add_edge_marginals_log,
     edge_marginal_log,
@@ -20,7 +21,6 @@ from crfbook.chain.forward_backward_batched import forward_backward_batched, gro
 from crfbook.chain.packing import Packing
 from crfbook.chain.potentials import make_edges
 from crfbook.chain.viterbi import viterbi, viterbi_many
-from crfbook.chain.work import make_work
 from crfbook.data.constraints import bounds_of
 
 

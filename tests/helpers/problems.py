@@ -4,8 +4,7 @@ import numpy as np
 from helpers.corpora import random_corpus, random_model
 
 from crfbook.chain.objective import Objective
-from crfbook.chain.sequence_work import sequence_work
-from crfbook.chain.token_layout import lay_out_online
+from crfbook.chain.token_layout import lay_out_online, sequence_work
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import observed

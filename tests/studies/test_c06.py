@@ -9,7 +9,7 @@ from helpers.corpora import random_corpus, random_model
 from crfbook.chain import inference
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import SECONDS, FormChooser, terms
-from crfbook.chain.sparse.inference import sparsify
+from crfbook.chain.sparse.potentials import sparsify
 from crfbook.studies.c06 import FORMS, Case, ChainForms, fit_forms, form_row, held_out
 from crfbook.studies.work import random_chains
 
@@ -52,8 +52,8 @@ def test_each_form_ends_with_the_same_marginals_and_counts(chains, form):
         found = np.array(tables)[attr, features.edge_prev, features.edge_next]
     else:
         n_base = features.edge_ptr[1]
-        found = forms.grad.copy()
-        found[:n_base] += forms.base_sum[features.edge_prev[:n_base], features.edge_next[:n_base]]
+        found = forms.sums.grad.copy()
+        found[:n_base] += forms.sums.base_sum[features.edge_prev[:n_base], features.edge_next[:n_base]]
     np.testing.assert_allclose(found, expected[features.n_node :], rtol=1e-8, atol=1e-10)
 
 

@@ -9,8 +9,14 @@ go through the log form. `packing`, `edges`, `work` and `counts` are those of li
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.edge_products import add_edge_sum, steps_of, times_edges
-from crfbook.chain.forward_backward_batched import backward_batched, erase_flagged, forward_batched
+from crfbook.chain.forward_backward_batched import (
+    add_edge_sum,
+    backward_batched,
+    erase_flagged,
+    forward_batched,
+    steps_of,
+    times_edges,
+)
 from crfbook.chain.likelihood import batch_gradient, batch_scores, first_lost, gather_sequence
 from crfbook.chain.losses.log_form import sequence_loss_log, value_and_slope
 from crfbook.chain.vector_math import copy_row

@@ -7,7 +7,7 @@ u = -log p, where p is the probability of the gold path (sequential) or of one g
 
 All gradients have one rule, a = phi'(u):  a (E[S] - S(gold))  and  sum_t a_t (E[S] - E[S | y_t = gold]).
 Losses and gradients are multiplied by exp(-log_scale), so that 1/p may exceed float64. `loss` is the
-NamedTuple of terms.py: (pointwise, exponential, clamp, log_scale).
+NamedTuple of form.py: (pointwise, exponential, clamp, log_scale).
 The fast form is in batched.py.
 """
 

@@ -5,16 +5,15 @@ psi_edge = base + gain, base = 1 (rank one) or the potentials of the plain trans
 expm1(weights), which is 0 wherever no weight is. So a token costs one product per stored pair of its class,
 instead of L^2. Rows are packed as in forward_backward_batched.py; each step goes class by class, so that a
 list of pairs is read once for all its rows. (b, packing) names a batch, as there; `edges` is a SparseEdges
-(potentials.py), `work` a `Work` (chain/work.py): they list their arrays with shapes; M >= L labels,
+(potentials.py), `work` a `Work` (chain/batch.py): they list their arrays with shapes; M >= L labels,
 padded.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.edge_products import steps_of
 from crfbook.chain.forward_backward import SMALLEST_MASS
-from crfbook.chain.forward_backward_batched import _exp_nodes, erase_flagged
+from crfbook.chain.forward_backward_batched import _exp_nodes, erase_flagged, steps_of
 from crfbook.chain.sparse.entries import open_table
 from crfbook.chain.vector_math import copy_row
 

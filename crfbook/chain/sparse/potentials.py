@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import number
 from crfbook.chain.potentials import padded_bounds
 from crfbook.chain.sparse.entries import count_entries, fill_entries, fill_scores
 from crfbook.data.constraints import Bounds
 from crfbook.data.corpus import offsets
+from crfbook.data.features import select
 
 # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
 WIDE = 150.0
@@ -143,3 +145,17 @@ def sparse_scores(features, w, class_ptr, class_attr, bounds):
     scores = SparseScores(base, entry_ptr, *_entries(int(entry_ptr[-1])))
     fill_scores(active, log_base, scores, *_scratch(features.n_labels))
     return scores
+
+
+def sparsify(features, w, threshold=0.0):
+    """(FeatureSet, weights) of the weights with |w| > threshold alone: same scores if the threshold is 0,
+    less to look at.
+
+    With a threshold this is the a-posteriori selection of Sokolovska et al. (2010), section 6.3:
+    no weight is trained again.
+    """
+    w = np.asarray(w, dtype=np.float64)
+    if w.shape != (features.n_features,):
+        raise ValueError(f"weights: expected shape ({features.n_features},), got {w.shape}")
+    keep = np.abs(w) > number("threshold", threshold)
+    return select(features, keep), w[keep]

@@ -11,7 +11,7 @@ sequence i and its derivative M_i: c_i = (high_i L_i - M_i) / (high_i - low_i), 
 (high_i - low_i). From gains and losses apart (split.py): c_i = Q_i / less_i with low_i = -less_i,
 d_i = P_i / more_i with high_i = more_i. A sequence that is asleep enters as e^{ceiling_i + |D| (most that phi
 can move)}, so that no step wakes it to the loss's harm. The NamedTuples `data`, `index`, `state` and `work`
-list their arrays with shapes (layout.py, chain/sequence_work.py).
+list their arrays with shapes (layout.py, chain/token_layout.py).
 """
 
 import numpy as np

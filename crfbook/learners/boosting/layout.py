@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from crfbook.chain.sequence_work import used_classes
+from crfbook.chain.token_layout import used_classes
 from crfbook.data.constraints import Bounds, bounds_of
 from crfbook.data.corpus import offsets, owners, ragged_index
 from crfbook.data.features import row_offsets

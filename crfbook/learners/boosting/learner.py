@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 
 from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import check_labels, check_weights
-from crfbook.chain.sequence_work import sequence_work
+from crfbook.chain.token_layout import sequence_work
 from crfbook.data.features import log_edge
 from crfbook.learners.boosting.features import (
     DRIFT,

@@ -10,7 +10,7 @@ wakes when the ceiling reaches log L + log share - log S: all that sleep hold to
 share is a thousandth of the least decrease (relative) that a round has promised so far, at most 1e-3 and at
 least 1e-9. It also limits the rounding of the sums (`boost_rounds`); so m_k, relative to the largest counts,
 and L are known to two shares. The NamedTuples `data`, `index`, `state` and `work` list their arrays with
-shapes (layout.py, chain/sequence_work.py).
+shapes (layout.py, chain/token_layout.py).
 """
 
 import numpy as np

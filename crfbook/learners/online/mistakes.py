@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.cells import score_class, score_nodes
+from crfbook.chain.sequence import score_class, score_nodes
 from crfbook.chain.viterbi import decode_sequence
 
 LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS, N_TOTALS = 0, 1, 2, 3, 4, 5  # places of `totals`

@@ -8,8 +8,7 @@ import numpy as np
 
 from crfbook._checks import number, whole
 from crfbook.chain.objective import check_labels, check_weights
-from crfbook.chain.sequence_work import epoch_order
-from crfbook.chain.token_layout import cells_of, lay_out_online, online_work, weights_of
+from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, online_work, weights_of
 from crfbook.learners.online.mistakes import N_TOTALS
 from crfbook.learners.online.perceptron_steps import perceptron_direction
 from crfbook.training.loop import OptResult, Step

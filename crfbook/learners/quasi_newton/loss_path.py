@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crfbook.chain.losses.terms import make_loss
+from crfbook.chain.losses.form import make_loss
 from crfbook.chain.objective import Objective
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.training.loop import OptResult

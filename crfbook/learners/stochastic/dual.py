@@ -19,8 +19,7 @@ import numpy as np
 
 from crfbook._checks import number
 from crfbook.chain.objective import Objective, check_labels, check_weights
-from crfbook.chain.sequence_work import epoch_order, sequence_work
-from crfbook.chain.token_layout import cells_of, lay_out_online, weights_of
+from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, sequence_work, weights_of
 from crfbook.learners.stochastic.edge_memory import edge_start, memory_bytes, pairs_of_classes
 from crfbook.learners.stochastic.sdca_steps import sdca_epoch, start_at_gold, start_at_scores
 from crfbook.training.certificate import TINY, Rules

@@ -3,7 +3,7 @@ a chain with potentials nu and marginals mu.
 
 It stands in `memory` (DualMemory of dual.py), for tokens and for the label pairs that have a weight.
 The present scores s of the sequence are in `work`, what is tried in `trial`: two sets of the work arrays of
-chain/cells.py, where `layout` is explained.
+chain/sequence.py, where `layout` is explained.
 """
 
 import numpy as np

@@ -6,8 +6,7 @@ The pairs of sequence s stand in one stretch of a flat array, edge class by edge
 
 import numpy as np
 
-from crfbook.chain.sequence_work import used_classes
-from crfbook.chain.token_layout import dense_attributes, row_width
+from crfbook.chain.token_layout import dense_attributes, row_width, used_classes
 from crfbook.data.corpus import offsets
 
 

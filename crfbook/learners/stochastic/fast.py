@@ -4,7 +4,7 @@ Coordinate ascent (sdca.py) needs a few passes for what takes L-BFGS a hundred, 
 sequences share what they are unsure of. L-BFGS does not mind,
 if it starts close and knows how steep each weight's own valley is:
 
-    w = d v,  d = h^(-1/4),  h the diagonal of the Hessian (chain/curvature.py) at the point where it takes
+    w = d v,  d = h^(-1/4),  h the diagonal of the Hessian (chain/likelihood.py) at the point where it takes
     over
 
 With d = h^(-1/2), the usual scaling, the first iterations are quicker still and the last ones slower than

@@ -8,8 +8,7 @@ import numpy as np
 
 from crfbook._checks import number, whole
 from crfbook.chain.objective import check_labels, check_weights
-from crfbook.chain.sequence_work import epoch_order, sequence_work
-from crfbook.chain.token_layout import cells_of, lay_out_online, weights_of
+from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, sequence_work, weights_of
 from crfbook.learners.stochastic.sgd_steps import clip_cells, sgd_l1_steps, sgd_steps
 from crfbook.training.certificate import TINY
 from crfbook.training.epochs import chunks, last_look, run_epochs

@@ -10,14 +10,14 @@ That step moves every weight, but d only changes where the sequence has features
 lag d): the step is scale <- (1 - alpha shrinkage) scale, lag <- lag + alpha / (m scale), and when d changes
 by D, u changes by lag D. Of the gradient of a sequence only its marginals are remembered. scale, lag, u and d
 stand in `lazy`, a LazyWeights of averaged.py, and what is remembered in `memory`, a SagMemory. `u`, `d` and
-`grad` (C,) are cells as `theta` in chain/cells.py, where `layout` and `work` (also `direction` and `trial`)
-are explained.
+`grad` (C,) are cells as `theta` in chain/sequence.py, which explains `layout` and `work` (also `direction`
+and `trial`).
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.cells import add_gradient, score_gradient, score_sequence
+from crfbook.chain.sequence import add_gradient, score_gradient, score_sequence
 
 SMALL_NORM = 1e-8  # |gradient|^2 below which rounding decides the search for a Lipschitz constant
 SMALL_SCALE = 1e-3  # below it the weights are written out

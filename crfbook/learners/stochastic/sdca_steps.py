@@ -18,14 +18,14 @@ To first order in g, v/g is the variance of s - nu under a_i, so v/(2g) estimate
 before the step. A step is kept if D, computed exactly, rises by RISE m v; else a shorter one is tried.
 The next visit begins with g*.
 
-`theta (C,)`, `layout`, `work` and `trial` are explained in chain/cells.py;
+`theta (C,)`, `layout`, `work` and `trial` are explained in chain/sequence.py;
 `memory` is a DualMemory of dual.py.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.cells import marginals_of, score_sequence
+from crfbook.chain.sequence import marginals_of, score_sequence
 from crfbook.learners.stochastic.dual_chain import (
     compare_marginals,
     gold_score,

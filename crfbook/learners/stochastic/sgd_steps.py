@@ -3,13 +3,13 @@ and with a lazy L1 penalty.
 
 Both minimise sum_i f_i(w) + penalty, f_i = -weight_i log p(y_i | x_i), as the mean over the n sequences of
 f_i + penalty / n. An update costs as much as the sequence is long, however many weights there are.
-`theta`, `layout` and `work`: see chain/cells.py.
+`theta`, `layout` and `work`: see chain/sequence.py.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.cells import add_gradient, score_gradient, score_sequence
+from crfbook.chain.sequence import add_gradient, score_gradient, score_sequence
 
 
 @kernel

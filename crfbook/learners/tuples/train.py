@@ -17,17 +17,16 @@ of ALL candidates, in which the others have weight 0. There are no hard constrai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from crfbook._checks import function_or_none, number, whole
-from crfbook.chain.batch import Batch
+from crfbook.chain.batch import Batch, Spare
+from crfbook.chain.forms import Tables
 from crfbook.chain.forward_backward import exp_nodes
 from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores
 from crfbook.chain.objective import Objective, check_weights
-from crfbook.chain.potentials import TableTransitions, table_edges
-from crfbook.chain.work import Spare
 from crfbook.learners.quasi_newton import minimize
 from crfbook.learners.tuples.automaton import (
     Automaton,
@@ -85,34 +84,35 @@ class _TupleBatch(Batch):
         return self.step_ptr[: self.length(slot)] + slot
 
 
-class _Transitions(TableTransitions):
-    """The transitions of an `Objective` with label tuples beside them."""
+class TupleArcs(Tables):
+    """Transitions as tables with label tuples beside them, whose weights are `nu` (G,)."""
 
-    def __init__(self, features, classes, n_shards, tuples, longest, n_workers):
-        super().__init__(features, classes, None, n_shards)
-        self.automaton = Automaton(tuples, features.n_labels, *classes)
+    offers = ("counts",)
+
+    def __init__(self, problem, tuples, longest, n_workers):
+        super().__init__(problem)
+        n_shards = problem.packing.n_shards
+        self.automaton = Automaton(tuples, problem.features.n_labels, *problem.classes)
         self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
         self.n_products = np.zeros((n_shards, 3), np.int64)
-        self.tuple_counts = np.zeros(len(tuples.attr))  # as they are where there is no token
-        arcs = self.automaton.arcs
+        self.nu, self.tuple_counts = np.zeros((2, len(tuples.attr)))  # as they are where there is no token
+        arcs, width = self.automaton.arcs, problem.edge_parts.shape[2]
         n_lanes = lanes_for(len(arcs.leaf_ptr))
-        self.spare = Spare(lane_arrays(arcs, longest, self.parts.shape[2], n_lanes) for _ in range(n_workers))
+        self.spare = Spare(lane_arrays(arcs, longest, width, n_lanes) for _ in range(n_workers))
 
-    def prepare(self, w, nu):
+    def prepare(self, w, what):
+        super().prepare(w, what)
         self.spare.fill()
-        self.edges = table_edges(self.features, w, *self.classes)
-        self.scores = self.automaton.scores(self.edges, nu)
+        self.scores = self.automaton.scores(self.edges, self.nu)
 
-    def run(self, kernel, shard, w, dense, packing, layout, work, counts):
-        """Expected counts of one shard, batch by batch.
-        Returns the packed number of its first sequence without a finite log Z, or -1.
-        """
+    def run(self, what, shard, w, dense, work, counts):
         log_z, grad, dense_grad = counts
-        for part in (grad, dense_grad, self.parts[shard], self.arc_parts[shard], self.n_products[shard]):
+        packing, layout, edge_sum = self.problem.packing, self.problem.layout, self.problem.edge_parts[shard]
+        for part in (grad, dense_grad, edge_sum, self.arc_parts[shard], self.n_products[shard]):
             part[...] = 0
         spare = self.spare.get()
         try:
-            for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
+            for b in packing.batches(shard):
                 batch = _TupleBatch(b, packing, work)
                 batch_scores(b, w, dense, self.edges.bounds, packing, layout, batch.log_node)
                 self._run_batch(shard, batch, batch.weight, *spare, log_z[batch.slots])
@@ -128,7 +128,7 @@ class _Transitions(TableTransitions):
         kernels called one by one compile faster than one that calls all.
         """
         arcs, edges, scores, n_products = self.automaton.arcs, self.edges, self.scores, self.n_products[shard]
-        counts = TupleCounts(batch.p_node, self.parts[shard], self.arc_parts[shard])
+        counts = TupleCounts(batch.p_node, self.problem.edge_parts[shard], self.arc_parts[shard])
         refused = batch.exponentiate(scores.spread)
         for slot in range(0, len(log_z), len(lanes.length)):
             longest = fill_lanes(slot, batch.psi, batch.row_class, batch.step_ptr, refused, weight, lanes)
@@ -150,32 +150,20 @@ class _Transitions(TableTransitions):
 
 
 class _Chain(Objective):
-    """The likelihood part: an `Objective` whose transitions know `nu` (G,) as well."""
+    """The likelihood part: an `Objective` whose form knows `nu` (G,) as well."""
+
+    _forms: ClassVar = {"batched": TupleArcs}
 
     def __init__(self, corpus, features, tuples, n_threads):
         super().__init__(corpus, features, n_threads=n_threads, form="batched")
-        self.transitions = _Transitions(
-            features,
-            self._classes,
-            self._packing.n_shards,
-            tuples,
-            max(1, corpus.longest),
-            len(self._buffers),
-        )
-        self.nu = np.zeros(len(tuples.attr))
-
-    def _transitions(self, w, kernel):
-        self.transitions.prepare(w, self.nu)
-        return self.transitions
-
-    _likelihood = None  # the transitions run kernels of their own
+        longest, n_workers = max(1, corpus.longest), len(self._buffers)
+        self._options = {"tuples": tuples, "longest": longest, "n_workers": n_workers}
+        self.transitions = self._make("batched")
 
     @property
     def gold(self):
         """Gold counts of the first-order features (F,)."""
         return self._gold
-
-    curvature = None  # that of the chain without tuples would be wrong here
 
 
 class TupleObjective:
@@ -210,10 +198,11 @@ class TupleObjective:
         """(value, grad (F + G,)) at the weights w (F + G,); value in nats."""
         w = check_weights(w, self.n_features)
         self.n_evaluations += 1
-        first, self.chain.nu = w[: self.n_first], w[self.n_first :]
+        first, nu = w[: self.n_first], w[self.n_first :]
+        self.chain.transitions.nu = nu
         value, grad = self.chain(first)
         grad = np.concatenate([grad, self.chain.transitions.tuple_counts - self.count]) + 2.0 * self.c2 * w
-        return value - float(self.chain.nu @ self.count) + self.c2 * float(w @ w), grad
+        return value - float(nu @ self.count) + self.c2 * float(w @ w), grad
 
     def curvature(self, w: ArrayLike) -> np.ndarray:
         """Roughly the second derivatives (F + G,) at w: expected counts,

@@ -9,7 +9,7 @@ The containers of arrays are those of `shard_likelihood`.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.edge_products import steps_of
+from crfbook.chain.forward_backward_batched import steps_of
 from crfbook.chain.likelihood import batch_gradient, batch_scores
 from crfbook.chain.vector_math import exp_inplace
 

@@ -1,7 +1,17 @@
 """What trains a MEMM: the penalised likelihood of each label given the gold label before it."""
 
+from typing import ClassVar
+
+from crfbook.chain.forms import Tables
 from crfbook.chain.objective import Objective
 from crfbook.models.directed.factors import shard_local_likelihood
+
+
+class LocalTables(Tables):
+    """One classifier a token, given the gold label before it: no recursion."""
+
+    offers = ("counts",)
+    sums: ClassVar = {"counts": shard_local_likelihood}
 
 
 class LocalObjective(Objective):
@@ -14,10 +24,4 @@ class LocalObjective(Objective):
     Source: McCallum, Freitag and Pereira (2000), with a Gaussian prior and L-BFGS in place of GIS.
     """
 
-    def __init__(self, corpus, features, *, c2=0.0, constraints=None, n_threads=1, batch_tokens=None):
-        super().__init__(
-            corpus, features, c2=c2, constraints=constraints, n_threads=n_threads, batch_tokens=batch_tokens
-        )
-
-    curvature = None  # that of the chain would be wrong here
-    _likelihood = staticmethod(shard_local_likelihood)
+    _forms: ClassVar = {"batched": LocalTables}

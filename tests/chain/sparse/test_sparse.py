@@ -17,8 +17,7 @@ from crfbook.chain.potentials import padded_bounds
 from crfbook.chain.sparse import choice as cost_model
 from crfbook.chain.sparse import forward_backward as kernels
 from crfbook.chain.sparse.choice import SECONDS, FormChooser, Sizes, choose_form, decoding_form, terms
-from crfbook.chain.sparse.inference import sparsify
-from crfbook.chain.sparse.potentials import sparse_edges
+from crfbook.chain.sparse.potentials import sparse_edges, sparsify
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, slice_sequences
 from crfbook.data.features import log_edge, observed
@@ -237,7 +236,7 @@ def test_work_arrays_that_ctrl_c_has_lost_are_found_again(form):
     corpus, features, w, _ = case("weighted", 4)
     objective = Objective(corpus, features, form=form)
     value, _ = objective(w)
-    objective._work.get()
+    objective._made[form][1].get()
     again = []
     late = Thread(target=lambda: again.append(objective(w)[0]), daemon=True)
     late.start()

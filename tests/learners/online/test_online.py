@@ -9,8 +9,7 @@ from helpers.corpora import chains_of, random_corpus, random_model
 from crfbook import brute
 from crfbook.chain.inference import decode
 from crfbook.chain.objective import Objective
-from crfbook.chain.sequence_work import epoch_order
-from crfbook.chain.token_layout import cells_of, lay_out_online, weights_of
+from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, weights_of
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, slice_sequences, take_sequences
 from crfbook.data.features import observed

@@ -7,10 +7,9 @@ import pytest
 from helpers.corpora import brute_value, held_bytes, random_corpus, random_model
 from helpers.problems import KINDS, laid_out, loss_of, problem, separable
 
-from crfbook.chain.cells import score_gradient, score_sequence
 from crfbook.chain.objective import Objective
-from crfbook.chain.sequence_work import sequence_work
-from crfbook.chain.token_layout import cells_of, weights_of
+from crfbook.chain.sequence import score_gradient, score_sequence
+from crfbook.chain.token_layout import cells_of, sequence_work, weights_of
 from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
@@ -110,7 +109,7 @@ def test_search_for_a_lipschitz_constant(kind):
 def test_a_gradient_is_cleared_and_measured():
     corpus, features, w, _ = problem(22, n_classes=2)
     layout, cells, work = laid_out(corpus, features)
-    from crfbook.chain.cells import add_gradient
+    from crfbook.chain.sequence import add_gradient
 
     score_sequence(3, cells_of(cells, w), 1.0, layout, work)
     score_gradient(3, layout, work)

@@ -8,8 +8,8 @@ from helpers.corpora import chains_of, held_bytes
 from helpers.problems import KINDS, problem
 
 from crfbook import brute
-from crfbook.chain.cells import marginals_of, score_sequence
 from crfbook.chain.objective import Objective
+from crfbook.chain.sequence import marginals_of, score_sequence
 from crfbook.chain.token_layout import cells_of, weights_of
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import take_sequences

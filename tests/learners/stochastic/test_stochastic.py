@@ -5,10 +5,9 @@ import pytest
 from helpers.corpora import brute_value
 from helpers.problems import KINDS, laid_out, loss_of, problem, separable
 
-from crfbook.chain.cells import add_gradient, score_gradient, score_sequence
 from crfbook.chain.objective import Objective
-from crfbook.chain.sequence_work import epoch_order
-from crfbook.chain.token_layout import cells_of, weights_of
+from crfbook.chain.sequence import add_gradient, score_gradient, score_sequence
+from crfbook.chain.token_layout import cells_of, epoch_order, weights_of
 from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize

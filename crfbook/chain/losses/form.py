@@ -1,4 +1,4 @@
-"""The losses beside the log loss: their names and settings, and what an `Objective` keeps for them.
+"""The losses beside the log loss: their names and settings, and the form that has their gradients.
 
     sum_i weight_i phi(u_i),   u_i = -log p(y_i | x_i)              "log", "exp"
     sum_i weight_i sum_t phi(u_it),   u_it = -log p(y_it | x_i)     "pointwise-log", "pointwise-exp"
@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import number, one_of
+from crfbook.chain.batch import loss_work
+from crfbook.chain.forms import Tables
 from crfbook.chain.losses.batched import shard_losses
 
 LOSSES = ("log", "exp", "pointwise-log", "pointwise-exp")
@@ -40,14 +42,21 @@ def make_loss(loss, clamp=None, log_scale=0.0):
     return Loss(loss.startswith("pointwise"), exponential, clamp, number("log_scale", log_scale, -math.inf))
 
 
-class LossTerms:
-    """What an `Objective` has besides when its loss is not the log loss: u = -log p."""
+class LossTables(Tables):
+    """Gradients of a loss that is not the log loss; after each evaluation u = -log p and the loss of each."""
 
-    def __init__(self, loss, packing):
-        self.loss = loss
-        self.value = np.zeros(len(packing.sequence))
+    offers = ("counts",)
+
+    def __init__(self, problem, loss):
+        super().__init__(problem)
+        self.loss, packing = loss, problem.packing
+        self.value = np.zeros(len(packing.sequence))  # weight_i * loss_i * exp(-log_scale)
         self.u = np.zeros(len(packing.labels) if loss.pointwise else len(packing.sequence))
         self._slot = self._slot_of_row(packing) if loss.pointwise else slice(None)
+        self.sums = {"counts": lambda *given: shard_losses(*given, loss, self.u, self.value)}
+
+    def work(self, work):
+        return loss_work(work, self.loss)
 
     @staticmethod
     def _slot_of_row(packing):
@@ -58,10 +67,6 @@ class LossTerms:
             within = np.arange(step[-1]) - np.repeat(step[:-1], np.diff(step))
             slot[packing.rows(b)] = packing.slot_ptr[b] + within
         return slot
-
-    def run_shard(self, *arguments):
-        """`shard_likelihood`'s place in `Objective`."""
-        return shard_losses(*arguments, self.loss, self.u, self.value)
 
     def log_total(self, weight):
         """log sum_i weight_i loss_i of the last evaluation, without log_scale;

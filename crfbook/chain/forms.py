@@ -1,0 +1,129 @@
+"""The port between an objective and the chain: what every form of inference offers, and the form with tables.
+
+A form keeps transitions in one representation. It sums over all labellings of a packed corpus, shard by
+shard, and whoever asks does not know how:
+
+    prepare(w, what)                take the weights
+    run(what, shard, w, ...)        the sums of one shard
+    collect(total)                  those of all shards, into the edge part of the total
+
+`what` is "counts", the expected count of each feature (its part of the gradient, for another loss), or
+"variances", the sum of the variances of its cells. `offers` says which of them a form has.
+
+    Tables            a table of potentials for each edge class: here
+    SparsePairs       the pairs of labels that have a weight: sparse/form.py
+    LossTables        gradients of the other losses: losses/form.py
+    LocalTables       one classifier a token, MEMM: models/directed
+    TupleArcs         weights on label tuples: learners/tuples
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from crfbook.chain.batch import Batch
+from crfbook.chain.forward_backward_batched import add_edge_sum
+from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores, shard_likelihood, spread_rows
+from crfbook.chain.potentials import padded, table_edges
+from crfbook.data.features import edge_gradient
+
+
+class Problem:
+    """What all forms of an objective read: features, classes (class_ptr, class_attr), bounds (of M labels),
+    packing, layout.
+    """
+
+    def __init__(self, features, classes, bounds, packing, layout):
+        self.features, self.classes, self.bounds = features, classes, bounds
+        self.packing, self.layout = packing, layout
+
+    @cached_property
+    def edge_parts(self):
+        """(n_shards, K, M, M): what each shard finds for the tables of all classes; never two at once."""
+        width, n_classes = padded(self.features.n_labels), len(self.classes[0]) - 1
+        return np.empty((self.packing.n_shards, n_classes, width, width))
+
+
+class Form:
+    """One way of inference on a chain; see above."""
+
+    offers: tuple[str, ...] = ("counts",)
+    batch = Batch
+
+    def __init__(self, problem):
+        self.problem = problem
+
+    def work(self, work):
+        """The `Work` of one thread that this form needs, sharing the arrays of `work`."""
+        return self.batch.needs(work)
+
+    def prepare(self, w, what):
+        """Take the weights w (F,) for sums of `what`."""
+        raise NotImplementedError
+
+    def run(self, what, shard, w, dense, work, counts):
+        """Sums of one shard: those of nodes into counts (a `Counts`), those of transitions are kept.
+
+        w, dense : the weights (F,), and those of frequent attributes as rows (H, M or L)
+        Returns the packed number of the first sequence without a finite log Z, or -1.
+        """
+        raise NotImplementedError
+
+    def collect(self, total):
+        """Add what all shards found into the edge part of total (F,)."""
+        raise NotImplementedError
+
+
+def squared(layout):
+    """The layout with the squares of its values: what sums of variances are collected by."""
+    return layout._replace(dense_val=layout.dense_val**2, pair_val=layout.pair_val**2)
+
+
+def shard_variances(shard, w, dense, edges, packing, layout, work, counts, edge_sum):
+    """Sums of variances of the sequences of one shard,
+    in the places where shard_likelihood leaves expected counts; returns -1.
+
+    grad[a, y] = sum_{t: a in x_t} weight x[a]^2 p_node (1 - p_node);  edge_sum[k, yp,
+    y] = sum_t weight p_edge (1 - p_edge)
+
+    Arguments as in shard_likelihood: shard; w (F,); dense (H, M or L); edges, packing, layout, work; out:
+    counts, edge_sum (K, M, M), overwritten; log Z is NaN for sequences that need the log form: those are left
+    out. Called once in tens of evaluations, and made of the kernels that those have compiled.
+    Source: docs/SPEC.md, A.8 without covariances.
+    """
+    for out in (counts.grad, counts.dense_grad, edge_sum):
+        out[:] = 0.0
+    squares, psi_squared, square_sum = squared(layout), edges.psi_edge**2, np.zeros_like(edge_sum)
+    for b in packing.batches(shard):
+        batch = Batch(b, packing, work)
+        batch_scores(b, w, dense, edges.bounds, packing, layout, batch.log_node)
+        batch.forward_backward(edges, counts.log_z, edge_sum)
+        spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
+        add_edge_sum(b, packing, psi_squared, work.alpha, batch.log_node, square_sum, work)
+        batch_gradient(b, batch.p_node, squares, counts.dense_grad, counts.grad)
+    # false where a square left float64
+    np.subtract(edge_sum, np.minimum(square_sum, edge_sum), out=edge_sum, where=square_sum < np.inf)
+    return -1
+
+
+class Tables(Form):
+    """Transitions as tables (K, M, M), filled from the weights at each evaluation."""
+
+    offers = ("counts", "variances")
+    sums = {"counts": shard_likelihood, "variances": shard_variances}
+    potentials = staticmethod(table_edges)
+
+    def prepare(self, w, what):
+        self.edges = table_edges(self.problem.features, w, *self.problem.classes, self.problem.bounds)
+
+    def run(self, what, shard, w, dense, work, counts):
+        problem = self.problem
+        given = shard, w, dense, self.edges, problem.packing, problem.layout
+        return self.sums[what](*given, work, counts, problem.edge_parts[shard])
+
+    def collect(self, total):
+        problem = self.problem
+        n_labels, parts = problem.features.n_labels, problem.edge_parts
+        edge_sum = np.empty(parts.shape[1:])
+        add_tree(parts.reshape(len(parts), -1), edge_sum.reshape(-1))
+        edge_gradient(problem.features, edge_sum[:, :n_labels, :n_labels], *problem.classes, total)
