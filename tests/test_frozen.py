@@ -353,7 +353,7 @@ def test_another_result_is_noticed():
 
 
 def test_every_algorithm_is_frozen():
-    from crfbook.models.algorithms import ALGORITHMS
+    from crfbook.models.parameters import ALGORITHMS
 
     assert set(ALGORITHMS) <= set(CASES) and set(CASES) == set(frozen()["cases"])
 

@@ -15,15 +15,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from crfbook._checks import whole
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.constraints import constraints_from
 from crfbook.encoding.tag_dictionary import TagDictionary, free_blocked
+from crfbook.models.fitting import Stream, dev_accuracy, train
 from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
+from crfbook.models.parameters import check_settings
 from crfbook.models.prediction import Predictions
 from crfbook.models.saving import Saved
-from crfbook.models.settings import check_settings, given_whole
-from crfbook.models.stream import Stream
-from crfbook.models.training import dev_accuracy, train
 from crfbook.models.weights import WeightNames, carried_features, carried_over, choose_features
 
 if TYPE_CHECKING:
@@ -33,89 +33,126 @@ if TYPE_CHECKING:
 class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     """Linear-chain CRF.
 
-    Minimises, in nats,   sum_i sample_weight_i * loss_i  +  c1 * |w|_1  +  c2 * |w|_2^2   with loss_i = -log p(y_i | x_i)
-    (sums, not averages, and no factor 1/2: CRFsuite's meaning of c1 and c2),
-    or corrects mistakes (perceptron, pa, arow).
+    Minimises, in nats,
 
-    ============  =======================================================================  ============  =========  ==========
-    algorithm     when to use it                                                           penalties     losses     epochs [1]
-    ============  =======================================================================  ============  =========  ==========
-    "lbfgs"       the default: exact to a certificate, on many threads; c1 > 0: "owlqn"    c1, c2        all four   until tol
-    "owlqn"       sparse models, most weights exactly 0 [2]                                c1, c2        all four   until tol
-    "sbcd"        very many weights, few of them active: all weights of a symbol at once   c1 or c2      log        100
-    "cd"          the same, one weight at a time: for a study, up to some 2,000 weights    c1 or c2      log        100
-    "auto"        as "lbfgs", soonest on large corpora: "sdca" first, where it is fast     c1, c2        all four   until tol
-    "sdca"        a good solution after a few passes, gap certified; slow for tiny c2      c2 > 0        log        200
-    "sag"         reaches the minimum in few passes; remembers marginals; c2 may be 0      c2            log        200
-    "sgd"         large corpora, streams (partial_fit); many epochs unless delta is larger c2            log        1000
-    "sgd-l1"      sparse models of large corpora, cheaply; not quite the minimum           c1 > 0        log        60
-    "perceptron"  a first result in seconds, streams; averaged, close to "lbfgs" in F1     none          none       10
-    "pa"          as "perceptron", with a margin and bounded steps (parameter c)           none          none       10
-    "arow"        as "pa", for rare attributes and noisy labels (variance, gamma)          none          none       10
-    "boosting"    very few weights, picked one a round (Altun et al. 2003)                 none          exp        10,000
-    ============  =======================================================================  ============  =========  ==========
+        sum_i sample_weight_i * loss_i  +  c1 * |w|_1  +  c2 * |w|_2^2,   loss_i = -log p(y_i | x_i)
+
+    (sums, not averages, and no factor 1/2: CRFsuite's meaning of c1 and c2), or corrects mistakes
+    (perceptron, pa, arow).
+
+    ============  ==========================================================  =========  ========  ==========
+    algorithm     when to use it                                              penalties  losses    epochs [1]
+    ============  ==========================================================  =========  ========  ==========
+    "lbfgs"       the default: exact to a certificate; c1 > 0: "owlqn"        c1, c2     all four  until tol
+    "owlqn"       sparse models, most weights exactly 0 [2]                   c1, c2     all four  until tol
+    "sbcd"        very many weights, few active: all of a symbol at once      c1 or c2   log       100
+    "cd"          the same, one weight at a time: for up to 2,000 weights     c1 or c2   log       100
+    "auto"        as "lbfgs", on large corpora "sdca" first, if it is fast    c1, c2     all four  until tol
+    "sdca"        good after a few passes, gap certified; slow for tiny c2    c2 > 0     log       200
+    "sag"         the minimum in few passes; remembers marginals              c2         log       200
+    "sgd"         large corpora, streams (partial_fit); ends late: see delta  c2         log       1000
+    "sgd-l1"      sparse models of large corpora; not quite the minimum       c1 > 0     log       60
+    "perceptron"  a first result in seconds, streams; F1 close to "lbfgs"     none       none      10
+    "pa"          as "perceptron", with a margin and bounded steps            none       none      10
+    "arow"        as "pa", for rare attributes and noisy labels               none       none      10
+    "boosting"    very few weights, picked one a round (Altun et al. 2003)    none       exp       10,000
+    ============  ==========================================================  =========  ========  ==========
 
     [1] max_iterations where none is given. Many end sooner: see period and delta, epsilon, tol, patience.
     [2] The minimum of OWL-QN, which proximal steps reach in fewer evaluations:
         `learners.quasi_newton.lbfgs.minimize` has both.
 
+    A parameter that means nothing to the algorithm is named in a warning. One that it cannot honour (c1 > 0
+    without an L1 penalty) is refused, with the list of what works. The table `models.parameters.GROUPS` says
+    which algorithms read which parameter.
+
     Parameters
     ----------
-    algorithm : see above. CRFsuite's names work too: "l2sgd", "ap", "averaged_perceptron",
-        "passive_aggressive".
-    min_freq : float, default 0. Weights whose (attribute, label) or (label,
-        label) is seen less often do not exist.
-    all_possible_states, all_possible_transitions : bool, default False. Give weights also to what training
-        never shows: every attribute with every label, every label after every label. Both together, with
-        "sbcd", c1 > 0 and min_freq = 0: these weights exist virtually,
-        only active ones take memory and stand in features_ and weights_.
-    c1, c2 : float >= 0, default 0 and 1 (c2 = 0 where an algorithm has none).
-        So c1 alone makes an elastic net; c2=0 for pure L1.
-    max_iterations : int or None. Iterations, epochs or rounds (other losses than "log": iterations of each
-        stage, see `learners.quasi_newton.loss_path`); 0: the model has its alphabets, and w = 0.
-    num_memories : int, default 6, with an L1 penalty 30. Curvature pairs kept,
-        two vectors of weights each ("lbfgs", "owlqn").
-    epsilon, period, delta : CRFsuite's stopping rules. |gradient| <= epsilon * max(1, |w|) (for c2 = 0 the
-        largest entry of the gradient), used only if given; perceptron, pa, arow: a mean loss of at most
-        epsilon in an epoch. The objective fell by less than delta, relative, in the last `period` (default
-        10) iterations: used if delta is given, and with delta = 1e-6 for "sgd" and for c2 = 0, where no bound
-        on the distance to the minimum is known and the gradient takes long to vanish; status_ is then "small
-        change". delta=0 waits for the gradient.
-    max_linesearch : int, default 20. Evaluations tried per iteration.
-    calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials :
-        of "sgd", the search for its learning rate, see `learners.stochastic.gradient.sgd`;
-        "sgd-l1" begins with the rate calibration_eta (0.8).
-    pa_type, c, error_sensitive : of "pa": 0, 1 (default) or 2; aggressiveness (1);
-        a margin that grows with the errors (True).
-    averaging : of "perceptron" and "pa", default True; False keeps the last weights, the plain perceptron.
-    variance, gamma : of "arow", default 1 and 1.
-    verbose : bool. Print a forecast of memory and time before training, then a progress bar.
-    template : makes attributes from token columns: the name of a shipped template ("chunking", "words", ...),
-        the path or the text of a CRF++/Wapiti pattern file, a Template, or None.
-    constraints : "BIO", "IOB1", "BIOES", table or None: see `crfbook.data.constraints.constraints_from`.
-        Forbidden transitions have probability 0 in training and are never predicted. A transition that
-        training merely never shows is not forbidden: it has weight 0.
-    on_violation : {"raise", "drop"}. What to do with training sequences that violate the constraints.
-    tag_dictionary : None, a count (5 is usual) or a TagDictionary. Words seen so often in training may only
-        have labels seen with them, in training and prediction alike, but for new sequences that this leaves
-        without any labelling. Needs a template; words are column 0, or the dictionary's column.
-    loss : "log" (default), "exp", "pointwise-log" or "pointwise-exp": see `chain.losses.terms`. clamp : float > 0
-        or None, of the exp losses: a sequence (token) with -log p > clamp counts linearly,
-        so that wrong labels cannot rule the rest.
-    random_state : int (default 0), RandomState or None. Order of the sequences, where one is random.
-    n_jobs : int or None (1), -1 for all processors. Threads; the weights are bit-identical for any number.
-    tol : float. L-BFGS, OWL-QN, auto (default 1e-6): for c2 > 0, stop when the objective is proved to lie
-        within tol (relative) of its minimum; for c2 = 0, when no entry of the (pseudo-)gradient exceeds 1000
-        * tol, or at a small change (see delta). "sag", "sdca", "boosting" have their own defaults, see there.
-    patience : int or None. With X_dev in `fit`: stop after so many iterations without a better token accuracy
-        there, and keep the weights of the best iteration.
-    warm_start : bool. `fit` starts from the weights of the fit before, matched by name.
-    memory_limit : bytes (default 2e9) that "sag", "sdca" and "boosting" may take to remember each sequence;
-        above it they raise MemoryError, and "auto" takes L-BFGS.
-    linesearch, model_filename, keep_tempfiles, trainer_cls : accepted so that code for sklearn-crfsuite runs,
-        without effect.
-    A parameter that means nothing to the algorithm is named in a warning; one that it cannot honour (c1 > 0
-    without an L1 penalty) is refused, with the list of what works.
+    **What is minimised**
+
+    algorithm : str, default "lbfgs". A row of the table. CRFsuite's names work too: "l2sgd", "ap",
+        "averaged_perceptron", "passive_aggressive".
+    loss : str, default None: the algorithm's first, mostly "log". One of "log", "exp", "pointwise-log" and
+        "pointwise-exp": see `chain.losses.terms`.
+    clamp : number > 0, default None: no limit. Nats, of the exp losses: a sequence (token) with -log p >
+        clamp counts linearly, so that wrong labels cannot rule the rest.
+    c1 : number >= 0, default 0.0. Nats per unit of |w|. c1 alone makes an elastic net; c2=0 for pure L1.
+    c2 : number >= 0, default None: 1, and 0 where an algorithm has no L2 penalty. Nats per unit of w^2.
+
+    **How it is minimised**
+
+    max_iterations : integer >= 0, default None: see the table. Iterations, epochs or rounds (other losses
+        than "log": iterations of each stage, see `learners.quasi_newton.loss_path`); 0: the model has its
+        alphabets, and w = 0.
+    tol : number >= 0, default None: 1e-6, but 1e-4 for "sdca", "sbcd" and "cd". L-BFGS, OWL-QN, auto: for c2
+        > 0, stop when the objective is proved to lie within tol (relative) of its minimum; for c2 = 0, when
+        no entry of the (pseudo-)gradient exceeds 1000 * tol nats, or at a small change (see delta). The
+        others that read it: see there.
+    epsilon : number >= 0, default None: not used. CRFsuite's rule: stop at |gradient| <= epsilon * max(1,
+        |w|) (for c2 = 0 the largest entry of the gradient); perceptron, pa, arow: at a mean loss of at most
+        epsilon in an epoch.
+    period : integer >= 1, default None: 10. Iterations that delta looks back.
+    delta : number >= 0, default None: 1e-6 for "sgd" and for c2 = 0, else not used. Stop when the objective
+        fell by less than delta, relative, in the last `period` iterations; status_ is then "small change".
+        For c2 = 0 no bound on the distance to the minimum is known and the gradient takes long to vanish;
+        delta=0 waits for the gradient.
+    patience : integer >= 1, default None: no limit. With X_dev in `fit`: stop after so many iterations
+        without a better token accuracy there, and keep the weights of the best iteration.
+    num_memories : integer >= 1, default None: 6, with an L1 penalty 30. Curvature pairs that "lbfgs" and
+        "owlqn" keep, two vectors of weights each.
+    max_linesearch : integer >= 1, default None: 20. Evaluations tried per iteration.
+    calibration_eta : number > 0, default None: 0.1, "sgd-l1" 0.8. The rate with which the search for a
+        learning rate begins, see `learners.stochastic.gradient.sgd`; "sgd-l1" trains with it.
+    calibration_rate : number > 1, default None: 2. Factor between two rates of that search.
+    calibration_samples : integer >= 1, default None: 1000. Sequences that the search tries each rate on.
+    calibration_candidates : integer >= 1, default None: 10. The search ends after so many rates that helped.
+    calibration_max_trials : integer >= 1, default None: 20. Rates that the search tries at most.
+    pa_type : 0, 1 or 2, default None: 1. Of "pa": the margin must be met, or slack is paid for, linearly
+        (PA-I) or squared (PA-II).
+    c : number > 0, default None: 1. Of "pa": aggressiveness, the price of slack.
+    error_sensitive : bool, default None: True. Of "pa": the margin grows with the errors.
+    averaging : bool, default None: True. Of "perceptron" and "pa"; False keeps the last weights, the plain
+        perceptron.
+    variance : number > 0, default None: 1. Of "arow": variance of each weight at the beginning.
+    gamma : number > 0, default None: 1. Of "arow": a larger one makes smaller steps.
+
+    **Which weights exist**
+
+    template : default None: X has attributes. Makes attributes from token columns: the name of a shipped
+        template ("chunking", "words", ...), the path or the text of a CRF++/Wapiti pattern file, or a
+        Template.
+    min_freq : number >= 0, default 0. Weights whose (attribute, label) or (label, label) is seen less often
+        (sum of attribute values) do not exist.
+    all_possible_states : bool, default False. Every attribute has a weight with every label, also with those
+        that training never shows with it.
+    all_possible_transitions : bool, default False. Every label has a weight after every label. With
+        all_possible_states, "sbcd", c1 > 0 and min_freq = 0 these weights exist virtually: only active ones
+        take memory and stand in features_ and weights_.
+    warm_start : bool, default False. `fit` starts from the weights of the fit before, matched by name.
+
+    **Labels and constraints**
+
+    constraints : default None. "BIO", "IOB1", "BIOES" or a table: see
+        `crfbook.data.constraints.constraints_from`. Forbidden transitions have probability 0 in training and
+        are never predicted. A transition that training merely never shows is not forbidden: it has weight 0.
+    on_violation : "raise" or "drop", default "raise". What to do with training sequences that violate the
+        constraints.
+    tag_dictionary : default None. A count (5 is usual) or a TagDictionary. Words seen so often in training
+        may only have labels seen with them, in training and prediction alike, but for new sequences that this
+        leaves without any labelling. Needs a template; words are column 0, or the dictionary's column.
+
+    **Running it**
+
+    random_state : int, default 0. Or a RandomState, or None. Order of the sequences, where one is random.
+    n_jobs : int, default None: 1. Threads, -1 for all processors; the weights are bit-identical for any
+        number.
+    memory_limit : number >= 0, default 2e9. Bytes that "sag", "sdca" and "boosting" may take to remember each
+        sequence; above it they raise MemoryError, and "auto" takes L-BFGS.
+    verbose : default False. Print a forecast of memory and time before training, then a progress bar.
+    linesearch : default None. Accepted so that code for sklearn-crfsuite runs, without effect.
+    model_filename : default None. As linesearch.
+    keep_tempfiles : default None. As linesearch.
+    trainer_cls : default None. As linesearch.
 
     Attributes
     ----------
@@ -141,89 +178,39 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     """
 
     def __init__(
-        self,
-        algorithm: str | None = "lbfgs",
-        min_freq: float = 0,
-        all_possible_states: bool = False,
-        all_possible_transitions: bool = False,
-        c1: float = 0.0,
-        c2: float | None = None,
-        max_iterations: int | None = None,
-        num_memories: int | None = None,
-        epsilon: float | None = None,
-        period: int | None = None,
-        delta: float | None = None,
-        linesearch: Any = None,
-        max_linesearch: int | None = None,
-        calibration_eta: float | None = None,
-        calibration_rate: float | None = None,
-        calibration_samples: int | None = None,
-        calibration_candidates: int | None = None,
-        calibration_max_trials: int | None = None,
-        pa_type: int | None = None,
-        c: float | None = None,
-        error_sensitive: bool | None = None,
-        averaging: bool | None = None,
-        variance: float | None = None,
-        gamma: float | None = None,
-        verbose: bool | int = False,
-        model_filename: Any = None,
-        keep_tempfiles: Any = None,
-        trainer_cls: Any = None,
-        *,
-        template: Pattern = None,
-        constraints: Rules = None,
-        on_violation: str = "raise",
-        tag_dictionary: Dictionary = None,
-        loss: str | None = None,
-        clamp: float | None = None,
-        random_state: Seed = 0,
-        n_jobs: int | None = None,
-        tol: float | None = None,
-        patience: int | None = None,
-        warm_start: bool = False,
-        memory_limit: float = 2e9,
-    ) -> None:
-        self.algorithm = algorithm
-        self.min_freq = min_freq
+        self, algorithm: str | None = "lbfgs", min_freq: float = 0,
+        all_possible_states: bool = False, all_possible_transitions: bool = False,
+        c1: float = 0.0, c2: float | None = None, max_iterations: int | None = None,
+        num_memories: int | None = None, epsilon: float | None = None,
+        period: int | None = None, delta: float | None = None,
+        linesearch: Any = None, max_linesearch: int | None = None,
+        calibration_eta: float | None = None, calibration_rate: float | None = None,
+        calibration_samples: int | None = None, calibration_candidates: int | None = None,
+        calibration_max_trials: int | None = None, pa_type: int | None = None, c: float | None = None,
+        error_sensitive: bool | None = None, averaging: bool | None = None,
+        variance: float | None = None, gamma: float | None = None, verbose: bool | int = False,
+        model_filename: Any = None, keep_tempfiles: Any = None, trainer_cls: Any = None, *,
+        template: Pattern = None, constraints: Rules = None, on_violation: str = "raise",
+        tag_dictionary: Dictionary = None, loss: str | None = None, clamp: float | None = None,
+        random_state: Seed = 0, n_jobs: int | None = None, tol: float | None = None,
+        patience: int | None = None, warm_start: bool = False, memory_limit: float = 2e9,
+    ) -> None:  # fmt: skip
+        self.algorithm, self.loss, self.clamp, self.c1, self.c2 = algorithm, loss, clamp, c1, c2
+        self.max_iterations, self.tol, self.epsilon, self.period = max_iterations, tol, epsilon, period
+        self.delta, self.patience, self.num_memories = delta, patience, num_memories
+        self.linesearch, self.max_linesearch = linesearch, max_linesearch
+        self.calibration_eta, self.calibration_rate = calibration_eta, calibration_rate
+        self.calibration_samples, self.calibration_candidates = calibration_samples, calibration_candidates
+        self.calibration_max_trials = calibration_max_trials
+        self.pa_type, self.c, self.error_sensitive, self.averaging = pa_type, c, error_sensitive, averaging
+        self.variance, self.gamma, self.template, self.min_freq = variance, gamma, template, min_freq
         self.all_possible_states = all_possible_states
         self.all_possible_transitions = all_possible_transitions
-        self.c1 = c1
-        self.c2 = c2
-        self.max_iterations = max_iterations
-        self.num_memories = num_memories
-        self.epsilon = epsilon
-        self.period = period
-        self.delta = delta
-        self.linesearch = linesearch
-        self.max_linesearch = max_linesearch
-        self.calibration_eta = calibration_eta
-        self.calibration_rate = calibration_rate
-        self.calibration_samples = calibration_samples
-        self.calibration_candidates = calibration_candidates
-        self.calibration_max_trials = calibration_max_trials
-        self.pa_type = pa_type
-        self.c = c
-        self.error_sensitive = error_sensitive
-        self.averaging = averaging
-        self.variance = variance
-        self.gamma = gamma
-        self.verbose = verbose
-        self.model_filename = model_filename
-        self.keep_tempfiles = keep_tempfiles
+        self.warm_start, self.constraints, self.on_violation = warm_start, constraints, on_violation
+        self.tag_dictionary, self.random_state, self.n_jobs = tag_dictionary, random_state, n_jobs
+        self.memory_limit, self.verbose = memory_limit, verbose
+        self.model_filename, self.keep_tempfiles = model_filename, keep_tempfiles
         self.trainer_cls = trainer_cls
-        self.template = template
-        self.constraints = constraints
-        self.on_violation = on_violation
-        self.tag_dictionary = tag_dictionary
-        self.loss = loss
-        self.clamp = clamp
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.tol = tol
-        self.patience = patience
-        self.warm_start = warm_start
-        self.memory_limit = memory_limit
 
     def fit(
         self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None,
@@ -250,14 +237,11 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         warm = self.warm_start and hasattr(self, "weights_")
         if warm and settings.virtual:
             features = carried_features(self, encoder)
-        w0 = np.zeros(features.n_features)
-        if warm:
-            w0 = carried_over(self, encoder, features)
+        w0 = carried_over(self, encoder, features) if warm else np.zeros(features.n_features)
         dev = None
         if X_dev is not None:
-            held_out = free_blocked(
-                known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets), constraints
-            )
+            held_out = known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets)
+            held_out = free_blocked(held_out, constraints)
             dev = dev_accuracy(held_out, features, constraints, settings.n_threads)
         elif y_dev is not None or settings.patience is not None:
             what = "patience" if y_dev is None else "y_dev"
@@ -266,17 +250,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
             corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose
         )
         features = getattr(result, "features", features)
-        self._keep(
-            encoder,
-            features,
-            constraints,
-            sets,
-            result,
-            history,
-            n_dropped,
-            settings.algorithm,
-            corpus.n_sequences,
-        )
+        found = result, history, n_dropped, settings.algorithm, corpus.n_sequences
+        self._keep(encoder, features, constraints, sets, *found)
         return self
 
     def _restrict(self, X, corpus, encoder, settings, sets=None):
@@ -289,7 +264,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         if sets is not None:
             corpus = corpus._replace(label_set=sets.label_set(X, encoder.columns_))
             constraints = sets.constrain(constraints)
-        corpus, n_dropped = obey(corpus, constraints, encoder.labels_, settings.drop)
+        corpus, n_dropped = obey(corpus, constraints, encoder.labels_, settings.on_violation == "drop")
         if n_dropped:
             warnings.warn(
                 f"{n_dropped} training sequences violate the constraints and were left out",
@@ -306,7 +281,9 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
             raise ValueError("tag_dictionary: expected columns of words with a template, got attributes")
         gold = [encoder.labels_[y] for y in corpus.labels.tolist()]
         if not isinstance(self.tag_dictionary, TagDictionary):
-            return TagDictionary.learn(X, [gold], given_whole(self, "tag_dictionary", None))
+            return TagDictionary.learn(
+                X, [gold], whole("tag_dictionary", self.tag_dictionary, 1, wrong=TypeError)
+            )
         return self.tag_dictionary.allowing(X, gold)
 
     def _keep(self, encoder, features, constraints, sets, result, history, n_dropped, algorithm, n_seen):

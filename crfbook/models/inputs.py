@@ -69,11 +69,9 @@ def weighted(corpus, sample_weight):
     """The corpus with weights of its sequences (None: as it is).
     Raises TypeError or ValueError for weights that are none.
     """
-    return (
-        corpus
-        if sample_weight is None
-        else corpus._replace(seq_weight=_weights(sample_weight, corpus.n_sequences))
-    )
+    if sample_weight is None:
+        return corpus
+    return corpus._replace(seq_weight=_weights(sample_weight, corpus.n_sequences))
 
 
 def encoder_state(encoder):
@@ -117,9 +115,9 @@ def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
             )
         return corpus
     corpus = encoder.transform(X, y, on_unknown_label=unknown)
-    return (
-        corpus if label_sets is None else corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
-    )
+    if label_sets is None:
+        return corpus
+    return corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
 
 
 def require_labels(corpus):
@@ -159,13 +157,11 @@ def listed(sequences):
     """Generators and other one-time iterables as lists; anything else as it is.
     TypeError for what holds no sequences.
     """
-    if sequences is not None and not any(
-        hasattr(sequences, name) for name in ("__iter__", "__getitem__", "seq_ptr")
-    ):
+    held = any(hasattr(sequences, name) for name in ("__iter__", "__getitem__", "seq_ptr"))
+    if sequences is not None and not held:
         raise TypeError(f"expected a list of sequences, got {sequences!r}")
-    return (
-        list(sequences) if hasattr(sequences, "__iter__") and not hasattr(sequences, "__len__") else sequences
-    )
+    one_time = hasattr(sequences, "__iter__") and not hasattr(sequences, "__len__")
+    return list(sequences) if one_time else sequences
 
 
 def _checked(corpus, y):

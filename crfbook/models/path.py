@@ -30,10 +30,10 @@ from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import select
 from crfbook.evaluation import chunk_report, token_accuracy
 from crfbook.learners.coordinate.path import largest_c1
+from crfbook.models.fitting import forecast_line, train
 from crfbook.models.inputs import listed, training_corpus
+from crfbook.models.parameters import check_settings
 from crfbook.models.prediction import gold_labels
-from crfbook.models.settings import check_settings
-from crfbook.models.training import forecast_line, train
 from crfbook.models.weights import choose_features
 from crfbook.training.monitor import JobMonitor
 
@@ -57,9 +57,7 @@ class Path(NamedTuple):
     def best(self) -> CRF:
         """The model chosen by the scores. Raises ValueError where there are none."""
         if self.chosen is None:
-            why = (
-                "it was interrupted before the first fold ended, or " if self.status == "interrupted" else ""
-            )
+            why = "it was interrupted before the first fold ended, or " * (self.status == "interrupted")
             raise ValueError(f"the path has no scores to choose by: {why}give cv, or X_dev with y_dev")
         return self.models[self.chosen]
 
@@ -71,27 +69,18 @@ class Path(NamedTuple):
             raise ValueError("standard errors need cross-validation: give cv")
         score, error = self.frame["score"].to_numpy(), self.frame["score_error"].to_numpy()
         good = score >= score[self.chosen] - np.nan_to_num(error[self.chosen])
-        return (
-            int(np.argmax(good & (self.frame["n_active"] > 0)))
-            if self.frame["n_active"].iloc[self.chosen]
-            else self.chosen
-        )
+        if not self.frame["n_active"].iloc[self.chosen]:
+            return self.chosen
+        return int(np.argmax(good & (self.frame["n_active"] > 0)))
 
 
 def regularization_path(
-    model: CRF,
-    X: Data,
-    y: Labels | None = None,
-    *,
-    strengths: ArrayLike | None = None,
-    n_strengths: int = 10,
-    ratio: float = 1e-3,
-    cv: Any = None,
-    X_dev: Data | None = None,
-    y_dev: Labels | None = None,
+    model: CRF, X: Data, y: Labels | None = None, *,
+    strengths: ArrayLike | None = None, n_strengths: int = 10, ratio: float = 1e-3,
+    cv: Any = None, X_dev: Data | None = None, y_dev: Labels | None = None,
     scoring: str | Callable[[Any, Any], float] = "accuracy",
     callback: Callable[[dict[str, Any], CRF], object] | None = None,
-) -> Path:
+) -> Path:  # fmt: skip
     """Fit `model` (a CRF; it is not changed, its c1 not read) for every c1 of a path.
 
     Parameters
@@ -150,9 +139,8 @@ def regularization_path(
             jobs.expect(len(rows) * (1 + len(splits)))
             for k, (inside, held) in enumerate(splits):
                 fold = f"fold {k + 1} of {len(splits)}"
-                scores.append(
-                    _fold_scores(model, X, y, inside, held, strengths[: len(rows)], score, jobs, fold)
-                )
+                done = strengths[: len(rows)]
+                scores.append(_fold_scores(model, X, y, inside, held, done, score, jobs, fold))
         except KeyboardInterrupt:
             if not models:
                 raise
@@ -175,9 +163,8 @@ class _Problem:
         self.model = clone(model)
         self.settings = settings = check_settings(self.model.set_params(c1=1.0))
         self.encoder, corpus = training_corpus(X, y, None, model.template)
-        self.corpus, self.constraints, self.sets, self.n_dropped = self.model._restrict(
-            X, corpus, self.encoder, settings
-        )
+        restricted = self.model._restrict(X, corpus, self.encoder, settings)
+        self.corpus, self.constraints, self.sets, self.n_dropped = restricted
         self.features = choose_features(self.corpus, self.encoder, settings, self.constraints)
 
     def largest_gradient(self):
@@ -208,32 +195,15 @@ class _Problem:
             w, keep = result.w, result.w != 0
             n_node = int(np.count_nonzero(keep[: features.n_node]))
             small = result._replace(w=w[keep], state={})
-            fitted._keep(
-                self.encoder,
-                select(features, keep),
-                self.constraints,
-                self.sets,
-                small,
-                history,
-                self.n_dropped,
-                settings.algorithm,
-                self.corpus.n_sequences,
-            )
+            kept = self.encoder, select(features, keep), self.constraints, self.sets, small, history
+            fitted._keep(*kept, self.n_dropped, settings.algorithm, self.corpus.n_sequences)
             n_active = int(np.count_nonzero(keep))
             jobs.done(
                 f"{result.status} after {result.n_iter} iterations, objective {result.objective:.2f}, "
                 f"active {n_active:,}"
             )
-            found = (
-                float(c1),
-                result.objective,
-                n_active,
-                n_node,
-                n_active - n_node,
-                result.n_iter,
-                result.status,
-                time.perf_counter() - clock,
-            )
+            sizes, seconds = (n_active, n_node, n_active - n_node), time.perf_counter() - clock
+            found = float(c1), result.objective, *sizes, result.n_iter, result.status, seconds
             yield dict(zip(ROW, found, strict=True)), fitted
 
 
@@ -243,9 +213,8 @@ def _grid(problem, n_strengths, ratio):
     if largest == 0:
         raise ValueError("the gradient at w = 0 is 0: no weight would ever leave it, and there is no path")
     weight = problem.corpus.seq_weight
-    return min(largest, HIGHEST * (weight.mean() if weight.size else 1.0)) * np.geomspace(
-        1.0, ratio, n_strengths
-    )
+    top = min(largest, HIGHEST * (weight.mean() if weight.size else 1.0))
+    return top * np.geomspace(1.0, ratio, n_strengths)
 
 
 def _checked(strengths):
@@ -293,13 +262,8 @@ def _splits(cv, X, y, score):
         raise ValueError("cv: expected at least one pair (training numbers, held-out numbers), got none")
     for i, pair in enumerate(splits):
         for part in pair:
-            if not (
-                part.ndim == 1
-                and len(part)
-                and part.dtype.kind in "iu"
-                and 0 <= part.min()
-                and part.max() < n
-            ):
+            numbers = part.ndim == 1 and len(part) and part.dtype.kind in "iu"
+            if not (numbers and 0 <= part.min() and part.max() < n):
                 raise ValueError(
                     f"cv, fold {i}: expected numbers of sequences in 0..{n - 1}, got {part!r:.80}"
                 )
@@ -332,9 +296,8 @@ def _path(rows, models, scores, status):
     frame = pandas.DataFrame(rows, columns=list(rows[0]))
     if len(scores):
         frame["score"] = scores.mean(axis=0)
-        frame["score_error"] = (
-            scores.std(axis=0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.nan
-        )
+        error = scores.std(axis=0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.nan
+        frame["score_error"] = error
         frame["n_folds"] = len(scores)
     scored = "score" in frame and frame["score"].notna().any()
     chosen = None

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from crfbook.chain import inference
 from crfbook.encoding.tag_dictionary import free_blocked
 from crfbook.models.inputs import known_corpus, require_labels
-from crfbook.models.settings import thread_count
+from crfbook.models.parameters import thread_count
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Data, Labels

@@ -21,17 +21,11 @@ def choose_features(corpus, encoder, settings, constraints):
     """FeatureSet for training, and CRFsuite's cut-off: the counts (of sums of attribute values, not of
     sample weights) must reach `min_freq`. Transitions that the constraints forbid get no weight. Where all
     weights exist virtually (`Settings.virtual`): one of the same sizes without any."""
+    sizes = len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs
     if settings.virtual:
-        sizes = len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs
         return from_keys(*sizes, *np.zeros((2, 0), np.int64))
-    features = observed(
-        corpus,
-        len(encoder.labels_),
-        encoder.n_attrs,
-        encoder.n_edge_attrs,
-        all_states=settings.all_states,
-        all_transitions=settings.all_transitions,
-    )
+    every = dict(all_states=settings.all_possible_states, all_transitions=settings.all_possible_transitions)
+    features = observed(corpus, *sizes, **every)
     keep = np.ones(features.n_features, dtype=bool)
     if constraints is not None:
         keep[features.n_node :] = constraints.allowed[features.edge_prev, features.edge_next]

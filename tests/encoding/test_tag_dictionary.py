@@ -15,8 +15,8 @@ from crfbook.data.constraints import Constraints, constraints_from
 from crfbook.data.corpus import slice_sequences, take_sequences
 from crfbook.data.features import log_edge
 from crfbook.encoding.tag_dictionary import TagDictionary, free_blocked
-from crfbook.models.algorithms import ALGORITHMS, NEEDED, NONE
 from crfbook.models.crf import CRF
+from crfbook.models.parameters import ALGORITHMS, NEEDED, NONE
 
 L = 3
 

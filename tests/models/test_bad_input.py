@@ -1,7 +1,7 @@
 """What bad input gets: the right answer, or one sentence with the sequence,
 the position and what was expected.
 
-Damaged model files are in test_persistence.py, ragged column files in the readers' tests.
+Damaged model files are in test_saving.py, ragged column files in the readers' tests.
 """
 
 import warnings
@@ -12,7 +12,7 @@ import pytest
 from crfbook.data.corpus import make_corpus
 from crfbook.models.crf import CRF
 from crfbook.models.directed.estimators import MEMM
-from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
+from crfbook.models.saving import ModelFileError, load_arrays, save_arrays
 
 X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"a": 1.0}, {"a": 1.0, "b": 2.0}]]
 Y = [["A", "B"], ["B", "A", "A"]]
@@ -305,7 +305,7 @@ def test_huge_values_do_not_become_nan():
             assert np.isfinite(crf.weights_).all() and np.isfinite(crf.objective_)
 
 
-# ---- model files (the rest is in test_persistence.py)
+# ---- model files (the rest is in test_saving.py)
 
 
 def test_saving_to_a_bad_place(tmp_path, crf):

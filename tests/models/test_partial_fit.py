@@ -9,9 +9,9 @@ from crfbook.chain.inference import node_scores
 from crfbook.data.corpus import make_corpus, slice_sequences
 from crfbook.data.features import log_edge, observed
 from crfbook.learners.online import online
-from crfbook.models.algorithms import ALGORITHMS
 from crfbook.models.crf import CRF
-from crfbook.models.stream import VECTORS
+from crfbook.models.fitting import VECTORS
+from crfbook.models.parameters import ALGORITHMS
 from crfbook.models.weights import merged
 
 RNG = np.random.default_rng(7)

@@ -1,7 +1,7 @@
 """L-BFGS and OWL-QN as rows of the table of algorithms.
 
 They minimise   sum_i weight_i loss_i + c1 |w|_1 + c2 |w|^2   over the whole corpus; arguments as
-`models.settings.Settings` describes them, all others as in `learners.quasi_newton.lbfgs.minimize`.
+`models.parameters.Settings` describes them, all others as in `learners.quasi_newton.lbfgs.minimize`.
 """
 
 import math
@@ -22,8 +22,8 @@ def quasi_newton(
     c1,
     c2,
     loss,
-    clamp,
     n_threads,
+    clamp=None,
     tol=1e-6,
     epsilon=None,
     relative_change=None,

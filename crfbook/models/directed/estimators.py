@@ -29,7 +29,7 @@ from crfbook.models.directed.factors import emission_scores, move_normalisers
 from crfbook.models.directed.objective import LocalObjective
 from crfbook.models.directed.predictions import ChainPredictions
 from crfbook.models.inputs import obey, require_labels, training_corpus
-from crfbook.models.settings import given_number, given_whole, thread_count
+from crfbook.models.parameters import given, thread_count
 from crfbook.models.weights import WeightNames
 from crfbook.training.monitor import Monitor
 
@@ -171,11 +171,8 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         callback: Callback = None,
     ) -> Self:  # fmt: skip
         """Train. X, y, sample_weight, callback and errors as in `CRF.fit`. Returns self."""
-        c1, c2, tol = (given_number(self, *pair) for pair in (("c1", 0.0), ("c2", 1.0), ("tol", 1e-6)))
-        memory, most = (
-            given_whole(self, "num_memories", 6),
-            given_whole(self, "max_iterations", None, least=0),
-        )
+        c1, c2, tol = (given(self, *pair) for pair in (("c1",), ("c2", 1.0), ("tol", 1e-6)))
+        memory, most = given(self, "num_memories", 6), given(self, "max_iterations")
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
         features = observed(
             corpus,

@@ -9,8 +9,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from crfbook.models import persistence
-from crfbook.models.persistence import ModelFileError, load_arrays, save_arrays
+from crfbook.models import saving
+from crfbook.models.saving import ModelFileError, load_arrays, save_arrays
 
 HEADER = {"labels": ["B-NP", "été", 3], "c2": 0.25}
 ARRAYS = {
@@ -82,7 +82,7 @@ def test_messages_for_a_damaged_file(saved):
 
 
 def test_later_schema_is_refused(saved, monkeypatch):
-    monkeypatch.setattr(persistence, "SCHEMA", persistence.SCHEMA + 1)
+    monkeypatch.setattr(saving, "SCHEMA", saving.SCHEMA + 1)
     save_arrays(saved, "CRF", HEADER, ARRAYS)
     monkeypatch.undo()
     with pytest.raises(ModelFileError, match="schema 2; this version reads schema 1.*update crfbook"):
@@ -119,13 +119,13 @@ def forge(path, members, about):
     header = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     with open(path, "wb+") as file:
         with zipfile.ZipFile(file, "w") as archive:
-            archive.comment = persistence._MARK + b"0" * persistence._DIGITS
+            archive.comment = saving._MARK + b"0" * saving._DIGITS
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, header)
             archive.writestr("crfbook_header.npy", buffer.getvalue())
             for name, content in members.items():
                 archive.writestr(name, content)
-        persistence._seal(file)
+        saving._seal(file)
 
 
 def test_pickles_inside_a_well_sealed_file_are_not_executed(tmp_path):
@@ -174,7 +174,7 @@ def test_saving_is_atomic(saved, monkeypatch):
     def full_disk(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(persistence, "_seal", full_disk)
+    monkeypatch.setattr(saving, "_seal", full_disk)
     with pytest.raises(OSError, match="No space"):
         save_arrays(saved, "CRF", HEADER, {"weights": np.zeros(3)})
     assert saved.read_bytes() == before and os.listdir(saved.parent) == ["model.crf"]

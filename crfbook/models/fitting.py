@@ -1,0 +1,290 @@
+"""One training run of a CRF: the algorithm of the table, what watches it, what its end means for the user;
+and training that goes on with new sequences, `partial_fit` of the online learners.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from crfbook._jit import announce_compilation
+from crfbook.chain import inference
+from crfbook.chain.packing import forecast
+from crfbook.data.vocabulary import UnknownLabelError, number_labels
+from crfbook.models.inputs import (
+    IntegerAlphabet,
+    known_corpus,
+    listed,
+    require_labels,
+    training_corpus,
+    weighted,
+)
+from crfbook.models.parameters import ALGORITHMS, NONE, PARAMETERS, check_settings
+from crfbook.models.weights import choose_features, merged
+from crfbook.training.monitor import Monitor
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Data, Labels
+
+GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")
+# to reach their default number of epochs is to stop before the goal
+CERTIFIED = ("sgd", "sag", "sdca", "sbcd", "cd")
+RUNAWAY = 30.0  # nats: a weight that large says "always" or "never"
+VECTORS = ("w", "w_sum", "mean", "variance", "received")  # what a state has for each weight
+
+
+def dev_accuracy(corpus, features, constraints, n_threads):
+    """Score for a `Monitor`: token accuracy (weights -> float) on held-out sequences.
+
+    corpus : labels that the model does not know are -1 and count as errors.
+        Raises ValueError without any token.
+    """
+    if corpus.n_tokens == 0:
+        raise ValueError("X_dev: expected at least one token, got none")
+
+    def accuracy(w):
+        at = (w.features, w.w) if hasattr(w, "features") else (features, w)
+        path = inference.decode(corpus, *at, constraints, n_threads)
+        return float(np.mean(path == corpus.labels))
+
+    return accuracy
+
+
+def train(
+    corpus, features, constraints, settings, w0, *, dev=None, callback=None, verbose=False, state=None, **more
+):
+    """Run the algorithm of `settings` from w0 (F,), or on from `state`. Returns (OptResult,
+    history as {column: array}).
+
+    dev : score on held-out data, see `dev_accuracy`; with a patience, `w` and `objective` are those of its
+        best iteration.
+    more : arguments in place of those of the settings.
+
+    Of virtual weights (`Settings.virtual`) w0 and the result are about some: `features` then belong to w0,
+    and the result has its own. Warns when the optimiser had to give up or was interrupted, and when weights
+    grow without end; to reach the number of iterations that was asked for is no reason to warn.
+    """
+    row = ALGORITHMS[settings.algorithm]
+    if verbose:
+        print(forecast_line(corpus, features, settings), flush=True)
+    announce_compilation(row.kernel)
+    watched = dict(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience)
+    with Monitor(**watched, callback=callback, total=settings.max_iterations) as monitor:
+        common = dict(constraints=constraints, callback=monitor, state=state)
+        result = row.load()(corpus, features, w0, **common, **{**settings.arguments(), **more})
+        kept = monitor.finish(result)
+    if hasattr(kept.w, "features"):  # of the best iteration, where all weights exist virtually
+        kept = kept._replace(features=kept.w.features, w=kept.w.w)
+    _warn(kept, settings, settings.max_iterations is None and "max_iterations" not in more, features.n_labels)
+    if row.losses and not (settings.c1 or settings.c2 or state is not None):
+        _warn_of_runaway(corpus, features, kept.w, constraints, settings)
+    return kept, monitor.columns()
+
+
+def _warn(result, settings, by_default, n_labels):
+    status, n, key, sentence, kind = result.status, result.n_iter, settings.algorithm, "", ConvergenceWarning
+    if status == "interrupted":
+        sentence = f"training was interrupted after {n} iterations; the model keeps the last good weights"
+        kind = UserWarning
+    elif status in GAVE_UP:
+        sentence = f"training ended early, after {n} iterations: {status}; the last good weights are kept"
+    elif status == "max_iterations" and by_default and key in CERTIFIED:
+        sentence = (
+            f"algorithm={key!r} stopped at its default of {n} epochs, "
+            "before its goal was met; a larger max_iterations goes on, 'lbfgs' reaches its certificate"
+        )
+    elif status == "empty model" or (key == "sgd-l1" and n_labels > 1 and n and not np.any(result.w)):
+        sentence, kind = (
+            (
+                f"the model is empty: c1={settings.c1:g} leaves no weight, "
+                "every labelling is as probable as any other; a smaller c1 lets weights in"
+            ),
+            UserWarning,
+        )
+    if sentence:
+        warnings.warn(sentence, kind, stacklevel=4)
+    if key in ("sgd", "sgd-l1"):
+        from crfbook.learners.stochastic.gradient import divergence
+
+        sentence = divergence(result)
+        if sentence:
+            warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
+
+
+def _warn_of_runaway(corpus, features, w, constraints, settings):
+    """Without a penalty there may be no minimum: weights that separate the data only get better by growing.
+
+    If every gold labelling has p > 1/2 it beats all others,
+    so that s * w with s -> infinity takes the loss to 0: proven.
+    """
+    largest = float(np.abs(w).max(initial=0.0))
+    log_p = np.full(1, -np.inf)
+    if largest > 0:
+        log_p = inference.log_proba(corpus, features, w, constraints, settings.n_threads)
+    if log_p.min(initial=0.0) > -math.log(2) or largest > RUNAWAY:
+        row = ALGORITHMS[settings.algorithm]
+        able = [f"{name}=0.01" for name in ("c2", "c1") if getattr(row, name) != NONE]
+        remedy = f"{' or '.join(able)} gives a minimum" if able else "fewer iterations keep them small"
+        why = (
+            "these weights separate the training data, so the loss falls for ever as they grow"
+            if largest <= RUNAWAY
+            else f"the largest is {largest:.3g} nats"
+        )
+        warnings.warn(
+            "weights keep growing: without a penalty (c1 = c2 = 0) there is no minimum here, "
+            f"{why}; the model can be used, its probabilities are near 0 and 1; {remedy}",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def forecast_line(corpus, features, settings):
+    """What training will take, in one line, from counts alone: printed before anything is allocated."""
+    size, seconds = forecast(corpus, features)
+    n_labels, n_attrs, n_edge_attrs = features.sizes
+    counts = features.n_node, features.n_edge
+    if settings.virtual:
+        counts = n_attrs * n_labels, n_edge_attrs * n_labels**2
+    key, vectors, unit = settings.algorithm, 8, "pass of forward-backward"
+    if key in PARAMETERS["num_memories"].readers:  # curvature pairs; points, gradients, direction
+        vectors, unit = 2 * settings.num_memories + 6, "iteration"
+    if key == "auto":
+        from crfbook.learners.stochastic.automatic import uses_sdca
+
+        problem = corpus, features, settings.c1, settings.c2, settings.loss, settings.memory_limit
+        key = "sdca" if uses_sdca(*problem) else key
+    tables = ALGORITHMS[key].bytes(corpus, features)
+    total = (size + tables + sum(array.nbytes for array in corpus) + 8 * vectors * features.n_features) / 1e6
+    return (
+        f"{corpus.n_sequences:,} sequences, {corpus.n_tokens:,} tokens, {features.n_labels:,} labels, "
+        f"{counts[0]:,} + {counts[1]:,} {'virtual ' if settings.virtual else ''}weights: "
+        f"about {total:,.0f} MB and {seconds:.2g} s per {unit} on one thread"
+        + (f"; {tables / 1e6:,.0f} MB of that for what {key} remembers of each sequence" if tables else "")
+    )
+
+
+class Stream:
+    """The part of `CRF` that learns from sequences as they come."""
+
+    def partial_fit(
+        self, X: Data, y: Labels | None = None, classes: Iterable[Hashable] | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:  # fmt: skip
+        """One pass over more sequences: algorithm "perceptron", "pa", "arow", "sgd" or "sgd-l1".
+
+        The first call (or a `fit` before it) settles the alphabets: attributes it has not seen are ignored
+        later, as scikit-learn's vectorizers do; `fit` with max_iterations=0 on a larger text settles them
+        without training. Weights for pairs of known attributes and labels that come later are added.
+        Sequences are visited as they stand ("sgd" shuffles those of one call). weights_ is what `fit` would
+        keep (averaged, where it averages); the state behind it survives `save` and `load`. For "sgd" and
+        "sgd-l1" the penalty counts once for all sequences seen so far. A tag dictionary stays that of the
+        first call: sequences that contradict it are refused, or left out (on_violation="drop").
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`.
+        classes : all labels that will ever come; needed in the first call only, if it does not show them all.
+
+        Returns self. Raises ValueError as `fit` does, for a label that the model does not know (naming it and
+        its place), and for an algorithm that needs the whole corpus at once.
+        """
+        settings = check_settings(self)
+        row = ALGORITHMS[settings.algorithm]
+        if row.one_pass is None:
+            able = ", ".join(repr(key) for key, other in ALGORITHMS.items() if other.one_pass is not None)
+            raise ValueError(
+                f"partial_fit: algorithm={settings.algorithm!r} needs all sequences at once; "
+                f"these learn from them as they come: {able}"
+            )
+        X = listed(X)
+        if hasattr(self, "weights_"):
+            if classes is not None and set(classes) != set(self.encoder_.labels_):
+                raise ValueError(
+                    f"partial_fit: expected the classes of the first call, {self.encoder_.labels_!r:.60}, "
+                    f"got {classes!r:.60}"
+                )
+            try:
+                corpus = known_corpus(self.encoder_, X, y, "raise", self.label_sets_)
+            except UnknownLabelError as error:
+                remedy = "the first partial_fit has to name all labels: classes=[...]"
+                raise ValueError(f"{error}; {remedy}") from None
+            corpus = weighted(require_labels(corpus), sample_weight)
+            if corpus.n_tokens == 0:
+                return self
+            encoder, features, w, state = self.encoder_, self.features_, self.weights_, None
+            seen, history = self._n_seen, self._history
+            if self._learner[0] == settings.algorithm:
+                state = self._learner[1]
+            restricted = self._restrict(X, corpus, encoder, settings, self.label_sets_)
+            corpus, constraints, sets, n_dropped = restricted
+            more = choose_features(corpus, encoder, settings, constraints)
+            features, place = merged(features, more)
+            w = _spread(w, place, features.n_features)
+            state = _grown(state, place, features.n_features, settings)
+        else:
+            encoder, corpus = training_corpus(X, y, sample_weight, self.template)
+            corpus = with_classes(encoder, corpus, classes)
+            corpus, constraints, sets, n_dropped = self._restrict(X, corpus, encoder, settings)
+            features = choose_features(corpus, encoder, settings, constraints)
+            w, state, seen, history = np.zeros(features.n_features), None, 0, None
+        seen += corpus.n_sequences
+        epoch = self._one_pass(row, settings, state, corpus, seen)
+        result, steps = train(corpus, features, constraints, settings, w, state=state, **epoch)
+        if history is not None:
+            steps = {
+                name: np.concatenate([history[name], column]) if name in history else column
+                for name, column in steps.items()
+            }
+        self._keep(encoder, features, constraints, sets, result, steps, n_dropped, settings.algorithm, seen)
+        return self
+
+    def _one_pass(self, row, settings, state, corpus, seen):
+        """Arguments of one more epoch over `corpus`, after which `seen` sequences have come in all."""
+        more = {**row.one_pass, "max_iterations": (0 if state is None else int(state["epoch"])) + 1}
+        share = corpus.n_sequences / seen  # functions spread a penalty over the sequences they are given
+        more |= {name: getattr(settings, name) * share for name in ("c1", "c2") if getattr(row, name) != NONE}
+        if settings.algorithm == "sgd-l1":
+            from crfbook.learners.stochastic.gradient import DECAY
+
+            more["decay"] = DECAY**share
+        return more
+
+
+def with_classes(encoder, corpus, classes):
+    """The corpus with label ids of an alphabet that has `classes` too; the encoder is changed."""
+    if classes is None:
+        return corpus
+    classes = list(classes)
+    if isinstance(encoder, IntegerAlphabet):
+        encoder.n_labels = max(encoder.n_labels, 1 + max(classes, default=0))
+        encoder.labels_ = list(range(encoder.n_labels))
+        return corpus
+    both = [*classes, *encoder.labels_]
+    ids, alphabet = number_labels(both, len(both), np.array([0, len(both)]))
+    old = ids[len(classes) :]
+    encoder.labels_ = alphabet
+    return corpus._replace(labels=old[corpus.labels].astype(np.int32))
+
+
+def _spread(vector, place, n_features, rest=0.0):
+    out = np.full(n_features, rest)
+    out[place] = vector
+    return out
+
+
+def _grown(state, place, n_features, settings):
+    """A learner's state with room for new weights, as if they had been there from the beginning: 0,
+    or the first variance.
+    """
+    if state is None:
+        return None
+    first = {"variance": 1.0 if settings.variance is None else settings.variance}
+    return {
+        name: _spread(array, place, n_features, first.get(name, 0.0)) if name in VECTORS else array
+        for name, array in state.items()
+    }
