@@ -1,12 +1,19 @@
-"""Text as columns of strings: what readers return, what encoders take.
+"""Text as columns of strings: what readers return, what encoders take; and raw English text cut into it.
 
 All tokens of all sentences stand in flat lists, one list per column; `seq_ptr` says where each sentence
 begins, exactly as in `Corpus`. Nothing is parsed: a cell is a string, whatever it looks like.
+
+Raw text is cut as in the Penn Treebank (Marcus, Santorini, Marcinkiewicz 1993), on which the corpora of
+English newspapers rest: punctuation stands alone, `don't` is `do` + `n't`, `firm's` is `firm` + `'s`, `U.S.`
+and `1,000.5` are one token each. These rules are for English; a corpus with other cuts needs its own
+tokeniser, or its tagger sees words that it never met in training.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -78,12 +85,8 @@ class TokenColumns:
 
     @classmethod
     def from_text(cls, text: str, name: str = "word", *, penn_symbols: bool = False) -> Self:
-        """One column of words from raw English text,
-        cut by `crfbook.data.text.sentences` (which has the rules).
-        """
-        from crfbook.data.text import sentences
-
-        return cls.from_sentences(sentences(text, penn_symbols=penn_symbols), (name,))
+        """One column of words from raw English text, cut by `tokenize` (penn_symbols is explained there)."""
+        return cls.from_sentences(tokenize(text, penn_symbols=penn_symbols), (name,))
 
     def __len__(self) -> int:
         return len(self.seq_ptr) - 1
@@ -104,7 +107,7 @@ class TokenColumns:
         parts = list(self.columns.values())
         if labels and self.labels is not None:
             parts.append(self.labels)
-        for start, stop in zip(self.seq_ptr[:-1].tolist(), self.seq_ptr[1:].tolist(), strict=True):
+        for start, stop in pairwise(self.seq_ptr.tolist()):
             yield list(zip(*(part[start:stop] for part in parts), strict=True))
 
     __iter__ = sentences
@@ -122,8 +125,7 @@ class TokenColumns:
         return self._cut(self.labels)
 
     def _cut(self, flat):
-        bounds = self.seq_ptr.tolist()
-        return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [flat[start:stop] for start, stop in pairwise(self.seq_ptr.tolist())]
 
     def __getitem__(self, index: int | slice) -> Any:
         """`x[3]` is sentence 3 as a list of tuples, `x[10:20]` ten sentences as TokenColumns."""
@@ -191,3 +193,86 @@ class TokenColumns:
         labels = "no labels" if self.labels is None else f"labels {self.label_name}"
         size = f"{len(self):,} sentences, {self.n_tokens:,} tokens"
         return f"TokenColumns({size}; columns {', '.join(self.names)}; {labels})"
+
+
+_ABBREVIATIONS = """
+    Mr Mrs Ms Dr Prof Messrs Sen Rep Gov Gen Col Lt Sgt Capt Rev Hon St Mt Jr Sr
+    Inc Corp Co Cos Ltd Bros Dept Univ
+    Jan Feb Mar Apr Aug Sep Sept Oct Nov Dec vs etc cf al approx
+"""
+_TOKEN = re.compile(
+    rf"""
+      https?://\S*[\w/] | [\w.+-]+@[\w-]+(?:\.[\w-]+)+        # addresses
+    | \.\.\.+ | --+                                           # ellipsis, dash
+    | [\U0001F1E6-\U0001F1FF]{{2}} | [\d\#*]\ufe0f?\u20e3        # flags, keycaps
+    | (?:[^\W\d_]\.){{2,}}                                    # U.S.  p.m.
+    | (?:{"|".join(_ABBREVIATIONS.split())})\.(?!\w)          # Mr.  Inc.
+    | No\.(?=\s*\d)                                           # No. 5, but not the answer No.
+    | (?!I\.)[A-Z]\.(?=\s+[A-Z])                              # J. Smith
+    | ['’]\d\ds?\b                                            # '90s
+    | \w[\w\u0300-\u036f]*(?:[-&/'’]\w+|(?<=\d)[.,:]\d+|\.[a-z]\w*)*  # words, numbers, example.com
+    | \S(?:\u200d\S | [\u0300-\u036f\ufe0e\ufe0f\U0001F3FB-\U0001F3FF])* # all else: a character, an emoji
+    """,
+    re.X,
+)
+_CLITIC = re.compile(r"(?i)(.+?)(n['’]t|['’](?:s|m|d|re|ve|ll))|(can)(not)")
+_PENN = dict(zip("()[]{}“”‘", "-LRB- -RRB- -LSB- -RSB- -LCB- -RCB- `` '' `".split(), strict=True))
+_CLOSING = set("\"'’”)]}")
+
+
+def tokenize(text, *, penn_symbols=False):
+    """Cut a text into sentences and these into tokens: a list of lists of strings.
+
+    A sentence ends at `.`, `?` or `!` (with the closing quotes and brackets that touch it) unless a small
+    letter follows, at an ellipsis before a capital, and at an empty line. The stop of an abbreviation never
+    ends one: `He left the U.S. She stayed.` is one sentence to this function, as it cannot know better.
+    penn_symbols: quotes and brackets as the Treebank and CoNLL-2000 write them: `` '' ` ' -LRB- -RRB-, and '
+    for ’; otherwise every token is a piece of the text, and only white space is lost.
+    Raises TypeError for anything but a string. Cost O(length of the text).
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"text: expected one string, got {type(text).__name__}")
+    found = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        found.extend(_cut_into_sentences(_tokens(paragraph)))
+    return [
+        [_penn(token, before) if penn_symbols else token for token, _, before in sentence]
+        for sentence in found
+    ]
+
+
+def _tokens(text):
+    """Tokens of a paragraph as (token, start, character before it)."""
+    found = []
+    for match in _TOKEN.finditer(text):
+        start, token = match.start(), match.group()
+        cut = _CLITIC.fullmatch(token)
+        parts = [part for part in cut.groups() if part] if cut else [token]
+        for part in parts:
+            found.append((part, start, text[start - 1 : start]))
+            start += len(part)
+    return found
+
+
+def _cut_into_sentences(tokens):
+    sentence, ended = [], False
+    for token, start, before in tokens:
+        touches = start > 0 and not before.isspace()
+        if ended and not (touches and token in _CLOSING or token in ".?!"):
+            if not token[0].islower():
+                yield sentence
+                sentence = []
+            ended = False
+        sentence.append((token, start, before))
+        ended = ended or token in (".", "?", "!") or token.startswith("...")
+    if sentence:
+        yield sentence
+
+
+def _penn(token, before):
+    opens = not before or before.isspace() or before in "([{"
+    if token == '"':
+        return "``" if opens else "''"
+    if token == "'" and opens:
+        return "`"
+    return _PENN.get(token, token.replace("’", "'"))

@@ -56,11 +56,7 @@ def bounds_of(constraints, n_labels, width=None):
 
 # scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete
 # one)
-_SCHEMES = {
-    "BIO": ("BI", "B", "BI"),
-    "IOB1": ("BI", "I", "BI"),
-    "BIOES": ("BIES", "BS", "ES"),
-}
+_SCHEMES = {"BIO": ("BI", "B", "BI"), "IOB1": ("BI", "I", "BI"), "BIOES": ("BIES", "BS", "ES")}
 
 
 def constraints_from(spec, labels):
@@ -109,11 +105,8 @@ def constraints_from(spec, labels):
     unknown = sorted(map(str, set(spec) - {"allowed", "start", "end"}))
     if unknown:
         raise ValueError(f"constraints: expected the keys 'allowed', 'start', 'end', got {unknown[0]!r}")
-    return Constraints(
-        _table(spec.get("allowed"), labels),
-        _vector(spec.get("start"), labels, "start"),
-        _vector(spec.get("end"), labels, "end"),
-    )
+    allowed = _table(spec.get("allowed"), labels)
+    return Constraints(allowed, *(_vector(spec.get(name), labels, name) for name in ("start", "end")))
 
 
 def check_constraints(constraints, n_labels):

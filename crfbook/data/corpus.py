@@ -1,4 +1,4 @@
-"""Corpora as flat arrays: the one place where dtypes, order and bounds are decided.
+"""Corpora as flat arrays: the one place where dtypes, order and ranges of ids are decided.
 
 A corpus is ragged and never padded. Tokens of all sequences stand in a row, `seq_ptr` says where each
 sequence begins; attributes of all tokens stand in a row, `attr_ptr` says where each token's begin.
@@ -190,18 +190,11 @@ def _floats(name, values, size, minimum=None):
 
 
 def make_corpus(
-    seq_ptr: ArrayLike,
-    attr_ptr: ArrayLike,
-    attr_idx: ArrayLike,
-    *,
-    attr_val: ArrayLike | None = None,
-    edge_class: ArrayLike | None = None,
-    class_ptr: ArrayLike | None = None,
-    class_attr: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    seq_weight: ArrayLike | None = None,
-    label_set: ArrayLike | None = None,
-) -> Corpus:
+    seq_ptr: ArrayLike, attr_ptr: ArrayLike, attr_idx: ArrayLike, *, attr_val: ArrayLike | None = None,
+    edge_class: ArrayLike | None = None, class_ptr: ArrayLike | None = None,
+    class_attr: ArrayLike | None = None, labels: ArrayLike | None = None,
+    seq_weight: ArrayLike | None = None, label_set: ArrayLike | None = None,
+) -> Corpus:  # fmt: skip
     """Cast, check and pack arrays into a `Corpus` (shapes and meanings there).
 
     Left out: attribute values and sequence weights are one, labels are unknown, transitions are plain.
@@ -216,12 +209,8 @@ def make_corpus(
     if (class_ptr is None) != (class_attr is None):
         raise ValueError("class_ptr and class_attr: expected both or neither")
     class_attr = _integers("class_attr", [0] if class_attr is None else class_attr, np.int32)
-    class_ptr = _pointers(
-        "class_ptr",
-        [0, 1] if class_ptr is None else class_ptr,
-        len(class_attr),
-        "number of edge attributes of all classes",
-    )
+    class_ptr = [0, 1] if class_ptr is None else class_ptr
+    class_ptr = _pointers("class_ptr", class_ptr, len(class_attr), "number of edge attributes of all classes")
     owner = owners(class_ptr)
     order = np.lexsort((class_attr, owner))
     twice = order[1:][
@@ -248,47 +237,31 @@ def make_corpus(
         raise ValueError("labels: expected ids >= 0, or -1 for unknown")
     if label_set.size and label_set.min() < 0:
         raise ValueError("label_set: expected rows >= 0, got a negative one")
-    return Corpus(
-        seq_ptr,
-        attr_ptr,
-        attr_idx,
-        _floats("attr_val", attr_val, len(attr_idx)),
-        edge_class,
-        class_ptr,
-        class_attr,
-        labels,
-        _floats("seq_weight", seq_weight, len(seq_ptr) - 1, 0.0),
-        label_set,
-    )
+    attr_val = _floats("attr_val", attr_val, len(attr_idx))
+    seq_weight = _floats("seq_weight", seq_weight, len(seq_ptr) - 1, 0.0)
+    edges = edge_class, class_ptr, class_attr
+    return Corpus(seq_ptr, attr_ptr, attr_idx, attr_val, *edges, labels, seq_weight, label_set)
 
 
 def slice_sequences(corpus, start, stop):
     """Sequences start:stop as a corpus that shares the arrays of `corpus` (only pointers are copied)."""
     first, last = corpus.seq_ptr[start], corpus.seq_ptr[stop]
     low, high = corpus.attr_ptr[first], corpus.attr_ptr[last]
-    return corpus._replace(
-        seq_ptr=corpus.seq_ptr[start : stop + 1] - first,
-        attr_ptr=corpus.attr_ptr[first : last + 1] - low,
-        attr_idx=corpus.attr_idx[low:high],
-        attr_val=corpus.attr_val[low:high] if len(corpus.attr_val) else corpus.attr_val,
-        edge_class=corpus.edge_class[first:last],
-        labels=corpus.labels[first:last],
-        seq_weight=corpus.seq_weight[start:stop] if len(corpus.seq_weight) else corpus.seq_weight,
-        label_set=corpus.label_set[first:last],
-    )
+    pointers = corpus.seq_ptr[start : stop + 1] - first, corpus.attr_ptr[first : last + 1] - low
+    return _part(corpus, *pointers, slice(start, stop), slice(first, last), slice(low, high))
 
 
 def take_sequences(corpus, index):
     """Sequences `index` (any order, repeats allowed) as a new corpus; arrays are copied."""
     tokens, seq_ptr = ragged_index(corpus.seq_ptr, index)
     items, attr_ptr = ragged_index(corpus.attr_ptr, tokens)
-    return corpus._replace(
-        seq_ptr=seq_ptr,
-        attr_ptr=attr_ptr,
-        attr_idx=corpus.attr_idx[items],
-        attr_val=corpus.attr_val[items] if len(corpus.attr_val) else corpus.attr_val,
-        edge_class=corpus.edge_class[tokens],
-        labels=corpus.labels[tokens],
-        seq_weight=corpus.seq_weight[index] if len(corpus.seq_weight) else corpus.seq_weight,
-        label_set=corpus.label_set[tokens] if len(corpus.label_set) else corpus.label_set,
-    )
+    return _part(corpus, seq_ptr, attr_ptr, index, tokens, items)
+
+
+def _part(corpus, seq_ptr, attr_ptr, sequences, tokens, items):
+    """The corpus with these pointers, and these sequences, tokens and attribute occurrences of all arrays."""
+    where = {"attr_idx": items, "attr_val": items, "seq_weight": sequences}
+    where |= dict.fromkeys(("edge_class", "labels", "label_set"), tokens)
+    arrays = {name: getattr(corpus, name) for name in where}
+    chosen = {name: array[where[name]] if len(array) else array for name, array in arrays.items()}
+    return corpus._replace(seq_ptr=seq_ptr, attr_ptr=attr_ptr, **chosen)

@@ -14,7 +14,7 @@ Cappe and Yvon (2010), section 6.3 and Figure 6; Yang and Pedersen (1997) for th
 import numpy as np
 
 from crfbook._checks import number, whole
-from crfbook.data.features import empirical_counts, row_offsets
+from crfbook.data.features import distinct_keys, empirical_counts, row_offsets
 
 CUTOFFS = (1, 2, 3, 5, 10, 20, 50, 100)
 
@@ -44,12 +44,8 @@ def mutual_information(corpus, features):
     both = empirical_counts(corpus, features)
     n_attr = np.bincount(corpus.attr_idx[labelled[corpus.attr_token]], minlength=features.n_attrs)
     n_label = np.bincount(corpus.labels[labelled], minlength=features.n_labels)
-    node = _information(
-        both[: features.n_node],
-        n_attr[features.node_attr],
-        n_label[features.node_label],
-        np.count_nonzero(labelled),
-    )
+    n_u, n_v = n_attr[features.node_attr], n_label[features.node_label]
+    node = _information(both[: features.n_node], n_u, n_v, np.count_nonzero(labelled))
     inner = corpus.inner
     inner = inner[labelled[inner] & labelled[inner - 1]]
     pair = corpus.labels[inner - 1].astype(np.int64) * features.n_labels + corpus.labels[inner]
@@ -123,12 +119,6 @@ def _presence(corpus):
     if len(corpus.attr_val):
         token, attr = token[corpus.attr_val != 0], attr[corpus.attr_val != 0]
     width = int(attr.max(initial=0)) + 1
-    key = token * width + attr
-    key.sort()
-    key = key[np.concatenate([key[:1] == key[:1], key[1:] != key[:-1]])]
-    return corpus._replace(
-        attr_ptr=row_offsets(key, corpus.n_tokens, width),
-        attr_idx=(key % width).astype(np.int32),
-        attr_val=np.zeros(0),
-        seq_weight=np.zeros(0),
-    )
+    key = distinct_keys(token * width + attr)
+    ptr, idx, ones = row_offsets(key, corpus.n_tokens, width), (key % width).astype(np.int32), np.zeros(0)
+    return corpus._replace(attr_ptr=ptr, attr_idx=idx, attr_val=ones, seq_weight=ones)

@@ -93,17 +93,10 @@ def find(keys, wanted):
 
 def from_keys(n_labels, n_attrs, n_edge_attrs, node_keys, edge_keys):
     """The FeatureSet whose `node_keys` and `edge_keys` are these."""
+    node = row_offsets(node_keys, n_attrs, n_labels), (node_keys % n_labels).astype(np.int32)
     pair = (edge_keys % n_labels**2).astype(np.int32)
-    return FeatureSet(
-        int(n_labels),
-        int(n_attrs),
-        int(n_edge_attrs),
-        row_offsets(node_keys, n_attrs, n_labels),
-        (node_keys % n_labels).astype(np.int32),
-        row_offsets(edge_keys, n_edge_attrs, n_labels**2),
-        pair // n_labels,
-        pair % n_labels,
-    )
+    edge = row_offsets(edge_keys, n_edge_attrs, n_labels**2), pair // n_labels, pair % n_labels
+    return FeatureSet(int(n_labels), int(n_attrs), int(n_edge_attrs), *node, *edge)
 
 
 def _label_keys(corpus, n_labels):

@@ -11,6 +11,7 @@ import io
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _BLANK = np.zeros(256, dtype=bool)
 _BLANK[list(b" \t\n\r\x0b\x0c")] = True  # what bytes.split() splits at; a no-break space stays in its cell
-_CHUNK = 1 << 18  # bytes parsed at a time: bounds the memory of the cell list
+_CHUNK = 1 << 18  # bytes parsed at a time: limits the memory of the cell list
 
 
 class Interner(dict):
@@ -199,9 +200,8 @@ def write_conll(
         if len(part) != tokens.n_tokens:
             raise ValueError(f"expected {tokens.n_tokens} cells in every column, found {len(part)}")
         _check_cells(part, tokens, separator)
-    bounds = tokens.seq_ptr.tolist()
     text = io.StringIO()
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(tokens.seq_ptr.tolist()):
         if stop > start:  # a sentence of length 0 has no lines in this format
             rows = zip(*(part[start:stop] for part in parts), strict=True)
             text.write("\n".join(map(separator.join, rows)) + "\n\n")

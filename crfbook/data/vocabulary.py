@@ -2,7 +2,7 @@
 and how both are stored without pickle.
 """
 
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 
 import numpy as np
 
@@ -73,8 +73,8 @@ def pack_strings(strings):
 
 def unpack_strings(blob, offsets):
     """The list of strings that `pack_strings` stored."""
-    data, ends = blob.tobytes(), offsets.tolist()
-    return [data[a:b].decode("utf-8", "surrogatepass") for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    data = blob.tobytes()
+    return [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(offsets.tolist())]
 
 
 def number_labels(labels, n, seq_ptr):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crfbook import TokenColumns
-from crfbook.data.text import sentences
+from crfbook.data.columns import tokenize
 
 CASES = [
     ("", []),
@@ -36,23 +36,23 @@ CASES = [
 
 @pytest.mark.parametrize("text, expected", CASES, ids=range(len(CASES)))
 def test_cuts(text, expected):
-    assert [" ".join(tokens) for tokens in sentences(text)] == expected
+    assert [" ".join(tokens) for tokens in tokenize(text)] == expected
 
 
 def test_quotes_and_brackets_of_the_treebank():
-    found = sentences('He said "it’s (“new”) [here]."', penn_symbols=True)
+    found = tokenize('He said "it’s (“new”) [here]."', penn_symbols=True)
     assert found == ["He said `` it 's -LRB- `` new '' -RRB- -LSB- here -RSB- . ''".split()]
-    found = sentences("'Who?' asked the boys' aunt, ‘you’?", penn_symbols=True)
+    found = tokenize("'Who?' asked the boys' aunt, ‘you’?", penn_symbols=True)
     assert found == ["` Who ? ' asked the boys ' aunt , ` you ' ?".split()]
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.text(alphabet="aBI1 .,?!'’\"()-$%\n\tnt&/:@é“”", max_size=60) | st.text(max_size=40))
 def test_only_white_space_is_lost(text):
-    found = sentences(text)
+    found = tokenize(text)
     assert all(found) and all(all(tokens) for tokens in found)
     assert "".join(token for tokens in found for token in tokens) == re.sub(r"\s", "", text)
-    assert len(sentences(text, penn_symbols=True)) == len(found)
+    assert len(tokenize(text, penn_symbols=True)) == len(found)
 
 
 def test_columns_from_text():
