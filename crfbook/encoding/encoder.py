@@ -5,6 +5,7 @@ and turns more text into the same numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,10 +19,16 @@ from crfbook.data.vocabulary import (
     labels_to_json,
     number_labels,
 )
-from crfbook.encoding.inputs import as_columns, as_sequences, is_columns, kind_of, pointers
-from crfbook.encoding.item_attributes import ItemAttributes
-from crfbook.encoding.matrix_attributes import MatrixAttributes, checked_matrix
-from crfbook.encoding.template_attributes import TemplateAttributes
+from crfbook.encoding.given_attributes import (
+    ItemAttributes,
+    MatrixAttributes,
+    as_sequences,
+    checked_matrix,
+    is_columns,
+    kind_of,
+    pointers,
+)
+from crfbook.encoding.template_attributes import TemplateAttributes, as_columns
 from crfbook.encoding.templates import as_template
 
 if TYPE_CHECKING:
@@ -49,7 +56,7 @@ class Encoder:
     X may be
         with a template: a `TokenColumns`; sequences of strings, of tuples or of dicts of cells;
         without: sequences of lists of attribute strings or of dicts as python-crfsuite reads them
-        (`item_attributes`); one dense array or scipy.sparse matrix (T_i, A) for each sequence.
+        (`given_attributes`); one dense array or scipy.sparse matrix (T_i, A) for each sequence.
     y has one sequence of labels for each sequence of X (a flat list will do for a `TokenColumns`). Labels may
     be strings, integers, anything hashable; None means unknown.
 
@@ -85,11 +92,8 @@ class Encoder:
         if y is None and getattr(X, "labels", None) is None:
             raise ValueError("fit needs labels: give y, or columns that have labels")
         labels, alphabet = number_labels(self._flat(X, y, seq_ptr), int(seq_ptr[-1]), seq_ptr)
-        attributes = {
-            "template": lambda: TemplateAttributes(self.template),
-            "items": ItemAttributes,
-            "matrix": lambda: MatrixAttributes(self._column_names),
-        }[kind]()
+        options = {"template": (self.template,), "matrix": (self._column_names,)}
+        attributes = _KINDS[kind](*options.get(kind, ()))
         rows, counts = attributes.learn(content, seq_ptr, self.min_freq)
         self._attributes, self.labels_, self.attribute_counts_ = attributes, alphabet, counts
         self.columns_ = list(content) if kind == "template" else None
@@ -124,8 +128,7 @@ class Encoder:
         """Label ids (N,) as a list of S lists of labels; -1 gives None."""
         names = [*self.labels_, None]  # -1 is the last place
         flat = [names[i] for i in np.asarray(label_ids).tolist()]
-        ends = np.asarray(seq_ptr).tolist()
-        return [flat[start:stop] for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+        return [flat[start:stop] for start, stop in pairwise(np.asarray(seq_ptr).tolist())]
 
     @property
     def n_labels(self) -> int:
@@ -193,11 +196,8 @@ class Encoder:
                 f"this is no encoder: expected one of the kinds {kinds}, got {header.get('kind')!r}"
             )
         attributes = _KINDS[header["kind"]].from_state(header["attributes"], arrays)
-        new = cls(
-            getattr(attributes, "template", None),
-            header["min_freq"],
-            getattr(attributes, "column_names", None),
-        )
+        template, names = (getattr(attributes, name, None) for name in ("template", "column_names"))
+        new = cls(template, header["min_freq"], names)
         new._attributes, new.labels_ = attributes, labels_from_json(header["labels"])
         new.columns_, new.attribute_counts_ = header["columns"], arrays["attribute_counts"]
         return new

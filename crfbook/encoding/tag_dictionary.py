@@ -13,7 +13,7 @@ import numpy as np
 from crfbook._checks import whole
 from crfbook.data.constraints import constraints_from
 from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
-from crfbook.encoding.inputs import as_columns
+from crfbook.encoding.template_attributes import as_columns
 
 MIN_COUNT = 5  # Ratnaparkhi's; Altun et al. do not state theirs
 
@@ -110,11 +110,8 @@ class LabelSets:
     def get_state(self):
         """(JSON-able header, dict of arrays), without the sets, which the constraints keep."""
         text, ptr = pack_strings(list(self.row_of))
-        return {"column": self.column}, {
-            "text": text,
-            "ptr": ptr,
-            "row": np.array(list(self.row_of.values()), np.int32),
-        }
+        row = np.array(list(self.row_of.values()), np.int32)
+        return {"column": self.column}, {"text": text, "ptr": ptr, "row": row}
 
     @classmethod
     def from_state(cls, header, arrays, sets):

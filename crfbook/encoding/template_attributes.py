@@ -1,12 +1,24 @@
-"""A template's attributes: learnt from columns of strings, then found again in other columns."""
+"""A template's attributes: learnt from columns of strings, then found again in other columns.
+
+The columns are integer-coded: no string is built for any token. Each column is coded once by its distinct
+strings; each extractor is applied to those. A pattern with cells c1 .. cm is one integer, c1 V2 .. Vm + c2 V3
+.. Vm + .. + cm (mixed radix; re-numbered on the way where 2^62 would be passed), and finding its distinct
+values is counting or sorting integers. As codes follow the order of strings, so do these integers: attribute
+ids are independent of the order of the data.
+"""
+
+from itertools import chain, repeat
 
 import numpy as np
 
-from crfbook.data.corpus import inner_tokens
-from crfbook.data.vocabulary import falling_order, pack_strings, unpack_strings
-from crfbook.encoding.assemble import Rows, edge_classes, gather, sum_duplicates
-from crfbook.encoding.pattern_index import CellValues, CodedColumns, boundary_names, group
-from crfbook.encoding.templates import Template
+from crfbook.data.corpus import inner_tokens, offsets, positions, stretches
+from crfbook.data.vocabulary import falling_order, numbered, pack_strings, unpack_strings, where
+from crfbook.encoding.attribute_rows import Rows, edge_classes, gather, sum_duplicates
+from crfbook.encoding.given_attributes import as_sequences, is_columns, pointers
+from crfbook.encoding.templates import EXTRACTORS, Template, make_extractor
+
+_LIMIT = 2**62  # keys stay below
+_TABLE = 2**20  # up to this many possible keys a table replaces sorting and searching
 
 
 class TemplateAttributes:
@@ -22,7 +34,7 @@ class TemplateAttributes:
     def __init__(self, template):
         self.template = template
         self.node, self.edge = group(template.node), group(template.edge)
-        self.boundaries = boundary_names(template)
+        self.boundaries = template.boundaries
         self.cells = {}
         self.node_order = self.edge_order = np.zeros(0, np.int32)
 
@@ -105,7 +117,7 @@ class TemplateAttributes:
             ids[keep] = rank[low : low + keep.sum()]
             low += int(keep.sum())
             for p in range(at, at + n_parts):
-                parts[p] = _known(parts[p][0], ids[parts[p][1]], bool(keep.all()))
+                parts[p] = _select(parts[p][0], ids[parts[p][1]])
             at += n_parts
             family.number(ids)
         return parts, order, np.sort(np.concatenate(counts))[::-1][: len(order)]
@@ -114,7 +126,7 @@ class TemplateAttributes:
         parts = []
         for family in families:
             found, radix = family.parts(coded, self.cells, tables, start, learn=False)
-            parts += [_known(rows, family.find(keys, radix), False) for rows, keys in found]
+            parts += [_select(rows, family.find(keys, radix)) for rows, keys in found]
         return parts
 
     def _rows(self, n, node_parts, edge_parts, seq_ptr):
@@ -174,9 +186,258 @@ class TemplateAttributes:
         return new
 
 
-def _known(rows, ids, all_known):
-    """The part without ids of -1."""
-    if all_known or (ids >= 0).all():
-        return rows, ids
-    keep = ids >= 0
-    return np.flatnonzero(keep) if rows is None else rows[keep], ids[keep]
+def as_columns(X, names):
+    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings,
+    tuples or dicts of cells.
+
+    A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
+    fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
+    sequence and token where a token has another form than the first one.
+    """
+    if is_columns(X):
+        return X.columns, X.seq_ptr
+    sequences = as_sequences(X)
+    seq_ptr = pointers(sequences)
+    tokens = list(chain.from_iterable(sequences))
+    first = tokens[0] if tokens else ""
+    if isinstance(first, dict):
+        keys = list(first)
+        rows = [tuple(map(token.get, keys)) if isinstance(token, dict) else token for token in tokens]
+    elif isinstance(first, str):
+        keys, rows = ["0"], [(token,) if isinstance(token, str) else token for token in tokens]
+    else:
+        keys, rows = [str(j) for j in range(len(first))] if isinstance(first, (tuple, list)) else [], tokens
+    if not isinstance(first, dict) and names is not None:
+        keys = [names[j] if j < len(names) else key for j, key in enumerate(keys)]
+    sizes = {len(row) if isinstance(row, (tuple, list)) else -1 for row in rows}
+    if not keys or sizes - {len(keys)}:
+        _complain(rows, len(keys), seq_ptr)
+    return {key: [row[j] for row in rows] for j, key in enumerate(keys)}, seq_ptr
+
+
+def _complain(rows, n, seq_ptr):
+    for t, row in enumerate(rows):
+        if not isinstance(row, (tuple, list)):
+            raise TypeError(
+                f"{where(t, seq_ptr)}: expected cells of the same form as in the first token, got {row!r}"
+            )
+        if len(row) != n or n == 0:
+            raise ValueError(
+                f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}"
+            )
+
+
+class CodedColumns:
+    """The columns that a template needs, as numbers of distinct strings, shifted on demand.
+
+    `codes(column, offset)` is int32 (N,): the number of the distinct string `offset` tokens further on, or
+    n_distinct + b for a cell outside its sequence, where b = 0, 1, ... stands for _B-1, _B-2, ..., then _B+1,
+    ...
+    """
+
+    def __init__(self, columns, seq_ptr, template):
+        self.back, self.ahead = template.reach
+        self.n_tokens = int(seq_ptr[-1])
+        length = np.diff(seq_ptr)
+        self.from_start = positions(seq_ptr).astype(np.int32)
+        self.to_end = np.repeat(length, length).astype(np.int32) - self.from_start - 1
+        self.distinct, self._codes, self._shifted = {}, {}, {}
+        for column in dict.fromkeys(source.column for source in template.sources):
+            cells = columns[column]
+            self._codes[column], self.distinct[column] = numbered(cells, self.n_tokens)
+            for number, cell in enumerate(self.distinct[column]):
+                if not isinstance(cell, str):
+                    place = where(int(np.argmax(self._codes[column] == number)), seq_ptr)
+                    raise TypeError(f"{place}, column {column!r}: expected a string, got {cell!r}")
+
+    def codes(self, column, offset):
+        if offset == 0:
+            return self._codes[column]
+        if (column, offset) not in self._shifted:
+            self._shifted[column, offset] = self._shift(
+                self._codes[column], len(self.distinct[column]), offset
+            )
+        return self._shifted[column, offset]
+
+    def _shift(self, codes, n_distinct, offset):
+        out = np.empty_like(codes)
+        if offset < 0:
+            out[-offset:] = codes[:offset]
+            outside = np.flatnonzero(self.from_start < -offset)
+            distance = -(self.from_start[outside] + offset)
+            out[outside] = n_distinct + distance - 1
+        else:
+            out[:-offset] = codes[offset:]
+            outside = np.flatnonzero(self.to_end < offset)
+            distance = offset - self.to_end[outside]
+            out[outside] = n_distinct + self.back + distance - 1
+        return out
+
+
+class CellValues:
+    """The values that one source (column, extractor) was seen to give, sorted; code = place."""
+
+    def __init__(self, source, values, n_boundaries):
+        self.source, self.values = source, values
+        self.size = len(values) + n_boundaries
+        self.codes = {value: code for code, value in enumerate(values)}
+        self.extract = make_extractor(source.name, source.arguments)
+
+    @classmethod
+    def learn(cls, source, distinct, n_boundaries):
+        extract = make_extractor(source.name, source.arguments)
+        return cls(source, sorted(set(chain.from_iterable(map(extract, distinct)))), n_boundaries)
+
+    def tabulate(self, distinct):
+        """Codes for each distinct string, then each boundary symbol.
+
+        Returns (table, None) if there is at most one value each (-1: none or never seen), else
+        (table, ptr): the codes of number i are table[ptr[i]:ptr[i+1]].
+        An extractor without padding gives no boundary symbols.
+        """
+        found = list(map(self.extract, distinct))
+        sizes = np.fromiter(map(len, found), np.int64, len(found))
+        flat = np.fromiter(
+            map(self.codes.get, chain.from_iterable(found), repeat(-1)), np.int32, int(sizes.sum())
+        )
+        boundaries = np.arange(len(self.values), self.size, dtype=np.int32)
+        if not EXTRACTORS[self.source.name].padded:
+            boundaries[:] = -1
+        if sizes.max(initial=0) <= 1:
+            table = np.full(len(found), -1, np.int32)
+            table[sizes == 1] = flat
+            return np.concatenate([table, boundaries]), None
+        owner = np.repeat(np.arange(len(found)), sizes)[flat >= 0]
+        sizes = np.concatenate([np.bincount(owner, minlength=len(found)), np.ones(len(boundaries), np.int64)])
+        return np.concatenate([flat[flat >= 0], boundaries]), offsets(sizes)
+
+
+class Family:
+    """Patterns with the same text and sources (one, unless rows alone differ): they share their attributes.
+
+    keys: int64, sorted: the values seen; ids: int32: their attribute ids; stages: {slot: int64 sorted}
+    re-numberings of the key before that slot.
+    """
+
+    def __init__(self, literals, sources, rows):
+        self.literals, self.sources, self.rows = literals, sources, rows
+        self.keys, self.ids, self.stages = np.zeros(0, np.int64), np.zeros(0, np.int32), {}
+        self._table = None
+
+    def parts(self, coded, cells, tables, start, learn):
+        """Per pattern (rows, keys), for the cells that have a value: token numbers (None: each token once),
+        int64 keys.
+
+        Returned with the radix: all keys lie below it.
+        """
+        parts = [(start, None) for _ in self.rows]
+        radix = 1
+        for slot, source in enumerate(self.sources):
+            if radix * cells[source].size >= _LIMIT:
+                parts, radix = self._renumber(parts, slot, learn)
+            size, table = cells[source].size, tables[source]
+            parts = [
+                _append_cell(part, coded.codes(source.column, rows[slot]), table, size)
+                for part, rows in zip(parts, self.rows, strict=True)
+            ]
+            radix *= size
+        if not self.sources:
+            n = coded.n_tokens if start is None else len(start)
+            parts = [(rows, np.zeros(n, np.int64)) for rows, _ in parts]
+        return parts, radix
+
+    def _renumber(self, parts, slot, learn):
+        if learn:
+            self.stages[slot] = np.unique(np.concatenate([keys for _, keys in parts]))
+        stage = self.stages[slot]
+        return [_select(rows, _position(stage, keys)) for rows, keys in parts], len(stage)
+
+    def learn(self, parts, radix):
+        """Find the distinct keys. Returns (parts with int32 places in `keys` instead of keys, counts)."""
+        keys = parts[0][1] if len(parts) == 1 else np.concatenate([part[1] for part in parts])
+        if radix <= _TABLE:
+            counts = np.bincount(keys, minlength=radix)
+            self.keys = np.flatnonzero(counts)
+            place = np.empty(radix, np.int32)
+            place[self.keys] = np.arange(len(self.keys), dtype=np.int32)
+            counts, places = counts[self.keys], place[keys]
+        else:
+            self.keys, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
+            places = places.astype(np.int32)
+        ends = np.cumsum([len(part[1]) for part in parts])[:-1]
+        return [(part[0], p) for part, p in zip(parts, np.split(places, ends), strict=True)], counts
+
+    def number(self, rank):
+        """Give the attribute of place i the id rank[i]; -1 drops it."""
+        self.keys, self.ids = self.keys[rank >= 0], rank[rank >= 0]
+
+    def find(self, keys, radix):
+        """Attribute ids of keys, -1 for those never seen."""
+        if radix <= _TABLE:
+            if self._table is None:
+                self._table = np.full(radix, -1, np.int32)
+                self._table[self.keys] = self.ids
+            return self._table[keys]
+        place = _position(self.keys, keys)
+        return np.where(place >= 0, self.ids[place] if len(self.ids) else -1, -1).astype(np.int32)
+
+    def names(self, keys, cells, boundaries):
+        """The attributes' texts for an array of keys."""
+        columns = []
+        for slot in range(len(self.sources) - 1, -1, -1):
+            cell = cells[self.sources[slot]]
+            keys, codes = np.divmod(keys, cell.size)
+            known = cell.values + boundaries
+            columns.append([known[code] for code in codes.tolist()])
+            if slot in self.stages:
+                keys = self.stages[slot][keys]
+        pieces = [repeat(self.literals[0], len(keys))]
+        for column, literal in zip(reversed(columns), self.literals[1:], strict=True):
+            pieces += [column, repeat(literal, len(keys))]
+        return list(map("".join, zip(*pieces, strict=True)))
+
+
+def group(patterns):
+    """Patterns as families, in the order of their first pattern."""
+    families = {}
+    for pattern in patterns:
+        families.setdefault((pattern.literals, pattern.sources), []).append(pattern.offsets)
+    return [Family(literals, sources, rows) for (literals, sources), rows in families.items()]
+
+
+def _append_cell(part, codes, tabulated, size):
+    """Key times size plus the cell's code, on the rows of `part`; rows without a code drop out."""
+    rows, keys = part
+    table, ptr = tabulated
+    codes = codes if rows is None else codes[rows]
+    if ptr is None:
+        values = table[codes]
+    else:
+        sizes = ptr[codes + 1] - ptr[codes]
+        rows = np.repeat(np.arange(len(codes)) if rows is None else rows, sizes)
+        keys = None if keys is None else np.repeat(keys, sizes)
+        values = table[stretches(ptr[codes], sizes)]
+    has_value = values >= 0
+    if not has_value.all():
+        rows = np.flatnonzero(has_value) if rows is None else rows[has_value]
+        keys = None if keys is None else keys[has_value]
+        values = values[has_value]
+    return rows, values.astype(np.int64) if keys is None else keys * size + values
+
+
+def _select(rows, values):
+    """Keep the rows whose value is >= 0."""
+    keep = values >= 0
+    if keep.all():
+        return rows, values
+    return np.flatnonzero(keep) if rows is None else rows[keep], values[keep]
+
+
+def _position(values, queries):
+    """Places of queries in the sorted `values`, -1 where absent."""
+    if len(values) == 0:
+        return np.full(len(queries), -1, np.int64)
+    place = np.searchsorted(values, queries)
+    place[place == len(values)] = 0
+    place[values[place] != queries] = -1
+    return place

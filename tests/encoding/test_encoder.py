@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from crfbook.data.columns import TokenColumns
-from crfbook.encoding import pattern_index
+from crfbook.encoding import template_attributes
 from crfbook.encoding.encoder import Encoder
-from crfbook.encoding.extractors import make_extractor
-from crfbook.encoding.templates import Template
+from crfbook.encoding.templates import Template, make_extractor
 
 MIXED = Template.parse(
     """
@@ -154,8 +153,8 @@ def test_equals_the_naive_encoder(train, other, min_freq):
 @given(sentences.filter(any), sentences)
 def test_keys_that_would_overflow_are_renumbered(train, other):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pattern_index, "_LIMIT", 40)
-        patch.setattr(pattern_index, "_TABLE", 10)  # sorting and searching in place of tables, too
+        patch.setattr(template_attributes, "_LIMIT", 40)
+        patch.setattr(template_attributes, "_TABLE", 10)  # sorting and searching in place of tables, too
         assert_equals_naive(MIXED, token_columns(train), token_columns(other))
 
 

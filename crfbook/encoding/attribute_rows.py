@@ -1,4 +1,6 @@
-"""From lists of (token, attribute) to the rows of a corpus: gathering, summing duplicates, edge classes."""
+"""The attribute side of a corpus: rows from lists of (token, attribute), sums of duplicates,
+edge classes.
+"""
 
 from typing import NamedTuple
 
@@ -6,7 +8,7 @@ import numpy as np
 
 from crfbook.data.corpus import offsets, owners
 
-_BLOCK = 1 << 16  # tokens whose duplicates are looked for at once: bounds the scratch memory
+_BLOCK = 1 << 16  # tokens whose duplicates are looked for at once: limits the scratch memory
 
 
 class Rows(NamedTuple):

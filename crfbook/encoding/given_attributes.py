@@ -1,0 +1,377 @@
+"""Attributes that X brings along, and what forms of X there are.
+
+Attribute strings: a token is a list (tuple, set) of strings, each an attribute of value 1, or a dict, read by
+python-crfsuite's rules: `{name: number}` has that value, True is 1 and False 0; `{name: "text"}` is the
+attribute `name:text` of value 1; `{name: {...}}` and `{name: [...]}` are nested: what is inside, with `name:`
+in front. Bytes are UTF-8. Beyond that strings are never looked into: colons and line breaks are characters
+like others. Each distinct (name, value) is understood once; tokens only cost dict look-ups.
+
+Numbers: one dense array or scipy.sparse matrix (T_i, A) for each sequence. Column j is attribute "j", or has
+the j-th of the names one gives. Zeros are absent; a column that is zero throughout training is no attribute.
+"""
+
+from itertools import chain, repeat
+from numbers import Real
+
+import numpy as np
+
+from crfbook.data.corpus import offsets, owners
+from crfbook.data.vocabulary import (
+    falling_order,
+    look_up,
+    numbered,
+    pack_strings,
+    row_of,
+    unpack_strings,
+    where,
+)
+from crfbook.encoding.attribute_rows import Rows, sum_duplicates
+from crfbook.encoding.templates import available
+
+
+def is_columns(X):
+    """Is X a `TokenColumns`, or anything with its `columns` and `seq_ptr`?"""
+    return hasattr(X, "columns") and hasattr(X, "seq_ptr")
+
+
+def kind_of(X, template):
+    """The form that X is to be read in: "template", "items" or "matrix";
+    None if X holds no token to tell it by.
+    """
+    if template is not None:
+        return "template"
+    if is_columns(X):
+        raise ValueError(
+            "columns of strings need a template: a file, a text, "
+            f"or one of the shipped ones ({', '.join(available())})"
+        )
+    first = next((sequence for sequence in X if _length(sequence)), None)
+    if first is None:
+        return None
+    dense = isinstance(first, np.ndarray) and (first.ndim != 1 or first.dtype.kind in "biuf")
+    return "matrix" if dense or hasattr(first, "tocsr") else "items"
+
+
+def pointers(sequences):
+    """int64 (S+1,): where each sequence begins in the flat order."""
+    return offsets([_length(sequence) for sequence in sequences])
+
+
+def as_sequences(X):
+    """X as a list of sequences with lengths. Raises TypeError for one sequence in place of a list of them."""
+    if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__iter__"):
+        raise TypeError(f"X: expected a list of sequences, got {type(X).__name__}")
+    sequences = []
+    for i, sequence in enumerate(X):
+        if isinstance(sequence, (str, bytes, dict)):
+            raise TypeError(
+                f"sequence {i}: expected a list of tokens, "
+                f"got {sequence!r} (X is a list of sequences of tokens)"
+            )
+        if not hasattr(sequence, "__len__"):
+            if hasattr(sequence, "items"):  # pycrfsuite.ItemSequence
+                sequence = sequence.items()
+            elif hasattr(sequence, "__iter__"):
+                sequence = list(sequence)
+            else:
+                raise TypeError(f"sequence {i}: expected a list of tokens, got {sequence!r}")
+        elif hasattr(sequence, "items") and callable(sequence.items):
+            sequence = sequence.items()
+        sequences.append(sequence)
+    return sequences
+
+
+def _length(sequence):
+    return sequence.shape[0] if hasattr(sequence, "tocsr") else len(sequence)
+
+
+# ---- attribute strings ----
+
+
+_LISTS = (list, tuple, set, frozenset)
+
+
+class _Given:
+    """What both alphabets share: no edge attributes but the constant one."""
+
+    n_edge_attrs = 1
+
+    def edge_names(self):
+        """Texts of the edge attributes."""
+        return ["B"]
+
+
+def _known_only(ptr, idx, val):
+    """The rows without ids of -1."""
+    known = idx >= 0
+    if known.all():
+        return ptr, idx, val
+    return offsets(known)[ptr], idx[known], None if val is None else val[known]
+
+
+class ItemAttributes(_Given):
+    """Alphabet of attribute strings; ids by falling count, then by string."""
+
+    kind = "items"
+
+    def __init__(self):
+        self.names, self._ids = [], {}
+
+    @property
+    def n_attrs(self):
+        return len(self.names)
+
+    def learn(self, tokens, seq_ptr, min_freq):
+        """Build the alphabet from a flat list of tokens; returns (Rows, occurrences of each attribute)."""
+        ptr, numbers, names, values = _read(tokens, seq_ptr)
+        place, distinct = numbered(names, len(names))
+        counts = np.bincount(place, np.bincount(numbers, minlength=len(names)), len(distinct)).astype(
+            np.int64
+        )
+        by_name = np.array(sorted(range(len(distinct)), key=distinct.__getitem__), np.int64)
+        by_name = by_name[counts[by_name] >= min_freq]
+        order, _ = falling_order(counts[by_name])
+        kept = by_name[order]
+        self.names = [distinct[i] for i in kept.tolist()]
+        ids = np.full(len(distinct), -1, np.int32)
+        ids[kept] = np.arange(len(kept), dtype=np.int32)
+        return _rows(ptr, numbers, ids[place], values), counts[kept]
+
+    def apply(self, tokens, seq_ptr):
+        """Rows of other tokens; attributes not in the alphabet are left out."""
+        ptr, numbers, names, values = _read(tokens, seq_ptr)
+        if len(self._ids) != len(self.names):
+            self._ids = {name: i for i, name in enumerate(self.names)}
+        return _rows(ptr, numbers, look_up(self._ids, names, len(names)), values)
+
+    def node_names(self, ids=None):
+        """Attribute strings, for all ids or for a list of them."""
+        return list(self.names) if ids is None else [self.names[i] for i in ids]
+
+    def get_state(self):
+        """(JSON-able header, dict of arrays)."""
+        text, ptr = pack_strings(self.names)
+        return {}, {"names_text": text, "names_ptr": ptr}
+
+    @classmethod
+    def from_state(cls, header, arrays):
+        """The inverse of `get_state`."""
+        new = cls()
+        new.names = unpack_strings(arrays["names_text"], arrays["names_ptr"])
+        return new
+
+
+def _rows(ptr, numbers, ids, values):
+    """Rows from distinct-item numbers: item d is attribute ids[d] with value values[d]."""
+    idx = ids[numbers]
+    val = values[numbers] if (values != 1).any() else None
+    return Rows(*sum_duplicates(*_known_only(ptr, idx, val)))
+
+
+def _read(tokens, seq_ptr):
+    """(ptr int64 (N+1,), numbers int32 (nnz,) of distinct items, their names, their values float64)."""
+    kinds = set(map(type, tokens))
+    only_lists = all(issubclass(kind, _LISTS) for kind in kinds)
+    items, flat = tokens, chain.from_iterable
+    if not only_lists and all(issubclass(kind, dict) for kind in kinds):
+        flat = _items_of_dicts
+    elif not only_lists:
+        items = _all_pairs(tokens, seq_ptr)
+    ptr = offsets(list(map(len, items)))
+    try:
+        numbers, distinct = numbered(flat(items), int(ptr[-1]))
+    except TypeError:  # something unhashable: nested values, which are unfolded, or an error, which is placed
+        items, only_lists = _all_pairs(tokens, seq_ptr), False
+        ptr = offsets(list(map(len, items)))
+        numbers, distinct = numbered(chain.from_iterable(items), int(ptr[-1]))
+
+    def place(number):
+        occurrence = int(np.argmax(numbers == number))
+        return where(row_of(ptr, occurrence), seq_ptr)
+
+    values = np.ones(len(distinct))
+    if only_lists and set(map(type, distinct)) <= {str}:
+        return ptr, numbers, distinct, values
+    names = []
+    for number, item in enumerate(distinct):
+        name, value = (item, 1.0) if only_lists else item
+        if type(name) is type(value) is str:
+            names.append(f"{name}:{value}")
+            continue
+        try:
+            name, values[number] = _understand(name, value)
+        except (TypeError, ValueError) as error:
+            raise _placed(error, place(number)) from None
+        names.append(name)
+    return ptr, numbers, names, values
+
+
+def _items_of_dicts(rows):
+    return chain.from_iterable(map(dict.items, rows))
+
+
+def _all_pairs(tokens, seq_ptr):
+    return [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)]
+
+
+def _pairs(token, t, seq_ptr):
+    """One token as a list of (name, value) without nesting; raises TypeError naming the token."""
+    if not isinstance(token, (dict, *_LISTS)):
+        raise TypeError(f"{where(t, seq_ptr)}: expected a dict or a list of attribute strings, got {token!r}")
+    try:
+        return list(_unfold(token))
+    except (TypeError, ValueError) as error:
+        raise _placed(error, where(t, seq_ptr)) from None
+
+
+def _placed(error, place):
+    """The same sentence with the place in front; of the kinds of ValueError (bytes that are not UTF-8) only
+    that.
+    """
+    return (TypeError if isinstance(error, TypeError) else ValueError)(f"{place}: {error}")
+
+
+def _unfold(token):
+    for name, value in token.items() if isinstance(token, dict) else zip(token, repeat(1.0)):
+        if isinstance(value, (dict, list, set)):
+            for inner, inner_value in _unfold(value):
+                yield _understand(f"{_text(name)}:{_text(inner)}", inner_value)
+        else:
+            yield _understand(name, value)
+
+
+def _understand(name, value):
+    """(attribute string, value as float) of one item of a dict."""
+    name = _text(name)
+    if isinstance(value, (str, bytes)):
+        return f"{name}:{_text(value)}", 1.0
+    if not isinstance(value, (Real, np.bool_)):
+        raise TypeError(
+            f"attribute {name!r}: expected a number, a bool, a string, a dict or a list, got {value!r}"
+        )
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        raise ValueError(
+            f"attribute {name!r}: expected a value within float64, got an integer that exceeds it"
+        ) from None
+    if not np.isfinite(number):
+        raise ValueError(f"attribute {name!r}: expected a finite value, got {number}")
+    return name, number
+
+
+def _text(name):
+    if isinstance(name, str):
+        return str(name)
+    if isinstance(name, bytes):
+        return name.decode("utf-8")
+    hint = " (dense input: give a list of NumPy arrays)" if isinstance(name, Real) else ""
+    raise TypeError(f"expected attribute names that are strings, got {name!r}{hint}")
+
+
+# ---- numbers ----
+
+
+class MatrixAttributes(_Given):
+    """Alphabet of columns; ids by falling number of non-zero entries, then by column."""
+
+    kind = "matrix"
+
+    def __init__(self, column_names=None):
+        self.column_names = None if column_names is None else list(column_names)
+        self.n_columns, self.columns = 0, np.zeros(0, np.int64)
+
+    @property
+    def n_attrs(self):
+        return len(self.columns)
+
+    def learn(self, matrices, seq_ptr, min_freq):
+        """Build the alphabet; returns (Rows, non-zero entries of each attribute)."""
+        self.n_columns = next((matrix.shape[1] for matrix in matrices if matrix.shape[0]), 0)
+        if self.column_names is not None and len(self.column_names) != self.n_columns:
+            raise ValueError(f"{len(self.column_names)} attribute names for {self.n_columns} columns")
+        ptr, column, val = self._read(matrices)
+        counts = np.bincount(column, minlength=self.n_columns)
+        kept = np.flatnonzero(counts >= max(min_freq, 1))
+        self.columns = kept[falling_order(counts[kept])[0]]
+        return self._rows(ptr, column, val), counts[self.columns]
+
+    def apply(self, matrices, seq_ptr):
+        """Rows of other matrices; columns without an attribute are left out."""
+        return self._rows(*self._read(matrices))
+
+    def node_names(self, ids=None):
+        """Names of the columns in the order of ids."""
+        columns = (self.columns if ids is None else self.columns[np.asarray(ids, np.int64)]).tolist()
+        return [str(j) if self.column_names is None else self.column_names[j] for j in columns]
+
+    def get_state(self):
+        """(JSON-able header, dict of arrays)."""
+        text, ptr = pack_strings(self.column_names or [])
+        arrays = {"columns": self.columns, "names_text": text, "names_ptr": ptr}
+        return {"n_columns": self.n_columns, "named": self.column_names is not None}, arrays
+
+    @classmethod
+    def from_state(cls, header, arrays):
+        """The inverse of `get_state`."""
+        new = cls(unpack_strings(arrays["names_text"], arrays["names_ptr"]) if header["named"] else None)
+        new.n_columns, new.columns = header["n_columns"], arrays["columns"]
+        return new
+
+    def _rows(self, ptr, column, val):
+        ids = np.full(self.n_columns, -1, np.int32)
+        ids[self.columns] = np.arange(self.n_attrs, dtype=np.int32)
+        ptr, idx, val = _known_only(ptr, ids[column], val)
+        return Rows(ptr, idx, None if (val == 1).all() else val)
+
+    def _read(self, matrices):
+        """All matrices as one CSR: (ptr int64 (N+1,), column int (nnz,), value float64 (nnz,)),
+        zeros left out.
+        """
+        sizes, columns, values = [], [np.zeros(0, np.int64)], [np.zeros(0)]
+        for i, matrix in enumerate(matrices):
+            if matrix.shape[0] == 0:
+                continue
+            if matrix.shape[1] != self.n_columns:
+                raise ValueError(f"sequence {i}: expected {self.n_columns} columns, got {matrix.shape[1]}")
+            row, column, value = _entries(matrix)
+            bad = ~np.isfinite(value)
+            if bad.any():
+                k = int(np.argmax(bad))
+                raise ValueError(
+                    f"sequence {i}, token {row[k]}, column {column[k]}: "
+                    f"expected a finite number, got {value[k]}"
+                )
+            sizes.append(np.bincount(row, minlength=matrix.shape[0]))
+            columns.append(column)
+            values.append(value)
+        ptr = np.concatenate([np.zeros(1, np.int64), *sizes]).cumsum()
+        return ptr, np.concatenate(columns), np.concatenate(values)
+
+
+def checked_matrix(i, matrix):
+    """Sequence i as something with `.shape` (T, A) and numbers inside.
+    Raises ValueError or TypeError naming it.
+    """
+    if not hasattr(matrix, "tocsr"):
+        matrix = np.asarray(matrix)
+        if matrix.ndim == 1 and matrix.size == 0:
+            matrix = np.zeros((0, 0))
+    if len(matrix.shape) != 2:
+        raise ValueError(
+            f"sequence {i}: expected an array of shape (tokens, attributes), got shape {matrix.shape}"
+        )
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"sequence {i}: expected an array of real numbers, got dtype {matrix.dtype}")
+    return matrix
+
+
+def _entries(matrix):
+    """(row, column, value float64) of what is not zero, by rows."""
+    if hasattr(matrix, "tocsr"):
+        matrix = matrix.tocsr().copy()
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return owners(matrix.indptr), matrix.indices.astype(np.int64), matrix.data.astype(np.float64)
+    row, column = np.nonzero(matrix)
+    return row, column, matrix[row, column].astype(np.float64)
