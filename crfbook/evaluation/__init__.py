@@ -6,9 +6,15 @@ folder imports nothing of the rest of crfbook. Rates are fractions (0.9375);
 `ChunkReport.text` prints conlleval's percentages.
 """
 
-from .counts import ChunkReport, chunk_report, token_accuracy
-from .errors import chunks, confusion, error_table
-from .significance import Interval, PairedTest, bootstrap_interval, paired_test
+from crfbook.evaluation.metrics import (
+    ChunkReport,
+    chunk_report,
+    chunks,
+    confusion,
+    error_table,
+    token_accuracy,
+)
+from crfbook.evaluation.significance import Interval, PairedTest, bootstrap_interval, paired_test
 
 __all__ = [
     "ChunkReport",

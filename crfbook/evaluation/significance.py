@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .conlleval import Labels
-from .counts import count_chunks, metric_function
+from crfbook.evaluation.conlleval import Labels
+from crfbook.evaluation.metrics import count_chunks, metric_function
 
 
 class Interval(NamedTuple):
@@ -57,16 +57,9 @@ def bootstrap_interval(
 
 
 def paired_test(
-    gold: Labels,
-    predicted_a: Labels,
-    predicted_b: Labels,
-    metric: str = "f1",
-    *,
-    method: str = "randomisation",
-    n_samples: int = 10000,
-    random_state: Any = 0,
-    scheme: str = "conlleval",
-) -> PairedTest:
+    gold: Labels, predicted_a: Labels, predicted_b: Labels, metric: str = "f1", *,
+    method: str = "randomisation", n_samples: int = 10000, random_state: Any = 0, scheme: str = "conlleval",
+) -> PairedTest:  # fmt: skip
     """Is system b better than a on the same sentences? `PairedTest(difference, p_value, value_a, value_b)`.
 
     "randomisation" (Noreen 1989; Yeh 2000): the two outputs of each sentence are swapped by a coin; p is the

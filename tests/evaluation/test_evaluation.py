@@ -17,7 +17,7 @@ from crfbook.evaluation import (
     paired_test,
     token_accuracy,
 )
-from crfbook.evaluation.counts import count_chunks
+from crfbook.evaluation.metrics import count_chunks
 
 GOLD = [["B-NP", "I-NP", "B-VP", "O"], ["B-NP", "B-NP", "I-NP", "O", "B-PP"], [], ["O"]]
 FOUND = [["B-NP", "I-NP", "I-VP", "O"], ["B-NP", "I-NP", "I-NP", "B-VP", "B-NP"], [], ["O"]]
