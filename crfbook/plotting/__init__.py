@@ -7,11 +7,10 @@ Ito (2008), Blues and PuOr: they differ in lightness too, and lines differ in da
 a colour-blind reader nor a grey print loses anything. matplotlib is loaded at the first figure.
 """
 
-from .curves import label_bars, learning_curve, timing_growth
-from .lattices import lattice
-from .matrices import confusion, heatmap, weight_matrix
-from .paths import regularization_path
-from .sentences import tagged_text
+from crfbook.plotting.curves import label_bars, learning_curve, regularization_path, timing_growth
+from crfbook.plotting.lattices import lattice
+from crfbook.plotting.matrices import confusion, heatmap, weight_matrix
+from crfbook.plotting.sentences import tagged_text
 
 __all__ = [
     "confusion",

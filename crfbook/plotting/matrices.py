@@ -7,25 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .common import as_array, axes, plain
+from crfbook.plotting.common import as_array, axes, plain
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Axes
 
 
 def heatmap(
-    matrix: ArrayLike,
-    rows: Sequence[Any],
-    columns: Sequence[Any],
-    *,
-    row_title: str = "",
-    column_title: str = "",
-    unit: str = "",
-    signed: bool | None = None,
-    numbers: bool | None = None,
-    scale: float | None = None,
-    ax: Axes | None = None,
-) -> np.ndarray:
+    matrix: ArrayLike, rows: Sequence[Any], columns: Sequence[Any], *, row_title: str = "",
+    column_title: str = "", unit: str = "", signed: bool | None = None, numbers: bool | None = None,
+    scale: float | None = None, ax: Axes | None = None,
+) -> np.ndarray:  # fmt: skip
     """A matrix as coloured cells, row 0 on top; cells of -inf are hatched (forbidden),
     NaN cells are left blank.
 
@@ -54,15 +46,8 @@ def heatmap(
         for i, j in np.argwhere(np.isfinite(matrix)):
             shade = image.cmap(image.norm(matrix[i, j]))
             dark = np.dot(shade[:3], (0.299, 0.587, 0.114)) < 0.45
-            ax.text(
-                j,
-                i,
-                _short(matrix[i, j]),
-                ha="center",
-                va="center",
-                fontsize=9,
-                color="white" if dark else "black",
-            )
+            look = dict(ha="center", va="center", fontsize=9, color="white" if dark else "black")
+            ax.text(j, i, _short(matrix[i, j]), **look)
     plain(ax, frame=False)
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.85, pad=0.02)
     bar.set_label(unit, fontsize=10)
