@@ -3,9 +3,8 @@
 Nothing is ever downloaded here: `python -m data_fetch NAME` does that, once. Public: `load_dataset`,
 `list_datasets`, `Dataset`. The rest of this folder:
 
-    corpora, formats             the real corpora: splits and tasks; readers of what is not plain columns
-    twins                        the built-in twins: what stands in for every corpus
-    english, word_forms          what writes their text: English, requests for flights; words built from parts
+    corpora                      the real corpora: readers, splits and tasks
+    english, word_forms          the built-in twins: English, requests for flights; words built from parts
     grammar                      the machine behind both: text files, weighted choices, a grammar
     twins/*.txt                  words and rules of the twins, plain text to read and edit
     simulated                    hidden Markov models without any text
@@ -16,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
+from zlib import crc32
 
 import data_fetch
 from crfbook.data.columns import TokenColumns
@@ -150,11 +150,26 @@ def _real(name, task, files):
     return _dataset(name, task, "real", LOADERS[name](files, task), _entry(name))
 
 
+def twin(name, task, n_train=2000, n_dev=400, n_test=500, seed=0):
+    """(splits, extra) of the twin of a data set: generated text with its columns and its kind of labels.
+
+    Deterministic in the seed; n_dev counts where the corpus has a dev part. A twin is not its corpus: it is
+    smaller and easier to read, and its numbers are its own.
+    """
+    from crfbook.datasets import english, simulated, word_forms
+
+    sizes = {"train": n_train, "dev": n_dev, "test": n_test}
+    write, parts = (english.TWINS | word_forms.TWINS | simulated.TWINS)[name]
+    if parts is None:
+        return write(task, sizes, seed)
+    base = crc32(name.encode())  # each twin has its own sentences
+    splits = {split: write(task, sizes[split], [seed, base, k], split) for k, split in enumerate(parts)}
+    return splits, {}
+
+
 @cache
 def _twin(name, task):
-    from crfbook.datasets.twins import twin
-
-    about = {"licence": _OWN_LICENCE, "reference": "crfbook.datasets.twins"}
+    about = {"licence": _OWN_LICENCE, "reference": "crfbook.datasets"}
     return _dataset(name, task, "builtin", twin(name, task), about)
 
 

@@ -9,6 +9,7 @@ Requests make slots a sequence problem: a city is a departure, an arrival or a s
 sometimes far before it ("to boston and denver"); "at nine" is a departure or an arrival by the verb;
 "one way" ends where "one" does not.
 
+The twins of corpora of sentences are written from both, with the corpus's columns and its kind of labels.
 Words, grammars and tags stand in twins/english_words.txt, english_grammar.txt, tags.txt and flights.txt.
 """
 
@@ -16,6 +17,8 @@ from functools import cache
 
 import numpy as np
 
+from crfbook.data.columns import TokenColumns
+from crfbook.datasets.corpora import phrase_task, treebank_task
 from crfbook.datasets.grammar import (
     Grammar,
     Token,
@@ -162,3 +165,129 @@ def slot_sentences(n, seed):
         tokens = grammar.sentence(draw, "ask_" + intent)
         out.append(([(token.word, token.entity) for token in tokens], intent))
     return out
+
+
+# ---- the twins ----
+
+
+def _tags(section):
+    return table("tags", section, "tag : other")
+
+
+def _conll2000(task, n, seed, split):
+    """Words, tags with mistakes of a tagger, chunks; the label I-LST only in test, as in the corpus."""
+    sentences = english_sentences(n, seed, unseen_list_mark=split == "test")
+    tokens = TokenColumns.from_sentences([[t[:3] for t in s] for s in sentences], ("word", "pos", "chunk"))
+    tokens.columns["pos"] = mistagged(tokens.columns["pos"], seed)
+    return phrase_task(tokens, task)
+
+
+def _entities(sentence, section):
+    """BIO tags with types renamed as a section of twins/tags.txt says.
+
+    It names the whole type, its first part, or "*", all others; a type without a name becomes O.
+    """
+    names, out = _tags(section), []
+    for token in sentence:
+        prefix, _, fine = token.entity.partition("-")
+        kind = fine and (names.get(fine) or names.get(fine.partition("_")[0]) or names.get("*"))
+        out.append(f"{prefix}-{kind}" if kind else "O")
+    return out
+
+
+def _conll2002(task, n, seed, split):
+    rows = []
+    for i, s in enumerate(english_sentences(n, seed)):
+        tags = [t.pos if task == "esp" else universal_tag(t).capitalize() for t in s]
+        row = list(zip((t.word for t in s), tags, _entities(s, "conll names"), strict=True))
+        starts_article = task == "ned" and i % 50 == 0
+        rows.append([("-DOCSTART-", "-DOCSTART-", "O"), *row] if starts_article else row)
+    return TokenColumns.from_sentences(rows, ("word", "pos", "ner"), "ner")
+
+
+def iob1(tags):
+    """BIO tags as CoNLL-2003 writes them: B- only where an entity follows another of its type."""
+    out = []
+    for previous, tag in zip(["O", *tags], tags, strict=False):
+        out.append("I-" + tag[2:] if tag[0] == "B" and previous[2:] != tag[2:] else tag)
+    return out
+
+
+def _conll2003(task, n, seed, split):
+    rows = []
+    for i, s in enumerate(english_sentences(n, seed)):
+        if i % 50 == 0:
+            rows.append([("-DOCSTART-", "-X-", "O", "O")])
+        tags, chunks = iob1(_entities(s, "conll names")), iob1([t.chunk for t in s])
+        rows.append([(t.word, t.pos, chunk, tag) for t, chunk, tag in zip(s, chunks, tags, strict=True)])
+    return TokenColumns.from_sentences(rows[:n], ("word", "pos", "chunk", "ner"), "ner")
+
+
+def _fewnerd(task, n, seed, split):
+    rows = [[(t.word, t.entity) for t in s] for s in english_sentences(n, seed)]
+    return TokenColumns.from_sentences(rows, ("word", "ner"), "ner")
+
+
+def _wnut17(task, n, seed, split):
+    """Careless text: a third of the sentences in lower case, user names, hash marks, addresses."""
+    draw, rows = uniform_numbers([*seed, 1]), []
+    for s in english_sentences(n, seed):
+        lower = draw() < 0.35
+        words = [t.word.lower() if lower else t.word for t in s]
+        words = ["#" + word if len(word) > 4 and draw() < 0.01 else word for word in words]
+        row = list(zip(words, _entities(s, "wnut names"), strict=True))
+        if draw() < 0.2:
+            row.insert(0, (f"@{s[-2].word.lower()}{int(draw() * 100)}", "O"))
+        if draw() < 0.15:
+            row.append((f"http://t.co/{int(draw() * 36**4):x}", "O"))
+        rows.append(row)
+    return TokenColumns.from_sentences(rows, ("word", "ner"), "ner")
+
+
+def _treebank(task, n, seed, split):
+    rows = [[t[:2] for t in s] for s in english_sentences(n, seed)]
+    return TokenColumns.from_sentences(rows, ("word", "pos"), "pos")
+
+
+def _brown(task, n, seed, split):
+    """Tags in the corpus's style: lower case, possessives one word (company's/nn$)."""
+    rows = []
+    for s in english_sentences(n, seed):
+        row = []
+        for t in s:
+            if t.pos == "POS" and row:
+                row[-1] = (row[-1][0] + t.word, row[-1][1] + "$")
+            elif t.pos == "IN" and t.deprel == "mark":
+                row.append((t.word, "cs"))
+            else:
+                row.append((t.word, _tags("brown").get(t.pos, t.pos.lower())))
+        rows.append(row)
+    return TokenColumns.from_sentences(rows, ("word", "pos"), "pos")
+
+
+def _ewt(task, n, seed, split):
+    """Features are those that the tag tells, as English treebanks write them."""
+    rows = [
+        [(t.word, universal_tag(t), t.pos, _tags("features").get(t.pos, "_"), t.head, t.deprel) for t in s]
+        for s in english_sentences(n, seed)
+    ]
+    names = ("word", "upos", "xpos", "feats", "head", "deprel")
+    return treebank_task(TokenColumns.from_sentences(rows, names), task)
+
+
+def _atis(task, sizes, seed):
+    splits, intents = {}, {}
+    for k, split in enumerate(("train", "test")):
+        requests = slot_sentences(sizes[split], [seed, k])
+        splits[split] = TokenColumns.from_sentences([rows for rows, _ in requests], ("word", "slot"), "slot")
+        intents[split] = [intent for _, intent in requests]
+    return splits, {"intents": intents}
+
+
+_TWO, _THREE = ("train", "test"), ("train", "dev", "test")
+# name -> (writer, its splits); None: the writer makes all splits itself
+TWINS = {
+    "conll2000": (_conll2000, _TWO), "conll2002": (_conll2002, _THREE), "conll2003": (_conll2003, _THREE),
+    "treebank": (_treebank, _THREE), "brown": (_brown, _THREE), "atis": (_atis, None),
+    "fewnerd-inter": (_fewnerd, _TWO), "wnut17": (_wnut17, _THREE), "ud-english-ewt": (_ewt, _THREE),
+}  # fmt: skip

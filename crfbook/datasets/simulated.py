@@ -107,3 +107,18 @@ def large_label_sequences(n=1000, n_labels=300, n_words=4000, random_state=0):
     label_names = [f"L{i:03d}" for i in range(n_labels)]
     columns = {"word": [word_names[x] for x in words]}
     return TokenColumns(columns, np.cumsum([0, *lengths]), [label_names[y] for y in labels], "label")
+
+
+def _simulated(task, sizes, seed):
+    sizes = {"train": 10, "test": sizes["train"]}  # the paper trains on 10 sequences
+    return {s: sparse_hmm_sequences(n, random_state=[seed, k]) for k, (s, n) in enumerate(sizes.items())}, {}
+
+
+def _large(task, sizes, seed):
+    sizes = {s: sizes[s] // 2 for s in ("train", "test")}
+    return {
+        s: large_label_sequences(n, random_state=2 * seed + k) for k, (s, n) in enumerate(sizes.items())
+    }, {}
+
+
+TWINS = {"simulated-hmm": (_simulated, None), "large-labels": (_large, None)}  # the writers make all splits

@@ -16,6 +16,8 @@ Stems, suffixes, frames, letters and sounds stand in twins/morphology.txt and tw
 
 from functools import cache
 
+from crfbook.data.columns import TokenColumns
+from crfbook.datasets.corpora import split_pairs, split_words, treebank_task
 from crfbook.datasets.grammar import table, text_file, uniform_numbers, weighted, word_classes, zipf
 
 # ---- the agglutinative language ----
@@ -286,3 +288,28 @@ def arpabet(phonemes, stress):
         if sound != "-":
             phones += [phone.replace("*", digit) for phone in _spelling("arpabet")[sound]]
     return tuple(phones)
+
+
+# ---- the twins ----
+
+
+def _imst(task, n, seed, split):
+    tokens = TokenColumns.from_sentences(morphology_sentences(n, seed), ("word", "upos", "feats"))
+    return treebank_task(tokens, task)
+
+
+def _nettalk(task, sizes, seed):
+    n_train, n_test = sizes["train"], sizes["test"]
+    return split_words(pronounced_words(n_train + n_test, seed), task, n_train, n_test)
+
+
+def _cmudict(task, sizes, seed):
+    words = pronounced_words(sizes["train"] + sizes["test"], seed)
+    return {}, split_pairs([(word, arpabet(phonemes, stress)) for word, phonemes, stress in words])
+
+
+# name -> (writer, its splits); None: the writer makes all splits itself
+TWINS = {
+    "ud-turkish-imst": (_imst, ("train", "dev", "test")), "nettalk": (_nettalk, None),
+    "cmudict": (_cmudict, None),
+}  # fmt: skip

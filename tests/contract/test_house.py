@@ -137,7 +137,7 @@ def test_imports_point_downwards(path):
         ("crfbook.training.threads", "numba"),
         ("crfbook.encoding.encoder", "crfbook._jit.kernel"),
         ("crfbook.plotting.curves", "crfbook._jit.kernel"),
-        ("crfbook.datasets.twins", "crfbook.chain.viterbi"),
+        ("crfbook.datasets.english", "crfbook.chain.viterbi"),
         ("data_fetch.store", "crfbook.datasets"),
         ("crfbook.datasets", "tools.chapters"),
     ],

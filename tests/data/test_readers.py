@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import crfbook.data.readers as readers
 from crfbook.data.columns import TokenColumns
 from crfbook.data.readers import read_conll, write_conll
-from crfbook.datasets.formats import (
+from crfbook.datasets.corpora import (
     morphological_tags,
     read_atis,
     read_brown,

@@ -11,10 +11,9 @@ import pytest
 
 import crfbook
 from crfbook import datasets
-from crfbook.datasets import simulated, word_forms
-from crfbook.datasets.english import english_grammar, english_sentences, mistagged
+from crfbook.datasets import simulated, twin, word_forms
+from crfbook.datasets.english import english_grammar, english_sentences, iob1, mistagged
 from crfbook.datasets.grammar import Grammar, TextFile, weighted, word_classes, zipf
-from crfbook.datasets.twins import iob1, twin
 from crfbook.datasets.word_forms import pronounced_words
 
 TWINS = Path(datasets.__file__).parent / "twins"
@@ -223,7 +222,8 @@ def test_text_files_say_what_they_hold(path):
 
 
 def test_text_files_are_read_when_a_twin_is():
-    code = "from crfbook.datasets import grammar, twins\nprint(grammar.text_file.cache_info().currsize)"
+    code = "from crfbook.datasets import english, grammar, word_forms\n"
+    code += "print(grammar.text_file.cache_info().currsize)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
 
