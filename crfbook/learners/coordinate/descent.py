@@ -9,20 +9,19 @@ candidate, and only the active ones take memory.
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crfbook._checks import function_or_none, number, one_of, whole
+from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import check_weights
 from crfbook.data.features import FeatureSet
 from crfbook.learners.coordinate.acceleration import Accelerator
 from crfbook.learners.coordinate.run import STEPS, Run, Sizes, Sparse
 from crfbook.learners.coordinate.step import ADAPTIVE, LARGEST, SQUARES
 from crfbook.training.certificate import Rules
-from crfbook.training.loop import Step
-from crfbook.training.threads import one_blas_thread, resolve_threads
+from crfbook.training.loop import Learner, run
+from crfbook.training.threads import resolve_threads
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, Limits, State
@@ -31,7 +30,7 @@ MAX_FROZEN = 20  # sweeps over active weights between two over all candidates
 
 
 class SparseResult(NamedTuple):
-    """An `OptResult` (result.py) and the features that w is about."""
+    """An `OptResult` (training/loop.py) and the features that w is about."""
 
     w: np.ndarray  # (F,)
     objective: float
@@ -102,14 +101,17 @@ def coordinate_descent(
         True stops. Where features is None, w is a `Sparse`.
     state : `SparseResult.state` of an earlier call on the same problem (c1 and c2 may differ: a warm start).
 
-    Returns a `SparseResult`. Ctrl-C keeps the weights as they are: every visit leaves them good.
+    Returns a `SparseResult`. Ctrl-C keeps the weights as they are: every visit leaves them good. Before the
+    first evaluation has ended they are those of the start, and the objective is nan.
 
     Raises ValueError for c1 = c2 = 0, arguments out of range, weights of features that do not exist,
     labels that are unknown or forbidden.
     """
-    search = prepare(
+    learner = prepare(
         corpus,
         features,
+        w0,
+        state=state,
         c1=c1,
         c2=c2,
         blocks=blocks,
@@ -127,17 +129,16 @@ def coordinate_descent(
         sizes=sizes,
         edge_attrs=edge_attrs,
         max_iterations=max_iterations,
-        callback=callback,
     )
-    with one_blas_thread():
-        search.start(w0, state)
-        return search.result(search.go())
+    return learner.result(run(learner, callback))
 
 
 def prepare(
     corpus,
     features=None,
+    w0=None,
     *,
+    state=None,
     c1,
     c2=0.0,
     blocks=True,
@@ -155,11 +156,9 @@ def prepare(
     sizes=None,
     edge_attrs=None,
     max_iterations=100,
-    callback=None,
 ):
-    """The `Search` of these arguments of `coordinate_descent`, checked."""
+    """The `CoordinateDescent` of these arguments of `coordinate_descent`, checked."""
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
-    function_or_none("callback", callback)
     if c1 == 0 and c2 == 0:
         raise ValueError(
             "coordinate descent needs a penalty, got c1 = c2 = 0: "
@@ -172,7 +171,7 @@ def prepare(
     if freeze_after is not None:
         freeze_after = whole("freeze_after", freeze_after)
     sizes = _sizes(corpus, features, sizes)
-    run = Run(
+    sweeper = Run(
         corpus,
         features,
         sizes,
@@ -181,10 +180,9 @@ def prepare(
         edge_attrs=_edge_attrs(edge_attrs, sizes.n_edge_attrs),
         n_threads=resolve_threads(n_threads),
     )
-    run.set_rule(c1, c2, step=step, factor=factor, exact=curvature == "exact", screening=screening)
-    return Search(
-        run, rules, blocks, freeze_after, Accelerator(run, constraints) if accelerate else None, callback
-    )
+    sweeper.set_rule(c1, c2, step=step, factor=factor, exact=curvature == "exact", screening=screening)
+    accelerator = Accelerator(sweeper, constraints) if accelerate else None
+    return CoordinateDescent(sweeper, rules, blocks, freeze_after, accelerator, w0, state)
 
 
 def _sizes(corpus, features, sizes):
@@ -221,56 +219,48 @@ def _edge_attrs(edge_attrs, n_edge_attrs):
     return found
 
 
-class Search:
-    """Sweep after sweep: history, stopping, what is frozen."""
+class CoordinateDescent(Learner):
+    """Sweep after sweep of a `Run`: where it begins, what is frozen, when it stops."""
 
-    def __init__(self, run, rules, blocks, freeze_after, accelerator, callback):
+    def __init__(self, run, rules, blocks, freeze_after, accelerator, w0, state):
         self.run, self.rules, self.blocks, self.freeze_after = run, rules, blocks, freeze_after
-        self.accelerator, self.callback = accelerator, callback
-        self.history, self.iteration, self.seconds, self.thawed = [], 0, 0.0, 0
-        self.objective = math.inf
-
-    def start(self, w0, state):
-        run = self.run
-        self.clock = time.perf_counter()
+        self.accelerator, self.max_iterations = accelerator, rules.max_iterations
+        self.thawed, self.reason, self.settled = 0, None, False
         if state is not None:
-            self.objective = run.resume(state)
+            run.resume(state)
             self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
-            return
-        if w0 is not None:
+        elif w0 is not None:
             if not isinstance(w0, Sparse):
                 if run.features is None:
                     raise ValueError("w0: where no features are given, expected a Sparse (features, w)")
                 w0 = Sparse(run.features, check_weights(w0, run.features.n_features))
             run.load(run.admit("w0", w0))
-        self.objective = run.renew()
 
-    def go_to(self, c1, sweeps, callback):
-        """Go on with another c1, for so many more sweeps; returns the reason why it ended."""
-        self.run.rule = self.run.rule._replace(c1=float(c1))
-        self.rules.c1, self.rules.max_iterations = float(c1), self.iteration + int(sweeps)
-        self.callback, self.history, self.thawed = callback, [], 0
-        self.clock = time.perf_counter()
+    def go_to(self, c1, sweeps):
+        """Another c1, and so many sweeps at most: what the loop runs next goes on from here."""
+        self.run.rule = self.run.rule._replace(c1=c1)
+        self.rules.c1, self.max_iterations = c1, self.iteration + sweeps
+        self.thawed, self.reason, self.settled = 0, None, False
+        return self
+
+    def begin(self):
+        self.objective = math.nan
         self.objective = self.run.renew()
-        return self.go()
+        self.settled = True
 
-    def go(self):
-        """The reason why it ended."""
-        status = None
-        try:
-            while status is None:
-                if self.rules.max_iterations is not None and self.iteration >= self.rules.max_iterations:
-                    return "max_iterations"
-                violation = self._sweep()
-                self.iteration += 1
-                self.seconds += time.perf_counter() - self.clock
-                self.clock = time.perf_counter()
-                status = self._verdict(violation)
-                if self.callback is not None and self._pause() and status is None:
-                    status = "stopped by callback"
-        except KeyboardInterrupt:
-            status = "interrupted"
-        return status
+    def advance(self):
+        """One sweep, and where it promises convergence a pass over all candidates that confirms it."""
+        run, rules = self.run, self.rules
+        violation = self._sweep()
+        if not math.isfinite(self.objective):
+            self.reason = "non-finite objective"
+        elif violation is not None and rules.verdict(self.objective, violation, 0) == "converged":
+            self.objective = run.renew()
+            largest, squares = run.violation()
+            self.violation = rules.violation(squares, largest)
+            if rules.verdict(self.objective, self.violation, 0) == "converged":
+                self.reason = "converged"
+        self.iteration += 1
 
     def _sweep(self):
         """One sweep; the violation that it saw, or None if it did not look at all candidates."""
@@ -290,57 +280,47 @@ class Search:
         if self.accelerator is not None:
             self.objective = self.accelerator.improve(self.objective)
         seen = run.state.seen
-        self.shown = self.rules.violation(float(seen[SQUARES]), float(seen[LARGEST]))
+        self.violation = self.rules.violation(float(seen[SQUARES]), float(seen[LARGEST]))
         if frozen:
             if before - self.objective <= 1e-6 * abs(self.objective):
                 self.thawed = 0
             return None
-        return self.shown
+        return self.violation
 
-    def _verdict(self, violation):
-        rules, run = self.rules, self.run
-        status = None
-        if not math.isfinite(self.objective):
-            status = "non-finite objective"
-        elif violation is not None and rules.verdict(self.objective, violation, 0) == "converged":
-            self.objective = run.renew()
-            largest, squares = run.violation()
-            self.shown = rules.violation(squares, largest)
-            if rules.verdict(self.objective, self.shown, 0) == "converged":
-                status = "converged"
-        self.history.append(Step(self.iteration, self.objective, self.shown, run.n_active, self.seconds))
-        return status
+    def finished(self):
+        return self.reason
 
-    def _pause(self):
-        w = self.run.weights()
-        (w.w if isinstance(w, Sparse) else w).flags.writeable = False
-        stop = bool(self.callback(self.history[-1], w))
-        self.clock = time.perf_counter()
-        return stop
+    def weights(self):
+        return self.run.weights()
 
-    def result(self, status):
-        run = self.run
-        found = run.weights()
-        features, w = (run.features, found) if run.features is not None else found
-        if status == "interrupted":
-            self.objective = run.renew()
-        state = run.keep() | {"iteration": np.array(self.iteration), "seconds": np.array(self.seconds)}
-        passes, trials, screened = (int(n) for n in run.state.count)
+    def settle(self):
+        self.settled = False  # the weights are good, what follows from them is not
+
+    def last_look(self):
+        if not (self.settled or math.isnan(self.objective)):
+            self.objective = self.run.renew()
+            self.settled = True
+        return self.objective
+
+    def outcome(self, status):
+        return self.rules.outcome(status, self.run.export().w)
+
+    def state(self):
+        numbers = {"iteration": np.array(self.iteration), "seconds": np.array(self.seconds)}
+        return self.run.keep(self.settled) | numbers
+
+    @property
+    def n_evaluations(self):
+        return -(-int(self.run.state.count[0]) // max(1, self.run.corpus.n_sequences))
+
+    def result(self, found):
+        """The `SparseResult` of what the loop has found."""
+        features, w = found.w if isinstance(found.w, Sparse) else (self.run.features, found.w)
+        passes, trials, screened = (int(n) for n in self.run.state.count)
         counts = {
             "gradient_visits": passes,
             "step_visits": trials,
-            "products": run.products,
+            "products": self.run.products,
             "screened": screened,
         }
-        n_evaluations = -(-passes // max(1, run.corpus.n_sequences))
-        return SparseResult(
-            w,
-            self.objective,
-            self.rules.outcome(status, w),
-            self.iteration,
-            self.history,
-            state,
-            n_evaluations,
-            features,
-            counts,
-        )
+        return SparseResult(w, *found[1:], features, counts)

@@ -22,6 +22,7 @@ import numpy as np
 
 from crfbook._checks import function_or_none, is_number, whole
 from crfbook.learners.coordinate.descent import SparseResult, prepare
+from crfbook.training.loop import stages
 from crfbook.training.threads import one_blas_thread
 
 if TYPE_CHECKING:
@@ -136,16 +137,19 @@ def solve_path(
             f"sweeps: expected an integer, or one for each of the {len(values)} values of c1, got {len(most)}"
         )
     most = [whole("sweeps", n, 1) for n in most]
-    search, points, last = prepare(corpus, features, c1=values[0], **options), [], None
-    with one_blas_thread():
+    learner, points = prepare(corpus, features, c1=values[0], **options), []
+
+    def script(training):
         for value, n in zip(values.tolist(), most, strict=True):
-            watch = None if callback is None else lambda step, w, at=value: callback(at, step, w)
-            status = search.go_to(value, n, watch)
-            last = search.result(status)
-            points.append(
-                PathPoint(value, int(np.count_nonzero(last.w)), last if keep else last._replace(state={}))
-            )
-            if status in ("interrupted", "stopped by callback", "non-finite objective"):
+            found = yield learner.go_to(value, n)
+            if points and not keep:
+                points[-1] = points[-1]._replace(result=points[-1].result._replace(state={}))
+            result = learner.result(found)
+            points.append(PathPoint(value, int(np.count_nonzero(result.w)), result))
+            if found.status in ("interrupted", "stopped by callback", "non-finite objective"):
                 break
-    points[-1] = points[-1]._replace(result=last)
+        return found
+
+    watch = None if callback is None else lambda step, w: callback(learner.rules.c1, step, w)
+    stages(script, watch)
     return points

@@ -30,6 +30,7 @@ from crfbook.learners.coordinate.state import (
 from crfbook.learners.coordinate.step import ADAPTIVE, CS, FIXED, LARGEST, SAFE, SQUARES, WAPITI
 from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes
 from crfbook.learners.coordinate.visit import BY_STAGES, FACTOR, visit_blocks
+from crfbook.training.interrupts import listen
 
 STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
 CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
@@ -82,7 +83,7 @@ class Run:
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
         self._gold = _gold_edges(corpus, edge_kept, n_labels)
         self.n_threads, self._large = n_threads, LargeBlocks(width, chains, n_threads)
-        self.rule, self.compiled = None, is_compiled("visit_blocks")
+        self.rule, self.compiled, self._log_z = None, is_compiled("visit_blocks"), None
 
     def set_rule(
         self,
@@ -167,18 +168,18 @@ class Run:
     def n_active(self):
         return int(np.count_nonzero(self.state.weights.mu)) + len(self._edges()[0])
 
-    def keep(self):
-        """Arrays from which `resume` goes on."""
+    def keep(self, settled):
+        """Arrays from which `resume` goes on. settled: log Z is that of the weights."""
         features, w = self.export()
         numbers = {
             "factor": self.state.number[FACTOR].copy(),
             "count": self.state.count.copy(),
-            "log_z": self.state.chains.log_z.copy(),
+            "log_z": self.state.chains.log_z * (1.0 if settled else np.nan),
         }
         return {**features._asdict(), "w": w, **numbers}
 
     def resume(self, state):
-        """Go on from what `keep` gave for the same problem; returns the objective."""
+        """The weights and numbers that `keep` gave for the same problem; `renew` goes on from them."""
         lacking = [
             name
             for name in (*FeatureSet._fields, "w", "factor", "count", "log_z")
@@ -205,17 +206,18 @@ class Run:
         )
         self.state.number[FACTOR] = state["factor"]
         self.state.count[:] = state["count"]
-        objective = self.renew()
-        # steps would be judged by them
-        if not np.allclose(state["log_z"], self.state.chains.log_z, rtol=1e-6, atol=1e-6, equal_nan=True):
+        self._log_z = np.array(state["log_z"], np.float64)
+
+    def _go_on(self):
+        """log Z as `resume` was given it: the same but for rounding, which steps show; nan: unknown."""
+        given, log_z = self._log_z, self.state.chains.log_z
+        known, self._log_z = ~np.isnan(given), None
+        if not np.allclose(given[known], log_z[known], rtol=1e-6, atol=1e-6):  # steps would be judged by them
             raise ValueError(
                 "state: expected that of coordinate_descent on the same corpus and constraints, "
                 "got log Z of other sequences"
             )
-        self.state.chains.log_z[:] = state[
-            "log_z"
-        ]  # the same but for rounding, of which a step is the result
-        return objective
+        log_z[known] = given[known]
 
     # ---- objective
 
@@ -235,7 +237,10 @@ class Run:
         forget(chains)
         sequences, last = corpus.filled.astype(np.int32), corpus.position[corpus.last].astype(np.int32)
         self._large.extend(sequences, last, last, 1, state)
-        return self.loss() + self.penalty()
+        objective = self.loss() + self.penalty()
+        if self._log_z is not None:
+            self._go_on()
+        return objective
 
     def loss(self):
         """sum of weight (log Z - gold score) from the log Z that `renew` left."""
@@ -280,6 +285,7 @@ class Run:
         by_stages = size >= (0 if self.rule.exact or few else LARGE)
         large = np.append(np.flatnonzero(by_stages), len(order)).astype(np.int64)
         while place < len(order):
+            listen()
             stop, missing = int(large[np.searchsorted(large, place)]), BY_STAGES
             if stop > place:
                 stop = min(

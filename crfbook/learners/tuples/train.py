@@ -40,6 +40,7 @@ from crfbook.learners.tuples.forward_backward import TUPLE_SPREAD, tuple_backwar
 from crfbook.learners.tuples.lanes import fill_lanes, lanes_log_z
 from crfbook.learners.tuples.log_form import tuple_chain_log
 from crfbook.training.certificate import Rules
+from crfbook.training.loop import Learner, run
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Corpus, FeatureSet
@@ -274,66 +275,88 @@ def train_tuples(
     tol (c2 > 0) and tol_gradient (c2 = 0) also end the rounds.
     callback : called with a dict after each round; True stops.
 
-    Returns a TupleResult; Ctrl-C ends with "interrupted" and the last good weights. Raises ValueError for c1
-    <= 0 (without it every tuple seen would stay) and for other arguments that do not fit.
+    Returns a TupleResult; Ctrl-C ends with "interrupted" and the last good weights, before the first round
+    has ended those of the start. Raises ValueError for c1 <= 0 (without it every tuple seen would stay) and
+    for other arguments that do not fit.
     """
     number("c1", c1, above=0.0, note=" (it is what keeps the contexts few)")
     whole("max_rounds", max_rounds)
     function_or_none("callback", callback)
     ends = Rules(c1, c2, rules.get("tol", 1e-6), rules.get("tol_gradient", 1e-3))
-    candidates, count = tuple_occurrences(corpus, order, edge_attrs)
+    seen = tuple_occurrences(corpus, order, edge_attrs)
     if np.max(edge_attrs, initial=0) >= features.n_edge_attrs:
         raise ValueError(f"edge_attrs: expected 0..{features.n_edge_attrs - 1}, got {edge_attrs!r}")
-    full = TupleObjective(corpus, features, candidates, count, c2=c2, n_threads=n_threads)
-    w, status, rounds, n_first = _begin(full, start, candidates), "max_rounds", [], features.n_features
-    try:
-        while True:
-            value, grad = full(w)
-            residual = kkt_residual(w, grad, c1)
-            wants = (w != 0.0) | (residual > 0.0)
-            wants[:n_first] = True
-            objective, violation = value + c1 * float(np.abs(w).sum()), float(residual.max(initial=0.0))
-            rounds.append(
-                {
-                    "objective": objective,
-                    "violation": violation,
-                    "tuples": int(np.count_nonzero(w[n_first:])),
-                    "entering": int((wants & (w == 0.0))[n_first:].sum()),
-                }
-            )
-            stop = callback is not None and callback(rounds[-1])
-            if ends.verdict(objective, ends.violation_of(residual), 0) == "converged":
-                status = "converged"
-            elif stop:
-                status = "stopped by callback"
-            if status != "max_rounds" or len(rounds) > max_rounds:
-                break
-            at_work = wants[n_first:]
-            small = TupleObjective(
-                corpus, features, take(candidates, at_work), count[at_work], c2=c2, n_threads=n_threads
-            )
-            found = minimize(small, w[wants], c1=c1, c2=c2, **rules)
-            rounds[-1] |= {
-                "states": small.automaton.n_states,
-                "evaluations": found.n_evaluations,
-                "status": found.status,
-            }
-            new = np.zeros(len(w))
-            new[wants] = found.w
-            w, objective, violation = new, found.objective, np.nan
-            if found.status == "interrupted":
-                raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        if not rounds:
-            raise  # there is nothing to return yet
-        status = "interrupted"
-    kept = w[n_first:] != 0.0
-    tuples = take(candidates, kept)
+    learner = _Grafting(corpus, features, seen, ends, start, n_threads, max_rounds, rules)
+    found = run(learner, None if callback is None else lambda step, w: callback(learner.rounds[-1]))
+    first, nu = np.split(found.w, [features.n_features])
+    tuples = take(seen[0], nu != 0.0)
     n_states = Automaton(tuples, features.n_labels, corpus.class_ptr, corpus.class_attr).n_states
-    status = ends.outcome(status, w)
-    return TupleResult(
-        w[:n_first].copy(), tuples, w[n_first:][kept], objective, status, violation, n_states, rounds
-    )
+    end = found.objective, found.status, learner.violation, n_states, learner.rounds
+    return TupleResult(first.copy(), tuples, nu[nu != 0.0], *end)
+
+
+class _Grafting(Learner):
+    """Round after round: a look at all candidates, after the first of which those at work are minimised over.
+
+    seen : (Tuples, counts): the candidates. minimizing : options of `minimize`.
+    """
+
+    def __init__(self, corpus, features, seen, ends, start, n_threads, max_rounds, minimizing):
+        self.problem, self.minimizing = (corpus, features), minimizing
+        self.penalty, self.more = ends, {"c2": ends.c2, "n_threads": n_threads}
+        self.candidates, self.count = seen
+        self.full = TupleObjective(corpus, features, *seen, **self.more)
+        self.w, self.rounds, self.max_iterations = _begin(self.full, start, seen[0]), [], max_rounds + 1
+
+    def advance(self):
+        if self.rounds:
+            self._minimize()
+        (value, grad), c1, n_first = self.full(self.w), self.penalty.c1, self.full.n_first
+        self.residual = kkt_residual(self.w, grad, c1)
+        self.wants = (self.w != 0.0) | (self.residual > 0.0)
+        self.wants[:n_first] = True
+        self.objective = value + c1 * float(np.abs(self.w).sum())
+        self.violation = float(self.residual.max(initial=0.0))
+        self.rounds.append(
+            {
+                "objective": self.objective,
+                "violation": self.violation,
+                "tuples": int(np.count_nonzero(self.w[n_first:])),
+                "entering": int((self.wants & (self.w == 0.0))[n_first:].sum()),
+            }
+        )
+        self.iteration += 1
+
+    def _minimize(self):
+        """Over the weights at work alone: all first-order ones, and the tuples that want to be."""
+        at_work = self.wants[self.full.n_first :]
+        tuples, count = take(self.candidates, at_work), self.count[at_work]
+        small, ends = TupleObjective(*self.problem, tuples, count, **self.more), self.penalty
+        found = minimize(small, self.w[self.wants], c1=ends.c1, c2=ends.c2, **self.minimizing)
+        if np.isnan(found.objective) and found.status == "interrupted":
+            raise KeyboardInterrupt  # before its first evaluation: what was known here still holds
+        self.rounds[-1] |= {
+            "states": small.automaton.n_states,
+            "evaluations": found.n_evaluations,
+            "status": found.status,
+        }
+        w = np.zeros(len(self.w))
+        w[self.wants] = found.w
+        self.w, self.objective, self.violation = w, found.objective, np.nan
+        if found.status == "interrupted":
+            raise KeyboardInterrupt
+
+    def weights(self):
+        return self.w
+
+    def finished(self):
+        if not self.rounds:
+            return None
+        violation = self.penalty.violation_of(self.residual)
+        return "converged" if self.penalty.verdict(self.objective, violation, 0) == "converged" else None
+
+    def outcome(self, status):
+        return "max_rounds" if status == "max_iterations" else self.penalty.outcome(status, self.w)
 
 
 def _spelt(tuples):

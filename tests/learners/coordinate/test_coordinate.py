@@ -2,6 +2,9 @@
 memory, bad input.
 """
 
+import signal
+from types import FunctionType
+
 import numpy as np
 import pytest
 from helpers.corpora import brute_value, random_corpus, random_model
@@ -13,14 +16,17 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets.simulated import SPARSE_HMM, sample
+from crfbook.learners.coordinate import stages as large_blocks
 from crfbook.learners.coordinate import state as chains_module
-from crfbook.learners.coordinate.descent import Search, coordinate_descent
+from crfbook.learners.coordinate.descent import CoordinateDescent, coordinate_descent, prepare
 from crfbook.learners.coordinate.exact import feature_variance
 from crfbook.learners.coordinate.path import falling, largest_c1, solve_path
 from crfbook.learners.coordinate.run import Sparse, scatter
 from crfbook.learners.coordinate.tables import LABEL, SHIFT
 from crfbook.learners.quasi_newton.fista import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.training import interrupts
+from crfbook.training.loop import run
 
 pytestmark = pytest.mark.kernels
 LENGTHS = (3, 0, 1, 4, 2, 5, 4, 3, 4)
@@ -93,14 +99,14 @@ def test_what_a_sweep_saw_is_confirmed(monkeypatch):
     and only the pass at the end can tell.
     """
     corpus, features = symbols(2)
-    sweep = Search._sweep
+    sweep = CoordinateDescent._sweep
 
     def blind(self):
         sweep(self)
         self.shown = 0.0
         return 0.0
 
-    monkeypatch.setattr(Search, "_sweep", blind)
+    monkeypatch.setattr(CoordinateDescent, "_sweep", blind)
     found = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-8, max_iterations=500)
     grad = Objective(corpus, features, c2=C2)(found.w)[1]
     slope = np.where(found.w != 0, np.abs(grad + C1 * np.sign(found.w)), np.maximum(np.abs(grad) - C1, 0.0))
@@ -358,6 +364,51 @@ def test_interrupt_keeps_what_there_is():
     np.testing.assert_allclose(found.objective, value, rtol=1e-12)
 
 
+@pytest.mark.parametrize("virtual", [False, True])
+def test_ctrl_c_before_the_first_evaluation_gives_the_start(monkeypatch, virtual):
+    """A training that goes on from there ends where an undisturbed one does, bit for bit."""
+    corpus, features = symbols(11)
+    problem = (corpus, None if virtual else features)
+    start = coordinate_descent(*problem, c1=C1, c2=C2, max_iterations=2)
+    w0 = Sparse(start.features, start.w)
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("crfbook.learners.coordinate.stages.LargeBlocks.extend", interrupt)
+        found = coordinate_descent(*problem, w0, c1=C1, c2=C2)
+        again = coordinate_descent(*problem, state=start.state, c1=C1, c2=C2)
+    for one, n_iter in ((found, 0), (again, 2)):
+        assert (one.status, one.n_iter, one.history) == ("interrupted", n_iter, []) and np.isnan(
+            one.objective
+        )
+        np.testing.assert_array_equal(one.w, start.w)
+    alone = coordinate_descent(*problem, w0, c1=C1, c2=C2, max_iterations=5)
+    resumed = coordinate_descent(*problem, state=found.state, c1=C1, c2=C2, max_iterations=5)
+    np.testing.assert_array_equal(resumed.w, alone.w)
+    assert len(resumed.history) == 5 and resumed.objective == alone.objective
+
+
+def test_ctrl_c_is_heard_between_two_calls_of_compiled_code(monkeypatch):
+    """A sweep over a large corpus takes minutes; what it has moved stays."""
+    corpus, features = symbols(11)
+    monkeypatch.setattr("crfbook.learners.coordinate.run.CHUNK", 1)
+    calls, listen = [], interrupts.listen
+
+    def press():
+        calls.append(1)
+        if len(calls) == 40:
+            signal.raise_signal(signal.SIGINT)
+        listen()
+
+    monkeypatch.setattr("crfbook.learners.coordinate.run.listen", press)
+    found = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=0.0, max_iterations=500)
+    assert found.status == "interrupted" and len(calls) == 40 and found.n_iter == len(found.history) < 40
+    value = Objective(corpus, features, c2=C2)(found.w)[0] + C1 * np.abs(found.w).sum()
+    np.testing.assert_allclose(found.objective, value, rtol=1e-12)
+
+
 BAD = [
     ({"c1": 0.0, "c2": 0.0}, "needs a penalty"), ({"c1": -1.0}, "c1"),
     ({"c1": 1.0, "step": "newton"}, "step"), ({"c1": 1.0, "curvature": "none"}, "curvature"),
@@ -403,6 +454,35 @@ def test_an_interrupted_path_keeps_what_it_has():
     assert [point.c1 for point in path] == [3.0, 1.0] and path[-1].result.status == "stopped by callback"
     with pytest.raises(ValueError, match="fall"):
         solve_path(corpus, features, c1=[0.1, 1.0])
+
+
+def test_ctrl_c_at_the_next_value_of_a_path_keeps_the_solution_before():
+    corpus, features = symbols(13)
+    learner = prepare(corpus, features, c1=3.0, c2=C2)
+    first = run(learner.go_to(1.0, 5))
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    learner.run.renew = interrupt
+    found = run(learner.go_to(0.3, 5))
+    assert found.status == "interrupted" and np.isnan(found.objective) and not found.history
+    np.testing.assert_array_equal(found.w, first.w)
+    assert np.isnan(found.state["log_z"]).all()
+
+
+def test_a_visit_calls_every_part_that_is_replaced(monkeypatch):
+    """Under another name Python would run the kernel, which leaves the block to Python again, and so on."""
+    corpus, features = symbols(14)
+    run, named = run_of(corpus, features), []
+    names = large_blocks.kernels.visit_blocks
+    names = getattr(names, "py_func", names).__code__.co_names
+    monkeypatch.setattr(
+        large_blocks, "FunctionType", lambda code, known: named.append(known) or FunctionType(code, known)
+    )
+    run._large.visit(0, -1, run.rule, run.state)
+    replaced = [name for name, value in named[0].items() if value is not vars(large_blocks.kernels).get(name)]
+    assert len(replaced) == 3 and set(replaced) <= set(names)
 
 
 def test_small_blocks_begin_no_threads(monkeypatch):
