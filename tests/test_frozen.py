@@ -201,8 +201,7 @@ def path(**parameters):
 
 
 def tuples():
-    from crfbook.learners.tuples.decode import decode_tuples
-    from crfbook.learners.tuples.train import train_tuples
+    from crfbook.learners.tuples.tuple_chain import decode_tuples, train_tuples
 
     model, train, test = letter_model()
     corpus = encoded(model, train)

@@ -18,14 +18,13 @@ import numpy as np
 
 from crfbook.chain.inference import decode
 from crfbook.chain.objective import Objective
-from crfbook.learners.coordinate.active_weights import Sparse
 from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.learners.coordinate.path import solve_path
+from crfbook.learners.coordinate.sweeps import Sparse
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic.gradient import sgd
 from crfbook.learners.tuples.automaton import Tuples, tuple_occurrences
-from crfbook.learners.tuples.decode import decode_tuples
-from crfbook.learners.tuples.train import TupleObjective, train_tuples
+from crfbook.learners.tuples.tuple_chain import TupleObjective, decode_tuples, train_tuples
 
 from .c07 import PATH
 from .harness import each, follow, peak_mb, study, timed

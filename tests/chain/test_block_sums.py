@@ -6,12 +6,11 @@ from helpers.corpora import chains_of, random_corpus, random_model
 
 from crfbook import brute
 from crfbook.data.corpus import make_corpus
-from crfbook.learners.coordinate import gradient as coordinate_gradient
-from crfbook.learners.coordinate.active_weights import Sparse
+from crfbook.learners.coordinate import derivatives
+from crfbook.learners.coordinate.arrays import block_sums
 from crfbook.learners.coordinate.lattice import UNSAFE
-from crfbook.learners.coordinate.run import Run, Sizes
-from crfbook.learners.coordinate.state import block_sums
-from crfbook.learners.coordinate.step import scale_curvatures
+from crfbook.learners.coordinate.sweeps import Sizes, Sparse, Sweeper
+from crfbook.learners.coordinate.visit import scale_curvatures
 
 pytestmark = pytest.mark.kernels
 KINDS = [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes": 2}]
@@ -65,7 +64,9 @@ def extend_all(run):
     """alpha and beta of all tokens."""
     length = np.diff(run.corpus.seq_ptr)
     full = np.flatnonzero(length).astype(np.int32)
-    run._large.extend(full, np.zeros(len(full), np.int32), (length[full] - 1).astype(np.int32), 0, run.state)
+    run._by_parts.extend(
+        full, np.zeros(len(full), np.int32), (length[full] - 1).astype(np.int32), 0, run.arrays
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 2.0], ids=["whole tables", "lists"])
@@ -78,22 +79,22 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
     corpus = random_corpus(rng, lengths=(3, 0, 1, 4, 2, 5, 4, 3, 4), **kind)
     features, w = random_model(rng, corpus, all_states=True, all_transitions=True)
     w[features.n_node :] *= rng.random(features.n_edge) < 0.6
-    if few != coordinate_gradient.FEW:  # compiled in: a global of the kernel
-        monkeypatch.setattr(coordinate_gradient, "FEW", few)
-        sums = getattr(coordinate_gradient.block_gradient, "py_func", coordinate_gradient.block_gradient)
-        monkeypatch.setattr("crfbook.learners.coordinate.stages.block_gradient", sums)
-    monkeypatch.setattr("crfbook.learners.coordinate.run.DENSE_SHARE", share)
-    run = Run(corpus, features, Sizes(*features[:3]), None, joint=False)
+    if few != derivatives.FEW_TOKENS:  # compiled in: a global of the kernel
+        monkeypatch.setattr(derivatives, "FEW_TOKENS", few)
+        sums = getattr(derivatives.block_gradient, "py_func", derivatives.block_gradient)
+        monkeypatch.setattr("crfbook.learners.coordinate.visit_by_parts.block_gradient", sums)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.DENSE_SHARE", share)
+    run = Sweeper(corpus, features, Sizes(*features[:3]), None, joint=False)
     run.set_rule(0.3, 0.05)
     run.load(Sparse(features, w * size))
     run.renew()
-    rule, state = run.rule._replace(repeats=repeats), run.state
+    rule, state = run.rule._replace(repeats=repeats), run.arrays
     node, edge = wanted(corpus, features, w * size, repeats)
     extend_all(run)
-    assert size == 1.0 or state.chains.place[UNSAFE].any()
+    assert size == 1.0 or state.lattices.place[UNSAFE].any()
     for g in run.order.tolist():
         a, b = state.blocks.member[:, g]
-        run._large.gradient(g, rule, state)
+        run._by_parts.gradient(g, rule, state)
         if a >= 0:
             np.testing.assert_allclose(state.sums.node[:, :3], node[:, a], rtol=1e-9, atol=1e-11)
         if b >= 0:
@@ -114,22 +115,20 @@ def test_matrix_products_give_the_sums_of_the_kernel_that_goes_token_by_token(
     corpus = random_corpus(rng, lengths=(7, 0, 1, 40, 2, 90, 4), n_labels=5, **kind)
     features, w = random_model(rng, corpus, n_labels=5, all_states=True, all_transitions=True)
     w[features.n_node :] *= rng.random(features.n_edge) < 0.4
-    monkeypatch.setattr("crfbook.learners.coordinate.run.DENSE_SHARE", share)
-    run = Run(corpus, features, Sizes(*features[:3]), None)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.DENSE_SHARE", share)
+    run = Sweeper(corpus, features, Sizes(*features[:3]), None)
     run.set_rule(0.3, 0.05)
     run.load(Sparse(features, w * size))
     run.renew()
     extend_all(run)
-    (blocks, chains, tables), fast = run.state[:3], run.state.sums
-    plain = block_sums(chains.alpha.shape[1])
-    assert size < 1000.0 or chains.place[UNSAFE].any()
-    assert size > 1.0 or not chains.place[UNSAFE].any()
+    (blocks, lattices, tables), fast = run.arrays[:3], run.arrays.sums
+    plain = block_sums(lattices.alpha.shape[1])
+    assert size < 1000.0 or lattices.place[UNSAFE].any()
+    assert size > 1.0 or not lattices.place[UNSAFE].any()
     for g in run.order.tolist():
         low, high = blocks.occ_ptr[blocks.visit_ptr[g : g + 2]].tolist()
-        coordinate_gradient.block_gradient(
-            g, low, high, repeats, blocks, chains, tables, fast, run.state.work
-        )
-        coordinate_gradient.block_gradient_by_token(g, repeats, blocks, chains, tables, plain)
+        derivatives.block_gradient(g, low, high, repeats, blocks, lattices, tables, fast, run.arrays.work)
+        derivatives.block_gradient_by_token(g, repeats, blocks, lattices, tables, plain)
         for mine, wanted_sums in zip(fast, plain, strict=True):
             largest = np.abs(wanted_sums).max(axis=tuple(range(1, wanted_sums.ndim)), keepdims=True)
             assert (np.abs(mine - wanted_sums) <= 1e-12 * np.maximum(1.0, largest)).all()
@@ -143,11 +142,11 @@ def test_the_squares_rule_bounds_the_hessian(joint, gamma):
     corpus = make_corpus(
         [0, 2], [0, 1, 2], [0, 1], labels=[0, 0], edge_class=[0, 1], class_ptr=[0, 0, 1], class_attr=[1]
     )
-    run = Run(corpus, None, Sizes(2, 2, 2), None, joint=joint, edge_attrs=np.array([1]))
+    run = Sweeper(corpus, None, Sizes(2, 2, 2), None, joint=joint, edge_attrs=np.array([1]))
     run.set_rule(0.3, 0.05, step="cs")
-    run.state.weights.mu[0, 0] = 50.0
+    run.arrays.weights.mu[0, 0] = 50.0
     run.renew()
-    state, cells = run.state, np.array([-1, -2, *(yp << 16 | y for yp in range(2) for y in range(2))])
+    state, cells = run.arrays, np.array([-1, -2, *(yp << 16 | y for yp in range(2) for y in range(2))])
     paths = [(y0, y1) for y0 in range(2) for y1 in range(2)]
     p = np.exp([50.0 * (y0 == 0) - 50.0 for y0, _ in paths])
     fires = np.array([[c in (-1 - y1, y0 << 16 | y1) for c in cells] for y0, y1 in paths], float)
@@ -160,8 +159,8 @@ def test_the_squares_rule_bounds_the_hessian(joint, gamma):
             continue
         seen.add((a, b))
         mine = np.flatnonzero(((cells < 0) & (a >= 0)) | ((cells >= 0) & (b >= 0)))
-        run._large.extend(*(np.array([at], np.int32) for at in (0, 0, 1)), 0, state)
-        run._large.gradient(g, run.rule, state)
+        run._by_parts.extend(*(np.array([at], np.int32) for at in (0, 0, 1)), 0, state)
+        run._by_parts.gradient(g, run.rule, state)
         curve = [
             state.sums.node[1, -1 - c] if c < 0 else state.sums.edge[1, c >> 16, c & 65535]
             for c in cells[mine]

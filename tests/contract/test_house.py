@@ -127,7 +127,7 @@ def test_imports_point_downwards(path):
         ("crfbook.data.corpus", "crfbook.chain.objective"),
         ("crfbook.training.loop", "crfbook.chain.objective"),
         ("crfbook.learners.online.online", "crfbook.learners.quasi_newton"),
-        ("crfbook.learners.tuples.train", "crfbook.learners.quasi_newton.lbfgs"),
+        ("crfbook.learners.tuples.tuple_chain", "crfbook.learners.quasi_newton.lbfgs"),
         ("crfbook.chain.objective", "crfbook.models.crf"),
         ("crfbook.models.crf", "crfbook.plotting"),
         ("crfbook.training.monitor", "crfbook.studies.work"),

@@ -25,7 +25,7 @@ OTHERS = {
     "learners.stochastic": ["sag", "sdca", "sgd", "sgd_l1"],
     "learners.stochastic.fast": ["fast_fit"],
     "learners.tuples": ["train_tuples"],
-    "learners.tuples.train": ["TupleObjective", "TupleResult"],
+    "learners.tuples.tuple_chain": ["TupleObjective", "TupleResult"],
     "training.loop": ["OptResult", "Step"],
 }
 SPECIAL = ("__init__", "__call__", "__len__", "__iter__", "__getitem__")

@@ -7,8 +7,7 @@
 Source: Sokolovska et al. (2010), section 4; docs/SPEC.md, A.6 and A.10.
 """
 
-from crfbook.learners.coordinate.descent import coordinate_descent
-from crfbook.learners.coordinate.entry import cd, sbcd
+from crfbook.learners.coordinate.descent import cd, coordinate_descent, sbcd
 from crfbook.learners.coordinate.path import solve_path
 
 __all__ = ["cd", "coordinate_descent", "sbcd", "solve_path"]

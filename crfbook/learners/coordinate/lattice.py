@@ -8,7 +8,7 @@ sequence i, beta from position place[BEHIND, i] on; what lies beyond is good whe
     has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note,
     so that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
 A change of weights at positions first..last of a sequence spoils alpha from first on and beta before last,
-and nothing else. `chains` (state.py) and `tables` (pools.py) list their arrays. Source:
+and nothing else. `lattices` and `tables`: see arrays.py. Source:
 Sokolovska et al. (2010), section 4.4; docs/SPEC.md, A.10.
 """
 
@@ -30,9 +30,9 @@ from crfbook.learners.coordinate.tables import (
     total_of,
 )
 
-NODE_MAX, NODE_SPREAD = 0, 1  # rows of Chains.node_note
-SCALE, LOG_SCALE = 0, 1  # rows of Chains.alpha_note
-AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Chains.place
+NODE_MAX, NODE_SPREAD = 0, 1  # rows of Lattices.node_note
+SCALE, LOG_SCALE = 0, 1  # rows of Lattices.alpha_note
+AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Lattices.place
 
 
 @kernel
@@ -55,18 +55,17 @@ def node_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
 
 
 @kernel
-def score_rows(rows, mu, chains):
+def score_rows(rows, mu, lattices):
     """psi_node[r] = exp(u - node_max[r]) with u of `node_scores`, for these rows.
 
-    Arguments: rows int32 (n,); mu (A, M); chains. Cost: `node_scores` and M exps each. Source:
+    Arguments: rows int32 (n,); mu (A, M); lattices. Cost: `node_scores` and M exps each. Source:
     Sokolovska et al. (2010), eq. (3).
     """
-    psi_node, note = chains.psi_node, chains.node_note
+    psi_node, note = lattices.psi_node, lattices.node_note
     for r in rows:
-        t, u = np.int64(chains.node_token[r]), psi_node[r]
-        node_scores(
-            t, mu, chains.attr_ptr, chains.attr_idx, chains.attr_val, chains.bound[chains.bound_row[t]], u
-        )
+        t, u = np.int64(lattices.node_token[r]), psi_node[r]
+        bound = lattices.bound[lattices.bound_row[t]]
+        node_scores(t, mu, lattices.attr_ptr, lattices.attr_idx, lattices.attr_val, bound, u)
         high, low = -np.inf, np.inf
         for v in u:
             high = v if v > high else high
@@ -111,7 +110,7 @@ def mass(alpha, p, beta, q):
 
 
 @kernel
-def extend_alphas(sequences, wanted, measure, chains, tables):
+def extend_alphas(sequences, wanted, measure, lattices, tables):
     """alpha of these sequences up to positions wanted;
     a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
 
@@ -119,20 +118,20 @@ def extend_alphas(sequences, wanted, measure, chains, tables):
 
     alpha[0] ~ psi_node[0],  alpha[t, y] ~ psi_node[t, y] sum_yp alpha[t-1, yp] psi[yp, y];  SCALE the sums
     divided out. Returns the number of products. Where all pairs of the base are allowed and equal it is of
-    rank one, and alpha[t-1] sums to one. Arguments: sequences int32 (n,), wanted int32 (n,); measure; chains;
-    tables. Cost: M^2 a new row, M if the base is flat, and its list. Source: Sokolovska et al. (2010), eq.
+    rank one, and alpha[t-1] sums to one. Arguments: sequences, wanted int32 (n,); measure; lattices; tables.
+    Cost: M^2 a new row, M if the base is flat, and its list. Source: Sokolovska et al. (2010), eq.
     (9); docs/SPEC.md, A.4, A.10.
     """
-    psi_node, alpha, note, place = chains.psi_node, chains.alpha, chains.alpha_note, chains.place
-    M, steps = chains.alpha.shape[1], 0
+    psi_node, alpha, note, place = lattices.psi_node, lattices.alpha, lattices.alpha_note, lattices.place
+    M, steps = lattices.alpha.shape[1], 0
     row, cell, value, level = tables.lists.row, tables.lists.cell, tables.lists.value, tables.level
     base = tables.base.reshape((1, M, M))
-    slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, chains.edge_class
+    slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, lattices.edge_class
     flat = int(tables.level[FLAT])
-    node_row, alpha_row, done, now = chains.node_row, chains.alpha_row, chains.alpha_clock, chains.clock[0]
-    node_note = chains.node_note
-    seq_ptr, beta, beta_row, beta_note = chains.seq_ptr, chains.beta, chains.beta_row, chains.beta_note
-    log_z = chains.log_z
+    node_row, alpha_row, done = lattices.node_row, lattices.alpha_row, lattices.alpha_clock
+    node_note, now = lattices.node_note, lattices.clock[0]
+    beta, beta_row, beta_note = lattices.beta, lattices.beta_row, lattices.beta_note
+    seq_ptr, log_z = lattices.seq_ptr, lattices.log_z
     for v in range(sequences.size):
         i = sequences[v]
         if place[UNSAFE, i]:
@@ -181,28 +180,28 @@ def extend_alphas(sequences, wanted, measure, chains, tables):
 
 
 @kernel
-def extend_betas(sequences, wanted, chains, tables, v_buf):
+def extend_betas(sequences, wanted, lattices, tables, v_buf):
     """beta of these sequences from positions wanted on;
     a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
 
     beta[T-1] = 1/L,  beta[t-1, yp] ~ sum_y psi[yp, y] psi_node[t, y] beta[t, y]; each sums to one.
-    Returns the number of products. Arguments: sequences, wanted, chains, tables as in `extend_alphas`; work:
-    v_buf (M,). Cost: as there. Source: Sokolovska et al. (2010), eq. (9); docs/SPEC.md, A.4, A.10.
+    Returns the number of products. Arguments: as in `extend_alphas`; work: v_buf (M,).
+    Cost: as there. Source: Sokolovska et al. (2010), eq. (9); docs/SPEC.md, A.4, A.10.
     """
-    psi_node, beta, note, place = chains.psi_node, chains.beta, chains.beta_note, chains.place
-    M, steps = chains.beta.shape[1], 0
+    psi_node, beta, note, place = lattices.psi_node, lattices.beta, lattices.beta_note, lattices.place
+    M, steps = lattices.beta.shape[1], 0
     row, cell, value, base_t = tables.lists.row, tables.lists.cell, tables.lists.value, tables.base_t
     level = tables.level
-    slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, chains.edge_class
+    slot, whole, spreads, edge_class = tables.slot, tables.whole, tables.spread, lattices.edge_class
     flat = int(tables.level[FLAT])
-    node_row, beta_row, done, now = chains.node_row, chains.beta_row, chains.beta_clock, chains.clock[0]
-    node_note = chains.node_note
+    node_row, beta_row, done = lattices.node_row, lattices.beta_row, lattices.beta_clock
+    node_note, now = lattices.node_note, lattices.clock[0]
     for v in range(sequences.size):
         i = sequences[v]
         if place[UNSAFE, i]:
             continue
         for p in range(place[BEHIND, i] - 1, wanted[v] - 1, -1):
-            t = chains.seq_ptr[i] + p
+            t = lattices.seq_ptr[i] + p
             r = beta_row[t]
             if done[r] < place[CHANGED, i]:
                 k, n, behind = edge_class[t + 1], node_row[t + 1], beta_row[t + 1]
@@ -230,17 +229,17 @@ def extend_betas(sequences, wanted, chains, tables, v_buf):
 
 
 @kernel
-def extend(sequences, low, high, measure, chains, tables, work):
+def extend(sequences, low, high, measure, lattices, tables, work):
     """beta from positions low on and alpha up to positions high, of these sequences; their log Z too,
     if measure is 1.
 
     Returns how many are unsafe: those have no alpha and beta, and no new log Z.
-    Arguments: sequences, low, high int32 (n,); measure; chains; tables; work. Cost: a product a new row.
+    Arguments: sequences, low, high int32 (n,); measure; lattices; tables; work. Cost: a product a new row.
     Source: docs/SPEC.md, A.10.
     """
-    work.steps[0] += extend_betas(sequences, low, chains, tables, work.right)
-    work.steps[0] += extend_alphas(sequences, high, measure, chains, tables)
-    place, n_unsafe = chains.place, 0
+    work.steps[0] += extend_betas(sequences, low, lattices, tables, work.right)
+    work.steps[0] += extend_alphas(sequences, high, measure, lattices, tables)
+    place, n_unsafe = lattices.place, 0
     for i in sequences:
         n_unsafe += place[UNSAFE, i]
     return n_unsafe
@@ -274,19 +273,19 @@ def log_z_change(sequences, weight, log_z, before):
 
 
 @kernel
-def mark_change(g, blocks, chains, move):
+def mark_change(g, blocks, lattices, move):
     """After a change of block g: what it spoils in its sequences;
     returns the change of their weighted gold scores.
 
-    Arguments: g; blocks; chains; move, of which deltas are read. Cost: the occurrences of the symbol.
+    Arguments: g; blocks; lattices; move, of which deltas are read. Cost: the occurrences of the symbol.
     Source: docs/SPEC.md, A.10.
     """
-    total, has_node, place, labels = 0.0, blocks.member[0, g] >= 0, chains.place, chains.labels
-    weight, delta_node, delta_edge = chains.weight, move.delta_node, move.delta_edge
-    chains.clock[0] += 1
+    total, has_node, place, labels = 0.0, blocks.member[0, g] >= 0, lattices.place, lattices.labels
+    weight, delta_node, delta_edge = lattices.weight, move.delta_node, move.delta_edge
+    lattices.clock[0] += 1
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i = blocks.visit_seq[v]
-        begin, T = chains.seq_ptr[i], chains.seq_ptr[i + 1] - chains.seq_ptr[i]
+        begin, T = lattices.seq_ptr[i], lattices.seq_ptr[i + 1] - lattices.seq_ptr[i]
         for o in range(blocks.occ_ptr[v], blocks.occ_ptr[v + 1]):
             t = blocks.occ_token[o]
             if has_node:
@@ -298,5 +297,5 @@ def mark_change(g, blocks, chains, move):
             place[UNSAFE, i], place[AHEAD, i], place[BEHIND, i] = 0, 0, T - 1
         place[AHEAD, i] = min(place[AHEAD, i], blocks.visit_low[v])
         place[BEHIND, i] = max(place[BEHIND, i], blocks.visit_high[v])
-        place[CHANGED, i] = chains.clock[0]
+        place[CHANGED, i] = lattices.clock[0]
     return total

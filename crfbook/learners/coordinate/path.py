@@ -42,10 +42,10 @@ def largest_c1(corpus: Corpus, features: FeatureSet | None = None, **options: An
 
     options: sizes, edge_attrs, constraints, joint as in `coordinate_descent`. One pass over all candidates.
     """
-    run = prepare(corpus, features, c1=np.finfo(float).tiny, screening=False, **options).run
+    sweeper = prepare(corpus, features, c1=np.finfo(float).tiny, screening=False, **options).sweeper
     with one_blas_thread():
-        run.renew()
-        return run.violation()[0]
+        sweeper.renew()
+        return sweeper.violation()[0]
 
 
 def falling(highest: float, lowest: float, n: int) -> np.ndarray:

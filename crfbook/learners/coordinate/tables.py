@@ -3,8 +3,8 @@
 Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of
 the weights of its edge attributes (the constant one aside, which is the base). D[k] has few entries; where it
 has many, or psi is tiny, the whole table is kept. A cell is a pair (yp, y) as one number, see SHIFT.
-`tables` is a Tables, `weights` a Weights, `lists` a Lists of pools.py, `work` a LatticeWork of
-state.py, which list their arrays.
+`tables` is a Tables, `weights` a Weights, `lists` a Lists, `work` a LatticeWork of arrays.py, which lists
+their arrays.
 """
 
 import numpy as np

@@ -1,9 +1,11 @@
 """Blockwise coordinate descent: the visit of a block, and a sweep over many.
 
 Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithm 2 (and 1: a block of which only one weight may move).
-`state` is a State and `rule` a Rule of state.py: everything that a visit reads and changes. Its stages
-see gradient.py and step.py. The visit is written here and nowhere else:
-stages.py has Python run this source, with stages that no kernel can do.
+First the step of one block: candidates, their new weights, and what these do to tables and lattices. A
+candidate is a weight of the block that is not zero, or would not stay zero: cell yp << SHIFT | y, or -1 - y
+for a node weight. `move` is a Move: its first move.n[0] candidates count. `arrays` is a VisitArrays, `rule` a
+Rule: everything that a visit reads and changes, see arrays.py. The visit is written here and nowhere else:
+visit_by_parts.py has Python run this source, with parts that no kernel can do.
 """
 
 import math
@@ -11,28 +13,257 @@ import math
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.learners.coordinate.gradient import block_gradient, gold_doubt
-from crfbook.learners.coordinate.lattice import extend, keep_log_z, log_z_change, mark_change, score_rows
-from crfbook.learners.coordinate.step import (
-    ADAPTIVE,
-    BEND,
-    PENALTY,
-    SLOPE,
-    candidates,
-    clear_block,
-    load_block,
-    propose,
-    renew_tables,
-    scale_curvatures,
-    write_block,
+from crfbook.learners.coordinate.derivatives import (
+    CURVATURE,
+    CURVE,
+    EXPECTED,
+    GOLD,
+    GRADIENT,
+    NEW,
+    OLD,
+    block_gradient,
+    gold_doubt,
 )
-from crfbook.learners.coordinate.tables import START, room_for_classes
+from crfbook.learners.coordinate.lattice import extend, keep_log_z, log_z_change, mark_change, score_rows
+from crfbook.learners.coordinate.tables import (
+    LABEL,
+    SHIFT,
+    SIZE,
+    START,
+    place_list,
+    rebuild_base,
+    rebuild_classes,
+    room_for_classes,
+)
 
+ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # Rule.step
+LARGEST, SQUARES = 0, 1  # places of VisitArrays.seen: of the violations of the KKT conditions
+SLOPE, BEND, PENALTY = 0, 1, 2  # places of Move.model, see `propose`
+FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
+STRIDE = 8  # between candidates that become neighbours in a list
 MAX_TRIALS = 60
 LEAST_FACTOR = 0.1  # of the adaptive rule
-FACTOR, LIMIT, SQUARE = 0, 1, 2  # rows of State.number
-PASSES, STEP_PASSES, SCREENED = 0, 1, 2  # places of State.count
-BY_STAGES = -1
+FACTOR, LIMIT, SAFE_CURVE = 0, 1, 2  # rows of VisitArrays.number
+PASSES, STEP_PASSES, SCREENED = 0, 1, 2  # places of VisitArrays.count
+BY_PARTS = -1
+
+
+@kernel
+def load_block(a, b, rule, weights, move):
+    """move.old_edge[yp, y] = weights of edge attribute b;
+    returns how many weights of the block (a, b) are not zero.
+
+    Arguments: a, b: node and edge attribute, -1: none; rule; weights; move. Cost: M + active weights; M^2 for
+    the weights of the base table. Source: docs/SPEC.md, A.10.
+    """
+    n, old_edge, lists = 0, move.old_edge, weights.lists
+    if a >= 0:
+        for w in weights.mu[a]:
+            n += 1 if w != 0.0 else 0
+    if b == 0 and rule.base_holds:
+        for yp in range(old_edge.shape[0]):
+            for y in range(old_edge.shape[1]):
+                w = weights.base_log[yp, y]
+                old_edge[yp, y] = w if w > -np.inf else 0.0
+                n += 1 if old_edge[yp, y] != 0.0 else 0
+    elif b >= 0:
+        start, size = lists.row[START, b], lists.row[SIZE, b]
+        for e in range(start, start + size):
+            old_edge[lists.cell[e] >> SHIFT, lists.cell[e] & LABEL] = lists.value[e]
+        n += size
+    return n
+
+
+@kernel
+def _consider(cell, w, expected, curvature, gold, pinned, rule, move, seen):
+    """Append the weight to the candidates if it is one. seen: largest violation, sum of squared ones.
+
+    pinned: the weight stays what it is: an infinite curvature.
+    secant: where gold > expected, the curvature sum p (1 - p) grows by (gold - expected) / (expected log(gold
+    / expected)): while p is small that makes the step log(gold / expected) of iterative scaling, where
+    Newton's would be far too long; near the end the factor is 1.
+    """
+    grad, c1, n = expected - gold, rule.c1, move.n[0]
+    if w == 0.0 and (pinned or abs(grad) <= c1):
+        return
+    move.n[0] += 1
+    move.cell[n] = cell
+    move.number[OLD, n] = w
+    if pinned:
+        move.number[CURVE, n] = np.inf
+        return
+    slope = grad + 2.0 * rule.c2 * w
+    violation = abs(slope + c1) if w > 0.0 else abs(slope - c1) if w < 0.0 else abs(slope) - c1
+    seen[LARGEST] = max(seen[LARGEST], violation)
+    seen[SQUARES] += violation * violation
+    if rule.step == ADAPTIVE and gold > expected >= 0.0:
+        expected = max(expected, 1e-12)
+        curvature *= max(1.0, (gold - expected) / (expected * np.log(gold / expected)))
+    move.number[GRADIENT, n] = grad
+    move.number[CURVE, n] = curvature
+
+
+@kernel
+def candidates(a, b, only, rule, weights, exist, sums, move, seen):
+    """Candidates of block (a, b), into move; returns their number.
+    seen[LARGEST] = largest violation of the KKT conditions so far, seen[SQUARES] += its squares.
+
+    Arguments: a, b: node and edge attribute, -1: none; only: place of the one weight that may move (nodes
+    first, then pairs row by row), -1: all; rule (frozen: zeros stay zeros); weights; exist; sums; move, after
+    `load_block`; out: seen (2,). Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13);
+    docs/SPEC.md, A.7.
+    """
+    L, virtual, mu, old_edge = rule.n_labels, exist.node_ptr.size == 0, weights.mu, move.old_edge
+    move.n[0] = 0
+    if a >= 0:
+        p = sums.node
+        for j in range(0 if virtual else exist.node_ptr[a], L if virtual else exist.node_ptr[a + 1]):
+            y = j if virtual else exist.node_label[j]
+            w, pinned = mu[a, y], only >= 0 and only != y
+            if w != 0.0 or not rule.frozen:
+                _consider(-1 - y, w, p[EXPECTED, y], p[CURVATURE, y], p[GOLD, y], pinned, rule, move, seen)
+    if b >= 0:
+        q, yp, y = sums.edge, 0, -1
+        for j in range(0 if virtual else exist.edge_ptr[b], L * L if virtual else exist.edge_ptr[b + 1]):
+            if virtual:
+                yp, y = (yp, y + 1) if y + 1 < L else (yp + 1, 0)
+            else:
+                yp, y = exist.edge_prev[j], exist.edge_next[j]
+            w, expected, gold = old_edge[yp, y], q[EXPECTED, yp, y], q[GOLD, yp, y]
+            if w != 0.0 or not (rule.frozen or abs(expected - gold) <= rule.c1):
+                cell, pinned = yp << SHIFT | y, only >= 0 and only != L + yp * L + y
+                _consider(cell, w, expected, q[CURVATURE, yp, y], gold, pinned, rule, move, seen)
+    return move.n[0]
+
+
+@kernel
+def scale_curvatures(rule, square, sums, move):
+    """Curvatures of the step rule: floored (ADAPTIVE), as they are (FIXED),
+    times the largest Newton step (WAPITI, SQUARES), constant (SAFE).
+
+    SQUARES, times gamma: of one choice with probabilities p the Hessian diag(p) - p p' is at most 2 diag(p (1
+    - p)); where node and edge weights move together,
+        Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (docs/SPEC.md, A.8).
+    Arguments: rule; square: the curvature of the safe rule; sums; move. Cost: M^2. Source: docs/SPEC.md, A.9.
+    """
+    n, cell, curve, high, node, edge = move.n[0], move.cell, move.number[CURVE], 0.0, 1.0, 1.0
+    p, q, newton = sums.node, sums.edge, rule.step == WAPITI or rule.step == CS
+    for y in range(p.shape[1]):
+        high = max(high, p[CURVATURE, y])
+        if newton:
+            node = max(node, abs(p[EXPECTED, y] - p[GOLD, y]) / max(p[CURVATURE, y], 1e-12))
+        for x in range(p.shape[1]):
+            high = max(high, q[CURVATURE, y, x])
+            if newton:
+                edge = max(edge, abs(q[EXPECTED, y, x] - q[GOLD, y, x]) / max(q[CURVATURE, y, x], 1e-12))
+    n_node, n_edge = 0, 0
+    for j in range(n):
+        if curve[j] < np.inf:
+            n_node, n_edge = n_node + (cell[j] < 0), n_edge + (cell[j] >= 0)
+    gamma = 1.5 if rule.step == WAPITI else 4.0 if n_node > 0 and n_edge > 0 else 2.0
+    for j in range(n):
+        curve[j] = max(curve[j], 1e-12)
+        if curve[j] == np.inf:
+            continue
+        if rule.step == ADAPTIVE:
+            curve[j] = max(curve[j], FLOOR * high)
+        elif newton:
+            curve[j] *= (node if cell[j] < 0 else edge) * gamma
+        elif rule.step == SAFE:
+            curve[j] = square
+
+
+@kernel
+def propose(n, factor, c1, c2, number, model):
+    """new = S(factor h old - grad, c1) / (factor h + 2 c2); model = (grad . d, sum h d^2,
+    change of the penalty).
+
+    Arguments: n; factor; c1, c2; number (4, n), out: model (3,) of a Move. Cost: n. Source:
+    Sokolovska et al. (2010), eq. (13), (14).
+    """
+    model[SLOPE], model[BEND], model[PENALTY] = 0.0, 0.0, 0.0
+    for j in range(n):
+        h, old, grad = factor * number[CURVE, j], number[OLD, j], number[GRADIENT, j]
+        number[NEW, j] = old
+        if h == np.inf:
+            continue
+        z = h * old - grad
+        new = (z - c1 if z > c1 else z + c1 if z < -c1 else 0.0) / (h + 2.0 * c2)
+        number[NEW, j] = new
+        d = new - old
+        model[SLOPE] += grad * d
+        model[BEND] += number[CURVE, j] * d * d
+        model[PENALTY] += c1 * (abs(new) - abs(old)) + c2 * (new * new - old * old)
+
+
+@kernel
+def write_block(a, b, rule, weights, move):
+    """The new weights of block (a, b) into mu, the base table or the list of b (which has room for them);
+    delta = new - old.
+
+    In the list neighbours are far apart in the table: sums over it need not wait for each other.
+    Arguments: a, b; rule; weights; move. Cost: the candidates, and the list. Source: docs/SPEC.md, A.10.
+    """
+    n, n_edge, held, lists = move.n[0], np.int64(0), b == 0 and rule.base_holds, weights.lists
+    for j in range(n):
+        c, new = move.cell[j], move.number[NEW, j]
+        d = new - move.number[OLD, j]
+        if c < 0:
+            weights.mu[a, -1 - c] = new
+            move.delta_node[-1 - c] = d
+            continue
+        move.delta_edge[c >> SHIFT, c & LABEL] = d
+        if held:
+            weights.base_log[c >> SHIFT, c & LABEL] = new
+        else:
+            n_edge += 1 if new != 0.0 else 0
+    if b < 0 or held:
+        return
+    place_list(b, n_edge, lists.row)
+    e = lists.row[START, b]
+    for first in range(STRIDE):
+        for j in range(first, n, STRIDE):
+            if move.cell[j] >= 0 and move.number[NEW, j] != 0.0:
+                lists.cell[e], lists.value[e] = move.cell[j], move.number[NEW, j]
+                e += 1
+
+
+@kernel
+def clear_block(a, b, rule, weights, move):
+    """No candidates; old_edge and delta back to 0 after `load_block` and a step.
+
+    Arguments: a, b; rule; weights; move. Cost: as `load_block`. Source: none needed.
+    """
+    old_edge, lists = move.old_edge, weights.lists
+    for j in range(move.n[0]):
+        c = move.cell[j]
+        if c < 0:
+            move.delta_node[-1 - c] = 0.0
+        else:
+            move.delta_edge[c >> SHIFT, c & LABEL] = 0.0
+            old_edge[c >> SHIFT, c & LABEL] = 0.0
+    move.n[0] = 0
+    if b == 0 and rule.base_holds:
+        for yp in range(old_edge.shape[0]):
+            for y in range(old_edge.shape[1]):
+                old_edge[yp, y] = 0.0
+    elif b >= 0:
+        for e in range(lists.row[START, b], lists.row[START, b] + lists.row[SIZE, b]):
+            old_edge[lists.cell[e] >> SHIFT, lists.cell[e] & LABEL] = 0.0
+
+
+@kernel
+def renew_tables(b, rule, blocks, tables, weights, work):
+    """Tables of all classes that hold edge attribute b.
+
+    Arguments: b; rule; blocks; tables; weights; work. Cost: see `rebuild_classes`.
+    Source: docs/SPEC.md, A.10.
+    """
+    if b == 0 and rule.base_holds:
+        rebuild_base(weights.base_log, rule.n_labels, tables.base, tables.base_t, tables.level)
+    if b >= 0:
+        classes = blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]]
+        rebuild_classes(classes, rule.dense_above, tables, weights, work)
 
 
 @kernel
@@ -73,48 +304,45 @@ def judge(change, noise, trial, adaptive, model, factor):
 
 
 @kernel
-def visit_blocks(order, start, only, rule, state):
+def visit_blocks(order, start, only, rule, arrays):
     """Visits of blocks order[start:]; returns (place of the next, change of the objective,
     places that its pool needs before).
 
-    A visit: gradient and curvature, candidates, steps until one is good. BY_STAGES instead of the places: a
+    A visit: gradient and curvature, candidates, steps until one is good. BY_PARTS instead of the places: a
     sequence is unsafe, or would become so; nothing has changed, the block is left to
-    stages.py. Where rule.measure is 1, nothing moves: state.seen tells how far the conditions
-    of optimality are violated. Arguments: order int32 (n,); start; only as in `candidates`; rule; state.
+    visit_by_parts.py. Where rule.measure is 1, nothing moves: arrays.seen tells how far the conditions
+    of optimality are violated. Arguments: order int32 (n,); start; only as in `candidates`; rule; arrays.
     Cost: see `block_gradient`; a step: `renew_tables`, and a product a row between the first and the last
     occurrence. Source: Sokolovska et al. (2010), Algorithm 2; docs/SPEC.md, A.9, A.10.
     """
-    blocks, chains, tables, weights = state.blocks, state.chains, state.tables, state.weights
-    sums, move, work, number, log_z = state.sums, state.move, state.work, state.number, state.log_z
-    count, total, adaptive = state.count, 0.0, rule.step == ADAPTIVE
+    blocks, lattices, tables, weights = arrays.blocks, arrays.lattices, arrays.tables, arrays.weights
+    sums, move, work, number, log_z = arrays.sums, arrays.move, arrays.work, arrays.number, arrays.log_z
+    count, total, adaptive = arrays.count, 0.0, rule.step == ADAPTIVE
     for place in range(start, order.size):
         g = np.int64(order[place])  # int() keeps 32 bits, and a kernel is compiled for each kind of integer
-        a, b, first = np.int64(blocks.member[0, g]), np.int64(blocks.member[1, g]), blocks.visit_ptr[g]
-        last = blocks.visit_ptr[g + 1]
-        visited, low, high = (
-            blocks.visit_seq[first:last],
-            blocks.visit_low[first:last],
-            blocks.visit_high[first:last],
-        )
+        a, b = np.int64(blocks.member[0, g]), np.int64(blocks.member[1, g])
+        first, last = blocks.visit_ptr[g], blocks.visit_ptr[g + 1]
+        visited, low = blocks.visit_seq[first:last], blocks.visit_low[first:last]
+        high = blocks.visit_high[first:last]
         empty = load_block(a, b, rule, weights, move) == 0 and rule.screening
         if empty and number[LIMIT, g] <= rule.c1:
             count[SCREENED] += 1
             continue
-        unsafe, n, missing = extend(visited, low, high, np.int64(0), chains, tables, work), 0, 0
+        unsafe, n, missing = extend(visited, low, high, np.int64(0), lattices, tables, work), 0, 0
         if unsafe:
-            missing = BY_STAGES
-        elif empty and gold_doubt(g, rule.c1, blocks, chains, tables) <= rule.c1:
+            missing = BY_PARTS
+        elif empty and gold_doubt(g, rule.c1, blocks, lattices, tables) <= rule.c1:
             count[SCREENED] += 1
             continue
         else:
             from_, to = blocks.occ_ptr[first], blocks.occ_ptr[last]
-            block_gradient(g, from_, to, rule.repeats, blocks, chains, tables, sums, work)
+            block_gradient(g, from_, to, rule.repeats, blocks, lattices, tables, sums, work)
             count[PASSES] += last - first
-            n = candidates(a, b, only, rule, weights, state.exist, sums, move, state.seen)
+            n = candidates(a, b, only, rule, weights, arrays.exist, sums, move, arrays.seen)
         if n > 0 and not rule.measure:
             missing = missing_room(b, n, rule, blocks, tables, weights)
-            scale_curvatures(rule, number[SQUARE, g], sums, move)
-        noise, trial = keep_log_z(visited, chains.log_z, log_z), np.int64(0)
+            scale_curvatures(rule, number[SAFE_CURVE, g], sums, move)
+        noise, trial = keep_log_z(visited, lattices.log_z, log_z), np.int64(0)
         factor = number[FACTOR, g] if adaptive else rule.factor
         while n > 0 and missing == 0 and not rule.measure:
             back = unsafe or trial == MAX_TRIALS - 1  # to the weights as they were
@@ -123,16 +351,16 @@ def visit_blocks(order, start, only, rule, state):
                 break
             write_block(a, b, rule, weights, move)
             renew_tables(b, rule, blocks, tables, weights, work)
-            change = -mark_change(g, blocks, chains, move)
-            score_rows(blocks.score_row[blocks.score_ptr[g] : blocks.score_ptr[g + 1]], weights.mu, chains)
+            change = -mark_change(g, blocks, lattices, move)
+            score_rows(blocks.score_row[blocks.score_ptr[g] : blocks.score_ptr[g + 1]], weights.mu, lattices)
             if unsafe:
-                missing = BY_STAGES
+                missing = BY_PARTS
                 for v in range(last - first):
-                    chains.log_z[visited[v]] = log_z[v]
+                    lattices.log_z[visited[v]] = log_z[v]
                 break
             if adaptive:
-                unsafe = extend(visited, high, high, np.int64(1), chains, tables, work)
-                change += log_z_change(visited, chains.weight, chains.log_z, log_z)
+                unsafe = extend(visited, high, high, np.int64(1), lattices, tables, work)
+                change += log_z_change(visited, lattices.weight, lattices.log_z, log_z)
                 count[STEP_PASSES] += last - first
             good, factor = judge(change, noise, trial, adaptive, move.model, factor)
             trial += 1

@@ -4,7 +4,6 @@ Sources: Aho and Corasick (1975) for the automaton, Sokolovska et al. (2010) for
 """
 
 from crfbook.learners.tuples.automaton import Automaton
-from crfbook.learners.tuples.decode import decode_tuples
-from crfbook.learners.tuples.train import train_tuples
+from crfbook.learners.tuples.tuple_chain import decode_tuples, train_tuples
 
 __all__ = ["Automaton", "decode_tuples", "train_tuples"]

@@ -9,7 +9,7 @@ from crfbook.chain.objective import Objective
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
-from crfbook.learners.coordinate import acceleration as coordinate_acceleration
+from crfbook.learners.coordinate import descent
 from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.learners.coordinate.path import solve_path
 from crfbook.learners.quasi_newton.lbfgs import minimize
@@ -90,8 +90,8 @@ def test_the_certificate_is_checked_by_other_code(problem):
 
 def test_too_many_edge_classes_are_left_to_sweeps(problem, monkeypatch):
     plain = sweeps_to(problem)
-    monkeypatch.setattr(coordinate_acceleration, "TABLE_BYTES", 8 * 4 * 16 - 1)
-    monkeypatch.setattr(coordinate_acceleration, "minimize", None)
+    monkeypatch.setattr(descent, "TABLE_BYTES", 8 * 4 * 16 - 1)
+    monkeypatch.setattr(descent, "minimize", None)
     assert sweeps_to(problem, accelerate=True) == plain
 
 
@@ -103,7 +103,7 @@ def test_a_worse_end_is_taken_back(problem, monkeypatch):
         tried.append(1)
         return minimize(fun, w, **options | {"max_iterations": 1})._replace(w=w + 5.0)
 
-    monkeypatch.setattr(coordinate_acceleration, "minimize", worse)
+    monkeypatch.setattr(descent, "minimize", worse)
     found = coordinate_descent(corpus, features, tol=0.0, max_iterations=60, accelerate=True, **C)
     told = [step.objective for step in found.history]
     assert tried and max(np.diff(told)) <= 1e-9 and told[-1] < 1.01 * best
@@ -120,7 +120,7 @@ def test_ctrl_c_inside_the_other_optimiser(problem, monkeypatch):
 
         return minimize(*arguments, **options, callback=stop)
 
-    monkeypatch.setattr(coordinate_acceleration, "minimize", interrupted)
+    monkeypatch.setattr(descent, "minimize", interrupted)
     found = coordinate_descent(corpus, features, tol=0.0, max_iterations=500, accelerate=True, **C)
     assert (
         found.status == "interrupted" and found.n_iter < 30 and found.objective < found.history[-1].objective

@@ -16,12 +16,12 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets.simulated import SPARSE_HMM, sample
-from crfbook.learners.coordinate import stages as large_blocks
-from crfbook.learners.coordinate import state as chains_module
+from crfbook.learners.coordinate import arrays as arrays_module
+from crfbook.learners.coordinate import visit_by_parts
+from crfbook.learners.coordinate.derivatives import feature_variance
 from crfbook.learners.coordinate.descent import CoordinateDescent, coordinate_descent, prepare
-from crfbook.learners.coordinate.exact import feature_variance
 from crfbook.learners.coordinate.path import falling, largest_c1, solve_path
-from crfbook.learners.coordinate.run import Sparse, scatter
+from crfbook.learners.coordinate.sweeps import Sparse, scatter
 from crfbook.learners.coordinate.tables import LABEL, SHIFT
 from crfbook.learners.quasi_newton.fista import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
@@ -52,8 +52,8 @@ def optimum(corpus, features, constraints=None, c1=C1, c2=C2):
 @pytest.fixture(params=[0.0, 0.25, 2.0], ids=["whole tables", "both", "lists"])
 def share(request, monkeypatch):
     """Which classes have whole tables: all, some, none."""
-    monkeypatch.setattr(chains_module, "DENSE_SHARE", request.param)
-    monkeypatch.setattr("crfbook.learners.coordinate.run.DENSE_SHARE", request.param)
+    monkeypatch.setattr(arrays_module, "DENSE_SHARE", request.param)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.DENSE_SHARE", request.param)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -191,7 +191,7 @@ def test_objective_and_violation_by_other_code(kind, size, share):
     run = run_of(corpus, features, w)
     value = run.renew()
     np.testing.assert_allclose(value, brute_value(corpus, features, w, C2) + C1 * np.abs(w).sum(), rtol=1e-10)
-    assert size < 1000.0 or run.state.chains.place[2].any()
+    assert size < 1000.0 or run.arrays.lattices.place[2].any()
     _, grad = Objective(corpus, features, c2=C2)(w)
     slope = np.where(w != 0, np.abs(grad + C1 * np.sign(w)), np.maximum(np.abs(grad) - C1, 0.0))
     largest, squares = run.violation()
@@ -208,14 +208,14 @@ def test_tracked_potentials_are_those_of_the_weights(share):
     objective = run.renew()
     for _ in range(4):
         objective += run.sweep()
-        kept, w = run.state, scatter(run.export(), features)
+        kept, w = run.arrays, scatter(run.export(), features)
         fresh = run_of(corpus, features, w)
         np.testing.assert_allclose(
             objective, brute_value(corpus, features, w, C2) + C1 * np.abs(w).sum(), rtol=1e-10
         )
         for name in ("psi_node", "log_z"):
             np.testing.assert_allclose(
-                getattr(kept.chains, name), getattr(fresh.state.chains, name), rtol=1e-9, atol=1e-300
+                getattr(kept.lattices, name), getattr(fresh.arrays.lattices, name), rtol=1e-9, atol=1e-300
             )
 
 
@@ -376,7 +376,7 @@ def test_ctrl_c_before_the_first_evaluation_gives_the_start(monkeypatch, virtual
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("crfbook.learners.coordinate.stages.LargeBlocks.extend", interrupt)
+        patch.setattr("crfbook.learners.coordinate.visit_by_parts.VisitByParts.extend", interrupt)
         found = coordinate_descent(*problem, w0, c1=C1, c2=C2)
         again = coordinate_descent(*problem, state=start.state, c1=C1, c2=C2)
     for one, n_iter in ((found, 0), (again, 2)):
@@ -393,7 +393,7 @@ def test_ctrl_c_before_the_first_evaluation_gives_the_start(monkeypatch, virtual
 def test_ctrl_c_is_heard_between_two_calls_of_compiled_code(monkeypatch):
     """A sweep over a large corpus takes minutes; what it has moved stays."""
     corpus, features = symbols(11)
-    monkeypatch.setattr("crfbook.learners.coordinate.run.CHUNK", 1)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.CHUNK", 1)
     calls, listen = [], interrupts.listen
 
     def press():
@@ -402,7 +402,7 @@ def test_ctrl_c_is_heard_between_two_calls_of_compiled_code(monkeypatch):
             signal.raise_signal(signal.SIGINT)
         listen()
 
-    monkeypatch.setattr("crfbook.learners.coordinate.run.listen", press)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.listen", press)
     found = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=0.0, max_iterations=500)
     assert found.status == "interrupted" and len(calls) == 40 and found.n_iter == len(found.history) < 40
     value = Objective(corpus, features, c2=C2)(found.w)[0] + C1 * np.abs(found.w).sum()
@@ -464,7 +464,7 @@ def test_ctrl_c_at_the_next_value_of_a_path_keeps_the_solution_before():
     def interrupt():
         raise KeyboardInterrupt
 
-    learner.run.renew = interrupt
+    learner.sweeper.renew = interrupt
     found = run(learner.go_to(0.3, 5))
     assert found.status == "interrupted" and np.isnan(found.objective) and not found.history
     np.testing.assert_array_equal(found.w, first.w)
@@ -475,13 +475,15 @@ def test_a_visit_calls_every_part_that_is_replaced(monkeypatch):
     """Under another name Python would run the kernel, which leaves the block to Python again, and so on."""
     corpus, features = symbols(14)
     run, named = run_of(corpus, features), []
-    names = large_blocks.kernels.visit_blocks
+    names = visit_by_parts.kernels.visit_blocks
     names = getattr(names, "py_func", names).__code__.co_names
     monkeypatch.setattr(
-        large_blocks, "FunctionType", lambda code, known: named.append(known) or FunctionType(code, known)
+        visit_by_parts, "FunctionType", lambda code, known: named.append(known) or FunctionType(code, known)
     )
-    run._large.visit(0, -1, run.rule, run.state)
-    replaced = [name for name, value in named[0].items() if value is not vars(large_blocks.kernels).get(name)]
+    run._by_parts.visit(0, -1, run.rule, run.arrays)
+    replaced = [
+        name for name, value in named[0].items() if value is not vars(visit_by_parts.kernels).get(name)
+    ]
     assert len(replaced) == 3 and set(replaced) <= set(names)
 
 
@@ -489,8 +491,8 @@ def test_small_blocks_begin_no_threads(monkeypatch):
     """A pool for each visit took twenty times as long as the visits."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
     started = []
-    monkeypatch.setattr("crfbook.learners.coordinate.stages.run_pieces", lambda *_: started.append(1))
-    monkeypatch.setattr("crfbook.learners.coordinate.run.LARGE", 0)
+    monkeypatch.setattr("crfbook.learners.coordinate.visit_by_parts.run_pieces", lambda *_: started.append(1))
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.LARGE", 0)
     coordinate_descent(corpus, features, c1=C1, c2=C2, max_iterations=2, n_threads=2)
     assert not started
 
@@ -499,7 +501,7 @@ def test_threads_change_no_bit(monkeypatch):
     """Every block counts as large here; shards are cut by the data alone."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
     plain = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000)
-    for part in ("run", "stages"):  # where stages begin, and where threads do
+    for part in ("sweeps", "visit_by_parts"):  # where parts begin, and where threads do
         monkeypatch.setattr(f"crfbook.learners.coordinate.{part}.LARGE", 0)
     found = [
         coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000, n_threads=n)

@@ -11,8 +11,8 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed, select
 from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.learners.coordinate.path import falling, solve_path
-from crfbook.learners.coordinate.run import Sparse, scatter
-from crfbook.learners.coordinate.stages import LargeBlocks
+from crfbook.learners.coordinate.sweeps import Sparse, scatter
+from crfbook.learners.coordinate.visit_by_parts import VisitByParts
 from crfbook.learners.quasi_newton.fista import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 
@@ -186,11 +186,11 @@ def test_an_edge_attribute_stands_once_in_a_class():
 
 @pytest.mark.parametrize("when", [1, 2, 9])
 def test_ctrl_c_amid_a_step_leaves_the_weights_before_it(monkeypatch, when):
-    """In the stages of a large block, where a step is written before it is judged."""
+    """In the parts of a large block, where a step is written before it is judged."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
-    monkeypatch.setattr("crfbook.learners.coordinate.run.LARGE", 0)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.LARGE", 0)
     run, calls, before = run_of(corpus, features), [], []
-    extend, curvatures = LargeBlocks.extend, LargeBlocks.curvatures
+    extend, curvatures = VisitByParts.extend, VisitByParts.curvatures
 
     def interrupted(self, sequences, low, high, measure, state):
         calls.extend([1] * measure)  # the step is written
@@ -203,13 +203,13 @@ def test_ctrl_c_amid_a_step_leaves_the_weights_before_it(monkeypatch, when):
         before[:] = [scatter(run.export(), features)]
         return curvatures(self, *arguments)
 
-    monkeypatch.setattr(LargeBlocks, "extend", interrupted)
-    monkeypatch.setattr(LargeBlocks, "curvatures", watched)
+    monkeypatch.setattr(VisitByParts, "extend", interrupted)
+    monkeypatch.setattr(VisitByParts, "curvatures", watched)
     with pytest.raises(KeyboardInterrupt):
         for _ in range(9):
             run.sweep()
     np.testing.assert_array_equal(scatter(run.export(), features), before[0])
-    move = run.state.move  # the next visit finds nothing of this one
+    move = run.arrays.move  # the next visit finds nothing of this one
     assert move.n[0] == 0 and not any(part.any() for part in (move.old_edge, *move[4:6]))
     np.testing.assert_allclose(
         run.renew(),

@@ -8,11 +8,10 @@ from helpers.corpora import brute_value, random_corpus, random_model
 
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
-from crfbook.learners.coordinate.active_weights import Sparse, scatter
 from crfbook.learners.coordinate.lattice import UNSAFE
-from crfbook.learners.coordinate.run import Run, Sizes
-from crfbook.learners.coordinate.shared_rows import balanced, lattice_rows, node_rows
-from crfbook.learners.coordinate.stages import LargeBlocks
+from crfbook.learners.coordinate.sweeps import Sizes, Sparse, Sweeper, scatter
+from crfbook.learners.coordinate.token_index import balanced, lattice_rows, node_rows
+from crfbook.learners.coordinate.visit_by_parts import VisitByParts
 
 pytestmark = pytest.mark.kernels
 KINDS = [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes": 2}]
@@ -39,7 +38,7 @@ def words(seed=0, n_words=60, n_symbols=3, n_labels=3, alike=True):
 
 
 def run_of(corpus, features, w):
-    run = Run(corpus, features, Sizes(*features[:3]), None)
+    run = Sweeper(corpus, features, Sizes(*features[:3]), None)
     run.set_rule(0.3, 0.05)
     run.load(Sparse(features, w))
     run.renew()
@@ -48,16 +47,18 @@ def run_of(corpus, features, w):
 
 def everything(run):
     """All alphas, betas and log Z of a run, extended to the ends; one row a token."""
-    corpus, chains = run.corpus, run.state.chains
+    corpus, lattices = run.corpus, run.arrays.lattices
     length = np.diff(corpus.seq_ptr)
     full = np.flatnonzero(length).astype(np.int32)
-    run._large.extend(full, np.zeros(len(full), np.int32), (length[full] - 1).astype(np.int32), 0, run.state)
-    safe = chains.place[UNSAFE, chains.sequence] == 0
+    run._by_parts.extend(
+        full, np.zeros(len(full), np.int32), (length[full] - 1).astype(np.int32), 0, run.arrays
+    )
+    safe = lattices.place[UNSAFE, lattices.sequence] == 0
     return (
-        chains.alpha[chains.alpha_row][safe],
-        chains.beta[chains.beta_row][safe],
-        chains.psi_node[chains.node_row],
-        chains.log_z[full],
+        lattices.alpha[lattices.alpha_row][safe],
+        lattices.beta[lattices.beta_row][safe],
+        lattices.psi_node[lattices.node_row],
+        lattices.log_z[full],
     )
 
 
@@ -93,7 +94,7 @@ def test_rows_are_shared_by_equal_prefixes_and_suffixes_and_by_nothing_else(kind
     assert not plain or n_alpha < 0.9 * corpus.n_tokens
 
 
-@pytest.mark.parametrize("few", [-1, 100], ids=["in one kernel", "in stages"])
+@pytest.mark.parametrize("few", [-1, 100], ids=["in one kernel", "in parts"])
 @pytest.mark.parametrize("size", [1.0, 30.0, 1000.0])
 @pytest.mark.parametrize("kind", [None, "other classes", {"n_classes": 4, "valued": True}], ids=str)
 def test_what_is_kept_equals_what_is_built_anew(kind, size, few, monkeypatch):
@@ -105,13 +106,13 @@ def test_what_is_kept_equals_what_is_built_anew(kind, size, few, monkeypatch):
     if isinstance(kind, dict):
         corpus = random_corpus(rng, lengths=(3, 1, 1, 1, 2, 5, 2, 3, 4, 1), **kind)
         features = random_model(rng, corpus, all_states=True, all_transitions=True)[0]
-    monkeypatch.setattr("crfbook.learners.coordinate.run.FEW", few)
-    monkeypatch.setattr("crfbook.learners.coordinate.run.STAGED", np.inf)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.FEW_BLOCKS", few)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.MOST_BY_PARTS", np.inf)
     run = run_of(corpus, features, rng.normal(size=features.n_features) * size)
     run.compiled = False
     objective, met_unsafe = run.renew(), False
     for _ in range(12):
-        met_unsafe |= bool(run.state.chains.place[UNSAFE].any())
+        met_unsafe |= bool(run.arrays.lattices.place[UNSAFE].any())
         objective += run.sweep(rng.permutation(run.order)[:2].astype(np.int32))
         w = scatter(run.export(), features)
         for kept, fresh in zip(everything(run), everything(run_of(corpus, features, w)), strict=True):
@@ -122,22 +123,22 @@ def test_what_is_kept_equals_what_is_built_anew(kind, size, few, monkeypatch):
     assert met_unsafe or size < 1000.0
 
 
-def test_stages_and_one_kernel_have_the_same_bits(monkeypatch):
+def test_parts_and_one_kernel_have_the_same_bits(monkeypatch):
     corpus, features = words(4)
     runs = [
         run_of(corpus, features, np.random.default_rng(5).normal(size=features.n_features)) for _ in range(2)
     ]
     for run, few in zip(runs, (-1, 100), strict=True):
-        monkeypatch.setattr("crfbook.learners.coordinate.run.FEW", few)
-        monkeypatch.setattr("crfbook.learners.coordinate.run.STAGED", np.inf)
-        run.compiled, before = False, LargeBlocks.n_staged
+        monkeypatch.setattr("crfbook.learners.coordinate.sweeps.FEW_BLOCKS", few)
+        monkeypatch.setattr("crfbook.learners.coordinate.sweeps.MOST_BY_PARTS", np.inf)
+        run.compiled, before = False, VisitByParts.n_by_parts
         run.renew()
         for _ in range(4):
             run.sweep()
-        assert (LargeBlocks.n_staged > before) == (few > 0)
+        assert (VisitByParts.n_by_parts > before) == (few > 0)
     one, other = runs
     assert np.array_equal(one.export().w, other.export().w) and one.products == other.products
-    assert np.array_equal(one.state.count, other.state.count)
+    assert np.array_equal(one.arrays.count, other.arrays.count)
 
 
 def test_common_beginnings_and_ends_save_products():
@@ -156,7 +157,7 @@ def test_common_beginnings_and_ends_save_products():
     one, two = run_of(corpus, features, w), run_of(twice, features, w)
     everything(one), everything(two)
     rows = (
-        one.state.chains.alpha.shape[0] + one.state.chains.beta.shape[0] - 1
+        one.arrays.lattices.alpha.shape[0] + one.arrays.lattices.beta.shape[0] - 1
     )  # the first row of beta is constant
     assert one.products == two.products == rows
     np.testing.assert_allclose(two.loss(), 2.0 * one.loss(), rtol=1e-12)

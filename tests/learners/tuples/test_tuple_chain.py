@@ -15,16 +15,15 @@ from crfbook.chain.potentials import make_edges
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import log_edge, observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.tuples import train as tuple_chain
+from crfbook.learners.tuples import tuple_chain
 from crfbook.learners.tuples.automaton import Automaton, TupleCounts, Tuples, lane_arrays, tuple_occurrences
-from crfbook.learners.tuples.decode import decode_tuples
 from crfbook.learners.tuples.forward_backward import (
     tuple_backward,
     tuple_backward_plain,
     tuple_forward,
     tuple_forward_plain,
 )
-from crfbook.learners.tuples.train import TupleObjective, kkt_residual, train_tuples
+from crfbook.learners.tuples.tuple_chain import TupleObjective, decode_tuples, kkt_residual, train_tuples
 
 LENGTHS = (5, 0, 1, 4, 2, 6, 3)
 

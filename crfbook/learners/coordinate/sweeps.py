@@ -1,5 +1,5 @@
-"""A run of blockwise coordinate descent: the state that kernels change, sweeps over it,
-its objective and its certificate.
+"""Sweeps of blockwise coordinate descent: over the arrays that kernels change; their weights, objective and
+certificate, and the weights that are not zero of a model whose weights all exist virtually.
 """
 
 from typing import NamedTuple
@@ -9,31 +9,107 @@ import numpy as np
 from crfbook._jit import is_compiled
 from crfbook.chain.objective import check_labels, padded
 from crfbook.data.corpus import owners
-from crfbook.data.features import FeatureSet, find, from_keys
-from crfbook.learners.coordinate.active_weights import Sparse, active_among, scatter
-from crfbook.learners.coordinate.index import edge_occurrences, inverted_index
-from crfbook.learners.coordinate.lattice import score_rows
-from crfbook.learners.coordinate.pools import Weights, holding, list_items, make_lists, make_room
-from crfbook.learners.coordinate.stages import FEW, LARGE, STAGED, LargeBlocks
-from crfbook.learners.coordinate.state import (
+from crfbook.data.features import FeatureSet, find, from_keys, select
+from crfbook.learners.coordinate.arrays import (
     DENSE_SHARE,
     Existing,
     Rule,
-    State,
+    VisitArrays,
+    Weights,
     block_sums,
     forget,
+    holding,
     lattice_work,
-    make_chains,
+    list_items,
+    make_lattices,
+    make_lists,
+    make_room,
     make_tables,
     no_move,
 )
-from crfbook.learners.coordinate.step import ADAPTIVE, CS, FIXED, LARGEST, SAFE, SQUARES, WAPITI
+from crfbook.learners.coordinate.lattice import score_rows
 from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes
-from crfbook.learners.coordinate.visit import BY_STAGES, FACTOR, visit_blocks
+from crfbook.learners.coordinate.token_index import edge_occurrences, inverted_index
+from crfbook.learners.coordinate.visit import (
+    ADAPTIVE,
+    BY_PARTS,
+    CS,
+    FACTOR,
+    FIXED,
+    LARGEST,
+    SAFE,
+    SQUARES,
+    WAPITI,
+    visit_blocks,
+)
+from crfbook.learners.coordinate.visit_by_parts import FEW_BLOCKS, LARGE, MOST_BY_PARTS, VisitByParts
 from crfbook.training.interrupts import listen
 
 STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
 CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
+
+
+class Sparse(NamedTuple):
+    """Active weights: a FeatureSet and its flat weights w (F,)."""
+
+    features: FeatureSet
+    w: np.ndarray
+
+    def copy(self):
+        """As that of an array: the weights are copied."""
+        return self._replace(w=self.w.copy())
+
+
+def scatter(sparse, features):
+    """w (F,) of `features` from active weights; ValueError unless they are among them."""
+    w, part = np.zeros(features.n_features), sparse.features
+    n, n_node = part.n_node, features.n_node
+    for kind, known, some, out, value in (
+        ("node", features.node_keys, part.node_keys, w[:n_node], sparse.w[:n]),
+        ("edge", features.edge_keys, part.edge_keys, w[n_node:], sparse.w[n:]),
+    ):
+        at, hit = find(known, some)
+        if not hit.all():
+            raise ValueError(
+                "expected weights of the given features alone, "
+                f"got {np.count_nonzero(~hit)} {kind} weights of others"
+            )
+        out[at] = value
+    return w
+
+
+def active_among(name, sparse, sizes, features=None, edge_kept=None):
+    """`Sparse` of the weights of one that are not zero, checked: finite, one for each feature,
+    and only of features that exist here.
+
+    sizes: (L, A, B); features: a FeatureSet, or None: all of these sizes, of the edge attributes where
+    edge_kept (B,). Raises ValueError that begins with `name`.
+    """
+    given, w = sparse.features, np.asarray(sparse.w)
+    try:
+        if w.dtype.kind not in "fiu" or w.shape != (given.n_features,):
+            raise ValueError(
+                f"expected one weight for each of its {given.n_features} features, got {w.dtype} {w.shape}"
+            )
+        if not np.isfinite(w).all():
+            raise ValueError(f"expected finite weights, got {w[~np.isfinite(w)][0]}")
+        active = Sparse(select(given, w != 0), np.ascontiguousarray(w[w != 0], np.float64))
+        held = [
+            1 + int(np.flatnonzero(np.diff(ptr)).max(initial=-1))
+            for ptr in (active.features.node_ptr, active.features.edge_ptr)
+        ]
+        if given.n_labels != sizes[0] or held[0] > sizes[1] or held[1] > sizes[2]:
+            raise ValueError(
+                f"expected weights of at most (L, A, B) = {tuple(sizes)}, "
+                f"got those of {(given.n_labels, *held)}"
+            )
+        if features is not None:
+            scatter(active, features)
+        elif not edge_kept[np.flatnonzero(np.diff(active.features.edge_ptr))].all():
+            raise ValueError("expected no weights of edge attributes that are not among edge_attrs")
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return active
 
 
 class Sizes(NamedTuple):
@@ -44,7 +120,7 @@ class Sizes(NamedTuple):
     n_edge_attrs: int
 
 
-class Run:
+class Sweeper:
     """Weights, lattices and tables of one problem; `sweep` visits every block once."""
 
     def __init__(self, corpus, features, sizes, constraints, *, joint=True, edge_attrs=None, n_threads=1):
@@ -62,13 +138,13 @@ class Run:
         self._edge_kept = edge_kept
         tables, base_log, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
         self._empty_base = base_log.copy()
-        chains = make_chains(corpus, n_labels, constraints)
-        blocks = inverted_index(corpus, node_kept, edge_kept, chains.node_row, joint=joint)
-        square, limit = _bounds(blocks, chains)
+        lattices = make_lattices(corpus, n_labels, constraints)
+        blocks = inverted_index(corpus, node_kept, edge_kept, lattices.node_row, joint=joint)
+        square, limit = _bounds(blocks, lattices)
         lists = make_lists(np.zeros(sizes.n_edge_attrs), [], [])
-        self.state = State(
+        self.arrays = VisitArrays(
             blocks,
-            chains,
+            lattices,
             tables,
             Weights(np.zeros((sizes.n_attrs, width)), base_log, lists),
             Existing(*exist),
@@ -82,7 +158,7 @@ class Run:
         )
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
         self._gold = _gold_edges(corpus, edge_kept, n_labels)
-        self.n_threads, self._large = n_threads, LargeBlocks(width, chains, n_threads)
+        self.n_threads, self._by_parts = n_threads, VisitByParts(width, lattices, n_threads)
         self.rule, self.compiled, self._log_z = None, is_compiled("visit_blocks"), None
 
     def set_rule(
@@ -125,7 +201,7 @@ class Run:
         which only has features that exist here (`admit` sees to it).
         """
         features, w = sparse
-        mu, base, _ = self.state.weights
+        mu, base, _ = self.arrays.weights
         mu[:] = 0.0
         mu[features.node_attr, features.node_label] = w[: features.n_node]
         edge = features.edge_attr
@@ -139,17 +215,17 @@ class Run:
             active &= edge != 0
         size = np.bincount(edge[active], minlength=self.sizes.n_edge_attrs)
         lists = make_lists(size, (prev << SHIFT | following)[active], w[active], self._step_room())
-        self.state = self.state._replace(weights=Weights(mu, base, lists))
+        self.arrays = self.arrays._replace(weights=Weights(mu, base, lists))
 
     def export(self):
         """`Sparse`: the active weights."""
-        mu, (key, value) = self.state.weights.mu[:, : self.sizes.n_labels].reshape(-1), self._edges()
+        mu, (key, value) = self.arrays.weights.mu[:, : self.sizes.n_labels].reshape(-1), self._edges()
         nodes, order = np.flatnonzero(mu), np.argsort(key)
         return Sparse(from_keys(*self.sizes, nodes, key[order]), np.concatenate([mu[nodes], value[order]]))
 
     def _edges(self):
         """(keys as `FeatureSet.edge_keys`, weights) of the active edge weights."""
-        n_labels, (_, base, lists) = self.sizes.n_labels, self.state.weights
+        n_labels, (_, base, lists) = self.sizes.n_labels, self.arrays.weights
         item = list_items(lists)
         owner = np.repeat(np.arange(self.sizes.n_edge_attrs), lists.row[SIZE, :-1])
         cell, value = lists.cell[item].astype(np.int64), lists.value[item]
@@ -166,15 +242,15 @@ class Run:
 
     @property
     def n_active(self):
-        return int(np.count_nonzero(self.state.weights.mu)) + len(self._edges()[0])
+        return int(np.count_nonzero(self.arrays.weights.mu)) + len(self._edges()[0])
 
     def keep(self, settled):
         """Arrays from which `resume` goes on. settled: log Z is that of the weights."""
         features, w = self.export()
         numbers = {
-            "factor": self.state.number[FACTOR].copy(),
-            "count": self.state.count.copy(),
-            "log_z": self.state.chains.log_z * (1.0 if settled else np.nan),
+            "factor": self.arrays.number[FACTOR].copy(),
+            "count": self.arrays.count.copy(),
+            "log_z": self.arrays.lattices.log_z * (1.0 if settled else np.nan),
         }
         return {**features._asdict(), "w": w, **numbers}
 
@@ -189,13 +265,13 @@ class Run:
             raise ValueError(f"state: expected SparseResult.state, got one without {lacking[0]}")
         sizes = tuple(int(state[name]) for name in self.sizes._fields)
         same = (
-            np.shape(state["factor"]) == (self.state.blocks.n_blocks,)
-            and np.shape(state["log_z"]) == self.state.chains.log_z.shape
+            np.shape(state["factor"]) == (self.arrays.blocks.n_blocks,)
+            and np.shape(state["log_z"]) == self.arrays.lattices.log_z.shape
         )
         if sizes != tuple(self.sizes) or not same:
             raise ValueError(
                 "state: expected that of coordinate_descent on the same corpus and features, "
-                f"(L, A, B) = {tuple(self.sizes)} with {self.state.blocks.n_blocks} blocks, "
+                f"(L, A, B) = {tuple(self.sizes)} with {self.arrays.blocks.n_blocks} blocks, "
                 f"got {sizes} with {len(np.atleast_1d(state['factor']))}"
             )
         self.load(
@@ -204,13 +280,13 @@ class Run:
                 Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"]),
             )
         )
-        self.state.number[FACTOR] = state["factor"]
-        self.state.count[:] = state["count"]
+        self.arrays.number[FACTOR] = state["factor"]
+        self.arrays.count[:] = state["count"]
         self._log_z = np.array(state["log_z"], np.float64)
 
     def _go_on(self):
         """log Z as `resume` was given it: the same but for rounding, which steps show; nan: unknown."""
-        given, log_z = self._log_z, self.state.chains.log_z
+        given, log_z = self._log_z, self.arrays.lattices.log_z
         known, self._log_z = ~np.isnan(given), None
         if not np.allclose(given[known], log_z[known], rtol=1e-6, atol=1e-6):  # steps would be judged by them
             raise ValueError(
@@ -223,20 +299,20 @@ class Run:
 
     def renew(self):
         """Potentials and tables anew from the weights; returns the objective, in nats."""
-        tables, weights, corpus = self.state.tables, self.state.weights, self.corpus
+        tables, weights, corpus = self.arrays.tables, self.arrays.weights, self.corpus
         k = len(tables.slot)
         tables.lists.row[:] = 0
         owner = owners(tables.class_ptr)
         most = np.bincount(owner, weights.lists.row[SIZE, tables.class_attr], minlength=k).sum()
         self.make_room(int(1.25 * most) + k)
-        state = self.state
-        chains, tables, weights = state.chains, state.tables, state.weights
+        arrays = self.arrays
+        lattices, tables, weights = arrays.lattices, arrays.tables, arrays.weights
         rebuild_base(weights.base_log, self.sizes.n_labels, tables.base, tables.base_t, tables.level)
-        rebuild_classes(np.arange(k, dtype=np.int32), self.rule.dense_above, tables, weights, state.work)
-        score_rows(np.arange(len(chains.psi_node), dtype=np.int32), weights.mu, chains)
-        forget(chains)
+        rebuild_classes(np.arange(k, dtype=np.int32), self.rule.dense_above, tables, weights, arrays.work)
+        score_rows(np.arange(len(lattices.psi_node), dtype=np.int32), weights.mu, lattices)
+        forget(lattices)
         sequences, last = corpus.filled.astype(np.int32), corpus.position[corpus.last].astype(np.int32)
-        self._large.extend(sequences, last, last, 1, state)
+        self._by_parts.extend(sequences, last, last, 1, arrays)
         objective = self.loss() + self.penalty()
         if self._log_z is not None:
             self._go_on()
@@ -244,19 +320,19 @@ class Run:
 
     def loss(self):
         """sum of weight (log Z - gold score) from the log Z that `renew` left."""
-        corpus, chains, full = self.corpus, self.state.chains, self.corpus.filled
+        corpus, lattices, full = self.corpus, self.arrays.lattices, self.corpus.filled
         known = corpus.attr_idx < self.sizes.n_attrs
         token, x = corpus.attr_token[known], corpus.attr_val[known] if len(corpus.attr_val) else 1.0
-        mu = self.state.weights.mu[corpus.attr_idx[known], corpus.labels[token]]
+        mu = self.arrays.weights.mu[corpus.attr_idx[known], corpus.labels[token]]
         score = float((mu * x * corpus.token_weights[token]).sum())
         (keys, counts), (key, value) = self._gold, self._edges()
         if len(keys):
             at, hit = find(keys, key)
             score += float((value * np.append(counts, 0.0)[at] * hit).sum())
-        return float(chains.weight[full] @ chains.log_z[full]) - score
+        return float(lattices.weight[full] @ lattices.log_z[full]) - score
 
     def penalty(self):
-        value = np.concatenate([self.state.weights.mu.ravel(), self._edges()[1]])
+        value = np.concatenate([self.arrays.weights.mu.ravel(), self._edges()[1]])
         return self.rule.c1 * float(np.abs(value).sum()) + self.rule.c2 * float(value @ value)
 
     # ---- sweeps
@@ -267,10 +343,10 @@ class Run:
 
     def make_room(self, more=0):
         """Pack both pools; `more` free places in that of the classes."""
-        weights, tables = self.state.weights, self.state.tables
+        weights, tables = self.arrays.weights, self.arrays.tables
         weights = weights._replace(lists=make_room(weights.lists, self._step_room()))
         tables = tables._replace(lists=make_room(tables.lists, more + (more >> 2)))
-        self.state = self.state._replace(weights=weights, tables=tables)
+        self.arrays = self.arrays._replace(weights=weights, tables=tables)
 
     def sweep(self, order=None, only=-1):
         """Visit the blocks `order`; returns the change of the objective (of the adaptive rule;
@@ -278,24 +354,24 @@ class Run:
         """
         order, place, total = self.order if order is None else order, 0, 0.0
         if self.rule.frozen:
-            member = self.state.blocks.member[:, order]
-            order = order[holding(member, self.state.weights, self.base_holds)]
-        visits = np.cumsum(size := np.diff(self.state.blocks.visit_ptr)[order])
-        few = len(self.order) <= FEW and not self.compiled and LargeBlocks.n_staged < STAGED
-        by_stages = size >= (0 if self.rule.exact or few else LARGE)
-        large = np.append(np.flatnonzero(by_stages), len(order)).astype(np.int64)
+            member = self.arrays.blocks.member[:, order]
+            order = order[holding(member, self.arrays.weights, self.base_holds)]
+        visits = np.cumsum(size := np.diff(self.arrays.blocks.visit_ptr)[order])
+        few = len(self.order) <= FEW_BLOCKS and not self.compiled and VisitByParts.n_by_parts < MOST_BY_PARTS
+        by_parts = size >= (0 if self.rule.exact or few else LARGE)
+        large = np.append(np.flatnonzero(by_parts), len(order)).astype(np.int64)
         while place < len(order):
             listen()
-            stop, missing = int(large[np.searchsorted(large, place)]), BY_STAGES
+            stop, missing = int(large[np.searchsorted(large, place)]), BY_PARTS
             if stop > place:
                 stop = min(
                     stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1
                 )
-                place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.state)
+                place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.arrays)
                 total += change
-            if missing == BY_STAGES:
-                LargeBlocks.n_staged += int(size[place] < LARGE)
-                change, missing = self._large.visit(int(order[place]), only, self.rule, self.state)
+            if missing == BY_PARTS:
+                VisitByParts.n_by_parts += int(size[place] < LARGE)
+                change, missing = self._by_parts.visit(int(order[place]), only, self.rule, self.arrays)
                 place += missing == 0
                 total += change
             if missing:
@@ -304,7 +380,7 @@ class Run:
 
     def sweep_weights(self):
         """Algorithm 1: visit every weight of every block by itself."""
-        exist, member, n_labels = self.state.exist, self.state.blocks.member, self.sizes.n_labels
+        exist, member, n_labels = self.arrays.exist, self.arrays.blocks.member, self.sizes.n_labels
         everything = np.arange(n_labels + n_labels**2)
         for g in self.order:
             a, b = member[:, g]
@@ -325,30 +401,30 @@ class Run:
     def freeze(self, frozen):
         """From now on zeros stay zeros, and blocks that hold nothing else are not visited (or not)."""
         self.rule = self.rule._replace(frozen=int(frozen))
-        self.state.seen[:] = 0.0
+        self.arrays.seen[:] = 0.0
 
     @property
     def products(self):
         """Products of a vector and a transition table made so far."""
-        return int(self.state.work.steps[0]) + self._large.products
+        return int(self.arrays.work.steps[0]) + self._by_parts.products
 
     def violation(self):
         """(largest violation of the conditions of optimality, sum of squared ones) at the present weights,
         over all candidates.
         """
         rule, self.rule = self.rule, self.rule._replace(frozen=0, measure=1)
-        self.state.seen[:] = 0.0
+        self.arrays.seen[:] = 0.0
         try:
             self.sweep()
         finally:
             self.rule = rule
-        return float(self.state.seen[LARGEST]), float(self.state.seen[SQUARES])
+        return float(self.arrays.seen[LARGEST]), float(self.arrays.seen[SQUARES])
 
 
-def _bounds(blocks, chains):
+def _bounds(blocks, lattices):
     """(curvatures of the safe rule (G,), bounds of an entry of the gradient (G,)) from counts alone."""
     block = owners(blocks.visit_ptr)
-    weight = chains.weight[blocks.visit_seq]
+    weight = lattices.weight[blocks.visit_seq]
     x = np.maximum(1.0, np.abs(blocks.occ_val)) if len(blocks.occ_val) else np.ones(len(blocks.occ_token))
     mass = np.add.reduceat(x, blocks.occ_ptr[:-1]) if len(block) else np.zeros(0)
     both = np.where((blocks.member >= 0).all(axis=0), 1.0, 0.5)

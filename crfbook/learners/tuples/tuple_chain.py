@@ -1,5 +1,5 @@
-"""Longer memory: training of weights on tuples of three and four labels,
-with an L1 penalty that says which contexts exist.
+"""Longer memory, the chain with weights on tuples of three and four labels: its objective, its training with
+an L1 penalty that says which contexts exist, and the best labels that it finds.
 
     value(w, nu) = -log-likelihood of the corpus under transitions w and tuples nu + c2 (|w|^2 + |nu|^2),
                    plus  c1 (|w|_1 + |nu|_1)
@@ -11,7 +11,7 @@ candidate is its expected count less its gold count, and is had exactly from one
 of ALL candidates, in which the others have weight 0. There are no hard constraints on labels here.
 
     found = train_tuples(corpus, features, order=2, c1=1.0)
-    labels = decode_tuples(other, features, found.w, found.tuples, found.nu)  # decode.py
+    labels = decode_tuples(other, features, found.w, found.tuples, found.nu)
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ from crfbook._checks import function_or_none, number, whole
 from crfbook.chain.batch import Batch, Spare
 from crfbook.chain.forms import Tables
 from crfbook.chain.forward_backward import exp_nodes
+from crfbook.chain.inference import node_scores
 from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores
-from crfbook.chain.objective import Objective, check_weights
+from crfbook.chain.objective import Objective, check_paths, check_weights
+from crfbook.chain.potentials import padded, table_edges
+from crfbook.data.constraints import check_label_set
 from crfbook.learners.quasi_newton import minimize
+from crfbook.learners.tuples.arcs import fill_lanes, lanes_log_z
 from crfbook.learners.tuples.automaton import (
     Automaton,
     TupleCounts,
@@ -36,9 +40,12 @@ from crfbook.learners.tuples.automaton import (
     lane_arrays,
     tuple_occurrences,
 )
-from crfbook.learners.tuples.forward_backward import TUPLE_SPREAD, tuple_backward, tuple_forward
-from crfbook.learners.tuples.lanes import fill_lanes, lanes_log_z
-from crfbook.learners.tuples.log_form import tuple_chain_log
+from crfbook.learners.tuples.forward_backward import (
+    TUPLE_SPREAD,
+    tuple_backward,
+    tuple_forward,
+)
+from crfbook.learners.tuples.log_form import tuple_chain_log, tuple_viterbi_many
 from crfbook.training.certificate import Rules
 from crfbook.training.loop import Learner, run
 
@@ -357,6 +364,26 @@ class _Grafting(Learner):
 
     def outcome(self, status):
         return "max_rounds" if status == "max_iterations" else self.penalty.outcome(status, self.w)
+
+
+def decode_tuples(corpus, features, w, tuples, nu):
+    """The most probable labels, int32 (N,), under first-order weights w (F,) and weights nu (G,) of `Tuples`:
+    Viterbi.
+
+    There are no hard constraints here. Raises ValueError for a corpus with label sets, weights that are not
+    finite or of another length, tuples that do not fit, and a sequence whose scores exceed float64.
+    """
+    check_label_set(corpus, None)
+    w, nu = check_weights(w, features.n_features), check_weights(nu, len(tuples.attr))
+    edges = table_edges(features, w, corpus.class_ptr, corpus.class_attr)
+    automaton = Automaton(tuples, features.n_labels, corpus.class_ptr, corpus.class_attr)
+    log_node = np.full((corpus.n_tokens, padded(features.n_labels)), -np.inf)
+    log_node[:, : features.n_labels] = node_scores(corpus, features, w)
+    path, score = np.empty(corpus.n_tokens, np.int32), np.empty(corpus.n_sequences)
+    tables = edges.log_edge, corpus.edge_class, automaton.arcs, automaton.scores(edges, nu).log_factor
+    tuple_viterbi_many(log_node, *tables, corpus.seq_ptr, path, score)
+    check_paths(score, np.arange(len(score)))
+    return path
 
 
 def _spelt(tuples):

@@ -1,5 +1,11 @@
-"""What blockwise coordinate descent keeps: lattices of all sequences, potentials, work arrays. Built once,
-changed in place by kernels.
+"""What kernels of blockwise coordinate descent read and change: weights, transition tables, lattices of all
+sequences, work arrays. Built once, changed in place.
+
+Weights grow: of 10^8 virtual candidates only the active ones are kept, and the tables that follow from them.
+Edge attribute b has a packed list of its active (previous, next, weight); each edge class a packed list of
+the entries in which its table differs from the base table of plain transitions. Lists that outgrow their
+place move to the end of their pool; `make_room` packs the pools again. Nothing here has the size of the
+candidates.
 """
 
 from typing import NamedTuple
@@ -7,20 +13,94 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.potentials import padded, padded_bounds
-from crfbook.data.corpus import offsets, owners
-from crfbook.learners.coordinate.index import Blocks
+from crfbook.data.corpus import offsets, owners, stretches
 from crfbook.learners.coordinate.lattice import BEHIND, CHANGED
-from crfbook.learners.coordinate.pools import Tables, Weights, make_lists
-from crfbook.learners.coordinate.shared_rows import lattice_rows, node_rows
+from crfbook.learners.coordinate.tables import ROOM, SIZE, START
+from crfbook.learners.coordinate.token_index import Blocks, lattice_rows, node_rows
 
-TABLE_BYTES = (
-    1 << 28
-)  # transition tables of classes: whole ones beside lists, or all of them for a quasi-Newton step
+# transition tables of classes: whole ones beside lists, or all of them for a quasi-Newton step
+TABLE_BYTES = 1 << 28
 ROWS = 64  # tokens whose expected counts are added up at once
 DENSE_SHARE = 0.25  # of L^2: a longer list costs more than a whole table
 
 
-class Chains(NamedTuple):
+class Lists(NamedTuple):
+    """R packed lists in one pool."""
+
+    row: np.ndarray  # int64 (3, R+1): start, size and room of each list; row[0, R]: what lies behind is free
+    cell: np.ndarray  # uint32 (n_pool,): not signed, so that kernels need not look for indices below 0
+    value: np.ndarray  # float64 (n_pool,)
+
+
+class Weights(NamedTuple):
+    """All weights, over A node attributes, B edge attributes, M padded labels."""
+
+    mu: np.ndarray  # (A, M): of node attributes
+    # (M, M): of edge attribute 0 where the base table holds it, see `make_tables`;
+    # -inf: forbidden, and padding
+    base_log: np.ndarray
+    lists: Lists  # of edge attribute b: its active weights
+
+
+class Tables(NamedTuple):
+    """Transition potentials of K edge classes over M padded labels:
+    base[yp, y] + (value of the class's list at yp, y).
+    """
+
+    base: np.ndarray  # (M, M): exp(Weights.base_log - level[0])
+    base_t: np.ndarray  # (M, M): its transpose
+    # (3,): largest entry of base_log, the spread of its finite ones, L if all L * L are finite and equal
+    level: np.ndarray
+    lists: Lists  # of class k: base * (exp(s) - 1), s the sum of the weights of its other edge attributes
+    slot: np.ndarray  # int32 (K,): whole table of a class with a long list, -1: it has none
+    whole: np.ndarray  # (D, M, M): base * exp(s)
+    free: np.ndarray  # int32 (D+1,): whole tables not in use are free[1:1+free[0]]
+    spread: np.ndarray  # (K,): twice the largest |s|
+    class_ptr: np.ndarray  # int64 (K+1,)
+    class_attr: np.ndarray  # int32: edge attributes of a class, without the one that the base table holds
+
+
+def make_lists(size, cell, value, more=1 << 10):
+    """Lists of these sizes, filled in order, with `more` places free at the end."""
+    size = np.asarray(size, np.int64)
+    row = np.zeros((3, len(size) + 1), np.int64)
+    row[SIZE, :-1] = row[ROOM, :-1] = size
+    row[START] = offsets(size)
+    return make_room(Lists(row, np.asarray(cell, np.uint32), np.asarray(value, np.float64)), more)
+
+
+def make_room(lists, more):
+    """The same lists, packed (a quarter of slack each), in a pool with at least `more` free places."""
+    row, item = np.zeros_like(lists.row), list_items(lists)
+    size = lists.row[SIZE, :-1]
+    row[SIZE, :-1] = size
+    row[ROOM, :-1] = size + size // 4
+    row[START] = offsets(row[ROOM, :-1])
+    used = int(row[START, -1])
+    pool = used + max(int(more), used // 2, 1 << 10)
+    cell, value = np.zeros(pool, np.uint32), np.zeros(pool)
+    packed = Lists(row, cell, value)
+    new = list_items(packed)
+    cell[new], value[new] = lists.cell[item], lists.value[item]
+    return packed
+
+
+def list_items(lists):
+    """Places in the pool of all entries, list by list."""
+    return stretches(lists.row[START, :-1], lists.row[SIZE, :-1])
+
+
+def holding(member, weights, base_holds):
+    """Boolean (n,): which blocks hold a weight other than zero; the one of the base table always.
+
+    member (2, n): node and edge attribute of each block, -1: none; weights: `Weights`.
+    """
+    a, b = member
+    active = (a >= 0) & weights.mu[a].any(axis=1) | (b >= 0) & (weights.lists.row[SIZE, b] > 0)
+    return active | (b == 0) if base_holds else active
+
+
+class Lattices(NamedTuple):
     """S sequences, N tokens, M padded labels."""
 
     seq_ptr: np.ndarray  # int64 (S+1,)
@@ -112,7 +192,7 @@ class Rule(NamedTuple):
     c1: float
     c2: float
     factor: float  # of the curvatures, where the rule is not adaptive
-    step: int  # ADAPTIVE, FIXED ... of step.py
+    step: int  # ADAPTIVE, FIXED ... of visit.py
     repeats: int  # 1: curvatures count how often a symbol occurs in a sequence
     exact: int  # 1: exact second derivatives
     frozen: int  # 1: zeros stay zeros
@@ -123,11 +203,11 @@ class Rule(NamedTuple):
     n_labels: int
 
 
-class State(NamedTuple):
+class VisitArrays(NamedTuple):
     """Everything a visit reads and changes."""
 
     blocks: Blocks
-    chains: Chains
+    lattices: Lattices
     tables: Tables
     weights: Weights
     exist: Existing
@@ -160,8 +240,8 @@ def no_move(width):
     return Move(none, cell, number, np.zeros(square), np.zeros(width), np.zeros(square), np.zeros(3))
 
 
-def make_chains(corpus, n_labels, constraints):
-    """`Chains` of a corpus; nothing is good yet."""
+def make_lattices(corpus, n_labels, constraints):
+    """`Lattices` of a corpus; nothing is good yet."""
     n, width = corpus.n_tokens, padded(n_labels)
     bounds, sets = padded_bounds(constraints, n_labels), len(corpus.label_set) > 0
     row = np.zeros((n, 3), np.int64)
@@ -180,7 +260,7 @@ def make_chains(corpus, n_labels, constraints):
     n_beta = max(1, n_beta)
     beta, beta_note = np.zeros((n_beta, width)), np.zeros((1, n_beta))
     beta[0, :n_labels], beta_note[0, 0] = 1.0 / n_labels, np.log(n_labels)
-    return Chains(
+    return Lattices(
         corpus.seq_ptr,
         corpus.weights,
         corpus.labels,
@@ -209,12 +289,12 @@ def make_chains(corpus, n_labels, constraints):
     )
 
 
-def forget(chains):
+def forget(lattices):
     """No alpha, beta or log Z is good any more."""
-    chains.clock[0] += 1
-    chains.place[:] = 0
-    chains.place[BEHIND] = np.maximum(np.diff(chains.seq_ptr) - 1, 0)
-    chains.place[CHANGED] = chains.clock[0]
+    lattices.clock[0] += 1
+    lattices.place[:] = 0
+    lattices.place[BEHIND] = np.maximum(np.diff(lattices.seq_ptr) - 1, 0)
+    lattices.place[CHANGED] = lattices.clock[0]
 
 
 def make_tables(corpus, n_labels, edge_kept, constraints):
