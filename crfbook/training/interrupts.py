@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import contextmanager
 
+CHUNK = 512  # sequences per compiled call of an epoch: Ctrl-C is heard between calls
 PATIENCE = 2.0  # seconds: who presses Ctrl-C again after that is heard at once, wherever the program is
 
 
@@ -37,6 +38,13 @@ def listen():
     if _Held.waiting is not None and _in_main_thread():
         (number, frame, _), _Held.waiting = _Held.waiting, None
         _Held.handler(number, frame)
+
+
+def chunks(order):
+    """The sequences of an epoch, cut into stretches for one compiled call each; before each it listens."""
+    for first in range(0, len(order), CHUNK):
+        listen()
+        yield order[first : first + CHUNK]
 
 
 @contextmanager

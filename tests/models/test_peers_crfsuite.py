@@ -14,7 +14,7 @@ from crfbook.data.features import observed
 from crfbook.datasets import load_dataset
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
-from crfbook.learners.online import online, online_run
+from crfbook.learners.online import online
 from crfbook.learners.quasi_newton.lbfgs import minimize
 
 pycrfsuite = pytest.importorskip("pycrfsuite", reason="extra `peers` is not installed")
@@ -183,7 +183,7 @@ def test_the_same_steps_online(tmp_path, monkeypatch, algorithm, learner, params
     corpus.labels[:] = [first[y] for y in corpus.labels.tolist()]
     features, n_epochs = observed(corpus, 4, 60), 6
     orders = crfsuite_orders(corpus.n_sequences, n_epochs, seed=7)
-    monkeypatch.setattr(online_run, "epoch_order", lambda seed, epoch, n: orders[epoch])
+    monkeypatch.setattr(online, "epoch_order", lambda seed, epoch, n: orders[epoch])
     _, state, transition, loss = crfsuite_model(
         corpus, tmp_path / "m.crfsuite", algorithm, max_iterations=n_epochs, **params
     )

@@ -4,11 +4,12 @@ import signal
 import sys
 from threading import Thread
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from crfbook.training import interrupts, threads
-from crfbook.training.interrupts import heard_at_once, held_back, listen
+from crfbook.training.interrupts import chunks, heard_at_once, held_back, listen
 
 
 def press():
@@ -45,6 +46,18 @@ def test_without_a_signal_nothing_happens():
     listen()
     with held_back():
         listen()
+
+
+def test_an_epoch_is_interrupted_between_its_chunks(monkeypatch):
+    monkeypatch.setattr(interrupts, "CHUNK", 4)
+    order, seen = np.arange(10)[::-1], []
+    assert list(map(list, chunks(order))) == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
+    with pytest.raises(KeyboardInterrupt), held_back():
+        for part in chunks(order):
+            if seen:
+                press()
+            seen += list(part)
+    assert seen == list(order[:8])
 
 
 def test_who_presses_again_after_a_while_is_heard_at_once(monkeypatch):

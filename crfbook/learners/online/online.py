@@ -36,13 +36,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crfbook._checks import number, one_of
-from crfbook.learners.online.arow_steps import arow_epoch
-from crfbook.learners.online.mistakes import LOSS, SHARE, WRONG_ROOTS, WRONG_SEQUENCES, WRONG_TOKENS
-from crfbook.learners.online.online_run import OnlineRun
-from crfbook.learners.online.passive_aggressive_steps import passive_aggressive_epoch
-from crfbook.learners.online.perceptron_steps import perceptron_direction, perceptron_epoch
-from crfbook.training.epochs import chunks
+from crfbook._checks import number, one_of, whole
+from crfbook.chain.objective import check_labels, check_weights
+from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, online_work, weights_of
+from crfbook.learners.online.mistakes import (
+    LOSS,
+    N_TOTALS,
+    SHARE,
+    WRONG_ROOTS,
+    WRONG_SEQUENCES,
+    WRONG_TOKENS,
+)
+from crfbook.learners.online.updates import (
+    arow_epoch,
+    passive_aggressive_epoch,
+    perceptron_direction,
+    perceptron_epoch,
+)
+from crfbook.training.interrupts import chunks
+from crfbook.training.loop import Learner, run
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
@@ -74,27 +86,23 @@ def perceptron(
     Loss of a sequence: max_y score(y) - score(gold), to which its log loss tends when all weights grow.
     `Step.violation` is the mean share of wrong tokens (what CRFsuite's "ap" prints and stops by).
     """
-    run = OnlineRun(corpus, features, w0, constraints, state, average)
+    common = corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state
+    learner = _Online(*common, average)
 
-    def online(order):
+    def one_by_one(order):
+        moved = learner.theta, learner.theta_sum, learner.count
         for part in chunks(order):
-            perceptron_epoch(part, run.theta, run.theta_sum, run.count, run.layout, run.work, run.totals)
+            perceptron_epoch(part, *moved, learner.layout, learner.work, learner.totals)
 
-    def whole(order):
-        direction = np.zeros_like(run.theta)
-        for part in chunks(order):
-            perceptron_direction(part, run.theta, direction, run.layout, run.work, run.totals)
-        direction /= max(1, len(order))
-        run.theta += direction
-        run.theta_sum += run.count * direction
-        run.count += 1
+    def all_at_once(order):
+        direction = learner.direction(order, learner.theta, learner.totals) / max(1, len(order))
+        learner.theta += direction
+        learner.theta_sum += learner.count * direction
+        learner.count += 1
 
-    def losses(total):
-        return (total[LOSS], total[SHARE])
-
-    return run.train(
-        whole if batch else online, losses, shuffle, epsilon, max_iterations, random_state, callback
-    )
+    learner.learn = all_at_once if batch else one_by_one
+    learner.losses = lambda total: (total[LOSS], total[SHARE])
+    return run(learner, callback)
 
 
 def passive_aggressive(
@@ -128,19 +136,20 @@ def passive_aggressive(
     """
     one_of("pa_type", pa_type, (0, 1, 2))
     c = number("c", c, above=0.0)
-    run = OnlineRun(corpus, features, w0, constraints, state, averaging)
+    common = corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state
+    learner = _Online(*common, averaging)
 
     def learn(order):
-        rule, mean = (int(pa_type), c, int(error_sensitive)), (run.theta, run.theta_sum, run.count)
+        rule, moved = (
+            (int(pa_type), c, int(error_sensitive)),
+            (learner.theta, learner.theta_sum, learner.count),
+        )
         for part in chunks(order):
-            passive_aggressive_epoch(part, *rule, *mean, run.layout, run.work, run.totals)
+            passive_aggressive_epoch(part, *rule, *moved, learner.layout, learner.work, learner.totals)
 
     margin = WRONG_ROOTS if error_sensitive else WRONG_SEQUENCES
-
-    def losses(total):
-        return (total[LOSS] + total[margin],) * 2
-
-    return run.train(learn, losses, shuffle, epsilon, max_iterations, random_state, callback)
+    learner.learn, learner.losses = learn, lambda total: (total[LOSS] + total[margin],) * 2
+    return run(learner, callback)
 
 
 def arow(
@@ -166,13 +175,101 @@ def arow(
     Loss of a sequence: max_y score(y) - score(gold) + wrong tokens; `Step.violation` is its mean.
     """
     variance, gamma = number("variance", variance, above=0.0), number("gamma", gamma, above=0.0)
-    run = OnlineRun(corpus, features, w0, constraints, state, False, variance)
+    common = corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state
+    learner = _Online(*common, False, variance)
 
     def learn(order):
         for part in chunks(order):
-            arow_epoch(part, gamma, run.theta, run.variance, run.layout, run.work, run.totals)
+            arow_epoch(
+                part, gamma, learner.theta, learner.variance, learner.layout, learner.work, learner.totals
+            )
 
-    def losses(total):
-        return (total[LOSS] + total[WRONG_TOKENS],) * 2
+    learner.learn, learner.losses = learn, lambda total: (total[LOSS] + total[WRONG_TOKENS],) * 2
+    return run(learner, callback)
 
-    return run.train(learn, losses, shuffle, epsilon, max_iterations, random_state, callback)
+
+class _Online(Learner):
+    """Weights as cells, and their sum for averaging; order, stopping, resuming.
+
+    learn(order) : an epoch. It moves `theta` (C,) and keeps `theta_sum` (C,), `count` (1,) so that
+        theta - theta_sum / count is the mean of all weight vectors so far (updates.py); `variance` (C,) is
+        AROW's. It adds to `totals` (5,).
+    losses(totals) : (objective, loss to be averaged).
+    """
+
+    def __init__(
+        self, corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state,
+        average, variance=None,
+    ):  # fmt: skip
+        check_labels(corpus, features, constraints)
+        n_weights = features.n_features
+        if state is None:
+            w = check_weights(np.zeros(n_weights) if w0 is None else w0, n_weights)
+            state = {"w": w, "w_sum": np.zeros(n_weights), "count": 1, "epoch": 0, "seconds": 0.0}
+            if variance is not None:
+                state["variance"] = np.full(n_weights, variance)
+        for name in ("w", "w_sum", "variance")[: 2 if variance is None else 3]:
+            if name not in state or np.shape(state[name]) != (n_weights,):
+                raise ValueError(
+                    f"state: expected an array {name!r} of shape ({n_weights},), got "
+                    f"{np.shape(state[name]) if name in state else sorted(state)}"
+                )
+        self.epsilon, self.max_iterations = (
+            number("epsilon", epsilon),
+            whole("max_iterations", max_iterations),
+        )
+        self.shuffle, self.seed, self.average = shuffle, random_state, bool(average)
+        self.layout, self.cells = lay_out_online(corpus, features, constraints)
+        self.theta, self.theta_sum = cells_of(self.cells, state["w"]), cells_of(self.cells, state["w_sum"])
+        self.variance = None if variance is None else cells_of(self.cells, state["variance"])
+        self.count = np.array([state["count"]], np.int64).reshape(1)
+        self.iteration, self.seconds = int(state["epoch"]), float(state["seconds"])
+        self.work, self.totals = online_work(self.layout, len(self.theta)), np.zeros(N_TOTALS)
+        self.sequences = corpus.visited
+        self.good = self._snapshot()
+
+    def advance(self):
+        order = self.sequences
+        if self.shuffle:
+            order = order[epoch_order(self.seed, self.iteration, len(order))]
+        self.totals[:] = 0.0
+        self.learn(order)
+        if not (np.isfinite(self.totals).all() and np.isfinite(self.theta.sum())):
+            return "non-finite weights"
+        self.iteration, self.n_evaluations = self.iteration + 1, self.n_evaluations + 1
+        self.good = self._snapshot()
+        self.objective, loss = map(float, self.losses(self.totals))
+        self.violation = loss / max(1, len(order))
+        return None
+
+    def finished(self):
+        return "converged" if self.violation <= self.epsilon else None
+
+    def _snapshot(self):
+        """Where the last complete epoch ended: arrays of our own, in the order of the features."""
+        vectors = {"w": self.theta, "w_sum": self.theta_sum, "variance": self.variance}
+        state = {name: weights_of(self.cells, v) for name, v in vectors.items() if v is not None}
+        return state | {"count": self.count.copy(), "epoch": np.array(self.iteration)}
+
+    def state(self):
+        return self.good | {"seconds": np.array(self.seconds)}
+
+    def weights(self):
+        """Averaged or as they are, a new array."""
+        w, w_sum, count = self.good["w"], self.good["w_sum"], self.good["count"][0]
+        return w - w_sum / count if self.average else w.copy()
+
+    def last_look(self):
+        """The objective of the last epoch; before the first, that of the start."""
+        if self.n_evaluations:
+            return self.objective
+        totals = np.zeros(N_TOTALS)
+        self.direction(self.sequences, cells_of(self.cells, self.weights()), totals)
+        return self.losses(totals)[0]
+
+    def direction(self, order, theta, totals):
+        """(C,): weighted sum of S(x, gold) - S(x, best) over the sequences of `order`."""
+        direction = np.zeros_like(theta)
+        for part in chunks(order):
+            perceptron_direction(part, theta, direction, self.layout, self.work, totals)
+        return direction
