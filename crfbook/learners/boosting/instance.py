@@ -8,7 +8,7 @@ What is lost is the closed form; what remains is a sum
 
 From the chord over [low_i, high_i] of Altun, Johnson and Hofmann (2003), section 5.2, with the loss L_i of
 sequence i and its derivative M_i: c_i = (high_i L_i - M_i) / (high_i - low_i),  d_i = (M_i - low_i L_i) /
-(high_i - low_i). From gains and losses apart (split.py): c_i = Q_i / less_i with low_i = -less_i,
+(high_i - low_i). From gains and losses apart (selection.py): c_i = Q_i / less_i with low_i = -less_i,
 d_i = P_i / more_i with high_i = more_i. A sequence that is asleep enters as e^{ceiling_i + |D| (most that phi
 can move)}, so that no step wakes it to the loss's harm. The NamedTuples `data`, `index`, `state` and `work`
 list their arrays with shapes (layout.py, chain/token_layout.py).
@@ -17,7 +17,7 @@ list their arrays with shapes (layout.py, chain/token_layout.py).
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.learners.boosting.features import LOG_REF, SPLIT, TOTAL, add_gold_pairs
+from crfbook.learners.boosting.selection import LOG_REF, SPLIT, TOTAL, add_gold_pairs
 
 # rows of `parts`: P_i, Q_i, L_i (asleep: -e^ceiling), low_i, high_i, more_i
 GAIN, LOSS, MASS, LOW, HIGH, MORE = 0, 1, 2, 3, 4, 5

@@ -11,7 +11,7 @@ from crfbook.chain.token_layout import used_classes
 from crfbook.data.constraints import Bounds, bounds_of
 from crfbook.data.corpus import offsets, owners, ragged_index
 from crfbook.data.features import row_offsets
-from crfbook.learners.boosting.features import BLOCK, edge_extremes, node_extremes
+from crfbook.learners.boosting.selection import BLOCK, edge_extremes, node_extremes
 
 
 class BoostData(NamedTuple):
@@ -57,7 +57,7 @@ class BoostIndex(NamedTuple):
     entry_other: np.ndarray  # int32 (E',): largest count of (yp, y), yp != y
     low: np.ndarray  # (F,): smallest count minus gold count, over sequences and labellings
     high: np.ndarray  # (F,): largest
-    most: np.ndarray  # (F,): largest gain, see split.py
+    most: np.ndarray  # (F,): largest gain, see selection.py
     group_ptr: np.ndarray  # int64 (G+1,): blocks of slots of a group
     group_low: np.ndarray  # (G,)
     group_high: np.ndarray  # (G,)
@@ -73,7 +73,7 @@ class BoostState(NamedTuple):
     cell: np.ndarray  # (N, L): what a token added to the sums of its attributes, g |p_node - gold|
     edge_cell: np.ndarray  # (R, Q, 2): what a row added to edge_sum
     edge_sum: np.ndarray  # (K, Q, 2)
-    sums: np.ndarray  # (n, 2): P and Q of split.py, by slot; dL/dw_k is their difference
+    sums: np.ndarray  # (n, 2): P and Q of selection.py, by slot; dL/dw_k is their difference
     stale: np.ndarray  # uint8 (n / BLOCK,): the extremes of the block are to be found again
     block_high: np.ndarray  # (n / BLOCK,): largest dL/dw_k; or the largest decrease
     block_low: np.ndarray  # (n / BLOCK,): smallest

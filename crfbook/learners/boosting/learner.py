@@ -10,7 +10,6 @@ as rounds. Rounds visit only what they change (rounds.py). Source: Altun, Johnso
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,18 +19,6 @@ from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import sequence_work
 from crfbook.data.features import log_edge
-from crfbook.learners.boosting.features import (
-    DRIFT,
-    FLOOR,
-    GIVEN,
-    GLOBAL,
-    INSTANCE,
-    LOG_REF,
-    ROUNDS,
-    SHARE,
-    SPLIT,
-    VISITS,
-)
 from crfbook.learners.boosting.layout import lay_out, make_state, state_bytes
 from crfbook.learners.boosting.rounds import (
     AT_FLOOR,
@@ -44,11 +31,23 @@ from crfbook.learners.boosting.rounds import (
     sleep_limit,
     visit,
 )
-from crfbook.training.loop import OptResult, Step
-from crfbook.training.threads import one_blas_thread
+from crfbook.learners.boosting.selection import (
+    DRIFT,
+    FLOOR,
+    GIVEN,
+    GLOBAL,
+    INSTANCE,
+    LOG_REF,
+    ROUNDS,
+    SHARE,
+    SPLIT,
+    VISITS,
+)
+from crfbook.training.interrupts import chunks, listen
+from crfbook.training.loop import Learner, run
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
 
 FLOORS = 1e-10  # loss per token (nats) below which the rounding of log Z rules
 BUDGET = 2_000_000  # tokens visited between two chances to hear Ctrl-C: below a second
@@ -80,7 +79,7 @@ def boost(
     bound : which bound chooses feature and step. "global": the paper's, with the extremes of a count over the
         whole corpus. "instance": chosen so too, but the step minimises the tighter bound in which every
         sequence has its own extremes. "split": not the paper's, a closed form that bounds what a feature
-        gains and what it loses apart (split.py) chooses, and the same bound with every
+        gains and what it loses apart (selection.py) chooses, and the same bound with every
         sequence's own extremes gives the step; on a corpus it needs several times fewer rounds.
     cap : largest |step|; math.inf for none. Features that occur with their label in the gold labelling
         wherever they can (high = 0) or nowhere (low = 0) have no finite best step:
@@ -94,15 +93,14 @@ def boost(
     Returns an OptResult. objective: log of the loss, known to 2e-3 of the decrease that the rounds still
     promise. Step.violation: share of the loss that the bound of that round promised to take away.
     n_evaluations: sequences visited, one forward-backward each (a full pass would be S). state has arrays
-    feature, step, gain (-log of the bound, nats) and log_loss, an entry a round. status: "converged" (tol),
+    feature, step, gain (-log of the bound, nats) and log_loss, an entry a round; none of them where Ctrl-C came
+    before the first pass had ended. status: "converged" (tol),
     "max_iterations", "stopped by callback", "interrupted", "rounding floor" (the loss per token fell below
     1e-10: separable data) or "non-finite objective". Nothing is random; ties go as `select_feature` says.
 
     Raises ValueError for bad arguments or labels, MemoryError beyond memory_limit.
     """
-    max_iterations = (
-        np.iinfo(np.int64).max if max_iterations is None else whole("max_iterations", max_iterations)
-    )
+    rounds = None if max_iterations is None else whole("max_iterations", max_iterations)
     one_of("bound", bound, BOUNDS)
     cap = number("cap", cap, above=0.0, finite=False, note=" (math.inf for none)")
     tol, report_every = number("tol", tol), whole("report_every", report_every, 1)
@@ -114,33 +112,8 @@ def boost(
             f"tokens, {features.n_labels} labels and {features.n_edge:,} transitions take "
             f"{size / 1e9:.2g} GB; observed transitions only, a larger memory_limit or another algorithm work"
         )
-    run = _Run(corpus, features, constraints, cap, tol, BOUNDS[bound])
-    with one_blas_thread():
-        status, history = _iterate(run, w0, state, max_iterations, report_every, callback)
-    return OptResult(
-        run.state.w, run.objective(), status, run.done, history, run.export(), int(run.state.count[VISITS])
-    )
-
-
-def _iterate(run, w0, state, rounds, report_every, callback):
-    """Chunks of rounds until there is a reason to stop: (reason, list of Step)."""
-    history = []
-    try:
-        run.resume(state) if state is not None else run.start(w0)
-        while run.done < rounds:
-            code = run.advance(min(rounds, (run.done // report_every + 1) * report_every))
-            reached = run.done == rounds or run.done % report_every == 0
-            if (code in FINISHED or reached) and run.done > (history[-1].iteration if history else run.begun):
-                history.append(run.report())
-                if callback is not None and run.pause(callback, history[-1]):
-                    return FINISHED.get(code, "stopped by callback"), history
-            if code in FINISHED:
-                return FINISHED[code], history
-        return "max_iterations", history
-    except KeyboardInterrupt:
-        if run.state is None:
-            raise
-        return "interrupted", history
+    rules = cap, tol, BOUNDS[bound], rounds, report_every
+    return run(_Boosting(corpus, features, w0, constraints, state, *rules), callback)
 
 
 class Anchor(NamedTuple):
@@ -165,87 +138,97 @@ class Journal(NamedTuple):
     log_loss: np.ndarray  # after the round
 
 
-class _Run:
-    """Data, state and journal of one run."""
+class _Boosting(Learner):
+    """Data, tables and journal. An iteration of the loop is all rounds up to the next report."""
 
-    def __init__(self, corpus, features, constraints, cap, tol, kind):
+    tables = anchor = ended = None
+
+    def __init__(
+        self, corpus, features, w0, constraints, saved, cap, tol, kind, max_iterations=None, report_every=100
+    ):
+        n_weights = features.n_features
+        self.saved, self.given = saved, 0
+        if saved is None:
+            self.w0 = np.zeros(n_weights) if w0 is None else check_weights(w0, n_weights).copy()
+        else:
+            for name, length in (("w", n_weights), ("ceiling", corpus.n_sequences)):
+                if np.shape(saved.get(f"anchor_{name}")) != (length,):
+                    raise ValueError(
+                        f"state: expected an array 'anchor_{name}' of shape ({length},), got "
+                        f"{np.shape(saved.get(f'anchor_{name}'))}"
+                    )
+            self.seconds, self.given = float(saved["seconds"]), len(saved["feature"])
+            self.w0, since = saved["anchor_w"].copy(), int(saved["anchor_count"][ROUNDS])
+            np.add.at(self.w0, saved["feature"][since:], saved["step"][since:])
         self.features, self.cap, self.tol, self.kind = features, cap, tol, kind
+        self.max_iterations, self.report_every = max_iterations, report_every
         self.data, self.index = lay_out(corpus, features, cap == math.inf, constraints)
         self.n_classes = corpus.n_classes
         self.work = sequence_work(corpus, features.n_labels)
-        self.state = self.anchor = None
         self.journal = Journal(np.zeros(0, np.int64), *(np.zeros(0) for _ in range(3)))
-        self.seconds, self.clock, self.begun = 0.0, time.perf_counter(), 0
 
-    @property
-    def done(self):
-        return int(self.state.count[ROUNDS])
+    def begin(self):
+        self._start() if self.saved is None else self._resume()
 
-    def start(self, w0):
+    def _start(self):
         """First pass: every sequence once, to see which have to be awake."""
-        n_weights = self.features.n_features
-        w = np.zeros(n_weights) if w0 is None else check_weights(w0, n_weights).copy()
-        state = self._allocate(w)
+        tables = self._allocate(self.w0.copy())
         filled = np.flatnonzero(np.diff(self.data.seq_ptr))
-        visit(filled, True, np.inf, self.data, state, self.work)
-        bad = filled[~(state.ceiling[filled] < np.inf)]
+        self._visit(filled, np.inf, tables)
+        bad = filled[~(tables.ceiling[filled] < np.inf)]
         if len(bad):
             raise ValueError(
                 f"sequence {bad[0]}: expected gold labels of finite score, but the constraints forbid them "
                 f"(or scores exceed float64)"
             )
-        log_loss = float(logsumexp(state.log_mass)) if len(filled) else -math.inf
-        state.asleep[:] = ~(state.ceiling > sleep_limit(log_loss, SLACK, len(state.asleep)))
-        self.state = state
+        log_loss = float(logsumexp(tables.log_mass)) if len(filled) else -math.inf
+        tables.asleep[:] = ~(tables.ceiling > sleep_limit(log_loss, SLACK, len(tables.asleep)))
+        self.tables = tables
         self._rescore(log_loss)
 
-    def resume(self, saved):
+    def _resume(self):
         """From the anchor of a saved state, repeat the rounds since then."""
-        for name, length in (("w", self.features.n_features), ("ceiling", len(self.data.seq_ptr) - 1)):
-            if np.shape(saved.get(f"anchor_{name}")) != (length,):
-                raise ValueError(
-                    f"state: expected an array 'anchor_{name}' of shape ({length},), got "
-                    f"{np.shape(saved.get(f'anchor_{name}'))}"
-                )
-        anchor = Anchor(*(saved[f"anchor_{name}"] for name in Anchor._fields))
-        state = self._allocate(anchor.w.copy())
-        state.ceiling[:], state.asleep[:], state.count[:] = anchor.ceiling, anchor.asleep, anchor.count
-        self.journal = Journal(*(saved[name].copy() for name in Journal._fields))
-        self.seconds, self.begun = float(saved["seconds"]), len(self.journal.feature)
-        state.number[SHARE] = anchor.share
-        self.state = state
+        anchor = Anchor(*(self.saved[f"anchor_{name}"] for name in Anchor._fields))
+        tables = self._allocate(anchor.w.copy())
+        tables.ceiling[:], tables.asleep[:], tables.count[:] = anchor.ceiling, anchor.asleep, anchor.count
+        self.journal = Journal(*(self.saved[name].copy() for name in Journal._fields))
+        tables.number[SHARE] = anchor.share
+        self.tables = tables
         self._rescore(float(anchor.log_loss))
-        state.count[GIVEN] = self.begun
-        while self.done < self.begun:
-            self.advance(self.begun)
-        self.clock = time.perf_counter()
+        tables.count[GIVEN] = self.given
+        while self.iteration < self.given:
+            listen()
+            self.go_on(self.given)
+
+    def _visit(self, sequences, log_loss, tables):
+        for part in chunks(sequences):
+            visit(part, True, log_loss, self.data, tables, self.work)
 
     def _allocate(self, w):
-        state = make_state(self.data, self.index, w, self.features.n_labels, self.n_classes)
-        state.number[SHARE], state.number[FLOOR] = SLACK, FLOORS * max(1, len(self.data.labels))
-        self._fill_tables(state)
-        return state
+        tables = make_state(self.data, self.index, w, self.features.n_labels, self.n_classes)
+        tables.number[SHARE], tables.number[FLOOR] = SLACK, FLOORS * max(1, len(self.data.labels))
+        self._score_transitions(tables)
+        return tables
 
-    def _fill_tables(self, state):
+    def _score_transitions(self, tables):
         """Scores of transitions from the weights, not by steps."""
-        scores = log_edge(self.features, state.w, self.data.class_ptr, self.data.class_attr)
-        state.log_edge[:] = scores + self.data.bounds.edge
+        scores = log_edge(self.features, tables.w, self.data.class_ptr, self.data.class_attr)
+        tables.log_edge[:] = scores + self.data.bounds.edge
 
     def _rescore(self, log_loss):
         """Everything but w and who is awake from scratch; this place becomes the anchor."""
-        state = self.state
-        arrays = (array.copy() for array in (state.w, state.ceiling, state.asleep, state.count))
-        self.anchor = Anchor(*arrays, log_loss, float(state.number[SHARE]))
-        self._fill_tables(state)
-        for array in (state.sums, state.edge_sum, state.cell, state.edge_cell):
+        tables = self.tables
+        arrays = (array.copy() for array in (tables.w, tables.ceiling, tables.asleep, tables.count))
+        self.anchor = Anchor(*arrays, log_loss, float(tables.number[SHARE]))
+        self._score_transitions(tables)
+        for array in (tables.sums, tables.edge_sum, tables.cell, tables.edge_cell):
             array[:] = 0.0
-        state.stale[:] = 1
-        state.number[LOG_REF], state.number[DRIFT] = (log_loss, 0.0) if log_loss > -math.inf else (0.0, 0.0)
-        awake = np.flatnonzero(state.asleep == 0)
-        visit(awake, True, log_loss, self.data, state, self.work)
-        settle(self.data, state)
+        tables.stale[:] = 1
+        tables.number[LOG_REF], tables.number[DRIFT] = (log_loss, 0.0) if log_loss > -math.inf else (0.0, 0.0)
+        self._visit(np.flatnonzero(tables.asleep == 0), log_loss, tables)
+        settle(self.data, tables)
 
-    def advance(self, target):
+    def go_on(self, target):
         """Rounds until there are `target`, or until `boost_rounds` has a reason to return;
         returns its status.
         """
@@ -254,37 +237,58 @@ class _Run:
             longer = max(target, 2 * len(self.journal.feature))
             self.journal = Journal(*(np.resize(old, longer) for old in self.journal))
         rule = self.cap, self.tol, self.kind
-        arrays = self.data, self.index, self.state, self.work, self.journal
+        arrays = self.data, self.index, self.tables, self.work, self.journal
         status = boost_rounds(target, BUDGET, *rule, *arrays)
         if status == DRIFTED:
-            self._rescore(self.objective())
+            self._rescore(self.objective)
         return status
 
-    # ---- what the caller sees
+    # ---- what the loop asks
 
+    def advance(self):
+        before = self.iteration
+        target = (before // self.report_every + 1) * self.report_every
+        if self.max_iterations is not None:
+            target = min(target, self.max_iterations)
+        while self.iteration < target and self.ended is None:
+            listen()
+            self.ended = FINISHED.get(self.go_on(target))
+        return self.ended if self.iteration == before else None
+
+    def finished(self):
+        return self.ended
+
+    def settle(self):
+        """After Ctrl-C while the rounds of a state were repeated: that state is what there is."""
+        if self.iteration < self.given:
+            self.tables = self.anchor = None
+
+    @property
+    def iteration(self):
+        return self.given if self.tables is None else int(self.tables.count[ROUNDS])
+
+    @property
+    def n_evaluations(self):
+        return 0 if self.tables is None else int(self.tables.count[VISITS])
+
+    @property
     def objective(self):
-        return float(self.journal.log_loss[self.done - 1]) if self.done else self.anchor.log_loss
+        """Log of the loss after the last round."""
+        if self.anchor is None:
+            return math.nan
+        return float(self.journal.log_loss[self.iteration - 1]) if self.iteration else self.anchor.log_loss
 
-    def report(self):
-        self._tick()
-        promised = float(-np.expm1(-self.journal.gain[self.done - 1]))
-        return Step(self.done, self.objective(), promised, int(np.count_nonzero(self.state.w)), self.seconds)
+    @property
+    def violation(self):
+        return float(-np.expm1(-self.journal.gain[self.iteration - 1])) if self.iteration else math.nan
 
-    def pause(self, callback, step):
-        """Run the callback with the clock stopped."""
-        shown = self.state.w.view()
-        shown.flags.writeable = False
-        stop = callback(step, shown)
-        self.clock = time.perf_counter()
-        return bool(stop)
+    def weights(self):
+        return self.w0 if self.tables is None else self.tables.w
 
-    def export(self):
-        """Arrays only, so that np.savez can keep them."""
-        self._tick()
+    def state(self):
+        """Arrays only, so that np.savez can keep them; none before the first pass has ended."""
+        if self.anchor is None:
+            return {} if self.saved is None else self.saved
         state = {f"anchor_{name}": np.array(value) for name, value in self.anchor._asdict().items()}
-        state |= {name: array[: self.done].copy() for name, array in self.journal._asdict().items()}
+        state |= {name: array[: self.iteration].copy() for name, array in self.journal._asdict().items()}
         return state | {"seconds": np.array(self.seconds)}
-
-    def _tick(self):
-        now = time.perf_counter()
-        self.seconds, self.clock = self.seconds + (now - self.clock), now

@@ -17,7 +17,8 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.sequence import bound_nodes, sequence_marginals, subtract_gold
-from crfbook.learners.boosting.features import (
+from crfbook.learners.boosting.instance import tighten
+from crfbook.learners.boosting.selection import (
     BLOCK,
     DRIFT,
     EDGE,
@@ -32,9 +33,8 @@ from crfbook.learners.boosting.features import (
     TOTAL,
     VISITS,
     select_feature,
+    select_split,
 )
-from crfbook.learners.boosting.instance import tighten
-from crfbook.learners.boosting.split import select_split
 
 SLACK, LEAST_SHARE = 1e-3, 1e-9  # see above
 PAUSED, CONVERGED, DRIFTED, AT_FLOOR, NOT_FINITE = 0, 1, 2, 3, 4  # why `boost_rounds` returns

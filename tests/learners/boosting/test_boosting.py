@@ -14,12 +14,11 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.learners.boosting import learner as boosting
-from crfbook.learners.boosting.features import INSTANCE, ROUNDS, SHARE, TOTAL, best_step
 from crfbook.learners.boosting.instance import least_sum, tighten
 from crfbook.learners.boosting.layout import lay_out
 from crfbook.learners.boosting.learner import boost
 from crfbook.learners.boosting.rounds import DRIFTED, PAUSED
-from crfbook.learners.boosting.split import split_step
+from crfbook.learners.boosting.selection import INSTANCE, ROUNDS, SHARE, TOTAL, best_step, split_step
 
 LENGTHS = (3, 0, 1, 4, 2, 4)
 CORPORA = {
@@ -151,14 +150,14 @@ def problem(seed, kind, lengths=LENGTHS, **options):
 
 
 def first_state(corpus, features, w=None, cap=1.0, constraints=None):
-    run = boosting._Run(corpus, features, constraints, cap, 1e-6, 0)
-    run.start(w)
+    run = boosting._Boosting(corpus, features, w, constraints, None, cap, 1e-6, 0)
+    run.begin()
     return run
 
 
 def means_of(run):
-    plus, minus = run.state.sums[run.data.slot].T
-    return (plus - minus) / run.state.number[TOTAL]
+    plus, minus = run.tables.sums[run.data.slot].T
+    return (plus - minus) / run.tables.number[TOTAL]
 
 
 # ---- the quantities of section 3.3
@@ -169,8 +168,8 @@ def means_of(run):
 def test_loss_derivatives_and_extremes_are_those_of_enumeration(kind, options):
     corpus, features, w = problem(1, kind, **options)
     run, true = first_state(corpus, features, w), Enumerated(corpus, features)
-    assert run.objective() == pytest.approx(np.log(true.losses(w).sum()), rel=1e-12)
-    mass = np.exp(run.state.log_mass - run.objective())
+    assert run.objective == pytest.approx(np.log(true.losses(w).sum()), rel=1e-12)
+    mass = np.exp(run.tables.log_mass - run.objective)
     np.testing.assert_allclose(mass, true.losses(w) / true.losses(w).sum(), rtol=1e-10)  # D(i)
     np.testing.assert_allclose(
         means_of(run)[true.low < true.high], true.means(w)[true.low < true.high], rtol=0, atol=1e-12
@@ -187,7 +186,7 @@ def test_derivative_of_the_log_loss_by_differences():
         for h in (1e-5, -1e-5):
             moved = w.copy()
             moved[k] += h
-            near.append(first_state(corpus, features, moved).objective())
+            near.append(first_state(corpus, features, moved).objective)
         assert m == pytest.approx((near[0] - near[1]) / 2e-5, abs=1e-8)
 
 
@@ -204,7 +203,7 @@ def test_constraints_and_label_sets_are_obeyed():
         Enumerated(corpus, features, constraints),
     )
     w = np.zeros(features.n_features)
-    assert run.objective() == pytest.approx(np.log(true.losses(w).sum()), rel=1e-12)
+    assert run.objective == pytest.approx(np.log(true.losses(w).sum()), rel=1e-12)
     np.testing.assert_allclose(
         means_of(run)[true.low < true.high], true.means(w)[true.low < true.high], atol=1e-12
     )
@@ -258,7 +257,7 @@ def test_ratio_instance_bound_global_bound_in_this_order(kind):
             D, f = least_sum(total - c.sum() - d.sum(), len(parts), c, d, low, high, step, limit)
             assert f == pytest.approx(instance(D), rel=1e-12)
             assert all(f <= instance(other) * (1 + 1e-12) for other in np.linspace(0, limit, 200))
-            D2, gain2 = tighten(k, step, 1.0, INSTANCE, run.data, run.index, run.state, run.work)
+            D2, gain2 = tighten(k, step, 1.0, INSTANCE, run.data, run.index, run.tables, run.work)
             assert (D2, -gain2) == (
                 pytest.approx(D, rel=1e-5, abs=1e-7),
                 pytest.approx(math.log(f / total), abs=1e-10),
@@ -434,24 +433,24 @@ def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_sleepers_wake(bo
     rng = np.random.default_rng(8)
     corpus, features = long_corpus(rng, (120, 70, 3, 30, 5, 1, 55, 8))
     run = first_state(corpus, features)
-    assert run.state.asleep.sum() == 7  # all but the longest
+    assert run.tables.asleep.sum() == 7  # all but the longest
     run.kind = boosting.BOUNDS[bound]
     anchors = []
     for target in (1, 10, 100, 400, 1500):
-        while run.done < target:
-            assert run.advance(target) in (PAUSED, DRIFTED)
+        while run.iteration < target:
+            assert run.go_on(target) in (PAUSED, DRIFTED)
             anchors.append(run.anchor.count[ROUNDS])
-        log_loss, means = exact(corpus, features, run.state.w)
-        share, usable = 2 * run.state.number[SHARE], run.index.low < run.index.high
-        assert run.objective() == pytest.approx(log_loss, abs=share)
+        log_loss, means = exact(corpus, features, run.tables.w)
+        share, usable = 2 * run.tables.number[SHARE], run.index.low < run.index.high
+        assert run.objective == pytest.approx(log_loss, abs=share)
         np.testing.assert_allclose(means_of(run)[usable], means[usable], atol=120 * share)
-        fresh = first_state(corpus, features, run.state.w)
-        assert fresh.objective() == pytest.approx(log_loss, abs=1e-9)
+        fresh = first_state(corpus, features, run.tables.w)
+        assert fresh.objective == pytest.approx(log_loss, abs=1e-9)
         filled = np.diff(corpus.seq_ptr) > 0
-        truth = fresh.state.log_mass[filled]
-        asleep = run.state.asleep[filled] == 1
-        assert np.all(truth[asleep] <= run.state.ceiling[filled][asleep] + 1e-9)  # the ceilings are ceilings
-    assert run.state.asleep.sum() < 7
+        truth = fresh.tables.log_mass[filled]
+        asleep = run.tables.asleep[filled] == 1
+        assert np.all(truth[asleep] <= run.tables.ceiling[filled][asleep] + 1e-9)  # the ceilings are ceilings
+    assert run.tables.asleep.sum() < 7
     assert len(set(anchors)) > 1  # the drift rule spoke
 
 
@@ -509,6 +508,28 @@ def test_an_interrupt_keeps_whole_rounds():
     assert (result.status, result.n_iter, len(result.state["feature"])) == ("interrupted", 20, 20)
     again = boost(corpus, features, max_iterations=100, state=result.state)
     assert np.array_equal(again.w, boost(corpus, features, max_iterations=100).w)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_an_interrupt_before_the_first_round_gives_the_start(resumed, monkeypatch):
+    """Of a state whose rounds are being repeated: what that state held."""
+    corpus, features = long_corpus(np.random.default_rng(12), (20, 10))
+    part = boost(corpus, features, max_iterations=30)
+    w, state = part.w, part.state if resumed else None
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(boosting, "boost_rounds" if resumed else "visit", interrupt)
+    stopped = boost(corpus, features, None if resumed else w, state=state, max_iterations=100)
+    monkeypatch.undo()
+    assert stopped.status == "interrupted" and np.isnan(stopped.objective) and stopped.history == []
+    assert np.array_equal(stopped.w, w) and stopped.n_iter == (30 if resumed else 0)
+    if resumed:
+        again = boost(corpus, features, max_iterations=100, state=stopped.state)
+        assert np.array_equal(again.w, boost(corpus, features, max_iterations=100).w)
+    else:
+        assert stopped.state == {}
 
 
 # ---- odd data
