@@ -102,7 +102,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         "owlqn" keep, two vectors of weights each.
     max_linesearch : integer >= 1, default None: 20. Evaluations tried per iteration.
     calibration_eta : number > 0, default None: 0.1, "sgd-l1" 0.8. The rate with which the search for a
-        learning rate begins, see `learners.stochastic.gradient.sgd`; "sgd-l1" trains with it.
+        learning rate begins, see `learners.stochastic.gradient_descent.sgd`; "sgd-l1" trains with it.
     calibration_rate : number > 1, default None: 2. Factor between two rates of that search.
     calibration_samples : integer >= 1, default None: 1000. Sequences that the search tries each rate on.
     calibration_candidates : integer >= 1, default None: 10. The search ends after so many rates that helped.

@@ -109,7 +109,7 @@ def _warn(result, settings, by_default, n_labels):
     if sentence:
         warnings.warn(sentence, kind, stacklevel=4)
     if key in ("sgd", "sgd-l1"):
-        from crfbook.learners.stochastic.gradient import divergence
+        from crfbook.learners.stochastic.gradient_descent import divergence
 
         sentence = divergence(result)
         if sentence:
@@ -249,7 +249,7 @@ class Stream:
         share = corpus.n_sequences / seen  # functions spread a penalty over the sequences they are given
         more |= {name: getattr(settings, name) * share for name in ("c1", "c2") if getattr(row, name) != NONE}
         if settings.algorithm == "sgd-l1":
-            from crfbook.learners.stochastic.gradient import DECAY
+            from crfbook.learners.stochastic.gradient_descent import DECAY
 
             more["decay"] = DECAY**share
         return more

@@ -17,7 +17,7 @@ from crfbook.data.corpus import slice_sequences, take_sequences
 from crfbook.learners.boosting.learner import boost
 from crfbook.learners.online import online
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.stochastic import gradient as stochastic
+from crfbook.learners.stochastic import gradient_descent as stochastic
 from crfbook.learners.stochastic.averaged import sag
 from crfbook.learners.stochastic.dual import sdca
 from crfbook.learners.stochastic.fast import fast_fit

@@ -22,7 +22,7 @@ from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.learners.coordinate.path import solve_path
 from crfbook.learners.coordinate.sweeps import Sparse
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.stochastic.gradient import sgd
+from crfbook.learners.stochastic.gradient_descent import sgd
 from crfbook.learners.tuples.automaton import Tuples, tuple_occurrences
 from crfbook.learners.tuples.tuple_chain import TupleObjective, decode_tuples, train_tuples
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crfbook.chain.objective import Objective, check_labels, check_weights
-from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, sequence_work, weights_of
-from crfbook.learners.stochastic.edge_memory import edge_start, memory_bytes, pairs_of_classes
+from crfbook._checks import whole
+from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, weights_of
+from crfbook.learners.stochastic.remembered import Rememberer, edge_places, memory_bytes
 from crfbook.learners.stochastic.sag_steps import sag_steps, write_out
-from crfbook.training.certificate import TINY, Rules
-from crfbook.training.epochs import last_look, run_epochs
-from crfbook.training.loop import OptResult
+from crfbook.training.certificate import Rules
+from crfbook.training.interrupts import listen
+from crfbook.training.loop import run
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
 
 BOLDNESS = 0.5  # of the steps, see sag_steps.py; halved after an epoch ...
 RISE = 1e-3  # ... in which the objective rose by more than this share
@@ -36,7 +36,7 @@ class SagMemory(NamedTuple):
 
     node: np.ndarray  # (N, L): gradient of each token at its sequence's last visit, 0 before the first
     edge: np.ndarray  # (n_edge_memory,): sums over tokens, for the label pairs that have a weight
-    edge_start: np.ndarray  # int64 (S+1,): those of sequence s, see edge_memory.py
+    edge_start: np.ndarray  # int64 (S+1,): those of sequence s, see remembered.py
     pair_ptr: np.ndarray  # int64 (K+1,)
     pair: np.ndarray  # int64: label pairs previous * M + next of each class that have a weight
     # (S,): estimates of the Lipschitz constants of the gradients, 0 before the first visit
@@ -96,15 +96,15 @@ def sag(
     Raises MemoryError before anything is allocated, and ValueError for labels that are unknown or forbidden,
     weights that are not finite, parameters out of range.
     """
-    rules = Rules(0.0, c2, tol, tol_gradient)
+    rules, max_iterations = Rules(0.0, c2, tol, tol_gradient), whole("max_iterations", max_iterations)
     need = sag_memory(corpus, features)
     if need > memory_limit:
         raise MemoryError(
             f"sag remembers the marginals of every token, {need / 1e9:.3g} GB here, more than memory_limit = "
             f"{memory_limit / 1e9:.3g} GB: raise it, or use L-BFGS or sgd, which do not"
         )
-    run = _Run(corpus, features, w0, constraints, state, random_state, rules)
-    return run.result(max_iterations, callback)
+    learner = AverageGradient(corpus, features, w0, constraints, state, random_state, rules, max_iterations)
+    return run(learner, callback)
 
 
 def sag_memory(corpus, features):
@@ -114,132 +114,73 @@ def sag_memory(corpus, features):
     return memory_bytes(corpus, features, remembered=1, vectors=3, works=3, per_token=40)
 
 
-class _Run:
-    """The weights as scale (u - lag d), the memory, and the loop's callbacks (epochs.py)."""
+class AverageGradient(Rememberer):
+    """The weights as scale (u - lag d), and the memory."""
 
-    # what a state holds: arrays of the memory, and numbers of the run
+    name, first = "sag", "node"
+    vectors = ("w", "d")
     kept = ("node", "edge", "lipschitz", "calm", "skip", "loss")
-    numbers = ("epoch", "seconds", "seed", "warm", "passes", "optimism", "boldness", "objective_before")
+    numbers = Rememberer.numbers | {"warm": False, "boldness": BOLDNESS, "objective_before": math.inf}
 
-    def __init__(self, corpus, features, w0, constraints, state, random_state, rules):
-        check_labels(corpus, features, constraints)
-        self.corpus, self.features, self.constraints = corpus, features, constraints
-        self.rules, self.c2, self.reason = rules, rules.c2, None
-        n_weights = features.n_features
-        w = np.zeros(n_weights) if w0 is None else w0
-        if state is not None:
-            if np.shape(state.get("d")) != (n_weights,) or np.shape(state.get("node")) != (
-                corpus.n_tokens,
-                features.n_labels,
-            ):
-                raise ValueError(
-                    f"state: expected that of sag with {n_weights} weights and {corpus.n_tokens} tokens, "
-                    f"got the arrays {sorted(state)}"
-                )
-            w = state["w"]
-        w = check_weights(w, n_weights)
-        self.layout, self.cells = lay_out_online(corpus, features, constraints)
+    def __init__(self, corpus, features, w0, *rest):
+        super().__init__(corpus, features, w0, *rest)
+        self.warm = bool(self.given.get("warm", self.w.any()))
         self.works = [sequence_work(corpus, self.layout.exists.shape[1]) for _ in range(3)]
-        self.sequences = corpus.visited
-        self.memory = self._memory(state)
-        given = {} if state is None else state
-        self.epoch, self.seconds = int(given.get("epoch", 0)), float(given.get("seconds", 0.0))
-        self.seed, self.warm = int(given.get("seed", random_state)), bool(given.get("warm", w.any()))
-        self.passes, self.optimism = int(given.get("passes", 0)), float(given.get("optimism", 1.0))
-        self.boldness = float(given.get("boldness", BOLDNESS))
-        self.objective_before = float(given.get("objective_before", math.inf))
-        u, d = (cells_of(self.cells, vector) for vector in (w, given.get("d", np.zeros(n_weights))))
+        self.memory = self._memory()
+        d = self.given.get("d", np.zeros(features.n_features))
+        u, d = (cells_of(self.cells, vector) for vector in (self.w, d))
         self.lazy, self.grad = LazyWeights(np.array([1.0, 0.0]), u, d), np.zeros_like(u)
-        self.w, self.exact, self.objective_of = w, None, None
 
-    def _memory(self, state):
+    def _memory(self):
         corpus, n = self.corpus, self.corpus.n_sequences
-        pair_ptr, pair = pairs_of_classes(corpus, self.features, self.layout.exists.shape[1])
-        start = edge_start(corpus, pair_ptr)
-        node, edge = np.zeros((corpus.n_tokens, self.features.n_labels)), np.zeros(start[-1])
+        places = edge_places(corpus, self.features, self.layout.exists.shape[1])
+        node, edge = np.zeros((corpus.n_tokens, self.features.n_labels)), np.zeros(places[0][-1])
         lipschitz, loss, (calm, skip) = np.zeros(n), np.zeros(n), np.zeros((2, n), np.int64)
-        memory = SagMemory(node, edge, start, pair_ptr, pair, lipschitz, calm, skip, loss)
-        kept = {} if state is None else {name: np.array(state[name]) for name in self.kept}
-        return memory._replace(**kept)
+        memory = SagMemory(node, edge, *places, lipschitz, calm, skip, loss)
+        return memory._replace(**{name: np.array(self.given[name]) for name in self.kept if self.given})
 
     def state(self):
-        """Arrays only; the big ones are the run's own, not copies."""
-        return (
-            {name: np.asarray(getattr(self, name)) for name in self.numbers}
-            | {name: getattr(self.memory, name) for name in self.kept}
-            | {"w": self.w, "d": weights_of(self.cells, self.lazy.d)}
-        )
-
-    # ---- for run_epochs
+        return super().state() | {"d": weights_of(self.cells, self.lazy.d)}
 
     def advance(self):
         """n visits, all sequences in turn in the first epoch;
         later half of them drawn in proportion to the constants.
         """
-        n, first_pass = len(self.sequences), 0 if self.epoch else 2 if self.warm else 1
-        order = self.sequences[epoch_order(self.seed, self.epoch + 1, n)]
-        rng = np.random.default_rng([self.seed, self.epoch + 1, 1])
+        n, first_pass = len(self.sequences), 0 if self.iteration else 2 if self.warm else 1
+        order = self.sequences[epoch_order(self.seed, self.iteration + 1, n)]
+        rng = np.random.default_rng([self.seed, self.iteration + 1, 1])
         stretch = max(256, n // 32)
         # not a float of Python, which cannot be divided by when it is 0
         steps = first_pass, self.boldness, np.float64(2.0 * self.c2 / max(1, n))
         for first in range(0, n, stretch):
+            listen()
             part = order[first : first + stretch]
             if not first_pass:
                 rising = np.cumsum(self.memory.lipschitz[self.sequences])
                 drawn = np.searchsorted(rising, rng.random(len(part)) * rising[-1], side="right")
                 part = np.where(rng.random(len(part)) < 0.5, self.sequences[np.minimum(drawn, n - 1)], part)
             if sag_steps(part, *steps, self.layout, self.memory, self.lazy, *self.works, self.grad) >= 0:
-                self.reason = "non-finite objective"
-                return None
-        self.roll_back()
-        self.epoch, self.passes = self.epoch + 1, self.passes + 1
-        return self._judge()
+                return "non-finite objective"
+        self.settle()
+        self.iteration, self.passes = self.iteration + 1, self.passes + 1
+        self.judge()
+        return None
 
-    def roll_back(self):
+    def settle(self):
         """Write the weights out. Every step leaves them good, so that nothing is thrown away."""
         write_out(self.lazy)
         if np.isfinite(self.lazy.u).all():
             self.w = weights_of(self.cells, self.lazy.u)
         self.exact = None
 
-    def weights(self):
-        return self.w.copy()
-
-    def finished(self, objective, violation):
-        if not math.isfinite(objective):
-            return "non-finite objective"
-        return "converged" if self.exact is not None and violation <= self.rules.enough(objective) else None
-
-    def result(self, max_iterations, callback):
-        status, history = run_epochs(self, max_iterations, callback)
-        objective, status = last_look(lambda: (self.exact or self.evaluate())[0], status, history)
-        return OptResult(self.w, objective, status, self.epoch, history, self.state(), self.passes)
-
-    # ---- how far it has come
-
-    def _judge(self):
-        """(objective, violation) from the memory,
-        or exact ones if those of the memory are good enough to end.
-        """
+    def estimate(self):
         objective = float(self.memory.loss.sum()) + self.c2 * float(self.w @ self.w)
         if objective > self.objective_before + RISE * abs(self.objective_before):
             self.boldness *= 0.5
         self.objective_before = objective
-        violation = self.rules.violation_of(weights_of(self.cells, self.lazy.d) + 2.0 * self.c2 * self.w)
-        if self.optimism * violation > self.rules.enough(objective):
-            return objective, violation
-        exact = self.evaluate()
-        # what the memory will have to promise next time
-        self.optimism = max(1.0, 0.5 * exact[1] / max(violation, TINY))
-        return exact
+        return objective, self.rules.violation_of(
+            weights_of(self.cells, self.lazy.d) + 2.0 * self.c2 * self.w
+        )
 
-    def evaluate(self):
-        """Exact (objective, violation) at the present weights: one pass over the corpus."""
-        if self.objective_of is None:
-            self.objective_of = Objective(
-                self.corpus, self.features, c2=self.c2, constraints=self.constraints
-            )
-        value, grad = self.objective_of(self.w)
-        self.passes += 1
-        self.exact = value, self.rules.violation_of(grad)
-        return self.exact
+    def certified(self, value, grad):
+        return value, self.rules.violation_of(grad)

@@ -1,6 +1,6 @@
 """The fastest way to the optimum with an L2 penalty: dual coordinate ascent, and L-BFGS for what is left.
 
-Coordinate ascent (sdca.py) needs a few passes for what takes L-BFGS a hundred, but it slows down where many
+Coordinate ascent (dual.py) needs a few passes for what takes L-BFGS a hundred, but it slows down where many
 sequences share what they are unsure of. L-BFGS does not mind,
 if it starts close and knows how steep each weight's own valley is:
 
@@ -23,8 +23,7 @@ from crfbook.chain.objective import Objective
 from crfbook.learners.quasi_newton import minimize
 from crfbook.learners.stochastic.dual import DualAscent, check_memory
 from crfbook.training.certificate import TINY, Rules
-from crfbook.training.epochs import run_epochs
-from crfbook.training.loop import OptResult
+from crfbook.training.loop import OptResult, run
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
@@ -65,17 +64,17 @@ def fast_fit(
     objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
     if state is not None and "stretch" in state:
         return _descend(objective, None, tol, max_iterations, callback, state)
-    run = _Ascent(corpus, features, w0, constraints, state, random_state, c2, tol)
-    run.objective_of = objective
+    ascent = _Ascent(corpus, features, w0, constraints, state, random_state, c2, tol, max_iterations)
+    ascent.objective_of = objective
 
     def watch(step, w):
-        run.told_to_stop = callback is not None and bool(callback(step, w))
-        return run.told_to_stop
+        ascent.told_to_stop = callback is not None and bool(callback(step, w))
+        return ascent.told_to_stop
 
-    first = run.result(*run_epochs(run, 10**9 if max_iterations is None else max_iterations, watch), w0)
+    first = run(ascent, watch)
     if first.status != "handed over":
         return first
-    if run.told_to_stop:
+    if ascent.told_to_stop:
         return first._replace(status="stopped by callback")
     try:
         return _descend(objective, first, tol, max_iterations, callback, None)
@@ -96,15 +95,16 @@ class _Ascent(DualAscent):
     def state(self):
         return super().state() | {"trail": np.array(self.trail)}
 
-    def finished(self, objective, violation):
-        done = super().finished(objective, violation)
-        share = violation / max(1.0, abs(objective))
+    def judge(self):
+        super().judge()
+        share = self.violation / max(1.0, abs(self.objective))
         self.trail = [*self.trail, (self.passes, share)][-LOOK_BACK - 1 :]
-        if done or share > HANDOVER or len(self.trail) <= LOOK_BACK:
-            return done
+        if self.ended or share > HANDOVER or len(self.trail) <= LOOK_BACK:
+            return
         passes, before = self.trail[0]
         gained = math.log10(max(before, TINY) / max(share, TINY))
-        return "handed over" if share < FEW or gained < SLOW * (self.passes - passes) else None
+        if share < FEW or gained < SLOW * (self.passes - passes):
+            self.ended = "handed over"
 
 
 class _Stretched:

@@ -11,11 +11,10 @@ from helpers.problems import KINDS, problem
 from crfbook.chain.objective import Objective
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic import fast as module
-from crfbook.learners.stochastic.averaged import _Run, sag
+from crfbook.learners.stochastic.averaged import AverageGradient, sag
 from crfbook.learners.stochastic.dual import DualAscent, sdca
 from crfbook.learners.stochastic.fast import fast_fit
-from crfbook.learners.stochastic.gradient import sgd
-from crfbook.learners.stochastic.gradient_run import Sgd
+from crfbook.learners.stochastic.gradient_descent import Sgd, sgd
 
 pytestmark = pytest.mark.kernels
 C2 = 0.2
@@ -127,11 +126,11 @@ def test_ctrl_c_in_the_last_pass_keeps_the_model(learner, monkeypatch):
     def interrupt(self, *args):
         raise KeyboardInterrupt
 
-    for owner in (_Run, DualAscent):
+    for owner in (AverageGradient, DualAscent):
         monkeypatch.setattr(owner, "evaluate", interrupt)
     losses = Sgd.losses
     monkeypatch.setattr(
-        Sgd, "losses", lambda self, *args: interrupt(self) if self.epoch == 2 else losses(self, *args)
+        Sgd, "losses", lambda self, *args: interrupt(self) if self.iteration == 2 else losses(self, *args)
     )
     stopped = learner(corpus, features, c2=1.0, max_iterations=2)
     assert stopped.status == "interrupted" and stopped.n_iter == 2 and np.isfinite(stopped.objective)

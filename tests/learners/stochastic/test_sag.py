@@ -13,7 +13,9 @@ from crfbook.chain.token_layout import cells_of, sequence_work, weights_of
 from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.stochastic.averaged import _Run, sag, sag_memory
+from crfbook.learners.stochastic.averaged import AverageGradient, sag, sag_memory
+from crfbook.learners.stochastic.dual import sdca
+from crfbook.learners.stochastic.fast import fast_fit
 from crfbook.learners.stochastic.sag_steps import clear_gradient, sag_steps, search_lipschitz, write_out
 from crfbook.training.certificate import Rules
 
@@ -44,7 +46,7 @@ def dense_sag(corpus, features, w, order, c2, constants, first_pass, boldness):
 @pytest.mark.parametrize("kind", KINDS)
 def test_lazy_steps_are_the_dense_steps(kind, c2, boldness):
     corpus, features, _, _ = problem(20, **kind)
-    run = _Run(corpus, features, None, None, None, 0, Rules(0.0, c2, 0.0))
+    run = AverageGradient(corpus, features, None, None, None, 0, Rules(0.0, c2, 0.0))
     sequences = run.sequences
     rng = np.random.default_rng(0)
     order = np.concatenate([rng.permutation(sequences), rng.choice(sequences, 40)])
@@ -167,6 +169,25 @@ def test_resuming_goes_on_bit_for_bit():
         sag(corpus, features, c2=0.5, state={"w": np.zeros(2)})
 
 
+@pytest.mark.parametrize("learner", [sag, sdca, fast_fit])
+@pytest.mark.parametrize("n_classes", [1, 2])
+def test_a_state_that_keeps_transitions_in_another_order_is_refused(learner, n_classes):
+    """Of one class there is one order: such a state is read as ever."""
+    corpus, features, _, _ = problem(25, n_classes=n_classes)
+    whole = learner(corpus, features, c2=0.5, tol=0.0, max_iterations=4)
+    half = learner(corpus, features, c2=0.5, tol=0.0, max_iterations=2)
+    old = {name: value for name, value in half.state.items() if name != "edge_order"}
+    again = {"c2": 0.5, "tol": 0.0, "max_iterations": 4}
+    if n_classes == 1:
+        assert np.array_equal(learner(corpus, features, state=old, **again).w, whole.w)
+    else:
+        with pytest.raises(
+            ValueError, match=r"expected one of \w+ with edge_order 2, got 1: .* w0=state\['w'\]"
+        ):
+            learner(corpus, features, state=old, **again)
+    assert np.array_equal(learner(corpus, features, state=half.state, **again).w, whole.w)
+
+
 def test_from_the_optimum_it_ends_at_once():
     corpus, features, _, _ = problem(26)
     best = minimize(Objective(corpus, features, c2=0.5), np.zeros(features.n_features), c2=0.5, tol=1e-12)
@@ -205,7 +226,7 @@ def test_callback_interrupt_and_history(monkeypatch):
 def test_memory_is_stated_and_refused_above_the_limit():
     corpus, features, _, _ = problem(28, n_classes=3)
     need = sag_memory(corpus, features)
-    run = _Run(corpus, features, None, None, None, 0, Rules(0.0, 1.0, 0.0))
+    run = AverageGradient(corpus, features, None, None, None, 0, Rules(0.0, 1.0, 0.0))
     held = held_bytes(run.memory, run.layout, run.works, run.lazy, run.grad, run.w)
     assert 0.5 * held < need < 2.0 * held
     with pytest.raises(
@@ -217,7 +238,7 @@ def test_memory_is_stated_and_refused_above_the_limit():
 
 def test_pairs_are_remembered_once_for_each_class_that_a_sequence_uses():
     corpus, features, _, _ = problem(29, n_classes=3)
-    run = _Run(corpus, features, None, None, None, 0, Rules(0.0, 1.0, 0.0))
+    run = AverageGradient(corpus, features, None, None, None, 0, Rules(0.0, 1.0, 0.0))
     sizes = np.diff(run.memory.pair_ptr)
     for s, (first, last) in enumerate(zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)):
         used = set(corpus.edge_class[first + 1 : last].tolist())

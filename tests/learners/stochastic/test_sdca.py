@@ -17,15 +17,17 @@ from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic import dual as module
 from crfbook.learners.stochastic.dual import DualAscent, sdca, sdca_memory
-from crfbook.learners.stochastic.dual_chain import lean_to_gold
-from crfbook.learners.stochastic.sdca_steps import move_weights, sdca_epoch
+from crfbook.learners.stochastic.sdca_steps import lean_to_gold, move_weights, sdca_epoch
+from crfbook.training import interrupts
 
 pytestmark = pytest.mark.kernels
 SHORT = (3, 0, 1, 4, 2, 4, 3, 2, 3, 4, 1, 2)
 
 
 def ascent(corpus, features, c2=0.5, constraints=None, tol=0.0, w0=None):
-    return DualAscent(corpus, features, w0, constraints, None, 0, c2, tol)
+    run = DualAscent(corpus, features, w0, constraints, None, 0, c2, tol)
+    run.begin()
+    return run
 
 
 def with_label_sets(corpus, constraints, rng):
@@ -115,7 +117,7 @@ def test_every_visit_raises_the_dual_and_never_above_the_optimum(kind, c2, const
     assert run.dual() == 0.0
     for s in np.concatenate([rng.permutation(run.sequences) for _ in range(6)]):
         assert run.visit(np.array([s])) == -1
-        run.roll_back()
+        run.settle()
         dual = run.dual()
         assert dual >= before - 1e-10 and dual <= best + 1e-9
         before = dual
@@ -198,7 +200,7 @@ def test_a_visit_estimates_the_gap_that_it_found(kind):
                 (_, p), (_, q) = brute.path_probabilities(*dual), brute.path_probabilities(*model)
                 exact = p @ np.log(p / q)
             run.visit(np.array([s]))
-            run.roll_back()
+            run.settle()
             if epoch == 0:
                 np.testing.assert_allclose(run.memory.gap[s], run.layout.weight[s] * exact, rtol=1e-9)
             elif epoch > 3 and exact > 1e-7:  # to first order in the step: small gaps are known well
@@ -304,6 +306,27 @@ def test_interrupted_before_the_first_epoch_ends(monkeypatch, start):
     for state in (stopped.state, sdca(corpus, features, w0, c2=0.5, max_iterations=0).state):
         result = sdca(corpus, features, w0, c2=0.5, state=state, tol=1e-6)
         assert result.status == "converged" and result.objective <= best + 2e-6 * max(1.0, best)
+
+
+def test_interrupted_while_the_start_is_visited(monkeypatch):
+    """Some sequences stand where w0 has them, the others at their gold labels: a good dual point, too."""
+    corpus, features, w, _ = problem(52, n_classes=2)
+    best = minimize(Objective(corpus, features, c2=0.5), w, c2=0.5, tol=1e-12).objective
+    monkeypatch.setattr(interrupts, "CHUNK", 3)
+    heard = []
+
+    def listen():
+        heard.append(1)
+        if len(heard) == 2:  # before the second stretch of three sequences
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupts, "listen", listen)
+    stopped = sdca(corpus, features, w, c2=0.5)
+    monkeypatch.undo()
+    assert stopped.status == "interrupted" and np.array_equal(stopped.w, w) and np.isnan(stopped.objective)
+    assert stopped.n_iter == 0 and np.count_nonzero(stopped.state["rate"]) == 3
+    result = sdca(corpus, features, c2=0.5, state=stopped.state, tol=1e-6)
+    assert result.status == "converged" and best <= result.objective <= best + 2e-6 * max(1.0, best)
 
 
 def test_memory_is_stated_and_refused_above_the_limit():

@@ -11,7 +11,8 @@ from crfbook.chain.token_layout import cells_of, epoch_order, weights_of
 from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.stochastic.gradient import divergence, sgd, sgd_l1
+from crfbook.learners.stochastic import gradient_descent as stochastic_run
+from crfbook.learners.stochastic.gradient_descent import divergence, sgd, sgd_l1
 from crfbook.learners.stochastic.sgd_steps import clip_cells, sgd_l1_steps, sgd_steps
 
 pytestmark = pytest.mark.kernels
@@ -198,8 +199,6 @@ def test_interrupted_training_keeps_the_last_epoch(learner, penalty):
 
 
 def test_ctrl_c_inside_an_epoch_rolls_it_back(monkeypatch):
-    from crfbook.learners.stochastic import gradient_run as stochastic_run
-
     corpus, features, _, _ = problem(11)
     calls = []
 
@@ -220,8 +219,6 @@ def test_ctrl_c_inside_an_epoch_rolls_it_back(monkeypatch):
 def test_interrupted_while_the_learning_rate_is_searched(monkeypatch):
     corpus, features, _, _ = problem(11)
 
-    from crfbook.learners.stochastic import gradient_run as stochastic_run
-
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -231,6 +228,24 @@ def test_interrupted_while_the_learning_rate_is_searched(monkeypatch):
     assert stopped.status == "interrupted" and stopped.n_iter == 0 and not stopped.w.any()
     whole = sgd(corpus, features, c2=0.5, max_iterations=5)
     assert np.array_equal(sgd(corpus, features, c2=0.5, max_iterations=5, state=stopped.state).w, whole.w)
+
+
+@pytest.mark.parametrize("learner, penalty", [(sgd, {"c2": 0.5}), (sgd_l1, {"c1": 0.5})])
+def test_interrupted_while_the_start_is_looked_at(learner, penalty, monkeypatch):
+    corpus, features, w, _ = problem(11)
+    name = f"{learner.__name__}_steps"
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stochastic_run, name, interrupted)
+    stopped = learner(corpus, features, w, **penalty)
+    monkeypatch.undo()
+    assert (stopped.status, stopped.n_iter, stopped.history) == ("interrupted", 0, [])
+    assert np.array_equal(stopped.w, w) and np.isnan(stopped.objective)
+    whole = learner(corpus, features, w, **penalty, max_iterations=5)
+    rest = learner(corpus, features, **penalty, max_iterations=5, state=stopped.state)
+    assert np.array_equal(rest.w, whole.w)
 
 
 def test_it_stops_when_the_objective_stands_still():

@@ -1,0 +1,387 @@
+"""Stochastic gradient descent: `sgd` with an L2 penalty (CRFsuite's "l2sgd"), `sgd_l1` with an L1 penalty.
+
+One update for each sequence, in a new random order every epoch. Neither carries a certificate: they stop when
+the objective, as the sequences saw it, has hardly moved for some epochs. Sources: Bottou (2010); Tsuruoka,
+Tsujii and Ananiadou (2009).
+
+Common arguments
+----------------
+corpus, features : S sequences, every token labelled; F weights.
+    Sequences of length 0 or weight 0 are left out: n remain.
+w0 : (F,) start, default 0.
+period, delta : stop ("small change") when the mean objective of `period` epochs lies less than the share
+    delta of itself below that of the `period` epochs before. Where steps are long beside the penalty (small
+    c2, few sequences) noise can stop it early.
+constraints : Constraints or None.
+max_iterations : epochs in all, those of `state` included. 0: w0 comes back with its objective.
+random_state : int, the seed of all orders.
+callback : called with (Step, w) after each epoch, w read-only; True stops.
+state : `OptResult.state` of an earlier call with the same feature set; w0 and random_state are not used then.
+    On the same corpus training goes on bit for bit.
+new_data : the sequences are not those that `state` comes from,
+    so that their losses are compared with what they lose at the start.
+
+Both return an `OptResult`. `Step.objective`: losses in nats as the sequences had them when it was their turn
+(w moves meanwhile), plus the penalty at the end of the epoch; `Step.violation`: the share by which its mean
+fell, NaN during the first 2 `period` epochs. `OptResult.objective` is that of the weights returned, from one
+more pass; `n_evaluations` counts passes over the corpus. A step size under which the loss of an epoch is not
+finite, or 1.5 times what zero weights have (twice in the first epoch), is halved and the epoch done again,
+from zero if the weights were spoilt before it (`divergence` puts it in words). status: "small change",
+"max_iterations", "stopped by callback", "interrupted" (Ctrl-C: the last complete epoch comes back),
+"diverged" (MAX_HALVINGS halvings did not help). ValueError for labels that are unknown or forbidden, weights
+that are not finite, and parameters out of range.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crfbook._checks import number, whole
+from crfbook.chain.objective import check_labels, check_weights
+from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, sequence_work, weights_of
+from crfbook.learners.stochastic.sgd_steps import clip_cells, sgd_l1_steps, sgd_steps
+from crfbook.training.certificate import TINY
+from crfbook.training.interrupts import chunks
+from crfbook.training.loop import Learner, run
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
+
+DECAY = 0.85  # of the learning rate of sgd_l1 in an epoch: Wapiti's
+MAX_HALVINGS = 30
+
+
+def sgd(
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
+    *,
+    c2: float,
+    calibration_eta: float = 0.1,
+    calibration_rate: float = 2.0,
+    calibration_samples: int = 1000,
+    calibration_candidates: int = 10,
+    calibration_max_trials: int = 20,
+    period: int = 10,
+    delta: float = 1e-6,
+    average: bool = True,
+    constraints: Limits = None,
+    max_iterations: int = 1000,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+    new_data: bool = False,
+) -> OptResult:
+    """Minimise losses + c2 |w|^2 with steps eta_t = 1 / (lambda (t0 + t)), lambda = 2 c2 / n.
+    Common arguments: see the module.
+
+    t0 = 1 / (lambda eta0), and eta0 is the best of a series: calibration_eta times powers of
+    calibration_rate, upwards and then downwards, each tried for one pass over calibration_samples sequences
+    from w0 and judged by their objective afterwards, until calibration_candidates of them made it fall or one
+    did worse than the best; calibration_max_trials in all. eta0 lambda <= 1/2. With c2 = 0 the step stays
+    eta0: weights of separable data grow without end, slowly.
+
+    average : return the mean of the weights at the ends of epochs, the k-th one with a weight that grows as
+        k^3 (Shamir and Zhang 2013, section 4): it costs nothing and lies much nearer to the optimum. False:
+        the last weights, as CRFsuite has them.
+    """
+    calibration = (
+        number("calibration_eta", calibration_eta, above=0.0),
+        number("calibration_rate", calibration_rate, above=1.0),
+        whole("calibration_samples", calibration_samples, 1),
+        whole("calibration_candidates", calibration_candidates, 1),
+        whole("calibration_max_trials", calibration_max_trials, 1),
+    )
+    c2 = number("c2", c2)
+    common = corpus, features, w0, constraints, state, random_state, period, delta, max_iterations, new_data
+    return run(Sgd(*common, c2, average, calibration), callback)
+
+
+def sgd_l1(
+    corpus: Corpus,
+    features: FeatureSet,
+    w0: ArrayLike | None = None,
+    *,
+    c1: float,
+    c2: float = 0.0,
+    eta0: float = 0.8,
+    decay: float = DECAY,
+    period: int = 10,
+    delta: float = 1e-6,
+    constraints: Limits = None,
+    max_iterations: int = 60,
+    random_state: int = 0,
+    callback: Callback = None,
+    state: State = None,
+    new_data: bool = False,
+) -> OptResult:
+    """Minimise losses + c1 |w|_1 with steps eta0 decay^(k / n) after k updates. Common arguments:
+    see the module.
+
+    eta0, decay : defaults of Wapiti. The penalty is cumulative:
+        a weight is pulled to zero by all that was due since it was last
+    used, and stays there until gradients outweigh that. c2 > 0 is refused:
+    a shrink by a factor is not part of that bookkeeping.
+    """
+    c1, eta0 = number("c1", c1), number("eta0", eta0, above=0.0)
+    if c2:
+        raise ValueError(
+            f"sgd_l1 has no L2 penalty: expected c2=0, got {c2!r}; use OWL-QN for both, or sgd with c1=0"
+        )
+    decay = number("decay", decay, above=0.0, most=1.0)
+    common = corpus, features, w0, constraints, state, random_state, period, delta, max_iterations, new_data
+    return run(SgdL1(*common, c1, eta0, decay), callback)
+
+
+def divergence(result):
+    """What to tell a user whose step size was too large: a sentence, or None."""
+    n, eta0 = int(result.state.get("n_halvings", 0)), float(result.state.get("eta0", 0.0))
+    if not n:
+        return None
+    end = (
+        "and still does, so the last good weights are kept"
+        if result.status == "diverged"
+        else "and training went on from there"
+    )
+    return (
+        f"the learning rate made the loss grow: it was halved {n} times, to {eta0:.3g}, {end}; "
+        "smaller attribute values help"
+    )
+
+
+class _Descent(Learner):
+    """What both share: cells, the order of an epoch, divergence, stopping, state."""
+
+    vectors = ("w",)  # what a state holds besides numbers, each (F,)
+    numbers = ("seed", "n_done", "n_halvings", "passes", "eta0", "most")
+    evaluated = False  # the start
+
+    def __init__(
+        self, corpus, features, w0, constraints, state, random_state, period, delta, max_iterations, new_data,
+        penalty,
+    ):  # fmt: skip
+        self.period, self.delta = whole("period", period, 1), number("delta", delta, finite=False)
+        self.max_iterations, self.penalty = whole("max_iterations", max_iterations), penalty
+        check_labels(corpus, features, constraints)
+        n_weights = features.n_features
+        if state is None:
+            w = check_weights(np.zeros(n_weights) if w0 is None else w0, n_weights)
+            state = {name: np.zeros(n_weights) for name in self.vectors} | {"w": w, "seed": random_state}
+        for name in self.vectors:
+            if np.shape(state.get(name)) != (n_weights,):
+                raise ValueError(
+                    f"state: expected an array {name!r} of shape ({n_weights},), "
+                    f"got {np.shape(state.get(name))}"
+                )
+        self.layout, self.cells = lay_out_online(corpus, features, constraints)
+        self.work = sequence_work(corpus, self.layout.exists.shape[1])
+        self.sequences = corpus.visited
+        self.n = max(1, len(self.sequences))
+        # What zero weights lose, log L nats a token (less where labels are forbidden), or the start.
+        self.most = most = 1.0 + math.log(features.n_labels) * float(corpus.lengths @ corpus.weights)
+        self.seconds = float(state.get("seconds", 0.0))
+        self.load({name: np.asarray(value) for name, value in state.items()})
+        if new_data:  # the bound of a state is that of the sequences it came from
+            self.most = most
+        self.first_epoch = self.iteration if new_data else 0
+        self.saved = self.snapshot()
+
+    def load(self, state):
+        self.theta = cells_of(self.cells, state["w"])
+        for name in self.numbers:
+            setattr(self, name, state[name].item() if name in state else getattr(self, name, 0))
+        self.iteration = int(state.get("epoch", 0))
+        self.window = state["window"].tolist() if "window" in state else []
+
+    def snapshot(self):
+        """Copies, so that they stay what they were."""
+        numbers = {name: np.asarray(getattr(self, name)) for name in self.numbers}
+        vectors = {"w": weights_of(self.cells, self.theta), "window": np.array(self.window)}
+        return numbers | vectors | {"epoch": np.asarray(self.iteration)}
+
+    def begin(self):
+        if self.theta.any() and self.iteration == self.first_epoch:
+            most, self.most = self.most, math.inf
+            start = self.losses(0.0, self.sequences)
+            self.most = max(most, start) if start < math.inf else most
+            self.saved = self.snapshot()
+        self.evaluated = True
+
+    def state(self):
+        return self.saved | {"seconds": np.asarray(self.seconds)}
+
+    def settle(self):
+        """To where the last epoch ended; the passes stay counted."""
+        passes = self.passes
+        self.load(self.saved)
+        self.passes = passes
+
+    def weights(self):
+        return self.saved["w"].copy()
+
+    def end_epoch(self):
+        pass
+
+    def losses(self, eta0, order):
+        """Sum of the losses of the sequences of `order`, the weights moving with steps from eta0; inf:
+        given up.
+        """
+        total = 0.0
+        for part in chunks(order):
+            total += self.steps(part, eta0)
+            self.passes += len(part) / self.n
+            self.n_done += len(part) if eta0 else 0
+            if not total <= (1.5 if self.iteration > self.first_epoch else 2.0) * self.most:
+                return math.inf
+        self.write_out()
+        return total if np.isfinite(self.theta).all() else math.inf
+
+    def advance(self):
+        order = self.sequences[epoch_order(self.seed, self.iteration + 1, len(self.sequences))]
+        objective = self.losses(self.eta0, order)
+        while not objective < math.inf:
+            self.settle()
+            if self.n_halvings == MAX_HALVINGS:
+                return "diverged"
+            self.eta0, self.n_halvings = self.eta0 / 2, self.n_halvings + 1
+            if not self.losses(0.0, order) < math.inf:  # the damage was done before this epoch
+                self.forget()
+            self.saved = self.snapshot()
+            objective = self.losses(self.eta0, order)
+        self.iteration += 1
+        self.end_epoch()
+        objective += self.penalty_value()
+        self.window = [*self.window, objective][-2 * self.period :]
+        before, now = sum(self.window[: self.period]), sum(self.window[self.period :])
+        fall = (before - now) / max(abs(now), TINY) if len(self.window) == 2 * self.period else math.nan
+        self.objective, self.violation, self.saved = objective, fall, self.snapshot()
+        return None
+
+    def forget(self):
+        self.theta[:] = 0.0
+
+    def finished(self):
+        return "small change" if self.violation < self.delta else None
+
+    def last_look(self):
+        if not self.evaluated:
+            return math.nan
+        self.theta, self.most = cells_of(self.cells, self.weights()), math.inf
+        return self.losses(0.0, self.sequences) + self.penalty_value()
+
+    @property
+    def n_evaluations(self):
+        return math.ceil(self.passes - 1e-9)
+
+
+class Sgd(_Descent):
+    """The weights are scale * theta during an epoch, theta between epochs."""
+
+    vectors = ("w", "mean")
+    numbers = (*_Descent.numbers, "n_mean")
+    scale = 1.0
+
+    def __init__(self, *arguments):
+        *common, average, self.calibration = arguments  # `calibration`: arguments of `calibrate`
+        self.average = bool(average)
+        super().__init__(*common)
+        self.shrinkage = 2.0 * self.penalty / self.n
+
+    def load(self, state):
+        super().load(state)
+        self.scale, self.mean = 1.0, state["mean"].copy()
+
+    def snapshot(self):
+        return super().snapshot() | {"mean": self.mean.copy()}
+
+    def weights(self):
+        return self.saved["mean" if self.average and self.n_mean else "w"].copy()
+
+    def end_epoch(self):
+        self.n_mean += 1
+        self.mean += 4.0 / (self.n_mean + 3) * (weights_of(self.cells, self.theta) - self.mean)
+
+    def forget(self):
+        super().forget()
+        self.mean[:], self.n_mean = 0.0, 0
+
+    def advance(self):
+        if not self.eta0:  # here, so that Ctrl-C is heard during the search as well
+            self.calibrate(*self.calibration)
+        return super().advance()
+
+    def steps(self, part, eta0):
+        total, self.scale = sgd_steps(
+            part, eta0, self.shrinkage, self.n_done, self.scale, self.layout, self.work, self.theta
+        )
+        return total
+
+    def write_out(self):
+        self.theta *= self.scale
+        self.scale = 1.0
+
+    def penalty_value(self):
+        return self.penalty * float(self.theta @ self.theta)
+
+    def calibrate(self, eta, rate, samples, candidates, max_trials):
+        """Set eta0 to the best of the tried ones, see `sgd`. Leaves the weights where they are."""
+        order = self.sequences[epoch_order(self.seed, 0, len(self.sequences))][:samples]
+        share, largest = len(order) / self.n, 0.5 / self.shrinkage if self.penalty else math.inf
+        at_start = self.losses(0.0, order) + share * self.penalty_value()
+        eta = min(eta, largest)
+        best, self.eta0, trials = math.inf, eta, 0
+        for candidate, factor in ((eta, rate), (eta / rate, 1.0 / rate)):
+            fallen = 0
+            while fallen < candidates and trials < max_trials and candidate <= largest:
+                value = self.losses(candidate, order)
+                if value < math.inf:
+                    value = self.losses(0.0, order) + share * self.penalty_value()
+                self.settle()
+                trials += 1
+                fallen += value < at_start
+                if value < min(best, at_start):
+                    best, best_eta = value, candidate
+                elif best < math.inf or factor > 1.0:
+                    break
+                candidate *= factor
+        self.eta0 = best_eta if best < math.inf else candidate
+        self.saved = self.snapshot()
+
+
+class SgdL1(_Descent):
+    """`received` is what each cell has had of the penalties that were `due` so far."""
+
+    vectors = ("w", "received")
+    numbers = (*_Descent.numbers, "due")
+
+    def __init__(self, *arguments):
+        *common, eta0, self.decay = arguments
+        super().__init__(*common)
+        self.eta0 = self.eta0 or eta0
+        self.saved = self.snapshot()  # what a first epoch that diverges goes back to
+
+    def load(self, state):
+        super().load(state)
+        self.received = cells_of(self.cells, state["received"])
+
+    def snapshot(self):
+        return super().snapshot() | {"received": weights_of(self.cells, self.received)}
+
+    def steps(self, part, eta0):
+        decay, penalty = self.decay ** (1.0 / self.n), self.penalty / self.n
+        cells = self.layout, self.work, self.theta, self.received
+        total, self.due = sgd_l1_steps(part, eta0, decay, penalty, self.n_done, float(self.due), *cells)
+        return total
+
+    def write_out(self):
+        clip_cells(0, len(self.theta), float(self.due), self.theta, self.received)
+
+    def forget(self):
+        super().forget()
+        self.received[:], self.due = 0.0, 0.0
+
+    def penalty_value(self):
+        return self.penalty * float(np.abs(self.theta).sum())
