@@ -73,7 +73,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     algorithm : str, default "lbfgs". A row of the table. CRFsuite's names work too: "l2sgd", "ap",
         "averaged_perceptron", "passive_aggressive".
     loss : str, default None: the algorithm's first, mostly "log". One of "log", "exp", "pointwise-log" and
-        "pointwise-exp": see `chain.losses.terms`.
+        "pointwise-exp": see `chain.losses.form`.
     clamp : number > 0, default None: no limit. Nats, of the exp losses: a sequence (token) with -log p >
         clamp counts linearly, so that wrong labels cannot rule the rest.
     c1 : number >= 0, default 0.0. Nats per unit of |w|. c1 alone makes an elastic net; c2=0 for pure L1.

@@ -93,8 +93,8 @@ def boost(
     Returns an OptResult. objective: log of the loss, known to 2e-3 of the decrease that the rounds still
     promise. Step.violation: share of the loss that the bound of that round promised to take away.
     n_evaluations: sequences visited, one forward-backward each (a full pass would be S). state has arrays
-    feature, step, gain (-log of the bound, nats) and log_loss, an entry a round; none of them where Ctrl-C came
-    before the first pass had ended. status: "converged" (tol),
+    feature, step, gain (-log of the bound, nats) and log_loss, an entry a round; none of them where Ctrl-C
+    came before the first pass had ended. status: "converged" (tol),
     "max_iterations", "stopped by callback", "interrupted", "rounding floor" (the loss per token fell below
     1e-10: separable data) or "non-finite objective". Nothing is random; ties go as `select_feature` says.
 

@@ -18,9 +18,9 @@ To first order in g, v/g is the variance of s - nu under a_i, so v/(2g) estimate
 before the step. A step is kept if D, computed exactly, rises by RISE m v; else a shorter one is tried.
 The next visit begins with g*.
 
-`theta (C,)` and `layout` are explained in chain/sequence.py. `memory` is a DualMemory of dual.py, with nu and mu
-of tokens and of the label pairs that have a weight. The present scores s of a sequence are in `work`, what is
-tried in `trial`: two sets of the work arrays of chain/sequence.py.
+`theta (C,)` and `layout` are explained in chain/sequence.py. `memory` is a DualMemory of dual.py, with nu and
+mu of tokens and of the label pairs that have a weight. The present scores s of a sequence are in `work`, what
+is tried in `trial`: two sets of the work arrays of chain/sequence.py.
 """
 
 import numpy as np
