@@ -35,8 +35,8 @@ class Rules:
         """The violation at which the certificate is met."""
         return self.tol * max(1.0, abs(objective)) if self.c2 > 0 else self.tol_gradient
 
-    def verdict(self, objective, violation, iteration):
-        """The reason to stop here, or None."""
+    def verdict(self, objective, violation, iteration=-1):
+        """The reason to stop here, or None. iteration: of who does not leave counting to the loop."""
         if not (math.isfinite(objective) and math.isfinite(violation)):
             return "non-finite objective"
         if violation <= self.enough(objective):

@@ -1,6 +1,7 @@
 """L-BFGS and OWL-QN over the whole corpus, with proximal and dual relatives (chapters 03, 04 and 06).
 
     minimize(fun, w0, ...)          any smooth function, with c1 |w|_1 beside it
+    LBFGS(fun, w0, ...)             the same as a learner of training/loop.py
     minimize_on_support(...)        L1 with few weights that move: the rest is looked at now and then
     quasi_newton(corpus, ...)       what `CRF(algorithm="lbfgs")` and "owlqn" run
 
@@ -8,7 +9,7 @@ Sources: Andrew and Gao (2007); docs/SPEC.md, A.11; each file names its own.
 """
 
 from crfbook.learners.quasi_newton.entry import quasi_newton
-from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.learners.quasi_newton.lbfgs import LBFGS, minimize
 from crfbook.learners.quasi_newton.support import minimize_on_support
 
-__all__ = ["minimize", "minimize_on_support", "quasi_newton"]
+__all__ = ["LBFGS", "minimize", "minimize_on_support", "quasi_newton"]

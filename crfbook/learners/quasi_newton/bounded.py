@@ -19,11 +19,11 @@ from scipy.optimize import minimize as scipy_minimize
 from crfbook._checks import whole
 from crfbook.learners.quasi_newton.orthants import pseudo_gradient
 from crfbook.training.certificate import Rules, checked_start, evaluated
-from crfbook.training.loop import OptResult, Step
-from crfbook.training.threads import one_blas_thread
+from crfbook.training.interrupts import listen
+from crfbook.training.loop import Learner, Training
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Function, State
+    from crfbook._types import ArrayLike, Callback, Function, OptResult, State
 
 
 def dual_variables(
@@ -45,70 +45,72 @@ def dual_variables(
     of curvature: `state` continues from the same weights with an empty one, not bit for bit. Returns an
     OptResult; "line search failed" is what SciPy says of it, at the rounding floor too.
     """
-    memory = whole("memory", memory, 1)
     rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
-    run = _Run(fun, rules, callback)
-    with one_blas_thread():
-        try:
-            status = run.start(w0 if state is None else state["w"], state)
-            if status is None:
-                status = run.search(memory)
-        except KeyboardInterrupt:
-            if run.w is None:
-                raise
-            status = "interrupted"
-    state = {"w": run.w, "iteration": np.array(run.iteration), "seconds": np.array(run.seconds)}
-    return OptResult(
-        run.w,
-        run.objective,
-        rules.outcome(status, run.w),
-        run.iteration,
-        run.history,
-        state,
-        run.n_evaluations,
-    )
+    return _SciPyDrives(callback).run(_Halves(fun, w0, rules, whole("memory", memory, 1), state))
 
 
-class _Run:
-    def __init__(self, fun, rules, callback):
-        self.fun, self.rules, self.callback = fun, rules, callback
-        self.w, self.reason, self.history, self.n_evaluations = None, None, [], 0
+class _SciPyDrives(Training):
+    """The outer loop inside out: SciPy has its own, calls us after each iteration, and is told to stop."""
+
+    def _iterate(self, learner):
+        listen()
+        learner.begin()
+        self.clock, self.status = time.perf_counter(), self._reason(learner)
+        if self.status is None:
+            value = learner.search(lambda halves: self._watch(learner, halves))
+            failure = "line search failed" if np.isfinite(value) else "non-finite objective"
+        return self.status or failure
+
+    def _watch(self, learner, halves):
+        learner.accept(halves)
+        learner.iteration += 1
+        learner.seconds += time.perf_counter() - self.clock
+        self._note(learner)
+        self.clock, self.status = time.perf_counter(), self._reason(learner)
+        listen()
+        if self.status is not None:
+            raise StopIteration
+
+    def _reason(self, learner):
+        reason = learner.finished() or ("stopped by callback" if self.stopped else None)
+        most = learner.max_iterations
+        return reason or (None if most is None or learner.iteration < most else "max_iterations")
+
+
+class _Halves(Learner):
+    """w = p - n, and SciPy's search for both halves."""
+
+    def __init__(self, fun, w0, rules, memory, state):
+        self.fun, self.rules, self.memory, self.max_iterations = fun, rules, memory, rules.max_iterations
+        self.w = checked_start(state["w"] if state else w0)
+        if state:
+            self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
         self.last = (np.zeros(0), 0.0, np.zeros(0))  # the last evaluation: both halves, value, gradient
-        self.seconds, self.clock = 0.0, time.perf_counter()
 
-    def start(self, w0, state):
-        w = checked_start(w0)
-        self.iteration = 0 if state is None else int(state["iteration"])
-        self.seconds = 0.0 if state is None else float(state["seconds"])
-        self.halves = np.concatenate([np.maximum(w, 0.0), np.maximum(-w, 0.0)])
-        self.evaluate(self.halves)
+    def begin(self):
+        self.halves = np.concatenate([np.maximum(self.w, 0.0), np.maximum(-self.w, 0.0)])
         self.accept(self.halves)
-        return self.rules.verdict(self.objective, self.violation, self.iteration)
 
-    def search(self, memory):
-        limits = {"maxcor": memory, "maxiter": 10**9, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0}
-        found = scipy_minimize(
-            self.evaluate,
-            self.halves,
-            jac=True,
-            method="L-BFGS-B",
-            options=limits,
-            bounds=[(0.0, None)] * len(self.halves),
-            callback=self.watch,
-        )
-        if self.reason is None and not np.isfinite(found.fun):
-            return "non-finite objective"
-        return self.reason or "line search failed"
+    def search(self, watch):
+        """The last value that SciPy has seen."""
+
+        def callback(intermediate_result):  # SciPy looks for this very name
+            watch(intermediate_result.x)
+
+        limits = {"maxcor": self.memory, "maxiter": 10**9, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0}
+        bounds = [(0.0, None)] * len(self.halves)
+        return scipy_minimize(
+            self.evaluate, self.halves, jac=True, method="L-BFGS-B", options=limits, bounds=bounds,
+            callback=callback,
+        ).fun  # fmt: skip
 
     def evaluate(self, halves):
         """Value and gradient (2F,) of the smooth problem with bounds."""
-        w = halves[: len(halves) // 2] - halves[len(halves) // 2 :]
+        w, c1 = halves[: len(halves) // 2] - halves[len(halves) // 2 :], self.rules.c1
         value, grad = evaluated(self.fun, w)
         self.n_evaluations += 1
         self.last = halves.copy(), value, np.array(grad, dtype=np.float64)
-        return self.last[1] + self.rules.c1 * float(halves.sum()), np.concatenate(
-            [self.last[2], -self.last[2]]
-        ) + self.rules.c1
+        return value + c1 * float(halves.sum()), np.concatenate([self.last[2], -self.last[2]]) + c1
 
     def accept(self, halves):
         """The point of an iteration: w, its objective (where both halves are positive,
@@ -123,19 +125,14 @@ class _Run:
         self.violation = self.rules.violation(squares, largest)
         self.w = w
 
-    def watch(self, intermediate_result):
-        self.accept(intermediate_result.x)
-        self.iteration += 1
-        self.seconds += time.perf_counter() - self.clock
-        step = Step(
-            self.iteration, self.objective, self.violation, int(np.count_nonzero(self.w)), self.seconds
-        )
-        self.history.append(step)
-        self.reason = self.rules.verdict(self.objective, self.violation, self.iteration)
-        shown = self.w.view()
-        shown.flags.writeable = False
-        if self.callback is not None and self.callback(step, shown) and self.reason != "converged":
-            self.reason = "stopped by callback"
-        self.clock = time.perf_counter()
-        if self.reason is not None:
-            raise StopIteration
+    def weights(self):
+        return self.w
+
+    def finished(self):
+        return self.rules.verdict(self.objective, self.violation)
+
+    def outcome(self, status):
+        return self.rules.outcome(status, self.w)
+
+    def state(self):
+        return {"w": self.w, "iteration": np.array(self.iteration), "seconds": np.array(self.seconds)}

@@ -4,14 +4,11 @@ They minimise   sum_i weight_i loss_i + c1 |w|_1 + c2 |w|^2   over the whole cor
 `models.parameters.Settings` describes them, all others as in `learners.quasi_newton.lbfgs.minimize`.
 """
 
-import math
-
-import numpy as np
-
 from crfbook.chain.objective import Objective
-from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.learners.quasi_newton.lbfgs import LBFGS
 from crfbook.learners.quasi_newton.loss_path import minimize_loss
 from crfbook.learners.quasi_newton.support import minimize_on_support
+from crfbook.training.loop import run
 
 
 def quasi_newton(
@@ -60,28 +57,8 @@ def quasi_newton(
             callback=callback,
             **rules,
         )
-    watch = callback if epsilon is None else _SmallGradient(epsilon, c2, callback)
+    rules["epsilon"] = epsilon
+    problem = dict(c2=c2, constraints=constraints, n_threads=n_threads)
     if c1:
-        result = minimize_on_support(
-            corpus, features, w0, c2=c2, constraints=constraints, n_threads=n_threads, callback=watch, **rules
-        )
-    else:
-        objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
-        result = minimize(objective, w0, c2=c2, callback=watch, **rules)
-    if getattr(watch, "met", False) and result.status == "stopped by callback":
-        return result._replace(status="small gradient (epsilon)")
-    return result
-
-
-class _SmallGradient:
-    """Callback that stops by CRFsuite's rule |g| <= epsilon * max(1, |w|);
-    for c2 = 0 the largest entry of g stands for |g|.
-    """
-
-    def __init__(self, epsilon, c2, callback):
-        self.epsilon, self.c2, self.callback, self.met = epsilon, c2, callback, False
-
-    def __call__(self, step, w):
-        size = math.sqrt(4.0 * self.c2 * step.violation) if self.c2 > 0 else step.violation
-        self.met = size <= self.epsilon * max(1.0, float(np.linalg.norm(w)))
-        return (self.callback is not None and self.callback(step, w)) or self.met
+        return minimize_on_support(corpus, features, w0, callback=callback, **problem, **rules)
+    return run(LBFGS(Objective(corpus, features, **problem), w0, c2=c2, **rules), callback)

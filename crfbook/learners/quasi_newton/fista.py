@@ -12,20 +12,17 @@ O'Donoghue and Candes (2015), section 3.2, for the restart by gradients.
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crfbook._checks import function_or_none
 from crfbook.learners.quasi_newton.orthants import pseudo_gradient
 from crfbook.learners.quasi_newton.proximal_step import proximal_step
 from crfbook.training.certificate import Rules, checked_start, evaluated
-from crfbook.training.loop import OptResult, Step
-from crfbook.training.threads import one_blas_thread
+from crfbook.training.loop import Learner, run
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Function, State
+    from crfbook._types import ArrayLike, Callback, Function, OptResult, State
 
 GROWTH = 1.1  # an accepted step is tried so much longer next time
 MAX_TRIALS = 60
@@ -42,63 +39,42 @@ def proximal_gradient(
     for bit. The objective may rise for some iterations: that is what momentum does. Returns an OptResult;
     `w` is the last point.
     """
-    rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
-    function_or_none("callback", callback)
-    run = _Run(fun, rules, callback)
-    history, status = [], None
-    with one_blas_thread():
-        try:
-            run.start(w0) if state is None else run.resume(state)
-            status = rules.verdict(run.objective, run.violation, run.iteration)
-            while status is None:
-                status = run.advance()
-                if status is None:
-                    status = rules.verdict(run.objective, run.violation, run.iteration)
-                    if run.report(history) and status != "converged":
-                        status = "stopped by callback"
-        except KeyboardInterrupt:
-            if run.w is None:
-                raise
-            status = "interrupted"
-    return OptResult(
-        run.w,
-        run.objective,
-        rules.outcome(status, run.w),
-        run.iteration,
-        history,
-        run.state(),
-        run.n_evaluations,
-    )
+    return run(_Fista(fun, w0, Rules(c1, c2, tol, tol_gradient, max_iterations), state), callback)
 
 
-class _Run:
+class _Fista(Learner):
     """Where the search stands: w, the point v with its momentum, the step. They are replaced together,
     after a whole iteration.
     """
 
-    def __init__(self, fun, rules, callback):
-        self.fun, self.rules, self.callback = fun, rules, callback
-        self.w, self.n_evaluations = None, 0
-        self.seconds, self.clock = 0.0, time.perf_counter()
-
-    def start(self, w0):
-        w = checked_start(w0)
-        objective, violation, squares, _ = self.measure(w)
-        self.iteration, self.t, self.v = 0, 1.0, w
-        self.step = 1.0 / max(1.0, math.sqrt(squares))
-        self.objective, self.violation, self.w = objective, violation, w
-
-    def resume(self, state):
+    def __init__(self, fun, w0, rules, state):
+        self.fun, self.rules, self.max_iterations = fun, rules, rules.max_iterations
+        self.t, self.step = 1.0, None  # None: nothing has been evaluated
+        if not state:
+            self.w = self.v = checked_start(w0)
+            return
         self.v, self.t, self.step = np.array(state["v"]), float(state["t"]), float(state["step"])
         self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
         self.objective, self.violation = float(state["objective"]), float(state["violation"])
         self.w = np.array(state["w"])
 
+    def begin(self):
+        if self.step is None:
+            self.objective, self.violation, squares, _ = self.measure(self.w)
+            self.step = 1.0 / max(1.0, math.sqrt(squares))
+
+    def weights(self):
+        return self.w
+
+    def finished(self):
+        return self.rules.verdict(self.objective, self.violation)
+
+    def outcome(self, status):
+        return self.rules.outcome(status, self.w)
+
     def state(self):
-        return {
-            name: np.array(getattr(self, name))
-            for name in ("w", "v", "t", "step", "iteration", "seconds", "objective", "violation")
-        }
+        names = ("w", "v", "t", "step", "iteration", "seconds", "objective", "violation")
+        return {} if self.step is None else {name: np.array(getattr(self, name)) for name in names}
 
     def evaluate(self, w):
         value, grad = evaluated(self.fun, w)
@@ -117,7 +93,6 @@ class _Run:
         )
 
     def advance(self):
-        """One iteration; None if it was made, else the reason why there is none."""
         value, grad = self.evaluate(self.v)
         if not math.isfinite(value):  # momentum led out of where f is finite
             self.v, self.t = self.w, 1.0
@@ -142,15 +117,3 @@ class _Run:
         self.w, self.objective, self.violation = moved, found[0], found[1]
         self.iteration += 1
         return None
-
-    def report(self, history):
-        """Add the iteration to the history; True if the callback wants to stop."""
-        self.seconds += time.perf_counter() - self.clock
-        history.append(
-            Step(self.iteration, self.objective, self.violation, int(np.count_nonzero(self.w)), self.seconds)
-        )
-        shown = self.w.view()
-        shown.flags.writeable = False
-        stop = self.callback is not None and bool(self.callback(history[-1], shown))
-        self.clock = time.perf_counter()
-        return stop

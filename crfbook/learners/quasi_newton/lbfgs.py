@@ -11,25 +11,24 @@ kept from the gradients of the smooth part alone.
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crfbook._checks import function_or_none, number, one_of, whole
+from crfbook._checks import number, one_of, whole
 from crfbook.learners.quasi_newton.line_search import backtracking_search, wolfe_search
 from crfbook.learners.quasi_newton.memory import CurvatureMemory, Pairs
 from crfbook.learners.quasi_newton.orthants import align_direction, orthant_step, pseudo_gradient
 from crfbook.learners.quasi_newton.proximal_newton import LocalModel
 from crfbook.training.certificate import Rules, checked_start, evaluated
-from crfbook.training.loop import OptResult, Step
-from crfbook.training.threads import one_blas_thread
+from crfbook.training.loop import Learner, run
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Function, State
+    from crfbook._types import ArrayLike, Callback, Function, OptResult, State
 
 FLOOR = 1e-15  # a relative decrease below this is rounding, not progress
 FLOOR_STEPS = 3
+GO_ON = "go on"  # the status of a run that ends so that the next one may begin
 
 
 def minimize(
@@ -77,69 +76,16 @@ def minimize(
     state : `OptResult.state` of an earlier call on the same problem; continues bit for bit,
         and is not changed.
 
-    Returns an OptResult; raises ValueError for a bad argument. A KeyboardInterrupt is caught and ends with
-    "interrupted". NaN or infinity from `fun` shortens the step; when that does not help, the last good
-    weights come back with "non-finite objective".
+    Returns an OptResult; raises ValueError for a bad argument. Ctrl-C ends with "interrupted". NaN or
+    infinity from `fun` shortens the step; when that does not help, the last good weights come back with
+    "non-finite objective".
     """
-    one_of("l1_method", l1_method, ("proximal", "owlqn"))
-    max_linesearch = whole("max_linesearch", max_linesearch, 1)
-    function_or_none("callback", callback)
-    rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
-    proximal = rules.c1 > 0 and l1_method == "proximal"
-    memory = (30 if proximal else 10) if memory is None else whole("memory", memory, 1)
-    window = 1
-    if relative_change is not None:
-        window = 1 + whole("period in relative_change", relative_change[0], 1)
-        number("delta in relative_change", relative_change[1], finite=False)
-    model = LocalModel(rules.c1, getattr(fun, "curvature", None)) if proximal else None
-    run = _Run(fun, rules, memory, max_linesearch, window, model)
-    with one_blas_thread():  # a product split over threads depends on their number in its last bits
-        status, history = _iterate(run, w0, state, callback, relative_change)
-    point = run.point
-    return OptResult(
-        point.w,
-        point.objective,
-        rules.outcome(status, point.w),
-        point.iteration,
-        history,
-        run.state(),
-        run.n_evaluations,
-    )
-
-
-def _iterate(run, w0, state, callback, relative_change):
-    """Step after step until there is a reason to stop: (reason, list of Step)."""
-    history = []
-    try:
-        run.resume(state) if state is not None else run.start(w0)
-        status = _finished(run.point, run.rules, relative_change)
-        while status is None:
-            status = run.advance()
-            if status is not None:
-                break
-            step = run.report()
-            history.append(step)
-            status = _finished(run.point, run.rules, relative_change)
-            if callback is not None and run.pause(callback, step) and status != "converged":
-                status = "stopped by callback"
-    except KeyboardInterrupt:
-        if run.point is None:
-            raise  # there is nothing to return yet
-        status = "interrupted"
-    return status, history
-
-
-def _finished(point, rules, relative_change):
-    """The reason to stop at this point, or None."""
-    reason = rules.verdict(point.objective, point.violation, point.iteration)
-    if reason in (None, "max_iterations"):
-        if point.n_floor >= FLOOR_STEPS:
-            return "rounding floor"
-        if relative_change is not None and point.iteration >= relative_change[0]:
-            fall = point.window[0] - point.objective
-            if fall <= relative_change[1] * abs(point.objective):
-                return "small change"
-    return reason
+    learner = LBFGS(
+        fun, w0, c1=c1, c2=c2, l1_method=l1_method, memory=memory, max_iterations=max_iterations, tol=tol,
+        tol_gradient=tol_gradient, relative_change=relative_change, max_linesearch=max_linesearch,
+        state=state,
+    )  # fmt: skip
+    return run(learner, callback)
 
 
 class _Point(NamedTuple):
@@ -158,52 +104,74 @@ class _Point(NamedTuple):
     window: tuple  # the last objectives, this one included
 
 
-class _Run:
-    """The present point and the work arrays, allocated once."""
+class LBFGS(Learner):
+    """`minimize` as a learner of the loop: the present point and the work arrays, allocated once.
 
-    def __init__(self, fun, rules, memory, max_linesearch, window, model):
-        self.fun, self.rules, self.c1 = fun, rules, rules.c1
-        self.n_pairs, self.max_linesearch, self.n_window = memory, max_linesearch, window
-        self.model = model  # None: no penalty, or OWL-QN
-        self.point = None
-        self.n_evaluations = 0
-        self.seconds, self.clock = 0.0, time.perf_counter()
+    Arguments as there. epsilon: None, or CRFsuite's rule for an end, |pg| <= epsilon max(1, |w|);
+    for c2 = 0 the largest entry of pg stands for |pg|.
+    """
+
+    def __init__(
+        self, fun, w0=None, *, c1=0.0, c2=0.0, l1_method="proximal", memory=None, max_iterations=None,
+        tol=1e-6, tol_gradient=1e-3, relative_change=None, max_linesearch=40, epsilon=None, state=None,
+    ):  # fmt: skip
+        one_of("l1_method", l1_method, ("proximal", "owlqn"))
+        self.max_linesearch = whole("max_linesearch", max_linesearch, 1)
+        self.rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
+        self.fun, self.c1, self.max_iterations = fun, self.rules.c1, self.rules.max_iterations
+        proximal = self.c1 > 0 and l1_method == "proximal"
+        memory = (30 if proximal else 10) if memory is None else whole("memory", memory, 1)
+        self.relative_change, self.epsilon, self.n_window = relative_change, epsilon, 1
+        if relative_change is not None:
+            self.n_window = 1 + whole("period in relative_change", relative_change[0], 1)
+            number("delta in relative_change", relative_change[1], finite=False)
+        # None: no penalty, or OWL-QN
+        self.model = LocalModel(self.c1, getattr(fun, "curvature", None)) if proximal else None
+        self.given = state or None  # to go on from, until `begin` has done so
+        self.point = self._start(w0) if self.given is None else self._resume(state)
+        n = len(self.point.w)
+        self.w_new, self.grad_new, self.direction = np.empty(n), np.empty(n), np.empty(n)
+        self.pg = np.empty(n) if self.c1 > 0 else None
+        self.memory = CurvatureMemory(memory, n)
 
     # ---- where to begin
 
-    def start(self, w0):
-        w = checked_start(w0)
-        self._allocate(w.shape[0])
-        self.w_new[:] = w
-        objective = self.evaluate() + self.c1 * float(np.abs(w).sum())
-        self.point = self._point(objective, Pairs(), 0, 0, (objective,))
-        self.w_new, self.grad_new = w, np.empty_like(w)
+    def _start(self, w0):
+        nan = math.nan
+        return _Point(checked_start(w0), None, Pairs(), nan, nan, nan, 0, 0, ())
 
-    def resume(self, state):
-        self._allocate(state["w"].shape[0])
+    def _resume(self, state):
+        n = state["w"].shape[0]
         for name in ("grad", "s", "y"):
-            if state[name].shape[-1:] != self.w_new.shape:
-                raise ValueError(
-                    f"state: {name!r} should have {self.w_new.shape[0]} columns, "
-                    f"got shape {state[name].shape}"
-                )
-        self.w_new[:], self.grad_new[:] = state["w"], state["grad"]
+            if state[name].shape[-1:] != (n,):
+                raise ValueError(f"state: {name!r} should have {n} columns, got shape {state[name].shape}")
         self.seconds = float(state["seconds"])
         if self.model is not None:
             self.model.diagonal = np.array(state["diagonal"])
-        pairs = self.memory.load(state["s"], state["y"], state["rows"])
-        window = tuple(float(value) for value in state["window"])
-        self.point = self._point(window[-1], pairs, int(state["iteration"]), int(state["n_floor"]), window)
-        self.w_new, self.grad_new = np.empty_like(self.w_new), np.empty_like(self.grad_new)
+        window, nan = tuple(float(value) for value in state["window"]), math.nan
+        w, grad = np.array(state["w"], np.float64), np.array(state["grad"], np.float64)
+        counts = int(state["iteration"]), int(state["n_floor"])
+        return _Point(w, grad, Pairs(), window[-1], nan, nan, *counts, window)
 
-    def _allocate(self, n):
-        self.w_new, self.grad_new, self.direction = np.empty(n), np.empty(n), np.empty(n)
-        self.pg = np.empty(n) if self.c1 > 0 else None
-        self.memory = CurvatureMemory(self.n_pairs, n)
+    def begin(self):
+        old, given = self.point, self.given
+        if given is None:
+            self.w_new[:] = old.w
+            objective = self.evaluate() + self.c1 * float(np.abs(old.w).sum())
+            self.point = self._point(objective, Pairs(), 0, 0, (objective,))
+            self.w_new, self.grad_new = old.w, np.empty_like(old.w)
+            return
+        spare = self.w_new, self.grad_new
+        pairs = self.memory.load(given["s"], given["y"], given["rows"])
+        self.w_new, self.grad_new = old.w, old.grad
+        self.point = self._point(old.objective, pairs, old.iteration, old.n_floor, old.window)
+        (self.w_new, self.grad_new), self.given = spare, None
 
     def state(self):
         """Arrays only, so that np.savez can keep it; the big ones are the optimiser's own, not copies."""
         point = self.point
+        if self.given is not None or point.grad is None:
+            return dict(self.given or {})
         return {
             "w": point.w,
             "grad": point.grad,
@@ -216,6 +184,38 @@ class _Run:
             "seconds": np.array(self.seconds),
             "diagonal": np.zeros(0) if self.model is None else self.model.diagonal,
         }
+
+    # ---- what the loop sees
+
+    iteration = property(lambda self: self.point.iteration)
+    objective = property(lambda self: self.point.objective)
+    violation = property(lambda self: self.point.violation)
+
+    def weights(self):
+        return self.point.w
+
+    def finished(self):
+        point = self.point
+        reason = self.rules.verdict(point.objective, point.violation)
+        if reason is not None:
+            return reason
+        if self.epsilon is not None and self._size() <= self.epsilon * max(1.0, np.linalg.norm(point.w)):
+            return "small gradient (epsilon)"
+        if point.n_floor >= FLOOR_STEPS:
+            return "rounding floor"
+        if self.relative_change is not None and point.iteration >= self.relative_change[0]:
+            fall = point.window[0] - point.objective
+            if fall <= self.relative_change[1] * abs(point.objective):
+                return "small change"
+        return None
+
+    def _size(self):
+        """Of the pseudo-gradient, for `epsilon`."""
+        c2, violation = self.rules.c2, self.point.violation
+        return math.sqrt(4.0 * c2 * violation) if c2 > 0 else violation
+
+    def outcome(self, status):
+        return self.rules.outcome(status, self.point.w)
 
     # ---- one iteration
 
@@ -234,13 +234,15 @@ class _Run:
             self.pg = self.grad_new
             squares = float(self.pg @ self.pg)
             largest = max(self.pg.max(initial=0.0), -self.pg.min(initial=0.0))
-        violation = self.rules.violation(squares, largest)
+        violation = self._violation(squares, largest)
         return _Point(
             self.w_new, self.grad_new, pairs, objective, squares, violation, iteration, n_floor, window
         )
 
+    def _violation(self, squares, largest):
+        return self.rules.violation(squares, largest)
+
     def advance(self):
-        """Take one step; None if it was taken, else the reason why there is none."""
         if self.model is not None and self.model.is_due(self.point.iteration):
             self.model.measure(self.point.w)
             self.n_evaluations += 1
@@ -293,24 +295,20 @@ class _Run:
 
         return backtracking_search(try_step, point.objective, promised, 1.0, self.max_linesearch)
 
-    # ---- what the caller sees
 
-    def report(self):
-        self._tick()
-        point = self.point
-        return Step(
-            point.iteration, point.objective, point.violation, int(np.count_nonzero(point.w)), self.seconds
-        )
+class Start(Learner):
+    """Takes no step: what Ctrl-C finds of several runs before there is a first."""
 
-    def pause(self, callback, step):
-        """Run the callback with the clock stopped."""
-        shown = self.point.w.view()
-        shown.flags.writeable = False
-        self._tick()
-        stop = callback(step, shown)
-        self.clock = time.perf_counter()
-        return bool(stop)
+    def __init__(self, w, state=None):
+        self.w, self.given = w, state or {}
+        if self.given:
+            self.iteration, self.objective = int(state["iteration"]), float(state["window"][-1])
 
-    def _tick(self):
-        now = time.perf_counter()
-        self.seconds, self.clock = self.seconds + (now - self.clock), now
+    def weights(self):
+        return self.w
+
+    def state(self):
+        return dict(self.given)
+
+    def finished(self):
+        return GO_ON

@@ -20,8 +20,8 @@ import numpy as np
 
 from crfbook.chain.losses.form import make_loss
 from crfbook.chain.objective import Objective
-from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.training.loop import OptResult
+from crfbook.learners.quasi_newton.lbfgs import LBFGS, Start
+from crfbook.training.loop import OptResult, stages
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
@@ -36,7 +36,7 @@ ENDED = ("stopped by callback", "interrupted")
 
 
 class Stage(NamedTuple):
-    """One call of `minimize`."""
+    """One run of L-BFGS."""
 
     loss: str
     clamp: float | None
@@ -44,7 +44,7 @@ class Stage(NamedTuple):
     final: bool  # minimises what was asked for
 
 
-def stages(loss, clamp=None, start="log"):
+def stages_of(loss, clamp=None, start="log"):
     """The `Stage`s of a loss from one start: "log" (solve the log loss first), "zero" or "w0"."""
     path = [
         Stage(loss, c, "before", False)
@@ -84,7 +84,8 @@ def minimize_loss(
         goes on bit for bit.
 
     Returns an OptResult. Its objective is that of the loss asked for, wherever training ended; `status` is
-    that of the last stage run; n_iter and n_evaluations count all stages.
+    that of the last stage run; n_iter and n_evaluations count all stages. Ctrl-C before the first evaluation
+    has ended gives the start, with nan as its objective; between two stages that of the stage before.
     Raises ValueError as `Objective` and `minimize` do.
     """
     state = state or None
@@ -93,75 +94,82 @@ def minimize_loss(
     if not set(starts) <= {"log", "zero", "w0"}:
         raise ValueError(f'starts: expected some of "zero" and "log", got {starts!r}')
     make_loss(loss, clamp)
-    plan = [stage for start in starts for stage in stages(loss, clamp, start)]
+    plan = [stage for start in starts for stage in stages_of(loss, clamp, start)]
     objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
-    run = _Path(objective, loss, clamp, float(c1), callback, starts == ("w0",))
-    zero = np.zeros(features.n_features)
-    w = zero if w0 is None else np.array(w0, dtype=np.float64)
-    status = "max_iterations"
-    try:
-        for number in range(run.resume(state), len(plan) if max_iterations != 0 else 0):
-            stage = plan[number]
-            rules = dict(options, max_iterations=max_iterations, tol=tol, relative_change=relative_change)
-            if not stage.final:
-                rules.update(tol=max(tol, ROUGH), relative_change=(10, ROUGH))
-            w, status = run.stage(number, stage, zero if stage.start == "zero" else w, rules)
-            if run.stopped and number + 1 < len(plan):
-                status = "stopped by callback"  # also where the stage had converged at that very step
-            if status in ENDED:
-                break
-    except KeyboardInterrupt:
-        if not run.inner:
-            raise
-        w, status = run.inner["w"], "interrupted"
-    return run.result(w, status)
+    rules = dict(options, max_iterations=max_iterations, tol=tol, relative_change=relative_change)
+    run = _Path(objective, loss, clamp, float(c1), rules, starts == ("w0",))
+    w = np.zeros(features.n_features) if w0 is None else np.array(w0, dtype=np.float64)
+    return stages(lambda training: run.script(training, plan, w, state), callback)
 
 
 class _Path:
     """What lasts from stage to stage."""
 
-    def __init__(self, objective, loss, clamp, c1, callback, from_w0):
+    def __init__(self, objective, loss, clamp, c1, rules, from_w0):
         self.objective, self.target, self.c1 = objective, objective.with_loss(loss, clamp), c1
-        self.callback = callback
-        self.history, self.n_evaluations = [], 0
-        self.inner, self.from_w0 = None, from_w0  # state of `minimize` in the stage of `self.number`
-        self.pending = None  # the state to go on from
-        self.stopped = False  # the callback has said so
-        self.number, self.log_scale = 0, 0.0
-        self.n_before, self.seconds_before = 0, 0.0  # iterations and seconds of earlier stages
+        self.rules, self.from_w0 = rules, from_w0
+        self.found = None  # the last result of a learner that has evaluated something
+        self.before, self.n_evaluations = (0, 0.0), 0  # iterations and seconds of earlier learners
         self.kept = None  # (objective, its log), w: of the best final stage so far
 
-    def resume(self, state):
-        """Number of the stage to begin or go on with."""
-        if state is None:
-            return 0
-        self.inner = self.pending = state
-        self.number, self.log_scale = int(state["stage"]), float(state["log_scale"])
-        self.n_before, self.seconds_before = int(state["iterations_before"]), float(state["seconds_before"])
-        if len(state["kept_w"]):
-            self.kept = tuple(state["kept_objective"].tolist()), state["kept_w"]
-        return self.number
+    def script(self, training, plan, w, state):
+        """One stage after the other; `state`: where to go on, or None."""
+        start = yield Start(w if state is None else state["w"], state)
+        status, zero, first = "max_iterations", np.zeros_like(start.w), 0
+        self.found = start
+        if start.status == "interrupted":
+            return start
+        if state is not None:
+            first = int(state["stage"])
+            self.before = (
+                int(state["iterations_before"] + state["iteration"]),
+                float(state["seconds_before"] + state["seconds"]),
+            )
+            if len(state["kept_w"]):
+                self.kept = tuple(state["kept_objective"].tolist()), state["kept_w"]
+        for number in range(first, len(plan) if self.rules["max_iterations"] != 0 else 0):
+            stage = plan[number]
+            status = yield from self._stage(
+                training, number, stage, zero if stage.start == "zero" else w, state
+            )
+            w, state = self.w, None
+            if training.stopped and number + 1 < len(plan):
+                status = "stopped by callback"  # also where the stage had converged at that very step
+            if status in ENDED:
+                break
+        return self._result(w, status)
 
-    def stage(self, number, stage, w, rules):
-        """(weights, status) at the end of one stage from w (F,), or of what is left of it."""
+    def _stage(self, training, number, stage, w, state):
+        """The status at the end of one stage from w (F,), or of what is left of it; its weights in `w`."""
         fun = self.objective.with_loss(stage.loss, stage.clamp)
-        inner, self.pending = self.pending, None
-        if inner is None and not stage.final and stage.clamp is not None:
-            fun(w)
-            self.n_evaluations += 1
-            if fun.largest_u <= stage.clamp:  # no clamp is felt: the next stage's objective is the same here
-                return w, "converged"
+        rules = dict(self.rules)
+        if not stage.final:
+            rules.update(tol=max(rules["tol"], ROUGH), relative_change=(10, ROUGH))
+            if state is None and stage.clamp is not None:
+                fun(w)
+                self.n_evaluations += 1
+                self.w = w
+                if fun.largest_u <= stage.clamp:  # no clamp is felt: the next stage's objective is the same
+                    return "converged"
         while True:
-            log_scale = self.log_scale if inner is not None else self._scale(fun, stage, w)
-            w, status = self._minimize(number, stage, w, log_scale, inner, rules)
-            inner = None
-            if status in (*ENDED, "max_iterations") or log_scale == 0.0:
+            log_scale = self._scale(fun, stage, w) if state is None else float(state["log_scale"])
+            learner = _Stage(self, number, stage, w, log_scale, state, rules)
+            status, w, state = (yield from self._run(learner)), self.w, None
+            if training.stopped or status in (*ENDED, "max_iterations") or log_scale == 0.0:
                 break
             if log_scale - self._log(fun, w) < 1.0:  # else: start again with a better scale
                 break
         if stage.final and status not in ENDED:
             self._keep(w)
-        return w, status
+        return status
+
+    def _run(self, learner):
+        found = yield learner
+        self.n_evaluations = found.n_evaluations
+        if found.state:  # else Ctrl-C before the first evaluation has ended
+            self.found, self.before = found, (found.n_iter, learner.before[1] + learner.seconds)
+        self.w = self.found.w
+        return found.status
 
     def _scale(self, fun, stage, w):
         if not stage.loss.endswith("exp") or (stage.clamp is not None and stage.clamp < LARGEST_LOG / 2):
@@ -172,44 +180,6 @@ class _Path:
     def _log(self, fun, w):
         self.n_evaluations += 1
         return fun.log_value(w)
-
-    def _minimize(self, number, stage, w, log_scale, inner, rules):
-        if inner is None:
-            self.n_before, self.seconds_before = self._ends()
-        scale = math.exp(-log_scale)
-        self.number, self.log_scale = number, log_scale
-        done = minimize(
-            self.objective.with_loss(stage.loss, stage.clamp, log_scale),
-            w,
-            c1=self.c1 * scale,
-            c2=self.objective.c2 * scale,
-            callback=self._watch,
-            state=inner,
-            **rules,
-        )
-        self.inner = done.state
-        self.n_evaluations += done.n_evaluations
-        return done.w, done.status
-
-    def _ends(self):
-        """(iterations, seconds) of all stages so far."""
-        if self.inner is None:
-            return 0, 0.0
-        return self.n_before + int(self.inner["iteration"]), self.seconds_before + float(
-            self.inner["seconds"]
-        )
-
-    def _watch(self, step, w):
-        factor = math.exp(self.log_scale) if self.log_scale < 700.0 else math.inf
-        step = step._replace(
-            iteration=step.iteration + self.n_before,
-            objective=step.objective * factor,
-            violation=step.violation * factor,
-            seconds=step.seconds + self.seconds_before,
-        )
-        self.history.append(step)
-        self.stopped = self.callback is not None and bool(self.callback(step, w))
-        return self.stopped
 
     def _value(self, w):
         """(objective, log of it) of what was asked for: two numbers, because the first may be inf."""
@@ -224,20 +194,38 @@ class _Path:
         if self.kept is None or value < self.kept[0]:
             self.kept = value, w
 
-    def result(self, w, status):
+    def _result(self, w, status):
         """The `OptResult`: the better of w and what an earlier start has led to."""
-        state, (kept_value, kept_w) = {}, self.kept or ((0.0, 0.0), np.zeros(0))
-        if self.inner is not None:
-            state = dict(
-                self.inner,
-                stage=np.array(self.number),
-                log_scale=np.array(self.log_scale),
-                from_w0=np.array(self.from_w0),
-                iterations_before=np.array(self.n_before),
-                seconds_before=np.array(self.seconds_before),
-                kept_w=kept_w,
-                kept_objective=np.array(kept_value),
-            )
+        if status == "interrupted" and not self.found.state:
+            return self.found._replace(status=status)  # nothing has been evaluated
         self._keep(w)
         (objective, _), best = self.kept
-        return OptResult(best, objective, status, self._ends()[0], self.history, state, self.n_evaluations)
+        return OptResult(best, objective, status, self.before[0], [], self.found.state, self.n_evaluations)
+
+
+class _Stage(LBFGS):
+    """A stage whose objective is divided by exp(log_scale); what it reports is not."""
+
+    def __init__(self, path, number, stage, w, log_scale, state, rules):
+        fun, scale = path.objective.with_loss(stage.loss, stage.clamp, log_scale), math.exp(-log_scale)
+        super().__init__(fun, w, c1=path.c1 * scale, c2=path.objective.c2 * scale, state=state, **rules)
+        self.path, self.number, self.log_scale = path, number, log_scale
+        self.n_evaluations, self.before = path.n_evaluations, path.before
+        if state is not None:
+            self.before = int(state["iterations_before"]), float(state["seconds_before"])
+
+    def report(self):
+        factor = math.exp(self.log_scale) if self.log_scale < 700.0 else math.inf
+        return self.objective * factor, self.violation * factor
+
+    def last_look(self):
+        return self.report()[0]
+
+    def state(self):
+        value, w = self.path.kept or ((0.0, 0.0), np.zeros(0))
+        more = dict(
+            stage=self.number, log_scale=self.log_scale, from_w0=self.path.from_w0, kept_objective=value,
+            iterations_before=self.before[0], seconds_before=self.before[1], kept_w=w,
+        )  # fmt: skip
+        state = super().state()
+        return state and state | {name: np.array(value) for name, value in more.items()}

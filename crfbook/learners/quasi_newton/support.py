@@ -11,15 +11,14 @@ with a check of all weights.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crfbook.chain.objective import Objective
 from crfbook.data.features import select
-from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.quasi_newton.proximal_newton import LocalModel
+from crfbook.learners.quasi_newton.lbfgs import GO_ON, LBFGS, Start
+from crfbook.training.loop import stages
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 SETTLED = (10, 1e-4)
 LOOK_AROUND = 40  # iterations between two looks at the gradient of all weights
 MARGIN = 0.05  # weights at zero whose gradient exceeds (1 - MARGIN) c1 stay free
+ENDED = ("converged", "empty model", "rounding floor")  # of a smaller problem: time to look at all weights
 COLUMNS = ("w", "grad", "s", "y")  # arrays of `OptResult.state` whose last axis is the weights
 
 
@@ -56,72 +56,55 @@ def minimize_on_support(
 
     Raises ValueError as `Objective` and `minimize` do.
     """
-    run = _Shrinking(corpus, features, c1, c2, constraints, n_threads, callback, rules)
-    try:
-        run.all_weights(np.zeros(features.n_features) if w0 is None else w0, state)
-    except KeyboardInterrupt:
-        if run.found is None:
-            raise  # there is nothing to return yet
-        run.found = run.found._replace(status="interrupted")
-    return run.found._replace(history=run.history, n_evaluations=run.n_evaluations)
+    settings = {"c2": c2, "constraints": constraints, "n_threads": n_threads}
+    run = _Shrinking(corpus, features, settings, {"c1": c1, "c2": c2, **rules})
+    return stages(lambda training: run.script(training, w0, state or None), callback)
 
 
 class _Shrinking:
-    """The problem in both sizes, and the last result in terms of all weights."""
+    """The problem in both sizes."""
 
-    def __init__(self, corpus, features, c1, c2, constraints, n_threads, callback, rules):
-        self.corpus, self.features, self.callback, self.rules = corpus, features, callback, rules
-        self.penalty = {"c1": c1, "c2": c2}
-        self.settings = {"c2": c2, "constraints": constraints, "n_threads": n_threads}
-        self.whole = Objective(corpus, features, **self.settings)
-        self.found, self.history, self.n_evaluations = None, [], 0
-        self.recent, self.stopped = [], False  # the last objectives; has the callback said so?
+    def __init__(self, corpus, features, settings, rules):
+        self.corpus, self.features, self.settings, self.rules = corpus, features, settings, rules
+        self.whole = Objective(corpus, features, **settings)
 
-    def all_weights(self, w0, state):
+    def script(self, training, w0, state):
         """Steps of all weights until the objective falls slowly, then those of the support."""
-        if state is not None and "free" in state:
-            return self.some_weights(state)
-        self.recent = [] if state is None else list(state.get("recent", []))
-        if not self._settled():
-            found = self._minimize(self.whole, w0, state, self._watch_all)
-            state = found.state | {"recent": np.array(self.recent)}
-            self.found = found._replace(state=state)
-            if found.status != "stopped by callback" or self.stopped:
-                return None
-        near = np.abs(state["grad"]) > (1.0 - MARGIN) * self.penalty["c1"]
-        return self.some_weights(_columns(state, np.flatnonzero((state["w"] != 0.0) | near)))
+        n = self.features.n_features
+        if state is None or ("free" not in state and not _settled(state.get("recent", ()))):
+            found = yield _AllWeights(self.whole, np.zeros(n) if w0 is None else w0, state, self.rules)
+        else:
+            found = yield Start(
+                _spread(state["w"], state["free"], n) if "free" in state else state["w"], state
+            )
+        return (yield from self._on_support(training, found)) if found.status == GO_ON else found
 
-    def some_weights(self, state):
+    def _on_support(self, training, found):
         """Solve the problem of the free weights, and let in those that want to leave zero,
         until there are none.
         """
-        small, ended = None, False
-        while True:
+        state, small, c1 = found.state, None, self.rules["c1"]
+        if "free" not in state:
+            near = np.abs(state["grad"]) > (1.0 - MARGIN) * c1
+            state = _columns(state, np.flatnonzero((state["w"] != 0.0) | near))
+        while not training.stopped and found.status in (GO_ON, *ENDED):
+            n_evaluations, ended = found.n_evaluations, found.status in ENDED
             if ended or state["iteration"] % LOOK_AROUND == 0:
                 grad = self.whole(_spread(state["w"], state["free"], self.features.n_features))[1]
-                self.n_evaluations += 1
-                excess = np.abs(grad) - self.penalty["c1"]
+                n_evaluations += 1
+                excess = np.abs(grad) - c1
                 excess[state["free"]] = 0.0
                 if ended and excess.max(initial=0.0) <= self._negligible():
-                    return
+                    return found._replace(n_evaluations=n_evaluations)
                 if (excess > 0.0).any():
                     free = np.union1d(state["free"], np.flatnonzero(excess > 0.0))
                     state, small = _columns(_all_columns(state, grad), free), None
             small = small or self._small(state["free"])
-            if not state["diagonal"].size:
-                model = LocalModel(self.penalty["c1"], small.curvature)
-                model.measure(state["w"])
-                self.n_evaluations += 1
-                state = state | {"diagonal": model.diagonal}
-            end = (int(state["iteration"]) // LOOK_AROUND + 1) * LOOK_AROUND
-            found = self._minimize(small, None, state, partial(self._watch_some, state["free"], end))
-            state = found.state | {"free": state["free"]}
-            self.found = found._replace(
-                w=_spread(found.w, state["free"], self.features.n_features), state=state
-            )
-            ended = found.status in ("converged", "empty model", "rounding floor")
-            if self.stopped or not (ended or found.status == "stopped by callback"):
-                return
+            learner = _FreeWeights(small, state, self.features.n_features, self.rules)
+            learner.n_evaluations = n_evaluations
+            found = yield learner
+            state = found.state
+        return found._replace(status="stopped by callback") if found.status == GO_ON else found
 
     def _small(self, free):
         keep = np.zeros(self.features.n_features, bool)
@@ -132,29 +115,63 @@ class _Shrinking:
         """Gradients may exceed c1 by this at the end:
         `minimize` would not have taken another step because of them.
         """
-        return 0.0 if self.penalty["c2"] else self.rules.get("tol_gradient", 1e-3)
+        return 0.0 if self.rules["c2"] else self.rules.get("tol_gradient", 1e-3)
 
-    def _minimize(self, objective, w0, state, watch):
-        found = minimize(objective, w0, callback=watch, state=state, **self.penalty, **self.rules)
-        self.n_evaluations += found.n_evaluations
-        return found
 
-    def _settled(self):
-        fell = self.recent[0] - self.recent[-1] if len(self.recent) > SETTLED[0] else np.inf
-        return fell <= SETTLED[1] * abs(self.recent[-1]) if self.recent else False
+class _InARow(LBFGS):
+    """A run that makes way for the next one, unless it has met a certificate."""
 
-    def _watch(self, step, w):
-        self.history.append(step)
-        w.flags.writeable = False
-        self.stopped = self.callback is not None and bool(self.callback(step, w))
-        return self.stopped
+    def finished(self):
+        reason = super().finished()
+        return GO_ON if reason in (None, "rounding floor", "small change") and self.enough() else reason
 
-    def _watch_all(self, step, w):
-        self.recent = [*self.recent, step.objective][-SETTLED[0] - 1 :]
-        return self._watch(step, w) or self._settled()
 
-    def _watch_some(self, free, end, step, v):
-        return self._watch(step, _spread(v, free, self.features.n_features)) or step.iteration >= end
+class _AllWeights(_InARow):
+    def __init__(self, fun, w0, state, rules):
+        super().__init__(fun, w0, state=state, **rules)
+        self.recent = [] if state is None else list(state.get("recent", []))  # the last objectives
+
+    def advance(self):
+        reason = super().advance()
+        if reason is None:
+            self.recent = [*self.recent, self.objective][-SETTLED[0] - 1 :]
+        return reason
+
+    def enough(self):
+        return _settled(self.recent)
+
+    def state(self):
+        state = super().state()
+        return state and state | {"recent": np.array(self.recent)}
+
+
+class _FreeWeights(_InARow):
+    """The problem of some weights, as one of all (F,)."""
+
+    def __init__(self, fun, state, n_features, rules):
+        super().__init__(fun, state=state, **rules)
+        self.free, self.n_features = state["free"], n_features
+        self.end = (self.iteration // LOOK_AROUND + 1) * LOOK_AROUND
+
+    def begin(self):
+        super().begin()
+        if self.model is not None and not self.model.diagonal.size:
+            self.model.measure(self.point.w)
+            self.n_evaluations += 1
+
+    def enough(self):
+        return self.iteration >= self.end
+
+    def weights(self):
+        return _spread(self.point.w, self.free, self.n_features)
+
+    def state(self):
+        return super().state() | {"free": self.free}
+
+
+def _settled(recent):
+    """Does the objective fall slowly?"""
+    return len(recent) > SETTLED[0] and recent[0] - recent[-1] <= SETTLED[1] * abs(recent[-1])
 
 
 def _spread(v, free, n_features):

@@ -1,11 +1,10 @@
-"""The fastest way to the optimum with an L2 penalty: dual coordinate ascent, and L-BFGS for what is left.
+"""Algorithm "auto", the fastest way to the optimum with an L2 penalty: dual coordinate ascent, then L-BFGS.
 
 Coordinate ascent (dual.py) needs a few passes for what takes L-BFGS a hundred, but it slows down where many
-sequences share what they are unsure of. L-BFGS does not mind,
-if it starts close and knows how steep each weight's own valley is:
+sequences share what they are unsure of. L-BFGS does not mind, if it starts close and knows how steep each
+weight's own valley is:
 
-    w = d v,  d = h^(-1/4),  h the diagonal of the Hessian (chain/likelihood.py) at the point where it takes
-    over
+    w = d v,  d = h^(-1/4),  h the diagonal of the Hessian (chain/likelihood.py) where it takes over
 
 With d = h^(-1/2), the usual scaling, the first iterations are quicker still and the last ones slower than
 without: weights that always come together have one valley between them, which is then scaled twice over.
@@ -19,20 +18,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crfbook._checks import whole
 from crfbook.chain.objective import Objective
-from crfbook.learners.quasi_newton import minimize
-from crfbook.learners.stochastic.dual import DualAscent, check_memory
-from crfbook.training.certificate import TINY, Rules
-from crfbook.training.loop import OptResult, run
+from crfbook.learners.quasi_newton import LBFGS, quasi_newton
+from crfbook.learners.stochastic.dual import DualAscent, check_memory, sdca_memory
+from crfbook.training.certificate import TINY
+from crfbook.training.loop import stages
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
+    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
 
 HANDOVER = 0.15  # gap / objective below which L-BFGS may take over ...
 SLOW = 0.17  # ... once ascent gains fewer decades than this a pass, over the last LOOK_BACK epochs
 LOOK_BACK = 4
 POWER = -0.25
 MEMORY = 30  # curvature pairs
+HANDED_OVER = "handed over"  # the status of ascent where L-BFGS goes on
 # gap / objective below which ascent is not tried: its steps are too small for the sums that judge them
 FEW = 3e-7
 
@@ -62,30 +63,29 @@ def fast_fit(
     """
     check_memory(corpus, features, memory_limit)
     objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)
-    if state is not None and "stretch" in state:
-        return _descend(objective, None, tol, max_iterations, callback, state)
-    ascent = _Ascent(corpus, features, w0, constraints, state, random_state, c2, tol, max_iterations)
-    ascent.objective_of = objective
 
-    def watch(step, w):
-        ascent.told_to_stop = callback is not None and bool(callback(step, w))
-        return ascent.told_to_stop
+    def script(training):
+        if state is not None and "stretch" in state:
+            return (yield _Stretched.resumed(objective, tol, max_iterations, state))
+        ascent = _Ascent(corpus, features, w0, constraints, state, random_state, c2, tol, max_iterations)
+        ascent.objective_of = objective
+        first = yield ascent
+        if first.status != HANDED_OVER:
+            return first
+        if training.stopped:
+            return first._replace(status="stopped by callback")
+        d = objective.curvature(first.w) ** POWER
+        learner = _Stretched(objective, tol, max_iterations, d, (first.n_iter, ascent.seconds), w=first.w)
+        learner.n_evaluations = first.n_evaluations + 1
+        found = yield learner
+        # Ctrl-C before L-BFGS has a point of its own
+        return found if found.state else first._replace(status="interrupted")
 
-    first = run(ascent, watch)
-    if first.status != "handed over":
-        return first
-    if ascent.told_to_stop:
-        return first._replace(status="stopped by callback")
-    try:
-        return _descend(objective, first, tol, max_iterations, callback, None)
-    except KeyboardInterrupt:  # L-BFGS has no point of its own yet
-        return first._replace(status="interrupted")
+    return stages(script, callback)
 
 
 class _Ascent(DualAscent):
     """Coordinate ascent that stops where L-BFGS would be faster."""
-
-    told_to_stop = False  # by the callback, also where ascent ends for another reason
 
     def __init__(self, corpus, features, w0, constraints, state, *rest):
         super().__init__(corpus, features, w0, constraints, state, *rest)
@@ -104,66 +104,109 @@ class _Ascent(DualAscent):
         passes, before = self.trail[0]
         gained = math.log10(max(before, TINY) / max(share, TINY))
         if share < FEW or gained < SLOW * (self.passes - passes):
-            self.ended = "handed over"
+            self.ended = HANDED_OVER
 
 
-class _Stretched:
-    """The objective as a function of v = w / d, and what its callback needs to certify w."""
+class _Stretched(LBFGS):
+    """L-BFGS over v = w / d, certified by the gradient of w."""
 
-    def __init__(self, objective, d):
-        self.objective, self.d, self.squares = objective, d, math.inf
+    def __init__(self, objective, tol, max_iterations, d, before, w=None, state=None):
+        self.of_w, self.d, self.before, self.squares = objective, d, before, math.inf
+        if state is not None:
+            grad = state["grad"] / d
+            self.squares = float(grad @ grad)
+        left = None if max_iterations is None else max(0, whole("max_iterations", max_iterations) - before[0])
+        super().__init__(
+            self.of_v, None if w is None else w / d, c2=objective.c2, tol=tol, tol_gradient=0.0,
+            memory=MEMORY, max_iterations=left, state=state,
+        )  # fmt: skip
 
-    def __call__(self, v):
-        value, grad = self.objective(v * self.d)
+    @classmethod
+    def resumed(cls, objective, tol, max_iterations, state):
+        before = state["epochs"].item(), state["spent"].item()
+        learner = cls(objective, tol, max_iterations, state["stretch"], before, state=state)
+        learner.n_evaluations = state["passes"].item()
+        return learner
+
+    def of_v(self, v):
+        value, grad = self.of_w(v * self.d)
         self.squares = float(grad @ grad)
         grad *= self.d
         return value, grad
 
+    def _violation(self, squares, largest):
+        return self.rules.violation(self.squares, 0.0)  # the point accepted is the one evaluated last
 
-def _descend(objective, first, tol, max_iterations, callback, state):
-    """L-BFGS in stretched weights from the point that `first` reached, or from a state of its own."""
-    if state is None:
-        d, w, before = objective.curvature(first.w) ** POWER, first.w, first.history
-        past = {"epochs": first.n_iter, "passes": first.n_evaluations + 1, "spent": before[-1].seconds}
-    else:
-        d, w, before = state["stretch"], None, []
-        past = {name: state[name].item() for name in ("epochs", "passes", "spent")}
-    fun, rules, history, met = _Stretched(objective, d), Rules(0.0, objective.c2, tol), [], []
+    def weights(self):
+        return self.point.w * self.d
 
-    def watch(step, v):
-        violation = rules.violation(fun.squares, 0.0)  # the point accepted is the one evaluated last
-        history.append(
-            step._replace(
-                iteration=step.iteration + past["epochs"],
-                violation=violation,
-                seconds=step.seconds + past["spent"],
-            )
+    def state(self):
+        """Its "w" is v."""
+        past = {"epochs": self.before[0], "spent": self.before[1], "passes": self.n_evaluations}
+        state = super().state()
+        return state and state | {"stretch": self.d} | {name: np.array(past[name]) for name in past}
+
+
+def auto(
+    corpus,
+    features,
+    w0,
+    *,
+    c1,
+    c2,
+    loss,
+    n_threads,
+    random_state,
+    memory_limit,
+    callback=None,
+    max_iterations=None,
+    tol=1e-6,
+    epsilon=None,
+    relative_change=None,
+    constraints=None,
+    state=None,
+    **settings,
+):
+    """The log loss with an L2 penalty alone: `fast_fit`. Anything else, a start,
+    or CRFsuite's rules for an end: `quasi_newton`.
+    """
+    ruled = epsilon is not None or relative_change is not None
+    if ruled or w0.any() or not uses_sdca(corpus, features, c1, c2, loss, memory_limit):
+        return quasi_newton(
+            corpus,
+            features,
+            w0,
+            c1=c1,
+            c2=c2,
+            loss=loss,
+            n_threads=n_threads,
+            callback=callback,
+            max_iterations=max_iterations,
+            tol=tol,
+            epsilon=epsilon,
+            relative_change=relative_change,
+            constraints=constraints,
+            state=state,
+            **settings,
         )
-        met.append(violation <= rules.enough(step.objective))
-        shown = v * d
-        shown.flags.writeable = False
-        return (callback is not None and callback(history[-1], shown)) or met[-1]
-
-    left = None if max_iterations is None else max(0, max_iterations - past["epochs"])
-    found = minimize(
-        fun,
-        None if w is None else w / d,
-        memory=MEMORY,
-        tol_gradient=0.0,
-        max_iterations=left,
-        callback=watch,
+    return fast_fit(
+        corpus,
+        features,
+        w0,
+        c2=c2,
+        tol=tol,
+        memory_limit=memory_limit,
+        constraints=constraints,
+        n_threads=n_threads,
+        max_iterations=max_iterations,
+        random_state=random_state,
+        callback=callback,
         state=state,
     )
-    status = "converged" if met and met[-1] else found.status
-    past["passes"] += found.n_evaluations
-    # its "w" is v
-    kept = found.state | {"stretch": d} | {name: np.array(value) for name, value in past.items()}
-    return OptResult(
-        found.w * d,
-        found.objective,
-        status,
-        past["epochs"] + found.n_iter,
-        [*before, *history],
-        kept,
-        past["passes"],
-    )
+
+
+def uses_sdca(corpus, features, c1, c2, loss, memory_limit):
+    """Does `auto` begin with dual coordinate ascent? It needs an L2 penalty, the log loss,
+    and memory for its dual variables.
+    """
+    return loss == "log" and c1 == 0 and c2 > 0 and sdca_memory(corpus, features) <= memory_limit

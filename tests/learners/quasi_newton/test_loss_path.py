@@ -13,7 +13,7 @@ from crfbook.chain.losses.form import LOSSES
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import make_corpus
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.quasi_newton.loss_path import minimize_loss, stages
+from crfbook.learners.quasi_newton.loss_path import minimize_loss, stages_of
 from crfbook.training.monitor import Monitor
 
 pytestmark = pytest.mark.kernels
@@ -134,7 +134,7 @@ def test_clamped_stages_are_skipped_where_no_clamp_is_felt():
 
 def test_the_stages():
     def plan(*arguments):
-        return [(s.loss, s.clamp, s.start, s.final) for s in stages(*arguments)]
+        return [(s.loss, s.clamp, s.start, s.final) for s in stages_of(*arguments)]
 
     assert plan("log") == [("log", None, "zero", True)]
     assert plan("exp") == [
@@ -204,6 +204,51 @@ def test_an_interrupt_keeps_the_last_good_weights():
 
     found = minimize_loss(corpus, features, loss="exp", c2=0.3, callback=interrupt)
     assert found.status == "interrupted" and found.n_iter == 5 and np.isfinite(found.w).all()
+
+
+@pytest.mark.parametrize("w0, evaluations", [(None, 0), ("given", 0), (None, 30), (None, 60)])
+def test_an_interrupt_anywhere_keeps_what_is_known(w0, evaluations, monkeypatch):
+    """At the first evaluation there is the start alone; later, also between stages, a state to go on from."""
+    corpus, features = noisy_corpus(noise=0.3)
+    settings = dict(loss="exp", c2=0.3, tol=1e-9)
+    whole = minimize_loss(corpus, features, **settings)
+    w0 = np.full(features.n_features, 0.1) if w0 else None
+    calls, call = [], Objective.__call__
+
+    def interrupted(self, w):
+        calls.append(w)
+        if len(calls) == evaluations + 1:
+            raise KeyboardInterrupt
+        return call(self, w)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Objective, "__call__", interrupted)
+        found = minimize_loss(corpus, features, w0, **settings)
+    assert found.status == "interrupted" and len(found.history) == found.n_iter
+    assert bool(found.state) == (found.n_iter > 0) == (evaluations > 0)
+    if not evaluations:
+        assert math.isnan(found.objective)
+        np.testing.assert_array_equal(found.w, np.zeros(features.n_features) if w0 is None else w0)
+    else:
+        rest = minimize_loss(corpus, features, state=found.state, **settings)
+        assert rest.n_iter == whole.n_iter
+        np.testing.assert_array_equal(rest.w, whole.w)
+
+
+def test_an_interrupt_between_stages_keeps_the_stage_before(monkeypatch):
+    corpus, features = noisy_corpus(noise=0.3)
+    whole = minimize_loss(corpus, features, loss="exp", c2=0.3)
+
+    def interrupted(self, w):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Objective, "log_value", interrupted)
+        found = minimize_loss(corpus, features, loss="exp", c2=0.3)
+    assert found.status == "interrupted" and found.n_iter > 0 and np.isfinite(found.objective)
+    rest = minimize_loss(corpus, features, loss="exp", c2=0.3, state=found.state)
+    assert rest.n_iter == whole.n_iter
+    np.testing.assert_array_equal(rest.w, whole.w)
 
 
 def test_refusals():

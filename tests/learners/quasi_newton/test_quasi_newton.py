@@ -14,9 +14,10 @@ from crfbook.data.features import observed
 from crfbook.datasets import load_dataset
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
-from crfbook.learners.quasi_newton.lbfgs import Step, minimize
+from crfbook.learners.quasi_newton.lbfgs import LBFGS, minimize
 from crfbook.learners.quasi_newton.line_search import backtracking_search, wolfe_search
 from crfbook.learners.quasi_newton.memory import CurvatureMemory, Pairs
+from crfbook.training.loop import Step, run
 
 TIGHT = {"tol": 1e-12, "tol_gradient": 1e-6}
 
@@ -201,6 +202,25 @@ def test_relative_change_is_crfsuites_rule():
     assert result.status == "small change" and met[-1] and not any(met[:-1])
 
 
+@pytest.mark.parametrize(("c1", "c2"), [(0.0, 0.0), (0.0, 0.5), (0.5, 0.0), (0.5, 0.5)])
+def test_epsilon_is_crfsuites_rule(c1, c2):
+    fun, n, _ = softmax_problem(c2=c2)
+    result = run(LBFGS(fun, np.zeros(n), c1=c1, c2=c2, tol=0.0, tol_gradient=0.0, epsilon=1e-2))
+
+    def size(w):
+        grad = fun(w)[1]
+        pg = np.where(w != 0, grad + c1 * np.sign(w), np.sign(grad) * np.maximum(np.abs(grad) - c1, 0.0))
+        return np.linalg.norm(pg) if c2 else np.abs(pg).max()
+
+    steps = []
+    minimize(
+        fun, np.zeros(n), c1=c1, c2=c2, tol=0.0, tol_gradient=0.0, max_iterations=result.n_iter,
+        callback=lambda step, w: steps.append(size(w) / max(1.0, np.linalg.norm(w))),
+    )  # fmt: skip
+    assert result.status == "small gradient (epsilon)" and result.n_iter > 3
+    assert steps[-1] <= 1e-2 < min(steps[:-1])
+
+
 def test_callback_sees_each_step_and_stops():
     fun, n, _ = softmax_problem(c2=0.01)
     seen = []
@@ -239,8 +259,12 @@ def test_ctrl_c_returns_the_last_good_weights_and_can_be_resumed(c1):
     def at_once(w):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):  # before there is anything to return
-        minimize(at_once, np.zeros(n))
+    start = minimize(at_once, np.ones(n), **settings)  # before anything is known
+    assert (start.status, start.n_iter, start.state) == ("interrupted", 0, {}) and np.isnan(start.objective)
+    np.testing.assert_array_equal(start.w, np.ones(n))
+    at_first = minimize(at_once, state=result.state, **settings)
+    assert at_first.status == "interrupted" and at_first.objective == result.objective
+    np.testing.assert_array_equal(minimize(fun, state=at_first.state, **settings).w, resumed.w)
 
 
 @pytest.mark.parametrize("c1", [0.0, 0.5])

@@ -124,6 +124,28 @@ def test_ctrl_c_between_two_stages(monkeypatch):
     assert found.status == "interrupted" and found.n_iter == 2 and np.isfinite(found.w).all()
 
 
+@pytest.mark.parametrize("stop", [None, 4])
+def test_ctrl_c_before_the_first_evaluation_has_ended(stop, monkeypatch):
+    """It gives the start, also where a resumed training begins with a look at all weights."""
+    in_a_hurry(monkeypatch, look_around=4)
+    corpus, features = problem()
+    state, w = None, np.ones(features.n_features)
+    if stop is not None:
+        first = minimize_on_support(corpus, features, c1=0.5, max_iterations=stop)
+        state, w = first.state, first.w
+
+    def interrupt(self, w):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Objective, "__call__", interrupt)
+    found = minimize_on_support(corpus, features, None if stop else w, c1=0.5, state=state)
+    assert found.status == "interrupted" and found.n_iter == (stop or 0) and not found.history
+    np.testing.assert_array_equal(found.w, w)
+    monkeypatch.undo()
+    rest = minimize_on_support(corpus, features, w, c1=0.5, state=found.state, **EXACT)
+    assert rest.status == "converged"
+
+
 def test_no_iterations_and_no_survivors():
     corpus, features = problem()
     w0 = np.linspace(-1.0, 1.0, features.n_features)

@@ -81,7 +81,8 @@ def test_callback_start_and_no_iterations(route):
     assert fast_fit(corpus, features, best.w, c2=C2, tol=1e-5).n_iter == 1
 
 
-def test_a_word_to_stop_and_an_interrupt_where_the_routes_meet(monkeypatch):
+@pytest.mark.parametrize("where", [(Objective, "curvature"), (module._Stretched, "of_v")])
+def test_a_word_to_stop_and_an_interrupt_where_the_routes_meet(where, monkeypatch):
     monkeypatch.setattr(module, "HANDOVER", np.inf)
     monkeypatch.setattr(module, "SLOW", np.inf)
     corpus, features, _, _ = problem(66)
@@ -92,7 +93,7 @@ def test_a_word_to_stop_and_an_interrupt_where_the_routes_meet(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "minimize", interrupted)
+    monkeypatch.setattr(*where, interrupted)
     stopped = fast_fit(corpus, features, c2=C2, tol=0.0, max_iterations=12)
     assert stopped.status == "interrupted" and np.array_equal(stopped.w, result.w)
     monkeypatch.undo()
