@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
 from crfbook._checks import whole
-from crfbook.learners.quasi_newton.orthants import pseudo_gradient
+from crfbook.learners.quasi_newton.steps import pseudo_gradient
 from crfbook.training.certificate import Rules, checked_start, evaluated
 from crfbook.training.interrupts import listen
 from crfbook.training.loop import Learner, Training

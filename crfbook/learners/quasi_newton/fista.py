@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crfbook.learners.quasi_newton.orthants import pseudo_gradient
-from crfbook.learners.quasi_newton.proximal_step import proximal_step
+from crfbook.learners.quasi_newton.steps import proximal_step, pseudo_gradient
 from crfbook.training.certificate import Rules, checked_start, evaluated
 from crfbook.training.loop import Learner, run
 

@@ -15,8 +15,8 @@ from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.bounded import dual_variables
 from crfbook.learners.quasi_newton.fista import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.quasi_newton.model_descent import descend_model
-from crfbook.learners.quasi_newton.proximal_newton import _compact
+from crfbook.learners.quasi_newton.local_model import _compact
+from crfbook.learners.quasi_newton.steps import descend_model
 from crfbook.training.certificate import duality_gap
 
 

@@ -14,9 +14,8 @@ from crfbook.data.features import observed
 from crfbook.datasets import load_dataset
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
-from crfbook.learners.quasi_newton.lbfgs import LBFGS, minimize
-from crfbook.learners.quasi_newton.line_search import backtracking_search, wolfe_search
-from crfbook.learners.quasi_newton.memory import CurvatureMemory, Pairs
+from crfbook.learners.quasi_newton.lbfgs import LBFGS, backtracking_search, minimize, wolfe_search
+from crfbook.learners.quasi_newton.local_model import CurvatureMemory, Pairs
 from crfbook.training.loop import Step, run
 
 TIGHT = {"tol": 1e-12, "tol_gradient": 1e-6}
