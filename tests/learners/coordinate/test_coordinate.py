@@ -23,7 +23,7 @@ from crfbook.learners.coordinate.descent import CoordinateDescent, coordinate_de
 from crfbook.learners.coordinate.path import falling, largest_c1, solve_path
 from crfbook.learners.coordinate.sweeps import Sparse, scatter
 from crfbook.learners.coordinate.tables import LABEL, SHIFT
-from crfbook.learners.quasi_newton.fista import proximal_gradient
+from crfbook.learners.quasi_newton.l1_baselines import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.training import interrupts
 from crfbook.training.loop import run

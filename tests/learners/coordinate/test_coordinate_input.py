@@ -13,7 +13,7 @@ from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.learners.coordinate.path import falling, solve_path
 from crfbook.learners.coordinate.sweeps import Sparse, scatter
 from crfbook.learners.coordinate.visit_by_parts import VisitByParts
-from crfbook.learners.quasi_newton.fista import proximal_gradient
+from crfbook.learners.quasi_newton.l1_baselines import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 
 pytestmark = pytest.mark.kernels

@@ -12,8 +12,7 @@ from helpers.problems import kkt
 from crfbook.chain.inference import iter_edge_marginals, node_marginals
 from crfbook.chain.objective import Objective
 from crfbook.data.features import observed
-from crfbook.learners.quasi_newton.bounded import dual_variables
-from crfbook.learners.quasi_newton.fista import proximal_gradient
+from crfbook.learners.quasi_newton.l1_baselines import dual_variables, proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.quasi_newton.local_model import _compact
 from crfbook.learners.quasi_newton.steps import descend_model

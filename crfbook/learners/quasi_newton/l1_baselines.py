@@ -1,0 +1,243 @@
+"""Two other ways to an L1 optimum, to compare with: they share no step with OWL-QN.
+
+Proximal gradient with momentum (FISTA):
+
+    w' = soft threshold of  v - step grad f(v)  at  step c1   exact zeros, no orthants, no memory of curvature
+    v' = w' + (t - 1)/t' (w' - w),   t' = (1 + sqrt(1 + 4 t^2 step/step'))/2
+
+`step` is found by backtracking; where the momentum points uphill it is dropped (t = 1). Sources: Beck and
+Teboulle (2009), FISTA; Scheinberg, Goldfarb and Bai (2014), section 3, for steps that may grow again;
+O'Donoghue and Candes (2015), section 3.2, for the restart by gradients.
+
+Dual variables: every weight split in two that are not negative, and SciPy's bounded L-BFGS:
+
+    w = p - n,  p, n >= 0:    f(p - n) + c1 sum (p + n)    is smooth; at its minimum one of p[k], n[k] is zero
+
+The formulation of Kazama and Tsujii (2003), "Evaluation and extension of maximum entropy models with
+inequality constraints", section 3.1: p and n are the multipliers of the constraints |expected - observed
+count| <= c1. It doubles the weights and is the baseline of Sokolovska et al.
+(2010) and of Andrew and Gao (2007).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import minimize as scipy_minimize
+
+from crfbook._checks import whole
+from crfbook.learners.quasi_newton.steps import proximal_step, pseudo_gradient
+from crfbook.training.certificate import Rules, checked_start, evaluated
+from crfbook.training.interrupts import listen
+from crfbook.training.loop import Learner, Training, run
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Function, OptResult, State
+
+GROWTH = 1.1  # an accepted step is tried so much longer next time
+MAX_TRIALS = 60
+
+
+class _L1Learner(Learner):
+    """What both have: weights in `w` and `Rules` for an end."""
+
+    def __init__(self, fun, rules):
+        self.fun, self.rules, self.max_iterations = fun, rules, rules.max_iterations
+
+    def weights(self):
+        return self.w
+
+    def finished(self):
+        return self.rules.verdict(self.objective, self.violation)
+
+    def outcome(self, status):
+        return self.rules.outcome(status, self.w)
+
+
+def proximal_gradient(
+    fun: Function, w0: ArrayLike | None = None, *, c1: float, c2: float = 0.0,
+    max_iterations: int | None = None, tol: float = 1e-6, tol_gradient: float = 1e-3,
+    callback: Callback = None, state: State = None,
+) -> OptResult:  # fmt: skip
+    """Minimise fun(w) + c1*|w|_1, one iteration two evaluations (value and gradient at v and at w').
+
+    Arguments, stopping rules, Ctrl-C and bad values as `minimize` of lbfgs.py; `state` continues bit
+    for bit. The objective may rise for some iterations: that is what momentum does. Returns an OptResult;
+    `w` is the last point.
+    """
+    return run(_Fista(fun, w0, Rules(c1, c2, tol, tol_gradient, max_iterations), state), callback)
+
+
+class _Fista(_L1Learner):
+    """Where the search stands: w, the point v with its momentum, the step. They are replaced together,
+    after a whole iteration.
+    """
+
+    def __init__(self, fun, w0, rules, state):
+        super().__init__(fun, rules)
+        self.t, self.step = 1.0, None  # None: nothing has been evaluated
+        if not state:
+            self.w = self.v = checked_start(w0)
+            return
+        self.v, self.t, self.step = np.array(state["v"]), float(state["t"]), float(state["step"])
+        self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
+        self.objective, self.violation = float(state["objective"]), float(state["violation"])
+        self.w = np.array(state["w"])
+
+    def begin(self):
+        if self.step is None:
+            self.objective, self.violation, squares, _ = self.measure(self.w)
+            self.step = 1.0 / max(1.0, math.sqrt(squares))
+
+    def state(self):
+        names = ("w", "v", "t", "step", "iteration", "seconds", "objective", "violation")
+        return {} if self.step is None else {name: np.array(getattr(self, name)) for name in names}
+
+    def evaluate(self, w):
+        value, grad = evaluated(self.fun, w)
+        self.n_evaluations += 1
+        return value, np.array(grad, dtype=np.float64)
+
+    def measure(self, w):
+        """(objective, violation, |pseudo-gradient|^2, gradient) at w (F,)."""
+        value, grad = self.evaluate(w)
+        squares, largest = pseudo_gradient(w, grad, self.rules.c1, np.empty_like(w))
+        return (
+            value + self.rules.c1 * float(np.abs(w).sum()),
+            self.rules.violation(squares, largest),
+            squares,
+            grad,
+        )
+
+    def advance(self):
+        value, grad = self.evaluate(self.v)
+        if not math.isfinite(value):  # momentum led out of where f is finite
+            self.v, self.t = self.w, 1.0
+            value, grad = self.evaluate(self.v)
+        step, moved = GROWTH * self.step, np.empty_like(self.w)
+        for _ in range(MAX_TRIALS):
+            slope, squares, norm1 = proximal_step(self.v, grad, step, self.rules.c1, moved)
+            found = self.measure(moved)
+            smooth, bound = found[0] - self.rules.c1 * norm1, squares / (2.0 * step)
+            if math.isfinite(found[0]) and math.isfinite(found[2]):
+                # The second test implies the first for convex f, and sees what rounding hides in values.
+                if smooth <= value + slope + bound or (found[3] - grad) @ (moved - self.v) <= 2.0 * bound:
+                    break
+            step *= 0.5
+        else:
+            return "line search failed" if math.isfinite(found[0]) else "non-finite objective"
+        t = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * self.t * self.t * self.step / step))
+        momentum = (self.t - 1.0) / t
+        if (self.v - moved) @ (moved - self.w) > 0.0:
+            t, momentum = 1.0, 0.0
+        self.v, self.t, self.step = moved + momentum * (moved - self.w), t, step
+        self.w, self.objective, self.violation = moved, found[0], found[1]
+        self.iteration += 1
+        return None
+
+
+def dual_variables(
+    fun: Function,
+    w0: ArrayLike | None = None,
+    *,
+    c1: float,
+    c2: float = 0.0,
+    memory: int = 10,
+    max_iterations: int | None = None,
+    tol: float = 1e-6,
+    tol_gradient: float = 1e-3,
+    callback: Callback = None,
+    state: State = None,
+) -> OptResult:
+    """Minimise fun(w) + c1*|w|_1 over twice as many bounded variables.
+
+    Arguments, stopping rules and Ctrl-C as `minimize` of lbfgs.py. SciPy does not hand out its memory
+    of curvature: `state` continues from the same weights with an empty one, not bit for bit. Returns an
+    OptResult; "line search failed" is what SciPy says of it, at the rounding floor too.
+    """
+    rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
+    return _SciPyDrives(callback).run(_Halves(fun, w0, rules, whole("memory", memory, 1), state))
+
+
+class _SciPyDrives(Training):
+    """The outer loop inside out: SciPy has its own, calls us after each iteration, and is told to stop."""
+
+    def _iterate(self, learner):
+        listen()
+        learner.begin()
+        self.clock, self.status = time.perf_counter(), self._reason(learner)
+        if self.status is None:
+            value = learner.search(lambda halves: self._watch(learner, halves))
+            failure = "line search failed" if np.isfinite(value) else "non-finite objective"
+        return self.status or failure
+
+    def _watch(self, learner, halves):
+        learner.accept(halves)
+        learner.iteration += 1
+        learner.seconds += time.perf_counter() - self.clock
+        self._note(learner)
+        self.clock, self.status = time.perf_counter(), self._reason(learner)
+        listen()
+        if self.status is not None:
+            raise StopIteration
+
+    def _reason(self, learner):
+        reason = learner.finished() or ("stopped by callback" if self.stopped else None)
+        most = learner.max_iterations
+        return reason or (None if most is None or learner.iteration < most else "max_iterations")
+
+
+class _Halves(_L1Learner):
+    """w = p - n, and SciPy's search for both halves."""
+
+    def __init__(self, fun, w0, rules, memory, state):
+        super().__init__(fun, rules)
+        self.memory = memory
+        self.w = checked_start(state["w"] if state else w0)
+        if state:
+            self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
+        self.last = (np.zeros(0), 0.0, np.zeros(0))  # the last evaluation: both halves, value, gradient
+
+    def begin(self):
+        self.halves = np.concatenate([np.maximum(self.w, 0.0), np.maximum(-self.w, 0.0)])
+        self.accept(self.halves)
+
+    def search(self, watch):
+        """The last value that SciPy has seen."""
+
+        def callback(intermediate_result):  # SciPy looks for this very name
+            watch(intermediate_result.x)
+
+        limits = {"maxcor": self.memory, "maxiter": 10**9, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0}
+        bounds = [(0.0, None)] * len(self.halves)
+        return scipy_minimize(
+            self.evaluate, self.halves, jac=True, method="L-BFGS-B", options=limits, bounds=bounds,
+            callback=callback,
+        ).fun  # fmt: skip
+
+    def evaluate(self, halves):
+        """Value and gradient (2F,) of the smooth problem with bounds."""
+        w, c1 = halves[: len(halves) // 2] - halves[len(halves) // 2 :], self.rules.c1
+        value, grad = evaluated(self.fun, w)
+        self.n_evaluations += 1
+        self.last = halves.copy(), value, np.array(grad, dtype=np.float64)
+        return value + c1 * float(halves.sum()), np.concatenate([self.last[2], -self.last[2]]) + c1
+
+    def accept(self, halves):
+        """The point of an iteration: w, its objective (where both halves are positive,
+        w = p - n costs less) and violation.
+        """
+        if not np.array_equal(halves, self.last[0]):
+            self.evaluate(halves)
+        _, value, grad = self.last
+        w = halves[: len(halves) // 2] - halves[len(halves) // 2 :]
+        squares, largest = pseudo_gradient(w, grad, self.rules.c1, np.empty_like(w))
+        self.objective = value + self.rules.c1 * float(np.abs(w).sum())
+        self.violation = self.rules.violation(squares, largest)
+        self.w = w
+
+    def state(self):
+        return {"w": self.w, "iteration": np.array(self.iteration), "seconds": np.array(self.seconds)}
