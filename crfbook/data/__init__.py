@@ -1,1 +1,1 @@
-"""Data in: flat corpora, feature sets, templates, encoders, readers. Nothing here trains."""
+"""Data in: corpora, feature sets, constraints, columns of text and their readers. Nothing here trains."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfbook.plotting.common import (
+from crfbook.plotting.style import (
     COLOURS,
     DASHES,
     FAINT,

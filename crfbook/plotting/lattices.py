@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfbook.plotting.common import COLOURS, DASHES, INK, as_array, as_probabilities, axes, plain
+from crfbook.plotting.style import COLOURS, DASHES, INK, as_array, as_probabilities, axes, plain
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfbook.plotting.common import as_array, axes, plain
+from crfbook.plotting.style import as_array, axes, plain
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Axes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfbook.evaluation import chunks
-from crfbook.plotting.common import COLOURS, FAINT, INK, as_probabilities, axes
+from crfbook.plotting.style import COLOURS, FAINT, INK, as_probabilities, axes
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Axes

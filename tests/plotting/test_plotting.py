@@ -220,7 +220,7 @@ def test_tagged_text_draws_what_it_returns(ax):
         "12 characters a line; a sentence begins a line"
     )
     assert len(ax.patches) == 3, "the NP stands on two lines"
-    doubtful = [line for line in ax.lines if line.get_color() == plotting.common.COLOURS[1]]
+    doubtful = [line for line in ax.lines if line.get_color() == plotting.style.COLOURS[1]]
     assert [line.get_xdata()[1] - line.get_xdata()[0] for line in doubtful] == pytest.approx(
         [0.7 * 3, 0.5 * 3]
     )

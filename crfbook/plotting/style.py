@@ -1,4 +1,4 @@
-"""What all figures share: colours, new axes of a readable size, checked arrays."""
+"""The style of all figures: colours, new axes of a readable size; and checks of the arrays to be drawn."""
 
 import numpy as np
 
