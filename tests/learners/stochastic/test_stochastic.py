@@ -234,13 +234,14 @@ def test_interrupted_while_the_learning_rate_is_searched(monkeypatch):
 def test_interrupted_while_the_start_is_looked_at(learner, penalty, monkeypatch):
     corpus, features, w, _ = problem(11)
     name = f"{learner.__name__}_steps"
+    steps = getattr(stochastic_run, name)
 
     def interrupted(*_):
+        monkeypatch.setattr(stochastic_run, name, steps)  # once
         raise KeyboardInterrupt
 
     monkeypatch.setattr(stochastic_run, name, interrupted)
     stopped = learner(corpus, features, w, **penalty)
-    monkeypatch.undo()
     assert (stopped.status, stopped.n_iter, stopped.history) == ("interrupted", 0, [])
     assert np.array_equal(stopped.w, w) and np.isnan(stopped.objective)
     whole = learner(corpus, features, w, **penalty, max_iterations=5)
