@@ -137,3 +137,11 @@ def test_virtual_weights_are_asked_for_by_four_parameters():
     assert not check_settings(CRF("sbcd", **asked, min_freq=1)).virtual
     assert not check_settings(CRF("owlqn", **asked)).virtual
     assert "virtual" in inspect.signature(entry.sbcd).parameters
+
+
+def test_without_an_l2_penalty_a_small_change_ends_training():
+    assert check_settings(CRF()).relative_change is None
+    assert check_settings(CRF(c2=0)).relative_change == check_settings(CRF(c2=0, period=10)).relative_change
+    assert check_settings(CRF("owlqn", c1=1, c2=0)).arguments()["relative_change"] == (10, 1e-6)
+    assert check_settings(CRF(delta=1e-3, period=4)).arguments()["relative_change"] == (4, 1e-3)
+    assert not {"period", "delta"} & set(check_settings(CRF(delta=1e-3)).arguments())
