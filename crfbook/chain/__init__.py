@@ -2,8 +2,8 @@
 
     forward_backward, viterbi, sequence     to read: one sequence a call (chapters 01 to 03)
     forward_backward_batched, likelihood    fast: many sequences at once, in lanes
-    objective, potentials, packing, batch   value and gradient of the likelihood over a corpus
-    inference, forecast                     labels and marginals of a corpus; what a fit will cost
+    objective, forms, packing, batch        value and gradient of the likelihood over a corpus
+    inference                               labels and marginals of a corpus
 
 `losses` and `sparse` are further forms of the same quantities. Source: docs/SPEC.md, A.1.
 """

@@ -28,7 +28,7 @@ class Work(NamedTuple):
     slope: np.ndarray  # (B,): weight * phi'(u), summed over the tokens if pointwise
 
     event: np.ndarray  # (n,): weight * phi'(u) / p of each gold label
-    ahead: np.ndarray  # (n, M): events at later rows, see chain/losses/batched.py
+    ahead: np.ndarray  # (n, M): events at later rows, see chain/losses/gradients.py
     behind: np.ndarray  # (n, M): events at this and later rows
     step: np.ndarray  # (2, B, M): operands of one time step
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.batch import make_work
+from crfbook.chain.forms import Edges, table_edges
 from crfbook.chain.forward_backward import (
     edge_marginal_log,
     edge_marginal_scaled,
@@ -22,8 +23,15 @@ from crfbook.chain.forward_backward import (
 )
 from crfbook.chain.likelihood import open_rows
 from crfbook.chain.objective import LOG_LOSS_FORMS, check_paths, check_weights
-from crfbook.chain.packing import FEW_CLASSES, STRETCH_ROWS, batch_rows, many_weights, pack
-from crfbook.chain.potentials import Edges, padded, padded_bounds, table_edges
+from crfbook.chain.packing import (
+    FEW_CLASSES,
+    STRETCH_ROWS,
+    batch_rows,
+    many_weights,
+    pack,
+    padded,
+    padded_bounds,
+)
 from crfbook.chain.scores import fill_dense, list_scores, path_scores
 from crfbook.chain.sparse.choice import FormChooser, decoding_form
 from crfbook.chain.sparse.potentials import SparseEdges, SparseScores, sparse_scores

@@ -2,7 +2,7 @@
 
 A batch goes through all three stages while it lies in the processor's cache. The gold labels appear nowhere:
 sum_i score(y_i) = w . (gold counts), and those counts are constants that the objective subtracts once.
-The NamedTuples `packing`, `layout` (packing.py), `edges` (potentials.py), `work` and `counts`
+The NamedTuples `packing`, `layout` (packing.py), `edges` (forms.py), `work` and `counts`
 (batch.py) list their arrays with shapes. M >= L labels are padded to whole vector registers: padding
 labels score -inf.
 """

@@ -22,8 +22,7 @@ from crfbook.chain.batch import Counts, Spare, make_work
 from crfbook.chain.forms import Problem, Tables
 from crfbook.chain.likelihood import add_tree
 from crfbook.chain.losses.form import LossTables, make_loss
-from crfbook.chain.packing import batch_rows, lay_out, n_shards, pack
-from crfbook.chain.potentials import padded, padded_bounds
+from crfbook.chain.packing import batch_rows, lay_out, n_shards, pack, padded, padded_bounds
 from crfbook.chain.scores import collect_dense, fill_dense
 from crfbook.chain.sparse.choice import FormChooser
 from crfbook.chain.sparse.form import SparsePairs

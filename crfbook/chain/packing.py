@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.forward_backward_batched import group_rows
-from crfbook.chain.potentials import padded
 from crfbook.chain.scores import count_claims, count_layout, fill_layout, find_companions
+from crfbook.data.constraints import bounds_of
 from crfbook.data.corpus import offsets, owners, positions
 from crfbook.data.features import row_offsets
 
@@ -28,6 +28,16 @@ GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
 MIN_COUNT = 16  # a carrier's row is filled and collected at every evaluation: it must save more additions
 MAX_COMPANIONS = 32
 PASSES = 3  # claims of pairs that were dropped block others in the first pass
+
+
+def padded(n_labels):
+    """Labels padded to whole vector registers (8 doubles), so that inner loops have no remainder."""
+    return -(-n_labels // 8) * 8 if n_labels > 4 else 4
+
+
+def padded_bounds(constraints, n_labels):
+    """`Bounds` of M labels."""
+    return bounds_of(constraints, n_labels, padded(n_labels))
 
 
 class Packing(NamedTuple):

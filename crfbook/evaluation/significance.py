@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crfbook.evaluation.conlleval import Labels
-from crfbook.evaluation.metrics import count_chunks, metric_function
+from crfbook.evaluation.metrics import Labels, count_chunks, metric_function
 
 
 class Interval(NamedTuple):

@@ -8,9 +8,8 @@ a colour-blind reader nor a grey print loses anything. matplotlib is loaded at t
 """
 
 from crfbook.plotting.curves import label_bars, learning_curve, regularization_path, timing_growth
-from crfbook.plotting.lattices import lattice
 from crfbook.plotting.matrices import confusion, heatmap, weight_matrix
-from crfbook.plotting.sentences import tagged_text
+from crfbook.plotting.sentences import lattice, tagged_text
 
 __all__ = [
     "confusion",

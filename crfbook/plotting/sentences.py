@@ -1,16 +1,16 @@
-"""Sentences with their chunks as boxes: what a tagger says about a text, at a glance."""
+"""One sentence: its chunks as boxes, and the lattice of all its labellings."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crfbook.evaluation import chunks
-from crfbook.plotting.style import COLOURS, FAINT, INK, as_probabilities, axes
+from crfbook.plotting.style import COLOURS, DASHES, FAINT, INK, as_array, as_probabilities, axes, plain
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Axes
@@ -132,3 +132,108 @@ def _bars(ax, words, line, column, sure):
         ax.plot(
             [x, x + p * len(word)], [y + 0.3, y + 0.3], color=colour, lw=2.5, solid_capstyle="butt", zorder=3
         )
+
+
+def lattice(
+    words: Sequence[str], labels: Sequence[Any], nodes: ArrayLike | None = None,
+    edges: ArrayLike | None = None, path: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    pruned: ArrayLike | None = None, *, numbers: bool = False, legend: bool = True, ax: Axes | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The trellis of a sentence: a column per word, a row per label, a circle per (word, label).
+
+    words (T,), labels (L,): names. nodes (T, L) in [0, 1] (marginals, or messages normalised per column):
+    area of the disc inside its circle, or with numbers=True the value printed on a shade. edges (T-1, L, L)
+    in [0, 1], [previous, next]: width of the lines; None draws all of them thin. path: label ids (T,), or
+    {name: ids} for several. pruned (T, L) bool: crossed out, their lines left out. Returns {"nodes", "edges",
+    "paths", "pruned"} as drawn. Raises ValueError if a shape or a value does not fit.
+    """
+    n_words, n_labels = len(words), len(labels)
+    if not n_words or not n_labels:
+        raise ValueError(f"a lattice needs words and labels, got {n_words} words and {n_labels} labels")
+    size = (n_words, n_labels)
+    pruned = np.zeros(size, bool) if pruned is None else as_array(pruned, size, "pruned").astype(bool)
+    values = np.where(pruned, 0, 1 if nodes is None else as_probabilities(nodes, size, "nodes"))
+    pair = (n_words - 1, n_labels, n_labels)
+    kept = ~pruned[:-1, :, None] & ~pruned[1:, None, :]
+    lines = np.where(kept, 1 if edges is None else as_probabilities(edges, pair, "edges"), 0.0)
+    paths = {} if path is None else dict(path) if isinstance(path, dict) else {"best path": path}
+    paths = {name: _label_ids(ids, size, name) for name, ids in paths.items()}
+
+    ax = axes(ax, 1.3 + 0.95 * n_words, 1.15 + 0.55 * n_labels)
+    row = np.arange(n_labels)[::-1]  # the first label on top
+    ax.set(xlim=(-0.5, n_words - 0.5), ylim=(-0.55, n_labels - 0.45))
+    ax.set_xticks(range(n_words), words, fontsize=11, color=INK)
+    ax.set_yticks(row, labels, fontsize=11, color=INK)
+    plain(ax, frame=False)
+    room = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
+    across = 72 * min(0.62 * room.height / (n_labels + 0.1), 0.5 * room.width / n_words, 0.45)  # points
+
+    _lattice_edges(ax, lines, row, plain=edges is None)
+    for k, (name, ids) in enumerate(paths.items()):
+        style = dict(color=COLOURS[k + 1], linestyle=DASHES[k % 4], lw=4 if k == 0 else 2.5)
+        ax.plot(
+            range(n_words), row[ids], zorder=2 + k, alpha=0.85, solid_capstyle="round", label=name, **style
+        )
+    _lattice_nodes(ax, values, pruned, row, across, plain=nodes is None, numbers=numbers)
+    for ids in list(paths.values())[:1]:
+        ring = dict(facecolors="none", edgecolors=COLOURS[1], lw=2.2)
+        ax.scatter(range(n_words), row[ids], s=across**2, zorder=12, **ring)
+    if legend:
+        _lattice_legend(ax, nodes is not None and not numbers, edges is not None, pruned.any())
+    return {"nodes": values, "edges": lines, "paths": paths, "pruned": pruned}
+
+
+def _label_ids(path, size, name):
+    ids = as_array(path, size[:1], name)
+    wrong = np.flatnonzero((ids < 0) | (ids >= size[1]) | (ids % 1 != 0))
+    if wrong.size:
+        raise ValueError(
+            f"{name}[{wrong[0]}]: expected a label id from 0 to {size[1] - 1}, got {ids[wrong[0]]:g}"
+        )
+    return ids.astype(int)
+
+
+def _lattice_edges(ax, lines, row, plain):
+    from matplotlib.collections import LineCollection
+
+    t, previous, following = np.nonzero(lines > 1e-3)
+    strength = lines[t, previous, following]
+    ends = np.stack([np.stack([t, row[previous]], 1), np.stack([t + 1, row[following]], 1)], 1)
+    widths = 0.7 if plain else 0.4 + 5 * strength
+    ax.add_collection(LineCollection(ends, linewidths=widths, colors="#A9A9A9", zorder=1, capstyle="round"))
+
+
+def _lattice_nodes(ax, values, pruned, row, across, plain, numbers):
+    from matplotlib import colormaps
+
+    t, y = np.nonzero(~pruned)
+    value = values[t, y]
+    shaded = numbers and not plain
+    fill = colormaps["Blues"](0.85 * value) if shaded else "white"
+    ax.scatter(t, row[y], s=across**2, c=fill, edgecolors=COLOURS[0], lw=1, zorder=10)
+    if not plain and not numbers:
+        ax.scatter(t, row[y], s=across**2 * value, c=COLOURS[0], lw=0, zorder=11)
+    for step, label, p in zip(t, y, value, strict=True) if shaded else ():
+        text = f"{p:.2f}".removeprefix("0") if p < 0.995 else "1"
+        place = dict(ha="center", va="center_baseline", fontsize=min(10, 0.36 * across), zorder=13)
+        ax.text(step, row[label], text, color="white" if p > 0.8 else "black", **place)
+    t, y = np.nonzero(pruned)
+    ax.scatter(t, row[y], s=(0.4 * across) ** 2, c="#888888", marker="x", lw=1.5, zorder=10)
+
+
+def _lattice_legend(ax, nodes, edges, any_pruned):
+    from matplotlib.lines import Line2D
+
+    handles, names = ax.get_legend_handles_labels()
+    if nodes:
+        handles.append(Line2D([], [], ls="", marker="o", ms=9, mfc=COLOURS[0], mec=COLOURS[0]))
+        names.append("area: probability")
+    if edges:
+        handles.append(Line2D([], [], color="#A9A9A9", lw=4))
+        names.append("width: pair probability")
+    if any_pruned:
+        handles.append(Line2D([], [], ls="", marker="x", mec="#888888", mew=1.5))
+        names.append("pruned")
+    if handles:
+        place = dict(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(handles), 3))
+        ax.legend(handles, names, frameon=False, fontsize=9, handlelength=1.6, columnspacing=1.2, **place)

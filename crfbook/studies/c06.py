@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.batch import Batch, make_work, sparse_work
-from crfbook.chain.forms import Problem
+from crfbook.chain.forms import Problem, table_edges
 from crfbook.chain.forward_backward import forward_backward_many
 from crfbook.chain.inference import decode, node_scores
 from crfbook.chain.objective import Objective
-from crfbook.chain.packing import batch_rows, pack
-from crfbook.chain.potentials import padded, table_edges
+from crfbook.chain.packing import batch_rows, pack, padded
 from crfbook.chain.sparse.choice import DECODING_FORMS, TABLE_SHARE, FormChooser, Sizes, choose_form, terms
 from crfbook.chain.sparse.form import PairSums, SparseBatch, SparsePairs
 from crfbook.chain.sparse.potentials import sparse_edges

@@ -17,8 +17,7 @@ import numpy as np
 from crfbook.chain.inference import decode
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.corpus import make_corpus
-from crfbook.data.feature_selection import without_plain_transitions
-from crfbook.data.features import observed, select
+from crfbook.data.features import observed, select, without_plain_transitions
 from crfbook.datasets.simulated import SPARSE_HMM, sample
 from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.learners.coordinate.path import solve_path

@@ -11,8 +11,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from crfbook.data.feature_selection import CUTOFFS, frequency_cutoff, heaviest, most_informative
-from crfbook.data.features import select
+from crfbook.data.features import CUTOFFS, frequency_cutoff, heaviest, most_informative, select
 from crfbook.datasets import load_dataset
 from crfbook.learners.coordinate.descent import coordinate_descent
 

@@ -16,8 +16,7 @@ import numpy as np
 from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus, make_corpus
-from crfbook.data.feature_selection import without_plain_transitions
-from crfbook.data.features import FeatureSet, observed, select
+from crfbook.data.features import FeatureSet, observed, select, without_plain_transitions
 from crfbook.datasets import load_dataset
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder

@@ -7,8 +7,7 @@ from helpers.corpora import brute_node_scores, random_corpus, random_model
 from crfbook.chain import packing as packing_module
 from crfbook.chain.likelihood import add_tree, batch_scores, open_rows
 from crfbook.chain.objective import Objective
-from crfbook.chain.packing import dense_rows, find_bundles, lay_out, pack
-from crfbook.chain.potentials import padded, padded_bounds
+from crfbook.chain.packing import dense_rows, find_bundles, lay_out, pack, padded, padded_bounds
 from crfbook.chain.scores import (
     collect_dense,
     dense_gradient,

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from crfbook.chain.batch import make_work
+from crfbook.chain.forms import make_edges
 from crfbook.chain.forward_backward import (
     add_edge_marginals_log,
     edge_marginal_log,
@@ -19,7 +20,6 @@ from crfbook.chain.forward_backward import (
 )
 from crfbook.chain.forward_backward_batched import forward_backward_batched, group_rows
 from crfbook.chain.packing import Packing
-from crfbook.chain.potentials import make_edges
 from crfbook.chain.viterbi import viterbi, viterbi_many
 from crfbook.data.constraints import bounds_of
 

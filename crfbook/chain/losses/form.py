@@ -15,7 +15,7 @@ import numpy as np
 from crfbook._checks import number, one_of
 from crfbook.chain.batch import loss_work
 from crfbook.chain.forms import Tables
-from crfbook.chain.losses.batched import shard_losses
+from crfbook.chain.losses.gradients import shard_losses
 
 LOSSES = ("log", "exp", "pointwise-log", "pointwise-exp")
 

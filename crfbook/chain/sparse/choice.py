@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import one_of
-from crfbook.chain.packing import STRETCH_ROWS, batch_rows, n_shards
-from crfbook.chain.potentials import padded
+from crfbook.chain.packing import STRETCH_ROWS, batch_rows, n_shards, padded
 from crfbook.chain.sparse.potentials import TABLE_SHARE, active_edges, count_supports
 from crfbook.data.corpus import offsets
 

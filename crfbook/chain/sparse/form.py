@@ -13,7 +13,7 @@ from crfbook.chain.batch import Batch, sparse_work
 from crfbook.chain.forms import Form, squared
 from crfbook.chain.forward_backward import node_marginals_log
 from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores, gather_sequence, spread_rows
-from crfbook.chain.potentials import padded
+from crfbook.chain.packing import padded
 from crfbook.chain.sparse.choice import class_pairs, counts_as_tables
 from crfbook.chain.sparse.counts import (
     base_counts,

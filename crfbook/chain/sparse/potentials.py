@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import number
-from crfbook.chain.potentials import padded_bounds
+from crfbook.chain.packing import padded_bounds
 from crfbook.chain.sparse.entries import count_entries, fill_entries, fill_scores
 from crfbook.data.constraints import Bounds
 from crfbook.data.corpus import offsets

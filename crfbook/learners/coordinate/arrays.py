@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.potentials import padded, padded_bounds
+from crfbook.chain.packing import padded, padded_bounds
 from crfbook.data.corpus import offsets, owners, stretches
 from crfbook.learners.coordinate.lattice import BEHIND, CHANGED
 from crfbook.learners.coordinate.tables import ROOM, SIZE, START

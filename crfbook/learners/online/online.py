@@ -39,15 +39,13 @@ import numpy as np
 from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, online_work, weights_of
-from crfbook.learners.online.mistakes import (
+from crfbook.learners.online.updates import (
     LOSS,
     N_TOTALS,
     SHARE,
     WRONG_ROOTS,
     WRONG_SEQUENCES,
     WRONG_TOKENS,
-)
-from crfbook.learners.online.updates import (
     arow_epoch,
     passive_aggressive_epoch,
     perceptron_direction,

@@ -1,14 +1,166 @@
-"""The updates of perceptron, passive-aggressive and AROW: decode a sequence, and move where it is wrong.
+"""Perceptron, passive-aggressive and AROW: decode a sequence, and move where it is wrong.
 
-perceptron: towards the gold path where the best path leaves it. Passive-aggressive: the smallest step after
-which the gold path wins by a margin. AROW (adaptive regularisation of weights): each weight has a variance,
-and certain weights move less.
+First what they share: the best path, and how it differs from the gold one. Then their updates. Perceptron:
+towards the gold path where the best path leaves it. Passive-aggressive: the smallest step after which the
+gold path wins by a margin. AROW (adaptive regularisation of weights): each weight has a variance, and certain
+weights move less.
+
+All weights lie in one vector of cells `theta (C,)`: first a dense table (H, M) with a row for each frequent
+attribute, then the flat weights w (F,) of the FeatureSet (the places of the frequent attributes in it stay
+0). M >= L is the number of labels padded to whole vector registers. The NamedTuples `layout` (OnlineLayout)
+and `work` (OnlineWork) of chain/token_layout.py list their arrays with shapes.
+Everything costs time in proportion to the sequence. Tables of transitions are kept until a weight changes:
+`work.known` marks those that are of the present weights.
 """
 
 import math
 
+import numpy as np
+
 from crfbook._jit import kernel
-from crfbook.learners.online.mistakes import find_mistakes, merge_cells
+from crfbook.chain.sequence import score_class, score_nodes
+from crfbook.chain.viterbi import decode_sequence
+
+LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS, N_TOTALS = 0, 1, 2, 3, 4, 5  # places of `totals`
+
+
+@kernel
+def find_pair(edge_cell, start, stop, cell):
+    """Position of `cell` among the rising edge_cell[start:stop], or -1: bisection.
+
+    Arguments: edge_cell int32 (n_edge,); start, stop; cell: previous * M + next. Cost: log2(stop - start).
+    Source: Knuth, The Art of Computer Programming 3, section 6.2.1.
+    """
+    end = stop
+    while start < stop:
+        middle = (start + stop) // 2
+        if edge_cell[middle] < cell:
+            start = middle + 1
+        else:
+            stop = middle
+    return start if start < end and edge_cell[start] == cell else -1
+
+
+@kernel
+def node_difference(t, row, z, n, layout, work):
+    """Append (cell of (a, y), +x[a]) and (cell of (a, z), -x[a]) for each attribute a of token t,
+    gold label y; returns the new n.
+
+    Weights that do not exist are left out. Arguments: row: t's position in its sequence; z: its label on the
+    best path; layout, see above; out: work: cell, amount, from position n on. Cost: the attributes of the
+    token. Source: Collins (2002), figure 1.
+    """
+    y, M, cell, amount = layout.labels[t], layout.exists.shape[1], work.cell, work.amount
+    for i in range(layout.dense_ptr[t], layout.dense_ptr[t + 1]):
+        h = layout.dense_id[i]
+        x = layout.dense_val[i] if layout.dense_val.size else 1.0
+        if layout.exists[h, y]:
+            cell[n], amount[n] = h * M + y, x
+            n += 1
+        if layout.exists[h, z]:
+            cell[n], amount[n] = h * M + z, -x
+            n += 1
+    for i in range(layout.pair_ptr[t], layout.pair_ptr[t + 1]):
+        label = layout.pair_cell[i] - row * M
+        if label == y or label == z:
+            x = layout.pair_val[i] if layout.pair_val.size else 1.0
+            cell[n], amount[n] = layout.exists.size + layout.pair_weight[i], x if label == y else -x
+            n += 1
+    return n
+
+
+@kernel
+def edge_difference(t, zp, z, n, layout, work):
+    """Append (cell of (b, y_{t-1}, y_t), +1) and (cell of (b, zp, z), -1) for each edge attribute b of token
+    t; returns the new n.
+
+    Arguments: zp, z: the labels of t-1 and t on the best path; layout, see above; out: work: cell, amount,
+    from position n on. Cost: two bisections an edge attribute. Source: Collins (2002), figure 1.
+    """
+    k, M, n_before = layout.edge_class[t], layout.exists.shape[1], work.slot.size - layout.edge_cell.size
+    gold, best = layout.labels[t - 1] * M + layout.labels[t], zp * M + z
+    for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
+        for pair, sign in ((gold, 1.0), (best, -1.0)):
+            e = find_pair(layout.edge_cell, layout.edge_ptr[b], layout.edge_ptr[b + 1], pair)
+            if e >= 0:
+                work.cell[n], work.amount[n] = n_before + e, sign
+                n += 1
+    return n
+
+
+@kernel
+def decode_with(s, theta, layout, work):
+    """Best path of sequence s, not empty, under the cells theta: into work.path; returns its score.
+
+    Arguments: theta (C,); layout, work, see above. Cost: one addition per stored (occurrence, weight) pair,
+    T M^2 additions and maxima. Source: Collins (2002), section 2.
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    score_nodes(s, theta, 1.0, layout, work.log_node)
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        if not work.known[k]:
+            score_class(k, theta, 1.0, layout, work.log_edge)
+            work.known[k] = 1
+    # who dominates whom changes with every update: not worth its L^3
+    nothing_is_dominated = np.empty((0, 0, 0))
+    return decode_sequence(
+        work.log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0,
+        layout.edge_class[first:last], 0, last - first, work.path, work.delta, work.best, work.rows
+    )  # fmt: skip
+
+
+@kernel
+def find_mistakes(s, theta, layout, work, totals):
+    """dS = S(x, gold) - S(x, best) of sequence s as work.cell[:n], work.amount[:n], cells may repeat;
+    returns (n, wrong, loss).
+
+    loss = score(best) - score(gold) = -theta . dS >= 0 in nats; wrong = tokens where the paths differ (n = 0
+    if none). totals += seq_weight * (loss, wrong / T, 1 if wrong, wrong, sqrt(wrong)): what an epoch reports.
+
+    Arguments: s, theta (C,), layout, work as in `decode_with`; out: totals (5,), added to. Cost: that of
+    `decode_with`, and the attributes of the wrong tokens. Source: Collins (2002), figure 1.
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    score = decode_with(s, theta, layout, work)
+    path, n, wrong, loss = work.path, 0, 0, 0.0
+    for t in range(first, last):
+        row = t - first
+        here = path[row] != layout.labels[t]
+        wrong += here
+        if here:
+            n = node_difference(t, row, path[row], n, layout, work)
+        if row > 0 and (here or path[row - 1] != layout.labels[t - 1]):
+            n = edge_difference(t, path[row - 1], path[row], n, layout, work)
+    for i in range(n):
+        loss -= theta[work.cell[i]] * work.amount[i]
+    weight = layout.weight[s]
+    totals[LOSS] += weight * loss + (0.0 if np.isfinite(score) else np.nan)
+    totals[SHARE] += weight * wrong / (last - first)
+    totals[WRONG_SEQUENCES] += weight * (wrong > 0)
+    totals[WRONG_TOKENS] += weight * wrong
+    totals[WRONG_ROOTS] += weight * math.sqrt(wrong)
+    return n, wrong, loss
+
+
+@kernel
+def merge_cells(n, work):
+    """Sum the amounts of repeated cells; returns how many different cells are left, in front and in order.
+
+    Arguments: out: work: cell, amount, of which n are used; its slot is all 0 before and after. Cost O(n).
+    Source: a sparse vector from its terms; Gustavson (1978), "Two fast algorithms for sparse matrices".
+    """
+    cell, amount, slot, kept = work.cell, work.amount, work.slot, 0
+    for i in range(n):
+        j = slot[cell[i]]
+        if j:
+            amount[j - 1] += amount[i]
+        else:
+            cell[kept], amount[kept] = cell[i], amount[i]
+            kept += 1
+            slot[cell[i]] = kept
+    for i in range(kept):
+        slot[cell[i]] = 0
+    return kept
 
 
 @kernel
@@ -20,7 +172,7 @@ def perceptron_epoch(order, theta, theta_sum, count, layout, work, totals):
     d, and c += 1 after every sequence. Then theta - theta_sum / c is the mean of all c vectors so far, the
     start included: d enters every vector but the first c_d, so c theta exceeds the sum by c_d d.
 
-    Arguments: order int64 (n,): sequences, none of them empty; layout, work: see mistakes.py; out:
+    Arguments: order int64 (n,): sequences, none of them empty; layout, work: see above; out:
     theta (C,), theta_sum (C,): moved; count int64 (1,): c; totals (5,) as in `find_mistakes`, added to. Cost:
     one Viterbi a sequence; an update touches the attributes of the wrong tokens. Source: Collins (2002),
     figure 1 and section 2.5; Altun et al. (2003), Algorithm 1; the counter: Daume (2006), figure 2.3.

@@ -8,8 +8,8 @@
 Sources: Andrew and Gao (2007); docs/SPEC.md, A.11; each file names its own.
 """
 
-from crfbook.learners.quasi_newton.entry import quasi_newton
 from crfbook.learners.quasi_newton.lbfgs import LBFGS, minimize
+from crfbook.learners.quasi_newton.loss_path import quasi_newton
 from crfbook.learners.quasi_newton.support import minimize_on_support
 
 __all__ = ["LBFGS", "minimize", "minimize_on_support", "quasi_newton"]

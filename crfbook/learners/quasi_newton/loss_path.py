@@ -9,6 +9,9 @@ The exp losses start as large as L^T, and a sequence with p = 1e-100 outweighs a
 in by and by. A clamped stage is skipped where no u = -log p exceeds its clamp. The sequential losses are
 convex: one minimum, whatever the path. The pointwise ones are not: of two starts the better training value is
 kept. Source: Altun, Johnson and Hofmann (2003), section 3.3; the stages are ours.
+
+`quasi_newton` is what `CRF(algorithm="lbfgs")` and "owlqn" run: these stages, or for the log loss L-BFGS
+alone, with c1 on a support that grows (support.py).
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ import numpy as np
 from crfbook.chain.losses.form import make_loss
 from crfbook.chain.objective import Objective
 from crfbook.learners.quasi_newton.lbfgs import LBFGS, Start
-from crfbook.training.loop import OptResult, stages
+from crfbook.learners.quasi_newton.support import minimize_on_support
+from crfbook.training.loop import OptResult, run, stages
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
@@ -229,3 +233,58 @@ class _Stage(LBFGS):
         )  # fmt: skip
         state = super().state()
         return state and state | {name: np.array(value) for name, value in more.items()}
+
+
+def quasi_newton(
+    corpus,
+    features,
+    w0,
+    *,
+    c1,
+    c2,
+    loss,
+    n_threads,
+    clamp=None,
+    tol=1e-6,
+    epsilon=None,
+    relative_change=None,
+    num_memories=6,
+    max_linesearch=20,
+    constraints=None,
+    max_iterations=None,
+    callback=None,
+    state=None,
+):
+    """L-BFGS, or OWL-QN for c1 > 0, as rows of the table of algorithms: an `OptResult`.
+
+    Arguments as `models.parameters.Settings` describes them, all others as in `minimize` of lbfgs.py.
+    epsilon : CRFsuite's rule, see `CRF`; the log loss alone has it
+    """
+    rules = dict(
+        c1=c1,
+        max_iterations=max_iterations,
+        tol=tol,
+        tol_gradient=1000 * tol,
+        relative_change=relative_change,
+        memory=num_memories,
+        max_linesearch=max_linesearch,
+        state=state,
+    )
+    if loss != "log":
+        return minimize_loss(
+            corpus,
+            features,
+            w0 if w0.any() or max_iterations == 0 else None,
+            loss=loss,
+            clamp=clamp,
+            c2=c2,
+            constraints=constraints,
+            n_threads=n_threads,
+            callback=callback,
+            **rules,
+        )
+    rules["epsilon"] = epsilon
+    problem = dict(c2=c2, constraints=constraints, n_threads=n_threads)
+    if c1:
+        return minimize_on_support(corpus, features, w0, callback=callback, **problem, **rules)
+    return run(LBFGS(Objective(corpus, features, **problem), w0, c2=c2, **rules), callback)

@@ -16,8 +16,8 @@ import numpy as np
 
 from crfbook._checks import whole
 from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, weights_of
+from crfbook.learners.stochastic.gradient_steps import sag_steps, write_out
 from crfbook.learners.stochastic.remembered import Rememberer, edge_places, memory_bytes
-from crfbook.learners.stochastic.sag_steps import sag_steps, write_out
 from crfbook.training.certificate import Rules
 from crfbook.training.interrupts import listen
 from crfbook.training.loop import run
@@ -25,7 +25,7 @@ from crfbook.training.loop import run
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
 
-BOLDNESS = 0.5  # of the steps, see sag_steps.py; halved after an epoch ...
+BOLDNESS = 0.5  # of the steps, see gradient_steps.py; halved after an epoch ...
 RISE = 1e-3  # ... in which the objective rose by more than this share
 
 
@@ -47,7 +47,7 @@ class SagMemory(NamedTuple):
 
 
 class LazyWeights(NamedTuple):
-    """The weights, as scale (u - lag d): see sag_steps.py."""
+    """The weights, as scale (u - lag d): see gradient_steps.py."""
 
     factors: np.ndarray  # (2,): scale, lag
     u: np.ndarray  # (C,)

@@ -42,7 +42,7 @@ import numpy as np
 from crfbook._checks import number, whole
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, sequence_work, weights_of
-from crfbook.learners.stochastic.sgd_steps import clip_cells, sgd_l1_steps, sgd_steps
+from crfbook.learners.stochastic.gradient_steps import clip_cells, sgd_l1_steps, sgd_steps
 from crfbook.training.certificate import TINY
 from crfbook.training.interrupts import chunks
 from crfbook.training.loop import Learner, run

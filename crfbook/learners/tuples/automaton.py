@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.potentials import padded
+from crfbook.chain.packing import padded
 from crfbook.data.corpus import offsets, owners, ragged_index
 
 

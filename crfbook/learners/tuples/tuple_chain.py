@@ -23,12 +23,12 @@ import numpy as np
 
 from crfbook._checks import function_or_none, number, whole
 from crfbook.chain.batch import Batch, Spare
-from crfbook.chain.forms import Tables
+from crfbook.chain.forms import Tables, table_edges
 from crfbook.chain.forward_backward import exp_nodes
 from crfbook.chain.inference import node_scores
 from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores
 from crfbook.chain.objective import Objective, check_paths, check_weights
-from crfbook.chain.potentials import padded, table_edges
+from crfbook.chain.packing import padded
 from crfbook.data.constraints import check_label_set
 from crfbook.learners.quasi_newton import minimize
 from crfbook.learners.tuples.arcs import fill_lanes, lanes_log_z

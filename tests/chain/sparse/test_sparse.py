@@ -13,7 +13,7 @@ from helpers.problems import constraints_for
 from crfbook import brute
 from crfbook.chain import inference
 from crfbook.chain.objective import Objective
-from crfbook.chain.potentials import padded_bounds
+from crfbook.chain.packing import padded_bounds
 from crfbook.chain.sparse import choice as cost_model
 from crfbook.chain.sparse import forward_backward as kernels
 from crfbook.chain.sparse.choice import SECONDS, FormChooser, Sizes, choose_form, decoding_form, terms

@@ -16,7 +16,7 @@ from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic.averaged import AverageGradient, sag, sag_memory
 from crfbook.learners.stochastic.dual import sdca
 from crfbook.learners.stochastic.fast import fast_fit
-from crfbook.learners.stochastic.sag_steps import clear_gradient, sag_steps, search_lipschitz, write_out
+from crfbook.learners.stochastic.gradient_steps import clear_gradient, sag_steps, search_lipschitz, write_out
 from crfbook.training.certificate import Rules
 
 pytestmark = pytest.mark.kernels

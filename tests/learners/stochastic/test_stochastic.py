@@ -13,7 +13,7 @@ from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic import gradient_descent as stochastic_run
 from crfbook.learners.stochastic.gradient_descent import divergence, sgd, sgd_l1
-from crfbook.learners.stochastic.sgd_steps import clip_cells, sgd_l1_steps, sgd_steps
+from crfbook.learners.stochastic.gradient_steps import clip_cells, sgd_l1_steps, sgd_steps
 
 pytestmark = pytest.mark.kernels
 

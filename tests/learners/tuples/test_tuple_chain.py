@@ -9,9 +9,9 @@ import pytest
 from helpers.corpora import brute_node_scores, chains_of, random_corpus, random_model
 
 from crfbook import brute
+from crfbook.chain.forms import make_edges
 from crfbook.chain.inference import decode
 from crfbook.chain.objective import Objective
-from crfbook.chain.potentials import make_edges
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import log_edge, observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
