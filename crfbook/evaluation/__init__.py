@@ -6,7 +6,7 @@ folder imports nothing of the rest of crfbook. Rates are fractions (0.9375);
 `ChunkReport.text` prints conlleval's percentages.
 """
 
-from crfbook.evaluation.metrics import (
+from .metrics import (
     ChunkReport,
     chunk_report,
     chunks,
@@ -14,7 +14,7 @@ from crfbook.evaluation.metrics import (
     error_table,
     token_accuracy,
 )
-from crfbook.evaluation.significance import Interval, PairedTest, bootstrap_interval, paired_test
+from .significance import Interval, PairedTest, bootstrap_interval, paired_test
 
 __all__ = [
     "ChunkReport",

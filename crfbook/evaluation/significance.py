@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crfbook.evaluation.metrics import Labels, count_chunks, metric_function
+from .metrics import Labels, count_chunks, metric_function
 
 
 class Interval(NamedTuple):

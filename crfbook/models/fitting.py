@@ -154,7 +154,7 @@ def forecast_line(corpus, features, settings):
     if key in PARAMETERS["num_memories"].readers:  # curvature pairs; points, gradients, direction
         vectors, unit = 2 * settings.num_memories + 6, "iteration"
     if key == "auto":
-        from crfbook.learners.stochastic.automatic import uses_sdca
+        from crfbook.learners.stochastic.fast import uses_sdca
 
         problem = corpus, features, settings.c1, settings.c2, settings.loss, settings.memory_limit
         key = "sdca" if uses_sdca(*problem) else key

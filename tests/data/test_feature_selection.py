@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.corpora import random_corpus, random_model
 
-from crfbook.data import feature_selection as fs
+from crfbook.data import features as fs
 from crfbook.data.features import observed, select
 
 RNG = np.random.default_rng

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from crfbook.learners.coordinate import entry
+from crfbook.learners.coordinate import sbcd
 from crfbook.models import parameters
 from crfbook.models.crf import CRF
 from crfbook.models.parameters import ALGORITHMS, GROUPS, NEEDED, PARAMETERS, check_settings, given
@@ -136,7 +136,7 @@ def test_virtual_weights_are_asked_for_by_four_parameters():
         assert not check_settings(CRF("sbcd", **{**asked, name: None})).virtual
     assert not check_settings(CRF("sbcd", **asked, min_freq=1)).virtual
     assert not check_settings(CRF("owlqn", **asked)).virtual
-    assert "virtual" in inspect.signature(entry.sbcd).parameters
+    assert "virtual" in inspect.signature(sbcd).parameters
 
 
 def test_without_an_l2_penalty_a_small_change_ends_training():
