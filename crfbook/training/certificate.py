@@ -35,14 +35,12 @@ class Rules:
         """The violation at which the certificate is met."""
         return self.tol * max(1.0, abs(objective)) if self.c2 > 0 else self.tol_gradient
 
-    def verdict(self, objective, violation, iteration=-1):
-        """The reason to stop here, or None. iteration: of who does not leave counting to the loop."""
+    def verdict(self, objective, violation):
+        """The reason to stop here, or None."""
         if not (math.isfinite(objective) and math.isfinite(violation)):
             return "non-finite objective"
         if violation <= self.enough(objective):
             return "converged"
-        if self.max_iterations is not None and iteration >= self.max_iterations:
-            return "max_iterations"
         return None
 
     def outcome(self, status, w):

@@ -258,11 +258,11 @@ class CoordinateDescent(Learner):
         violation = self._sweep()
         if not math.isfinite(self.objective):
             self.reason = "non-finite objective"
-        elif violation is not None and rules.verdict(self.objective, violation, 0) == "converged":
+        elif violation is not None and rules.verdict(self.objective, violation) == "converged":
             self.objective = sweeper.renew()
             largest, squares = sweeper.violation()
             self.violation = rules.violation(squares, largest)
-            if rules.verdict(self.objective, self.violation, 0) == "converged":
+            if rules.verdict(self.objective, self.violation) == "converged":
                 self.reason = "converged"
         self.iteration += 1
 

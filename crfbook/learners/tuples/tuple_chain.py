@@ -360,7 +360,7 @@ class _Grafting(Learner):
         if not self.rounds:
             return None
         violation = self.penalty.violation_of(self.residual)
-        return "converged" if self.penalty.verdict(self.objective, violation, 0) == "converged" else None
+        return "converged" if self.penalty.verdict(self.objective, violation) == "converged" else None
 
     def outcome(self, status):
         return "max_rounds" if status == "max_iterations" else self.penalty.outcome(status, self.w)
