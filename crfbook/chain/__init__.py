@@ -1,9 +1,13 @@
 """What every learner shares: sums over all labellings of a chain, the best labelling, scores, the objective.
 
-    forward_backward, viterbi, sequence     to read: one sequence a call (chapters 01 to 03)
-    forward_backward_batched, likelihood    fast: many sequences at once, in lanes
-    objective, forms, packing, batch        value and gradient of the likelihood over a corpus
-    inference                               labels and marginals of a corpus
+    forward_backward, viterbi               recursions, one sequence at a time and many (chapters 01 and 02)
+    scores, vector_math                     from weights to scores and back; exp and log of rows
+    forward_backward_batched, likelihood    the fast form: each time step of many sequences is one product
+    sequence, token_layout                  what learners read that visit one sequence at a time
+    packing, batch                          sequences in batches and shards; work arrays
+    forms                                   the port: tables here, `sparse` and `losses` beside it
+    objective                               value and gradient over a corpus (chapter 03)
+    inference                               labels, marginals and probabilities of a corpus
 
-`losses` and `sparse` are further forms of the same quantities. Source: docs/SPEC.md, A.1.
+Sources: docs/SPEC.md, 0.1 and 0.3, A.2 and F.3; each file names its own.
 """

@@ -1,1 +1,1 @@
-"""Estimators with scikit-learn conventions, and inference over whole corpora."""
+"""Estimators with scikit-learn conventions: parameters, training, prediction by names, model files."""

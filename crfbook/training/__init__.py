@@ -1,1 +1,8 @@
-"""Around every learner: threads, the outer loop, results, certificates, progress."""
+"""Around every learner (chapter 03).
+
+loop            the one outer loop: learners, steps, results, stages
+interrupts      when Ctrl-C is heard
+threads         shards on threads, BLAS on one
+certificate     when an optimiser may stop, and what that proves
+monitor         progress and history of a fit
+"""

@@ -205,8 +205,8 @@ PACKAGES = {module_name(path) for path in MODULES if path.name == "__init__.py"}
 
 
 def test_no_file_serves_a_single_other_one():
-    """Files of kernels may: they are cut by what they compute, and compiled file by file. So may a file that is
-    too long together with the other.
+    """Files of kernels may: they are cut by what they compute, and compiled file by file. So may a file that
+    would be too long together with the other.
     """
     length = {module_name(path): path.read_text().count("\n") for path in MODULES}
     sources = {

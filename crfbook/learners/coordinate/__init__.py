@@ -4,7 +4,7 @@
     solve_path(corpus, ...)             solutions for a falling row of c1
     cd, sbcd                            what `CRF(algorithm="cd")` and "sbcd" run
 
-Source: Sokolovska et al. (2010), section 4; docs/SPEC.md, A.6 and A.10.
+Source: Sokolovska et al. (2010), section 4; docs/SPEC.md, A.6 and A.10 and A.13.
 """
 
 from crfbook.learners.coordinate.descent import cd, coordinate_descent, sbcd

@@ -240,10 +240,6 @@ class Sweeper:
         """w (F,) of the given features, or `Sparse` where all features exist virtually."""
         return self.export() if self.features is None else scatter(self.export(), self.features)
 
-    @property
-    def n_active(self):
-        return int(np.count_nonzero(self.arrays.weights.mu)) + len(self._edges()[0])
-
     def keep(self, settled):
         """Arrays from which `resume` goes on. settled: log Z is that of the weights."""
         features, w = self.export()

@@ -1,6 +1,11 @@
 """One sequence at a time: SGD, its L1 form, SAG, SDCA; and "auto", which begins with SDCA (chapter 05).
 
-Sources: docs/SPEC.md, A.12; each file names its own.
+    sgd, sgd_l1     steps along the gradient of one sequence, with an L2 or a lazy L1 penalty
+    sag             steps along the mean of the gradients that it remembers
+    sdca            ascent of the dual, one sequence's distribution at a time
+    auto            sdca, then L-BFGS for what is left
+
+Sources: docs/SPEC.md, A.12 for SGD; averaged.py and dual.py name those of SAG and SDCA.
 """
 
 from crfbook.learners.stochastic.averaged import sag
