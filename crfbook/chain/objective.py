@@ -144,6 +144,8 @@ class Objective:
         """
         self._scale, self._terms = np.exp(-settings.log_scale), None
         if settings.pointwise or settings.exponential:
+            if type(self)._forms is not LOG_LOSS_FORMS:
+                raise ValueError(f"loss: expected 'log', which {type(self).__name__} has alone")
             self._forms, self._options, self._made = {"batched": LossTables}, {"loss": settings}, {}
             self._terms = self._make("batched")
 
@@ -154,7 +156,7 @@ class Objective:
         other = copy.copy(self)
         other.n_evaluations = 0
         if self._terms:
-            other._forms, other._options, other._made = Objective._forms, {}, {}
+            other._forms, other._options, other._made = type(self)._forms, {}, {}
         other._choose(make_loss(loss, clamp, log_scale))
         return other
 

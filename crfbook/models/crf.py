@@ -2,7 +2,7 @@
 
     p(y | x) = exp( sum_t  log_node[t, y_t] + log_edge[class_t, y_{t-1}, y_t] ) / Z(x)
 
-Everything numerical happens further down (optim, kernels); this file turns what users have into a corpus,
+Everything numerical happens further down (learners, chain); this file turns what users have into a corpus,
 trains, and turns label ids back into labels. Source: Lafferty, McCallum, Pereira (2001); Sha, Pereira (2003).
 """
 

@@ -4,6 +4,7 @@ and training that goes on with new sequences, `partial_fit` of the online learne
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Hashable, Iterable
@@ -81,8 +82,10 @@ def train(
     if hasattr(kept.w, "features"):  # of the best iteration, where all weights exist virtually
         kept = kept._replace(features=kept.w.features, w=kept.w.w)
     _warn(kept, settings, settings.max_iterations is None and "max_iterations" not in more, features.n_labels)
-    if row.losses and not (settings.c1 or settings.c2 or state is not None):
-        _warn_of_runaway(corpus, features, kept.w, constraints, settings)
+    unbounded = row.losses and not (settings.c1 or settings.c2 or state is not None)
+    if unbounded and kept.status != "interrupted":
+        with contextlib.suppress(KeyboardInterrupt):  # a pass over the data; the model is there without it
+            _warn_of_runaway(corpus, features, kept.w, constraints, settings)
     return kept, monitor.columns()
 
 

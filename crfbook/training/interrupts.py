@@ -65,13 +65,15 @@ def held_back():
 
 @contextmanager
 def heard_at_once():
-    """Context manager for what is not ours, inside `held_back`: a callback may sleep, and Ctrl-C wakes it."""
+    """Context manager for what is not ours, inside `held_back`: a callback may sleep, and Ctrl-C wakes it.
+
+    A signal that waits already goes on waiting: the callback sees every iteration that the history has.
+    """
     if signal.getsignal(signal.SIGINT) is not _wait or not _in_main_thread():
         yield
         return
     signal.signal(signal.SIGINT, _Held.handler)
     try:
-        listen()
         yield
     finally:
         signal.signal(signal.SIGINT, _wait)

@@ -110,18 +110,21 @@ class Training:
 
     def run(self, learner: Learner) -> OptResult:
         """Iterations of a `Learner` until there is a reason to stop; see the function `run`."""
+        return _kept(lambda: self._result(learner))
+
+    def _result(self, learner):
         began = len(self.history)
-        with one_blas_thread():  # a product split over threads depends on their number in its last bits
-            try:
-                status = self._iterate(learner)
-            except KeyboardInterrupt:
-                status = "interrupted"
-                learner.settle()
-            try:
-                objective = float(learner.last_look())
-            except KeyboardInterrupt:
-                status = "interrupted"
-                objective = self.history[-1].objective if len(self.history) > began else float("nan")
+        try:
+            status = self._iterate(learner)
+        except KeyboardInterrupt:
+            status = "interrupted"
+            learner.settle()
+        try:
+            objective = float(learner.last_look())
+            listen()
+        except KeyboardInterrupt:
+            status = "interrupted"
+            objective = self.history[-1].objective if len(self.history) > began else float("nan")
         n_iter, status = learner.before[0] + learner.iteration, learner.outcome(status)
         history, state = self.history[began:], learner.state()
         return OptResult(learner.weights(), objective, status, n_iter, history, state, learner.n_evaluations)
@@ -183,18 +186,33 @@ def stages(
         interrupted, and returns that of the whole. Where Ctrl-C comes between two of them, the result is
         that of the first, with the status "interrupted".
     """
-    training, result = Training(callback), None
-    with one_blas_thread():
-        learners = script(training)
-        try:
-            learner = next(learners)
-            while True:
-                result = training.run(learner)
-                learner = learners.send(result)
-        except StopIteration as end:
-            result = end.value
-        except KeyboardInterrupt:
-            if result is None:
-                raise  # there is no learner yet, and so no weights
-            result = result._replace(status="interrupted")
-    return result._replace(history=training.history)
+    training = Training(callback)
+    return _kept(lambda: _run_script(training, script))._replace(history=training.history)
+
+
+def _run_script(training, script):
+    learners, result = script(training), None
+    try:
+        learner = next(learners)
+        while True:
+            result = training.run(learner)
+            learner = learners.send(result)
+    except StopIteration as end:
+        return end.value
+    except KeyboardInterrupt:
+        if result is None:
+            raise  # there is no learner yet, and so no weights
+        return result._replace(status="interrupted")
+
+
+def _kept(work):
+    """The `OptResult` of work(), also where Ctrl-C has waited for its end."""
+    result = None
+    try:
+        with one_blas_thread():  # a product split over threads depends on their number in its last bits
+            result = work()
+    except KeyboardInterrupt:
+        if result is None:
+            raise
+        result = result._replace(status="interrupted")
+    return result

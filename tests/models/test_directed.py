@@ -371,3 +371,14 @@ def test_memm_reads_like_a_crf():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("loss", ["exp", "pointwise-log"])
+def test_a_memm_has_the_log_loss_alone(loss):
+    """Another one would be that of the chain."""
+    corpus = random_corpus(0)
+    features = observed(corpus, 3, 7, 2)
+    objective = LocalObjective(corpus, features)
+    for make in (objective.with_loss, lambda loss: LocalObjective(corpus, features, loss=loss)):
+        with pytest.raises(ValueError, match="loss: expected 'log', which LocalObjective has alone"):
+            make(loss)

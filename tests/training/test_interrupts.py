@@ -75,11 +75,14 @@ def test_a_callback_is_interrupted_where_it_is():
         raise AssertionError("not heard")
 
 
-def test_a_signal_that_waits_is_heard_before_a_callback():
+def test_a_signal_that_waits_lets_the_callback_see_its_iteration():
+    seen = []
     with pytest.raises(KeyboardInterrupt), held_back():
         press()
         with heard_at_once():
-            raise AssertionError("not heard")
+            seen.append("iteration")
+        listen()
+    assert seen == ["iteration"]
 
 
 def test_what_the_program_does_at_ctrl_c_is_done():

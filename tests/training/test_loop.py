@@ -1,5 +1,6 @@
 """The outer loop: history, clock, callback, Ctrl-C and stages, on a learner of three lines."""
 
+import signal
 import time
 
 import numpy as np
@@ -168,3 +169,43 @@ def test_ctrl_c_before_any_stage_has_nothing_to_keep():
 
     with pytest.raises(KeyboardInterrupt):
         stages(script)
+
+
+class Pressed(Halving):
+    """Ctrl-C comes while a method works, as a signal does: Python code goes on until it listens."""
+
+    def __init__(self, where, **settings):
+        super().__init__(**settings)
+        self.where = where
+
+    def _press(self, where):
+        if where == self.where:
+            self.where = None
+            signal.raise_signal(signal.SIGINT)
+
+    def advance(self):
+        super().advance()
+        self._press("advance")
+
+    def last_look(self):
+        self._press("last_look")
+        return super().last_look()
+
+    def state(self):
+        self._press("state")
+        return super().state()
+
+
+@pytest.mark.parametrize("where", ["advance", "last_look", "state"])
+@pytest.mark.parametrize("of_stages", [False, True])
+def test_a_signal_never_loses_the_model(where, of_stages):
+    learner, seen = Pressed(where, max_iterations=3), []
+
+    def callback(step, w):
+        seen.append(step)
+
+    found = stages(script_of(learner, results=[]), callback) if of_stages else run(learner, callback)
+    assert found.status == "interrupted"
+    assert found.n_iter == len(found.history) == (1 if where == "advance" else 3)
+    assert np.array_equal(found.w, np.ones(2) / 2**found.n_iter) and np.isfinite(found.objective)
+    assert seen == found.history, "every iteration is shown"
