@@ -40,7 +40,7 @@ def listen():
         _Held.handler(number, frame)
 
 
-def chunks(order):
+def heard_chunks(order):
     """The sequences of an epoch, cut into stretches for one compiled call each; before each it listens."""
     for first in range(0, len(order), CHUNK):
         listen()

@@ -121,7 +121,6 @@ class Training:
             learner.settle()
         try:
             objective = float(learner.last_look())
-            listen()
         except KeyboardInterrupt:
             status = "interrupted"
             objective = self.history[-1].objective if len(self.history) > began else float("nan")
@@ -151,9 +150,7 @@ class Training:
     def _note(self, learner):
         """Add the iteration that has ended to the history, and show it."""
         w = learner.weights()
-        values = (
-            w.w if hasattr(w, "features") else w
-        )  # of virtual weights there are the active ones, a `Sparse`
+        values = w.w if hasattr(w, "features") else w  # of virtual weights a `Sparse` has the active ones
         iteration, seconds = learner.before[0] + learner.iteration, learner.before[1] + learner.seconds
         objective, violation = map(float, learner.report())
         self.history.append(Step(iteration, objective, violation, int(np.count_nonzero(values)), seconds))

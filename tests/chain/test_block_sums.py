@@ -9,7 +9,7 @@ from crfbook.data.corpus import make_corpus
 from crfbook.learners.coordinate import derivatives
 from crfbook.learners.coordinate.arrays import block_sums
 from crfbook.learners.coordinate.lattice import UNSAFE
-from crfbook.learners.coordinate.sweeps import Sizes, Sparse, Sweeper
+from crfbook.learners.coordinate.sweeps import ModelSizes, Sparse, Sweeper
 from crfbook.learners.coordinate.visit import scale_curvatures
 
 pytestmark = pytest.mark.kernels
@@ -84,7 +84,7 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
         sums = getattr(derivatives.block_gradient, "py_func", derivatives.block_gradient)
         monkeypatch.setattr("crfbook.learners.coordinate.visit_by_parts.block_gradient", sums)
     monkeypatch.setattr("crfbook.learners.coordinate.sweeps.DENSE_SHARE", share)
-    run = Sweeper(corpus, features, Sizes(*features[:3]), None, joint=False)
+    run = Sweeper(corpus, features, ModelSizes(*features[:3]), None, joint=False)
     run.set_rule(0.3, 0.05)
     run.load(Sparse(features, w * size))
     run.renew()
@@ -116,7 +116,7 @@ def test_matrix_products_give_the_sums_of_the_kernel_that_goes_token_by_token(
     features, w = random_model(rng, corpus, n_labels=5, all_states=True, all_transitions=True)
     w[features.n_node :] *= rng.random(features.n_edge) < 0.4
     monkeypatch.setattr("crfbook.learners.coordinate.sweeps.DENSE_SHARE", share)
-    run = Sweeper(corpus, features, Sizes(*features[:3]), None)
+    run = Sweeper(corpus, features, ModelSizes(*features[:3]), None)
     run.set_rule(0.3, 0.05)
     run.load(Sparse(features, w * size))
     run.renew()
@@ -142,7 +142,7 @@ def test_the_squares_rule_bounds_the_hessian(joint, gamma):
     corpus = make_corpus(
         [0, 2], [0, 1, 2], [0, 1], labels=[0, 0], edge_class=[0, 1], class_ptr=[0, 0, 1], class_attr=[1]
     )
-    run = Sweeper(corpus, None, Sizes(2, 2, 2), None, joint=joint, edge_attrs=np.array([1]))
+    run = Sweeper(corpus, None, ModelSizes(2, 2, 2), None, joint=joint, edge_attrs=np.array([1]))
     run.set_rule(0.3, 0.05, step="cs")
     run.arrays.weights.mu[0, 0] = 50.0
     run.renew()

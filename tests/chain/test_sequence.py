@@ -19,7 +19,7 @@ from crfbook.chain.sequence import (
 from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, used_classes, weights_of
 from crfbook.data.constraints import Constraints, bounds_of
 from crfbook.data.corpus import take_sequences
-from crfbook.learners.boosting.layout import lay_out
+from crfbook.learners.boosting.layout import lay_out_boosting
 from crfbook.learners.boosting.rounds import score_attributes
 
 pytestmark = pytest.mark.kernels
@@ -80,7 +80,7 @@ def test_node_scores_and_label_sets():
     features, w = random_model(rng, corpus)
     wanted = brute_node_scores(corpus, features, w)[2:]
     log_node = np.full((3, 3), 7.0)
-    score_attributes(2, 5, lay_out(corpus, features, False)[0], w, log_node)
+    score_attributes(2, 5, lay_out_boosting(corpus, features, False)[0], w, log_node)
     np.testing.assert_allclose(log_node, wanted, atol=1e-13)
     layout, cells, work = laid_out(corpus, features)
     score_nodes(1, cells_of(cells, w), 0.5, layout, work.log_node)

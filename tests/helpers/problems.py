@@ -8,7 +8,7 @@ from crfbook.chain.token_layout import lay_out_online, sequence_work
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import observed
-from crfbook.learners.coordinate.sweeps import Sizes, Sparse, Sweeper
+from crfbook.learners.coordinate.sweeps import ModelSizes, Sparse, Sweeper
 
 LENGTHS = (3, 0, 1, 4, 2, 6, 5, 3, 2)  # long enough for some attributes to get a dense row (8 occurrences)
 KINDS = [{}, {"n_classes": 3}, {"valued": True, "weighted": True, "n_classes": 2}]
@@ -126,7 +126,7 @@ def symbols(seed=0, lengths=LENGTHS, n_symbols=3, n_labels=3, constant=True):
 
 def run_of(corpus, features, w=None, constraints=None, c1=C1, c2=C2, **options):
     run = Sweeper(
-        corpus, features, Sizes(features.n_labels, features.n_attrs, features.n_edge_attrs), constraints
+        corpus, features, ModelSizes(features.n_labels, features.n_attrs, features.n_edge_attrs), constraints
     )
     run.set_rule(c1, c2, **options)
     if w is not None:

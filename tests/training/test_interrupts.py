@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from crfbook.training import interrupts, threads
-from crfbook.training.interrupts import chunks, heard_at_once, held_back, listen
+from crfbook.training.interrupts import heard_at_once, heard_chunks, held_back, listen
 
 
 def press():
@@ -51,9 +51,9 @@ def test_without_a_signal_nothing_happens():
 def test_an_epoch_is_interrupted_between_its_chunks(monkeypatch):
     monkeypatch.setattr(interrupts, "CHUNK", 4)
     order, seen = np.arange(10)[::-1], []
-    assert list(map(list, chunks(order))) == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
+    assert list(map(list, heard_chunks(order))) == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
     with pytest.raises(KeyboardInterrupt), held_back():
-        for part in chunks(order):
+        for part in heard_chunks(order):
             if seen:
                 press()
             seen += list(part)

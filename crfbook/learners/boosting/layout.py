@@ -90,7 +90,7 @@ class BoostState(NamedTuple):
     count: np.ndarray
 
 
-def lay_out(corpus, features, enclosed, constraints=None):
+def lay_out_boosting(corpus, features, enclosed, constraints=None):
     """(BoostData, BoostIndex) of a corpus. Features with low < high may take steps; if `enclosed`, only those
     with low < 0 < high, whose best step is finite.
 

@@ -19,7 +19,7 @@ from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import sequence_work
 from crfbook.data.features import log_edge
-from crfbook.learners.boosting.layout import lay_out, make_state, state_bytes
+from crfbook.learners.boosting.layout import lay_out_boosting, make_state, state_bytes
 from crfbook.learners.boosting.rounds import (
     AT_FLOOR,
     CONVERGED,
@@ -43,7 +43,7 @@ from crfbook.learners.boosting.selection import (
     SPLIT,
     VISITS,
 )
-from crfbook.training.interrupts import chunks, listen
+from crfbook.training.interrupts import heard_chunks, listen
 from crfbook.training.loop import Learner, run
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class _Boosting(Learner):
             np.add.at(self.w0, saved["feature"][since:], saved["step"][since:])
         self.features, self.cap, self.tol, self.kind = features, cap, tol, kind
         self.max_iterations, self.report_every = max_iterations, report_every
-        self.data, self.index = lay_out(corpus, features, cap == math.inf, constraints)
+        self.data, self.index = lay_out_boosting(corpus, features, cap == math.inf, constraints)
         self.n_classes = corpus.n_classes
         self.work = sequence_work(corpus, features.n_labels)
         self.journal = Journal(np.zeros(0, np.int64), *(np.zeros(0) for _ in range(3)))
@@ -201,7 +201,7 @@ class _Boosting(Learner):
             self.go_on(self.given)
 
     def _visit(self, sequences, log_loss, tables):
-        for part in chunks(sequences):
+        for part in heard_chunks(sequences):
             visit(part, True, log_loss, self.data, tables, self.work)
 
     def _allocate(self, w):

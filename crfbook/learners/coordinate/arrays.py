@@ -42,7 +42,7 @@ class Weights(NamedTuple):
     lists: Lists  # of edge attribute b: its active weights
 
 
-class Tables(NamedTuple):
+class SharedTables(NamedTuple):
     """Transition potentials of K edge classes over M padded labels:
     base[yp, y] + (value of the class's list at yp, y).
     """
@@ -208,7 +208,7 @@ class VisitArrays(NamedTuple):
 
     blocks: Blocks
     lattices: Lattices
-    tables: Tables
+    tables: SharedTables
     weights: Weights
     exist: Existing
     # (3, G): step factors of the adaptive rule; bounds of an entry of the gradient; curvatures of the safe
@@ -298,7 +298,7 @@ def forget(lattices):
 
 
 def make_tables(corpus, n_labels, edge_kept, constraints):
-    """(`Tables` of zero weights, `Weights.base_log` of them, 1 if the base holds edge attribute 0):
+    """(`SharedTables` of zero weights, `Weights.base_log` of them, 1 if the base holds edge attribute 0):
     it does where every class has it and it is kept.
     """
     base_log, n_classes = padded_bounds(constraints, n_labels).edge, corpus.n_classes
@@ -318,7 +318,7 @@ def make_tables(corpus, n_labels, edge_kept, constraints):
     class_ptr = offsets(np.bincount(owner[kept], minlength=n_classes))
     n_tables = int(min(n_classes, max(1, TABLE_BYTES // (8 * width * width))))
     free = np.concatenate([[n_tables], np.arange(n_tables)[::-1]]).astype(np.int32)
-    tables = Tables(
+    tables = SharedTables(
         np.zeros((width, width)),
         np.zeros((width, width)),
         np.zeros(3),

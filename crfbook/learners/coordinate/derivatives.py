@@ -10,7 +10,7 @@ feature fires, by a recursion of moments.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.learners.coordinate.lattice import SCALE, UNSAFE, mass, node_scores
+from crfbook.learners.coordinate.lattice import SCALE, UNSAFE, mass, token_scores
 from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, START
 
 OLD, NEW, GRADIENT, CURVE = 0, 1, 2, 3  # rows of Move.number
@@ -255,7 +255,7 @@ def block_gradient(g, low, high, repeats, blocks, lattices, tables, sums, work):
 
 
 @kernel
-def sequence_scores(i, lattices, tables, weights, log_node, log_edge):
+def lattice_scores(i, lattices, tables, weights, log_node, log_edge):
     """log_node[t], log_edge[t] of sequence i from the weights, for what is not done in scaled form.
 
     Arguments: i; lattices; tables; weights; out: log_node (T, M), log_edge (T, M, M), its first
@@ -265,7 +265,7 @@ def sequence_scores(i, lattices, tables, weights, log_node, log_edge):
     for p in range(log_node.shape[0]):
         t = begin + p
         bound = lattices.bound[lattices.bound_row[t]]
-        node_scores(
+        token_scores(
             t, weights.mu, lattices.attr_ptr, lattices.attr_idx, lattices.attr_val, bound, log_node[p]
         )
         if p == 0:
@@ -344,7 +344,7 @@ def exact_curvature(g, blocks, lattices, tables, weights, move):
         i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
         begin, T = lattices.seq_ptr[i], lattices.seq_ptr[i + 1] - lattices.seq_ptr[i]
         log_node, log_edge, tokens = np.empty((T, M)), np.empty((T, M, M)), np.empty(high - low, np.int32)
-        sequence_scores(i, lattices, tables, weights, log_node, log_edge)
+        lattice_scores(i, lattices, tables, weights, log_node, log_edge)
         for o in range(low, high):
             tokens[o - low] = blocks.occ_token[o] - begin
         values = blocks.occ_val[low:high] if blocks.occ_val.size else blocks.occ_val

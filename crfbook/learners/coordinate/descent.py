@@ -17,7 +17,7 @@ from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import Objective, check_weights
 from crfbook.data.features import FeatureSet, select
 from crfbook.learners.coordinate.arrays import TABLE_BYTES
-from crfbook.learners.coordinate.sweeps import STEPS, Sizes, Sparse, Sweeper
+from crfbook.learners.coordinate.sweeps import STEPS, ModelSizes, Sparse, Sweeper
 from crfbook.learners.coordinate.visit import ADAPTIVE, LARGEST, SQUARES
 from crfbook.learners.quasi_newton import minimize
 from crfbook.training.certificate import Rules
@@ -190,7 +190,7 @@ def prepare(
 
 
 def _sizes(corpus, features, sizes):
-    held = Sizes(
+    held = ModelSizes(
         *(int(ids.max(initial=0)) + 1 for ids in (corpus.labels, corpus.attr_idx, corpus.class_attr))
     )
     name = "sizes" if features is None else "features"
@@ -200,8 +200,8 @@ def _sizes(corpus, features, sizes):
         return held
     if np.shape(sizes) != (3,):
         raise ValueError(f"{name}: expected three integers (L, A, B), got {sizes!r:.80}")
-    sizes = Sizes(
-        *(whole(f"{field} in {name}", size, 1) for field, size in zip(Sizes._fields, sizes, strict=True))
+    sizes = ModelSizes(
+        *(whole(f"{field} in {name}", size, 1) for field, size in zip(ModelSizes._fields, sizes, strict=True))
     )
     if any(size < needed for size, needed in zip(sizes, held, strict=True)):
         raise ValueError(

@@ -36,7 +36,7 @@ AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Lattices.place
 
 
 @kernel
-def node_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
+def token_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
     """u[y] = bound[y] + sum_{a in x_t} x[a] mu[a, y].
 
     Arguments: t; mu (A, M); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,); bound (M,): -inf where
@@ -56,16 +56,16 @@ def node_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
 
 @kernel
 def score_rows(rows, mu, lattices):
-    """psi_node[r] = exp(u - node_max[r]) with u of `node_scores`, for these rows.
+    """psi_node[r] = exp(u - node_max[r]) with u of `token_scores`, for these rows.
 
-    Arguments: rows int32 (n,); mu (A, M); lattices. Cost: `node_scores` and M exps each. Source:
+    Arguments: rows int32 (n,); mu (A, M); lattices. Cost: `token_scores` and M exps each. Source:
     Sokolovska et al. (2010), eq. (3).
     """
     psi_node, note = lattices.psi_node, lattices.node_note
     for r in rows:
         t, u = np.int64(lattices.node_token[r]), psi_node[r]
         bound = lattices.bound[lattices.bound_row[t]]
-        node_scores(t, mu, lattices.attr_ptr, lattices.attr_idx, lattices.attr_val, bound, u)
+        token_scores(t, mu, lattices.attr_ptr, lattices.attr_idx, lattices.attr_val, bound, u)
         high, low = -np.inf, np.inf
         for v in u:
             high = v if v > high else high

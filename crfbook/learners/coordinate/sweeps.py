@@ -112,7 +112,7 @@ def active_among(name, sparse, sizes, features=None, edge_kept=None):
     return active
 
 
-class Sizes(NamedTuple):
+class ModelSizes(NamedTuple):
     """Of a model whose weights all exist, virtually."""
 
     n_labels: int

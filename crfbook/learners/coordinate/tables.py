@@ -3,8 +3,8 @@
 Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of
 the weights of its edge attributes (the constant one aside, which is the base). D[k] has few entries; where it
 has many, or psi is tiny, the whole table is kept. A cell is a pair (yp, y) as one number, see SHIFT.
-`tables` is a Tables, `weights` a Weights, `lists` a Lists, `work` a LatticeWork of arrays.py, which lists
-their arrays.
+`tables` is a SharedTables, `weights` a Weights, `lists` a Lists, `work` a LatticeWork of arrays.py, which
+lists their arrays.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ LOWEST = -14.0
 START, SIZE, ROOM = 0, 1, 2  # rows of Lists.row
 # a cell (yp, y) is the number yp << SHIFT | y: no division when a list is read
 SHIFT, LABEL = 16, 0xFFFF
-CENTRE, WIDTH, FLAT = 0, 1, 2  # places of Tables.level, see `rebuild_base`
+CENTRE, WIDTH, FLAT = 0, 1, 2  # places of SharedTables.level, see `rebuild_base`
 
 
 @kernel
@@ -41,9 +41,9 @@ def room_for_classes(classes, more, class_ptr, class_attr, class_row, weight_row
     """Places in the pool of differences that rebuilding these classes may take,
     if `more` entries come to each.
 
-    Arguments: classes int32 (n,); more; class_ptr (K+1,), class_attr (n,) of Tables; class_row (3, K+1),
-    weight_row (3, B+1): rows of the lists of classes and of weights. Cost:
-    the edge attributes of these classes. Source: docs/SPEC.md, A.10.
+    Arguments: classes int32 (n,); more; class_ptr (K+1,), class_attr (n,) of SharedTables; class_row (3,
+    K+1), weight_row (3, B+1): rows of the lists of classes and of weights. Cost: the edge attributes of
+    these classes. Source: docs/SPEC.md, A.10.
     """
     need = 0
     for k in classes:

@@ -21,7 +21,7 @@ from crfbook.learners.coordinate.derivatives import (
     EXPECTED,
     block_gradient,
     exact_curvature,
-    sequence_scores,
+    lattice_scores,
 )
 from crfbook.learners.coordinate.lattice import UNSAFE, extend_alphas, extend_betas
 from crfbook.learners.coordinate.token_index import balanced
@@ -140,7 +140,7 @@ def _lattice(i, arrays):
     n = int(lattices.seq_ptr[i + 1] - lattices.seq_ptr[i])
     log_node, log_edge, alpha = np.zeros((n, width)), np.zeros((n, width, width)), np.zeros((n, width))
     beta = np.zeros((n, width))
-    sequence_scores(i, lattices, arrays.tables, arrays.weights, log_node, log_edge)
+    lattice_scores(i, lattices, arrays.tables, arrays.weights, log_node, log_edge)
     edge_class = np.arange(n, dtype=np.int32)
     return (
         log_node,

@@ -51,7 +51,7 @@ from crfbook.learners.online.updates import (
     perceptron_direction,
     perceptron_epoch,
 )
-from crfbook.training.interrupts import chunks
+from crfbook.training.interrupts import heard_chunks
 from crfbook.training.loop import Learner, run
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def perceptron(
 
     def one_by_one(order):
         moved = learner.theta, learner.theta_sum, learner.count
-        for part in chunks(order):
+        for part in heard_chunks(order):
             perceptron_epoch(part, *moved, learner.layout, learner.work, learner.totals)
 
     def all_at_once(order):
@@ -142,7 +142,7 @@ def passive_aggressive(
             (int(pa_type), c, int(error_sensitive)),
             (learner.theta, learner.theta_sum, learner.count),
         )
-        for part in chunks(order):
+        for part in heard_chunks(order):
             passive_aggressive_epoch(part, *rule, *moved, learner.layout, learner.work, learner.totals)
 
     margin = WRONG_ROOTS if error_sensitive else WRONG_SEQUENCES
@@ -177,7 +177,7 @@ def arow(
     learner = _Online(*common, False, variance)
 
     def learn(order):
-        for part in chunks(order):
+        for part in heard_chunks(order):
             arow_epoch(
                 part, gamma, learner.theta, learner.variance, learner.layout, learner.work, learner.totals
             )
@@ -268,6 +268,6 @@ class _Online(Learner):
     def direction(self, order, theta, totals):
         """(C,): weighted sum of S(x, gold) - S(x, best) over the sequences of `order`."""
         direction = np.zeros_like(theta)
-        for part in chunks(order):
+        for part in heard_chunks(order):
             perceptron_direction(part, theta, direction, self.layout, self.work, totals)
         return direction

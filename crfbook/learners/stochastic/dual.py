@@ -22,7 +22,7 @@ from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, wei
 from crfbook.learners.stochastic.remembered import Rememberer, edge_places, memory_bytes
 from crfbook.learners.stochastic.sdca_steps import sdca_epoch, start_at_gold, start_at_scores
 from crfbook.training.certificate import Rules
-from crfbook.training.interrupts import chunks
+from crfbook.training.interrupts import heard_chunks
 from crfbook.training.loop import run
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class DualAscent(Rememberer):
         if self.warm is not None:
             arrays = self.layout, self.memory, self.work, self.trial
             scores = cells_of(self.cells, self.warm)
-            for part in chunks(self.sequences):
+            for part in heard_chunks(self.sequences):
                 if start_at_scores(part, self.c2, *arrays, scores, self.theta) >= 0:
                     break
             self.passes += 1
@@ -191,7 +191,7 @@ class DualAscent(Rememberer):
             large = gap[chosen] >= SKIP_BELOW * gap[chosen].mean()
             chosen = chosen[large | (self.iteration - self.last[chosen] > SKIP_AT_MOST)]
         order = chosen[epoch_order(self.seed, self.iteration + 1, len(chosen))]
-        for part in chunks(order):
+        for part in heard_chunks(order):
             if self.visit(part) >= 0:
                 return "non-finite objective"
         self.last[chosen] = self.iteration

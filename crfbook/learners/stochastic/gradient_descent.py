@@ -44,7 +44,7 @@ from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, sequence_work, weights_of
 from crfbook.learners.stochastic.gradient_steps import clip_cells, sgd_l1_steps, sgd_steps
 from crfbook.training.certificate import TINY
-from crfbook.training.interrupts import chunks
+from crfbook.training.interrupts import heard_chunks
 from crfbook.training.loop import Learner, run
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class _Descent(Learner):
         given up.
         """
         total = 0.0
-        for part in chunks(order):
+        for part in heard_chunks(order):
             total += self.steps(part, eta0)
             self.passes += len(part) / self.n
             self.n_done += len(part) if eta0 else 0

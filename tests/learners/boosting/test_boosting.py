@@ -15,7 +15,7 @@ from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.learners.boosting import learner as boosting
 from crfbook.learners.boosting.instance import least_sum, tighten
-from crfbook.learners.boosting.layout import lay_out
+from crfbook.learners.boosting.layout import lay_out_boosting
 from crfbook.learners.boosting.learner import boost
 from crfbook.learners.boosting.rounds import DRIFTED, PAUSED
 from crfbook.learners.boosting.selection import INSTANCE, ROUNDS, SHARE, TOTAL, best_step, split_step
@@ -627,7 +627,7 @@ def test_extremes_of_pairs_are_exact_for_classes_in_runs():
     rng = np.random.default_rng(18)
     corpus = random_corpus(rng, (5, 5, 4, 2), n_classes=3, n_labels=2)
     features = observed(corpus, 2, 7, 3, all_transitions=True)
-    _, index = lay_out(corpus, features, False)
+    _, index = lay_out_boosting(corpus, features, False)
     true = Enumerated(corpus, features)
     np.testing.assert_array_equal(index.low[features.n_node :], true.low[features.n_node :])
     np.testing.assert_array_equal(index.high[features.n_node :], true.high[features.n_node :])

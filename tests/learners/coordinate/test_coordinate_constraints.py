@@ -10,7 +10,7 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed, select
 from crfbook.learners.coordinate.descent import coordinate_descent
-from crfbook.learners.coordinate.sweeps import Sizes, Sweeper
+from crfbook.learners.coordinate.sweeps import ModelSizes, Sweeper
 from crfbook.learners.quasi_newton.lbfgs import minimize
 
 pytestmark = pytest.mark.kernels
@@ -48,7 +48,7 @@ def test_any_number_of_pairs_may_be_allowed(n_labels, n_pairs, plain):
     if not plain:
         features = select(features, np.arange(features.n_features) < features.n_node)
     fun, zero = Objective(corpus, features, c2=C2, constraints=constraints), np.zeros(features.n_features)
-    run = Sweeper(corpus, features, Sizes(n_labels, 3, 1), constraints)
+    run = Sweeper(corpus, features, ModelSizes(n_labels, 3, 1), constraints)
     run.set_rule(C1, C2)
     np.testing.assert_allclose(run.renew(), fun(zero)[0], rtol=1e-13)
     np.testing.assert_allclose(

@@ -9,7 +9,7 @@ from helpers.corpora import brute_value, random_corpus, random_model
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
 from crfbook.learners.coordinate.lattice import UNSAFE
-from crfbook.learners.coordinate.sweeps import Sizes, Sparse, Sweeper, scatter
+from crfbook.learners.coordinate.sweeps import ModelSizes, Sparse, Sweeper, scatter
 from crfbook.learners.coordinate.token_index import balanced, lattice_rows, node_rows
 from crfbook.learners.coordinate.visit_by_parts import VisitByParts
 
@@ -38,7 +38,7 @@ def words(seed=0, n_words=60, n_symbols=3, n_labels=3, alike=True):
 
 
 def run_of(corpus, features, w):
-    run = Sweeper(corpus, features, Sizes(*features[:3]), None)
+    run = Sweeper(corpus, features, ModelSizes(*features[:3]), None)
     run.set_rule(0.3, 0.05)
     run.load(Sparse(features, w))
     run.renew()
