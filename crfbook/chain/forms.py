@@ -145,17 +145,22 @@ class Tables(Form):
     sums = {"counts": shard_likelihood, "variances": shard_variances}
     potentials = staticmethod(table_edges)
 
+    def __init__(self, problem):
+        super().__init__(problem)
+        # allocated before threads ask for it: from Python 3.12 on, a cached property has no lock
+        self.parts = problem.edge_parts
+
     def prepare(self, w, what):
         self.edges = table_edges(self.problem.features, w, *self.problem.classes, self.problem.bounds)
 
     def run(self, what, shard, w, dense, work, counts):
         problem = self.problem
         given = shard, w, dense, self.edges, problem.packing, problem.layout
-        return self.sums[what](*given, work, counts, problem.edge_parts[shard])
+        return self.sums[what](*given, work, counts, self.parts[shard])
 
     def collect(self, total):
         problem = self.problem
-        n_labels, parts = problem.features.n_labels, problem.edge_parts
+        n_labels, parts = problem.features.n_labels, self.parts
         edge_sum = np.empty(parts.shape[1:])
         add_tree(parts.reshape(len(parts), -1), edge_sum.reshape(-1))
         edge_gradient(problem.features, edge_sum[:, :n_labels, :n_labels], *problem.classes, total)

@@ -28,6 +28,17 @@ def test_value_and_gradient_have_the_same_bits(options):
     assert objective._packing.n_shards == 4
 
 
+def test_threads_allocate_nothing_that_they_share():
+    """Who is second would replace what the first has written into."""
+    rng = np.random.default_rng(1)
+    corpus = random_corpus(rng, lengths=(4,) * 40)
+    features, _ = random_model(rng, corpus)
+    objective = Objective(corpus, features, n_threads=2, form="batched")
+    form, _ = objective._form(np.zeros(features.n_features))
+    assert "edge_parts" in vars(objective._problem) and form.parts is objective._problem.edge_parts
+    assert objective.with_loss("exp")._terms.parts is form.parts, "losses share it"
+
+
 def test_results_keep_their_order():
     for n_threads in (1, 2, 7):
         assert run_pieces(lambda i: i * i, 5, n_threads) == [0, 1, 4, 9, 16]

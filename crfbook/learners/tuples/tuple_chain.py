@@ -104,7 +104,7 @@ class TupleArcs(Tables):
         self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
         self.n_products = np.zeros((n_shards, 3), np.int64)
         self.nu, self.tuple_counts = np.zeros((2, len(tuples.attr)))  # as they are where there is no token
-        arcs, width = self.automaton.arcs, problem.edge_parts.shape[2]
+        arcs, width = self.automaton.arcs, self.parts.shape[2]
         n_lanes = lanes_for(len(arcs.leaf_ptr))
         self.spare = Spare(lane_arrays(arcs, longest, width, n_lanes) for _ in range(n_workers))
 
@@ -115,7 +115,7 @@ class TupleArcs(Tables):
 
     def run(self, what, shard, w, dense, work, counts):
         log_z, grad, dense_grad = counts
-        packing, layout, edge_sum = self.problem.packing, self.problem.layout, self.problem.edge_parts[shard]
+        packing, layout, edge_sum = self.problem.packing, self.problem.layout, self.parts[shard]
         for part in (grad, dense_grad, edge_sum, self.arc_parts[shard], self.n_products[shard]):
             part[...] = 0
         spare = self.spare.get()
@@ -136,7 +136,7 @@ class TupleArcs(Tables):
         kernels called one by one compile faster than one that calls all.
         """
         arcs, edges, scores, n_products = self.automaton.arcs, self.edges, self.scores, self.n_products[shard]
-        counts = TupleCounts(batch.p_node, self.problem.edge_parts[shard], self.arc_parts[shard])
+        counts = TupleCounts(batch.p_node, self.parts[shard], self.arc_parts[shard])
         refused = batch.exponentiate(scores.spread)
         for slot in range(0, len(log_z), len(lanes.length)):
             longest = fill_lanes(slot, batch.psi, batch.row_class, batch.step_ptr, refused, weight, lanes)

@@ -267,7 +267,7 @@ def test_many_lanes_and_threads():
     tuples, nu = random_tuples(rng, 30, 4, 3, size=1.0)
     objective = TupleObjective(corpus, features, tuples, np.zeros(len(nu)))
     value, grad = objective(np.concatenate([w, nu]))
-    assert objective.n_products[2] == 0 and objective.chain.transitions.problem.edge_parts.shape[0] > 2, (
+    assert objective.n_products[2] == 0 and objective.chain.transitions.parts.shape[0] > 2, (
         "several shards, or threads have nothing to share"
     )
     alone = [
