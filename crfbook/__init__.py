@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from crfbook.models.directed import HMM as HMM
     from crfbook.models.directed import MEMM as MEMM
     from crfbook.models.path import regularization_path as regularization_path
+    from crfbook.models.saving import ModelFileError as ModelFileError
 
 __version__ = "0.1.0"
 
 _HOME = {
     "CRF": "crfbook.models.crf",
     "regularization_path": "crfbook.models.path",
+    "ModelFileError": "crfbook.models.saving",
     "HMM": "crfbook.models.directed",
     "MEMM": "crfbook.models.directed",
     "Corpus": "crfbook.data.corpus",

@@ -17,7 +17,7 @@ from crfbook.data.features import FeatureSet
 from crfbook.datasets import Dataset
 from crfbook.encoding.tag_dictionary import TagDictionary
 from crfbook.encoding.templates import Template
-from crfbook.learners.coordinate.sweeps import Sparse
+from crfbook.learners.coordinate.arrays import Sparse
 from crfbook.learners.tuples.automaton import Automaton, Tuples
 from crfbook.models.crf import CRF
 from crfbook.training.loop import OptResult, Step

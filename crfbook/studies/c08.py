@@ -18,9 +18,9 @@ import numpy as np
 
 from crfbook.chain.inference import decode
 from crfbook.chain.objective import Objective
+from crfbook.learners.coordinate.arrays import Sparse
 from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.learners.coordinate.path import solve_path
-from crfbook.learners.coordinate.sweeps import Sparse
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic.gradient_descent import sgd
 from crfbook.learners.tuples.automaton import Tuples, tuple_occurrences

@@ -7,9 +7,9 @@ from helpers.corpora import chains_of, random_corpus, random_model
 from crfbook import brute
 from crfbook.data.corpus import make_corpus
 from crfbook.learners.coordinate import derivatives
-from crfbook.learners.coordinate.arrays import block_sums
+from crfbook.learners.coordinate.arrays import ModelSizes, Sparse, block_sums
 from crfbook.learners.coordinate.lattice import UNSAFE
-from crfbook.learners.coordinate.sweeps import ModelSizes, Sparse, Sweeper
+from crfbook.learners.coordinate.sweeps import Sweeper
 from crfbook.learners.coordinate.visit import scale_curvatures
 
 pytestmark = pytest.mark.kernels
@@ -82,7 +82,7 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
     if few != derivatives.FEW_TOKENS:  # compiled in: a global of the kernel
         monkeypatch.setattr(derivatives, "FEW_TOKENS", few)
         sums = getattr(derivatives.block_gradient, "py_func", derivatives.block_gradient)
-        monkeypatch.setattr("crfbook.learners.coordinate.visit_by_parts.block_gradient", sums)
+        monkeypatch.setattr("crfbook.learners.coordinate.sweeps.block_gradient", sums)
     monkeypatch.setattr("crfbook.learners.coordinate.sweeps.DENSE_SHARE", share)
     run = Sweeper(corpus, features, ModelSizes(*features[:3]), None, joint=False)
     run.set_rule(0.3, 0.05)

@@ -20,7 +20,7 @@ OTHERS = {
     "learners.coordinate.path": ["PathPoint", "largest_c1"],
     "learners.online": ["arow", "passive_aggressive", "perceptron"],
     "learners.quasi_newton": ["minimize", "minimize_on_support"],
-    "learners.quasi_newton.l1_baselines": ["proximal_gradient"],
+    "learners.quasi_newton.l1": ["proximal_gradient"],
     "learners.quasi_newton.loss_path": ["minimize_loss"],
     "learners.stochastic": ["sag", "sdca", "sgd", "sgd_l1"],
     "learners.stochastic.fast": ["fast_fit"],

@@ -8,7 +8,8 @@ from crfbook.chain.token_layout import lay_out_online, sequence_work
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import observed
-from crfbook.learners.coordinate.sweeps import ModelSizes, Sparse, Sweeper
+from crfbook.learners.coordinate.arrays import ModelSizes, Sparse
+from crfbook.learners.coordinate.sweeps import Sweeper
 
 LENGTHS = (3, 0, 1, 4, 2, 6, 5, 3, 2)  # long enough for some attributes to get a dense row (8 occurrences)
 KINDS = [{}, {"n_classes": 3}, {"valued": True, "weighted": True, "n_classes": 2}]

@@ -204,7 +204,10 @@ def test_a_signal_never_loses_the_model(where, of_stages):
     def callback(step, w):
         seen.append(step)
 
-    found = stages(script_of(learner, results=[]), callback) if of_stages else run(learner, callback)
+    try:
+        found = stages(script_of(learner, results=[]), callback) if of_stages else run(learner, callback)
+    except KeyboardInterrupt:  # it would end all of pytest
+        pytest.fail(f"Ctrl-C in {where} got out, and the model is lost")
     assert found.status == "interrupted"
     assert found.n_iter == len(found.history) == (1 if where == "advance" else 3)
     assert np.array_equal(found.w, np.ones(2) / 2**found.n_iter) and np.isfinite(found.objective)

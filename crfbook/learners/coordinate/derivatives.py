@@ -4,12 +4,14 @@
 of token_index.py; this and all else that kernels of coordinate descent share is listed in arrays.py. Two
 kernels compute gradient and approximate curvature: `block_gradient_by_token` can be held against the
 formulas, `block_gradient` is the fast one. The exact curvature of a weight is the variance of how often its
-feature fires, by a recursion of moments.
+feature fires, by a recursion of moments. Unsafe sequences, whose scaled vectors cannot be trusted (potentials
+hundreds of nats apart), are done in logarithms, anew at each visit: they are rare, and only log Z is kept.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
 from crfbook.learners.coordinate.lattice import SCALE, UNSAFE, mass, token_scores
 from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, START
 
@@ -352,3 +354,68 @@ def exact_curvature(g, blocks, lattices, tables, weights, move):
             if curve[j] < np.inf:
                 variance = feature_variance(move.cell[j], tokens, values, log_node, log_edge)
                 curve[j] += lattices.weight[i] * variance
+
+
+@kernel
+def unsafe_lattice(i, lattices, tables, weights, log_node, log_edge, edge_class, alpha, beta):
+    """Scores, forward and backward vectors of sequence i in logarithms, anew from its weights; returns log Z.
+
+    Arguments: i; lattices; tables; weights; out: log_node, alpha, beta (T, M), log_edge (T, M, M), of which
+    edge_class (T,) makes each token its own class. Cost: 2 T M^2 exps. Source: forward_backward_log.
+    """
+    for t in range(edge_class.size):
+        edge_class[t] = t
+    lattice_scores(i, lattices, tables, weights, log_node, log_edge)
+    return forward_backward_log(log_node, log_edge, edge_class, alpha, beta)
+
+
+@kernel
+def close_unsafe(sequences, lattices, tables, weights):
+    """log Z of those of the sequences that are unsafe: their scaled vectors cannot be trusted.
+
+    Arguments: sequences; lattices (its log_z is written); tables; weights. Cost: that of `unsafe_lattice`.
+    Source: forward_backward_log.
+    """
+    M = weights.mu.shape[1]
+    for i in sequences:
+        if lattices.place[UNSAFE, i]:
+            T = lattices.seq_ptr[i + 1] - lattices.seq_ptr[i]
+            tokens, pairs, edge_class = np.empty((3, T, M)), np.empty((T, M, M)), np.empty(T, np.int32)
+            lattices.log_z[i] = unsafe_lattice(
+                i, lattices, tables, weights, tokens[0], pairs, edge_class, tokens[1], tokens[2]
+            )
+
+
+@kernel
+def add_unsafe(g, repeats, blocks, lattices, tables, weights, sums):
+    """Expected counts and curvatures of block g in its unsafe sequences, added to `sums`;
+    see `block_gradient`.
+
+    Arguments: g; repeats; blocks; lattices; tables; weights; out: sums. Cost: that of `unsafe_lattice`,
+    M^2 exps for each occurrence. Source: docs/SPEC.md, A.9.
+    """
+    M, with_edge = weights.mu.shape[1], blocks.member[1, g] >= 0
+    for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
+        i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
+        if not lattices.place[UNSAFE, i]:
+            continue
+        begin, T = lattices.seq_ptr[i], lattices.seq_ptr[i + 1] - lattices.seq_ptr[i]
+        tokens, pairs, edge_class = np.empty((4, T, M)), np.empty((T, M, M)), np.empty(T, np.int32)
+        log_node, alpha, beta, p_node, p_edge = tokens[0], tokens[1], tokens[2], tokens[3], np.empty((M, M))
+        log_z = unsafe_lattice(i, lattices, tables, weights, log_node, pairs, edge_class, alpha, beta)
+        node_marginals_log(alpha, beta, log_z, p_node)
+        weight = lattices.weight[i]
+        repeat = weight * (high - low if repeats else 1)
+        for o in range(low, high):
+            t, x = blocks.occ_token[o] - begin, blocks.occ_val[o] if blocks.occ_val.size else 1.0
+            for y in range(M):
+                p = p_node[t, y]
+                sums.node[EXPECTED, y] += weight * x * p
+                sums.node[CURVATURE, y] += repeat * x * x * (p - p * p)
+            if with_edge and t > 0:
+                edge_marginal_log(t, log_node, pairs, edge_class, alpha, beta, log_z, p_edge)
+                for yp in range(M):
+                    for y in range(M):
+                        p = p_edge[yp, y]
+                        sums.edge[EXPECTED, yp, y] += weight * p
+                        sums.edge[CURVATURE, yp, y] += repeat * (p - p * p)

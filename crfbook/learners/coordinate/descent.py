@@ -16,8 +16,8 @@ import numpy as np
 from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import Objective, check_weights
 from crfbook.data.features import FeatureSet, select
-from crfbook.learners.coordinate.arrays import TABLE_BYTES
-from crfbook.learners.coordinate.sweeps import STEPS, ModelSizes, Sparse, Sweeper
+from crfbook.learners.coordinate.arrays import TABLE_BYTES, ModelSizes, Sparse
+from crfbook.learners.coordinate.sweeps import STEPS, Sweeper
 from crfbook.learners.coordinate.visit import ADAPTIVE, LARGEST, SQUARES
 from crfbook.learners.quasi_newton import minimize
 from crfbook.training.certificate import Rules
@@ -174,14 +174,14 @@ def prepare(
     number("factor", factor, above=0.0)
     if freeze_after is not None:
         freeze_after = whole("freeze_after", freeze_after)
-    sizes = _sizes(corpus, features, sizes)
+    sizes = sizes_of(corpus, features, sizes)
     sweeper = Sweeper(
         corpus,
         features,
         sizes,
         constraints,
         joint=joint,
-        edge_attrs=_edge_attrs(edge_attrs, sizes.n_edge_attrs),
+        edge_attrs=checked_edge_attrs(edge_attrs, sizes.n_edge_attrs),
         n_threads=resolve_threads(n_threads),
     )
     sweeper.set_rule(c1, c2, step=step, factor=factor, exact=curvature == "exact", screening=screening)
@@ -189,7 +189,7 @@ def prepare(
     return CoordinateDescent(sweeper, rules, blocks, freeze_after, accelerator, w0, state)
 
 
-def _sizes(corpus, features, sizes):
+def sizes_of(corpus, features, sizes):
     held = ModelSizes(
         *(int(ids.max(initial=0)) + 1 for ids in (corpus.labels, corpus.attr_idx, corpus.class_attr))
     )
@@ -210,7 +210,7 @@ def _sizes(corpus, features, sizes):
     return sizes
 
 
-def _edge_attrs(edge_attrs, n_edge_attrs):
+def checked_edge_attrs(edge_attrs, n_edge_attrs):
     if edge_attrs is None:
         return None
     found = np.asarray(edge_attrs)

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crfbook._checks import function_or_none, is_number, whole
-from crfbook.learners.coordinate.descent import SparseResult, prepare
+from crfbook.learners.coordinate.descent import SparseResult, checked_edge_attrs, prepare, sizes_of
+from crfbook.learners.coordinate.sweeps import Sweeper
 from crfbook.training.loop import stages
 from crfbook.training.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Corpus, FeatureSet
+    from crfbook._types import ArrayLike, Corpus, FeatureSet, Limits
 
 
 class PathPoint(NamedTuple):
@@ -37,12 +38,18 @@ class PathPoint(NamedTuple):
     result: SparseResult
 
 
-def largest_c1(corpus: Corpus, features: FeatureSet | None = None, **options: Any) -> float:
+def largest_c1(
+    corpus: Corpus, features: FeatureSet | None = None, *, sizes: Sequence[int] | None = None,
+    edge_attrs: ArrayLike | None = None, constraints: Limits = None, joint: bool = True,
+) -> float:  # fmt: skip
     """The smallest c1 for which no weight survives: the largest |derivative| of the loss at w = 0.
 
-    options: sizes, edge_attrs, constraints, joint as in `coordinate_descent`. One pass over all candidates.
+    Arguments as in `coordinate_descent`. One pass over all candidates.
     """
-    sweeper = prepare(corpus, features, c1=np.finfo(float).tiny, screening=False, **options).sweeper
+    sizes = sizes_of(corpus, features, sizes)
+    edge_attrs = checked_edge_attrs(edge_attrs, sizes.n_edge_attrs)
+    sweeper = Sweeper(corpus, features, sizes, constraints, joint=joint, edge_attrs=edge_attrs)
+    sweeper.set_rule(np.finfo(float).tiny, 0.0, screening=False)
     with one_blas_thread():
         sweeper.renew()
         return sweeper.violation()[0]

@@ -1,21 +1,30 @@
-"""Sweeps of blockwise coordinate descent: over the arrays that kernels change; their weights, objective and
-certificate, and the weights that are not zero of a model whose weights all exist virtually.
+"""Sweeps of blockwise coordinate descent over the arrays that kernels change: their weights, objective and
+certificate; and one visit of a block in parts, for large blocks on several threads, blocks with unsafe
+sequences, exact curvatures, and for all blocks where they are few and `visit_blocks` is not compiled.
+
+A visit in parts is `visit_blocks` (visit.py) itself, its source run by Python: the kernels that it calls are
+compiled one by one, and `VisitByParts` takes the place of three of them. Sequences that share rows of alpha
+(beta) stay together in a group, gradients are cut into shards of tokens: both by the data alone. Sums are
+added in a fixed binary tree: the result has the same bits for any number of threads.
 """
 
-from typing import NamedTuple
+from types import FunctionType
 
 import numpy as np
 
+import crfbook.learners.coordinate.visit as kernels
 from crfbook._jit import is_compiled
 from crfbook.chain.objective import check_labels, padded
 from crfbook.data.corpus import owners
-from crfbook.data.features import FeatureSet, find, from_keys, select
+from crfbook.data.features import FeatureSet, find, from_keys
 from crfbook.learners.coordinate.arrays import (
     DENSE_SHARE,
     Existing,
     Rule,
+    Sparse,
     VisitArrays,
     Weights,
+    active_among,
     block_sums,
     forget,
     holding,
@@ -26,10 +35,17 @@ from crfbook.learners.coordinate.arrays import (
     make_room,
     make_tables,
     no_move,
+    scatter,
 )
-from crfbook.learners.coordinate.lattice import score_rows
+from crfbook.learners.coordinate.derivatives import (
+    add_unsafe,
+    block_gradient,
+    close_unsafe,
+    exact_curvature,
+)
+from crfbook.learners.coordinate.lattice import UNSAFE, extend_alphas, extend_betas, score_rows
 from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes
-from crfbook.learners.coordinate.token_index import edge_occurrences, inverted_index
+from crfbook.learners.coordinate.token_index import balanced, count_bounds, gold_edges, inverted_index
 from crfbook.learners.coordinate.visit import (
     ADAPTIVE,
     BY_PARTS,
@@ -40,84 +56,22 @@ from crfbook.learners.coordinate.visit import (
     SAFE,
     SQUARES,
     WAPITI,
+    clear_block,
+    propose,
+    scale_curvatures,
     visit_blocks,
+    write_block,
 )
-from crfbook.learners.coordinate.visit_by_parts import FEW_BLOCKS, LARGE, MOST_BY_PARTS, VisitByParts
 from crfbook.training.interrupts import listen
+from crfbook.training.threads import run_pieces
 
 STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
 CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
-
-
-class Sparse(NamedTuple):
-    """Active weights: a FeatureSet and its flat weights w (F,)."""
-
-    features: FeatureSet
-    w: np.ndarray
-
-    def copy(self):
-        """As that of an array: the weights are copied."""
-        return self._replace(w=self.w.copy())
-
-
-def scatter(sparse, features):
-    """w (F,) of `features` from active weights; ValueError unless they are among them."""
-    w, part = np.zeros(features.n_features), sparse.features
-    n, n_node = part.n_node, features.n_node
-    for kind, known, some, out, value in (
-        ("node", features.node_keys, part.node_keys, w[:n_node], sparse.w[:n]),
-        ("edge", features.edge_keys, part.edge_keys, w[n_node:], sparse.w[n:]),
-    ):
-        at, hit = find(known, some)
-        if not hit.all():
-            raise ValueError(
-                "expected weights of the given features alone, "
-                f"got {np.count_nonzero(~hit)} {kind} weights of others"
-            )
-        out[at] = value
-    return w
-
-
-def active_among(name, sparse, sizes, features=None, edge_kept=None):
-    """`Sparse` of the weights of one that are not zero, checked: finite, one for each feature,
-    and only of features that exist here.
-
-    sizes: (L, A, B); features: a FeatureSet, or None: all of these sizes, of the edge attributes where
-    edge_kept (B,). Raises ValueError that begins with `name`.
-    """
-    given, w = sparse.features, np.asarray(sparse.w)
-    try:
-        if w.dtype.kind not in "fiu" or w.shape != (given.n_features,):
-            raise ValueError(
-                f"expected one weight for each of its {given.n_features} features, got {w.dtype} {w.shape}"
-            )
-        if not np.isfinite(w).all():
-            raise ValueError(f"expected finite weights, got {w[~np.isfinite(w)][0]}")
-        active = Sparse(select(given, w != 0), np.ascontiguousarray(w[w != 0], np.float64))
-        held = [
-            1 + int(np.flatnonzero(np.diff(ptr)).max(initial=-1))
-            for ptr in (active.features.node_ptr, active.features.edge_ptr)
-        ]
-        if given.n_labels != sizes[0] or held[0] > sizes[1] or held[1] > sizes[2]:
-            raise ValueError(
-                f"expected weights of at most (L, A, B) = {tuple(sizes)}, "
-                f"got those of {(given.n_labels, *held)}"
-            )
-        if features is not None:
-            scatter(active, features)
-        elif not edge_kept[np.flatnonzero(np.diff(active.features.edge_ptr))].all():
-            raise ValueError("expected no weights of edge attributes that are not among edge_attrs")
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    return active
-
-
-class ModelSizes(NamedTuple):
-    """Of a model whose weights all exist, virtually."""
-
-    n_labels: int
-    n_attrs: int
-    n_edge_attrs: int
+ALONE = 2000  # visits: fewer are done before the threads have begun
+LARGE = ALONE  # blocks of so many visits are visited in parts
+FEW_BLOCKS = 100  # blocks: a visit in parts costs 0.2 ms more, which is less than compiling `visit_blocks`
+MOST_BY_PARTS = 10_000  # unless a process makes so many of them
+SHARDS = 4
 
 
 class Sweeper:
@@ -140,7 +94,7 @@ class Sweeper:
         self._empty_base = base_log.copy()
         lattices = make_lattices(corpus, n_labels, constraints)
         blocks = inverted_index(corpus, node_kept, edge_kept, lattices.node_row, joint=joint)
-        square, limit = _bounds(blocks, lattices)
+        square, limit = count_bounds(blocks, lattices)
         lists = make_lists(np.zeros(sizes.n_edge_attrs), [], [])
         self.arrays = VisitArrays(
             blocks,
@@ -157,36 +111,15 @@ class Sweeper:
             work=lattice_work(width),
         )
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
-        self._gold = _gold_edges(corpus, edge_kept, n_labels)
+        self._gold = gold_edges(corpus, edge_kept, n_labels)
         self.n_threads, self._by_parts = n_threads, VisitByParts(width, lattices, n_threads)
         self.rule, self.compiled, self._log_z = None, is_compiled("visit_blocks"), None
 
-    def set_rule(
-        self,
-        c1,
-        c2,
-        *,
-        step="adaptive",
-        factor=2.0,
-        exact=False,
-        frozen=False,
-        screening=True,
-    ):
-        n_labels = self.sizes.n_labels
-        self.rule = Rule(
-            float(c1),
-            float(c2),
-            float(factor) if step == "fixed" else 1.0,
-            STEPS[step],
-            int(step == "cs"),
-            int(exact),
-            int(frozen),
-            int(screening),
-            0,
-            self.base_holds,
-            int(DENSE_SHARE * n_labels**2),
-            int(n_labels),
-        )
+    def set_rule(self, c1, c2, *, step="adaptive", factor=2.0, exact=False, frozen=False, screening=True):
+        factor, n_labels = float(factor) if step == "fixed" else 1.0, int(self.sizes.n_labels)
+        flags = int(step == "cs"), int(exact), int(frozen), int(screening), 0, self.base_holds
+        dense_above = int(DENSE_SHARE * n_labels**2)
+        self.rule = Rule(float(c1), float(c2), factor, STEPS[step], *flags, dense_above, n_labels)
 
     # ---- weights in and out
 
@@ -384,13 +317,9 @@ class Sweeper:
                 places = everything[(0 if a >= 0 else n_labels) : (n_labels if b < 0 else None)]
             else:
                 nodes = exist.node_label[exist.node_ptr[a] : exist.node_ptr[a + 1]] if a >= 0 else []
-                edges = (
-                    np.arange(exist.edge_ptr[b], exist.edge_ptr[b + 1]) if b >= 0 else np.zeros(0, np.int64)
-                )
-                places = [
-                    *nodes,
-                    *(n_labels + exist.edge_prev[edges].astype(np.int64) * n_labels + exist.edge_next[edges]),
-                ]
+                edges = slice(exist.edge_ptr[b], exist.edge_ptr[b + 1]) if b >= 0 else slice(0, 0)
+                prev, following = exist.edge_prev[edges].astype(np.int64), exist.edge_next[edges]
+                places = [*nodes, *(n_labels + prev * n_labels + following)]
             for only in places:
                 self.sweep(self.order[g : g + 1], int(only))
 
@@ -417,26 +346,99 @@ class Sweeper:
         return float(self.arrays.seen[LARGEST]), float(self.arrays.seen[SQUARES])
 
 
-def _bounds(blocks, lattices):
-    """(curvatures of the safe rule (G,), bounds of an entry of the gradient (G,)) from counts alone."""
-    block = owners(blocks.visit_ptr)
-    weight = lattices.weight[blocks.visit_seq]
-    x = np.maximum(1.0, np.abs(blocks.occ_val)) if len(blocks.occ_val) else np.ones(len(blocks.occ_token))
-    mass = np.add.reduceat(x, blocks.occ_ptr[:-1]) if len(block) else np.zeros(0)
-    both = np.where((blocks.member >= 0).all(axis=0), 1.0, 0.5)
-    return (
-        both * np.bincount(block, weight * mass**2, minlength=blocks.n_blocks),
-        np.bincount(block, weight * mass, minlength=blocks.n_blocks),
-    )
+class VisitByParts:
+    """Work arrays of the shards, and the visit."""
+
+    n_by_parts = 0  # visits that `visit_blocks` could have made, in this process
+
+    def __init__(self, width, lattices, n_threads):
+        self.n_threads = n_threads
+        self.works = [lattice_work(width) for _ in range(SHARDS)]
+        self.sums = [block_sums(width) for _ in range(SHARDS)]
+        length = np.diff(lattices.seq_ptr)
+        self.groups = np.zeros((2, len(length)), np.int64)  # for beta, alpha
+        ends = (lattices.beta_row, lattices.seq_ptr[1:] - 2), (lattices.alpha_row, lattices.seq_ptr[:-1])
+        for group, (row, token) in zip(self.groups, ends, strict=True):
+            group[length > 1] = balanced(row[token[length > 1]], length[length > 1], SHARDS)
+
+    @property
+    def products(self):
+        return sum(int(work.steps[0]) for work in self.works)
+
+    def visit(self, g, only, rule, arrays):
+        """`visit_blocks` for block g: (change of the objective, places that its pool needs before)."""
+        source = getattr(kernels.visit_blocks, "py_func", kernels.visit_blocks)
+        parts = {
+            "extend": lambda *arguments: self.extend(*arguments[:4], arrays),
+            "block_gradient": lambda *_: self.gradient(g, rule, arrays),
+            "scale_curvatures": lambda *_: self.curvatures(g, rule, arrays),
+        }
+        visit = FunctionType(source.__code__, vars(kernels) | parts)
+        try:
+            return visit(np.array([g]), 0, only, rule, arrays)[1:]
+        except BaseException:  # Ctrl-C: a step that nobody has judged must not stay
+            move, (a, b) = arrays.move, arrays.blocks.member[:, g].tolist()
+            if move.n[0]:  # whoever goes on renews tables and lattices
+                propose(int(move.n[0]), np.inf, rule.c1, rule.c2, move.number, move.model)
+                write_block(a, b, rule, arrays.weights, move)
+            clear_block(a, b, rule, arrays.weights, move)
+            raise
+
+    def extend(self, sequences, low, high, measure, arrays):
+        """`extend` of lattice.py, on several threads;
+        log Z in logarithms where that has none. Returns 0: no sequence is left to be done.
+        """
+        lattices, tables = arrays.lattices, arrays.tables
+        alone = self.n_threads == 1 or len(sequences) < ALONE
+
+        def betas(work, which):
+            work.steps[0] += extend_betas(sequences[which], low[which], lattices, tables, work.right)
+
+        def alphas(work, which):
+            work.steps[0] += extend_alphas(sequences[which], high[which], measure, lattices, tables)
+
+        for task, group in zip((betas, alphas), self.groups, strict=True):
+            if alone:
+                task(self.works[0], slice(None))
+                continue
+            mine = [group[sequences] == s for s in range(SHARDS)]
+            run_pieces(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
+        if measure:
+            close_unsafe(sequences, lattices, tables, arrays.weights)
+        return 0
+
+    def gradient(self, g, rule, arrays):
+        """`block_gradient`: in shards where the block is large; unsafe sequences in logarithms."""
+        blocks, lattices, tables, sums = arrays.blocks, arrays.lattices, arrays.tables, arrays.sums
+        first, last = blocks.visit_ptr[g : g + 2].tolist()
+        alone = last - first < ALONE  # at once, as `visit_blocks` does
+        cuts = np.linspace(blocks.occ_ptr[first], blocks.occ_ptr[last], 2 if alone else SHARDS + 1).astype(
+            np.int64
+        )
+
+        def shard(s, sums):
+            low, high = cuts[s : s + 2].tolist()
+            block_gradient(g, low, high, rule.repeats, blocks, lattices, tables, sums, self.works[s])
+
+        if alone:
+            shard(0, sums)
+        else:
+            run_pieces(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
+            for out, *parts in zip(sums, *self.sums, strict=True):
+                out[:] = tree_sum(parts)
+        if lattices.place[UNSAFE, blocks.visit_seq[first:last]].any():
+            add_unsafe(g, rule.repeats, blocks, lattices, tables, arrays.weights, sums)
+
+    def curvatures(self, g, rule, arrays):
+        """`scale_curvatures`, after the exact ones where the rule says so."""
+        if rule.exact:
+            exact_curvature(g, arrays.blocks, arrays.lattices, arrays.tables, arrays.weights, arrays.move)
+        scale_curvatures(rule, arrays.number[kernels.SAFE_CURVE, g], arrays.sums, arrays.move)
 
 
-def _gold_edges(corpus, edge_kept, n_labels):
-    """Keys (b L + previous) L + next of the labelled transitions, rising, and their weighted counts."""
-    attr, token = edge_occurrences(corpus, edge_kept)
-    key = (attr * n_labels + corpus.labels[token - 1]) * n_labels + corpus.labels[token]
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    first = np.flatnonzero(np.concatenate([key[:1] == key[:1], key[1:] != key[:-1]]))
-    weight = corpus.token_weights[token[order]]
-    counts = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
-    return key[first], counts
+def tree_sum(parts):
+    """Sum of the parts, added pair by pair."""
+    parts = list(parts)
+    while len(parts) > 1:
+        parts = [sum(parts[i + 1 : i + 2], parts[i]) for i in range(0, len(parts), 2)]
+    return parts[0]

@@ -262,3 +262,28 @@ def balanced(root, size, n_groups):
         group[r] = load.argmin()
         load[group[r]] += total[r]
     return group[root]
+
+
+def count_bounds(blocks, lattices):
+    """(curvatures of the safe rule (G,), bounds of an entry of the gradient (G,)) from counts alone."""
+    block = owners(blocks.visit_ptr)
+    weight = lattices.weight[blocks.visit_seq]
+    x = np.maximum(1.0, np.abs(blocks.occ_val)) if len(blocks.occ_val) else np.ones(len(blocks.occ_token))
+    mass = np.add.reduceat(x, blocks.occ_ptr[:-1]) if len(block) else np.zeros(0)
+    both = np.where((blocks.member >= 0).all(axis=0), 1.0, 0.5)
+    return (
+        both * np.bincount(block, weight * mass**2, minlength=blocks.n_blocks),
+        np.bincount(block, weight * mass, minlength=blocks.n_blocks),
+    )
+
+
+def gold_edges(corpus, edge_kept, n_labels):
+    """Keys (b L + previous) L + next of the labelled transitions, rising, and their weighted counts."""
+    attr, token = edge_occurrences(corpus, edge_kept)
+    key = (attr * n_labels + corpus.labels[token - 1]) * n_labels + corpus.labels[token]
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.concatenate([key[:1] == key[:1], key[1:] != key[:-1]]))
+    weight = corpus.token_weights[token[order]]
+    counts = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
+    return key[first], counts

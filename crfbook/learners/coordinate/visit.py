@@ -5,7 +5,7 @@ First the step of one block: candidates, their new weights, and what these do to
 candidate is a weight of the block that is not zero, or would not stay zero: cell yp << SHIFT | y, or -1 - y
 for a node weight. `move` is a Move: its first move.n[0] candidates count. `arrays` is a VisitArrays, `rule` a
 Rule: everything that a visit reads and changes, see arrays.py. The visit is written here and nowhere else:
-visit_by_parts.py has Python run this source, with parts that no kernel can do.
+sweeps.py has Python run this source, with parts that no kernel can do.
 """
 
 import math
@@ -310,7 +310,7 @@ def visit_blocks(order, start, only, rule, arrays):
 
     A visit: gradient and curvature, candidates, steps until one is good. BY_PARTS instead of the places: a
     sequence is unsafe, or would become so; nothing has changed, the block is left to
-    visit_by_parts.py. Where rule.measure is 1, nothing moves: arrays.seen tells how far the conditions
+    `VisitByParts`. Where rule.measure is 1, nothing moves: arrays.seen tells how far the conditions
     of optimality are violated. Arguments: order int32 (n,); start; only as in `candidates`; rule; arrays.
     Cost: see `block_gradient`; a step: `renew_tables`, and a product a row between the first and the last
     occurrence. Source: Sokolovska et al. (2010), Algorithm 2; docs/SPEC.md, A.9, A.10.

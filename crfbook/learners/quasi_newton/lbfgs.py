@@ -3,7 +3,7 @@
 Without an L1 penalty this is L-BFGS with a Wolfe line search (Nocedal and Wright, algorithms 7.4 and 3.5;
 trial steps as More and Thuente choose them, so that its path is that of liblbfgs and of SciPy's L-BFGS-B).
 With one there are two ways to step: OWL-QN (Andrew and Gao 2007), which cuts the step of the smooth model
-(steps.py), and the proximal quasi-Newton step (local_model.py), which minimises the model with its penalty
+(steps.py), and the proximal quasi-Newton step (l1.py), which minimises the model with its penalty
 and needs fewer evaluations. All read the same curvature memory, kept from the gradients of the smooth part
 alone.
 """
@@ -14,9 +14,10 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import daxpy, ddot
 
 from crfbook._checks import number, one_of, whole
-from crfbook.learners.quasi_newton.local_model import CurvatureMemory, LocalModel, Pairs
+from crfbook.learners.quasi_newton.l1 import LocalModel
 from crfbook.learners.quasi_newton.steps import align_direction, orthant_step, pseudo_gradient
 from crfbook.training.certificate import Rules, checked_start, evaluated
 from crfbook.training.loop import Learner, run
@@ -28,16 +29,11 @@ FLOOR = 1e-15  # a relative decrease below this is rounding, not progress
 FLOOR_STEPS = 3
 DECREASE = 1e-4  # Armijo: a step must bring this share of the decrease that the slope promises
 CURVATURE = 0.9  # Wolfe: and flatten the slope to this share
-# a step that is too short is extended by so many times its last advance; the secant rule would go even
-# further
-GROWTH = 4.0
+GROWTH = 4.0  # too short a step is extended by so many times its last advance (the secant rule: further)
 NARROW = 0.1  # a trial inside a bracket stays this share of the width off its ends
 WIDE = 0.66  # and no farther from low than this share where f has risen
-FLAT = (
-    1e-12  # where the slope promises less than this (relative), a failed search means that float64 ends here
-)
+FLAT = 1e-12  # a failed search where the slope promises less (relative): float64 ends here
 LOST = 1e-17  # a step that promises less than this cannot change the objective: no use in trying smaller ones
-GO_ON = "go on"  # the status of a run that ends so that the next one may begin
 
 
 def minimize(
@@ -97,10 +93,72 @@ def minimize(
     return run(learner, callback)
 
 
-class _Point(NamedTuple):
-    """Where the search stands. Replaced as a whole after each step,
-    so that Ctrl-C never finds half of one.
+class Pairs(NamedTuple):
+    """Which rows of the memory count. Immutable: a new pair enters, whole, when this is replaced."""
+
+    rows: tuple = ()  # oldest first
+    rho: tuple = ()  # 1 / s.y of each
+    scale: float = 1.0  # H0 = s.y / y.y of the newest
+
+
+class CurvatureMemory:
+    """Storage of at most `size` pairs  s = w' - w,  y = grad' - grad  with s.y > 0.
+
+    One row more than `size` is kept, so that the next pair never overwrites one that counts: an interrupt at
+    any moment leaves a whole memory. 2*(size + 1)*n doubles, which the system hands out only as pairs arrive.
     """
+
+    def __init__(self, size, n):
+        self.size = size
+        self.s, self.y = np.zeros((size + 1, n)), np.zeros((size + 1, n))
+
+    def add(self, pairs, w_new, w, grad_new, grad):
+        """`pairs` and the pair of two points, all (n,); unchanged without curvature, s.y <= 1e-12*|s|*|y|."""
+        free = next(row for row in range(self.size + 1) if row not in pairs.rows)
+        np.subtract(w_new, w, out=self.s[free])
+        np.subtract(grad_new, grad, out=self.y[free])
+        return self._admit(pairs, free)
+
+    def _admit(self, pairs, row):
+        s, y = self.s[row], self.y[row]
+        s_y, s_s, y_y = ddot(s, y), ddot(s, s), ddot(y, y)
+        if not (s_y > 1e-12 * math.sqrt(s_s) * math.sqrt(y_y) and s_y * s_y > 0.0):
+            return pairs
+        return Pairs((*pairs.rows, row)[-self.size :], (*pairs.rho, 1.0 / s_y)[-self.size :], s_y / y_y)
+
+    def load(self, s, y, rows):
+        """Copy the pairs of another memory, given its arrays and the rows that count."""
+        pairs = Pairs()
+        for row, source in enumerate(rows[-self.size :]):
+            self.s[row], self.y[row] = s[source], y[source]
+            pairs = self._admit(pairs, row)
+        return pairs
+
+    def descent(self, pairs, grad, direction):
+        """direction = -H*grad, where H is the inverse Hessian that the pairs describe. Both (n,);
+        `direction` is overwritten.
+
+            q = -grad
+            for i newest to oldest:  a[i] = s[i].q / s[i].y[i];   q -= a[i]*y[i]
+            q *= s.y/y.y (newest)
+            for i oldest to newest:  b = y[i].q / s[i].y[i];      q += (a[i] - b)*s[i]
+
+        Cost: 4*size products of length n. Source: Nocedal and Wright, algorithm 7.4.
+        """
+        np.negative(grad, out=direction)
+        shares = []
+        for row, rho in zip(reversed(pairs.rows), reversed(pairs.rho), strict=True):
+            a = rho * ddot(self.s[row], direction)
+            daxpy(self.y[row], direction, a=-a)
+            shares.append(a)
+        direction *= pairs.scale
+        for row, rho, a in zip(pairs.rows, pairs.rho, reversed(shares), strict=True):
+            b = rho * ddot(self.y[row], direction)
+            daxpy(self.s[row], direction, a=a - b)
+
+
+class _Point(NamedTuple):
+    """Where the search stands. Replaced as a whole after each step: Ctrl-C never finds half of one."""
 
     w: np.ndarray
     grad: np.ndarray  # of the smooth part
@@ -134,8 +192,7 @@ class LBFGS(Learner):
         if relative_change is not None:
             self.n_window = 1 + whole("period in relative_change", relative_change[0], 1)
             number("delta in relative_change", relative_change[1], finite=False)
-        # None: no penalty, or OWL-QN
-        self.model = LocalModel(self.c1, getattr(fun, "curvature", None)) if proximal else None
+        self.model = LocalModel(self.c1, getattr(fun, "curvature", None)) if proximal else None  # or OWL-QN
         self.given = state or None  # to go on from, until `begin` has done so
         self.point = self._start(w0) if self.given is None else self._resume(state)
         n = len(self.point.w)
@@ -181,18 +238,12 @@ class LBFGS(Learner):
         point = self.point
         if self.given is not None or point.grad is None:
             return dict(self.given or {})
-        return {
-            "w": point.w,
-            "grad": point.grad,
-            "s": self.memory.s,
-            "y": self.memory.y,
-            "rows": np.array(point.pairs.rows, dtype=np.int64),
-            "window": np.array(point.window),
-            "iteration": np.array(point.iteration),
-            "n_floor": np.array(point.n_floor),
-            "seconds": np.array(self.seconds),
-            "diagonal": np.zeros(0) if self.model is None else self.model.diagonal,
-        }
+        large = {"w": point.w, "grad": point.grad, "s": self.memory.s, "y": self.memory.y}
+        numbers = {name: np.array(getattr(point, name)) for name in ("window", "iteration", "n_floor")}
+        rows, diagonal = np.array(point.pairs.rows, dtype=np.int64), np.zeros(0)
+        if self.model is not None:
+            diagonal = self.model.diagonal
+        return large | numbers | {"rows": rows, "seconds": np.array(self.seconds), "diagonal": diagonal}
 
     # ---- what the loop sees
 
@@ -243,10 +294,8 @@ class LBFGS(Learner):
             self.pg = self.grad_new
             squares = float(self.pg @ self.pg)
             largest = max(self.pg.max(initial=0.0), -self.pg.min(initial=0.0))
-        violation = self._violation(squares, largest)
-        return _Point(
-            self.w_new, self.grad_new, pairs, objective, squares, violation, iteration, n_floor, window
-        )
+        size = squares, self._violation(squares, largest)
+        return _Point(self.w_new, self.grad_new, pairs, objective, *size, iteration, n_floor, window)
 
     def _violation(self, squares, largest):
         return self.rules.violation(squares, largest)
@@ -273,8 +322,21 @@ class LBFGS(Learner):
     def _search(self):
         """Direction and line search; on success w_new and grad_new hold the new point."""
         point, direction = self.point, self.direction
+
+        def move(step):
+            np.multiply(direction, step, out=self.w_new)
+            self.w_new += point.w
+
         if self.model is not None:
-            return self._proximal_search(point, direction)
+            known = self.memory.s, self.memory.y, point.pairs.rows
+            promised = self.model.descend(point.w, point.grad, self.pg, known, direction)
+
+            def try_step(step):
+                move(step)
+                penalty = self.c1 * float(np.abs(self.w_new).sum())
+                return self.evaluate() + penalty, step * promised, float(self.grad_new @ self.grad_new)
+
+            return backtracking_search(try_step, point.objective, promised, 1.0, self.max_linesearch)
         self.memory.descent(point.pairs, self.pg, direction)
         first = 1.0 if point.pairs.rows else 1.0 / max(1.0, math.sqrt(point.squares))
         if self.c1 > 0:
@@ -287,45 +349,13 @@ class LBFGS(Learner):
             return backtracking_search(try_step, point.objective, slope, first, self.max_linesearch)
 
         def try_step(step):
-            np.multiply(direction, step, out=self.w_new)
-            self.w_new += point.w
+            move(step)
             return self.evaluate(), float(self.grad_new @ direction)
 
         return wolfe_search(try_step, point.objective, float(self.pg @ direction), first, self.max_linesearch)
 
-    def _proximal_search(self, point, direction):
-        promised = self.model.descend(point.w, point.grad, self.pg, self.memory, point.pairs, direction)
 
-        def try_step(step):
-            np.multiply(direction, step, out=self.w_new)
-            self.w_new += point.w
-            norm1 = float(np.abs(self.w_new).sum())
-            return self.evaluate() + self.c1 * norm1, step * promised, float(self.grad_new @ self.grad_new)
-
-        return backtracking_search(try_step, point.objective, promised, 1.0, self.max_linesearch)
-
-
-class Start(Learner):
-    """Takes no step: what Ctrl-C finds of several runs before there is a first."""
-
-    def __init__(self, w, state=None):
-        self.w, self.given = w, state or {}
-        if self.given:
-            self.iteration, self.objective = int(state["iteration"]), float(state["window"][-1])
-
-    def weights(self):
-        return self.w
-
-    def state(self):
-        return dict(self.given)
-
-    def finished(self):
-        return GO_ON
-
-
-# ---- how far to go along a direction
-# Both searches start at step 1, which a quasi-Newton direction nearly always deserves: one evaluation per
-# iteration is the rule.
+# ---- how far to go along a direction: at first 1, which a quasi-Newton direction nearly always deserves
 
 
 class Outcome(NamedTuple):
@@ -380,9 +410,7 @@ def wolfe_search(try_step, objective, slope, step, max_trials):
 
 
 def _inside(low, high):
-    """Between the ends: the minimiser of a cubic or of a parabola,
-    whichever is nearer to low (or their mean), off the ends.
-    """
+    """Off both ends: the minimiser of a cubic or a parabola, whichever is nearer to low, or their mean."""
     (a, fa, da), (b, fb, db) = low, high
     width = b - a
     if not math.isfinite(fb):
@@ -401,11 +429,9 @@ def _inside(low, high):
 
 
 def backtracking_search(try_step, objective, slope, step, max_trials):
-    """Halve the step until  C(step) <= C(0) + DECREASE*predicted,
-    predicted = first-order change of the projected step.
+    """Halve the step until  C(step) <= C(0) + DECREASE*predicted, the first-order change of that step.
 
-    `try_step(step) -> (C, predicted, squared norm of the gradient)`. Source: Andrew and Gao (2007),
-    section 3.2.
+    `try_step(step) -> (C, predicted, squared norm of the gradient)`. Source: Andrew and Gao (2007), sec. 3.2.
     """
     if not slope < 0.0:
         return _failure(objective, slope, True)

@@ -23,8 +23,8 @@ import numpy as np
 
 from crfbook.chain.losses.form import make_loss
 from crfbook.chain.objective import Objective
-from crfbook.learners.quasi_newton.lbfgs import LBFGS, Start
-from crfbook.learners.quasi_newton.support import minimize_on_support
+from crfbook.learners.quasi_newton.lbfgs import LBFGS
+from crfbook.learners.quasi_newton.support import Start, minimize_on_support
 from crfbook.training.loop import OptResult, run, stages
 
 if TYPE_CHECKING:

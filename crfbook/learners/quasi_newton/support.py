@@ -17,8 +17,8 @@ import numpy as np
 
 from crfbook.chain.objective import Objective
 from crfbook.data.features import select
-from crfbook.learners.quasi_newton.lbfgs import GO_ON, LBFGS, Start
-from crfbook.training.loop import stages
+from crfbook.learners.quasi_newton.lbfgs import LBFGS
+from crfbook.training.loop import Learner, stages
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
@@ -29,6 +29,7 @@ LOOK_AROUND = 40  # iterations between two looks at the gradient of all weights
 MARGIN = 0.05  # weights at zero whose gradient exceeds (1 - MARGIN) c1 stay free
 ENDED = ("converged", "empty model", "rounding floor")  # of a smaller problem: time to look at all weights
 COLUMNS = ("w", "grad", "s", "y")  # arrays of `OptResult.state` whose last axis is the weights
+GO_ON = "go on"  # the status of a run that ends so that the next one may begin
 
 
 def minimize_on_support(
@@ -116,6 +117,24 @@ class _Shrinking:
         `minimize` would not have taken another step because of them.
         """
         return 0.0 if self.rules["c2"] else self.rules.get("tol_gradient", 1e-3)
+
+
+class Start(Learner):
+    """Takes no step: what Ctrl-C finds of several runs before there is a first."""
+
+    def __init__(self, w, state=None):
+        self.w, self.given = w, state or {}
+        if self.given:
+            self.iteration, self.objective = int(state["iteration"]), float(state["window"][-1])
+
+    def weights(self):
+        return self.w
+
+    def state(self):
+        return dict(self.given)
+
+    def finished(self):
+        return GO_ON
 
 
 class _InARow(LBFGS):

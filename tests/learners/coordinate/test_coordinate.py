@@ -17,13 +17,13 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets.simulated import SPARSE_HMM, sample
 from crfbook.learners.coordinate import arrays as arrays_module
-from crfbook.learners.coordinate import visit_by_parts
+from crfbook.learners.coordinate import sweeps
+from crfbook.learners.coordinate.arrays import Sparse, scatter
 from crfbook.learners.coordinate.derivatives import feature_variance
 from crfbook.learners.coordinate.descent import CoordinateDescent, coordinate_descent, prepare
 from crfbook.learners.coordinate.path import falling, largest_c1, solve_path
-from crfbook.learners.coordinate.sweeps import Sparse, scatter
 from crfbook.learners.coordinate.tables import LABEL, SHIFT
-from crfbook.learners.quasi_newton.l1_baselines import proximal_gradient
+from crfbook.learners.quasi_newton.l1 import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.training import interrupts
 from crfbook.training.loop import run
@@ -376,7 +376,7 @@ def test_ctrl_c_before_the_first_evaluation_gives_the_start(monkeypatch, virtual
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("crfbook.learners.coordinate.visit_by_parts.VisitByParts.extend", interrupt)
+        patch.setattr("crfbook.learners.coordinate.sweeps.VisitByParts.extend", interrupt)
         found = coordinate_descent(*problem, w0, c1=C1, c2=C2)
         again = coordinate_descent(*problem, state=start.state, c1=C1, c2=C2)
     for one, n_iter in ((found, 0), (again, 2)):
@@ -475,15 +475,13 @@ def test_a_visit_calls_every_part_that_is_replaced(monkeypatch):
     """Under another name Python would run the kernel, which leaves the block to Python again, and so on."""
     corpus, features = symbols(14)
     run, named = run_of(corpus, features), []
-    names = visit_by_parts.kernels.visit_blocks
+    names = sweeps.kernels.visit_blocks
     names = getattr(names, "py_func", names).__code__.co_names
     monkeypatch.setattr(
-        visit_by_parts, "FunctionType", lambda code, known: named.append(known) or FunctionType(code, known)
+        sweeps, "FunctionType", lambda code, known: named.append(known) or FunctionType(code, known)
     )
     run._by_parts.visit(0, -1, run.rule, run.arrays)
-    replaced = [
-        name for name, value in named[0].items() if value is not vars(visit_by_parts.kernels).get(name)
-    ]
+    replaced = [name for name, value in named[0].items() if value is not vars(sweeps.kernels).get(name)]
     assert len(replaced) == 3 and set(replaced) <= set(names)
 
 
@@ -491,7 +489,7 @@ def test_small_blocks_begin_no_threads(monkeypatch):
     """A pool for each visit took twenty times as long as the visits."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
     started = []
-    monkeypatch.setattr("crfbook.learners.coordinate.visit_by_parts.run_pieces", lambda *_: started.append(1))
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.run_pieces", lambda *_: started.append(1))
     monkeypatch.setattr("crfbook.learners.coordinate.sweeps.LARGE", 0)
     coordinate_descent(corpus, features, c1=C1, c2=C2, max_iterations=2, n_threads=2)
     assert not started
@@ -501,8 +499,8 @@ def test_threads_change_no_bit(monkeypatch):
     """Every block counts as large here; shards are cut by the data alone."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
     plain = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000)
-    for part in ("sweeps", "visit_by_parts"):  # where parts begin, and where threads do
-        monkeypatch.setattr(f"crfbook.learners.coordinate.{part}.LARGE", 0)
+    for number in ("LARGE", "ALONE"):  # where parts begin, and where threads do
+        monkeypatch.setattr(f"crfbook.learners.coordinate.sweeps.{number}", 0)
     found = [
         coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000, n_threads=n)
         for n in (1, 2, 3)

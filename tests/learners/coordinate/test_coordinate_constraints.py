@@ -9,8 +9,9 @@ from crfbook.chain.objective import Objective
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed, select
+from crfbook.learners.coordinate.arrays import ModelSizes
 from crfbook.learners.coordinate.descent import coordinate_descent
-from crfbook.learners.coordinate.sweeps import ModelSizes, Sweeper
+from crfbook.learners.coordinate.sweeps import Sweeper
 from crfbook.learners.quasi_newton.lbfgs import minimize
 
 pytestmark = pytest.mark.kernels

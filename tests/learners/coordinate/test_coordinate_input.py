@@ -9,11 +9,11 @@ from helpers.problems import C1, C2, run_of, symbols
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed, select
+from crfbook.learners.coordinate.arrays import Sparse, scatter
 from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.learners.coordinate.path import falling, solve_path
-from crfbook.learners.coordinate.sweeps import Sparse, scatter
-from crfbook.learners.coordinate.visit_by_parts import VisitByParts
-from crfbook.learners.quasi_newton.l1_baselines import proximal_gradient
+from crfbook.learners.coordinate.sweeps import VisitByParts
+from crfbook.learners.quasi_newton.l1 import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 
 pytestmark = pytest.mark.kernels

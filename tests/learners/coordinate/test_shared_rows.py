@@ -8,10 +8,10 @@ from helpers.corpora import brute_value, random_corpus, random_model
 
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
+from crfbook.learners.coordinate.arrays import ModelSizes, Sparse, scatter
 from crfbook.learners.coordinate.lattice import UNSAFE
-from crfbook.learners.coordinate.sweeps import ModelSizes, Sparse, Sweeper, scatter
+from crfbook.learners.coordinate.sweeps import Sweeper, VisitByParts
 from crfbook.learners.coordinate.token_index import balanced, lattice_rows, node_rows
-from crfbook.learners.coordinate.visit_by_parts import VisitByParts
 
 pytestmark = pytest.mark.kernels
 KINDS = [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes": 2}]

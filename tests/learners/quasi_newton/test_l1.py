@@ -12,9 +12,8 @@ from helpers.problems import kkt
 from crfbook.chain.inference import iter_edge_marginals, node_marginals
 from crfbook.chain.objective import Objective
 from crfbook.data.features import observed
-from crfbook.learners.quasi_newton.l1_baselines import dual_variables, proximal_gradient
+from crfbook.learners.quasi_newton.l1 import _compact, dual_variables, proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.quasi_newton.local_model import _compact
 from crfbook.learners.quasi_newton.steps import descend_model
 from crfbook.training.certificate import duality_gap
 

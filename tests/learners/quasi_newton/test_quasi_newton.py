@@ -14,8 +14,14 @@ from crfbook.data.features import observed
 from crfbook.datasets import load_dataset
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
-from crfbook.learners.quasi_newton.lbfgs import LBFGS, backtracking_search, minimize, wolfe_search
-from crfbook.learners.quasi_newton.local_model import CurvatureMemory, Pairs
+from crfbook.learners.quasi_newton.lbfgs import (
+    LBFGS,
+    CurvatureMemory,
+    Pairs,
+    backtracking_search,
+    minimize,
+    wolfe_search,
+)
 from crfbook.training.loop import Step, run
 
 TIGHT = {"tol": 1e-12, "tol_gradient": 1e-6}

@@ -1,6 +1,17 @@
-"""Two other ways to an L1 optimum, to compare with: they share no step with OWL-QN.
+"""Ways to an L1 optimum that do not cut steps as OWL-QN does: a model of the objective, and two baselines.
 
-Proximal gradient with momentum (FISTA):
+The model of the proximal quasi-Newton step, for `LBFGS`, has the penalty beside the curvature:
+
+    d = argmin_d  g.d + d'B d/2 + c1 |w + d|_1,    B from the pairs of L-BFGS, d = 0 outside the free weights
+
+OWL-QN cuts the step of a smooth model where it would leave its orthant; this model knows the kink, so that a
+weight may go to zero, stay there or change sign inside one step, and long memories pay. Free weights are
+those that are not zero or whose pseudo-gradient is not. The pairs are read on the free weights alone: there
+they are pairs of the smaller problem. Sources: Scheinberg and Tang (2016), "Practical inexact proximal
+quasi-Newton method"; Lee, Sun and Saunders (2014); the compact form of B is Byrd, Nocedal and Schnabel
+(1994), eq. 2.17, with a diagonal in place of a multiple of the identity.
+
+Proximal gradient with momentum (FISTA), to compare with:
 
     w' = soft threshold of  v - step grad f(v)  at  step c1   exact zeros, no orthants, no memory of curvature
     v' = w' + (t - 1)/t' (w' - w),   t' = (1 + sqrt(1 + 4 t^2 step/step'))/2
@@ -9,7 +20,7 @@ Proximal gradient with momentum (FISTA):
 Teboulle (2009), FISTA; Scheinberg, Goldfarb and Bai (2014), section 3, for steps that may grow again;
 O'Donoghue and Candes (2015), section 3.2, for the restart by gradients.
 
-Dual variables: every weight split in two that are not negative, and SciPy's bounded L-BFGS:
+Dual variables, to compare with: every weight split in two that are not negative, and SciPy's bounded L-BFGS:
 
     w = p - n,  p, n >= 0:    f(p - n) + c1 sum (p + n)    is smooth; at its minimum one of p[k], n[k] is zero
 
@@ -29,7 +40,7 @@ import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
 from crfbook._checks import whole
-from crfbook.learners.quasi_newton.steps import proximal_step, pseudo_gradient
+from crfbook.learners.quasi_newton.steps import descend_model, proximal_step, pseudo_gradient
 from crfbook.training.certificate import Rules, checked_start, evaluated
 from crfbook.training.interrupts import listen
 from crfbook.training.loop import Learner, Training, run
@@ -39,6 +50,11 @@ if TYPE_CHECKING:
 
 GROWTH = 1.1  # an accepted step is tried so much longer next time
 MAX_TRIALS = 60
+ROUNDS = 2  # of coordinate descent, which finds the signs, and a Newton step, which finds the rest
+SWEEPS = 10  # of coordinate descent in a round
+TOLERANCE = 0.001  # times the largest pseudo-gradient: slopes of the model below that are flat
+FIRST_DIAGONAL = 20  # measured after 20, 60, 180, ... iterations: far from the start and never often
+FLOOR = 0.5  # times c1: curvature at least taken for granted, so that rare features make no leaps
 
 
 class _L1Learner(Learner):
@@ -241,3 +257,101 @@ class _Halves(_L1Learner):
 
     def state(self):
         return {"w": self.w, "iteration": np.array(self.iteration), "seconds": np.array(self.seconds)}
+
+
+class LocalModel:
+    """The model and its diagonal D (F,), which is 1 until `curvature(w) -> (F,)`, if there is one,
+    has been asked.
+    """
+
+    def __init__(self, c1, curvature):
+        self.c1, self.curvature = c1, curvature
+        self.diagonal = np.zeros(0)
+
+    def is_due(self, iteration):
+        """Is the diagonal to be measured before this iteration's step?"""
+        due = FIRST_DIAGONAL
+        while due < iteration:
+            due *= 3
+        return self.curvature is not None and iteration == due
+
+    def measure(self, w):
+        h = np.asarray(self.curvature(w), dtype=np.float64)
+        if h.shape != w.shape:
+            raise ValueError(f"fun.curvature must return shape {w.shape}, got {h.shape}")
+        self.diagonal = np.where(np.isfinite(h), np.maximum(h, FLOOR * self.c1), 1.0)
+
+    def descend(self, w, grad, pg, known, direction):
+        """Write the step (F,) into `direction`; returns  g.d + c1 (|w + d|_1 - |w|_1),
+        the change it promises (negative). known: s, y of the memory and the rows that count, oldest first.
+        """
+        free = np.flatnonzero((w != 0.0) | (pg != 0.0))
+        x, g = w[free], grad[free]
+        diagonal = self.diagonal[free] if self.diagonal.size else np.ones(len(free))
+        s, y = _normalised(*known, free)
+        if len(s):
+            diagonal *= (y[-1] / diagonal) @ y[-1]
+        else:
+            diagonal = np.full(len(free), max(1.0, math.sqrt(pg @ pg)))
+        left, right = _compact(s, y, diagonal)
+        moved = _solve(x, g, diagonal, left, right, self.c1, TOLERANCE * np.abs(pg).max())
+        direction[:] = 0.0
+        direction[free] = moved - x
+        return float(g @ (moved - x) + self.c1 * (np.abs(moved).sum() - np.abs(x).sum()))
+
+
+def _solve(x, g, diagonal, left, right, c1, tolerance):
+    """x + d (n,) at the minimum of the model, nearly: every round lowers it."""
+    n, r = left.shape
+    moved, width, product = x.copy(), np.empty(n), np.empty(r)
+
+    def model(at):
+        d = at - x
+        return g @ d + 0.5 * (d @ (diagonal * d) - (d @ left) @ (right.T @ d)) + c1 * np.abs(at).sum()
+
+    for _ in range(ROUNDS):
+        if descend_model(x, g, diagonal, left, right, c1, SWEEPS, tolerance, moved, width, product) < SWEEPS:
+            break
+        tried = _newton(x, g, diagonal, left, right, c1, moved)
+        if model(tried) < model(moved):
+            moved = tried
+    return moved
+
+
+def _newton(x, g, diagonal, left, right, c1, moved):
+    """The minimum of the model while all signs stay as they are;
+    a weight that would change sign becomes 0 instead.
+    """
+    kept = np.flatnonzero(moved)
+    d, sign = moved - x, np.sign(moved[kept])
+    slope = g[kept] + diagonal[kept] * d[kept] - left[kept] @ (right.T @ d) + c1 * sign
+    scaled, step = left[kept] / diagonal[kept, None], slope / diagonal[kept]
+    # Sherman, Morrison, Woodbury: r equations instead of n
+    small = np.eye(left.shape[1]) - right[kept].T @ scaled
+    step = step + scaled @ np.linalg.solve(small, right[kept].T @ step)
+    tried = moved.copy()
+    tried[kept] = np.where((moved[kept] - step) * sign > 0, moved[kept] - step, 0.0)
+    return tried
+
+
+def _normalised(s, y, rows, free):
+    """Pairs (m, n) on the free weights, oldest first, scaled to s.y = 1;
+    those without curvature there are left out.
+    """
+    s, y = (
+        np.array([table[row].take(free) for row in rows]).reshape(len(rows), len(free)) for table in (s, y)
+    )
+    s_y = np.einsum("ij,ij->i", s, y)
+    scale = np.sqrt(np.einsum("ij,ij->i", s, s) * np.einsum("ij,ij->i", y, y))
+    good = s_y > 1e-10 * scale
+    root = np.sqrt(s_y[good])[:, None]
+    return s[good] / root, y[good] / root
+
+
+def _compact(s, y, diagonal):
+    """left, right (n, 2m) with  B = diag(diagonal) - left right^T  the BFGS matrix of pairs with s.y = 1."""
+    scaled = s * diagonal
+    lower = np.tril(s @ y.T, -1)
+    middle = np.block([[scaled @ s.T, lower], [lower.T, -np.eye(len(s))]])
+    left = np.ascontiguousarray(np.concatenate([scaled, y]).T)
+    return left, left @ np.linalg.inv(middle)
