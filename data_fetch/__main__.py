@@ -39,10 +39,12 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.timeout <= 0:
         parser.error("--timeout: expected a number of seconds above 0")
-    if options.what == ["list"]:
-        return show_list()
-    if options.what == ["verify"]:
-        return show_verify()
+    if show := {"list": show_list, "verify": show_verify}.get(" ".join(options.what)):
+        try:
+            return show()
+        except FetchError as error:  # a cache or a mirror that no folder can be called
+            print(error, file=sys.stderr)
+            return 1
     names = list(REGISTRY) if options.what == ["all"] else list(dict.fromkeys(options.what))
     try:
         for name in names:

@@ -2,18 +2,26 @@
 
 `Downloader` follows pooch's protocol, a callable (url, output_file, pooch). A connection that broke after
 it brought something new is taken up again where it stopped (an http range request); one that
-brought nothing is not tried twice, so that "offline" is said at once. A server that accepts the
-connection and then sends nothing, or a byte now and then, is given up after `timeout` seconds.
+brought nothing is not tried twice, so that "offline" is said at once.
+
+Nothing lasts for ever. Redirects and headers have `timeout` seconds together, whatever comes in them.
+From then on every `timeout` seconds must bring SLOWEST * `timeout` bytes of the body, or its end; what
+frames the body (sizes of chunks) does not count. Only connecting may take longer: `timeout` seconds for
+each address that a host name stands for, and the time that the system gives to looking them up.
 """
 
+import io
 import os
 import time
+from urllib.parse import urljoin, urlsplit
 
 from .errors import FetchError
 
-CHUNK = 1 << 16
+CHUNK = 1 << 13
 MAX_TRIES = 5
-SLOWEST = 200  # bytes per second, averaged over `timeout` seconds, below which a server counts as stalled
+MAX_REDIRECTS = 10
+SLOWEST = 200  # bytes of the body per second, below which a server counts as stalled
+LONGEST = 80  # characters of what a server said that a message repeats
 
 
 class _Interrupted(Exception):
@@ -59,19 +67,22 @@ class Downloader:
         headers = {"Accept-Encoding": "identity", "User-Agent": "data_fetch"}
         if have:
             headers["Range"] = f"bytes={have}-"
+        deadline = _Deadline(self.timeout)
         try:
-            with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as response:
+            with _session(deadline) as session, _answer(session, url, headers, deadline) as response:
                 self._check(response, have)
                 if have and response.status_code != 206:  # the server starts again, so do we
                     out.seek(0)
                     out.truncate()
-                self._copy(response.raw, out)
-        except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError):
+                self._copy(response.raw, out, deadline)
+        except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError):
             raise _Interrupted(f"the server stalled for {self.timeout:g} seconds") from None
         except requests.exceptions.SSLError as error:
             raise FetchError(f"the server's certificate is not trusted ({_innermost(error)})") from None
         except requests.exceptions.ConnectionError as error:
             raise _Interrupted(f"no connection (offline? {_innermost(error)})") from None
+        except ValueError as error:  # pooch would take it for a wrong hash
+            raise FetchError(f"the address or the answer makes no sense ({_innermost(error)})") from None
         except (urllib3.exceptions.HTTPError, requests.exceptions.RequestException) as error:
             raise _Interrupted(f"the connection broke ({_innermost(error)})") from None
 
@@ -80,21 +91,22 @@ class Downloader:
         if status == 206 and have:
             start = response.headers.get("Content-Range", "").removeprefix("bytes ").split("-")[0]
             if start != str(have):
-                raise FetchError(f"the server resumed at byte {start or '?'} instead of {have}")
+                raise FetchError(f"the server resumed at byte {_cut(start) or '?'} instead of {have}")
         elif status in (429, 500, 502, 503, 504):
-            raise _Interrupted(f"the server answered {status} {response.reason}")
+            raise _Interrupted(f"the server answered {status} {_cut(response.reason)}")
         elif status != 200:
-            raise FetchError(f"the server answered {status} {response.reason}")
+            raise FetchError(f"the server answered {status} {_cut(response.reason)}")
         else:
             length = response.headers.get("Content-Length", "")
-            if length.isdigit() and int(length) != self.n_bytes:
-                raise FetchError(f"the server offers {length} bytes where {self.n_bytes} were expected")
+            if length.isdecimal() and length.lstrip("0") != str(self.n_bytes):
+                raise FetchError(f"the server offers {_cut(length)} bytes where {self.n_bytes} were expected")
 
-    def _copy(self, raw, out):
-        """Move the body chunk by chunk; sizes and pace are watched while it flows."""
-        # read1 returns what is there, so that a trickle is seen as one
+    def _copy(self, raw, out, deadline):
+        """Move the body chunk by chunk; its size is watched, and what arrives moves the deadline."""
+        # read1 returns what is there, so that progress is seen in time
         read = getattr(raw, "read1", raw.read)
-        window_start, window_bytes = time.monotonic(), 0
+        deadline.renew()
+        window_bytes = 0
         while chunk := read(CHUNK):
             out.write(chunk)
             got = out.tell()
@@ -102,13 +114,113 @@ class Downloader:
                 raise FetchError(f"the server sent more than the {self.n_bytes} bytes expected")
             self.progress(got)
             window_bytes += len(chunk)
-            elapsed = time.monotonic() - window_start
-            if elapsed > self.timeout:
-                if window_bytes < SLOWEST * elapsed:
-                    raise _Interrupted(f"the server stalled: {window_bytes} bytes in {elapsed:.0f} seconds")
-                window_start, window_bytes = time.monotonic(), 0
+            if window_bytes >= SLOWEST * self.timeout:
+                deadline.renew()
+                window_bytes = 0
         if out.tell() < self.n_bytes:
             raise _Interrupted("the body was cut short")
+
+
+class _Deadline:
+    """`seconds` from the last renewal; `left()` raises TimeoutError once they are over."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.renew()
+
+    def renew(self):
+        self.end = time.monotonic() + self.seconds
+
+    def left(self):
+        if (left := self.end - time.monotonic()) <= 0:
+            raise TimeoutError
+        return left
+
+
+class _Timed(io.RawIOBase):
+    """What a socket sends. Its own timeout begins anew with every byte; here a read has what is left."""
+
+    def __init__(self, stream, sock, deadline):
+        self.stream, self.sock, self.deadline = stream, sock, deadline
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self.sock.settimeout(self.deadline.left())
+        return self.stream.readinto(buffer)
+
+    def close(self):
+        self.stream.close()
+        super().close()
+
+
+def _session(deadline):
+    """A session of requests that reads headers and bodies under `deadline` and leaves redirects to us."""
+    import http.client
+
+    import requests
+
+    def timed_response(sock, *arguments, **options):
+        response = http.client.HTTPResponse(sock, *arguments, **options)
+        response.fp = io.BufferedReader(_Timed(response.fp.detach(), sock, deadline))
+        return response
+
+    def timed(manager):
+        """Connections of `manager`, a pool manager of urllib3, answer with timed responses."""
+        for scheme, pool in (classes := dict(manager.pool_classes_by_scheme)).items():
+            made = {"response_class": staticmethod(timed_response)}
+            connection = type("TimedConnection", (pool.ConnectionCls,), made)
+            classes[scheme] = type("TimedPool", (pool,), {"ConnectionCls": connection})
+        manager.pool_classes_by_scheme = classes
+        return manager
+
+    class Adapter(requests.adapters.HTTPAdapter):
+        def init_poolmanager(self, *arguments, **options):
+            super().init_poolmanager(*arguments, **options)
+            timed(self.poolmanager)
+
+        def proxy_manager_for(self, proxy, **options):
+            return timed(super().proxy_manager_for(proxy, **options))
+
+    class Session(requests.Session):
+        def get_redirect_target(self, response):
+            return None  # requests would first read the body of the redirect, however long, into memory
+
+    session = Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, Adapter())
+    return session
+
+
+def _answer(session, url, headers, deadline):
+    """The response at the end of all redirects, its body unread."""
+    for _ in range(MAX_REDIRECTS):
+        response = session.get(url, headers=headers, stream=True, timeout=deadline.left())
+        if not response.is_redirect:
+            return response
+        response.close()
+        url = _target(url, response.headers["location"])
+    raise FetchError(f"the server redirects more than {MAX_REDIRECTS} times")
+
+
+def _target(url, location):
+    """Where a redirect from `url` leads; FetchError if that is no address to ask."""
+    location = location.encode("latin-1").decode(
+        "utf-8", "replace"
+    )  # http.client reads latin-1, servers send utf-8
+    try:
+        parts = urlsplit(target := urljoin(url, location))
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return target
+    except ValueError:
+        pass
+    raise FetchError(f"the server redirects to {_cut(location)!r}, which is not an http address")
+
+
+def _cut(text):
+    """What a server said, at most LONGEST characters of it."""
+    return text if len(text) <= LONGEST else text[:LONGEST] + "..."
 
 
 def _innermost(error):
@@ -117,4 +229,4 @@ def _innermost(error):
         error = inner
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno) if error.errno > 0 else error.strerror
-    return str(error).split("\n")[0] or type(error).__name__
+    return _cut(str(error).split("\n")[0]) or type(error).__name__

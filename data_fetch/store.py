@@ -44,10 +44,18 @@ def cache_dir() -> Path:
     """Folder of the cached files: CRFBOOK_DATA, or the place this system keeps caches in.
     It need not exist.
     """
-    folder = os.environ.get("CRFBOOK_DATA")
-    if not folder:
-        folder = _pooch().os_cache("crfbook")
-    return Path(folder).expanduser().absolute()
+    return _folder("CRFBOOK_DATA", os.environ.get("CRFBOOK_DATA") or _pooch().os_cache("crfbook"))
+
+
+def _folder(variable, place):
+    """`place`, the value of an environment variable, as a Path; FetchError if no folder can be called so."""
+    try:
+        if "\0" not in str(place):
+            return Path(place).expanduser().absolute()
+        why = "it has a NUL character"
+    except (RuntimeError, OSError) as error:  # a home folder that is not known; a working folder that is gone
+        why = str(error)
+    raise FetchError(f"{variable}: expected the path of a folder, got {str(place)[:80]!r} ({why})")
 
 
 def _pooch():
@@ -65,7 +73,7 @@ def mirror() -> Path | str | None:
         return None
     if place.startswith(("http://", "https://")):
         return place.rstrip("/")
-    return Path(place).expanduser().absolute()
+    return _folder("CRFBOOK_MIRROR", place)
 
 
 def locate(name: str, filename: str) -> Path | None:
@@ -109,8 +117,8 @@ def fetch(name: str, progressbar: Any = None, *, timeout: float = 30.0) -> dict[
     """Bring all files of a data set into the cache: {filename: Path}. Whole files are not fetched again.
 
     progressbar: True, False, or None (a bar on a terminal, for more than a megabyte). timeout: seconds
-    without progress after which a server is given up. Raises FetchError, one sentence,
-    if a file cannot be had.
+    without progress, or with less than 200 bytes each, after which a server is given up.
+    Raises FetchError, one sentence, if a file cannot be had.
     """
     entry = dataset(name)
     if name in USER_SUPPLIED:

@@ -10,12 +10,14 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from helpers.local_server import BODY, entry
 
 import data_fetch
-from data_fetch import FetchError
+from data_fetch import FetchError, download
+from data_fetch.__main__ import main
 from data_fetch.download import Downloader
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,6 +154,79 @@ def test_a_stalled_server_is_given_up(server, cache, register, manner):
     assert leftovers(cache) == ["toy"]
 
 
+@pytest.mark.parametrize("manner", ["drip-headers", "drip-chunks", "hops/8"])
+def test_one_deadline_holds_for_all_that_is_not_the_body(server, cache, register, manner):
+    """Every byte comes within the timeout; without a deadline each of these ends well, after seconds."""
+    register(f"{server.address}/{manner}")
+    assert "stalled for 1 seconds" in fails(timeout=1)
+    assert leftovers(cache) == ["toy"]
+
+
+def test_the_body_moves_the_deadline(server, cache, register, monkeypatch):
+    """A window of time ends as soon as it has brought its share: long bodies have the time they need."""
+    renewals = []
+    renew = download._Deadline.renew
+    monkeypatch.setattr(download._Deadline, "renew", lambda self: renewals.append(1) or renew(self))
+    register(f"{server.address}/good")
+    data_fetch.fetch("toy", timeout=100.0)
+    share = download.SLOWEST * 100
+    assert 2 + len(BODY) // (share + download.CHUNK) <= len(renewals) <= 2 + len(BODY) // share
+
+
+@pytest.mark.parametrize("manner", ["redirect/%2Fgood", "redirect-stalls", "hops/2"])
+def test_redirects_are_followed_and_their_bodies_left_unread(server, cache, register, manner):
+    register(f"{server.address}/{manner}")
+    assert data_fetch.fetch("toy", timeout=2)["toy.bin"].read_bytes() == BODY
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://[", "https:///x", "http://:80/", "http://127.0.0.1:99999/", "http://127.0.0.1:x/", "file:///etc/hosts",
+     "ftp://127.0.0.1/x", "//[::1", "http://%ff[", "http://\x1b[2J[", "javascript:" + "x" * 9999],
+)  # fmt: skip
+def test_a_redirect_that_leads_nowhere_is_called_one(server, cache, register, location):
+    register(f"{server.address}/redirect/{quote(location, safe='')}")
+    said = fails().split("the server redirects to '")[1]
+    assert said.isprintable() and said.endswith("', which is not an http address") and len(said) < 150
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 99 + ".y", "%00", "127.0.0.1 ", "*"])
+def test_a_redirect_to_a_host_that_cannot_be_asked(server, cache, register, host):
+    register(f"{server.address}/redirect/{quote(f'http://{host}:9/', safe='')}")
+    message = fails()
+    assert "sha256" not in message and message.isprintable()
+
+
+def test_redirects_in_a_circle(server, cache, register):
+    register(f"{server.address}/redirect/{quote('?again', safe='')}")
+    assert "redirects more than 10 times" in fails()
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_what_a_server_says_is_shown_without_control_characters(server, cache, register, status, capsys):
+    register(f"{server.address}/says/{status}/%1B]0;owned%07%9B2Jlook%E2%80%AE{'long' * 9999}")
+    server_says = fails().split(f"answered {status} ")[1]
+    assert server_says.startswith("?]0;owned??2Jlook") and server_says.endswith("...")
+    assert server_says.isprintable() and len(server_says) < 100
+    assert main(["toy"]) == 1
+    assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "²", "007", "-1"])
+def test_a_length_that_is_none(server, cache, register, length):
+    """Python refuses to read 5,000 digits as a number: that is no wrong hash."""
+    register(f"{server.address}/length/{quote(length, encoding='latin-1')}")
+    try:
+        assert data_fetch.fetch("toy")["toy.bin"].read_bytes() == BODY
+    except FetchError as error:
+        assert "sha256" not in str(error) and len(str(error)) < 300 + 3 * len(length)
+
+
+def test_an_address_that_makes_no_sense(cache, register):
+    register("http://[")
+    assert "the address or the answer makes no sense" in fails()
+
+
 def test_offline(cache, register):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -177,6 +252,20 @@ def test_a_cache_folder_that_cannot_be_written(server, cache, register, monkeypa
     message = fails()
     assert "CRFBOOK_DATA" in message and str(cache) in message
     assert not server.requests, "nothing is downloaded that could not be kept"
+
+
+@pytest.mark.parametrize("variable", ["CRFBOOK_DATA", "CRFBOOK_MIRROR"])
+@pytest.mark.parametrize("place", ["/a\0b" + "c" * 999, "~nobody-of-this-name/x"])
+def test_a_folder_that_no_folder_can_be_called(cache, register, monkeypatch, capsys, variable, place):
+    register("http://127.0.0.1:9/never-asked")
+    monkeypatch.setattr(os, "environ", dict(os.environ) | {variable: place})  # os.environ itself refuses NUL
+    for act in (lambda: data_fetch.locate("toy", "toy.bin"), lambda: data_fetch.fetch("toy")):
+        with pytest.raises(FetchError, match=f"{variable}: expected the path of a folder, got '") as caught:
+            act()
+        assert len(str(caught.value)) < 250
+    for command in ("toy", "list"):
+        assert main([command]) == 1
+        assert variable in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource limits there")

@@ -6,7 +6,9 @@ they may import it first.)
 
 import hashlib
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote_to_bytes
 
 import pytest
 
@@ -39,6 +41,14 @@ class Server:
                     self.wfile.write(body)
                 except OSError:
                     pass  # the client has seen enough
+
+            def drip(self, lead, n=60):
+                """Bytes that say nothing, one at a time: each is in time, all of them are not."""
+                self.wfile.write(lead)
+                for _ in range(n):
+                    outer.release.wait(0.05)
+                    self.wfile.write(b"x")
+                self.wfile.write(b"\r\n")
 
             def do_GET(self):
                 manner = self.path.split("/")[1]
@@ -88,10 +98,36 @@ class Server:
                             self.wfile.write(b"x")
                     except OSError:
                         pass
+                elif manner == "drip-headers":
+                    self.drip(b"HTTP/1.0 200 OK\r\nX-Drip: ")
+                    self.wfile.write(b"\r\n" + BODY)
+                elif manner == "drip-chunks":
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                    self.drip(f"{len(BODY):x};".encode())
+                    self.wfile.write(BODY + b"\r\n0\r\n\r\n")
+                elif manner == "hops":  # /hops/8 leads to /hops/7, each after a while
+                    n_left = int(self.path.split("/")[2])
+                    outer.release.wait(0.3)
+                    self.send(b"", 302, Location=f"/hops/{n_left - 1}") if n_left else self.send(BODY)
+                elif manner == "redirect":  # to what the rest of the path says, percent-encoded
+                    location = unquote_to_bytes(self.path.split("/", 2)[2]).decode("latin-1")
+                    self.send(b"", 302, Location=location)
+                elif manner == "redirect-stalls":  # announces a body, which the client does not need
+                    self.send(b"", 302, length=9, Location="/good")
+                    outer.release.wait(5)
+                elif manner == "says":  # a status and a reason phrase, percent-encoded
+                    status, reason = self.path.split("/")[2:4]
+                    self.wfile.write(f"HTTP/1.0 {status} ".encode() + unquote_to_bytes(reason) + b"\r\n\r\n")
+                elif manner == "length":  # any Content-Length
+                    self.send(BODY, length=unquote_to_bytes(self.path.split("/")[2]).decode("latin-1"))
                 elif manner == "sorry-then-good":
                     self.send(b"busy", 503) if n_before == 0 else self.send(BODY)
                 else:
                     raise AssertionError(manner)
+
+            def handle(self):
+                with suppress(OSError):  # the client has hung up
+                    super().handle()
 
         self.httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.httpd.daemon_threads = True
