@@ -46,18 +46,21 @@ ANATOMY_START = [
 PROMISE = "**After this chapter you can**"
 
 
-def repository():
-    """Where the project lives on the web; pyproject.toml is the one place that says so."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
+# Where the project lives on the web, or "": pyproject.toml is the one place that says so.
+HOME = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["crfbook"]["home"]
 
 
-def install_cell():
+def install_cell(home=HOME):
+    """Colab installs from the project's own address; without one, from the folder that the reader brings."""
+    told = "The book has no address on the web yet: upload the folder of its checkout, named crfbook."
+    source = f"crfbook[peers] @ git+{home}" if home else "./crfbook[peers]"
     return (
         "# Only Google Colab needs this cell: everywhere else the package is installed, "
         "and it does nothing.\n"
         "import sys\n"
         'if "google.colab" in sys.modules:\n'
-        f'    %pip install --quiet "crfbook[peers] @ git+{repository()}"'
+        + ("" if home else f'    print("{told}")\n')
+        + f'    %pip install --quiet "{source}"'
     )
 
 

@@ -17,7 +17,7 @@ def axes(ax, width, height):
     try:
         from matplotlib import pyplot as plt
     except ImportError:
-        raise ImportError("crfbook.plotting needs matplotlib: pip install 'crfbook[book]'") from None
+        raise ImportError("crfbook.plotting needs matplotlib: pip install matplotlib") from None
     return plt.subplots(figsize=(width, height), dpi=130, layout="constrained")[1]
 
 

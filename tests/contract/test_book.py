@@ -274,7 +274,7 @@ BROKEN = [
     (rule_metadata_is_clean, lambda nb: nb.metadata.update(widgets={})),
     (rule_title_and_promise, lambda nb: setattr(nb.cells[0], "source", "# 05. Another")),
     (rule_title_and_promise, lambda nb: setattr(nb.cells[0], "source", "# 04. Sound\n\nHello.")),
-    (rule_install_cell, _set("source", "%pip install crfbook", 0)),
+    (rule_install_cell, _set("source", "%pip install .", 0)),
     (rule_install_cell, lambda nb: nb.cells.pop(1)),
     (rule_references, lambda nb: setattr(nb.cells[-1], "source", "## References\n\nnone")),
     (rule_cell_sizes, _set("source", _LONG)),
