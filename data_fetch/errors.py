@@ -7,5 +7,5 @@ class FetchError(RuntimeError):
     Servers write parts of it. So every character that a terminal would obey, not show, stands as "?".
     """
 
-    def __init__(self, message):
+    def __init__(self, message: str) -> None:
         super().__init__("".join(c if c.isprintable() else "?" for c in message))
