@@ -4,17 +4,30 @@ numba's cache works file by file: a cached caller does not notice that a kernel 
 has changed, and a cached kernel ignores a later ``NUMBA_BOUNDSCHECK``. So the cache folder is named after a
 hash of every file that may hold a kernel and of that flag: whatever changes, the folder changes. It lies in
 the user's cache (``CRFBOOK_KERNEL_CACHE`` overrides it), so that read-only installations work.
+
+What lies there carries a checksum. A damaged file is dropped and its kernel compiled again; what cannot be
+written stays in memory. A warning says so, once a process.
 """
 
 import contextlib
 import hashlib
+import io
 import os
 import shutil
 import sys
 import time
+import warnings
+import zlib
 from pathlib import Path
 
 from numba import config, njit
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    NullCache,
+    UserProvidedCacheLocator,
+)
 
 _KEEP_DAYS = 30.0
 _PACKAGE = Path(__file__).resolve().parent
@@ -57,15 +70,13 @@ def _prune(folder, keep):
 
 
 def _cache_folder():
-    """Folder for this version's machine code, or None where nothing can be written."""
+    """Folder for this version's machine code, or None where there is none and none can be made."""
     root, name = _user_cache(), _fingerprint()
-    try:
+    with contextlib.suppress(OSError):
         (root / name).mkdir(parents=True, exist_ok=True)
         os.utime(root / name)
-    except OSError:
-        return None
-    _prune(root, name)
-    return str(root / name) if os.access(root / name, os.W_OK) else None
+        _prune(root, name)
+    return str(root / name) if os.access(root / name, os.R_OK | os.X_OK) else None
 
 
 CACHE_FOLDER = None if config.DISABLE_JIT else _cache_folder()
@@ -92,6 +103,105 @@ def announce_compilation(name, stream=None):
         print(f"crfbook: compiling kernels, about a minute, {again}", file=stream, flush=True)
 
 
+_SAID = set()  # what the warnings of this process were about
+
+
+def _say(about, sentence):
+    if about not in _SAID:
+        _SAID.add(about)
+        warnings.warn(f"kernel cache {str(CACHE_FOLDER or _user_cache())!r}: {sentence}", stacklevel=2)
+
+
+def _say_damaged():
+    _say("damaged", "a damaged file was dropped, its kernel is compiled again")
+
+
+class _Place(UserProvidedCacheLocator):
+    """Below CACHE_FOLDER, whether or not anything can be written there."""
+
+    def __init__(self, function, file):
+        self._py_file, self._lineno = file, function.__code__.co_firstlineno
+        self._cache_path = os.path.join(CACHE_FOLDER, self.get_suitable_cache_subpath(file))
+
+    @classmethod
+    def from_function(cls, function, file):
+        return cls(function, file)
+
+
+class _Code(CompileResultCacheImpl):
+    _locator_classes = [_Place]
+
+
+class _Files(IndexDataCacheFile):
+    """The index and the machine code of one kernel on disk, each file with a checksum at its end."""
+
+    @contextlib.contextmanager
+    def _open_for_write(self, path):
+        with super()._open_for_write(path) as file:
+            content = io.BytesIO()
+            yield content
+            file.write(content.getvalue() + zlib.crc32(content.getvalue()).to_bytes(4, "big"))
+
+    def _load_index(self):
+        return self._read(self._index_path, super()._load_index) or {}
+
+    def _load_data(self, name):
+        return self._read(self._data_path(name), lambda: super(_Files, self)._load_data(name))
+
+    def _read(self, path, load):
+        """What numba loads from `path` (it does not look at the checksum), or None."""
+        try:
+            content = Path(path).read_bytes()
+            if content[-4:] == zlib.crc32(content[:-4]).to_bytes(4, "big"):
+                return load()
+        except FileNotFoundError:
+            return None
+        except Exception:  # unreadable; or unpickling, which may raise anything
+            pass
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        _say_damaged()
+        return None
+
+
+class _Cache(FunctionCache):
+    """numba's cache of one kernel, where nothing that goes wrong with a file ends the program."""
+
+    _impl_class = _Code
+
+    def __init__(self, function):
+        super().__init__(function)
+        place = self._impl.locator
+        self._cache_file = _Files(place.get_cache_path(), self._impl.filename_base, place.get_source_stamp())
+
+    def load_overload(self, sig, target_context):
+        try:
+            found = super().load_overload(sig, target_context)
+        except Exception:  # the file is whole, but LLVM or numba cannot use it: it will be overwritten
+            return _say_damaged()
+        # two processes that save at once may give one name to the code of two signatures
+        wanted = tuple(getattr(sig, "args", sig))
+        return found if found is None or tuple(found.signature.args) == wanted else None
+
+    def save_overload(self, sig, data):
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            _say_not_kept(error)
+
+
+class _Memory(NullCache):
+    """Where there is no folder."""
+
+    def save_overload(self, sig, data):
+        _say_not_kept("the folder cannot be made")
+
+
+def _say_not_kept(why):
+    why = getattr(why, "strerror", None) or why
+    _say("full", f"kernels cannot be kept and compile again in each process ({why})")
+
+
 def kernel(function):
     """Compile on first call: no GIL, cached on disk, IEEE division, products and sums may fuse (FMA).
 
@@ -100,10 +210,7 @@ def kernel(function):
     C callbacks, which nobody calls, is left out: a tenth of the compilation.
     """
     options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "no_cfunc_wrapper": True}
-    if CACHE_FOLDER is None:
-        return njit(**options)(function)
-    before, config.CACHE_DIR = config.CACHE_DIR, CACHE_FOLDER
-    try:
-        return njit(cache=True, **options)(function)
-    finally:
-        config.CACHE_DIR = before
+    dispatcher = njit(**options)(function)
+    if not config.DISABLE_JIT:
+        dispatcher._cache = _Memory() if CACHE_FOLDER is None else _Cache(function)
+    return dispatcher
