@@ -10,17 +10,20 @@ written stays in memory. A warning says so, once a process.
 """
 
 import contextlib
+import functools
 import hashlib
 import io
 import os
 import shutil
 import sys
+import threading
 import time
 import warnings
 import zlib
 from pathlib import Path
 
 from numba import config, njit
+from numba.core import event as events
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
@@ -89,18 +92,6 @@ def is_compiled(name):
         or CACHE_FOLDER is not None
         and any(Path(CACHE_FOLDER).rglob(f"*.{name}-*.nbi"))
     )
-
-
-def announce_compilation(name, stream=None):
-    """Where the kernel `name` has no machine code yet, say so on a terminal: compiling takes about a minute,
-    once.
-
-    Nothing is said where output may be stored (a notebook, a pipe) or where nothing is compiled.
-    """
-    stream = stream or sys.stderr
-    if stream and stream.isatty() and not is_compiled(name):
-        again = "again in each process, as no folder can be written" if CACHE_FOLDER is None else "once"
-        print(f"crfbook: compiling kernels, about a minute, {again}", file=stream, flush=True)
 
 
 _SAID = set()  # what the warnings of this process were about
@@ -200,6 +191,89 @@ class _Memory(NullCache):
 def _say_not_kept(why):
     why = getattr(why, "strerror", None) or why
     _say("full", f"kernels cannot be kept and compile again in each process ({why})")
+
+
+class Counter(events.Listener):
+    """Counts the kernels that this process compiles, and says so in a line that moves and is taken away.
+
+    numba reports where compiling begins and ends, one thread at a time; calls of kernels are not touched.
+    """
+
+    SOON, OFTEN = 0.5, 0.5  # seconds: before the line is shown, and between two of its moves
+
+    def __init__(self):
+        self.n_done, self.seconds, self._depth = 0, 0.0, 0
+        self._began = self._show = self._ticker = self._ended = None
+
+    def text(self):
+        often = "again in each process" if CACHE_FOLDER is None else "once"
+        seconds = self.seconds + time.perf_counter() - self._began
+        return f"crfbook: compiling kernels, {often}: {self.n_done} done, {seconds:.0f} s"
+
+    def on_start(self, event):
+        if not _is_ours(event):
+            return
+        self._depth += 1
+        if self._depth == 1:
+            self._began, self._show, self._ended = time.perf_counter(), _line(), threading.Event()
+            if self._show is not None:
+                self._ticker = threading.Thread(target=self._tick, args=[self.seconds], daemon=True)
+                self._ticker.start()
+
+    def on_end(self, event):
+        if not _is_ours(event):
+            return
+        self._depth -= 1
+        self.n_done += not event.is_failed
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._began
+            self._ended.set()
+            if self._show is not None:
+                self._ticker.join()
+
+    def _tick(self, so_far):
+        """Show the line until compiling has ended. What goes wrong on a screen is no reason to stop."""
+        with contextlib.suppress(Exception):
+            if so_far < self.SOON and self._ended.wait(self.SOON):
+                return
+            self._show(self.text())
+            while not self._ended.wait(self.OFTEN):
+                self._show(self.text())
+            self._show("")
+
+
+def _is_ours(event):
+    return isinstance(event.data["dispatcher"]._cache, _Cache | _Memory)
+
+
+def _line():
+    """A function that shows a text in place of the one before ("": none), or None where output is stored.
+
+    A notebook stores what it shows, so there the line is shown only to somebody who could answer a question
+    (JupyterLab, not nbclient), and ends as a display without content.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if hasattr(shell, "kernel"):
+        request = shell.kernel.get_parent()
+        if not request.get("content", {}).get("allow_stdin"):
+            return None
+        return functools.partial(_show_below, shell, f"crfbook-{request['header']['msg_id']}")
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    return lambda text: print(f"\r{text:<70}\r", end="", file=sys.stderr, flush=True)
+
+
+_DISPLAYS = set()  # one for a cell
+
+
+def _show_below(shell, name, text):
+    content = {"text/plain": text} if text else {}
+    shell.display_pub.publish(content, transient={"display_id": name}, update=name in _DISPLAYS)
+    _DISPLAYS.add(name)
+
+
+COUNTER = Counter()
+events.register("numba:compile", COUNTER)
 
 
 def kernel(function):

@@ -1,13 +1,16 @@
-"""The kernel decorator's surroundings: the cache folder and the notice before a long compilation."""
+"""The kernel decorator's surroundings: the cache folder and the line that says that kernels compile."""
 
 import io
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from crfbook import _jit
 
@@ -43,31 +46,70 @@ def compiling(monkeypatch):
     monkeypatch.setattr(_jit.config, "DISABLE_JIT", 0)
 
 
-def said(stream):
-    _jit.announce_compilation("some_kernel", stream)
+def test_what_has_code_on_disk_is_compiled(tmp_path, monkeypatch):
+    monkeypatch.setattr(_jit, "CACHE_FOLDER", str(tmp_path))
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "file.other_kernel-1.py311.nbi").touch()
+    assert not _jit.is_compiled("some_kernel")
+    (tmp_path / "kernels" / "file.some_kernel-1.py311.nbi").touch()
+    assert _jit.is_compiled("some_kernel")
+    monkeypatch.setattr(_jit, "CACHE_FOLDER", None)
+    assert not _jit.is_compiled("some_kernel")
+    monkeypatch.setattr(_jit.config, "DISABLE_JIT", 1)
+    assert _jit.is_compiled("some_kernel")
+
+
+def count_two_kernels(stream, monkeypatch):
+    """What a counter writes to `stream` while a kernel and one that it calls are compiled."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(_jit, "CACHE_FOLDER", "somewhere")
+    counter, ours = _jit.Counter(), {"dispatcher": SimpleNamespace(_cache=_jit._Memory())}
+    counter.SOON, counter.OFTEN = 0.0, 0.01
+    start, end = (SimpleNamespace(data=ours, is_failed=False),) * 2
+    foreign = SimpleNamespace(data={"dispatcher": SimpleNamespace(_cache=None)}, is_failed=False)
+    for call in (counter.on_start, counter.on_start, counter.on_end):
+        call(start)
+        call(foreign)
+    while counter._show and "1 done" not in stream.getvalue():
+        threading.Event().wait(0.01)
+    counter.on_end(end)
+    assert counter.n_done == 2
     return stream.getvalue()
 
 
-def test_a_first_compilation_is_announced_on_a_terminal(tmp_path, monkeypatch):
-    monkeypatch.setattr(_jit, "CACHE_FOLDER", str(tmp_path))
-    assert said(Terminal()) == "crfbook: compiling kernels, about a minute, once\n"
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "file.other_kernel-1.py311.nbi").touch()
-    assert "once" in said(Terminal())
-    (tmp_path / "kernels" / "file.some_kernel-1.py311.nbi").touch()
-    assert said(Terminal()) == ""
+def test_a_terminal_sees_a_counter_that_disappears(monkeypatch):
+    written = count_two_kernels(Terminal(), monkeypatch).split("\r")
+    assert "crfbook: compiling kernels, once: 1 done, 0 s" in [line.rstrip() for line in written]
+    assert "\n" not in "".join(written) and written[-1] == "" and not written[-2].strip()
 
 
-def test_without_a_cache_folder_it_is_announced_each_time(monkeypatch):
-    monkeypatch.setattr(_jit, "CACHE_FOLDER", None)
-    assert "again in each process" in said(Terminal())
+def test_nothing_is_said_into_a_pipe(monkeypatch):
+    assert count_two_kernels(io.StringIO(), monkeypatch) == ""
 
 
-def test_nothing_is_said_into_a_pipe_or_without_compilation(tmp_path, monkeypatch):
-    monkeypatch.setattr(_jit, "CACHE_FOLDER", str(tmp_path))
-    assert said(io.StringIO()) == ""
-    monkeypatch.setattr(_jit.config, "DISABLE_JIT", 1)
-    assert said(Terminal()) == ""
+def test_a_notebook_sees_the_counter_and_stores_nothing(tmp_path):
+    """The same cell, sent by a front end that a reader sits at and by one that only stores what it gets."""
+    (tmp_path / "tiny.py").write_text(TINY)
+    begin = "from crfbook import _jit; _jit.Counter.SOON, _jit.Counter.OFTEN = 0, 0.01; import tiny"
+    manager, client = start_new_kernel(kernel_name="python3", env=environment(tmp_path, tmp_path / "cache"))
+    heard = []
+    try:
+        client.execute_interactive(begin, timeout=120)
+        for stdin, number in ((False, "1"), (True, "1.5")):
+            heard.append([])
+            client.execute_interactive(
+                f"tiny.k6({number});", allow_stdin=stdin, output_hook=heard[-1].append, timeout=120
+            )
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    stored, seen = (
+        [(m["msg_type"], m["content"]["data"]) for m in messages if "display" in m["msg_type"]]
+        for messages in heard
+    )
+    assert stored == [] and not any(m["msg_type"] == "stream" for messages in heard for m in messages)
+    assert seen[0][0] == "display_data" and {kind for kind, _ in seen[1:]} == {"update_display_data"}
+    assert "compiling kernels" in seen[0][1]["text/plain"] and seen[-1][1] == {}
 
 
 def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
@@ -96,16 +138,18 @@ def test_old_folders_are_pruned_and_the_own_one_kept(tmp_path):
 # ---- damaged files and full disks: kernels of two lines, each run in a process of its own ----
 
 
+def environment(folder, cache):
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    return os.environ | {
+        "CRFBOOK_KERNEL_CACHE": str(cache), "NUMBA_DISABLE_JIT": "0", "PYTHONPATH": path,
+    }  # fmt: skip
+
+
 def run_tiny(folder, cache, before=""):
     """(what RUN prints, its warnings as one string) with the kernel cache `cache`."""
     done = subprocess.run(
         [sys.executable, "-c", before + RUN],
-        env={
-            **os.environ,
-            "CRFBOOK_KERNEL_CACHE": str(cache),
-            "NUMBA_DISABLE_JIT": "0",
-            "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
-        },
+        env=environment(folder, cache),
         capture_output=True,
         text=True,
     )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from crfbook._jit import announce_compilation
 from crfbook.chain import inference
 from crfbook.chain.packing import forecast
 from crfbook.data.vocabulary import UnknownLabelError, number_labels
@@ -73,7 +72,6 @@ def train(
     row = ALGORITHMS[settings.algorithm]
     if verbose:
         print(forecast_line(corpus, features, settings), flush=True)
-    announce_compilation(row.kernel)
     watched = dict(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience)
     with Monitor(**watched, callback=callback, total=settings.max_iterations) as monitor:
         common = dict(constraints=constraints, callback=monitor, state=state)

@@ -27,7 +27,6 @@ class Algorithm(NamedTuple):
     """One row of the table of algorithms."""
 
     function: str  # module:name
-    kernel: str  # the kernel that takes longest to compile
     losses: tuple = ("log",)  # the first is the default; (): it minimises none of them
     c1: str = NONE
     c2: str = NONE
@@ -51,38 +50,38 @@ def _named(place):
 
 
 _LEARNERS = "crfbook.learners."
-_QUASI_NEWTON = _LEARNERS + "quasi_newton:quasi_newton", "shard_likelihood", LOSSES, ANY, ANY
+_QUASI_NEWTON = _LEARNERS + "quasi_newton:quasi_newton", LOSSES, ANY, ANY
 _RULE = {"period": "relative_change", "delta": "relative_change"}  # one argument for both
 _AS_THEY_COME, _NEW_DATA = {"shuffle": False}, {"new_data": True}
 ALGORITHMS = {
     "auto": Algorithm(_LEARNERS + "stochastic:auto", *_QUASI_NEWTON[1:], _RULE),
     "lbfgs": Algorithm(*_QUASI_NEWTON, _RULE),
     "owlqn": Algorithm(*_QUASI_NEWTON, _RULE),
-    "sbcd": Algorithm(_LEARNERS + "coordinate:sbcd", "block_gradient", c1=EITHER, c2=EITHER, virtual=True),
-    "cd": Algorithm(_LEARNERS + "coordinate:cd", "block_gradient", c1=EITHER, c2=EITHER),
-    "sgd": Algorithm(_LEARNERS + "stochastic:sgd", "sgd_steps", c2=ANY, one_pass=_NEW_DATA),
+    "sbcd": Algorithm(_LEARNERS + "coordinate:sbcd", c1=EITHER, c2=EITHER, virtual=True),
+    "cd": Algorithm(_LEARNERS + "coordinate:cd", c1=EITHER, c2=EITHER),
+    "sgd": Algorithm(_LEARNERS + "stochastic:sgd", c2=ANY, one_pass=_NEW_DATA),
     "sgd-l1": Algorithm(
-        _LEARNERS + "stochastic:sgd_l1", "sgd_l1_steps",
+        _LEARNERS + "stochastic:sgd_l1",
         c1=NEEDED, renamed={"calibration_eta": "eta0"}, one_pass=_NEW_DATA,
     ),
     "sag": Algorithm(
-        _LEARNERS + "stochastic:sag", "sag_steps",
+        _LEARNERS + "stochastic:sag",
         c2=ANY, memory=_LEARNERS + "stochastic.averaged:sag_memory",
     ),
     "sdca": Algorithm(
-        _LEARNERS + "stochastic:sdca", "sdca_epoch",
+        _LEARNERS + "stochastic:sdca",
         c2=NEEDED, memory=_LEARNERS + "stochastic.dual:sdca_memory",
     ),
     "perceptron": Algorithm(
-        _LEARNERS + "online:perceptron", "perceptron_epoch",
+        _LEARNERS + "online:perceptron",
         (), renamed={"averaging": "average"}, one_pass=_AS_THEY_COME,
     ),
     "pa": Algorithm(
-        _LEARNERS + "online:passive_aggressive", "passive_aggressive_epoch", (), one_pass=_AS_THEY_COME
+        _LEARNERS + "online:passive_aggressive", (), one_pass=_AS_THEY_COME
     ),
-    "arow": Algorithm(_LEARNERS + "online:arow", "arow_epoch", (), one_pass=_AS_THEY_COME),
+    "arow": Algorithm(_LEARNERS + "online:arow", (), one_pass=_AS_THEY_COME),
     "boosting": Algorithm(
-        _LEARNERS + "boosting:boost", "boost_rounds",
+        _LEARNERS + "boosting:boost",
         ("exp",), memory=_LEARNERS + "boosting.layout:state_bytes",
     ),
 }  # fmt: skip

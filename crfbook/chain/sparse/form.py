@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._jit import announce_compilation
 from crfbook.chain.batch import Batch, sparse_work
 from crfbook.chain.forms import Form, squared
 from crfbook.chain.forward_backward import node_marginals_log
@@ -82,7 +81,6 @@ class SparsePairs(Form):
     potentials = staticmethod(sparse_edges)
 
     def __init__(self, problem):
-        announce_compilation("sparse_forward")
         super().__init__(problem)
         features, packing = problem.features, problem.packing
         n_shards, width = packing.n_shards, padded(features.n_labels)
