@@ -49,7 +49,9 @@ $(STAMP): pyproject.toml
 	  || echo "note: no wheel of python-crfsuite for this Python; the comparisons with it will be left out"
 	@touch $@
 
+# Two processes compile ahead; what they leave out or fail at, the chapters compile when they come to it.
 book: $(STAMP)
+	@$(PY) -m crfbook.warm $(or $(CHAPTERS),$(notdir $(wildcard notebooks/*.ipynb))) || true
 	@$(PY) -m tools.book $(CHAPTERS)
 
 test: $(STAMP)
@@ -61,6 +63,7 @@ real: $(STAMP)
 	@$(PYTEST) $(NBVAL) $(NOTEBOOKS)
 
 lab: $(STAMP)
+	@echo "to compile ahead while you read (once, some minutes): $(PY) -m crfbook.warm --all"
 	@$(PY) -m jupyterlab notebooks --LabApp.default_url=/lab/tree/00_start_here.ipynb $(LAB)
 
 outputs: $(STAMP)

@@ -143,9 +143,13 @@ def normalise(nb):
 
 
 def _joined(outputs):
-    """Consecutive pieces of one stream as one output: how a print arrives in pieces is chance."""
+    """Consecutive pieces of one stream as one output: how a print arrives in pieces is chance.
+    Displays without content, as the line about compiling leaves them in an editor, are dropped.
+    """
     joined = []
     for output in outputs:
+        if output.output_type == "display_data" and not output.data:
+            continue
         last = joined[-1] if joined else None
         if (
             last is not None

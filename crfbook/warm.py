@@ -1,0 +1,175 @@
+"""python -m crfbook.warm [--all] [chapter ...]: compile ahead what the chapters use; without a chapter what
+a `CRF` of default parameters uses.
+
+Kernels are compiled when they are first called and kept on disk. So this calls them: it trains and predicts
+through the public API, on a built-in corpus, two processes at once. What was done before is left out.
+"""
+
+import argparse
+import os
+import sys
+import time
+import warnings
+import zlib
+from concurrent.futures import ProcessPoolExecutor, wait
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+
+N_SENTENCES = 400  # so many that no problem is small enough to be solved without kernels
+SHORT = {"max_iterations": 2}
+_TEMPLATE = "U:%x[0,word]\nU:%x[-1,word]\nB"
+
+
+def crf(**parameters):
+    """Train a CRF and ask it for all that it can tell."""
+
+    def call(train):
+        from crfbook import CRF
+
+        model = CRF(**{"template": _TEMPLATE, **SHORT, **parameters}).fit(train)
+        model.predict(train[:50])
+        model.predict_marginals(train[:50])
+        model.log_proba(train[:50])
+        model.score(train[:50])
+
+    return call
+
+
+def directed(train):
+    """HMM and MEMM."""
+    from crfbook import HMM, MEMM
+
+    for model in (HMM(template="U:%x[0,word]\nB"), MEMM(template=_TEMPLATE, **SHORT)):
+        model.fit(train).predict(train[:50])
+        model.predict_marginals(train[:50])
+
+
+def path(train):
+    from crfbook import CRF, regularization_path
+
+    regularization_path(CRF(algorithm="owlqn", template=_TEMPLATE, **SHORT), train, n_strengths=2)
+
+
+def tuples(train):
+    """Weights on label tuples."""
+    from crfbook import Encoder
+    from crfbook.data.features import observed
+    from crfbook.learners.tuples import decode_tuples, train_tuples
+
+    encoder = Encoder(_TEMPLATE)
+    corpus = encoder.fit_transform(train)
+    features = observed(corpus, encoder.n_labels, encoder.n_attrs, all_transitions=True)
+    found = train_tuples(corpus, features, c1=1.0, max_rounds=1, max_iterations=2)
+    decode_tuples(corpus, features, found.w, found.tuples, found.nu)
+
+
+# job -> what it calls, and the chapters that need it; the longest first
+JOBS = {
+    "crf": (crf(), "00 01 02 03 04 05 06 09"),
+    "sbcd": (
+        crf(algorithm="sbcd", c1=1.0, all_possible_states=True, all_possible_transitions=True),
+        "07 08 09",
+    ),
+    "bio": (crf(constraints="BIO"), "00 02"),
+    "directed": (directed, "01"),
+    "exp": (crf(loss="exp"), "04"),
+    "pointwise-log": (crf(loss="pointwise-log"), "04"),
+    "pointwise-exp": (crf(loss="pointwise-exp"), "04"),
+    "perceptron": (crf(algorithm="perceptron"), "05"),
+    "pa": (crf(algorithm="pa"), "05"),
+    "arow": (crf(algorithm="arow"), "05"),
+    "boosting": (crf(algorithm="boosting"), "05"),
+    "sgd": (crf(algorithm="sgd"), "05"),
+    "sag": (crf(algorithm="sag"), "05"),
+    "sdca": (crf(algorithm="sdca"), "05"),
+    "auto": (crf(algorithm="auto"), ""),
+    "owlqn": (crf(algorithm="owlqn", c1=1.0), "06 09"),
+    "sgd-l1": (crf(algorithm="sgd-l1", c1=1.0), "06"),
+    "cd": (crf(algorithm="cd", c1=1.0), "07 08 09"),
+    "tuples": (tuples, "08"),
+    "path": (path, "09"),
+}
+DEFAULT = ("crf",)
+
+
+def run(job):
+    """Do one job in this process. Returns the number of kernels that it compiled."""
+    from crfbook import _jit, load_dataset
+
+    before = _jit.COUNTER.n_done
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"(?!.*_jit)")  # two iterations reach no optimum
+        JOBS[job][0](load_dataset("conll2000", source="builtin", verbose=False).train[:N_SENTENCES])
+    mark = done(job)
+    if mark is not None:
+        mark.touch()
+    return _jit.COUNTER.n_done - before
+
+
+def done(job):
+    """The file that says: this job was done, with this Python, on such a processor. None: no folder."""
+    from llvmlite.binding import get_host_cpu_name
+
+    from crfbook._jit import CACHE_FOLDER
+
+    stamp = zlib.crc32(Path(__file__).read_bytes() + get_host_cpu_name().encode())
+    name = f"{job}-{sys.implementation.cache_tag}-{stamp:08x}.warm"
+    return None if CACHE_FOLDER is None else Path(CACHE_FOLDER) / name
+
+
+def jobs_of(chapters):
+    """The jobs that these chapters ("03" or "03_features_and_training") need, in the order of the table."""
+    wanted = {name[:2] for name in chapters}
+    return [job for job, (_, users) in JOBS.items() if wanted & set(users.split())]
+
+
+def warm(jobs):
+    """Do these jobs. Returns {job: number of kernels, or what went wrong}."""
+    from tqdm import tqdm
+
+    found = {}
+    with (
+        ProcessPoolExecutor(2, get_context("spawn")) as pool,
+        tqdm(total=len(jobs), unit="job", desc="compiling kernels", disable=None) as bar,
+    ):
+        under_way = {pool.submit(run, job): job for job in jobs}
+        while under_way:
+            for future in wait(under_way, timeout=0.5, return_when="FIRST_COMPLETED").done:
+                job, error = under_way.pop(future), future.exception()
+                found[job] = future.result() if error is None else error
+                bar.update()
+            bar.refresh()
+    return found
+
+
+def main(argv=None):
+    chapters = sorted({number for _, users in JOBS.values() for number in users.split()})
+    parser = argparse.ArgumentParser(prog="python -m crfbook.warm", description="compile kernels ahead")
+    parser.add_argument("chapters", nargs="*", metavar="chapter", help=", ".join(chapters))
+    parser.add_argument("--all", action="store_true", help="all that there is")
+    options = parser.parse_args(argv)
+    unknown = [name for name in options.chapters if name[:2] not in chapters]
+    if unknown:
+        parser.error(f"expected chapters among {', '.join(chapters)}; got {', '.join(unknown)}")
+    jobs = list(JOBS) if options.all else jobs_of(options.chapters) or list(DEFAULT)
+    start, config = time.perf_counter(), import_module("crfbook._jit").config
+    if config.DISABLE_JIT:
+        print("NUMBA_DISABLE_JIT is set: there is nothing to compile")
+        return 0
+    left = [job for job in jobs if done(job) is None or not done(job).exists()]
+    if not left:
+        print("all kernels are in the cache: nothing to compile")
+        return 0
+    found = warm(left)
+    failed = {job: error for job, error in found.items() if isinstance(error, BaseException)}
+    n_kernels = sum(n for job, n in found.items() if job not in failed)
+    print(f"{n_kernels} kernels compiled in {time.perf_counter() - start:.0f} s ({', '.join(left)})")
+    for job, error in failed.items():
+        print(f"{job} failed: {type(error).__name__}: {error}", file=sys.stderr)
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes share the processors
+    sys.exit(main())
