@@ -1,6 +1,13 @@
-"""Checks of what users hand in: each raises one sentence that says of what, what was expected, what came."""
+"""Checks of what users hand in, or files hold: each raises one sentence that says of what, what was expected,
+what came.
+"""
 
 import math
+from typing import NamedTuple
+
+import numpy as np
+
+COUNTS = 2**53  # counts and sizes of a file stay below: sums and shares of them are exact
 
 
 def is_number(value):
@@ -44,3 +51,79 @@ def function_or_none(name, value):
     if value is not None and not callable(value):
         raise ValueError(f"{name}: expected a function or None, got {value!r:.80}")
     return value
+
+
+class Stored(NamedTuple):
+    """What an array of a file must be: one row of a table for `check_arrays`."""
+
+    dtype: object  # or the kinds of dtypes that will do, "iuf" for instance
+    shape: tuple = (None,)  # None: any length
+    least: float | None = None
+    below: float | None = None  # larger than all values
+    order: str = ""  # key of ORDERS
+    finite: bool = True
+
+
+def pointers(n, total):
+    """The row for int64 (n+1,) that cut `total` items into n rows; n may be None."""
+    return Stored(np.int64, (None if n is None else n + 1,), 0, total + 1, "never falling, first to last")
+
+
+# what the values do, in words -> what tells whether they do; (array, row)
+ORDERS = {
+    "": lambda a, row: True,
+    "rising": lambda a, row: (a[1:] > a[:-1]).all(),
+    "never rising": lambda a, row: (a[1:] <= a[:-1]).all(),
+    "all different": lambda a, row: len(np.unique(a)) == len(a),
+    "never falling, first to last": lambda a, row: (
+        a.size and a[0] == row.least and a[-1] == row.below - 1 and (a[1:] >= a[:-1]).all()
+    ),
+}
+
+
+def check_arrays(arrays, table):
+    """ValueError unless `arrays` has all names of `table` ({name: Stored}) and each is what its row says."""
+    for name, row in table.items():
+        if name not in arrays:
+            raise ValueError(f"the array {name!r} is missing")
+        array = arrays[name]
+        if not _is_stored(array, row):
+            kind = row.dtype if isinstance(row.dtype, str) else np.dtype(row.dtype).name
+            shape = ", ".join("any" if n is None else str(n) for n in row.shape)
+            low, high = (("" if x is None else f"{x:,}") for x in (row.least, row.below))
+            values = (low and f" >= {low}") + (high and f" < {high}") + (row.order and f" {row.order}")
+            raise ValueError(
+                f"array {name!r}: expected {kind} ({shape}){' finite' if row.finite else ''}{values}, "
+                f"got {array.dtype} {array.shape} with other values or of another kind"
+            )
+
+
+def _is_stored(array, row):
+    shapes = len(array.shape) == len(row.shape) and all(
+        wanted in (None, n) for n, wanted in zip(array.shape, row.shape, strict=True)
+    )
+    kinds = array.dtype.kind in row.dtype if isinstance(row.dtype, str) else array.dtype == row.dtype
+    if not (shapes and kinds):
+        return False
+    if array.dtype == bool:
+        array = array.view(np.uint8)  # a byte of a file may be 2
+        row = row._replace(least=0, below=2)
+    if row.finite and not np.isfinite(array).all():
+        return False
+    low, high = (array.min(), array.max()) if array.size else (row.least, row.least)
+    within = (row.least is None or low >= row.least) and (
+        row.below is None or not array.size or high < row.below
+    )
+    return bool(within and ORDERS[row.order](array, row))
+
+
+def check_fields(fields, table):
+    """ValueError unless each field of a file's header has one of its types and, where a least value is given,
+    lies from there to 2^53. table : {name: (types, least or None)}; True is no integer.
+    """
+    for name, (types, least) in table.items():
+        value = fields.get(name)
+        if type(value) not in types or (least is not None and not least <= value < COUNTS):
+            kinds = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
+            more = "" if least is None else f" from {least} to 2^53"
+            raise ValueError(f"{name}: expected {kinds}{more}, got {value!r:.40}")

@@ -6,7 +6,7 @@ from itertools import chain, pairwise, repeat
 
 import numpy as np
 
-from crfbook._checks import one_of
+from crfbook._checks import Stored, check_arrays, one_of, pointers
 
 
 class UnknownLabelError(ValueError):
@@ -71,10 +71,20 @@ def pack_strings(strings):
     return np.frombuffer(b"".join(encoded), np.uint8).copy(), offsets
 
 
-def unpack_strings(blob, offsets):
-    """The list of strings that `pack_strings` stored."""
+def unpack_strings(arrays, name="", order=""):
+    """The list of strings that `pack_strings` stored as arrays[name + "text"] and arrays[name + "ptr"].
+
+    order : "", "rising" or "all different". Raises ValueError for other arrays, and strings in another order.
+    """
+    check_arrays(arrays, {f"{name}text": Stored(np.uint8)})
+    blob, offsets = arrays[f"{name}text"], arrays.get(f"{name}ptr")
+    check_arrays(arrays, {f"{name}ptr": pointers(None, len(blob))})
     data = blob.tobytes()
-    return [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(offsets.tolist())]
+    strings = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(offsets.tolist())]
+    rising = order == "rising" and any(a >= b for a, b in pairwise(strings))
+    if rising or (order == "all different" and len(set(strings)) < len(strings)):
+        raise ValueError(f"the strings of {name}text: expected them {order}")
+    return strings
 
 
 def number_labels(labels, n, seq_ptr):
@@ -149,8 +159,11 @@ def labels_to_json(alphabet):
 
 
 def labels_from_json(stored):
-    """The inverse of `labels_to_json`."""
-    return [_from_json(label) for label in stored]
+    """The inverse of `labels_to_json`. ValueError for what is no alphabet."""
+    alphabet = [_from_json(label) for label in stored] if isinstance(stored, list) else []
+    if not alphabet or len(set(alphabet)) < len(alphabet):
+        raise ValueError(f"labels: expected a list of labels, all different, got {stored!r:.60}")
+    return alphabet
 
 
 def _to_json(label):
@@ -164,7 +177,11 @@ def _to_json(label):
 
 
 def _from_json(label):
-    return tuple(map(_from_json, label["tuple"])) if isinstance(label, dict) else label
+    if isinstance(label, dict) and label.keys() == {"tuple"} and isinstance(label["tuple"], list):
+        return tuple(map(_from_json, label["tuple"]))
+    if type(label) not in _SIMPLE or label != label:
+        raise ValueError(f"labels: expected strings, numbers, booleans or tuples of these, got {label!r:.60}")
+    return label
 
 
 def flat_labels(y, seq_ptr, may_be_flat=False):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from crfbook._checks import number
+from crfbook._checks import Stored, check_arrays, check_fields, number
 from crfbook.data.corpus import make_corpus
 from crfbook.data.vocabulary import (
     encode_labels,
@@ -22,13 +22,14 @@ from crfbook.data.vocabulary import (
 from crfbook.encoding.given_attributes import (
     ItemAttributes,
     MatrixAttributes,
+    as_columns,
     as_sequences,
     checked_matrix,
     is_columns,
     kind_of,
     pointers,
 )
-from crfbook.encoding.template_attributes import TemplateAttributes, as_columns
+from crfbook.encoding.template_attributes import TemplateAttributes
 from crfbook.encoding.templates import as_template
 
 if TYPE_CHECKING:
@@ -187,15 +188,23 @@ class Encoder:
         return {"header": header, "arrays": {**arrays, "attribute_counts": self.attribute_counts_}}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The inverse of `get_state`. Raises ValueError for a header of another kind."""
+    def from_state(cls, state: Mapping[str, Any], trust: bool = True) -> Self:
+        """The inverse of `get_state`. Raises ValueError for a header of another kind, and arrays that do not
+        fit it. trust : False refuses regular expressions that no shipped template has.
+        """
         header, arrays = state["header"], state["arrays"]
         if header.get("kind") not in _KINDS:
             kinds = ", ".join(_KINDS)
             raise ValueError(
                 f"this is no encoder: expected one of the kinds {kinds}, got {header.get('kind')!r}"
             )
-        attributes = _KINDS[header["kind"]].from_state(header["attributes"], arrays)
+        attributes = _KINDS[header["kind"]].from_state(header["attributes"], arrays, trust)
+        check_fields(header, {"min_freq": ((int, float), 0), "columns": ((list, type(None)), None)})
+        columns = header["columns"] or []
+        if any(type(name) not in (str, int) for name in columns) or len(set(columns)) < len(columns):
+            raise ValueError(f"columns: expected names of columns, all different, got {columns!r:.60}")
+        counts = Stored(np.int64, (attributes.n_attrs,), 0, None, "never rising")
+        check_arrays(arrays, {"attribute_counts": counts})
         template, names = (getattr(attributes, name, None) for name in ("template", "column_names"))
         new = cls(template, header["min_freq"], names)
         new._attributes, new.labels_ = attributes, labels_from_json(header["labels"])

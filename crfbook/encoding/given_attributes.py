@@ -15,6 +15,7 @@ from numbers import Real
 
 import numpy as np
 
+from crfbook._checks import Stored, check_arrays, check_fields
 from crfbook.data.corpus import offsets, owners
 from crfbook.data.vocabulary import (
     falling_order,
@@ -79,6 +80,47 @@ def as_sequences(X):
             sequence = sequence.items()
         sequences.append(sequence)
     return sequences
+
+
+def as_columns(X, names):
+    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings,
+    tuples or dicts of cells.
+
+    A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
+    fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
+    sequence and token where a token has another form than the first one.
+    """
+    if is_columns(X):
+        return X.columns, X.seq_ptr
+    sequences = as_sequences(X)
+    seq_ptr = pointers(sequences)
+    tokens = list(chain.from_iterable(sequences))
+    first = tokens[0] if tokens else ""
+    if isinstance(first, dict):
+        keys = list(first)
+        rows = [tuple(map(token.get, keys)) if isinstance(token, dict) else token for token in tokens]
+    elif isinstance(first, str):
+        keys, rows = ["0"], [(token,) if isinstance(token, str) else token for token in tokens]
+    else:
+        keys, rows = [str(j) for j in range(len(first))] if isinstance(first, (tuple, list)) else [], tokens
+    if not isinstance(first, dict) and names is not None:
+        keys = [names[j] if j < len(names) else key for j, key in enumerate(keys)]
+    sizes = {len(row) if isinstance(row, (tuple, list)) else -1 for row in rows}
+    if not keys or sizes - {len(keys)}:
+        _complain(rows, len(keys), seq_ptr)
+    return {key: [row[j] for row in rows] for j, key in enumerate(keys)}, seq_ptr
+
+
+def _complain(rows, n, seq_ptr):
+    for t, row in enumerate(rows):
+        if not isinstance(row, (tuple, list)):
+            raise TypeError(
+                f"{where(t, seq_ptr)}: expected cells of the same form as in the first token, got {row!r}"
+            )
+        if len(row) != n or n == 0:
+            raise ValueError(
+                f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}"
+            )
 
 
 def _length(sequence):
@@ -154,10 +196,10 @@ class ItemAttributes(_Given):
         return {}, {"names_text": text, "names_ptr": ptr}
 
     @classmethod
-    def from_state(cls, header, arrays):
-        """The inverse of `get_state`."""
+    def from_state(cls, header, arrays, trust=False):
+        """The inverse of `get_state`. ValueError for arrays that are not what it gives."""
         new = cls()
-        new.names = unpack_strings(arrays["names_text"], arrays["names_ptr"])
+        new.names = unpack_strings(arrays, "names_", "all different")
         return new
 
 
@@ -312,10 +354,15 @@ class MatrixAttributes(_Given):
         return {"n_columns": self.n_columns, "named": self.column_names is not None}, arrays
 
     @classmethod
-    def from_state(cls, header, arrays):
-        """The inverse of `get_state`."""
-        new = cls(unpack_strings(arrays["names_text"], arrays["names_ptr"]) if header["named"] else None)
-        new.n_columns, new.columns = header["n_columns"], arrays["columns"]
+    def from_state(cls, header, arrays, trust=False):
+        """The inverse of `get_state`. ValueError for arrays that are not what it gives."""
+        check_fields(header, {"n_columns": ((int,), 0), "named": ((bool,), None)})
+        names, n_columns = unpack_strings(arrays, "names_"), header["n_columns"]
+        if len(names) != (n_columns if header["named"] else 0):
+            raise ValueError(f"names_text: expected names of {n_columns} columns or none, got {len(names)}")
+        check_arrays(arrays, {"columns": Stored(np.int64, (None,), 0, n_columns, "all different")})
+        new = cls(names if header["named"] else None)
+        new.n_columns, new.columns = n_columns, arrays["columns"]
         return new
 
     def _rows(self, ptr, column, val):

@@ -10,10 +10,10 @@ from itertools import chain
 
 import numpy as np
 
-from crfbook._checks import whole
+from crfbook._checks import Stored, check_arrays, check_fields, whole
 from crfbook.data.constraints import constraints_from
 from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
-from crfbook.encoding.template_attributes import as_columns
+from crfbook.encoding.given_attributes import as_columns
 
 MIN_COUNT = 5  # Ratnaparkhi's; Altun et al. do not state theirs
 
@@ -116,10 +116,12 @@ class LabelSets:
     @classmethod
     def from_state(cls, header, arrays, sets):
         """The inverse of `get_state`. ValueError if the arrays do not fit together."""
-        words, row = unpack_strings(arrays["text"], arrays["ptr"]), arrays["row"]
-        if len(words) != len(row) or sets is None or (len(row) and (row.min() < 0 or row.max() >= len(sets))):
-            raise ValueError("the tag dictionary and its label sets do not fit together")
-        return cls(dict(zip(words, row.tolist(), strict=True)), sets, header["column"])
+        if sets is None or not len(sets) or not sets[0].all():
+            raise ValueError("tag dictionary: expected label sets, the first of which allows everything")
+        check_fields(header, {"column": ((int, str), None)})
+        words = unpack_strings(arrays, "", "all different")
+        check_arrays(arrays, {"row": Stored(np.int32, (len(words),), 0, len(sets))})
+        return cls(dict(zip(words, arrays["row"].tolist(), strict=True)), sets, header["column"])
 
 
 def free_blocked(corpus, constraints):

@@ -11,11 +11,11 @@ from itertools import chain, repeat
 
 import numpy as np
 
+from crfbook._checks import Stored, check_arrays, check_fields
 from crfbook.data.corpus import inner_tokens, offsets, positions, stretches
 from crfbook.data.vocabulary import falling_order, numbered, pack_strings, unpack_strings, where
 from crfbook.encoding.attribute_rows import Rows, edge_classes, gather, sum_duplicates
-from crfbook.encoding.given_attributes import as_sequences, is_columns, pointers
-from crfbook.encoding.templates import EXTRACTORS, Template, make_extractor
+from crfbook.encoding.templates import EXTRACTORS, Template, make_extractor, shipped_regexes
 
 _LIMIT = 2**62  # keys stay below
 _TABLE = 2**20  # up to this many possible keys a table replaces sorting and searching
@@ -167,64 +167,31 @@ class TemplateAttributes:
         return {"template": self.template.text, "families": stages}, arrays
 
     @classmethod
-    def from_state(cls, header, arrays):
-        """The inverse of `get_state`."""
-        new = cls(Template.parse(header["template"]))
-        new.node_order, new.edge_order = arrays["node_order"], arrays["edge_order"]
+    def from_state(cls, header, arrays, trust=False):
+        """The inverse of `get_state`. ValueError for arrays that are not what it gives, and, without trust,
+        for regular expressions that no shipped template has.
+        """
+        new = cls(Template.parse(header["template"], None if trust else shipped_regexes()))
         for s, source in enumerate(new.template.sources):
-            values = unpack_strings(arrays[f"cell{s}_text"], arrays[f"cell{s}_ptr"])
+            values = unpack_strings(arrays, f"cell{s}_", "rising")
             new.cells[source] = CellValues(source, values, len(new.boundaries))
-        parts = (("node", new.node, new.node_order, 0), ("edge", new.edge, new.edge_order, 1))
-        for name, families, order, first in parts:
-            rank = np.empty(len(order), np.int32)
-            rank[order] = np.arange(first, first + len(order), dtype=np.int32)
+        for name, families, first in (("node", new.node, 0), ("edge", new.edge, 1)):
+            sizes = header["families"][name]
+            for size, _ in sizes:
+                check_fields({"size of a family": size}, {"size of a family": ((int,), 0)})
+            n = sum(size for size, _ in sizes)
+            row = Stored(np.int32, (n,), 0, n, "all different")
+            check_arrays(arrays, {f"{name}_order": row, f"{name}_keys": Stored(np.int64, (n,))})
+            order, rank = arrays[f"{name}_order"], np.empty(n, np.int32)
+            rank[order] = np.arange(first, first + n, dtype=np.int32)
+            setattr(new, f"{name}_order", order)
             low = 0
-            for f, (family, (size, slots)) in enumerate(zip(families, header["families"][name], strict=True)):
+            for f, (family, (size, slots)) in enumerate(zip(families, sizes, strict=True)):
                 family.keys, family.ids = arrays[f"{name}_keys"][low : low + size], rank[low : low + size]
                 family.stages = {slot: arrays[f"{name}{f}_stage{slot}"] for slot in slots}
+                family.check(new.cells, f"{name}{f}_stage", f"{name}_keys")
                 low += size
         return new
-
-
-def as_columns(X, names):
-    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings,
-    tuples or dicts of cells.
-
-    A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
-    fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
-    sequence and token where a token has another form than the first one.
-    """
-    if is_columns(X):
-        return X.columns, X.seq_ptr
-    sequences = as_sequences(X)
-    seq_ptr = pointers(sequences)
-    tokens = list(chain.from_iterable(sequences))
-    first = tokens[0] if tokens else ""
-    if isinstance(first, dict):
-        keys = list(first)
-        rows = [tuple(map(token.get, keys)) if isinstance(token, dict) else token for token in tokens]
-    elif isinstance(first, str):
-        keys, rows = ["0"], [(token,) if isinstance(token, str) else token for token in tokens]
-    else:
-        keys, rows = [str(j) for j in range(len(first))] if isinstance(first, (tuple, list)) else [], tokens
-    if not isinstance(first, dict) and names is not None:
-        keys = [names[j] if j < len(names) else key for j, key in enumerate(keys)]
-    sizes = {len(row) if isinstance(row, (tuple, list)) else -1 for row in rows}
-    if not keys or sizes - {len(keys)}:
-        _complain(rows, len(keys), seq_ptr)
-    return {key: [row[j] for row in rows] for j, key in enumerate(keys)}, seq_ptr
-
-
-def _complain(rows, n, seq_ptr):
-    for t, row in enumerate(rows):
-        if not isinstance(row, (tuple, list)):
-            raise TypeError(
-                f"{where(t, seq_ptr)}: expected cells of the same form as in the first token, got {row!r}"
-            )
-        if len(row) != n or n == 0:
-            raise ValueError(
-                f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}"
-            )
 
 
 class CodedColumns:
@@ -351,6 +318,18 @@ class Family:
             self.stages[slot] = np.unique(np.concatenate([keys for _, keys in parts]))
         stage = self.stages[slot]
         return [_select(rows, _position(stage, keys)) for rows, keys in parts], len(stage)
+
+    def check(self, cells, stage, keys):
+        """ValueError, under these names, unless stages and keys of a file are what the cells allow."""
+        radix, row = 1, Stored(np.int64, (None,), 0, None, "rising")
+        for slot, source in enumerate(self.sources):
+            if radix * cells[source].size >= _LIMIT:
+                check_arrays(
+                    {f"{stage}{slot}": self.stages[slot]}, {f"{stage}{slot}": row._replace(below=radix)}
+                )
+                radix = len(self.stages[slot])
+            radix *= cells[source].size
+        check_arrays({keys: self.keys}, {keys: row._replace(below=radix)})
 
     def learn(self, parts, radix):
         """Find the distinct keys. Returns (parts with int32 places in `keys` instead of keys, counts)."""

@@ -56,7 +56,8 @@ Sources: CRF++ 0.59 and Wapiti 1.5 manuals for the notation.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,8 +103,8 @@ class Template(NamedTuple):
     text: str
 
     @classmethod
-    def parse(cls, text: str) -> Template:
-        """Parse a template text.
+    def parse(cls, text: str, regexes: Container[str] | None = None) -> Template:
+        """Parse a template text. regexes : the regular expressions that it may hold; None: any.
 
         Raises ValueError that names the line and the expected form; also for a text without patterns and
         for a line that repeats an earlier one.
@@ -116,7 +117,7 @@ class Template(NamedTuple):
             if not line:
                 continue
             try:
-                pattern = _parse_line(line, number)
+                pattern = _parse_line(line, number, regexes)
             except ValueError as error:
                 raise ValueError(f"template line {number} ({line!r}): {error}") from None
             first = seen.setdefault(pattern[:3], number)
@@ -165,6 +166,13 @@ def available() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.txt"))
 
 
+@cache
+def shipped_regexes() -> frozenset[str]:
+    """The regular expressions of all shipped templates."""
+    arguments = (part for name in available() for source in load(name).sources for part in source.arguments)
+    return frozenset(argument for argument in arguments if isinstance(argument, str))
+
+
 def as_template(template: Template | File) -> Template:
     """A `Template` from a template, a path, the name of a shipped one, or a template's text.
 
@@ -200,7 +208,7 @@ def _strip_comment(raw: str) -> str:
     return raw.strip()
 
 
-def _parse_line(line: str, number: int) -> Pattern:
+def _parse_line(line: str, number: int, regexes: Container[str] | None) -> Pattern:
     if line[0] not in "UuBb*":
         raise ValueError("expected U (node), B (edge), * (both) or # (comment) as the first character")
     literals, sources, offsets = [""], [], []
@@ -217,7 +225,7 @@ def _parse_line(line: str, number: int) -> Pattern:
         macro = _MACRO.match(line, sign)
         if macro is None:
             raise ValueError(f"{line[sign:]!r} is no macro: {_FORM}")
-        source, offset = _parse_macro(macro)
+        source, offset = _parse_macro(macro, regexes)
         sources.append(source)
         offsets.append(offset)
         literals.append("")
@@ -225,7 +233,7 @@ def _parse_line(line: str, number: int) -> Pattern:
     return Pattern(tuple(literals), tuple(sources), tuple(offsets), number)
 
 
-def _parse_macro(macro: re.Match) -> tuple[Source, int]:
+def _parse_macro(macro: re.Match, regexes: Container[str] | None) -> tuple[Source, int]:
     fields = _split(macro["body"])
     if len(fields) < 2 or not re.fullmatch(r"[+-]?\d+", fields[0]):
         raise ValueError(f"{macro[0]!r}: {_FORM}")
@@ -233,6 +241,12 @@ def _parse_macro(macro: re.Match) -> tuple[Source, int]:
         raise ValueError(f"{macro[0]!r}: the column must be a number from 0 or a name, got {fields[1]!r}")
     column = int(fields[1]) if fields[1].isdigit() else fields[1]
     arguments = tuple(_argument(field, macro[0]) for field in fields[2:])
+    for argument in arguments:  # refused before it is compiled
+        if regexes is not None and isinstance(argument, str) and argument not in regexes:
+            raise ValueError(
+                f"the regular expression {argument!r:.60} may run for ever on some text; "
+                "CRF.load(path, trust=True) takes it from a file that you trust"
+            )
     try:
         make_extractor(macro["name"], arguments)
     except ValueError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from crfbook._checks import COUNTS, Stored
 from crfbook.chain import inference
 from crfbook.chain.packing import forecast
 from crfbook.data.vocabulary import UnknownLabelError, number_labels
@@ -35,7 +36,29 @@ GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "
 # to reach their default number of epochs is to stop before the goal
 CERTIFIED = ("sgd", "sag", "sdca", "sbcd", "cd")
 RUNAWAY = 30.0  # nats: a weight that large says "always" or "never"
-VECTORS = ("w", "w_sum", "mean", "variance", "received")  # what a state has for each weight
+_WHOLE, _REAL = Stored("iu", (), 0, COUNTS), Stored("iuf", (), 0)
+_DESCENT = dict.fromkeys(("seed", "n_done", "n_halvings", "epoch"), _WHOLE) | dict.fromkeys(
+    ("passes", "eta0", "most", "seconds"), _REAL
+)
+_ONLINE = {"count": Stored(np.int64, (1,), 1, COUNTS), "epoch": _WHOLE, "seconds": _REAL}
+# what a state has in a model file: {algorithm: (vectors, one number for each weight; table of the others)}
+STATES = {
+    "sgd": (("w", "mean"), _DESCENT | {"n_mean": _WHOLE, "window": Stored("iuf")}),
+    "sgd-l1": (("w", "received"), _DESCENT | {"due": _REAL, "window": Stored("iuf")}),
+    "perceptron": (("w", "w_sum"), _ONLINE),
+    "pa": (("w", "w_sum"), _ONLINE),
+    "arow": (("w", "w_sum", "variance"), _ONLINE),
+}
+VECTORS = {name for vectors, _ in STATES.values() for name in vectors}
+
+
+def state_table(algorithm, n_features):
+    """{name: Stored} of the arrays that `partial_fit` with this algorithm goes on from;
+    KeyError if it cannot.
+    """
+    vectors, others = STATES[algorithm]
+    least = {"variance": 0.0}  # a negative one makes a step that never ends
+    return others | {name: Stored(np.float64, (n_features,), least.get(name)) for name in vectors}
 
 
 def dev_accuracy(corpus, features, constraints, n_threads):

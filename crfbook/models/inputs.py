@@ -2,7 +2,10 @@
 
 import numpy as np
 
+from crfbook._checks import check_fields
 from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences
+
+MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
 
 
 class IntegerAlphabet:
@@ -83,13 +86,19 @@ def encoder_state(encoder):
     return state["header"], dict(state["arrays"])
 
 
-def encoder_from_state(header, arrays):
-    """The inverse of `encoder_state`."""
+def encoder_from_state(header, arrays, trust):
+    """The inverse of `encoder_state`. ValueError for what it never gives.
+    trust : see `Encoder.from_state`.
+    """
     if header.get("kind") == IntegerAlphabet.kind:
-        return IntegerAlphabet(*header["sizes"])
+        sizes = dict(zip(("n_labels", "n_attrs", "n_edge_attrs"), header["sizes"], strict=True))
+        check_fields(sizes, {name: ((int,), least) for name, least in zip(sizes, (1, 0, 1), strict=True)})
+        if sizes["n_labels"] > MOST_LABELS:
+            raise ValueError(f"n_labels: expected at most {MOST_LABELS:,}, got {sizes['n_labels']:,}")
+        return IntegerAlphabet(**sizes)
     from crfbook.encoding.encoder import Encoder
 
-    return Encoder.from_state({"header": header, "arrays": arrays})
+    return Encoder.from_state({"header": header, "arrays": arrays}, trust)
 
 
 def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):

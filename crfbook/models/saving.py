@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from crfbook._checks import Stored, check_arrays, check_fields
 from crfbook.data.constraints import Constraints
 from crfbook.data.features import FeatureSet
 from crfbook.encoding.tag_dictionary import LabelSets
+from crfbook.models.fitting import state_table
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import ALGORITHMS, resolve
 from crfbook.models.weights import check_layout
@@ -37,12 +39,21 @@ SCHEMA = 1
 _HEADER = "crfbook_header"
 _MARK = b"crfbook sha256 "
 _DIGITS = 64
-# plain numbers and words that a model file carries
-FITTED = ("objective_", "status_", "n_iter_", "n_dropped_")
+# plain numbers and words that a model file carries: their types, and the least value
+FITTED = {
+    "objective_": ((int, float), None), "status_": ((str,), None),
+    "n_iter_": ((int,), 0), "n_dropped_": ((int,), 0),
+}  # fmt: skip
+_SCALARS = type(None), bool, int, float, str
 
 
 class ModelFileError(ValueError):
     """The file is not a model that this version can load: foreign, damaged, of a later schema, or unsafe."""
+
+    def __init__(self, sentence: str) -> None:
+        # what a file says may be long, and hold what a terminal obeys
+        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence[:1000])
+        super().__init__(shown if len(shown) <= 500 else f"{shown[:500]} ...")
 
 
 class Saved:
@@ -82,44 +93,61 @@ class Saved:
         save_arrays(path, "CRF", {"params": params, **header}, arrays)
 
     @classmethod
-    def load(cls, path: File) -> Self:
+    def load(cls, path: File, trust: bool = False) -> Self:
         """A model that `save` wrote; it predicts,
         explains its weights and can be trained further (warm_start, partial_fit).
 
-        Raises ModelFileError (a ValueError) for a file that is damaged, foreign or of a later schema;
-        nothing in it is executed.
+        trust : whether the file comes from someone you trust. Needed for a template with regular expressions
+            of its own: on some texts they run for ever. Those of the shipped templates need none.
+
+        Raises ModelFileError (a ValueError) for a file that is damaged, foreign or of a later schema, and for
+        such regular expressions without trust. Every array is checked before it is used; nothing in the file
+        is executed.
         """
         header, arrays = load_arrays(path, "CRF")
         try:
-            return cls._restored(header, arrays)
-        except Exception as error:  # an intact file that no `save` wrote
+            return cls._restored(header, arrays, trust)
+        except KeyError as error:  # an intact file that no `save` wrote
+            raise ModelFileError(f"{path}: refused, {error} is missing, or no part of a model") from None
+        except Exception as error:
             raise ModelFileError(f"{path}: refused, {error}") from None
 
     @classmethod
-    def _restored(cls, header, arrays):
+    def _restored(cls, header, arrays, trust):
         part = {name: {} for name in ("features", "encoder", "constraints", "history", "dictionary", "state")}
         for key, array in arrays.items():
             group, _, name = key.partition(".")
             if name:
                 part[group][name] = array
+        check_fields(header["params"], {name: (_SCALARS, None) for name in header["params"]})
         model = cls(**header["params"])
-        model.encoder_ = encoder_from_state(header["encoder"], part["encoder"])
+        model.encoder_ = encoder_from_state(header["encoder"], part["encoder"], trust)
         model.features_ = FeatureSet(**header["features"], **part["features"])
         model.constraints_ = Constraints(**part["constraints"]) if part["constraints"] else None
         model.weights_ = arrays["weights"]
         check_layout(model.features_, model.weights_, model.encoder_, model.constraints_)
         model.label_sets_ = None
         if "dictionary" in header:
+            if not (model.constraints_ and hasattr(model.encoder_, "columns_")):
+                raise ValueError(
+                    "tag dictionary: expected constraints and columns of words with it, got none"
+                )
             of_dictionary = header["dictionary"], part["dictionary"]
             model.label_sets_ = LabelSets.from_state(*of_dictionary, model.constraints_.label_sets)
         if model.constraints is None and model.constraints_ is not None:
             own = model.constraints_
             model.constraints = own._replace(label_sets=None) if model.label_sets_ else own
         model.template = getattr(model.encoder_, "template", None)
+        check_fields(header["fitted"], FITTED)
         for name in FITTED:
             setattr(model, name, header["fitted"][name])
-        model._history, model._n_seen = part["history"], int(header["n_seen"])
-        model._learner = resolve(header["trained_by"]), part["state"] or None
+        check_fields(header, {"n_seen": ((int,), 0)})
+        model._history, model._n_seen = part["history"], header["n_seen"]
+        rows = (model._history["iteration"].size,)
+        check_arrays(part["history"], dict.fromkeys(part["history"], Stored("iuf", rows, finite=False)))
+        key = resolve(header["trained_by"])
+        check_arrays(part["state"], state_table(key, len(model.weights_)) if part["state"] else {})
+        model._learner = key, part["state"] or None
         return model
 
 
@@ -248,8 +276,11 @@ def _read_members(archive, path, kind):
         )
     if about["kind"] != kind:
         raise ModelFileError(f"{path}: expected a saved {kind}, got a saved {about['kind']}")
+    held = archive.infolist()
+    if sum(info.file_size for info in held) > os.fstat(archive.fp.fileno()).st_size:
+        raise ModelFileError(f"{path}: refused, its members are announced larger than the file")
     names = {f"{name}.npy" for name in about["arrays"]} | {f"{_HEADER}.npy"}
-    if names != set(archive.namelist()):
+    if len(names) != len(held) or names != set(archive.namelist()):
         raise ModelFileError(f"{path}: refused, its members differ from those its header names")
     arrays = {}
     for name, (dtype, shape) in about["arrays"].items():

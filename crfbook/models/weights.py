@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook.data.features import empirical_counts, find, from_keys, observed, select
+from crfbook._checks import Stored, check_arrays, check_fields, pointers
+from crfbook.data.features import FeatureSet, empirical_counts, find, from_keys, observed, select
 
 if TYPE_CHECKING:
     from crfbook._types import Frame
+
+SIZES = FeatureSet._fields[:3]
 
 
 def choose_features(corpus, encoder, settings, constraints):
@@ -164,39 +167,29 @@ def check_layout(features, w, encoder, constraints):
     """Raise ValueError unless the arrays of a loaded model fit together:
     kernels trust them and check nothing.
     """
+    check_fields(
+        features._asdict(), {name: ((int,), least) for name, least in zip(SIZES, (1, 0, 1), strict=True)}
+    )
     n_labels, n_attrs, n_edge_attrs = features.sizes
-    same = (n_labels, n_attrs, n_edge_attrs) == (len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs)
-    rows = all(
-        ptr.dtype == np.int64
-        and ptr.shape == (n + 1,)
-        and ptr[0] == 0
-        and ptr[-1] == size
-        and (np.diff(ptr) >= 0).all()
-        for ptr, n, size in (
-            (features.node_ptr, n_attrs, features.n_node),
-            (features.edge_ptr, n_edge_attrs, features.n_edge),
-        )
+    known = len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs
+    if features.sizes != known or max(n_attrs, n_edge_attrs * n_labels) * n_labels >= 2**63:
+        raise ValueError(f"sizes of alphabets and weights: expected {known}, got {features.sizes}")
+    n_node, n_edge = features.node_label.size, features.edge_prev.size
+    labels = Stored(np.int32, (None,), 0, n_labels)
+    check_arrays(
+        features._asdict() | {"weights": w},
+        {
+            "node_ptr": pointers(n_attrs, n_node),
+            "node_label": labels,
+            "edge_ptr": pointers(n_edge_attrs, n_edge),
+            "edge_prev": labels,
+            "edge_next": labels._replace(shape=(n_edge,)),
+            "weights": Stored(np.float64, (n_node + n_edge,)),
+        },
     )
-    ids = all(
-        a.dtype == np.int32 and a.ndim == 1 and (not a.size or (a.min() >= 0 and a.max() < n_labels))
-        for a in (features.node_label, features.edge_prev, features.edge_next)
-    )
-    weights = w.dtype == np.float64 and w.shape == (features.n_features,) and np.isfinite(w).all()
-    tables = constraints is None or all(
-        table.dtype == bool and table.shape == shape
-        for table, shape in zip(
-            constraints[:3], ((n_labels, n_labels), (n_labels,), (n_labels,)), strict=True
-        )
-    )
-    if tables and constraints is not None and constraints.label_sets is not None:
-        tables = constraints.label_sets.dtype == bool and constraints.label_sets.shape[1:] == (n_labels,)
-    for holds, what in (
-        (same, "sizes of alphabets and weights"),
-        (rows, "pointers"),
-        (ids, "label ids"),
-        (len(features.edge_prev) == len(features.edge_next), "edge labels"),
-        (weights, "weights"),
-        (tables, "constraints"),
-    ):
-        if not holds:
-            raise ValueError(f"the {what} do not fit together")
+    for name in ("node_keys", "edge_keys"):  # their labels rise within each row
+        check_arrays({name: getattr(features, name)}, {name: Stored(np.int64, order="rising")})
+    if constraints is not None:
+        tables = {name: table for name, table in constraints._asdict().items() if table is not None}
+        shapes = zip(tables, ((n_labels, n_labels), (n_labels,), (n_labels,), (None, n_labels)), strict=False)
+        check_arrays(tables, {name: Stored(bool, shape) for name, shape in shapes})
