@@ -9,10 +9,31 @@ import numpy as np
 
 COUNTS = 2**53  # counts and sizes of a file stay below: sums and shares of them are exact
 
+WHOLE = 2**63  # counts are int64 in kernels
+SHOWN = 80  # characters of a value in a message
+
+
+def shown(value):
+    """`repr` of what came, for a message: on one line, and cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception as error:  # an integer of more than 4,300 digits; a class whose repr is broken
+        text = f"<{type(value).__name__}: {error}>"
+    text = " ".join(map(str.strip, text.split("\n")))
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
 
 def is_number(value):
     """Whether it can be compared with one: no text, no truth value, no None, no array of several."""
     return hasattr(value, "__float__") and not isinstance(value, bool) and not getattr(value, "ndim", 0)
+
+
+def _as_float(value):
+    """nan if it is no number; infinity for an integer beyond float64."""
+    try:
+        return float(value) if is_number(value) else math.nan
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def number(name, value, least=0.0, *, above=None, most=math.inf, finite=True, note="", wrong=ValueError):
@@ -20,36 +41,41 @@ def number(name, value, least=0.0, *, above=None, most=math.inf, finite=True, no
 
     finite : infinity will not do. note : stands behind what was expected. wrong : error for no number.
     """
-    high_enough = is_number(value) and (value >= least if above is None else value > above)
-    if not (high_enough and value <= most and (math.isfinite(value) or not finite)):
+    came = _as_float(value)
+    high_enough = came >= least if above is None else came > above
+    if not (high_enough and came <= most and (math.isfinite(came) or not finite)):
         wanted = f"{'finite ' if finite else ''}number"
         if least > -math.inf:
             wanted += f" >= {least:g}" if above is None else f" > {above:g}"
         wanted += f" and at most {most:g}" if most < math.inf else ""
         error = ValueError if is_number(value) else wrong
-        raise error(f"{name}: expected a {wanted}{note}, got {value!r:.80}")
-    return float(value)
+        raise error(f"{name}: expected a {wanted}{note}, got {shown(value)}")
+    return came
 
 
 def whole(name, value, least=0, *, note="", wrong=ValueError):
-    """`value` as an int; ValueError unless it is a whole number >= least. note, wrong : as for `number`."""
-    if not (is_number(value) and math.isfinite(value) and value == int(value) and value >= least):
+    """`value` as an int; ValueError unless it is a whole number >= least, of 64 bits.
+    note, wrong : as for `number`.
+    """
+    came = _as_float(value)
+    if not (math.isfinite(came) and value == int(value) and least <= value < WHOLE):
+        most = " and below 2**63" if came >= WHOLE and value != math.inf else ""
         error = ValueError if is_number(value) else wrong
-        raise error(f"{name}: expected an integer >= {least}{note}, got {value!r:.80}")
+        raise error(f"{name}: expected an integer >= {least}{most}{note}, got {shown(value)}")
     return int(value)
 
 
 def one_of(name, value, allowed):
     """`value`; ValueError unless it is one of those that are allowed."""
     if value not in tuple(allowed):
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r:.80}")
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {shown(value)}")
     return value
 
 
 def function_or_none(name, value):
     """`value`; ValueError if it is neither None nor a function."""
     if value is not None and not callable(value):
-        raise ValueError(f"{name}: expected a function or None, got {value!r:.80}")
+        raise ValueError(f"{name}: expected a function or None, got {shown(value)}")
     return value
 
 

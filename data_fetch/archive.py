@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
@@ -28,7 +29,7 @@ def read_member(path: str | PathLike[str], member: str, *, limit: int = MEMBER_L
     damaged or over `limit` bytes.
     """
     with _opened(path) as archive:
-        return _read(archive, path, member, limit)
+        return _read(archive, path, member, limit, _times(archive))
 
 
 def read_members(
@@ -37,9 +38,9 @@ def read_members(
 ) -> Iterator[tuple[str, bytes]]:  # fmt: skip
     """Yield (name, bytes) of the members that start and end so, in order of name; folders are left out."""
     with _opened(path) as archive:
-        total = 0
+        total, times = 0, _times(archive)
         for name in _names(archive, prefix, suffix):
-            content = _read(archive, path, name, limit)
+            content = _read(archive, path, name, limit, times)
             total += len(content)
             if total > total_limit:
                 raise FetchError(f"{path}: its members hold more than {total_limit} bytes together")
@@ -66,10 +67,13 @@ def _opened(path):
         raise FetchError(f"{path}: not a readable zip file ({error})") from None
 
 
-def _read(archive, path, member, limit):
-    times = sum(info.filename == member for info in archive.infolist())
-    if times != 1:
-        raise FetchError(f"{path}: expected one member named {member!r}, found {times}")
+def _times(archive):
+    return Counter(info.filename for info in archive.infolist())
+
+
+def _read(archive, path, member, limit, times):
+    if times[member] != 1:
+        raise FetchError(f"{path}: expected one member named {member!r}, found {times[member]}")
     info = archive.getinfo(member)
     if info.file_size > limit:
         raise FetchError(

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from crfbook._checks import function_or_none, number, one_of, whole
+from crfbook._checks import function_or_none, number, one_of, shown, whole
 
 
 @pytest.mark.parametrize("value", [2, 2.0, np.float32(2.0), np.array(2.0)])
@@ -50,6 +50,30 @@ def test_what_is_no_number_at_all_may_be_a_type_error():
         with pytest.raises(ValueError, match="^x: expected a.* >= 0, got -1"):
             check("x", -1, wrong=TypeError)
     assert number("x", math.inf, finite=False) == math.inf
+
+
+def test_integers_beyond_float64_and_int64_are_told():
+    for value in (10**400, -(10**400), 10**5000):
+        with pytest.raises(ValueError, match="^x: expected a finite number >= 0, got "):
+            number("x", value)
+    with pytest.raises(ValueError, match=r"^x: expected an integer >= 0 and below 2\*\*63, got 1000"):
+        whole("x", 10**400)
+    assert whole("x", 2**63 - 1) == 2**63 - 1
+    for value in (2**63, np.uint64(2**63), 1e300):
+        with pytest.raises(ValueError, match=r"below 2\*\*63, got "):
+            whole("x", value)
+
+
+def test_long_values_are_cut_and_stand_on_one_line():
+    class Broken:
+        def __repr__(self):
+            raise RuntimeError("no words")
+
+    for value in ("a" * 10**6, [1] * 10**5, 10**5000, np.eye(50), Broken(), "\ud800" * 1000):
+        text = shown(value)
+        assert len(text) <= 80 and "\n" not in text and text.encode()
+    assert shown("a b\n") == "'a b\\n'" and shown(np.eye(2)) == "array([[1., 0.], [0., 1.]])"
+    assert shown("a" * 100) == "'" + "a" * 76 + "..."
 
 
 def test_choices_and_functions():

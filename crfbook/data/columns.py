@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from crfbook._checks import shown
 from crfbook.data.corpus import ragged_index
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class TokenColumns:
         for name, column in [*self.columns.items(), (self.label_name, self.labels)]:
             if column is not None and len(column) != ptr[-1]:
                 raise ValueError(
-                    f"column {name!r}: expected {ptr[-1]} tokens as seq_ptr says, found {len(column)}"
+                    f"column {shown(name)}: expected {ptr[-1]} tokens as seq_ptr says, found {len(column)}"
                 )
 
     @classmethod
@@ -67,7 +68,7 @@ class TokenColumns:
         """
         names = tuple(names)
         if label is not None and label not in names:
-            raise ValueError(f"label {label!r} is not among the names {', '.join(map(repr, names))}")
+            raise ValueError(f"label {shown(label)} is not among the names {', '.join(map(repr, names))}")
         rows, seq_ptr = [], [0]
         for i, sentence in enumerate(sentences):
             for t, row in enumerate(sentence):
@@ -115,7 +116,7 @@ class TokenColumns:
     def by_sequence(self, name: str) -> list[list[str]]:
         """One column as a list of lists; `name` is a column's name."""
         if name not in self.columns:
-            raise ValueError(f"no column {name!r}; there are {', '.join(map(repr, self.columns))}")
+            raise ValueError(f"no column {shown(name)}; there are {', '.join(map(repr, self.columns))}")
         return self._cut(self.columns[name])
 
     def labels_by_sequence(self) -> list[list[Any]]:
@@ -202,7 +203,7 @@ _ABBREVIATIONS = """
 """
 _TOKEN = re.compile(
     rf"""
-      https?://\S*[\w/] | [\w.+-]+@[\w-]+(?:\.[\w-]+)+        # addresses
+      https?://\S*[\w/] | [\w.+-]{{1,64}}+@[\w-]+(?:\.[\w-]+)+  # addresses; RFC 5321: 64 before the @
     | \.\.\.+ | --+                                           # ellipsis, dash
     | [\U0001F1E6-\U0001F1FF]{{2}} | [\d\#*]\ufe0f?\u20e3        # flags, keycaps
     | (?:[^\W\d_]\.){{2,}}                                    # U.S.  p.m.

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import shown
+
 
 class Constraints(NamedTuple):
     """What is allowed, in the order of the label ids.
@@ -104,7 +106,7 @@ def constraints_from(spec, labels):
         spec = {"allowed": spec}
     unknown = sorted(map(str, set(spec) - {"allowed", "start", "end"}))
     if unknown:
-        raise ValueError(f"constraints: expected the keys 'allowed', 'start', 'end', got {unknown[0]!r}")
+        raise ValueError(f"constraints: expected the keys 'allowed', 'start', 'end', got {shown(unknown[0])}")
     allowed = _table(spec.get("allowed"), labels)
     return Constraints(allowed, *(_vector(spec.get(name), labels, name) for name in ("start", "end")))
 
@@ -116,7 +118,7 @@ def check_constraints(constraints, n_labels):
     if not isinstance(constraints, Constraints):
         raise ValueError(
             "constraints: expected Constraints or None (constraints_from makes them), "
-            f"got {constraints!r:.80}"
+            f"got {shown(constraints)}"
         )
     for name, shape in (("allowed", (n_labels, n_labels)), ("start", (n_labels,)), ("end", (n_labels,))):
         array = np.asarray(getattr(constraints, name))
@@ -162,13 +164,13 @@ def violations(corpus, constraints, label_names):
     for t in np.flatnonzero(bad_pair | bad_start | bad_end | bad_label):
         name, place = label_names[labels[t]], (int(sequence[t]), int(position[t]))
         if bad_start[t]:
-            found.append((*place, f"{name!r} may not start a sequence"))
+            found.append((*place, f"{shown(name)} may not start a sequence"))
         if bad_pair[t]:
-            found.append((*place, f"{name!r} may not follow {label_names[previous[t]]!r}"))
+            found.append((*place, f"{shown(name)} may not follow {shown(label_names[previous[t]])}"))
         if bad_end[t]:
-            found.append((*place, f"{name!r} may not end a sequence"))
+            found.append((*place, f"{shown(name)} may not end a sequence"))
         if bad_label[t]:
-            found.append((*place, f"{name!r} is not among the labels of this token's word"))
+            found.append((*place, f"{shown(name)} is not among the labels of this token's word"))
     return found
 
 
@@ -181,7 +183,9 @@ def describe_violations(found, limit=5):
 def _scheme(name, labels):
     key = {"IOB2": "BIO", "IOBES": "BIOES"}.get(name.upper(), name.upper())
     if key not in _SCHEMES:
-        raise ValueError(f"constraints: expected 'BIO', 'IOB1', 'BIOES' or a boolean table, got {name!r}")
+        raise ValueError(
+            f"constraints: expected 'BIO', 'IOB1', 'BIOES' or a boolean table, got {shown(name)}"
+        )
     prefixes, openers, closers = _SCHEMES[key]
     parts = [_split(label, prefixes, key) for label in labels]
 
@@ -209,7 +213,7 @@ def _split(label, prefixes, scheme):
     head, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
     if head not in prefixes or len(head) != 1 or (dash and not kind):
         known = ", ".join(f"{p}-x" for p in prefixes)
-        raise ValueError(f"constraints={scheme!r}: expected labels 'O' or {known}, got {label!r}")
+        raise ValueError(f"constraints={shown(scheme)}: expected labels 'O' or {known}, got {shown(label)}")
     return head, kind
 
 
@@ -221,7 +225,7 @@ def _table(table, labels):
         for axis, names in (("row", table.index), ("column", table.columns)):
             missing = [label for label in labels if label not in names]
             if missing:
-                raise ValueError(f"constraints: the table has no {axis} for the label {missing[0]!r}")
+                raise ValueError(f"constraints: the table has no {axis} for the label {shown(missing[0])}")
         table = table.loc[labels, labels].to_numpy()
     table = np.asarray(table)
     if table.shape != (n_labels, n_labels):
@@ -242,7 +246,7 @@ def _vector(vector, labels, name):
     vector = np.asarray(vector)
     if vector.shape != (len(labels),):
         raise ValueError(
-            f"constraints: expected {name!r} with {len(labels)} values, one for each label, "
+            f"constraints: expected {shown(name)} with {len(labels)} values, one for each label, "
             f"got shape {vector.shape}"
         )
     return vector.astype(bool)
@@ -252,7 +256,7 @@ def _is_boolean(vector):
     if isinstance(vector, str):
         raise ValueError(
             "constraints: expected a boolean vector or a collection of labels for 'start' and "
-            f"'end', got the string {vector!r}"
+            f"'end', got the string {shown(vector)}"
         )
     return np.asarray(list(vector)).dtype == bool
 

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from crfbook._checks import shown
 from crfbook.data.columns import TokenColumns
 from crfbook.data.vocabulary import where
 
@@ -75,7 +76,7 @@ def _not_utf8(data, name):
             line.decode("utf-8")
         except UnicodeDecodeError as error:
             return ValueError(
-                f"{name}, line {number}: expected UTF-8, found byte {line[error.start]:#04x} in {line!r}"
+                f"{name}, line {number}: expected UTF-8, found byte {line[error.start]:#04x} in {shown(line)}"
             )
     return ValueError(f"{name}: not UTF-8")
 
@@ -99,9 +100,9 @@ def read_conll(
     columns = tuple(columns)
     named = [name for name in columns if name is not None]
     if label is not None and label not in named:
-        raise ValueError(f"label {label!r} is not among the columns {', '.join(map(repr, named))}")
+        raise ValueError(f"label {shown(label)} is not among the columns {', '.join(map(repr, named))}")
     if len(set(named)) != len(named) or not named:
-        raise ValueError(f"columns: expected different names, at least one; found {columns!r}")
+        raise ValueError(f"columns: expected different names, at least one; found {shown(columns)}")
     data, name = read_source(path_or_file)
     data = clean_bytes(data, name)
     strings = Interner() if interner is None else interner
@@ -120,7 +121,7 @@ def _separator_byte(separator):
         return None
     byte = separator.encode("utf-8")
     if len(byte) != 1 or byte in b"\n\r":
-        raise ValueError(f"separator: expected None or one ASCII character, found {separator!r}")
+        raise ValueError(f"separator: expected None or one ASCII character, found {shown(separator)}")
     return byte
 
 
@@ -175,7 +176,8 @@ def _ragged(chunk, k, n_lines, found, name, columns):
     names = ", ".join("(skipped)" if c is None else c for c in columns)
     noun = "column" if len(columns) == 1 else "columns"
     raise ValueError(
-        f"{name}, line {n_lines + k + 1}: expected {len(columns)} {noun} ({names}), found {found}: {line!r}"
+        f"{name}, line {n_lines + k + 1}: expected {len(columns)} {noun} ({names}), "
+        f"found {found}: {shown(line)}"
     )
 
 
@@ -222,8 +224,8 @@ def _check_cells(part, tokens, separator):
     if bad:
         t = next(t for t, cell in enumerate(part) if cell in bad)
         raise ValueError(
-            f"{where(t, tokens.seq_ptr)}: expected a string that fits between separators {separator!r}, "
-            f"found {part[t]!r}"
+            f"{where(t, tokens.seq_ptr)}: expected a string that fits between separators {shown(separator)}, "
+            f"found {shown(part[t])}"
         )
 
 

@@ -6,7 +6,7 @@ from itertools import chain, pairwise, repeat
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, one_of, pointers
+from crfbook._checks import Stored, check_arrays, one_of, pointers, shown
 
 
 class UnknownLabelError(ValueError):
@@ -101,7 +101,7 @@ def number_labels(labels, n, seq_ptr):
     for number, label in enumerate(plain):
         if label != label:
             place = where(int(np.argmax(numbers == number)), seq_ptr)
-            raise ValueError(f"{place}: the label is {label!r}, not a number")
+            raise ValueError(f"{place}: the label is {shown(label)}, not a number")
     known = {label for label in plain if label is not None}
     try:
         alphabet = sorted(known)
@@ -128,7 +128,7 @@ def encode_labels(labels, n, alphabet, seq_ptr, unknown):
             if labels[position] is not None:
                 known = ", ".join(map(repr, alphabet[:10])) + (", ..." if len(alphabet) > 10 else "")
                 raise UnknownLabelError(
-                    f"{where(position, seq_ptr)}: label {labels[position]!r} was not seen in training; "
+                    f"{where(position, seq_ptr)}: label {shown(labels[position])} was not seen in training; "
                     f"known: {known}"
                 )
     return ids
@@ -144,7 +144,9 @@ def _bad_label(labels, seq_ptr, error):
             hash(label)
         except TypeError:
             place = where(position, seq_ptr)
-            return TypeError(f"{place}: a label must be hashable (string, integer, tuple), got {label!r}")
+            return TypeError(
+                f"{place}: a label must be hashable (string, integer, tuple), got {shown(label)}"
+            )
     return error
 
 
@@ -171,7 +173,7 @@ def _to_json(label):
         return {"tuple": [_to_json(part) for part in label]}
     if type(label) not in _SIMPLE:
         raise TypeError(
-            f"label {label!r} cannot be saved: expected str, int, float, bool or a tuple of these"
+            f"label {shown(label)} cannot be saved: expected str, int, float, bool or a tuple of these"
         )
     return label
 
@@ -199,7 +201,7 @@ def flat_labels(y, seq_ptr, may_be_flat=False):
         raise ValueError(f"X has {n_sequences} sequences but y has {len(y)}")
     for i, (part, length) in enumerate(zip(y, np.diff(seq_ptr).tolist(), strict=True)):
         if not nested[i]:
-            raise ValueError(f"sequence {i}: expected a list of {length} labels, got {part!r}")
+            raise ValueError(f"sequence {i}: expected a list of {length} labels, got {shown(part)}")
         if len(part) != length:
             raise ValueError(f"sequence {i}: {length} tokens but {len(part)} labels")
     return list(chain.from_iterable(y))

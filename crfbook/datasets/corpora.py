@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 import data_fetch
+from crfbook._checks import shown
 from crfbook.data.columns import TokenColumns
 from crfbook.data.readers import Interner, clean_bytes, read_conll, read_source, text_lines
 
@@ -61,7 +62,7 @@ def read_conllu(source, columns=("word", "upos", "xpos", "feats", "head", "depre
             raise ValueError(f"{name}, line {number}: expected the 10 columns of CoNLL-U, found {len(cells)}")
         if not cells[0].isdecimal():
             if not re.fullmatch(r"\d+[-.]\d+", cells[0]):
-                raise ValueError(f"{name}, line {number}: expected a word number, found {cells[0]!r}")
+                raise ValueError(f"{name}, line {number}: expected a word number, found {shown(cells[0])}")
             continue
         wanted = n_tokens - seq_ptr[-1] + 1
         if int(cells[0]) != wanted:
@@ -130,11 +131,13 @@ def read_nettalk(source):
             continue
         cells = line.split("\t")
         if len(cells) != 4 or len(cells[0]) != len(cells[1]):
-            raise ValueError(f"{where}: expected word, phonemes (one a letter), stress, code; found {line!r}")
+            raise ValueError(
+                f"{where}: expected word, phonemes (one a letter), stress, code; found {shown(line)}"
+            )
         word, phonemes, stress, code = cells
         if len(stress) != len(word):
             if code.strip():
-                raise ValueError(f"{where}: expected a stress mark for every letter, found {stress!r}")
+                raise ValueError(f"{where}: expected a stress mark for every letter, found {shown(stress)}")
             stress, code = "", stress
         words.append((word, phonemes, stress, code.strip()))
     return words
@@ -166,7 +169,7 @@ def read_brown(source):
         sentences.append([item.rpartition("/")[::2] for item in line.split()])
         for word, tag in sentences[-1]:
             if not word or not tag:
-                raise ValueError(f"{where}: expected word/tag, found {word + tag!r}")
+                raise ValueError(f"{where}: expected word/tag, found {shown(word + tag)}")
     return sentences
 
 
@@ -184,7 +187,7 @@ def read_cmudict(source):
         if not cells:
             continue
         if len(cells) < 2:
-            raise ValueError(f"{where}: expected a word and its phones, found {line!r}")
+            raise ValueError(f"{where}: expected a word and its phones, found {shown(line)}")
         word, *phones = shared_strings([_VARIANT.sub("", cells[0]), *cells[1:]], shared)
         pairs.append((word, tuple(phones)))
     return pairs

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import shown
 from crfbook.data.readers import text_lines
 
 MAX_DEPTH = 14
@@ -51,11 +52,11 @@ class TextFile:
                     raise ValueError(f"{where}: expected a new section, found [{title}] again")
                 rows = self.sections[title] = []
             elif rows is None:
-                raise ValueError(f"{where}: expected a [section] first, found {line!r}")
+                raise ValueError(f"{where}: expected a [section] first, found {shown(line)}")
             elif line[0].isspace() and rows and ":" not in cells:
                 rows[-1][2].extend(cells)
             elif line[0].isspace() or cells.count(":") != 1:
-                raise ValueError(f"{where}: expected 'key : value', found {line!r}")
+                raise ValueError(f"{where}: expected 'key : value', found {shown(line)}")
             else:
                 colon = cells.index(":")
                 rows.append((where, cells[:colon], cells[colon + 1 :]))
@@ -75,7 +76,7 @@ class TextFile:
                 key, value = map(_cells, names, sides)
             except ValueError:
                 found = " : ".join(" ".join(cell or "_" for cell in side) for side in sides)
-                raise ValueError(f"{where}: expected {shape!r}, found {found!r}") from None
+                raise ValueError(f"{where}: expected {shown(shape)}, found {shown(found)}") from None
             yield where, key, value
 
     def table(self, section, shape):
@@ -158,7 +159,7 @@ def _listed(cell, lists, where):
         return [cell]
     found = _LIST.fullmatch(cell)
     if found is None or found[1] not in lists:
-        raise ValueError(f"{where}: expected @ and a list ({', '.join(lists)}), found {cell!r}")
+        raise ValueError(f"{where}: expected @ and a list ({', '.join(lists)}), found {shown(cell)}")
     return lists[found[1]][int(found[2] or 0) : int(found[3]) if found[3] else None]
 
 
@@ -219,7 +220,7 @@ class Grammar:
             return "w", lexicon[name], name.partition(".")[0], relation, is_head
         word, _, pos = name.rpartition("_")
         if not word or not pos:
-            raise ValueError(f"{where}: no rule and no words for {name!r}")
+            raise ValueError(f"{where}: no rule and no words for {shown(name)}")
         return "l", word, pos, relation or ("punct" if pos in _PUNCTUATION else ""), is_head
 
     def sentence(self, draw, start="TOP"):

@@ -15,7 +15,7 @@ from numbers import Real
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, check_fields
+from crfbook._checks import Stored, check_arrays, check_fields, shown
 from crfbook.data.corpus import offsets, owners
 from crfbook.data.vocabulary import (
     falling_order,
@@ -67,7 +67,7 @@ def as_sequences(X):
         if isinstance(sequence, (str, bytes, dict)):
             raise TypeError(
                 f"sequence {i}: expected a list of tokens, "
-                f"got {sequence!r} (X is a list of sequences of tokens)"
+                f"got {shown(sequence)} (X is a list of sequences of tokens)"
             )
         if not hasattr(sequence, "__len__"):
             if hasattr(sequence, "items"):  # pycrfsuite.ItemSequence
@@ -75,7 +75,7 @@ def as_sequences(X):
             elif hasattr(sequence, "__iter__"):
                 sequence = list(sequence)
             else:
-                raise TypeError(f"sequence {i}: expected a list of tokens, got {sequence!r}")
+                raise TypeError(f"sequence {i}: expected a list of tokens, got {shown(sequence)}")
         elif hasattr(sequence, "items") and callable(sequence.items):
             sequence = sequence.items()
         sequences.append(sequence)
@@ -115,7 +115,7 @@ def _complain(rows, n, seq_ptr):
     for t, row in enumerate(rows):
         if not isinstance(row, (tuple, list)):
             raise TypeError(
-                f"{where(t, seq_ptr)}: expected cells of the same form as in the first token, got {row!r}"
+                f"{where(t, seq_ptr)}: expected cells of the same form as in the first token, got {shown(row)}"
             )
         if len(row) != n or n == 0:
             raise ValueError(
@@ -259,7 +259,9 @@ def _all_pairs(tokens, seq_ptr):
 def _pairs(token, t, seq_ptr):
     """One token as a list of (name, value) without nesting; raises TypeError naming the token."""
     if not isinstance(token, (dict, *_LISTS)):
-        raise TypeError(f"{where(t, seq_ptr)}: expected a dict or a list of attribute strings, got {token!r}")
+        raise TypeError(
+            f"{where(t, seq_ptr)}: expected a dict or a list of attribute strings, got {shown(token)}"
+        )
     try:
         return list(_unfold(token))
     except (TypeError, ValueError) as error:
@@ -289,16 +291,17 @@ def _understand(name, value):
         return f"{name}:{_text(value)}", 1.0
     if not isinstance(value, (Real, np.bool_)):
         raise TypeError(
-            f"attribute {name!r}: expected a number, a bool, a string, a dict or a list, got {value!r}"
+            f"attribute {shown(name)}: expected a number, a bool, a string, a dict or a list, "
+            f"got {shown(value)}"
         )
     try:
         number = float(value)
     except OverflowError:  # an integer of more than 308 digits
         raise ValueError(
-            f"attribute {name!r}: expected a value within float64, got an integer that exceeds it"
+            f"attribute {shown(name)}: expected a value within float64, got an integer that exceeds it"
         ) from None
     if not np.isfinite(number):
-        raise ValueError(f"attribute {name!r}: expected a finite value, got {number}")
+        raise ValueError(f"attribute {shown(name)}: expected a finite value, got {number}")
     return name, number
 
 
@@ -308,7 +311,7 @@ def _text(name):
     if isinstance(name, bytes):
         return name.decode("utf-8")
     hint = " (dense input: give a list of NumPy arrays)" if isinstance(name, Real) else ""
-    raise TypeError(f"expected attribute names that are strings, got {name!r}{hint}")
+    raise TypeError(f"expected attribute names that are strings, got {shown(name)}{hint}")
 
 
 # ---- numbers ----

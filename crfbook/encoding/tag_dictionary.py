@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, check_fields, whole
+from crfbook._checks import Stored, check_arrays, check_fields, shown, whole
 from crfbook.data.constraints import constraints_from
 from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
 from crfbook.encoding.given_attributes import as_columns
@@ -28,12 +28,12 @@ class TagDictionary:
     def __init__(self, entries, column=0):
         if not hasattr(entries, "items"):
             raise TypeError(
-                f"TagDictionary: expected a dict word -> collection of labels, got {entries!r:.60}"
+                f"TagDictionary: expected a dict word -> collection of labels, got {shown(entries)}"
             )
         for word, labels in entries.items():
             if isinstance(labels, str) or not hasattr(labels, "__iter__"):
                 raise TypeError(
-                    f"TagDictionary: expected a collection of labels for {word!r}, got {labels!r:.60}"
+                    f"TagDictionary: expected a collection of labels for {shown(word)}, got {shown(labels)}"
                 )
         self.entries, self.column = {word: frozenset(labels) for word, labels in entries.items()}, column
 
@@ -165,7 +165,7 @@ def words_of(X, column, names=None):
         column = names[column]
     if column not in columns:
         raise ValueError(
-            f"tag_dictionary: there is no column {column!r}; there are {', '.join(map(repr, names))}"
+            f"tag_dictionary: there is no column {shown(column)}; there are {', '.join(map(repr, names))}"
         )
     return columns[column]
 

@@ -11,7 +11,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, check_fields
+from crfbook._checks import Stored, check_arrays, check_fields, shown
 from crfbook.data.corpus import inner_tokens, offsets, positions, stretches
 from crfbook.data.vocabulary import falling_order, numbered, pack_strings, unpack_strings, where
 from crfbook.encoding.attribute_rows import Rows, edge_classes, gather, sum_duplicates
@@ -90,9 +90,9 @@ class TemplateAttributes:
                 elif column in columns:
                     resolved[column] = columns[column]
                 else:
-                    there = ", ".join(f"{j} {name!r}" for j, name in enumerate(names)) or "none"
+                    there = ", ".join(f"{j} {shown(name)}" for j, name in enumerate(names)) or "none"
                     raise ValueError(
-                        f"template line {pattern.line} asks for column {column!r}; "
+                        f"template line {pattern.line} asks for column {shown(column)}; "
                         f"the data has these columns: {there}"
                     )
         return resolved
@@ -215,7 +215,7 @@ class CodedColumns:
             for number, cell in enumerate(self.distinct[column]):
                 if not isinstance(cell, str):
                     place = where(int(np.argmax(self._codes[column] == number)), seq_ptr)
-                    raise TypeError(f"{place}, column {column!r}: expected a string, got {cell!r}")
+                    raise TypeError(f"{place}, column {shown(column)}: expected a string, got {shown(cell)}")
 
     def codes(self, column, offset):
         if offset == 0:

@@ -48,7 +48,8 @@ They are applied to the vocabulary of a column, once per distinct string, never 
 | `%shortshape[row,column]` | the same with runs shortened: `XxXx-d` |
 | `%ngrams[row,column,low,high]` | every distinct character n-gram with low <= n <= high |
 
-Regular expressions are those of Python's `re` (search, not a full match).
+Regular expressions are those of Python's `re` (search, not a full match). Rows lie within 1,000 tokens,
+lengths within 100 characters: a line of a file cannot ask for more work than its data are worth.
 
 Sources: CRF++ 0.59 and Wapiti 1.5 manuals for the notation.
 """
@@ -61,12 +62,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from crfbook._checks import shown
+
 if TYPE_CHECKING:
     from crfbook._types import File
 
 _FOLDER = Path(__file__).parent / "patterns"
 _MACRO = re.compile(r'%(?P<name>[A-Za-z]+)\[(?P<body>(?:[^\]"]|"(?:[^"\\]|\\.)*")*)\]')
-_FIELD = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"]*?)\s*(?:,|$)')
+# possessive: nothing is tried twice, whatever the number of blanks
+_FIELD = re.compile(r'\s*+("(?:[^"\\]|\\.)*+"|[^,"]*+)\s*+(?:,|$)')
+MAX_OFFSET, MAX_COLUMN, MAX_LENGTH = 1000, 10**6, 100  # of a cell's row, its column, and a prefix's length
 _FORM = (
     "expected %x[row,column] or %extractor[row,column,argument,...], "
     "for example %x[-1,0] or %suffix[0,word,3]"
@@ -119,10 +124,10 @@ class Template(NamedTuple):
             try:
                 pattern = _parse_line(line, number, regexes)
             except ValueError as error:
-                raise ValueError(f"template line {number} ({line!r}): {error}") from None
+                raise ValueError(f"template line {number} ({shown(line)}): {error}") from None
             first = seen.setdefault(pattern[:3], number)
             if first != number:
-                raise ValueError(f"template line {number} ({line!r}) repeats line {first}")
+                raise ValueError(f"template line {number} ({shown(line)}) repeats line {first}")
             if line[0] in "Uu*":
                 node.append(pattern)
             if line[0] in "Bb*" and pattern.sources:
@@ -188,8 +193,8 @@ def as_template(template: Template | File) -> Template:
     path = Path(template)
     if not path.is_file():
         raise ValueError(
-            f"template {str(template)!r} is neither a file nor a shipped template ({', '.join(available())}) "
-            "nor a template text"
+            f"template {shown(str(template))} is neither a file nor a shipped template "
+            f"({', '.join(available())}) nor a template text"
         )
     try:
         return Template.parse(path.read_text(encoding="utf-8"))
@@ -211,47 +216,56 @@ def _strip_comment(raw: str) -> str:
 def _parse_line(line: str, number: int, regexes: Container[str] | None) -> Pattern:
     if line[0] not in "UuBb*":
         raise ValueError("expected U (node), B (edge), * (both) or # (comment) as the first character")
-    literals, sources, offsets = [""], [], []
+    literals, sources, offsets = [[]], [], []
     position = 0
     while position < len(line):
         sign = line.find("%", position)
-        literals[-1] += line[position : sign if sign >= 0 else len(line)]
+        literals[-1].append(line[position : sign if sign >= 0 else len(line)])
         if sign < 0:
             break
         if line[sign : sign + 2] == "%%":
-            literals[-1] += "%"
+            literals[-1].append("%")
             position = sign + 2
             continue
         macro = _MACRO.match(line, sign)
         if macro is None:
-            raise ValueError(f"{line[sign:]!r} is no macro: {_FORM}")
+            raise ValueError(f"{shown(line[sign:])} is no macro: {_FORM}")
         source, offset = _parse_macro(macro, regexes)
         sources.append(source)
         offsets.append(offset)
-        literals.append("")
+        literals.append([])
         position = macro.end()
-    return Pattern(tuple(literals), tuple(sources), tuple(offsets), number)
+    return Pattern(tuple(map("".join, literals)), tuple(sources), tuple(offsets), number)
 
 
 def _parse_macro(macro: re.Match, regexes: Container[str] | None) -> tuple[Source, int]:
     fields = _split(macro["body"])
+    text = shown(macro[0])
     if len(fields) < 2 or not re.fullmatch(r"[+-]?\d+", fields[0]):
-        raise ValueError(f"{macro[0]!r}: {_FORM}")
+        raise ValueError(f"{text}: {_FORM}")
     if not re.fullmatch(r"\d+|[^\W\d]\w*", fields[1]):
-        raise ValueError(f"{macro[0]!r}: the column must be a number from 0 or a name, got {fields[1]!r}")
-    column = int(fields[1]) if fields[1].isdigit() else fields[1]
-    arguments = tuple(_argument(field, macro[0]) for field in fields[2:])
-    for argument in arguments:  # refused before it is compiled
-        if regexes is not None and isinstance(argument, str) and argument not in regexes:
-            raise ValueError(
-                f"the regular expression {argument!r:.60} may run for ever on some text; "
-                "CRF.load(path, trust=True) takes it from a file that you trust"
-            )
+        raise ValueError(f"{text}: the column must be a number from 0 or a name, got {shown(fields[1])}")
     try:
+        offset = _within("row", fields[0], MAX_OFFSET)
+        column = _within("column", fields[1], MAX_COLUMN) if fields[1].isdecimal() else fields[1]
+        arguments = tuple(map(_argument, fields[2:]))
+        for argument in arguments:  # refused before it is compiled
+            if regexes is not None and isinstance(argument, str) and argument not in regexes:
+                raise ValueError(
+                    f"the regular expression {shown(argument)} may run for ever on some text; "
+                    "CRF.load(path, trust=True) takes it from a file that you trust"
+                )
         make_extractor(macro["name"], arguments)
     except ValueError as error:
-        raise ValueError(f"{macro[0]!r}: {error}") from None
-    return Source(column, macro["name"], arguments), int(fields[0])
+        raise ValueError(f"{text}: {error}") from None
+    return Source(column, macro["name"], arguments), offset
+
+
+def _within(what, digits, most):
+    """The whole number that the digits stand for; ValueError for one beyond `most`, never converted."""
+    if len(digits) > 9 or abs(int(digits)) > most:
+        raise ValueError(f"the {what} must lie within {most:,}, got {shown(digits)}")
+    return int(digits)
 
 
 def _split(body: str) -> list[str]:
@@ -261,20 +275,20 @@ def _split(body: str) -> list[str]:
         field = _FIELD.match(body, position)
         if field is None:
             return []
-        fields.append(field[1])
+        fields.append(field[1].rstrip())
         if field.end() == len(body) and not field[0].rstrip().endswith(","):
             break
         position = field.end()
     return fields
 
 
-def _argument(field: str, macro: str) -> int | str:
+def _argument(field: str) -> int | str:
     if re.fullmatch(r"\d+", field):
-        return int(field)
+        return _within("length", field, MAX_LENGTH)
     if len(field) >= 2 and field[0] == field[-1] == '"':
         return field[1:-1].replace('\\"', '"')
     raise ValueError(
-        f"{macro!r}: argument {field!r} must be a whole number or a regular expression in double quotes"
+        f"argument {shown(field)} must be a whole number or a regular expression in double quotes"
     )
 
 
@@ -333,6 +347,8 @@ def _lengths(low: int, high: int | None) -> range:
     high = low if high is None else high
     if not 1 <= low <= high:
         raise ValueError(f"lengths must satisfy 1 <= low <= high, got {low} and {high}")
+    if high > MAX_LENGTH:  # from a caller; in a template the sentence came before
+        raise ValueError(f"lengths must be at most {MAX_LENGTH}, got {high}")
     return range(low, high + 1)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from crfbook._checks import COUNTS, Stored
+from crfbook._checks import COUNTS, Stored, shown
 from crfbook.chain import inference
 from crfbook.chain.packing import forecast
 from crfbook.data.vocabulary import UnknownLabelError, number_labels
@@ -229,8 +229,8 @@ class Stream:
         if hasattr(self, "weights_"):
             if classes is not None and set(classes) != set(self.encoder_.labels_):
                 raise ValueError(
-                    f"partial_fit: expected the classes of the first call, {self.encoder_.labels_!r:.60}, "
-                    f"got {classes!r:.60}"
+                    f"partial_fit: expected the classes of the first call, {shown(self.encoder_.labels_)}, "
+                    f"got {shown(classes)}"
                 )
             try:
                 corpus = known_corpus(self.encoder_, X, y, "raise", self.label_sets_)

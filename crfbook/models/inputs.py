@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from crfbook._checks import check_fields
+from crfbook._checks import check_fields, shown
 from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences
 
 MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
@@ -168,7 +168,7 @@ def listed(sequences):
     """
     held = any(hasattr(sequences, name) for name in ("__iter__", "__getitem__", "seq_ptr"))
     if sequences is not None and not held:
-        raise TypeError(f"expected a list of sequences, got {sequences!r}")
+        raise TypeError(f"expected a list of sequences, got {shown(sequences)}")
     one_time = hasattr(sequences, "__iter__") and not hasattr(sequences, "__len__")
     return list(sequences) if one_time else sequences
 
@@ -211,7 +211,7 @@ def _weights(sample_weight, n_sequences):
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"sample_weight: expected numbers, got {sample_weight!r:.60}") from None
+        raise TypeError(f"sample_weight: expected numbers, got {shown(sample_weight)}") from None
     if weight.shape != (n_sequences,):
         raise ValueError(
             f"sample_weight: expected one weight for each of the {n_sequences} sequences, "

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import number, one_of, whole
+from crfbook._checks import number, one_of, shown, whole
 from crfbook.chain.losses.form import LOSSES
 from crfbook.training.threads import resolve_threads
 
@@ -267,7 +267,9 @@ def resolve(name):
     key = "lbfgs" if name is None else name.replace("_", "-") if isinstance(name, str) else name
     key = ALIASES.get(key, key) if isinstance(key, str) else key
     if not isinstance(key, str) or key not in ALGORITHMS:
-        raise ValueError(f"algorithm: expected {_listed(ALGORITHMS)} (or {_listed(ALIASES)}), got {name!r}")
+        raise ValueError(
+            f"algorithm: expected {_listed(ALGORITHMS)} (or {_listed(ALIASES)}), got {shown(name)}"
+        )
     return key
 
 
@@ -292,7 +294,7 @@ def seed(random_state):
         return int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError:
         raise ValueError(
-            f"random_state: expected an integer >= 0, a RandomState or None, got {random_state!r}"
+            f"random_state: expected an integer >= 0, a RandomState or None, got {shown(random_state)}"
         ) from None
 
 
@@ -317,27 +319,29 @@ def check_combination(key, loss, clamp, c1, c2):
     """
     row, name = ALGORITHMS[key], f"algorithm={key!r}"
     if loss is not None and loss not in LOSSES:
-        raise ValueError(f"loss: expected {_listed(LOSSES)}, got {loss!r}")
+        raise ValueError(f"loss: expected {_listed(LOSSES)}, got {shown(loss)}")
     if loss is not None and loss not in row.losses:
         what = _listed(row.losses) if row.losses else "no such loss, it corrects mistakes"
-        _refuse(f"{name} minimises {what}, got loss={loss!r}; with that loss", lambda r: loss in r.losses)
+        _refuse(
+            f"{name} minimises {what}, got loss={shown(loss)}; with that loss", lambda r: loss in r.losses
+        )
     chosen = loss or (row.losses or ("log",))[0]
     if clamp is not None and not (chosen.endswith("exp") and row.losses == LOSSES):
         raise ValueError(
             f"clamp: it is for loss='exp' and 'pointwise-exp' with {_listed(_BATCH)}, "
-            f"got clamp={clamp!r} with {name}, loss={chosen!r}"
+            f"got clamp={shown(clamp)} with {name}, loss={shown(chosen)}"
         )
     if c1 and row.c1 == NONE:
-        _refuse(f"{name} has no L1 penalty, got c1={c1!r}; with c1 > 0", lambda r: r.c1 != NONE)
+        _refuse(f"{name} has no L1 penalty, got c1={shown(c1)}; with c1 > 0", lambda r: r.c1 != NONE)
     if not c1 and row.c1 == NEEDED:
-        _refuse(f"{name} is for c1 > 0, got c1={c1 or 0!r}; with c1=0", lambda r: r.c1 != NEEDED)
+        _refuse(f"{name} is for c1 > 0, got c1={shown(c1 or 0)}; with c1=0", lambda r: r.c1 != NEEDED)
     if c2 == 0 and row.c2 == NEEDED:
         _refuse(f"{name} needs an L2 penalty, got c2=0; with c2=0", lambda r: r.c2 != NEEDED)
     if row.c1 == EITHER and not c1 and c2 == 0:
         why = "node and edge weights of a symbol are redundant without one; got c1=0 and c2=0"
         _refuse(f"{name} needs a penalty: {why}; with neither", lambda r: not {r.c1, r.c2} & {NEEDED, EITHER})
     if c1 and c2 and row.c2 == NONE:
-        what = f"{name} has no L2 penalty, got c2={c2!r}; with both penalties"
+        what = f"{name} has no L2 penalty, got c2={shown(c2)}; with both penalties"
         _refuse(what, lambda r: NONE not in (r.c1, r.c2))
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from crfbook._checks import function_or_none, is_number, number, whole
+from crfbook._checks import function_or_none, is_number, number, shown, whole
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import select
@@ -116,7 +116,7 @@ def regularization_path(
     function_or_none("callback", callback)
     score = SCORES.get(scoring, scoring)
     if not callable(score):
-        raise ValueError(f"scoring: expected 'accuracy', 'f1' or a function, got {scoring!r}")
+        raise ValueError(f"scoring: expected 'accuracy', 'f1' or a function, got {shown(scoring)}")
     dev = None if X_dev is None else _held_out("X_dev", listed(X_dev), listed(y_dev), score)
     problem = _Problem(model, X, y)
     splits = [] if cv is None else _splits(cv, X, y, score)
@@ -220,7 +220,7 @@ def _grid(problem, n_strengths, ratio):
 def _checked(strengths):
     values = np.asarray(strengths).reshape(-1)
     if not (len(values) and values.dtype.kind in "iuf" and np.isfinite(values).all() and values.min() > 0):
-        raise ValueError(f"strengths: expected finite numbers > 0, got {strengths!r:.80}")
+        raise ValueError(f"strengths: expected finite numbers > 0, got {shown(strengths)}")
     return np.unique(values.astype(np.float64))[::-1]
 
 
@@ -235,7 +235,9 @@ def _held_out(name, X, y, score):
         raise ValueError(f"{name}: expected sequences with tokens to score, got none")
     value = score(gold, gold)
     if not (is_number(value) and np.isfinite(value)):
-        raise ValueError(f"scoring: expected a function that returns a finite number, got {value!r} of it")
+        raise ValueError(
+            f"scoring: expected a function that returns a finite number, got {shown(value)} of it"
+        )
     return X, gold
 
 
@@ -255,7 +257,7 @@ def _splits(cv, X, y, score):
     except (TypeError, ValueError) as error:
         raise ValueError(
             "cv: expected pairs (training numbers, held-out numbers), "
-            f"or what makes them of {n} sequences, got {cv!r:.80} ({error}); "
+            f"or what makes them of {n} sequences, got {shown(cv)} ({error}); "
             "of a splitter that needs groups or classes give list(splitter.split(X, classes, groups))"
         ) from None
     if not splits:
@@ -265,7 +267,7 @@ def _splits(cv, X, y, score):
             numbers = part.ndim == 1 and len(part) and part.dtype.kind in "iu"
             if not (numbers and 0 <= part.min() and part.max() < n):
                 raise ValueError(
-                    f"cv, fold {i}: expected numbers of sequences in 0..{n - 1}, got {part!r:.80}"
+                    f"cv, fold {i}: expected numbers of sequences in 0..{n - 1}, got {shown(part)}"
                 )
         if not any(map(len, gold_labels(_take(X, pair[0]), _take(y, pair[0])))):
             raise ValueError(f"cv, fold {i}: expected sequences with tokens to train on, got none")

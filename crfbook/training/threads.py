@@ -14,6 +14,7 @@ from threading import Lock, local
 import scipy.linalg.cython_blas  # noqa: F401  (loads the BLAS that compiled np.dot calls, so that it is found)
 from threadpoolctl import ThreadpoolController
 
+from crfbook._checks import is_number, shown
 from crfbook.training.interrupts import held_back, listen
 
 
@@ -113,10 +114,10 @@ def resolve_threads(n_threads):
     """
     if n_threads is None:
         return 1
-    if isinstance(n_threads, bool) or not hasattr(n_threads, "__index__") or n_threads == 0:
+    if not (is_number(n_threads) and hasattr(n_threads, "__index__")) or n_threads == 0:
         raise ValueError(
             f"n_threads: expected an integer >= 1, or a negative one to count from all cores (-1), "
-            f"got {n_threads!r}"
+            f"got {shown(n_threads)}"
         )
     n_threads = int(n_threads)
     return n_threads if n_threads > 0 else max(1, (os.cpu_count() or 1) + 1 + n_threads)

@@ -1,6 +1,8 @@
 """Raw text into tokens and sentences: the Treebank's cuts, nothing lost, nothing invented."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -53,6 +55,13 @@ def test_only_white_space_is_lost(text):
     assert all(found) and all(all(tokens) for tokens in found)
     assert "".join(token for tokens in found for token in tokens) == re.sub(r"\s", "", text)
     assert len(tokenize(text, penn_symbols=True)) == len(found)
+
+
+def test_hostile_text_takes_time_in_proportion():
+    """What may stand before an @ was read to its end from each of its characters."""
+    code = "from crfbook.data.columns import tokenize; tokenize('+' * 10**6); tokenize('a.+-' * 10**5)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    assert tokenize("Ask a.b+c@d.org .") == [["Ask", "a.b+c@d.org", "."]]
 
 
 def test_columns_from_text():

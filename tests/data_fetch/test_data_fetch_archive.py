@@ -73,6 +73,14 @@ def test_zip_bombs_and_forgeries(tmp_path):
         data_fetch.read_member(twice, "a")
 
 
+def test_the_list_of_members_is_read_once_whatever_their_number(tmp_path, monkeypatch):
+    path, looked = zipped(tmp_path / "a.zip", [(str(i), b"") for i in range(300)]), []
+    listed = zipfile.ZipFile.infolist
+    monkeypatch.setattr(zipfile.ZipFile, "infolist", lambda self: looked.append(1) or listed(self))
+    assert len(list(data_fetch.read_members(path))) == 300
+    assert len(looked) <= 2, "a look at all members for each member: quadratic"
+
+
 def test_every_changed_byte_gives_the_content_or_one_sentence(tmp_path):
     """Flipped flags make zipfile raise NotImplementedError and RuntimeError as well."""
     content, other = b"hello world " * 20, tmp_path / "b.zip"

@@ -1,5 +1,8 @@
 """Templates: the notation, its errors, the shipped files, and the named extractors."""
 
+import subprocess
+import sys
+
 import pytest
 
 from crfbook.encoding import templates
@@ -55,6 +58,42 @@ def test_errors_name_the_line_and_the_expected_form(line, message):
     with pytest.raises(ValueError, match=r"template line 2 \(") as caught:
         Template.parse("U:%x[1,0]\n" + line)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("macro", "message"),
+    [
+        ("%x[-1000000000,0]", "the row must lie within 1,000, got '-1000000000'"),
+        ("%x[+1001,0]", "the row must lie within 1,000, got '+1001'"),
+        ("%x[0,99999999]", "the column must lie within 1,000,000, got '99999999'"),
+        ("%prefix[0,0,1,999999999]", "the length must lie within 100, got '999999999'"),
+        ("%suffix[0,0,101]", "the length must lie within 100, got '101'"),
+        ("%ngrams[0,0,1,999999999]", "the length must lie within 100, got '999999999'"),
+        (f"%prefix[0,0,{'9' * 5000}]", "the length must lie within 100, got '9999"),
+    ],
+)
+def test_rows_columns_and_lengths_have_limits(macro, message):
+    with pytest.raises(ValueError, match="^template line 1 ") as caught:
+        Template.parse("U:" + macro)
+    assert message in str(caught.value) and len(str(caught.value)) < 400
+    assert Template.parse("U:%x[-1000,0]/%ngrams[1000,0,1,100]").reach == (1000, 1000)
+    with pytest.raises(ValueError, match="lengths must be at most 100, got 101"):
+        make_extractor("prefix", (101,))
+
+
+def test_hostile_lines_take_time_in_proportion():
+    """Each took hours before: the time grew with the cube of the number of blanks, or with the range."""
+    code = """if True:
+        from crfbook.encoding.templates import Template
+        n = 10**5
+        for line in ('%t[0,0,"a"' + " " * n + "b]", "%x[0," + " " * n + '"a"b]', "%x[0,0" + " " * n + '"]',
+                     "%x[0,0]" * 1000 + "%" * 10 * n, "%x[0,-1000000000]", "%x[-1000000000,0]"):
+            try:
+                Template.parse("U:" + line).boundaries
+            except ValueError as error:
+                assert len(str(error)) < 500, len(str(error))
+        """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("text", ["", "\n# nothing\n"])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import number, one_of
+from crfbook._checks import number, one_of, shown
 from crfbook.chain.batch import loss_work
 from crfbook.chain.forms import Tables
 from crfbook.chain.losses.gradients import shard_losses
@@ -36,7 +36,8 @@ def make_loss(loss, clamp=None, log_scale=0.0):
     for name, value, usual in (("clamp", clamp, None), ("log_scale", log_scale, 0.0)):
         if value != usual and not exponential:
             raise ValueError(
-                f"{name}: belongs to the losses exp and pointwise-exp, got {value!r} with loss={loss!r}"
+                f"{name}: belongs to the losses exp and pointwise-exp, "
+                f"got {shown(value)} with loss={shown(loss)}"
             )
     clamp = math.inf if clamp is None else number("clamp", clamp, above=0.0, note=" (in nats) or None")
     return Loss(loss.startswith("pointwise"), exponential, clamp, number("log_scale", log_scale, -math.inf))

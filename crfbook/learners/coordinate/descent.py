@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crfbook._checks import number, one_of, whole
+from crfbook._checks import number, one_of, shown, whole
 from crfbook.chain.objective import Objective, check_weights
 from crfbook.data.features import FeatureSet, select
 from crfbook.learners.coordinate.arrays import TABLE_BYTES, ModelSizes, Sparse
@@ -199,7 +199,7 @@ def sizes_of(corpus, features, sizes):
     elif sizes is None:
         return held
     if np.shape(sizes) != (3,):
-        raise ValueError(f"{name}: expected three integers (L, A, B), got {sizes!r:.80}")
+        raise ValueError(f"{name}: expected three integers (L, A, B), got {shown(sizes)}")
     sizes = ModelSizes(
         *(whole(f"{field} in {name}", size, 1) for field, size in zip(ModelSizes._fields, sizes, strict=True))
     )
@@ -218,7 +218,7 @@ def checked_edge_attrs(edge_attrs, n_edge_attrs):
         found.size and (found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= n_edge_attrs)
     ):
         raise ValueError(
-            f"edge_attrs: expected integers from 0 to {n_edge_attrs - 1}, got {edge_attrs!r:.80}"
+            f"edge_attrs: expected integers from 0 to {n_edge_attrs - 1}, got {shown(edge_attrs)}"
         )
     return found
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crfbook._checks import function_or_none, is_number, whole
+from crfbook._checks import function_or_none, is_number, shown, whole
 from crfbook.learners.coordinate.descent import SparseResult, checked_edge_attrs, prepare, sizes_of
 from crfbook.learners.coordinate.sweeps import Sweeper
 from crfbook.training.loop import stages
@@ -59,7 +59,8 @@ def falling(highest: float, lowest: float, n: int) -> np.ndarray:
     """n values of c1 from highest to lowest, evenly spaced in logarithms."""
     if not (is_number(highest) and is_number(lowest) and math.inf > highest >= lowest > 0):
         raise ValueError(
-            f"a path falls: expected finite numbers highest >= lowest > 0, got {highest!r}, {lowest!r}"
+            f"a path falls: expected finite numbers highest >= lowest > 0, "
+            f"got {shown(highest)}, {shown(lowest)}"
         )
     n = whole("n", n, 1)
     return np.geomspace(highest, lowest, n) if n > 1 else np.array([float(lowest)])
@@ -69,7 +70,7 @@ def _falling_values(c1):
     try:
         values = np.atleast_1d(np.asarray(c1, dtype=float))
     except (TypeError, ValueError):
-        raise ValueError(f"c1: expected numbers >= 0 that fall, got {c1!r:.80}") from None
+        raise ValueError(f"c1: expected numbers >= 0 that fall, got {shown(c1)}") from None
     if (
         values.ndim > 1
         or not len(values)

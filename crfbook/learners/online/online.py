@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crfbook._checks import number, one_of, whole
+from crfbook._checks import number, one_of, shown, whole
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, online_work, weights_of
 from crfbook.learners.online.updates import (
@@ -209,7 +209,7 @@ class _Online(Learner):
         for name in ("w", "w_sum", "variance")[: 2 if variance is None else 3]:
             if name not in state or np.shape(state[name]) != (n_weights,):
                 raise ValueError(
-                    f"state: expected an array {name!r} of shape ({n_weights},), got "
+                    f"state: expected an array {shown(name)} of shape ({n_weights},), got "
                     f"{np.shape(state[name]) if name in state else sorted(state)}"
                 )
         self.epsilon, self.max_iterations = (

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crfbook._checks import shown
 from crfbook.chain.losses.form import make_loss
 from crfbook.chain.objective import Objective
 from crfbook.learners.quasi_newton.lbfgs import LBFGS
@@ -96,7 +97,7 @@ def minimize_loss(
     usual = ("zero", "log") if loss.startswith("pointwise") else ("log",)
     starts = ("w0",) if w0 is not None or (state is not None and state["from_w0"]) else starts or usual
     if not set(starts) <= {"log", "zero", "w0"}:
-        raise ValueError(f'starts: expected some of "zero" and "log", got {starts!r}')
+        raise ValueError(f'starts: expected some of "zero" and "log", got {shown(starts)}')
     make_loss(loss, clamp)
     plan = [stage for start in starts for stage in stages_of(loss, clamp, start)]
     objective = Objective(corpus, features, c2=c2, constraints=constraints, n_threads=n_threads)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import shown
 from crfbook.chain.packing import padded
 from crfbook.data.corpus import offsets, owners, ragged_index
 
@@ -366,9 +367,11 @@ def tuple_occurrences(corpus, order, edge_attrs=(0,)):
     """
     wanted_attrs = np.asarray(edge_attrs)
     if wanted_attrs.size and (wanted_attrs.dtype.kind not in "iu" or wanted_attrs.min() < 0):
-        raise ValueError(f"edge_attrs: expected integers >= 0, got {edge_attrs!r}")
+        raise ValueError(f"edge_attrs: expected integers >= 0, got {shown(edge_attrs)}")
     if not isinstance(order, (int, np.integer)) or order not in (2, 3):
-        raise ValueError(f"order: expected 2 (label triples) or 3 (triples and quadruples), got {order!r}")
+        raise ValueError(
+            f"order: expected 2 (label triples) or 3 (triples and quadruples), got {shown(order)}"
+        )
     base = int(corpus.labels.max(initial=0)) + 2
     position, weight = corpus.position, corpus.token_weights
     keys, counts = [np.zeros(0, np.int64)], [np.zeros(0)]

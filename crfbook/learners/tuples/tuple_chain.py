@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from crfbook._checks import function_or_none, number, whole
+from crfbook._checks import function_or_none, number, shown, whole
 from crfbook.chain.batch import Batch, Spare
 from crfbook.chain.forms import Tables, table_edges
 from crfbook.chain.forward_backward import exp_nodes
@@ -292,7 +292,7 @@ def train_tuples(
     ends = Rules(c1, c2, rules.get("tol", 1e-6), rules.get("tol_gradient", 1e-3))
     seen = tuple_occurrences(corpus, order, edge_attrs)
     if np.max(edge_attrs, initial=0) >= features.n_edge_attrs:
-        raise ValueError(f"edge_attrs: expected 0..{features.n_edge_attrs - 1}, got {edge_attrs!r}")
+        raise ValueError(f"edge_attrs: expected 0..{features.n_edge_attrs - 1}, got {shown(edge_attrs)}")
     learner = _Grafting(corpus, features, seen, ends, start, n_threads, max_rounds, rules)
     found = run(learner, None if callback is None else lambda step, w: callback(learner.rounds[-1]))
     first, nu = np.split(found.w, [features.n_features])
