@@ -11,6 +11,7 @@ import io
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -42,21 +43,52 @@ def read_source(source):
     if isinstance(source, (bytes, bytearray)):
         return bytes(source), "<bytes>"
     if hasattr(source, "read"):
-        data = source.read()
-        return (data.encode("utf-8") if isinstance(data, str) else data), str(
-            getattr(source, "name", "<file>")
-        )
+        name = str(getattr(source, "name", "<file>"))
+        return _as_bytes(source.read(), name), name
     return Path(source).read_bytes(), str(source)
 
 
-def clean_bytes(data, name):
-    """Without byte order mark, with newline at each line's end; UTF-16 is refused with a sentence."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ValueError(f"{name}: expected UTF-8 text, found UTF-16; convert it first")
-    data = data.removeprefix(b"\xef\xbb\xbf")
+def clean_bytes(data, name, n_lines=0):
+    """Without byte order mark, with newline at each line's end: LF, CR LF or (twice converted) CR CR LF.
+
+    UTF-16 is refused with a sentence, and so is any other CR: it would become a part of a cell.
+    n_lines: lines of the file before these bytes, of which the first may have a byte order mark.
+    """
+    if not n_lines:
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise ValueError(f"{name}: expected UTF-8 text, found UTF-16; convert it first")
+        data = data.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in data:
-        data = data.replace(b"\r\n", b"\n")
+        data = data.replace(b"\r\r\n", b"\n").replace(b"\r\n", b"\n")
+        if (at := data.find(b"\r")) >= 0:
+            line = n_lines + data.count(b"\n", 0, at) + 1
+            raise ValueError(f"{name}, line {line}: expected lines that end in LF or CR LF, found a CR alone")
     return data if data.endswith(b"\n") or not data else data + b"\n"
+
+
+def _blocks(source):
+    """(name for messages, iterator over the bytes in pieces of whole lines)."""
+    if isinstance(source, (bytes, bytearray)) or not hasattr(source, "read"):
+        is_path = not isinstance(source, (bytes, bytearray))
+        file, name = (Path(source).open("rb"), str(source)) if is_path else (io.BytesIO(source), "<bytes>")
+    else:
+        file, name = source, str(getattr(source, "name", "<file>"))
+
+    def pieces():
+        with nullcontext() if file is source else file:
+            while piece := file.read(_CHUNK):
+                yield _as_bytes(piece + file.readline(), name)
+
+    return name, pieces()
+
+
+def _as_bytes(data, name):
+    """UTF-8 of what a file gave, text or bytes."""
+    try:
+        return data.encode("utf-8") if isinstance(data, str) else data
+    except UnicodeEncodeError as error:
+        found = shown(data[error.start])
+        raise ValueError(f"{name}: expected text that is UTF-8, found the surrogate {found}") from None
 
 
 def text_lines(source):
@@ -70,8 +102,8 @@ def text_lines(source):
     return enumerate(text.split("\n"), 1), name
 
 
-def _not_utf8(data, name):
-    for number, line in enumerate(data.split(b"\n"), 1):
+def _not_utf8(data, name, n_lines=0):
+    for number, line in enumerate(data.split(b"\n"), n_lines + 1):
         try:
             line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -87,7 +119,8 @@ def read_conll(
 ) -> TokenColumns:  # fmt: skip
     """Read a file of columns into `TokenColumns`.
 
-    path_or_file: path, open file (binary or text), or bytes; UTF-8, any line ends.
+    path_or_file: path, open file (binary or text), or bytes; UTF-8, lines end in LF or CR LF.
+    It is read in pieces, which are not kept.
     columns: a name for every column of the file, in order; None leaves a column out.
     label: the one of these names that holds the labels, or None.
     separator: None splits at runs of blanks and tabs; otherwise exactly this character (cells may then hold
@@ -103,14 +136,11 @@ def read_conll(
         raise ValueError(f"label {shown(label)} is not among the columns {', '.join(map(repr, named))}")
     if len(set(named)) != len(named) or not named:
         raise ValueError(f"columns: expected different names, at least one; found {shown(columns)}")
-    data, name = read_source(path_or_file)
-    data = clean_bytes(data, name)
+    separator = _separator_byte(separator)
+    name, blocks = _blocks(path_or_file)
     strings = Interner() if interner is None else interner
     flat = {column: [] for column in named}
-    try:
-        starts = _read_chunks(data, name, columns, flat, strings, _separator_byte(separator))
-    except UnicodeDecodeError:
-        raise _not_utf8(data, name) from None
+    starts = _read_chunks(blocks, name, columns, flat, strings, separator)
     n_tokens = len(flat[named[0]])
     labels = flat.pop(label) if label is not None else None
     return TokenColumns(flat, np.append(starts, n_tokens), labels, label or "label")
@@ -125,12 +155,12 @@ def _separator_byte(separator):
     return byte
 
 
-def _read_chunks(data, name, columns, flat, strings, separator):
+def _read_chunks(blocks, name, columns, flat, strings, separator):
     """Fill the lists of `flat`; return the positions of first tokens, int64 (S,)."""
-    starts, n_tokens, n_lines, after_break, begin = [], 0, 0, True, 0
-    while begin < len(data):
-        end = data.find(b"\n", min(begin + _CHUNK, len(data) - 1)) + 1
-        chunk, begin = data[begin:end], end
+    starts, n_tokens, n_lines, after_break = [], 0, 0, True
+    for block in blocks:
+        if not (chunk := clean_bytes(block, name, n_lines)):
+            continue  # a byte order mark and nothing else
         n_cells = _cells_per_line(chunk, separator)
         is_token = n_cells > 0
         if (wrong := np.flatnonzero(is_token & (n_cells != len(columns)))).size:
@@ -143,7 +173,10 @@ def _read_chunks(data, name, columns, flat, strings, separator):
             _empty_cell(cells.index(b""), is_token, n_lines, name, columns)
         for j, column in enumerate(columns):
             if column is not None:
-                flat[column].extend(map(strings.__getitem__, cells[j :: len(columns)]))
+                try:
+                    flat[column].extend(map(strings.__getitem__, cells[j :: len(columns)]))
+                except UnicodeDecodeError:
+                    raise _not_utf8(chunk, name, n_lines) from None
         n_tokens += int(is_token.sum())
         n_lines += len(n_cells)
     return np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
@@ -215,7 +248,10 @@ def write_conll(
 
 def _check_cells(part, tokens, separator):
     def is_bad(cell):
-        raw = cell.encode("utf-8")
+        try:
+            raw = cell.encode("utf-8")
+        except UnicodeEncodeError:  # a surrogate, which no UTF-8 file can hold
+            return True
         if separator == " ":
             return raw.split() != [raw]
         return not raw.strip() or separator in cell or b"\n" in raw or b"\r" in raw

@@ -1,6 +1,7 @@
 """Readers: what comes out, and what a wrong file is told."""
 
 import io
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -50,6 +51,7 @@ def test_equal_strings_are_one_object():
     [
         CHUNKS.rstrip(b"\n"),
         CHUNKS.replace(b"\n", b"\r\n"),
+        CHUNKS.replace(b"\n", b"\r\r\n"),
         b"\xef\xbb\xbf" + CHUNKS,
         b"\n\n \t\n" + CHUNKS,
         CHUNKS.replace(b"\n\n", b"\n \t \n\n"),
@@ -59,6 +61,7 @@ def test_equal_strings_are_one_object():
     ids=[
         "no last newline",
         "crlf",
+        "crcrlf",
         "byte order mark",
         "leading breaks",
         "breaks of blanks",
@@ -148,6 +151,41 @@ def test_nothing_in_a_file_is_no_sentence():
 def test_wrong_files_are_told_where(data, options, message):
     with pytest.raises(ValueError, match=message):
         read_conll(data, **options)
+
+
+@pytest.mark.parametrize("separator", [None, "\t"])
+@pytest.mark.parametrize("chunk", [1, 1 << 18])
+def test_a_carriage_return_never_becomes_part_of_a_cell(monkeypatch, separator, chunk):
+    monkeypatch.setattr(readers, "_CHUNK", chunk)
+    options = {"columns": ("w", "t"), "label": "t", "separator": separator}
+    for end in (b"\r\n", b"\r\r\n"):
+        assert read_conll(end.join([b"a\tX", b"", b"b\tY", b""]), **options).labels == ["X", "Y"]
+    for data, line in ((b"a\tX\rb\tY\r", 1), (b"a\tX\nb\tY\r\n\nc\tZ\r", 4), (b"a\tX\nb\tY\r\r \n", 2)):
+        with pytest.raises(
+            ValueError, match=f"line {line}: expected lines that end in LF or CR LF, found a CR"
+        ):
+            read_conll(data, **options)
+
+
+def test_memory_is_at_most_four_times_the_file(tmp_path):
+    """Beside the strings, which are few: the columns of 8 bytes a cell. The file itself was held, too."""
+    path = tmp_path / "large.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + b"governmental NN B-NP\r\n" * 200_000 + b"last NN B-NP")
+    tracemalloc.start()
+    tokens = read_conll(path, label="chunk")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert tokens.n_tokens == 200_001 and peak < 3 * path.stat().st_size
+
+
+def test_surrogates_are_told_where(tmp_path):
+    tokens = TokenColumns({"w": ["a", "\ud800"]}, [0, 1, 2])
+    with pytest.raises(ValueError, match=r"sequence 1, token 0: expected a string that fits .*'.ud800'"):
+        write_conll(tmp_path / "x", tokens)
+    with pytest.raises(
+        ValueError, match=r"<file>: expected text that is UTF-8, found the surrogate '.udcff'"
+    ):
+        read_conll(io.StringIO("a b\udcff c\n"))
 
 
 def test_the_message_names_the_file(tmp_path):
