@@ -30,7 +30,6 @@ __version__ = "0.1.0"
 
 _HOME = {
     "CRF": "crfbook.models.crf",
-    "ModelFileError": "crfbook.models.saving",
     "regularization_path": "crfbook.models.path",
     "ModelFileError": "crfbook.models.saving",
     "HMM": "crfbook.models.directed",

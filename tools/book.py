@@ -17,7 +17,10 @@ def main(arguments):
     paths = chapters(arguments)
     if not paths:
         raise SystemExit("no chapters in notebooks/")
-    BUILD.mkdir(parents=True, exist_ok=True)
+    try:
+        BUILD.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise SystemExit(f"expected a folder {BUILD.relative_to(ROOT)}, found a file of that name") from None
     runs = run_all(paths, cell_timeout())
     for run in runs:
         write_page(run, BUILD, runs)

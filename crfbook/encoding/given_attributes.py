@@ -114,9 +114,8 @@ def as_columns(X, names):
 def _complain(rows, n, seq_ptr):
     for t, row in enumerate(rows):
         if not isinstance(row, (tuple, list)):
-            raise TypeError(
-                f"{where(t, seq_ptr)}: expected cells of the same form as in the first token, got {shown(row)}"
-            )
+            expected = "expected cells of the same form as in the first token"
+            raise TypeError(f"{where(t, seq_ptr)}: {expected}, got {shown(row)}")
         if len(row) != n or n == 0:
             raise ValueError(
                 f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}"

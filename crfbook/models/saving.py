@@ -12,18 +12,21 @@ array is looked at before the checksum, the header and the schema version are in
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import os
+import re
 import secrets
+import time
 import zipfile
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import Stored, check_arrays, check_fields
+from crfbook._checks import Stored, check_arrays, check_fields, shown
 from crfbook.data.constraints import Constraints
 from crfbook.data.features import FeatureSet
 from crfbook.encoding.tag_dictionary import LabelSets
@@ -39,6 +42,7 @@ SCHEMA = 1
 _HEADER = "crfbook_header"
 _MARK = b"crfbook sha256 "
 _DIGITS = 64
+ABANDONED = 3600  # seconds without a write after which an unfinished file has no living save
 # plain numbers and words that a model file carries: their types, and the least value
 FITTED = {
     "objective_": ((int, float), None), "status_": ((str,), None),
@@ -165,10 +169,11 @@ def save_arrays(path, kind, header, arrays):
     Raises
     ------
     TypeError : an object array, or a header that JSON cannot carry.  OSError : as the file system says.
+    ValueError : no name for a file.
     """
     from crfbook import __version__
 
-    path = os.path.realpath(os.fspath(path))
+    path = os.path.realpath(_file_name(path))
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -189,6 +194,9 @@ def save_arrays(path, kind, header, arrays):
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"cannot save the model: there is no folder {folder}")
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"cannot save the model: expected the name of a file, got the folder {path}")
+    _sweep(folder, os.path.basename(path))
     beside = f"{path}.{secrets.token_hex(6)}.tmp"
     try:
         with open(beside, "xb+") as file:  # "x": never through somebody else's file or link
@@ -201,6 +209,30 @@ def save_arrays(path, kind, header, arrays):
         if os.path.exists(beside):
             os.unlink(beside)
         raise
+
+
+def _file_name(path):
+    """`path` as str or bytes; ValueError for what no file can be called."""
+    name = os.fspath(path)
+    try:
+        raw = os.fsencode(name)
+    except UnicodeEncodeError:
+        raw = b""
+    if not raw or b"\0" in raw:
+        raise ValueError(f"cannot save the model: expected the name of a file, got {shown(name)}")
+    return os.fsdecode(raw)
+
+
+def _sweep(folder, name):
+    """Remove what killed saves of this very name left: `<name>.<12 hexadecimal digits>.tmp`, untouched for
+    an hour. A living save writes without pause; younger files may be one's, and stay.
+    """
+    left = re.compile(re.escape(name) + r"\.[0-9a-f]{12}\.tmp")
+    for entry in os.scandir(folder):
+        if left.fullmatch(entry.name):
+            with contextlib.suppress(OSError):  # another save was faster, or it is not ours to remove
+                if entry.is_file(follow_symlinks=False) and time.time() - entry.stat().st_mtime > ABANDONED:
+                    os.unlink(entry.path)
 
 
 def load_arrays(path, kind):

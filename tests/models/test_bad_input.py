@@ -4,6 +4,7 @@ the position and what was expected.
 Damaged model files are in test_saving.py, ragged column files in the readers' tests.
 """
 
+import os
 import warnings
 
 import numpy as np
@@ -313,6 +314,29 @@ def test_saving_to_a_bad_place(tmp_path, crf):
         crf.save(tmp_path / "no" / "such" / "folder")
     with pytest.raises(FileNotFoundError):
         CRF.load(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
+def test_names_that_no_file_can_have(crf, name):
+    refused("cannot save the model: expected the name of a file, got '", crf.save, name)
+
+
+def test_a_folder_is_no_file(tmp_path, crf):
+    with pytest.raises(IsADirectoryError, match="expected the name of a file, got the folder"):
+        crf.save(tmp_path)
+    assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*.tmp"))
+
+
+def test_what_killed_saves_left_is_swept(tmp_path, crf):
+    """Only files of this name, an hour old: younger ones may belong to a living save."""
+    digits = "0123456789ab"
+    old = [f"m.{digits}.tmp", f"m2.{digits}.tmp", f"xm.{digits}.tmp", "m.tmp", f"m.{digits}0.tmp", "m.x.tmp"]
+    for name in [*old, "m.ba9876543210.tmp"]:
+        (tmp_path / name).write_bytes(b"x")
+        if name in old:
+            os.utime(tmp_path / name, (1, 1))
+    crf.save(tmp_path / "m")
+    assert {path.name for path in tmp_path.iterdir()} == {*old[1:], "m.ba9876543210.tmp", "m"}
 
 
 def test_labels_that_cannot_be_saved(tmp_path):
