@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crfbook._checks import number
+from crfbook._checks import number, one_of
 from crfbook.chain.batch import Counts, Spare, make_work
 from crfbook.chain.forms import Problem, Tables
 from crfbook.chain.likelihood import add_tree
@@ -111,6 +111,8 @@ class Objective:
         self.features, self.c2, self.constraints = features, number("c2", c2), constraints
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
+        if form not in ("auto", *self._forms) and type(self)._forms is not LOG_LOSS_FORMS:
+            one_of("form", form, ("auto", *self._forms))  # else the chooser says so
         self._chooser = FormChooser(features, corpus, form)
         self._packing = pack(
             corpus,

@@ -46,7 +46,13 @@ def kind_of(X, template):
             "columns of strings need a template: a file, a text, "
             f"or one of the shipped ones ({', '.join(available())})"
         )
-    first = next((sequence for sequence in X if _length(sequence)), None)
+    first = None
+    for i, sequence in enumerate(X):
+        if not (hasattr(sequence, "__len__") or hasattr(sequence, "tocsr")):
+            raise TypeError(f"sequence {i}: expected a list of tokens, got {shown(sequence)}")
+        if _length(sequence):
+            first = sequence
+            break
     if first is None:
         return None
     dense = isinstance(first, np.ndarray) and (first.ndim != 1 or first.dtype.kind in "biuf")

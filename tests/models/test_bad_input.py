@@ -164,6 +164,8 @@ def test_corpus_put_together_by_hand_is_checked():
 
 
 def test_things_that_are_no_sequences(crf):
+    refused("sequence 0: expected a list of tokens, got None", CRF().fit, [None], Y[:1], error=TypeError)
+    refused("sequence 0: expected a list of tokens, got None", crf.predict, [None], error=TypeError)
     refused("X: expected a list of sequences, got None", CRF().fit, None, Y, error=TypeError)
     refused("X: expected a list of sequences, got None", crf.predict, None, error=TypeError)
     refused("expected a list of sequences, got 3", CRF().fit, X, 3, error=TypeError)
@@ -190,6 +192,9 @@ def test_things_that_are_no_sequences(crf):
         ({"num_memories": 0}, "num_memories: expected an integer >= 1"),
         ({"period": 0, "delta": 1e-3}, "period"),
         ({"tol": -1e-3}, "tol"),
+        ({"tol": 10**400}, "tol: expected a finite number >= 0, got 1000"),
+        ({"c1": 10**400}, "c1: expected a finite number >= 0, got 1000"),
+        ({"n_jobs": np.array([1, 2])}, r"n_jobs: expected an integer .* got array\(\[1, 2\]\)"),
         ({"n_jobs": 0}, "n_jobs: expected an integer"),
         ({"patience": 0}, "patience"),
         ({"on_violation": "ignore"}, "on_violation: expected one of 'raise', 'drop', got 'ignore'"),

@@ -382,3 +382,9 @@ def test_a_memm_has_the_log_loss_alone(loss):
     for make in (objective.with_loss, lambda loss: LocalObjective(corpus, features, loss=loss)):
         with pytest.raises(ValueError, match="loss: expected 'log', which LocalObjective has alone"):
             make(loss)
+
+
+def test_a_form_that_the_objective_does_not_have_is_refused():
+    corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1])
+    with pytest.raises(ValueError, match="^form: expected one of 'auto', 'batched', got 'sparse'"):
+        LocalObjective(corpus, observed(corpus, 2, 2, all_transitions=True), form="sparse")
