@@ -17,9 +17,24 @@ settings.register_profile(
 settings.load_profile("crfbook")
 
 
+@pytest.fixture
+def kernels_only(monkeypatch):
+    """Problems of any size go to kernels: without this, those of most tests are small enough for NumPy."""
+    monkeypatch.setattr("crfbook.chain.sparse.choice.TINY_SECONDS", 0.0)
+
+
+@pytest.fixture(params=["kernels", "numpy"])
+def both_ways(request, monkeypatch):
+    """Once with kernels, once with the form without them."""
+    seconds = {"kernels": 0.0, "numpy": float("inf")}[request.param]
+    monkeypatch.setattr("crfbook.chain.sparse.choice.TINY_SECONDS", seconds)
+
+
 def pytest_collection_modifyitems(items):
     """Tests called test_real_* look at the real corpora: ``-m real_data`` selects them."""
     for item in items:
+        if item.get_closest_marker("kernels") and "both_ways" not in item.fixturenames:
+            item.fixturenames.append("kernels_only")  # what tests compiled code must not go round it
         if item.name.startswith("test_real_"):
             item.add_marker("real_data")
 

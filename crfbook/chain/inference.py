@@ -8,6 +8,7 @@ for a sequence all of whose paths are forbidden.
 """
 
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from crfbook.chain.forward_backward import (
     forward_backward_scaled,
 )
 from crfbook.chain.likelihood import open_rows
+from crfbook.chain.numpy_form import Lattice, Steps, add_attribute_scores, edge_scores, viterbi_by_steps
 from crfbook.chain.objective import LOG_LOSS_FORMS, check_paths, check_weights
 from crfbook.chain.packing import (
     FEW_CLASSES,
@@ -32,8 +34,8 @@ from crfbook.chain.packing import (
     padded,
     padded_bounds,
 )
-from crfbook.chain.scores import fill_dense, list_scores, path_scores
-from crfbook.chain.sparse.choice import FormChooser, decoding_form
+from crfbook.chain.scores import fill_dense, list_scores
+from crfbook.chain.sparse.choice import FormChooser, decoding_form, is_tiny
 from crfbook.chain.sparse.potentials import SparseEdges, SparseScores, sparse_scores
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import viterbi_many
@@ -50,6 +52,7 @@ def _dense_viterbi(log_node, edges, n_labels, *arguments):
 DECODERS = {  # form: potentials from the weights, and Viterbi with them
     "dense": (table_edges, _dense_viterbi),
     "sparse": (sparse_scores, sparse_viterbi_many),
+    "numpy": (edge_scores, viterbi_by_steps),
 }
 DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
 
@@ -57,11 +60,12 @@ DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most t
 def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     """The most probable labels, int32 (N,); ties go to the smallest label at every step (Viterbi).
 
-    form : "dense", "sparse", or "auto": what takes less time, see chain/sparse/choice.py.
-        Both find the same path.
+    form : "dense", "sparse", "numpy", or "auto": what takes less time, see chain/sparse/choice.py.
+        All find the same path.
     """
-    potentials, viterbi = DECODERS[decoding_form(form, corpus, features, w)]
-    model = _model(corpus, features, w, constraints, potentials)
+    name = decoding_form(form, corpus, features, w)
+    potentials, viterbi = DECODERS[name]
+    model = _model(corpus, features, w, constraints, potentials, name == "numpy")
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
     stretches = _stretches(corpus.seq_ptr)
 
@@ -79,7 +83,7 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
 
 def node_marginals(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     """p_node (N, L): probability that token t has label y, given its sequence. form: "batched",
-    "sparse" or "auto".
+    "sparse", "numpy" or "auto".
     """
     out = np.empty((corpus.n_tokens, features.n_labels))
     _forward_backward(corpus, features, w, constraints, n_threads, out, form)
@@ -113,16 +117,11 @@ def sequence_scores(corpus, features, w, constraints=None):
             f"got {corpus.labels[unknown[0]]}"
         )
     model = _model(corpus, features, w, constraints)
-    score = np.zeros(corpus.n_sequences)
     edge = _edge_path_scores(corpus, features, w, constraints)
-    no_edge = np.zeros((1, features.n_labels, features.n_labels))
-    no_class = np.zeros(corpus.n_tokens, np.int32)
     for sequences, tokens in _stretches(corpus.seq_ptr):
-        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         log_node = _scores(corpus, model, sequences, tokens)
-        log_node[np.arange(len(log_node)), corpus.labels[tokens]] += edge[tokens]
-        path_scores(log_node, no_edge, no_class[tokens], corpus.labels[tokens], seq_ptr, score[sequences])
-    return score
+        edge[tokens] += log_node[np.arange(len(log_node)), corpus.labels[tokens]]
+    return np.bincount(corpus.sequence, edge, minlength=corpus.n_sequences)
 
 
 def node_scores(corpus, features, w):
@@ -140,6 +139,9 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
     """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y); (0, L,
     L) if T < 2.
     """
+    if is_tiny(corpus, features):
+        yield from _tiny_edge_marginals(corpus, features, w, constraints)
+        return
     few = corpus.n_classes <= FEW_CLASSES
     model = _model(corpus, features, w, constraints, table_edges if few else None)
     n_labels = features.n_labels
@@ -153,6 +155,21 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
             edges = table_edges(features, w, class_ptr, corpus.class_attr[items], model.bounds)
         p_edge = _edge_marginals(log_node, edges, edge_class.astype(np.int32), i, constraints)
         yield np.ascontiguousarray(p_edge[1:, :n_labels, :n_labels])
+
+
+def _tiny_edge_marginals(corpus, features, w, constraints):
+    """`iter_edge_marginals` without kernels."""
+    model, n_labels = _model(corpus, features, w, constraints, edge_scores), features.n_labels
+    for i, (start, stop) in enumerate(pairwise(corpus.seq_ptr.tolist())):
+        tokens = slice(start, stop)
+        log_node = _scores(corpus, model, slice(i, i + 1), tokens)[:, :n_labels]
+        p_edge = np.zeros((1, n_labels, n_labels))
+        if len(log_node):
+            steps = Steps(np.arange(len(log_node) + 1), corpus.edge_class[tokens], corpus.n_classes)
+            lattice = Lattice(steps, log_node, model.edges)
+            check_paths(lattice.log_z, np.array([i]), constraints)
+            p_edge = lattice.p_edge()
+        yield p_edge[1:]
 
 
 def _edge_marginals(log_node, edges, edge_class, i, constraints):
@@ -180,7 +197,9 @@ def _edge_marginals(log_node, edges, edge_class, i, constraints):
 def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form):
     """log Z (S,); node marginals are written into p_node (N, L) unless that is None."""
     name = FormChooser(features, corpus, form).choose(w)
-    model = _model(corpus, features, w, constraints, LOG_LOSS_FORMS[name].potentials)
+    if name == "numpy":
+        return _tiny_forward_backward(corpus, features, w, constraints, p_node)
+    model = _model(corpus, features, w, constraints, LOG_LOSS_FORMS[name].potentials, False)
     unit = corpus._replace(seq_weight=corpus.seq_weight[:0])  # a sequence's weight is not asked for here
     packing = pack(unit, batch_rows(corpus.n_classes), n_shards=1, grouped=name == "sparse")
     kind = LOG_LOSS_FORMS[name].batch
@@ -204,6 +223,22 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
     return out
 
 
+def _tiny_forward_backward(corpus, features, w, constraints, p_node):
+    """`_forward_backward` without kernels."""
+    model, out = _model(corpus, features, w, constraints, edge_scores, True), np.zeros(corpus.n_sequences)
+    packing = pack(corpus, max(1, corpus.n_tokens), n_shards=1, grouped=None)
+    if packing.n_batches:
+        scores = _scores(corpus, model, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens))
+        steps = Steps(packing.steps(0), packing.row_class, corpus.n_classes)
+        with one_blas_thread():
+            lattice = Lattice(steps, scores[packing.row_token, : features.n_labels], model.edges)
+        check_paths(lattice.log_z, packing.sequence, constraints)
+        out[packing.sequence] = lattice.log_z
+        if p_node is not None:
+            p_node[packing.row_token] = lattice.p_node
+    return out
+
+
 def _fill_batch(corpus, model, step_ptr, tokens, row_set, log_node):
     """log_node (n, M) of the rows of a batch, in place."""
     open_rows(step_ptr, row_set, model.bounds, log_node)
@@ -218,16 +253,18 @@ class _Model(NamedTuple):
     features: FeatureSet
     w: np.ndarray  # (F,)
     bounds: Bounds  # of M labels
-    edges: Edges | SparseEdges | SparseScores | None
+    edges: Edges | SparseEdges | SparseScores | np.ndarray | None
     dense: np.ndarray  # (H, M or L); H may be 0
     dense_of: np.ndarray  # int32 (A',): dense row of attribute a < A', or -1
+    tiny: bool  # no kernels
     may_overflow: bool  # weights or values so large that sums must be looked at
 
 
-def _model(corpus, features, w, constraints, transitions=None):
+def _model(corpus, features, w, constraints, transitions=None, tiny=None):
     """`_Model` for a corpus, its edges made by `transitions`, if they are needed;
-    dense copies only if the corpus is large enough to repay them.
+    dense copies only if the corpus is large enough to repay them. tiny: no kernels; None: if it is.
     """
+    tiny = is_tiny(corpus, features) if tiny is None else tiny
     w = check_weights(w, features.n_features)
     check_label_set(corpus, constraints)
     edges, bounds = None, padded_bounds(constraints, features.n_labels)
@@ -236,15 +273,16 @@ def _model(corpus, features, w, constraints, transitions=None):
             edges = transitions(features, w, corpus.class_ptr, corpus.class_attr, bounds)
     n_labels = features.n_labels
     # Ids fall in frequency, so the rows worth copying are among the first ones.
-    head = min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
+    head = 0 if tiny else min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
     rows = np.flatnonzero(many_weights(features)[:head])
     dense_of = np.full(head, -1, np.int32)
     dense_of[rows] = np.arange(len(rows))
     dense = np.zeros((len(rows), n_labels))
-    fill_dense(w, np.arange(len(rows) + 1), rows, features.node_ptr, features.node_label, dense)
+    if not tiny:
+        fill_dense(w, np.arange(len(rows) + 1), rows, features.node_ptr, features.node_label, dense)
     reach = float(np.abs(w).max(initial=0.0)) * max(1.0, float(np.abs(corpus.attr_val).max(initial=0.0)))
     may_overflow = not reach * (len(corpus.attr_idx) + 1.0) < 1e300
-    return _Model(features, w, bounds, edges, dense, dense_of, may_overflow)
+    return _Model(features, w, bounds, edges, dense, dense_of, tiny, may_overflow)
 
 
 def _stretches(seq_ptr):
@@ -282,18 +320,13 @@ def _add_scores(corpus, model, tokens, log_node):
 
     A sum that overflows to +inf, or that is inf - inf, would make a decoder pass over the label in silence.
     """
-    list_scores(
-        model.w,
-        model.features.node_ptr,
-        model.features.node_label,
-        model.dense,
-        model.dense_of,
-        tokens,
-        corpus.attr_ptr,
-        corpus.attr_idx,
-        corpus.attr_val,
-        log_node,
-    )
+    features = model.features
+    if model.tiny:
+        with np.errstate(over="ignore", invalid="ignore"):
+            add_attribute_scores(corpus, features, model.w, tokens, log_node)
+    else:
+        lists = features.node_ptr, features.node_label, model.dense, model.dense_of
+        list_scores(model.w, *lists, tokens, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, log_node)
     if model.may_overflow:
         bad = tokens[~(log_node < np.inf).all(axis=1)]
         if len(bad):

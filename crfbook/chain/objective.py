@@ -22,6 +22,7 @@ from crfbook.chain.batch import Counts, Spare, make_work
 from crfbook.chain.forms import Problem, Tables
 from crfbook.chain.likelihood import add_tree
 from crfbook.chain.losses.form import LossTables, make_loss
+from crfbook.chain.numpy_form import StepTables, list_all
 from crfbook.chain.packing import batch_rows, lay_out, n_shards, pack, padded, padded_bounds
 from crfbook.chain.scores import collect_dense, fill_dense
 from crfbook.chain.sparse.choice import FormChooser
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Corpus, FeatureSet, Limits
 
 
-LOG_LOSS_FORMS = {"batched": Tables, "sparse": SparsePairs}
+LOG_LOSS_FORMS = {"batched": Tables, "sparse": SparsePairs, "numpy": StepTables}
 
 
 def check_weights(w, n_features):
@@ -79,8 +80,8 @@ class Objective:
         float64 (1/p is L^T at w = 0), `log_value` of the start is a good one.
         A loss beyond exp(500) times the scale has the value inf.
 
-    form : "batched", "sparse" (log loss only), or "auto": at each evaluation the one that is faster there,
-        see chain/sparse/choice.py.
+    form : "batched", "sparse", "numpy" (both: log loss only), or "auto": "numpy" if the problem is tiny, else
+        at each evaluation the one that is faster there, see chain/sparse/choice.py.
 
     Raises
     ------
@@ -113,14 +114,20 @@ class Objective:
         self.n_evaluations = 0
         if form not in ("auto", *self._forms) and type(self)._forms is not LOG_LOSS_FORMS:
             one_of("form", form, ("auto", *self._forms))  # else the chooser says so
-        self._chooser = FormChooser(features, corpus, form)
-        self._packing = pack(
-            corpus,
-            batch_tokens or batch_rows(corpus.n_classes),
-            n_shards(corpus.n_tokens, features.n_node),
-            grouped=self._chooser.may_be("sparse"),
-        )
-        layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
+        kernels = settings.is_other or type(self)._forms is not LOG_LOSS_FORMS
+        self._chooser = FormChooser(features, corpus, form, kernels=kernels)
+        if self._chooser.tiny:
+            self._corpus = corpus  # for `with_loss`
+            self._packing = pack(corpus, max(1, corpus.n_tokens), n_shards=1, grouped=None)
+            layout = list_all(corpus, features, self._packing)
+        else:
+            self._packing = pack(
+                corpus,
+                batch_tokens or batch_rows(corpus.n_classes),
+                n_shards(corpus.n_tokens, features.n_node),
+                grouped=self._chooser.may_be("sparse"),
+            )
+            layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
         classes, bounds = (corpus.class_ptr, corpus.class_attr), padded_bounds(constraints, features.n_labels)
         self._problem = Problem(features, classes, bounds, self._packing, layout)
         self._gold = empirical_counts(corpus, features)
@@ -145,7 +152,7 @@ class Objective:
         see `_gold`.
         """
         self._scale, self._terms = np.exp(-settings.log_scale), None
-        if settings.pointwise or settings.exponential:
+        if settings.is_other:
             if type(self)._forms is not LOG_LOSS_FORMS:
                 raise ValueError(f"loss: expected 'log', which {type(self).__name__} has alone")
             self._forms, self._options, self._made = {"batched": LossTables}, {"loss": settings}, {}
@@ -155,11 +162,16 @@ class Objective:
         """An `Objective` of the same corpus and penalty under another loss. They share arrays:
         never call both at once.
         """
+        settings = make_loss(loss, clamp, log_scale)
+        if settings.is_other and self._chooser.tiny:  # another form, another layout
+            problem = {"c2": self.c2, "constraints": self.constraints, "n_threads": self.n_threads}
+            given = {"loss": loss, "clamp": clamp, "log_scale": log_scale}
+            return type(self)(self._corpus, self.features, **problem, **given)
         other = copy.copy(self)
         other.n_evaluations = 0
         if self._terms:
             other._forms, other._options, other._made = type(self)._forms, {}, {}
-        other._choose(make_loss(loss, clamp, log_scale))
+        other._choose(settings)
         return other
 
     def __call__(self, w: ArrayLike) -> tuple[float, np.ndarray]:
@@ -198,15 +210,19 @@ class Objective:
             dense = w[:n_node].reshape(features.n_attrs, features.n_labels)
         else:
             dense, lists = self._dense, (features.node_ptr, features.node_label)
-            fill_dense(w, layout.member_ptr, layout.member, *lists, dense)
+            if len(dense):
+                fill_dense(w, layout.member_ptr, layout.member, *lists, dense)
         form, spare = self._form(w)
         form.prepare(w, what)
         bad = run_pieces(
             lambda i: self._run_shard(form, spare, what, i, w, dense), self._packing.n_shards, self.n_threads
         )
         total = np.zeros(features.n_features)
-        if len(bad):
+        if len(bad) == 1:  # a sum of one part takes no kernel
+            total[:n_node] = self._parts[0]
+        elif len(bad):
             add_tree(self._parts, total[:n_node])
+        if len(bad):
             form.collect(total)
         return total, bad
 
@@ -264,7 +280,7 @@ class Objective:
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
         try:
             bad = form.run(what, shard, w, dense, work, Counts(self._log_z, grad, dense_grad))
-            if not self._whole:
+            if len(dense_grad) and not self._whole:
                 lists = features.node_ptr, features.node_label
                 collect_dense(dense_grad, layout.member_ptr, layout.member, *lists, grad)
         finally:

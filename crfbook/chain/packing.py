@@ -90,7 +90,8 @@ def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
 
     Smaller corpora get smaller batches, one a shard. A sequence is never cut: one longer than that is a
     batch. Shards hold neighbouring batches with about equal numbers of rows; there may be fewer than asked
-    for. Orders by class are made if there are several, or if `grouped`. Cost O(N + S log S).
+    for. Orders by class are made if there are several, or if `grouped`, but not if that is None.
+    Cost O(N + S log S).
     """
     lengths = corpus.lengths
     sequence = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -101,19 +102,25 @@ def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
     steps, step_start = [np.zeros(0, np.int64)], np.zeros(len(slot_ptr), np.int64)
     for b in range(len(slot_ptr) - 1):
         slots = slice(slot_ptr[b], slot_ptr[b + 1])
-        alive = np.searchsorted(-lengths[slots], -np.arange(lengths[slots][0]))  # sequences longer than t
-        step = offsets(alive)
-        t = owners(step)
-        slot = np.arange(step[-1]) - step[t]
-        row_token[row_ptr[b] : row_ptr[b + 1]] = corpus.seq_ptr[sequence[slots]][slot] + t
+        step, tokens = step_major(corpus.seq_ptr[sequence[slots]], lengths[slots])
+        row_token[row_ptr[b] : row_ptr[b + 1]] = tokens
         steps.append(step)
         step_start[b + 1] = step_start[b] + len(step)
     row_class = corpus.edge_class[row_token]
-    groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes, grouped or corpus.n_classes > 1)
+    wanted = grouped is not None and (grouped or corpus.n_classes > 1)
+    groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes, wanted)
     row_set = corpus.label_set[row_token] if len(corpus.label_set) else corpus.label_set
     order = sequence, slot_ptr, row_ptr, step_start, np.concatenate(steps), row_token
     gold = corpus.labels[row_token], corpus.weights[sequence]
     return Packing(*order, row_class, row_set, *gold, _shards(row_ptr, n_shards), *groups)
+
+
+def step_major(start, lengths):
+    """(step_ptr (T+1,), token of each row) of sequences with these first tokens; lengths fall from T."""
+    alive = np.searchsorted(-lengths, -np.arange(lengths[0]))  # sequences longer than t
+    step = offsets(alive)
+    t = owners(step)
+    return step, start[np.arange(step[-1]) - step[t]] + t
 
 
 def _groups(row_class, row_ptr, steps, n_classes, grouped):

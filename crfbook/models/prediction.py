@@ -50,8 +50,8 @@ class Predictions:
         [] for an empty one.
 
         Of equally good labellings the one whose labels come first in classes_ is taken. form : "dense",
-        "sparse" (time grows with the edge weights that are not zero), or "auto":
-        the one that takes less time. Both give the same labels.
+        "sparse" (time grows with the edge weights that are not zero), "numpy" (compiles nothing), or "auto":
+        the one that takes less time. All give the same labels.
         """
         corpus = self._known(X)
         path = inference.decode(corpus, *self._model(), form=form)
@@ -69,7 +69,7 @@ class Predictions:
     def predict_marginals(self, X: Data, form: str = "auto") -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
 
-        form : "batched", "sparse", or "auto": the one that takes less time. They agree but for rounding.
+        form : "batched", "sparse", "numpy", or "auto": what takes less time. They agree but for rounding.
         """
         return self._named(self.predict_marginals_array(X, form))
 

@@ -9,6 +9,7 @@ from crfbook import brute
 from crfbook.chain import inference
 from crfbook.data.constraints import Constraints
 
+pytestmark = pytest.mark.usefixtures("both_ways")
 EVERY = dict(
     argvalues=[(name, False) for name in CASES] + [("plain", True), ("classes", True)],
     argnames=("name", "constrained"),
@@ -80,7 +81,7 @@ def test_node_scores_and_long_corpora(monkeypatch):
         atol=1e-13,
     )
     path, scores = inference.decode(corpus, features, w), inference.sequence_scores(corpus, features, w)
-    assert len(inference._model(corpus, features, w, None).dense) > 0
+    assert len(inference._model(corpus, features, w, None, tiny=False).dense) > 0
     monkeypatch.setattr(inference, "STRETCH_ROWS", 50)
     monkeypatch.setattr(inference, "DENSE_BYTES", 0)
     monkeypatch.setattr(inference, "batch_rows", lambda n_classes: 50)

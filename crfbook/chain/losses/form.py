@@ -28,6 +28,11 @@ class Loss(NamedTuple):
     clamp: float  # inf: none
     log_scale: float  # losses and gradients are multiplied by exp(-log_scale)
 
+    @property
+    def is_other(self):
+        """Is it another one than the log loss?"""
+        return self.pointwise or self.exponential
+
 
 def make_loss(loss, clamp=None, log_scale=0.0):
     """`Loss` of its name; ValueError for a name or number that means nothing."""

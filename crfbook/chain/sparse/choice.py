@@ -20,12 +20,19 @@ from crfbook.chain.packing import STRETCH_ROWS, batch_rows, n_shards, padded
 from crfbook.chain.sparse.potentials import TABLE_SHARE, active_edges, count_supports
 from crfbook.data.corpus import offsets
 
-FORMS = ("auto", "batched", "sparse")
-DECODING_FORMS = ("auto", "dense", "sparse")
+FORMS = ("auto", "batched", "sparse", "numpy")
+DECODING_FORMS = ("auto", "dense", "sparse", "numpy")
 
 # seconds of the dense form below which nothing else is considered: it takes hundreds of uses to save what
 # compiling costs
 SMALL = 0.05
+# Where an evaluation takes NumPy less than this, no kernel is compiled (30 s). 0: kernels always. Measured on
+# two busy cores, chunking, 286 tokens of 20, 815 of 50 and 1,512 of 100 sentences, 13 to 16 labels: whole
+# fits of 15, 23 and 29 iterations take NumPy 0.11, 0.30 and 0.39 s, warm kernels 0.07, 0.18 and 0.33 s.
+TINY_SECONDS = 0.0025
+# seconds for each time step, class, token and label, token and pair of labels, occurrence of an attribute
+TINY_COSTS = 2e-5, 5e-5, 5e-8, 2e-9, 1e-8
+TINY_ATTRS = 8_000  # a model with more of them was trained with kernels, and predicts with them
 TABLE_BYTES = 1 << 30  # tables of all classes larger than this are not made
 CACHE_BYTES = 2e6  # tables much larger than this are read from memory, not from the cache
 
@@ -46,6 +53,19 @@ SECONDS = {  # form: coefficients, in the order of `terms`
         0.000558, 1.63e-07, 1.41e-08, 2.27e-06, 7.4e-09, 4.87e-08, 7.03e-13, 3.96e-10, 1.17e-09, 2.76e-11,
     ),
 }  # fmt: skip
+
+
+def is_tiny(corpus, features):
+    """Is a problem so small that NumPy takes it (numpy_form.py)? A matter of sizes alone: the same problem is
+    always computed in the same way, whatever has been compiled before.
+
+    Seconds of an evaluation: calls of NumPy at each time step and class, and work at cells and pairs.
+    """
+    if features.n_attrs > TINY_ATTRS:
+        return False
+    cells = corpus.n_tokens * features.n_labels
+    counts = corpus.longest, corpus.n_classes, cells, cells * features.n_labels, len(corpus.attr_idx)
+    return float(np.dot(TINY_COSTS, counts)) < TINY_SECONDS
 
 
 class Sizes(NamedTuple):
@@ -151,14 +171,16 @@ def choose_form(sizes, forms=("batched", "sparse")):
 
 class FormChooser:
     """Chooses, at given weights, the form for a corpus. `form`: "auto",
-    or the one to take whatever the weights are.
+    or the one to take whatever the weights are; `tiny`: it is "numpy". kernels: it must not be.
 
     Raises ValueError for another word.
     """
 
-    def __init__(self, features, corpus, form, n_pieces=None):
-        self.form, self.features = one_of("form", form, FORMS), features
-        if form == "auto":
+    def __init__(self, features, corpus, form, n_pieces=None, kernels=False):
+        form = "auto" if one_of("form", form, FORMS) == "numpy" and kernels else form
+        self.form, self.features = form, features
+        self.tiny = not kernels and (form == "numpy" or form == "auto" and is_tiny(corpus, features))
+        if form == "auto" and not self.tiny:
             self.class_ptr, self.class_attr = corpus.class_ptr, corpus.class_attr
             self.rows = np.bincount(corpus.edge_class[corpus.inner], minlength=corpus.n_classes)
             self.n_sequences, self.n_tokens = max(1, corpus.n_sequences), corpus.n_tokens
@@ -167,14 +189,14 @@ class FormChooser:
 
     def may_be(self, form):
         """May the answer be `form`?"""
-        return self.form in ("auto", form)
+        return not self.tiny and self.form in ("auto", form)
 
     def choose(self, w):
-        """ "batched" or "sparse". What takes milliseconds is batched, sparing the other form's compilation;
-        large tables are not made.
+        """ "batched", "sparse" or "numpy". What takes milliseconds is batched, sparing the other
+        form's compilation; large tables are not made.
         """
-        if self.form != "auto":
-            return self.form
+        if self.tiny or self.form != "auto":
+            return "numpy" if self.tiny else self.form
         cells = len(self.rows) * padded(self.features.n_labels) ** 2
         if 8 * cells * (3 + self.n_pieces) > TABLE_BYTES:
             return "sparse"
@@ -238,13 +260,15 @@ def counts_as_tables(features, rows, visits, pairs):
 
 
 def decoding_form(form, corpus, features, w):
-    """ "dense" or "sparse": `form` itself, or for "auto" the one that is predicted to be the faster for
-    Viterbi on a corpus.
+    """ "dense", "sparse" or "numpy": `form` itself, or for "auto" the one that is predicted to be the faster
+    for Viterbi on a corpus; "numpy" if that is tiny.
     """
     if one_of("form", form, DECODING_FORMS) != "auto":
         return form
+    if is_tiny(corpus, features):
+        return "numpy"
     forms = "dense decoding", "sparse decoding"
-    sizes = FormChooser(features, corpus, "auto", 1).sizes(np.asarray(w))
+    sizes = FormChooser(features, corpus, "auto", 1, kernels=True).sizes(np.asarray(w))
     if 24 * sizes.classes * sizes.labels**2 > TABLE_BYTES:
         return "sparse"
     return "dense" if seconds(forms[0], sizes) < SMALL else choose_form(sizes, forms).partition(" ")[0]

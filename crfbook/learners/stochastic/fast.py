@@ -20,6 +20,7 @@ import numpy as np
 
 from crfbook._checks import whole
 from crfbook.chain.objective import Objective
+from crfbook.chain.sparse.choice import is_tiny
 from crfbook.learners.quasi_newton import LBFGS, quasi_newton
 from crfbook.learners.stochastic.dual import DualAscent, check_memory, sdca_memory
 from crfbook.training.certificate import TINY
@@ -207,6 +208,7 @@ def auto(
 
 def uses_sdca(corpus, features, c1, c2, loss, memory_limit):
     """Does `auto` begin with dual coordinate ascent? It needs an L2 penalty, the log loss,
-    and memory for its dual variables.
+    memory for its dual variables, and a problem that is worth compiling its kernels.
     """
-    return loss == "log" and c1 == 0 and c2 > 0 and sdca_memory(corpus, features) <= memory_limit
+    able = loss == "log" and c1 == 0 and c2 > 0 and not is_tiny(corpus, features)
+    return able and sdca_memory(corpus, features) <= memory_limit

@@ -22,6 +22,7 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, slice_sequences
 from crfbook.data.features import log_edge, observed
 
+pytestmark = pytest.mark.usefixtures("kernels_only")
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}
 KINDS = ("plain", "no base", "constrained", "weighted", "wide", "extreme")
 
@@ -228,7 +229,7 @@ def test_curvature_is_that_of_tables():
     np.testing.assert_allclose(sparse, dense, rtol=1e-8)
 
 
-@pytest.mark.parametrize("form", ["sparse", "batched"])
+@pytest.mark.parametrize("form", ["sparse", "batched", "numpy"])
 def test_work_arrays_that_ctrl_c_has_lost_are_found_again(form):
     """Where it comes between taking them and what puts them back,
     a later evaluation would wait for them for ever.
@@ -266,7 +267,7 @@ def test_curvature_where_squares_of_potentials_are_wide():
     np.testing.assert_allclose(sparse, dense, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("form", ["sparse", "batched"])
+@pytest.mark.parametrize("form", ["sparse", "batched", "numpy"])
 def test_a_mass_that_nearly_vanishes_comes_back(form):
     """Nobody changes label; the second one loses 800 nats in eight tokens and gains 850 in the next:
     an underflow would never return.
@@ -282,7 +283,7 @@ def test_a_mass_that_nearly_vanishes_comes_back(form):
     np.testing.assert_allclose(p_node[:, 1], np.repeat(1 / (1 + np.exp([-50.0, -1.0])), [17, 2]), rtol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["sparse", "batched"])
+@pytest.mark.parametrize("form", ["sparse", "batched", "numpy"])
 def test_a_certain_pair_has_no_curvature(form):
     """Of one label p is 1 exactly: 1 - p = 0, not the whole count."""
     corpus = random_corpus(np.random.default_rng(2), (4, 3, 5), 1, 7, 2, weighted=True)
@@ -336,7 +337,7 @@ def test_an_estimator_is_sparsified_and_told_its_form():
     with pytest.warns(UserWarning, match=rf"sparsify\(1e\+09\) leaves none of {n_active} weights"):
         model.sparsify(1e9)
     assert model.predict(X, form="sparse") == model.predict(X, form="dense") == model.predict(X)
-    with pytest.raises(ValueError, match="form: expected one of 'auto', 'dense', 'sparse', got 'fast'"):
+    with pytest.raises(ValueError, match="form: expected one of 'auto', 'dense', 'sparse', 'numpy', got"):
         model.predict(X, form="fast")
 
 
@@ -351,7 +352,8 @@ def test_a_model_without_a_crf_s_weights_is_not_sparsified():
 
 def test_an_unknown_form_is_one_sentence():
     corpus, features, *_ = case("plain", 0)
-    with pytest.raises(ValueError, match="form: expected one of 'auto', 'batched', 'sparse', got 'quick'"):
+    known = "'auto', 'batched', 'sparse', 'numpy'"
+    with pytest.raises(ValueError, match=f"form: expected one of {known}, got 'quick'"):
         Objective(corpus, features, form="quick")
 
 
