@@ -12,6 +12,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from crfbook.chain.objective import Objective
 from crfbook.training.threads import one_blas_thread, resolve_threads, run_pieces
 
+pytestmark = pytest.mark.usefixtures("kernels_only")
+
 
 @pytest.mark.parametrize("options", [{}, {"n_classes": 3, "valued": True, "weighted": True}])
 def test_value_and_gradient_have_the_same_bits(options):

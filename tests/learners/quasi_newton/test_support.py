@@ -15,6 +15,8 @@ from crfbook.learners.quasi_newton import support
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.quasi_newton.support import minimize_on_support
 
+pytestmark = pytest.mark.usefixtures("kernels_only")
+
 EXACT = {"tol": 1e-13, "tol_gradient": 1e-6}
 
 
