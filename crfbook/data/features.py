@@ -207,6 +207,7 @@ def edge_gradient(features, edge_count, class_ptr, class_attr, grad):
             grad[features.n_node :][row] += edge_count[k, features.edge_prev[row], features.edge_next[row]]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # whoever sums up further sees it
 def empirical_counts(corpus, features):
     """Feature counts of the gold labelling (F,), weighted by `seq_weight` and `attr_val`.
 

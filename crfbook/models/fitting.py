@@ -27,15 +27,17 @@ from crfbook.models.inputs import (
 )
 from crfbook.models.parameters import ALGORITHMS, NONE, PARAMETERS, check_settings
 from crfbook.models.weights import choose_features, merged
+from crfbook.training.loop import GAVE_UP
 from crfbook.training.monitor import Monitor
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Data, Labels
 
-GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")
 # to reach their default number of epochs is to stop before the goal
 CERTIFIED = ("sgd", "sag", "sdca", "sbcd", "cd")
 RUNAWAY = 30.0  # nats: a weight that large says "always" or "never"
+EXTREME = 1e50  # products of a few numbers beyond it, or below its inverse, leave float64
+SCALES = ("c1", "c2", "clamp", "calibration_eta", "calibration_rate", "c", "variance", "gamma")
 _WHOLE, _REAL = Stored("iu", (), 0, COUNTS), Stored("iuf", (), 0)
 _DESCENT = dict.fromkeys(("seed", "n_done", "n_halvings", "epoch"), _WHOLE) | dict.fromkeys(
     ("passes", "eta0", "most", "seconds"), _REAL
@@ -102,7 +104,13 @@ def train(
         kept = monitor.finish(result)
     if hasattr(kept.w, "features"):  # of the best iteration, where all weights exist virtually
         kept = kept._replace(features=kept.w.features, w=kept.w.w)
-    _warn(kept, settings, settings.max_iterations is None and "max_iterations" not in more, features.n_labels)
+    _warn(
+        kept,
+        corpus,
+        settings,
+        settings.max_iterations is None and "max_iterations" not in more,
+        features.n_labels,
+    )
     unbounded = row.losses and not (settings.c1 or settings.c2 or state is not None)
     if unbounded and kept.status != "interrupted":
         with contextlib.suppress(KeyboardInterrupt):  # a pass over the data; the model is there without it
@@ -110,13 +118,34 @@ def train(
     return kept, monitor.columns()
 
 
-def _warn(result, settings, by_default, n_labels):
+def gave_up(result, corpus, settings):
+    """What to tell a user whose training gave up, naming numbers that leave float64: a sentence, or "".
+
+    settings : anything that has the parameters among SCALES that training has read.
+    """
+    if result.status not in GAVE_UP:
+        return ""
+    end = (
+        "last good weights are kept"
+        if math.isfinite(result.objective)
+        else "weights have no finite objective"
+    )
+    arrays = {"attribute values": corpus.attr_val, "sample weights": corpus.seq_weight}
+    largest = {name: np.abs(array).max(initial=0.0) for name, array in arrays.items()}
+    found = [f"{name} up to {most:.3g}" for name, most in largest.items() if most > EXTREME]
+    numbers = {name: getattr(settings, name, None) for name in SCALES}
+    found += [f"{k}={v:.3g}" for k, v in numbers.items() if v and not 1 / EXTREME <= v <= EXTREME]
+    cause = f"; {' and '.join(found)}: sums leave float64, scale them" if found else ""
+    return f"training ended early, after {result.n_iter} iterations: {result.status}; the {end}{cause}"
+
+
+def _warn(result, corpus, settings, by_default, n_labels):
     status, n, key, sentence, kind = result.status, result.n_iter, settings.algorithm, "", ConvergenceWarning
     if status == "interrupted":
         sentence = f"training was interrupted after {n} iterations; the model keeps the last good weights"
         kind = UserWarning
     elif status in GAVE_UP:
-        sentence = f"training ended early, after {n} iterations: {status}; the last good weights are kept"
+        sentence = gave_up(result, corpus, settings)
     elif status == "max_iterations" and by_default and key in CERTIFIED:
         sentence = (
             f"algorithm={key!r} stopped at its default of {n} epochs, "

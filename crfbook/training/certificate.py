@@ -1,6 +1,7 @@
 """When an optimiser of  f(w) + c1*|w|_1  may stop, and what that proves."""
 
 import math
+import sys
 
 import numpy as np
 
@@ -25,7 +26,8 @@ class Rules:
         """
         if not math.isfinite(squares):
             return squares  # a maximum may pass over nan
-        return squares / (4.0 * self.c2) if self.c2 > 0 else float(largest)
+        bound = squares / self.c2 / 4.0 if self.c2 > 0 else float(largest)  # 4 c2 exceeds float64 before c2
+        return min(bound, sys.float_info.max)  # a tiny c2 bounds nothing, and is no reason to stop
 
     def violation_of(self, grad):
         """The violation of a gradient (F,)."""

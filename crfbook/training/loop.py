@@ -9,6 +9,7 @@ has. An iteration is whatever it says: a step of L-BFGS, an epoch, a sweep, a hu
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,9 @@ from crfbook.training.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from crfbook._types import Callback
+
+
+GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")  # statuses
 
 
 class Step(NamedTuple):
@@ -65,6 +69,7 @@ class Learner:
     max_iterations: int | None = None
     n_evaluations = 0
     objective = violation = float("nan")
+    least = 0.0  # of every objective; -inf where it is a logarithm
 
     def begin(self) -> None:
         """What comes before the first iteration, as a rule the first evaluation."""
@@ -105,12 +110,13 @@ class Training:
 
     def __init__(self, callback: Callback = None) -> None:
         self.callback = function_or_none("callback", callback)
+        self.numpy_errors = np.geterr()  # as the callback finds them
         self.history: list[Step] = []
         self.stopped = False
 
     def run(self, learner: Learner) -> OptResult:
         """Iterations of a `Learner` until there is a reason to stop; see the function `run`."""
-        return _kept(lambda: self._result(learner))
+        return _kept(lambda: self._result(learner), learner.least)
 
     def _result(self, learner):
         began = len(self.history)
@@ -157,7 +163,7 @@ class Training:
         if self.callback is not None:
             shown = values.view()
             shown.flags.writeable = False
-            with heard_at_once():
+            with heard_at_once(), np.errstate(**self.numpy_errors):
                 seen = shown if values is w else w._replace(w=shown)
                 self.stopped = bool(self.callback(self.history[-1], seen))
 
@@ -202,14 +208,19 @@ def _run_script(training, script):
         return result._replace(status="interrupted")
 
 
-def _kept(work):
-    """The `OptResult` of work(), also where Ctrl-C has waited for its end."""
+def _kept(work, least=0.0):
+    """The `OptResult` of work(), also where Ctrl-C has waited for its end. least : see `Learner`."""
     result = None
     try:
-        with one_blas_thread():  # a product split over threads depends on their number in its last bits
+        # A product split over threads depends on their number in its last bits. What leaves float64 is seen
+        # in the objective: `status` says so, and not a warning of NumPy for each place that it passes.
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             result = work()
     except KeyboardInterrupt:
         if result is None:
             raise
         result = result._replace(status="interrupted")
+    objective, known = result.objective, (*GAVE_UP, "interrupted")
+    if not math.isfinite(objective) and objective != least and result.status not in known:
+        result = result._replace(status="non-finite objective")
     return result

@@ -77,6 +77,26 @@ def test_a_learner_says_why_it_takes_no_step():
     assert run(Stuck()).status == "line search failed"
 
 
+@pytest.mark.parametrize("objective", [np.nan, np.inf, -np.inf])
+def test_an_objective_that_is_no_number_is_the_status(objective):
+    class Lost(Halving):
+        def last_look(self):
+            return objective
+
+    class Logarithm(Lost):
+        least = -np.inf
+
+    def script(training):
+        result = yield Halving(max_iterations=1)
+        return result._replace(objective=objective)
+
+    for found in (run(Lost(max_iterations=1)), stages(script)):
+        assert found.status == "non-finite objective"
+    expected = "max_iterations" if objective == -np.inf else "non-finite objective"
+    assert run(Logarithm(max_iterations=1)).status == expected
+    assert run(Lost(interrupt_at=(1,))).status == "interrupted"
+
+
 def test_steps_of_earlier_learners_count():
     found = run(Halving(max_iterations=2, before=(10, 100.0)))
     assert [step.iteration for step in found.history] == [11, 12] and found.n_iter == 12

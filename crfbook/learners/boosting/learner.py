@@ -142,6 +142,7 @@ class _Boosting(Learner):
     """Data, tables and journal. An iteration of the loop is all rounds up to the next report."""
 
     tables = anchor = ended = None
+    least = -math.inf  # the log of a sum that may be empty
 
     def __init__(
         self, corpus, features, w0, constraints, saved, cap, tol, kind, max_iterations=None, report_every=100

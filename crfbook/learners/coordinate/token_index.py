@@ -264,17 +264,23 @@ def balanced(root, size, n_groups):
     return group[root]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def count_bounds(blocks, lattices):
-    """(curvatures of the safe rule (G,), bounds of an entry of the gradient (G,)) from counts alone."""
+    """(curvatures of the safe rule (G,), bounds of an entry of the gradient (G,)) from counts alone.
+    ValueError where they exceed float64.
+    """
     block = owners(blocks.visit_ptr)
     weight = lattices.weight[blocks.visit_seq]
     x = np.maximum(1.0, np.abs(blocks.occ_val)) if len(blocks.occ_val) else np.ones(len(blocks.occ_token))
     mass = np.add.reduceat(x, blocks.occ_ptr[:-1]) if len(block) else np.zeros(0)
     both = np.where((blocks.member >= 0).all(axis=0), 1.0, 0.5)
-    return (
-        both * np.bincount(block, weight * mass**2, minlength=blocks.n_blocks),
-        np.bincount(block, weight * mass, minlength=blocks.n_blocks),
-    )
+    curvature = both * np.bincount(block, weight * mass**2, minlength=blocks.n_blocks)
+    if not np.isfinite(curvature).all():
+        raise ValueError(
+            f"attribute values up to {x.max():.3g} and sequence weights up to {weight.max():.3g}: "
+            "expected sums of their squares within float64; scale them"
+        )
+    return curvature, np.bincount(block, weight * mass, minlength=blocks.n_blocks)
 
 
 def gold_edges(corpus, edge_kept, n_labels):

@@ -232,7 +232,8 @@ class _Online(Learner):
             order = order[epoch_order(self.seed, self.iteration, len(order))]
         self.totals[:] = 0.0
         self.learn(order)
-        if not (np.isfinite(self.totals).all() and np.isfinite(self.theta.sum())):
+        mean = self.theta - self.theta_sum / self.count[0]
+        if not np.isfinite([*self.totals, self.theta.sum(), mean.sum()]).all():
             return "non-finite weights"
         self.iteration, self.n_evaluations = self.iteration + 1, self.n_evaluations + 1
         self.good = self._snapshot()

@@ -271,8 +271,7 @@ class LBFGS(Learner):
 
     def _size(self):
         """Of the pseudo-gradient, for `epsilon`."""
-        c2, violation = self.rules.c2, self.point.violation
-        return math.sqrt(4.0 * c2 * violation) if c2 > 0 else violation
+        return math.sqrt(self.point.squares) if self.rules.c2 > 0 else self.point.violation
 
     def outcome(self, status):
         return self.rules.outcome(status, self.point.w)

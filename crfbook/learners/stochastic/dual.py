@@ -147,11 +147,12 @@ class DualAscent(Rememberer):
             for name in self.kept:
                 getattr(self.memory, name)[:] = state[name]
 
+    @np.errstate(over="ignore")
     def _empty_memory(self):
         corpus, n = self.corpus, self.corpus.n_sequences
         places = edge_places(corpus, self.features, self.layout.exists.shape[1])
         nu, mu = np.zeros((2, corpus.n_tokens, self.features.n_labels))
-        square = np.diff(np.concatenate([[0.0], np.cumsum(corpus.values**2)])[corpus.attr_ptr])
+        square = np.bincount(corpus.attr_token, corpus.values**2, minlength=corpus.n_tokens)
         square += np.diff(corpus.class_ptr)[corpus.edge_class]
         return DualMemory(nu, mu, *np.zeros((2, places[0][-1])), *places, square, *np.zeros((3, n)))
 

@@ -181,7 +181,8 @@ class _Descent(Learner):
         self.sequences = corpus.visited
         self.n = max(1, len(self.sequences))
         # What zero weights lose, log L nats a token (less where labels are forbidden), or the start.
-        self.most = most = 1.0 + math.log(features.n_labels) * float(corpus.lengths @ corpus.weights)
+        with np.errstate(over="ignore"):
+            self.most = most = 1.0 + math.log(features.n_labels) * float(corpus.lengths @ corpus.weights)
         self.seconds = float(state.get("seconds", 0.0))
         self.load({name: np.asarray(value) for name, value in state.items()})
         if new_data:  # the bound of a state is that of the sequences it came from
@@ -234,10 +235,10 @@ class _Descent(Learner):
             total += self.steps(part, eta0)
             self.passes += len(part) / self.n
             self.n_done += len(part) if eta0 else 0
-            if not total <= (1.5 if self.iteration > self.first_epoch else 2.0) * self.most:
+            if not -math.inf < total <= (1.5 if self.iteration > self.first_epoch else 2.0) * self.most:
                 return math.inf
         self.write_out()
-        return total if np.isfinite(self.theta).all() else math.inf
+        return total if math.isfinite(self.penalty_value()) else math.inf  # nan also where a weight is
 
     def advance(self):
         order = self.sequences[epoch_order(self.seed, self.iteration + 1, len(self.sequences))]

@@ -34,10 +34,12 @@ from crfbook.data.features import log_edge as edge_scores
 from crfbook.data.vocabulary import row_of
 from crfbook.learners.quasi_newton import minimize
 from crfbook.models.directed.factors import emission_scores, move_normalisers, shard_local_likelihood
+from crfbook.models.fitting import gave_up
 from crfbook.models.inputs import known_corpus, obey, require_labels, training_corpus
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Predictions, Sequences
 from crfbook.models.weights import WeightNames
+from crfbook.training.loop import GAVE_UP
 from crfbook.training.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -219,6 +221,7 @@ class HMM(ChainPredictions, BaseEstimator):
         self.smoothing = smoothing
         self.template = template
 
+    @np.errstate(over="ignore")
     def fit(self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Count. X, y, sample_weight and errors as in `CRF.fit`; attribute values must not be negative."""
         s = number("smoothing", self.smoothing)
@@ -237,6 +240,10 @@ class HMM(ChainPredictions, BaseEstimator):
         start = np.bincount(corpus.labels[first], weight[first], minlength=n_labels) + s
         pairs = counts[n_node:].reshape(n_labels, n_labels) + s
         pairs[~pairs.any(axis=1)] = 1.0
+        if not np.isfinite(total.sum() + start.sum() + pairs.sum()):
+            raise ValueError(
+                f"attribute values, sample weights, smoothing={s:g}: expected sums within float64; scale them"
+            )
         self.start_ = _log_share(start, start.sum())
         self.transition_ = _log_share(pairs, pairs.sum(axis=1, keepdims=True))
         self.emission_ = _log_share(counts[:n_node] + s, total[features.node_label])
@@ -349,12 +356,9 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
                 tol_gradient=1000 * tol,
                 callback=monitor,
             )
-        if result.status in ("interrupted", "line search failed", "non-finite objective"):
-            warnings.warn(
-                f"training ended early, after {result.n_iter} iterations: {result.status}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        if result.status == "interrupted" or result.status in GAVE_UP:
+            interrupted = f"training ended early, after {result.n_iter} iterations: {result.status}"
+            warnings.warn(gave_up(result, corpus, self) or interrupted, ConvergenceWarning, stacklevel=2)
         self.encoder_, self.features_, self.constraints_ = encoder, features, constraints
         self.weights_ = result.w
         self.objective_, self.n_iter_, self.status_ = result.objective, result.n_iter, result.status
