@@ -12,9 +12,7 @@ from crfbook.chain.likelihood import redo_flagged
 
 
 class Work(NamedTuple):
-    """What one thread writes on its way (likelihood.py). The second group is empty unless the loss
-    is not the log loss, the third but for pointwise losses, the fourth unless transitions are sparse.
-    """
+    """What one thread writes on its way (likelihood.py)."""
 
     log_node: np.ndarray  # (n, M)
     p_node: np.ndarray  # (n, M)
@@ -24,6 +22,19 @@ class Work(NamedTuple):
     pair: np.ndarray  # (M, M)
     flags: np.ndarray  # uint8 (B,)
 
+
+class LossWork(NamedTuple):
+    """The same for losses other than the log loss (losses/gradients.py); the last four are empty unless the
+    loss is pointwise.
+    """
+
+    log_node: np.ndarray  # the arrays of `Work`
+    p_node: np.ndarray
+    alpha: np.ndarray
+    prev: np.ndarray
+    gain: np.ndarray
+    pair: np.ndarray
+    flags: np.ndarray
     score: np.ndarray  # (B,): of the gold paths
     slope: np.ndarray  # (B,): weight * phi'(u), summed over the tokens if pointwise
 
@@ -32,6 +43,17 @@ class Work(NamedTuple):
     behind: np.ndarray  # (n, M): events at this and later rows
     step: np.ndarray  # (2, B, M): operands of one time step
 
+
+class SparseWork(NamedTuple):
+    """The same for sparse transitions (chain/sparse)."""
+
+    log_node: np.ndarray  # the arrays of `Work`
+    p_node: np.ndarray
+    alpha: np.ndarray
+    prev: np.ndarray
+    gain: np.ndarray
+    pair: np.ndarray
+    flags: np.ndarray
     part: np.ndarray  # (n, M): what the base contributes to a product, see chain/sparse/forward_backward.py
     table: np.ndarray  # (M, M): potentials of a class
     base_sum: np.ndarray  # (M, M): expected counts of all transitions, see `base_counts`
@@ -51,25 +73,22 @@ class Counts(NamedTuple):
 def make_work(packing, width):
     """`Work` for the batches of a packing and the log loss."""
     n, n_slots = (int(np.diff(ptr).max(initial=0)) for ptr in (packing.row_ptr, packing.slot_ptr))
-    rows, none, table = (np.empty((n, width)) for _ in range(4)), np.empty(0), np.empty((0, width))
-    plain = *rows, np.empty(n), np.empty((width, width)), np.empty(n_slots, np.uint8)
-    return Work(*plain, none, none, none, table, table, np.empty((2, 0, width)), table, table, table, table)
+    rows = (np.empty((n, width)) for _ in range(4))
+    return Work(*rows, np.empty(n), np.empty((width, width)), np.empty(n_slots, np.uint8))
 
 
 def loss_work(work, loss):
-    """A `Work` for a `Loss`, sharing the arrays of a `Work` for the log loss."""
+    """A `LossWork` for a `Loss`, sharing the arrays of a `Work` for the log loss."""
     (n, width), n_slots = work.log_node.shape, len(work.flags)
-    work = work._replace(score=np.empty(n_slots), slope=np.empty(n_slots))
-    if not loss.pointwise:
-        return work
+    score, slope = np.empty((2, n_slots))
+    n, n_slots = (n, n_slots) if loss.pointwise else (0, 0)
     ahead, behind = np.empty((2, n, width))
-    return work._replace(event=np.empty(n), ahead=ahead, behind=behind, step=np.empty((2, n_slots, width)))
+    return LossWork(*work, score, slope, np.empty(n), ahead, behind, np.empty((2, n_slots, width)))
 
 
 def sparse_work(work):
-    """A `Work` for sparse transitions, sharing the arrays of one for tables."""
-    part, (table, base_sum, whole) = np.empty_like(work.log_node), np.empty((3, *work.pair.shape))
-    return work._replace(part=part, table=table, base_sum=base_sum, whole=whole)
+    """A `SparseWork`, sharing the arrays of a `Work`."""
+    return SparseWork(*work, np.empty_like(work.log_node), *np.empty((3, *work.pair.shape)))
 
 
 class Spare:

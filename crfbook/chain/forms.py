@@ -18,15 +18,21 @@ shard, and whoever asks does not know how:
     TupleArcs         weights on label tuples: learners/tuples
 """
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from crfbook.chain.batch import Batch
 from crfbook.chain.forward_backward import exp_edges
-from crfbook.chain.forward_backward_batched import add_edge_sum
-from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores, shard_likelihood, spread_rows
+from crfbook.chain.forward_backward_batched import add_edge_sum, groups_of
+from crfbook.chain.likelihood import (
+    add_tree,
+    batch_gradient,
+    batch_scores,
+    likelihood_of_batches,
+    spread_rows,
+)
 from crfbook.chain.packing import padded, padded_bounds
 from crfbook.data.constraints import Bounds
 from crfbook.data.features import edge_gradient, log_edge
@@ -112,14 +118,37 @@ def squared(layout):
     return layout._replace(dense_val=layout.dense_val**2, pair_val=layout.pair_val**2)
 
 
+def shard_counts(shard, w, dense, edges, packing, layout, work, counts, edge_sum, *, batches, redo):
+    """Expected counts of the sequences of one shard; the packed number of the first one without a finite
+    log Z, or -1.
+
+    Arguments as in `likelihood_of_batches`, which, or whose like for another loss, is `batches`. It stops
+    where scaled vectors do not suffice, which is rare: redo(batch, edges, log_z (S',), edge_sum) puts their
+    sums in place in logarithms. Apart from it, as what is never called is never compiled.
+    """
+    b, end = packing.shard_ptr[shard : shard + 2].tolist()
+    bad = -1
+    while (b := batches(b, shard, w, dense, edges, packing, layout, work, counts, edge_sum)) >= 0:
+        batch = Batch(b, packing, work)
+        batch_scores(b, w, dense, edges.bounds, packing, layout, batch.log_node)
+        redo(batch, edges, counts.log_z, edge_sum)
+        lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
+        if bad < 0 and len(lost):
+            bad = int(packing.slot_ptr[b] + lost[0])
+        batch_gradient(b, batch.p_node, layout, counts.dense_grad, counts.grad)
+        if (b := b + 1) == end:
+            break
+    return bad
+
+
 def shard_variances(shard, w, dense, edges, packing, layout, work, counts, edge_sum):
     """Sums of variances of the sequences of one shard,
-    in the places where shard_likelihood leaves expected counts; returns -1.
+    in the places where likelihood_of_batches leaves expected counts; returns -1.
 
     grad[a, y] = sum_{t: a in x_t} weight x[a]^2 p_node (1 - p_node);  edge_sum[k, yp,
     y] = sum_t weight p_edge (1 - p_edge)
 
-    Arguments as in shard_likelihood: shard; w (F,); dense (H, M or L); edges, packing, layout, work; out:
+    Arguments as there: shard; w (F,); dense (H, M or L); edges, packing, layout, work; out:
     counts, edge_sum (K, M, M), overwritten; log Z is NaN for sequences that need the log form: those are left
     out. Called once in tens of evaluations, and made of the kernels that those have compiled.
     Source: docs/SPEC.md, A.8 without covariances.
@@ -132,7 +161,8 @@ def shard_variances(shard, w, dense, edges, packing, layout, work, counts, edge_
         batch_scores(b, w, dense, edges.bounds, packing, layout, batch.log_node)
         batch.forward_backward(edges, counts.log_z, edge_sum)
         spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
-        add_edge_sum(b, packing, psi_squared, work.alpha, batch.log_node, square_sum, work)
+        each = batch.step_ptr, groups_of(b, packing), psi_squared, batch.alpha, batch.log_node
+        add_edge_sum(*each, square_sum, work.prev[: len(batch.alpha)], work.pair)
         batch_gradient(b, batch.p_node, squares, counts.dense_grad, counts.grad)
     # false where a square left float64
     np.subtract(edge_sum, np.minimum(square_sum, edge_sum), out=edge_sum, where=square_sum < np.inf)
@@ -143,7 +173,10 @@ class Tables(Form):
     """Transitions as tables (K, M, M), filled from the weights at each evaluation."""
 
     offers = ("counts", "variances")
-    sums = {"counts": shard_likelihood, "variances": shard_variances}
+    sums = {
+        "counts": partial(shard_counts, batches=likelihood_of_batches, redo=Batch.redo),
+        "variances": shard_variances,
+    }
     potentials = staticmethod(table_edges)
 
     def __init__(self, problem):

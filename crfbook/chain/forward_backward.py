@@ -39,7 +39,8 @@ def forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta):
                 for yp in range(L):
                     total += np.exp(log_alpha[t - 1, yp] + log_edge[k, yp, y] - m)
             log_alpha[t, y] = log_node[t, y] + m + np.log(total) if total > 0.0 else -np.inf
-    log_beta[T - 1, :] = 0.0
+    for y in range(L):
+        log_beta[T - 1, y] = 0.0
     for t in range(T - 1, 0, -1):
         k = edge_class[t]
         for yp in range(L):
@@ -218,14 +219,18 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
         if t == 0:
             copy_row(psi_node, 0, alpha, 0)
         else:
-            m[:] = 0.0
+            for y in range(L):
+                m[y] = 0.0
             for yp in range(L):
                 a, row = alpha[t - 1, yp], psi_edge[k, yp]
                 for y in range(L):
                     m[y] += a * row[y]
             for y in range(L):
                 m[y] *= psi_node[t, y]
-        scale[t] = np.sum(m)
+        total = 0.0
+        for y in range(L):
+            total += m[y]
+        scale[t] = total
         if not (scale[t] > 0.0 and scale[t] < np.inf):
             return 1
         for y in range(L):
@@ -236,7 +241,8 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
         beta[T - 1, y] = 1.0 if alpha[T - 1, y] > 0.0 else 0.0
     for t in range(T - 1, 0, -1):
         before, k = beta[t - 1], edge_class[t]
-        before[:] = 0.0
+        for yp in range(L):
+            before[yp] = 0.0
         for y in range(L):
             v, column = psi_node[t, y] * beta[t, y] / scale[t], psi_edge_t[k, y]
             for yp in range(L):

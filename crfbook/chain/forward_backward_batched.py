@@ -68,16 +68,15 @@ def times_edges(source, matrices, rows, row_class, order, lo, out, buf):
 
 
 @kernel
-def add_edge_sum(b, packing, psi_edge, alpha, v, edge_sum, work):
+def add_edge_sum(step_ptr, groups, psi_edge, alpha, v, edge_sum, prev, pair):
     """edge_sum[k] += psi_edge[k] * sum over rows i of class k of alpha[before i]^T v[i]:
     one product per class.
 
-    Arguments: b, packing: a batch; psi_edge (K, L, L); alpha, v (n, L); out: edge_sum (K, L, L), added to;
-    work: its prev and pair are overwritten. Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A;
-    chapter 02.
+    Arguments: step_ptr (T+1,), groups: of `steps_of` and `groups_of`; psi_edge (K, L, L); alpha, v (n, L);
+    out: edge_sum (K, L, L), added to; work: prev (n, L), pair (L, L). Cost: n L^2 multiply-adds.
+    Source: Rabiner (1989), section V.A; chapter 02.
     """
-    n, step_ptr = v.shape[0], steps_of(b, packing)[0]
-    T, prev, pair = step_ptr.size - 1, work.prev[:n], work.pair
+    n, T = v.shape[0], step_ptr.size - 1
     if psi_edge.shape[0] == 1:
         # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought
         # together.
@@ -97,7 +96,7 @@ def add_edge_sum(b, packing, psi_edge, alpha, v, edge_sum, work):
         np.dot(prev[split:].T, v[split:], pair)
         add_products(psi_edge[0], pair, edge_sum[0])
         return
-    class_start, by_class, prev_row = groups_of(b, packing)
+    class_start, by_class, prev_row = groups
     chunk = max(1, n // 2)  # both gathered operands share prev
     for k in range(psi_edge.shape[0]):
         for start in range(class_start[k], class_start[k + 1], chunk):
@@ -259,46 +258,50 @@ def erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
             for t in range(step_ptr.size - 1):
                 i = step_ptr[t] + r
                 if i < step_ptr[t + 1]:
-                    psi_node[i, :] = 0.0
-                    alpha[i, :] = 0.0
+                    for y in range(psi_node.shape[1]):
+                        psi_node[i, y], alpha[i, y] = 0.0, 0.0
                     gain[i] = 0.0
     return n_flagged
 
 
 @kernel
-def forward_batched(b, packing, edges, log_node, log_z, work):
+def forward_batched(steps, psi_edge, edge_max, edge_spread, log_node, log_z, alpha, gain, flags, ones, buf):
     """The first half of `forward_backward_batched`: alpha, gain and log_z;
     returns how many sequences are flagged.
 
-    Arguments as there: b, packing; edges; log_node (n, L), overwritten with psi_node; out: log_z (B,);
-    work.alpha, work.gain and work.flags. Flagged sequences have psi_node = alpha = gain = 0.
+    Arguments as there: steps of the batch; psi_edge, edge_max, edge_spread of its `Edges`; log_node (n, L),
+    overwritten with psi_node; out: log_z (B,), alpha (n, L), gain (n,), flags (B,); work: ones (L,),
+    buf (n, L). Flagged sequences have psi_node = alpha = gain = 0.
     Cost: n L^2 multiply-adds, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
     """
-    n, (step_ptr, row_class, by_step) = log_node.shape[0], steps_of(b, packing)
-    alpha, gain, flags, ones = work.alpha[:n], work.gain[:n], work.flags[: log_z.size], work.pair[0]
-    log_z[:], flags[:], ones[:] = 0.0, 0, 1.0
-    _exp_nodes(log_node, edges.edge_spread[0], step_ptr, log_z, flags)
-    _forward(log_node, edges.psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, work.prev)
-    _log_z(alpha, gain, edges.edge_max, row_class, step_ptr, log_z, flags)
+    step_ptr, row_class, by_step = steps
+    for r in range(log_z.size):
+        log_z[r], flags[r] = 0.0, 0
+    for y in range(ones.size):
+        ones[y] = 1.0
+    _exp_nodes(log_node, edge_spread[0], step_ptr, log_z, flags)
+    _forward(log_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf)
+    _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags)
     return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
 
 
 @kernel
-def backward_batched(b, packing, edges, weight, psi_node, p_node, work):
+def backward_batched(steps, psi_edge_t, weight, alpha, gain, psi_node, p_node, buf):
     """g = beta gain weight: p_node[t] = alpha[t] g[t], v[t] = psi_node[t] g[t] gain[t-1],
     g[t-1] = v[t] @ psi_edge^T.
 
-    Arguments: b, packing; edges; weight (B,); psi_node (n, L), overwritten with v; work.alpha and work.gain
-    of `forward_batched`; out: p_node (n, L) = weight * marginals.
-    Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
+    Arguments: steps of a batch; psi_edge_t (K, L, L); weight (B,); alpha (n, L) and gain (n,) of
+    `forward_batched`; psi_node (n, L), overwritten with v; out: p_node (n, L) = weight * marginals; work:
+    buf (n, L). Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
     """
-    step_ptr, row_class, by_step = steps_of(b, packing)
-    alpha, gain, L, T = work.alpha, work.gain, psi_node.shape[1], step_ptr.size - 1
+    step_ptr, row_class, by_step = steps
+    L, T = psi_node.shape[1], step_ptr.size - 1
     following = 0  # rows of step t that have a successor
     for t in range(T - 1, -1, -1):
         lo, hi = step_ptr[t], step_ptr[t + 1]
         for r in range(following, hi - lo):
-            p_node[lo + r, :] = weight[r] * gain[lo + r]
+            for y in range(L):
+                p_node[lo + r, y] = weight[r] * gain[lo + r]
         for i in range(lo, hi):
             f = gain[step_ptr[t - 1] + i - lo] if t > 0 else 0.0
             for y in range(L):
@@ -309,7 +312,7 @@ def backward_batched(b, packing, edges, weight, psi_node, p_node, work):
                 psi_node[i, y] *= g * f
         if t > 0:
             v, out, following = psi_node[lo:hi], p_node[step_ptr[t - 1] : lo], hi - lo
-            times_edges(v, edges.psi_edge_t, following, row_class, by_step, lo, out, work.prev)
+            times_edges(v, psi_edge_t, following, row_class, by_step, lo, out, buf)
 
 
 @kernel
@@ -333,9 +336,14 @@ def forward_backward_batched(b, packing, edges, log_node, log_z, p_node, edge_su
     work.alpha, gain, prev and pair are overwritten.
     Cost: 3 n L^2 multiply-adds in matrix products, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
     """
-    n_flagged = forward_batched(b, packing, edges, log_node, log_z, work)
+    n, steps, psi_edge = log_node.shape[0], steps_of(b, packing), edges.psi_edge
+    alpha, gain, prev, pair = work.alpha[:n], work.gain[:n], work.prev[:n], work.pair
+    n_flagged = forward_batched(
+        steps, psi_edge, edges.edge_max, edges.edge_spread, log_node, log_z, alpha, gain,
+        work.flags[: log_z.size], pair[0], prev,
+    )  # fmt: skip
     weight = packing.weight[packing.slot_ptr[b] : packing.slot_ptr[b + 1]]
-    backward_batched(b, packing, edges, weight, log_node, p_node, work)
+    backward_batched(steps, edges.psi_edge_t, weight, alpha, gain, log_node, p_node, prev)
     v = log_node
-    add_edge_sum(b, packing, edges.psi_edge, work.alpha, v, edge_sum, work)
+    add_edge_sum(steps[0], groups_of(b, packing), psi_edge, alpha, v, edge_sum, prev, pair)
     return n_flagged

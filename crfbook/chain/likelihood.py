@@ -101,7 +101,7 @@ def batch_scores(b, w, dense, bounds, packing, layout, log_node):
     """log_node (n, M) of batch b: hard constraints, then dense rows, then the (weight, cell) pairs.
 
     Arguments: b, number of the batch; w (F,); dense (H, M or L); bounds: `Bounds` of data/constraints.py;
-    packing, layout as in `shard_likelihood`; out: log_node (n, M), C order. Cost: see `dense_scores`,
+    packing, layout as in `likelihood_of_batches`; out: log_node (n, M), C order. Cost: see `dense_scores`,
     `pair_scores`. Source: Sokolovska et al. (2010), eq. (3).
     """
     row_set = packing.row_set[packing.row_ptr[b] : packing.row_ptr[b + 1]]
@@ -156,47 +156,34 @@ def spread_rows(step_ptr, weight, p_node, alpha, v):
 
 
 @kernel
-def first_lost(log_z):
-    """The first sequence without a finite log Z, or -1.
-
-    Arguments: log_z (B,). Cost: B. Source: chapter 02.
-    """
-    for r in range(log_z.size):
-        if not np.isfinite(log_z[r]):
-            return r
-    return -1
-
-
-@kernel
-def shard_likelihood(shard, w, dense, edges, packing, layout, work, counts, edge_sum):
-    """Expected counts of the sequences of one shard, and their log Z.
+def likelihood_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, edge_sum):
+    """Expected counts of the sequences of one shard, and their log Z, from its batch b on: until all are done
+    (-1), or one is flagged, whose number is returned. That one has all but its flagged sequences in edge_sum,
+    and nothing in counts; who redoes those calls again with the batch behind it.
 
     grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y]
     edge_sum[k, yp, y] = sum_{t of class k} weight p_edge
 
-    Arguments: shard, its number; w (F,); dense (H, M or L), filled from w; edges, packing, layout, work (see
-    above); out: counts.log_z (S',), counts.grad (F,), counts.dense_grad (H, M or L), edge_sum (K, M, M):
-    overwritten, the dense rows' part of grad stays 0. Returns the packed number of the first sequence without
-    a finite log Z, or -1.
+    Arguments: b; shard, its number; w (F,); dense (H, M or L), filled from w; edges, packing, layout, work
+    (see above); out: counts.log_z (S',), counts.grad (F,), counts.dense_grad (H, M or L), edge_sum (K, M, M):
+    overwritten by the shard's first batch, the dense rows' part of grad stays 0.
     Cost: 3 n M^2 multiply-adds, n M exps, two additions per stored (occurrence, weight) pair.
     Source: Sokolovska et al. (2010), eq. (4), (5).
     """
-    counts.grad[:] = 0.0
-    counts.dense_grad[:] = 0.0
-    edge_sum[:] = 0.0
-    bad = -1
-    for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
+    if b == packing.shard_ptr[shard]:
+        counts.grad[:] = 0.0
+        counts.dense_grad[:] = 0.0
+        edge_sum[:] = 0.0
+    while b < packing.shard_ptr[shard + 1]:
         n, slot = packing.row_ptr[b + 1] - packing.row_ptr[b], packing.slot_ptr[b]
         log_node, p_node = work.log_node[:n], work.p_node[:n]
         log_z = counts.log_z[slot : packing.slot_ptr[b + 1]]
         batch_scores(b, w, dense, edges.bounds, packing, layout, log_node)
         if forward_backward_batched(b, packing, edges, log_node, log_z, p_node, edge_sum, work):
-            batch_scores(b, w, dense, edges.bounds, packing, layout, log_node)
-            redo_flagged(b, packing, edges.log_edge, log_node, log_z, p_node, edge_sum, work.flags)
-            lost = first_lost(log_z)
-            bad = slot + lost if bad < 0 and lost >= 0 else bad
+            return b
         batch_gradient(b, p_node, layout, counts.dense_grad, counts.grad)
-    return bad
+        b += 1
+    return -1
 
 
 @kernel

@@ -125,7 +125,6 @@ class Objective:
                 corpus,
                 batch_tokens or batch_rows(corpus.n_classes),
                 n_shards(corpus.n_tokens, features.n_node),
-                grouped=self._chooser.may_be("sparse"),
             )
             layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
         classes, bounds = (corpus.class_ptr, corpus.class_attr), padded_bounds(constraints, features.n_labels)

@@ -123,6 +123,15 @@ def step_major(start, lengths):
     return step, start[np.arange(step[-1]) - step[t]] + t
 
 
+def with_groups(packing, n_classes):
+    """The packing with orders by class, which forms with pairs need also where there is one class."""
+    if len(packing.by_class):
+        return packing
+    steps = [packing.steps(b) for b in range(packing.n_batches)]
+    groups = _groups(packing.row_class, packing.row_ptr, steps, n_classes, True)
+    return Packing(*packing[:-4], *groups)
+
+
 def _groups(row_class, row_ptr, steps, n_classes, grouped):
     """Orders that bring equal edge classes of a batch together (`group_rows`); empty if not wanted."""
     n_rows = len(row_class) if grouped else 0

@@ -24,6 +24,7 @@ from crfbook.chain.forward_backward import (
     node_marginals_log,
 )
 from crfbook.chain.scores import dense_scores, pair_scores
+from crfbook.chain.vector_math import clear_table
 
 
 @kernel
@@ -86,7 +87,7 @@ def sequence_marginals(log_node, log_edge, edge_class, used, work):
     spread = 0.0
     for k in used:
         spread = max(spread, exp_class(k, log_edge, work.psi_edge, work.psi_edge_t, work.edge_max))
-        work.edge_sum[k] = 0.0
+        clear_table(k, work.edge_sum)
     spread += exp_nodes(log_node, psi_node, node_max)
     status = forward_backward_scaled(
         psi_node, work.psi_edge, work.psi_edge_t, edge_class, spread, alpha, beta, scale
@@ -136,16 +137,19 @@ def score_nodes(s, theta, scale, layout, log_node):
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
     u = log_node[: last - first]
-    u[:] = 0.0
+    flat = u.reshape(-1)
+    for i in range(flat.size):
+        flat[i] = 0.0
     dense_scores(
         theta[: H * M].reshape(H, M), layout.dense_id, layout.dense_row, layout.dense_val,
         layout.dense_ptr[first], layout.dense_ptr[last], u
     )  # fmt: skip
     pair_scores(
         theta[H * M :], layout.pair_weight, layout.pair_cell, layout.pair_val,
-        layout.pair_ptr[first], layout.pair_ptr[last], u.reshape(-1)
+        layout.pair_ptr[first], layout.pair_ptr[last], flat
     )  # fmt: skip
-    u *= scale
+    for i in range(flat.size):
+        flat[i] *= scale
     bound_nodes(first, last, layout.bounds, layout.label_set, u)
 
 

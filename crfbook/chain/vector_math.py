@@ -72,6 +72,38 @@ def copy_row(source, i, target, j):
 
 
 @kernel
+def add_row(source, target):
+    """target += source. A loop, for the same reason.
+
+    Arguments: source (n,); out: target (n,). Cost: n. Source: chapter 02.
+    """
+    for y in range(target.size):
+        target[y] += source[y]
+
+
+@kernel
+def copy_table(source, k, target):
+    """target[k] = source[k]. A loop, for the same reason.
+
+    Arguments: source (K, L, L); k; out: target (K, L, L), table k. Cost: L^2. Source: chapter 02.
+    """
+    for yp in range(source.shape[1]):
+        for y in range(source.shape[2]):
+            target[k, yp, y] = source[k, yp, y]
+
+
+@kernel
+def clear_table(k, target):
+    """target[k] = 0. A loop, for the same reason.
+
+    Arguments: k; out: target (K, L, L), table k. Cost: L^2. Source: chapter 02.
+    """
+    for yp in range(target.shape[1]):
+        for y in range(target.shape[2]):
+            target[k, yp, y] = 0.0
+
+
+@kernel
 def add_products(factor, pair, out):
     """out += factor * pair, entry by entry.
 

@@ -8,14 +8,15 @@ Johnson and Hofmann (2003), section 3.3.
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from crfbook._checks import number, one_of, shown
 from crfbook.chain.batch import loss_work
-from crfbook.chain.forms import Tables
-from crfbook.chain.losses.gradients import shard_losses
+from crfbook.chain.forms import Tables, shard_counts
+from crfbook.chain.losses.gradients import losses_of_batches, redo_flagged_losses
 
 LOSSES = ("log", "exp", "pointwise-log", "pointwise-exp")
 
@@ -59,7 +60,14 @@ class LossTables(Tables):
         self.value = np.zeros(len(packing.sequence))  # weight_i * loss_i * exp(-log_scale)
         self.u = np.zeros(len(packing.labels) if loss.pointwise else len(packing.sequence))
         self._slot = self._slot_of_row(packing) if loss.pointwise else slice(None)
-        self.sums = {"counts": lambda *given: shard_losses(*given, loss, self.u, self.value)}
+        of_loss = loss, self.u, self.value
+        batches = lambda *given: losses_of_batches(*given, of_loss)  # noqa: E731
+        self.sums = {"counts": partial(shard_counts, batches=batches, redo=self._redo)}
+
+    def _redo(self, batch, edges, log_z, edge_sum):
+        rows = batch.place[1].rows(batch.place[0]) if self.loss.pointwise else batch.slots
+        out = log_z[batch.slots], self.u[rows], self.value[batch.slots], batch.p_node, edge_sum
+        redo_flagged_losses(*batch.place, edges.log_edge, self.loss, batch.log_node, *out, batch.flags)
 
     def work(self, work):
         return loss_work(work, self.loss)

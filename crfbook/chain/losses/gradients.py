@@ -25,10 +25,11 @@ from crfbook.chain.forward_backward_batched import (
     backward_batched,
     erase_flagged,
     forward_batched,
+    groups_of,
     steps_of,
     times_edges,
 )
-from crfbook.chain.likelihood import batch_gradient, batch_scores, first_lost, gather_sequence
+from crfbook.chain.likelihood import batch_gradient, batch_scores, gather_sequence
 from crfbook.chain.scores import path_scores
 from crfbook.chain.vector_math import copy_row
 
@@ -226,11 +227,16 @@ def sequential_batched(b, packing, edges, loss, log_node, log_z, u, value, p_nod
     sequences (work.flags) add nothing anywhere. Cost: forward_backward_batched and O(n). Source:
     Altun, Johnson and Hofmann (2003), eq. (3), (4).
     """
-    step_ptr, row_class, _ = steps_of(b, packing)
+    n, steps = log_node.shape[0], steps_of(b, packing)
+    step_ptr, row_class, _ = steps
+    alpha, gain, prev, pair = work.alpha[:n], work.gain[:n], work.prev[:n], work.pair
     labels = packing.labels[packing.row_ptr[b] : packing.row_ptr[b + 1]]
     score, slope = work.score[: log_z.size], work.slope[: log_z.size]
     gold_scores(log_node, edges.log_edge, row_class, step_ptr, labels, score)
-    n_flagged = forward_batched(b, packing, edges, log_node, log_z, work)
+    n_flagged = forward_batched(
+        steps, edges.psi_edge, edges.edge_max, edges.edge_spread, log_node, log_z, alpha, gain,
+        work.flags[: log_z.size], pair[0], prev,
+    )  # fmt: skip
     for r in range(log_z.size):
         weight = packing.weight[packing.slot_ptr[b] + r]
         value[r], slope[r] = 0.0, 0.0
@@ -238,8 +244,8 @@ def sequential_batched(b, packing, edges, loss, log_node, log_z, u, value, p_nod
             u[r] = log_z[r] - score[r]
             v, a = value_and_slope(u[r], loss)
             value[r], slope[r] = weight * v, weight * a
-    backward_batched(b, packing, edges, slope, log_node, p_node, work)
-    add_edge_sum(b, packing, edges.psi_edge, work.alpha, log_node, edge_sum, work)
+    backward_batched(steps, edges.psi_edge_t, slope, alpha, gain, log_node, p_node, prev)
+    add_edge_sum(step_ptr, groups_of(b, packing), edges.psi_edge, alpha, log_node, edge_sum, prev, pair)
     _subtract_gold(row_class, step_ptr, labels, slope, p_node, edge_sum)
     return n_flagged
 
@@ -359,16 +365,29 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     Teh and Roweis (2002).
     """
     n, flags = log_node.shape[0], work.flags[: log_z.size]
-    ahead, behind = work.ahead[:n], work.behind[:n]
-    n_flagged = forward_batched(b, packing, edges, log_node, log_z, work)
+    ahead, behind, steps, groups = (
+        work.ahead[:n],
+        work.behind[:n],
+        steps_of(b, packing),
+        groups_of(b, packing),
+    )
+    alpha, gain, prev, pair, psi_edge = (
+        work.alpha[:n],
+        work.gain[:n],
+        work.prev[:n],
+        work.pair,
+        edges.psi_edge,
+    )
+    n_flagged = forward_batched(
+        steps, psi_edge, edges.edge_max, edges.edge_spread, log_node, log_z, alpha, gain, flags, pair[0], prev
+    )
     value[:], work.slope[: log_z.size] = 0.0, 0.0
     _backward_events(b, packing, edges, loss, log_node, u, value, p_node, work)
     if flags.sum() > n_flagged:
-        step_ptr, alpha, gain = steps_of(b, packing)[0], work.alpha[:n], work.gain[:n]
-        n_flagged = erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
+        n_flagged = erase_flagged(steps[0], flags, log_z, log_node, alpha, gain)
     _forward_events(b, packing, edges, log_node, p_node, work)
-    add_edge_sum(b, packing, edges.psi_edge, ahead, log_node, edge_sum, work)
-    add_edge_sum(b, packing, edges.psi_edge, work.alpha, behind, edge_sum, work)
+    add_edge_sum(steps[0], groups, psi_edge, ahead, log_node, edge_sum, prev, pair)
+    add_edge_sum(steps[0], groups, psi_edge, alpha, behind, edge_sum, prev, pair)
     return n_flagged
 
 
@@ -404,23 +423,24 @@ def redo_flagged_losses(b, packing, log_edge, loss, log_node, log_z, u, value, p
 
 
 @kernel
-def shard_losses(shard, w, dense, edges, packing, layout, work, counts, edge_sum, loss, u, value):
+def losses_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, edge_sum, of_loss):
     """Loss of each sequence of one shard, and the gradient of their weighted sum:
-    `shard_likelihood` for the other losses.
+    `likelihood_of_batches` for the other losses.
 
     grad[a, y] = sum_{t: a in x_t} x[a] d loss / d log_node[t, y]
     edge_sum[k, yp, y] = d loss / d log_edge[k, yp, y]
 
-    Arguments: as `shard_likelihood`: shard; w (F,), dense (H, M or L), edges, packing, layout, work; out:
-    counts, edge_sum (K, M, M); and loss (a `Loss` of form.py); out: u (S',), or (N,) if pointwise: -log p;
-    value (S',): weight * loss * exp(-log_scale). Returns the first sequence whose log Z is not finite, or -1.
-    Cost: see the batched kernels. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+    Arguments: as there: b; shard; w (F,), dense (H, M or L), edges, packing, layout, work; out: counts,
+    edge_sum (K, M, M); and of_loss: (loss, u, value), a `Loss` of form.py; out: u (S',), or (N,) if
+    pointwise: -log p; value (S',): weight * loss * exp(-log_scale). Returns as there the batch that has
+    flagged sequences, or -1. Cost: see the batched kernels. Source: Altun, Johnson and Hofmann (2003), 3.3.
     """
-    counts.grad[:] = 0.0
-    counts.dense_grad[:] = 0.0
-    edge_sum[:] = 0.0
-    bad = -1
-    for b in range(packing.shard_ptr[shard], packing.shard_ptr[shard + 1]):
+    loss, u, value = of_loss
+    if b == packing.shard_ptr[shard]:
+        counts.grad[:] = 0.0
+        counts.dense_grad[:] = 0.0
+        edge_sum[:] = 0.0
+    while b < packing.shard_ptr[shard + 1]:
         rows = slice(packing.row_ptr[b], packing.row_ptr[b + 1])
         slots = slice(packing.slot_ptr[b], packing.slot_ptr[b + 1])
         log_node, p_node = work.log_node[: rows.stop - rows.start], work.p_node[: rows.stop - rows.start]
@@ -432,9 +452,7 @@ def shard_losses(shard, w, dense, edges, packing, layout, work, counts, edge_sum
         else:
             n_flagged = sequential_batched(b, packing, edges, loss, log_node, *out, work)
         if n_flagged:
-            batch_scores(b, w, dense, edges.bounds, packing, layout, log_node)
-            redo_flagged_losses(b, packing, edges.log_edge, loss, log_node, *out, work.flags)
-            lost = first_lost(log_z)
-            bad = slots.start + lost if bad < 0 and lost >= 0 else bad
+            return b
         batch_gradient(b, p_node, layout, counts.dense_grad, counts.grad)
-    return bad
+        b += 1
+    return -1

@@ -186,10 +186,10 @@ class FormChooser:
             self.n_sequences, self.n_tokens = max(1, corpus.n_sequences), corpus.n_tokens
             self.n_pieces = n_pieces or n_shards(corpus.n_tokens, features.n_node)
             self.pairs = class_pairs(features, corpus.class_ptr, corpus.class_attr)
-
-    def may_be(self, form):
-        """May the answer be `form`?"""
-        return not self.tiny and self.form in ("auto", form)
+            # what is known without weights, and all that the forms with tables depend on
+            width, n_classes = padded(features.n_labels), corpus.n_classes
+            none = [0.0] * (len(Sizes._fields) - 5)
+            self.data_sizes = Sizes(self.n_tokens, width, n_classes, *self._groups(), *none)
 
     def choose(self, w):
         """ "batched", "sparse" or "numpy". What takes milliseconds is batched, sparing the other
@@ -200,32 +200,25 @@ class FormChooser:
         cells = len(self.rows) * padded(self.features.n_labels) ** 2
         if 8 * cells * (3 + self.n_pieces) > TABLE_BYTES:
             return "sparse"
-        sizes = self.sizes(w)
-        return "batched" if seconds("batched", sizes) < SMALL else choose_form(sizes)
+        return "batched" if seconds("batched", self.data_sizes) < SMALL else choose_form(self.sizes(w))
 
     def sizes(self, w):
         """`Sizes` at the weights w (F,)."""
         features, rows = self.features, self.rows
         count = count_supports(active_edges(features, w, self.class_ptr, self.class_attr))
-        groups, visits = self._groups()
         table = count > TABLE_SHARE * features.n_labels**2
         first = features.n_node
-        whole = counts_as_tables(features, rows, visits, self.pairs)
-        return Sizes(
-            self.n_tokens,
-            padded(features.n_labels),
-            len(rows),
-            groups,
-            visits,
-            rows @ count,
-            count.sum(),
-            rows[~table] @ count[~table],
-            count[~table].sum(),
-            rows[table].sum(),
-            np.count_nonzero(table),
-            float(w[first : first + int(features.edge_ptr[1])].any()),
-            0.0 if whole else rows @ self.pairs,
-            float(whole),
+        whole = counts_as_tables(features, rows, self.data_sizes.visits, self.pairs)
+        return self.data_sizes._replace(
+            products=rows @ count,
+            entries=count.sum(),
+            listed=rows[~table] @ count[~table],
+            list_entries=count[~table].sum(),
+            table_tokens=rows[table].sum(),
+            tables=np.count_nonzero(table),
+            based=float(w[first : first + int(features.edge_ptr[1])].any()),
+            pairs=0.0 if whole else rows @ self.pairs,
+            whole=float(whole),
         )
 
     def _groups(self):
@@ -268,7 +261,10 @@ def decoding_form(form, corpus, features, w):
     if is_tiny(corpus, features):
         return "numpy"
     forms = "dense decoding", "sparse decoding"
-    sizes = FormChooser(features, corpus, "auto", 1, kernels=True).sizes(np.asarray(w))
+    chooser = FormChooser(features, corpus, "auto", 1, kernels=True)
+    sizes = chooser.data_sizes
     if 24 * sizes.classes * sizes.labels**2 > TABLE_BYTES:
         return "sparse"
-    return "dense" if seconds(forms[0], sizes) < SMALL else choose_form(sizes, forms).partition(" ")[0]
+    if seconds(forms[0], sizes) < SMALL:
+        return "dense"
+    return choose_form(chooser.sizes(np.asarray(w)), forms).partition(" ")[0]

@@ -12,7 +12,7 @@ from crfbook.chain.batch import Batch, sparse_work
 from crfbook.chain.forms import Form, squared
 from crfbook.chain.forward_backward import node_marginals_log
 from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores, gather_sequence, spread_rows
-from crfbook.chain.packing import padded
+from crfbook.chain.packing import padded, with_groups
 from crfbook.chain.sparse.choice import class_pairs, counts_as_tables
 from crfbook.chain.sparse.counts import (
     base_counts,
@@ -82,7 +82,8 @@ class SparsePairs(Form):
 
     def __init__(self, problem):
         super().__init__(problem)
-        features, packing = problem.features, problem.packing
+        features = problem.features
+        problem.packing = packing = with_groups(problem.packing, len(problem.classes[0]) - 1)
         n_shards, width = packing.n_shards, padded(features.n_labels)
         self.parts = PairSums(
             np.empty((n_shards, features.n_edge)),

@@ -25,6 +25,7 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.sequence import add_gradient, score_gradient, score_sequence
+from crfbook.chain.vector_math import add_row
 
 
 @kernel
@@ -154,9 +155,9 @@ def score_average(s, lazy, layout, work, trial):
         return
     score_sequence(s, lazy.d, -scale * lag, layout, trial)
     n = layout.seq_ptr[s + 1] - layout.seq_ptr[s]
-    work.log_node[:n] += trial.log_node[:n]
+    add_row(trial.log_node[:n].reshape(-1), work.log_node[:n].reshape(-1))
     for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
-        work.log_edge[k] += trial.log_edge[k]
+        add_row(trial.log_edge[k].reshape(-1), work.log_edge[k].reshape(-1))
 
 
 @kernel
@@ -214,7 +215,10 @@ def search_lipschitz(s, loss, lipschitz, layout, work, direction, trial, grad):
             for y in range(u.size):
                 moved[y] = u[y] + v[y] / lipschitz
         for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
-            trial.log_edge[k] = work.log_edge[k] + direction.log_edge[k] / lipschitz
+            u_edge, v_edge = work.log_edge[k].reshape(-1), direction.log_edge[k].reshape(-1)
+            moved = trial.log_edge[k].reshape(-1)
+            for c in range(moved.size):
+                moved[c] = u_edge[c] + v_edge[c] / lipschitz
         value = score_gradient(s, layout, trial)
         if weight * value <= weight * loss - 0.5 * squares / lipschitz + 1e-12 * weight * abs(loss):
             break

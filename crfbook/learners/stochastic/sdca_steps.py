@@ -26,7 +26,8 @@ is tried in `trial`: two sets of the work arrays of chain/sequence.py.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.sequence import marginals_of, score_sequence
+from crfbook.chain.sequence import marginals_of, score_sequence, sequence_marginals
+from crfbook.chain.vector_math import clear_table, copy_row, copy_table
 
 RISE = 0.15  # of m v: a step of the best size gains v m / 2, one twice as long nothing
 NEGLIGIBLE = 1e-11  # v, in nats, that is not worth a step
@@ -53,7 +54,7 @@ def mix_potentials(s, g, layout, memory, work, trial):
             out[y] = -np.inf
     m = memory.edge_start[s]
     for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
-        trial.log_edge[k] = work.log_edge[k]
+        copy_table(work.log_edge, k, trial.log_edge)
         table = trial.log_edge[k].reshape(-1)
         for c in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
             table[c] = memory.edge_nu[m] + g * (table[c] - memory.edge_nu[m])
@@ -75,7 +76,7 @@ def lean_to_gold(s, share, layout, memory, work, trial):
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     for t in range(n):
-        trial.log_node[t] = work.log_node[t]
+        copy_row(work.log_node, t, trial.log_node, t)
         y, a = layout.labels[first + t], share * memory.square[first + t]
         p = min(max(work.p_node[t, y], 1e-300), 1.0)
         odds = (1.0 - p) / p
@@ -93,7 +94,7 @@ def lean_to_gold(s, share, layout, memory, work, trial):
                 break
         trial.log_node[t, y] += b
     for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
-        trial.log_edge[k] = work.log_edge[k]
+        copy_table(work.log_edge, k, trial.log_edge)
 
 
 @kernel
@@ -111,7 +112,8 @@ def compare_marginals(s, layout, memory, work, trial):
     for t in range(n):
         u, old, mu = work.log_node[t], memory.nu[first + t], memory.mu[first + t]
         new, p, delta = trial.log_node[t], trial.p_node[t], work.p_node[t]
-        delta[L:] = 0.0
+        for y in range(L, delta.size):
+            delta[y] = 0.0
         for y in range(L):
             change = p[y] - mu[y]
             delta[y] = -change
@@ -181,7 +183,7 @@ def move_weights(s, step, layout, work, theta):
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
     dense, w, cell = theta[: H * M].reshape(H, M), theta[H * M :], work.p_node.reshape(-1)
-    row_sum = np.zeros(M)
+    row_sum, change = np.zeros(M), 0.0
     for i in range(layout.dense_ptr[first], layout.dense_ptr[last]):
         h = layout.dense_id[i]
         row, exists, p = dense[h], layout.exists[h], work.p_node[layout.dense_row[i]]
@@ -190,7 +192,8 @@ def move_weights(s, step, layout, work, theta):
             x = f * p[y] * exists[y]
             row_sum[y] += x * (2.0 * row[y] + x)
             row[y] += x
-    change = row_sum.sum()
+    for y in range(M):
+        change += row_sum[y]
     for i in range(layout.pair_ptr[first], layout.pair_ptr[last]):
         k = layout.pair_weight[i]
         x = step * cell[layout.pair_cell[i]] * (layout.pair_val[i] if layout.pair_val.size else 1.0)
@@ -208,62 +211,57 @@ def move_weights(s, step, layout, work, theta):
 
 
 @kernel
-def visit_sequence(s, c2, layout, memory, work, trial, theta):
-    """One step for the dual distribution of sequence s; returns 0,
-    or 1 if a log Z is not finite (nothing is changed then).
-
-    Arguments: s: not empty, weight > 0; c2 > 0; layout; out: memory, theta (C,); work: work, trial. Cost:
-    3 T L^2 and two additions per stored (occurrence, weight) pair, more for trials that fail (one visit in
-    twenty). Source: Le Priol et al. (2018), Algorithm 1; the path of steps is that of Collins et al. (2008).
-    """
-    weight, is_first, g = layout.weight[s], memory.rate[s] == 0.0, memory.rate[s]
-    share = weight / (2.0 * c2)
-    lean = share
-    score_sequence(s, theta, 1.0, layout, work)
-    for _ in range(MAX_TRIALS):
-        if is_first:
-            log_z = marginals_of(s, layout, work)
-            lean_to_gold(s, lean, layout, memory, work, trial)
-        else:
-            log_z = 0.0
-            mix_potentials(s, g, layout, memory, work, trial)
-        log_z_trial = marginals_of(s, layout, trial)
-        if not (np.isfinite(log_z) and np.isfinite(log_z_trial)):
-            return 1
-        level, v, score = compare_marginals(s, layout, memory, work, trial)
-        entropy = log_z_trial - level
-        memory.gap[s] = weight * (
-            log_z - gold_score(s, layout, work) if is_first else max(0.0, v) / (2.0 * g)
-        )
-        if v <= NEGLIGIBLE and not is_first:
-            return 0
-        change = move_weights(s, share, layout, work, theta)
-        rise = weight * (entropy - memory.entropy[s]) - c2 * change
-        best = (
-            weight * v / (weight * v + 2.0 * (c2 * change + weight * score) / g)
-            if not is_first
-            else FIRST_RATE
-        )
-        if rise >= (0.0 if is_first else RISE * weight * v):
-            remember_dual(s, layout, memory, trial)
-            memory.entropy[s], memory.rate[s] = entropy, min(max(best, SHORTEST), 1.0)
-            return 0
-        move_weights(s, -share, layout, work, theta)
-        lean *= 3.0
-        g *= min(max(best / g, 0.1), 0.5) if g > 0.0 else 0.0
-    return 0
-
-
-@kernel
 def sdca_epoch(order, c2, layout, memory, work, trial, theta):
-    """One visit to each sequence of `order`; returns -1, or a sequence whose log Z is not finite.
+    """One step for the dual distribution of each sequence of `order`; returns -1,
+    or a sequence whose log Z is not finite (nothing of it is changed then).
 
-    Arguments: order int64 (n,), sequences that are not empty, weight > 0; c2 > 0; layout; out: memory, theta
-    (C,); work: work, trial. Cost: that of `visit_sequence`. Source: Le Priol et al. (2018), Algorithm 1.
+    Arguments: order int64 (n,): not empty, weight > 0; c2 > 0; layout; out: memory, theta (C,); work: work,
+    trial. Cost for each: 3 T L^2 and two additions per stored (occurrence, weight) pair, more for trials that
+    fail (one visit in twenty). Source: Le Priol et al. (2018), Algorithm 1; the path of steps is that of
+    Collins et al. (2008).
     """
     for s in order:
-        if visit_sequence(s, c2, layout, memory, work, trial, theta):
-            return s
+        weight, is_first, g = layout.weight[s], memory.rate[s] == 0.0, memory.rate[s]
+        share = weight / (2.0 * c2)
+        lean = share
+        first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+        used, edge_class = (
+            layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]],
+            layout.edge_class[first:last],
+        )
+        u, u_trial = work.log_node[: last - first], trial.log_node[: last - first]
+        score_sequence(s, theta, 1.0, layout, work)
+        for _ in range(MAX_TRIALS):
+            if is_first:
+                log_z = sequence_marginals(u, work.log_edge, edge_class, used, work)
+                lean_to_gold(s, lean, layout, memory, work, trial)
+            else:
+                log_z = 0.0
+                mix_potentials(s, g, layout, memory, work, trial)
+            log_z_trial = sequence_marginals(u_trial, trial.log_edge, edge_class, used, trial)
+            if not (np.isfinite(log_z) and np.isfinite(log_z_trial)):
+                return s
+            level, v, score = compare_marginals(s, layout, memory, work, trial)
+            entropy = log_z_trial - level
+            memory.gap[s] = weight * (
+                log_z - gold_score(s, layout, work) if is_first else max(0.0, v) / (2.0 * g)
+            )
+            if v <= NEGLIGIBLE and not is_first:
+                break
+            change = move_weights(s, share, layout, work, theta)
+            rise = weight * (entropy - memory.entropy[s]) - c2 * change
+            best = (
+                weight * v / (weight * v + 2.0 * (c2 * change + weight * score) / g)
+                if not is_first
+                else FIRST_RATE
+            )
+            if rise >= (0.0 if is_first else RISE * weight * v):
+                remember_dual(s, layout, memory, trial)
+                memory.entropy[s], memory.rate[s] = entropy, min(max(best, SHORTEST), 1.0)
+                break
+            move_weights(s, -share, layout, work, theta)
+            lean *= 3.0
+            g *= min(max(best / g, 0.1), 0.5) if g > 0.0 else 0.0
     return -1
 
 
@@ -277,11 +275,12 @@ def start_at_gold(order, layout, memory, trial):
     """
     for s in order:
         first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
-        trial.log_node[:n] = 0.0
-        trial.p_node[:n] = 0.0
+        for t in range(n):
+            for y in range(trial.p_node.shape[1]):
+                trial.log_node[t, y], trial.p_node[t, y] = 0.0, 0.0
         for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
-            trial.log_edge[k] = 0.0
-            trial.edge_sum[k] = 0.0
+            clear_table(k, trial.log_edge)
+            clear_table(k, trial.edge_sum)
         for t in range(n):
             y = layout.labels[first + t]
             trial.p_node[t, y] = 1.0

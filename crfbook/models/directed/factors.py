@@ -3,7 +3,7 @@ and the MEMM written as a chain of potentials.
 
 Both are products of conditional probabilities along the chain. Once their factors stand as log_node and
 log_edge, decoding and marginals are those of the CRF (viterbi, forward_backward).
-The containers of arrays are those of `shard_likelihood`.
+The containers of arrays are those of `likelihood_of_batches`.
 """
 
 import numpy as np
@@ -70,13 +70,13 @@ def _softmax_row(log_node, log_edge, weight, p_row):
 @kernel
 def shard_local_likelihood(shard, w, dense, edges, packing, layout, work, counts, edge_sum):
     """Expected counts of one shard under p(y_t | y_{t-1}, x), the gold previous label given:
-    `shard_likelihood` of a MEMM.
+    `likelihood_of_batches` of a MEMM.
 
     p[t, y] = exp(log_node[t, y] + log_edge[k, yp, y]) / Z[t, yp],   yp = gold label of t-1
     log_z = sum_t log Z[t, yp]
     grad[a, y] = sum_{t: a in x_t} weight x[a] p[t, y];   edge_sum[k, yp, y] = sum_t weight p[t, y]
 
-    Arguments: as `shard_likelihood`: shard; w (F,), dense (H, M or L), edges, packing, layout, work; out:
+    Arguments as there: shard; w (F,), dense (H, M or L), edges, packing, layout, work; out:
     counts, edge_sum (K, M, M). Returns the first sequence whose log Z is not finite, or -1. Cost: n M exps:
     no recursion, each token is a small classifier. Source: McCallum, Freitag and Pereira (2000), section 2.
     """
