@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.corpus import offsets, owners
+from crfbook.data.corpus import offsets, owners, stretches
 
 _BLOCK = 1 << 16  # tokens whose duplicates are looked for at once: limits the scratch memory
 
@@ -20,6 +20,34 @@ class Rows(NamedTuple):
     edge_class: np.ndarray | None = None
     class_ptr: np.ndarray | None = None
     class_attr: np.ndarray | None = None
+
+
+def append_cell(part, codes, tabulated, size):
+    """Key times size plus the cell's code, on the rows of `part`; rows without a code drop out."""
+    rows, keys = part
+    table, ptr = tabulated
+    codes = codes if rows is None else codes[rows]
+    if ptr is None:
+        values = table[codes]
+    else:
+        sizes = ptr[codes + 1] - ptr[codes]
+        rows = np.repeat(np.arange(len(codes)) if rows is None else rows, sizes)
+        keys = None if keys is None else np.repeat(keys, sizes)
+        values = table[stretches(ptr[codes], sizes)]
+    has_value = values >= 0
+    if not has_value.all():
+        rows = np.flatnonzero(has_value) if rows is None else rows[has_value]
+        keys = None if keys is None else keys[has_value]
+        values = values[has_value]
+    return rows, values.astype(np.int64) if keys is None else keys * size + values
+
+
+def select_known(rows, values):
+    """Keep the rows whose value is >= 0."""
+    keep = values >= 0
+    if keep.all():
+        return rows, values
+    return np.flatnonzero(keep) if rows is None else rows[keep], values[keep]
 
 
 def gather(n, parts):

@@ -22,14 +22,13 @@ from crfbook.data.vocabulary import (
 from crfbook.encoding.given_attributes import (
     ItemAttributes,
     MatrixAttributes,
-    as_columns,
     as_sequences,
     checked_matrix,
     is_columns,
     kind_of,
     pointers,
 )
-from crfbook.encoding.template_attributes import TemplateAttributes
+from crfbook.encoding.template_attributes import TemplateAttributes, as_columns
 from crfbook.encoding.templates import as_template
 
 if TYPE_CHECKING:

@@ -88,46 +88,6 @@ def as_sequences(X):
     return sequences
 
 
-def as_columns(X, names):
-    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings,
-    tuples or dicts of cells.
-
-    A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
-    fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
-    sequence and token where a token has another form than the first one.
-    """
-    if is_columns(X):
-        return X.columns, X.seq_ptr
-    sequences = as_sequences(X)
-    seq_ptr = pointers(sequences)
-    tokens = list(chain.from_iterable(sequences))
-    first = tokens[0] if tokens else ""
-    if isinstance(first, dict):
-        keys = list(first)
-        rows = [tuple(map(token.get, keys)) if isinstance(token, dict) else token for token in tokens]
-    elif isinstance(first, str):
-        keys, rows = ["0"], [(token,) if isinstance(token, str) else token for token in tokens]
-    else:
-        keys, rows = [str(j) for j in range(len(first))] if isinstance(first, (tuple, list)) else [], tokens
-    if not isinstance(first, dict) and names is not None:
-        keys = [names[j] if j < len(names) else key for j, key in enumerate(keys)]
-    sizes = {len(row) if isinstance(row, (tuple, list)) else -1 for row in rows}
-    if not keys or sizes - {len(keys)}:
-        _complain(rows, len(keys), seq_ptr)
-    return {key: [row[j] for row in rows] for j, key in enumerate(keys)}, seq_ptr
-
-
-def _complain(rows, n, seq_ptr):
-    for t, row in enumerate(rows):
-        if not isinstance(row, (tuple, list)):
-            expected = "expected cells of the same form as in the first token"
-            raise TypeError(f"{where(t, seq_ptr)}: {expected}, got {shown(row)}")
-        if len(row) != n or n == 0:
-            raise ValueError(
-                f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}"
-            )
-
-
 def _length(sequence):
     return sequence.shape[0] if hasattr(sequence, "tocsr") else len(sequence)
 

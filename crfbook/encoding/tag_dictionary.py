@@ -13,7 +13,7 @@ import numpy as np
 from crfbook._checks import Stored, check_arrays, check_fields, shown, whole
 from crfbook.data.constraints import constraints_from
 from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
-from crfbook.encoding.given_attributes import as_columns
+from crfbook.encoding.template_attributes import as_columns
 
 MIN_COUNT = 5  # Ratnaparkhi's; Altun et al. do not state theirs
 

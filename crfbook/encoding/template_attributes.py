@@ -12,9 +12,17 @@ from itertools import chain, repeat
 import numpy as np
 
 from crfbook._checks import Stored, check_arrays, check_fields, shown
-from crfbook.data.corpus import inner_tokens, offsets, positions, stretches
+from crfbook.data.corpus import inner_tokens, offsets, positions
 from crfbook.data.vocabulary import falling_order, numbered, pack_strings, unpack_strings, where
-from crfbook.encoding.attribute_rows import Rows, edge_classes, gather, sum_duplicates
+from crfbook.encoding.attribute_rows import (
+    Rows,
+    append_cell,
+    edge_classes,
+    gather,
+    select_known,
+    sum_duplicates,
+)
+from crfbook.encoding.given_attributes import as_sequences, is_columns, pointers
 from crfbook.encoding.templates import EXTRACTORS, Template, make_extractor, shipped_regexes
 
 _LIMIT = 2**62  # keys stay below
@@ -117,7 +125,7 @@ class TemplateAttributes:
             ids[keep] = rank[low : low + keep.sum()]
             low += int(keep.sum())
             for p in range(at, at + n_parts):
-                parts[p] = _select(parts[p][0], ids[parts[p][1]])
+                parts[p] = select_known(parts[p][0], ids[parts[p][1]])
             at += n_parts
             family.number(ids)
         return parts, order, np.sort(np.concatenate(counts))[::-1][: len(order)]
@@ -126,7 +134,7 @@ class TemplateAttributes:
         parts = []
         for family in families:
             found, radix = family.parts(coded, self.cells, tables, start, learn=False)
-            parts += [_select(rows, family.find(keys, radix)) for rows, keys in found]
+            parts += [select_known(rows, family.find(keys, radix)) for rows, keys in found]
         return parts
 
     def _rows(self, n, node_parts, edge_parts, seq_ptr):
@@ -192,6 +200,46 @@ class TemplateAttributes:
                 family.check(new.cells, f"{name}{f}_stage", f"{name}_keys")
                 low += size
         return new
+
+
+def as_columns(X, names):
+    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings,
+    tuples or dicts of cells.
+
+    A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
+    fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
+    sequence and token where a token has another form than the first one.
+    """
+    if is_columns(X):
+        return X.columns, X.seq_ptr
+    sequences = as_sequences(X)
+    seq_ptr = pointers(sequences)
+    tokens = list(chain.from_iterable(sequences))
+    first = tokens[0] if tokens else ""
+    if isinstance(first, dict):
+        keys = list(first)
+        rows = [tuple(map(token.get, keys)) if isinstance(token, dict) else token for token in tokens]
+    elif isinstance(first, str):
+        keys, rows = ["0"], [(token,) if isinstance(token, str) else token for token in tokens]
+    else:
+        keys, rows = [str(j) for j in range(len(first))] if isinstance(first, (tuple, list)) else [], tokens
+    if not isinstance(first, dict) and names is not None:
+        keys = [names[j] if j < len(names) else key for j, key in enumerate(keys)]
+    sizes = {len(row) if isinstance(row, (tuple, list)) else -1 for row in rows}
+    if not keys or sizes - {len(keys)}:
+        _complain(rows, len(keys), seq_ptr)
+    return {key: [row[j] for row in rows] for j, key in enumerate(keys)}, seq_ptr
+
+
+def _complain(rows, n, seq_ptr):
+    for t, row in enumerate(rows):
+        if not isinstance(row, (tuple, list)):
+            expected = "expected cells of the same form as in the first token"
+            raise TypeError(f"{where(t, seq_ptr)}: {expected}, got {shown(row)}")
+        if len(row) != n or n == 0:
+            raise ValueError(
+                f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}"
+            )
 
 
 class CodedColumns:
@@ -304,7 +352,7 @@ class Family:
                 parts, radix = self._renumber(parts, slot, learn)
             size, table = cells[source].size, tables[source]
             parts = [
-                _append_cell(part, coded.codes(source.column, rows[slot]), table, size)
+                append_cell(part, coded.codes(source.column, rows[slot]), table, size)
                 for part, rows in zip(parts, self.rows, strict=True)
             ]
             radix *= size
@@ -317,7 +365,7 @@ class Family:
         if learn:
             self.stages[slot] = np.unique(np.concatenate([keys for _, keys in parts]))
         stage = self.stages[slot]
-        return [_select(rows, _position(stage, keys)) for rows, keys in parts], len(stage)
+        return [select_known(rows, _position(stage, keys)) for rows, keys in parts], len(stage)
 
     def check(self, cells, stage, keys):
         """ValueError, under these names, unless stages and keys of a file are what the cells allow."""
@@ -382,34 +430,6 @@ def group(patterns):
     for pattern in patterns:
         families.setdefault((pattern.literals, pattern.sources), []).append(pattern.offsets)
     return [Family(literals, sources, rows) for (literals, sources), rows in families.items()]
-
-
-def _append_cell(part, codes, tabulated, size):
-    """Key times size plus the cell's code, on the rows of `part`; rows without a code drop out."""
-    rows, keys = part
-    table, ptr = tabulated
-    codes = codes if rows is None else codes[rows]
-    if ptr is None:
-        values = table[codes]
-    else:
-        sizes = ptr[codes + 1] - ptr[codes]
-        rows = np.repeat(np.arange(len(codes)) if rows is None else rows, sizes)
-        keys = None if keys is None else np.repeat(keys, sizes)
-        values = table[stretches(ptr[codes], sizes)]
-    has_value = values >= 0
-    if not has_value.all():
-        rows = np.flatnonzero(has_value) if rows is None else rows[has_value]
-        keys = None if keys is None else keys[has_value]
-        values = values[has_value]
-    return rows, values.astype(np.int64) if keys is None else keys * size + values
-
-
-def _select(rows, values):
-    """Keep the rows whose value is >= 0."""
-    keep = values >= 0
-    if keep.all():
-        return rows, values
-    return np.flatnonzero(keep) if rows is None else rows[keep], values[keep]
 
 
 def _position(values, queries):
