@@ -4,10 +4,10 @@
 it brought something new is taken up again where it stopped (an http range request); one that
 brought nothing is not tried twice, so that "offline" is said at once.
 
-Nothing lasts for ever. Redirects and headers have `timeout` seconds together, whatever comes in them.
-From then on every `timeout` seconds must bring SLOWEST * `timeout` bytes of the body, or its end; what
-frames the body (sizes of chunks) does not count. Only connecting may take longer: `timeout` seconds for
-each address that a host name stands for, and the time that the system gives to looking them up.
+Nothing lasts for ever. Connecting, redirects and headers have `timeout` seconds together, whatever comes in
+them, and however many addresses a host name stands for; a TLS handshake belongs to connecting. From then on
+every `timeout` seconds must bring SLOWEST * `timeout` bytes of the body, or its end; what frames the body
+(sizes of chunks) does not count. Only looking up a host name takes the time that the system gives to it.
 """
 
 import io
@@ -156,22 +156,58 @@ class _Timed(io.RawIOBase):
 
 
 def _session(deadline):
-    """A session of requests that reads headers and bodies under `deadline` and leaves redirects to us."""
+    """A session of requests that connects and reads under `deadline` and leaves redirects to us."""
     import http.client
+    import socket
 
     import requests
+    from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+    from urllib3.util.connection import allowed_gai_family
 
     def timed_response(sock, *arguments, **options):
         response = http.client.HTTPResponse(sock, *arguments, **options)
         response.fp = io.BufferedReader(_Timed(response.fp.detach(), sock, deadline))
         return response
 
+    def timed_connection(kind):
+        class TimedConnection(kind):
+            response_class = staticmethod(timed_response)
+
+            def _new_conn(self):
+                """A socket to the first address that answers. Each has an equal share of the time that is
+                left: urllib3 would give all of it to each.
+                """
+                name, error = self._dns_host, OSError("the host name stands for no address")
+                found = socket.getaddrinfo(
+                    name.strip("[]"), self.port, allowed_gai_family(), socket.SOCK_STREAM
+                )
+                try:
+                    for i, (*_, address) in enumerate(found):
+                        self._dns_host, self.timeout = address[0], deadline.left() / (len(found) - i)
+                        try:
+                            sock = super()._new_conn()
+                        except (ConnectTimeoutError, NewConnectionError) as one:
+                            error = one
+                        else:
+                            sock.settimeout(deadline.left())  # the TLS handshake has what is left
+                            return sock
+                    raise error
+                except TimeoutError:
+                    raise ConnectTimeoutError(self, "no time is left") from None
+                finally:
+                    self._dns_host = name
+
+            def _tunnel(self):
+                super()._tunnel()
+                self.sock.settimeout(deadline.left())
+
+        return TimedConnection
+
     def timed(manager):
-        """Connections of `manager`, a pool manager of urllib3, answer with timed responses."""
+        """Connections of `manager`, a pool manager of urllib3, keep to the deadline."""
         for scheme, pool in (classes := dict(manager.pool_classes_by_scheme)).items():
-            made = {"response_class": staticmethod(timed_response)}
-            connection = type("TimedConnection", (pool.ConnectionCls,), made)
-            classes[scheme] = type("TimedPool", (pool,), {"ConnectionCls": connection})
+            made = {"ConnectionCls": timed_connection(pool.ConnectionCls)}
+            classes[scheme] = type("TimedPool", (pool,), made)
         manager.pool_classes_by_scheme = classes
         return manager
 

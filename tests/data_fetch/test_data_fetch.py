@@ -5,6 +5,7 @@ and every way in which it does not.
 import hashlib
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -160,6 +161,58 @@ def test_one_deadline_holds_for_all_that_is_not_the_body(server, cache, register
     register(f"{server.address}/{manner}")
     assert "stalled for 1 seconds" in fails(timeout=1)
     assert leftovers(cache) == ["toy"]
+
+
+@pytest.fixture
+def patience(monkeypatch):
+    """Seconds that each attempt to connect, and each TLS handshake, may wait; they pass on a clock of ours.
+    Nobody answers at addresses of 198.51.100.0/24, and localhost takes a second.
+    """
+    clock, granted = [0.0], []
+
+    class Socket(socket.socket):
+        def connect(self, address):
+            granted.append(self.gettimeout())
+            clock[0] += 1.0 if address[0] == "127.0.0.1" else granted[-1]
+            if address[0] != "127.0.0.1":
+                raise TimeoutError
+            super().connect(address)
+
+    def handshake(context, sock, **options):
+        granted.append(sock.gettimeout())
+        raise TimeoutError
+
+    monkeypatch.setattr(download.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(socket, "socket", Socket)
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", handshake)
+    return granted
+
+
+def stands_for(monkeypatch, *addresses):
+    """Any host name stands for these addresses."""
+
+    def look_up(host, port, *kind, **options):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+def test_all_addresses_of_a_host_have_one_deadline(server, cache, register, monkeypatch, patience):
+    silent = [f"198.51.100.{i}" for i in range(9)]
+    stands_for(monkeypatch, *silent)
+    register(server.address.replace("127.0.0.1", "a.test") + "/good")
+    assert "stalled for 100 seconds" in fails(timeout=100)
+    assert len(patience) == 9 and sum(patience) == pytest.approx(100)
+    stands_for(monkeypatch, *silent, "127.0.0.1")
+    data_fetch.fetch("toy", timeout=100)
+    assert patience[9:] == pytest.approx([10.0] * 10), "the last one answers, and has its share"
+
+
+def test_the_handshake_has_what_connecting_left(server, cache, register, monkeypatch, patience):
+    stands_for(monkeypatch, "198.51.100.1", "127.0.0.1")
+    register(server.address.replace("http://127.0.0.1", "https://a.test") + "/good")
+    assert "stalled for 100 seconds" in fails(timeout=100)
+    assert patience == pytest.approx([50.0, 50.0, 49.0])
 
 
 def test_the_body_moves_the_deadline(server, cache, register, monkeypatch):
