@@ -34,23 +34,25 @@ def find(name, kind):
 
 
 def run(*names, folder="results", **options):
-    """Make the records of these tables in `folder`, BLAS on one thread; an interrupted run goes on.
+    """Make the records of these tables in `folder`; an interrupted run goes on. Kernels, BLAS on one thread.
 
     options: arguments of the study, such as `n_words` for a small one. Returns the paths.
     """
+    from crfbook.chain.sparse.choice import never_tiny
     from crfbook.training.threads import one_blas_thread
 
     tables = [find(name, "tables") for name in names]
-    with one_blas_thread():
+    with one_blas_thread(), never_tiny():
         return [path for table in tables for path in fill_all(table.run(**options), folder)]
 
 
 def measure(name, **options):
-    """Yield the `Row`s of a timing, BLAS on one thread.
+    """Yield the `Row`s of a timing of kernels, BLAS on one thread.
 
     options: `repeats`, counted runs of each candidate.
     """
+    from crfbook.chain.sparse.choice import never_tiny
     from crfbook.training.threads import one_blas_thread
 
-    with one_blas_thread():
+    with one_blas_thread(), never_tiny():
         yield from find(name, "timings").run(**options)

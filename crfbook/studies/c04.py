@@ -11,6 +11,7 @@ import numpy as np
 
 from crfbook.chain.losses.form import LOSSES
 from crfbook.chain.objective import Objective
+from crfbook.chain.sparse.choice import never_tiny
 from crfbook.data.corpus import take_sequences
 from crfbook.learners.quasi_newton.loss_path import minimize_loss
 
@@ -68,6 +69,7 @@ def row_of(setup, w, seconds, **more):
     return {**percent, "active": int(np.count_nonzero(w)), **more, "seconds": f"{seconds:.1f}"}
 
 
+@never_tiny()
 def fit_loss(setup, loss, variance, w0=None, stop=STOP):
     """Minimise one of `LOSSES` under a Gaussian prior of that variance: (OptResult, CPU seconds).
 

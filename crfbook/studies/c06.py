@@ -19,7 +19,7 @@ from crfbook.chain.forward_backward import forward_backward_many
 from crfbook.chain.inference import decode, node_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import batch_rows, pack, padded
-from crfbook.chain.sparse.choice import DECODING_FORMS, TABLE_SHARE, FormChooser, Sizes, choose_form, terms
+from crfbook.chain.sparse.choice import TABLE_SHARE, FormChooser, Sizes, choose_form, terms
 from crfbook.chain.sparse.form import PairSums, SparseBatch, SparsePairs
 from crfbook.chain.sparse.potentials import sparse_edges
 from crfbook.evaluation import bootstrap_interval
@@ -243,7 +243,7 @@ def form_row(corpus, features, n_edge, repeats):
         inner[first : first + width] = False
     pairs = np.diff(chains.sparse[FORMS[3]].entry_ptr)[packing.row_class[inner]].sum()
     row = {"edge weights": part.n_edge, "products": int(chains.n_products[0]), "stored pairs": int(pairs)}
-    row["chosen"] = Objective(corpus, part)._chooser.choose(w)
+    row["chosen"] = FormChooser(part, corpus, "auto", kernels=True).choose(w)
     return row | {form: f"{timing.median_cpu:.4f}" for form, timing in took.items()}
 
 
@@ -322,6 +322,11 @@ class Case(NamedTuple):
     took: dict  # {form: CPU seconds}
 
 
+def case_sizes(corpus, features, w):
+    """`Sizes` for training and for decoding; kernels have them for a tiny case too."""
+    return [FormChooser(features, corpus, "auto", n, kernels=True).sizes(w) for n in (None, 1)]
+
+
 def time_forms(n_cases, seed, **sizes):
     """A list of `Case`s; `sizes`: arguments of `random_chains`.
 
@@ -331,10 +336,14 @@ def time_forms(n_cases, seed, **sizes):
     for _ in range(n_cases):
         corpus, features, w = random_chains(rng, **sizes)
         runs = {form: partial(Objective(corpus, features, form=form), w) for form in FORM_SETS["training"]}
-        for form in DECODING_FORMS[1:]:
-            runs[f"{form} decoding"] = partial(decode, corpus, features, w, form=form)
-        counts = [FormChooser(features, corpus, "auto", n).sizes(w) for n in (None, 1)]
-        found.append(Case(*counts, {form: float(min(run.cpu)) for form, run in race(runs, 4).items()}))
+        for form in FORM_SETS["decoding"]:
+            runs[form] = partial(decode, corpus, features, w, form=form.removesuffix(" decoding"))
+        found.append(
+            Case(
+                *case_sizes(corpus, features, w),
+                {form: float(min(run.cpu)) for form, run in race(runs, 4).items()},
+            )
+        )
     return found
 
 

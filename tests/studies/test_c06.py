@@ -8,9 +8,9 @@ from helpers.corpora import random_corpus, random_model
 
 from crfbook.chain import inference
 from crfbook.chain.objective import Objective
-from crfbook.chain.sparse.choice import SECONDS, FormChooser, terms
+from crfbook.chain.sparse.choice import SECONDS, terms
 from crfbook.chain.sparse.potentials import sparsify
-from crfbook.studies.c06 import FORMS, Case, ChainForms, fit_forms, form_row, held_out
+from crfbook.studies.c06 import FORMS, Case, ChainForms, case_sizes, fit_forms, form_row, held_out, time_forms
 from crfbook.studies.work import random_chains
 
 
@@ -65,6 +65,11 @@ def test_a_row_counts_every_stored_pair_once(chains):
     assert row["chosen"] in ("batched", "sparse") and all(float(row[form]) >= 0 for form in FORMS)
 
 
+def test_cases_of_any_size_time_kernels():
+    (case,) = time_forms(1, seed=0, smallest=20, largest=21)
+    assert sorted(case.took) == sorted(SECONDS)
+
+
 def test_the_fit_finds_which_form_is_faster(monkeypatch):
     """Times that follow the terms exactly, each case slowed down by its own factor:
     the choice is right nearly always.
@@ -79,7 +84,7 @@ def test_the_fit_finds_which_form_is_faster(monkeypatch):
     cases = []
     for _ in range(60):
         corpus, features, w = random_chains(rng, smallest=500, largest=4000)
-        sizes = [FormChooser(features, corpus, "auto", n).sizes(w) for n in (None, 1)]
+        sizes = case_sizes(corpus, features, w)
         slow = rng.uniform(1, 3)
         kind = {form: sizes["decoding" in form] for form in SECONDS}
         cases.append(

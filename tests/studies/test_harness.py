@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from crfbook import load_dataset, studies
+from crfbook.chain.sparse import choice
 from crfbook.studies import __main__ as command
 from crfbook.studies import harness
 from crfbook.studies.harness import Clocked, Row, fill, race, read_record, write_record
@@ -190,6 +191,21 @@ def test_the_command_makes_the_records_of_a_table(toys, monkeypatch, tmp_path, c
     paths = studies.run("toy-table-a", folder=tmp_path, n=5)
     assert [path.name for path in paths] == ["00_a.csv", "01_a.csv"]
     assert read_record(paths[0])[1] == [{"n": "5", "x": "7"}]
+
+
+def test_studies_time_kernels_however_small_their_data(toys, monkeypatch, tmp_path):
+    seen, rows, table = [], toys["toy-rows"], toys["toy-table-a"]
+
+    def look(run):
+        seen.append(choice.TINY_SECONDS)
+        return run()
+
+    monkeypatch.setitem(toys, "toy-rows", rows._replace(run=lambda: look(rows.run)))
+    monkeypatch.setitem(toys, "toy-table-a", table._replace(run=lambda: look(table.run)))
+    before = choice.TINY_SECONDS
+    list(studies.measure("toy-rows"))
+    studies.run("toy-table-a", folder=tmp_path)
+    assert seen == [0.0, 0.0] and choice.TINY_SECONDS == before > 0
 
 
 def test_a_name_of_the_other_kind_is_refused(toys, tmp_path):
