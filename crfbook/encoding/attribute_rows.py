@@ -8,6 +8,7 @@ import numpy as np
 
 from crfbook.data.corpus import offsets, owners, stretches
 
+MAX_PRODUCT = 10**6  # attributes that several cells of one pattern give a token together
 _BLOCK = 1 << 16  # tokens whose duplicates are looked for at once: limits the scratch memory
 
 
@@ -22,8 +23,11 @@ class Rows(NamedTuple):
     class_attr: np.ndarray | None = None
 
 
-def append_cell(part, codes, tabulated, size):
-    """Key times size plus the cell's code, on the rows of `part`; rows without a code drop out."""
+def append_cell(part, codes, tabulated, size, place):
+    """Key times size plus the cell's code, on the rows of `part`; rows without a code drop out.
+
+    Numbers of values of a token's cells multiply: ValueError with place(token) where they pass MAX_PRODUCT.
+    """
     rows, keys = part
     table, ptr = tabulated
     codes = codes if rows is None else codes[rows]
@@ -31,6 +35,11 @@ def append_cell(part, codes, tabulated, size):
         values = table[codes]
     else:
         sizes = ptr[codes + 1] - ptr[codes]
+        if keys is not None and rows is not None:
+            before, after = np.bincount(rows), np.bincount(rows, sizes)
+            for token in np.flatnonzero((before > 1) & (after > MAX_PRODUCT))[:1]:
+                many = f"its cells give {int(after[token]):,} attributes together"
+                raise ValueError(f"{place(token)}: {many}, expected at most {MAX_PRODUCT:,}")
         rows = np.repeat(np.arange(len(codes)) if rows is None else rows, sizes)
         keys = None if keys is None else np.repeat(keys, sizes)
         values = table[stretches(ptr[codes], sizes)]

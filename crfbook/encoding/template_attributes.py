@@ -7,6 +7,7 @@ values is counting or sorting integers. As codes follow the order of strings, so
 ids are independent of the order of the data.
 """
 
+from functools import partial
 from itertools import chain, repeat
 
 import numpy as np
@@ -252,7 +253,7 @@ class CodedColumns:
 
     def __init__(self, columns, seq_ptr, template):
         self.back, self.ahead = template.reach
-        self.n_tokens = int(seq_ptr[-1])
+        self.n_tokens, self.place = int(seq_ptr[-1]), partial(where, seq_ptr=seq_ptr)
         length = np.diff(seq_ptr)
         self.from_start = positions(seq_ptr).astype(np.int32)
         self.to_end = np.repeat(length, length).astype(np.int32) - self.from_start - 1
@@ -262,7 +263,7 @@ class CodedColumns:
             self._codes[column], self.distinct[column] = numbered(cells, self.n_tokens)
             for number, cell in enumerate(self.distinct[column]):
                 if not isinstance(cell, str):
-                    place = where(int(np.argmax(self._codes[column] == number)), seq_ptr)
+                    place = self.place(int(np.argmax(self._codes[column] == number)))
                     raise TypeError(f"{place}, column {shown(column)}: expected a string, got {shown(cell)}")
 
     def codes(self, column, offset):
@@ -347,12 +348,16 @@ class Family:
         """
         parts = [(start, None) for _ in self.rows]
         radix = 1
+
+        def place(token):
+            return f"template pattern {shown(self.literals[0])}, {coded.place(token)}"
+
         for slot, source in enumerate(self.sources):
             if radix * cells[source].size >= _LIMIT:
                 parts, radix = self._renumber(parts, slot, learn)
             size, table = cells[source].size, tables[source]
             parts = [
-                append_cell(part, coded.codes(source.column, rows[slot]), table, size)
+                append_cell(part, coded.codes(source.column, rows[slot]), table, size, place)
                 for part, rows in zip(parts, self.rows, strict=True)
             ]
             radix *= size

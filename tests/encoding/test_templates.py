@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from crfbook.encoding import templates
+from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.templates import (
     EXTRACTORS,
     Source,
@@ -79,6 +80,18 @@ def test_rows_columns_and_lengths_have_limits(macro, message):
     assert Template.parse("U:%x[-1000,0]/%ngrams[1000,0,1,100]").reach == (1000, 1000)
     with pytest.raises(ValueError, match="lengths must be at most 100, got 101"):
         make_extractor("prefix", (101,))
+
+
+def test_cells_of_many_values_multiply_up_to_a_limit():
+    """At one token: as much is allowed in all, and by one cell alone."""
+    many, few = "".join(map(chr, range(300, 1301))), "abcdefghij" * 5
+    twice = "U1:%ngrams[0,0,1,1]/%ngrams[0,0,1,1]\n"
+    message = r"template pattern 'U1:', sequence 1, token 2: its cells give 1,002,001 attributes together"
+    for text in (twice, twice.replace("U", "B")):
+        Encoder(text + "U2:%ngrams[0,0,1,3]/%x[0,0]\n").fit([[few], [few, few, few]], [["x"], ["x"] * 3])
+        with pytest.raises(ValueError, match=f"{message.replace('U', text[0])}, expected at most 1,000,000"):
+            Encoder(text).fit([[few], [few, few, many]], [["x"], ["x"] * 3])
+    assert Encoder("U:%x[0,0]/%ngrams[0,0,1,2]").fit([[many * 600]], [["x"]]).n_attrs == 2002
 
 
 def test_hostile_lines_take_time_in_proportion():
