@@ -73,19 +73,21 @@ def _times(archive):
 
 def _read(archive, path, member, limit, times):
     if times[member] != 1:
-        raise FetchError(f"{path}: expected one member named {member!r}, found {times[member]}")
+        raise FetchError(f"{path}: expected one member named {member!r:.80}, found {times[member]}")
     info = archive.getinfo(member)
     if info.file_size > limit:
         raise FetchError(
-            f"{path}: member {member!r} claims {info.file_size} bytes, more than the limit of {limit}"
+            f"{path}: member {member!r:.80} claims {info.file_size} bytes, more than the limit of {limit}"
         )
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & ENCRYPTED:
-        raise FetchError(f"{path}: member {member!r} is encrypted or packed by a method not read here")
+        raise FetchError(f"{path}: member {member!r:.80} is encrypted or packed by a method not read here")
     try:
         with archive.open(info) as stream:
             content = stream.read(limit + 1)  # never inflates past the limit, whatever the archive claims
     except DAMAGE as error:
-        raise FetchError(f"{path}: member {member!r} is damaged ({error})") from None
+        raise FetchError(f"{path}: member {member!r:.80} is damaged ({error!s:.80})") from None
     if len(content) != info.file_size:
-        raise FetchError(f"{path}: member {member!r} holds {len(content)} bytes but claims {info.file_size}")
+        raise FetchError(
+            f"{path}: member {member!r:.80} holds {len(content)} bytes but claims {info.file_size}"
+        )
     return content

@@ -29,7 +29,7 @@ def dataset(name):
     entry = REGISTRY.get(name) or USER_SUPPLIED.get(name)
     if entry is None:
         known = ", ".join(sorted([*REGISTRY, *USER_SUPPLIED]))
-        raise FetchError(f"there is no data set {name!r}; known are {known}")
+        raise FetchError(f"there is no data set {name!r:.80}; known are {known}")
     return entry
 
 
@@ -37,7 +37,7 @@ def file_entry(name, filename):
     """Entry of one file of a data set. Only registered names pass, so none can point out of the cache."""
     files = dataset(name)["files"]
     if filename not in files:
-        raise FetchError(f"data set {name!r} has no file {filename!r}; its files are {', '.join(files)}")
+        raise FetchError(f"data set {name!r} has no file {filename!r:.80}; its files are {', '.join(files)}")
     return files[filename]
 
 

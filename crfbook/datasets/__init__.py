@@ -18,6 +18,7 @@ from typing import Any
 from zlib import crc32
 
 import data_fetch
+from crfbook._checks import shown
 from crfbook.data.columns import TokenColumns
 
 # name -> (tasks, the first is the default; description)
@@ -115,13 +116,13 @@ def load_dataset(
     FileNotFoundError, with the command that helps, for source="real" where the corpus is not on this machine.
     """
     if name not in CATALOGUE:
-        raise ValueError(f"there is no data set {name!r}; there are {', '.join(CATALOGUE)}")
+        raise ValueError(f"there is no data set {shown(name)}; there are {', '.join(CATALOGUE)}")
     tasks = CATALOGUE[name][0]
     task = tasks[0] if task is None else task
     if task not in tasks:
-        raise ValueError(f"{name}: there is no task {task!r}; there are {', '.join(tasks)}")
+        raise ValueError(f"{name}: there is no task {shown(task)}; there are {', '.join(tasks)}")
     if source not in _SOURCES:
-        raise ValueError(f"source: expected one of {', '.join(map(repr, _SOURCES))}, found {source!r}")
+        raise ValueError(f"source: expected one of {', '.join(map(repr, _SOURCES))}, found {shown(source)}")
     files = None if source == "builtin" else _files(name)
     if source == "real" and files is None:
         raise FileNotFoundError(_how_to_get(name))

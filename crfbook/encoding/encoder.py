@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, check_fields, number
+from crfbook._checks import Stored, check_arrays, check_fields, number, shown
 from crfbook.data.corpus import make_corpus
 from crfbook.data.vocabulary import (
     encode_labels,
@@ -195,13 +195,13 @@ class Encoder:
         if header.get("kind") not in _KINDS:
             kinds = ", ".join(_KINDS)
             raise ValueError(
-                f"this is no encoder: expected one of the kinds {kinds}, got {header.get('kind')!r}"
+                f"this is no encoder: expected one of the kinds {kinds}, got {shown(header.get('kind'))}"
             )
         attributes = _KINDS[header["kind"]].from_state(header["attributes"], arrays, trust)
         check_fields(header, {"min_freq": ((int, float), 0), "columns": ((list, type(None)), None)})
         columns = header["columns"] or []
         if any(type(name) not in (str, int) for name in columns) or len(set(columns)) < len(columns):
-            raise ValueError(f"columns: expected names of columns, all different, got {columns!r:.60}")
+            raise ValueError(f"columns: expected names of columns, all different, got {shown(columns)}")
         counts = Stored(np.int64, (attributes.n_attrs,), 0, None, "never rising")
         check_arrays(arrays, {"attribute_counts": counts})
         template, names = (getattr(attributes, name, None) for name in ("template", "column_names"))

@@ -229,6 +229,8 @@ def _pairs(token, t, seq_ptr):
         )
     try:
         return list(_unfold(token))
+    except RecursionError:  # some 1,000 levels; a dict that holds itself has no end
+        raise ValueError(f"{where(t, seq_ptr)}: the attributes are nested too deeply") from None
     except (TypeError, ValueError) as error:
         raise _placed(error, where(t, seq_ptr)) from None
 

@@ -162,7 +162,7 @@ class Template(NamedTuple):
 def load(name: str) -> Template:
     """A template shipped with crfbook, by name: see `available()`."""
     if name not in available():
-        raise ValueError(f"no shipped template {name!r}; there are: {', '.join(available())}")
+        raise ValueError(f"no shipped template {shown(name)}; there are: {', '.join(available())}")
     return Template.parse((_FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
 
 
@@ -413,10 +413,10 @@ def make_extractor(name: str, arguments: tuple) -> Extract:
     forms, make, _ = EXTRACTORS[name]
     wanted = str if '"regex"' in forms else int
     if not all(isinstance(argument, wanted) for argument in arguments):
-        raise ValueError(f"expected {forms}, got arguments {arguments}")
+        raise ValueError(f"expected {forms}, got arguments {shown(arguments)}")
     try:
         return make(*arguments)
     except TypeError:
         raise ValueError(f"expected {forms}, got {len(arguments)} further arguments") from None
     except re.error as error:
-        raise ValueError(f"the regular expression {arguments[0]!r} does not compile: {error}") from None
+        raise ValueError(f"the regular expression {shown(arguments[0])} does not compile: {error}") from None

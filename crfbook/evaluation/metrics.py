@@ -111,7 +111,7 @@ def _ratio(part, whole):
 
 def metric_function(name):
     if name not in METRICS:
-        raise ValueError(f"metric: expected one of {', '.join(METRICS)}, got {name!r}")
+        raise ValueError(f"metric: expected one of {', '.join(METRICS)}, got {name!r:.80}")
     return METRICS[name]
 
 
@@ -146,7 +146,7 @@ class Counted(NamedTuple):
 def count_chunks(gold, predicted, scheme):
     check_lengths(gold, predicted)
     if scheme not in ("conlleval", "IOBES"):
-        raise ValueError(f'scheme: expected "conlleval" or "IOBES", got {scheme!r}')
+        raise ValueError(f'scheme: expected "conlleval" or "IOBES", got {scheme!r:.80}')
     tags, types = dict(TAGS), {"": 0}
     a, b = (flatten(labels, tags, types, scheme == "IOBES") for labels in (gold, predicted))
     length = np.array([len(labels) for labels in gold], dtype=np.int64)

@@ -68,7 +68,7 @@ def paired_test(
     """
     rate = metric_function(metric)
     if method not in ("randomisation", "bootstrap"):
-        raise ValueError(f'method: expected "randomisation" or "bootstrap", got {method!r}')
+        raise ValueError(f'method: expected "randomisation" or "bootstrap", got {method!r:.80}')
     if len(gold) == 0 or n_samples < 1:
         raise ValueError(f"expected sentences and n_samples >= 1, got {len(gold)} and {n_samples}")
     a, b = (count_chunks(gold, labels, scheme).counts for labels in (predicted_a, predicted_b))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crfbook._checks import shown
 from crfbook.plotting.style import as_array, axes, plain
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def confusion(
     else:
         unknown = [label for label in labels if label not in set(names.tolist())]
         if unknown:
-            raise ValueError(f"label {unknown[0]!r} occurs neither in gold nor in predicted")
+            raise ValueError(f"label {shown(unknown[0])} occurs neither in gold nor in predicted")
         chosen = np.array([np.flatnonzero(names == label)[0] for label in labels], np.int64)
     counts = table[np.ix_(chosen, chosen)]
     total = table[chosen].sum(1, keepdims=True)

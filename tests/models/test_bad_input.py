@@ -10,7 +10,12 @@ import warnings
 import numpy as np
 import pytest
 
+import data_fetch
+from crfbook import evaluation, load_dataset, plotting
 from crfbook.data.corpus import make_corpus
+from crfbook.encoding import templates
+from crfbook.encoding.encoder import Encoder
+from crfbook.learners.stochastic.gradient_descent import sgd_l1
 from crfbook.models.crf import CRF
 from crfbook.models.directed.estimators import MEMM
 from crfbook.models.saving import ModelFileError, load_arrays, save_arrays
@@ -155,6 +160,59 @@ def test_items_that_cannot_be_read_are_placed(crf, token, message):
         [X[0], [X[1][0], token]],
         error=(ValueError, TypeError),
     )
+
+
+def test_nested_too_deeply(crf):
+    deep = loop = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    loop["a"] = loop
+    for token in (deep, loop, {"b": 1.0, "a": deep}):
+        refused("sequence 1, token 1: .* nested too deeply", crf.predict, [X[0], [X[1][0], token]])
+    refused("token 0: expected attribute names", crf.predict, [[[deep]]], error=TypeError)
+
+
+def test_no_attributes_at_all():
+    empty = [[[] for _ in labels] for labels in Y]
+    for more in ({}, {"all_possible_states": True, "all_possible_transitions": True, "c1": 1.0}):
+        for algorithm in ("sbcd", "cd"):
+            model = CRF(algorithm=algorithm, **more)
+            refused("^the training sequences have no attributes: ", model.fit, empty, Y)
+
+
+@pytest.mark.parametrize("algorithm", ["lbfgs", "owlqn", "auto", "sbcd"])
+def test_the_largest_tolerance_is_a_tolerance(algorithm):
+    CRF(algorithm=algorithm, tol=1e308).fit(X, Y)
+    MEMM(tol=1e308).fit(X, Y)
+
+
+LONG = "x" * 5000
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: evaluation.chunk_report([["O"]], [["O"]], scheme=LONG),
+        lambda: evaluation.bootstrap_interval([["O"]], [["O"]], metric=LONG),
+        lambda: evaluation.paired_test([["O"]], [["O"]], [["O"]], method=LONG),
+        lambda: plotting.confusion([["O"]], [["O"]], labels=[LONG]),
+        lambda: Encoder.from_state({"header": {"kind": LONG}, "arrays": {}}),
+        lambda: load_dataset(LONG),
+        lambda: load_dataset("conll2000", LONG),
+        lambda: load_dataset("conll2000", source=LONG),
+        lambda: templates.load(LONG),
+        lambda: templates.make_extractor("t", (LONG + "(",)),
+        lambda: templates.make_extractor("ngrams", (LONG,)),
+        lambda: sgd_l1(None, None, c1=1.0, c2=LONG),
+        lambda: data_fetch.fetch(LONG),
+        lambda: data_fetch.locate("conll2000", LONG),
+    ],
+)
+def test_long_values_are_cut_in_every_message(call):
+    with pytest.raises((ValueError, TypeError, data_fetch.FetchError)) as caught:
+        call()
+    text = str(caught.value)
+    assert "xxxx" in text and len(text) < 1000 and "x" * 81 not in text
 
 
 def test_corpus_put_together_by_hand_is_checked():
@@ -324,6 +382,23 @@ def test_saving_to_a_bad_place(tmp_path, crf):
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
 def test_names_that_no_file_can_have(crf, name):
     refused("cannot save the model: expected the name of a file, got '", crf.save, name)
+
+
+def test_surrogates_in_labels_and_attributes_are_saved(tmp_path):
+    """Texts of a file that was read with errors="surrogateescape" have them."""
+    a, b, x, z = "a\udcff", "b\ud800", "x\udc80", "z\udfff"
+    columns, labels = [[a, b, a], [b, a]], [[x, z, x], [z, x]]
+    items = [[{token: 1.0} for token in sequence] for sequence in columns]
+    for given, more in (
+        (items, {}),
+        (columns, {"template": f"U{a}:%x[0,0]\nB", "tag_dictionary": 1}),
+        ([[{a: token} for token in sequence] for sequence in columns], {"template": "U:%x[0,0]"}),
+    ):
+        kept = CRF(c2=0.1, **more).fit(given, labels)
+        kept.save(tmp_path / "m")
+        found = CRF.load(tmp_path / "m")
+        assert found.predict(given) == kept.predict(given) == labels
+        assert found.encoder_.attribute_names() == kept.encoder_.attribute_names()
 
 
 def test_a_folder_is_no_file(tmp_path, crf):

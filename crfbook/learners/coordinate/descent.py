@@ -198,6 +198,8 @@ def sizes_of(corpus, features, sizes):
         sizes = features.sizes
     elif sizes is None:
         return held
+    if np.shape(sizes) == (3,) and sizes[1] == 0 == len(corpus.attr_idx):
+        raise ValueError("the training sequences have no attributes: coordinate descent needs one at least")
     if np.shape(sizes) != (3,):
         raise ValueError(f"{name}: expected three integers (L, A, B), got {shown(sizes)}")
     sizes = ModelSizes(

@@ -103,7 +103,7 @@ def _check_options(options):
     unknown = sorted(set(options) - set(inspect.signature(prepare).parameters))
     if unknown:
         raise TypeError(
-            f"solve_path: there is no option {unknown[0]!r}; options are those of coordinate_descent"
+            f"solve_path: there is no option {shown(unknown[0])}; options are those of coordinate_descent"
         )
 
 

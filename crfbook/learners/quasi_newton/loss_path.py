@@ -265,7 +265,7 @@ def quasi_newton(
         c1=c1,
         max_iterations=max_iterations,
         tol=tol,
-        tol_gradient=1000 * tol,
+        tol_gradient=1000 * min(tol, 1e300),  # finite, as tol is
         relative_change=relative_change,
         memory=num_memories,
         max_linesearch=max_linesearch,

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crfbook._checks import number, whole
+from crfbook._checks import number, shown, whole
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, sequence_work, weights_of
 from crfbook.learners.stochastic.gradient_steps import clip_cells, sgd_l1_steps, sgd_steps
@@ -129,7 +129,7 @@ def sgd_l1(
     c1, eta0 = number("c1", c1), number("eta0", eta0, above=0.0)
     if c2:
         raise ValueError(
-            f"sgd_l1 has no L2 penalty: expected c2=0, got {c2!r}; use OWL-QN for both, or sgd with c1=0"
+            f"sgd_l1 has no L2 penalty: expected c2=0, got {shown(c2)}; use OWL-QN for both, or sgd with c1=0"
         )
     decay = number("decay", decay, above=0.0, most=1.0)
     common = corpus, features, w0, constraints, state, random_state, period, delta, max_iterations, new_data

@@ -353,7 +353,7 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
                 memory=memory,
                 max_iterations=most,
                 tol=tol,
-                tol_gradient=1000 * tol,
+                tol_gradient=1000 * min(tol, 1e300),
                 callback=monitor,
             )
         if result.status == "interrupted" or result.status in GAVE_UP:
