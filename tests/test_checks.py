@@ -56,6 +56,8 @@ def test_integers_beyond_float64_and_int64_are_told():
     for value in (10**400, -(10**400), 10**5000):
         with pytest.raises(ValueError, match="^x: expected a finite number >= 0, got "):
             number("x", value)
+    with pytest.raises(ValueError, match="^x: expected a number >= 0, got -1000"):
+        number("x", -(10**400), finite=False)
     with pytest.raises(ValueError, match=r"^x: expected an integer >= 0 and below 2\*\*63, got 1000"):
         whole("x", 10**400)
     assert whole("x", 2**63 - 1) == 2**63 - 1

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 import crfbook
-from tools import chapters, execute, outputs, pages
+from tools import book, chapters, execute, outputs, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -158,3 +158,14 @@ def test_chapters_can_be_named_by_number_and_stem():
     assert chapters.chapters([every[0].stem[:2]]) == every[:1] == chapters.chapters([every[0].stem])
     with pytest.raises(SystemExit, match="no chapter 77"):
         chapters.chapters(["77"])
+
+
+@pytest.mark.parametrize("name", ["build", "build/book"])
+def test_a_file_where_the_pages_should_go_is_told(tmp_path, monkeypatch, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    monkeypatch.setattr(book, "ROOT", tmp_path)
+    monkeypatch.setattr(book, "BUILD", tmp_path / "build" / "book")
+    monkeypatch.setattr(book, "run_all", lambda *arguments: pytest.fail("nothing is to be run"))
+    with pytest.raises(SystemExit, match="^expected a folder build/book, found a file of that name$"):
+        book.main(["00"])

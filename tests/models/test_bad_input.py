@@ -411,6 +411,7 @@ def test_what_killed_saves_left_is_swept(tmp_path, crf):
     """Only files of this name, an hour old: younger ones may belong to a living save."""
     digits = "0123456789ab"
     old = [f"m.{digits}.tmp", f"m2.{digits}.tmp", f"xm.{digits}.tmp", "m.tmp", f"m.{digits}0.tmp", "m.x.tmp"]
+    old.append(f"m.{digits}.tmp.mine")
     for name in [*old, "m.ba9876543210.tmp"]:
         (tmp_path / name).write_bytes(b"x")
         if name in old:
