@@ -154,14 +154,9 @@ def run(seed, name):
     return "warned" if said else "fitted"
 
 
-@pytest.fixture(params=["kernels"])
-def form(request):
-    """The switch: a further form that is chosen by the size of a problem is one more name here."""
-    return request.param
-
-
 @pytest.mark.parametrize("name", MODELS)
-def test_hostile_fits(name, form):
+@pytest.mark.usefixtures("both_ways")  # all these problems are tiny: without it kernels would see none
+def test_hostile_fits(name):
     ends = [run(seed, name) for seed in range(FITS)]
     assert ends.count("refused") < 0.6 * FITS, "so many refusals say little about training"
 
