@@ -103,6 +103,11 @@ def _say(about, sentence):
         warnings.warn(f"kernel cache {str(CACHE_FOLDER or _user_cache())!r}: {sentence}", stacklevel=2)
 
 
+def all_kept():
+    """Is all that this process has compiled on disk?"""
+    return "full" not in _SAID
+
+
 def _say_damaged():
     _say("damaged", "a damaged file was dropped, its kernel is compiled again")
 

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
-from crfbook import _jit, warm
+from crfbook import _jit, load_dataset, warm
+from crfbook.chain.sparse import choice
 from crfbook.models.parameters import ALGORITHMS
 from tools import chapters as book
 
@@ -56,6 +58,43 @@ def test_an_unknown_chapter_is_named(capsys):
     with pytest.raises(SystemExit):
         warm.main(["77"])
     assert "got 77" in capsys.readouterr().err
+
+
+def test_no_job_goes_round_the_kernels(monkeypatch):
+    """Prediction of 50 sentences did: nothing was compiled for it."""
+    asked = []
+    monkeypatch.setattr(choice, "TINY_SECONDS", Asked(asked, choice.TINY_SECONDS))
+    train = load_dataset("conll2000", source="builtin", verbose=False).train[: warm.N_SENTENCES]
+    for job in ("crf", "directed"):
+        with warnings.catch_warnings(action="ignore"):
+            warm.JOBS[job][0](train)
+    assert len(asked) > 5 and not any(asked)
+
+
+class Asked(float):
+    """A limit that keeps what fell below it."""
+
+    def __new__(cls, asked, limit):
+        made = super().__new__(cls, limit)
+        made.asked = asked
+        return made
+
+    def __gt__(self, seconds):
+        self.asked.append(float(self) > seconds)
+        return self.asked[-1]
+
+
+def test_a_job_is_done_with_one_numba_and_only_if_its_kernels_were_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(_jit, "CACHE_FOLDER", str(tmp_path))
+    monkeypatch.setitem(warm.JOBS, "nothing", (lambda train: None, ""))
+    monkeypatch.setattr(_jit, "_SAID", {"full"})
+    warm.run("nothing")
+    assert not warm.done("nothing").exists()
+    monkeypatch.setattr(_jit, "_SAID", {"damaged"})
+    warm.run("nothing")
+    assert warm.done("nothing").exists()
+    monkeypatch.setattr("numba.__version__", "77.0")
+    assert not warm.done("nothing").exists()
 
 
 def test_every_job_can_be_done():
