@@ -15,8 +15,9 @@ from crfbook.chain.packing import Layout, step_major
 from crfbook.data.corpus import owners, ragged_index
 from crfbook.data.features import edge_gradient, log_edge
 
-# What is multiplied with a number below 1e-307, which is lost, stays below this: the product never counts.
-REACH = 1e250
+# What is multiplied with a number below 1e-307, which is lost, stays below this: neither their product nor
+# that of their squares (of numbers below 1e-154) counts, and no square exceeds float64.
+REACH = 1e140
 
 
 def attribute_pairs(corpus, features, tokens):

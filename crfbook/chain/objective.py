@@ -198,7 +198,8 @@ class Objective:
         """
 
         def curvature(w):
-            return self._sums(check_weights(w, self.features.n_features), "variances")[0] + 2.0 * self.c2
+            variances = self._sums(check_weights(w, self.features.n_features), "variances")[0]
+            return np.maximum(variances, 0.0) + 2.0 * self.c2  # p (1 - p) is -1e-16 where p is rounded up
 
         return curvature if all("variances" in form.offers for form in self._forms.values()) else None
 

@@ -84,6 +84,25 @@ def test_no_mass_is_lost_where_scores_leave_the_range_of_float64(chain):
         assert not lattice.p_node.any() and not lattice.p_edge().any()
 
 
+@pytest.mark.parametrize("gap", [60.0, 80.0, 90.0, 100.0, 140.0])
+def test_squares_of_edge_marginals_stay_within_float64(gap):
+    """A label comes back that is e^-4gap behind: the square of that was 0, and that of its way on infinite."""
+    chain = returning_mass(gap, 4)
+    lattice = lattice_of(chain)
+    wanted = run_log(chain).p_edge[1:] ** 2
+    with np.errstate(over="raise", invalid="raise"):
+        found = lattice.edge_sums(np.ones(len(chain.log_node)), squares=True)
+    np.testing.assert_allclose(found[0], wanted.sum(axis=0), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["numpy", "batched"])
+def test_no_curvature_is_negative(form):
+    """p (1 - p) of a p that was rounded up is -1e-16: its root would be NaN weights."""
+    for seed in range(30):
+        corpus, features, w, _ = wide_case(seed)
+        assert Objective(corpus, features, form=form).curvature(30.0 * w).min() >= 0.0
+
+
 def test_only_what_is_unsafe_is_done_again():
     """Two sequences of one batch: the marginals of the one have the bits that they have alone."""
     rng = np.random.default_rng(0)
