@@ -86,7 +86,7 @@ def test_no_mass_is_lost_where_scores_leave_the_range_of_float64(chain):
 
 @pytest.mark.parametrize("gap", [60.0, 80.0, 90.0, 100.0, 140.0])
 def test_squares_of_edge_marginals_stay_within_float64(gap):
-    """A label comes back that is e^-4gap behind: the square of that was 0, and that of its way on infinite."""
+    """A label comes back that is e^-4gap behind: of that the square was 0, of its way on infinite."""
     chain = returning_mass(gap, 4)
     lattice = lattice_of(chain)
     wanted = run_log(chain).p_edge[1:] ** 2
