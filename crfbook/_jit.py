@@ -229,7 +229,7 @@ class Counter(events.Listener):
         if not _is_ours(event):
             return
         self._depth -= 1
-        self.n_done += not event.is_failed
+        self.n_done += 1  # event.is_failed of numba 0.68 says the opposite of what it is called
         if self._depth == 0:
             self.seconds += time.perf_counter() - self._began
             self._ended.set()

@@ -167,6 +167,16 @@ def filled(tmp_path_factory):
     return folder
 
 
+def test_the_counter_counts_what_numba_compiles(filled, tmp_path):
+    """Whose events said that each had failed."""
+    code = "import tiny; from crfbook import _jit; tiny.k6(1); print(_jit.COUNTER.n_done)"
+    for wanted in (N_KERNELS, 0):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment(filled, tmp_path), capture_output=True, text=True
+        )
+        assert (done.stdout.strip(), done.stderr) == (str(wanted), "")
+
+
 def in_the_middle(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
