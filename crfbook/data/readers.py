@@ -73,6 +73,8 @@ def _blocks(source):
         file, name = (Path(source).open("rb"), str(source)) if is_path else (io.BytesIO(source), "<bytes>")
     else:
         file, name = source, str(getattr(source, "name", "<file>"))
+        if not hasattr(file, "readline"):  # whole lines come only with all of it
+            return name, iter([_as_bytes(file.read(), name)])
 
     def pieces():
         with nullcontext() if file is source else file:

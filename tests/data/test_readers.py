@@ -178,6 +178,14 @@ def test_memory_is_at_most_four_times_the_file(tmp_path):
     assert tokens.n_tokens == 200_001 and peak < 3 * path.stat().st_size
 
 
+def test_a_source_that_can_only_be_read_whole():
+    class Response:
+        def read(self):
+            return CHUNKS
+
+    assert read_conll(Response(), label="chunk").labels == read_conll(CHUNKS, label="chunk").labels
+
+
 def test_surrogates_are_told_where(tmp_path):
     tokens = TokenColumns({"w": ["a", "\ud800"]}, [0, 1, 2])
     with pytest.raises(ValueError, match=r"sequence 1, token 0: expected a string that fits .*'.ud800'"):
