@@ -150,6 +150,8 @@ def test_sizes_alone_decide():
     many = take_sequences(corpus, list(range(5)) * 2000)
     assert not choice.is_tiny(many, features)
     assert not choice.is_tiny(corpus, features._replace(n_attrs=10**6))
+    none = take_sequences(corpus, [])  # tables of all pairs of labels are made for it all the same
+    assert choice.is_tiny(none, features) and not choice.is_tiny(none, features._replace(n_labels=5000))
     assert Objective(corpus, features)._chooser.tiny and not Objective(many, features)._chooser.tiny
 
 

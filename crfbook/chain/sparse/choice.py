@@ -31,8 +31,9 @@ SMALL = 0.05
 # two busy cores, chunking, 286 tokens of 20, 815 of 50 and 1,512 of 100 sentences, 13 to 16 labels: whole
 # fits of 15, 23 and 29 iterations take NumPy 0.11, 0.30 and 0.39 s, warm kernels 0.07, 0.18 and 0.33 s.
 TINY_SECONDS = 0.0025
-# seconds for each time step, class, token and label, token and pair of labels, occurrence of an attribute
-TINY_COSTS = 2e-5, 5e-5, 5e-8, 2e-9, 1e-8
+# seconds for each time step, class, token and label, token and pair of labels, cell of the tables of all
+# classes, occurrence of an attribute
+TINY_COSTS = 2e-5, 5e-5, 5e-8, 2e-9, 2e-8, 1e-8
 TINY_ATTRS = 8_000  # a model with more of them was trained with kernels, and predicts with them
 TABLE_BYTES = 1 << 30  # tables of all classes larger than this are not made
 CACHE_BYTES = 2e6  # tables much larger than this are read from memory, not from the cache
@@ -65,7 +66,8 @@ def is_tiny(corpus, features):
     if features.n_attrs > TINY_ATTRS:
         return False
     cells = corpus.n_tokens * features.n_labels
-    counts = corpus.longest, corpus.n_classes, cells, cells * features.n_labels, len(corpus.attr_idx)
+    pairs, tables = cells * features.n_labels, corpus.n_classes * features.n_labels**2
+    counts = corpus.longest, corpus.n_classes, cells, pairs, tables, len(corpus.attr_idx)
     return float(np.dot(TINY_COSTS, counts)) < TINY_SECONDS
 
 
