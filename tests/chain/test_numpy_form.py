@@ -16,13 +16,14 @@ from helpers.chains import (
     unreachable_label,
 )
 from helpers.corpora import random_corpus, random_model
-from helpers.problems import CASES, case, constraints_for
+from helpers.problems import CASES, case, constraints_for, problem
 
 from crfbook.chain import inference
 from crfbook.chain.numpy_form import Lattice, Steps, viterbi_by_steps
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import step_major
 from crfbook.chain.sparse import choice
+from crfbook.chain.viterbi import viterbi_many
 from crfbook.data.corpus import take_sequences
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -89,10 +90,40 @@ def test_squares_of_edge_marginals_stay_within_float64(gap):
     """A label comes back that is e^-4gap behind: of that the square was 0, of its way on infinite."""
     chain = returning_mass(gap, 4)
     lattice = lattice_of(chain)
-    wanted = run_log(chain).p_edge[1:] ** 2
-    with np.errstate(over="raise", invalid="raise"):
-        found = lattice.edge_sums(np.ones(len(chain.log_node)), squares=True)
-    np.testing.assert_allclose(found[0], wanted.sum(axis=0), rtol=1e-9, atol=1e-12)
+    p_edge, weight = run_log(chain).p_edge[1:], np.full(len(chain.log_node), 2.5)
+    for power in (1, 2):
+        with np.errstate(over="raise", invalid="raise"):
+            found = lattice.edge_sums(weight, squares=power == 2)
+        np.testing.assert_allclose(found[0], 2.5 * (p_edge**power).sum(axis=0), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1.0, 300.0])
+@pytest.mark.filterwarnings("error")
+def test_label_sets_and_attributes_that_no_weight_knows(size):
+    for seed in range(4):
+        corpus, features, w, constraints = problem(seed, constrained=True, valued=True, weighted=True)
+        corpus = corpus._replace(
+            attr_idx=np.where(corpus.attr_idx == 2, 99, corpus.attr_idx).astype(np.int32)
+        )
+        forms = [
+            Objective(corpus, features, constraints=constraints, form=form) for form in ("numpy", "batched")
+        ]
+        for found, wanted in zip(*(form(size * w) for form in forms), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10 * size)
+        marginals = [
+            inference.node_marginals(corpus, features, size * w, constraints, form=form)
+            for form in ("numpy", "batched")
+        ]
+        np.testing.assert_allclose(*marginals, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_beyond_float64_are_a_sentence_and_no_warning():
+    corpus, features, w = case("values")
+    corpus = corpus._replace(attr_val=1e10 * corpus.attr_val)
+    for call in (Objective(corpus, features, form="numpy"), lambda w: inference.decode(corpus, features, w)):
+        with pytest.raises(ValueError, match="float64"):
+            call(1e300 * w)
 
 
 @pytest.mark.parametrize("form", ["numpy", "batched"])
@@ -130,6 +161,13 @@ def test_viterbi_has_the_bits_of_the_kernel_and_its_ties(seed):
     viterbi_by_steps(log_node, chains[0].log_edge, 4, edge_class, seq_ptr, found, mine)
     np.testing.assert_array_equal(mine, score)
     np.testing.assert_array_equal(found, np.concatenate(paths))
+    log_node[:5] = -np.inf  # no path at all, and a sequence without tokens: as the kernel leaves them
+    both = [(np.full(len(log_node), -9, np.int32), np.full(5, np.nan)) for _ in range(2)]
+    seq_ptr, log_edge = np.append(seq_ptr, seq_ptr[-1]), chains[0].log_edge
+    viterbi_by_steps(log_node, log_edge, 4, edge_class, seq_ptr, *both[0])
+    viterbi_many(log_node, log_edge, edge_class, seq_ptr, *both[1])
+    for mine, theirs in zip(*both, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("name", CASES)
