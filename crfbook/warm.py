@@ -13,6 +13,7 @@ import warnings
 import zlib
 from concurrent.futures import ProcessPoolExecutor, wait
 from importlib import import_module
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -112,11 +113,10 @@ def done(job):
     None: no folder.
     """
     from llvmlite.binding import get_host_cpu_name
-    from numba import __version__ as numba_version
 
     from crfbook._jit import CACHE_FOLDER
 
-    about = f"{numba_version} {get_host_cpu_name()}"  # numba drops what another version has kept
+    about = f"{version('numba')} {get_host_cpu_name()}"  # numba drops what another version has kept
     stamp = zlib.crc32(Path(__file__).read_bytes() + about.encode())
     name = f"{job}-{sys.implementation.cache_tag}-{stamp:08x}.warm"
     return None if CACHE_FOLDER is None else Path(CACHE_FOLDER) / name
