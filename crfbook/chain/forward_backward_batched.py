@@ -269,8 +269,8 @@ def forward_batched(steps, psi_edge, edge_max, edge_spread, log_node, log_z, alp
     """The first half of `forward_backward_batched`: alpha, gain and log_z;
     returns how many sequences are flagged.
 
-    Arguments as there: steps of the batch; psi_edge, edge_max, edge_spread of its `Edges`; log_node (n, L),
-    overwritten with psi_node; out: log_z (B,), alpha (n, L), gain (n,), flags (B,); work: ones (L,),
+    Arguments as there: steps of the batch; psi_edge (K, L, L), edge_max (K,), edge_spread (1,); log_node
+    (n, L), overwritten with psi_node; out: log_z (B,), alpha (n, L), gain (n,), flags (B,); work: ones (L,),
     buf (n, L). Flagged sequences have psi_node = alpha = gain = 0.
     Cost: n L^2 multiply-adds, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
     """

@@ -33,8 +33,7 @@ from crfbook.chain.likelihood import batch_gradient, batch_scores, gather_sequen
 from crfbook.chain.scores import path_scores
 from crfbook.chain.vector_math import copy_row
 
-# A slope above exp(500) counts as infinite: times all that multiplies it on the way to a gradient, it is
-# still a float64.
+# A slope above exp(500) counts as infinite: times all that multiplies it up to a gradient, it is a float64.
 LARGEST_SLOPE = 500.0
 
 
@@ -75,8 +74,7 @@ def _log_sum(x):
 
 @kernel
 def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_beta, log_ah, log_bh):
-    """log_ah, log_bh (T, L): the events y_t = gold, each weighted exp(log_d[t]),
-    carried forward and backward.
+    """log_ah, log_bh (T, L): the events y_t = gold, weighted exp(log_d[t]), carried forward and backward.
 
     Ah[t] = d[t] alpha[t] at the gold label + Ah[t-1] @ P_t;   Bh[t-1] = d[t-1] beta[t-1] there + P_t @ Bh[t],
     all in logarithms.
@@ -181,15 +179,13 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
     return weight * value, log_z
 
 
-# d = a / p is then at most 1e200 even for the exponential loss, and d alpha and d beta stay far from
-# overflow.
+# d = a / p is then at most 1e200 even for the exponential loss: d alpha and d beta stay far from overflow.
 SMALLEST_PROBABILITY = 1e-100
 
 
 @kernel
 def gold_scores(log_node, log_edge, row_class, step_ptr, labels, score):
-    """score[r] = sum_t log_node[t, y_t] + sum_{t>=1} log_edge[c_t, y_{t-1},
-    y_t] for each sequence of a packed batch.
+    """score[r] = sum_t log_node[t, y_t] + sum_{t>=1} log_edge[c_t, y_{t-1}, y_t], r: a sequence of a batch.
 
     Arguments: log_node (n, M); log_edge (K, M, M) [class, previous, next]; row_class (n,); step_ptr (T+1,);
     labels (n,); out: score (B,), overwritten. Cost O(n). Source: Sokolovska et al. (2010), eq. (1).
@@ -216,8 +212,7 @@ def _subtract_gold(row_class, step_ptr, labels, slope, p_node, edge_sum):
 
 @kernel
 def sequential_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node, edge_sum, work):
-    """Sequential losses of a packed batch and their gradients by the scores;
-    returns how many sequences are flagged.
+    """Sequential losses of a batch and their gradients by the scores; returns how many are flagged.
 
     u = log_z - score(y),  value = weight phi(u),  a = weight phi'(u)
     p_node[t] = a (marginals - onehot(y_t)),   edge_sum += a (expected - gold transitions)
@@ -351,13 +346,11 @@ def _forward_events(b, packing, edges, psi_node, p_node, work):
 
 @kernel
 def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node, edge_sum, work):
-    """Pointwise losses of a packed batch and their gradients by the scores;
-    returns how many sequences are flagged.
+    """Pointwise losses of a batch and their gradients by the scores; returns how many are flagged.
 
     u[t] = -log p_node[t, y_t],  value = weight sum_t phi(u[t]),  a[t] = weight phi'(u[t]),
     d[t] = a[t] / p_node[t, y_t]
-    p_node[t] = sum of a * marginals - the same given the event y_t;   edge_sum += likewise
-    (see `sequence_loss_log`)
+    p_node[t] = sum of a * marginals - the same given y_t;   edge_sum += likewise (see `sequence_loss_log`)
 
     Arguments: as `sequential_batched`: b, packing, edges, loss; log_node (n, M), overwritten; out: log_z,
     value (B,), u (n,), p_node (n, M), edge_sum (K, M, M) +=; work. Cost: 6 n M^2 multiply-adds in matrix
@@ -424,16 +417,15 @@ def redo_flagged_losses(b, packing, log_edge, loss, log_node, log_z, u, value, p
 
 @kernel
 def losses_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, edge_sum, of_loss):
-    """Loss of each sequence of one shard, and the gradient of their weighted sum:
-    `likelihood_of_batches` for the other losses.
+    """`likelihood_of_batches` for the other losses: of each sequence, and the gradient of their weighted sum.
 
     grad[a, y] = sum_{t: a in x_t} x[a] d loss / d log_node[t, y]
     edge_sum[k, yp, y] = d loss / d log_edge[k, yp, y]
 
-    Arguments: as there: b; shard; w (F,), dense (H, M or L), edges, packing, layout, work; out: counts,
-    edge_sum (K, M, M); and of_loss: (loss, u, value), a `Loss` of form.py; out: u (S',), or (N,) if
-    pointwise: -log p; value (S',): weight * loss * exp(-log_scale). Returns as there the batch that has
-    flagged sequences, or -1. Cost: see the batched kernels. Source: Altun, Johnson and Hofmann (2003), 3.3.
+    Arguments and what is returned as there: b; shard; w (F,), dense (H, M or L), edges, packing, layout,
+    work; out: counts, edge_sum (K, M, M); and of_loss: (loss, u, value), a `Loss`; out: u (S',), or (N,) if
+    pointwise: -log p; value (S',): weight * loss * exp(-log_scale). Cost: see the batched kernels.
+    Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """
     loss, u, value = of_loss
     if b == packing.shard_ptr[shard]:
