@@ -28,6 +28,7 @@ def both_ways(request, monkeypatch):
     """Once with kernels, once with the form without them."""
     seconds = {"kernels": 0.0, "numpy": float("inf")}[request.param]
     monkeypatch.setattr("crfbook.chain.sparse.choice.TINY_SECONDS", seconds)
+    return request.param
 
 
 def pytest_collection_modifyitems(items):

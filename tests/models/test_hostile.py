@@ -155,10 +155,10 @@ def run(seed, name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.usefixtures("both_ways")  # all these problems are tiny: without it kernels would see none
-def test_hostile_fits(name):
-    ends = [run(seed, name) for seed in range(FITS)]
-    assert ends.count("refused") < 0.6 * FITS, "so many refusals say little about training"
+def test_hostile_fits(name, both_ways):
+    """All these problems are tiny: those with even seeds are given to kernels, the others to NumPy."""
+    ends = [run(seed, name) for seed in range(both_ways == "numpy", FITS, 2)]
+    assert ends.count("refused") < 0.6 * len(ends), "so many refusals say little about training"
 
 
 # ---- what it has found, made small
