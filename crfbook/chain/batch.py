@@ -2,6 +2,7 @@
 is fast enough (sparse/form.py). n rows and B sequences of the largest batch, M padded labels.
 """
 
+from collections import namedtuple
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -23,41 +24,32 @@ class Work(NamedTuple):
     flags: np.ndarray  # uint8 (B,)
 
 
-class LossWork(NamedTuple):
-    """The same for losses other than the log loss (losses/gradients.py); the last four are empty unless the
-    loss is pointwise.
-    """
+# The arrays of `Work`, and those of losses other than the log loss (losses/gradients.py); the last four are
+# empty unless the loss is pointwise.
+LossWork = namedtuple(
+    "LossWork",
+    (
+        *Work._fields,
+        "score",  # (B,): of the gold paths
+        "slope",  # (B,): weight * phi'(u), summed over the tokens if pointwise
+        "event",  # (n,): weight * phi'(u) / p of each gold label
+        "ahead",  # (n, M): events at later rows
+        "behind",  # (n, M): events at this and later rows
+        "step",  # (2, B, M): operands of one time step
+    ),
+)
 
-    log_node: np.ndarray  # the arrays of `Work`
-    p_node: np.ndarray
-    alpha: np.ndarray
-    prev: np.ndarray
-    gain: np.ndarray
-    pair: np.ndarray
-    flags: np.ndarray
-    score: np.ndarray  # (B,): of the gold paths
-    slope: np.ndarray  # (B,): weight * phi'(u), summed over the tokens if pointwise
-
-    event: np.ndarray  # (n,): weight * phi'(u) / p of each gold label
-    ahead: np.ndarray  # (n, M): events at later rows, see chain/losses/gradients.py
-    behind: np.ndarray  # (n, M): events at this and later rows
-    step: np.ndarray  # (2, B, M): operands of one time step
-
-
-class SparseWork(NamedTuple):
-    """The same for sparse transitions (chain/sparse)."""
-
-    log_node: np.ndarray  # the arrays of `Work`
-    p_node: np.ndarray
-    alpha: np.ndarray
-    prev: np.ndarray
-    gain: np.ndarray
-    pair: np.ndarray
-    flags: np.ndarray
-    part: np.ndarray  # (n, M): what the base contributes to a product, see chain/sparse/forward_backward.py
-    table: np.ndarray  # (M, M): potentials of a class
-    base_sum: np.ndarray  # (M, M): expected counts of all transitions, see `base_counts`
-    whole: np.ndarray  # (M, M): the positive part of their differences
+# The arrays of `Work`, and those of sparse transitions (chain/sparse).
+SparseWork = namedtuple(
+    "SparseWork",
+    (
+        *Work._fields,
+        "part",  # (n, M): what the base contributes to a product, see chain/sparse/forward_backward.py
+        "table",  # (M, M): potentials of a class
+        "base_sum",  # (M, M): expected counts of all transitions, see `base_counts`
+        "whole",  # (M, M): the positive part of their differences
+    ),
+)
 
 
 class Counts(NamedTuple):
