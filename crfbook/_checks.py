@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 COUNTS = 2**53  # counts and sizes of a file stay below: sums and shares of them are exact
-
 WHOLE = 2**63  # counts are int64 in kernels
 SHOWN = 80  # characters of a value in a message
 

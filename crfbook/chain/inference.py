@@ -201,7 +201,7 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
         return _tiny_forward_backward(corpus, features, w, constraints, p_node)
     model = _model(corpus, features, w, constraints, LOG_LOSS_FORMS[name].potentials, False)
     unit = corpus._replace(seq_weight=corpus.seq_weight[:0])  # a sequence's weight is not asked for here
-    packing = pack(unit, batch_rows(corpus.n_classes), n_shards=1, grouped=name == "sparse")
+    packing = pack(unit, batch_rows(corpus.n_classes), n_shards=1, grouped=True if name == "sparse" else None)
     kind = LOG_LOSS_FORMS[name].batch
     log_z = np.zeros(len(packing.sequence))
     n_pieces = max(1, min(16, packing.n_batches))
@@ -226,7 +226,7 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
 def _tiny_forward_backward(corpus, features, w, constraints, p_node):
     """`_forward_backward` without kernels."""
     model, out = _model(corpus, features, w, constraints, edge_scores, True), np.zeros(corpus.n_sequences)
-    packing = pack(corpus, max(1, corpus.n_tokens), n_shards=1, grouped=None)
+    packing = pack(corpus, max(1, corpus.n_tokens), n_shards=1, grouped=False)
     if packing.n_batches:
         scores = _scores(corpus, model, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens))
         steps = Steps(packing.steps(0), packing.row_class, corpus.n_classes)

@@ -118,7 +118,7 @@ class Objective:
         self._chooser = FormChooser(features, corpus, form, kernels=kernels)
         if self._chooser.tiny:
             self._corpus = corpus  # for `with_loss`
-            self._packing = pack(corpus, max(1, corpus.n_tokens), n_shards=1, grouped=None)
+            self._packing = pack(corpus, max(1, corpus.n_tokens), n_shards=1, grouped=False)
             layout = list_all(corpus, features, self._packing)
         else:
             self._packing = pack(

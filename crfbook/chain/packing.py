@@ -85,12 +85,12 @@ class Packing(NamedTuple):
         return range(self.shard_ptr[shard], self.shard_ptr[shard + 1])
 
 
-def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
+def pack(corpus, batch_rows=1024, n_shards=4, grouped=None):
     """Pack a corpus (S sequences, N tokens) into batches of about `batch_rows` rows, and those into shards.
 
     Smaller corpora get smaller batches, one a shard. A sequence is never cut: one longer than that is a
     batch. Shards hold neighbouring batches with about equal numbers of rows; there may be fewer than asked
-    for. Orders by class are made if there are several, or if `grouped`, but not if that is None.
+    for. Orders by class are made if `grouped`; None: if there are several classes.
     Cost O(N + S log S).
     """
     lengths = corpus.lengths
@@ -107,8 +107,8 @@ def pack(corpus, batch_rows=1024, n_shards=4, grouped=False):
         steps.append(step)
         step_start[b + 1] = step_start[b] + len(step)
     row_class = corpus.edge_class[row_token]
-    wanted = grouped is not None and (grouped or corpus.n_classes > 1)
-    groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes, wanted)
+    grouped = corpus.n_classes > 1 if grouped is None else grouped
+    groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes, grouped)
     row_set = corpus.label_set[row_token] if len(corpus.label_set) else corpus.label_set
     order = sequence, slot_ptr, row_ptr, step_start, np.concatenate(steps), row_token
     gold = corpus.labels[row_token], corpus.weights[sequence]

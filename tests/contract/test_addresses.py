@@ -7,11 +7,11 @@ other one. The name crfbook at the package registry counts as such an address to
 
 import json
 import re
-import subprocess
 import tomllib
 
 import pytest
 import yaml
+from helpers.sources import tracked_files
 
 from tools import chapters as book
 
@@ -83,12 +83,8 @@ def strings(value):
 
 def files():
     """(name, text) of every file and notebook, this one left out: it shows what is refused."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("not a git checkout")
-    for name in listed.stdout.split():
-        path = ROOT / name
-        if path.is_file() and name != "tests/contract/test_addresses.py":
+    for name, path in tracked_files(ROOT):
+        if name != "tests/contract/test_addresses.py":
             read = path.read_text("utf-8")
             yield name, "\n".join(strings(json.loads(read))) if path.suffix == ".ipynb" else read
 

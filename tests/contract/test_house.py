@@ -10,7 +10,7 @@ from importlib import import_module
 
 import pytest
 import yaml
-from helpers.sources import is_for_types
+from helpers.sources import is_for_types, tracked_files
 
 from tools import chapters as book
 
@@ -325,12 +325,8 @@ TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".cff", ".txt", ".json", ".ipynb
 
 
 def test_no_paths_of_a_machine():
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("not a git checkout")
-    for name in listed.stdout.split():
-        path = ROOT / name
-        if path.suffix in TEXT and path.is_file():
+    for name, path in tracked_files(ROOT):
+        if path.suffix in TEXT:
             found = PLACES.search(path.read_text(encoding="utf-8"))
             assert not found, f"{name}: {found.group(0)}"
 

@@ -60,9 +60,10 @@ class LossTables(Tables):
         self.value = np.zeros(len(packing.sequence))  # weight_i * loss_i * exp(-log_scale)
         self.u = np.zeros(len(packing.labels) if loss.pointwise else len(packing.sequence))
         self._slot = self._slot_of_row(packing) if loss.pointwise else slice(None)
-        of_loss = loss, self.u, self.value
-        batches = lambda *given: losses_of_batches(*given, of_loss)  # noqa: E731
-        self.sums = {"counts": partial(shard_counts, batches=batches, redo=self._redo)}
+        self.sums = {"counts": partial(shard_counts, batches=self._batches, redo=self._redo)}
+
+    def _batches(self, *given):
+        return losses_of_batches(*given, (self.loss, self.u, self.value))
 
     def _redo(self, batch, edges, log_z, edge_sum):
         rows = batch.place[1].rows(batch.place[0]) if self.loss.pointwise else batch.slots
