@@ -498,15 +498,17 @@ def test_small_blocks_begin_no_threads(monkeypatch):
 def test_threads_change_no_bit(monkeypatch):
     """Every block counts as large here; shards are cut by the data alone."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
-    plain = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000)
+    to_the_end = {"c1": C1, "c2": C2, "tol": 1e-9, "max_iterations": 3000}
+    plain = coordinate_descent(corpus, features, **to_the_end)
     for number in ("LARGE", "ALONE"):  # where parts begin, and where threads do
         monkeypatch.setattr(f"crfbook.learners.coordinate.sweeps.{number}", 0)
+    in_parts = coordinate_descent(corpus, features, **to_the_end)
+    np.testing.assert_allclose(in_parts.objective, plain.objective, rtol=1e-8)
+    assert np.array_equal(in_parts.w != 0, plain.w != 0)
     found = [
-        coordinate_descent(corpus, features, c1=C1, c2=C2, tol=1e-9, max_iterations=3000, n_threads=n)
+        coordinate_descent(corpus, features, **to_the_end | {"max_iterations": 20}, n_threads=n)
         for n in (1, 2, 3)
     ]
     for other in found[1:]:
         np.testing.assert_array_equal(other.w, found[0].w)
         assert [step[:4] for step in other.history] == [step[:4] for step in found[0].history]
-    np.testing.assert_allclose(found[0].objective, plain.objective, rtol=1e-8)
-    assert np.array_equal(found[0].w != 0, plain.w != 0)
