@@ -98,7 +98,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         delta=0 waits for the gradient.
     patience : integer >= 1, default None: no limit. With X_dev in `fit`: stop after so many iterations
         without a better token accuracy there, and keep the weights of the best iteration.
-    num_memories : integer >= 1, default None: 6, with an L1 penalty 30. Curvature pairs that "lbfgs" and
+    num_memories : integer >= 1, default None: 6, with an L1 penalty 10. Curvature pairs that "lbfgs" and
         "owlqn" keep, two vectors of weights each.
     max_linesearch : integer >= 1, default None: 20. Evaluations tried per iteration.
     calibration_eta : number > 0, default None: 0.1, "sgd-l1" 0.8. The rate with which the search for a

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from crfbook._checks import COUNTS, Stored, shown
 from crfbook.chain import inference
 from crfbook.chain.packing import forecast
+from crfbook.data.corpus import without_zeros
 from crfbook.data.vocabulary import UnknownLabelError, number_labels
 from crfbook.models.inputs import (
     IntegerAlphabet,
@@ -94,7 +95,7 @@ def train(
     and the result has its own. Warns when the optimiser had to give up or was interrupted, and when weights
     grow without end; to reach the number of iterations that was asked for is no reason to warn.
     """
-    row = ALGORITHMS[settings.algorithm]
+    row, corpus = ALGORITHMS[settings.algorithm], without_zeros(corpus)
     if verbose:
         print(forecast_line(corpus, features, settings), flush=True)
     watched = dict(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience)

@@ -228,7 +228,7 @@ def check_settings(model):
     _warn_of_idle(model, key)
     values["loss"] = loss or (row.losses or ("",))[0]
     values["c2"] = 0.0 if row.c2 == NONE else 1.0 if c2 is None else c2
-    values["num_memories"] = values["num_memories"] or (30 if c1 else 6)
+    values["num_memories"] = values["num_memories"] or (10 if c1 else 6)
     return Settings(**values)
 
 

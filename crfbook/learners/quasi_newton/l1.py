@@ -5,9 +5,8 @@ The model of the proximal quasi-Newton step, for `LBFGS`, has the penalty beside
     d = argmin_d  g.d + d'B d/2 + c1 |w + d|_1,    B from the pairs of L-BFGS, d = 0 outside the free weights
 
 OWL-QN cuts the step of a smooth model where it would leave its orthant; this model knows the kink, so that a
-weight may go to zero, stay there or change sign inside one step, and long memories pay. Free weights are
-those that are not zero or whose pseudo-gradient is not. The pairs are read on the free weights alone: there
-they are pairs of the smaller problem. Sources: Scheinberg and Tang (2016), "Practical inexact proximal
+weight may go to zero, stay there or change sign inside one step. Free weights are those that are not zero
+or whose pseudo-gradient is not. Sources: Scheinberg and Tang (2016), "Practical inexact proximal
 quasi-Newton method"; Lee, Sun and Saunders (2014); the compact form of B is Byrd, Nocedal and Schnabel
 (1994), eq. 2.17, with a diagonal in place of a multiple of the identity.
 
@@ -37,10 +36,11 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg.blas import ddot
 from scipy.optimize import minimize as scipy_minimize
 
 from crfbook._checks import whole
-from crfbook.learners.quasi_newton.steps import descend_model, proximal_step, pseudo_gradient
+from crfbook.learners.quasi_newton.steps import model_gram, model_point, proximal_step, pseudo_gradient
 from crfbook.training.certificate import Rules, checked_start, evaluated
 from crfbook.training.interrupts import listen
 from crfbook.training.loop import Learner, Training, run
@@ -50,10 +50,9 @@ if TYPE_CHECKING:
 
 GROWTH = 1.1  # an accepted step is tried so much longer next time
 MAX_TRIALS = 60
-ROUNDS = 2  # of coordinate descent, which finds the signs, and a Newton step, which finds the rest
-SWEEPS = 10  # of coordinate descent in a round
-TOLERANCE = 0.001  # times the largest pseudo-gradient: slopes of the model below that are flat
-FIRST_DIAGONAL = 20  # measured after 20, 60, 180, ... iterations: far from the start and never often
+TRIALS = 4  # of Newton's method on the model, mostly two
+FLAT = 0.01  # relative: residuals of its equations below that end it
+FIRST_DIAGONAL = 5  # measured before the first step and after 5, 15, 45, ... iterations
 FLOOR = 0.5  # times c1: curvature at least taken for granted, so that rare features make no leaps
 
 
@@ -260,98 +259,88 @@ class _Halves(_L1Learner):
 
 
 class LocalModel:
-    """The model and its diagonal D (F,), which is 1 until `curvature(w) -> (F,)`, if there is one,
-    has been asked.
+    """The model of the proximal quasi-Newton step, with n weights and m pairs:
+
+        B = D - A M^-1 A^T,  A = [D S^T, Y^T],  M = [[S D S^T, L], [L^T, -diag(s.y)]],  L = tril(S Y^T, -1)
+
+    Its minimum is found in 2m unknowns: with t = M^-1 A^T d every weight stands alone,
+
+        d(t) = soft threshold of  w - (g - A t)/D  at  c1/D  minus w,    and t solves  M t = A^T d(t)
+
+    by Newton's method, as d(t) is piecewise linear. D (n,) is 1 until `curvature(w) -> (n,)`, if there is
+    one, has been asked, times what fits the newest pair. Products of pairs are kept: a step adds one pair's.
+    Source: Becker, Fadili and Ochs (2019), "On quasi-Newton forward-backward splitting", section 3.
     """
 
     def __init__(self, c1, curvature):
         self.c1, self.curvature = c1, curvature
-        self.diagonal = np.zeros(0)
+        self.diagonal, self.rows = np.zeros(0), ()
+        self.s_d_s = self.s_y = np.zeros((0, 0))  # by rows of the memory; s_y: with older y and their own
 
     def is_due(self, iteration):
         """Is the diagonal to be measured before this iteration's step?"""
         due = FIRST_DIAGONAL
         while due < iteration:
             due *= 3
-        return self.curvature is not None and iteration == due
+        return self.curvature is not None and iteration in (0, due)
 
     def measure(self, w):
         h = np.asarray(self.curvature(w), dtype=np.float64)
         if h.shape != w.shape:
             raise ValueError(f"fun.curvature must return shape {w.shape}, got {h.shape}")
         self.diagonal = np.where(np.isfinite(h), np.maximum(h, FLOOR * self.c1), 1.0)
+        self.rows = ()
 
     def descend(self, w, grad, pg, known, direction):
         """Write the step (F,) into `direction`; returns  g.d + c1 (|w + d|_1 - |w|_1),
         the change it promises (negative). known: s, y of the memory and the rows that count, oldest first.
         """
-        free = np.flatnonzero((w != 0.0) | (pg != 0.0))
-        x, g = w[free], grad[free]
-        diagonal = self.diagonal[free] if self.diagonal.size else np.ones(len(free))
-        s, y = _normalised(*known, free)
-        if len(s):
-            diagonal *= (y[-1] / diagonal) @ y[-1]
+        s, y, rows = known
+        if rows:
+            scale, middle, unit = self._compact(s, y, rows, (w != 0.0) | (pg != 0.0))
+            diagonal = self.diagonal
         else:
-            diagonal = np.full(len(free), max(1.0, math.sqrt(pg @ pg)))
-        left, right = _compact(s, y, diagonal)
-        moved = _solve(x, g, diagonal, left, right, self.c1, TOLERANCE * np.abs(pg).max())
-        direction[:] = 0.0
-        direction[free] = moved - x
-        return float(g @ (moved - x) + self.c1 * (np.abs(moved).sum() - np.abs(x).sum()))
+            scale, middle, unit = max(1.0, math.sqrt(pg @ pg)), np.zeros((0, 0)), np.zeros(0)
+            diagonal = self.diagonal[:0]
+        pairs = scale, diagonal, s, y, np.array(rows, np.int64)
+        t, best, product = np.zeros(len(unit)), (math.inf, None, 0.0), np.empty(len(unit))
+        for trial in range(TRIALS):
+            slope, squares, norm1 = model_point(unit * t, w, grad, pg, self.c1, *pairs, direction, product)
+            product *= unit
+            bent = product @ np.linalg.solve(middle, product) if rows else 0.0
+            value, promised = slope + 0.5 * (squares - bent) + self.c1 * norm1, slope + self.c1 * norm1
+            if value < best[0]:
+                best = value, t, promised
+            off = middle @ t - product
+            if np.abs(off).max(initial=0.0) <= FLAT * np.abs(product).max(initial=0.0) or trial + 1 == TRIALS:
+                break
+            bends = model_gram(w, *pairs, direction) * np.outer(unit, unit)
+            try:
+                t = t - np.linalg.solve(middle - bends, off)
+            except np.linalg.LinAlgError:
+                break
+        if best[1] is not t and best[1] is not None:
+            model_point(unit * best[1], w, grad, pg, self.c1, *pairs, direction, product)
+        return best[2]
 
-
-def _solve(x, g, diagonal, left, right, c1, tolerance):
-    """x + d (n,) at the minimum of the model, nearly: every round lowers it."""
-    n, r = left.shape
-    moved, width, product = x.copy(), np.empty(n), np.empty(r)
-
-    def model(at):
-        d = at - x
-        return g @ d + 0.5 * (d @ (diagonal * d) - (d @ left) @ (right.T @ d)) + c1 * np.abs(at).sum()
-
-    for _ in range(ROUNDS):
-        if descend_model(x, g, diagonal, left, right, c1, SWEEPS, tolerance, moved, width, product) < SWEEPS:
-            break
-        tried = _newton(x, g, diagonal, left, right, c1, moved)
-        if model(tried) < model(moved):
-            moved = tried
-    return moved
-
-
-def _newton(x, g, diagonal, left, right, c1, moved):
-    """The minimum of the model while all signs stay as they are;
-    a weight that would change sign becomes 0 instead.
-    """
-    kept = np.flatnonzero(moved)
-    d, sign = moved - x, np.sign(moved[kept])
-    slope = g[kept] + diagonal[kept] * d[kept] - left[kept] @ (right.T @ d) + c1 * sign
-    scaled, step = left[kept] / diagonal[kept, None], slope / diagonal[kept]
-    # Sherman, Morrison, Woodbury: r equations instead of n
-    small = np.eye(left.shape[1]) - right[kept].T @ scaled
-    step = step + scaled @ np.linalg.solve(small, right[kept].T @ step)
-    tried = moved.copy()
-    tried[kept] = np.where((moved[kept] - step) * sign > 0, moved[kept] - step, 0.0)
-    return tried
-
-
-def _normalised(s, y, rows, free):
-    """Pairs (m, n) on the free weights, oldest first, scaled to s.y = 1;
-    those without curvature there are left out.
-    """
-    s, y = (
-        np.array([table[row].take(free) for row in rows]).reshape(len(rows), len(free)) for table in (s, y)
-    )
-    s_y = np.einsum("ij,ij->i", s, y)
-    scale = np.sqrt(np.einsum("ij,ij->i", s, s) * np.einsum("ij,ij->i", y, y))
-    good = s_y > 1e-10 * scale
-    root = np.sqrt(s_y[good])[:, None]
-    return s[good] / root, y[good] / root
-
-
-def _compact(s, y, diagonal):
-    """left, right (n, 2m) with  B = diag(diagonal) - left right^T  the BFGS matrix of pairs with s.y = 1."""
-    scaled = s * diagonal
-    lower = np.tril(s @ y.T, -1)
-    middle = np.block([[scaled @ s.T, lower], [lower.T, -np.eye(len(s))]])
-    left = np.ascontiguousarray(np.concatenate([scaled, y]).T)
-    return left, left @ np.linalg.inv(middle)
+    def _compact(self, s, y, rows, free):
+        """(factor of D, M of pairs scaled to s.y = 1 (2m, 2m), their scales twice (2m,))."""
+        if len(self.s_y) != len(s):
+            self.s_d_s, self.s_y = np.zeros((2, len(s), len(s)))
+        for place, new in enumerate(rows):
+            if new in self.rows:
+                continue
+            bent = s[new] * self.diagonal if self.diagonal.size else s[new]
+            for old in rows[: place + 1]:
+                self.s_d_s[new, old] = self.s_d_s[old, new] = ddot(s[old], bent)
+                self.s_y[new, old] = ddot(s[new], y[old])
+        self.rows, at, newest = rows, np.ix_(rows, rows), y[rows[-1]]
+        s_y = self.s_y[at]
+        unit = 1.0 / np.sqrt(np.diag(s_y))
+        width = self.diagonal if self.diagonal.size else 1.0
+        scale = float(np.sum(newest * newest / width, where=free)) * unit[-1] ** 2
+        both, lower = np.outer(unit, unit), np.tril(s_y, -1)
+        middle = np.block(
+            [[scale * self.s_d_s[at] * both, lower * both], [lower.T * both, -np.eye(len(unit))]]
+        )
+        return scale, middle, np.concatenate([unit, unit])

@@ -66,8 +66,7 @@ def minimize(
         where pg is the gradient (for c1 > 0 the pseudo-gradient).
     l1_method : with c1 > 0, "proximal" or "owlqn". The first uses `fun.curvature(w) -> (F,)`, roughly the
         diagonal of the Hessian, if `fun` has such a method.
-    memory : curvature pairs kept; the cost is 2*memory*F doubles of storage. None: 10,
-        with a proximal step 30.
+    memory : curvature pairs kept, None: 10; the cost is 2*memory*F doubles of storage.
     max_iterations : iterations in all, those of `state` included; None: no limit; 0:
         evaluate w0 and return it.
     tol : for c2 > 0, stop when that gap is below tol*max(1, |objective|).
@@ -187,7 +186,7 @@ class LBFGS(Learner):
         self.rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
         self.fun, self.c1, self.max_iterations = fun, self.rules.c1, self.rules.max_iterations
         proximal = self.c1 > 0 and l1_method == "proximal"
-        memory = (30 if proximal else 10) if memory is None else whole("memory", memory, 1)
+        memory = 10 if memory is None else whole("memory", memory, 1)
         self.relative_change, self.epsilon, self.n_window = relative_change, epsilon, 1
         if relative_change is not None:
             self.n_window = 1 + whole("period in relative_change", relative_change[0], 1)

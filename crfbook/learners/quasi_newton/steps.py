@@ -5,7 +5,11 @@ linear, so L-BFGS may be used there: OWL-QN (Andrew and Gao 2007) chooses the or
 inside it. The proximal step and coordinate descent on a quadratic model leave the penalty as it is.
 """
 
+import numpy as np
+
 from crfbook._jit import kernel
+
+BLOCK = 1024  # weights at a time
 
 
 @kernel
@@ -116,49 +120,73 @@ def proximal_step(v, grad, step, c1, w_new):
 
 
 @kernel
-def descend_model(x, grad, diagonal, left, right, c1, sweeps, tolerance, moved, width_buf, product_buf):
-    """Minimise  grad . d + d' B d / 2 + c1 |x + d|_1  over d, one coordinate at a time;
-    returns the sweeps made.
+def model_point(t, w, grad, pg, c1, scale, diagonal, s, y, rows, direction, product):
+    """The step d(t) of `LocalModel` (l1.py) and the products that say how good it is; returns (g.d, d'Dd,
+    |w + d|_1 - |w|_1).
 
-        B = diag(diagonal) - left right^T              symmetric, positive definite, never formed
-        b = B[i,i],  g = grad[i] + (B d)[i],  u = x[i] + d[i] - g/b
-        x[i] + d[i] becomes  sign(u) max(|u| - c1/b, 0)
+        D = scale * diagonal,   u = w - (g - A t)/D,   w + d = sign(u) max(|u| - c1/D, 0),   product = A^T d
 
-    It ends when the largest b |change| of a sweep is at most `tolerance`.
-
-    Arrays, n free weights, r columns: x (n,) present weights, grad (n,), diagonal (n,), left (n, r), right
-    (n, r); moved (n,) = x + d: where it starts, and out: where it ends, exactly 0 where the penalty holds it;
-    work: width_buf (n,), product_buf (r,) = left^T d, kept up to date.
-    Cost: 2 n r a sweep. Source: Friedman, Hastie and Tibshirani (2010), section 2;
-    Scheinberg and Tang (2016), section 4.
+    d = 0 where w and the pseudo-gradient are 0. A block of weights at a time: its part of all pairs is read
+    twice while it lies in the cache.
+    Arrays: t (2m,), w, grad, pg (F,), diagonal (F,) or (0,) for 1; s, y (>= m, F), rows int64 (m,) of them;
+    out: direction (F,) = d, product (2m,). Cost: 8 m F. Source: Becker, Fadili and Ochs (2019), section 3.
     """
-    n, r = left.shape
-    product_buf[:] = 0.0
-    for i in range(n):
-        b = diagonal[i]
-        for j in range(r):
-            b -= left[i, j] * right[i, j]
-            product_buf[j] += left[i, j] * (moved[i] - x[i])
-        width_buf[i] = max(b, 1e-6 * diagonal[i])  # rounding may eat what is left of a flat direction
-    for sweep in range(sweeps):
-        largest = 0.0
-        for i in range(n):
-            even, odd = 0.0, 0.0  # two sums, so that one addition need not wait for the other
-            for j in range(0, r - 1, 2):
-                even += right[i, j] * product_buf[j]
-                odd += right[i, j + 1] * product_buf[j + 1]
-            if r % 2:
-                even += right[i, r - 1] * product_buf[r - 1]
-            g = grad[i] + diagonal[i] * (moved[i] - x[i]) - (even + odd)
-            u = moved[i] - g / width_buf[i]
-            threshold = c1 / width_buf[i]
-            new = u - threshold if u > threshold else u + threshold if u < -threshold else 0.0
-            change = new - moved[i]
-            if change != 0.0:
-                moved[i] = new
-                for j in range(r):
-                    product_buf[j] += left[i, j] * change
-                largest = max(largest, abs(change) * width_buf[i])
-        if largest <= tolerance:
-            return sweep + 1
-    return sweeps
+    m, n = rows.size, w.size
+    by_s, by_y = np.empty(BLOCK), np.empty(BLOCK)
+    for j in range(2 * m):
+        product[j] = 0.0
+    slope, squares, norm1 = 0.0, 0.0, 0.0
+    for low in range(0, n, BLOCK):
+        high = min(n, low + BLOCK)
+        for k in range(high - low):
+            by_s[k], by_y[k] = 0.0, 0.0
+        for j in range(m):
+            t_s, t_y, row_s, row_y = t[j], t[m + j], s[rows[j]][low:high], y[rows[j]][low:high]
+            for k in range(high - low):
+                by_s[k] += t_s * row_s[k]
+                by_y[k] += t_y * row_y[k]
+        for k in range(low, high):
+            d, width = 0.0, scale * diagonal[k] if diagonal.size else scale
+            if w[k] != 0.0 or pg[k] != 0.0:
+                u = w[k] - (grad[k] - by_y[k - low]) / width + by_s[k - low]
+                moved = max(abs(u) - c1 / width, 0.0)
+                moved = moved if u > 0.0 else -moved
+                d = moved - w[k]
+                slope += grad[k] * d
+                squares += width * d * d
+                norm1 += abs(moved) - abs(w[k])
+            direction[k] = d
+            by_s[k - low] = width * d
+        for j in range(m):
+            product[j] += np.dot(s[rows[j]][low:high], by_s[: high - low])
+            product[m + j] += np.dot(y[rows[j]][low:high], direction[low:high])
+    return slope, squares, norm1
+
+
+@kernel
+def model_gram(w, scale, diagonal, s, y, rows, direction):
+    """What d(t) of `model_point` adds to the Jacobian of its equations: A^T D^-1 A (2m, 2m) over the weights
+    that are not zero after the step, as others do not move with t.
+
+    Arrays as there, direction (F,) = d. Cost: 4 m^2 for each such weight. Source: Becker, Fadili and Ochs
+    (2019), section 3.
+    """
+    m, n = rows.size, w.size
+    total, product, cells = np.zeros((2 * m, 2 * m)), np.empty((2 * m, 2 * m)), np.empty(2 * m * BLOCK)
+    moved, root = np.empty(BLOCK, np.int64), np.empty(BLOCK)
+    for low in range(0, n, BLOCK):
+        size = 0
+        for k in range(low, min(n, low + BLOCK)):
+            if w[k] + direction[k] != 0.0:
+                moved[size] = k
+                root[size] = np.sqrt(scale * diagonal[k] if diagonal.size else scale)
+                size += 1
+        part = cells[: 2 * m * size].reshape(2 * m, size)
+        for j in range(m):
+            row_s, row_y = s[rows[j]], y[rows[j]]
+            for k in range(size):
+                part[j, k] = row_s[moved[k]] * root[k]
+                part[m + j, k] = row_y[moved[k]] / root[k]
+        np.dot(part, part.T, product)
+        total += product
+    return total

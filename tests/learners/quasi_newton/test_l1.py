@@ -12,9 +12,9 @@ from helpers.problems import kkt
 from crfbook.chain.inference import iter_edge_marginals, node_marginals
 from crfbook.chain.objective import Objective
 from crfbook.data.features import observed
-from crfbook.learners.quasi_newton.l1 import _compact, dual_variables, proximal_gradient
+from crfbook.learners.quasi_newton.l1 import LocalModel, dual_variables, proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.quasi_newton.steps import descend_model
+from crfbook.learners.quasi_newton.steps import BLOCK, proximal_step, pseudo_gradient
 from crfbook.training.certificate import duality_gap
 
 
@@ -218,37 +218,68 @@ def test_curvature_of_other_losses_is_not_known():
     assert kkt(objective, result.w, 0.3) <= 1e-5
 
 
-def test_compact_form_is_the_bfgs_matrix():
-    """diag - left right^T against the textbook update, pair by pair."""
-    rng = np.random.default_rng(0)
-    n, diagonal = 6, np.arange(1.0, 7.0)
-    hessian = np.diag(np.arange(2.0, 8.0)) + 0.3
-    s = rng.standard_normal((3, n))
-    y = s @ hessian + 0.1 * rng.standard_normal((3, n))  # s_i.y_j is not s_j.y_i, as on a curved function
-    root = np.sqrt((s * y).sum(1))[:, None]
-    b = np.diag(diagonal)
-    for s_i, y_i in zip(s, y, strict=True):
-        b = b - np.outer(b @ s_i, b @ s_i) / (s_i @ b @ s_i) + np.outer(y_i, y_i) / (s_i @ y_i)
-    left, right = _compact(s / root, y / root, diagonal)
-    np.testing.assert_allclose(np.diag(diagonal) - left @ right.T, b, rtol=1e-10, atol=1e-12)
+def bfgs(width, pairs, free):
+    """B as the textbook updates it, pair by pair, from a diagonal that fits the free part of the newest."""
+    s, y = pairs[-1]
+    b = np.diag(width) * ((y * y / width)[free].sum() / (s @ y))
+    for s, y in pairs:
+        b = b - np.outer(b @ s, b @ s) / (s @ b @ s) + np.outer(y, y) / (s @ y)
+    return b
 
 
-@pytest.mark.parametrize("r", [0, 1, 4])
-def test_coordinate_descent_solves_its_model(r):
-    rng = np.random.default_rng(1)
-    n, diagonal = 8, rng.uniform(1.0, 2.0, 8)
-    left = 0.2 * rng.standard_normal((n, r))
-    b = np.diag(diagonal) - left @ left.T
-    x, grad, moved = rng.standard_normal(n), 2 * rng.standard_normal(n), rng.standard_normal(n)
-    sweeps = descend_model(x, grad, diagonal, left, left, 0.7, 5000, 1e-14, moved, np.empty(n), np.empty(r))
-    slope = grad + b @ (moved - x)
-    assert sweeps < 5000 and 0 < np.count_nonzero(moved) < n
-    np.testing.assert_allclose(slope[moved != 0], -0.7 * np.sign(moved[moved != 0]), atol=1e-10)
-    assert (np.abs(slope[moved == 0]) <= 0.7 + 1e-10).all()
-    alone = x[:1].copy()  # one weight: one sweep ends at its minimum, and the second finds nothing to do
-    assert (
-        descend_model(
-            x[:1], grad[:1], diagonal[:1], left[:1], left[:1], 0.7, 9, 1e-12, alone, np.empty(1), np.empty(r)
-        )
-        == 2
-    )
+@pytest.mark.parametrize("measured", [True, False])
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_the_step_is_the_minimum_of_a_model_with_the_bfgs_matrix(monkeypatch, m, measured):
+    """Newton's method to its end: the conditions of a minimum hold with a B that is formed."""
+    monkeypatch.setattr("crfbook.learners.quasi_newton.l1.FLAT", 1e-13)
+    monkeypatch.setattr("crfbook.learners.quasi_newton.l1.TRIALS", 50)
+    rng, n, c1 = np.random.default_rng(m), 30, 0.7
+    hessian = np.diag(rng.uniform(2.0, 9.0, n)) + 0.1
+    s = rng.standard_normal((m + 1, n))
+    y = s @ hessian + 0.05 * rng.standard_normal((m + 1, n))  # s_i.y_j is not s_j.y_i
+    rows = tuple(rng.permutation(m + 1)[:m].tolist())
+    w, grad = 0.3 * rng.standard_normal(n) * (rng.random(n) < 0.6), 2 * rng.standard_normal(n)
+    pg, d = np.empty((2, n))
+    pseudo_gradient(w, grad, c1, pg)
+    free, model = (w != 0) | (pg != 0), LocalModel(c1, lambda _: width)
+    width = rng.uniform(1.0, 2.0, n) if measured else np.ones(n)
+    if measured:
+        model.measure(w)
+    promised = model.descend(w, grad, pg, (s, y, rows), d)
+    moved, slope = w + d, grad + bfgs(width, [(s[row], y[row]) for row in rows], free) @ d
+    assert 0 < np.count_nonzero(moved[free]) < free.sum() < n and not d[~free].any()
+    np.testing.assert_allclose(slope[moved != 0], -c1 * np.sign(moved[moved != 0]), atol=1e-9)
+    assert (np.abs(slope[free & (moved == 0)]) <= c1 + 1e-9).all()
+    assert promised == pytest.approx(grad @ d + c1 * (np.abs(moved).sum() - np.abs(w).sum())) and promised < 0
+    # a pair later only its own products are new
+    more, again = (*rows[1:], ({*range(m + 1)} - {*rows}).pop()), LocalModel(c1, lambda _: width)
+    again.diagonal, other = model.diagonal, np.empty(n)
+    assert model.descend(w, grad, pg, (s, y, more), d) == again.descend(w, grad, pg, (s, y, more), other)
+    np.testing.assert_array_equal(d, other)
+
+
+def test_the_step_of_many_weights_is_that_of_its_blocks(monkeypatch):
+    """More weights than a block has, and a step of the default accuracy: it promises a decrease."""
+    rng, n, c1 = np.random.default_rng(0), 2 * BLOCK + 7, 0.5
+    s = rng.standard_normal((4, n))
+    y, rows = s * rng.uniform(1.0, 5.0, n), (0, 1, 2)
+    w, grad, pg, d = rng.standard_normal(n), 2 * rng.standard_normal(n), *np.empty((2, n))
+    pseudo_gradient(w, grad, c1, pg)
+    promised = LocalModel(c1, None).descend(w, grad, pg, (s, y, rows), d)
+    b = bfgs(np.ones(n), [(s[row], y[row]) for row in rows], np.ones(n, bool))
+    value = grad @ d + 0.5 * d @ b @ d + c1 * (np.abs(w + d).sum() - np.abs(w).sum())
+    monkeypatch.setattr("crfbook.learners.quasi_newton.l1.FLAT", 1e-13)
+    best = np.empty(n)
+    LocalModel(c1, None).descend(w, grad, pg, (s, y, rows), best)
+    least = grad @ best + 0.5 * best @ b @ best + c1 * (np.abs(w + best).sum() - np.abs(w).sum())
+    assert promised < 0 and least <= value <= 0.999 * least
+
+
+def test_without_pairs_it_is_a_proximal_gradient_step():
+    rng, n, c1 = np.random.default_rng(2), 40, 0.5
+    w, grad, pg, d, moved = rng.standard_normal(n), 2 * rng.standard_normal(n), *np.empty((3, n))
+    pseudo_gradient(w, grad, c1, pg)
+    promised = LocalModel(c1, None).descend(w, grad, pg, (np.empty((3, n)), np.empty((3, n)), ()), d)
+    proximal_step(w, grad, 1.0 / max(1.0, np.linalg.norm(pg)), c1, moved)
+    np.testing.assert_allclose(w + d, moved, atol=1e-12)
+    assert promised < 0
