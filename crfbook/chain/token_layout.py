@@ -112,7 +112,7 @@ def lay_out_online(corpus, features, constraints):
     tokens = corpus.seq_ptr, corpus.labels, corpus.weights, corpus.edge_class
     known = corpus.class_attr < features.n_edge_attrs
     classes = *used_classes(corpus), offsets(known)[corpus.class_ptr], corpus.class_attr[known]
-    edges = features.edge_ptr, features.edge_prev * width + features.edge_next
+    edges = features.edge_ptr, (features.edge_prev * width + features.edge_next).astype(np.int32)
     bounds = bounds_of(constraints, features.n_labels, width), corpus.label_set
     return OnlineLayout(*tokens, *classes, *edges, exists, *entries[2:], *bounds), cells
 
@@ -136,7 +136,8 @@ def online_work(layout, n_cells):
     )
     n_max = 2 * dense + pairs + 2 * longest * int(np.diff(layout.class_ptr).max())
     log_node, delta, best = np.zeros((3, longest, width))
-    log_edge = np.zeros((n_classes, width, width))
+    # two at least: the transposes of one table would be of another type, and each kernel compiles twice
+    log_edge = np.zeros((max(2, n_classes), width, width))
     tables = log_edge, log_edge.transpose(0, 2, 1), np.zeros(n_classes, np.uint8)
     path, rows = np.zeros(longest, np.int32), np.zeros(width, np.int64)
     differences = np.zeros(n_max, np.int64), np.zeros(n_max), np.zeros(n_cells, np.int32)

@@ -2,6 +2,7 @@
 against the objective of the whole corpus and enumeration.
 """
 
+import numba
 import numpy as np
 import pytest
 from helpers.corpora import brute_node_scores, random_corpus, random_model
@@ -16,11 +17,20 @@ from crfbook.chain.sequence import (
     score_sequence,
     sequence_marginals,
 )
-from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, used_classes, weights_of
+from crfbook.chain.token_layout import (
+    cells_of,
+    epoch_order,
+    lay_out_online,
+    online_work,
+    sequence_work,
+    used_classes,
+    weights_of,
+)
 from crfbook.data.constraints import Constraints, bounds_of
 from crfbook.data.corpus import take_sequences
 from crfbook.learners.boosting.layout import lay_out_boosting
 from crfbook.learners.boosting.rounds import score_attributes
+from crfbook.learners.stochastic.dual import DualAscent
 
 pytestmark = pytest.mark.kernels
 
@@ -116,3 +126,18 @@ def test_an_epoch_visits_everything_once_in_an_order_of_its_own():
     assert all(sorted(order) == list(range(50)) for order in orders)
     assert len({tuple(order) for order in orders}) == 3
     np.testing.assert_array_equal(orders[1], epoch_order(0, 1, 50))
+
+
+def test_arrays_have_one_type_for_any_corpus():
+    """Another type of one array, and every kernel that takes the tuple would compile twice."""
+    rng, types = np.random.default_rng(0), []
+    corpora = [random_corpus(rng, lengths=(3, 1, 2), n_classes=k, valued=k == 2) for k in (1, 2, 3)]
+    empty = np.zeros(7, np.int64), np.zeros(0, np.int32)
+    for corpus in [*corpora, corpora[0]._replace(attr_ptr=empty[0], attr_idx=empty[1])]:
+        features, w = random_model(rng, corpus)
+        wide = features._replace(edge_prev=features.edge_prev.astype(np.int64))
+        layout, cells = lay_out_online(corpus, wide, None)
+        learner = DualAscent(corpus, features, None, None, None, 0, 1.0, 1e-4)
+        arrays = layout, online_work(layout, len(cells_of(cells, w))), learner.memory
+        types.append([numba.typeof(array) for array in arrays])
+    assert types[0] == types[1] == types[2] == types[3]

@@ -168,8 +168,9 @@ def model_gram(w, scale, diagonal, s, y, rows, direction):
     """What d(t) of `model_point` adds to the Jacobian of its equations: A^T D^-1 A (2m, 2m) over the weights
     that are not zero after the step, as others do not move with t.
 
-    Arrays as there, direction (F,) = d. Cost: 4 m^2 for each such weight. Source: Becker, Fadili and Ochs
-    (2019), section 3.
+    Arguments as there: w (F,); scale, diagonal (F,) or (0,) of D; s, y (>= m, F), rows int64 (m,) of them;
+    direction (F,) = d(t).
+    Cost: 4 m^2 for each such weight. Source: Becker, Fadili and Ochs (2019), section 3.
     """
     m, n = rows.size, w.size
     total, product, cells = np.zeros((2 * m, 2 * m)), np.empty((2 * m, 2 * m)), np.empty(2 * m * BLOCK)

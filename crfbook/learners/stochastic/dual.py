@@ -153,7 +153,7 @@ class DualAscent(Rememberer):
         places = edge_places(corpus, self.features, self.layout.exists.shape[1])
         nu, mu = np.zeros((2, corpus.n_tokens, self.features.n_labels))
         square = np.bincount(corpus.attr_token, corpus.values**2, minlength=corpus.n_tokens)
-        square += np.diff(corpus.class_ptr)[corpus.edge_class]
+        square = square + np.diff(corpus.class_ptr)[corpus.edge_class].astype(np.float64)
         return DualMemory(nu, mu, *np.zeros((2, places[0][-1])), *places, square, *np.zeros((3, n)))
 
     def _start_at_gold(self):
