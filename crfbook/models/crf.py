@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import whole
+from crfbook._checks import shown, whole
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.constraints import constraints_from
 from crfbook.encoding.tag_dictionary import TagDictionary, free_blocked
@@ -213,8 +213,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         self.trainer_cls = trainer_cls
 
     def fit(
-        self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None,
-        X_dev: Data | None = None, y_dev: Labels | None = None, callback: Callback = None,
+        self, X: Data, y: Labels | None = None, X_dev: Data | None = None, y_dev: Labels | None = None, *,
+        sample_weight: ArrayLike | None = None, callback: Callback = None,
     ) -> Self:  # fmt: skip
         """Train on labelled sequences.
 
@@ -223,8 +223,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         X : list of sequences, each a list of attribute dicts, of lists of strings, a dense or sparse
             array (T, A); or TokenColumns (with `template`); or a Corpus, whose label ids are the labels.
         y : list of sequences of labels; may be left out when X carries its labels.
-        sample_weight : (S,) weights >= 0 of the sequences, default 1.
         X_dev, y_dev : held-out sequences; their token accuracy stands in history_ (see `patience`).
+        sample_weight : (S,) weights >= 0 of the sequences, default 1; by keyword, as what follows.
         callback : called with (Step, weights) after each iteration; returning True ends training.
 
         Returns self. Raises ValueError or TypeError in one sentence that names the sequence, the token
@@ -240,6 +240,9 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         w0 = carried_over(self, encoder, features) if warm else np.zeros(features.n_features)
         dev = None
         if X_dev is not None:
+            if y_dev is None and getattr(X_dev, "labels", None) is None:
+                hint = "sample_weight goes by keyword"
+                raise ValueError(f"fit: X_dev was given without its labels y_dev ({hint}), {shown(X_dev)}")
             held_out = known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets)
             held_out = free_blocked(held_out, constraints)
             dev = dev_accuracy(held_out, features, constraints, settings.n_threads)
