@@ -19,6 +19,7 @@ from crfbook._checks import shown, whole
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.constraints import constraints_from
 from crfbook.encoding.tag_dictionary import TagDictionary, free_blocked
+from crfbook.models.crfsuite import FromCRFsuite
 from crfbook.models.fitting import Stream, dev_accuracy, train
 from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
 from crfbook.models.parameters import check_settings
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Data, Dictionary, Frame, Labels, Pattern, Rules, Seed
 
 
-class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
+class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
     """Linear-chain CRF.
 
     Minimises, in nats,
