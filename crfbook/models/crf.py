@@ -172,7 +172,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
     (for c2 = 0: or to delta = 1e-6) instead of stopping at delta = 1e-5; perceptron, pa and arow do 10
     epochs, not 100 (their F1 changes little after 10). There are no model files on disk unless you `save`;
     X_dev can stop the training. An empty sequence is predicted as [].
-    ":" and newlines in attributes mean nothing.
+    ":" and newlines in attributes mean nothing. `from_crfsuite` reads CRFsuite's models.
 
     Ctrl-C during `fit` ends training with the last good weights, a usable model and status_ "interrupted".
     Predicting changes nothing in the model, so threads may share it.

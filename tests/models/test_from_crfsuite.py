@@ -1,8 +1,10 @@
 """Models of CRFsuite read by `CRF.from_crfsuite`: what they predict, and what damaged files get."""
 
+import re
 import struct
 import sys
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from crfbook.datasets import load_dataset
 from crfbook.models.crf import CRF
 from crfbook.models.crfsuite import BYTE_ORDER
 from crfbook.models.saving import ModelFileError
+from tools.chapters import ROOT
 
 pycrfsuite = pytest.importorskip("pycrfsuite", reason="extra `peers` is not installed")
 
@@ -80,6 +83,24 @@ def test_the_same_labels_and_marginals(tmp_path, form):
 def test_real_chunks_are_the_same(tmp_path, form):
     n, worst = compare(tmp_path, form, load_dataset("conll2000"), 1000, EVERY)
     assert n >= 2000 and worst < 1e-12
+
+
+def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    """The blocks of docs/COMING_FROM_SKLEARN_CRFSUITE.md, one after the other in one program."""
+    page = (ROOT / "docs" / "COMING_FROM_SKLEARN_CRFSUITE.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    data, names = load_dataset("conll2000", source="builtin"), {}
+    for name, part in (("train", data.train.head(60)), ("test", data.test.head(20))):
+        names[f"X_{name}"], names[f"y_{name}"] = list(sentences(part, "dicts")), part.labels_by_sequence()
+    trained(tmp_path / "ner.crfsuite", names["X_train"], names["y_train"], **EVERY)
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the best score is that of the (smallest|largest) c1")
+        exec("\n".join(blocks), names)
+    assert len(blocks) == 5 and names["same"].predict(names["X_test"]) == names["old"].predict(
+        names["X_test"]
+    )
+    assert "weighted avg" in capsys.readouterr().out and names["search"].best_score_ > 0.5
 
 
 def test_weights_are_those_of_the_tagger(small):
