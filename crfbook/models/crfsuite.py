@@ -1,12 +1,12 @@
 """Models of CRFsuite, from its files or its tagger: what `CRF.save` would have written of them.
 
-A file has a header, names (labels, then attributes) and weights. All numbers are little-endian uint32,
-weights float64; n bytes from the beginning of a chunk are meant where it says "at n".
+A file has a header, weights, and names of labels and of attributes. All numbers are little-endian uint32,
+weights float64. A place counts bytes from the beginning of the chunk; those of the header count from its own.
 
-    header     "lCRF", size, "FOMC", 100, 0, L, A, where the five chunks begin that follow
+    header     "lCRF", size, "FOMC", 100, 0, L, A, places of the five chunks
     weights    "FEAT", size, n, n records: 0 and attribute, or 1 and previous label; label; weight
-    names      (twice) "CQDB", size, 0, byte order, n, at which place n numbers stand: at the i-th of them
-               is a record of i, the length of the string, the string, a zero byte
+    names      (twice) "CQDB", size, 0, byte order, n, place of n numbers: the places of n records, each
+               a number (0, 1, ...), the length of the string, the string and a zero byte
     records    "LFRF" and "AFRF" list the weights of each label and attribute: nothing that is not said above
 
 Every place, count and id is held against the size of the file before it is used. There is no checksum: a
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from crfbook._types import File
 
 MAGIC = b"lCRF"
-CHUNKS = {"weights": b"FEAT", "labels": b"CQDB", "attributes": b"CQDB", "of labels": b"LFRF", "rest": b"AFRF"}
+CHUNKS = {
+    "weights": b"FEAT", "labels": b"CQDB", "attributes": b"CQDB",
+    "records of labels": b"LFRF", "records of attributes": b"AFRF",
+}  # fmt: skip
 BYTE_ORDER = 0x62445371
 _HEADER, _WEIGHTS = struct.Struct("<4sI4s9I"), struct.Struct("<4sII")
 _NAMES, _NAME = struct.Struct("<4s5I"), struct.Struct("<II")
