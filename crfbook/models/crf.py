@@ -297,6 +297,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
+        self.__dict__.pop("_tagger", None)  # of the model before
 
     def sparsify(self, threshold: float = 0.0) -> Self:
         """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0.

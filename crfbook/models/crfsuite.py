@@ -1,4 +1,4 @@
-"""Models of CRFsuite, from its files or its tagger: what `CRF.save` would have written of them.
+"""Models of CRFsuite, from its files or its tagger: what `CRF.save` would have written of them; and a tagger.
 
 A file has a header, weights, and names of labels and of attributes. All numbers are little-endian uint32,
 weights float64. A place counts bytes from the beginning of the chunk; those of the header count from its own.
@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import ModelFileError, shown
 from crfbook.data.features import FeatureSet, from_keys
@@ -40,8 +42,47 @@ _RECORD = np.dtype([("kind", "<u4"), ("source", "<u4"), ("label", "<u4"), ("weig
 STATE, TRANSITION = 0, 1
 
 
+class Tagger:
+    """What scripts ask of `tagger_`, as of a `pycrfsuite.Tagger`: one sequence is set, then asked about."""
+
+    def __init__(self, model: Any) -> None:
+        self._model, self._tokens, self._rows = model, None, None
+
+    def labels(self) -> list[Any]:
+        """The labels of the model."""
+        return self._model.classes_
+
+    def set(self, xseq: Any) -> None:
+        """Take up a sequence."""
+        self._tokens, self._rows = xseq, None
+
+    def tag(self, xseq: Any = None) -> list[Any]:
+        """The labels of the sequence; None: of the one that was set."""
+        if xseq is not None:
+            self.set(xseq)
+        return self._model.predict_single(self._tokens)
+
+    def probability(self, yseq: Sequence[Hashable]) -> float:
+        """p(y | x) of the sequence that was set. `CRF.log_proba` does not underflow."""
+        return float(np.exp(self._model.log_proba([self._tokens], [yseq])[0]))
+
+    def marginal(self, y: Hashable, pos: int) -> float:
+        """p(y_pos = y | x) of the sequence that was set."""
+        if self._rows is None:
+            self._rows = self._model.predict_marginals_single(self._tokens)
+        return self._rows[pos][y]
+
+
 class FromCRFsuite:
-    """The part of `CRF` that takes over what CRFsuite has trained."""
+    """The part of `CRF` that takes over what CRFsuite has trained, and what its scripts ask of a tagger."""
+
+    @property
+    def tagger_(self) -> Tagger:
+        """A `Tagger` of this model, always the same one. It remembers a sequence: threads share the model's
+        own methods, not this.
+        """
+        check_is_fitted(self, "weights_")
+        return self.__dict__.setdefault("_tagger", Tagger(self))
 
     @classmethod
     def from_crfsuite(cls, source: File | Any) -> Self:

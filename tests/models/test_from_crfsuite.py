@@ -1,5 +1,6 @@
 """Models of CRFsuite read by `CRF.from_crfsuite`: what they predict, and what damaged files get."""
 
+import pickle
 import re
 import struct
 import sys
@@ -8,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from crfbook.datasets import load_dataset
 from crfbook.models.crf import CRF
@@ -112,6 +114,25 @@ def test_weights_are_those_of_the_tagger(small):
         assert model.classes_ == tagger.labels() == ["Z", "A", "M"] and model.status_ == "read from CRFsuite"
         assert model.predict(X) == [tagger.tag(tokens) for tokens in X]
     assert np.abs(exact.weights_ - told.weights_).max() < 1e-6
+
+
+def test_the_tagger_answers_as_theirs(small):
+    path, theirs = small
+    model = CRF.from_crfsuite(path)
+    assert model.tagger_.labels() == theirs.labels()
+    for tokens, labels in zip(X, Y, strict=True):
+        theirs.set(tokens)
+        model.tagger_.set(tokens)
+        assert model.tagger_.tag() == theirs.tag() == model.tagger_.tag(tokens)
+        assert model.tagger_.probability(labels) == pytest.approx(theirs.probability(labels), rel=1e-9)
+        for t in range(len(tokens)):
+            for y in "ZAM":
+                assert model.tagger_.marginal(y, t) == pytest.approx(theirs.marginal(y, t), rel=1e-9)
+    before = model.tagger_
+    assert pickle.loads(pickle.dumps(model)).tagger_.tag(X[0]) == before.tag(X[0])
+    assert model.set_params(c2=100.0).fit(X, Y).tagger_ is not before  # nothing of it is remembered
+    with pytest.raises(NotFittedError):
+        CRF().tagger_.labels()
 
 
 @pytest.mark.parametrize("algorithm", ["l2sgd", "ap", "pa", "arow"])
