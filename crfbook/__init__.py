@@ -1,13 +1,25 @@
 """crfbook: numba kernels for conditional random fields, and the estimators built on them.
 
-The public names are loaded when first used (PEP 562), so that ``import crfbook`` compiles nothing and
-imports neither numba nor SciPy, pandas or scikit-learn.
+The public names and modules are loaded when first used (PEP 562), so that ``import crfbook`` compiles
+nothing and imports neither numba nor SciPy, pandas or scikit-learn.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crfbook import brute as brute
+    from crfbook import chain as chain
+    from crfbook import data as data
+    from crfbook import datasets as datasets
+    from crfbook import encoding as encoding
+    from crfbook import evaluation as evaluation
+    from crfbook import learners as learners
+    from crfbook import metrics as metrics
+    from crfbook import models as models
+    from crfbook import plotting as plotting
+    from crfbook import scorers as scorers
+    from crfbook import training as training
     from crfbook.chain.objective import Objective as Objective
     from crfbook.data.columns import TokenColumns as TokenColumns
     from crfbook.data.corpus import Corpus as Corpus
@@ -46,7 +58,12 @@ _HOME = {
     "write_conll": "crfbook.data.readers",
     "Objective": "crfbook.chain.objective",
     "minimize": "crfbook.learners.quasi_newton",
-}
+    **{home.rpartition(".")[2]: home for home in (
+        "crfbook.brute", "crfbook.chain", "crfbook.data", "crfbook.datasets", "crfbook.encoding",
+        "crfbook.evaluation", "crfbook.learners", "crfbook.metrics", "crfbook.models", "crfbook.plotting",
+        "crfbook.scorers", "crfbook.training",
+    )},
+}  # fmt: skip
 
 __all__ = ["__version__", *_HOME]
 
@@ -54,7 +71,8 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'crfbook' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    home = import_module(_HOME[name])
+    value = home if _HOME[name] == f"crfbook.{name}" else getattr(home, name)
     globals()[name] = value
     return value
 

@@ -12,6 +12,15 @@ WHOLE = 2**63  # counts are int64 in kernels
 SHOWN = 80  # characters of a value in a message
 
 
+class ModelFileError(ValueError):
+    """The file is not a model that this version can load: foreign, damaged, of a later schema, or unsafe."""
+
+    def __init__(self, sentence: str) -> None:
+        # what a file says may be long, and hold what a terminal obeys
+        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence[:1000])
+        super().__init__(shown if len(shown) <= 500 else f"{shown[:500]} ...")
+
+
 def shown(value):
     """`repr` of what came, for a message: on one line, and cut where it is long."""
     try:

@@ -15,10 +15,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import whole
+from crfbook._checks import shown, whole
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.constraints import constraints_from
 from crfbook.encoding.tag_dictionary import TagDictionary, free_blocked
+from crfbook.models.crfsuite import FromCRFsuite
 from crfbook.models.fitting import Stream, dev_accuracy, train
 from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
 from crfbook.models.parameters import check_settings
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Data, Dictionary, Frame, Labels, Pattern, Rules, Seed
 
 
-class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
+class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
     """Linear-chain CRF.
 
     Minimises, in nats,
@@ -171,7 +172,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
     (for c2 = 0: or to delta = 1e-6) instead of stopping at delta = 1e-5; perceptron, pa and arow do 10
     epochs, not 100 (their F1 changes little after 10). There are no model files on disk unless you `save`;
     X_dev can stop the training. An empty sequence is predicted as [].
-    ":" and newlines in attributes mean nothing.
+    ":" and newlines in attributes mean nothing. `from_crfsuite` reads CRFsuite's models.
 
     Ctrl-C during `fit` ends training with the last good weights, a usable model and status_ "interrupted".
     Predicting changes nothing in the model, so threads may share it.
@@ -213,8 +214,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         self.trainer_cls = trainer_cls
 
     def fit(
-        self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None,
-        X_dev: Data | None = None, y_dev: Labels | None = None, callback: Callback = None,
+        self, X: Data, y: Labels | None = None, X_dev: Data | None = None, y_dev: Labels | None = None, *,
+        sample_weight: ArrayLike | None = None, callback: Callback = None,
     ) -> Self:  # fmt: skip
         """Train on labelled sequences.
 
@@ -223,8 +224,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         X : list of sequences, each a list of attribute dicts, of lists of strings, a dense or sparse
             array (T, A); or TokenColumns (with `template`); or a Corpus, whose label ids are the labels.
         y : list of sequences of labels; may be left out when X carries its labels.
-        sample_weight : (S,) weights >= 0 of the sequences, default 1.
         X_dev, y_dev : held-out sequences; their token accuracy stands in history_ (see `patience`).
+        sample_weight : (S,) weights >= 0 of the sequences, default 1; by keyword, as what follows.
         callback : called with (Step, weights) after each iteration; returning True ends training.
 
         Returns self. Raises ValueError or TypeError in one sentence that names the sequence, the token
@@ -240,6 +241,9 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         w0 = carried_over(self, encoder, features) if warm else np.zeros(features.n_features)
         dev = None
         if X_dev is not None:
+            if y_dev is None and getattr(X_dev, "labels", None) is None:
+                hint = "sample_weight goes by keyword"
+                raise ValueError(f"fit: X_dev was given without its labels y_dev ({hint}), {shown(X_dev)}")
             held_out = known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets)
             held_out = free_blocked(held_out, constraints)
             dev = dev_accuracy(held_out, features, constraints, settings.n_threads)
@@ -293,6 +297,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, BaseEstimator):
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
+        self.__dict__.pop("_tagger", None)  # of the model before
 
     def sparsify(self, threshold: float = 0.0) -> Self:
         """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0.

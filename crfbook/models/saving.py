@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import Stored, check_arrays, check_fields, shown
+from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, shown
 from crfbook.data.constraints import Constraints
 from crfbook.data.features import FeatureSet
 from crfbook.encoding.tag_dictionary import LabelSets
+from crfbook.models.crfsuite import MAGIC
 from crfbook.models.fitting import state_table
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import ALGORITHMS, resolve
@@ -49,15 +50,6 @@ FITTED = {
     "n_iter_": ((int,), 0), "n_dropped_": ((int,), 0),
 }  # fmt: skip
 _SCALARS = type(None), bool, int, float, str
-
-
-class ModelFileError(ValueError):
-    """The file is not a model that this version can load: foreign, damaged, of a later schema, or unsafe."""
-
-    def __init__(self, sentence: str) -> None:
-        # what a file says may be long, and hold what a terminal obeys
-        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence[:1000])
-        super().__init__(shown if len(shown) <= 500 else f"{shown[:500]} ...")
 
 
 class Saved:
@@ -287,7 +279,8 @@ def _digest(file):
 def _check_seal(file, path):
     start = file.read(4 + 26 + len(_HEADER))  # a zip's first local header is 30 bytes, then the name
     if not (start[:4] == b"PK\x03\x04" and start[30:] == _HEADER.encode()):
-        raise ModelFileError(f"{path}: this is not a crfbook model file")
+        whose = " but one of CRFsuite: CRF.from_crfsuite reads it" if start[:4] == MAGIC else ""
+        raise ModelFileError(f"{path}: this is not a crfbook model file{whose}")
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _DIGITS - len(_MARK)))
     tail = file.read()

@@ -80,6 +80,8 @@ def test_lengths_of_X_and_y(crf):
     refused("expected labels y", crf.score, X)
     refused("y_dev was given without X_dev", CRF().fit, X, Y, y_dev=Y)
     refused("patience was given without X_dev", CRF(patience=3).fit, X, Y)
+    refused("X_dev was given without its labels y_dev", CRF().fit, X, Y, X)
+    refused(r"sample_weight goes by keyword.*\[1\.0, 2\.0\]", CRF().fit, X, Y, [1.0, 2.0])
     corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1])
     refused("sequence 0: expected 2 labels.*got 1", CRF().fit, corpus, [[0]])
 

@@ -295,7 +295,8 @@ def test_hmm_counts_in_units_of_the_sample_weights():
     `unknown_` too.
     """
     weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
-    one, three = HMM(smoothing=0.2).fit(X, Y, weight), HMM(smoothing=0.6).fit(X, Y, 3.0 * weight)
+    one = HMM(smoothing=0.2).fit(X, Y, sample_weight=weight)
+    three = HMM(smoothing=0.6).fit(X, Y, sample_weight=3.0 * weight)
     for name in ("start_", "transition_", "emission_", "absent_", "unknown_"):
         np.testing.assert_allclose(getattr(three, name), getattr(one, name), rtol=1e-13)
 

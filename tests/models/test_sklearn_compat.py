@@ -42,9 +42,10 @@ def test_every_name_of_sklearn_crfsuite_is_accepted():
     peer = pytest.importorskip("sklearn_crfsuite")
     theirs = list(inspect.signature(peer.CRF).parameters)
     assert theirs == list(inspect.signature(CRF).parameters)[: len(theirs)]  # positions too
-    assert set(inspect.signature(peer.CRF.fit).parameters) <= set(inspect.signature(CRF.fit).parameters)
+    theirs = list(inspect.signature(peer.CRF.fit).parameters)
+    assert theirs == list(inspect.signature(CRF.fit).parameters)[: len(theirs)]
     public = {name for name in dir(peer.CRF) if not name.startswith("_")}
-    assert public - set(dir(CRF)) <= {"tagger_", "size_"}  # what only makes sense for its model files
+    assert public - set(dir(CRF)) <= {"size_"}  # what only makes sense for its model files
 
 
 def test_none_means_the_default():
@@ -87,6 +88,24 @@ def test_fit_returns_self_and_fits_anew():
     assert crf.fit(X, Y) is crf
     first = crf.weights_
     assert np.array_equal(crf.fit(X, Y).weights_, first)  # nothing of the first fit is left
+
+
+def test_a_held_out_set_comes_by_position_and_weights_by_keyword():
+    """The order of sklearn-crfsuite; a weight by position would be taken for X_dev."""
+    crf = CRF(max_iterations=3).fit(X[5:], Y[5:], X[:5], Y[:5])
+    assert len(crf.history_["dev_accuracy"]) == 3
+    for model in (CRF(), HMM(), MEMM()):
+        after_y = list(inspect.signature(model.fit).parameters.values())[2:]
+        assert {p.name: p.kind for p in after_y}["sample_weight"] is inspect.Parameter.KEYWORD_ONLY
+
+
+def test_weights_reach_fit_through_model_selection():
+    weight = np.ones(len(X))
+    weight[::3] = 0.0
+    search = GridSearchCV(CRF(max_iterations=5), {"c2": [0.1]}, cv=2).fit(X, Y, sample_weight=weight)
+    alone = CRF(c2=0.1, max_iterations=5).fit(X, Y, sample_weight=weight)
+    assert np.array_equal(search.best_estimator_.weights_, alone.weights_)
+    assert not np.array_equal(alone.weights_, CRF(c2=0.1, max_iterations=5).fit(X, Y).weights_)
 
 
 def test_failed_fit_leaves_the_old_model():

@@ -222,7 +222,7 @@ class HMM(ChainPredictions, BaseEstimator):
         self.template = template
 
     @np.errstate(over="ignore")
-    def fit(self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: Labels | None = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Count. X, y, sample_weight and errors as in `CRF.fit`; attribute values must not be negative."""
         s = number("smoothing", self.smoothing)
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
@@ -324,7 +324,7 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(
-        self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None,
+        self, X: Data, y: Labels | None = None, *, sample_weight: ArrayLike | None = None,
         callback: Callback = None,
     ) -> Self:  # fmt: skip
         """Train. X, y, sample_weight, callback and errors as in `CRF.fit`. Returns self."""
