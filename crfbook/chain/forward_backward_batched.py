@@ -10,7 +10,7 @@ lists its arrays with shapes. Products with tables are one matrix product per st
 Several edge classes: ``group_rows`` is run once when a batch is packed; its arrays may stay empty if K = 1.
 The NamedTuples `edges` (`Edges` of forms.py) and `work` (`Work` of batch.py, as long as the
 longest batch) list their arrays with shapes.
-Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 8):
+Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 4):
 results are the same.
 """
 

@@ -239,7 +239,7 @@ def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
     """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi;
     flags where not safe.
 
-    Eight partial sums do not wait for each other; M is 4 or a multiple of 8.
+    Eight partial sums do not wait for each other; M is a multiple of 4.
     """
     M = alpha.shape[1]
     for i in range(lo, hi):
@@ -248,17 +248,20 @@ def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
             m = alpha[i, y] * psi_node[i, y]
             small += (m > 0.0) & (m < SMALLEST_MASS)
             alpha[i, y] = m
-        total = 0.0
-        if M < 8:
-            total = alpha[i, 0] + alpha[i, 1] + alpha[i, 2] + alpha[i, 3]
-        else:
-            a0, a1, a2, a3, a4, a5, a6, a7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-            for y in range(0, M, 8):
-                a0, a1 = a0 + alpha[i, y], a1 + alpha[i, y + 1]
-                a2, a3 = a2 + alpha[i, y + 2], a3 + alpha[i, y + 3]
-                a4, a5 = a4 + alpha[i, y + 4], a5 + alpha[i, y + 5]
-                a6, a7 = a6 + alpha[i, y + 6], a7 + alpha[i, y + 7]
-            total = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
+        a0, a1, a2, a3, a4, a5, a6, a7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        for y in range(0, M - 7, 8):
+            a0, a1 = a0 + alpha[i, y], a1 + alpha[i, y + 1]
+            a2, a3 = a2 + alpha[i, y + 2], a3 + alpha[i, y + 3]
+            a4, a5 = a4 + alpha[i, y + 4], a5 + alpha[i, y + 5]
+            a6, a7 = a6 + alpha[i, y + 6], a7 + alpha[i, y + 7]
+        if M % 8:
+            a0, a1, a2, a3 = (
+                a0 + alpha[i, M - 4],
+                a1 + alpha[i, M - 3],
+                a2 + alpha[i, M - 2],
+                a3 + alpha[i, M - 1],
+            )
+        total = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
         if small > 0 or not (total > 0.0 and total < np.inf):
             flags[i - lo] = 1
             total = 1.0
