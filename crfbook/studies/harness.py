@@ -101,15 +101,16 @@ def _once(run):
     return Clocked(time.process_time() - cpu, time.perf_counter() - wall)
 
 
-def race(candidates, repeats=5):
-    """Time the callables of `candidates` ({name: callable}) in turn, `repeats` times, after a warm-up each.
+def race(candidates, repeats=5, warm_up=True):
+    """Time the callables of `candidates` ({name: callable}) in turn, `repeats` times, after a warm-up each
+    (False: each warms itself up, in a process of its own).
 
     Returns {name: Timing}. A callable that measures itself returns `Clocked`; any other return value is
     ignored and the call itself is timed.
     """
     if repeats < 1:
         raise ValueError(f"repeats: expected at least 1, got {repeats}")
-    warm = {name: _once(run).wall for name, run in candidates.items()}
+    warm = {name: _once(run).wall if warm_up else 0.0 for name, run in candidates.items()}
     samples = {name: [] for name in candidates}
     for _ in range(repeats):
         for name, run in candidates.items():
