@@ -50,8 +50,13 @@ def inner_tokens(seq_ptr):
 
 def pointers_of_kept(ptr, keep):
     """int64 (n+1,): where each row of a ragged array begins once the items without `keep` (bool) are gone."""
-    sizes = np.add.reduceat(np.append(keep, False), ptr[:-1], dtype=np.int64)
-    return offsets(sizes * (np.diff(ptr) > 0))  # of an empty row, reduceat takes the item after it
+    sizes = np.diff(ptr)
+    for rows in blocks(len(sizes), 1 << 12):
+        first = ptr[rows] - ptr[rows.start]
+        some = np.append(keep[ptr[rows.start] : ptr[rows.stop]], False)
+        # of an empty row, reduceat takes the item after it
+        sizes[rows] = np.add.reduceat(some, first, dtype=np.int64) * (sizes[rows] > 0)
+    return offsets(sizes)
 
 
 def blocks(n, size=1 << 16):
@@ -275,8 +280,8 @@ def without_zeros(corpus):
     keep = corpus.attr_val != 0
     if keep.all():
         return corpus
-    val = corpus.attr_val[keep]
-    val = val[:0].copy() if (val == 1).all() else val
+    ones = not np.any(keep & (corpus.attr_val != 1))
+    val = np.zeros(0) if ones else corpus.attr_val[keep]
     ptr, idx = pointers_of_kept(corpus.attr_ptr, keep), corpus.attr_idx[keep]
     return corpus._replace(attr_ptr=ptr, attr_idx=idx, attr_val=val)
 

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from crfbook._checks import COUNTS, Stored, shown
 from crfbook.chain import inference
 from crfbook.chain.packing import forecast
+from crfbook.data.corpus import without_zeros
 from crfbook.data.vocabulary import UnknownLabelError, number_labels
 from crfbook.models.inputs import (
     IntegerAlphabet,
@@ -285,6 +286,7 @@ class Stream:
             corpus, constraints, sets, n_dropped = self._restrict(X, corpus, encoder, settings)
             features = choose_features(corpus, encoder, settings, constraints)
             w, state, seen, history = np.zeros(features.n_features), None, 0, None
+        corpus = without_zeros(corpus)
         seen += corpus.n_sequences
         epoch = self._one_pass(row, settings, state, corpus, seen)
         result, steps = train(corpus, features, constraints, settings, w, state=state, **epoch)
