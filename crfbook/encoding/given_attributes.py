@@ -98,7 +98,7 @@ def _length(sequence):
 
 
 _LISTS = (list, tuple, set, frozenset)
-_SAMPLE, _FEW = 1000, 4  # tokens looked at, and what comes again so often, to see whether dicts are regular
+_SAMPLE, _FEW = 300, 4  # tokens looked at, and what comes again so often, to see whether dicts are regular
 
 
 class _Given:
@@ -232,8 +232,7 @@ def _regular(tokens):
     sample = tokens[:: len(tokens) // _SAMPLE + 1]
     if len(tokens) < _SAMPLE or not all(isinstance(token, dict) for token in sample):
         return None
-    sampled = list(chain.from_iterable(map(dict.values, sample)))
-    sets = {tuple(dict.keys(token)) for token in sample}
+    sampled, sets = [*chain.from_iterable(map(dict.values, sample))], {tuple(dict.keys(t)) for t in sample}
     if _FEW * len(sets) > len(sample) or _FEW * len(set(sampled)) > len(sampled):
         return None
     kind, sets = numbered(map(tuple, map(dict.keys, tokens)), len(tokens))
@@ -244,7 +243,7 @@ def _regular(tokens):
     if len(keys) * len(values) > len(numbers) + _SAMPLE:
         return None
     first = np.full(len(keys) * len(values), -1, np.int64)  # occurrence of each pair
-    for part in reversed(list(blocks(len(tokens), _SAMPLE))):
+    for part in reversed(list(blocks(len(tokens), 1 << 11))):
         items, _ = ragged_index(set_ptr, kind[part])
         start, stop = ptr[part.start], ptr[part.stop]
         numbers[start:stop] += key[items] * np.int32(len(values))
@@ -255,22 +254,23 @@ def _regular(tokens):
     names = list(map(keys.__getitem__, key.tolist()))
     texts = list(map(values.__getitem__, value.tolist()))
     # equal values of other keys may be of other types, and read as other texts: look at what stands there
-    again = np.delete(np.arange(len(pairs)), np.unique(value, return_index=True)[1])
+    number, seen_at = np.arange(len(pairs)), np.empty(len(values), np.int64)
+    seen_at[value[::-1]] = number[::-1]
+    again = np.flatnonzero(seen_at[value] < number)
     rows = np.searchsorted(ptr, first[pairs[again]], side="right") - 1
     for i, t in zip(again.tolist(), rows.tolist(), strict=True):
         texts[i] = dict.__getitem__(tokens[t], names[i])
-    first[pairs] = np.arange(len(pairs))
+    first[pairs] = number
     distinct = list(zip(names, texts, strict=True))
     return ptr, gathered(first, numbers, out=numbers), distinct, False, _prefix_free(keys)
 
 
 def _prefix_free(keys):
     """Whether different keys give different attributes, whatever their values: none continues another."""
-    if set(map(type, keys)) > {str}:
+    if not set(map(type, keys)) <= {str}:
         return False
-    ordered = sorted(keys)
-    places = ((bisect_left(ordered, f"{key}:"), f"{key}:") for key in ordered)
-    return not any(ordered[i].startswith(start) for i, start in places if i < len(ordered))
+    ordered = [*sorted(keys), ""]
+    return not any(ordered[bisect_left(ordered, f"{k}:", 0, len(keys))].startswith(f"{k}:") for k in keys)
 
 
 def _all_pairs(tokens, seq_ptr):
