@@ -48,6 +48,38 @@ def inner_tokens(seq_ptr):
     return np.flatnonzero(positions(seq_ptr))
 
 
+def pointers_of_kept(ptr, keep):
+    """int64 (n+1,): where each row of a ragged array begins once the items without `keep` (bool) are gone."""
+    sizes = np.diff(ptr)
+    for rows in blocks(len(sizes), 1 << 12):
+        first = ptr[rows] - ptr[rows.start]
+        some = np.append(keep[ptr[rows.start] : ptr[rows.stop]], False)
+        # of an empty row, reduceat takes the item after it
+        sizes[rows] = np.add.reduceat(some, first, dtype=np.int64) * (sizes[rows] > 0)
+    return offsets(sizes)
+
+
+def blocks(n, size=1 << 16):
+    """Slices that cover 0..n-1. NumPy widens int32 indices to int64: block by block, that takes no memory."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def gathered(table, index, out=None):
+    """table[index], where `index` is long; out: the array to fill, which may be `index` itself."""
+    out = np.empty(len(index), table.dtype) if out is None else out
+    for part in blocks(len(index)):
+        out[part] = table[index[part]]
+    return out
+
+
+def counted(index, n):
+    """int64 (n,): how often each of 0..n-1 occurs in a long `index`."""
+    counts = np.zeros(n, np.int64)
+    for part in blocks(len(index)):
+        counts += np.bincount(index[part], minlength=n)
+    return counts
+
+
 class Corpus(NamedTuple):
     """Encoded sequences (S sequences, N tokens, K edge classes). Build it with `make_corpus`.
 
@@ -256,6 +288,17 @@ def make_corpus(
     seq_weight = _floats("seq_weight", seq_weight, len(seq_ptr) - 1, 0.0)
     edges = edge_class, class_ptr, class_attr
     return Corpus(seq_ptr, attr_ptr, attr_idx, attr_val, *edges, labels, seq_weight, label_set)
+
+
+def without_zeros(corpus):
+    """The corpus without attribute occurrences of value 0, which add to no score and to no gradient."""
+    keep = corpus.attr_val != 0
+    if keep.all():
+        return corpus
+    ones = not np.any(keep & (corpus.attr_val != 1))
+    val = np.zeros(0) if ones else corpus.attr_val[keep]
+    ptr, idx = pointers_of_kept(corpus.attr_ptr, keep), corpus.attr_idx[keep]
+    return corpus._replace(attr_ptr=ptr, attr_idx=idx, attr_val=val)
 
 
 def slice_sequences(corpus, start, stop):

@@ -9,7 +9,7 @@ import numpy as np
 from crfbook.data.corpus import offsets, owners, stretches
 
 MAX_PRODUCT = 10**6  # attributes that several cells of one pattern give a token together
-_BLOCK = 1 << 16  # tokens whose duplicates are looked for at once: limits the scratch memory
+_BLOCK = 1 << 12  # tokens whose duplicates are looked for at once: limits the scratch memory
 
 
 class Rows(NamedTuple):

@@ -4,19 +4,21 @@ Attribute strings: a token is a list (tuple, set) of strings, each an attribute 
 python-crfsuite's rules: `{name: number}` has that value, True is 1 and False 0; `{name: "text"}` is the
 attribute `name:text` of value 1; `{name: {...}}` and `{name: [...]}` are nested: what is inside, with `name:`
 in front. Bytes are UTF-8. Beyond that strings are never looked into: colons and line breaks are characters
-like others. Each distinct (name, value) is understood once; tokens only cost dict look-ups.
+like others. Each distinct (name, value) is understood once; tokens only cost dict look-ups. Most feature
+functions give dicts with few sets of keys: such dicts cost one look-up of their keys, and one a value.
 
 Numbers: one dense array or scipy.sparse matrix (T_i, A) for each sequence. Column j is attribute "j", or has
 the j-th of the names one gives. Zeros are absent; a column that is zero throughout training is no attribute.
 """
 
+from bisect import bisect_left
 from itertools import chain, repeat
 from numbers import Real
 
 import numpy as np
 
 from crfbook._checks import Stored, check_arrays, check_fields, shown
-from crfbook.data.corpus import offsets, owners
+from crfbook.data.corpus import blocks, counted, gathered, offsets, owners, pointers_of_kept, ragged_index
 from crfbook.data.vocabulary import (
     falling_order,
     look_up,
@@ -96,6 +98,7 @@ def _length(sequence):
 
 
 _LISTS = (list, tuple, set, frozenset)
+_SAMPLE, _FEW = 300, 4  # tokens looked at, and what comes again so often, to see whether dicts are regular
 
 
 class _Given:
@@ -113,7 +116,7 @@ def _known_only(ptr, idx, val):
     known = idx >= 0
     if known.all():
         return ptr, idx, val
-    return offsets(known)[ptr], idx[known], None if val is None else val[known]
+    return pointers_of_kept(ptr, known), idx[known], None if val is None else val[known]
 
 
 class ItemAttributes(_Given):
@@ -130,11 +133,9 @@ class ItemAttributes(_Given):
 
     def learn(self, tokens, seq_ptr, min_freq):
         """Build the alphabet from a flat list of tokens; returns (Rows, occurrences of each attribute)."""
-        ptr, numbers, names, values = _read(tokens, seq_ptr)
+        ptr, numbers, names, values, apart = _read(tokens, seq_ptr)
         place, distinct = numbered(names, len(names))
-        counts = np.bincount(place, np.bincount(numbers, minlength=len(names)), len(distinct)).astype(
-            np.int64
-        )
+        counts = np.bincount(place, counted(numbers, len(names)), len(distinct)).astype(np.int64)
         by_name = np.array(sorted(range(len(distinct)), key=distinct.__getitem__), np.int64)
         by_name = by_name[counts[by_name] >= min_freq]
         order, _ = falling_order(counts[by_name])
@@ -142,14 +143,15 @@ class ItemAttributes(_Given):
         self.names = [distinct[i] for i in kept.tolist()]
         ids = np.full(len(distinct), -1, np.int32)
         ids[kept] = np.arange(len(kept), dtype=np.int32)
-        return _rows(ptr, numbers, ids[place], values), counts[kept]
+        del names, distinct
+        return _rows(ptr, numbers, ids[place], values, apart), counts[kept]
 
     def apply(self, tokens, seq_ptr):
         """Rows of other tokens; attributes not in the alphabet are left out."""
-        ptr, numbers, names, values = _read(tokens, seq_ptr)
+        ptr, numbers, names, values, apart = _read(tokens, seq_ptr)
         if len(self._ids) != len(self.names):
             self._ids = {name: i for i, name in enumerate(self.names)}
-        return _rows(ptr, numbers, look_up(self._ids, names, len(names)), values)
+        return _rows(ptr, numbers, look_up(self._ids, names, len(names)), values, apart)
 
     def node_names(self, ids=None):
         """Attribute strings, for all ids or for a list of them."""
@@ -168,27 +170,30 @@ class ItemAttributes(_Given):
         return new
 
 
-def _rows(ptr, numbers, ids, values):
-    """Rows from distinct-item numbers: item d is attribute ids[d] with value values[d]."""
-    idx = ids[numbers]
-    val = values[numbers] if (values != 1).any() else None
-    return Rows(*sum_duplicates(*_known_only(ptr, idx, val)))
+def _rows(ptr, numbers, ids, values, apart):
+    """Rows from distinct-item numbers, whose array is taken: item d is attribute ids[d] with value values[d].
+
+    apart : no token has an attribute twice.
+    """
+    known = ids >= 0
+    if not known.all():
+        known = gathered(known, numbers)
+        ptr, numbers = pointers_of_kept(ptr, known), numbers[known]
+    val = gathered(values, numbers) if (values != 1).any() else None
+    rows = ptr, gathered(ids, numbers, out=numbers), val
+    return Rows(*rows) if apart else Rows(*sum_duplicates(*rows))
 
 
 def _read(tokens, seq_ptr):
-    """(ptr int64 (N+1,), numbers int32 (nnz,) of distinct items, their names, their values float64)."""
-    kinds = set(map(type, tokens))
-    only_lists = all(issubclass(kind, _LISTS) for kind in kinds)
-    items, flat = tokens, chain.from_iterable
-    if not only_lists and all(issubclass(kind, dict) for kind in kinds):
-        flat = _items_of_dicts
-    elif not only_lists:
-        items = _all_pairs(tokens, seq_ptr)
-    ptr = offsets(list(map(len, items)))
+    """(ptr int64 (N+1,), numbers int32 (nnz,) of distinct items, their names, their values float64,
+    whether it is known that no token has an attribute twice).
+    """
     try:
-        numbers, distinct = numbered(flat(items), int(ptr[-1]))
-    except TypeError:  # something unhashable: nested values, which are unfolded, or an error, which is placed
-        items, only_lists = _all_pairs(tokens, seq_ptr), False
+        ptr, numbers, distinct, only_lists, apart = _regular(tokens) or _numbered(tokens)
+    except (
+        TypeError
+    ):  # of several kinds; or something unhashable: nested values, or an error, which is placed
+        items, only_lists, apart = _all_pairs(tokens, seq_ptr), False, False
         ptr = offsets(list(map(len, items)))
         numbers, distinct = numbered(chain.from_iterable(items), int(ptr[-1]))
 
@@ -198,23 +203,74 @@ def _read(tokens, seq_ptr):
 
     values = np.ones(len(distinct))
     if only_lists and set(map(type, distinct)) <= {str}:
-        return ptr, numbers, distinct, values
-    names = []
-    for number, item in enumerate(distinct):
-        name, value = (item, 1.0) if only_lists else item
-        if type(name) is type(value) is str:
-            names.append(f"{name}:{value}")
-            continue
+        return ptr, numbers, distinct, values, apart
+    distinct = list(zip(distinct, repeat(1.0))) if only_lists else distinct
+    names = [f"{name}:{value}" if type(name) is type(value) is str else None for name, value in distinct]
+    for number in [number for number, name in enumerate(names) if name is None]:
         try:
-            name, values[number] = _understand(name, value)
+            names[number], values[number] = _understand(*distinct[number])
         except (TypeError, ValueError) as error:
             raise _placed(error, place(number)) from None
-        names.append(name)
-    return ptr, numbers, names, values
+    return ptr, numbers, names, values, apart
 
 
-def _items_of_dicts(rows):
-    return chain.from_iterable(map(dict.items, rows))
+def _numbered(tokens):
+    """(ptr, numbers, distinct items in order of appearance, whether these are strings, False) of lists,
+    or of dicts. TypeError for others.
+    """
+    kinds = set(map(type, tokens))
+    only_lists = all(issubclass(kind, _LISTS) for kind in kinds)
+    ptr = offsets(np.fromiter(map(len, tokens), np.int64, len(tokens)))
+    flat = chain.from_iterable(tokens if only_lists else map(dict.items, tokens))
+    return ptr, *numbered(flat, int(ptr[-1])), only_lists, False
+
+
+def _regular(tokens):
+    """What `_numbered` returns, for many dicts with few sets of keys, and values that come again;
+    None for others. No pair is made for an occurrence.
+    """
+    sample = tokens[:: len(tokens) // _SAMPLE + 1]
+    if len(tokens) < _SAMPLE or not all(isinstance(token, dict) for token in sample):
+        return None
+    sampled, sets = [*chain.from_iterable(map(dict.values, sample))], {tuple(dict.keys(t)) for t in sample}
+    if _FEW * len(sets) > len(sample) or _FEW * len(set(sampled)) > len(sampled):
+        return None
+    kind, sets = numbered(map(tuple, map(dict.keys, tokens)), len(tokens))
+    set_ptr = offsets(list(map(len, sets)))
+    key, keys = numbered(chain.from_iterable(sets), int(set_ptr[-1]))
+    ptr = offsets(np.diff(set_ptr)[kind])
+    numbers, values = numbered(chain.from_iterable(map(dict.values, tokens)), int(ptr[-1]))
+    if len(keys) * len(values) > len(numbers) + _SAMPLE:
+        return None
+    first = np.full(len(keys) * len(values), -1, np.int64)  # occurrence of each pair
+    for part in reversed(list(blocks(len(tokens), 1 << 11))):
+        items, _ = ragged_index(set_ptr, kind[part])
+        start, stop = ptr[part.start], ptr[part.stop]
+        numbers[start:stop] += key[items] * np.int32(len(values))
+        first[numbers[start:stop][::-1]] = np.arange(start, stop)[::-1]  # what is assigned last stays
+    pairs = np.flatnonzero(first >= 0)
+    pairs = pairs[np.argsort(first[pairs])]
+    key, value = np.divmod(pairs, len(values))
+    names = list(map(keys.__getitem__, key.tolist()))
+    texts = list(map(values.__getitem__, value.tolist()))
+    # equal values of other keys may be of other types, and read as other texts: look at what stands there
+    number, seen_at = np.arange(len(pairs)), np.empty(len(values), np.int64)
+    seen_at[value[::-1]] = number[::-1]
+    again = np.flatnonzero(seen_at[value] < number)
+    rows = np.searchsorted(ptr, first[pairs[again]], side="right") - 1
+    for i, t in zip(again.tolist(), rows.tolist(), strict=True):
+        texts[i] = dict.__getitem__(tokens[t], names[i])
+    first[pairs] = number
+    distinct = list(zip(names, texts, strict=True))
+    return ptr, gathered(first, numbers, out=numbers), distinct, False, _prefix_free(keys)
+
+
+def _prefix_free(keys):
+    """Whether different keys give different attributes, whatever their values: none continues another."""
+    if not set(map(type, keys)) <= {str}:
+        return False
+    ordered = [*sorted(keys), ""]
+    return not any(ordered[bisect_left(ordered, f"{k}:", 0, len(keys))].startswith(f"{k}:") for k in keys)
 
 
 def _all_pairs(tokens, seq_ptr):

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from crfbook._checks import shown, whole
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.constraints import constraints_from
+from crfbook.data.corpus import without_zeros
 from crfbook.encoding.tag_dictionary import TagDictionary, free_blocked
 from crfbook.models.crfsuite import FromCRFsuite
 from crfbook.models.fitting import Stream, dev_accuracy, train
@@ -235,6 +236,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
         corpus, constraints, sets, n_dropped = self._restrict(X, corpus, encoder, settings)
         features = choose_features(corpus, encoder, settings, constraints)
+        corpus = without_zeros(corpus)
         warm = self.warm_start and hasattr(self, "weights_")
         if warm and settings.virtual:
             features = carried_features(self, encoder)

@@ -286,6 +286,7 @@ class Stream:
             corpus, constraints, sets, n_dropped = self._restrict(X, corpus, encoder, settings)
             features = choose_features(corpus, encoder, settings, constraints)
             w, state, seen, history = np.zeros(features.n_features), None, 0, None
+        corpus = without_zeros(corpus)
         seen += corpus.n_sequences
         epoch = self._one_pass(row, settings, state, corpus, seen)
         result, steps = train(corpus, features, constraints, settings, w, state=state, **epoch)

@@ -26,7 +26,7 @@ from sklearn.base import clone
 
 from crfbook._checks import function_or_none, is_number, number, shown, whole
 from crfbook.chain.objective import Objective
-from crfbook.data.corpus import Corpus, take_sequences
+from crfbook.data.corpus import Corpus, take_sequences, without_zeros
 from crfbook.data.features import select
 from crfbook.evaluation import chunk_report, token_accuracy
 from crfbook.learners.coordinate.path import largest_c1
@@ -166,6 +166,7 @@ class _Problem:
         restricted = self.model._restrict(X, corpus, self.encoder, settings)
         self.corpus, self.constraints, self.sets, self.n_dropped = restricted
         self.features = choose_features(self.corpus, self.encoder, settings, self.constraints)
+        self.corpus = without_zeros(self.corpus)
 
     def largest_gradient(self):
         """c1_max: from here on w = 0 is the solution."""

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook.chain import inference
+from crfbook.data.corpus import without_zeros
 from crfbook.encoding.tag_dictionary import free_blocked
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.parameters import thread_count
@@ -137,7 +138,7 @@ class Predictions:
 
     def _known(self, X, y=None, unknown="mark"):
         check_is_fitted(self, "weights_")
-        corpus = known_corpus(self.encoder_, X, y, unknown, self.label_sets_)
+        corpus = without_zeros(known_corpus(self.encoder_, X, y, unknown, self.label_sets_))
         return corpus if self.label_sets_ is None else free_blocked(corpus, self.constraints_)
 
     def _model(self):

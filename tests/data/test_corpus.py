@@ -1,18 +1,28 @@
 """Corpora and feature sets against plain Python loops."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from crfbook.data import corpus as corpus_module
 from crfbook.data import features as fs
 from crfbook.data.corpus import (
+    blocks,
+    counted,
+    gathered,
     make_corpus,
     offsets,
     owners,
+    pointers_of_kept,
     positions,
     ragged_index,
     slice_sequences,
     stretches,
     take_sequences,
+    without_zeros,
 )
 
 
@@ -211,3 +221,36 @@ def test_a_feature_set_is_its_keys():
     place, hit = fs.find(np.array([2, 5, 9]), np.array([9, -1, 3, 2, 10]))
     assert hit.tolist() == [True, False, False, True, False] and place[hit].tolist() == [2, 0]
     assert not fs.find(np.zeros(0, np.int64), np.array([-1, 0]))[1].any()
+
+
+def test_without_zeros_keeps_the_rest():
+    ptr, idx = [0, 2, 2, 5, 6], [0, 1, 2, 0, 3, 1]
+    mixed = make_corpus([0, 4], ptr, idx, attr_val=[0.0, 1.0, -0.0, 2.5, 0.0, 1.0], labels=[0, 1, 0, 1])
+    kept = without_zeros(mixed)
+    assert kept.attr_ptr.tolist() == [0, 1, 1, 2, 3] and kept.attr_idx.tolist() == [1, 0, 1]
+    assert kept.attr_val.tolist() == [1.0, 2.5, 1.0] and kept.attr_idx.dtype == np.int32
+    ones = without_zeros(make_corpus([0, 4], ptr, idx, attr_val=[0.0, 1, 0, 0, 0, 1]))
+    assert len(ones.attr_val) == 0 and ones.attr_idx.tolist() == [1, 1]
+    assert ones.attr_ptr.tolist() == [0, 1, 1, 1, 2]
+    for untouched in (make_corpus([0, 4], ptr, idx), make_corpus([0, 4], ptr, idx, attr_val=np.full(6, 2.0))):
+        assert without_zeros(untouched) is untouched
+
+
+@given(st.lists(st.lists(st.booleans(), max_size=3), max_size=12), st.integers(1, 5))
+def test_pointers_of_kept_count_what_is_left(rows, size):
+    ptr, keep = offsets([len(row) for row in rows]), np.array([k for row in rows for k in row], bool)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus_module, "blocks", lambda n, _: blocks(n, size))
+        assert pointers_of_kept(ptr, keep).tolist() == offsets([sum(row) for row in rows]).tolist()
+
+
+def test_long_indices_are_not_widened_at_once():
+    """NumPy makes int64 of an int32 index: 8 bytes an item, here 8 MB."""
+    index, table = np.arange(1_000_000, dtype=np.int32) % 7, np.arange(7, dtype=np.int32)[::-1].copy()
+    tracemalloc.start()
+    counts = counted(index, 7)
+    out = gathered(table, index.copy(), index)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert out is index and out[:7].tolist() == [6, 5, 4, 3, 2, 1, 0] and counts.sum() == len(index)
+    assert peak < 6e6

@@ -11,6 +11,7 @@ import pytest
 
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import make_corpus
+from crfbook.models import crf as crf_module
 from crfbook.models.crf import CRF
 
 SENTENCES = [
@@ -486,3 +487,41 @@ def test_verbose_prints_a_forecast_first(capsys):
     out = capsys.readouterr().out
     first = out.splitlines()[0]
     assert "6 sequences" in first and "6 labels" in first and "MB" in first and "s per iteration" in first
+
+
+ZEROS = [
+    [{"w": w, "up": w.isupper(), "rare": w == "B" and 2.0, "never": 0.0} for w in words]
+    for words in ("aBb", "BaaB", "bb", "abBA")
+]
+Y_ZEROS = [["x", "y", "x"], ["y", "x", "x", "y"], ["x", "y"], ["x", "y", "y", "x"]]
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["lbfgs", "owlqn", "sdca", "sag", "sgd", "sgd-l1", "perceptron", "pa", "arow", "sbcd", "cd"]
+)
+def test_occurrences_of_value_0_are_no_work_and_change_nothing(algorithm, monkeypatch):
+    """A feature function's `False` is a value of 0: its weights exist, training and tagging never see it."""
+    coordinates = algorithm in ("sbcd", "cd")  # their order is that of numbers of occurrences
+    settings = dict(algorithm=algorithm, max_iterations=5, c2=None)
+    settings |= dict(max_iterations=500, tol=1e-9) if coordinates else {}
+    settings |= {"c1": 0.5, "c2": 0} if algorithm in ("owlqn", "sgd-l1", "sbcd", "cd") else {}
+    trained = []
+    run = crf_module.train
+    monkeypatch.setattr(
+        crf_module, "train", lambda corpus, *a, **k: trained.append(corpus) or run(corpus, *a, **k)
+    )
+    model = CRF(**settings).fit(ZEROS, Y_ZEROS)
+    values, names = trained[0].attr_val, set(model.encoder_.attribute_names())
+    assert values.all() and "never" in names and len(model.weights_) == model.features_.n_features
+    monkeypatch.setattr(crf_module, "without_zeros", lambda corpus: corpus)
+    with_zeros = CRF(**settings).fit(ZEROS, Y_ZEROS)
+    assert not trained[1].attr_val.all()
+    assert all(np.array_equal(a, b) for a, b in zip(model.features_, with_zeros.features_, strict=True))
+    assert model.objective_ == pytest.approx(with_zeros.objective_, rel=1e-7)
+    if coordinates:  # several minima
+        return
+    np.testing.assert_allclose(model.weights_, with_zeros.weights_, rtol=1e-6, atol=1e-9)
+    for a, b in zip(
+        model.predict_marginals_array(ZEROS), with_zeros.predict_marginals_array(ZEROS), strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-7)
