@@ -221,21 +221,6 @@ def _floats(name, values, size, minimum=None):
     return array
 
 
-def without_zeros(corpus):
-    """The corpus without occurrences of value 0, and without values if all others are 1.
-
-    They count for no score and no gradient; which weights exist is asked before (features.py).
-    """
-    if not len(corpus.attr_val):
-        return corpus
-    kept = corpus.attr_val != 0.0
-    val = corpus.attr_val[kept]
-    return corpus._replace(
-        attr_ptr=offsets(kept)[corpus.attr_ptr], attr_idx=corpus.attr_idx[kept],
-        attr_val=val[:0] if (val == 1.0).all() else val,
-    )  # fmt: skip
-
-
 def make_corpus(
     seq_ptr: ArrayLike, attr_ptr: ArrayLike, attr_idx: ArrayLike, *, attr_val: ArrayLike | None = None,
     edge_class: ArrayLike | None = None, class_ptr: ArrayLike | None = None,

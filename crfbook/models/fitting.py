@@ -95,7 +95,7 @@ def train(
     and the result has its own. Warns when the optimiser had to give up or was interrupted, and when weights
     grow without end; to reach the number of iterations that was asked for is no reason to warn.
     """
-    row, corpus = ALGORITHMS[settings.algorithm], without_zeros(corpus)
+    row = ALGORITHMS[settings.algorithm]
     if verbose:
         print(forecast_line(corpus, features, settings), flush=True)
     watched = dict(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience)
