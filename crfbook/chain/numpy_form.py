@@ -180,6 +180,7 @@ def _times(rows, tables, classes):
     return np.matmul(rows[:, None], tables[classes])[:, 0]
 
 
+@np.errstate(over="ignore")  # a path whose score exceeds float64 has the score inf
 def viterbi_by_steps(log_node, log_edge, n_labels, edge_class, seq_ptr, path, score):
     """`viterbi_many` of viterbi.py: the same paths, and scores with the same bits. log_node (n, >= L)."""
     lengths = np.diff(seq_ptr)

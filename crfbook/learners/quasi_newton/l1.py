@@ -295,13 +295,19 @@ class LocalModel:
         """Write the step (F,) into `direction`; returns  g.d + c1 (|w + d|_1 - |w|_1),
         the change it promises (negative). known: s, y of the memory and the rows that count, oldest first.
         """
+        try:
+            return self._lowest(w, grad, pg, known, direction)
+        except np.linalg.LinAlgError:  # pairs whose products rounding has made singular: without them
+            return self._lowest(w, grad, pg, (*known[:2], ()), direction)
+
+    def _lowest(self, w, grad, pg, known, direction):
         s, y, rows = known
         if rows:
             scale, middle, unit = self._compact(s, y, rows, (w != 0.0) | (pg != 0.0))
             diagonal = self.diagonal
         else:
             scale, middle, unit = max(1.0, math.sqrt(pg @ pg)), np.zeros((0, 0)), np.zeros(0)
-            diagonal = self.diagonal[:0]
+            diagonal, self.rows = self.diagonal[:0], ()  # the memory begins anew, in the same rows
         pairs = scale, diagonal, s, y, np.array(rows, np.int64)
         t, best, product = np.zeros(len(unit)), (math.inf, None, 0.0), np.empty(len(unit))
         for trial in range(TRIALS):
@@ -337,8 +343,9 @@ class LocalModel:
         self.rows, at, newest = rows, np.ix_(rows, rows), y[rows[-1]]
         s_y = self.s_y[at]
         unit = 1.0 / np.sqrt(np.diag(s_y))
-        width = self.diagonal if self.diagonal.size else 1.0
-        scale = float(np.sum(newest * newest / width, where=free)) * unit[-1] ** 2
+        bent = newest * newest / (self.diagonal if self.diagonal.size else 1.0)
+        # of the free weights; where these have no curvature, of all
+        scale = float(np.sum(bent, where=free) or np.sum(bent)) * unit[-1] ** 2
         both, lower = np.outer(unit, unit), np.tril(s_y, -1)
         middle = np.block(
             [[scale * self.s_d_s[at] * both, lower * both], [lower.T * both, -np.eye(len(unit))]]

@@ -121,7 +121,7 @@ class CurvatureMemory:
     def _admit(self, pairs, row):
         s, y = self.s[row], self.y[row]
         s_y, s_s, y_y = ddot(s, y), ddot(s, s), ddot(y, y)
-        if not (s_y > 1e-12 * math.sqrt(s_s) * math.sqrt(y_y) and s_y * s_y > 0.0):
+        if not (s_y > 1e-12 * math.sqrt(s_s) * math.sqrt(y_y) and s_y * s_y > 0.0 and y_y > 0.0):
             return pairs
         return Pairs((*pairs.rows, row)[-self.size :], (*pairs.rho, 1.0 / s_y)[-self.size :], s_y / y_y)
 

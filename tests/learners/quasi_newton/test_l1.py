@@ -15,6 +15,7 @@ from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.l1 import LocalModel, dual_variables, proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.quasi_newton.steps import BLOCK, proximal_step, pseudo_gradient
+from crfbook.models.crf import CRF
 from crfbook.training.certificate import duality_gap
 
 
@@ -262,7 +263,10 @@ def test_the_step_of_many_weights_is_that_of_its_blocks(monkeypatch):
     """More weights than a block has, and a step of the default accuracy: it promises a decrease."""
     rng, n, c1 = np.random.default_rng(0), 2 * BLOCK + 7, 0.5
     s = rng.standard_normal((4, n))
-    y, rows = s * rng.uniform(1.0, 5.0, n), (0, 1, 2)
+    together = rng.standard_normal(n) / np.sqrt(
+        n
+    )  # one direction of much curvature: many weights move at once
+    y, rows = s * rng.uniform(1.0, 5.0, n) + 300.0 * np.outer(s @ together, together), (0, 1, 2)
     w, grad, pg, d = rng.standard_normal(n), 2 * rng.standard_normal(n), *np.empty((2, n))
     pseudo_gradient(w, grad, c1, pg)
     promised = LocalModel(c1, None).descend(w, grad, pg, (s, y, rows), d)
@@ -283,3 +287,79 @@ def test_without_pairs_it_is_a_proximal_gradient_step():
     proximal_step(w, grad, 1.0 / max(1.0, np.linalg.norm(pg)), c1, moved)
     np.testing.assert_allclose(w + d, moved, atol=1e-12)
     assert promised < 0
+
+
+def test_a_memory_that_begins_anew_brings_new_products():
+    """The rows of the memory are the same ones: what was known of the pairs before must not be taken."""
+    rng = np.random.default_rng(0)
+    w, grad, pg, first, second = rng.standard_normal(8), rng.standard_normal(8), *np.empty((3, 8))
+    pseudo_gradient(w, grad, 0.5, pg)
+    model, old, new = LocalModel(0.5, None), rng.standard_normal((3, 8)), rng.standard_normal((3, 8))
+    for s, rows in ((old, (0, 1)), (old, ()), (new, (0,))):
+        model.descend(w, grad, pg, (s, 2.0 * s, rows), first)
+    LocalModel(0.5, None).descend(w, grad, pg, (new, 2.0 * new, (0,)), second)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_pairs_without_curvature_where_weights_are_free_do_no_harm():
+    """Where the second weight is at work f is linear in it: its newest y is 0 on the free weights."""
+
+    def fun(w):
+        size = abs(w[1])
+        return 0.5 * w[0] ** 2 + (0.5 * size**2 if size < 1 else size - 0.5), np.array(
+            [w[0], np.clip(w[1], -1, 1)]
+        )
+
+    found = minimize(fun, np.array([0.3, 30.0]), c1=0.5)
+    assert found.status == "empty model" and not found.w.any()
+    tokens = [[{"a": 1000.0, "b": 1.0}], [{"b": 1.0}]]
+    model = CRF(c1=0.2082928081606096, c2=0.0, max_iterations=100)
+    model.fit(tokens, [["A"], ["B"]], sample_weight=[1000.0, 0.01])
+    assert np.isfinite(model.weights_).all() and model.objective_ < 10.0
+
+
+def test_a_singular_system_takes_the_step_without_pairs(monkeypatch):
+    rng = np.random.default_rng(1)
+    w, grad, pg, first, second = rng.standard_normal(8), rng.standard_normal(8), *np.empty((3, 8))
+    pseudo_gradient(w, grad, 0.5, pg)
+    s = rng.standard_normal((2, 8))
+    alone = LocalModel(0.5, None).descend(w, grad, pg, (s, s, ()), second)
+    model = LocalModel(0.5, None)
+    monkeypatch.setattr(model, "_compact", lambda *_: (1.0, np.zeros((2, 2)), np.ones(2)))
+    assert model.descend(w, grad, pg, (s, s, (0,)), first) == alone
+    np.testing.assert_array_equal(first, second)
+
+
+def test_of_all_trials_the_lowest_is_taken(monkeypatch):
+    """A Newton step that leads far away: the model's own value tells, and the first trial is kept."""
+    rng = np.random.default_rng(3)
+    w, grad, pg, first, second = rng.standard_normal(8), rng.standard_normal(8), *np.empty((3, 8))
+    pseudo_gradient(w, grad, 0.5, pg)
+    s = rng.standard_normal((2, 8))
+    known = s, 3.0 * s + 0.1, (0, 1)
+    monkeypatch.setattr("crfbook.learners.quasi_newton.l1.TRIALS", 1)
+    alone = LocalModel(0.5, None).descend(w, grad, pg, known, second)
+    monkeypatch.setattr("crfbook.learners.quasi_newton.l1.TRIALS", 4)
+    better = LocalModel(0.5, None).descend(w, grad, pg, known, first)
+    assert better != alone and not np.array_equal(first, second)  # by itself it would go on
+    away, jump = LocalModel(0.5, None), np.full(4, 50.0)
+
+    def solve(matrix, right):  # the system of Newton's method is the second of each trial
+        solve.n += 1
+        return true_solve(matrix, right) if solve.n % 2 else jump
+
+    true_solve, solve.n = np.linalg.solve, 0
+    monkeypatch.setattr(np.linalg, "solve", solve)
+    assert away.descend(w, grad, pg, known, first) == alone
+    np.testing.assert_array_equal(first, second)
+
+
+def test_when_and_how_the_diagonal_is_measured():
+    answers = iter([np.array([np.nan, np.inf, 0.0, 5.0]), np.ones(3)])
+    model = LocalModel(4.0, lambda w: next(answers))
+    assert [i for i in range(200) if model.is_due(i)] == [0, 5, 15, 45, 135]
+    assert not any(LocalModel(4.0, None).is_due(i) for i in range(200))
+    model.measure(np.zeros(4))
+    assert model.diagonal.tolist() == [1.0, 1.0, 2.0, 5.0]  # at least half of c1
+    with pytest.raises(ValueError, match=r"fun.curvature must return shape \(4,\), got \(3,\)"):
+        model.measure(np.zeros(4))
