@@ -344,8 +344,7 @@ class LocalModel:
         s_y = self.s_y[at]
         unit = 1.0 / np.sqrt(np.diag(s_y))
         bent = newest * newest / (self.diagonal if self.diagonal.size else 1.0)
-        # of the free weights; where these have no curvature, of all
-        scale = float(np.sum(bent, where=free) or np.sum(bent)) * unit[-1] ** 2
+        scale = float(np.sum(bent, where=free)) * unit[-1] ** 2  # 0 makes M singular
         both, lower = np.outer(unit, unit), np.tril(s_y, -1)
         middle = np.block(
             [[scale * self.s_d_s[at] * both, lower * both], [lower.T * both, -np.eye(len(unit))]]

@@ -273,6 +273,7 @@ def test_the_step_of_many_weights_is_that_of_its_blocks(monkeypatch):
     b = bfgs(np.ones(n), [(s[row], y[row]) for row in rows], np.ones(n, bool))
     value = grad @ d + 0.5 * d @ b @ d + c1 * (np.abs(w + d).sum() - np.abs(w).sum())
     monkeypatch.setattr("crfbook.learners.quasi_newton.l1.FLAT", 1e-13)
+    monkeypatch.setattr("crfbook.learners.quasi_newton.l1.TRIALS", 50)
     best = np.empty(n)
     LocalModel(c1, None).descend(w, grad, pg, (s, y, rows), best)
     least = grad @ best + 0.5 * best @ b @ best + c1 * (np.abs(w + best).sum() - np.abs(w).sum())
@@ -316,6 +317,16 @@ def test_pairs_without_curvature_where_weights_are_free_do_no_harm():
     model = CRF(c1=0.2082928081606096, c2=0.0, max_iterations=100)
     model.fit(tokens, [["A"], ["B"]], sample_weight=[1000.0, 0.01])
     assert np.isfinite(model.weights_).all() and model.objective_ < 10.0
+
+
+def test_the_diagonal_stays_positive():
+    """The newest y is 0 on all free weights, the older one is not."""
+    w, grad, pg, d = np.array([1.0, -1.0, 0.0]), np.array([0.7, -2.0, 0.1]), *np.empty((2, 3))
+    pseudo_gradient(w, grad, 0.5, pg)
+    s, y = np.array([[1.0, 0.5, 0.0], [0.3, -0.2, 1.0]]), np.array([[2.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
+    assert pg[2] == 0.0
+    promised = LocalModel(0.5, None).descend(w, grad, pg, (s, y, (0, 1)), d)
+    assert np.isfinite(d).all() and -np.inf < promised < 0.0
 
 
 def test_a_singular_system_takes_the_step_without_pairs(monkeypatch):
