@@ -132,26 +132,33 @@ def warm(jobs):
     """Do these jobs. Returns {job: number of kernels, or what went wrong}."""
     from tqdm import tqdm
 
-    found = {}
-    with (
-        ProcessPoolExecutor(2, get_context("spawn")) as pool,
-        tqdm(total=len(jobs), unit="job", desc="compiling kernels", disable=None) as bar,
-    ):
-        under_way = {pool.submit(run, job): job for job in jobs}
-        while under_way:
-            for future in wait(under_way, timeout=0.5, return_when="FIRST_COMPLETED").done:
-                job, error = under_way.pop(future), future.exception()
-                found[job] = future.result() if error is None else error
-                bar.update()
-            bar.refresh()
+    found, pool = {}, ProcessPoolExecutor(2, get_context("spawn"))
+    try:
+        with tqdm(total=len(jobs), unit="job", desc="compiling kernels", disable=None) as bar:
+            under_way = {pool.submit(run, job): job for job in jobs}
+            while under_way:
+                for future in wait(under_way, timeout=0.5, return_when="FIRST_COMPLETED").done:
+                    job, error = under_way.pop(future), future.exception()
+                    found[job] = future.result() if error is None else error
+                    bar.update()
+                bar.refresh()
+    except BaseException:  # Ctrl-C: what is under way is given up, not waited for
+        for process in list(pool._processes.values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
     return found
 
 
 def main(argv=None):
     chapters = sorted({number for _, users in JOBS.values() for number in users.split()})
-    parser = argparse.ArgumentParser(prog="python -m crfbook.warm", description="compile kernels ahead")
+    parser = argparse.ArgumentParser(
+        prog="python -m crfbook.warm",
+        description="compile kernels ahead: of these chapters, or of a CRF with default parameters",
+    )
     parser.add_argument("chapters", nargs="*", metavar="chapter", help=", ".join(chapters))
-    parser.add_argument("--all", action="store_true", help="all that there is")
+    parser.add_argument("--all", action="store_true", help="those of all chapters")
     options = parser.parse_args(argv)
     unknown = [name for name in options.chapters if name[:2] not in chapters]
     if unknown:
@@ -165,7 +172,11 @@ def main(argv=None):
     if not left:
         print("all kernels are in the cache: nothing to compile")
         return 0
-    found = warm(left)
+    try:
+        found = warm(left)
+    except KeyboardInterrupt:
+        print("interrupted: what was compiled is kept", file=sys.stderr)
+        return 130
     failed = {job: error for job, error in found.items() if isinstance(error, BaseException)}
     n_kernels = sum(n for job, n in found.items() if job not in failed)
     print(f"{n_kernels} kernels compiled in {time.perf_counter() - start:.0f} s ({', '.join(left)})")

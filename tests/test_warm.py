@@ -1,8 +1,10 @@
 """Compiling ahead: which jobs a chapter needs, what was done before, what is said. Nothing compiles here."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 import warnings
 
 import pytest
@@ -105,3 +107,21 @@ def test_every_job_can_be_done():
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_gives_up_what_is_under_way(tmp_path):
+    """In a process of its own, with an empty cache: it ends long before its job would."""
+    slow = "import time; from crfbook import warm; warm.run = time.sleep;"
+    slow += "warm.JOBS = {60: (0, ''), 61: (0, '')};"
+    slow += "warm.done = lambda job: None; print('begun', flush=True); raise SystemExit(warm.main(['--all']))"
+    code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {slow}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"if __name__ == '__main__': exec({code!r})"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    process.stdout.readline()
+    time.sleep(3.0)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=40)  # its jobs take a minute
+    assert process.returncode == 130 and "interrupted: what was compiled is kept" in said
+    assert "Traceback" not in said

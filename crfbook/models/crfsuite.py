@@ -93,11 +93,15 @@ class FromCRFsuite:
             has opened a model, whose `info()` rounds weights to six decimals, so that near ties may fall
             otherwise. The first needs no package beside crfbook.
 
-        Parameters of the training are not in a model: those of the result are defaults. objective_ is nan.
+        Parameters of the training are not in a model: those of the result are defaults, or those of an
+        `sklearn_crfsuite.CRF`. objective_ is nan.
         Raises ModelFileError (a ValueError) for a file that is damaged or of another program; TypeError for
         another source; OSError as the file system says.
         """
+        params = {}
         if hasattr(source, "modelfile"):
+            known = cls._get_param_names()
+            params = {k: v for k, v in source.get_params().items() if k in known and v is not None}
             source = source.modelfile.name
         if hasattr(source, "info"):
             name, read, source = type(source).__name__, _told, source.info()
@@ -108,7 +112,7 @@ class FromCRFsuite:
                 f"from_crfsuite: expected a path, or a tagger that has opened a model, got {shown(source)}"
             )
         try:
-            return cls._restored(*_as_saved(*read(source)), trust=False)
+            return cls._restored(*_as_saved(*read(source)), trust=False).set_params(**params)
         except (ValueError, KeyError, AttributeError) as error:
             raise ModelFileError(f"{name}: this is no intact model of CRFsuite, {error}") from None
 

@@ -240,3 +240,31 @@ def test_a_broken_citation_fails(text):
 def test_every_rule_has_a_broken_text():
     rules = {value for name, value in globals().items() if name.startswith("wrong_")}
     assert rules == {rule for rule, _, _ in BROKEN} | {wrong_citations}
+
+
+COLUMNS = (
+    "c1 = c2 = 0.1, 100 iterations", "its objective", "the same, two threads",
+    "c1 = c2 = 0.1, to 1e-4 above the optimum", "c2 = 1, each to its default stop",
+    "peak memory", "labels of the test part",
+)  # fmt: skip
+
+
+def stale_costs(text, folder):
+    """Rows of the table of costs whose numbers are not those of their record; records without a row."""
+    from crfbook.studies import read_record
+
+    rows = dict(re.findall(r"^\| \[[^|]+\]\([^|)]*/(14_wild_\w+\.csv)\) \| (.+) \|$", text, re.M))
+    yield from (f"{path.name} has no row" for path in folder.glob("14_wild_*.csv") if path.name not in rows)
+    for name, row in rows.items():
+        found = {one["work"].partition(": ")[2]: float(one["ratio"]) for one in read_record(folder / name)[1]}
+        for what, said in zip(COLUMNS, row.split(" | "), strict=True):
+            if round(found[what], len(said.partition(".")[2])) != float(said):
+                yield f"{name}, {what}: {said}, the record has {found[what]}"
+
+
+def test_costs_beside_sklearn_crfsuite_are_those_of_the_records():
+    text = (ROOT / "docs" / "COMING_FROM_SKLEARN_CRFSUITE.md").read_text()
+    folder = ROOT / "notebooks" / "results"
+    assert not list(stale_costs(text, folder)) and text.count("/14_wild_") >= 2
+    assert list(stale_costs(re.sub(r"0\.(\d)(\d) \|", r"0.9\1\2 |", text), folder))
+    assert list(stale_costs("", folder))

@@ -6,6 +6,7 @@ import struct
 import sys
 import tracemalloc
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -153,6 +154,15 @@ def test_an_estimator_of_sklearn_crfsuite_is_read():
     model = CRF.from_crfsuite(peer)
     assert model.predict(X) == list(peer.predict(X))
     assert model.state_features_ == pytest.approx(peer.state_features_, abs=5e-7)
+
+
+def test_the_parameters_of_an_estimator_are_taken_over(small):
+    """One that only looks like sklearn_crfsuite's, which need not be installed."""
+    params = {"c1": 0.3, "c2": 0.2, "max_iterations": 7, "all_possible_states": None, "of another version": 1}
+    peer = SimpleNamespace(modelfile=SimpleNamespace(name=small[0]), get_params=lambda: params)
+    model = CRF.from_crfsuite(peer)
+    assert (model.c1, model.c2, model.max_iterations, model.all_possible_states) == (0.3, 0.2, 7, False)
+    assert CRF.from_crfsuite(small[0]).get_params() == CRF().get_params()
 
 
 def test_files_are_read_without_python_crfsuite(small, monkeypatch):
