@@ -203,7 +203,7 @@ class _Boosting(Learner):
 
     def _visit(self, sequences, log_loss, tables):
         for part in heard_chunks(sequences):
-            visit(part, True, log_loss, self.data, tables, self.work)
+            visit(part, 1, log_loss, self.data, tables, self.work)
 
     def _allocate(self, w):
         tables = make_state(self.data, self.index, w, self.features.n_labels, self.n_classes)

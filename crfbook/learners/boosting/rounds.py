@@ -173,8 +173,8 @@ def visit(sequences, rescore, log_loss, data, state, work):
     for pairs; a sequence far below log_loss is put to sleep: it adds nothing,
     and its ceiling is log weight_i + u.
 
-    Arguments: sequences int64 (n,): which; rescore: compute their node scores, which are not kept for those
-    asleep; log_loss; data, state, work: see above. Cost: 3 T L^2 multiply-adds, T L + L^2 exps, an addition
+    Arguments: sequences int64 (n,): which; rescore: 1 to compute their node scores, which are not kept for
+    those asleep; log_loss; data, state, work: see above. Cost: 3 T L^2 multiply-adds, T L + L^2 exps, an addition
     per (occurrence, weight) pair. Source: Altun, Johnson and Hofmann (2003), section 5.2 and eq. (5).
     """
     limit = sleep_limit(log_loss, state.number[SHARE], state.asleep.size)
@@ -309,16 +309,16 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, index, state, work, jou
         else:
             n = step_edge(k - n_node, step, data, index, state)
         log_loss = state.number[LOG_REF] + np.log(total)
-        visit(state.touched[:n], False, log_loss, data, state, work)
-        log_loss = settle(data, state)
-        n, limit = 0, sleep_limit(log_loss, state.number[SHARE], state.asleep.size)
-        for i in range(state.asleep.size):
-            if state.ceiling[i] > limit:
-                state.touched[n] = i
-                n += 1
-        if n:
-            visit(state.touched[:n], True, log_loss, data, state, work)
-            log_loss = settle(data, state)
+        for rescore in range(2):  # a number: for each literal False and True `visit` would compile anew
+            if rescore:
+                n, limit = 0, sleep_limit(log_loss, state.number[SHARE], state.asleep.size)
+                for i in range(state.asleep.size):
+                    if state.ceiling[i] > limit:
+                        state.touched[n] = i
+                        n += 1
+            if n or not rescore:
+                visit(state.touched[:n], rescore, log_loss, data, state, work)
+                log_loss = settle(data, state)
         journal.feature[r], journal.step[r], journal.gain[r], journal.log_loss[r] = k, step, gain, log_loss
         state.count[ROUNDS] = r + 1
         state.number[DRIFT] *= total / state.number[TOTAL]

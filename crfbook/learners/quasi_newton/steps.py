@@ -2,7 +2,7 @@
 
 The penalty c1*|w|_1 has a kink where a weight is zero. Inside one orthant (every weight keeps its sign) it is
 linear, so L-BFGS may be used there: OWL-QN (Andrew and Gao 2007) chooses the orthant and keeps the step
-inside it. The proximal step and coordinate descent on a quadratic model leave the penalty as it is.
+inside it. The proximal steps leave the penalty as it is.
 """
 
 import numpy as np
