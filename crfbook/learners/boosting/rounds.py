@@ -175,7 +175,8 @@ def visit(sequences, rescore, log_loss, data, state, work):
 
     Arguments: sequences int64 (n,): which; rescore: 1 to compute their node scores, which are not kept for
     those asleep; log_loss; data, state, work: see above. Cost: 3 T L^2 multiply-adds, T L + L^2 exps, an
-    addition per (occurrence, weight) pair. Source: Altun, Johnson and Hofmann (2003), section 5.2 and eq. (5).
+    addition per (occurrence, weight) pair. Source: Altun, Johnson and Hofmann (2003), section 5.2 and
+    eq. (5).
     """
     limit = sleep_limit(log_loss, state.number[SHARE], state.asleep.size)
     lost = work.log_edge  # free for use, all 0: the tables are state.log_edge
