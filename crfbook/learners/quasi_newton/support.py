@@ -58,16 +58,23 @@ def minimize_on_support(
     Raises ValueError as `Objective` and `minimize` do.
     """
     settings = {"c2": c2, "constraints": constraints, "n_threads": n_threads}
-    run = _Shrinking(corpus, features, settings, {"c1": c1, "c2": c2, **rules})
+    run = Shrinking(corpus, features, settings, {"c1": c1, "c2": c2, **rules})
     return stages(lambda training: run.script(training, w0, state or None), callback)
 
 
-class _Shrinking:
-    """The problem in both sizes."""
+class Shrinking:
+    """The problem in both sizes.
 
-    def __init__(self, corpus, features, settings, rules):
-        self.corpus, self.features, self.settings, self.rules = corpus, features, settings, rules
+    before : (iterations, seconds) of other learners in the same training. States keep both; max_iterations
+        counts their iterations, too.
+    """
+
+    def __init__(self, corpus, features, settings, rules, before=(0, 0.0)):
+        self.corpus, self.features, self.settings, self.rules = corpus, features, settings, dict(rules)
         self.whole = Objective(corpus, features, **settings)
+        self.rules["before"] = before
+        if before[0] and rules.get("max_iterations") is not None:
+            self.rules["max_iterations"] = max(0, rules["max_iterations"] - before[0])
 
     def script(self, training, w0, state):
         """Steps of all weights until the objective falls slowly, then those of the support."""
@@ -75,9 +82,8 @@ class _Shrinking:
         if state is None or ("free" not in state and not _settled(state.get("recent", ()))):
             found = yield _AllWeights(self.whole, np.zeros(n) if w0 is None else w0, state, self.rules)
         else:
-            found = yield Start(
-                _spread(state["w"], state["free"], n) if "free" in state else state["w"], state
-            )
+            w = _spread(state["w"], state["free"], n) if "free" in state else state["w"]
+            found = yield Start(w, state, self.rules["before"])
         return (yield from self._on_support(training, found)) if found.status == GO_ON else found
 
     def _on_support(self, training, found):
@@ -122,8 +128,8 @@ class _Shrinking:
 class Start(Learner):
     """Takes no step: what Ctrl-C finds of several runs before there is a first."""
 
-    def __init__(self, w, state=None):
-        self.w, self.given = w, state or {}
+    def __init__(self, w, state=None, before=(0, 0.0)):
+        self.w, self.given, self.before = w, state or {}, before
         if self.given:
             self.iteration, self.objective = int(state["iteration"]), float(state["window"][-1])
 
@@ -139,6 +145,14 @@ class Start(Learner):
 
 class _InARow(LBFGS):
     """A run that makes way for the next one, unless it has met a certificate."""
+
+    def __init__(self, fun, w0=None, *, before=(0, 0.0), **rules):
+        super().__init__(fun, w0, **rules)
+        self.before = before
+
+    def state(self):
+        state, (epochs, spent) = super().state(), self.before
+        return state and state | ({"epochs": np.array(epochs), "spent": np.array(spent)} if epochs else {})
 
     def finished(self):
         reason = super().finished()

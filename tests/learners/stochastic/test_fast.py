@@ -13,7 +13,7 @@ from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic import fast as module
 from crfbook.learners.stochastic.averaged import AverageGradient, sag
 from crfbook.learners.stochastic.dual import DualAscent, sdca
-from crfbook.learners.stochastic.fast import fast_fit
+from crfbook.learners.stochastic.fast import fast_fit, fast_l1_fit
 from crfbook.learners.stochastic.gradient_descent import Sgd, sgd
 
 pytestmark = pytest.mark.kernels
@@ -136,3 +136,73 @@ def test_ctrl_c_in_the_last_pass_keeps_the_model(learner, monkeypatch):
     stopped = learner(corpus, features, c2=1.0, max_iterations=2)
     assert stopped.status == "interrupted" and stopped.n_iter == 2 and np.isfinite(stopped.objective)
     np.testing.assert_array_equal(stopped.w, whole.w)
+
+
+# ---- with an L1 penalty
+
+L1 = [(0.4, 0.1), (0.7, 0.0)]
+
+
+def lowest(corpus, features, c1, c2, constraints=None):
+    objective = Objective(corpus, features, c2=c2, constraints=constraints)
+    ends = {"tol": 1e-11, "tol_gradient": 1e-9}
+    return minimize(objective, np.zeros(features.n_features), c1=c1, c2=c2, **ends)
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize(("c1", "c2"), L1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_l1_reaches_the_minimum(kind, c1, c2, constrained):
+    corpus, features, _, constraints = problem(70, constrained, **kind)
+    best = lowest(corpus, features, c1, c2, constraints)
+    result = fast_l1_fit(corpus, features, c1=c1, c2=c2, constraints=constraints, tol_gradient=1e-7, tol=1e-9)
+    assert result.status == "converged" and result.n_iter > module.EPOCHS
+    assert result.objective == pytest.approx(best.objective, rel=1e-7)
+    np.testing.assert_array_equal(result.w != 0, best.w != 0)
+    assert [step.iteration for step in result.history] == list(range(1, result.n_iter + 1))
+    assert all(np.diff([step.seconds for step in result.history]) >= 0)
+
+
+@pytest.mark.parametrize(("c1", "c2"), L1)
+@pytest.mark.parametrize("stop", [0, 1, module.EPOCHS, module.EPOCHS + 1, 14])
+def test_l1_resumes_bit_for_bit(stop, c1, c2, monkeypatch):
+    monkeypatch.setattr("crfbook.learners.quasi_newton.support.SETTLED", (3, 1.0))  # both parts of the end
+    corpus, features, _, _ = problem(71, n_classes=2)
+    options = {"c1": c1, "c2": c2, "tol": 0.0, "tol_gradient": 0.0}
+    whole = fast_l1_fit(corpus, features, max_iterations=18, **options)
+    half = fast_l1_fit(corpus, features, max_iterations=stop, **options)
+    assert half.n_iter == stop == len(half.history)
+    rest = fast_l1_fit(corpus, features, max_iterations=18, state=half.state, **options)
+    assert [s.objective for s in half.history + rest.history] == [s.objective for s in whole.history]
+    assert [s.iteration for s in rest.history] == list(range(stop + 1, 19))
+    assert np.array_equal(rest.w, whole.w) and rest.n_iter == whole.n_iter == 18
+
+
+@pytest.mark.parametrize("n", [1, module.EPOCHS, module.EPOCHS + 3])
+def test_l1_reports_its_own_objective(n):
+    corpus, features, _, _ = problem(72)
+    c1, c2 = L1[0]
+    result = fast_l1_fit(corpus, features, c1=c1, c2=c2, tol=0.0, max_iterations=n)
+    value = Objective(corpus, features, c2=c2)(result.w)[0] + c1 * np.abs(result.w).sum()
+    assert result.objective == pytest.approx(value, rel=1e-12)
+    seen = result.history[min(n, module.EPOCHS) - 1].objective  # as the sequences had their losses
+    assert seen > lowest(corpus, features, c1, c2).objective
+
+
+def test_l1_a_word_to_stop_and_an_interrupt_where_the_parts_meet(monkeypatch):
+    corpus, features, _, _ = problem(73)
+    common = {"c1": 0.4, "c2": 0.1}
+    last = module.EPOCHS
+    result = fast_l1_fit(corpus, features, callback=lambda step, w: step.iteration == last, **common)
+    assert result.status == "stopped by callback" and result.n_iter == last
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.Shrinking, "script", interrupted)
+    stopped = fast_l1_fit(corpus, features, **common)
+    assert stopped.status == "interrupted" and np.array_equal(stopped.w, result.w)
+    monkeypatch.undo()
+    whole = fast_l1_fit(corpus, features, **common)
+    rest = fast_l1_fit(corpus, features, state=stopped.state, **common)
+    assert np.array_equal(rest.w, whole.w) and rest.status == whole.status == "converged"

@@ -1,0 +1,297 @@
+"""Viterbi with a default: all label pairs score 0 but for those that are stored.
+
+A model with the transitions of its training data alone stores some ten pairs a label. Of 2,322 labels these
+are 0.5 % of all pairs, and a table of the others holds zeros. Here they cost one maximum a token:
+
+    best[t,y] = max( max_{yp without a stored (yp,y)} delta[t-1,yp],
+                     max_{stored (yp,y)} delta[t-1,yp] + s(yp,y) )
+
+Hard constraints would break that, were they stored: in BIO most pairs are forbidden. So next labels fall into
+groups that the same previous labels may precede ("B-* and O: all", "I-NP: B-NP and I-NP"), and each group has
+a maximum of its own. A *cell* is a previous label in the list of a group. `scores` is a `DefaultScores`
+(potentials.py), which lists its arrays with shapes.
+
+Which cells can matter is known before their pairs are looked at. If q is the best previous label of a group,
+then yp loses against it for every next label y of that group where
+
+    delta[yp] + bound[q,yp] < delta[q],      bound[q,yp] = max_y ( s(yp,y) - s(q,y) )
+
+This is the dominance of chain/viterbi.py on rows that are lists. A row of `bound` is made when its q wins for
+the first time; few labels ever do.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.chain.scores import list_scores
+from crfbook.chain.viterbi import SLACK
+
+BLOCK_CELLS = 1 << 14  # node scores are made for so many cells at a time: they stay in the cache
+ALIVE, PAIRS, ROWS, SEARCHED = 0, 1, 2, 3  # places of `seen`
+"""What decoding counts: cells alive, stored pairs looked at, rows of `bound` made,
+next labels whose default had to be searched for.
+"""
+
+
+@kernel
+def find_next(next_label, start, stop, y):
+    """Position of y among the rising next_label[start:stop], or -1: bisection.
+
+    Arguments: next_label int32 (P,); start, stop; y. Cost: log2(stop - start). Source: Knuth, The Art of
+    Computer Programming 3, section 6.2.1.
+    """
+    end = stop
+    while start < stop:
+        middle = (start + stop) // 2
+        if next_label[middle] < y:
+            start = middle + 1
+        else:
+            stop = middle
+    return start if start < end and next_label[start] == y else -1
+
+
+@kernel
+def bound_row(q, first, stop, base, scores, bound, b):
+    """bound[b + c - first] = max(0, max over next labels y of s(c,y) - s(q,y)) for the cells c of one group,
+    rounded up.
+
+    Arguments: q: the winning cell; first, stop: the cells of its group; base: k C for the edge class k;
+    scores; out: bound float32, from place b on. Cost: the stored pairs of the group, and those of q for each
+    of its cells. Source: Esposito and Radicioni (2009), the idea; chapter 11.
+    """
+    next_label, s = scores.next_label, scores.score
+    q_start, q_stop = scores.row_ptr[base + q], scores.row_ptr[base + q + 1]
+    for c in range(first, stop):
+        i, j, end = q_start, scores.row_ptr[base + c], scores.row_ptr[base + c + 1]
+        most = 0.0
+        while i < q_stop or j < end:
+            if j >= end or (i < q_stop and next_label[i] < next_label[j]):
+                v = -s[i]
+                i += 1
+            elif i >= q_stop or next_label[j] < next_label[i]:
+                v = s[j]
+                j += 1
+            else:
+                v = s[j] - s[i]
+                i, j = i + 1, j + 1
+            most = v if v > most else most
+        bound[b + c - first] = np.float32(most * (1.0 + 1e-6) + 1e-30)
+
+
+@kernel
+def largest(x, n):
+    """(place, value) of the largest of x[:n], n >= 1; the smallest place if several are.
+
+    Eight running maxima become vector instructions, one would not. Arguments: x (>= n,); n. Cost: n.
+    Source: chapter 11.
+    """
+    m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = x[0]
+    i = 0
+    while i + 8 <= n:
+        m0 = x[i] if x[i] > m0 else m0
+        m1 = x[i + 1] if x[i + 1] > m1 else m1
+        m2 = x[i + 2] if x[i + 2] > m2 else m2
+        m3 = x[i + 3] if x[i + 3] > m3 else m3
+        m4 = x[i + 4] if x[i + 4] > m4 else m4
+        m5 = x[i + 5] if x[i + 5] > m5 else m5
+        m6 = x[i + 6] if x[i + 6] > m6 else m6
+        m7 = x[i + 7] if x[i + 7] > m7 else m7
+        i += 8
+    m = max(max(max(m0, m1), max(m2, m3)), max(max(m4, m5), max(m6, m7)))
+    while i < n:
+        m = x[i] if x[i] > m else m
+        i += 1
+    place = 0
+    while x[place] != m:
+        place += 1
+    return place, m
+
+
+@kernel
+def cells_alive(d, first, size, lift, place, limit, pool, n):
+    """Append first + i for each i < size with d[i] + lift[place + i] >= limit to pool[:n]; returns the new n.
+
+    Arguments: d (>= size,): delta of the cells of a group; first: its first cell; size; lift: by how much a
+    cell may still gain, from `place` on; limit; pool int32, n. Cost: size; what no cell of a block passes is
+    one vector comparison. Source: chapter 11.
+    """
+    for lo in range(0, size, 64):
+        hi = min(lo + 64, size)
+        some = 0
+        for i in range(lo, hi):
+            some += d[i] + lift[place + i] >= limit
+        if some > 0:
+            for i in range(lo, hi):
+                if d[i] + lift[place + i] >= limit:
+                    pool[n] = first + i
+                    n += 1
+    return n
+
+
+@kernel
+def default_step(k, g, delta, scores, work, pool, n_pool, seen):
+    """best[y] = max_yp delta[yp] + s(yp,y) for the next labels y of group g; returns the end of its cells in
+    pool.
+
+    Where q has a stored pair with a score below 0, the default comes from another cell, if that is larger.
+    Without a table of bounds, row extremes say who is alive: they let in more.
+    Arguments: k: edge class; g; delta (L,): of the token before; scores; out: work: best (L,); pool int32 (>=
+    n_pool + cells of g,): the cells alive are pool[n_pool:end]; seen int64 (4,), added to. Cost: the cells
+    and labels of g, and the stored pairs of the cells alive. Source: chapter 11.
+    """
+    first, stop = scores.member_ptr[g], scores.member_ptr[g + 1]
+    base, size, best, d = k * scores.member.size, stop - first, work.best, work.gathered
+    row_ptr, next_label, score = scores.row_ptr, scores.next_label, scores.score
+    if size == best.size:
+        d = delta
+    else:
+        for i in range(size):
+            d[i] = delta[scores.member[first + i]]
+    q, m = (0, -np.inf) if size == 0 else largest(d, size)
+    if scores.member_ptr.size == 2:
+        best[:] = m
+    else:
+        for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
+            best[scores.label[i]] = m
+    if m == -np.inf:
+        return n_pool
+    limit = m - SLACK * (abs(m) + 8.0 * scores.reach[0])
+    if work.bound.size > 0:
+        place = k * scores.bound_ptr[-1] + scores.bound_ptr[g] + q * size
+        if not work.known[base + first + q]:
+            bound_row(first + q, first, stop, base, scores, work.bound, place)
+            work.known[base + first + q] = 1
+            seen[ROWS] += 1
+        end = cells_alive(d, first, size, work.bound, place, limit, pool, n_pool)
+    else:
+        place = base + first
+        end = cells_alive(
+            d, first, size, scores.max_row, place, limit + scores.min_row[place + q], pool, n_pool
+        )
+    q += first
+    second = -np.inf
+    for i in range(n_pool, end):
+        if pool[i] != q and d[pool[i] - first] > second:
+            second = d[pool[i] - first]
+    for e in range(row_ptr[base + q], row_ptr[base + q + 1]):
+        v, y = m + score[e], next_label[e]
+        if second > v:
+            seen[SEARCHED] += 1
+            for i in range(n_pool, end):
+                c = base + pool[i]
+                if d[pool[i] - first] > v and find_next(next_label, row_ptr[c], row_ptr[c + 1], y) < 0:
+                    v = d[pool[i] - first]
+        best[y] = v
+    for i in range(n_pool, end):
+        if pool[i] != q:
+            c, before = base + pool[i], d[pool[i] - first]
+            seen[PAIRS] += row_ptr[c + 1] - row_ptr[c]
+            for e in range(row_ptr[c], row_ptr[c + 1]):
+                v, y = before + score[e], next_label[e]
+                best[y] = v if v > best[y] else best[y]
+    seen[ALIVE] += end - n_pool
+    return end
+
+
+@kernel
+def score_block(first, stop, lo, hi, tokens, nodes, log_node):
+    """log_node[r,y]: scores of tokens first + r < stop of the sequence lo..hi-1, hard constraints included.
+
+    Arguments: first, stop, lo, hi; tokens, nodes: see `default_viterbi_many`; out: log_node (>= stop - first,
+    L). Cost: one multiply-add per stored (occurrence, weight) pair. Source: docs/SPEC.md, F.2.
+    """
+    for t in range(first, stop):
+        row = log_node[t - first]
+        for y in range(row.size):
+            row[y] = nodes.start[y] if t == lo else nodes.middle[y]
+        if t == hi - 1:
+            for y in range(row.size):
+                row[y] += nodes.end[y]
+        if tokens.label_set.size:
+            allowed = nodes.label_sets[tokens.label_set[t]]
+            for y in range(row.size):
+                row[y] += allowed[y]
+    list_scores(
+        nodes.w, nodes.node_ptr, nodes.node_label, nodes.dense, nodes.dense_of, tokens.number[first:stop],
+        tokens.attr_ptr, tokens.attr_idx, tokens.attr_val, log_node
+    )  # fmt: skip
+
+
+@kernel
+def default_trace_back(lo, hi, y, tokens, scores, pool, delta_pool, pool_ptr, path):
+    """path[t-1] = the smallest yp whose delta[yp] + s(yp,path[t]) is largest, among the cells alive.
+
+    Arguments: lo, hi: tokens of the sequence; y: its last label; tokens, scores; pool int32, delta_pool:
+    cells alive and their delta; pool_ptr int64: those of step t and group g end at [(t - lo) G + g]; out:
+    path int32 (N,). Cost: a bisection for each cell alive. Source: Viterbi (1967).
+    """
+    n_groups = scores.member_ptr.size - 1
+    path[hi - 1] = y
+    for t in range(hi - 1, lo, -1):
+        at = (t - lo) * n_groups + scores.group[y]
+        base, high, label = tokens.edge_class[t] * scores.member.size, -np.inf, 0
+        for i in range(pool_ptr[at - 1], pool_ptr[at]):
+            c = base + pool[i]
+            e = find_next(scores.next_label, scores.row_ptr[c], scores.row_ptr[c + 1], y)
+            v = delta_pool[i] + (scores.score[e] if e >= 0 else 0.0)
+            if v > high:
+                high, label = v, scores.member[pool[i]]
+        y = label
+        path[t - 1] = y
+
+
+@kernel
+def default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, seen):
+    """Best path and score of sequences first..stop-1, from attributes: those of ``viterbi_many``,
+    bit for bit.
+
+    delta[0] = log_node[0]
+    delta[t,y] = log_node[t,y] + best[t,y],  best as in `default_step` for the group of y
+    Node scores are made for a few tokens at a time, and of each delta only the labels alive are kept: memory
+    does not grow with tokens times labels.
+
+    Arguments: first, stop; tokens: a `Tokens`, nodes: a `NodeLists`, scores: a `DefaultScores`, work: a
+    `DefaultWork`; out: path int32 (N,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if
+    all is forbidden, nan if a sum of weights left float64; seen int64 (4,), see ALIVE, added to. Cost a
+    token: its attributes, L, the cells, and the stored pairs of the cells alive. Source: chapter 11.
+    """
+    L, n_groups = scores.group.size, scores.member_ptr.size - 1
+    n_rows, most = work.log_node.shape[0], scores.member.size
+    pool, delta_pool = np.empty(2 * most + 64, np.int32), np.empty(2 * most + 64)
+    pool_ptr = np.zeros(n_groups + 1, np.int64)
+    for s in range(first, stop):
+        lo, hi = tokens.seq_ptr[s], tokens.seq_ptr[s + 1]
+        score[s] = 0.0
+        if lo == hi:
+            continue
+        if (hi - lo) * n_groups + 1 > pool_ptr.size:
+            pool_ptr = np.zeros((hi - lo) * n_groups + 1, np.int64)
+        n_pool, d, good = 0, work.delta, True
+        pool_ptr[: n_groups + 1] = 0
+        for t in range(lo, hi):
+            r = (t - lo) % n_rows
+            if r == 0:
+                score_block(t, min(t + n_rows, hi), lo, hi, tokens, nodes, work.log_node)
+            row = work.log_node[r]
+            if t == lo:
+                work.best[:] = 0.0
+            elif n_pool + most > pool.size:
+                pool = np.append(pool, np.empty(pool.size + most, np.int32))
+                delta_pool = np.append(delta_pool, np.empty(delta_pool.size + most))
+            for g in range(n_groups if t > lo else 0):
+                end = default_step(tokens.edge_class[t], g, d, scores, work, pool, n_pool, seen)
+                for i in range(n_pool, end):
+                    delta_pool[i] = d[scores.member[pool[i]]]
+                n_pool = end
+                pool_ptr[(t - lo) * n_groups + g] = end
+            for y in range(L):
+                d[y] = row[y] + work.best[y]
+            if nodes.may_overflow[0]:
+                for y in range(L):
+                    good &= d[y] < np.inf
+        y, high = largest(d, L)
+        score[s] = high if good else np.nan
+        if good and high > -np.inf:
+            default_trace_back(lo, hi, y, tokens, scores, pool, delta_pool, pool_ptr, path)
+        else:
+            path[lo:hi] = 0
