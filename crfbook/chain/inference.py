@@ -9,6 +9,7 @@ for a sequence all of whose paths are forbidden.
 
 from functools import partial
 from itertools import pairwise
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -36,10 +37,19 @@ from crfbook.chain.packing import (
 )
 from crfbook.chain.scores import fill_dense, list_scores
 from crfbook.chain.sparse.choice import FormChooser, decoding_form, is_tiny
-from crfbook.chain.sparse.potentials import SparseEdges, SparseScores, sparse_scores
+from crfbook.chain.sparse.default import default_viterbi_many
+from crfbook.chain.sparse.potentials import (
+    NodeLists,
+    SparseEdges,
+    SparseScores,
+    Tokens,
+    default_scores,
+    default_work,
+    sparse_scores,
+)
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import viterbi_many
-from crfbook.data.constraints import Bounds, check_label_set
+from crfbook.data.constraints import Bounds, bounds_of, check_label_set
 from crfbook.data.corpus import owners, ragged_index
 from crfbook.data.features import FeatureSet, find
 from crfbook.training.threads import one_blas_thread, run_pieces
@@ -64,6 +74,8 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
         All find the same path.
     """
     name = decoding_form(form, corpus, features, w)
+    if name == "default":
+        return _decode_by_default(corpus, features, w, constraints, n_threads)[0]
     potentials, viterbi = DECODERS[name]
     model = _model(corpus, features, w, constraints, potentials, name == "numpy")
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
@@ -79,6 +91,35 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     run_pieces(piece, len(stretches), n_threads)
     check_paths(score, np.arange(len(score)), constraints)
     return path
+
+
+def _decode_by_default(corpus, features, w, constraints, n_threads):
+    """(`decode`, counts as default.py has them int64 (4,)): transitions as a default and stored pairs."""
+    model = _model(corpus, features, w, constraints, default_scores, False, padding=False)
+    scores, bounds = model.edges, model.bounds
+    number = np.arange(corpus.n_tokens)
+    tokens = Tokens(
+        number, corpus.seq_ptr, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, corpus.edge_class,
+        corpus.label_set,
+    )  # fmt: skip
+    limits = bounds.start, bounds.middle, bounds.end, bounds.label_sets
+    lists = model.w, features.node_ptr, features.node_label, model.dense, model.dense_of
+    nodes = NodeLists(*lists, *limits, np.array([model.may_overflow]))
+    path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
+    stretches, works, seen = _stretches(corpus.seq_ptr), SimpleQueue(), np.zeros((4,), np.int64)
+
+    def piece(i):
+        work = default_work(scores) if works.empty() else works.get()
+        first, stop, counts = stretches[i][0].start, stretches[i][0].stop, np.zeros(4, np.int64)
+        default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, counts)
+        works.put(work)
+        seen[:] += counts
+
+    run_pieces(piece, len(stretches), n_threads)
+    for i in np.flatnonzero(np.isnan(score))[:1].tolist():  # says which token leaves float64
+        _scores(corpus, model, slice(i, i + 1), slice(*corpus.seq_ptr[i : i + 2].tolist()))
+    check_paths(score, np.arange(len(score)), constraints)
+    return path, seen
 
 
 def node_marginals(corpus, features, w, constraints=None, n_threads=1, form="auto"):
@@ -260,14 +301,16 @@ class _Model(NamedTuple):
     may_overflow: bool  # weights or values so large that sums must be looked at
 
 
-def _model(corpus, features, w, constraints, transitions=None, tiny=None):
+def _model(corpus, features, w, constraints, transitions=None, tiny=None, padding=True):
     """`_Model` for a corpus, its edges made by `transitions`, if they are needed;
     dense copies only if the corpus is large enough to repay them. tiny: no kernels; None: if it is.
+    padding: labels are padded to vector registers.
     """
     tiny = is_tiny(corpus, features) if tiny is None else tiny
     w = check_weights(w, features.n_features)
     check_label_set(corpus, constraints)
-    edges, bounds = None, padded_bounds(constraints, features.n_labels)
+    make_bounds = padded_bounds if padding else bounds_of
+    edges, bounds = None, make_bounds(constraints, features.n_labels)
     if transitions is not None:
         with one_blas_thread():
             edges = transitions(features, w, corpus.class_ptr, corpus.class_attr, bounds)

@@ -22,7 +22,7 @@ from crfbook.chain.sparse.potentials import TABLE_SHARE, active_edges, count_sup
 from crfbook.data.corpus import offsets
 
 FORMS = ("auto", "batched", "sparse", "numpy")
-DECODING_FORMS = ("auto", "dense", "sparse", "numpy")
+DECODING_FORMS = ("auto", "dense", "sparse", "default", "numpy")
 
 # seconds of the dense form below which nothing else is considered: it takes hundreds of uses to save what
 # compiling costs

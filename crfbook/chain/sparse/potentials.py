@@ -11,15 +11,17 @@ import numpy as np
 
 from crfbook._checks import number
 from crfbook.chain.packing import padded_bounds
+from crfbook.chain.sparse.default import BLOCK_CELLS
 from crfbook.chain.sparse.entries import count_entries, fill_entries, fill_scores
 from crfbook.data.constraints import Bounds
-from crfbook.data.corpus import offsets
-from crfbook.data.features import select
+from crfbook.data.corpus import offsets, ragged_index
+from crfbook.data.features import row_offsets, select
 
 # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
 WIDE = 150.0
 # a class with entries in more than this share of all label pairs is kept as a table: a list would be larger
 TABLE_SHARE = 0.25
+MOST_BOUNDS = 1 << 26  # bounds of dominated labels that a thread keeps, 4 bytes each
 
 
 class ActiveEdges(NamedTuple):
@@ -65,6 +67,73 @@ class SparseScores(NamedTuple):
     prev: np.ndarray  # uint32 (E,)
     next_label: np.ndarray  # uint32 (E,)
     entry_score: np.ndarray  # (E,): the base included
+
+
+class DefaultScores(NamedTuple):
+    """Transition scores of K classes for default.py: 0 but for stored pairs. G groups of next labels, each
+    with the previous labels that may precede it; C of these *cells* in all.
+    """
+
+    group: np.ndarray  # int32 (L,): of each next label
+    label_ptr: np.ndarray  # int64 (G+1,): next labels of each group
+    label: np.ndarray  # int32 (L,)
+    member_ptr: np.ndarray  # int64 (G+1,): cells of each group
+    member: np.ndarray  # int32 (C,): the previous label of each cell, rising in a group
+    row_ptr: np.ndarray  # int64 (K*C+1,): stored pairs of class k and cell c are row k C + c
+    next_label: np.ndarray  # int32 (P,): rising in a row
+    score: np.ndarray  # (P,)
+    max_row: np.ndarray  # (K*C,): the largest of 0 and the scores of a row
+    min_row: np.ndarray  # (K*C,): the smallest
+    reach: np.ndarray  # (1,): the largest |score|
+    bound_ptr: np.ndarray  # int64 (G+1,): the bounds of a class and group are a table of cells times cells
+
+
+class Tokens(NamedTuple):
+    """What default.py reads of a `Corpus`."""
+
+    number: np.ndarray  # int64 (N,): 0, 1, 2, ...
+    seq_ptr: np.ndarray
+    attr_ptr: np.ndarray
+    attr_idx: np.ndarray
+    attr_val: np.ndarray
+    edge_class: np.ndarray
+    label_set: np.ndarray
+
+
+class NodeLists(NamedTuple):
+    """What default.py reads of the weights of attributes, and of hard constraints on single labels."""
+
+    w: np.ndarray  # (F,)
+    node_ptr: np.ndarray  # as in a FeatureSet
+    node_label: np.ndarray
+    dense: np.ndarray  # (H, L): copies of some rows of weights
+    dense_of: np.ndarray  # int32 (A',): the copy of attribute a < A', or -1
+    start: np.ndarray  # (L,): this and the next three as in `Bounds`
+    middle: np.ndarray  # (L,)
+    end: np.ndarray  # (L,)
+    label_sets: np.ndarray  # (D, L)
+    may_overflow: np.ndarray  # bool (1,): sums must be looked at
+
+
+class DefaultWork(NamedTuple):
+    """What one thread writes in default.py."""
+
+    log_node: np.ndarray  # (B, L): of a few tokens
+    delta: np.ndarray  # (L,)
+    best: np.ndarray  # (L,)
+    gathered: np.ndarray  # (L,): delta of the cells of a group
+    bound: np.ndarray  # float32 (K * bound_ptr[-1],), or (0,): row extremes in place of bounds
+    known: np.ndarray  # uint8 (K*C,): 1 where the bounds of a cell have been made
+
+
+def default_work(scores):
+    """`DefaultWork` of one thread for `DefaultScores`."""
+    n_labels = len(scores.group)
+    n_bounds = len(scores.max_row) // max(1, len(scores.member)) * int(scores.bound_ptr[-1])
+    rows = max(1, BLOCK_CELLS // n_labels), n_labels
+    bound = np.empty(n_bounds if n_bounds <= MOST_BOUNDS else 0, np.float32)
+    known = np.zeros(len(scores.max_row), np.uint8)
+    return DefaultWork(np.empty(rows), *np.empty((3, n_labels)), bound, known)
 
 
 def active_edges(features, w, class_ptr, class_attr):
@@ -145,6 +214,48 @@ def sparse_scores(features, w, class_ptr, class_attr, bounds):
     scores = SparseScores(base, entry_ptr, *_entries(int(entry_ptr[-1])))
     fill_scores(active, log_base, scores, *_scratch(features.n_labels))
     return scores
+
+
+def default_scores(features, w, class_ptr, class_attr, bounds):
+    """`DefaultScores` of the weights w (F,) for the classes of a corpus."""
+    n_labels, n_classes = features.n_labels, len(class_ptr) - 1
+    allowed = bounds.edge[:n_labels, :n_labels] == 0.0
+    every = np.zeros(n_labels, np.int64), allowed[:, :1]
+    columns = every if allowed.all() else _distinct_columns(allowed)
+    group, member_of = columns[0], columns[1].T  # (L,), (G, L)
+    cell_of = np.where(member_of, np.cumsum(member_of).reshape(member_of.shape) - 1, -1)
+    member_ptr = offsets(member_of.sum(axis=1))
+    cell, pair_score, class_of = [], [], []
+    for k in range(n_classes):
+        attrs = class_attr[class_ptr[k] : class_ptr[k + 1]]
+        items, _ = ragged_index(features.edge_ptr, attrs[attrs < features.n_edge_attrs])
+        code, place = np.unique(features.edge_pair[items], return_inverse=True)
+        total = np.bincount(place, w[features.n_node + items], minlength=len(code))
+        prev, following = np.divmod(code[total != 0.0], n_labels)
+        where = cell_of[group[following], prev]
+        order = np.argsort(where, kind="stable")[np.count_nonzero(where < 0) :]  # forbidden ones drop out
+        cell.append(where[order] + k * member_ptr[-1])
+        class_of.append(following[order])
+        pair_score.append(total[total != 0.0][order])
+    rows, score = np.concatenate(cell), np.concatenate(pair_score)
+    row_ptr = np.searchsorted(rows, np.arange(n_classes * member_ptr[-1] + 1)).astype(np.int64)
+    high, low = np.zeros((2, len(row_ptr) - 1))
+    np.maximum.at(high, rows, score)
+    np.minimum.at(low, rows, score)
+    by_group = np.argsort(group, kind="stable").astype(np.int32)
+    labels = group.astype(np.int32), row_offsets(group[by_group], len(member_of)), by_group
+    cells = member_ptr, np.nonzero(member_of)[1].astype(np.int32)
+    pairs = row_ptr, np.concatenate(class_of).astype(np.int32), score, high, low
+    reach = np.array([np.abs(score).max(initial=0.0)])
+    return DefaultScores(*labels, *cells, *pairs, reach, offsets(np.diff(member_ptr) ** 2))
+
+
+def _distinct_columns(table):
+    """(which int64 (n,), columns (m, G)) of a bool table (m, n): equal columns once."""
+    packed = np.ascontiguousarray(np.packbits(table, axis=0).T)
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    return which.astype(np.int64), table[:, first]
 
 
 def sparsify(features, w, threshold=0.0):

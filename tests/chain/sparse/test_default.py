@@ -1,0 +1,129 @@
+"""Viterbi with a default and stored pairs: the paths of the dense form, bit for bit, and what it looks at."""
+
+import numpy as np
+import pytest
+from helpers.corpora import random_corpus, random_model
+from helpers.problems import CASES, case, constraints_for
+
+from crfbook.chain import inference
+from crfbook.chain.sparse import potentials
+from crfbook.chain.sparse.default import ALIVE, PAIRS, ROWS, bound_row
+from crfbook.data.constraints import Constraints, constraints_from
+
+pytestmark = pytest.mark.kernels
+
+
+def both(corpus, features, w, constraints=None):
+    """(path of the dense form, of the default, counts of the default)."""
+    path, seen = inference._decode_by_default(corpus, features, w, constraints, 1)
+    return inference.decode(corpus, features, w, constraints, form="dense"), path, seen
+
+
+def weights(name, seed, size, kind):
+    corpus, features, w = case(name, seed, size)
+    w, edges, rng = w.copy(), slice(features.n_node, None), np.random.default_rng(seed)
+    if kind == "ties":
+        w = np.round(w)
+    if kind == "few pairs":
+        w[edges][rng.random(features.n_edge) < 0.7] = 0.0
+    if kind == "negative":
+        w[edges] = -np.abs(w[edges]) * 100.0
+    return corpus, features, w
+
+
+@pytest.mark.parametrize("bounds", [True, False], ids=["bounds", "row extremes"])
+@pytest.mark.parametrize("kind", ["any", "ties", "few pairs", "negative"])
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_it_finds_the_path_of_the_dense_form(name, constrained, kind, bounds, monkeypatch):
+    monkeypatch.setattr(potentials, "MOST_BOUNDS", 1 << 26 if bounds else -1)
+    for seed in range(4):
+        for size in (1.0, 1000.0):
+            corpus, features, w = weights(name, seed, size, kind)
+            constraints = constraints_for(corpus, features.n_labels) if constrained else None
+            want, got, seen = both(corpus, features, w, constraints)
+            np.testing.assert_array_equal(got, want)
+            assert bounds or not seen[ROWS]
+
+
+def large(seed=0, n_labels=37, n_tokens=900, scale=1.0, share=0.1):
+    """A corpus of many labels, few of whose pairs occur, and random weights."""
+    rng = np.random.default_rng(seed)
+    lengths = tuple(rng.integers(0, 12, n_tokens // 6))
+    corpus = random_corpus(rng, lengths, n_labels, 60)
+    features, w = random_model(rng, corpus, n_labels, 60)
+    w[features.n_node :] *= scale * (rng.random(features.n_edge) < share)
+    return corpus, features, w
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_many_labels_with_and_without_groups(seed, share):
+    corpus, features, w = large(seed, share=share)
+    names = ["O", *(f"{p}-{i}" for i in range(18) for p in "BI")]
+    rng = np.random.default_rng(seed)
+    anything = Constraints(rng.random((37, 37)) < 0.5, *np.ones((2, 37), bool))
+    np.fill_diagonal(anything.allowed, True)
+    for constraints in (None, constraints_from("BIO", names), constraints_from("BIOES", names), anything):
+        want, got, _ = both(corpus, features, w, constraints)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_bio_stays_sparse():
+    """One group of labels that anything may precede, and one for each type."""
+    corpus, features, w = large()
+    names = ["O", *(f"{p}-{i}" for i in range(18) for p in "BI")]
+    limits = inference.bounds_of(constraints_from("BIO", names), 37)
+    scores = potentials.default_scores(features, w, corpus.class_ptr, corpus.class_attr, limits)
+    assert len(scores.member_ptr) - 1 == 19 and len(scores.member) == 37 + 18 * 2
+    assert sorted(np.diff(scores.label_ptr)) == [1] * 18 + [19]
+
+
+def test_dominance_is_exact_and_saves_work():
+    """Bounds let in no more than row extremes do, and fewer pairs are looked at than are stored."""
+    corpus, features, w = large(n_labels=37, share=0.2)
+    want, path, seen = both(corpus, features, w)
+    stored = np.count_nonzero(w[features.n_node :])
+    assert seen[PAIRS] < 0.5 * stored * corpus.n_tokens
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(potentials, "MOST_BOUNDS", -1)
+        _, again, more = both(corpus, features, w)
+    np.testing.assert_array_equal(path, again)
+    assert seen[ALIVE] < more[ALIVE] < 37 * corpus.n_tokens
+
+
+def test_a_bound_is_the_largest_gain_over_the_winner():
+    corpus, features, w = large(3, share=1.0)
+    limits = inference.bounds_of(None, 37)
+    scores = potentials.default_scores(features, w, corpus.class_ptr, corpus.class_attr, limits)
+    table = np.zeros((37, 37))
+    table[features.edge_prev, features.edge_next] = w[features.n_node :]
+    bound = np.zeros(37, np.float32)
+    for q in (0, 5, 36):
+        bound_row(q, 0, 37, 0, scores, bound, 0)
+        gain = np.maximum((table - table[q]).max(axis=1), 0.0)
+        assert (bound >= gain).all()
+        np.testing.assert_allclose(bound, gain, rtol=1e-5, atol=1e-20)
+
+
+def test_long_sequences_threads_and_sums_beyond_float64():
+    rng = np.random.default_rng(1)
+    corpus = random_corpus(rng, (30_000, 0, 1, 5_000), 5, 7)
+    features, w = random_model(rng, corpus, 5, 7)
+    want, got, _ = both(corpus, features, w)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(inference.decode(corpus, features, w, None, 2, "default"), want)
+    w[: features.n_node] = 1e308
+    for form in ("dense", "default"):
+        with pytest.raises(ValueError, match=r"sequence 0, token \d+: expected scores within float64"):
+            inference.decode(corpus, features, w, form=form)
+
+
+def test_a_sequence_without_a_path_is_named():
+    corpus, features, w = large(2)
+    nothing = Constraints(np.zeros((37, 37), bool), np.ones(37, bool), np.ones(37, bool))
+    with pytest.raises(ValueError, match="sequence") as dense:
+        inference.decode(corpus, features, w, nothing, form="dense")
+    with pytest.raises(ValueError, match="sequence") as default:
+        inference.decode(corpus, features, w, nothing, form="default")
+    assert str(dense.value) == str(default.value)
