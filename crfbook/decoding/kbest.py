@@ -171,8 +171,7 @@ def _from_first(lo, hi, t, y, score, prev, lattice, pool, size):
     best, best_yp = -np.inf, -1
     for yp in range(L):
         v = delta[t - 1, yp] + column[yp]
-        behind = v < score or (v == score and yp > prev)
-        if behind and v > best:
+        if v > best and (v < score or (v == score and yp > prev)):
             best, best_yp = v, yp
     size[1] += L
     if best_yp < 0:

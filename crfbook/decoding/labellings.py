@@ -7,7 +7,6 @@ import numpy as np
 from crfbook._checks import whole
 from crfbook.chain import inference
 from crfbook.chain.forms import table_edges
-from crfbook.chain.objective import check_paths
 from crfbook.chain.viterbi import dominance
 from crfbook.decoding.kbest import kbest_many
 from crfbook.training.threads import run_pieces
@@ -49,6 +48,9 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1):
     as `inference` does.
     """
     k = min(whole("k", k, 1), features.n_labels ** min(corpus.longest, 63))
+    log_z = inference.log_partition(
+        corpus, features, w, constraints, n_threads
+    )  # or the sequence without path
     path = np.empty((corpus.n_tokens, k), np.int32)
     score, found = np.empty((corpus.n_sequences, k)), np.empty(corpus.n_sequences, np.int64)
     model = inference.ready_model(corpus, features, w, constraints, table_edges, False)
@@ -63,6 +65,4 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1):
         kbest_many(log_node, tables, corpus.edge_class[tokens], seq_ptr, *out)
 
     run_pieces(piece, len(pieces), n_threads)
-    check_paths(score[:, 0], np.arange(len(score)), constraints)
-    log_z = inference.log_partition(corpus, features, w, constraints, n_threads)
     return KBest(path, score, score - log_z[:, None], found)

@@ -145,6 +145,15 @@ def test_empty_sequences_and_dead_ends():
     assert run([empty], 3)[2].tolist() == [1]
 
 
+def test_a_score_below_all_doubles_does_not_count():
+    """-1.7e308 - 1.7e308 is -inf: such a labelling is none, and neither is what goes on from it."""
+    log_node = np.array([[0.0, -1.7e308], [0.0, -1.7e308], [0.0, -1.0]])
+    chain = Chain(log_node, np.zeros((1, 2, 2)), np.zeros(3, np.int32))
+    path, score, found, _ = run([chain], 8)
+    assert found[0] == 6
+    check(chain, path, score[0], 6)
+
+
 def test_one_way_through():
     """One labelling is allowed, and it lies far behind before the last token forbids the others."""
     path, score, found, _ = run([returning_mass(7.0, 40)._replace(log_edge=one_way())], 5)

@@ -44,6 +44,16 @@ def test_equals_enumeration(name, constrained, k, n_threads):
     np.testing.assert_array_equal(best.path[:, 0], inference.decode(corpus, features, w, constraints))
 
 
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_stretches_change_nothing(monkeypatch, n_threads):
+    corpus, features, w = case("everything")
+    whole = kbest(corpus, features, w, k=7)
+    monkeypatch.setattr(inference, "STRETCH_ROWS", 2)
+    assert len(inference.stretches(corpus.seq_ptr)) > 2
+    for a, b in zip(whole, kbest(corpus, features, w, None, 7, n_threads), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_label_sets_of_tokens_hold():
     corpus, features, w, constraints = problem(constrained=True)
     best = kbest(corpus, features, w, constraints, 50)
