@@ -77,25 +77,25 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     if name == "default":
         return _decode_by_default(corpus, features, w, constraints, n_threads)[0]
     potentials, viterbi = DECODERS[name]
-    model = _model(corpus, features, w, constraints, potentials, name == "numpy")
+    model = ready_model(corpus, features, w, constraints, potentials, name == "numpy")
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    stretches = _stretches(corpus.seq_ptr)
+    pieces = stretches(corpus.seq_ptr)
 
     def piece(i):
-        sequences, tokens = stretches[i]
-        log_node = _scores(corpus, model, *stretches[i])
+        sequences, tokens = pieces[i]
+        log_node = stretch_scores(corpus, model, *pieces[i])
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         out = corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences]
         viterbi(log_node, model.edges, features.n_labels, *out)
 
-    run_pieces(piece, len(stretches), n_threads)
+    run_pieces(piece, len(pieces), n_threads)
     check_paths(score, np.arange(len(score)), constraints)
     return path
 
 
 def _decode_by_default(corpus, features, w, constraints, n_threads):
     """(`decode`, counts as default.py has them int64 (4,)): transitions as a default and stored pairs."""
-    model = _model(corpus, features, w, constraints, default_scores, False, padding=False)
+    model = ready_model(corpus, features, w, constraints, default_scores, False, padding=False)
     scores, bounds = model.edges, model.bounds
     number = np.arange(corpus.n_tokens)
     tokens = Tokens(
@@ -106,18 +106,18 @@ def _decode_by_default(corpus, features, w, constraints, n_threads):
     lists = model.w, features.node_ptr, features.node_label, model.dense, model.dense_of
     nodes = NodeLists(*lists, *limits, np.array([model.may_overflow]))
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    stretches, works, seen = _stretches(corpus.seq_ptr), SimpleQueue(), np.zeros((4,), np.int64)
+    pieces, works, seen = stretches(corpus.seq_ptr), SimpleQueue(), np.zeros((4,), np.int64)
 
     def piece(i):
         work = default_work(scores) if works.empty() else works.get()
-        first, stop, counts = stretches[i][0].start, stretches[i][0].stop, np.zeros(4, np.int64)
+        first, stop, counts = pieces[i][0].start, pieces[i][0].stop, np.zeros(4, np.int64)
         default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, counts)
         works.put(work)
         seen[:] += counts
 
-    run_pieces(piece, len(stretches), n_threads)
+    run_pieces(piece, len(pieces), n_threads)
     for i in np.flatnonzero(np.isnan(score))[:1].tolist():  # says which token leaves float64
-        _scores(corpus, model, slice(i, i + 1), slice(*corpus.seq_ptr[i : i + 2].tolist()))
+        stretch_scores(corpus, model, slice(i, i + 1), slice(*corpus.seq_ptr[i : i + 2].tolist()))
     check_paths(score, np.arange(len(score)), constraints)
     return path, seen
 
@@ -157,10 +157,10 @@ def sequence_scores(corpus, features, w, constraints=None):
             f"{corpus.place(unknown[0])}: expected a label id in 0..{features.n_labels - 1}, "
             f"got {corpus.labels[unknown[0]]}"
         )
-    model = _model(corpus, features, w, constraints)
+    model = ready_model(corpus, features, w, constraints)
     edge = _edge_path_scores(corpus, features, w, constraints)
-    for sequences, tokens in _stretches(corpus.seq_ptr):
-        log_node = _scores(corpus, model, sequences, tokens)
+    for sequences, tokens in stretches(corpus.seq_ptr):
+        log_node = stretch_scores(corpus, model, sequences, tokens)
         edge[tokens] += log_node[np.arange(len(log_node)), corpus.labels[tokens]]
     return np.bincount(corpus.sequence, edge, minlength=corpus.n_sequences)
 
@@ -170,7 +170,7 @@ def node_scores(corpus, features, w):
 
     Raises ValueError, naming sequence and token, for a sum that exceeds float64.
     """
-    model = _model(corpus._replace(label_set=corpus.label_set[:0]), features, w, None)
+    model = ready_model(corpus._replace(label_set=corpus.label_set[:0]), features, w, None)
     out = np.zeros((corpus.n_tokens, features.n_labels))
     _add_scores(corpus, model, np.arange(corpus.n_tokens), out)
     return out
@@ -184,11 +184,11 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
         yield from _tiny_edge_marginals(corpus, features, w, constraints)
         return
     few = corpus.n_classes <= FEW_CLASSES
-    model = _model(corpus, features, w, constraints, table_edges if few else None)
+    model = ready_model(corpus, features, w, constraints, table_edges if few else None)
     n_labels = features.n_labels
     for i in range(corpus.n_sequences):
         tokens = slice(int(corpus.seq_ptr[i]), int(corpus.seq_ptr[i + 1]))
-        log_node = _scores(corpus, model, slice(i, i + 1), tokens)
+        log_node = stretch_scores(corpus, model, slice(i, i + 1), tokens)
         edges, edge_class = model.edges, corpus.edge_class[tokens]
         if not few:  # tables of this sequence's classes: no more than what is yielded
             classes, edge_class = np.unique(edge_class, return_inverse=True)
@@ -200,10 +200,10 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
 
 def _tiny_edge_marginals(corpus, features, w, constraints):
     """`iter_edge_marginals` without kernels."""
-    model, n_labels = _model(corpus, features, w, constraints, edge_scores), features.n_labels
+    model, n_labels = ready_model(corpus, features, w, constraints, edge_scores), features.n_labels
     for i, (start, stop) in enumerate(pairwise(corpus.seq_ptr.tolist())):
         tokens = slice(start, stop)
-        log_node = _scores(corpus, model, slice(i, i + 1), tokens)[:, :n_labels]
+        log_node = stretch_scores(corpus, model, slice(i, i + 1), tokens)[:, :n_labels]
         p_edge = np.zeros((1, n_labels, n_labels))
         if len(log_node):
             steps = Steps(np.arange(len(log_node) + 1), corpus.edge_class[tokens], corpus.n_classes)
@@ -240,7 +240,7 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
     name = FormChooser(features, corpus, form).choose(w)
     if name == "numpy":
         return _tiny_forward_backward(corpus, features, w, constraints, p_node)
-    model = _model(corpus, features, w, constraints, LOG_LOSS_FORMS[name].potentials, False)
+    model = ready_model(corpus, features, w, constraints, LOG_LOSS_FORMS[name].potentials, False)
     unit = corpus._replace(seq_weight=corpus.seq_weight[:0])  # a sequence's weight is not asked for here
     packing = pack(unit, batch_rows(corpus.n_classes), n_shards=1, grouped=True if name == "sparse" else None)
     kind = LOG_LOSS_FORMS[name].batch
@@ -266,10 +266,13 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
 
 def _tiny_forward_backward(corpus, features, w, constraints, p_node):
     """`_forward_backward` without kernels."""
-    model, out = _model(corpus, features, w, constraints, edge_scores, True), np.zeros(corpus.n_sequences)
+    model, out = (
+        ready_model(corpus, features, w, constraints, edge_scores, True),
+        np.zeros(corpus.n_sequences),
+    )
     packing = pack(corpus, max(1, corpus.n_tokens), n_shards=1, grouped=False)
     if packing.n_batches:
-        scores = _scores(corpus, model, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens))
+        scores = stretch_scores(corpus, model, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens))
         steps = Steps(packing.steps(0), packing.row_class, corpus.n_classes)
         with one_blas_thread():
             lattice = Lattice(steps, scores[packing.row_token, : features.n_labels], model.edges)
@@ -301,7 +304,7 @@ class _Model(NamedTuple):
     may_overflow: bool  # weights or values so large that sums must be looked at
 
 
-def _model(corpus, features, w, constraints, transitions=None, tiny=None, padding=True):
+def ready_model(corpus, features, w, constraints, transitions=None, tiny=None, padding=True):
     """`_Model` for a corpus, its edges made by `transitions`, if they are needed;
     dense copies only if the corpus is large enough to repay them. tiny: no kernels; None: if it is.
     padding: labels are padded to vector registers.
@@ -328,7 +331,7 @@ def _model(corpus, features, w, constraints, transitions=None, tiny=None, paddin
     return _Model(features, w, bounds, edges, dense, dense_of, tiny, may_overflow)
 
 
-def _stretches(seq_ptr):
+def stretches(seq_ptr):
     """[(slice of sequences, slice of tokens)]: neighbouring whole sequences,
     about STRETCH_ROWS tokens each.
     """
@@ -379,7 +382,7 @@ def _add_scores(corpus, model, tokens, log_node):
             )
 
 
-def _scores(corpus, model, sequences, tokens):
+def stretch_scores(corpus, model, sequences, tokens):
     """log_node (n, M) of neighbouring sequences with start and end constraints, padding labels at -inf."""
     bounds = model.bounds
     seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crfbook.chain import inference
 from crfbook.data.corpus import without_zeros
+from crfbook.decoding import kbest
 from crfbook.encoding.tag_dictionary import free_blocked
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.parameters import thread_count
@@ -57,6 +58,22 @@ class Predictions:
         corpus = self._known(X)
         path = inference.decode(corpus, *self._model(), form=form)
         return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
+
+    def predict_kbest(self, X: Data, k: int = 10) -> list[list[tuple[list[Any], float]]]:
+        """The k most probable labellings of each sequence, best first: for each sequence a list of pairs
+        (labels, log probability); shorter where fewer labellings are allowed.
+
+        The first one is that of `predict`; [([], 0.0)] for an empty sequence. Exact; constraints hold.
+        """
+        corpus = self._known(X)
+        features, w, constraints, n_threads = self._model()
+        best = kbest(corpus, features, w, constraints, k, n_threads)
+        decode, ptr = self.encoder_.decode, corpus.seq_ptr
+        labels = [decode(np.ascontiguousarray(path), ptr) for path in best.path.T]
+        log_proba = np.minimum(best.log_proba, 0.0).tolist()  # above 0 is rounding
+        return [
+            [(labels[j][i], log_proba[i][j]) for j in range(n)] for i, n in enumerate(best.found.tolist())
+        ]
 
     def predict_single(self, xseq: Any) -> list[Any]:
         """`predict` for one sequence: a list of labels."""

@@ -29,6 +29,7 @@ FLOORS = {
     "crfbook.datasets": 1,
     "crfbook.training": 2,
     "crfbook.chain": 3,
+    "crfbook.decoding": 4,
     "crfbook.learners": 4,
     "crfbook.models": 5,
     "crfbook.plotting": 6,

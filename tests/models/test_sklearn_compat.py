@@ -67,6 +67,7 @@ def test_nothing_works_before_fit(tmp_path):
     for call in (
         lambda: crf.predict(X),
         lambda: crf.predict_single(X[0]),
+        lambda: crf.predict_kbest(X),
         lambda: crf.predict_marginals(X),
         lambda: crf.predict_marginals_single(X[0]),
         lambda: crf.predict_edge_marginals(X),
