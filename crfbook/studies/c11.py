@@ -73,7 +73,7 @@ def default_fit(n_cases=60):
     yield from ()
 
 
-@study("11_decoding_targets.csv")
+@study()
 def decoding_choice(repeats=3, n_cases=30):
     """How often the cost model chooses the fastest form of Viterbi, on random taggers not in its fit."""
     kept = []

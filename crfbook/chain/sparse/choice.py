@@ -8,8 +8,8 @@ Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes, 2,000 to 150,000 tokens
 pairs stored). In eight-fold cross-validation there the faster form was chosen in 96 % of the cases in
 training (one within 5 % of it in 98 %; 0.2 % of the time lost) and in 97 % in decoding. Cases that the fit
 did not see: notebooks/results/06_form_costs.csv. Those of the default form come from 60 random taggers of 20
-to 2,500 labels (`default-fit`; notebooks/results/11_decoding_targets.csv). On another machine both studies give
-others; the argument `form` overrides the choice.
+to 2,500 labels (study `default-fit`; `decoding-choice` says how often it chooses well). On another machine
+both give others; the argument `form` overrides the choice.
 """
 
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import one_of
-from crfbook.chain.packing import STRETCH_ROWS, batch_rows, n_shards, padded
+from crfbook.chain.packing import FEW_CLASSES, STRETCH_ROWS, batch_rows, n_shards, padded
 from crfbook.chain.sparse.potentials import TABLE_SHARE, active_edges, count_supports
 from crfbook.data.corpus import offsets
 
@@ -300,7 +300,8 @@ def decoding_form(form, corpus, features, w, constraints=None):
     if not large and seconds(DECODING[0], sizes) < SMALL:
         return "dense"
     sizes = decoding_sizes(chooser, np.asarray(w), constraints)
-    return choose_form(sizes, DECODING[1:] if large else DECODING).partition(" ")[0]
+    able = DECODING[large : 3 if sizes.classes <= FEW_CLASSES else 2]  # default.py has rows for each class
+    return choose_form(sizes, able).partition(" ")[0]
 
 
 def decoding_sizes(chooser, w, constraints=None):
