@@ -30,6 +30,7 @@ FLOORS = {
     "crfbook.training": 2,
     "crfbook.chain": 3,
     "crfbook.learners": 4,
+    "crfbook.decoding": 4,
     "crfbook.models": 5,
     "crfbook.plotting": 6,
     "crfbook.studies": 7,

@@ -1,0 +1,26 @@
+"""Decoders for large label sets: what they look at depends on the scores (chapter 11).
+
+    carpediem       labels are opened from the best node score down (Esposito and Radicioni 2009)
+    staggered       rare labels wait behind one that stands for all of them (Kaji et al. 2010)
+    beam            the best few labels of each token; an approximation
+    tables          what each derives from the transitions beforehand; staggered decoding to read
+
+CarpeDiem and staggered decoding are exact. A decoder NAME is a pair: ``tables = NAME_tables(log_edge, ...)``,
+once for a model, and ``NAME_many(log_node, tables, edge_class, seq_ptr, path, score, counters)``.
+Sources: docs/SPEC.md, C.1 to C.9.
+"""
+
+from crfbook.decoding.beam import beam_many
+from crfbook.decoding.carpediem import carpediem_many
+from crfbook.decoding.staggered import staggered_many
+from crfbook.decoding.tables import beam_tables, carpediem_tables, staggered, staggered_tables
+
+__all__ = [
+    "beam_many",
+    "beam_tables",
+    "carpediem_many",
+    "carpediem_tables",
+    "staggered",
+    "staggered_many",
+    "staggered_tables",
+]
