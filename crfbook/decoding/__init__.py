@@ -13,14 +13,14 @@ Sources: docs/SPEC.md, C.1 to C.9.
 from crfbook.decoding.beam import beam_many
 from crfbook.decoding.carpediem import carpediem_many
 from crfbook.decoding.staggered import staggered_many
-from crfbook.decoding.tables import beam_tables, carpediem_tables, staggered, staggered_tables
+from crfbook.decoding.tables import beam_tables, carpediem_tables, staggered_decode, staggered_tables
 
 __all__ = [
     "beam_many",
     "beam_tables",
     "carpediem_many",
     "carpediem_tables",
-    "staggered",
+    "staggered_decode",
     "staggered_many",
     "staggered_tables",
 ]

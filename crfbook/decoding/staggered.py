@@ -1,16 +1,16 @@
 """Staggered decoding: frequent labels are looked at first, one label z stands for all others of a token.
 
 A best path that avoids z is the answer. Otherwise tokens (columns) get twice as many labels, and the next
-sweep runs in the other direction. ``staggered`` in tables.py is the readable form. Forbidden = -inf; bounds
-that are not known yet are +inf. -inf decides before anything is added to it: -inf + inf is NaN.
+sweep runs in the other direction. ``staggered_decode`` in tables.py is the readable form. Forbidden = -inf;
+bounds that are not known yet are +inf. -inf decides before it is added to another: -inf + inf is NaN.
 
 Labels are numbered by their place in tables.order, `tables` is StaggeredTables of tables.py. `lattice` is a
 tuple of work arrays, T tokens of the longest sequence, M levels:
 column int64 (T, 4): labels expanded, labels kept (expanded and not pruned), whether z is alive, level of z;
 kept int32 (T, L): rising; bound (2, T, L+1) as [direction, token, label, z last]: the best score of what lies
 before a node in that direction, its own node score left out; sole (T, L): bound of the last sweep without z;
-z_node (T, M): node scores of z; delta (2, 2, L+1) as [parity of the column, with z or sole, place in kept];
-route int32 (2, T): the best path found so far without z, and the best one with z (label L is z).
+z_node (T, M): node scores of z; delta (2, 2, L+1) as [parity of the column, with z, place in kept];
+route int32 (2, T): the best path found so far without z, and the best one of the sweep (label L is z).
 """
 
 import numpy as np
@@ -79,22 +79,22 @@ def _relax(d, n, prev, now, k, tables, lattice):
     log_edge, old = tables.log_edge, 1 - now
     n_kept, n_prev, level, level_prev = column[n, 1], column[prev, 1], column[n, 3], column[prev, 3]
     for i in range(n_kept):
-        delta[now, 0, i] = delta[now, 1, i] = -np.inf
+        delta[now, 1, i] = delta[now, 0, i] = -np.inf
         if column[prev, 2]:
-            delta[now, 0, i] = delta[old, 0, n_prev] + tables.to_z[1 - d, level_prev, kept[n, i]]
+            delta[now, 1, i] = delta[old, 1, n_prev] + tables.to_z[1 - d, level_prev, kept[n, i]]
     for j in range(n_prev):
-        yp, v, v_sole = kept[prev, j], delta[old, 0, j], delta[old, 1, j]
+        yp, v, v_sole = kept[prev, j], delta[old, 1, j], delta[old, 0, j]
         for i in range(n_kept):
             w = log_edge[d, k, yp, kept[n, i]]
-            delta[now, 0, i] = v + w if v + w > delta[now, 0, i] else delta[now, 0, i]
-            delta[now, 1, i] = v_sole + w if v_sole + w > delta[now, 1, i] else delta[now, 1, i]
+            delta[now, 1, i] = v + w if v + w > delta[now, 1, i] else delta[now, 1, i]
+            delta[now, 0, i] = v_sole + w if v_sole + w > delta[now, 0, i] else delta[now, 0, i]
     if column[n, 2]:
         best = -np.inf
         for j in range(n_prev):
-            best = max(best, delta[old, 0, j] + tables.to_z[d, level, kept[prev, j]])
+            best = max(best, delta[old, 1, j] + tables.to_z[d, level, kept[prev, j]])
         if column[prev, 2]:
-            best = max(best, delta[old, 0, n_prev] + tables.z_to_z[d, level_prev, level])
-        delta[now, 0, n_kept] = best
+            best = max(best, delta[old, 1, n_prev] + tables.z_to_z[d, level_prev, level])
+        delta[now, 1, n_kept] = best
 
 
 @kernel
@@ -104,17 +104,17 @@ def _prune(d, n, now, i, log_node, tables, threshold, lattice):
     L, n_new = log_node.shape[1], 0
     for j in range(column[n, 1]):
         y = kept[n, j]
-        v, node = delta[now, 0, j], log_node[i, tables.order[y]]
-        bound[d, n, y], sole[n, y] = v, delta[now, 1, j]
+        v, node = delta[now, 1, j], log_node[i, tables.order[y]]
+        bound[d, n, y], sole[n, y] = v, delta[now, 0, j]
         if _within(v, bound[1 - d, n, y], node, threshold):
             kept[n, n_new] = y
-            delta[now, 0, n_new], delta[now, 1, n_new] = v + node, sole[n, y] + node
+            delta[now, 1, n_new], delta[now, 0, n_new] = v + node, sole[n, y] + node
             n_new += 1
     if column[n, 2]:
-        v, node = delta[now, 0, column[n, 1]], z_node[n, column[n, 3]]
+        v, node = delta[now, 1, column[n, 1]], z_node[n, column[n, 3]]
         bound[d, n, L] = v
         column[n, 2] = int(_within(v, bound[1 - d, n, L], node, threshold))
-        delta[now, 0, n_new] = v + node
+        delta[now, 1, n_new] = v + node
     column[n, 1] = n_new
 
 
@@ -122,9 +122,9 @@ def _prune(d, n, now, i, log_node, tables, threshold, lattice):
 def _sweep(d, lo, hi, log_node, tables, edge_class, threshold, counters, lattice):
     """One sweep over all columns, from the first one on (d = 0) or from the last one back (d = 1)."""
     column, kept, bound, sole, z_node, delta, route = lattice
-    T, prev = hi - lo, 0
+    T = hi - lo
     for c in range(T):
-        n = c if d == 0 else T - 1 - c
+        n, prev = (c, c - 1) if d == 0 else (T - 1 - c, T - c)
         n_nodes = column[n, 1] + column[n, 2]
         counters[0] += n_nodes
         if c == 0:
@@ -134,7 +134,6 @@ def _sweep(d, lo, hi, log_node, tables, edge_class, threshold, counters, lattice
             counters[1] += n_nodes * (column[prev, 1] + column[prev, 2])
             _relax(d, n, prev, c % 2, edge_class[lo + max(n, prev)], tables, lattice)
         _prune(d, n, c % 2, lo + n, log_node, tables, threshold, lattice)
-        prev = n
     counters[2] += 1
 
 
@@ -179,32 +178,26 @@ def _expand(n, lo, log_node, tables, threshold, lattice):
 def _search(lo, hi, log_node, tables, edge_class, counters, lattice):
     """route[0] = the best path of the tokens lo..hi-1, at least one; returns -inf if all is forbidden."""
     column, kept, bound, sole, z_node, delta, route = lattice
-    L, T, d = log_node.shape[1], hi - lo, 0
+    L, T = log_node.shape[1], hi - lo
     slack = SLACK * (T + 1) * _start(lo, hi, log_node, tables, lattice)
     low = _greedy(lo, hi, log_node, tables, edge_class, route)
-    while True:
+    for sweep in range(T * z_node.shape[1] + 1):  # each one but the last expands a column
+        d = sweep % 2
         _sweep(d, lo, hi, log_node, tables, edge_class, low - slack, counters, lattice)
-        last, row = (T - 1 if d == 0 else 0), (T - 1) % 2
-        high = best = -np.inf
-        y = y_sole = L
-        for j in range(column[last, 1]):
-            if delta[row, 0, j] > high:
-                high, y = delta[row, 0, j], kept[last, j]
-            if delta[row, 1, j] > best:
-                best, y_sole = delta[row, 1, j], kept[last, j]
-        if column[last, 2] and delta[row, 0, column[last, 1]] > high:
-            high, y = delta[row, 0, column[last, 1]], L
-        if best > low:
-            low = best
-            _trace_back(0, d, y_sole, lo, hi, log_node, tables, edge_class, lattice)
-        if high <= low:  # the best path avoids z, or is no better than one that does
-            return low
-        if tables.by_column:
-            _trace_back(1, d, y, lo, hi, log_node, tables, edge_class, lattice)
+        last, now, best = (T - 1) * (1 - d), (T - 1) % 2, -np.inf
+        for with_z in range(2):
+            low, best, y = max(low, best), -np.inf, L
+            for j in range(column[last, 1] + with_z * column[last, 2]):
+                if delta[now, with_z, j] > best:
+                    best, y = delta[now, with_z, j], kept[last, j] if j < column[last, 1] else L
+            if best > low and (with_z == 0 or tables.by_column):
+                _trace_back(with_z, d, y, lo, hi, log_node, tables, edge_class, lattice)
+        if best <= low:  # the best path avoids z, or is no better than one that does
+            break
         for n in range(T):
             if column[n, 2] and (not tables.by_column or route[1, n] == L):
                 _expand(n, lo, log_node, tables, low - slack, lattice)
-        d = 1 - d
+    return low
 
 
 @kernel

@@ -89,7 +89,7 @@ def _degenerate(scores, size, axis):
     return np.concatenate([active, rest.max(axis, keepdims=True, initial=-np.inf)], axis)
 
 
-def staggered(log_node, log_edge, order):
+def staggered_decode(log_node, log_edge, order):
     """(score, path, sweeps) of one sequence, not empty, by the steps of `staggered_many`.
 
     log_node : (T, L). log_edge : (L, L), one class. order : int (L,), labels by falling frequency.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers.chains import Chain, batches, random_chain, run_viterbi_many
-from helpers.decoders import CASES, check_exact, decode
+from helpers.decoders import CASES, check_exact, decode, rounded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,15 +25,17 @@ def beam(log_node, log_edge, edge_class, width):
         for score, path in beams:
             for y, e in enumerate(node):
                 v = (score + log_edge[edge_class[t], path[-1], y] if t else 0.0) + e
-                if v > -np.inf and (y not in best or (-v, path) < (-best[y][0], best[y][1][:-1])):
+                if v > -np.inf and (y not in best or (-v, path[::-1]) < (-best[y][0], best[y][1][-2::-1])):
                     best[y] = (v, (*path, y))
         beams = sorted(best.values(), key=lambda b: (-b[0], b[1][-1]))[:width]
     return beams[0] if beams else (-np.inf, (0,) * len(log_node))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
-@given(sequences=batches(max_tokens=6, max_labels=7, forbidden=(0.0, 0.4)))
-def test_equals_beams_of_paths(width, sequences):
+@given(sequences=batches(max_tokens=6, max_labels=7, forbidden=(0.0, 0.4)), rounding=st.booleans())
+def test_equals_beams_of_paths(width, sequences, rounding):
+    if rounding:
+        sequences = rounded(sequences)
     scores, paths, counters = run(sequences, width)
     for s, chain in enumerate(sequences):
         score, path = beam(*chain, width)

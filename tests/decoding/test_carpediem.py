@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers.chains import batches, chains, random_chain, run_viterbi_many
-from helpers.decoders import CASES, check_exact, decode
+from helpers.decoders import CASES, check_exact, decode, rounded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,11 +41,7 @@ def test_equals_enumeration(tight, chain):
 @TIGHT
 @given(sequences=batches(max_tokens=12, max_labels=11, forbidden=(0.0, 0.1, 0.6)), rounding=st.booleans())
 def test_small_batches_equal_viterbi(tight, sequences, rounding):
-    if rounding:  # many exact ties, and sums that round
-        sequences = [c._replace(log_node=np.round(c.log_node) * 0.1) for c in sequences]
-        log_edge = np.round(sequences[0].log_edge) * 0.1
-        sequences = [c._replace(log_edge=log_edge) for c in sequences]
-    check_bits(sequences, tight)
+    check_bits(rounded(sequences, 0.1) if rounding else sequences, tight)  # ties, and sums that round
 
 
 @TIGHT

@@ -14,6 +14,12 @@ def decode(decoder, tables, sequences):
     return score, np.split(path, seq_ptr[1:-1]), counters
 
 
+def rounded(sequences, unit=1.0):
+    """Chains with many ties: all scores are multiples of `unit`."""
+    log_edge = np.round(sequences[0].log_edge) * unit
+    return [c._replace(log_node=np.round(c.log_node) * unit, log_edge=log_edge) for c in sequences]
+
+
 def check_exact(scores, paths, sequences, rtol=1e-9, atol=1e-9):
     """Scores are Viterbi's; each path has the score that it is said to have, or is zeros if all is forbidden.
 
