@@ -59,15 +59,17 @@ class Predictions:
         path = inference.decode(corpus, *self._model(), form=form)
         return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
 
-    def predict_kbest(self, X: Data, k: int = 10) -> list[list[tuple[list[Any], float]]]:
+    def predict_kbest(self, X: Data, k: int = 10, form: str = "auto") -> list[list[tuple[list[Any], float]]]:
         """The k most probable labellings of each sequence, best first: for each sequence a list of pairs
         (labels, log probability); shorter where fewer labellings are allowed.
 
         The first one is that of `predict`; [([], 0.0)] for an empty sequence. Exact; constraints hold.
+        form : "dense", "default" (time grows with the label pairs that are stored), or "auto". Both give the
+        same.
         """
         corpus = self._known(X)
         features, w, constraints, n_threads = self._model()
-        best = kbest(corpus, features, w, constraints, k, n_threads)
+        best = kbest(corpus, features, w, constraints, k, n_threads, form)
         decode, ptr = self.encoder_.decode, corpus.seq_ptr
         labels = [decode(np.ascontiguousarray(path), ptr) for path in best.path.T]
         log_proba = np.minimum(best.log_proba, 0.0).tolist()  # above 0 is rounding
