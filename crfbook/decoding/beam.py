@@ -85,7 +85,7 @@ def beam_many(log_node, tables, edge_class, seq_ptr, path, score, counters):
     (S+1,); out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if no path
     was found: all is forbidden, or the kept labels lead to a dead end; counters int64 (3,), added to: nodes
     and transitions looked at, sequences. Allocates 3 (longest T) width numbers.
-    Cost: n L width. Source: beam search, a rival in Kaji et al. (2010), section 6; docs/SPEC.md, C.1; chapter
+    Cost: n L width. Source: Kaji et al. (2010), section 5.3, as a rival; docs/SPEC.md, C.1; chapter
     11.
     """
     L, longest = log_node.shape[1], 1

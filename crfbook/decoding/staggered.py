@@ -218,7 +218,7 @@ def staggered_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
     zeros) if all is forbidden; counters int64 (3,), added to: nodes and transitions looked at, sweeps.
     Allocates 4 (longest T) (L + log2 L) numbers.
     Cost: n L at best; at most ceil(log2 L) + 1 sweeps and 4/3 n L^2 transitions, by column n log2 L sweeps.
-    Source: Kaji et al. (2010), Algorithms 1 to 3; docs/SPEC.md, C.3 to C.7; chapter 11.
+    Source: Kaji et al. (2010), section 3; docs/SPEC.md, C.3 to C.7; chapter 11.
     """
     L, longest = log_node.shape[1], 1
     for s in range(score.size):

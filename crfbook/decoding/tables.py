@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import whole
+from crfbook._checks import shown, whole
 
 
 class BeamTables(NamedTuple):
@@ -55,6 +55,12 @@ class StaggeredTables(NamedTuple):
     by_column: int  # 1: only columns expand where the best path uses z
 
 
+def _of_rest(scores, starts):
+    """(..., M): the largest scores (..., L) from each start on."""
+    blocks = np.maximum.reduceat(scores, starts, axis=-1)
+    return np.maximum.accumulate(blocks[..., ::-1], axis=-1)[..., ::-1]
+
+
 def staggered_tables(log_edge, order, by_column=False):
     """`StaggeredTables`; ValueError unless `order` is a permutation of the labels.
 
@@ -64,14 +70,13 @@ def staggered_tables(log_edge, order, by_column=False):
     """
     L, order = np.shape(log_edge)[1], np.asarray(order)
     if order.shape != (L,) or not np.array_equal(np.sort(order), np.arange(L)):
-        raise ValueError(f"order: expected a permutation of the {L} labels, got {order!r:.80}")
+        raise ValueError(f"order: expected a permutation of the {L} labels, got {shown(order)}")
     order = order.astype(np.int64)
     forward = np.asarray(log_edge, float)[:, order][:, :, order]
     rest = forward.max(axis=0)  # bounds all classes
-    sizes = 2 ** np.arange((L - 1).bit_length())
-    to_z = np.maximum.accumulate(rest[:, ::-1], axis=1)[:, ::-1][:, sizes].T
-    from_z = np.maximum.accumulate(rest[::-1], axis=0)[::-1][sizes]
-    z_to_z = np.maximum.accumulate(to_z[:, ::-1], axis=1)[:, ::-1][:, sizes].T
+    starts = 2 ** np.arange((L - 1).bit_length())
+    to_z, from_z = _of_rest(rest, starts).T, _of_rest(rest.T, starts).T
+    z_to_z = _of_rest(to_z, starts).T
     finite = np.abs(forward[np.isfinite(forward)])
     return StaggeredTables(
         order,

@@ -21,13 +21,15 @@ def rounded(sequences, unit=1.0):
 
 
 def check_exact(scores, paths, sequences, rtol=1e-9, atol=1e-9):
-    """Scores are Viterbi's; each path has the score that it is said to have, or is zeros if all is forbidden.
+    """Scores are Viterbi's, bit for bit where the paths are the same; each path has the score that it is said
+    to have, or is zeros if all is forbidden.
 
     The path is Viterbi's where a second decoding, with that path a little worse, has a clearly worse score.
     """
     wanted, best_paths = run_viterbi_many(sequences, skip=False)
     np.testing.assert_allclose(scores, wanted, rtol=rtol, atol=atol)
-    for score, path, best, chain in zip(scores, paths, best_paths, sequences, strict=True):
+    for score, path, best, its_score, chain in zip(scores, paths, best_paths, wanted, sequences, strict=True):
+        assert score == its_score or (path != best).any()
         if score == -np.inf:
             assert not path.any()
             continue
