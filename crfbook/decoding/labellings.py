@@ -32,50 +32,45 @@ class KBestTables(NamedTuple):
     column_score: np.ndarray
 
 
-def dense_tables(log_edge):
-    """`KBestTables` of log_edge (K, L, L)."""
+def dense_search(log_edge, n_tokens):
+    """f(log_node, edge_class, seq_ptr, path, score, found, counters): `kbest_many` with a table log_edge (K,
+    L, L); labels that cannot win are left out of Viterbi where n_tokens repay it.
+    """
+    n_classes, n_labels = log_edge.shape[:2]
     log_edge_t = np.ascontiguousarray(log_edge.transpose(0, 2, 1))
     ptr, label = np.zeros(1, np.int64), np.zeros(0, np.int32)
-    return KBestTables(log_edge_t, label, ptr, label, ptr, label, np.zeros(0))
+    tables = KBestTables(log_edge_t, label, ptr, label, ptr, label, np.zeros(0))
+    bound, reach = np.empty((0, 0, 0)), 0.0
+    if n_tokens > 4 * n_classes * n_labels:
+        bound = np.empty(log_edge.shape)
+        reach = dominance(log_edge, log_edge_t, bound)
+
+    def search(log_node, edge_class, seq_ptr, *out):
+        delta = np.empty(log_node.shape)
+        viterbi_scores(log_node, log_edge, bound, reach, edge_class, seq_ptr, delta)
+        kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
+
+    return search
 
 
-def stored_tables(scores, n_classes):
-    """`KBestTables` of `DefaultScores`."""
-    n_labels = len(scores.group)
+def stored_search(scores, n_classes):
+    """`dense_search` with `DefaultScores`; each thread takes work arrays of its own."""
+    n_labels, idle = len(scores.group), SimpleQueue()
     k, cell = np.divmod(owners(scores.row_ptr), max(1, len(scores.member)))
     column = k * n_labels + scores.next_label
     order = np.argsort(column, kind="stable")
     column_ptr = offsets(np.bincount(column, minlength=n_classes * n_labels))
     columns = column_ptr, scores.member[cell[order]], scores.score[order]
-    return KBestTables(np.zeros((0, 0, 0)), scores.group, scores.member_ptr, scores.member, *columns)
+    groups = scores.group, scores.member_ptr, scores.member
+    tables = KBestTables(np.zeros((0, 0, 0)), *groups, *columns)
 
-
-def dense_forwards(log_edge, n_tokens):
-    """f(log_node, edge_class, seq_ptr, delta) with Viterbi's scores of log_edge (K, L, L); labels that cannot
-    win are left out where n_tokens repay it.
-    """
-    n_classes, n_labels = log_edge.shape[:2]
-    bound, reach = np.empty((0, 0, 0)), 0.0
-    if n_tokens > 4 * n_classes * n_labels:
-        bound = np.empty(log_edge.shape)
-        reach = dominance(log_edge, np.ascontiguousarray(log_edge.transpose(0, 2, 1)), bound)
-
-    def forwards(log_node, *sequences_and_delta):
-        viterbi_scores(log_node, log_edge, bound, reach, *sequences_and_delta)
-
-    return forwards
-
-
-def stored_forwards(scores):
-    """`dense_forwards` of `DefaultScores`; each thread takes work arrays of its own."""
-    idle = SimpleQueue()
-
-    def forwards(log_node, *sequences_and_delta):
-        work = default_work(scores) if idle.empty() else idle.get()
-        viterbi_scores_stored(log_node, scores, work, *sequences_and_delta)
+    def search(log_node, edge_class, seq_ptr, *out):
+        delta, work = np.empty(log_node.shape), default_work(scores) if idle.empty() else idle.get()
+        viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
         idle.put(work)
+        kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
 
-    return forwards
+    return search
 
 
 class KBest(NamedTuple):
@@ -94,29 +89,30 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     "default", those that are stored; or "auto": as `inference.decode` chooses. Both find the same bits.
     Raises ValueError for another k or form, and otherwise as `inference` does.
     """
-    k = min(whole("k", k, 1), features.n_labels ** min(corpus.longest, 63))
+    k = rank_limit(k, corpus, features.n_labels)
     name = decoding_form(one_of("form", form, FORMS), corpus, features, w)
     log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
     path = np.empty((corpus.n_tokens, k), np.int32)
     score, found = np.empty((corpus.n_sequences, k)), np.empty(corpus.n_sequences, np.int64)
-    stored = name in ("default", "sparse")
-    transitions = default_scores if stored else table_edges
-    model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=not stored)
-    if stored:
-        tables, forwards = stored_tables(model.edges, corpus.n_classes), stored_forwards(model.edges)
+    if name in ("default", "sparse"):
+        model = inference.ready_model(corpus, features, w, constraints, default_scores, False, padding=False)
+        search = stored_search(model.edges, corpus.n_classes)
     else:
-        table = model.edges.log_edge
-        tables, forwards = dense_tables(table), dense_forwards(table, corpus.n_tokens)
+        model = inference.ready_model(corpus, features, w, constraints, table_edges, False)
+        search = dense_search(model.edges.log_edge, corpus.n_tokens)
     pieces = inference.stretches(corpus.seq_ptr, features.n_labels)
 
     def piece(i):
         sequences, tokens = pieces[i]
         log_node = inference.stretch_scores(corpus, model, *pieces[i])
-        delta, edge_class = np.empty(log_node.shape), corpus.edge_class[tokens]
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
-        forwards(log_node, edge_class, seq_ptr, delta)
         out = path[tokens], score[sequences], found[sequences], np.zeros(3, np.int64)
-        kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
+        search(log_node, corpus.edge_class[tokens], seq_ptr, *out)
 
     run_pieces(piece, len(pieces), n_threads)
     return KBest(path, score, score - log_z[:, None], found)
+
+
+def rank_limit(k, corpus, n_labels):
+    """k, or how many labellings the longest sequence has, if they are fewer; ValueError for a bad k."""
+    return min(whole("k", k, 1), n_labels ** min(corpus.longest, 63))

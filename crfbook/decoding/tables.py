@@ -72,20 +72,15 @@ def staggered_tables(log_edge, order, by_column=False):
     if order.shape != (L,) or not np.array_equal(np.sort(order), np.arange(L)):
         raise ValueError(f"order: expected a permutation of the {L} labels, got {shown(order)}")
     order = order.astype(np.int64)
-    forward = np.asarray(log_edge, float)[:, order][:, :, order]
+    forward = np.ascontiguousarray(np.asarray(log_edge, float)[:, order][:, :, order])
     rest = forward.max(axis=0)  # bounds all classes
     starts = 2 ** np.arange((L - 1).bit_length())
     to_z, from_z = _of_rest(rest, starts).T, _of_rest(rest.T, starts).T
     z_to_z = _of_rest(to_z, starts).T
     finite = np.abs(forward[np.isfinite(forward)])
-    return StaggeredTables(
-        order,
-        np.stack([forward, np.swapaxes(forward, 1, 2)]),
-        np.stack([to_z, from_z]),
-        np.stack([z_to_z, z_to_z.T]),
-        float(finite.max(initial=0.0)),
-        int(by_column),
-    )
+    pairs = (forward, np.swapaxes(forward, 1, 2)), (to_z, from_z), (z_to_z, z_to_z.T)
+    tables = (np.ascontiguousarray(np.stack(pair)) for pair in pairs)  # one layout: compiled once
+    return StaggeredTables(order, *tables, float(finite.max(initial=0.0)), int(by_column))
 
 
 def _degenerate(scores, size, axis):

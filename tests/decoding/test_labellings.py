@@ -91,7 +91,7 @@ def test_sparse_transitions_take_stored_pairs(monkeypatch):
     """Where decoding takes pairs and no table, so does `kbest`."""
     corpus, features, w = case("plain")
     monkeypatch.setattr(labellings, "decoding_form", lambda *given: "sparse")
-    monkeypatch.setattr(labellings, "dense_tables", None)
+    monkeypatch.setattr(labellings, "dense_search", None)
     assert kbest(corpus, features, w, k=2).found.tolist() == [2, 1, 2, 2, 2]
 
 
