@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.packing import entries_of, worth_a_row
+from crfbook.chain.sparse.potentials import DefaultScores, DefaultWork, default_scores, default_work
 from crfbook.data.constraints import Bounds, bounds_of
-from crfbook.data.corpus import offsets, stretches
+from crfbook.data.corpus import offsets, owners, stretches
 from crfbook.data.features import distinct_keys, row_offsets
 
 
@@ -57,6 +58,24 @@ class OnlineWork(NamedTuple):
     cell: np.ndarray  # int64 (n_max,)
     amount: np.ndarray  # (n_max,)
     slot: np.ndarray  # int32 (C,): zeros
+    lists: "ListLayout"
+
+
+class ListLayout(NamedTuple):
+    """Weights and transitions as learners/online/lists.py reads them; of others no array has an entry."""
+
+    number: np.ndarray  # int64 (N,): 0, 1, 2, ...
+    attr_ptr: np.ndarray  # this and the next two as in a Corpus
+    attr_idx: np.ndarray
+    attr_val: np.ndarray
+    node_ptr: np.ndarray  # this and the next as in a FeatureSet
+    node_label: np.ndarray
+    dense: np.ndarray  # (0, L): no copies of rows, weights change
+    dense_of: np.ndarray  # int32 (0,)
+    place: np.ndarray  # int64 (n_edge,): stored pair of each transition weight, -1: forbidden
+    row: np.ndarray  # int64 (P,): row of each stored pair
+    scores: DefaultScores
+    work: DefaultWork
 
 
 class Cells(NamedTuple):
@@ -127,21 +146,65 @@ def _cells(features, attr, width):
     return Cells(exists.size, weight, cell), exists
 
 
-def online_work(layout, n_cells):
-    """`OnlineWork` for the sequences of a layout and C = n_cells."""
+MANY_LABELS = 100  # from so many on lists are worth it, if few pairs have a weight
+FEW_PAIRS = 0.25  # of all
+
+
+def worth_lists(corpus, features):
+    """Are lists faster for online learners than dense rows and tables of transitions?"""
+    few = features.n_edge <= FEW_PAIRS * features.n_labels**2
+    return features.n_labels >= MANY_LABELS and few and corpus.n_classes == 1 and features.n_edge_attrs == 1
+
+
+def lay_out_lists(corpus, features, constraints):
+    """(OnlineLayout, Cells, ListLayout) of a corpus that is read as it stands: cells are weights. Memory
+    grows with neither occurrences times weights nor pairs of labels. One edge class.
+    """
+    n_labels, bounds = features.n_labels, bounds_of(constraints, features.n_labels)
+    tokens = corpus.seq_ptr, corpus.labels, corpus.weights, corpus.edge_class
+    edges = features.edge_ptr, (features.edge_prev * n_labels + features.edge_next).astype(np.int32)
+    none, nothing = np.zeros(corpus.n_tokens + 1, np.int64), np.zeros(0, np.int32)
+    entries = none, nothing, nothing, np.zeros(0), none, nothing, nothing, np.zeros(0)
+    classes = *used_classes(corpus), corpus.class_ptr, corpus.class_attr
+    exists = np.zeros((0, n_labels), np.uint8)
+    layout = OnlineLayout(*tokens, *classes, *edges, exists, *entries, bounds, corpus.label_set)
+    numbers = np.concatenate([np.zeros(features.n_node), np.arange(1, features.n_edge + 1)])
+    scores = default_scores(features, numbers, corpus.class_ptr, corpus.class_attr, bounds)
+    place = np.full(features.n_edge, -1)
+    place[scores.score.astype(np.int64) - 1] = np.arange(len(scores.score))
+    own = corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, features.node_ptr, features.node_label
+    pairs = place, owners(scores.row_ptr), scores, default_work(scores, bounds=False)
+    lists = ListLayout(np.arange(corpus.n_tokens), *own, np.zeros((0, n_labels)), nothing, *pairs)
+    return layout, Cells(0, np.zeros(0, np.int64), np.zeros(0, np.int64)), lists
+
+
+def no_lists():
+    """`ListLayout` without an entry."""
+    ids, numbers, none = np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64)
+    scores = DefaultScores(ids, none, ids, none, ids, none, ids, *[numbers] * 4, none)
+    table = np.zeros((0, 0))
+    work = DefaultWork(table, *[numbers] * 3, np.zeros(0, np.float32), np.zeros(0, np.uint8))
+    own = none, none, ids, numbers, none, ids
+    return ListLayout(*own, table, ids, none, none, scores, work)
+
+
+def online_work(layout, n_cells, lists=None):
+    """`OnlineWork` for the sequences of a layout and C = n_cells; lists: of `lay_out_lists`."""
     width, n_classes = layout.exists.shape[1], len(layout.class_ptr) - 1
     longest = max(1, int(np.diff(layout.seq_ptr).max(initial=0)))
-    dense, pairs = (
-        int(np.diff(ptr[layout.seq_ptr]).max(initial=0)) for ptr in (layout.dense_ptr, layout.pair_ptr)
-    )
+    starts = layout.dense_ptr, layout.pair_ptr
+    if lists is not None:
+        starts = lists.attr_ptr, layout.pair_ptr
+    dense, pairs = (int(np.diff(ptr[layout.seq_ptr]).max(initial=0)) for ptr in starts)
     n_max = 2 * dense + pairs + 2 * longest * int(np.diff(layout.class_ptr).max())
-    log_node, delta, best = np.zeros((3, longest, width))
+    log_node = np.zeros((longest, width))
+    delta, best = np.zeros((2, longest if lists is None else 0, width))
     # two at least: the transposes of one table would be of another type, and each kernel compiles twice
-    log_edge = np.zeros((max(2, n_classes), width, width))
+    log_edge = np.zeros((max(2, n_classes), width, width) if lists is None else (2, 0, 0))
     tables = log_edge, log_edge.transpose(0, 2, 1), np.zeros(n_classes, np.uint8)
     path, rows = np.zeros(longest, np.int32), np.zeros(width, np.int64)
     differences = np.zeros(n_max, np.int64), np.zeros(n_max), np.zeros(n_cells, np.int32)
-    return OnlineWork(log_node, *tables, path, delta, best, rows, *differences)
+    return OnlineWork(log_node, *tables, path, delta, best, rows, *differences, lists or no_lists())
 
 
 class SequenceWork(NamedTuple):

@@ -142,7 +142,7 @@ def default_step(k, g, delta, scores, work, pool, n_pool, seen):
     first, stop = scores.member_ptr[g], scores.member_ptr[g + 1]
     base, size, best, d = k * scores.member.size, stop - first, work.best, work.gathered
     row_ptr, next_label, score = scores.row_ptr, scores.next_label, scores.score
-    if size == best.size:
+    if size == best.size:  # every label
         d = delta
     else:
         for i in range(size):
@@ -218,18 +218,58 @@ def score_block(first, stop, lo, hi, tokens, nodes, log_node):
 
 
 @kernel
-def default_trace_back(lo, hi, y, tokens, scores, pool, delta_pool, pool_ptr, path):
-    """path[t-1] = the smallest yp whose delta[yp] + s(yp,path[t]) is largest, among the cells alive.
+def default_forward(lo, t, stop, log_node, edge_class, scores, work, pools, n_pool, pool_ptr, seen):
+    """delta of tokens t..stop-1 of the sequence that begins at lo, into work.delta; returns (pools, n_pool).
 
-    Arguments: lo, hi: tokens of the sequence; y: its last label; tokens, scores; pool int32, delta_pool:
-    cells alive and their delta; pool_ptr int64: those of step t and group g end at [(t - lo) G + g]; out:
-    path int32 (N,). Cost: a bisection for each cell alive. Source: Viterbi (1967).
+    delta[lo] = log_node[lo];  delta[t,y] = log_node[t,y] + best[t,y],  best by `default_step`
+    Of each delta the cells alive are kept: their numbers and values are pools[0][:n_pool], pools[1][:n_pool],
+    those of token t and group g end at pool_ptr[(t - lo) G + g]. The pools are copied where they are full.
+    Arguments: lo, t, stop; log_node (>= stop - t, >= L): row 0 is token t; edge_class int32 (N,); scores;
+    work: `DefaultWork`, delta of token t-1; pools (int32 (P,), float64 (P,)), n_pool, pool_ptr int64 (>=
+    (stop - lo) G,); seen int64 (4,), added to. Cost: that of `default_step` for each
+    group. Source: chapter 11.
     """
-    n_groups = scores.member_ptr.size - 1
-    path[hi - 1] = y
+    delta, best, n_groups, most = work.delta, work.best, scores.member_ptr.size - 1, scores.member.size
+    pool, delta_pool = pools
+    for i in range(stop - t):
+        if t + i == lo:
+            best[:] = 0.0
+            for g in range(n_groups):
+                pool_ptr[g] = 0
+        else:
+            if n_pool + most > pool.size:
+                more, more_delta = np.empty(2 * (n_pool + most), np.int32), np.empty(2 * (n_pool + most))
+                for j in range(n_pool):
+                    more[j], more_delta[j] = pool[j], delta_pool[j]
+                pool, delta_pool = more, more_delta
+            for g in range(n_groups):
+                end = default_step(edge_class[t + i], g, delta, scores, work, pool, n_pool, seen)
+                for j in range(n_pool, end):
+                    delta_pool[j] = delta[scores.member[pool[j]]]
+                n_pool = end
+                pool_ptr[(t + i - lo) * n_groups + g] = end
+        for y in range(delta.size):
+            delta[y] = log_node[i, y] + best[y]
+    return (pool, delta_pool), n_pool
+
+
+@kernel
+def default_trace_back(lo, hi, edge_class, scores, work, pools, pool_ptr, path):
+    """Score of the best path of tokens lo..hi-1; if that is not -inf: path[t-1-lo] = the smallest yp whose
+    delta[yp] + s(yp,path[t-lo]) is largest, among the cells alive.
+
+    Arguments: lo, hi; edge_class int32 (N,); scores; work: delta of token hi-1; pools, pool_ptr: see
+    `default_forward`; out: path int32 (>= hi - lo,). Cost: a bisection for each cell alive. Source: Viterbi
+    (1967).
+    """
+    n_groups, (pool, delta_pool) = scores.member_ptr.size - 1, pools
+    y, score = largest(work.delta, work.delta.size)
+    if score == -np.inf:
+        return score
+    path[hi - lo - 1] = y
     for t in range(hi - 1, lo, -1):
         at = (t - lo) * n_groups + scores.group[y]
-        base, high, label = tokens.edge_class[t] * scores.member.size, -np.inf, 0
+        base, high, label = edge_class[t] * scores.member.size, -np.inf, 0
         for i in range(pool_ptr[at - 1], pool_ptr[at]):
             c = base + pool[i]
             e = find_next(scores.next_label, scores.row_ptr[c], scores.row_ptr[c + 1], y)
@@ -237,7 +277,8 @@ def default_trace_back(lo, hi, y, tokens, scores, pool, delta_pool, pool_ptr, pa
             if v > high:
                 high, label = v, scores.member[pool[i]]
         y = label
-        path[t - 1] = y
+        path[t - 1 - lo] = y
+    return score
 
 
 @kernel
@@ -255,43 +296,26 @@ def default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, 
     all is forbidden, nan if a sum of weights left float64; seen int64 (4,), see ALIVE, added to. Cost a
     token: its attributes, L, the cells, and the stored pairs of the cells alive. Source: chapter 11.
     """
-    L, n_groups = scores.group.size, scores.member_ptr.size - 1
-    n_rows, most = work.log_node.shape[0], scores.member.size
-    pool, delta_pool = np.empty(2 * most + 64, np.int32), np.empty(2 * most + 64)
-    pool_ptr = np.zeros(n_groups + 1, np.int64)
+    n_groups, n_rows, most = scores.member_ptr.size - 1, work.log_node.shape[0], scores.member.size
+    pools = (np.empty(2 * most, np.int32), np.empty(2 * most))
+    pool_ptr = np.zeros(1, np.int64)
     for s in range(first, stop):
         lo, hi = tokens.seq_ptr[s], tokens.seq_ptr[s + 1]
         score[s] = 0.0
         if lo == hi:
             continue
-        if (hi - lo) * n_groups + 1 > pool_ptr.size:
-            pool_ptr = np.zeros((hi - lo) * n_groups + 1, np.int64)
-        n_pool, d, good = 0, work.delta, True
-        pool_ptr[: n_groups + 1] = 0
-        for t in range(lo, hi):
-            r = (t - lo) % n_rows
-            if r == 0:
-                score_block(t, min(t + n_rows, hi), lo, hi, tokens, nodes, work.log_node)
-            row = work.log_node[r]
-            if t == lo:
-                work.best[:] = 0.0
-            elif n_pool + most > pool.size:
-                pool = np.append(pool, np.empty(pool.size + most, np.int32))
-                delta_pool = np.append(delta_pool, np.empty(delta_pool.size + most))
-            for g in range(n_groups if t > lo else 0):
-                end = default_step(tokens.edge_class[t], g, d, scores, work, pool, n_pool, seen)
-                for i in range(n_pool, end):
-                    delta_pool[i] = d[scores.member[pool[i]]]
-                n_pool = end
-                pool_ptr[(t - lo) * n_groups + g] = end
-            for y in range(L):
-                d[y] = row[y] + work.best[y]
+        path[lo:hi] = 0
+        if (hi - lo) * n_groups > pool_ptr.size:
+            pool_ptr = np.zeros((hi - lo) * n_groups, np.int64)
+        n_pool, good = 0, True
+        for t in range(lo, hi, n_rows):
+            end = min(t + n_rows, hi)
+            score_block(t, end, lo, hi, tokens, nodes, work.log_node)
             if nodes.may_overflow[0]:
-                for y in range(L):
-                    good &= d[y] < np.inf
-        y, high = largest(d, L)
-        score[s] = high if good else np.nan
-        if good and high > -np.inf:
-            default_trace_back(lo, hi, y, tokens, scores, pool, delta_pool, pool_ptr, path)
-        else:
-            path[lo:hi] = 0
+                for r in range(end - t):
+                    for y in range(work.delta.size):
+                        good &= work.log_node[r, y] < np.inf
+            part = lo, t, end, work.log_node, tokens.edge_class
+            pools, n_pool = default_forward(*part, scores, work, pools, n_pool, pool_ptr, seen)
+        out = pools, pool_ptr, path[lo:hi]
+        score[s] = default_trace_back(lo, hi, tokens.edge_class, scores, work, *out) if good else np.nan

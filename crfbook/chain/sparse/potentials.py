@@ -126,12 +126,12 @@ class DefaultWork(NamedTuple):
     known: np.ndarray  # uint8 (K*C,): 1 where the bounds of a cell have been made
 
 
-def default_work(scores):
-    """`DefaultWork` of one thread for `DefaultScores`."""
+def default_work(scores, bounds=True):
+    """`DefaultWork` of one thread for `DefaultScores`. bounds: False where the scores change all the time."""
     n_labels = len(scores.group)
     n_bounds = len(scores.max_row) // max(1, len(scores.member)) * int(scores.bound_ptr[-1])
     rows = max(1, BLOCK_CELLS // n_labels), n_labels
-    bound = np.empty(n_bounds if n_bounds <= MOST_BOUNDS else 0, np.float32)
+    bound = np.empty(n_bounds if bounds and n_bounds <= MOST_BOUNDS else 0, np.float32)
     known = np.zeros(len(scores.max_row), np.uint8)
     return DefaultWork(np.empty(rows), *np.empty((3, n_labels)), bound, known)
 

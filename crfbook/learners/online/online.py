@@ -38,7 +38,15 @@ import numpy as np
 
 from crfbook._checks import number, one_of, shown, whole
 from crfbook.chain.objective import check_labels, check_weights
-from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, online_work, weights_of
+from crfbook.chain.token_layout import (
+    cells_of,
+    epoch_order,
+    lay_out_lists,
+    lay_out_online,
+    online_work,
+    weights_of,
+    worth_lists,
+)
 from crfbook.learners.online.updates import (
     LOSS,
     N_TOTALS,
@@ -217,12 +225,16 @@ class _Online(Learner):
             whole("max_iterations", max_iterations),
         )
         self.shuffle, self.seed, self.average = shuffle, random_state, bool(average)
-        self.layout, self.cells = lay_out_online(corpus, features, constraints)
+        lists = None
+        if worth_lists(corpus, features):
+            self.layout, self.cells, lists = lay_out_lists(corpus, features, constraints)
+        else:
+            self.layout, self.cells = lay_out_online(corpus, features, constraints)
         self.theta, self.theta_sum = cells_of(self.cells, state["w"]), cells_of(self.cells, state["w_sum"])
         self.variance = None if variance is None else cells_of(self.cells, state["variance"])
         self.count = np.array([state["count"]], np.int64).reshape(1)
         self.iteration, self.seconds = int(state["epoch"]), float(state["seconds"])
-        self.work, self.totals = online_work(self.layout, len(self.theta)), np.zeros(N_TOTALS)
+        self.work, self.totals = online_work(self.layout, len(self.theta), lists), np.zeros(N_TOTALS)
         self.sequences = corpus.visited
         self.good = self._snapshot()
 
@@ -259,9 +271,11 @@ class _Online(Learner):
         return w - w_sum / count if self.average else w.copy()
 
     def last_look(self):
-        """The objective of the last epoch; before the first, that of the start."""
-        if self.n_evaluations:
-            return self.objective
+        """The objective of the last epoch; before the first, that of the start. At w = 0 every path is a best
+        one, the gold one too: nothing is lost, and nobody need decode the corpus to say so.
+        """
+        if self.n_evaluations or not self.good["w"].any():
+            return self.objective if self.n_evaluations else 0.0
         totals = np.zeros(N_TOTALS)
         self.direction(self.sequences, cells_of(self.cells, self.weights()), totals)
         return self.losses(totals)[0]

@@ -10,7 +10,8 @@ attribute, then the flat weights w (F,) of the FeatureSet (the places of the fre
 0). M >= L is the number of labels padded to whole vector registers. The NamedTuples `layout` (OnlineLayout)
 and `work` (OnlineWork) of chain/token_layout.py list their arrays with shapes.
 Everything costs time in proportion to the sequence. Tables of transitions are kept until a weight changes:
-`work.known` marks those that are of the present weights.
+`work.known` marks those that are of the present weights. Where labels are many, there are no tables and no
+dense rows, but `work.lists` (lists.py); otherwise its arrays are empty.
 """
 
 import math
@@ -20,6 +21,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.chain.sequence import score_class, score_nodes
 from crfbook.chain.viterbi import decode_sequence
+from crfbook.learners.online.lists import decode_by_lists, refresh_all, refresh_pairs
 
 LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS, N_TOTALS = 0, 1, 2, 3, 4, 5  # places of `totals`
 
@@ -48,9 +50,20 @@ def node_difference(t, row, z, n, layout, work):
 
     Weights that do not exist are left out. Arguments: row: t's position in its sequence; z: its label on the
     best path; layout, see above; out: work: cell, amount, from position n on. Cost: the attributes of the
-    token. Source: Collins (2002), figure 1.
+    token, of lists a bisection each. Source: Collins (2002), figure 1.
     """
-    y, M, cell, amount = layout.labels[t], layout.exists.shape[1], work.cell, work.amount
+    y, M, cell, amount, lists = layout.labels[t], layout.exists.shape[1], work.cell, work.amount, work.lists
+    if lists.node_ptr.size > 0:
+        for i in range(lists.attr_ptr[t], lists.attr_ptr[t + 1]):
+            a = lists.attr_idx[i]
+            x = lists.attr_val[i] if lists.attr_val.size else 1.0
+            if a < lists.node_ptr.size - 1:
+                for label, sign in ((y, x), (np.int32(z), -x)):
+                    k = find_pair(lists.node_label, lists.node_ptr[a], lists.node_ptr[a + 1], label)
+                    if k >= 0:
+                        cell[n], amount[n] = k, sign
+                        n += 1
+        return n
     for i in range(layout.dense_ptr[t], layout.dense_ptr[t + 1]):
         h = layout.dense_id[i]
         x = layout.dense_val[i] if layout.dense_val.size else 1.0
@@ -96,6 +109,11 @@ def decode_with(s, theta, layout, work):
     T M^2 additions and maxima. Source: Collins (2002), section 2.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    if work.lists.node_ptr.size > 0:
+        if not work.known[0]:
+            refresh_all(theta, work.lists)
+            work.known[0] = 1
+        return decode_by_lists(first, last, theta, layout, work.lists, work.log_node, work.path)
     score_nodes(s, theta, 1.0, layout, work.log_node)
     for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
         if not work.known[k]:
@@ -107,6 +125,19 @@ def decode_with(s, theta, layout, work):
         work.log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0,
         layout.edge_class[first:last], 0, last - first, work.path, work.delta, work.best, work.rows
     )  # fmt: skip
+
+
+@kernel
+def after_step(n, theta, layout, work):
+    """What is kept of the weights is kept up to date, or marked as stale, after work.cell[:n] have moved.
+
+    Arguments: n; theta (C,); layout; out: work: known, lists. Cost: the classes, or a row of stored pairs for
+    each transition that moved. Source: chapter 11.
+    """
+    if work.lists.node_ptr.size > 0:
+        refresh_pairs(n, theta, work.lists, work.cell)
+    else:
+        work.known[:] = 0
 
 
 @kernel
@@ -186,7 +217,7 @@ def perceptron_epoch(order, theta, theta_sum, count, layout, work, totals):
             theta[work.cell[i]] += change
             theta_sum[work.cell[i]] += count[0] * change
         if wrong:
-            work.known[:] = 0
+            after_step(n, theta, layout, work)
         count[0] += 1
 
 
@@ -240,7 +271,7 @@ def passive_aggressive_epoch(
                 change = layout.weight[s] * tau * work.amount[i]
                 theta[work.cell[i]] += change
                 theta_sum[work.cell[i]] += count[0] * change
-            work.known[:] = 0
+            after_step(n, theta, layout, work)
         count[0] += 1
 
 
@@ -271,4 +302,4 @@ def arow_epoch(order, gamma, theta, variance, layout, work, totals):
             k = work.cell[i]
             theta[k] += alpha * variance[k] * work.amount[i]
             variance[k] = 1.0 / (1.0 / variance[k] + work.amount[i] ** 2 / gamma)
-        work.known[:] = 0
+        after_step(n, theta, layout, work)

@@ -1,0 +1,110 @@
+"""Perceptron, PA and AROW on lists of weights and stored pairs: what they find on tables, step by step."""
+
+import numpy as np
+import pytest
+from helpers.corpora import random_corpus, random_model
+from helpers.problems import problem
+
+from crfbook.chain import token_layout
+from crfbook.data.constraints import Constraints
+from crfbook.learners.online import online
+from crfbook.learners.online.lists import refresh_all
+from crfbook.learners.online.online import arow, passive_aggressive, perceptron
+
+pytestmark = pytest.mark.kernels
+LEARNERS = {
+    "perceptron": perceptron,
+    "batch": lambda *a, **k: perceptron(*a, batch=True, **k),
+    "pa": lambda *a, **k: passive_aggressive(*a, pa_type=2, **k),
+    "arow": arow,
+}
+
+
+def on_both(monkeypatch, learn):
+    """learn() on tables, and on lists."""
+    found = []
+    for many in (10**9, 0):
+        monkeypatch.setattr(token_layout, "MANY_LABELS", many)
+        monkeypatch.setattr(token_layout, "FEW_PAIRS", 1.0)
+        found.append(learn())
+    return found
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_weights_as_on_tables(name, constrained, seed, monkeypatch):
+    corpus, features, w, constraints = problem(seed, constrained, valued=True, weighted=True)
+    start = w if seed else None  # ties of sums that round otherwise could part them; values are random
+
+    def learn():
+        result = LEARNERS[name](corpus, features, start, constraints=constraints, max_iterations=6)
+        again = LEARNERS[name](
+            corpus, features, constraints=constraints, max_iterations=9, state=result.state
+        )
+        return result, again
+
+    tables, lists = on_both(monkeypatch, learn)
+    for want, got in zip(tables, lists, strict=True):
+        np.testing.assert_allclose(got.w, want.w, rtol=1e-9, atol=1e-11)
+        assert [s.objective for s in got.history] == pytest.approx([s.objective for s in want.history])
+
+
+def wide(seed=0, n_labels=41):
+    rng = np.random.default_rng(seed)
+    corpus = random_corpus(rng, tuple(rng.integers(0, 9, 60)), n_labels, 40, valued=True)
+    features, _ = random_model(rng, corpus, n_labels, 40)
+    return corpus, features
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_many_labels(limited, monkeypatch):
+    corpus, features = wide()
+    constraints = None
+    if limited:
+        allowed = np.random.default_rng(1).random((41, 41)) < 0.3
+        inner = corpus.inner
+        allowed[corpus.labels[inner - 1], corpus.labels[inner]] = True
+        constraints = Constraints(allowed, *np.ones((2, 41), bool))
+    tables, lists = on_both(
+        monkeypatch, lambda: perceptron(corpus, features, constraints=constraints, max_iterations=5)
+    )
+    np.testing.assert_allclose(lists.w, tables.w, rtol=1e-9, atol=1e-11)
+
+
+def test_pairs_and_row_extremes_are_kept_up_to_date(monkeypatch):
+    """After each epoch, what single steps have kept is what all weights give."""
+    monkeypatch.setattr(token_layout, "MANY_LABELS", 0)
+    corpus, features = wide(2)
+    learner = online._Online(corpus, features, None, None, None, True, 0.0, 10, 0, True)
+    order = learner.sequences
+    for _ in range(3):
+        moved = learner.theta, learner.theta_sum, learner.count
+        online.perceptron_epoch(order, *moved, learner.layout, learner.work, learner.totals)
+        scores = learner.work.lists.scores
+        kept = [scores.score.copy(), scores.max_row.copy(), scores.min_row.copy()]
+        assert kept[0].any() and scores.reach[0] >= np.abs(kept[0]).max()
+        refresh_all(learner.theta, learner.work.lists)
+        for before, now in zip(kept, (scores.score, scores.max_row, scores.min_row), strict=True):
+            np.testing.assert_array_equal(before, now)
+
+
+def test_who_gets_lists():
+    """Many labels with few pairs, one class; nobody else."""
+    corpus, features = wide()
+    some = features._replace(n_labels=200)
+    assert token_layout.worth_lists(corpus, some)
+    assert not token_layout.worth_lists(corpus, features)
+    assert not token_layout.worth_lists(corpus, some._replace(n_edge_attrs=2))
+    every = np.zeros(200 * 200 // 2, np.int32)
+    assert not token_layout.worth_lists(corpus, some._replace(edge_prev=every, edge_next=every))
+
+
+def test_no_array_of_the_corpus_grows_with_labels():
+    """Occurrences times weights, tokens times labels and pairs of labels are never stored."""
+    corpus, features = wide(0, 150)
+    layout, _, lists = token_layout.lay_out_lists(corpus, features, None)
+    work = token_layout.online_work(layout, features.n_features, lists)
+    arrays = [*layout[:-2], *work[:-1], *lists[:-2], *lists.scores, *lists.work]
+    most = max(array.size for array in arrays)
+    assert most <= max(corpus.longest * 150, features.n_features, len(corpus.attr_idx), 16384)
