@@ -237,6 +237,16 @@ def test_a_beam_that_ends_dead_names_what_helps():
         model.predict(x, "beam", beam_width=1)
 
 
+def test_a_beam_of_an_hmm_that_ends_dead():
+    """A is the likelier first label, and nothing but A follows it."""
+    given = [["A", "A"]] * 3 + [["B", "C"]]
+    model = HMM(smoothing=0.0).fit([[{"a": 1}, {"a": 1}]] * 3 + [[{"a": 1}, {"b": 1}]], given)
+    x = [[{"a": 1}], [{"a": 1}, {"b": 1}]]
+    assert model.predict(x, "beam") == [["A"], ["B", "C"]]
+    with pytest.raises(ValueError, match="^sequence 1: expected a path among the beam_width=1 labels"):
+        model.predict(x, "beam", beam_width=1)
+
+
 @pytest.mark.parametrize("form", EXACT)
 def test_no_labelling_allowed(form):
     corpus, features, w = case("plain")
