@@ -28,9 +28,9 @@ from crfbook.chain.numpy_form import Lattice, Steps, add_attribute_scores, edge_
 from crfbook.chain.objective import LOG_LOSS_FORMS, check_paths, check_weights
 from crfbook.chain.packing import (
     FEW_CLASSES,
-    STRETCH_ROWS,
     batch_rows,
     many_weights,
+    n_stretches,
     pack,
     padded,
     padded_bounds,
@@ -79,7 +79,7 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     potentials, viterbi = DECODERS[name]
     model = ready_model(corpus, features, w, constraints, potentials, name == "numpy")
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    pieces = stretches(corpus.seq_ptr)
+    pieces = stretches(corpus.seq_ptr, features.n_labels)
 
     def piece(i):
         sequences, tokens = pieces[i]
@@ -106,7 +106,11 @@ def _decode_by_default(corpus, features, w, constraints, n_threads):
     lists = model.w, features.node_ptr, features.node_label, model.dense, model.dense_of
     nodes = NodeLists(*lists, *limits, np.array([model.may_overflow]))
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    pieces, works, seen = stretches(corpus.seq_ptr), SimpleQueue(), np.zeros((4,), np.int64)
+    pieces, works, seen = (
+        stretches(corpus.seq_ptr, features.n_labels),
+        SimpleQueue(),
+        np.zeros((4,), np.int64),
+    )
 
     def piece(i):
         work = default_work(scores) if works.empty() else works.get()
@@ -159,7 +163,7 @@ def sequence_scores(corpus, features, w, constraints=None):
         )
     model = ready_model(corpus, features, w, constraints)
     edge = _edge_path_scores(corpus, features, w, constraints)
-    for sequences, tokens in stretches(corpus.seq_ptr):
+    for sequences, tokens in stretches(corpus.seq_ptr, features.n_labels):
         log_node = stretch_scores(corpus, model, sequences, tokens)
         edge[tokens] += log_node[np.arange(len(log_node)), corpus.labels[tokens]]
     return np.bincount(corpus.sequence, edge, minlength=corpus.n_sequences)
@@ -331,12 +335,12 @@ def ready_model(corpus, features, w, constraints, transitions=None, tiny=None, p
     return _Model(features, w, bounds, edges, dense, dense_of, tiny, may_overflow)
 
 
-def stretches(seq_ptr):
-    """[(slice of sequences, slice of tokens)]: neighbouring whole sequences,
-    about STRETCH_ROWS tokens each.
+def stretches(seq_ptr, n_labels):
+    """[(slice of sequences, slice of tokens)]: neighbouring whole sequences, about as many tokens in each as
+    `n_stretches` says.
     """
-    n_stretches = max(1, int(seq_ptr[-1]) // STRETCH_ROWS)
-    cuts = np.searchsorted(seq_ptr, seq_ptr[-1] * np.arange(1, n_stretches) / n_stretches)
+    n = n_stretches(seq_ptr[-1], n_labels)
+    cuts = np.searchsorted(seq_ptr, seq_ptr[-1] * np.arange(1, n) / n)
     cuts = np.unique(np.concatenate([[0], cuts, [len(seq_ptr) - 1]]))
     return [
         (slice(int(a), int(b)), slice(int(seq_ptr[a]), int(seq_ptr[b])))

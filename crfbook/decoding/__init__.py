@@ -1,5 +1,46 @@
-"""Exact search over large label sets: decoders that look at few label pairs, and the k best labellings."""
+"""Decoders for large label sets, and the k best labellings (chapter 11).
 
-from crfbook.decoding.labellings import KBest, kbest
+    carpediem       labels are opened from the best node score down (Esposito and Radicioni 2009)
+    staggered       rare labels wait behind one that stands for all of them (Kaji et al. 2010)
+    threshold       transitions score 0 but for stored pairs, looked at while they can win
+    beam            the best few labels of each token; an approximation
+    kbest           the k most probable labellings; `labellings` for a corpus
+    tables          what each derives from the transitions beforehand; staggered decoding to read
+    decoders        the table of names that prediction knows, and `decode` for a corpus
 
-__all__ = ["KBest", "kbest"]
+All but beam search are exact. A decoder NAME is a pair: ``tables = NAME_tables(log_edge, ...)``,
+once for a model, and ``NAME_many(log_node, tables, edge_class, seq_ptr, path, score, counters)``.
+Sources: docs/SPEC.md, C.1 to C.9.
+"""
+
+from crfbook.decoding.beam import beam_many
+from crfbook.decoding.carpediem import carpediem_many
+from crfbook.decoding.decoders import BEAM_WIDTH, DECODERS, FORMS, check_beam, decode, label_order, search_by
+from crfbook.decoding.labellings import KBest, dense_search, kbest, rank_limit
+from crfbook.decoding.staggered import staggered_many
+from crfbook.decoding.tables import beam_tables, carpediem_tables, staggered_decode, staggered_tables
+from crfbook.decoding.threshold import threshold_many
+from crfbook.decoding.threshold_tables import threshold_tables
+
+__all__ = [
+    "BEAM_WIDTH",
+    "DECODERS",
+    "FORMS",
+    "KBest",
+    "beam_many",
+    "beam_tables",
+    "carpediem_many",
+    "carpediem_tables",
+    "check_beam",
+    "decode",
+    "dense_search",
+    "kbest",
+    "label_order",
+    "rank_limit",
+    "search_by",
+    "staggered_decode",
+    "staggered_many",
+    "staggered_tables",
+    "threshold_many",
+    "threshold_tables",
+]

@@ -18,13 +18,14 @@ link int64 (P, 4):
   NEXT   in a list: the entry behind it, END or UNKNOWN; in a heap: the next child of the same parent
   CHILD  in a list: the root of the heap of (t, y), if this is the last so far; in a heap: the first child
 Token T, behind the last one, has one label and no scores: its list holds the labellings of the sequence.
-`lattice` is a tuple: log_node (n, L), tables (a DenseTables), edge_class int32 (n,), delta (longest T, L)
-with Viterbi's scores, head int64 (longest T + 1, L): the first entry of each list or END, column_buf (L,).
+`lattice` is a tuple: log_node (n, L), tables (a KBestTables), edge_class int32 (n,), delta (n, L) with
+Viterbi's scores, head int64 (longest T + 1, L): the first entry of each list or END, column_buf (L,).
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.sparse.default import default_step
 from crfbook.chain.viterbi import _largest, _max_plus, _surviving
 
 SCORE, EDGE = 0, 1
@@ -72,34 +73,75 @@ def kbest_by_lists(log_node, log_edge, edge_class, ranked, back, path, score):
                 path[t - 1, rank] = y
 
 
-# The two kernels that know how transitions are stored.
+# The three kernels that know how transitions are stored. The first two are alternatives, called from Python:
+# the one that is not needed is not compiled.
 
 
 @kernel
-def advance(t, k, tables, delta, rows_buf):
-    """delta[t,y] = max_yp(delta[t-1,yp] + transition(k, yp, y)) for all y, skipping yp that win nowhere.
+def viterbi_scores(log_node, log_edge, bound, reach, edge_class, seq_ptr, delta):
+    """Viterbi forwards with a table: delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y]).
 
-    Arguments: t; k, the class; tables: a DenseTables; delta (T, L), in and out; work: rows_buf int64 (L,).
-    Cost: L^2 additions and maxima, less what is skipped. Source: Viterbi (1967); as ``viterbi_many``.
+    Arguments: log_node (n, L); log_edge (K, L, L); bound (K, L, L), reach: from ``dominance``, or bound (0,
+    0, 0): no label is left out; edge_class int32 (n,); seq_ptr int64 (S+1,); out: delta (n, L). Cost: n L^2
+    additions and maxima, less what is skipped. Source: Viterbi (1967); as ``viterbi_many``.
     """
-    n_rows = delta.shape[1]
-    if tables.bound.size > 0:
-        q = _largest(delta, t - 1)
-        n_rows = _surviving(delta, t - 1, q, tables.bound, k, tables.reach[0], rows_buf)
-    else:
-        for y in range(n_rows):
-            rows_buf[y] = y
-    _max_plus(delta, tables.log_edge, k, rows_buf, n_rows, delta, t)
+    L = log_node.shape[1]
+    rows, n_rows = np.empty(L, np.int64), L
+    for y in range(L):
+        rows[y] = y
+    for s in range(seq_ptr.size - 1):
+        for t in range(seq_ptr[s], seq_ptr[s + 1]):
+            if t == seq_ptr[s]:
+                for y in range(L):
+                    delta[t, y] = log_node[t, y]
+                continue
+            k = edge_class[t]
+            if bound.size > 0:
+                n_rows = _surviving(delta, t - 1, _largest(delta, t - 1), bound, k, reach, rows)
+            _max_plus(delta, log_edge, k, rows, n_rows, delta, t)
+            for y in range(L):
+                delta[t, y] = log_node[t, y] + delta[t, y]
+
+
+@kernel
+def viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta):
+    """``viterbi_scores`` with a default and stored pairs: the same bits.
+
+    Arguments: log_node (n, L); scores: a `DefaultScores`; edge_class int32 (n,); seq_ptr int64 (S+1,); out:
+    delta (n, L); work: a `DefaultWork`. Cost a token: L, the cells of all groups, and the stored pairs of the
+    cells alive. Source: as ``default_step``.
+    """
+    L = log_node.shape[1]
+    pool, seen = np.empty(L, np.int32), np.zeros(4, np.int64)
+    for s in range(seq_ptr.size - 1):
+        for t in range(seq_ptr[s], seq_ptr[s + 1]):
+            for y in range(L):
+                work.delta[y] = delta[t - 1, y] if t > seq_ptr[s] else 0.0
+                work.best[y] = 0.0
+            for g in range(scores.member_ptr.size - 1 if t > seq_ptr[s] else 0):
+                default_step(edge_class[t], g, work.delta, scores, work, pool, 0, seen)
+            for y in range(L):
+                delta[t, y] = log_node[t, y] + work.best[y]
 
 
 @kernel
 def fill_column(k, y, tables, column):
     """column[yp] = transition(k, yp, y).
 
-    Arguments: k, the class; y; tables: a DenseTables; out: column (L,). Cost: L. Source: this package.
+    Arguments: k, the class; y; tables: a KBestTables; out: column (L,). Cost: L. Source: this package.
     """
-    for yp in range(column.size):
-        column[yp] = tables.log_edge_t[k, y, yp]
+    L = column.size
+    if tables.log_edge_t.size > 0:
+        for yp in range(L):
+            column[yp] = tables.log_edge_t[k, y, yp]
+        return
+    g = tables.group[y]
+    for yp in range(L):
+        column[yp] = -np.inf
+    for c in range(tables.member_ptr[g], tables.member_ptr[g + 1]):
+        column[tables.member[c]] = 0.0
+    for e in range(tables.column_ptr[k * L + y], tables.column_ptr[k * L + y + 1]):
+        column[tables.column_prev[e]] = tables.column_score[e]
 
 
 @kernel
@@ -170,7 +212,7 @@ def _from_first(lo, hi, t, y, score, prev, lattice, pool, size):
             column[yp] = 0.0
     best, best_yp = -np.inf, -1
     for yp in range(L):
-        v = delta[t - 1, yp] + column[yp]
+        v = delta[lo + t - 1, yp] + column[yp]
         if v > best and (v < score or (v == score and yp > prev)):
             best, best_yp = v, yp
     size[1] += L
@@ -262,27 +304,27 @@ def _room(n, used, pool):
 
 
 @kernel
-def kbest_many(log_node, tables, edge_class, seq_ptr, path, score, found, counters):
-    """The k best labellings of every sequence, best first.
+def kbest_many(log_node, delta, tables, edge_class, seq_ptr, path, score, found, counters):
+    """The k best labellings of every sequence, best first, from Viterbi's scores.
 
-    delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + transition(yp,y)), for all y
     D_1(t,y) = delta[t,y];  D_j(t,y) = log_node[t,y] + the j-th largest D_i(t-1,yp) + transition(yp,y)
     score[s,j] = the j-th largest of all D_i(T-1,y)
     D_j(t,y) needs D_1, .., D_i(t-1,yp) where its predecessor is at rank i: a chain of lists backwards, which
     ends where a list is long enough. A list is made longer by two entries of its heap at most.
 
-    Arguments: log_node (n, L); tables: a DenseTables; edge_class int32 (n,); seq_ptr int64 (S+1,); out: path
-    int32 (n, k) as [token, rank], 0 where there are fewer; score (S, k), falling, -inf where there are fewer;
-    found int64 (S,): labellings with a score above -inf, k at most, 1 for an empty sequence, of score 0;
-    counters int64 (3,), added to: entries made, label pairs looked at backwards, steps by which a list grew.
-    Allocates 2 (longest T) L numbers and 6 an entry: at most 3 T entries for one more labelling, fewer as a
-    rule. Cost: Viterbi, and for one more labelling at most T columns of L label pairs and T heap operations.
+    Arguments: log_node (n, L); delta (n, L): from ``viterbi_scores``; tables: a KBestTables; edge_class int32
+    (n,); seq_ptr int64 (S+1,); out: path int32 (n, k) as [token, rank], 0 where there are fewer; score (S,
+    k), falling, -inf where there are fewer; found int64 (S,): labellings with a score above -inf, k at most,
+    1 for an empty sequence, of score 0; counters int64 (3,), added to: entries made, label pairs looked at
+    backwards, steps by which a list grew. Allocates (longest T) L numbers and 6 an entry: at most 3 T entries
+    for one more labelling, fewer as a rule. Cost: for each labelling at most T columns of L label pairs and T
+    heap operations.
     Source: Jimenez and Marzal (1999), the recursive enumeration algorithm; Huang and Chiang (2005), alg. 3.
     """
     L, longest = log_node.shape[1], 0
     for s in range(found.size):
         longest = max(longest, seq_ptr[s + 1] - seq_ptr[s])
-    delta, column, rows = np.empty((longest, L)), np.empty(L), np.empty(L, np.int64)
+    column = np.empty(L)
     head, chain = np.empty((longest + 1, L), np.int64), np.empty(longest + 1, np.int64)
     lattice = (log_node, tables, edge_class, delta, head, column)
     pool = (np.empty((0, 2)), np.empty((0, 4), np.int64))
@@ -298,12 +340,7 @@ def kbest_many(log_node, tables, edge_class, seq_ptr, path, score, found, counte
         if lo == hi:
             score[s, 0], found[s] = 0.0, 1
             continue
-        for t in range(hi - lo):
-            if t > 0:
-                advance(t, edge_class[lo + t], tables, delta, rows)
-            for y in range(L):
-                delta[t, y] = log_node[lo + t, y] + (delta[t, y] if t > 0 else 0.0)
-        if delta[hi - lo - 1, _largest(delta, hi - lo - 1)] == -np.inf:
+        if delta[hi - 1, _largest(delta, hi - 1)] == -np.inf:
             continue
         e = END
         for rank in range(score.shape[1]):

@@ -1,35 +1,76 @@
 """The k best labellings of a corpus, with their probabilities. Arrays only, no strings."""
 
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import whole
+from crfbook._checks import one_of, whole
 from crfbook.chain import inference
 from crfbook.chain.forms import table_edges
+from crfbook.chain.sparse.choice import decoding_form
+from crfbook.chain.sparse.potentials import default_scores, default_work
 from crfbook.chain.viterbi import dominance
-from crfbook.decoding.kbest import kbest_many
+from crfbook.data.corpus import offsets, owners
+from crfbook.decoding.kbest import kbest_many, viterbi_scores, viterbi_scores_stored
 from crfbook.training.threads import run_pieces
 
-
-class DenseTables(NamedTuple):
-    """Transitions as `kbest_many` reads them."""
-
-    log_edge: np.ndarray  # (K, L, L) as [class, previous, next]
-    log_edge_t: np.ndarray  # (K, L, L), its transposes, contiguous
-    bound: np.ndarray  # (K, L, L) of `dominance`, or (0, 0, 0): no label is left out
-    reach: np.ndarray  # (1,), of `dominance`
+FORMS = ("auto", "dense", "default")
 
 
-def dense_tables(log_edge, n_tokens):
-    """`DenseTables` of log_edge (K, L, L); labels that cannot win are left out where n_tokens repay it."""
+class KBestTables(NamedTuple):
+    """Transitions as `kbest_many` reads them: a table, or 0 but for stored pairs.
+    The arrays of the other kind are empty, so that both are one type, and are compiled once.
+    """
+
+    log_edge_t: np.ndarray  # (K, L, L) as [class, next, previous], or (0, 0, 0): stored pairs
+    group: np.ndarray  # int32 (L,), this and the next two as in `DefaultScores`
+    member_ptr: np.ndarray
+    member: np.ndarray
+    column_ptr: np.ndarray  # int64 (K L + 1,): stored pairs by class and next label
+    column_prev: np.ndarray  # int32
+    column_score: np.ndarray
+
+
+def dense_search(log_edge, n_tokens):
+    """f(log_node, edge_class, seq_ptr, path, score, found, counters): `kbest_many` with a table log_edge (K,
+    L, L); labels that cannot win are left out of Viterbi where n_tokens repay it.
+    """
     n_classes, n_labels = log_edge.shape[:2]
     log_edge_t = np.ascontiguousarray(log_edge.transpose(0, 2, 1))
-    bound, reach = np.empty((0, 0, 0)), np.zeros(1)
+    ptr, label = np.zeros(1, np.int64), np.zeros(0, np.int32)
+    tables = KBestTables(log_edge_t, label, ptr, label, ptr, label, np.zeros(0))
+    bound, reach = np.empty((0, 0, 0)), 0.0
     if n_tokens > 4 * n_classes * n_labels:
         bound = np.empty(log_edge.shape)
-        reach[0] = dominance(log_edge, log_edge_t, bound)
-    return DenseTables(log_edge, log_edge_t, bound, reach)
+        reach = dominance(log_edge, log_edge_t, bound)
+
+    def search(log_node, edge_class, seq_ptr, *out):
+        delta = np.empty(log_node.shape)
+        viterbi_scores(log_node, log_edge, bound, reach, edge_class, seq_ptr, delta)
+        kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
+
+    return search
+
+
+def stored_search(scores, n_classes):
+    """`dense_search` with `DefaultScores`; each thread takes work arrays of its own."""
+    n_labels, idle = len(scores.group), SimpleQueue()
+    k, cell = np.divmod(owners(scores.row_ptr), max(1, len(scores.member)))
+    column = k * n_labels + scores.next_label
+    order = np.argsort(column, kind="stable")
+    column_ptr = offsets(np.bincount(column, minlength=n_classes * n_labels))
+    columns = column_ptr, scores.member[cell[order]], scores.score[order]
+    groups = scores.group, scores.member_ptr, scores.member
+    tables = KBestTables(np.zeros((0, 0, 0)), *groups, *columns)
+
+    def search(log_node, edge_class, seq_ptr, *out):
+        delta, work = np.empty(log_node.shape), default_work(scores) if idle.empty() else idle.get()
+        viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
+        idle.put(work)
+        kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
+
+    return search
 
 
 class KBest(NamedTuple):
@@ -41,28 +82,37 @@ class KBest(NamedTuple):
     found: np.ndarray  # int64 (S,): how many there are, k at most
 
 
-def kbest(corpus, features, w, constraints=None, k=10, n_threads=1):
+def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto"):
     """`KBest`: the k most probable labellings of every sequence that the constraints allow, or all there are.
 
-    Rank 0 is the path of `inference.decode`. k : at least 1. Raises ValueError for another k, and otherwise
-    as `inference` does.
+    Rank 0 is the path of `inference.decode`. k : at least 1. form : "dense", a table of all label pairs;
+    "default", those that are stored; or "auto": as `inference.decode` chooses. Both find the same bits.
+    Raises ValueError for another k or form, and otherwise as `inference` does.
     """
-    k = min(whole("k", k, 1), features.n_labels ** min(corpus.longest, 63))
-    log_z = inference.log_partition(
-        corpus, features, w, constraints, n_threads
-    )  # or the sequence without path
+    k = rank_limit(k, corpus, features.n_labels)
+    name = decoding_form(one_of("form", form, FORMS), corpus, features, w)
+    log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
     path = np.empty((corpus.n_tokens, k), np.int32)
     score, found = np.empty((corpus.n_sequences, k)), np.empty(corpus.n_sequences, np.int64)
-    model = inference.ready_model(corpus, features, w, constraints, table_edges, False)
-    tables = dense_tables(model.edges.log_edge, corpus.n_tokens)
-    pieces = inference.stretches(corpus.seq_ptr)
+    if name in ("default", "sparse"):
+        model = inference.ready_model(corpus, features, w, constraints, default_scores, False, padding=False)
+        search = stored_search(model.edges, corpus.n_classes)
+    else:
+        model = inference.ready_model(corpus, features, w, constraints, table_edges, False)
+        search = dense_search(model.edges.log_edge, corpus.n_tokens)
+    pieces = inference.stretches(corpus.seq_ptr, features.n_labels)
 
     def piece(i):
         sequences, tokens = pieces[i]
         log_node = inference.stretch_scores(corpus, model, *pieces[i])
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         out = path[tokens], score[sequences], found[sequences], np.zeros(3, np.int64)
-        kbest_many(log_node, tables, corpus.edge_class[tokens], seq_ptr, *out)
+        search(log_node, corpus.edge_class[tokens], seq_ptr, *out)
 
     run_pieces(piece, len(pieces), n_threads)
     return KBest(path, score, score - log_z[:, None], found)
+
+
+def rank_limit(k, corpus, n_labels):
+    """k, or how many labellings the longest sequence has, if they are fewer; ValueError for a bad k."""
+    return min(whole("k", k, 1), n_labels ** min(corpus.longest, 63))

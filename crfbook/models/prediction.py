@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crfbook.chain import inference
 from crfbook.data.corpus import without_zeros
-from crfbook.decoding import kbest
+from crfbook.decoding import BEAM_WIDTH, decode, kbest
 from crfbook.encoding.tag_dictionary import free_blocked
 from crfbook.models.inputs import known_corpus, require_labels
 from crfbook.models.parameters import thread_count
@@ -47,42 +47,57 @@ class Predictions:
     all its paths.
     """
 
-    def predict(self, X: Data, form: str = "auto") -> list[list[Any]]:
+    def predict(self, X: Data, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[list[Any]]:
         """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
         [] for an empty one.
 
-        Of equally good labellings the one whose labels come first in classes_ is taken. form : "dense",
-        "sparse" (time grows with the edge weights that are not zero), "numpy" (compiles nothing), or "auto":
-        the one that takes less time. All give the same labels.
+        Of equally good labellings the one whose labels come first in classes_ is taken. form : how it is
+        found. All forms but "beam" are exact, and all hold to the constraints. CarpeDiem and staggered
+        decoding may take another labelling that is equally good.
+
+            "auto"               of the next four, the one that is predicted to take least time
+            "dense"              all label pairs, less those that cannot win: up to some hundred labels
+            "sparse"             plain transitions, and pairs with a weight: many different edge attributes
+            "default"            pairs with a weight alone: many labels, few of whose pairs have one
+            "numpy"              all label pairs, and no compiled code: a few sentences
+            "threshold"          pairs with a weight, while they can win: a rival of "default"
+            "carpediem"          labels from the best score down: where attributes settle most labels
+            "carpediem-tight"    the same, with a bound for each label
+            "staggered"          1, 2, 4, .. labels of a token, one more for all others: many rare labels
+            "staggered-columns"  the same, with more labels only where the best path needs them
+            "beam"               the beam_width best labels of each token: an approximation
+
+        The last six make tables of all label pairs, and refuse tables beyond 1 GiB. Chapter 11 compares them.
         """
         corpus = self._known(X)
-        path = inference.decode(corpus, *self._model(), form=form)
+        path = self._decode(corpus, form, beam_width)
         return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
 
-    def predict_kbest(self, X: Data, k: int = 10) -> list[list[tuple[list[Any], float]]]:
+    def predict_kbest(self, X: Data, k: int = 10, form: str = "auto") -> list[list[tuple[list[Any], float]]]:
         """The k most probable labellings of each sequence, best first: for each sequence a list of pairs
         (labels, log probability); shorter where fewer labellings are allowed.
 
         The first one is that of `predict`; [([], 0.0)] for an empty sequence. Exact; constraints hold.
+        form : "dense", "default" (time grows with the label pairs that are stored), or "auto". Both give the
+        same.
         """
         corpus = self._known(X)
-        features, w, constraints, n_threads = self._model()
-        best = kbest(corpus, features, w, constraints, k, n_threads)
-        decode, ptr = self.encoder_.decode, corpus.seq_ptr
-        labels = [decode(np.ascontiguousarray(path), ptr) for path in best.path.T]
+        best = self._kbest(corpus, k, form)
+        names, ptr = self.encoder_.decode, corpus.seq_ptr
+        labels = [names(np.ascontiguousarray(path), ptr) for path in best.path.T]
         log_proba = np.minimum(best.log_proba, 0.0).tolist()  # above 0 is rounding
         return [
             [(labels[j][i], log_proba[i][j]) for j in range(n)] for i, n in enumerate(best.found.tolist())
         ]
 
-    def predict_single(self, xseq: Any) -> list[Any]:
+    def predict_single(self, xseq: Any, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[Any]:
         """`predict` for one sequence: a list of labels."""
-        return self.predict([xseq])[0]
+        return self.predict([xseq], form, beam_width=beam_width)[0]
 
-    def predict_array(self, X: Data, form: str = "auto") -> list[np.ndarray]:
+    def predict_array(self, X: Data, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[np.ndarray]:
         """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
         corpus = self._known(X)
-        return _by_sequence(inference.decode(corpus, *self._model(), form=form), corpus)
+        return _by_sequence(self._decode(corpus, form, beam_width), corpus)
 
     def predict_marginals(self, X: Data, form: str = "auto") -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
@@ -146,6 +161,15 @@ class Predictions:
                 f"score: expected at least one token that counts, got {len(found)} sequences without any"
             )
         return float(weight @ right) / total
+
+    def _decode(self, corpus, form, beam_width):
+        """Label ids int32 (N,)."""
+        return decode(corpus, *self._model(), form=form, beam_width=beam_width)
+
+    def _kbest(self, corpus, k, form):
+        """`KBest`."""
+        features, w, constraints, n_threads = self._model()
+        return kbest(corpus, features, w, constraints, k, n_threads, form)
 
     def _named(self, tables):
         """Arrays (T, L) of probabilities as lists of {label: probability}."""

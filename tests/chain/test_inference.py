@@ -6,7 +6,7 @@ from helpers.corpora import brute_node_scores, chains_of, random_corpus, random_
 from helpers.problems import CASES, case, constraints_for
 
 from crfbook import brute
-from crfbook.chain import inference
+from crfbook.chain import inference, packing
 from crfbook.data.constraints import Constraints
 
 pytestmark = pytest.mark.usefixtures("both_ways")
@@ -82,10 +82,10 @@ def test_node_scores_and_long_corpora(monkeypatch):
     )
     path, scores = inference.decode(corpus, features, w), inference.sequence_scores(corpus, features, w)
     assert len(inference.ready_model(corpus, features, w, None, tiny=False).dense) > 0
-    monkeypatch.setattr(inference, "STRETCH_ROWS", 50)
+    monkeypatch.setattr(packing, "STRETCH_ROWS", 50)
     monkeypatch.setattr(inference, "DENSE_BYTES", 0)
     monkeypatch.setattr(inference, "batch_rows", lambda n_classes: 50)
-    assert len(inference.stretches(corpus.seq_ptr)) > 5
+    assert len(inference.stretches(corpus.seq_ptr, features.n_labels)) > 5
     np.testing.assert_array_equal(inference.decode(corpus, features, w, n_threads=3), path)
     np.testing.assert_allclose(inference.sequence_scores(corpus, features, w), scores, rtol=1e-12)
     np.testing.assert_array_equal(
@@ -134,3 +134,14 @@ def test_refusals():
     w[0] = np.inf
     with pytest.raises(ValueError, match="weights: expected finite numbers, got inf at position 0"):
         inference.decode(corpus, features, w)
+
+
+def test_stretches_are_limited_in_tokens_and_in_bytes():
+    seq_ptr = np.arange(0, 50_001, 10)
+    for n_labels, most in ((1, 2 * 8192), (44, 2 * 8192), (2322, 1806), (10**9, 1)):
+        pieces = inference.stretches(seq_ptr, n_labels)
+        sizes = [tokens.stop - tokens.start for _, tokens in pieces]
+        assert sum(sizes) == 50_000 and max(sizes) < most + 10
+        assert [s.start for s, _ in pieces[1:]] == [s.stop for s, _ in pieces[:-1]]
+        assert min(sizes) >= 10  # a whole sequence at least
+    assert inference.stretches(np.array([0]), 5) == []

@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crfbook import brute
-from crfbook.decoding.kbest import kbest_by_lists, kbest_many
-from crfbook.decoding.labellings import dense_tables
+from crfbook.decoding.kbest import kbest_by_lists
+from crfbook.decoding.labellings import dense_search
 
 
 def run(sequences, k, skip=True):
     """(path (n, k), score (S, k), found (S,), counters) of chains that share log_edge."""
     seq_ptr = np.concatenate([[0], np.cumsum([len(c.log_node) for c in sequences])]).astype(np.int64)
-    tables = dense_tables(sequences[0].log_edge, 10**9 if skip else 0)
+    search = dense_search(sequences[0].log_edge, 10**9 if skip else 0)
     path, score = np.full((seq_ptr[-1], k), -9, np.int32), np.full((len(sequences), k), np.nan)
     found, counters = np.full(len(sequences), -9, np.int64), np.zeros(3, np.int64)
     log_node = np.concatenate([c.log_node for c in sequences])
     edge_class = np.concatenate([c.edge_class for c in sequences])
-    kbest_many(log_node, tables, edge_class, seq_ptr, path, score, found, counters)
+    search(log_node, edge_class, seq_ptr, path, score, found, counters)
     return path, score, found, counters
 
 

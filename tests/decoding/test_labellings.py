@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers.corpora import chains_of
+from helpers.corpora import chains_of, random_corpus, random_model
 from helpers.problems import CASES, case, constraints_for, problem
 
 from crfbook import brute
-from crfbook.chain import inference
-from crfbook.decoding import kbest
+from crfbook.chain import inference, packing
+from crfbook.data.constraints import constraints_from
+from crfbook.decoding import kbest, labellings
 from crfbook.models.crf import CRF
 
 X = [[{"a": 1}, {"b": 1}, {"a": 1}], [{"b": 1}], [], [{"a": 1}, {"b": 1}]]
@@ -44,14 +45,69 @@ def test_equals_enumeration(name, constrained, k, n_threads):
     np.testing.assert_array_equal(best.path[:, 0], inference.decode(corpus, features, w, constraints))
 
 
+def same(*found):
+    """Are these `KBest` the same bit for bit?"""
+    for arrays in zip(*found, strict=True):
+        for other in arrays[1:]:
+            np.testing.assert_array_equal(arrays[0], other)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("kind", ["any", "ties", "few pairs", "all zero", "far below"])
+def test_stored_pairs_give_the_bits_of_the_table(name, constrained, kind):
+    corpus, features, w = case(name, 3)
+    edges, rng = slice(features.n_node, None), np.random.default_rng(5)
+    if kind == "ties":
+        w = np.round(w)
+    if kind == "few pairs":
+        w[edges][rng.random(features.n_edge) < 0.7] = 0.0
+    if kind == "all zero":
+        w[:] = 0.0
+    if kind == "far below":
+        w[edges] = -1e6
+    constraints = constraints_for(corpus, features.n_labels) if constrained else None
+    given = corpus, features, w, constraints, 9, 1
+    same(kbest(*given, form="dense"), kbest(*given, form="default"), kbest(*given))
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("scheme", [None, "BIO", "any"])
+def test_stored_pairs_of_many_labels(monkeypatch, scheme, n_threads):
+    """Groups of next labels, several classes, bounds kept between stretches, and two threads."""
+    monkeypatch.setattr(packing, "STRETCH_ROWS", 20)
+    rng = np.random.default_rng(1)
+    corpus = random_corpus(rng, tuple(rng.integers(0, 12, 40)), 37, 60, n_classes=2)
+    features, w = random_model(rng, corpus, 37, 60)
+    allowed = rng.random((37, 37)) < 0.3
+    np.fill_diagonal(allowed, True)
+    names = ["O", *(f"{p}-{i}" for i in range(18) for p in "BI")]
+    spec = {None: None, "BIO": "BIO", "any": {"allowed": allowed}}[scheme]
+    given = corpus, features, w, constraints_from(spec, names), 12
+    same(kbest(*given, form="dense"), kbest(*given, n_threads, form="default"))
+
+
+def test_sparse_transitions_take_stored_pairs(monkeypatch):
+    """Where decoding takes pairs and no table, so does `kbest`."""
+    corpus, features, w = case("plain")
+    monkeypatch.setattr(labellings, "decoding_form", lambda *given: "sparse")
+    monkeypatch.setattr(labellings, "dense_search", None)
+    assert kbest(corpus, features, w, k=2).found.tolist() == [2, 1, 2, 2, 2]
+
+
+def test_a_form_that_kbest_does_not_have(crf):
+    with pytest.raises(ValueError, match="^form: expected one of 'auto', 'dense', 'default', got 'numpy'$"):
+        crf.predict_kbest(X, 3, form="numpy")
+    assert crf.predict_kbest(X, 3, form="default") == crf.predict_kbest(X, 3, form="dense")
+
+
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_stretches_change_nothing(monkeypatch, n_threads):
     corpus, features, w = case("everything")
     whole = kbest(corpus, features, w, k=7)
-    monkeypatch.setattr(inference, "STRETCH_ROWS", 2)
-    assert len(inference.stretches(corpus.seq_ptr)) > 2
-    for a, b in zip(whole, kbest(corpus, features, w, None, 7, n_threads), strict=True):
-        np.testing.assert_array_equal(a, b)
+    monkeypatch.setattr(packing, "STRETCH_ROWS", 2)
+    assert len(inference.stretches(corpus.seq_ptr, features.n_labels)) > 2
+    same(whole, kbest(corpus, features, w, None, 7, n_threads))
 
 
 def test_label_sets_of_tokens_hold():

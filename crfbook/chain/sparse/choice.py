@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import one_of
-from crfbook.chain.packing import FEW_CLASSES, STRETCH_ROWS, batch_rows, n_shards, padded
+from crfbook.chain.packing import FEW_CLASSES, batch_rows, n_shards, n_stretches, padded
 from crfbook.chain.sparse.potentials import TABLE_SHARE, active_edges, count_supports
 from crfbook.data.corpus import offsets
 
@@ -117,7 +117,7 @@ def terms(form, s):
     cells = s.labels**2
     spill = 8 * s.classes * cells / (8 * s.classes * cells + CACHE_BYTES)
     alone = min(1.0, s.groups / max(1.0, s.tokens))
-    stretches = max(1.0, s.tokens // STRETCH_ROWS)
+    stretches = float(n_stretches(s.tokens, s.labels))
     pruned = float(s.tokens / stretches > 4 * s.classes * s.labels)
     common = 1.0, s.tokens, s.tokens * s.labels, s.classes
     if form == "batched":  # a single class needs no sorting of rows

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import number
+from crfbook._checks import number, one_of, whole
 from crfbook.chain import inference
 from crfbook.chain.forms import Tables
 from crfbook.chain.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
@@ -32,12 +32,13 @@ from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import empirical_counts, observed
 from crfbook.data.features import log_edge as edge_scores
 from crfbook.data.vocabulary import row_of
+from crfbook.decoding import DECODERS, KBest, check_beam, dense_search, label_order, rank_limit, search_by
 from crfbook.learners.quasi_newton import minimize
 from crfbook.models.directed.factors import emission_scores, move_normalisers, shard_local_likelihood
 from crfbook.models.fitting import gave_up
 from crfbook.models.inputs import known_corpus, obey, require_labels, training_corpus
 from crfbook.models.parameters import given, thread_count
-from crfbook.models.prediction import Predictions, Sequences
+from crfbook.models.prediction import Predictions
 from crfbook.models.weights import WeightNames
 from crfbook.training.loop import GAVE_UP
 from crfbook.training.monitor import Monitor
@@ -47,11 +48,14 @@ if TYPE_CHECKING:
 
 
 CELLS = 1 << 21  # of log_node at a time: 16 MB
+FORMS = ("auto", "dense", *DECODERS)  # of decoding; "auto" is "dense"
 
 
 class ChainPredictions(Predictions):
-    """`Predictions` over tables. A subclass has encoder_, features_ and `_tables(corpus) -> log_node (N, L),
-    log_edge (K, L, L)`.
+    """`Predictions` over tables. A subclass has encoder_, features_, `_tables(corpus) -> log_node (N, L),
+    log_edge (K, L, L)` and `_weights`, of nodes first.
+
+    Forms of decoding: "auto", which is "dense", and those of `CRF.predict` below "numpy".
     """
 
     @property
@@ -59,20 +63,6 @@ class ChainPredictions(Predictions):
         """The labels; index = label id in every array."""
         check_is_fitted(self, "encoder_")
         return list(self.encoder_.labels_)
-
-    def predict(self, X: Data) -> list[list[Any]]:
-        """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
-        [] for an empty one.
-
-        Of equally good labellings the one whose labels come first in classes_ is taken.
-        """
-        corpus = self._known(X)
-        return Sequences(self.encoder_.decode(self._decode(corpus), corpus.seq_ptr))
-
-    def predict_array(self, X: Data) -> list[np.ndarray]:
-        """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
-        corpus = self._known(X)
-        return _split(self._decode(corpus), corpus)
 
     def predict_marginals(self, X: Data) -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token."""
@@ -112,17 +102,37 @@ class ChainPredictions(Predictions):
             yield start, part, *self._tables(part)
             start = stop
 
-    def _decode(self, corpus):
-        path = np.empty(corpus.n_tokens, np.int32)
+    def _decode(self, corpus, form, beam_width):
+        one_of("form", form, FORMS)
+        beam_width = whole("beam_width", beam_width, 1)
+        path, search = np.empty(corpus.n_tokens, np.int32), None
         for start, part, log_node, log_edge in self._parts(corpus):
             first = corpus.seq_ptr[start]
             score = np.empty(part.n_sequences)
-            viterbi_many(
-                log_node, log_edge, part.edge_class, part.seq_ptr, path[first : first + part.n_tokens], score
-            )
+            if search is None and form in DECODERS:
+                search = search_by(form, log_edge, label_order(self.features_, self._weights), beam_width)
+            given = part.edge_class, part.seq_ptr, path[first : first + part.n_tokens], score
+            if search is None:
+                viterbi_many(log_node, log_edge, *given)
+            else:
+                search(log_node, *given)
+            check_beam(form, beam_width, score, start)
             for i in np.flatnonzero(~np.isfinite(score))[:1]:
                 raise _impossible(start + i)
         return path
+
+    def _kbest(self, corpus, k, form):
+        one_of("form", form, ("auto", "dense"))
+        k = rank_limit(k, corpus, self.features_.n_labels)
+        path, found = np.empty((corpus.n_tokens, k), np.int32), np.empty(corpus.n_sequences, np.int64)
+        score, search = np.empty((corpus.n_sequences, k)), None
+        for start, part, log_node, log_edge in self._parts(corpus):
+            search = search or dense_search(log_edge, corpus.n_tokens)
+            first, sequences = corpus.seq_ptr[start], slice(start, start + part.n_sequences)
+            out = path[first : first + part.n_tokens], score[sequences], found[sequences]
+            search(log_node, part.edge_class, part.seq_ptr, *out, np.zeros(3, np.int64))
+        log_z = np.array([log_z for *_, log_z in self._forward_backward(corpus)])
+        return KBest(path, score, score - log_z[:, None], found)
 
     def _path_scores(self, corpus):
         score = np.zeros(corpus.n_sequences)
@@ -163,10 +173,6 @@ def _impossible(i):
     return ValueError(
         f"sequence {i}: every labelling has probability 0 in float64 (in an HMM, smoothing > 0 prevents that)"
     )
-
-
-def _split(rows, corpus):
-    return np.split(rows, corpus.seq_ptr[1:-1]) if corpus.n_sequences else []
 
 
 class LocalTables(Tables):
@@ -267,6 +273,10 @@ class HMM(ChainPredictions, BaseEstimator):
         )
         log_node[corpus.first] += self.start_
         return log_node, self.transition_[None]
+
+    @property
+    def _weights(self):
+        return self.emission_
 
     def log_joint(self, X: Data, y: Labels | None = None) -> np.ndarray:
         """log p(x, y) of given labellings in nats, (S,);
@@ -372,6 +382,10 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
 
         check_is_fitted(self, "weights_")
         return pandas.DataFrame(self._history)
+
+    @property
+    def _weights(self):
+        return self.weights_
 
     def _tables(self, corpus):
         log_node = inference.node_scores(corpus, self.features_, self.weights_)

@@ -1,0 +1,250 @@
+"""Staggered decoding: frequent labels are looked at first, one label z stands for all others of a token.
+
+A best path that avoids z is the answer. Otherwise tokens (columns) get twice as many labels, and the next
+sweep runs in the other direction. ``staggered_decode`` in tables.py is the readable form. Forbidden = -inf;
+bounds that are not known yet are +inf. -inf decides before it is added to another: -inf + inf is NaN.
+
+Labels are numbered by their place in tables.order, `tables` is StaggeredTables of tables.py. `lattice` is a
+tuple of work arrays, T tokens of the longest sequence, M levels:
+column int64 (T, 4): labels expanded, labels kept (expanded and not pruned), whether z is alive, level of z;
+kept int32 (T, L): rising; bound (2, T, L+1) as [direction, token, label, z last]: the best score of what lies
+before a node in that direction, its own node score left out; sole (T, L): bound of the last sweep without z;
+z_node (T, M): node scores of z; delta (2, 2, L+1) as [parity of the column, with z, place in kept];
+route int32 (2, T): the best path found so far without z, and the best one of the sweep (label L is z).
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+
+# Relative to T times the sum of all magnitudes: some 9 rounding errors an addition, where 4 can occur.
+SLACK = 1e-15
+
+
+@kernel
+def _within(before, behind, node, threshold):
+    """Can a path through this node reach the threshold? No if any of the three is -inf."""
+    if before == -np.inf or behind == -np.inf or node == -np.inf:
+        return False
+    return before + node + behind >= threshold
+
+
+@kernel
+def _start(lo, hi, log_node, tables, lattice):
+    """Every column has its first label and z. Returns the sum of the largest finite magnitudes."""
+    column, kept, bound, sole, z_node, delta, route = lattice
+    L, M = log_node.shape[1], z_node.shape[1]
+    magnitude = 0.0
+    for n in range(hi - lo):
+        column[n, 0], column[n, 1], column[n, 2], column[n, 3] = 1, 1, int(L > 1), 0
+        kept[n, 0] = 0
+        for d in range(2):
+            bound[d, n, 0] = bound[d, n, L] = np.inf
+        high, reach, level = -np.inf, 0.0, M - 1
+        for y in range(L - 1, -1, -1):
+            v = log_node[lo + n, tables.order[y]]
+            high = v if v > high else high
+            reach = max(reach, abs(v)) if v > -np.inf else reach
+            if level >= 0 and y == 1 << level:
+                z_node[n, level] = high
+                level -= 1
+        magnitude += reach + tables.reach
+    return magnitude
+
+
+@kernel
+def _greedy(lo, hi, log_node, tables, edge_class, route):
+    """route[0] = the greedy path; returns its score, -inf if it runs into a dead end."""
+    log_edge, low, yp = tables.log_edge, 0.0, 0
+    for n in range(hi - lo):
+        best, best_y = -np.inf, 0
+        for y in range(log_node.shape[1]):
+            v = low + log_node[lo + n, tables.order[y]]
+            if n > 0:
+                v = low + log_edge[0, edge_class[lo + n], yp, y] + log_node[lo + n, tables.order[y]]
+            if v > best:
+                best, best_y = v, y
+        low, yp = best, best_y
+        route[0, n] = yp
+    return low
+
+
+@kernel
+def _relax(d, n, prev, now, k, tables, lattice):
+    """delta[now] = best score of what leads from column prev into each node of column n, in direction d.
+
+    Blocks: kept labels to kept labels, kept labels to z, z to kept labels, z to z.
+    """
+    column, kept, bound, sole, z_node, delta, route = lattice
+    log_edge, old = tables.log_edge, 1 - now
+    n_kept, n_prev, level, level_prev = column[n, 1], column[prev, 1], column[n, 3], column[prev, 3]
+    for i in range(n_kept):
+        delta[now, 1, i] = delta[now, 0, i] = -np.inf
+        if column[prev, 2]:
+            delta[now, 1, i] = delta[old, 1, n_prev] + tables.to_z[1 - d, level_prev, kept[n, i]]
+    for j in range(n_prev):
+        yp, v, v_sole = kept[prev, j], delta[old, 1, j], delta[old, 0, j]
+        for i in range(n_kept):
+            w = log_edge[d, k, yp, kept[n, i]]
+            delta[now, 1, i] = v + w if v + w > delta[now, 1, i] else delta[now, 1, i]
+            delta[now, 0, i] = v_sole + w if v_sole + w > delta[now, 0, i] else delta[now, 0, i]
+    if column[n, 2]:
+        best = -np.inf
+        for j in range(n_prev):
+            best = max(best, delta[old, 1, j] + tables.to_z[d, level, kept[prev, j]])
+        if column[prev, 2]:
+            best = max(best, delta[old, 1, n_prev] + tables.z_to_z[d, level_prev, level])
+        delta[now, 1, n_kept] = best
+
+
+@kernel
+def _prune(d, n, now, i, log_node, tables, threshold, lattice):
+    """Bounds of column n in direction d; nodes below the threshold go; delta[now] += node scores."""
+    column, kept, bound, sole, z_node, delta, route = lattice
+    L, n_new = log_node.shape[1], 0
+    for j in range(column[n, 1]):
+        y = kept[n, j]
+        v, node = delta[now, 1, j], log_node[i, tables.order[y]]
+        bound[d, n, y], sole[n, y] = v, delta[now, 0, j]
+        if _within(v, bound[1 - d, n, y], node, threshold):
+            kept[n, n_new] = y
+            delta[now, 1, n_new], delta[now, 0, n_new] = v + node, sole[n, y] + node
+            n_new += 1
+    if column[n, 2]:
+        v, node = delta[now, 1, column[n, 1]], z_node[n, column[n, 3]]
+        bound[d, n, L] = v
+        column[n, 2] = int(_within(v, bound[1 - d, n, L], node, threshold))
+        delta[now, 1, n_new] = v + node
+    column[n, 1] = n_new
+
+
+@kernel
+def _sweep(d, lo, hi, log_node, tables, edge_class, threshold, counters, lattice):
+    """One sweep over all columns, from the first one on (d = 0) or from the last one back (d = 1)."""
+    column, kept, bound, sole, z_node, delta, route = lattice
+    T = hi - lo
+    for c in range(T):
+        n, prev = (c, c - 1) if d == 0 else (T - 1 - c, T - c)
+        n_nodes = column[n, 1] + column[n, 2]
+        counters[0] += n_nodes
+        if c == 0:
+            for j in range(n_nodes):
+                delta[0, 0, j] = delta[0, 1, j] = 0.0
+        else:
+            counters[1] += n_nodes * (column[prev, 1] + column[prev, 2])
+            _relax(d, n, prev, c % 2, edge_class[lo + max(n, prev)], tables, lattice)
+        _prune(d, n, c % 2, lo + n, log_node, tables, threshold, lattice)
+    counters[2] += 1
+
+
+@kernel
+def _trace_back(with_z, d, y, lo, hi, log_node, tables, edge_class, lattice):
+    """route[with_z] = the path of the last sweep whose last node is y, with nodes z or without."""
+    column, kept, bound, sole, z_node, delta, route = lattice
+    log_edge, L, T = tables.log_edge, log_node.shape[1], hi - lo
+    for c in range(T - 1, 0, -1):
+        n, prev = (c, c - 1) if d == 0 else (T - 1 - c, T - c)
+        route[with_z, n] = y
+        k, level, came = edge_class[lo + max(n, prev)], column[n, 3], L
+        best = bound[d, n, y] if with_z else sole[n, y]
+        for j in range(column[prev, 1]):
+            yp = kept[prev, j]
+            v = (bound[d, prev, yp] if with_z else sole[prev, yp]) + log_node[lo + prev, tables.order[yp]]
+            w = tables.to_z[d, level, yp] if y == L else log_edge[d, k, yp, y]
+            if v + w == best:
+                came = yp
+                break
+        y = came
+    route[with_z, 0 if d == 0 else T - 1] = y
+
+
+@kernel
+def _expand(n, lo, log_node, tables, threshold, lattice):
+    """Column n gets twice as many labels; they and the new z take over the bounds of z."""
+    column, kept, bound, sole, z_node, delta, route = lattice
+    L, size = log_node.shape[1], column[n, 0]
+    before, behind = bound[0, n, L], bound[1, n, L]
+    column[n, 0] = min(2 * size, L)
+    for y in range(size, column[n, 0]):
+        if _within(before, behind, log_node[lo + n, tables.order[y]], threshold):
+            bound[0, n, y], bound[1, n, y] = before, behind
+            kept[n, column[n, 1]] = y
+            column[n, 1] += 1
+    column[n, 2] = int(column[n, 0] < L)
+    column[n, 3] += 1
+
+
+@kernel
+def _search(lo, hi, log_node, tables, edge_class, counters, lattice):
+    """route[0] = the best path of the tokens lo..hi-1, at least one; returns -inf if all is forbidden."""
+    column, kept, bound, sole, z_node, delta, route = lattice
+    L, T = log_node.shape[1], hi - lo
+    slack = SLACK * (T + 1) * _start(lo, hi, log_node, tables, lattice)
+    low = _greedy(lo, hi, log_node, tables, edge_class, route)
+    for sweep in range(T * z_node.shape[1] + 1):  # each one but the last expands a column
+        d = sweep % 2
+        _sweep(d, lo, hi, log_node, tables, edge_class, low - slack, counters, lattice)
+        last, now, best = (T - 1) * (1 - d), (T - 1) % 2, -np.inf
+        for with_z in range(2):
+            low, best, y = max(low, best), -np.inf, L
+            for j in range(column[last, 1] + with_z * column[last, 2]):
+                if delta[now, with_z, j] > best:
+                    best, y = delta[now, with_z, j], kept[last, j] if j < column[last, 1] else L
+            if best > low and (with_z == 0 or tables.by_column):
+                _trace_back(with_z, d, y, lo, hi, log_node, tables, edge_class, lattice)
+        if best <= low:  # the best path avoids z, or is no better than one that does
+            break
+        for n in range(T):
+            if column[n, 2] and (not tables.by_column or route[1, n] == L):
+                _expand(n, lo, log_node, tables, low - slack, lattice)
+    return low
+
+
+@kernel
+def staggered_many(log_node, tables, edge_class, seq_ptr, path, score, counters):
+    """Best path and score of every sequence, exactly; a path with the same score may stand for another.
+
+    low = score of the greedy path
+    repeat: sweep the columns:
+                bound[d,n,y] = max over nodes yp before: bound[d,n-1,yp] + node score[n-1,yp] + transition
+                prune y if bound[0,n,y] + node score[n,y] + bound[1,n,y] < low - slack
+            low = max(low, best path without z);  stop if the best path with z is no better
+            expand all columns (or those where the best path uses z);  turn the direction round
+    Degenerate transitions bound all classes, transitions between labels have the score of their class.
+    The slack exceeds all rounding errors. The score is added up as in ``viterbi_many``.
+
+    Arguments: log_node (n, L), may be -inf; tables: `StaggeredTables`; edge_class int32 (n,); seq_ptr int64
+    (S+1,); out: path int32 (n,), original labels; score (S,): 0 for an empty sequence, -inf (and a path of
+    zeros) if all is forbidden; counters int64 (3,), added to: nodes and transitions looked at, sweeps.
+    Allocates 4 (longest T) (L + log2 L) numbers.
+    Cost: n L at best; at most ceil(log2 L) + 1 sweeps and 4/3 n L^2 transitions, by column n log2 L sweeps.
+    Source: Kaji et al. (2010), section 3; docs/SPEC.md, C.3 to C.7; chapter 11.
+    """
+    L, longest = log_node.shape[1], 1
+    for s in range(score.size):
+        longest = max(longest, seq_ptr[s + 1] - seq_ptr[s])
+    lattice = (
+        np.empty((longest, 4), np.int64),
+        np.empty((longest, L), np.int32),
+        np.empty((2, longest, L + 1)),
+        np.empty((longest, L)),
+        np.empty((longest, tables.to_z.shape[1])),
+        np.empty((2, 2, L + 1)),
+        np.empty((2, longest), np.int32),
+    )
+    route = lattice[6]
+    path[:] = 0
+    for s in range(score.size):
+        lo, hi = seq_ptr[s], seq_ptr[s + 1]
+        score[s] = 0.0
+        if lo < hi:
+            score[s] = _search(lo, hi, log_node, tables, edge_class, counters, lattice)
+        if score[s] == -np.inf or lo == hi:
+            continue
+        for i in range(lo, hi):
+            path[i] = tables.order[route[0, i - lo]]
+            if i == lo:
+                score[s] = log_node[i, path[i]]
+            else:
+                w = tables.log_edge[0, edge_class[i], route[0, i - 1 - lo], route[0, i - lo]]
+                score[s] = score[s] + w + log_node[i, path[i]]
