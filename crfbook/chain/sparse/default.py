@@ -111,9 +111,9 @@ def largest(x, n):
 def cells_alive(d, first, size, lift, place, limit, pool, n):
     """Append first + i for each i < size with d[i] + lift[place + i] >= limit to pool[:n]; returns the new n.
 
-    Arguments: d (>= size,): delta of the cells of a group; first: its first cell; size; lift: by how much a
-    cell may still gain, from `place` on; limit; pool int32, n. Cost: size; what no cell of a block passes is
-    one vector comparison. Source: chapter 11.
+    Arguments: d (>= size,): delta of the cells of a group; first: its first cell; size; lift (>= place +
+    size,): by how much a cell may still gain, from `place` on; limit; out: pool int32 (>= n + size,); n.
+    Cost: size; a block that no cell passes is one vector comparison. Source: chapter 11.
     """
     for lo in range(0, size, 64):
         hi = min(lo + 64, size)
@@ -225,9 +225,9 @@ def default_forward(lo, t, stop, log_node, edge_class, scores, work, pools, n_po
     Of each delta the cells alive are kept: their numbers and values are pools[0][:n_pool], pools[1][:n_pool],
     those of token t and group g end at pool_ptr[(t - lo) G + g]. The pools are copied where they are full.
     Arguments: lo, t, stop; log_node (>= stop - t, >= L): row 0 is token t; edge_class int32 (N,); scores;
-    work: `DefaultWork`, delta of token t-1; pools (int32 (P,), float64 (P,)), n_pool, pool_ptr int64 (>=
-    (stop - lo) G,); seen int64 (4,), added to. Cost: that of `default_step` for each
-    group. Source: chapter 11.
+    work: `DefaultWork`, delta of token t-1; pools (int32 (P,), float64 (P,)), n_pool; pool_ptr int64 (n,), n
+    at least (stop - lo) G; seen int64 (4,), added to. Cost: that of `default_step` for each group. Source:
+    chapter 11.
     """
     delta, best, n_groups, most = work.delta, work.best, scores.member_ptr.size - 1, scores.member.size
     pool, delta_pool = pools
@@ -258,9 +258,9 @@ def default_trace_back(lo, hi, edge_class, scores, work, pools, pool_ptr, path):
     """Score of the best path of tokens lo..hi-1; if that is not -inf: path[t-1-lo] = the smallest yp whose
     delta[yp] + s(yp,path[t-lo]) is largest, among the cells alive.
 
-    Arguments: lo, hi; edge_class int32 (N,); scores; work: delta of token hi-1; pools, pool_ptr: see
-    `default_forward`; out: path int32 (>= hi - lo,). Cost: a bisection for each cell alive. Source: Viterbi
-    (1967).
+    Arguments: lo, hi; edge_class int32 (N,); scores; work: delta of token hi-1; pools (int32 (P,), float64
+    (P,)), pool_ptr int64 (>= (hi - lo) G,): see `default_forward`; out: path int32 (>= hi - lo,). Cost: a
+    bisection for each cell alive. Source: Viterbi (1967).
     """
     n_groups, (pool, delta_pool) = scores.member_ptr.size - 1, pools
     y, score = largest(work.delta, work.delta.size)
