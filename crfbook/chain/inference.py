@@ -73,7 +73,7 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     form : "dense", "sparse", "numpy", or "auto": what takes less time, see chain/sparse/choice.py.
         All find the same path.
     """
-    name = decoding_form(form, corpus, features, w)
+    name = decoding_form(form, corpus, features, w, constraints)
     if name == "default":
         return _decode_by_default(corpus, features, w, constraints, n_threads)[0]
     potentials, viterbi = DECODERS[name]

@@ -7,8 +7,9 @@ coefficients. Those below were fitted by the study `form-fit` to 300 random case
 Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes, 2,000 to 150,000 tokens, 0.5 to 60 per cent of the
 pairs stored). In eight-fold cross-validation there the faster form was chosen in 96 % of the cases in
 training (one within 5 % of it in 98 %; 0.2 % of the time lost) and in 97 % in decoding. Cases that the fit
-did not see: notebooks/results/06_form_costs.csv. On another machine `python -m crfbook.studies form-fit`
-gives others; the argument `form` overrides the choice.
+did not see: notebooks/results/06_form_costs.csv. Those of the default form come from 60 random taggers of 20
+to 2,500 labels (study `default-fit`; `decoding-choice` says how often it chooses well). On another machine
+both give others; the argument `form` overrides the choice.
 """
 
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import one_of
-from crfbook.chain.packing import batch_rows, n_shards, n_stretches, padded
+from crfbook.chain.packing import FEW_CLASSES, batch_rows, n_shards, n_stretches, padded
 from crfbook.chain.sparse.potentials import TABLE_SHARE, active_edges, count_supports
 from crfbook.data.corpus import offsets
 
@@ -54,6 +55,7 @@ SECONDS = {  # form: coefficients, in the order of `terms`
     "sparse decoding": (
         0.000558, 1.63e-07, 1.41e-08, 2.27e-06, 7.4e-09, 4.87e-08, 7.03e-13, 3.96e-10, 1.17e-09, 2.76e-11,
     ),
+    "default decoding": (0, 2.82e-07, 0, 7.58e-09, 9.82e-08, 2.62e-06, 0, 2.36e-09),
 }  # fmt: skip
 
 
@@ -100,11 +102,13 @@ class Sizes(NamedTuple):
     # edge weights of each token's class, summed over the tokens; 0 if they are counted as whole tables
     pairs: float
     whole: float  # 1 if they are
+    plain: float  # plain transitions with a weight
+    cells: float  # (group, previous label) pairs of default.py: M without hard constraints
 
 
 def terms(form, s):
     """The counts that the seconds of a form are linear in: "batched", "sparse",
-    "dense decoding" or "sparse decoding".
+    "dense decoding", "sparse decoding" or "default decoding".
 
     spill: the share of the tables of all classes that does not stay in the processor's cache. alone: 1 if no
     row shares its step and class with another. Decoding goes by stretches;
@@ -159,6 +163,18 @@ def terms(form, s):
             s.classes * cells,
             stretches * s.classes * cells,
             pruned * stretches * s.classes * cells * s.labels,
+        )
+    if form == "default decoding":  # pairs: stored ones of a row, in all classes
+        pairs = s.plain + s.entries / s.classes
+        return (
+            1.0,
+            s.tokens,
+            s.tokens * s.labels,
+            s.tokens * s.cells,
+            s.tokens * pairs / s.labels,
+            s.classes * pairs,
+            s.classes * s.cells,
+            cells,
         )
     return (
         *common,
@@ -233,6 +249,7 @@ class FormChooser:
             based=float(w[first : first + int(features.edge_ptr[1])].any()),
             pairs=0.0 if whole else rows @ self.pairs,
             whole=float(whole),
+            plain=float(np.count_nonzero(w[first : first + int(features.edge_ptr[1])])),
         )
 
     def _groups(self):
@@ -266,19 +283,31 @@ def counts_as_tables(features, rows, visits, pairs):
     return 1.8 * (rows @ pairs) > cells * (5.0 * visits + 0.1 * rows.sum())
 
 
-def decoding_form(form, corpus, features, w):
-    """ "dense", "sparse" or "numpy": `form` itself, or for "auto" the one that is predicted to be the faster
-    for Viterbi on a corpus; "numpy" if that is tiny.
+DECODING = "dense decoding", "sparse decoding", "default decoding"
+
+
+def decoding_form(form, corpus, features, w, constraints=None):
+    """ "dense", "sparse", "default" or "numpy": `form` itself, or for "auto" the one that is predicted to be
+    the fastest for Viterbi on a corpus; "numpy" if that is tiny.
     """
     if one_of("form", form, DECODING_FORMS) != "auto":
         return form
     if is_tiny(corpus, features):
         return "numpy"
-    forms = "dense decoding", "sparse decoding"
     chooser = FormChooser(features, corpus, "auto", 1, kernels=True)
     sizes = chooser.data_sizes
-    if 24 * sizes.classes * sizes.labels**2 > TABLE_BYTES:
-        return "sparse"
-    if seconds(forms[0], sizes) < SMALL:
+    large = 24 * sizes.classes * sizes.labels**2 > TABLE_BYTES
+    if not large and seconds(DECODING[0], sizes) < SMALL:
         return "dense"
-    return choose_form(chooser.sizes(np.asarray(w)), forms).partition(" ")[0]
+    sizes = decoding_sizes(chooser, np.asarray(w), constraints)
+    able = DECODING[large : 3 if sizes.classes <= FEW_CLASSES else 2]  # default.py has rows for each class
+    return choose_form(sizes, able).partition(" ")[0]
+
+
+def decoding_sizes(chooser, w, constraints=None):
+    """`Sizes` of a `FormChooser` for decoding, where constraints count: labels that each label may follow."""
+    cells = chooser.data_sizes.labels
+    if constraints is not None:
+        columns = np.unique(np.packbits(constraints.allowed, axis=0), axis=1, return_index=True)[1]
+        cells = float(constraints.allowed[:, columns].sum())
+    return chooser.sizes(w)._replace(cells=cells)

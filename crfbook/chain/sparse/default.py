@@ -56,8 +56,8 @@ def bound_row(q, first, stop, base, scores, bound, b):
     rounded up.
 
     Arguments: q: the winning cell; first, stop: the cells of its group; base: k C for the edge class k;
-    scores; out: bound float32, from place b on. Cost: the stored pairs of the group, and those of q for each
-    of its cells. Source: Esposito and Radicioni (2009), the idea; chapter 11.
+    scores; out: bound float32 (>= b + stop - first,). Cost: the stored pairs of the group, and those of q for
+    each of its cells. Source: Esposito and Radicioni (2009), the idea; chapter 11.
     """
     next_label, s = scores.next_label, scores.score
     q_start, q_stop = scores.row_ptr[base + q], scores.row_ptr[base + q + 1]

@@ -396,7 +396,8 @@ def test_a_bound_on_tables_outweighs_their_speed(monkeypatch):
 
     assert forms() == ("batched", "dense")
     monkeypatch.setattr(cost_model, "TABLE_BYTES", 100)
-    assert forms() == ("sparse", "sparse")
+    training, decoding = forms()
+    assert training == "sparse" and decoding in ("sparse", "default")
 
 
 def test_the_faster_form_is_the_one_with_fewer_seconds():
