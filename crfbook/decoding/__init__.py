@@ -1,5 +1,6 @@
 """Decoders for large label sets, and the k best labellings (chapter 11).
 
+    plain           every label pair of every token: what speed is measured against
     carpediem       labels are opened from the best node score down (Esposito and Radicioni 2009)
     staggered       rare labels wait behind one that stands for all of them (Kaji et al. 2010)
     threshold       transitions score 0 but for stored pairs, looked at while they can win
@@ -17,6 +18,7 @@ from crfbook.decoding.beam import beam_many
 from crfbook.decoding.carpediem import carpediem_many
 from crfbook.decoding.decoders import BEAM_WIDTH, DECODERS, FORMS, check_beam, decode, label_order, search_by
 from crfbook.decoding.labellings import KBest, dense_search, kbest, rank_limit
+from crfbook.decoding.plain import plain_many
 from crfbook.decoding.staggered import staggered_many
 from crfbook.decoding.tables import beam_tables, carpediem_tables, staggered_decode, staggered_tables
 from crfbook.decoding.threshold import threshold_many
@@ -36,6 +38,7 @@ __all__ = [
     "dense_search",
     "kbest",
     "label_order",
+    "plain_many",
     "rank_limit",
     "search_by",
     "staggered_decode",

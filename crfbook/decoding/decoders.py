@@ -12,6 +12,7 @@ from crfbook.chain.objective import check_paths
 from crfbook.chain.sparse.choice import DECODING_FORMS, TABLE_BYTES
 from crfbook.decoding.beam import beam_many
 from crfbook.decoding.carpediem import carpediem_many
+from crfbook.decoding.plain import plain_many
 from crfbook.decoding.staggered import staggered_many
 from crfbook.decoding.tables import beam_tables, carpediem_tables, staggered_tables
 from crfbook.decoding.threshold import threshold_many
@@ -27,7 +28,13 @@ class Decoder(NamedTuple):
     exact: bool = True
 
 
+def _plain_tables(log_edge, order, width):
+    log_edge = np.ascontiguousarray(log_edge, float)
+    return log_edge, np.ascontiguousarray(log_edge.transpose(0, 2, 1))
+
+
 DECODERS = {
+    "plain": Decoder(_plain_tables, plain_many),
     "carpediem": Decoder(lambda log_edge, order, width: carpediem_tables(log_edge, False), carpediem_many),
     "carpediem-tight": Decoder(lambda log_edge, order, width: carpediem_tables(log_edge), carpediem_many),
     "staggered": Decoder(lambda log_edge, order, width: staggered_tables(log_edge, order), staggered_many),

@@ -60,6 +60,7 @@ class Predictions:
             "sparse"             plain transitions, and pairs with a weight: many different edge attributes
             "default"            pairs with a weight alone: many labels, few of whose pairs have one
             "numpy"              all label pairs, and no compiled code: a few sentences
+            "plain"              all label pairs, none left out: what speed is measured against
             "threshold"          pairs with a weight, while they can win: a rival of "default"
             "carpediem"          labels from the best score down: where attributes settle most labels
             "carpediem-tight"    the same, with a bound for each label
@@ -67,7 +68,7 @@ class Predictions:
             "staggered-columns"  the same, with more labels only where the best path needs them
             "beam"               the beam_width best labels of each token: an approximation
 
-        The last six make tables of all label pairs, and refuse tables beyond 1 GiB. Chapter 11 compares them.
+        The last seven make tables of all label pairs, and refuse tables beyond 1 GiB. Chapter 11 compares them.
         """
         corpus = self._known(X)
         path = self._decode(corpus, form, beam_width)

@@ -1,15 +1,32 @@
 """Chapter 11: decoding over large label sets."""
 
-from functools import partial
+import time
+from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.chain import inference
 from crfbook.chain.inference import decode
-from crfbook.chain.sparse.choice import DECODING, FormChooser, choose_form, decoding_sizes, terms
-from crfbook.data.corpus import make_corpus
-from crfbook.data.features import FeatureSet
+from crfbook.chain.sparse.choice import (
+    DECODING,
+    DECODING_FORMS,
+    FormChooser,
+    choose_form,
+    decoding_sizes,
+    terms,
+)
+from crfbook.data.corpus import Corpus, make_corpus, slice_sequences
+from crfbook.data.features import FeatureSet, observed
+from crfbook.datasets import load_dataset
+from crfbook.decoding import DECODERS
+from crfbook.decoding import decode as decode_by
+from crfbook.encoding import templates
+from crfbook.encoding.encoder import Encoder
+from crfbook.learners.online import perceptron
 
 from .harness import Row, race, study
+from .work import joint
 
 MOST_CELLS = 3e8  # tokens times pairs of labels of a case that the dense form decodes, too
 
@@ -88,3 +105,95 @@ def decoding_choice(repeats=3, n_cases=30):
         note = ", ".join(f"{form.partition(' ')[0]} {1e6 * t / sizes.tokens:.2f}" for form, t in took.items())
         name = f"{sizes.labels:.0f} labels (padded), {sizes.plain / sizes.labels:.0f} pairs a label: {chosen}"
         yield Row(name, ratio, 1.0, "times the fastest", None, None, f"us a token: {note}")
+
+
+# ---- four tasks with many labels ----
+
+TEMPLATE = "pos"
+TAGGERS = {  # name: (data set, its task, test accuracy of the perceptron that is required)
+    "pos": ("conll2000", "pos", 97.9),
+    "joint": ("conll2000", "chunking", 93.3),  # labels POS/chunk, all sentences
+    "morphology": ("ud-turkish-imst", "morph", 79.9),
+    "supertags": ("ud-english-ewt", "supertag", 67.7),
+}
+
+
+class Tagger(NamedTuple):
+    """A task, and an averaged perceptron of 10 epochs."""
+
+    features: FeatureSet
+    train: Corpus
+    test: Corpus
+    w: np.ndarray  # (F,)
+    seconds: float  # CPU s of an epoch, the median
+
+
+@cache
+def tagger(name, epochs=10):
+    """`Tagger` of one of TAGGERS."""
+    data = load_dataset(*TAGGERS[name][:2], verbose=False)
+    parts = data.train, data.test
+    if name == "joint":
+        parts = [joint(part, None) for part in parts]
+    encoder = Encoder(templates.as_template(TEMPLATE))
+    train, test = encoder.fit_transform(parts[0]), encoder.transform(parts[1], on_unknown_label="mark")
+    features, clock = observed(train, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs), []
+    perceptron(slice_sequences(train, 0, 20), features, max_iterations=1)
+    found = perceptron(
+        train, features, max_iterations=epochs, callback=lambda step, w: clock.append(time.process_time())
+    )
+    return Tagger(features, train, test, found.w, float(np.median(np.diff(clock))))
+
+
+def us_a_token(corpus, run, repeats):
+    """Median CPU microseconds a token of run(), after a first one."""
+    return 1e6 * race({"run": run}, repeats)["run"].median_cpu / corpus.n_tokens
+
+
+def beginning(corpus, n_tokens):
+    """The first sequences of a corpus, some n_tokens."""
+    return slice_sequences(corpus, 0, max(1, int(np.searchsorted(corpus.seq_ptr, n_tokens))))
+
+
+PLAIN_CELLS = 3e9  # tokens times label pairs that "plain" is timed on
+BOUNDS = {"morphology": (1 / 15, 1 / 35), "supertags": (1 / 150, 1 / 400)}
+
+
+@study("11_decoding_{}.csv", of=tuple(TAGGERS))
+def decoding_of(name, repeats=3):
+    """Decoders on one task: microseconds a token with node scores, beside Viterbi over all pairs."""
+    task = tagger(name)
+    features, w, n_labels = task.features, task.w, task.features.n_labels
+    some = beginning(task.test, PLAIN_CELLS / n_labels**2)
+    accuracy = float(np.mean(decode_by(task.test, features, w) == task.test.labels)) * 100
+    about = f"{n_labels:,} labels, {features.n_edge:,} pairs; {TAGGERS[name][0]}, {TAGGERS[name][1]}"
+    yield Row(f"{name}: accuracy of the perceptron", TAGGERS[name][2], accuracy, "%", 1.0, note=about)
+    plain = us_a_token(some, partial(decode_by, some, features, w, form="plain"), repeats)
+    scores = us_a_token(task.test, partial(node_scores_by_parts, task.test, features, w), repeats)
+    wanted = decode_by(some, features, w, form="plain")
+    for form in ("auto", *DECODING_FORMS[1:4], *DECODERS):
+        slow = form in ("plain", "dense", "sparse", *DECODERS)
+        if form.startswith("carpediem") and n_labels > 1000:
+            continue  # minutes a hundred tokens
+        corpus, counters = some if slow else task.test, np.zeros(3, np.int64)
+        took = us_a_token(corpus, partial(decode_by, corpus, features, w, form=form), repeats)
+        path = decode_by(some, features, w, form=form, counters=counters)
+        same = f"{np.mean(path == wanted):.2%} of the labels are plain Viterbi's"
+        if form in DECODERS:
+            same += (
+                f"; a token: {counters[0] / some.n_tokens:.1f} nodes, {counters[1] / some.n_tokens:.0f} pairs"
+            )
+            same += f"; {counters[2] / some.n_sequences:.2f} sweeps" * form.startswith("staggered")
+        limits = BOUNDS.get(name, (None, None)) if form == "auto" else (None, None)
+        yield Row(f"{name}: {form} / plain", took - scores, plain - scores, "us a token", *limits, same)
+        if form == "auto" and name == "supertags":
+            yield Row(f"{name}: scores and decoding", took, 1.0, "us a token", 20.0, 10.0)
+    note = "node scores alone, which are taken off above"
+    yield Row(f"{name}: node scores / plain", scores, plain, "us a token", note=note)
+
+
+def node_scores_by_parts(corpus, features, w):
+    """Node scores, part by part, that are thrown away."""
+    model = inference.ready_model(corpus, features, w, None, None, False)
+    for part in inference.stretches(corpus.seq_ptr, features.n_labels):
+        inference.stretch_scores(corpus, model, *part)
