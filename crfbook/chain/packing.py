@@ -24,7 +24,7 @@ BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weight
 FEW_CLASSES = 32
 MANY_ROWS = 32768
 STRETCH_ROWS = 8192  # tokens decoded at a time: their rows stay in the processor's cache
-STRETCH_BYTES = 1 << 25  # their node scores take no more, unless a single sequence does
+STRETCH_BYTES = 1 << 25  # their node scores take about so much at most, unless a single sequence takes more
 GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
 MIN_COUNT = 16  # a carrier's row is filled and collected at every evaluation: it must save more additions
 MAX_COMPANIONS = 32
@@ -43,8 +43,8 @@ def padded_bounds(constraints, n_labels):
 
 def n_stretches(n_tokens, n_labels):
     """In how many stretches of neighbouring sequences a corpus is decoded."""
-    rows = max(1, STRETCH_BYTES // (8 * n_labels))
-    return max(1, int(n_tokens) // STRETCH_ROWS, -(-int(n_tokens) // rows))
+    rows = max(1, min(STRETCH_ROWS, STRETCH_BYTES // (8 * n_labels)))
+    return max(1, int(n_tokens) // rows)
 
 
 class Packing(NamedTuple):

@@ -5,7 +5,7 @@
     staggered       rare labels wait behind one that stands for all of them (Kaji et al. 2010)
     threshold       transitions score 0 but for stored pairs, looked at while they can win
     beam            the best few labels of each token; an approximation
-    kbest           the k most probable labellings; `labellings` for a corpus
+    kbest, log_z    the k most probable labellings, and log Z with stored pairs; `labellings` for a corpus
     tables          what each derives from the transitions beforehand; staggered decoding to read
     decoders        the table of names that prediction knows, and `decode` for a corpus
 

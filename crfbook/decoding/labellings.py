@@ -8,11 +8,13 @@ import numpy as np
 from crfbook._checks import one_of, whole
 from crfbook.chain import inference
 from crfbook.chain.forms import table_edges
+from crfbook.chain.objective import check_paths
 from crfbook.chain.sparse.choice import decoding_form
 from crfbook.chain.sparse.potentials import default_scores, default_work
 from crfbook.chain.viterbi import dominance
 from crfbook.data.corpus import offsets, owners
 from crfbook.decoding.kbest import kbest_many, viterbi_scores, viterbi_scores_stored
+from crfbook.decoding.log_z import log_z_stored
 from crfbook.training.threads import run_pieces
 
 FORMS = ("auto", "dense", "default")
@@ -54,7 +56,9 @@ def dense_search(log_edge, n_tokens):
 
 
 def stored_search(scores, n_classes):
-    """`dense_search` with `DefaultScores`; each thread takes work arrays of its own."""
+    """`dense_search` with `DefaultScores`, and log Z (S,) of the sequences: f(log_node, edge_class, seq_ptr,
+    log_z, path, ..), which leaves the rest alone where log Z is not finite.
+    """
     n_labels, idle = len(scores.group), SimpleQueue()
     k, cell = np.divmod(owners(scores.row_ptr), max(1, len(scores.member)))
     column = k * n_labels + scores.next_label
@@ -63,12 +67,16 @@ def stored_search(scores, n_classes):
     columns = column_ptr, scores.member[cell[order]], scores.score[order]
     groups = scores.group, scores.member_ptr, scores.member
     tables = KBestTables(np.zeros((0, 0, 0)), *groups, *columns)
+    with np.errstate(over="ignore"):
+        gain = np.expm1(scores.score)
 
-    def search(log_node, edge_class, seq_ptr, *out):
-        delta, work = np.empty(log_node.shape), default_work(scores) if idle.empty() else idle.get()
-        viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
-        idle.put(work)
-        kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
+    def search(log_node, edge_class, seq_ptr, log_z, *out):
+        log_z_stored(log_node, scores, tables, gain, edge_class, seq_ptr, log_z)
+        if np.isfinite(log_z).all():
+            delta, work = np.empty(log_node.shape), default_work(scores) if idle.empty() else idle.get()
+            viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
+            idle.put(work)
+            kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
 
     return search
 
@@ -86,19 +94,24 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     """`KBest`: the k most probable labellings of every sequence that the constraints allow, or all there are.
 
     Rank 0 is the path of `inference.decode`. k : at least 1. form : "dense", a table of all label pairs;
-    "default", those that are stored; or "auto": as `inference.decode` chooses. Both find the same bits.
+    "default", those that are stored; or "auto": as `inference.decode` chooses. Both find the same bits, but
+    for the rounding of log Z.
     Raises ValueError for another k or form, and otherwise as `inference` does.
     """
     k = rank_limit(k, corpus, features.n_labels)
-    name = decoding_form(one_of("form", form, FORMS), corpus, features, w)
-    log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
+    name = decoding_form(one_of("form", form, FORMS), corpus, features, w, constraints)
+    stored = name in ("default", "sparse")
+    transitions = default_scores if stored else table_edges
     path = np.empty((corpus.n_tokens, k), np.int32)
     score, found = np.empty((corpus.n_sequences, k)), np.empty(corpus.n_sequences, np.int64)
-    if name in ("default", "sparse"):
-        model = inference.ready_model(corpus, features, w, constraints, default_scores, False, padding=False)
+    if stored:
+        log_z = np.empty(corpus.n_sequences)
+    else:
+        log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
+    model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=not stored)
+    if stored:
         search = stored_search(model.edges, corpus.n_classes)
     else:
-        model = inference.ready_model(corpus, features, w, constraints, table_edges, False)
         search = dense_search(model.edges.log_edge, corpus.n_tokens)
     pieces = inference.stretches(corpus.seq_ptr, features.n_labels)
 
@@ -107,9 +120,11 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
         log_node = inference.stretch_scores(corpus, model, *pieces[i])
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         out = path[tokens], score[sequences], found[sequences], np.zeros(3, np.int64)
+        out = (log_z[sequences], *out) if stored else out
         search(log_node, corpus.edge_class[tokens], seq_ptr, *out)
 
     run_pieces(piece, len(pieces), n_threads)
+    check_paths(log_z, np.arange(len(log_z)), constraints)
     return KBest(path, score, score - log_z[:, None], found)
 
 

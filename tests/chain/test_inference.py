@@ -138,10 +138,12 @@ def test_refusals():
 
 def test_stretches_are_limited_in_tokens_and_in_bytes():
     seq_ptr = np.arange(0, 50_001, 10)
-    for n_labels, most in ((1, 2 * 8192), (44, 2 * 8192), (2322, 1806), (10**9, 1)):
+    for n_labels, most in ((1, 8500), (44, 8500), (2322, 1900), (10**9, 1)):
         pieces = inference.stretches(seq_ptr, n_labels)
         sizes = [tokens.stop - tokens.start for _, tokens in pieces]
         assert sum(sizes) == 50_000 and max(sizes) < most + 10
         assert [s.start for s, _ in pieces[1:]] == [s.stop for s, _ in pieces[:-1]]
         assert min(sizes) >= 10  # a whole sequence at least
     assert inference.stretches(np.array([0]), 5) == []
+    counts = [packing.n_stretches(n, 44) for n in (0, 8192, 16383, 16384)]
+    assert counts == [1, 1, 1, 2]  # none is shorter than it need be: each pays for its tables

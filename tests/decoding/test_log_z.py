@@ -1,0 +1,76 @@
+"""log Z with a default and stored pairs, against the forms with tables and by enumeration."""
+
+import numpy as np
+import pytest
+from helpers.corpora import chains_of, random_corpus, random_model
+from helpers.problems import CASES, case, constraints_for
+
+from crfbook import brute
+from crfbook.chain import inference
+from crfbook.chain.sparse.potentials import default_scores
+from crfbook.data.constraints import constraints_from
+from crfbook.decoding.labellings import stored_search
+
+BIO = ["O", *(f"{p}-{i}" for i in range(18) for p in "BI")]
+
+
+def log_z_of(corpus, features, w, constraints=None):
+    model = inference.ready_model(corpus, features, w, constraints, default_scores, False, padding=False)
+    log_node = inference.stretch_scores(
+        corpus, model, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens)
+    )
+    log_z = np.full(corpus.n_sequences, np.nan)
+    out = np.zeros((corpus.n_tokens, 1), np.int32), np.zeros((corpus.n_sequences, 1))
+    search = stored_search(model.edges, corpus.n_classes)
+    given = log_node, corpus.edge_class, corpus.seq_ptr, log_z, *out
+    search(*given, np.zeros(corpus.n_sequences, np.int64), np.zeros(3, np.int64))
+    return log_z
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1000.0, 1e6])
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_equals_enumeration(name, constrained, size):
+    """Up to scores of a million, where sums of few labels are what is left of all."""
+    for seed in range(3):
+        corpus, features, w = case(name, seed)
+        w *= size
+        constraints = constraints_for(corpus, features.n_labels) if constrained else None
+        want = [brute.log_z(*c) if len(c[0]) else 0.0 for c in chains_of(corpus, features, w, constraints)]
+        np.testing.assert_allclose(log_z_of(corpus, features, w, constraints), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [0.3, 3.0, 100.0])
+@pytest.mark.parametrize("shift", [0.0, -20.0, 20.0])
+@pytest.mark.parametrize("scheme", [None, "BIO", "any"])
+def test_many_labels(scheme, shift, size):
+    """shift: nearly all of a sum is taken back, or nothing but stored pairs counts."""
+    rng = np.random.default_rng(4)
+    corpus = random_corpus(rng, tuple(rng.integers(0, 12, 30)), 37, 60, n_classes=2)
+    features, w = random_model(rng, corpus, 37, 60, size)
+    w[features.n_node :] += shift
+    allowed = rng.random((37, 37)) < 0.3
+    np.fill_diagonal(allowed, True)
+    constraints = constraints_from({"any": {"allowed": allowed}}.get(scheme, scheme), BIO)
+    want = inference.log_partition(corpus, features, w, constraints, form="batched")
+    np.testing.assert_allclose(log_z_of(corpus, features, w, constraints), want, rtol=1e-11, atol=1e-11)
+
+
+def test_what_was_taken_back_is_added_up_anew():
+    """Label 0 has all of the sum at every token, and all pairs behind it are 25 nats below the default."""
+    corpus = random_corpus(np.random.default_rng(0), (6, 4), 4, 3)
+    features, w = random_model(np.random.default_rng(0), corpus, 4, 3, all_states=True, all_transitions=True)
+    w[:] = 0.0
+    w[: features.n_node][features.node_label == 0] = 40.0
+    w[features.n_node :][features.edge_prev == 0] = -25.0
+    want = [brute.log_z(*chain) for chain in chains_of(corpus, features, w)]
+    np.testing.assert_allclose(log_z_of(corpus, features, w), want, rtol=1e-14)
+
+
+def test_no_path_and_sums_beyond_float64():
+    corpus, features, w = case("plain")
+    nothing = constraints_for(corpus, 3)
+    nothing.start[:] = False
+    assert log_z_of(corpus, features, w, nothing).tolist() == [-np.inf, 0.0, -np.inf, -np.inf, -np.inf]
+    w[features.n_node :] = 1.7e308
+    assert not np.isfinite(log_z_of(corpus, features, w)[0])
