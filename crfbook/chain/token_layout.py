@@ -129,11 +129,16 @@ def lay_out_online(corpus, features, constraints):
     members = dense_of, np.arange(len(attr) + 1), attr
     entries = entries_of(corpus, features, np.arange(corpus.n_tokens), corpus.position, members, width)
     tokens = corpus.seq_ptr, corpus.labels, corpus.weights, corpus.edge_class
-    known = corpus.class_attr < features.n_edge_attrs
-    classes = *used_classes(corpus), offsets(known)[corpus.class_ptr], corpus.class_attr[known]
+    classes = *used_classes(corpus), *_known_classes(corpus, features)
     edges = features.edge_ptr, (features.edge_prev * width + features.edge_next).astype(np.int32)
     bounds = bounds_of(constraints, features.n_labels, width), corpus.label_set
     return OnlineLayout(*tokens, *classes, *edges, exists, *entries[2:], *bounds), cells
+
+
+def _known_classes(corpus, features):
+    """class_ptr and class_attr of the edge attributes that have weights."""
+    known = corpus.class_attr < features.n_edge_attrs
+    return offsets(known)[corpus.class_ptr], corpus.class_attr[known]
 
 
 def _cells(features, attr, width):
@@ -165,7 +170,7 @@ def lay_out_lists(corpus, features, constraints):
     edges = features.edge_ptr, (features.edge_prev * n_labels + features.edge_next).astype(np.int32)
     none, nothing = np.zeros(corpus.n_tokens + 1, np.int64), np.zeros(0, np.int32)
     entries = none, nothing, nothing, np.zeros(0), none, nothing, nothing, np.zeros(0)
-    classes = *used_classes(corpus), corpus.class_ptr, corpus.class_attr
+    classes = *used_classes(corpus), *_known_classes(corpus, features)
     exists = np.zeros((0, n_labels), np.uint8)
     layout = OnlineLayout(*tokens, *classes, *edges, exists, *entries, bounds, corpus.label_set)
     numbers = np.concatenate([np.zeros(features.n_node), np.arange(1, features.n_edge + 1)])

@@ -80,7 +80,8 @@ def bound_row(q, first, stop, base, scores, bound, b):
 
 @kernel
 def largest(x, n):
-    """(place, value) of the largest of x[:n], n >= 1; the smallest place if several are.
+    """(place, value) of the largest of x[:n], n >= 1; the smallest place if several are. After sums beyond
+    float64 x[0] may be NaN, then so is the value.
 
     Eight running maxima become vector instructions, one would not. Arguments: x (>= n,); n. Cost: n.
     Source: chapter 11.
@@ -102,7 +103,7 @@ def largest(x, n):
         m = x[i] if x[i] > m else m
         i += 1
     place = 0
-    while x[place] != m:
+    while place < n - 1 and x[place] != m:
         place += 1
     return place, m
 

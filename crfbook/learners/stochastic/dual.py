@@ -189,7 +189,7 @@ class DualAscent(Rememberer):
         """
         chosen, gap = self.sequences, self.memory.gap
         if self.iteration >= WHOLE_EPOCHS:
-            large = gap[chosen] >= SKIP_BELOW * gap[chosen].mean()
+            large = gap[chosen] >= SKIP_BELOW * gap[chosen].sum() / max(1, len(chosen))
             chosen = chosen[large | (self.iteration - self.last[chosen] > SKIP_AT_MOST)]
         order = chosen[epoch_order(self.seed, self.iteration + 1, len(chosen))]
         for part in heard_chunks(order):

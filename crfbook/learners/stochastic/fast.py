@@ -180,7 +180,9 @@ def fast_l1_fit(
     check_memory(corpus, features, memory_limit)
     problem = {"c2": c2, "constraints": constraints, "n_threads": n_threads}
     rules |= {"c1": c1, "c2": c2, "max_iterations": max_iterations}
-    most = EPOCHS if max_iterations is None else min(EPOCHS, max_iterations)
+    most = EPOCHS if max_iterations is None else min(EPOCHS, whole("max_iterations", max_iterations))
+    # the objective of zero weights, or with constraints at least that
+    at_zero = float(corpus.weights @ np.diff(corpus.seq_ptr)) * math.log(features.n_labels)
 
     def script(training):
         w, later, before = None, state, (0, 0.0)
@@ -191,6 +193,9 @@ def fast_l1_fit(
             if training.stopped or epochs.is_last or first.status == "interrupted":
                 return first
             w, later, before = first.w, None, (first.n_iter, epochs.seconds)
+            # a penalty of 1e-12 or 1e200, or values of 1e8: ascent ends far off, where nothing finds back
+            if not 0.0 <= first.objective <= at_zero:
+                w = None
         elif "epochs" in state:
             before = int(state["epochs"]), float(state["spent"])
         return (yield from Shrinking(corpus, features, problem, rules, before).script(training, w, later))
@@ -218,6 +223,7 @@ class _Epochs(DualAscent):
 
     def last_look(self):
         if not self.is_last:
+            self.judge()  # before the first epoch of this call, too
             return self.objective
         return Objective(self.corpus, self.features, **self.problem)(self.w)[0] + self._more(
             self.problem["c2"]

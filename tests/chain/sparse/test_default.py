@@ -127,3 +127,13 @@ def test_a_sequence_without_a_path_is_named():
     with pytest.raises(ValueError, match="sequence") as default:
         inference.decode(corpus, features, w, nothing, form="default")
     assert str(dense.value) == str(default.value)
+
+
+def test_inf_minus_inf_is_named():
+    """Sums of attributes that are NaN at the first label, too."""
+    corpus, features, w = large(4)
+    corpus = corpus._replace(attr_val=np.full(len(corpus.attr_idx), 10.0))
+    w[: features.n_node] = np.where(w[: features.n_node] > 0.0, 1e308, -1e308)
+    for form in ("dense", "default"):
+        with pytest.raises(ValueError, match=r"sequence \d+, token \d+: expected scores within float64"):
+            inference.decode(corpus, features, w, form=form)

@@ -108,3 +108,22 @@ def test_no_array_of_the_corpus_grows_with_labels():
     arrays = [*layout[:-2], *work[:-1], *lists[:-2], *lists.scores, *lists.work]
     most = max(array.size for array in arrays)
     assert most <= max(corpus.longest * 150, features.n_features, len(corpus.attr_idx), 16384)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_what_leaves_float64_ends_as_on_tables(name, monkeypatch):
+    """NaN among the scores is no largest one."""
+    corpus, features = wide(3)
+    sign = np.where(np.random.default_rng(0).random(len(corpus.attr_idx)) < 0.5, 1e200, -1e200)
+    corpus = corpus._replace(attr_val=sign, seq_weight=np.full(corpus.n_sequences, 1e200))
+    tables, lists = on_both(monkeypatch, lambda: LEARNERS[name](corpus, features, max_iterations=3))
+    assert lists.status == tables.status and np.isfinite(lists.w).all()
+
+
+@pytest.mark.parametrize("attrs", [[0, 700_000], [700_000], []])
+def test_edge_attributes_without_weights(attrs, monkeypatch):
+    """One class whose attributes the model does not know."""
+    corpus, features = wide(5)
+    corpus = corpus._replace(class_ptr=np.array([0, len(attrs)]), class_attr=np.array(attrs, np.int32))
+    tables, lists = on_both(monkeypatch, lambda: perceptron(corpus, features, max_iterations=4))
+    np.testing.assert_allclose(lists.w, tables.w, rtol=1e-9, atol=1e-11)

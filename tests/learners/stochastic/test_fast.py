@@ -10,6 +10,7 @@ from helpers.problems import KINDS, problem
 
 from crfbook.chain.objective import Objective
 from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.learners.quasi_newton.support import minimize_on_support
 from crfbook.learners.stochastic import fast as module
 from crfbook.learners.stochastic.averaged import AverageGradient, sag
 from crfbook.learners.stochastic.dual import DualAscent, sdca
@@ -206,3 +207,30 @@ def test_l1_a_word_to_stop_and_an_interrupt_where_the_parts_meet(monkeypatch):
     whole = fast_l1_fit(corpus, features, **common)
     rest = fast_l1_fit(corpus, features, state=stopped.state, **common)
     assert np.array_equal(rest.w, whole.w) and rest.status == whole.status == "converged"
+
+
+@pytest.mark.parametrize(
+    ("c1", "c2", "size"),
+    [(0.3, 0.0, 1e8), (0.3, 0.1, 1e8), (1e-12, 1e-12, 1.0), (1e-200, 0.0, 1.0), (1e200, 0.1, 1.0)],
+)
+def test_l1_begins_at_zero_where_ascent_ends_far_off(c1, c2, size):
+    corpus, features, _, _ = problem(4, valued=True, lengths=(3, 0, 1, 4, 2, 6, 5, 3, 2) * 6)
+    corpus.attr_val[::7] *= size
+    options = {"c1": c1, "c2": c2, "max_iterations": 300}
+    best = minimize_on_support(corpus, features, **options)
+    result = fast_l1_fit(corpus, features, **options)
+    assert result.objective == pytest.approx(best.objective, rel=1e-5) and result.status == best.status
+    half = fast_l1_fit(corpus, features, **options | {"max_iterations": module.EPOCHS})
+    rest = fast_l1_fit(corpus, features, state=half.state, **options)
+    np.testing.assert_array_equal(rest.w, result.w)
+
+
+@pytest.mark.parametrize("lengths", [(), (0,), (1,), (2, 3)])
+@pytest.mark.filterwarnings("error")
+def test_l1_of_nothing(lengths):
+    """No sequence, or none that counts."""
+    corpus, features, _, _ = problem(64, lengths=lengths)
+    result = fast_l1_fit(corpus._replace(seq_weight=np.zeros(len(lengths))), features, c1=0.5)
+    assert result.status == "empty model" and result.objective == 0.0 and not result.w.any()
+    with pytest.raises(ValueError, match="max_iterations: expected an integer"):
+        fast_l1_fit(corpus, features, c1=1.0, max_iterations="2")
