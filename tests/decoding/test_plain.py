@@ -1,4 +1,4 @@
-"""Viterbi over all pairs, which others are measured against: exact, and its counts are those of the recursion."""
+"""Viterbi over all pairs, the measure of the others: exact, and its counts are those of the recursion."""
 
 import numpy as np
 import pytest
