@@ -68,7 +68,7 @@ class Predictions:
             "staggered-columns"  the same, with more labels only where the best path needs them
             "beam"               the beam_width best labels of each token: an approximation
 
-        The last seven make tables of all label pairs, and refuse tables beyond 1 GiB. Chapter 11 compares.
+        The last seven make tables of all label pairs, of at most 1 GiB. Chapter 11 compares them.
         """
         corpus = self._known(X)
         path = self._decode(corpus, form, beam_width)

@@ -206,9 +206,7 @@ def test_an_unknown_form_is_answered_with_the_list(crf, directed):
     ) as e:
         crf.predict(X, form="viterbi")
     assert all(repr(form) in str(e.value) for form in FORMS)
-    with pytest.raises(
-        ValueError, match="^form: expected one of 'auto', 'dense', 'carpediem', .* got 'sparse'$"
-    ):
+    with pytest.raises(ValueError, match="^form: expected one of 'auto', 'dense', .*'beam', got 'sparse'$"):
         directed.predict([], form="sparse")
     with pytest.raises(ValueError, match="^form: expected one of 'auto', 'dense', got 'default'$"):
         directed.predict_kbest(X, form="default")
