@@ -223,7 +223,8 @@ class _Epochs(DualAscent):
 
     def last_look(self):
         if not self.is_last:
-            self.judge()  # before the first epoch of this call, too
+            if self.iteration:  # those of `state`, too
+                self.judge()
             return self.objective
         return Objective(self.corpus, self.features, **self.problem)(self.w)[0] + self._more(
             self.problem["c2"]

@@ -234,3 +234,16 @@ def test_l1_of_nothing(lengths):
     assert result.status == "empty model" and result.objective == 0.0 and not result.w.any()
     with pytest.raises(ValueError, match="max_iterations: expected an integer"):
         fast_l1_fit(corpus, features, c1=1.0, max_iterations="2")
+
+
+def test_l1_an_interrupt_in_the_first_epoch_knows_no_objective(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DualAscent, "visit", interrupted)
+    corpus, features, _, _ = problem(75)
+    stopped = fast_l1_fit(corpus, features, c1=0.4)
+    assert stopped.status == "interrupted" and np.isnan(stopped.objective) and stopped.n_iter == 0
+    monkeypatch.undo()
+    whole, rest = (fast_l1_fit(corpus, features, c1=0.4, state=state) for state in (None, stopped.state))
+    np.testing.assert_array_equal(rest.w, whole.w)
