@@ -141,3 +141,11 @@ def test_row_extremes_of_a_start(monkeypatch):
     np.testing.assert_array_equal(scores.max_row, np.maximum(table.max(axis=1), 0.0))
     np.testing.assert_array_equal(scores.min_row, np.minimum(table.min(axis=1), 0.0))
     assert scores.reach[0] == np.abs(table).max()
+
+
+def test_attributes_without_weights(monkeypatch):
+    """A corpus with attributes that the model does not know."""
+    corpus, features = wide(7)
+    corpus.attr_idx[::4] = 10_000
+    tables, lists = on_both(monkeypatch, lambda: perceptron(corpus, features, max_iterations=4))
+    np.testing.assert_allclose(lists.w, tables.w, rtol=1e-9, atol=1e-11)
