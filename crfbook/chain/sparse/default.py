@@ -80,11 +80,10 @@ def bound_row(q, first, stop, base, scores, bound, b):
 
 @kernel
 def largest(x, n):
-    """(place, value) of the largest of x[:n], n >= 1; the smallest place if several are. After sums beyond
-    float64 x[0] may be NaN, then so is the value.
+    """(place, value) of the largest of x[:n], n >= 1; the smallest place if several are.
 
-    Eight running maxima become vector instructions, one would not. Arguments: x (>= n,); n. Cost: n.
-    Source: chapter 11.
+    Eight running maxima become vector instructions, one would not. If x[0] is NaN, so is the value.
+    Arguments: x (>= n,); n. Cost: n. Source: chapter 11.
     """
     m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = x[0]
     i = 0

@@ -9,6 +9,8 @@ from crfbook.chain import inference
 from crfbook.chain.sparse import potentials
 from crfbook.chain.sparse.default import ALIVE, PAIRS, ROWS, bound_row
 from crfbook.data.constraints import Constraints, constraints_from
+from crfbook.data.corpus import make_corpus
+from crfbook.data.features import observed
 
 pytestmark = pytest.mark.kernels
 
@@ -137,3 +139,15 @@ def test_inf_minus_inf_is_named():
     for form in ("dense", "default"):
         with pytest.raises(ValueError, match=r"sequence \d+, token \d+: expected scores within float64"):
             inference.decode(corpus, features, w, form=form)
+
+
+@pytest.mark.parametrize("bounds", [True, False])
+def test_who_ties_only_by_rounding_stays_alive(bounds, monkeypatch):
+    """0 + 1e17 = 1 + 1e17 in float64: the smaller label wins, though the other one is ahead."""
+    monkeypatch.setattr(potentials, "MOST_BOUNDS", 1 << 26 if bounds else -1)
+    corpus = make_corpus([0, 2, 3, 5], [0, 1, 2, 2, 2, 2], [0, 1], labels=[1, 0, 2, 0, 0])
+    features = observed(corpus, 3, 2)
+    assert features.n_features == 4  # (attribute 0, label 1), (1, 0); transitions 0 0 and 1 0
+    want, got, _ = both(corpus, features, np.array([1.0, 5.0, 1e17, 1e17]))
+    np.testing.assert_array_equal(want, [0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(got, want)

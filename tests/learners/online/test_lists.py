@@ -127,3 +127,25 @@ def test_edge_attributes_without_weights(attrs, monkeypatch):
     corpus = corpus._replace(class_ptr=np.array([0, len(attrs)]), class_attr=np.array(attrs, np.int32))
     tables, lists = on_both(monkeypatch, lambda: perceptron(corpus, features, max_iterations=4))
     np.testing.assert_allclose(lists.w, tables.w, rtol=1e-9, atol=1e-11)
+
+
+def test_row_extremes_of_a_start(monkeypatch):
+    """They are those of all weights before the first sequence is decoded."""
+    monkeypatch.setattr(token_layout, "MANY_LABELS", 0)
+    corpus, features = wide(6)
+    w = np.random.default_rng(0).normal(size=features.n_features)
+    learner = online._Online(corpus, features, w, None, None, True, 0.0, 10, 0, True)
+    refresh_all(learner.theta, learner.work.lists)
+    scores, table = learner.work.lists.scores, np.zeros((41, 41))
+    table[features.edge_prev, features.edge_next] = w[features.n_node :]
+    np.testing.assert_array_equal(scores.max_row, np.maximum(table.max(axis=1), 0.0))
+    np.testing.assert_array_equal(scores.min_row, np.minimum(table.min(axis=1), 0.0))
+    assert scores.reach[0] == np.abs(table).max()
+
+
+def test_attributes_without_weights(monkeypatch):
+    """A corpus with attributes that the model does not know."""
+    corpus, features = wide(7)
+    corpus.attr_idx[::4] = 10_000
+    tables, lists = on_both(monkeypatch, lambda: perceptron(corpus, features, max_iterations=4))
+    np.testing.assert_allclose(lists.w, tables.w, rtol=1e-9, atol=1e-11)

@@ -177,6 +177,7 @@ def test_l1_resumes_bit_for_bit(stop, c1, c2, monkeypatch):
     assert [s.objective for s in half.history + rest.history] == [s.objective for s in whole.history]
     assert [s.iteration for s in rest.history] == list(range(stop + 1, 19))
     assert np.array_equal(rest.w, whole.w) and rest.n_iter == whole.n_iter == 18
+    assert all(np.diff([s.seconds for s in half.history + rest.history]) >= 0)
 
 
 @pytest.mark.parametrize("n", [1, module.EPOCHS, module.EPOCHS + 3])
@@ -247,3 +248,21 @@ def test_l1_an_interrupt_in_the_first_epoch_knows_no_objective(monkeypatch):
     monkeypatch.undo()
     whole, rest = (fast_l1_fit(corpus, features, c1=0.4, state=state) for state in (None, stopped.state))
     np.testing.assert_array_equal(rest.w, whole.w)
+
+
+def test_l1_epochs_are_those_of_ascent_and_report_their_own_penalties():
+    corpus, features, _, _ = problem(76)
+    c1, c2, seen = 0.4, 0.1, []
+    alone = sdca(
+        corpus,
+        features,
+        c2=c1 + c2,
+        tol=0.0,
+        max_iterations=3,
+        callback=lambda step, w: seen.append(w.copy()),
+    )
+    result = fast_l1_fit(corpus, features, c1=c1, c2=c2, max_iterations=3)
+    np.testing.assert_array_equal(result.w, alone.w)
+    for step, other, w in zip(result.history, alone.history, seen, strict=True):
+        want = other.objective + c1 * np.abs(w).sum() - c1 * float(w @ w)
+        assert step.objective == pytest.approx(want, rel=1e-12)
