@@ -337,9 +337,7 @@ def test_an_estimator_is_sparsified_and_told_its_form():
     with pytest.warns(UserWarning, match=rf"sparsify\(1e\+09\) leaves none of {n_active} weights"):
         model.sparsify(1e9)
     assert model.predict(X, form="sparse") == model.predict(X, form="dense") == model.predict(X)
-    with pytest.raises(
-        ValueError, match="form: expected one of 'auto', 'dense', 'sparse', 'default', 'numpy', got"
-    ):
+    with pytest.raises(ValueError, match="form: expected one of 'auto', 'dense', .*, got 'fast'"):
         model.predict(X, form="fast")
 
 
