@@ -37,9 +37,9 @@ def in_a_hurry(monkeypatch, look_around=3):
 
 def sizes(monkeypatch):
     """The numbers of weights of the smaller problems, as they are made."""
-    made, small = [], support._Shrinking._small
+    made, small = [], support.Shrinking._small
     monkeypatch.setattr(
-        support._Shrinking, "_small", lambda self, free: made.append(len(free)) or small(self, free)
+        support.Shrinking, "_small", lambda self, free: made.append(len(free)) or small(self, free)
     )
     return made
 
@@ -121,7 +121,7 @@ def test_ctrl_c_between_two_stages(monkeypatch):
     def interrupt(self, free):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(support._Shrinking, "_small", interrupt)
+    monkeypatch.setattr(support.Shrinking, "_small", interrupt)
     found = minimize_on_support(corpus, features, c1=0.5)
     assert found.status == "interrupted" and found.n_iter == 2 and np.isfinite(found.w).all()
 
