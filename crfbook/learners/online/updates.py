@@ -20,27 +20,11 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.sequence import score_class, score_nodes
+from crfbook.chain.sparse.default import find_next
 from crfbook.chain.viterbi import decode_sequence
 from crfbook.learners.online.lists import decode_by_lists, refresh_all, refresh_pairs
 
 LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS, N_TOTALS = 0, 1, 2, 3, 4, 5  # places of `totals`
-
-
-@kernel
-def find_pair(edge_cell, start, stop, cell):
-    """Position of `cell` among the rising edge_cell[start:stop], or -1: bisection.
-
-    Arguments: edge_cell int32 (n_edge,); start, stop; cell: previous * M + next. Cost: log2(stop - start).
-    Source: Knuth, The Art of Computer Programming 3, section 6.2.1.
-    """
-    end = stop
-    while start < stop:
-        middle = (start + stop) // 2
-        if edge_cell[middle] < cell:
-            start = middle + 1
-        else:
-            stop = middle
-    return start if start < end and edge_cell[start] == cell else -1
 
 
 @kernel
@@ -59,7 +43,7 @@ def node_difference(t, row, z, n, layout, work):
             x = lists.attr_val[i] if lists.attr_val.size else 1.0
             if a < lists.node_ptr.size - 1:
                 for label, sign in ((y, x), (np.int32(z), -x)):
-                    k = find_pair(lists.node_label, lists.node_ptr[a], lists.node_ptr[a + 1], label)
+                    k = find_next(lists.node_label, lists.node_ptr[a], lists.node_ptr[a + 1], label)
                     if k >= 0:
                         cell[n], amount[n] = k, sign
                         n += 1
@@ -94,7 +78,7 @@ def edge_difference(t, zp, z, n, layout, work):
     gold, best = layout.labels[t - 1] * M + layout.labels[t], zp * M + z
     for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
         for pair, sign in ((gold, 1.0), (best, -1.0)):
-            e = find_pair(layout.edge_cell, layout.edge_ptr[b], layout.edge_ptr[b + 1], pair)
+            e = find_next(layout.edge_cell, layout.edge_ptr[b], layout.edge_ptr[b + 1], pair)
             if e >= 0:
                 work.cell[n], work.amount[n] = n_before + e, sign
                 n += 1
