@@ -19,7 +19,7 @@ import numpy as np
 
 from crfbook._checks import one_of
 from crfbook.chain.packing import FEW_CLASSES, batch_rows, n_shards, n_stretches, padded
-from crfbook.chain.sparse.potentials import TABLE_SHARE, active_edges, count_supports
+from crfbook.chain.sparse.potentials import TABLE_SHARE, active_edges, count_supports, distinct_columns
 from crfbook.data.corpus import offsets
 
 FORMS = ("auto", "batched", "sparse", "numpy")
@@ -308,6 +308,5 @@ def decoding_sizes(chooser, w, constraints=None):
     """`Sizes` of a `FormChooser` for decoding, where constraints count: labels that each label may follow."""
     cells = chooser.data_sizes.labels
     if constraints is not None:
-        columns = np.unique(np.packbits(constraints.allowed, axis=0), axis=1, return_index=True)[1]
-        cells = float(constraints.allowed[:, columns].sum())
+        cells = float(distinct_columns(constraints.allowed)[1].sum())
     return chooser.sizes(w)._replace(cells=cells)

@@ -221,7 +221,7 @@ def default_scores(features, w, class_ptr, class_attr, bounds):
     n_labels, n_classes = features.n_labels, len(class_ptr) - 1
     allowed = bounds.edge[:n_labels, :n_labels] == 0.0
     every = np.zeros(n_labels, np.int64), allowed[:, :1]
-    columns = every if allowed.all() else _distinct_columns(allowed)
+    columns = every if allowed.all() else distinct_columns(allowed)
     group, member_of = columns[0], columns[1].T  # (L,), (G, L)
     cell_of = np.where(member_of, np.cumsum(member_of).reshape(member_of.shape) - 1, -1)
     member_ptr = offsets(member_of.sum(axis=1))
@@ -250,7 +250,7 @@ def default_scores(features, w, class_ptr, class_attr, bounds):
     return DefaultScores(*labels, *cells, *pairs, reach, offsets(np.diff(member_ptr) ** 2))
 
 
-def _distinct_columns(table):
+def distinct_columns(table):
     """(which int64 (n,), columns (m, G)) of a bool table (m, n): equal columns once."""
     packed = np.ascontiguousarray(np.packbits(table, axis=0).T)
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
