@@ -3,7 +3,7 @@ is fast enough (sparse/form.py). n rows and B sequences of the largest batch, M 
 """
 
 from collections import namedtuple
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -98,6 +98,14 @@ class Spare:
         for item in self.items:
             queue.put(item)
         self.get, self.put = queue.get, queue.put
+
+
+def spare_or_new(queue, make):
+    """What waits in a queue, or make(): work arrays that are made as threads come to need them."""
+    try:
+        return queue.get_nowait()
+    except Empty:
+        return make()
 
 
 class Batch:

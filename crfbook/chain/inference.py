@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.batch import make_work
+from crfbook.chain.batch import make_work, spare_or_new
 from crfbook.chain.forms import Edges, table_edges
 from crfbook.chain.forward_backward import (
     edge_marginal_log,
@@ -113,7 +113,7 @@ def _decode_by_default(corpus, features, w, constraints, n_threads):
     )
 
     def piece(i):
-        work = default_work(scores) if works.empty() else works.get()
+        work = spare_or_new(works, partial(default_work, scores))
         first, stop, counts = pieces[i][0].start, pieces[i][0].stop, np.zeros(4, np.int64)
         default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, counts)
         works.put(work)

@@ -1,5 +1,6 @@
 """The k best labellings of a corpus, with their probabilities. Arrays only, no strings."""
 
+from functools import partial
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from crfbook._checks import one_of, whole
 from crfbook.chain import inference
+from crfbook.chain.batch import spare_or_new
 from crfbook.chain.forms import table_edges
 from crfbook.chain.objective import check_paths
 from crfbook.chain.sparse.choice import decoding_form
@@ -73,7 +75,7 @@ def stored_search(scores, n_classes):
     def search(log_node, edge_class, seq_ptr, log_z, *out):
         log_z_stored(log_node, scores, tables, gain, edge_class, seq_ptr, log_z)
         if np.isfinite(log_z).all():
-            delta, work = np.empty(log_node.shape), default_work(scores) if idle.empty() else idle.get()
+            delta, work = np.empty(log_node.shape), spare_or_new(idle, partial(default_work, scores))
             viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
             idle.put(work)
             kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
