@@ -3,6 +3,8 @@
 import numpy as np
 from helpers.chains import Chain, random_chain, run_viterbi_many
 
+from crfbook import brute
+
 
 def decode(decoder, tables, sequences):
     """(scores, paths, counters) of chains."""
@@ -46,6 +48,16 @@ def check_exact(scores, paths, sequences, rtol=1e-9, atol=1e-9):
             np.testing.assert_allclose(
                 run_viterbi_many([other], skip=False)[0][0], score, rtol=1e-12, atol=atol
             )
+
+
+def check_enumeration(chain, score, path):
+    """Score and path of a chain are those of a best path by enumeration; path is zeros if none is allowed."""
+    best, all_best = brute.best_paths(*chain)
+    if best == -np.inf:
+        assert score == -np.inf and not path.any()
+        return
+    np.testing.assert_allclose(score, best, rtol=1e-13, atol=1e-13)
+    assert any((path == p).all() for p in all_best)
 
 
 def _sequences(rng, n_labels, make):
