@@ -108,9 +108,8 @@ def label_order(features, w):
     """int64 (L,): labels, what is probably the most frequent one first, for staggered decoding.
 
     A model does not keep frequencies. Here each attribute has one vote and divides it among the labels that
-    it has weights for, in proportion to exp(weight): what it predicts alone. On tags and on tags with chunks
-    (44 and 319 labels) sweeps are within 0.03 a sentence of those by frequency; numbers of weights would cost
-    up to 0.9 more. Any order is exact. Cost: the node weights.
+    it has weights for, in proportion to exp(weight): what it predicts alone. Any order is exact; one that is
+    near that of frequencies takes few sweeps. Cost: the node weights.
     """
     ptr, weights = features.node_ptr, w[: features.n_node]
     rows = np.flatnonzero(np.diff(ptr))
