@@ -401,10 +401,15 @@ def decoding_peers():
 GROWN = (50, 100, 200, 500, 1000, 2000, 5000)
 
 
+def growing_tagger(n_labels, n_tokens):
+    """A `zipf_tagger` whose words decide more than its transitions do, as in trained models."""
+    return zipf_tagger(np.random.default_rng(n_labels), n_labels, n_tokens, size=0.3)
+
+
 def growth_rows(labels, n_repeats):
-    """CPU us a token of the decoders on a `zipf_tagger`, node scores not counted."""
-    n_tokens, rows = int(np.clip(MOST_CELLS / labels**2, 300, 20_000)), []
-    corpus, features, w = zipf_tagger(np.random.default_rng(labels), labels, n_tokens)
+    """CPU us a token of the decoders on a `growing_tagger`, node scores not counted."""
+    rows = []
+    corpus, features, w = growing_tagger(labels, int(np.clip(MOST_CELLS / labels**2, 300, 20_000)))
     task = Tagger(features, corpus, corpus, w, 0.0)
     for form in (*(form for form in COMPARED if not form.startswith("carpediem")), "beam"):
         us, seen = decoding_times(task, n_repeats, corpus, form=form), np.zeros(3, np.int64)
