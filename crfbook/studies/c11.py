@@ -3,6 +3,7 @@
 import time
 from contextlib import nullcontext
 from functools import cache, partial
+from itertools import pairwise
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -22,7 +23,7 @@ from crfbook.chain.sparse.choice import (
 from crfbook.data.corpus import Corpus, make_corpus, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets import load_dataset
-from crfbook.decoding import DECODERS, kbest, label_order, search_by
+from crfbook.decoding import BEAM_WIDTH, DECODERS, kbest, label_order, search_by
 from crfbook.decoding import decode as decode_by
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
@@ -227,23 +228,46 @@ def is_slow(decoder):
     return decoder in ("plain", "dense") or decoder.startswith(("carpediem", "staggered"))
 
 
-def part_for(task, decoder):
-    """What a decoder is timed on: the test part, or the beginning of it."""
-    return beginning(task.test, PLAIN_CELLS / task.features.n_labels**2) if is_slow(decoder) else task.test
+NODE_CELLS = 3e7  # node scores that stand ready while a decoder is timed
 
 
-def decoding_times(task, n_repeats, corpus, **options):
-    """CPU us a token of decoding without the node scores, one for each repeat, rising."""
-    model = corpus, task.features, task.w
-    runs = {"all": partial(decode_by, *model, **options), "scores": partial(node_scores_by_parts, *model)}
-    took = race(runs, n_repeats)
-    return np.sort(np.array(took["all"].cpu) - took["scores"].median_cpu) * 1e6 / corpus.n_tokens
+def part_for(corpus, n_labels, decoder):
+    """What a decoder is timed on: the beginning of a corpus."""
+    return beginning(corpus, PLAIN_CELLS / n_labels**2 if is_slow(decoder) else NODE_CELLS / n_labels)
+
+
+def decoding_times(task, n_repeats, corpus, form, beam_width=BEAM_WIDTH):
+    """CPU us a token of decoding, one for each repeat, rising: without node scores, and for DECODERS without
+    the tables that are made once for a model.
+    """
+    features, w = task.features, task.w
+    if form in DECODERS:
+        ready = searched(task, corpus, form, beam_width)
+        out = np.empty(corpus.n_tokens, np.int32), np.empty(corpus.n_sequences)
+        took = race({"all": lambda: ready(corpus.seq_ptr, slice(None), *out)}, n_repeats)["all"].cpu
+    else:
+        model = corpus, features, w
+        runs = {
+            "all": partial(decode_by, *model, form=form), "scores": partial(node_scores_by_parts, *model)
+        }  # fmt: skip
+        raced = race(runs, n_repeats)
+        took = np.array(raced["all"].cpu) - raced["scores"].median_cpu
+    return np.sort(took) * 1e6 / corpus.n_tokens
+
+
+def searched(task, corpus, form, beam_width=BEAM_WIDTH):
+    """f(seq_ptr, tokens, path, score) -> counters: a decoder of DECODERS, tables and node scores ready."""
+    features, w = task.features, task.w
+    model = inference.ready_model(corpus, features, w, None, edge_scores, False, padding=False)
+    search = search_by(form, model.edges, label_order(features, model.w), beam_width)
+    node = inference.node_scores(corpus, features, w)
+    return lambda seq_ptr, tokens, *out: search(node[tokens], corpus.edge_class[tokens], seq_ptr, *out)
 
 
 def decoder_row(task, decoder, n_repeats):
     """Columns of one row of `decoders`."""
     name, task = task, tagger(task)
-    features, corpus = task.features, part_for(task, decoder)
+    features, corpus = task.features, part_for(task.test, task.features.n_labels, decoder)
     us, seen = decoding_times(task, n_repeats, corpus, form=decoder), np.zeros(3, np.int64)
     path = decode_by(corpus, features, task.w, form=decoder, counters=seen)
     counted = seen / [corpus.n_tokens, corpus.n_tokens, corpus.n_sequences] if decoder in DECODERS else None
@@ -261,13 +285,11 @@ def decoder_row(task, decoder, n_repeats):
 
 def sweeps_of(task, decoder):
     """Sweeps of each of the first SWEPT test sentences."""
-    corpus, features, w = slice_sequences(task.test, 0, SWEPT), task.features, task.w
-    model = inference.ready_model(corpus, features, w, None, edge_scores, False, padding=False)
-    search = search_by(decoder, model.edges, label_order(features, w))
-    node, found = inference.node_scores(corpus, features, w), []
-    for lo, hi in zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False):
+    corpus, found = slice_sequences(task.test, 0, SWEPT), []
+    ready = searched(task, corpus, decoder)
+    for lo, hi in pairwise(corpus.seq_ptr.tolist()):
         out = np.zeros(hi - lo, np.int32), np.zeros(1)
-        found.append(search(node[lo:hi], corpus.edge_class[lo:hi], np.array([0, hi - lo]), *out)[2])
+        found.append(ready(np.array([0, hi - lo]), slice(lo, hi), *out)[2])
     return np.array(found)
 
 
@@ -307,7 +329,7 @@ def beam_rows(task, n_repeats):
     while True:
         options = {"form": "beam", "beam_width": width}
         accuracy = 100 * np.mean(decode_by(corpus, features, task.w, **options) == corpus.labels)
-        us = decoding_times(task, n_repeats, corpus, **options)
+        us = decoding_times(task, n_repeats, part_for(corpus, features.n_labels, "beam"), **options)
         row = {"width": width, "accuracy": accuracy, "exact": exact, "us a token": us[len(us) // 2]}
         rows.append(
             row | {"sentences a second": 1e6 / row["us a token"] / corpus.n_tokens * corpus.n_sequences}
@@ -408,11 +430,12 @@ def growing_tagger(n_labels, n_tokens):
 
 def growth_rows(labels, n_repeats):
     """CPU us a token of the decoders on a `growing_tagger`, node scores not counted."""
-    rows = []
-    corpus, features, w = growing_tagger(labels, int(np.clip(MOST_CELLS / labels**2, 300, 20_000)))
-    task = Tagger(features, corpus, corpus, w, 0.0)
+    rows, (whole, features, w) = [], growing_tagger(labels, 20_000)
+    task = Tagger(features, whole, whole, w, 0.0)
     for form in (*(form for form in COMPARED if not form.startswith("carpediem")), "beam"):
-        us, seen = decoding_times(task, n_repeats, corpus, form=form), np.zeros(3, np.int64)
+        size = max(300, MOST_CELLS / labels**2) if is_slow(form) else NODE_CELLS / labels
+        corpus, seen = beginning(whole, size), np.zeros(3, np.int64)
+        us = decoding_times(task, n_repeats, corpus, form)
         decode_by(corpus, features, w, form=form, counters=seen)
         pairs = seen[1] / corpus.n_tokens if form in DECODERS else ""
         rows.append({"decoder": form, "us a token": us[len(us) // 2], "pairs a token": pairs})
