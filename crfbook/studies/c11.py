@@ -285,7 +285,7 @@ def decoder_row(task, decoder, n_repeats):
 
 def sweeps_of(task, decoder):
     """Sweeps of each of the first SWEPT test sentences."""
-    corpus, found = slice_sequences(task.test, 0, SWEPT), []
+    corpus, found = slice_sequences(task.test, 0, min(SWEPT, task.test.n_sequences)), []
     ready = searched(task, corpus, decoder)
     for lo, hi in pairwise(corpus.seq_ptr.tolist()):
         out = np.zeros(hi - lo, np.int32), np.zeros(1)
