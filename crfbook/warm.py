@@ -65,6 +65,23 @@ def tuples(train):
     decode_tuples(corpus, features, found.w, found.tuples, found.nu)
 
 
+def decoders(train):
+    """Every decoder, and the k best labellings with tables and with stored pairs."""
+    from crfbook import Encoder
+    from crfbook.data.features import observed
+    from crfbook.decoding import DECODERS, decode, kbest
+    from crfbook.learners.online import perceptron
+
+    encoder = Encoder(_TEMPLATE)
+    corpus = encoder.fit_transform(train)
+    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    w = perceptron(corpus, features, max_iterations=1).w
+    for form in ("dense", "sparse", "default", *DECODERS):
+        decode(corpus, features, w, form=form)
+    for form in ("dense", "default"):
+        kbest(corpus, features, w, k=2, form=form)
+
+
 # job -> what it calls, and the chapters that need it; the longest first
 JOBS = {
     "crf": (crf(), "00 01 02 03 04 05 06 09"),
@@ -77,7 +94,7 @@ JOBS = {
     "exp": (crf(loss="exp"), "04"),
     "pointwise-log": (crf(loss="pointwise-log"), "04"),
     "pointwise-exp": (crf(loss="pointwise-exp"), "04"),
-    "perceptron": (crf(algorithm="perceptron"), "05"),
+    "perceptron": (crf(algorithm="perceptron"), "05 11"),
     "pa": (crf(algorithm="pa"), "05"),
     "arow": (crf(algorithm="arow"), "05"),
     "boosting": (crf(algorithm="boosting"), "05"),
@@ -89,6 +106,7 @@ JOBS = {
     "sgd-l1": (crf(algorithm="sgd-l1", c1=1.0), "06"),
     "cd": (crf(algorithm="cd", c1=1.0), "07 08 09"),
     "tuples": (tuples, "08"),
+    "decoders": (decoders, "11"),
     "path": (path, "09"),
 }
 DEFAULT = ("crf",)

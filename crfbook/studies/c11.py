@@ -1,13 +1,17 @@
 """Chapter 11: decoding over large label sets."""
 
 import time
+from contextlib import nullcontext
 from functools import cache, partial
+from itertools import pairwise
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
 from crfbook.chain import inference
 from crfbook.chain.inference import decode
+from crfbook.chain.numpy_form import edge_scores
 from crfbook.chain.sparse.choice import (
     DECODING,
     DECODING_FORMS,
@@ -16,15 +20,16 @@ from crfbook.chain.sparse.choice import (
     decoding_sizes,
     terms,
 )
-from crfbook.data.corpus import Corpus, make_corpus, slice_sequences
+from crfbook.data.corpus import Corpus, make_corpus, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets import load_dataset
-from crfbook.decoding import DECODERS
+from crfbook.decoding import BEAM_WIDTH, DECODERS, kbest, label_order, search_by
 from crfbook.decoding import decode as decode_by
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
-from crfbook.learners.online import perceptron
+from crfbook.learners.online import online, perceptron
 
+from . import crfsuite
 from .harness import Row, race, study
 from .work import joint
 
@@ -32,7 +37,7 @@ MOST_CELLS = 3e8  # tokens times pairs of labels of a case that the dense form d
 
 
 def random_tagger(rng, largest=2500):
-    """(corpus, features, w): labels by Zipf's law, words with some 20 labels each, few pairs of labels.
+    """(corpus, features, w): a `zipf_tagger` of random size.
 
     L from 20 to `largest`; 3 to 40 stored pairs a label (at most all), scores of pairs between 0.3 and 3
     times those of words. As many tokens as the dense form decodes in a second or so, at least 600.
@@ -40,6 +45,14 @@ def random_tagger(rng, largest=2500):
     n_labels = int(np.exp(rng.uniform(np.log(20), np.log(largest))))
     n_tokens = int(np.clip(MOST_CELLS / n_labels**2, 600, 20_000))
     per_label, size = np.exp(rng.uniform(np.log(3), np.log(40))), np.exp(rng.uniform(np.log(0.3), np.log(3)))
+    return zipf_tagger(rng, n_labels, n_tokens, per_label, size)
+
+
+def zipf_tagger(rng, n_labels, n_tokens, per_label=10.0, size=1.0):
+    """(corpus, features, w): labels by Zipf's law, words with some 20 labels each, few pairs of labels.
+
+    per_label : stored pairs a label, about. size : scores of pairs, in those of words.
+    """
     n_words, some = 2000, min(20, n_labels)
     zipf, often = (1.0 / np.arange(1, n + 1) / (1.0 / np.arange(1, n + 1)).sum() for n in (n_labels, n_words))
     length = rng.integers(1, 50, n_tokens)
@@ -199,3 +212,237 @@ def node_scores_by_parts(corpus, features, w):
     model = inference.ready_model(corpus, features, w, None, None, False)
     for part in inference.stretches(corpus.seq_ptr, features.n_labels):
         inference.stretch_scores(corpus, model, *part)
+
+
+# ---- the paper's tables, and what goes past them ----
+
+COMPARED = (
+    "plain", "dense", "default", "threshold", "carpediem", "carpediem-tight", "staggered",
+    "staggered-columns",
+)  # fmt: skip
+SWEPT = 200  # sentences whose sweeps are counted one by one
+
+
+def is_slow(decoder):
+    """Does a token cost L^2 or nearly so?"""
+    return decoder in ("plain", "dense") or decoder.startswith(("carpediem", "staggered"))
+
+
+NODE_CELLS = 3e7  # node scores that stand ready while a decoder is timed
+
+
+def part_for(corpus, n_labels, decoder):
+    """What a decoder is timed on: the beginning of a corpus."""
+    return beginning(corpus, PLAIN_CELLS / n_labels**2 if is_slow(decoder) else NODE_CELLS / n_labels)
+
+
+def decoding_times(task, n_repeats, corpus, form, beam_width=BEAM_WIDTH):
+    """CPU us a token of decoding, one for each repeat, rising: without node scores, and for DECODERS without
+    the tables that are made once for a model.
+    """
+    features, w = task.features, task.w
+    if form in DECODERS:
+        ready = searched(task, corpus, form, beam_width)
+        out = np.empty(corpus.n_tokens, np.int32), np.empty(corpus.n_sequences)
+        took = race({"all": lambda: ready(corpus.seq_ptr, slice(None), *out)}, n_repeats)["all"].cpu
+    else:
+        model = corpus, features, w
+        runs = {
+            "all": partial(decode_by, *model, form=form), "scores": partial(node_scores_by_parts, *model)
+        }  # fmt: skip
+        raced = race(runs, n_repeats)
+        took = np.array(raced["all"].cpu) - raced["scores"].median_cpu
+    return np.sort(took) * 1e6 / corpus.n_tokens
+
+
+def searched(task, corpus, form, beam_width=BEAM_WIDTH):
+    """f(seq_ptr, tokens, path, score) -> counters: a decoder of DECODERS, tables and node scores ready."""
+    features, w = task.features, task.w
+    model = inference.ready_model(corpus, features, w, None, edge_scores, False, padding=False)
+    search = search_by(form, model.edges, label_order(features, model.w), beam_width)
+    node = inference.node_scores(corpus, features, w)
+    return lambda seq_ptr, tokens, *out: search(node[tokens], corpus.edge_class[tokens], seq_ptr, *out)
+
+
+def decoder_row(task, decoder, n_repeats):
+    """Columns of one row of `decoders`."""
+    name, task = task, tagger(task)
+    features, corpus = task.features, part_for(task.test, task.features.n_labels, decoder)
+    us, seen = decoding_times(task, n_repeats, corpus, form=decoder), np.zeros(3, np.int64)
+    path = decode_by(corpus, features, task.w, form=decoder, counters=seen)
+    counted = seen / [corpus.n_tokens, corpus.n_tokens, corpus.n_sequences] if decoder in DECODERS else None
+    sweeps = sweeps_of(task, decoder) if decoder.startswith("staggered") else None
+    mean, error = ("", "") if sweeps is None else (sweeps.mean(), sweeps.std() / np.sqrt(len(sweeps)))
+    return {
+        "labels": features.n_labels, "stored pairs": features.n_edge, "data": TAGGERS[name][0],
+        "tokens": corpus.n_tokens, "us a token": us[len(us) // 2], "fastest": us[0], "slowest": us[-1],
+        "sentences a second": 1e6 / us[len(us) // 2] / corpus.n_tokens * corpus.n_sequences,
+        "nodes a token": "" if counted is None else counted[0],
+        "pairs a token": "" if counted is None else counted[1], "sweeps": mean, "sweeps error": error,
+        "accuracy": 100 * np.mean(path == corpus.labels),
+    }  # fmt: skip
+
+
+def sweeps_of(task, decoder):
+    """Sweeps of each of the first SWEPT test sentences."""
+    corpus, found = slice_sequences(task.test, 0, min(SWEPT, task.test.n_sequences)), []
+    ready = searched(task, corpus, decoder)
+    for lo, hi in pairwise(corpus.seq_ptr.tolist()):
+        out = np.zeros(hi - lo, np.int32), np.zeros(1)
+        found.append(ready(np.array([0, hi - lo]), slice(lo, hi), *out)[2])
+    return np.array(found)
+
+
+def jobs_of(make, columns, keys, **options):
+    """Jobs of a table: make(*key, **options) for each of `keys`, which name its row."""
+
+    def rounded(key):
+        made = make(*key, **options)
+        rows = made if isinstance(made, list) else [made]
+        return [{name: f"{x:.5g}" if isinstance(x, float) else x for name, x in row.items()} for row in rows]
+
+    return [(dict(zip(columns, key, strict=True)), partial(rounded, key)) for key in keys]
+
+
+def data_of():
+    """The data sets of TAGGERS."""
+    return [load_dataset(*about[:2], verbose=False) for about in TAGGERS.values()]
+
+
+@study("11_decoders.csv")
+def decoders(n_repeats=5):
+    """Tables 1 and 2: microseconds a token, sentences a second and sweeps of each decoder; an hour."""
+    keys = [
+        (name, form)
+        for name in TAGGERS
+        for form in COMPARED
+        if not (form.startswith("carpediem") and name in ("morphology", "supertags"))
+    ]
+    yield "11_decoders.csv", jobs_of(decoder_row, ("task", "decoder"), keys, n_repeats=n_repeats), data_of()
+
+
+def beam_rows(task, n_repeats):
+    """Widths 1, 2, 4, ... until accuracy is within 0.1 points of exact decoding."""
+    task, rows, width = tagger(task), [], 1
+    corpus, features = task.test, task.features
+    exact = 100 * np.mean(decode_by(corpus, features, task.w) == corpus.labels)
+    while True:
+        options = {"form": "beam", "beam_width": width}
+        accuracy = 100 * np.mean(decode_by(corpus, features, task.w, **options) == corpus.labels)
+        us = decoding_times(task, n_repeats, part_for(corpus, features.n_labels, "beam"), **options)
+        row = {"width": width, "accuracy": accuracy, "exact": exact, "us a token": us[len(us) // 2]}
+        rows.append(
+            row | {"sentences a second": 1e6 / row["us a token"] / corpus.n_tokens * corpus.n_sequences}
+        )
+        if accuracy >= exact - 0.1:
+            return rows
+        width *= 2
+
+
+@study("11_beam.csv")
+def decoding_beam(n_repeats=5):
+    """Table 4: beam search with the smallest width in 1, 2, 4, .. within 0.1 points of exact decoding."""
+    keys = [(name,) for name in TAGGERS]
+    yield "11_beam.csv", jobs_of(beam_rows, ("task",), keys, n_repeats=n_repeats), data_of()
+
+
+def training_row(task, transitions, n_repeats):
+    """CPU seconds of an epoch of the averaged perceptron, with stored pairs or with tables."""
+    task = tagger(task)
+    n_labels, n_tokens = task.features.n_labels, task.train.n_tokens
+    stored = transitions == "stored pairs"
+    corpus = task.train if stored or n_labels < 500 else beginning(task.train, PLAIN_CELLS / n_labels**2)
+    with nullcontext() if stored else patch.object(online, "worth_lists", lambda *about: False):
+        clock = []
+        perceptron(
+            corpus, task.features, max_iterations=n_repeats + 2,
+            callback=lambda step, w: clock.append(time.process_time()),
+        )  # fmt: skip
+    us = float(np.median(np.diff(clock))) * 1e6 / corpus.n_tokens
+    return {
+        "labels": n_labels,
+        "tokens": corpus.n_tokens,
+        "us a token": us,
+        "10 epochs (s)": us * n_tokens / 1e5,
+    }
+
+
+@study("11_training.csv")
+def decoding_training(n_repeats=3):
+    """Table 3: training the averaged perceptron, transitions as stored pairs beside tables; minutes."""
+    keys = [(name, how) for name in TAGGERS for how in ("stored pairs", "tables")]
+    jobs = jobs_of(training_row, ("task", "transitions"), keys, n_repeats=n_repeats)
+    yield "11_training.csv", jobs, data_of()
+
+
+def kbest_row(task, k, n_repeats):
+    """CPU us a token of the k best labellings, node scores and log Z included."""
+    task = tagger(task)
+    corpus = beginning(task.test, 5000)
+    us = us_a_token(corpus, partial(kbest, corpus, task.features, task.w, k=k), n_repeats)
+    return {"labels": task.features.n_labels, "us a token": us}
+
+
+@study("11_kbest.csv")
+def decoding_kbest(n_repeats=3):
+    """The k best labellings: microseconds a token for k = 1, 10, 100."""
+    keys = [(name, k) for name in TAGGERS for k in (1, 10, 100)]
+    yield "11_kbest.csv", jobs_of(kbest_row, ("task", "k"), keys, n_repeats=n_repeats), data_of()
+
+
+def peer_row(task):
+    """CPU us a token of CRFsuite's tagger, and of ours from attributes to labels, on the same features.
+
+    CRFsuite looks at a table of all pairs whatever the weights are: a model of one epoch on sentences with
+    all labels will do.
+    """
+    task = tagger(task)
+    first = np.unique(task.train.labels, return_index=True)[1]
+    kept = take_sequences(task.train, np.unique(np.searchsorted(task.train.seq_ptr, first, "right") - 1))
+    corpus, names = beginning(task.test, PEER_CELLS / task.features.n_labels**2), kept.labels.astype(str)
+    labels = [part.tolist() for part in np.split(names, kept.seq_ptr[1:-1])]
+    peer = crfsuite.trainer(crfsuite.attribute_numbers(kept), labels, "ap", max_iterations=1)
+    seconds, _ = crfsuite.viterbi_seconds(crfsuite.train(peer)[0], crfsuite.attribute_numbers(corpus))
+    ours = us_a_token(task.test, partial(decode_by, task.test, task.features, task.w), 3)
+    return {
+        "labels": task.features.n_labels, "tokens": corpus.n_tokens, "ours": ours,
+        "CRFsuite": 1e6 * seconds / corpus.n_tokens,
+    }  # fmt: skip
+
+
+PEER_CELLS = 3e8  # tokens times label pairs that CRFsuite decodes
+
+
+@study("11_peers.csv")
+def decoding_peers():
+    """Tagging with hundreds of labels beside CRFsuite, from attributes to labels, one thread; minutes."""
+    keys = [(name,) for name in TAGGERS]
+    yield "11_peers.csv", jobs_of(peer_row, ("task",), keys), data_of()
+
+
+GROWN = (50, 100, 200, 500, 1000, 2000, 5000)
+
+
+def growing_tagger(n_labels, n_tokens):
+    """A `zipf_tagger` whose words decide more than its transitions do, as in trained models."""
+    return zipf_tagger(np.random.default_rng(n_labels), n_labels, n_tokens, size=0.3)
+
+
+def growth_rows(labels, n_repeats):
+    """CPU us a token of the decoders on a `growing_tagger`, node scores not counted."""
+    rows, (whole, features, w) = [], growing_tagger(labels, 20_000)
+    task = Tagger(features, whole, whole, w, 0.0)
+    for form in (*(form for form in COMPARED if not form.startswith("carpediem")), "beam"):
+        size = max(300, MOST_CELLS / labels**2) if is_slow(form) else NODE_CELLS / labels
+        corpus, seen = beginning(whole, size), np.zeros(3, np.int64)
+        us = decoding_times(task, n_repeats, corpus, form)
+        decode_by(corpus, features, w, form=form, counters=seen)
+        pairs = seen[1] / corpus.n_tokens if form in DECODERS else ""
+        rows.append({"decoder": form, "us a token": us[len(us) // 2], "pairs a token": pairs})
+    return rows
+
+
+@study("11_growth.csv")
+def decoding_growth(n_repeats=3):
+    """Microseconds a token against L from 50 to 5,000 labels by Zipf's law."""
+    yield "11_growth.csv", jobs_of(growth_rows, ("labels",), [(n,) for n in GROWN], n_repeats=n_repeats), []

@@ -3,6 +3,7 @@
 import numpy as np
 
 from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, decoding_sizes, terms
+from crfbook.studies import c11
 from crfbook.studies.c11 import fit_default, random_tagger, time_decoders
 
 
@@ -29,3 +30,16 @@ def test_the_fit_finds_the_costs():
     found = fit_default(cases)
     for sizes, took in cases:
         np.testing.assert_allclose(found @ terms(DECODING[2], sizes), took[DECODING[2]], rtol=1e-3)
+
+
+def test_rows_of_the_papers_tables(monkeypatch):
+    corpus, features, w = c11.growing_tagger(40, 700)
+    monkeypatch.setattr(c11, "tagger", lambda name: c11.Tagger(features, corpus, corpus, w, 0.0))
+    plain, *others = (c11.decoder_row("pos", form, 1) for form in ("plain", "default", "staggered"))
+    assert plain["sweeps"] == "" and 1 <= others[1]["sweeps"] <= 7 and plain["pairs a token"] <= 40**2
+    assert {row["accuracy"] for row in others} == {plain["accuracy"]}
+    rows = c11.beam_rows("pos", 1)
+    assert [row["width"] for row in rows] == [2**i for i in range(len(rows))]
+    assert [row["accuracy"] >= row["exact"] - 0.1 for row in rows] == [False] * (len(rows) - 1) + [True]
+    for how in ("stored pairs", "tables"):
+        assert c11.training_row("pos", how, 1)["tokens"] == corpus.n_tokens
