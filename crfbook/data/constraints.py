@@ -53,7 +53,10 @@ def bounds_of(constraints, n_labels, width=None):
         return out
 
     vectors = (scores(allowed, width) for allowed in (given.start, every, given.end))
-    return Bounds(*vectors, scores(given.allowed, width, width), scores(sets, len(sets), width))
+    # of thousands of labels a table is 40 MB and more: one of zeros takes no memory until it is written to
+    free = constraints is None and width == n_labels
+    edge = np.zeros((width, width)) if free else scores(given.allowed, width, width)
+    return Bounds(*vectors, edge, scores(sets, len(sets), width))
 
 
 # scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete

@@ -55,26 +55,30 @@ def bound_row(q, first, stop, base, scores, bound, b):
     """bound[b + c - first] = max(0, max over next labels y of s(c,y) - s(q,y)) for the cells c of one group,
     rounded up.
 
+    Where c stores (c,y), y is looked at; of the others only the y counts that q stores with the lowest score.
     Arguments: q: the winning cell; first, stop: the cells of its group; base: k C for the edge class k;
-    scores; out: bound float32 (>= b + stop - first,). Cost: the stored pairs of the group, and those of q for
-    each of its cells. Source: Esposito and Radicioni (2009), the idea; chapter 11.
+    scores; out: bound float32 (>= b + stop - first,). Allocates 12 L bytes. Cost: L, the stored pairs of the
+    group, and sorting those of q. Source: Esposito and Radicioni (2009), the idea; chapter 11.
     """
     next_label, s = scores.next_label, scores.score
     q_start, q_stop = scores.row_ptr[base + q], scores.row_ptr[base + q + 1]
+    rival, seen_by = np.zeros(scores.group.size), np.full(scores.group.size, -1, np.int32)
+    for e in range(q_start, q_stop):
+        rival[next_label[e]] = s[e]
+    rising = np.argsort(s[q_start:q_stop])
     for c in range(first, stop):
-        i, j, end = q_start, scores.row_ptr[base + c], scores.row_ptr[base + c + 1]
         most = 0.0
-        while i < q_stop or j < end:
-            if j >= end or (i < q_stop and next_label[i] < next_label[j]):
-                v = -s[i]
-                i += 1
-            elif i >= q_stop or next_label[j] < next_label[i]:
-                v = s[j]
-                j += 1
-            else:
-                v = s[j] - s[i]
-                i, j = i + 1, j + 1
+        for e in range(scores.row_ptr[base + c], scores.row_ptr[base + c + 1]):
+            v = s[e] - rival[next_label[e]]
             most = v if v > most else most
+            seen_by[next_label[e]] = c
+        for i in range(rising.size):
+            e = q_start + rising[i]
+            if -s[e] <= most:
+                break
+            if seen_by[next_label[e]] != c:
+                most = -s[e]
+                break
         bound[b + c - first] = np.float32(most * (1.0 + 1e-6) + 1e-30)
 
 
@@ -82,29 +86,20 @@ def bound_row(q, first, stop, base, scores, bound, b):
 def largest(x, n):
     """(place, value) of the largest of x[:n], n >= 1; the smallest place if several are.
 
-    Eight running maxima become vector instructions, one would not. If x[0] is NaN, so is the value.
+    A block that nothing larger stands in is one vector comparison. If x[0] is NaN, so is the value.
     Arguments: x (>= n,); n. Cost: n. Source: chapter 11.
     """
-    m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = x[0]
-    i = 0
-    while i + 8 <= n:
-        m0 = x[i] if x[i] > m0 else m0
-        m1 = x[i + 1] if x[i + 1] > m1 else m1
-        m2 = x[i + 2] if x[i + 2] > m2 else m2
-        m3 = x[i + 3] if x[i + 3] > m3 else m3
-        m4 = x[i + 4] if x[i + 4] > m4 else m4
-        m5 = x[i + 5] if x[i + 5] > m5 else m5
-        m6 = x[i + 6] if x[i + 6] > m6 else m6
-        m7 = x[i + 7] if x[i + 7] > m7 else m7
-        i += 8
-    m = max(max(max(m0, m1), max(m2, m3)), max(max(m4, m5), max(m6, m7)))
-    while i < n:
-        m = x[i] if x[i] > m else m
-        i += 1
-    place = 0
-    while place < n - 1 and x[place] != m:
-        place += 1
-    return place, m
+    place, high = 0, x[0]
+    for lo in range(0, n, 32):
+        hi = min(lo + 32, n)
+        some = 0
+        for i in range(lo, hi):
+            some += x[i] > high
+        if some > 0:
+            for i in range(lo, hi):
+                if x[i] > high:
+                    place, high = i, x[i]
+    return place, high
 
 
 @kernel
@@ -187,7 +182,7 @@ def default_step(k, g, delta, scores, work, pool, n_pool, seen):
             c, before = base + pool[i], d[pool[i] - first]
             seen[PAIRS] += row_ptr[c + 1] - row_ptr[c]
             for e in range(row_ptr[c], row_ptr[c + 1]):
-                v, y = before + score[e], next_label[e]
+                v, y = before + score[e], np.uint32(next_label[e])
                 best[y] = v if v > best[y] else best[y]
     seen[ALIVE] += end - n_pool
     return end
