@@ -34,8 +34,10 @@ def test_the_fit_finds_the_costs():
 
 def test_rows_of_the_papers_tables(monkeypatch):
     corpus, features, w = c11.growing_tagger(40, 700)
-    monkeypatch.setattr(c11, "tagger", lambda name: c11.Tagger(features, corpus, corpus, w, 0.0))
-    plain, *others = (c11.decoder_row("pos", form, 1) for form in ("plain", "default", "staggered"))
+    monkeypatch.setattr(c11, "tagger", lambda *name: c11.Tagger(features, corpus, corpus, w))
+    plain, *others = (
+        c11.decoder_row("pos", "perceptron", form, 1) for form in ("plain", "default", "staggered")
+    )
     assert plain["sweeps"] == "" and 1 <= others[1]["sweeps"] <= 7 and plain["pairs a token"] <= 40**2
     assert {row["accuracy"] for row in others} == {plain["accuracy"]}
     rows = c11.beam_rows("pos", 1)

@@ -231,7 +231,6 @@ def test_every_record_has_a_study_or_a_cell_that_writes_it():
         assert path.name in written or f'\\"results\\") / \\"{path.name}\\"' in cells, path.name
     unmade = {"09_variance_conll2003.csv", "09_selection_conll2003.csv"}  # of text that nobody may pass on
     unmade |= {"14_wild_fewnerd.csv"}  # hours of CRFsuite's
-    unmade |= {f"11_decoding_{name}.csv" for name in ("pos", "joint", "morphology", "supertags")}
     assert written - unmade <= {path.name for path in RESULTS.glob("*.csv")}
 
 
