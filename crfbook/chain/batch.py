@@ -52,6 +52,21 @@ SparseWork = namedtuple(
 )
 
 
+# The arrays of `Work`, and those of LANES sequences side by side (chain/sparse/lanes.py); T steps at most.
+LaneWork = namedtuple(
+    "LaneWork",
+    (
+        *Work._fields,
+        "psi",  # (T, L, LANES): exp of the node scores
+        "lane_alpha",  # (T, L, LANES)
+        "scale",  # (T, LANES): what alpha was multiplied by
+        "v",  # (L, LANES)
+        "beta",  # (L, LANES)
+        "factor",  # (L,)
+    ),
+)
+
+
 class Counts(NamedTuple):
     """What the node weights of one shard get from an evaluation: expected counts, or what stands in their
     place (variances, slopes of another loss); and log Z. S' sequences, H dense rows.
@@ -81,6 +96,14 @@ def loss_work(work, loss):
 def sparse_work(work):
     """A `SparseWork`, sharing the arrays of a `Work`."""
     return SparseWork(*work, np.empty_like(work.log_node), *np.empty((3, *work.pair.shape)))
+
+
+def lane_work(work, n_steps, n_labels, n_lanes):
+    """A `LaneWork`, sharing the arrays of a `Work`."""
+    cells = (n_labels, n_lanes)
+    psi, alpha = np.empty((2, n_steps, *cells))
+    v, beta = np.empty((2, *cells))
+    return LaneWork(*work, psi, alpha, np.empty((n_steps, n_lanes)), v, beta, np.empty(n_labels))
 
 
 class Spare:
@@ -132,8 +155,8 @@ class Batch:
         return self.p_node
 
     @staticmethod
-    def needs(work):
-        """A `Work` that has what such a batch needs, sharing the arrays of `work`."""
+    def needs(work, packing, n_labels):
+        """A `Work` that has what such batches of a packing need, sharing the arrays of `work`."""
         return work
 
     @staticmethod

@@ -94,7 +94,7 @@ class Form:
 
     def work(self, work):
         """The `Work` of one thread that this form needs, sharing the arrays of `work`."""
-        return self.batch.needs(work)
+        return self.batch.needs(work, self.problem.packing, self.problem.features.n_labels)
 
     def prepare(self, w, what):
         """Take the weights w (F,) for sums of `what`."""

@@ -148,12 +148,15 @@ def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
 
 
 @kernel
-def _exp_nodes(log_node, edge_spread, step_ptr, log_z, flags):
+def exp_rows(log_node, edge_spread, step_ptr, log_z, flags):
     """psi_node = exp(log_node), in place; where that is too wide,
     the middle of the row is taken out and added to log_z.
 
     If all finite scores of a row lie within +-limit, its spread is at most 2 limit = MAX_SPREAD -
-    edge_spread, which satisfies the safety rule without a second look. See below for shapes.
+    edge_spread, which satisfies the safety rule without a second look.
+    Arguments: log_node (n, L), overwritten; edge_spread: of the transitions; step_ptr (T+1,) of a packed
+    batch; out: log_z (B,), added to; flags (B,): 1 where a row spreads too far. Cost: n L exps. Source:
+    chapter 02.
     """
     flat = log_node.reshape(-1)
     limit = 0.5 * (MAX_SPREAD - edge_spread)
@@ -279,7 +282,7 @@ def forward_batched(steps, psi_edge, edge_max, edge_spread, log_node, log_z, alp
         log_z[r], flags[r] = 0.0, 0
     for y in range(ones.size):
         ones[y] = 1.0
-    _exp_nodes(log_node, edge_spread[0], step_ptr, log_z, flags)
+    exp_rows(log_node, edge_spread[0], step_ptr, log_z, flags)
     _forward(log_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf)
     _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags)
     return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)

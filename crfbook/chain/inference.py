@@ -252,7 +252,8 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
     n_pieces = max(1, min(16, packing.n_batches))
 
     def piece(i):
-        work = kind.needs(make_work(packing, padded(features.n_labels)))
+        work = make_work(packing, padded(features.n_labels))
+        work = kind.needs(work, packing, features.n_labels)
         for b in range(i, packing.n_batches, n_pieces):
             tokens, row_set = packing.row_token[packing.rows(b)], packing.row_set[packing.rows(b)]
             part = packing.steps(b), tokens, row_set, work.log_node[: len(tokens)]

@@ -26,7 +26,7 @@ from crfbook.chain.numpy_form import StepTables, list_all
 from crfbook.chain.packing import batch_rows, lay_out, n_shards, pack, padded, padded_bounds
 from crfbook.chain.scores import collect_dense, fill_dense
 from crfbook.chain.sparse.choice import FormChooser
-from crfbook.chain.sparse.form import SparsePairs
+from crfbook.chain.sparse.form import DefaultPairs, SparsePairs
 from crfbook.data.constraints import check_constraints, describe_violations, violations
 from crfbook.data.features import empirical_counts
 from crfbook.training.threads import one_blas_thread, resolve_threads, run_pieces
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Corpus, FeatureSet, Limits
 
 
-LOG_LOSS_FORMS = {"batched": Tables, "sparse": SparsePairs, "numpy": StepTables}
+LOG_LOSS_FORMS = {"batched": Tables, "sparse": SparsePairs, "default": DefaultPairs, "numpy": StepTables}
 
 
 def check_weights(w, n_features):

@@ -22,7 +22,7 @@ from crfbook.chain.packing import FEW_CLASSES, batch_rows, n_shards, n_stretches
 from crfbook.chain.sparse.potentials import TABLE_SHARE, active_edges, count_supports, distinct_columns
 from crfbook.data.corpus import offsets
 
-FORMS = ("auto", "batched", "sparse", "numpy")
+FORMS = ("auto", "batched", "sparse", "default", "numpy")
 DECODING_FORMS = ("auto", "dense", "sparse", "default", "numpy")
 
 # seconds of the dense form below which nothing else is considered: it takes hundreds of uses to save what

@@ -1,4 +1,6 @@
-"""The form with sparse transitions: the stages of chain/likelihood.py, batch by batch.
+"""The forms with sparse transitions: the stages of chain/likelihood.py, batch by batch.
+
+`SparsePairs` knows any number of edge classes. `DefaultPairs` knows one, and is made for hundreds of labels.
 
 Here the stages are separate kernels. A batch of thousands of rows takes milliseconds, the calls from Python
 some 0.1 ms, and the rare ones (digits lost, the log domain) are compiled only where they are needed.
@@ -8,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.batch import Batch, sparse_work
+from crfbook.chain.batch import Batch, lane_work, sparse_work
 from crfbook.chain.forms import Form, squared
 from crfbook.chain.forward_backward import node_marginals_log
 from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores, gather_sequence, spread_rows
@@ -22,7 +24,15 @@ from crfbook.chain.sparse.counts import (
     sparse_log_forward,
 )
 from crfbook.chain.sparse.forward_backward import sparse_backward, sparse_forward
-from crfbook.chain.sparse.potentials import sparse_edges
+from crfbook.chain.sparse.lanes import LANES, lanes_forward_backward
+from crfbook.chain.sparse.lanes_log import default_log_backward, default_log_forward
+from crfbook.chain.sparse.potentials import (
+    DefaultSums,
+    default_edges,
+    default_scores,
+    sparse_edges,
+    with_scores,
+)
 
 _NO_PAIRS = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
 
@@ -38,7 +48,9 @@ class PairSums(NamedTuple):
 class SparseBatch(Batch):
     """A batch whose transitions are a `SparseEdges`."""
 
-    needs = staticmethod(sparse_work)
+    @staticmethod
+    def needs(work, packing, n_labels):
+        return sparse_work(work)
 
     @staticmethod
     def no_sums(edges):
@@ -161,3 +173,98 @@ class SparsePairs(Form):
         add_tree(parts.base_sum.reshape(len(parts.base_sum), -1), base_sum.reshape(-1))
         edge_grad[:n_base] += base_sum[features.edge_prev[:n_base], features.edge_next[:n_base]]
         total[features.n_node :] += edge_grad
+
+
+class DefaultBatch(Batch):
+    """A batch whose transitions are a `DefaultEdges`."""
+
+    @staticmethod
+    def needs(work, packing, n_labels):
+        longest = max((len(packing.steps(b)) - 1 for b in range(packing.n_batches)), default=0)
+        return lane_work(work, longest, n_labels, LANES)
+
+    @staticmethod
+    def no_sums(edges):
+        return default_sums(len(edges.gain))
+
+    def forward_backward(self, edges, log_z, sums):
+        """How many sequences are flagged; see `lanes_forward_backward`."""
+        chain = edges, self.log_node, log_z[self.slots], self.p_node
+        return lanes_forward_backward(*self.place, *chain, sums, self.work)
+
+    def redo(self, edges, log_z, sums):
+        """Log-domain forward-backward of the flagged sequences; log_node holds the scores again."""
+        n_steps, width = len(self.step_ptr) - 1, self.log_node.shape[1]
+        rows, classes = np.empty(n_steps, np.int64), np.empty(n_steps, np.int32)
+        u, log_alpha = np.empty((n_steps, width)), np.empty((n_steps, len(edges.scores.group)))
+        p = np.empty_like(log_alpha)
+        for r in np.flatnonzero(self.flags):
+            n = gather_sequence(r, self.log_node, self.row_class, self.step_ptr, rows, classes, u)
+            found = log_z[self.slots.start + r] = default_log_forward(u[:n], edges, log_alpha[:n])
+            if np.isfinite(found):
+                weight = self.weight[r]
+                default_log_backward(u[:n], edges, log_alpha[:n], found, weight, p[:n], sums.count)
+                self.p_node[rows[:n], : p.shape[1]] = p[:n]
+
+
+def default_sums(n_pairs, squares=False):
+    """`DefaultSums` of zeros."""
+    return DefaultSums(np.zeros(n_pairs), np.zeros(n_pairs if squares else 0), np.zeros(n_pairs))
+
+
+def _default_potentials(features, w, class_ptr, class_attr, bounds):
+    return default_edges(default_scores(features, w, class_ptr, class_attr, bounds), bounds)
+
+
+class DefaultPairs(Form):
+    """Transitions of one edge class as a default, potential 1, and the pairs of labels that have a weight."""
+
+    offers = ("counts", "variances")
+    batch = DefaultBatch
+    potentials = staticmethod(_default_potentials)
+
+    def __init__(self, problem):
+        super().__init__(problem)
+        # which pairs are stored, whatever their weights are, and where: a weight of 0 has a place, too
+        features, n_edge = problem.features, problem.features.n_edge
+        numbers = np.concatenate([np.zeros(features.n_node), np.arange(1.0, n_edge + 1)])
+        scores = default_scores(features, numbers, *problem.classes, problem.bounds)
+        self.weight_of = scores.score.astype(np.int64) - 1
+        self.edges = default_edges(scores, problem.bounds)
+        self.parts = [default_sums(len(self.weight_of)) for _ in range(problem.packing.n_shards)]
+
+    def prepare(self, w, what):
+        self.edges = with_scores(self.edges, w[self.problem.features.n_node + self.weight_of])
+        squares = what == "variances"
+        self.parts = [default_sums(len(self.weight_of), squares) for _ in self.parts]
+
+    def run(self, what, shard, w, dense, work, counts):
+        sums, (packing, layout) = self.parts[shard], (self.problem.packing, self.problem.layout)
+        counts.grad[:], counts.dense_grad[:], bad = 0.0, 0.0, -1
+        given = w, dense, self.edges.bounds, packing, layout
+        squares = squared(layout) if what == "variances" else layout
+        for b in packing.batches(shard):
+            batch = DefaultBatch(b, packing, work)
+            batch_scores(b, *given, batch.log_node)
+            n_flagged = batch.forward_backward(self.edges, counts.log_z, sums)
+            if what == "variances":  # sequences that need the log form are left out
+                spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
+            elif n_flagged:
+                batch_scores(b, *given, batch.log_node)
+                batch.redo(self.edges, counts.log_z, sums)
+                lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
+                bad = int(batch.slots.start + lost[0]) if bad < 0 and len(lost) else bad
+            batch_gradient(b, batch.p_node, squares, counts.dense_grad, counts.grad)
+        return bad
+
+    def collect(self, total):
+        # neighbours first, so that the sum does not depend on who computed which part
+        product, square, count = (np.stack(part) for part in zip(*self.parts, strict=True))
+        sums = [np.zeros(part.shape[1]) for part in (product, square, count)]
+        for part, out in zip((product, square, count), sums, strict=True):
+            add_tree(part, out)
+        psi = np.exp(self.edges.scores.score)
+        expected = sums[2] + np.where(sums[0] > 0.0, sums[0] * psi, 0.0)
+        if len(sums[1]):
+            expected -= np.minimum(expected, sums[1] * psi**2)
+        total[self.problem.features.n_node + self.weight_of] += expected

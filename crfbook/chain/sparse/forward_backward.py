@@ -13,7 +13,7 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
-from crfbook.chain.forward_backward_batched import _exp_nodes, erase_flagged, steps_of
+from crfbook.chain.forward_backward_batched import exp_rows, erase_flagged, steps_of
 from crfbook.chain.sparse.entries import open_table
 from crfbook.chain.vector_math import copy_row
 
@@ -323,7 +323,7 @@ def sparse_forward(b, packing, edges, log_node, log_z, work, n_products):
     alpha, gain, flags, part = work.alpha[:n], work.gain[:n], work.flags[: log_z.size], work.part
     log_z[:], flags[:] = 0.0, 0
     flag_wide(row_class, step_ptr, edges.wide, flags)
-    _exp_nodes(log_node, edges.edge_spread[0], step_ptr, log_z, flags)
+    exp_rows(log_node, edges.edge_spread[0], step_ptr, log_z, flags)
     alpha[: step_ptr[1]] = 1.0
     _finish_forward(step_ptr[0], step_ptr[1], log_node, alpha, gain, log_z, flags)
     for t in range(1, step_ptr.size - 1):

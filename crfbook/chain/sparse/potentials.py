@@ -14,7 +14,7 @@ from crfbook.chain.packing import padded_bounds
 from crfbook.chain.sparse.default import BLOCK_CELLS
 from crfbook.chain.sparse.entries import count_entries, fill_entries, fill_scores
 from crfbook.data.constraints import Bounds
-from crfbook.data.corpus import offsets, ragged_index
+from crfbook.data.corpus import offsets, owners, ragged_index
 from crfbook.data.features import row_offsets, select
 
 # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
@@ -86,6 +86,27 @@ class DefaultScores(NamedTuple):
     min_row: np.ndarray  # (K*C,): the smallest
     reach: np.ndarray  # (1,): the largest |score|
     bound_ptr: np.ndarray  # int64 (G+1,): the bounds of a class and group are a table of cells times cells
+
+
+class DefaultEdges(NamedTuple):
+    """Transition potentials for lanes.py: 1 but for stored pairs, by previous and by next label."""
+
+    scores: DefaultScores
+    gain: np.ndarray  # (P,): exp(score) - 1, in the order of the scores
+    column_ptr: np.ndarray  # int64 (L+1,): stored pairs of each next label
+    column_place: np.ndarray  # int64 (P,): where they stand in the scores
+    column_prev: np.ndarray  # int32 (P,)
+    column_gain: np.ndarray  # (P,)
+    edge_spread: np.ndarray  # (1,): largest difference of finite scores, 0 among them
+    bounds: Bounds  # of M labels
+
+
+class DefaultSums(NamedTuple):
+    """What lanes.py finds for the stored pairs."""
+
+    product: np.ndarray  # (P,): expected counts divided by the potentials
+    square: np.ndarray  # (P,): sums of squared marginals, divided by the squares of potentials; or (0,)
+    count: np.ndarray  # (P,): expected counts of sequences in the log form
 
 
 class Tokens(NamedTuple):
@@ -248,6 +269,28 @@ def default_scores(features, w, class_ptr, class_attr, bounds):
     pairs = row_ptr, np.concatenate(class_of).astype(np.int32), score, high, low
     reach = np.array([np.abs(score).max(initial=0.0)])
     return DefaultScores(*labels, *cells, *pairs, reach, offsets(np.diff(member_ptr) ** 2))
+
+
+def default_edges(scores, bounds):
+    """`DefaultEdges` of `DefaultScores` of one class. bounds: of M labels."""
+    n_labels, place = len(scores.group), np.argsort(scores.next_label, kind="stable")
+    column_ptr = row_offsets(scores.next_label[place], n_labels)
+    prev = scores.member[owners(scores.row_ptr)[place]]
+    columns = column_ptr, place, prev, np.empty(len(place))
+    return with_scores(DefaultEdges(scores, columns[-1], *columns, np.empty(1), bounds), scores.score)
+
+
+def with_scores(edges, score):
+    """`DefaultEdges` with other scores (P,) of the same stored pairs. What is only read in decoding, max_row
+    and min_row, is left as it was.
+    """
+    with np.errstate(over="ignore"):
+        gain = np.expm1(score)
+    high, low = score.max(initial=0.0), score.min(initial=0.0)
+    return edges._replace(
+        scores=edges.scores._replace(score=score), gain=gain, column_gain=gain[edges.column_place],
+        edge_spread=np.array([high - low]),
+    )  # fmt: skip
 
 
 def distinct_columns(table):

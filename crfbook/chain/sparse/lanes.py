@@ -1,0 +1,251 @@
+"""Forward-backward with a default: all label pairs have potential 1 but for those that are stored.
+
+    sum_yp alpha[yp] psi(yp,y) = sum_yp alpha[yp] + sum_stored alpha[yp] gain(yp,y),  gain = psi - 1
+
+The first sum is the same for all y, so a token costs L and the stored pairs. These lie anywhere: a product
+with them is a jump in memory. LANES sequences side by side jump together, and their numbers are one or two
+vector registers. A *lane* is the place of a sequence in [label, lane] arrays, and in tuples of LANES numbers.
+
+Hard constraints make groups of next labels, as in default.py; each group has a first sum of its own.
+gain >= -1, and digits are lost where it takes most of the first sum away: such sums are added up anew.
+`edges` is a `DefaultEdges` of potentials.py; `cells` is a tuple of work arrays, T steps of the longest batch:
+psi, alpha (T, L, LANES), scale (T, LANES), v, beta (L, LANES), factor_buf (L,). One edge class.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.chain.forward_backward import SMALLEST_MASS
+from crfbook.chain.forward_backward_batched import exp_rows
+
+LANES = 8
+NOTHING = (0.0,) * LANES
+LEAST_SHARE = 1e-4  # a sum that stored pairs leave less than this share of has lost 4 digits of 16
+
+
+@kernel
+def _get(x, i):
+    return x[i, 0], x[i, 1], x[i, 2], x[i, 3], x[i, 4], x[i, 5], x[i, 6], x[i, 7]
+
+
+@kernel
+def _put(a, x, i):
+    x[i, 0], x[i, 1], x[i, 2], x[i, 3], x[i, 4], x[i, 5], x[i, 6], x[i, 7] = a
+
+
+@kernel
+def _plus(a, f, b):
+    """a + f b."""
+    return (
+        a[0] + f * b[0], a[1] + f * b[1], a[2] + f * b[2], a[3] + f * b[3],
+        a[4] + f * b[4], a[5] + f * b[5], a[6] + f * b[6], a[7] + f * b[7],
+    )  # fmt: skip
+
+
+@kernel
+def _times(a, b):
+    return (
+        a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3],
+        a[4] * b[4], a[5] * b[5], a[6] * b[6], a[7] * b[7],
+    )  # fmt: skip
+
+
+@kernel
+def _dot(a, b):
+    c = _times(a, b)
+    return ((c[0] + c[4]) + (c[1] + c[5])) + ((c[2] + c[6]) + (c[3] + c[7]))
+
+
+@kernel
+def _lost_digits(a, total):
+    """Is a lane of a less than LEAST_SHARE of its total?"""
+    n = 0
+    for b in range(LANES):
+        n += a[b] < LEAST_SHARE * total[b]
+    return n > 0
+
+
+@kernel
+def _column_anew(y, edges, before, factor_buf):
+    """sum_yp before[yp] psi(yp,y), each pair by itself, the stored ones in place of the default."""
+    scores, a = edges.scores, NOTHING
+    factor_buf[:] = 0.0
+    g = scores.group[y]
+    for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
+        factor_buf[scores.member[c]] = 1.0
+    for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
+        factor_buf[edges.column_prev[k]] = np.exp(scores.score[edges.column_place[k]])
+    for yp in range(factor_buf.size):
+        a = _plus(a, factor_buf[yp], _get(before, yp))
+    return a
+
+
+@kernel
+def _row_anew(c, g, edges, behind, factor_buf):
+    """sum over the next labels y of group g of psi(c,y) behind[y], each pair by itself."""
+    scores, a = edges.scores, NOTHING
+    factor_buf[:] = 0.0
+    for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
+        factor_buf[scores.label[i]] = 1.0
+    for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
+        factor_buf[scores.next_label[k]] = np.exp(scores.score[k])
+    for y in range(factor_buf.size):
+        a = _plus(a, factor_buf[y], _get(behind, y))
+    return a
+
+
+@kernel
+def _mix(edges, before, psi, alpha, factor_buf):
+    """alpha[y] = psi[y] sum_yp before[yp] psi(yp,y); returns sum_y alpha[y]."""
+    scores, mass = edges.scores, NOTHING
+    for g in range(scores.member_ptr.size - 1):
+        total = NOTHING
+        for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
+            total = _plus(total, 1.0, _get(before, np.uint32(scores.member[c])))
+        for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
+            y, a = np.uint32(scores.label[i]), total
+            for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
+                a = _plus(a, edges.column_gain[k], _get(before, np.uint32(edges.column_prev[k])))
+            if _lost_digits(a, total):
+                a = _column_anew(y, edges, before, factor_buf)
+            a = _times(a, _get(psi, y))
+            _put(a, alpha, y)
+            mass = _plus(mass, 1.0, a)
+    return mass
+
+
+@kernel
+def _normalise(n, r, alpha, mass, scale, log_z, flags):
+    """alpha /= its sum, which log_z takes in; flags what breaks the rule of forward_backward_scaled."""
+    n_lost = 0
+    for y in range(alpha.shape[0]):
+        for b in range(LANES):
+            n_lost += (alpha[y, b] > 0.0) & (alpha[y, b] < SMALLEST_MASS)
+    for b in range(LANES):
+        scale[b] = 0.0
+        if b < n:
+            lost = not (mass[b] > 0.0 and mass[b] < np.inf)
+            for y in range(alpha.shape[0] if n_lost > 0 else 0):
+                lost |= alpha[y, b] > 0.0 and alpha[y, b] < SMALLEST_MASS
+            if lost:
+                flags[r + b] = 1
+            else:
+                scale[b] = 1.0 / mass[b]
+                log_z[r + b] += np.log(mass[b])
+    f = _get(scale.reshape(1, LANES), 0)
+    for y in range(alpha.shape[0]):
+        _put(_times(_get(alpha, y), f), alpha, y)
+
+
+@kernel
+def _lanes_forward(r, step_ptr, edges, log_node, log_z, flags, cells):
+    """alpha and log_z of the sequences r..r+LANES-1 of a batch; log_node (n, M) holds exp of scores."""
+    psi, alpha, scale, v, beta, factor_buf = cells
+    L = alpha.shape[1]
+    for t in range(step_ptr.size - 1):
+        lo = step_ptr[t] + r
+        n = min(LANES, step_ptr[t + 1] - lo)
+        if n <= 0:
+            break
+        for b in range(LANES):
+            for y in range(L):
+                psi[t, y, b] = log_node[lo + b, y] if b < n else 0.0
+        mass = NOTHING
+        if t == 0:
+            for y in range(L):
+                a = _get(psi[0], y)
+                _put(a, alpha[0], y)
+                mass = _plus(mass, 1.0, a)
+        else:
+            mass = _mix(edges, alpha[t - 1], psi[t], alpha[t], factor_buf)
+        _normalise(n, r, alpha[t], mass, scale[t], log_z, flags)
+
+
+@kernel
+def _step_back(edges, before, v, beta, product, square, share, factor_buf):
+    """beta[yp] = sum_y psi(yp,y) v[y]; product of each stored pair += before[yp] v[y], square its square."""
+    scores = edges.scores
+    beta[:] = 0.0
+    for g in range(scores.member_ptr.size - 1):
+        total = NOTHING
+        for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
+            total = _plus(total, 1.0, _get(v, np.uint32(scores.label[i])))
+        for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
+            yp = np.uint32(scores.member[c])
+            a, p = total, _get(before, yp)
+            for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
+                x = _get(v, np.uint32(scores.next_label[k]))
+                a = _plus(a, edges.gain[k], x)
+                product[k] += _dot(p, x)
+                if square.size:
+                    q = _times(p, x)
+                    square[k] += _dot(_times(q, share), q)
+            if _lost_digits(a, total):
+                a = _row_anew(c, g, edges, v, factor_buf)
+            _put(_plus(_get(beta, yp), 1.0, a), beta, yp)
+
+
+@kernel
+def _lanes_backward(r, step_ptr, edges, weight, flags, p_node, sums, cells):
+    """p_node of the sequences r..r+LANES-1 of a batch, flagged ones 0; adds to the sums of stored pairs."""
+    psi, alpha, scale, v, beta, factor_buf = cells
+    L, n_ahead, share = alpha.shape[1], 0, np.zeros((1, LANES))
+    beta[:] = 0.0
+    for b in range(min(LANES, weight.size - r)):
+        share[0, b] = 1.0 / weight[r + b] if weight[r + b] > 0.0 else 0.0
+    for t in range(step_ptr.size - 2, -1, -1):
+        lo = step_ptr[t] + r
+        n = min(LANES, step_ptr[t + 1] - lo)
+        if n <= 0:
+            continue
+        for b in range(n_ahead, n):
+            for y in range(L):
+                beta[y, b] = 0.0 if flags[r + b] else weight[r + b]
+        n_ahead = n
+        for b in range(n):
+            # An unreachable label can have any beta, even an infinite one; nothing may use it.
+            for y in range(L):
+                p_node[lo + b, y] = alpha[t, y, b] * beta[y, b] if alpha[t, y, b] > 0.0 else 0.0
+            for y in range(L, p_node.shape[1]):
+                p_node[lo + b, y] = 0.0
+        if t > 0:
+            for y in range(L):
+                for b in range(LANES):
+                    g = psi[t, y, b] * beta[y, b] * scale[t, b]
+                    v[y, b] = g if alpha[t, y, b] > 0.0 else 0.0
+            _step_back(edges, alpha[t - 1], v, beta, sums.product, sums.square, _get(share, 0), factor_buf)
+
+
+@kernel
+def lanes_forward_backward(b, packing, edges, log_node, log_z, p_node, sums, work):
+    """log Z, node marginals and sums for the stored pairs of a packed batch; returns how many sequences are
+    flagged.
+
+    alpha[0,y] = psi[0,y] / c[0],  c[t] such that sum_y alpha[t,y] = 1
+    alpha[t,y] = psi[t,y] (sum_yp alpha[t-1,yp] + sum_stored alpha[t-1,yp] gain(yp,y)) / c[t]
+    v[t,y] = psi[t,y] beta[t,y] / c[t],   beta[T-1] = weight
+    beta[t-1,yp] = sum_y v[t,y] + sum_stored gain(yp,y) v[t,y]
+    log_z = sum_t log c[t] + what exp took away;  p_node = alpha beta
+    product(yp,y) += sum_t alpha[t-1,yp] v[t,y]:  psi(yp,y) times that are expected counts
+
+    Arguments: b, packing: a batch, n rows of B sequences; edges: a `DefaultEdges`; log_node (n, M): scores,
+    overwritten; out: log_z (B,); p_node (n, M) = weight * marginals; sums: a `DefaultSums`, its product and,
+    if it is not empty, its square added to; work: a `LaneWork`: flags uint8, the first B: 1 = needs the log
+    form (its log_z is NaN, its p_node rows are 0, it adds nothing). Cost a token: 2 L and 3 products a
+    stored pair, LANES tokens at a time; L exps. Source: Jeong, Lin and Lee (2009), eq. (8), (9) with omega =
+    1; Sokolovska et al. (2010), section 3.2; chapter 10.
+    """
+    step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
+    weight, flags = packing.weight[packing.slot_ptr[b] : packing.slot_ptr[b + 1]], work.flags
+    n_flagged = 0
+    for r in range(log_z.size):
+        log_z[r], flags[r] = 0.0, 0
+    exp_rows(log_node, edges.edge_spread[0], step_ptr, log_z, flags)
+    cells = work.psi, work.lane_alpha, work.scale, work.v, work.beta, work.factor
+    for r in range(0, log_z.size, LANES):
+        _lanes_forward(r, step_ptr, edges, log_node, log_z, flags, cells)
+        _lanes_backward(r, step_ptr, edges, weight, flags, p_node, sums, cells)
+    for r in range(log_z.size):
+        n_flagged += flags[r]
+        log_z[r] = np.nan if flags[r] else log_z[r]
+    return n_flagged

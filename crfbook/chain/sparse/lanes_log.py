@@ -1,0 +1,141 @@
+"""Forward-backward with a default in logarithms: nothing underflows, whatever is forbidden.
+
+What lanes.py flags comes here, one sequence at a time, and what only wants log Z of a few of them. `edges` is
+a `DefaultEdges` of potentials.py. One edge class.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.chain.sparse.lanes import LEAST_SHARE
+from crfbook.chain.vector_math import exp_inplace
+
+
+@kernel
+def _log_sum_exp(x, x_buf):
+    """log sum_i exp(x[i]); -inf if all are."""
+    high, total = -np.inf, 0.0
+    for i in range(x.size):
+        high = x[i] if x[i] > high else high
+    if high == -np.inf:
+        return high
+    for i in range(x.size):
+        x_buf[i] = x[i] - high
+    exp_inplace(x_buf)
+    for i in range(x.size):
+        total += x_buf[i]
+    return high + np.log(total)
+
+
+@kernel
+def _shares(x, share):
+    """share = exp(x - high); returns high, the largest x."""
+    high = -np.inf
+    for y in range(x.size):
+        high = x[y] if x[y] > high else high
+    for y in range(x.size):
+        share[y] = x[y] - high if x[y] > -np.inf else -np.inf
+    exp_inplace(share)
+    return high
+
+
+@kernel
+def _log_of(total, some, high):
+    """high + log(some), or NaN where `some`, what stored pairs left of total, has lost digits."""
+    safe = total > 1e-280 and some > LEAST_SHARE * total and some < 1e300
+    return high + np.log(some) if safe else np.nan
+
+
+@kernel
+def _before(edges, log_alpha, share, x_buf, term, out):
+    """out[y] = log sum_yp exp(log_alpha[yp] + s(yp,y))."""
+    scores, high = edges.scores, _shares(log_alpha, share)
+    for g in range(scores.member_ptr.size - 1):
+        first, stop, total = scores.member_ptr[g], scores.member_ptr[g + 1], 0.0
+        for c in range(first, stop):
+            total += share[scores.member[c]]
+        for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
+            y, some = scores.label[i], total
+            columns = range(edges.column_ptr[y], edges.column_ptr[y + 1])
+            for k in columns:
+                some += share[edges.column_prev[k]] * edges.column_gain[k]
+            out[y] = _log_of(total, some, high)
+            if np.isnan(out[y]):
+                term[:] = -np.inf
+                for c in range(first, stop):
+                    term[scores.member[c]] = log_alpha[scores.member[c]]
+                for k in columns:
+                    yp = edges.column_prev[k]
+                    term[yp] = log_alpha[yp] + scores.score[edges.column_place[k]]
+                out[y] = _log_sum_exp(term, x_buf)
+
+
+@kernel
+def _behind(edges, log_v, share, x_buf, term, out):
+    """out[yp] = log sum_y exp(s(yp,y) + log_v[y])."""
+    scores, high = edges.scores, _shares(log_v, share)
+    out[:] = -np.inf
+    for g in range(scores.member_ptr.size - 1):
+        labels, total = scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]], 0.0
+        for y in labels:
+            total += share[y]
+        for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
+            row, some = range(scores.row_ptr[c], scores.row_ptr[c + 1]), total
+            for k in row:
+                some += share[scores.next_label[k]] * edges.gain[k]
+            found = _log_of(total, some, high)
+            if np.isnan(found):
+                term[:] = -np.inf
+                for y in labels:
+                    term[y] = log_v[y]
+                for k in row:
+                    term[scores.next_label[k]] = log_v[scores.next_label[k]] + scores.score[k]
+                found = _log_sum_exp(term, x_buf)
+            yp = scores.member[c]
+            out[yp] = np.logaddexp(out[yp], found)
+
+
+@kernel
+def default_log_forward(log_node, edges, log_alpha):
+    """Forward vectors of one sequence in logarithms; returns log Z, -inf if every path is forbidden.
+
+    la[0] = log_node[0],  a = exp la[t-1]
+    la[t,y] = log_node[t,y] + log(sum_yp a[yp] + sum_stored a[yp] gain(yp,y))
+    Arguments: log_node (T, >= L), T >= 1; edges; out: log_alpha (T, L). Cost a token: L exps and logarithms,
+    the stored pairs, and L exps more for each sum that lost digits. Source: docs/SPEC.md, A.3, D.2.
+    """
+    T, L = log_alpha.shape
+    share, x_buf, term = np.empty(L), np.empty(L), np.empty(L)
+    for y in range(L):
+        log_alpha[0, y] = log_node[0, y]
+    for t in range(1, T):
+        _before(edges, log_alpha[t - 1], share, x_buf, term, log_alpha[t])
+        for y in range(L):
+            log_alpha[t, y] += log_node[t, y]
+    return _log_sum_exp(log_alpha[T - 1], x_buf)
+
+
+@kernel
+def default_log_backward(log_node, edges, log_alpha, log_z, weight, p_node, count):
+    """Node marginals of one sequence, and expected counts of the stored pairs, from `default_log_forward`.
+
+    lb[T-1] = 0;  lb[t-1,yp] = log(sum_y e^lv[y] + sum_stored gain(yp,y) e^lv[y]),  lv = log_node[t] + lb[t]
+    p_node = exp(la + lb - log_z);  p(yp,y) = exp(la[t-1,yp] + s(yp,y) + lv[y] - log_z)
+    Arguments: log_node (T, >= L); edges; log_alpha (T, L); log_z, finite; weight; out: p_node (T, L) = weight
+    * marginals; count (P,): += weight * p of each stored pair. Cost a token: that of the forward pass, and an
+    exp a stored pair. Source: docs/SPEC.md, D.2.
+    """
+    T, L = log_alpha.shape
+    scores, share, x_buf, term = edges.scores, np.empty(L), np.empty(L), np.empty(L)
+    log_beta, log_v = np.zeros(L), np.empty(L)
+    for t in range(T - 1, -1, -1):
+        for y in range(L):
+            p_node[t, y] = weight * np.exp(log_alpha[t, y] + log_beta[y] - log_z)
+            log_v[y] = log_node[t, y] + log_beta[y]
+        if t == 0:
+            break
+        for c in range(scores.member.size):
+            before = log_alpha[t - 1, scores.member[c]] - log_z
+            for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
+                count[k] += weight * np.exp(before + scores.score[k] + log_v[scores.next_label[k]])
+        _behind(edges, log_v, share, x_buf, term, log_beta)
