@@ -115,7 +115,8 @@ class Form:
 
 def squared(layout):
     """The layout with the squares of its values: what sums of variances are collected by."""
-    return layout._replace(dense_val=layout.dense_val**2, pair_val=layout.pair_val**2)
+    lists = layout.lists._replace(attr_val=layout.lists.attr_val**2)
+    return layout._replace(dense_val=layout.dense_val**2, pair_val=layout.pair_val**2, lists=lists)
 
 
 def shard_counts(shard, w, dense, edges, packing, layout, work, counts, edge_sum, *, batches, redo):
@@ -135,7 +136,7 @@ def shard_counts(shard, w, dense, edges, packing, layout, work, counts, edge_sum
         lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
         if bad < 0 and len(lost):
             bad = int(packing.slot_ptr[b] + lost[0])
-        batch_gradient(b, batch.p_node, layout, counts.dense_grad, counts.grad)
+        batch_gradient(b, batch.p_node, packing, layout, counts.dense_grad, counts.grad)
         if (b := b + 1) == end:
             break
     return bad
@@ -163,7 +164,7 @@ def shard_variances(shard, w, dense, edges, packing, layout, work, counts, edge_
         spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
         each = batch.step_ptr, groups_of(b, packing), psi_squared, batch.alpha, batch.log_node
         add_edge_sum(*each, square_sum, work.prev[: len(batch.alpha)], work.pair)
-        batch_gradient(b, batch.p_node, squares, counts.dense_grad, counts.grad)
+        batch_gradient(b, batch.p_node, packing, squares, counts.dense_grad, counts.grad)
     # false where a square left float64
     np.subtract(edge_sum, np.minimum(square_sum, edge_sum), out=edge_sum, where=square_sum < np.inf)
     return -1

@@ -12,7 +12,14 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
 from crfbook.chain.forward_backward_batched import forward_backward_batched, steps_of
-from crfbook.chain.scores import dense_gradient, dense_scores, pair_gradient, pair_scores
+from crfbook.chain.scores import (
+    dense_gradient,
+    dense_scores,
+    list_gradient,
+    list_scores,
+    pair_gradient,
+    pair_scores,
+)
 from crfbook.chain.vector_math import copy_row
 
 
@@ -114,14 +121,21 @@ def batch_scores(b, w, dense, bounds, packing, layout, log_node):
         w, layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1],
         log_node.reshape(-1),
     )  # fmt: skip
+    lists = layout.lists
+    if lists.row_token.size:
+        list_scores(
+            w, lists.node_ptr, lists.node_label, dense, lists.dense_of,
+            lists.row_token[packing.row_ptr[b] : packing.row_ptr[b + 1]], lists.attr_ptr, lists.attr_idx,
+            lists.attr_val, log_node,
+        )  # fmt: skip
 
 
 @kernel
-def batch_gradient(b, p_node, layout, dense_grad, grad):
+def batch_gradient(b, p_node, packing, layout, dense_grad, grad):
     """Add the marginals of batch b to the sums of its attributes: the way back of `batch_scores`.
 
-    Arguments: b, number of the batch; p_node (n, M), C order; layout; out: dense_grad (H, M or L), grad (F,),
-    added to. Cost: see `dense_gradient`, `pair_gradient`. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: b, number of the batch; p_node (n, M), C order; packing, layout;
+    out: dense_grad (H, M or L), grad (F,), added to. Cost: see `dense_gradient`, `pair_gradient`. Source: Sokolovska et al. (2010), eq. (5).
     """
     dense_gradient(
         p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b],
@@ -131,6 +145,13 @@ def batch_gradient(b, p_node, layout, dense_grad, grad):
         p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
         layout.pair_ptr[b + 1], grad,
     )  # fmt: skip
+    lists = layout.lists
+    if lists.row_token.size:
+        list_gradient(
+            p_node, lists.node_ptr, lists.node_label, lists.dense_of,
+            lists.row_token[packing.row_ptr[b] : packing.row_ptr[b + 1]], lists.attr_ptr, lists.attr_idx,
+            lists.attr_val, dense_grad, grad,
+        )  # fmt: skip
 
 
 @kernel
@@ -181,7 +202,7 @@ def likelihood_of_batches(b, shard, w, dense, edges, packing, layout, work, coun
         batch_scores(b, w, dense, edges.bounds, packing, layout, log_node)
         if forward_backward_batched(b, packing, edges, log_node, log_z, p_node, edge_sum, work):
             return b
-        batch_gradient(b, p_node, layout, counts.dense_grad, counts.grad)
+        batch_gradient(b, p_node, packing, layout, counts.dense_grad, counts.grad)
         b += 1
     return -1
 

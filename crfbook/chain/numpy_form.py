@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from crfbook.chain.forms import Form
-from crfbook.chain.packing import Layout, step_major
+from crfbook.chain.packing import Layout, no_token_lists, step_major
 from crfbook.data.corpus import owners, ragged_index
 from crfbook.data.features import edge_gradient, log_edge
 
@@ -42,7 +42,7 @@ def list_all(corpus, features, packing):
     none, zero = np.zeros(0, np.int32), np.zeros(1, np.int64)
     pairs = attribute_pairs(corpus, features, packing.row_token)
     ends = np.array([0, len(pairs[0])])
-    return Layout(zero, zero[:0], zero, none, none, np.zeros(0), ends, *pairs)
+    return Layout(zero, zero[:0], zero, none, none, np.zeros(0), ends, *pairs, no_token_lists())
 
 
 def edge_scores(features, w, class_ptr, class_attr, bounds):

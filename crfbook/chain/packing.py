@@ -169,6 +169,26 @@ def _shards(row_ptr, n_shards):
     return np.unique(np.concatenate([[0], inner, [len(row_ptr) - 1]])).astype(np.int64)
 
 
+class TokenLists(NamedTuple):
+    """Attributes of tokens as the corpus has them, in place of entries that memory has no room for; or empty
+    arrays.
+    """
+
+    row_token: np.ndarray  # int64 (N,): corpus token of each packed row
+    attr_ptr: np.ndarray  # this and the next four as in a Corpus and a FeatureSet
+    attr_idx: np.ndarray
+    attr_val: np.ndarray
+    node_ptr: np.ndarray
+    node_label: np.ndarray
+    dense_of: np.ndarray  # int32 (A,): dense row of an attribute, or -1
+
+
+def no_token_lists():
+    """`TokenLists` of nothing."""
+    none, nothing = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return TokenLists(none, none, nothing, np.zeros(0), none, nothing, nothing)
+
+
 class Layout(NamedTuple):
     """Where the attributes of the packed rows find their weights (H dense rows, R and P entries)."""
 
@@ -183,6 +203,7 @@ class Layout(NamedTuple):
     pair_weight: np.ndarray  # int32 (P,): index into w
     pair_cell: np.ndarray  # int32 (P,): row of the batch * M + label
     pair_val: np.ndarray  # float64 (P,), or (0,): all ones
+    lists: "TokenLists"
 
     @property
     def n_dense(self):
@@ -238,7 +259,7 @@ def entries_of(corpus, features, row_token, row_base, members, width):
     lists = corpus.attr_ptr, corpus.attr_idx
     count_layout(row_token, *lists, *members, features.node_ptr, dense_ptr, pair_ptr, nobody.copy())
     dense, pairs = _entries(int(dense_ptr[-1]), valued), _entries(int(pair_ptr[-1]), valued)
-    layout = Layout(member_ptr, member, dense_ptr, *dense, pair_ptr, *pairs)
+    layout = Layout(member_ptr, member, dense_ptr, *dense, pair_ptr, *pairs, no_token_lists())
     weights = dense_of, features.node_ptr, features.node_label
     fill_layout(row_token, row_base, *lists, corpus.attr_val, *weights, width, layout, nobody)
     return layout
@@ -249,8 +270,17 @@ def _entries(n, valued):
     return np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n * valued)
 
 
+ENTRY_BYTES = (
+    1 << 29
+)  # entries of a layout take at most this, 8 bytes each; else lists are read as they stand
+
+
 def lay_out(corpus, features, packing, width):
     """The `Layout` of a packed corpus for rows of `width` cells. Cost O(R + P), temporaries of 16 N bytes."""
+    count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
+    worth, size = worth_a_row(features, count), np.diff(features.node_ptr)
+    if 8 * float(count[~worth] @ size[~worth]) > ENTRY_BYTES:
+        return _lay_out_lists(corpus, features, packing, np.flatnonzero(worth))
     members, row_base = dense_rows(corpus, features), positions(packing.row_ptr)
     rows = entries_of(corpus, features, packing.row_token, row_base, members, width)
     dense_ptr, pair_ptr = rows.dense_ptr[packing.row_ptr], rows.pair_ptr[packing.row_ptr]
@@ -258,6 +288,17 @@ def lay_out(corpus, features, packing, width):
     _sort_entries(dense_ptr, layout.dense_id, layout.dense_row, layout.dense_val)
     _sort_entries(pair_ptr, layout.pair_weight, layout.pair_cell, layout.pair_val)
     return layout
+
+
+def _lay_out_lists(corpus, features, packing, attr):
+    """`Layout` without entries: dense rows of the attributes `attr`, and `TokenLists`."""
+    dense_of = np.full(features.n_attrs, -1, np.int32)
+    dense_of[attr] = np.arange(len(attr))
+    none, nothing = np.zeros(packing.n_batches + 1, np.int64), np.zeros(0, np.int32)
+    entries = none, nothing, nothing, np.zeros(0)
+    rows = packing.row_token, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val
+    lists = TokenLists(*rows, features.node_ptr, features.node_label, dense_of)
+    return Layout(np.arange(len(attr) + 1), attr, *entries, *entries, lists)
 
 
 def _sort_entries(ptr, source, target, value):

@@ -47,6 +47,32 @@ def list_scores(w, node_ptr, node_label, dense, dense_of, token, attr_ptr, attr_
 
 
 @kernel
+def list_gradient(
+    p_node, node_ptr, node_label, dense_of, token, attr_ptr, attr_idx, attr_val, dense_grad, grad
+):
+    """grad[a, y] += sum over rows r of x[a] p_node[r, y]: `list_scores` transposed.
+
+    Arguments: p_node (n, >= L); node_ptr, node_label, dense_of, token, attr_ptr, attr_idx, attr_val as in
+    `list_scores`; out: dense_grad (H, <= M): of attributes with a dense row; grad (F,): of the others; both
+    added to. Cost: that of `list_scores`. Source: Sokolovska et al. (2010), eq. (5); docs/SPEC.md, F.2.
+    """
+    n_attrs, width = node_ptr.size - 1, dense_grad.shape[1]
+    for r in range(token.size):
+        p = p_node[r]
+        for i in range(attr_ptr[token[r]], attr_ptr[token[r] + 1]):
+            a = attr_idx[i]
+            x = attr_val[i] if attr_val.size else 1.0
+            h = dense_of[a] if a < dense_of.size else -1
+            if h >= 0:
+                g = dense_grad[h]
+                for y in range(width):
+                    g[y] += x * p[y]
+            elif a < n_attrs:
+                for k in range(node_ptr[a], node_ptr[a + 1]):
+                    grad[k] += x * p[np.uint32(node_label[k])]
+
+
+@kernel
 def path_scores(log_node, log_edge, edge_class, labels, seq_ptr, score):
     """score[s] = sum_t log_node[t, y_t] + sum_{t>=1} log_edge[c_t, y_{t-1}, y_t] for the labels of s.
 

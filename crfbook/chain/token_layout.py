@@ -132,7 +132,7 @@ def lay_out_online(corpus, features, constraints):
     classes = *used_classes(corpus), *_known_classes(corpus, features)
     edges = features.edge_ptr, (features.edge_prev * width + features.edge_next).astype(np.int32)
     bounds = bounds_of(constraints, features.n_labels, width), corpus.label_set
-    return OnlineLayout(*tokens, *classes, *edges, exists, *entries[2:], *bounds), cells
+    return OnlineLayout(*tokens, *classes, *edges, exists, *entries[2:-1], *bounds), cells
 
 
 def _known_classes(corpus, features):

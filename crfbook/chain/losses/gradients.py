@@ -445,6 +445,6 @@ def losses_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, 
             n_flagged = sequential_batched(b, packing, edges, loss, log_node, *out, work)
         if n_flagged:
             return b
-        batch_gradient(b, p_node, layout, counts.dense_grad, counts.grad)
+        batch_gradient(b, p_node, packing, layout, counts.dense_grad, counts.grad)
         b += 1
     return -1

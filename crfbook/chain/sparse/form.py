@@ -133,7 +133,7 @@ class SparsePairs(Form):
                 batch.redo(self.edges, counts.log_z, sums, self.pairs)
                 lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
                 bad = int(batch.slots.start + lost[0]) if bad < 0 and len(lost) else bad
-            batch_gradient(b, batch.p_node, layout, counts.dense_grad, counts.grad)
+            batch_gradient(b, batch.p_node, packing, layout, counts.dense_grad, counts.grad)
         return bad
 
     def _variances(self, shard, given, work, counts, sums):
@@ -149,7 +149,7 @@ class SparsePairs(Form):
             self.add_counts(batch, self.edges, sums)
             spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
             self.add_counts(batch, self.squared, squares)
-            batch_gradient(b, batch.p_node, layout, counts.dense_grad, counts.grad)
+            batch_gradient(b, batch.p_node, packing, layout, counts.dense_grad, counts.grad)
         for count, square in zip(sums[:2], squares[:2], strict=True):
             count -= np.minimum(count, square)
         return -1
@@ -254,7 +254,7 @@ class DefaultPairs(Form):
                 batch.redo(self.edges, counts.log_z, sums)
                 lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
                 bad = int(batch.slots.start + lost[0]) if bad < 0 and len(lost) else bad
-            batch_gradient(b, batch.p_node, squares, counts.dense_grad, counts.grad)
+            batch_gradient(b, batch.p_node, packing, squares, counts.dense_grad, counts.grad)
         return bad
 
     def collect(self, total):

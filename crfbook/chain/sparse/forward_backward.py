@@ -13,7 +13,7 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
-from crfbook.chain.forward_backward_batched import exp_rows, erase_flagged, steps_of
+from crfbook.chain.forward_backward_batched import erase_flagged, exp_rows, steps_of
 from crfbook.chain.sparse.entries import open_table
 from crfbook.chain.vector_math import copy_row
 

@@ -124,7 +124,7 @@ class TupleArcs(Tables):
                 batch = _TupleBatch(b, packing, work)
                 batch_scores(b, w, dense, self.edges.bounds, packing, layout, batch.log_node)
                 self._run_batch(shard, batch, batch.weight, *spare, log_z[batch.slots])
-                batch_gradient(b, batch.p_node, layout, dense_grad, grad)
+                batch_gradient(b, batch.p_node, packing, layout, dense_grad, grad)
         finally:
             self.spare.put(spare)
         slots = packing.slot_ptr[packing.shard_ptr[shard]], packing.slot_ptr[packing.shard_ptr[shard + 1]]

@@ -101,7 +101,7 @@ def shard_local_likelihood(shard, w, dense, edges, packing, layout, work, counts
                         edge_sum[k, yp, y] += p_node[i, y]
                 if bad < 0 and not np.isfinite(counts.log_z[s]):
                     bad = s
-        batch_gradient(b, p_node, layout, counts.dense_grad, counts.grad)
+        batch_gradient(b, p_node, packing, layout, counts.dense_grad, counts.grad)
     return bad
 
 
