@@ -241,7 +241,7 @@ def _edge_marginals(log_node, edges, edge_class, i, constraints):
 
 def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form):
     """log Z (S,); node marginals are written into p_node (N, L) unless that is None."""
-    name = FormChooser(features, corpus, form).choose(w)
+    name = FormChooser(features, corpus, form, constraints=constraints).choose(w)
     if name == "numpy":
         return _tiny_forward_backward(corpus, features, w, constraints, p_node)
     model = ready_model(corpus, features, w, constraints, LOG_LOSS_FORMS[name].potentials, False)

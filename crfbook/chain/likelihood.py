@@ -134,8 +134,9 @@ def batch_scores(b, w, dense, bounds, packing, layout, log_node):
 def batch_gradient(b, p_node, packing, layout, dense_grad, grad):
     """Add the marginals of batch b to the sums of its attributes: the way back of `batch_scores`.
 
-    Arguments: b, number of the batch; p_node (n, M), C order; packing, layout;
-    out: dense_grad (H, M or L), grad (F,), added to. Cost: see `dense_gradient`, `pair_gradient`. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments: b, number of the batch; p_node (n, M), C order; packing, layout; out: dense_grad (H, M or L),
+    grad (F,), added to. Cost: see `dense_gradient`, `pair_gradient`, `list_gradient`. Source: Sokolovska et
+    al. (2010), eq. (5).
     """
     dense_gradient(
         p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b],

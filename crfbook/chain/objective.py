@@ -115,7 +115,7 @@ class Objective:
         if form not in ("auto", *self._forms) and type(self)._forms is not LOG_LOSS_FORMS:
             one_of("form", form, ("auto", *self._forms))  # else the chooser says so
         kernels = settings.is_other or type(self)._forms is not LOG_LOSS_FORMS
-        self._chooser = FormChooser(features, corpus, form, kernels=kernels)
+        self._chooser = FormChooser(features, corpus, form, kernels=kernels, constraints=constraints)
         if self._chooser.tiny:
             self._corpus = corpus  # for `with_loss`
             self._packing = pack(corpus, max(1, corpus.n_tokens), n_shards=1, grouped=False)

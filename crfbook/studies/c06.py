@@ -19,7 +19,7 @@ from crfbook.chain.forward_backward import forward_backward_many
 from crfbook.chain.inference import decode, node_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import batch_rows, pack, padded
-from crfbook.chain.sparse.choice import TABLE_SHARE, FormChooser, Sizes, choose_form, decoding_sizes, terms
+from crfbook.chain.sparse.choice import TABLE_SHARE, FormChooser, Sizes, choose_form, terms
 from crfbook.chain.sparse.form import PairSums, SparseBatch, SparsePairs
 from crfbook.chain.sparse.potentials import sparse_edges
 from crfbook.evaluation import bootstrap_interval
@@ -325,7 +325,7 @@ class Case(NamedTuple):
 def case_sizes(corpus, features, w):
     """`Sizes` for training and for decoding; kernels have them for a tiny case too."""
     training, decoding = (FormChooser(features, corpus, "auto", n, kernels=True) for n in (None, 1))
-    return training.sizes(w), decoding_sizes(decoding, w)
+    return training.sizes(w), decoding.sizes(w)
 
 
 def time_forms(n_cases, seed, **sizes):

@@ -16,7 +16,6 @@ from crfbook.chain.sparse.choice import (
     DECODING,
     FormChooser,
     choose_form,
-    decoding_sizes,
     terms,
 )
 from crfbook.data.corpus import Corpus, make_corpus, slice_sequences, take_sequences
@@ -79,7 +78,7 @@ def time_decoders(n_cases, seed, repeats=3, largest=2500):
     rng, found = np.random.default_rng(seed), []
     for _ in range(n_cases):
         corpus, features, w = random_tagger(rng, largest)
-        sizes = decoding_sizes(FormChooser(features, corpus, "auto", 1, kernels=True), w)
+        sizes = FormChooser(features, corpus, "auto", 1, kernels=True).sizes(w)
         runs = {form: partial(decode, corpus, features, w, form=form.partition(" ")[0]) for form in DECODING}
         found.append((sizes, {form: float(min(timing.cpu)) for form, timing in race(runs, repeats).items()}))
     return found

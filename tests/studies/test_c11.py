@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, decoding_sizes, terms
+from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, terms
 from crfbook.studies import c11
 from crfbook.studies.c11 import fit_default, random_tagger, time_decoders
 
@@ -25,7 +25,7 @@ def test_the_fit_finds_the_costs():
     true = np.array(SECONDS[DECODING[2]]) + 1e-9
     for _ in range(30):
         corpus, features, w = random_tagger(rng, largest=200)
-        sizes = decoding_sizes(FormChooser(features, corpus, "auto", 1, kernels=True), w)
+        sizes = FormChooser(features, corpus, "auto", 1, kernels=True).sizes(w)
         cases.append((sizes, {DECODING[2]: float(true @ terms(DECODING[2], sizes))}))
     found = fit_default(cases)
     for sizes, took in cases:

@@ -13,6 +13,7 @@ both give others; the argument `form` overrides the choice.
 """
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ TINY_SECONDS = 0.0025
 TINY_COSTS = 2e-5, 5e-5, 5e-8, 2e-9, 2e-8, 1e-8
 TINY_ATTRS = 8_000  # a model with more of them was trained with kernels, and predicts with them
 TABLE_BYTES = 1 << 30  # tables of all classes larger than this are not made
+LANES_BYTES = 128  # of lanes.py, for each label and step of the longest sequence
 CACHE_BYTES = 2e6  # tables much larger than this are read from memory, not from the cache
 
 SECONDS = {  # form: coefficients, in the order of `terms`
@@ -49,6 +51,7 @@ SECONDS = {  # form: coefficients, in the order of `terms`
         9.37e-11, 2.39e-10, 1.3e-13, 1.01e-10, 5.45e-10, 8.57e-11, 3.08e-08, 2.43e-09, 3.58e-09, 1.34e-10,
         2.15e-09, 4.53e-09,
     ),
+    "default": (0, 0, 3e-8, 0, 1e-9, 1e-8),
     "dense decoding": (
         0.000674, 3.77e-08, 8.68e-09, 1.74e-05, 5.39e-13, 2.74e-10, 3.59e-11, 2.43e-08, 4.05e-09, 2.09e-10,
     ),
@@ -104,11 +107,12 @@ class Sizes(NamedTuple):
     whole: float  # 1 if they are
     plain: float  # plain transitions with a weight
     cells: float  # (group, previous label) pairs of default.py: M without hard constraints
+    stored: float  # plain transitions of the feature set, whatever their weights
 
 
 def terms(form, s):
-    """The counts that the seconds of a form are linear in: "batched", "sparse",
-    "dense decoding", "sparse decoding" or "default decoding".
+    """The counts that the seconds of a form are linear in: "batched", "sparse", "default", "dense decoding",
+    "sparse decoding" or "default decoding".
 
     spill: the share of the tables of all classes that does not stay in the processor's cache. alone: 1 if no
     row shares its step and class with another. Decoding goes by stretches;
@@ -164,6 +168,8 @@ def terms(form, s):
             stretches * s.classes * cells,
             pruned * stretches * s.classes * cells * s.labels,
         )
+    if form == "default":
+        return 1.0, s.tokens, s.tokens * s.labels, s.tokens * s.cells, s.tokens * s.stored, s.stored
     if form == "default decoding":  # pairs: stored ones of a row, in all classes
         pairs = s.plain + s.entries / s.classes
         return (
@@ -188,14 +194,12 @@ def terms(form, s):
 
 
 def seconds(form, sizes):
-    """Predicted seconds of `form`: "batched", "sparse", "dense decoding" or "sparse decoding"."""
+    """Predicted seconds of `form`, one of those that `terms` knows."""
     return float(np.dot(SECONDS[form], terms(form, sizes)))
 
 
 def choose_form(sizes, forms=("batched", "sparse")):
-    """The form that is predicted to be the faster: "batched" or "sparse",
-    or of the two forms of decoding that are given.
-    """
+    """The form of those given that is predicted to be the fastest."""
     return min(forms, key=lambda form: seconds(form, sizes))
 
 
@@ -203,10 +207,19 @@ class FormChooser:
     """Chooses, at given weights, the form for a corpus. `form`: "auto",
     or the one to take whatever the weights are; `tiny`: it is "numpy". kernels: it must not be.
 
-    Raises ValueError for another word.
+    Raises ValueError for another word, and for "default" where transitions depend on the text.
     """
 
-    def __init__(self, features, corpus, form, n_pieces=None, kernels=False):
+    def __init__(self, features, corpus, form, n_pieces=None, kernels=False, constraints=None):
+        plain = corpus.n_classes == 1 and features.n_edge_attrs == 1
+        if form == "default" and not plain:
+            raise ValueError(
+                f"form='default': expected plain transitions alone, got {features.n_edge_attrs:,} edge attributes; "
+                "'sparse' and 'batched' have any number"
+            )
+        lane_bytes = LANES_BYTES * corpus.longest * features.n_labels
+        self.forms = ("batched", "sparse", "default")[: 3 if plain and lane_bytes <= TABLE_BYTES else 2]
+        self.constraints = constraints
         form = "auto" if one_of("form", form, FORMS) == "numpy" and kernels else form
         self.form, self.features = form, features
         self.tiny = not kernels and (form == "numpy" or form == "auto" and is_tiny(corpus, features))
@@ -229,8 +242,10 @@ class FormChooser:
             return "numpy" if self.tiny else self.form
         cells = len(self.rows) * padded(self.features.n_labels) ** 2
         if 8 * cells * (3 + self.n_pieces) > TABLE_BYTES:
-            return "sparse"
-        return "batched" if seconds("batched", self.data_sizes) < SMALL else choose_form(self.sizes(w))
+            return self.forms[-1]
+        if seconds("batched", self.data_sizes) < SMALL:
+            return "batched"
+        return choose_form(self.sizes(w), self.forms)
 
     def sizes(self, w):
         """`Sizes` at the weights w (F,)."""
@@ -250,7 +265,16 @@ class FormChooser:
             pairs=0.0 if whole else rows @ self.pairs,
             whole=float(whole),
             plain=float(np.count_nonzero(w[first : first + int(features.edge_ptr[1])])),
+            cells=self.n_cells,
+            stored=float(features.edge_ptr[1]),
         )
+
+    @cached_property
+    def n_cells(self):
+        """Pairs of a group of next labels and a label that may come before."""
+        if self.constraints is None:
+            return float(padded(self.features.n_labels))
+        return float(distinct_columns(self.constraints.allowed)[1].sum())
 
     def _groups(self):
         """Expected (groups, visits): how many different classes the rows of a step, and of a batch, have."""
@@ -294,19 +318,11 @@ def decoding_form(form, corpus, features, w, constraints=None):
         return form
     if is_tiny(corpus, features):
         return "numpy"
-    chooser = FormChooser(features, corpus, "auto", 1, kernels=True)
+    chooser = FormChooser(features, corpus, "auto", 1, True, constraints)
     sizes = chooser.data_sizes
     large = 24 * sizes.classes * sizes.labels**2 > TABLE_BYTES
     if not large and seconds(DECODING[0], sizes) < SMALL:
         return "dense"
-    sizes = decoding_sizes(chooser, np.asarray(w), constraints)
+    sizes = chooser.sizes(np.asarray(w))
     able = DECODING[large : 3 if sizes.classes <= FEW_CLASSES else 2]  # default.py has rows for each class
     return choose_form(sizes, able).partition(" ")[0]
-
-
-def decoding_sizes(chooser, w, constraints=None):
-    """`Sizes` of a `FormChooser` for decoding, where constraints count: labels that each label may follow."""
-    cells = chooser.data_sizes.labels
-    if constraints is not None:
-        cells = float(distinct_columns(constraints.allowed)[1].sum())
-    return chooser.sizes(w)._replace(cells=cells)
