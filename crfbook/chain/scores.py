@@ -42,7 +42,9 @@ def list_scores(w, node_ptr, node_label, dense, dense_of, token, attr_ptr, attr_
                     u[y] += x * d[y]
             elif a < n_attrs:
                 for k in range(node_ptr[a], node_ptr[a + 1]):
-                    u[np.uint32(node_label[k])] += x * w[k]  # unsigned: not looked at for a sign, a fifth faster
+                    u[np.uint32(node_label[k])] += (
+                        x * w[k]
+                    )  # unsigned: not looked at for a sign, a fifth faster
 
 
 @kernel
