@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
+from crfbook.chain import inference
 from crfbook.chain.sparse import choice
 from crfbook.data.corpus import make_corpus
-from crfbook.data.features import MOST_LABELS, from_keys
-from crfbook.decoding import FORMS, decode
+from crfbook.data.features import MOST_LABELS, from_keys, observed
+from crfbook.decoding import FORMS, decode, kbest
 from crfbook.models.crf import CRF
 from crfbook.models.directed import HMM, MEMM
 
@@ -47,6 +48,18 @@ def test_many_labels_take_stored_pairs_without_a_count_of_all(monkeypatch):
     monkeypatch.setattr(choice, "count_supports", None)
     assert choice.decoding_form("auto", corpus, features, w) == "default"
     assert decode(corpus, features, w).tolist() == [0, 7_999, 5]
+    assert kbest(corpus, features, w, k=2).path.T.tolist() == [[0, 7_999, 5], [0, 7_999, 0]]
+
+
+@pytest.mark.parametrize("form", ["dense", "numpy", "sparse"])
+def test_tables_that_no_memory_holds_are_refused_with_their_size(form):
+    features = from_keys(40_000, 1, 1, np.array([39_999]), np.array([5]))
+    corpus = make_corpus([0, 2], [0, 1, 1], [0])
+    most = r"^form='{}': expected tables of at most 8 GiB, got {} GiB for .* 40,000 labels; 'default' "
+    with pytest.raises(ValueError, match=most.format(form, 29.8 if form == "sparse" else 35.8)):
+        decode(corpus, features, np.ones(2), form=form)
+    with pytest.raises(ValueError, match=most.format("dense", 35.8)):
+        kbest(corpus, features, np.ones(2), form="dense")
 
 
 X = [
@@ -182,3 +195,17 @@ def test_a_text_without_any_labelling_is_named(form):
         model.predict([[], [["a"], ["b"]], [["a"]]], form)
     with pytest.raises(ValueError, match="^sequence 1: .* the constraints"):
         model.predict_kbest([[], [["a"], ["b"]]], form="default")
+
+
+@pytest.mark.parametrize("form", ["default", "threshold", "plain", "sparse", "staggered-columns"])
+def test_a_million_tokens_in_one_sequence(form):
+    rng, n = np.random.default_rng(0), 10**6
+    corpus = make_corpus([0, 0, 1, n, n], range(n + 1), rng.integers(0, 4, n), labels=rng.integers(0, 3, n))
+    features = observed(corpus, 3, 4)
+    w = np.round(rng.normal(size=features.n_features), 2)
+    found, want = decode(corpus, features, w, form=form), decode(corpus, features, w, form="dense")
+    assert form == "staggered-columns" or (found == want).all()
+    score, best = (
+        inference.sequence_scores(corpus._replace(labels=path), features, w) for path in (found, want)
+    )
+    np.testing.assert_allclose(score, best, rtol=1e-12)
