@@ -59,6 +59,8 @@ class OnlineWork(NamedTuple):
     amount: np.ndarray  # (n_max,)
     slot: np.ndarray  # int32 (C,): zeros
     lists: "ListLayout"
+    # None, or what learners/online/staggered.py reads: another type, so that others do not compile it
+    staggered: tuple | None
 
 
 class ListLayout(NamedTuple):
@@ -193,8 +195,10 @@ def no_lists():
     return ListLayout(*own, table, ids, none, none, scores, work)
 
 
-def online_work(layout, n_cells, lists=None):
-    """`OnlineWork` for the sequences of a layout and C = n_cells; lists: of `lay_out_lists`."""
+def online_work(layout, n_cells, lists=None, staggered=None):
+    """`OnlineWork` for the sequences of a layout and C = n_cells; lists: of `lay_out_lists`; staggered: see
+    there.
+    """
     width, n_classes = layout.exists.shape[1], len(layout.class_ptr) - 1
     longest = max(1, int(np.diff(layout.seq_ptr).max(initial=0)))
     starts = layout.dense_ptr, layout.pair_ptr
@@ -209,7 +213,8 @@ def online_work(layout, n_cells, lists=None):
     tables = log_edge, log_edge.transpose(0, 2, 1), np.zeros(n_classes, np.uint8)
     path, rows = np.zeros(longest, np.int32), np.zeros(width, np.int64)
     differences = np.zeros(n_max, np.int64), np.zeros(n_max), np.zeros(n_cells, np.int32)
-    return OnlineWork(log_node, *tables, path, delta, best, rows, *differences, lists or no_lists())
+    arrays = log_node, *tables, path, delta, best, rows, *differences
+    return OnlineWork(*arrays, lists or no_lists(), staggered)
 
 
 class SequenceWork(NamedTuple):

@@ -25,6 +25,7 @@ from crfbook._checks import number, whole
 from crfbook.data.corpus import offsets, owners, ragged_index
 
 CHUNK = 1 << 13  # tokens whose keys are made at a time: little memory
+MOST_LABELS = 46_340  # label pairs have numbers of 31 bits in learners and decoders
 
 
 class FeatureSet(NamedTuple):
@@ -103,8 +104,15 @@ def find(keys, wanted):
     return place, np.append(keys, -2)[place] == wanted
 
 
+def check_n_labels(n_labels):
+    """ValueError for more labels than pairs of them have numbers."""
+    if n_labels > MOST_LABELS:
+        raise ValueError(f"labels: expected at most {MOST_LABELS:,} different ones, got {n_labels:,}")
+
+
 def from_keys(n_labels, n_attrs, n_edge_attrs, node_keys, edge_keys):
-    """The FeatureSet whose `node_keys` and `edge_keys` are these."""
+    """The FeatureSet whose `node_keys` and `edge_keys` are these; ValueError for more than MOST_LABELS."""
+    check_n_labels(n_labels)
     node = row_offsets(node_keys, n_attrs, n_labels), (node_keys % n_labels).astype(np.int32)
     pair = (edge_keys % n_labels**2).astype(np.int32)
     edge = row_offsets(edge_keys, n_edge_attrs, n_labels**2), pair // n_labels, pair % n_labels
@@ -150,8 +158,10 @@ def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all
     """FeatureSet of what occurs in the labelled tokens of `corpus`, as CRFsuite does by default.
 
     `all_states` adds every (attribute, label) pair, `all_transitions` every label pair of every edge
-    attribute. Raises ValueError if an id of the corpus does not fit the stated sizes.
+    attribute. Raises ValueError if an id of the corpus does not fit the stated sizes, and for more than
+    MOST_LABELS labels, before anything of L^2 is made.
     """
+    check_n_labels(n_labels)
     for name, ids, size in (
         ("attribute", corpus.attr_idx, n_attrs),
         ("label", corpus.labels, n_labels),

@@ -46,6 +46,7 @@ DECODERS = {
 }
 FORMS = (*DECODING_FORMS, *DECODERS)
 BEAM_WIDTH = 10
+MOST_BYTES = 8 * TABLE_BYTES  # of tables that a caller asks for by name, as "dense" or "sparse"
 
 
 def decode(
@@ -61,15 +62,9 @@ def decode(
     """
     one_of("form", form, FORMS)
     beam_width = whole("beam_width", beam_width, 1)
+    check_tables(form, corpus.n_classes, features.n_labels)
     if form not in DECODERS:
         return inference.decode(corpus, features, w, constraints, n_threads, form)
-    table_bytes = 24 * corpus.n_classes * features.n_labels**2
-    if table_bytes > TABLE_BYTES:
-        raise ValueError(
-            f"form={form!r}: expected tables of at most {TABLE_BYTES / 2**30:g} GiB, got "
-            f"{table_bytes / 2**30:.1f} GiB for {corpus.n_classes:,} edge classes and {features.n_labels:,} "
-            "labels; 'default' and 'sparse' keep stored pairs alone"
-        )
     model = inference.ready_model(corpus, features, w, constraints, edge_scores, False, padding=False)
     search = search_by(form, model.edges, label_order(features, model.w), beam_width)
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
@@ -87,6 +82,19 @@ def decode(
     check_beam(form, beam_width, score)
     check_paths(score, np.arange(len(score)), constraints)
     return path
+
+
+def check_tables(form, n_classes, n_labels):
+    """ValueError for a form whose tables would be too large. "auto" takes none so large, "default" none."""
+    table_bytes = (20 if form == "sparse" else 24 * n_classes) * n_labels**2
+    most = TABLE_BYTES if form in DECODERS else MOST_BYTES
+    if table_bytes > most and form not in ("auto", "default"):
+        others = "'default' keeps" if form == "sparse" else "'default' and 'sparse' keep"
+        raise ValueError(
+            f"form={form!r}: expected tables of at most {most / 2**30:g} GiB, got "
+            f"{table_bytes / 2**30:.1f} GiB for {n_classes:,} edge classes and {n_labels:,} labels; "
+            f"{others} stored pairs alone"
+        )
 
 
 def search_by(form, log_edge, order, beam_width=BEAM_WIDTH):

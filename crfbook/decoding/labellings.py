@@ -15,6 +15,7 @@ from crfbook.chain.sparse.choice import decoding_form
 from crfbook.chain.sparse.potentials import default_scores, default_work
 from crfbook.chain.viterbi import dominance
 from crfbook.data.corpus import offsets, owners
+from crfbook.decoding.decoders import check_tables
 from crfbook.decoding.kbest import kbest_many, viterbi_scores, viterbi_scores_stored
 from crfbook.decoding.log_z import log_z_stored
 from crfbook.training.threads import run_pieces
@@ -101,7 +102,8 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     Raises ValueError for another k or form, and otherwise as `inference` does.
     """
     k = rank_limit(k, corpus, features.n_labels)
-    name = decoding_form(one_of("form", form, FORMS), corpus, features, w, constraints)
+    check_tables(one_of("form", form, FORMS), corpus.n_classes, features.n_labels)
+    name = decoding_form(form, corpus, features, w, constraints)
     stored = name in ("default", "sparse")
     transitions = default_scores if stored else table_edges
     path = np.empty((corpus.n_tokens, k), np.int32)

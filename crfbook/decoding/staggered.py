@@ -48,7 +48,7 @@ def _start(lo, hi, log_node, tables, lattice):
             if level >= 0 and y == 1 << level:
                 z_node[n, level] = high
                 level -= 1
-        magnitude += reach + tables.reach
+        magnitude += reach + tables.reach[0]
     return magnitude
 
 

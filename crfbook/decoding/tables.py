@@ -51,7 +51,7 @@ class StaggeredTables(NamedTuple):
     log_edge: np.ndarray  # (2, K, L, L) as [direction, class, from, to]
     to_z: np.ndarray  # (2, M, L): best transition of any class from a label to z of a level, or 1 - d: back
     z_to_z: np.ndarray  # (2, M, M) as [direction, from level, to level]
-    reach: float  # largest finite |log_edge|
+    reach: np.ndarray  # (1,): no finite |log_edge| is larger
     by_column: int  # 1: only columns expand where the best path uses z
 
 
@@ -80,7 +80,7 @@ def staggered_tables(log_edge, order, by_column=False):
     finite = np.abs(forward[np.isfinite(forward)])
     pairs = (forward, np.swapaxes(forward, 1, 2)), (to_z, from_z), (z_to_z, z_to_z.T)
     tables = (np.ascontiguousarray(np.stack(pair)) for pair in pairs)  # one layout: compiled once
-    return StaggeredTables(order, *tables, float(finite.max(initial=0.0)), int(by_column))
+    return StaggeredTables(order, *tables, np.array([finite.max(initial=0.0)]), int(by_column))
 
 
 def _degenerate(scores, size, axis):

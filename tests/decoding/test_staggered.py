@@ -185,11 +185,12 @@ def test_rounding_does_not_prune_the_best_path():
     """Scores of 1e8 that cancel: bounds are off by far more than 1e-9 of the best score, which is small."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        chain = random_chain(rng, 200, 9)
-        chain.log_node[:100] += 1e8
-        chain.log_node[100:] -= 1e8
+        chain, level = random_chain(rng, 200, 9), np.where(np.arange(200) < 100, 1e8, -1e8)[:, None]
+        near = chain._replace(log_node=level + 1e-3 * chain.log_node, log_edge=1e-3 * chain.log_edge)
+        chain.log_node[:] += level  # `near`: many paths differ by less than the slack
         for by_column in (False, True):
             check_exact(*run([chain], by_column)[:2], [chain], rtol=0.0, atol=1e-4)
+            check_exact(*run([near], by_column)[:2], [near], rtol=0.0, atol=1e-4)
 
 
 @pytest.mark.parametrize("order", [[0, 1], [0, 0, 1], [0, 1, 3], [0.5, 1, 2], "abc"])

@@ -43,5 +43,5 @@ def test_rows_of_the_papers_tables(monkeypatch):
     rows = c11.beam_rows("pos", 1)
     assert [row["width"] for row in rows] == [2**i for i in range(len(rows))]
     assert [row["accuracy"] >= row["exact"] - 0.1 for row in rows] == [False] * (len(rows) - 1) + [True]
-    for how in ("stored pairs", "tables"):
+    for how in c11.TRAINING_FORMS:
         assert c11.training_row("pos", how, 1)["tokens"] == corpus.n_tokens

@@ -323,6 +323,9 @@ def decoding_form(form, corpus, features, w, constraints=None):
     large = 24 * sizes.classes * sizes.labels**2 > TABLE_BYTES
     if not large and seconds(DECODING[0], sizes) < SMALL:
         return "dense"
+    few = sizes.classes <= FEW_CLASSES  # default.py has rows for each class
+    if few and 20 * features.n_labels**2 > TABLE_BYTES:
+        return "default"  # what counts pairs for the sparse form has a cell for each
     sizes = chooser.sizes(np.asarray(w))
-    able = DECODING[large : 3 if sizes.classes <= FEW_CLASSES else 2]  # default.py has rows for each class
+    able = DECODING[large : 3 if few else 2]
     return choose_form(sizes, able).partition(" ")[0]

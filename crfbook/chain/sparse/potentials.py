@@ -258,7 +258,8 @@ def default_scores(features, w, class_ptr, class_attr, bounds):
         cell.append(where[order] + k * member_ptr[-1])
         class_of.append(following[order])
         pair_score.append(total[total != 0.0][order])
-    rows, score = np.concatenate(cell), np.concatenate(pair_score)
+    # of no weight at all bincount makes integers, for which kernels would be compiled again
+    rows, score = np.concatenate(cell), np.concatenate(pair_score).astype(np.float64)
     row_ptr = np.searchsorted(rows, np.arange(n_classes * member_ptr[-1] + 1)).astype(np.int64)
     high, low = np.zeros((2, len(row_ptr) - 1))
     np.maximum.at(high, rows, score)

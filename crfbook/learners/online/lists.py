@@ -13,6 +13,7 @@ from crfbook._jit import kernel
 from crfbook.chain.scores import list_scores
 from crfbook.chain.sequence import bound_nodes
 from crfbook.chain.sparse.default import default_forward, default_trace_back
+from crfbook.learners.online.staggered import decode_staggered, refresh_tables, refresh_transitions
 
 
 @kernel
@@ -29,12 +30,15 @@ def refresh_row(row, scores):
 
 
 @kernel
-def refresh_pairs(n, theta, lists, cell):
-    """Take the weights of the transitions among cell[:n] from theta into the stored pairs.
+def refresh_pairs(n, theta, lists, cell, staggered=None):
+    """Take the weights of the transitions among cell[:n] from theta into the stored pairs, or into tables.
 
-    Arguments: n; theta (F,); cell int64 (>= n,): weights that have changed; out: lists: scores. Cost: a row
-    of pairs for each. Source: chapter 11.
+    Arguments: n; theta (F,); cell int64 (>= n,): weights that have changed; out: lists: scores; staggered, if
+    not None. Cost: a row of pairs for each. Source: chapter 11.
     """
+    if staggered is not None:
+        refresh_transitions(n, theta, lists, cell, staggered)
+        return
     n_node = theta.size - lists.place.size
     for i in range(n):
         if cell[i] >= n_node:
@@ -45,11 +49,15 @@ def refresh_pairs(n, theta, lists, cell):
 
 
 @kernel
-def refresh_all(theta, lists):
-    """Take all weights of transitions from theta into the stored pairs.
+def refresh_all(theta, lists, staggered=None):
+    """Take all weights of transitions from theta into the stored pairs, or into tables.
 
-    Arguments: theta (F,); out: lists: scores. Cost: the stored pairs and rows. Source: chapter 11.
+    Arguments: theta (F,); out: lists: scores; staggered, if not None. Cost: the stored pairs and rows, or
+    that of `refresh_tables`. Source: chapter 11.
     """
+    if staggered is not None:
+        refresh_tables(theta, lists, staggered)
+        return
     n_node = theta.size - lists.place.size
     for e in range(lists.place.size):
         if lists.place[e] >= 0:
@@ -60,12 +68,13 @@ def refresh_all(theta, lists):
 
 
 @kernel
-def decode_by_lists(first, last, theta, layout, lists, log_node, path):
+def decode_by_lists(first, last, theta, layout, lists, log_node, path, staggered):
     """Best path of tokens first..last-1, one sequence, under theta: into path; returns its score.
 
     Arguments: first, last; theta (F,); layout: an OnlineLayout, of which bounds and classes are read; lists,
-    whose pairs are those of theta; work: log_node (>= T, L); out: path int32 (>= T,). Cost: one addition for
-    each (occurrence, weight) pair, and that of `default_forward`. Source: Collins (2002), section 2.
+    whose pairs are those of theta; work: log_node (>= T, L); out: path int32 (>= T,); staggered: None, or
+    whose tables are. Cost: one addition for each (occurrence, weight) pair, and that of `default_forward` or
+    `decode_staggered`. Source: Collins (2002), section 2.
     """
     scores, L = lists.scores, lists.scores.group.size
     for r in range(last - first):
@@ -76,6 +85,9 @@ def decode_by_lists(first, last, theta, layout, lists, log_node, path):
         lists.attr_ptr, lists.attr_idx, lists.attr_val, log_node
     )  # fmt: skip
     bound_nodes(first, last, layout.bounds, layout.label_set, log_node)
+    if staggered is not None:
+        T = last - first
+        return decode_staggered(log_node[:T], layout.edge_class[first:last], staggered, path[:T])
     pools = (np.empty(2 * scores.member.size, np.int32), np.empty(2 * scores.member.size))
     pool_ptr = np.zeros((last - first) * (scores.member_ptr.size - 1), np.int64)
     seen = np.zeros(4, np.int64)

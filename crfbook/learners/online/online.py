@@ -16,6 +16,12 @@ shuffle : visit the sequences in the order of `epoch_order(random_state, epoch, 
 epsilon : stop when the mean loss of an epoch (`Step.violation`) is at most this; 0:
     when an epoch saw no wrong token.
 constraints : Constraints or None; what they forbid is never decoded.
+form : how the best path is found; all forms are exact. "plain": tables of all pairs of labels, nothing is
+    left out. "staggered", "staggered-columns": staggered decoding, which looks at rare labels only where they
+    may win; one edge class and edge attribute. Its tables, 16 bytes a pair of labels, are kept up to date:
+    a step costs a row and a column for each transition that moves. "auto": stored pairs alone where they are
+    few of many, otherwise "plain". A tie, as all paths are at w = 0, may be decided otherwise by another
+    form: then steps and weights differ, too.
 max_iterations : epochs in all, those of `state` included. 0: w0 comes back, with its objective.
 random_state : int, the seed of all orders.
 callback : called with (Step, w) after each epoch, w read-only and what would be returned now; True stops.
@@ -47,6 +53,7 @@ from crfbook.chain.token_layout import (
     weights_of,
     worth_lists,
 )
+from crfbook.decoding.tables import staggered_tables
 from crfbook.learners.online.updates import (
     LOSS,
     N_TOTALS,
@@ -66,6 +73,9 @@ if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
 
 
+FORMS = "auto", "plain", "staggered", "staggered-columns"
+
+
 def perceptron(
     corpus: Corpus,
     features: FeatureSet,
@@ -76,6 +86,7 @@ def perceptron(
     shuffle: bool = True,
     epsilon: float = 0.0,
     constraints: Limits = None,
+    form: str = "auto",
     max_iterations: int = 10,
     random_state: int = 0,
     callback: Callback = None,
@@ -92,7 +103,7 @@ def perceptron(
     Loss of a sequence: max_y score(y) - score(gold), to which its log loss tends when all weights grow.
     `Step.violation` is the mean share of wrong tokens (what CRFsuite's "ap" prints and stops by).
     """
-    common = corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state
+    common = corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state, form
     learner = _Online(*common, average)
 
     def one_by_one(order):
@@ -123,6 +134,7 @@ def passive_aggressive(
     shuffle: bool = True,
     epsilon: float = 0.0,
     constraints: Limits = None,
+    form: str = "auto",
     max_iterations: int = 10,
     random_state: int = 0,
     callback: Callback = None,
@@ -142,7 +154,7 @@ def passive_aggressive(
     """
     one_of("pa_type", pa_type, (0, 1, 2))
     c = number("c", c, above=0.0)
-    common = corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state
+    common = corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state, form
     learner = _Online(*common, averaging)
 
     def learn(order):
@@ -168,6 +180,7 @@ def arow(
     shuffle: bool = True,
     epsilon: float = 0.0,
     constraints: Limits = None,
+    form: str = "auto",
     max_iterations: int = 10,
     random_state: int = 0,
     callback: Callback = None,
@@ -181,7 +194,7 @@ def arow(
     Loss of a sequence: max_y score(y) - score(gold) + wrong tokens; `Step.violation` is its mean.
     """
     variance, gamma = number("variance", variance, above=0.0), number("gamma", gamma, above=0.0)
-    common = corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state
+    common = corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state, form
     learner = _Online(*common, False, variance)
 
     def learn(order):
@@ -205,8 +218,14 @@ class _Online(Learner):
 
     def __init__(
         self, corpus, features, w0, constraints, state, shuffle, epsilon, max_iterations, random_state,
-        average, variance=None,
+        form, average, variance=None,
     ):  # fmt: skip
+        one_of("form", form, FORMS)
+        if form in FORMS[2:] and (corpus.n_classes, features.n_edge_attrs) != (1, 1):
+            raise ValueError(
+                f"form={form!r}: expected one edge class and one edge attribute, got {corpus.n_classes:,} "
+                f"and {features.n_edge_attrs:,}; 'plain' and 'auto' take any number"
+            )
         check_labels(corpus, features, constraints)
         n_weights = features.n_features
         if state is None:
@@ -225,16 +244,21 @@ class _Online(Learner):
             whole("max_iterations", max_iterations),
         )
         self.shuffle, self.seed, self.average = shuffle, random_state, bool(average)
-        lists = None
-        if worth_lists(corpus, features):
+        lists = staggered = None
+        if form == "auto" and worth_lists(corpus, features) or form in FORMS[2:]:
             self.layout, self.cells, lists = lay_out_lists(corpus, features, constraints)
         else:
             self.layout, self.cells = lay_out_online(corpus, features, constraints)
+        if form in FORMS[2:]:
+            staggered = _staggered(corpus, self.layout.bounds, form == FORMS[3])
         self.theta, self.theta_sum = cells_of(self.cells, state["w"]), cells_of(self.cells, state["w_sum"])
         self.variance = None if variance is None else cells_of(self.cells, state["variance"])
         self.count = np.array([state["count"]], np.int64).reshape(1)
         self.iteration, self.seconds = int(state["epoch"]), float(state["seconds"])
-        self.work, self.totals = online_work(self.layout, len(self.theta), lists), np.zeros(N_TOTALS)
+        self.work, self.totals = (
+            online_work(self.layout, len(self.theta), lists, staggered),
+            np.zeros(N_TOTALS),
+        )
         self.sequences = corpus.visited
         self.good = self._snapshot()
 
@@ -286,3 +310,9 @@ class _Online(Learner):
         for part in heard_chunks(order):
             perceptron_direction(part, theta, direction, self.layout, self.work, totals)
         return direction
+
+
+def _staggered(corpus, bounds, by_column):
+    """(`StaggeredTables` of weights 0, place of each label in their order), by frequency in the corpus."""
+    order = np.argsort(-np.bincount(corpus.labels, minlength=len(bounds.edge)), kind="stable")
+    return staggered_tables(bounds.edge[None], order, by_column), np.argsort(order)

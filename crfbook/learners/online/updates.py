@@ -11,7 +11,8 @@ attribute, then the flat weights w (F,) of the FeatureSet (the places of the fre
 and `work` (OnlineWork) of chain/token_layout.py list their arrays with shapes.
 Everything costs time in proportion to the sequence. Tables of transitions are kept until a weight changes:
 `work.known` marks those that are of the present weights. Where labels are many, there are no tables and no
-dense rows, but `work.lists` (lists.py); otherwise its arrays are empty.
+dense rows, but `work.lists` (lists.py); otherwise its arrays are empty. `work.staggered` (staggered.py) is
+None unless staggered decoding is asked for.
 """
 
 import math
@@ -95,9 +96,10 @@ def decode_with(s, theta, layout, work):
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     if work.lists.node_ptr.size > 0:
         if not work.known[0]:
-            refresh_all(theta, work.lists)
+            refresh_all(theta, work.lists, work.staggered)
             work.known[0] = 1
-        return decode_by_lists(first, last, theta, layout, work.lists, work.log_node, work.path)
+        spaces = work.lists, work.log_node, work.path, work.staggered
+        return decode_by_lists(first, last, theta, layout, *spaces)
     score_nodes(s, theta, 1.0, layout, work.log_node)
     for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
         if not work.known[k]:
@@ -119,7 +121,7 @@ def after_step(n, theta, layout, work):
     each transition that moved. Source: chapter 11.
     """
     if work.lists.node_ptr.size > 0:
-        refresh_pairs(n, theta, work.lists, work.cell)
+        refresh_pairs(n, theta, work.lists, work.cell, work.staggered)
     else:
         work.known[:] = 0
 

@@ -76,7 +76,7 @@ def test_pairs_and_row_extremes_are_kept_up_to_date(monkeypatch):
     """After each epoch, what single steps have kept is what all weights give."""
     monkeypatch.setattr(token_layout, "MANY_LABELS", 0)
     corpus, features = wide(2)
-    learner = online._Online(corpus, features, None, None, None, True, 0.0, 10, 0, True)
+    learner = online._Online(corpus, features, None, None, None, True, 0.0, 10, 0, "auto", True)
     order = learner.sequences
     for _ in range(3):
         moved = learner.theta, learner.theta_sum, learner.count
@@ -105,7 +105,7 @@ def test_no_array_of_the_corpus_grows_with_labels():
     corpus, features = wide(0, 150)
     layout, _, lists = token_layout.lay_out_lists(corpus, features, None)
     work = token_layout.online_work(layout, features.n_features, lists)
-    arrays = [*layout[:-2], *work[:-1], *lists[:-2], *lists.scores, *lists.work]
+    arrays = [*layout[:-2], *work[:-2], *lists[:-2], *lists.scores, *lists.work]
     most = max(array.size for array in arrays)
     assert most <= max(corpus.longest * 150, features.n_features, len(corpus.attr_idx), 16384)
 
@@ -134,7 +134,7 @@ def test_row_extremes_of_a_start(monkeypatch):
     monkeypatch.setattr(token_layout, "MANY_LABELS", 0)
     corpus, features = wide(6)
     w = np.random.default_rng(0).normal(size=features.n_features)
-    learner = online._Online(corpus, features, w, None, None, True, 0.0, 10, 0, True)
+    learner = online._Online(corpus, features, w, None, None, True, 0.0, 10, 0, "auto", True)
     refresh_all(learner.theta, learner.work.lists)
     scores, table = learner.work.lists.scores, np.zeros((41, 41))
     table[features.edge_prev, features.edge_next] = w[features.n_node :]
