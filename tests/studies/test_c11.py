@@ -1,6 +1,7 @@
 """Random taggers are what they say, and the fit of the default form's costs is a fit."""
 
 import numpy as np
+import pytest
 
 from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, terms
 from crfbook.studies import c11
@@ -43,5 +44,8 @@ def test_rows_of_the_papers_tables(monkeypatch):
     rows = c11.beam_rows("pos", 1)
     assert [row["width"] for row in rows] == [2**i for i in range(len(rows))]
     assert [row["accuracy"] >= row["exact"] - 0.1 for row in rows] == [False] * (len(rows) - 1) + [True]
-    for how in c11.TRAINING_FORMS:
+    for how in (*c11.TRAINING_FORMS, "staggered", "staggered-columns"):
         assert c11.training_row("pos", how, 1)["tokens"] == corpus.n_tokens
+    pytest.importorskip("pycrfsuite")
+    row = c11.peer_row("pos")
+    assert row["labels"] == 40 and min(row["CRFsuite"], row["CRFsuite's epoch"]) > 0

@@ -217,11 +217,11 @@ def default_forward(lo, t, stop, log_node, edge_class, scores, work, pools, n_po
     """delta of tokens t..stop-1 of the sequence that begins at lo, into work.delta; returns (pools, n_pool).
 
     delta[lo] = log_node[lo];  delta[t,y] = log_node[t,y] + best[t,y],  best by `default_step`
-    Of each delta the cells alive are kept: their numbers and values are pools[0][:n_pool], pools[1][:n_pool],
-    those of token t and group g end at pool_ptr[(t - lo) G + g]. The pools are copied where they are full.
+    Of each delta the cells alive are kept: their numbers, rising, and values are pools[0][:n_pool] and
+    pools[1][:n_pool], those of token t end at pool_ptr[t - lo]. The pools are copied where they are full.
     Arguments: lo, t, stop; log_node (>= stop - t, >= L): row 0 is token t; edge_class int32 (N,); scores;
-    work: `DefaultWork`, delta of token t-1; pools (int32 (P,), float64 (P,)), n_pool; pool_ptr int64 (n,), n
-    at least (stop - lo) G; seen int64 (4,), added to. Cost: that of `default_step` for each group. Source:
+    work: `DefaultWork`, delta of token t-1; pools (int32 (P,), float64 (P,)), n_pool; pool_ptr int64 (>=
+    stop - lo,); seen int64 (4,), added to. Cost: that of `default_step` for each group. Source:
     chapter 11.
     """
     delta, best, n_groups, most = work.delta, work.best, scores.member_ptr.size - 1, scores.member.size
@@ -229,8 +229,6 @@ def default_forward(lo, t, stop, log_node, edge_class, scores, work, pools, n_po
     for i in range(stop - t):
         if t + i == lo:
             best[:] = 0.0
-            for g in range(n_groups):
-                pool_ptr[g] = 0
         else:
             if n_pool + most > pool.size:
                 more, more_delta = np.empty(2 * (n_pool + most), np.int32), np.empty(2 * (n_pool + most))
@@ -242,7 +240,7 @@ def default_forward(lo, t, stop, log_node, edge_class, scores, work, pools, n_po
                 for j in range(n_pool, end):
                     delta_pool[j] = delta[scores.member[pool[j]]]
                 n_pool = end
-                pool_ptr[(t + i - lo) * n_groups + g] = end
+        pool_ptr[t + i - lo] = n_pool
         for y in range(delta.size):
             delta[y] = log_node[i, y] + best[y]
     return (pool, delta_pool), n_pool
@@ -254,18 +252,21 @@ def default_trace_back(lo, hi, edge_class, scores, work, pools, pool_ptr, path):
     delta[yp] + s(yp,path[t-lo]) is largest, among the cells alive.
 
     Arguments: lo, hi; edge_class int32 (N,); scores; work: delta of token hi-1; pools (int32 (P,), float64
-    (P,)), pool_ptr int64 (>= (hi - lo) G,): see `default_forward`; out: path int32 (>= hi - lo,). Cost: a
-    bisection for each cell alive. Source: Viterbi (1967).
+    (P,)), pool_ptr int64 (>= hi - lo,): see `default_forward`; out: path int32 (>= hi - lo,). Cost: a
+    bisection for each cell alive in the group of a label. Source: Viterbi (1967).
     """
-    n_groups, (pool, delta_pool) = scores.member_ptr.size - 1, pools
+    pool, delta_pool = pools
     y, score = largest(work.delta, work.delta.size)
     if score == -np.inf:
         return score
     path[hi - lo - 1] = y
     for t in range(hi - 1, lo, -1):
-        at = (t - lo) * n_groups + scores.group[y]
+        begin, end, g = pool_ptr[t - 1 - lo], pool_ptr[t - lo], scores.group[y]
+        begin += np.searchsorted(pool[begin:end], scores.member_ptr[g])
         base, high, label = edge_class[t] * scores.member.size, -np.inf, 0
-        for i in range(pool_ptr[at - 1], pool_ptr[at]):
+        for i in range(begin, end):
+            if pool[i] >= scores.member_ptr[g + 1]:
+                break
             c = base + pool[i]
             e = find_next(scores.next_label, scores.row_ptr[c], scores.row_ptr[c + 1], y)
             v = delta_pool[i] + (scores.score[e] if e >= 0 else 0.0)
@@ -283,15 +284,15 @@ def default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, 
 
     delta[0] = log_node[0]
     delta[t,y] = log_node[t,y] + best[t,y],  best as in `default_step` for the group of y
-    Node scores are made for a few tokens at a time, and of each delta only the labels alive are kept: memory
-    does not grow with tokens times labels.
+    Node scores are made for a few tokens at a time, and of each delta only the cells alive are kept: in each
+    group one at least. Memory grows with tokens times groups, not with tokens times labels.
 
     Arguments: first, stop; tokens: a `Tokens`, nodes: a `NodeLists`, scores: a `DefaultScores`, work: a
     `DefaultWork`; out: path int32 (N,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if
     all is forbidden, nan if a sum of weights left float64; seen int64 (4,), see ALIVE, added to. Cost a
     token: its attributes, L, the cells, and the stored pairs of the cells alive. Source: chapter 11.
     """
-    n_groups, n_rows, most = scores.member_ptr.size - 1, work.log_node.shape[0], scores.member.size
+    n_rows, most = work.log_node.shape[0], scores.member.size
     pools = (np.empty(2 * most, np.int32), np.empty(2 * most))
     pool_ptr = np.zeros(1, np.int64)
     for s in range(first, stop):
@@ -300,8 +301,8 @@ def default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, 
         if lo == hi:
             continue
         path[lo:hi] = 0
-        if (hi - lo) * n_groups > pool_ptr.size:
-            pool_ptr = np.zeros((hi - lo) * n_groups, np.int64)
+        if hi - lo > pool_ptr.size:
+            pool_ptr = np.zeros(hi - lo, np.int64)
         n_pool, good = 0, True
         for t in range(lo, hi, n_rows):
             end = min(t + n_rows, hi)

@@ -89,7 +89,7 @@ def decode_by_lists(first, last, theta, layout, lists, log_node, path, staggered
         T = last - first
         return decode_staggered(log_node[:T], layout.edge_class[first:last], staggered, path[:T])
     pools = (np.empty(2 * scores.member.size, np.int32), np.empty(2 * scores.member.size))
-    pool_ptr = np.zeros((last - first) * (scores.member_ptr.size - 1), np.int64)
+    pool_ptr = np.zeros(last - first, np.int64)
     seen = np.zeros(4, np.int64)
     part = first, first, last, log_node, layout.edge_class
     pools, _ = default_forward(*part, scores, lists.work, pools, 0, pool_ptr, seen)

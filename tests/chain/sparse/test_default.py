@@ -7,7 +7,7 @@ from helpers.problems import CASES, case, constraints_for
 
 from crfbook.chain import inference
 from crfbook.chain.sparse import potentials
-from crfbook.chain.sparse.default import ALIVE, PAIRS, ROWS, bound_row
+from crfbook.chain.sparse.default import ALIVE, PAIRS, ROWS, bound_row, largest
 from crfbook.data.constraints import Constraints, constraints_from
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
@@ -48,20 +48,21 @@ def test_it_finds_the_path_of_the_dense_form(name, constrained, kind, bounds, mo
             assert bounds or not seen[ROWS]
 
 
-def large(seed=0, n_labels=37, n_tokens=900, scale=1.0, share=0.1):
+def large(seed=0, n_labels=37, n_tokens=900, scale=1.0, share=0.1, n_classes=1):
     """A corpus of many labels, few of whose pairs occur, and random weights."""
     rng = np.random.default_rng(seed)
     lengths = tuple(rng.integers(0, 12, n_tokens // 6))
-    corpus = random_corpus(rng, lengths, n_labels, 60)
+    corpus = random_corpus(rng, lengths, n_labels, 60, n_classes)
     features, w = random_model(rng, corpus, n_labels, 60)
     w[features.n_node :] *= scale * (rng.random(features.n_edge) < share)
     return corpus, features, w
 
 
+@pytest.mark.parametrize("n_classes", [1, 3])
 @pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_many_labels_with_and_without_groups(seed, share):
-    corpus, features, w = large(seed, share=share)
+def test_many_labels_with_and_without_groups(seed, share, n_classes):
+    corpus, features, w = large(seed, share=share, n_classes=n_classes)
     names = ["O", *(f"{p}-{i}" for i in range(18) for p in "BI")]
     rng = np.random.default_rng(seed)
     anything = Constraints(rng.random((37, 37)) < 0.5, *np.ones((2, 37), bool))
@@ -151,3 +152,12 @@ def test_who_ties_only_by_rounding_stays_alive(bounds, monkeypatch):
     want, got, _ = both(corpus, features, np.array([1.0, 5.0, 1e17, 1e17]))
     np.testing.assert_array_equal(want, [0, 0, 0, 0, 0])
     np.testing.assert_array_equal(got, want)
+
+
+def test_the_largest_is_the_first_of_the_largest():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 31, 32, 33, 64, 65, 200):
+        x = rng.integers(-2, 3, n) + rng.choice([0.0, 1e-9], n)
+        x[rng.random(n) < 0.3] = -np.inf
+        for values in (x, np.full(n, -np.inf), np.sort(x)):
+            assert largest(np.append(values, 9.0), n) == (values.argmax(), values.max())

@@ -8,6 +8,7 @@ from crfbook.chain import token_layout
 from crfbook.data.constraints import Constraints
 from crfbook.decoding import staggered_tables
 from crfbook.learners.online import arow, online, passive_aggressive, perceptron
+from crfbook.learners.online.staggered import decode_staggered
 
 pytestmark = pytest.mark.kernels
 STAGGERED = pytest.mark.parametrize("form", ["staggered", "staggered-columns"])
@@ -160,6 +161,26 @@ def test_what_leaves_float64_ends_as_with_tables(name, size, form):
     found = LEARNERS[name](corpus, features, form=form, max_iterations=3)
     assert found.status == LEARNERS[name](corpus, features, form="plain", max_iterations=3).status
     assert np.isfinite(found.w).all()
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf, 1e308, -1e308])
+def test_sums_that_may_leave_float64_are_not_searched(score):
+    """Of nodes and of transitions; -inf is a label that is forbidden."""
+    learner, _ = with_tables(7)
+    tables = learner.work.staggered[0]
+    path, edge_class = np.full(3, 5, np.int32), np.zeros(3, np.int32)
+    for place in ((0, 0), (2, 6)):
+        log_node = np.random.default_rng(0).normal(size=(3, 7))
+        log_node[1, :6] = -np.inf
+        log_node[place] = score
+        assert np.isnan(decode_staggered(log_node, edge_class, learner.work.staggered, path))
+        assert (path == 5).all()
+    log_node[2, 6] = 0.0
+    tables.reach[0] = score
+    assert score < 0 or np.isnan(decode_staggered(log_node, edge_class, learner.work.staggered, path))
+    tables.reach[0] = 5.0
+    assert np.isfinite(decode_staggered(log_node, edge_class, learner.work.staggered, path))
+    assert path[1] == 6
 
 
 @STAGGERED
