@@ -10,14 +10,12 @@ from crfbook._checks import one_of, whole
 from crfbook.chain import inference
 from crfbook.chain.batch import spare_or_new
 from crfbook.chain.forms import table_edges
-from crfbook.chain.objective import check_paths
 from crfbook.chain.sparse.choice import decoding_form
 from crfbook.chain.sparse.potentials import default_scores, default_work
 from crfbook.chain.viterbi import dominance
 from crfbook.data.corpus import offsets, owners
 from crfbook.decoding.decoders import check_tables
 from crfbook.decoding.kbest import kbest_many, viterbi_scores, viterbi_scores_stored
-from crfbook.decoding.log_z import log_z_stored
 from crfbook.training.threads import run_pieces
 
 FORMS = ("auto", "dense", "default")
@@ -59,9 +57,7 @@ def dense_search(log_edge, n_tokens):
 
 
 def stored_search(scores, n_classes):
-    """`dense_search` with `DefaultScores`, and log Z (S,) of the sequences: f(log_node, edge_class, seq_ptr,
-    log_z, path, ..), which leaves the rest alone where log Z is not finite.
-    """
+    """`dense_search` with `DefaultScores`."""
     n_labels, idle = len(scores.group), SimpleQueue()
     k, cell = np.divmod(owners(scores.row_ptr), max(1, len(scores.member)))
     column = k * n_labels + scores.next_label
@@ -70,16 +66,12 @@ def stored_search(scores, n_classes):
     columns = column_ptr, scores.member[cell[order]], scores.score[order]
     groups = scores.group, scores.member_ptr, scores.member
     tables = KBestTables(np.zeros((0, 0, 0)), *groups, *columns)
-    with np.errstate(over="ignore"):
-        gain = np.expm1(scores.score)
 
-    def search(log_node, edge_class, seq_ptr, log_z, *out):
-        log_z_stored(log_node, scores, tables, gain, edge_class, seq_ptr, log_z)
-        if np.isfinite(log_z).all():
-            delta, work = np.empty(log_node.shape), spare_or_new(idle, partial(default_work, scores))
-            viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
-            idle.put(work)
-            kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
+    def search(log_node, edge_class, seq_ptr, *out):
+        delta, work = np.empty(log_node.shape), spare_or_new(idle, partial(default_work, scores))
+        viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
+        idle.put(work)
+        kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
 
     return search
 
@@ -108,10 +100,7 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     transitions = default_scores if stored else table_edges
     path = np.empty((corpus.n_tokens, k), np.int32)
     score, found = np.empty((corpus.n_sequences, k)), np.empty(corpus.n_sequences, np.int64)
-    if stored:
-        log_z = np.empty(corpus.n_sequences)
-    else:
-        log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
+    log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
     model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=not stored)
     if stored:
         search = stored_search(model.edges, corpus.n_classes)
@@ -124,11 +113,9 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
         log_node = inference.stretch_scores(corpus, model, *pieces[i])
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         out = path[tokens], score[sequences], found[sequences], np.zeros(3, np.int64)
-        out = (log_z[sequences], *out) if stored else out
         search(log_node, corpus.edge_class[tokens], seq_ptr, *out)
 
     run_pieces(piece, len(pieces), n_threads)
-    check_paths(log_z, np.arange(len(log_z)), constraints)
     return KBest(path, score, score - log_z[:, None], found)
 
 

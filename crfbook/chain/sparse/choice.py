@@ -214,8 +214,8 @@ class FormChooser:
         plain = corpus.n_classes == 1 and features.n_edge_attrs == 1
         if form == "default" and not plain:
             raise ValueError(
-                f"form='default': expected plain transitions alone, got {features.n_edge_attrs:,} edge attributes; "
-                "'sparse' and 'batched' have any number"
+                "form='default': expected plain transitions alone, got transitions of "
+                f"{features.n_edge_attrs:,} edge attributes; 'sparse' and 'batched' take any number"
             )
         lane_bytes = LANES_BYTES * corpus.longest * features.n_labels
         self.forms = ("batched", "sparse", "default")[: 3 if plain and lane_bytes <= TABLE_BYTES else 2]

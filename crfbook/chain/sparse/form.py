@@ -263,8 +263,9 @@ class DefaultPairs(Form):
         sums = [np.zeros(part.shape[1]) for part in (product, square, count)]
         for part, out in zip((product, square, count), sums, strict=True):
             add_tree(part, out)
-        psi = np.exp(self.edges.scores.score)
-        expected = sums[2] + np.where(sums[0] > 0.0, sums[0] * psi, 0.0)
-        if len(sums[1]):
-            expected -= np.minimum(expected, sums[1] * psi**2)
+        with np.errstate(over="ignore", invalid="ignore"):  # 0 inf where nothing was added
+            psi = np.exp(self.edges.scores.score)
+            expected = sums[2] + np.where(sums[0] > 0.0, sums[0] * psi, 0.0)
+            if len(sums[1]):
+                expected -= np.minimum(expected, np.where(sums[1] > 0.0, sums[1] * psi**2, 0.0))
         total[self.problem.features.n_node + self.weight_of] += expected
