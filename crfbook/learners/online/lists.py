@@ -30,11 +30,11 @@ def refresh_row(row, scores):
 
 
 @kernel
-def refresh_pairs(n, theta, lists, cell, staggered=None):
+def refresh_pairs(n, theta, lists, cell, staggered):
     """Take the weights of the transitions among cell[:n] from theta into the stored pairs, or into tables.
 
-    Arguments: n; theta (F,); cell int64 (>= n,): weights that have changed; out: lists: scores; staggered, if
-    not None. Cost: a row of pairs for each. Source: chapter 11.
+    Arguments: n; theta (F,); cell int64 (>= n,): weights that have changed; out: lists: scores; or
+    staggered (tables, rank), if not None. Cost: a row of pairs for each. Source: chapter 11.
     """
     if staggered is not None:
         refresh_transitions(n, theta, lists, cell, staggered)
@@ -49,11 +49,11 @@ def refresh_pairs(n, theta, lists, cell, staggered=None):
 
 
 @kernel
-def refresh_all(theta, lists, staggered=None):
+def refresh_all(theta, lists, staggered):
     """Take all weights of transitions from theta into the stored pairs, or into tables.
 
-    Arguments: theta (F,); out: lists: scores; staggered, if not None. Cost: the stored pairs and rows, or
-    that of `refresh_tables`. Source: chapter 11.
+    Arguments: theta (F,); out: lists: scores; or staggered (tables, rank), if not None. Cost: the stored
+    pairs and rows, or that of `refresh_tables`. Source: chapter 11.
     """
     if staggered is not None:
         refresh_tables(theta, lists, staggered)
@@ -73,8 +73,8 @@ def decode_by_lists(first, last, theta, layout, lists, log_node, path, staggered
 
     Arguments: first, last; theta (F,); layout: an OnlineLayout, of which bounds and classes are read; lists,
     whose pairs are those of theta; work: log_node (>= T, L); out: path int32 (>= T,); staggered: None, or
-    whose tables are. Cost: one addition for each (occurrence, weight) pair, and that of `default_forward` or
-    `decode_staggered`. Source: Collins (2002), section 2.
+    (tables, rank) of theta. Cost: one addition for each (occurrence, weight) pair, and that of
+    `default_forward` or `decode_staggered`. Source: Collins (2002), section 2.
     """
     scores, L = lists.scores, lists.scores.group.size
     for r in range(last - first):

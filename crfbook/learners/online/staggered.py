@@ -54,8 +54,8 @@ def refresh_both(tables):
 def set_transition(p, score, lists, staggered):
     """Write the score of stored pair p into both tables of transitions; returns the places of its labels.
 
-    Arguments: p; score; lists; out: staggered: log_edge, and reach, which only grows. Cost O(1). Source:
-    docs/SPEC.md, C.8.
+    Arguments: p; score; lists; out: staggered (tables, rank): log_edge, and reach, which only grows.
+    Cost O(1). Source: docs/SPEC.md, C.8.
     """
     tables, rank = staggered
     a, b = rank[lists.scores.member[lists.row[p]]], rank[lists.scores.next_label[p]]
@@ -68,8 +68,8 @@ def set_transition(p, score, lists, staggered):
 def refresh_transitions(n, theta, lists, cell, staggered):
     """Take the weights of the transitions among cell[:n] from theta into the tables.
 
-    Arguments: n; theta (F,); lists; cell int64 (>= n,): weights that have changed; out: staggered. Cost: a
-    row and a column at most for each, and L log L. Source: docs/SPEC.md, C.8.
+    Arguments: n; theta (F,); lists; cell int64 (>= n,): weights that have changed; out: staggered (tables,
+    rank). Cost: a row and a column at most for each, and L log L. Source: docs/SPEC.md, C.8.
     """
     n_node, moved = theta.size - lists.place.size, False
     for i in range(n):
@@ -87,7 +87,8 @@ def refresh_transitions(n, theta, lists, cell, staggered):
 def refresh_tables(theta, lists, staggered):
     """Take all weights of transitions from theta into the tables.
 
-    Arguments: theta (F,); lists; out: staggered. Cost: 2 L^2. Source: Kaji et al. (2010), eq. (2) to (4).
+    Arguments: theta (F,); lists; out: staggered (tables, rank). Cost: 2 L^2. Source: Kaji et al. (2010), eq.
+    (2) to (4).
     """
     tables, rank = staggered
     n_node = theta.size - lists.place.size
@@ -106,8 +107,8 @@ def decode_staggered(log_node, edge_class, staggered, path):
     """Best path of one sequence of T > 0 tokens: into path; returns its score, NaN if a sum of scores might
     leave float64: then path is left alone.
 
-    Arguments: log_node (T, L), may be -inf; edge_class int32 (T,); staggered; out: path int32 (T,). Cost:
-    that of ``staggered_many``, and T L. Source: Kaji et al. (2010), section 3.
+    Arguments: log_node (T, L), may be -inf; edge_class int32 (T,); staggered (tables, rank); out: path
+    int32 (T,). Cost: that of ``staggered_many``, and T L. Source: Kaji et al. (2010), section 3.
     """
     T, L = log_node.shape
     most = LARGEST / (2 * T)

@@ -84,7 +84,7 @@ def test_pairs_and_row_extremes_are_kept_up_to_date(monkeypatch):
         scores = learner.work.lists.scores
         kept = [scores.score.copy(), scores.max_row.copy(), scores.min_row.copy()]
         assert kept[0].any() and scores.reach[0] >= np.abs(kept[0]).max()
-        refresh_all(learner.theta, learner.work.lists)
+        refresh_all(learner.theta, learner.work.lists, None)
         for before, now in zip(kept, (scores.score, scores.max_row, scores.min_row), strict=True):
             np.testing.assert_array_equal(before, now)
 
@@ -135,7 +135,7 @@ def test_row_extremes_of_a_start(monkeypatch):
     corpus, features = wide(6)
     w = np.random.default_rng(0).normal(size=features.n_features)
     learner = online._Online(corpus, features, w, None, None, True, 0.0, 10, 0, "auto", True)
-    refresh_all(learner.theta, learner.work.lists)
+    refresh_all(learner.theta, learner.work.lists, None)
     scores, table = learner.work.lists.scores, np.zeros((41, 41))
     table[features.edge_prev, features.edge_next] = w[features.n_node :]
     np.testing.assert_array_equal(scores.max_row, np.maximum(table.max(axis=1), 0.0))
