@@ -363,7 +363,7 @@ PAPERS_SWEEPS = {"pos": 6.02, "joint": 8.15}
 
 
 @study("11_targets.csv")
-def decoding_targets(n_repeats=5):
+def decoding_targets(repeats=5):
     """What decoding and training by decoding must reach, in one run; minutes."""
     for name, (_, _, required) in TAGGERS.items():
         task = tagger(name)
@@ -375,19 +375,17 @@ def decoding_targets(n_repeats=5):
         yield Row(f"{name}: sweeps of staggered decoding, off the paper's {sweeps}", off, 1.0, "sweeps", 0.5)
     for name, form, beside, *limits in REACH:
         took = [
-            float(np.median(decoding_times(tagger(name), n_repeats, part_of(name, one), one)))
+            float(np.median(decoding_times(tagger(name), repeats, part_of(name, one), one)))
             for one in (form, beside)
         ]
         yield Row(f"{name}: {form} / {beside}, node scores not counted", *took, "us a token", *limits)
     for name, form, *limits in (("supertags", "auto", 20.0, 10.0), ("joint", "auto"), ("pos", "auto")):
         task = tagger(name)
-        took = us_a_token(
-            task.test, partial(decode_by, task.test, task.features, task.w, form=form), n_repeats
-        )
+        took = us_a_token(task.test, partial(decode_by, task.test, task.features, task.w, form=form), repeats)
         yield Row(f"{name}: scores and decoding", took, 1.0, "us a token", *limits)
     task, plain = tagger("joint"), part_of("joint", "plain")
-    best = us_a_token(task.test, partial(kbest, task.test, task.features, task.w, k=10), n_repeats)
-    once = us_a_token(plain, partial(decode_by, plain, task.features, task.w, form="plain"), n_repeats)
+    best = us_a_token(task.test, partial(kbest, task.test, task.features, task.w, k=10), repeats)
+    once = us_a_token(plain, partial(decode_by, plain, task.features, task.w, form="plain"), repeats)
     work = "joint: the 10 best with probabilities / plain Viterbi, node scores in both"
     yield Row(work, best, once, "us a token", 1.3, 0.9)
     for name, *limits in (("joint", 0.45, 0.3), ("supertags", 1 / 60, 1 / 150)):
