@@ -16,7 +16,7 @@ from crfbook.chain.sparse.choice import (
     choose_form,
     terms,
 )
-from crfbook.data.corpus import Corpus, make_corpus, slice_sequences, take_sequences
+from crfbook.data.corpus import Corpus, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets import load_dataset
 from crfbook.decoding import BEAM_WIDTH, DECODERS, kbest, label_order, search_by
@@ -28,47 +28,7 @@ from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
 from .harness import Row, race, study
-from .work import joint
-
-MOST_CELLS = 3e8  # tokens times pairs of labels of a case that the dense form decodes, too
-
-
-def random_tagger(rng, largest=2500):
-    """(corpus, features, w): a `zipf_tagger` of random size.
-
-    L from 20 to `largest`; 3 to 40 stored pairs a label (at most all), scores of pairs between 0.3 and 3
-    times those of words. As many tokens as the dense form decodes in a second or so, at least 600.
-    """
-    n_labels = int(np.exp(rng.uniform(np.log(20), np.log(largest))))
-    n_tokens = int(np.clip(MOST_CELLS / n_labels**2, 600, 20_000))
-    per_label, size = np.exp(rng.uniform(np.log(3), np.log(40))), np.exp(rng.uniform(np.log(0.3), np.log(3)))
-    return zipf_tagger(rng, n_labels, n_tokens, per_label, size)
-
-
-def zipf_tagger(rng, n_labels, n_tokens, per_label=10.0, size=1.0):
-    """(corpus, features, w): labels by Zipf's law, words with some 20 labels each, few pairs of labels.
-
-    per_label : stored pairs a label, about. size : scores of pairs, in those of words.
-    """
-    n_words, some = 2000, min(20, n_labels)
-    zipf, often = (1.0 / np.arange(1, n + 1) / (1.0 / np.arange(1, n + 1)).sum() for n in (n_labels, n_words))
-    length = rng.integers(1, 50, n_tokens)
-    ends = np.cumsum(length)[np.cumsum(length) < n_tokens]
-    corpus = make_corpus(
-        np.concatenate([[0], ends, [n_tokens]]), np.arange(n_tokens + 1),
-        rng.choice(n_words, n_tokens, p=often), labels=rng.choice(n_labels, n_tokens, p=zipf),
-    )  # fmt: skip
-    labels = [np.unique(rng.choice(n_labels, some, p=zipf)) for _ in range(n_words)]
-    n_pairs = min(n_labels**2, int(per_label * n_labels))
-    pair = np.unique(rng.choice(n_labels, n_pairs, p=zipf) * n_labels + rng.choice(n_labels, n_pairs, p=zipf))
-    node_ptr, node = np.cumsum([0, *map(len, labels)]), np.concatenate(labels).astype(np.int32)
-    edges = np.array([0, len(pair)]), (pair // n_labels).astype(np.int32), (pair % n_labels).astype(np.int32)
-    features = FeatureSet(n_labels, n_words, 1, node_ptr, node, *edges)
-    return (
-        corpus,
-        features,
-        np.concatenate([rng.normal(3.0, 2.0, len(node)), rng.normal(0.0, 2.0 * size, len(pair))]),
-    )
+from .work import MOST_CELLS, joint, random_tagger, zipf_tagger
 
 
 def time_decoders(n_cases, seed, repeats=3, largest=2500):
@@ -402,7 +362,7 @@ PAPERS_SWEEPS = {"pos": 6.02, "joint": 8.15}
 
 
 @study("11_targets.csv")
-def decoding_targets(n_repeats=5):
+def decoding_targets(repeats=5):
     """What decoding and training by decoding must reach, in one run; minutes."""
     for name, (_, _, required) in TAGGERS.items():
         task = tagger(name)
@@ -414,19 +374,17 @@ def decoding_targets(n_repeats=5):
         yield Row(f"{name}: sweeps of staggered decoding, off the paper's {sweeps}", off, 1.0, "sweeps", 0.5)
     for name, form, beside, *limits in REACH:
         took = [
-            float(np.median(decoding_times(tagger(name), n_repeats, part_of(name, one), one)))
+            float(np.median(decoding_times(tagger(name), repeats, part_of(name, one), one)))
             for one in (form, beside)
         ]
         yield Row(f"{name}: {form} / {beside}, node scores not counted", *took, "us a token", *limits)
     for name, form, *limits in (("supertags", "auto", 20.0, 10.0), ("joint", "auto"), ("pos", "auto")):
         task = tagger(name)
-        took = us_a_token(
-            task.test, partial(decode_by, task.test, task.features, task.w, form=form), n_repeats
-        )
+        took = us_a_token(task.test, partial(decode_by, task.test, task.features, task.w, form=form), repeats)
         yield Row(f"{name}: scores and decoding", took, 1.0, "us a token", *limits)
     task, plain = tagger("joint"), part_of("joint", "plain")
-    best = us_a_token(task.test, partial(kbest, task.test, task.features, task.w, k=10), n_repeats)
-    once = us_a_token(plain, partial(decode_by, plain, task.features, task.w, form="plain"), n_repeats)
+    best = us_a_token(task.test, partial(kbest, task.test, task.features, task.w, k=10), repeats)
+    once = us_a_token(plain, partial(decode_by, plain, task.features, task.w, form="plain"), repeats)
     work = "joint: the 10 best with probabilities / plain Viterbi, node scores in both"
     yield Row(work, best, once, "us a token", 1.3, 0.9)
     for name, *limits in (("joint", 0.45, 0.3), ("supertags", 1 / 60, 1 / 150)):

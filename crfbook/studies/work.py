@@ -283,3 +283,44 @@ def random_chains(rng, smallest=2000, largest=40_000):
     if every:
         w[n_labels + len(pairs[0]) :] *= np.concatenate(stored)
     return corpus, features, w
+
+
+MOST_CELLS = 3e8  # tokens times pairs of labels of a case that the dense form decodes, too
+
+
+def random_tagger(rng, largest=2500):
+    """(corpus, features, w): a `zipf_tagger` of random size.
+
+    L from 20 to `largest`; 3 to 40 stored pairs a label (at most all), scores of pairs between 0.3 and 3
+    times those of words. As many tokens as the dense form decodes in a second or so, at least 600.
+    """
+    n_labels = int(np.exp(rng.uniform(np.log(20), np.log(largest))))
+    n_tokens = int(np.clip(MOST_CELLS / n_labels**2, 600, 20_000))
+    per_label, size = np.exp(rng.uniform(np.log(3), np.log(40))), np.exp(rng.uniform(np.log(0.3), np.log(3)))
+    return zipf_tagger(rng, n_labels, n_tokens, per_label, size)
+
+
+def zipf_tagger(rng, n_labels, n_tokens, per_label=10.0, size=1.0):
+    """(corpus, features, w): labels by Zipf's law, words with some 20 labels each, few pairs of labels.
+
+    per_label : stored pairs a label, about. size : scores of pairs, in those of words.
+    """
+    n_words, some = 2000, min(20, n_labels)
+    zipf, often = (1.0 / np.arange(1, n + 1) / (1.0 / np.arange(1, n + 1)).sum() for n in (n_labels, n_words))
+    length = rng.integers(1, 50, n_tokens)
+    ends = np.cumsum(length)[np.cumsum(length) < n_tokens]
+    corpus = make_corpus(
+        np.concatenate([[0], ends, [n_tokens]]), np.arange(n_tokens + 1),
+        rng.choice(n_words, n_tokens, p=often), labels=rng.choice(n_labels, n_tokens, p=zipf),
+    )  # fmt: skip
+    labels = [np.unique(rng.choice(n_labels, some, p=zipf)) for _ in range(n_words)]
+    n_pairs = min(n_labels**2, int(per_label * n_labels))
+    pair = np.unique(rng.choice(n_labels, n_pairs, p=zipf) * n_labels + rng.choice(n_labels, n_pairs, p=zipf))
+    node_ptr, node = np.cumsum([0, *map(len, labels)]), np.concatenate(labels).astype(np.int32)
+    edges = np.array([0, len(pair)]), (pair // n_labels).astype(np.int32), (pair % n_labels).astype(np.int32)
+    features = FeatureSet(n_labels, n_words, 1, node_ptr, node, *edges)
+    return (
+        corpus,
+        features,
+        np.concatenate([rng.normal(3.0, 2.0, len(node)), rng.normal(0.0, 2.0 * size, len(pair))]),
+    )

@@ -149,3 +149,12 @@ def test_tables_hold_every_pair():
         assert tables.low_min[r] == min(0.0, *rows[r, walked])
     np.testing.assert_array_equal(rows.reshape(2, 5, 5), log_edge)
     np.testing.assert_array_equal(columns.reshape(2, 5, 5).transpose(0, 2, 1), log_edge)
+
+
+def test_a_row_is_left_at_the_first_pair_that_cannot_win():
+    """Label 1 is 45 behind: of its pairs with scores 49, 48, .. four are ahead, and the fifth is the last."""
+    log_edge, log_node = np.zeros((1, 50, 50)), np.full((2, 50), -100.0)
+    log_edge[0, 1], log_node[0, :2] = np.arange(50.0), (10.0, -35.0)
+    chain = Chain(log_node, log_edge, np.zeros(2, np.int32))
+    scores, paths, counters = run([chain])
+    assert scores.tolist() == [-86.0] and paths[0].tolist() == [1, 49] and counters[1] == 5

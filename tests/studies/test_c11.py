@@ -5,7 +5,8 @@ import pytest
 
 from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, terms
 from crfbook.studies import c11
-from crfbook.studies.c11 import fit_default, random_tagger, time_decoders
+from crfbook.studies.c11 import fit_default, time_decoders
+from crfbook.studies.work import random_tagger
 
 
 def test_random_taggers_store_few_pairs():

@@ -159,5 +159,5 @@ def test_the_largest_is_the_first_of_the_largest():
     for n in (1, 2, 31, 32, 33, 64, 65, 200):
         x = rng.integers(-2, 3, n) + rng.choice([0.0, 1e-9], n)
         x[rng.random(n) < 0.3] = -np.inf
-        for values in (x, np.full(n, -np.inf), np.sort(x)):
+        for values in (x, np.full(n, -np.inf), np.sort(x), rng.choice([0.0, 1e-9], n)):
             assert largest(np.append(values, 9.0), n) == (values.argmax(), values.max())
