@@ -25,11 +25,13 @@ LEAST_SHARE = 1e-4  # a sum that stored pairs leave less than this share of has 
 
 @kernel
 def _get(x, i):
+    """Lanes of x[i]."""
     return x[i, 0], x[i, 1], x[i, 2], x[i, 3], x[i, 4], x[i, 5], x[i, 6], x[i, 7]
 
 
 @kernel
 def _put(a, x, i):
+    """x[i] = a."""
     x[i, 0], x[i, 1], x[i, 2], x[i, 3], x[i, 4], x[i, 5], x[i, 6], x[i, 7] = a
 
 
@@ -44,6 +46,7 @@ def _plus(a, f, b):
 
 @kernel
 def _times(a, b):
+    """a b, lane by lane."""
     return (
         a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3],
         a[4] * b[4], a[5] * b[5], a[6] * b[6], a[7] * b[7],
@@ -52,6 +55,7 @@ def _times(a, b):
 
 @kernel
 def _dot(a, b):
+    """Sum of a b over the lanes."""
     c = _times(a, b)
     return ((c[0] + c[4]) + (c[1] + c[5])) + ((c[2] + c[6]) + (c[3] + c[7]))
 
