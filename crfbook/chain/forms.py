@@ -12,6 +12,7 @@ shard, and whoever asks does not know how:
 
     Tables            a table of potentials for each edge class: here
     SparsePairs       the pairs of labels that have a weight: sparse/form.py
+    DefaultPairs      the same for one edge class and many labels: sparse/form.py
     StepTables        tables without kernels, for tiny problems: numpy_form.py
     LossTables        gradients of the other losses: losses/form.py
     LocalTables       one classifier a token, MEMM: models/directed
