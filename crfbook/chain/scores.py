@@ -54,7 +54,8 @@ def list_gradient(
 
     Arguments: p_node (n, >= L); node_ptr (A+1,), node_label (n_node,), dense_of int32 (A',), token (n,),
     attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) as in `list_scores`; out: dense_grad (H, <= M):
-    of attributes with a dense row; grad (F,): of the others; both added to. Cost: that of `list_scores`. Source: Sokolovska et al. (2010), eq. (5); docs/SPEC.md, F.2.
+    of attributes with a dense row; grad (F,): of the others; both added to. Cost: that of `list_scores`.
+    Source: Sokolovska et al. (2010), eq. (5); docs/SPEC.md, F.2.
     """
     n_attrs, width = node_ptr.size - 1, dense_grad.shape[1]
     for r in range(token.size):
