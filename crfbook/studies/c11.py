@@ -377,7 +377,7 @@ def decoding_targets(repeats=5):
         task = tagger(name)
         right = 100 * float(np.mean(decode_by(task.test, task.features, task.w) == task.test.labels))
         work = f"{name}, {task.features.n_labels:,} labels: accuracy that is required / reached"
-        yield Row(work, required, right, "%", 1.0)
+        yield Row(work, required, round(right, 1), "%", 1.0, note=f"{right:.3f}; required with one decimal")
     for name, sweeps in PAPERS_SWEEPS.items():
         off = abs(float(np.mean(sweeps_of(tagger(name), "staggered"))) - sweeps)
         yield Row(f"{name}: sweeps of staggered decoding, off the paper's {sweeps}", off, 1.0, "sweeps", 0.5)
