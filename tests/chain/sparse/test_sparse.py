@@ -352,7 +352,7 @@ def test_a_model_without_a_crf_s_weights_is_not_sparsified():
 
 def test_an_unknown_form_is_one_sentence():
     corpus, features, *_ = case("plain", 0)
-    known = "'auto', 'batched', 'sparse', 'numpy'"
+    known = "'auto', 'batched', 'sparse', 'default', 'numpy'"
     with pytest.raises(ValueError, match=f"form: expected one of {known}, got 'quick'"):
         Objective(corpus, features, form="quick")
 
