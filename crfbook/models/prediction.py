@@ -55,20 +55,21 @@ class Predictions:
         found. All forms but "beam" are exact, and all hold to the constraints. CarpeDiem and staggered
         decoding may take another labelling that is equally good.
 
-            "auto"               of the next four, the one that is predicted to take least time
+            "auto"               "dense", "sparse", "default" or "numpy": what should take least time
             "dense"              all label pairs, less those that cannot win: up to some hundred labels
             "sparse"             plain transitions, and pairs with a weight: many different edge attributes
-            "default"            pairs with a weight alone: many labels, few of whose pairs have one
+            "default"            pairs with a weight alone, others score 0: hundreds of labels and more
             "numpy"              all label pairs, and no compiled code: a few sentences
             "plain"              all label pairs, none left out: what speed is measured against
             "threshold"          pairs with a weight, while they can win: a rival of "default"
             "carpediem"          labels from the best score down: where attributes settle most labels
             "carpediem-tight"    the same, with a bound for each label
-            "staggered"          1, 2, 4, .. labels of a token, one more for all others: many rare labels
+            "staggered"          frequent labels first, and one stand-in for the rest, until it loses
             "staggered-columns"  the same, with more labels only where the best path needs them
             "beam"               the beam_width best labels of each token: an approximation
 
-        The last seven make tables of all label pairs, of at most 1 GiB. Chapter 11 compares them.
+        beam_width : read by "beam" alone. "plain" and what follows make tables of all label pairs, of at most
+        1 GiB, "dense", "numpy" and "sparse" of at most 8: ValueError beyond. Chapter 11 compares them.
         """
         corpus = self._known(X)
         path = self._decode(corpus, form, beam_width)
@@ -78,9 +79,10 @@ class Predictions:
         """The k most probable labellings of each sequence, best first: for each sequence a list of pairs
         (labels, log probability); shorter where fewer labellings are allowed.
 
-        The first one is that of `predict`; [([], 0.0)] for an empty sequence. Exact; constraints hold.
+        The first one is that of `predict`; [([], 0.0)] for an empty sequence. Exact; constraints hold. Log
+        probabilities are in nats; a perceptron's scores are not trained to be any.
         form : "dense", "default" (time grows with the label pairs that are stored), or "auto". Both give the
-        same.
+        same. Other forms of `predict` keep the best labelling alone.
         """
         corpus = self._known(X)
         best = self._kbest(corpus, k, form)
@@ -103,7 +105,8 @@ class Predictions:
     def predict_marginals(self, X: Data, form: str = "auto") -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
 
-        form : "batched", "sparse", "numpy", or "auto": what takes less time. They agree but for rounding.
+        form : "batched", "sparse", "default" (plain transitions, many labels), "numpy", or "auto": what takes
+        less time. They agree but for rounding.
         """
         return self._named(self.predict_marginals_array(X, form))
 

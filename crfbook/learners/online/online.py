@@ -21,7 +21,8 @@ form : how the best path is found; all forms are exact. "plain": tables of all p
     may win; one edge class and edge attribute. Its tables, 16 bytes a pair of labels, are kept up to date:
     a step costs a row and a column for each transition that moves. "auto": stored pairs alone where they are
     few of many, otherwise "plain". A tie, as all paths are at w = 0, may be decided otherwise by another
-    form: then steps and weights differ, too.
+    form: then steps and weights differ, too. `CRF` takes "auto"; with an encoded corpus of its encoder_ any
+    form can give its weights_.
 max_iterations : epochs in all, those of `state` included. 0: w0 comes back, with its objective.
 random_state : int, the seed of all orders.
 callback : called with (Step, w) after each epoch, w read-only and what would be returned now; True stops.
