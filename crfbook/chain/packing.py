@@ -25,6 +25,7 @@ FEW_CLASSES = 32
 MANY_ROWS = 32768
 STRETCH_ROWS = 8192  # tokens decoded at a time: their rows stay in the processor's cache
 STRETCH_BYTES = 1 << 25  # their node scores take about so much at most, unless a single sequence takes more
+ENTRY_BYTES = 1 << 29  # entries of a layout, 8 bytes each, take at most this: else lists are read
 GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
 MIN_COUNT = 16  # a carrier's row is filled and collected at every evaluation: it must save more additions
 MAX_COMPANIONS = 32
@@ -203,7 +204,7 @@ class Layout(NamedTuple):
     pair_weight: np.ndarray  # int32 (P,): index into w
     pair_cell: np.ndarray  # int32 (P,): row of the batch * M + label
     pair_val: np.ndarray  # float64 (P,), or (0,): all ones
-    lists: "TokenLists"
+    lists: TokenLists
 
     @property
     def n_dense(self):
@@ -268,11 +269,6 @@ def entries_of(corpus, features, row_token, row_base, members, width):
 def _entries(n, valued):
     """(source, target, value) of n entries, to be filled."""
     return np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n * valued)
-
-
-ENTRY_BYTES = (
-    1 << 29
-)  # entries of a layout take at most this, 8 bytes each; else lists are read as they stand
 
 
 def lay_out(corpus, features, packing, width):

@@ -42,7 +42,7 @@ def list_scores(w, node_ptr, node_label, dense, dense_of, token, attr_ptr, attr_
                     u[y] += x * d[y]
             elif a < n_attrs:
                 for k in range(node_ptr[a], node_ptr[a + 1]):
-                    # an unsigned index is not looked at for its sign: a fifth faster
+                    # an unsigned index is not looked at for its sign
                     u[np.uint32(node_label[k])] += x * w[k]
 
 

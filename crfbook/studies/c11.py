@@ -10,12 +10,8 @@ import numpy as np
 from crfbook.chain import inference
 from crfbook.chain.inference import decode
 from crfbook.chain.numpy_form import edge_scores
-from crfbook.chain.sparse.choice import (
-    DECODING,
-    FormChooser,
-    choose_form,
-    terms,
-)
+from crfbook.chain.objective import Objective
+from crfbook.chain.sparse.choice import DECODING, FormChooser, choose_form, terms
 from crfbook.data.corpus import Corpus, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets import load_dataset
@@ -30,6 +26,8 @@ from . import crfsuite
 from .harness import Row, race, study
 from .work import MOST_CELLS, joint, random_tagger, zipf_tagger
 
+TRAINING = "batched", "default"
+
 
 def time_decoders(n_cases, seed, repeats=3, largest=2500):
     """[(`Sizes`, {form: least CPU seconds})] of random taggers."""
@@ -42,11 +40,21 @@ def time_decoders(n_cases, seed, repeats=3, largest=2500):
     return found
 
 
-def fit_default(cases):
-    """Coefficients >= 0 of "default decoding" in chain/sparse/choice.py: least squares of relative errors."""
+def time_training(n_cases, seed, repeats=3, largest=2500):
+    """`time_decoders` of a value and gradient; scores are a third of those of decoding."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(n_cases):
+        corpus, features, w = random_tagger(rng, largest)
+        sizes = FormChooser(features, corpus, "auto", kernels=True).sizes(w)
+        runs = {form: partial(Objective(corpus, features, form=form), 0.3 * w) for form in TRAINING}
+        found.append((sizes, {form: float(min(timing.cpu)) for form, timing in race(runs, repeats).items()}))
+    return found
+
+
+def fit_default(cases, form=DECODING[2]):
+    """Coefficients >= 0 of a form in chain/sparse/choice.py: least squares of relative errors."""
     from scipy.optimize import nnls
 
-    form = DECODING[2]
     rows = np.array([terms(form, sizes) for sizes, _ in cases])
     scale, took = rows.max(axis=0), np.array([seconds[form] for _, seconds in cases])
     return nnls(rows / scale / took[:, None], np.ones(len(took)))[0] / scale
@@ -54,9 +62,10 @@ def fit_default(cases):
 
 @study()
 def default_fit(n_cases=60):
-    """The coefficients of the default form in chain/sparse/choice.py, measured anew: printed only."""
-    found = fit_default(time_decoders(n_cases, 0))
-    print(f'    "{DECODING[2]}": ({", ".join(f"{value:.3g}" for value in found)}),')
+    """The coefficients of the default forms in chain/sparse/choice.py, measured anew: printed only."""
+    for form, time_cases in ((TRAINING[1], time_training), (DECODING[2], time_decoders)):
+        found = fit_default(time_cases(n_cases, 0), form)
+        print(f'    "{form}": ({", ".join(f"{value:.3g}" for value in found)}),')
     yield from ()
 
 

@@ -7,9 +7,9 @@ coefficients. Those below were fitted by the study `form-fit` to 300 random case
 Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes, 2,000 to 150,000 tokens, 0.5 to 60 per cent of the
 pairs stored). In eight-fold cross-validation there the faster form was chosen in 96 % of the cases in
 training (one within 5 % of it in 98 %; 0.2 % of the time lost) and in 97 % in decoding. Cases that the fit
-did not see: notebooks/results/06_form_costs.csv. Those of the default form come from 60 random taggers of 20
-to 2,500 labels (study `default-fit`; `decoding-choice` says how often it chooses well). On another machine
-both give others; the argument `form` overrides the choice.
+did not see: notebooks/results/06_form_costs.csv. Those of the default forms come from 40 (training) and 60
+random taggers of 20 to 2,500 labels (study `default-fit`; `decoding-choice` says how often decoding chooses
+well). On another machine both give others; the argument `form` overrides the choice.
 """
 
 from contextlib import contextmanager

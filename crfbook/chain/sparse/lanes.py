@@ -70,32 +70,37 @@ def _lost_digits(a, total):
 
 
 @kernel
+def _weighted(factor_buf, x):
+    """sum_i factor_buf[i] x[i]."""
+    a = NOTHING
+    for i in range(factor_buf.size):
+        a = _plus(a, factor_buf[i], _get(x, i))
+    return a
+
+
+@kernel
 def _column_anew(y, edges, before, factor_buf):
     """sum_yp before[yp] psi(yp,y), each pair by itself, the stored ones in place of the default."""
-    scores, a = edges.scores, NOTHING
+    scores = edges.scores
     factor_buf[:] = 0.0
     g = scores.group[y]
     for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
         factor_buf[scores.member[c]] = 1.0
     for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
         factor_buf[edges.column_prev[k]] = np.exp(scores.score[edges.column_place[k]])
-    for yp in range(factor_buf.size):
-        a = _plus(a, factor_buf[yp], _get(before, yp))
-    return a
+    return _weighted(factor_buf, before)
 
 
 @kernel
 def _row_anew(c, g, edges, behind, factor_buf):
     """sum over the next labels y of group g of psi(c,y) behind[y], each pair by itself."""
-    scores, a = edges.scores, NOTHING
+    scores = edges.scores
     factor_buf[:] = 0.0
     for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
         factor_buf[scores.label[i]] = 1.0
     for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
         factor_buf[scores.next_label[k]] = np.exp(scores.score[k])
-    for y in range(factor_buf.size):
-        a = _plus(a, factor_buf[y], _get(behind, y))
-    return a
+    return _weighted(factor_buf, behind)
 
 
 @kernel
