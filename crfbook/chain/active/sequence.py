@@ -1,0 +1,313 @@
+"""Forward-backward with active sets: at each token only some labels bring their stored pairs along.
+
+Most labels have next to no mass. A label yp is *active* at token t if its share of the forward mass is large
+enough, or if it is the gold label. Of the others all pairs get the default, potential 1:
+
+    a[t,y] = psi[t,y] ( sum_yp alpha[t-1,yp] + sum_{yp active, stored} alpha[t-1,yp] gain(yp,y) )
+
+No mass is lost by that, only its preferences are. `outside` = 0 is the beam of Pal, Sutton and McCallum
+(2006), Method 1 of Jeong, Lin and Lee (2009): labels that are not active are left out altogether.
+Either way this is exact inference in another model, whose transitions depend on the token; while the sets
+stay, so do log Z, which is convex in the weights, and its gradient.
+
+Here a sequence goes by itself, as its sets are its own. `rows` int64 (T,): rows of its tokens in psi,
+p_node, labels; `edges`: a `DefaultEdges` of sparse/potentials.py; `sets`: an `ActiveSets`; `work`: an
+`ActiveWork`. A *cell* is a previous label in the list of a group, as in sparse/default.py.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.chain.forward_backward import SMALLEST_MASS
+from crfbook.chain.sparse.lanes import LEAST_SHARE
+
+
+class ActiveRule(NamedTuple):
+    """Which labels are active."""
+
+    least_share: float  # eps: those with alpha >= eps; 0: all
+    lost_mass: float  # >= 0: the smallest set that loses at most this; -1: eps alone counts
+    outside: int  # 1: the default potential for all pairs of other labels; 0: no potential
+
+
+class ActiveSets(NamedTuple):
+    """The active cells of the tokens of one sequence."""
+
+    cell: np.ndarray  # int32: those of token t are cell[ptr[t]:ptr[t+1]], rising
+    ptr: np.ndarray  # int64 (T+1,)
+
+
+class ActiveWork(NamedTuple):
+    """What one thread writes; T steps of the longest sequence."""
+
+    alpha: np.ndarray  # (T, L)
+    scale: np.ndarray  # (T,)
+    v: np.ndarray  # (L,)
+    beta: np.ndarray  # (L,)
+    factor: np.ndarray  # (L,)
+    mark: np.ndarray  # int64 (L,): the last token that a label was active at
+
+
+class PairWeights(NamedTuple):
+    """Where the scores of stored pairs come from while the weights change all the time: scale w[weight]."""
+
+    w: np.ndarray  # (F,)
+    weight: np.ndarray  # int64 (P,): weight of each stored pair
+    scale: np.ndarray  # (1,)
+    step: np.ndarray  # int64 (1,): number of the present weights
+    known: np.ndarray  # int64 (C,): of the weights that the pairs of a cell have been taken from
+
+
+@kernel
+def row_sum(x):
+    """sum_i x[i], in eight partial sums side by side.
+
+    Arguments: x (n,). Cost: n. Source: docs/SPEC.md, F.2.
+    """
+    n = x.size - x.size % 8
+    a = b = c = d = e = f = g = h = 0.0
+    for i in range(0, n, 8):
+        a += x[i]
+        b += x[i + 1]
+        c += x[i + 2]
+        d += x[i + 3]
+        e += x[i + 4]
+        f += x[i + 5]
+        g += x[i + 6]
+        h += x[i + 7]
+    for i in range(n, x.size):
+        a += x[i]
+    return ((a + b) + (c + d)) + ((e + f) + (g + h))
+
+
+@kernel
+def _least_kept(alpha, lost_mass):
+    """The smallest alpha of the smallest set whose mass is at least 1 - lost_mass."""
+    order, kept = np.argsort(-alpha), 0.0
+    for i in range(order.size):
+        kept += alpha[order[i]]
+        if kept >= 1.0 - lost_mass:
+            return alpha[order[i]]
+    return 0.0
+
+
+@kernel
+def choose_cells(alpha, gold, rule, scores, cell, n):
+    """Append the active cells of a token to cell[:n]; returns the new n.
+
+    Arguments: alpha (L,), of sum 1; gold: label, -1: unknown; rule; scores: a DefaultScores; out: cell int32
+    (>= n + C,), C cells; n. Cost: C; sorting L numbers if rule.lost_mass is given. Source: Pal, Sutton and
+    McCallum (2006); Jeong, Lin and Lee (2009), section 3.2.
+    """
+    least = _least_kept(alpha, rule.lost_mass) if rule.lost_mass >= 0.0 else rule.least_share
+    member = scores.member
+    for lo in range(0, member.size, 64):
+        hi, some = min(lo + 64, member.size), 0
+        for c in range(lo, hi):
+            yp = np.uint32(member[c])
+            some += (alpha[yp] >= least) | (member[c] == gold)
+        if some > 0:
+            for c in range(lo, hi):
+                if alpha[member[c]] >= least or member[c] == gold:
+                    cell[n] = c
+                    n += 1
+    return n
+
+
+@kernel
+def refresh_cells(cells, pairs, edges):
+    """Scores and gains of the stored pairs of some cells, from the present weights.
+
+    Arguments: cells int32 (n,); pairs: a `PairWeights`, its known updated; out: edges: score and gain. Cost:
+    an exp for each pair of cells that were not refreshed since the weights changed. Source: chapter 10.
+    """
+    row_ptr, step = edges.scores.row_ptr, pairs.step[0]
+    for c in cells:
+        if pairs.known[c] != step:
+            pairs.known[c] = step
+            for k in range(row_ptr[c], row_ptr[c + 1]):
+                s = pairs.scale[0] * pairs.w[pairs.weight[k]]
+                edges.scores.score[k] = s
+                edges.gain[k] = np.expm1(s)
+
+
+@kernel
+def _group_total(g, x, t, scores, outside, mark):
+    """Sum of x over the previous labels of group g, or those of them that are active at token t."""
+    first, stop = scores.member_ptr[g], scores.member_ptr[g + 1]
+    if outside and stop - first == x.size:
+        return row_sum(x)
+    total = 0.0
+    for c in range(first, stop):
+        if outside or mark[scores.member[c]] == t:
+            total += x[scores.member[c]]
+    return total
+
+
+@kernel
+def _column_anew(y, t, before, edges, outside, mark, factor):
+    """sum_yp before[yp] psi(yp,y), each pair by itself."""
+    scores, total = edges.scores, 0.0
+    g = scores.group[y]
+    for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
+        yp = scores.member[c]
+        factor[yp] = 1.0 if outside or mark[yp] == t else 0.0
+    for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
+        if mark[edges.column_prev[k]] == t:
+            factor[edges.column_prev[k]] = np.exp(scores.score[edges.column_place[k]])
+    for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
+        total += before[scores.member[c]] * factor[scores.member[c]]
+    return total
+
+
+@kernel
+def _row_anew(c, g, edges, v, factor):
+    """sum over the next labels y of group g of psi(c,y) v[y], each pair by itself."""
+    scores, total = edges.scores, 0.0
+    labels = scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]]
+    for y in labels:
+        factor[y] = 1.0
+    for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
+        factor[scores.next_label[k]] = np.exp(scores.score[k])
+    for y in labels:
+        total += v[y] * factor[y]
+    return total
+
+
+@kernel
+def _step(t, edges, outside, sets, before, mark, factor, a):
+    """a[y] = sum_yp before[yp] psi_t(yp,y): into token t, from the cells active at t - 1."""
+    scores = edges.scores
+    i, end = sets.ptr[t - 1], sets.ptr[t]
+    for g in range(scores.member_ptr.size - 1):
+        total = _group_total(g, before, t - 1, scores, outside, mark)
+        labels = scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]]
+        if labels.size == a.size:
+            a[:] = total
+        else:
+            for y in labels:
+                a[y] = total
+        while i < end and sets.cell[i] < scores.member_ptr[g + 1]:
+            c = sets.cell[i]
+            x = before[scores.member[c]]
+            for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
+                a[np.uint32(scores.next_label[k])] += x * edges.gain[k]
+            i += 1
+        n_lost, least = 0, LEAST_SHARE * total
+        for j in range(labels.size):
+            n_lost += a[np.uint32(labels[j])] < least
+        if n_lost > 0:
+            for y in labels:
+                if a[y] < least:
+                    a[y] = _column_anew(y, t - 1, before, edges, outside, mark, factor)
+
+
+@kernel
+def active_forward(rows, psi, labels, edges, rule, choose, sets, work, pairs):
+    """alpha and scale of one sequence, into work; returns log Z, or NaN: it needs the log form.
+
+    a[0,y] = psi[0,y];  alpha[t] = a[t] / c[t], sum_y alpha[t,y] = 1
+    a[t,y] = psi[t,y] (sum_yp alpha[t-1,yp] + sum_{yp active, stored} alpha[t-1,yp] gain(yp,y))
+    log Z = sum_t log c[t];  outside = 0: alpha of what is not active becomes 0, and c[t] loses its share
+    choose = 1: the sets are made on the way. 0: they stand. The pairs of active cells are refreshed first, if
+    `pairs`, a `PairWeights`, is not None.
+
+    Arguments: rows; psi (n, >= L): exp of scores; labels int32 (n,): gold, -1: unknown; edges; rule: an
+    `ActiveRule`; choose; sets, work: overwritten. Cost a token: a few times L, and the stored pairs of the
+    active cells. Source: Jeong, Lin and Lee (2009), eq. (8); chapter 10.
+    """
+    T, L = rows.size, work.alpha.shape[1]
+    mark, log_z, n = work.mark, 0.0, 0
+    mark[:] = -1
+    sets.ptr[0] = 0
+    for t in range(T):
+        a, u = work.alpha[t], psi[rows[t]]
+        if t == 0:
+            a[:] = 1.0
+        else:
+            _step(t, edges, rule.outside, sets, work.alpha[t - 1], mark, work.factor, a)
+        for y in range(L):
+            a[y] *= u[y]
+        mass, n_lost = row_sum(a), 0
+        for y in range(L):
+            n_lost += (a[y] > 0.0) & (a[y] < SMALLEST_MASS)
+        if n_lost > 0 or not (mass > 0.0 and mass < np.inf):
+            return np.nan
+        f = 1.0 / mass
+        for y in range(L):
+            a[y] *= f
+        log_z += np.log(mass)
+        work.scale[t] = f
+        if choose:
+            n = sets.ptr[t + 1] = choose_cells(a, labels[rows[t]], rule, edges.scores, sets.cell, n)
+        for i in range(sets.ptr[t], sets.ptr[t + 1]):
+            mark[edges.scores.member[sets.cell[i]]] = t
+        if pairs is not None:
+            refresh_cells(sets.cell[sets.ptr[t] : sets.ptr[t + 1]], pairs, edges)
+        if rule.outside == 0 and t < T - 1:
+            for y in range(L):
+                a[y] = a[y] if mark[y] == t else 0.0
+            kept = row_sum(a)
+            if not kept > 0.0:
+                return np.nan
+            for y in range(L):
+                a[y] /= kept
+            log_z += np.log(kept)
+            work.scale[t] /= kept
+    return log_z
+
+
+@kernel
+def active_backward(rows, psi, weight, edges, rule, sets, p_node, product, work):
+    """p_node (n, >= L) = weight * marginals of the rows of one sequence; product (P,) of the stored pairs of
+    active cells += weight * sums of alpha[t-1,yp] v[t,y]: psi(yp,y) times that are expected counts.
+
+    beta[T-1] = weight,  v[t,y] = psi[t,y] beta[t,y] / c[t]
+    beta[t-1,yp] = sum_y v[t,y] + sum_stored gain(yp,y) v[t,y] if yp is active, else sum_y v[t,y]
+    p_node[t,y] = alpha[t,y] beta[t,y]
+
+    Arguments: rows, psi, edges, rule, sets, work as `active_forward` left them; weight; out: p_node, product,
+    added to. Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (9); chapter 10.
+    """
+    T, L = rows.size, work.alpha.shape[1]
+    scores, v, beta = edges.scores, work.v, work.beta
+    beta[:] = weight
+    for t in range(T - 1, -1, -1):
+        a, p, u, f = work.alpha[t], p_node[rows[t]], psi[rows[t]], work.scale[t]
+        for y in range(L):
+            # an unreachable label can have any beta, even an infinite one
+            p[y] = a[y] * beta[y] if a[y] > 0.0 else 0.0
+            v[y] = u[y] * beta[y] * f if a[y] > 0.0 else 0.0
+        if t == 0:
+            return
+        beta[:] = 0.0
+        i, end = sets.ptr[t - 1], sets.ptr[t]
+        for g in range(scores.member_ptr.size - 1):
+            first, stop, total = scores.member_ptr[g], scores.member_ptr[g + 1], 0.0
+            every = scores.label_ptr[g + 1] - scores.label_ptr[g] == L
+            if every:
+                total = row_sum(v)
+            else:
+                for j in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
+                    total += v[scores.label[j]]
+            # of what is not active under outside = 0, alpha is 0 and beta is not used
+            if stop - first == L:
+                for yp in range(L):
+                    beta[yp] += total
+            else:
+                for c in range(first, stop):
+                    beta[scores.member[c]] += total
+            while i < end and sets.cell[i] < stop:
+                c, some = sets.cell[i], 0.0
+                yp = scores.member[c]
+                x = work.alpha[t - 1, yp]
+                for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
+                    g_v = v[np.uint32(scores.next_label[k])]
+                    some += edges.gain[k] * g_v
+                    product[k] += x * g_v
+                if total + some < LEAST_SHARE * total:
+                    some = _row_anew(c, g, edges, v, work.factor) - total
+                beta[yp] += some
+                i += 1
