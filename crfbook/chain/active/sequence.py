@@ -23,6 +23,8 @@ from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
 from crfbook.chain.sparse.lanes import LEAST_SHARE
 
+ALL = -2  # in place of the token that labels are marked with
+
 
 class ActiveRule(NamedTuple):
     """Which labels are active."""
@@ -47,7 +49,16 @@ class ActiveWork(NamedTuple):
     v: np.ndarray  # (L,)
     beta: np.ndarray  # (L,)
     factor: np.ndarray  # (L,)
+    aside: np.ndarray  # (L,)
     mark: np.ndarray  # int64 (L,): the last token that a label was active at
+
+
+def active_work(n_steps, n_labels):
+    """`ActiveWork` for sequences of up to n_steps tokens."""
+    vectors = np.empty((4, n_labels))
+    return ActiveWork(
+        np.empty((n_steps, n_labels)), np.empty(n_steps), *vectors, np.empty(n_labels, np.int64)
+    )
 
 
 class PairWeights(NamedTuple):
@@ -147,15 +158,19 @@ def _group_total(g, x, t, scores, outside, mark):
 
 
 @kernel
-def _column_anew(y, t, before, edges, outside, mark, factor):
-    """sum_yp before[yp] psi(yp,y), each pair by itself."""
+def column_anew(y, t, before, edges, outside, mark, factor):
+    """sum_yp before[yp] psi_t(yp,y), each pair by itself: what cancellation has spoilt.
+
+    Arguments: y; t: stored pairs of labels marked t count, ALL: of all labels; before (L,); edges; outside;
+    mark; work: factor (L,). Cost: L, an exp a stored pair. Source: chapter 10.
+    """
     scores, total = edges.scores, 0.0
     g = scores.group[y]
     for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
         yp = scores.member[c]
         factor[yp] = 1.0 if outside or mark[yp] == t else 0.0
     for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
-        if mark[edges.column_prev[k]] == t:
+        if t == ALL or mark[edges.column_prev[k]] == t:
             factor[edges.column_prev[k]] = np.exp(scores.score[edges.column_place[k]])
     for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
         total += before[scores.member[c]] * factor[scores.member[c]]
@@ -177,8 +192,12 @@ def _row_anew(c, g, edges, v, factor):
 
 
 @kernel
-def _step(t, edges, outside, sets, before, mark, factor, a):
-    """a[y] = sum_yp before[yp] psi_t(yp,y): into token t, from the cells active at t - 1."""
+def active_step(t, edges, outside, sets, before, mark, factor, a):
+    """a[y] = sum_yp before[yp] psi_t(yp,y): into token t, from the cells active at t - 1.
+
+    Arguments: t >= 1; edges; outside; sets; before (L,); mark: t - 1 for active labels; out: a (L,); work:
+    factor (L,). Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (8).
+    """
     scores = edges.scores
     i, end = sets.ptr[t - 1], sets.ptr[t]
     for g in range(scores.member_ptr.size - 1):
@@ -201,7 +220,7 @@ def _step(t, edges, outside, sets, before, mark, factor, a):
         if n_lost > 0:
             for y in labels:
                 if a[y] < least:
-                    a[y] = _column_anew(y, t - 1, before, edges, outside, mark, factor)
+                    a[y] = column_anew(y, t - 1, before, edges, outside, mark, factor)
 
 
 @kernel
@@ -227,7 +246,7 @@ def active_forward(rows, psi, labels, edges, rule, choose, sets, work, pairs):
         if t == 0:
             a[:] = 1.0
         else:
-            _step(t, edges, rule.outside, sets, work.alpha[t - 1], mark, work.factor, a)
+            active_step(t, edges, rule.outside, sets, work.alpha[t - 1], mark, work.factor, a)
         for y in range(L):
             a[y] *= u[y]
         mass, n_lost = row_sum(a), 0
@@ -292,6 +311,20 @@ def active_backward(rows, psi, weight, edges, rule, sets, p_node, product, work)
             else:
                 for j in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
                     total += v[scores.label[j]]
+            # apart from beta, to which the total alone is added next: it would take digits along
+            begin = i
+            while i < end and sets.cell[i] < stop:
+                c, some = sets.cell[i], total
+                yp = scores.member[c]
+                x = work.alpha[t - 1, yp]
+                for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
+                    g_v = v[np.uint32(scores.next_label[k])]
+                    some += edges.gain[k] * g_v
+                    product[k] += x * g_v
+                if some < LEAST_SHARE * total:
+                    some = _row_anew(c, g, edges, v, work.factor)
+                work.aside[i - begin] = beta[yp] + some
+                i += 1
             # of what is not active under outside = 0, alpha is 0 and beta is not used
             if stop - first == L:
                 for yp in range(L):
@@ -299,15 +332,5 @@ def active_backward(rows, psi, weight, edges, rule, sets, p_node, product, work)
             else:
                 for c in range(first, stop):
                     beta[scores.member[c]] += total
-            while i < end and sets.cell[i] < stop:
-                c, some = sets.cell[i], 0.0
-                yp = scores.member[c]
-                x = work.alpha[t - 1, yp]
-                for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
-                    g_v = v[np.uint32(scores.next_label[k])]
-                    some += edges.gain[k] * g_v
-                    product[k] += x * g_v
-                if total + some < LEAST_SHARE * total:
-                    some = _row_anew(c, g, edges, v, work.factor) - total
-                beta[yp] += some
-                i += 1
+            for j in range(begin, i):
+                beta[scores.member[sets.cell[j]]] = work.aside[j - begin]
