@@ -1,4 +1,4 @@
-"""Tables of chapter 10 on a few sentences of the built-in twins, and the chains that are simulated for them."""
+"""Tables of chapter 10 on a few sentences of the built-in twins, and the chains simulated for them."""
 
 import numpy as np
 import pytest
