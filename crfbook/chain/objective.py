@@ -252,6 +252,11 @@ class Objective:
             else (0, 0)
         )
 
+    @property
+    def log_z(self) -> np.ndarray:
+        """(S',): log Z of the sequences that are not empty, in packed order, at the last evaluation."""
+        return self._log_z.copy()
+
     def log_value(self, w: ArrayLike) -> float:
         """log of the value at w (F,), log_scale left out;
         a number also where the value itself would exceed float64.

@@ -8,6 +8,7 @@ them the bound on what they leave out.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -188,7 +189,7 @@ class ActiveObjective(Objective):
 
     The sets are made at the first evaluation, and at the first one after `renew`. Sequences whose scores
     exceed what scaled vectors can hold are taken exactly. Raises ValueError as `Objective` does, and for
-    more than one edge class; MemoryError when called.
+    transitions that depend on attributes; MemoryError when called.
     """
 
     _forms: ClassVar = {"batched": ActivePairs}
@@ -206,11 +207,7 @@ class ActiveObjective(Objective):
     ) -> None:
         eps, rule = check_eps(eps), one_of("rule", rule, RULES)
         outside = OUTSIDE.index(one_of("outside", outside, OUTSIDE))
-        if corpus.n_classes > 1:
-            raise ValueError(
-                f"active sets: expected transitions of one class, got {corpus.n_classes} classes; "
-                "features of label pairs need inference='exact'"
-            )
+        check_transitions(corpus, features)
         shares = (eps, -1.0) if rule == "share" else (0.0, eps)
         self._options = {
             "rule": ActiveRule(*shares, outside),
@@ -228,9 +225,7 @@ class ActiveObjective(Objective):
         """Nats: how far the value was from that of the whole model, at most, when the sets were made (but for
         rounding); NaN before.
         """
-        if "batched" not in self._made:
-            return float("nan")
-        return self._bound
+        return float(self._packing.weight @ self.bounds) if self._made else math.nan
 
     @property
     def n_kept(self) -> float:
@@ -239,12 +234,12 @@ class ActiveObjective(Objective):
         return sum(len(each.cell) for each in form.chosen) / max(1, len(self._packing.row_token))
 
     def _sums(self, w, what):
-        stale = "batched" not in self._made or self._made["batched"][0].stale
+        renewed = not self._made or self._made["batched"][0].stale
         found = super()._sums(w, what)
-        if stale:
+        if renewed:
             above, below = self._made["batched"][0].bound
-            error = np.maximum(above - self._log_z, self._log_z - below)
-            self._bound = float(self._packing.weight @ np.maximum(error, 0.0))
+            # (S',): as `error_bound`, of each sequence, in packed order
+            self.bounds = np.maximum(np.maximum(above - self._log_z, self._log_z - below), 0.0)
         return found
 
 
@@ -253,3 +248,12 @@ def check_eps(eps):
     if not isinstance(eps, (int, float, np.number)) or not 0.0 <= eps < 1.0:
         raise ValueError(f"eps: expected a number from 0 to below 1, got {shown(eps)}")
     return float(eps)
+
+
+def check_transitions(corpus, features):
+    """ValueError where transitions depend on attributes."""
+    if (corpus.n_classes, features.n_edge_attrs) != (1, 1):
+        raise ValueError(
+            "active sets: expected the same transitions at all tokens, got those of "
+            f"{corpus.n_classes:,} classes and {features.n_edge_attrs:,} attributes: use exact inference"
+        )
