@@ -260,7 +260,7 @@ def test_eps_out_of_range(name, eps):
 def test_eps_with_several_edge_classes(name):
     corpus, features, _, _ = problem(11, n_classes=3)
     learner, penalty = LEARNERS[name]
-    with pytest.raises(ValueError, match="active sets: expected the same transitions at all tokens, got those of 3"):
+    with pytest.raises(ValueError, match="active sets: expected the same transitions"):
         learner(corpus, features, **penalty, eps=0.1)
 
 
