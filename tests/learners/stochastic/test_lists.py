@@ -1,15 +1,23 @@
 """SGD and SGD-L1 on lists of weights: what they find on tables if eps is 0, and the rest by enumeration."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
-from helpers.corpora import chains_of, random_corpus, random_model
+from helpers.corpora import chains_of, held_bytes, random_corpus, random_model
 from helpers.problems import central_differences, problem
 
 from crfbook import brute
 from crfbook.chain import token_layout
+from crfbook.data.constraints import Constraints
+from crfbook.data.corpus import make_corpus
+from crfbook.data.features import observed
 from crfbook.learners.stochastic import lists as by_lists
+from crfbook.learners.stochastic.averaged import AverageGradient, sag, sag_memory
+from crfbook.learners.stochastic.dual import DualAscent, sdca, sdca_memory
 from crfbook.learners.stochastic.gradient_descent import sgd, sgd_l1
 from crfbook.learners.stochastic.gradient_steps import clip_cells
+from crfbook.training.certificate import Rules
 
 pytestmark = pytest.mark.kernels
 LEARNERS = {"sgd": (sgd, {"c2": 0.3}), "sgd_l1": (sgd_l1, {"c1": 0.3})}
@@ -188,18 +196,46 @@ def test_extreme_weights(name, size, monkeypatch):
     np.testing.assert_allclose(lists.w, tables.w, rtol=1e-9, atol=1e-8)
 
 
-def test_a_transition_that_is_all_but_forbidden():
+def test_transitions_that_are_all_but_forbidden():
     """Potentials of e^-60: a gain alone has lost them."""
-    corpus, features, w = wide(6, 3, (2, 3, 2))
-    w[features.n_node :] = -60.0
+    corpus, _, _ = wide(6, 3, (2, 3, 2))
+    features, w = random_model(np.random.default_rng(0), corpus, 3, 20, all_transitions=True)
+    w[features.n_node :] -= 60.0
     layout, lists, work = laid_out(corpus, features, None, 0.0)
     for s in range(3):
-        after = w.copy()
+        after, (want, grad) = w.copy(), approximate(corpus, features, w, s, 0.0, None)
         loss, _ = by_lists.sgd_list_steps(np.array([s]), 1.0, 0.0, 0, 1.0, layout, lists, work, after)
-        assert loss == pytest.approx(approximate(corpus, features, w, s, 0.0, None)[0], rel=1e-12)
-        np.testing.assert_allclose(
-            w - after, approximate(corpus, features, w, s, 0.0, None)[1], rtol=0, atol=1e-7
-        )
+        assert loss == pytest.approx(want, rel=1e-12) and work.flags[0] == 0
+        np.testing.assert_allclose(w - after, grad, rtol=0, atol=1e-7)
+
+
+def test_mass_that_would_vanish_unseen():
+    """e^-749 on the way to most of it: scores of nodes and transitions together decide on the log form."""
+    corpus = make_corpus([0, 3], np.arange(4), np.arange(3), labels=np.array([0, 1, 2]))
+    features = observed(corpus, 3, 3, all_states=True, all_transitions=True)
+    edges = np.array([[0.0, -600.0, -700.0], [0.0, -600.0, 700.0], [0.0, -600.0, -700.0]])
+    nodes = np.array([[0.0, -149.0, -149.0], [0.0, -149.0, -149.0], [-149.0, -149.0, 0.0]])
+    w = np.concatenate([nodes.ravel(), edges.ravel()])
+    only_first = Constraints(np.ones((3, 3), bool), np.arange(3) == 0, np.ones(3, bool))
+    layout, lists, work = laid_out(corpus, features, only_first, 0.0)
+    loss, _ = by_lists.sgd_list_steps(np.array([0]), 0.0, 0.0, 0, 1.0, layout, lists, work, w)
+    assert abs(loss) < 1e-9 and work.flags[0] == 1
+    w[-9:] = 0.0  # larger ones that come by a step are seen as well
+    by_lists.sgd_list_steps(np.array([0, 0]), 700.0, 0.0, 0, 1.0, layout, lists, work, w)
+    assert work.flags[0] == 1 and np.isfinite(w).all()
+
+
+def test_weights_that_change_between_calls():
+    """A trial of a learning rate is undone: nothing of its scores may stay."""
+    corpus, features, w = wide(13, 5, (3, 4))
+    layout, lists, work = laid_out(corpus, features, None, 0.0)
+    other, order = np.random.default_rng(1).normal(size=len(w)), corpus.visited[:1]
+    losses = [
+        by_lists.sgd_list_steps(order, 0.0, 0.0, 0, 1.0, layout, lists, work, v)[0] for v in (w, other, w)
+    ]
+    assert losses[0] == losses[2] != losses[1]
+    want = [approximate(corpus, features, v, order[0], 0.0, None)[0] for v in (w, other)]
+    np.testing.assert_allclose(losses[:2], want, rtol=1e-11)
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.2])
@@ -271,3 +307,34 @@ def test_no_array_grows_with_pairs_of_labels():
     arrays = [*layout[:-2], *lists[:-2], *lists.scores, *work[:6], *work.edges[1:-1], *work[7:12]]
     arrays += [*work.sets, *work.active]
     assert max(array.size for array in arrays) <= max(corpus.longest * 300, features.n_features)
+
+
+REMEMBER = {"sdca": (sdca, sdca_memory, DualAscent), "sag": (sag, sag_memory, AverageGradient)}
+
+
+@pytest.mark.parametrize("name", REMEMBER)
+def test_what_remembers_each_token_says_its_bytes(name):
+    """Right for 319 labels with the transitions that occur."""
+    learner, memory, kind = REMEMBER[name]
+    corpus, features, _ = wide(14, 319, (20,) * 100)
+    rest = {"sdca": (1.0, 1e-4, 1), "sag": (Rules(0.0, 1.0, 1e-6, 1e-3), 1)}[name]
+    run = kind(corpus, features, None, None, None, 0, *rest)
+    works = (run.work, run.trial, run.theta) if name == "sdca" else (run.works, run.lazy, run.grad)
+    held = held_bytes(run.memory, run.layout._replace(bounds=()), *works, run.w)
+    assert 0.9 * held <= memory(corpus, features) <= 1.1 * held
+
+
+@pytest.mark.parametrize("name", REMEMBER)
+def test_what_remembers_each_token_refuses_thousands_of_labels(name):
+    """Before anything grows."""
+    learner, memory, _ = REMEMBER[name]
+    rng, n = np.random.default_rng(0), 200_000
+    labels = np.sort(rng.integers(0, 2322, n))
+    corpus = make_corpus(np.arange(0, n + 1, 20), np.arange(n + 1), np.zeros(n, np.int64), labels=labels)
+    features = observed(corpus, 2322, 1)
+    tracemalloc.start()
+    with pytest.raises(MemoryError, match=f"^{name} remembers .* GB here, more than memory_limit = 2 GB"):
+        learner(corpus, features, c2=1.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3e7 < 2e9 < memory(corpus, features)
