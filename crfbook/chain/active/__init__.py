@@ -1,6 +1,6 @@
 """Active sets: most labels of a token need no transitions of their own (chapter 10).
 
-    sequence   forward-backward that brings in the stored pairs of some labels of each token alone: Method 1, ours
+    sequence   forward-backward in which some labels of a token alone bring their stored pairs: Method 1, ours
     tied       one potential for all pairs that are rare in training: Methods 3 and 4; eq. (10) as printed
     pseudo     the pseudo-likelihood, a start for training
 

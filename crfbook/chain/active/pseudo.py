@@ -9,7 +9,7 @@ weight of a pair stands twice in it, and its gradient is the sum of both.
 
     start = minimize(PseudoLikelihood(corpus, features, c2=c2), np.zeros(F), c2=c2, max_iterations=30).w
 
-Source: Besag (1975); Jeong, Lin and Lee (2009), section 3.3; docs/SPEC.md, D.6.
+Source: Besag (1975); Jeong, Lin and Lee (2009); docs/SPEC.md, D.6.
 """
 
 import numpy as np
