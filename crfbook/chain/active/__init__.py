@@ -1,4 +1,13 @@
 """Active sets: most labels of a token need no transitions of their own (chapter 10).
 
-Source: Jeong, Lin and Lee (2009).
+    sequence   forward-backward in which some labels of a token alone bring their stored pairs: Method 1, ours
+    tied       one potential for all pairs that are rare in training: Methods 3 and 4; eq. (10) as printed
+    pseudo     the pseudo-likelihood, a start for training
+
+Source: Jeong, Lin and Lee (2009); docs/SPEC.md, D.1 to D.9.
 """
+
+from crfbook.chain.active.pseudo import PseudoLikelihood
+from crfbook.chain.active.tied import TiedObjective, after_another, printed, tied_features
+
+__all__ = ["PseudoLikelihood", "TiedObjective", "after_another", "printed", "tied_features"]
