@@ -5,12 +5,14 @@ private corpora, Communicator and Encyclopedia, have stand-ins: ATIS, and simula
 labels.
 """
 
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from crfbook.chain.active import TiedObjective, after_another, printed, tied_features
+from crfbook.chain.active.form import ActiveObjective
+from crfbook.chain.active.pseudo import pseudo_start
 from crfbook.chain.objective import Objective
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import Corpus
@@ -22,8 +24,12 @@ from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
 from crfbook.evaluation import paired_test
 from crfbook.learners.quasi_newton import minimize
+from crfbook.learners.stochastic import sgd
 
-from .harness import follow, race, study
+from . import crfsuite
+from .c11 import TAGGERS, TEMPLATE, beginning, data_of, growing_tagger, jobs_of, us_a_token
+from .harness import follow, race, study, timed
+from .work import MOST_CELLS, joint
 
 C2 = 0.125  # a prior of variance 4, as in the paper
 TOL = 1e-4  # of the objective: the certificate of every arm
@@ -237,3 +243,190 @@ def active_sets(names=tuple(TASKS), n_train=None, n_repeats=5):
     yield "10_corpora.csv", [({"corpus": name}, partial(corpus_row, name)) for name in kept], files
     jobs = [({"corpus": name}, partial(arm_rows, name, n_train, n_repeats)) for name in kept]
     yield "10_methods.csv", jobs, files
+
+
+# ---- active sets: what they save, and what they cost ----
+
+LEAST_SHARES = 1e-1, 1e-2, 1e-3, 1e-4, 1e-5
+PART = 4000  # tokens on which losses are compared
+
+
+@cache
+def many_labels(name):
+    """(training corpus, its features, test corpus) of one of `TAGGERS`."""
+    data = load_dataset(*TAGGERS[name][:2], verbose=False)
+    parts = [joint(part, None) if name == "joint" else part for part in (data.train, data.test)]
+    encoder = Encoder(templates.as_template(TEMPLATE))
+    train, test = encoder.fit_transform(parts[0]), encoder.transform(parts[1], on_unknown_label="mark")
+    return train, observed(train, encoder.n_labels, encoder.n_attrs), test
+
+
+def error_rows(task, iterations, n_tokens, n_repeats):
+    """Losses with active sets beside the exact one, for weights after some iterations of L-BFGS on the
+    pseudo-likelihood, early and late; CPU us a token of a value and gradient, the sets made in it.
+    """
+    (train, features, _), rows = many_labels(task), []
+    w, part = pseudo_start(train, features, c2=C2, max_iterations=iterations), beginning(train, n_tokens)
+    exact = Objective(part, features, form="default")
+    (value, grad), n = exact(w), part.n_tokens
+    us_exact = us_a_token(part, partial(exact, w), n_repeats)
+    for eps in LEAST_SHARES:
+        for outside in ("zero", "default"):
+            some = ActiveObjective(part, features, eps=eps, outside=outside)
+
+            def anew(some=some):
+                some.renew()
+                return some(w)
+
+            near, near_grad = anew()
+            rows.append({
+                "eps": eps, "outside": outside, "labels": features.n_labels, "active": some.n_kept,
+                "error": abs(near - value) / n, "bound": some.error_bound / n,
+                "gradient error (%)": 100.0 * float(np.linalg.norm(near_grad - grad) / np.linalg.norm(grad)),
+                "us a token": us_a_token(part, anew, n_repeats), "exact us a token": us_exact,
+            })  # fmt: skip
+    return rows
+
+
+@study("10_errors.csv")
+def active_errors(names=("joint", "morphology", "supertags"), n_tokens=PART, n_repeats=3):
+    """Error of log Z, its bound, and time against eps, for Method 1 and with the default outside; minutes."""
+    keys = [(name, iterations) for name in names for iterations in (3, 30)]
+    jobs = jobs_of(error_rows, ("task", "iterations"), keys, n_tokens=n_tokens, n_repeats=n_repeats)
+    yield "10_errors.csv", jobs, data_of()
+
+
+def growth_rows(labels, n_repeats):
+    """CPU us a token of a value and gradient on a `growing_tagger`, by tables, stored pairs, active sets."""
+    rows, (whole, features, w) = [], growing_tagger(labels, 8000)
+    for name, make in (
+        ("tables", partial(Objective, form="batched")), ("stored pairs", partial(Objective, form="default")),
+        ("active sets", partial(ActiveObjective, eps=1e-3)),
+    ):  # fmt: skip
+        part = beginning(whole, max(200, MOST_CELLS / labels**2)) if name == "tables" else whole
+        rows.append(
+            {"form": name, "us a token": us_a_token(part, partial(make(part, features), w), n_repeats)}
+        )
+    return rows
+
+
+@study("10_growth.csv")
+def active_growth(sizes=(50, 100, 200, 500, 1000, 2000, 5000), n_repeats=3):
+    """Microseconds a token of a value and gradient against L, labels by Zipf's law; minutes."""
+    keys = [(n,) for n in sizes]
+    yield "10_growth.csv", jobs_of(growth_rows, ("labels",), keys, n_repeats=n_repeats), []
+
+
+class Jumping:
+    """An `ActiveObjective` whose sets are made anew at each evaluation, as those of the paper are."""
+
+    def __init__(self, objective):
+        self.objective = objective
+
+    def __call__(self, w):
+        self.objective.renew()
+        return self.objective(w)
+
+
+def curve_rows(corpus, n_train, max_iterations):
+    """Objective against CPU seconds of L-BFGS: Figure 1. Method 1 and active sets are judged by the exact
+    objective at their weights, which is not on their clock.
+    """
+    setup, rows = encoded(corpus, n_train), []
+    dense, features = (
+        observed(setup.train, *setup.sizes, all_states=a, all_transitions=a) for a in (True, False)
+    )
+    later, fewer = tied_features(setup.train, features)
+    exact = Objective(setup.train, features, c2=C2, form="default")
+    beam = partial(ActiveObjective, setup.train, features, c2=C2, eps=1e-3)
+    arms = {
+        "Dense": Objective(setup.train, dense, c2=C2, form="batched"),
+        "Sparse": Objective(setup.train, features, c2=C2, form="batched"),
+        "Method 1": Jumping(beam(outside="zero")),
+        "Method 2": Objective(setup.train, features, c2=C2, form="default"),
+        "Method 3": TiedObjective(Objective(later, fewer), c2=C2),
+        "Method 4": TiedObjective(Objective(later, fewer), c2=C2, per_label=True),
+        "active sets": Jumping(beam(outside="default")),
+    }
+    for name, objective in arms.items():
+        objective(start := np.zeros(sizes_of(objective, features, dense)))
+        values, near = [], isinstance(objective, Jumping)
+
+        def look(step, w, cpu, approximate=near, values=values):
+            values.append(exact(w)[0] if approximate else step.objective)
+
+        found = follow(minimize, objective, start, c2=C2, look=look, tol=TOL, max_iterations=max_iterations)
+        for tick, value in zip(found.ticks, values, strict=True):
+            rows.append({
+                "method": name, "iteration": tick.step.iteration, "CPU s": tick.cpu, "objective": value,
+                "status": found.result.status,
+            })  # fmt: skip
+    return rows
+
+
+def sizes_of(objective, features, dense):
+    """Number of parameters of an arm of `curve_rows`."""
+    if isinstance(objective, TiedObjective):
+        return len(objective.start())
+    return features.n_features if isinstance(objective, Jumping) else objective.features.n_features
+
+
+@study("10_curves.csv")
+def active_curves(names=("conll2000", "nettalk", "atis", "simulated 279"), n_train=1000, max_iterations=200):
+    """Figure 1: the objective of training against CPU seconds, Dense, Sparse and Methods 1 to 4; an hour."""
+    jobs = jobs_of(
+        curve_rows, ("corpus",), [(n,) for n in names], n_train=n_train, max_iterations=max_iterations
+    )
+    yield "10_curves.csv", jobs, [one for name in names for one in columns_of(name)[2]]
+
+
+def peer_row(corpus, n_train, n_iterations):
+    """CPU seconds of iterations of L-BFGS on the same features, beside CRFsuite's."""
+    setup = encoded(corpus, n_train)
+    names = setup.train.labels.astype(str)
+    labels = [part.tolist() for part in np.split(names, setup.train.seq_ptr[1:-1])]
+    peer = crfsuite.trainer(
+        crfsuite.attribute_numbers(setup.train), labels, c2=C2, max_iterations=n_iterations,
+        **{"feature.possible_transitions": False, "feature.possible_states": False},
+    )  # fmt: skip
+    (tagger, log), theirs = timed(crfsuite.train, peer)
+    features = observed(setup.train, *setup.sizes)
+    objective = Objective(setup.train, features, c2=C2)
+    objective(np.zeros(features.n_features))
+    options = {"c2": C2, "tol": 0.0, "max_iterations": n_iterations}
+    ours = follow(minimize, objective, np.zeros(features.n_features), **options)
+    seconds, _ = crfsuite.viterbi_seconds(tagger, crfsuite.attribute_numbers(setup.test))
+    return {
+        "labels": features.n_labels, "tokens": setup.train.n_tokens, "iterations": n_iterations,
+        "ours": ours.seconds, "CRFsuite": theirs, "our decoding us a token":
+        us_a_token(setup.test, partial(decode, setup.test, features, ours.result.w), 3),
+        "CRFsuite's decoding us a token": 1e6 * seconds / setup.test.n_tokens,
+    }  # fmt: skip
+
+
+@study("10_peers.csv")
+def active_peers(names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), n_train=1000):
+    """Training and decoding beside CRFsuite on the same features; minutes."""
+    jobs = jobs_of(peer_row, ("corpus",), [(n,) for n in names], n_train=n_train, n_iterations=20)
+    yield "10_peers.csv", jobs, [one for name in names for one in columns_of(name)[2]]
+
+
+def supertagger_rows(eps, n_epochs):
+    """SGD without penalty on the supertags: CPU seconds of each epoch, and test accuracy after it."""
+    train, features, test = many_labels("supertags")
+    rows = []
+
+    def look(step, w, cpu):
+        right = 100.0 * float(np.mean(decode(test, features, w) == test.labels))
+        rows.append({"epoch": step.iteration, "CPU s": cpu, "accuracy": right})
+
+    options = {"c2": 0.0, "eps": eps, "max_iterations": n_epochs, "average": False}
+    follow(sgd, train, features, look=look, **options)
+    return [{**row, "labels": features.n_labels, "tokens": train.n_tokens} for row in rows]
+
+
+@study("10_supertagger.csv")
+def active_supertagger(shares=(0.0, 1e-5, 1e-3, 1e-2), n_epochs=3):
+    """A CRF of 2,322 supertags by SGD, exact and with active sets: seconds, accuracy of epochs; minutes."""
+    jobs = jobs_of(supertagger_rows, ("eps",), [(eps,) for eps in shares], n_epochs=n_epochs)
+    yield "10_supertagger.csv", jobs, [load_dataset(*TAGGERS["supertags"][:2], verbose=False)]
