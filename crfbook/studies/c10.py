@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.active import TiedObjective, after_another, printed, tied_features
+from crfbook.chain.active import PseudoLikelihood, TiedObjective, after_another, printed, tied_features
 from crfbook.chain.active.form import ActiveObjective
-from crfbook.chain.active.pseudo import pseudo_start
 from crfbook.chain.objective import Objective
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import Corpus
@@ -266,7 +265,9 @@ def error_rows(task, iterations, n_tokens, n_repeats):
     pseudo-likelihood, early and late; CPU us a token of a value and gradient, the sets made in it.
     """
     (train, features, _), rows = many_labels(task), []
-    w, part = pseudo_start(train, features, c2=C2, max_iterations=iterations), beginning(train, n_tokens)
+    start = PseudoLikelihood(train, features, c2=C2)
+    w = minimize(start, np.zeros(features.n_features), c2=C2, max_iterations=iterations).w
+    part = beginning(train, n_tokens)
     exact = Objective(part, features, form="default")
     (value, grad), n = exact(w), part.n_tokens
     us_exact = us_a_token(part, partial(exact, w), n_repeats)
