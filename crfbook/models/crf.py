@@ -98,6 +98,11 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         fell by less than delta, relative, in the last `period` iterations; status_ is then "small change".
         For c2 = 0 no bound on the distance to the minimum is known and the gradient takes long to vanish;
         delta=0 waits for the gradient.
+    inference : "exact" or "active", default "exact". "active", for hundreds of labels and more: at each token
+        only labels with a share of the forward mass of at least eps, and the gold one, bring their
+        transitions along (`chain.active.form`). history_ then has error_bound: nats that this is off, at most
+        (not for "sgd" and "sgd-l1"). Prediction is exact.
+    eps : number from 0 to below 1, default None: 0.001. Of inference="active".
     patience : integer >= 1, default None: no limit. With X_dev in `fit`: stop after so many iterations
         without a better token accuracy there, and keep the weights of the best iteration.
     num_memories : integer >= 1, default None: 6, with an L1 penalty 10. Curvature pairs that "lbfgs" and
@@ -149,7 +154,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
     n_jobs : int, default None: 1. Threads, -1 for all processors; the weights are bit-identical for any
         number.
     memory_limit : number >= 0, default 2e9. Bytes that "sag", "sdca" and "boosting" may take to remember each
-        sequence; above it they raise MemoryError, and "auto" takes L-BFGS.
+        sequence, and active sets to remember their labels; above it they raise MemoryError, and "auto" takes
+        another way.
     verbose : default False. Print a forecast of memory and time before training, then a progress bar.
     linesearch : default None. Accepted so that code for sklearn-crfsuite runs, without effect.
     model_filename : default None. As linesearch.
@@ -163,7 +169,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
     objective_, n_iter_, status_ : last value of what is minimised, iterations and why training ended.
         perceptron, pa, arow: their losses summed over the last epoch; boosting: log of the exp loss.
     history_ : DataFrame, one row an iteration or epoch (boosting: every 100 rounds): iteration, objective,
-        violation, n_active, seconds (and dev_accuracy).
+        violation, n_active, seconds (and error_bound, dev_accuracy).
     n_dropped_ : sequences left out because of on_violation="drop".
 
     Notes
@@ -196,6 +202,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         tag_dictionary: Dictionary = None, loss: str | None = None, clamp: float | None = None,
         random_state: Seed = 0, n_jobs: int | None = None, tol: float | None = None,
         patience: int | None = None, warm_start: bool = False, memory_limit: float = 2e9,
+        inference: str | None = "exact", eps: float | None = None,
     ) -> None:  # fmt: skip
         self.algorithm, self.loss, self.clamp, self.c1, self.c2 = algorithm, loss, clamp, c1, c2
         self.max_iterations, self.tol, self.epsilon, self.period = max_iterations, tol, epsilon, period
@@ -210,7 +217,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         self.all_possible_transitions = all_possible_transitions
         self.warm_start, self.constraints, self.on_violation = warm_start, constraints, on_violation
         self.tag_dictionary, self.random_state, self.n_jobs = tag_dictionary, random_state, n_jobs
-        self.memory_limit, self.verbose = memory_limit, verbose
+        self.memory_limit, self.verbose, self.inference, self.eps = memory_limit, verbose, inference, eps
         self.model_filename, self.keep_tempfiles = model_filename, keep_tempfiles
         self.trainer_cls = trainer_cls
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import number, one_of, shown, whole
+from crfbook.chain.active.form import EPS, check_eps
 from crfbook.chain.losses.form import LOSSES
 from crfbook.training.threads import resolve_threads
 
@@ -117,6 +118,7 @@ _L1, _L2 = (tuple(k for k, row in ALGORITHMS.items() if getattr(row, c) != NONE)
 _SGD, _BOTH_SGD, _ONLINE = ("sgd",), ("sgd", "sgd-l1"), ("perceptron", "pa", "arow")
 _SHUFFLED = "auto", *_BOTH_SGD, "sag", "sdca", *_ONLINE
 _REMEMBER = "sag", "sdca", "boosting"
+_ACTIVE = *_BATCH, *_BOTH_SGD  # take active sets
 # as the docstring of `CRF` lists them; its signature has CRFsuite's order
 GROUPS = {
     "What is minimised": {
@@ -132,6 +134,8 @@ GROUPS = {
         "epsilon": Parameter("number", readers=(*_BATCH, *_ONLINE)),
         "period": Parameter("whole", none=10, least=1, readers=(*_BATCH, *_BOTH_SGD)),
         "delta": Parameter("number", readers=(*_BATCH, *_BOTH_SGD)),
+        "inference": Parameter("choice", "exact", none="exact", choices=("exact", "active")),
+        "eps": Parameter("number", readers=_ACTIVE, idle=False),
         "patience": Parameter("whole", least=1),
         "num_memories": Parameter("whole", least=1, readers=_BATCH, idle=False),
         "max_linesearch": Parameter("whole", none=20, least=1, readers=_BATCH),
@@ -162,7 +166,7 @@ GROUPS = {
     "Running it": {
         "random_state": Parameter("seed", 0, readers=_SHUFFLED, idle=False),
         "n_jobs": Parameter("threads", none=1, readers=(*_BATCH, "sbcd"), idle=False),
-        "memory_limit": Parameter("number", 2e9, none=2e9, readers=("auto", *_REMEMBER), idle=False),
+        "memory_limit": Parameter("number", 2e9, none=2e9, readers=(*_BATCH, *_REMEMBER), idle=False),
         "verbose": Parameter("any", False),
         # of CRFsuite's line search and temporary model files: accepted, so that old code runs
         "linesearch": Parameter("inert", off=False),
@@ -225,11 +229,27 @@ def check_settings(model):
     values = {name: given(model, name) if row.concerns(key) else None for name, row in PARAMETERS.items()}
     row, loss, c1, c2 = ALGORITHMS[key], *(values[name] for name in ("loss", "c1", "c2"))
     check_combination(key, loss, values["clamp"], c1, c2)
+    values["eps"] = _eps(key, values["inference"], loss, values["eps"])
     _warn_of_idle(model, key)
     values["loss"] = loss or (row.losses or ("",))[0]
     values["c2"] = 0.0 if row.c2 == NONE else 1.0 if c2 is None else c2
     values["num_memories"] = values["num_memories"] or (10 if c1 else 6)
     return Settings(**values)
+
+
+def _eps(key, inference, loss, eps):
+    """What active sets leave out, or None: exact inference. ValueError where the algorithm has none."""
+    if inference == "exact":
+        if eps is not None:
+            warnings.warn("no effect with inference='exact', ignored: eps", UserWarning, stacklevel=5)
+        return None
+    if key not in _ACTIVE or loss not in (None, "log"):
+        which = f"algorithm={key!r}" if key not in _ACTIVE else f"loss={loss!r}"
+        raise ValueError(
+            f"inference='active' is for the log loss with {_listed(_ACTIVE)}, got {which}; "
+            "'exact' goes with all"
+        )
+    return check_eps(EPS if eps is None else eps)
 
 
 def given(model, name, default=None):

@@ -35,6 +35,7 @@ class Step(NamedTuple):
     violation: float  # c2 > 0: bound on objective minus minimum, in nats; c2 = 0: largest |pseudo-gradient|
     n_active: int  # weights that are not zero
     seconds: float  # since the start of training, without the time spent in callbacks
+    error_bound: float = math.nan  # of active sets: nats between the objective and that of the whole model
 
 
 class OptResult(NamedTuple):
@@ -62,13 +63,13 @@ class Learner:
     iteration, seconds : done so far, those of earlier calls (`state`) included; the loop adds to seconds
     before : (iterations, seconds) of other learners in the same training; `Step` counts them, too
     max_iterations : in all; None: no limit
-    objective, violation : where it stands, as `Step` has them; nan before the first evaluation
+    objective, violation, error_bound : where it stands, as `Step` has them; nan before the first evaluation
     """
 
     iteration, seconds, before = 0, 0.0, (0, 0.0)
     max_iterations: int | None = None
     n_evaluations = 0
-    objective = violation = float("nan")
+    objective = violation = error_bound = float("nan")
     least = 0.0  # of every objective; -inf where it is a logarithm
 
     def begin(self) -> None:
@@ -159,7 +160,9 @@ class Training:
         values = w.w if hasattr(w, "features") else w  # of virtual weights a `Sparse` has the active ones
         iteration, seconds = learner.before[0] + learner.iteration, learner.before[1] + learner.seconds
         objective, violation = map(float, learner.report())
-        self.history.append(Step(iteration, objective, violation, int(np.count_nonzero(values)), seconds))
+        self.history.append(
+            Step(iteration, objective, violation, int(np.count_nonzero(values)), seconds, learner.error_bound)
+        )
         if self.callback is not None:
             shown = values.view()
             shown.flags.writeable = False

@@ -88,9 +88,11 @@ class Monitor:
 
 def history_columns(steps, **more):
     """{name: array (n,)}: the fields of Step for each of n steps,
-    and what is given besides (cut or filled to n).
+    and what is given besides (cut or filled to n). Without active sets there is no error_bound.
     """
     fields = ("iteration", "objective", "violation", "n_active", "seconds")
+    bounds = [step.error_bound for step in steps]
+    fields += () if np.isnan(bounds).all() else ("error_bound",)
     columns = {name: np.array([getattr(step, name) for step in steps]) for name in fields}
     for name, values in more.items():
         column = np.full(len(steps), np.nan)

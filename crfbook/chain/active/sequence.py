@@ -22,6 +22,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
 from crfbook.chain.sparse.lanes import LEAST_SHARE
+from crfbook.chain.vector_math import exp_inplace
 
 ALL = -2  # in place of the token that labels are marked with
 
@@ -113,12 +114,19 @@ def choose_cells(alpha, gold, rule, scores, cell, n):
     McCallum (2006); Jeong, Lin and Lee (2009), section 3.2.
     """
     least = _least_kept(alpha, rule.lost_mass) if rule.lost_mass >= 0.0 else rule.least_share
-    member = scores.member
+    member, some = scores.member, 0
+    every = scores.member_ptr.size == 2 and member.size == alpha.size  # then cells are labels
     for lo in range(0, member.size, 64):
-        hi, some = min(lo + 64, member.size), 0
-        for c in range(lo, hi):
-            yp = np.uint32(member[c])
-            some += (alpha[yp] >= least) | (member[c] == gold)
+        hi = min(lo + 64, member.size)
+        if every:
+            some = 1 if lo <= gold < hi else 0
+            for c in range(lo, hi):
+                some += alpha[c] >= least
+        else:
+            some = 0
+            for c in range(lo, hi):
+                yp = np.uint32(member[c])
+                some += (alpha[yp] >= least) | (member[c] == gold)
         if some > 0:
             for c in range(lo, hi):
                 if alpha[member[c]] >= least or member[c] == gold:
@@ -138,10 +146,12 @@ def refresh_cells(cells, pairs, edges):
     for c in cells:
         if pairs.known[c] != step:
             pairs.known[c] = step
+            score, gain = edges.scores.score, edges.gain[row_ptr[c] : row_ptr[c + 1]]
             for k in range(row_ptr[c], row_ptr[c + 1]):
-                s = pairs.scale[0] * pairs.w[pairs.weight[k]]
-                edges.scores.score[k] = s
-                edges.gain[k] = np.expm1(s)
+                score[k] = gain[k - row_ptr[c]] = pairs.scale[0] * pairs.w[pairs.weight[k]]
+            exp_inplace(gain)
+            for i in range(gain.size):
+                gain[i] -= 1.0
 
 
 @kernel
@@ -263,7 +273,7 @@ def active_forward(rows, psi, labels, edges, rule, choose, sets, work, pairs):
             n = sets.ptr[t + 1] = choose_cells(a, labels[rows[t]], rule, edges.scores, sets.cell, n)
         for i in range(sets.ptr[t], sets.ptr[t + 1]):
             mark[edges.scores.member[sets.cell[i]]] = t
-        if pairs is not None:
+        if pairs is not None and t < T - 1:
             refresh_cells(sets.cell[sets.ptr[t] : sets.ptr[t + 1]], pairs, edges)
         if rule.outside == 0 and t < T - 1:
             for y in range(L):

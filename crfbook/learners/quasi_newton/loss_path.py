@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crfbook._checks import shown
+from crfbook.chain.active.form import ActiveObjective
 from crfbook.chain.losses.form import make_loss
 from crfbook.chain.objective import Objective
+from crfbook.learners.quasi_newton.active import ActiveLBFGS
 from crfbook.learners.quasi_newton.lbfgs import LBFGS
 from crfbook.learners.quasi_newton.support import Start, minimize_on_support
 from crfbook.training.loop import OptResult, run, stages
@@ -253,6 +255,8 @@ def quasi_newton(
     max_linesearch=20,
     constraints=None,
     max_iterations=None,
+    eps=None,
+    memory_limit=2e9,
     callback=None,
     state=None,
 ):
@@ -260,6 +264,8 @@ def quasi_newton(
 
     Arguments as `models.parameters.Settings` describes them, all others as in `minimize` of lbfgs.py.
     epsilon : CRFsuite's rule, see `CRF`; the log loss alone has it
+    eps : None or 0: exact inference; else active sets, see `ActiveObjective`, which may take memory_limit
+        bytes; the log loss alone has them
     """
     rules = dict(
         c1=c1,
@@ -286,6 +292,9 @@ def quasi_newton(
         )
     rules["epsilon"] = epsilon
     problem = dict(c2=c2, constraints=constraints, n_threads=n_threads)
+    if eps:
+        objective = ActiveObjective(corpus, features, eps=eps, memory_limit=memory_limit, **problem)
+        return run(ActiveLBFGS(objective, w0, c2=c2, **rules), callback)
     if c1:
         return minimize_on_support(corpus, features, w0, callback=callback, **problem, **rules)
     return run(LBFGS(Objective(corpus, features, **problem), w0, c2=c2, **rules), callback)

@@ -248,6 +248,7 @@ def auto(
     epsilon=None,
     relative_change=None,
     constraints=None,
+    eps=None,
     state=None,
     **settings,
 ):
@@ -262,8 +263,9 @@ def auto(
     memory, trials = settings["num_memories"], settings["max_linesearch"]
     more = dict(random_state=random_state, memory_limit=memory_limit)
     ruled = c1 == 0 and (epsilon is not None or relative_change is not None)
-    if ruled or w0.any() or not uses_sdca(corpus, features, c1, c2, loss, memory_limit):
-        return quasi_newton(corpus, features, w0, c1=c1, loss=loss, **common, **ends, **settings)
+    if ruled or eps or w0.any() or not uses_sdca(corpus, features, c1, c2, loss, memory_limit):
+        sets = {"eps": eps, "memory_limit": memory_limit}
+        return quasi_newton(corpus, features, w0, c1=c1, loss=loss, **common, **ends, **sets, **settings)
     if c1 == 0:
         return fast_fit(corpus, features, w0, **common, **more)
     rules = dict(memory=memory, max_linesearch=trials, tol_gradient=1000 * min(tol, 1e300))

@@ -13,6 +13,10 @@ period, delta : stop ("small change") when the mean objective of `period` epochs
     delta of itself below that of the `period` epochs before. Where steps are long beside the penalty (small
     c2, few sequences) noise can stop it early.
 constraints : Constraints or None.
+eps : in [0, 1). A label brings its weights of transitions along where it has at least this share of the
+    forward mass, or is the gold label; all other pairs have the potential 1 (chain/active/sequence.py).
+    Faster where labels are many and few pairs have a weight; the losses are those of this approximation. 0:
+    exact. Needs one edge class and one edge attribute.
 max_iterations : epochs in all, those of `state` included. 0: w0 comes back with its objective.
 random_state : int, the seed of all orders.
 callback : called with (Step, w) after each epoch, w read-only; True stops.
@@ -41,8 +45,17 @@ import numpy as np
 
 from crfbook._checks import number, shown, whole
 from crfbook.chain.objective import check_labels, check_weights
-from crfbook.chain.token_layout import cells_of, epoch_order, lay_out_online, sequence_work, weights_of
+from crfbook.chain.token_layout import (
+    cells_of,
+    epoch_order,
+    lay_out_lists,
+    lay_out_online,
+    sequence_work,
+    weights_of,
+    worth_lists,
+)
 from crfbook.learners.stochastic.gradient_steps import clip_cells, sgd_l1_steps, sgd_steps
+from crfbook.learners.stochastic.lists import list_work, sgd_l1_list_steps, sgd_list_steps
 from crfbook.training.certificate import TINY
 from crfbook.training.interrupts import heard_chunks
 from crfbook.training.loop import Learner, run
@@ -69,6 +82,7 @@ def sgd(
     delta: float = 1e-6,
     average: bool = True,
     constraints: Limits = None,
+    eps: float = 0.0,
     max_iterations: int = 1000,
     random_state: int = 0,
     callback: Callback = None,
@@ -96,8 +110,9 @@ def sgd(
         whole("calibration_max_trials", calibration_max_trials, 1),
     )
     c2 = number("c2", c2)
-    common = corpus, features, w0, constraints, state, random_state, period, delta, max_iterations, new_data
-    return run(Sgd(*common, c2, average, calibration), callback)
+    common = corpus, features, w0, constraints, eps, state, random_state, period, delta
+    more = max_iterations, new_data
+    return run(Sgd(*common, *more, c2, average, calibration), callback)
 
 
 def sgd_l1(
@@ -112,6 +127,7 @@ def sgd_l1(
     period: int = 10,
     delta: float = 1e-6,
     constraints: Limits = None,
+    eps: float = 0.0,
     max_iterations: int = 60,
     random_state: int = 0,
     callback: Callback = None,
@@ -132,8 +148,9 @@ def sgd_l1(
             f"sgd_l1 has no L2 penalty: expected c2=0, got {shown(c2)}; use OWL-QN for both, or sgd with c1=0"
         )
     decay = number("decay", decay, above=0.0, most=1.0)
-    common = corpus, features, w0, constraints, state, random_state, period, delta, max_iterations, new_data
-    return run(SgdL1(*common, c1, eta0, decay), callback)
+    common = corpus, features, w0, constraints, eps, state, random_state, period, delta
+    more = max_iterations, new_data
+    return run(SgdL1(*common, *more, c1, eta0, decay), callback)
 
 
 def divergence(result):
@@ -152,6 +169,18 @@ def divergence(result):
     )
 
 
+def by_lists(corpus, features, eps):
+    """Is it lists.py that visits the sequences? ValueError for an eps that cannot be had."""
+    if number("eps", eps, note=" below 1") >= 1.0:
+        raise ValueError(f"eps: expected a finite number >= 0 below 1, got {shown(eps)}")
+    if eps and (corpus.n_classes, features.n_edge_attrs) != (1, 1):
+        raise ValueError(
+            f"eps={shown(eps)}: expected one edge class and one edge attribute, got {corpus.n_classes:,} and "
+            f"{features.n_edge_attrs:,}; eps=0 takes any number"
+        )
+    return bool(eps) or worth_lists(corpus, features)
+
+
 class _Descent(Learner):
     """What both share: cells, the order of an epoch, divergence, stopping, state."""
 
@@ -160,11 +189,12 @@ class _Descent(Learner):
     evaluated = False  # the start
 
     def __init__(
-        self, corpus, features, w0, constraints, state, random_state, period, delta, max_iterations, new_data,
-        penalty,
+        self, corpus, features, w0, constraints, eps, state, random_state, period, delta, max_iterations,
+        new_data, penalty,
     ):  # fmt: skip
         self.period, self.delta = whole("period", period, 1), number("delta", delta, finite=False)
         self.max_iterations, self.penalty = whole("max_iterations", max_iterations), penalty
+        self.lists = by_lists(corpus, features, eps)
         check_labels(corpus, features, constraints)
         n_weights = features.n_features
         if state is None:
@@ -176,8 +206,12 @@ class _Descent(Learner):
                     f"state: expected an array {name!r} of shape ({n_weights},), "
                     f"got {np.shape(state.get(name))}"
                 )
-        self.layout, self.cells = lay_out_online(corpus, features, constraints)
-        self.work = sequence_work(corpus, self.layout.exists.shape[1])
+        if self.lists:
+            self.layout, self.cells, lists = lay_out_lists(corpus, features, constraints)
+            self.places = self.layout, lists, list_work(corpus, self.layout, lists, eps)
+        else:
+            self.layout, self.cells = lay_out_online(corpus, features, constraints)
+            self.places = self.layout, sequence_work(corpus, self.layout.exists.shape[1])
         self.sequences = corpus.visited
         self.n = max(1, len(self.sequences))
         # What zero weights lose, log L nats a token (less where labels are forbidden), or the start.
@@ -315,9 +349,8 @@ class Sgd(_Descent):
         return super().advance()
 
     def steps(self, part, eta0):
-        total, self.scale = sgd_steps(
-            part, eta0, self.shrinkage, self.n_done, self.scale, self.layout, self.work, self.theta
-        )
+        steps, rates = sgd_list_steps if self.lists else sgd_steps, (eta0, self.shrinkage, self.n_done)
+        total, self.scale = steps(part, *rates, self.scale, *self.places, self.theta)
         return total
 
     def write_out(self):
@@ -373,8 +406,9 @@ class SgdL1(_Descent):
 
     def steps(self, part, eta0):
         decay, penalty = self.decay ** (1.0 / self.n), self.penalty / self.n
-        cells = self.layout, self.work, self.theta, self.received
-        total, self.due = sgd_l1_steps(part, eta0, decay, penalty, self.n_done, float(self.due), *cells)
+        steps, cells = sgd_l1_list_steps if self.lists else sgd_l1_steps, (self.theta, self.received)
+        rates = eta0, decay, penalty, self.n_done, float(self.due)
+        total, self.due = steps(part, *rates, *self.places, *cells)
         return total
 
     def write_out(self):

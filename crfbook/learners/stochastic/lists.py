@@ -1,0 +1,291 @@
+"""Stochastic gradient for many labels, most pairs of which have no weight: sgd and sgd-l1.
+
+What gradient_steps.py does on dense rows and tables of transitions is done here on the weights where they
+stand in the FeatureSet: cells are the weights w (F,) themselves. Transitions are potentials of 1 and stored
+pairs, of which those of active labels count (chain/active/sequence.py): as the sets are chosen anew at each
+visit, a label that comes to matter comes in. eps = 0 is exact. `lists`: a `ListLayout` of
+chain/token_layout.py; `work`: a `ListWork`. One edge class with one edge attribute.
+
+After a step all pairs of active labels have moved, others have at most shrunk. So scores and gains of a label
+are made when a sequence first needs them, from theta.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.chain.active.sequence import (
+    ActiveRule,
+    ActiveSets,
+    ActiveWork,
+    PairWeights,
+    active_backward,
+    active_forward,
+    refresh_cells,
+)
+from crfbook.chain.forward_backward_batched import exp_rows
+from crfbook.chain.scores import list_gradient, list_scores
+from crfbook.chain.sequence import bound_nodes
+from crfbook.chain.sparse.default import find_next
+from crfbook.chain.sparse.lanes_log import default_log_backward, default_log_forward
+from crfbook.chain.sparse.potentials import DefaultEdges, default_edges
+from crfbook.learners.stochastic.gradient_steps import clip_cells
+
+
+class ListWork(NamedTuple):
+    """What is written while one sequence after another is visited; T = the longest, C cells, P stored pairs.
+
+    In the log form `alpha` of `active` holds logarithms, `psi` scores and `product` expected counts.
+    """
+
+    psi: np.ndarray  # (T, L): scores, then their exp
+    p_node: np.ndarray  # (T, L)
+    log_z: np.ndarray  # (1,): what exp took away
+    flags: np.ndarray  # (1,): 1: the log form is needed
+    rows: np.ndarray  # int64 (T+1,): 0, 1, 2, ...
+    cells: np.ndarray  # int32 (C,): 0, 1, 2, ...
+    edges: DefaultEdges
+    weight: np.ndarray  # int64 (P,): weight of each stored pair
+    product: np.ndarray  # (P,): zeros between visits
+    scale: np.ndarray  # (1,): this and the next two as in `PairWeights`
+    step: np.ndarray  # int64 (1,)
+    known: np.ndarray  # int64 (C,)
+    rule: ActiveRule
+    sets: ActiveSets
+    active: ActiveWork
+
+
+def list_work(corpus, layout, lists, eps):
+    """`ListWork` for the sequences of a corpus, from its `lay_out_lists`; active sets: see `ActiveRule`."""
+    scores, longest = lists.scores, max(1, corpus.longest)
+    n_labels, n_cells = len(scores.group), len(scores.member)
+    weight = len(lists.node_label) + scores.score.astype(np.int64) - 1
+    edges = default_edges(scores._replace(score=np.zeros(len(weight))), layout.bounds)
+    psi, p_node, alpha = (np.zeros((longest, n_labels)) for _ in range(3))
+    kept = np.zeros(1), np.zeros(1, np.int64), np.full(n_cells, -1)
+    sets = ActiveSets(np.zeros(longest * n_cells, np.int32), np.zeros(longest + 1, np.int64))
+    vectors = np.zeros(longest), *np.zeros((3, n_labels)), np.zeros(n_labels, np.int64)
+    numbers = np.arange(longest + 1), np.arange(n_cells, dtype=np.int32)
+    single = np.zeros(1), np.zeros(1, np.uint8)
+    pairs = edges, weight, np.zeros(len(weight)), *kept
+    rule = ActiveRule(float(eps), -1.0, 1)
+    return ListWork(psi, p_node, *single, *numbers, *pairs, rule, sets, ActiveWork(alpha, *vectors))
+
+
+@kernel
+def score_nodes_by_lists(s, theta, scale, layout, lists, log_node):
+    """log_node[t, y] = scale sum_{a in x_t} x[a] theta[a, y], forbidden labels -inf.
+
+    Arguments: s: a sequence that is not empty; theta (F,); scale; layout: an OnlineLayout; lists; out:
+    log_node (>= T, L), rows 0..T-1 overwritten. Cost: one addition per stored (occurrence, weight) pair.
+    Source: Sokolovska et al. (2010), section 2.
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    u = log_node[: last - first]
+    flat = u.reshape(-1)
+    for i in range(flat.size):
+        flat[i] = 0.0
+    list_scores(
+        theta, lists.node_ptr, lists.node_label, lists.dense, lists.dense_of, lists.number[first:last],
+        lists.attr_ptr, lists.attr_idx, lists.attr_val, u
+    )  # fmt: skip
+    if scale != 1.0:
+        for i in range(flat.size):
+            flat[i] *= scale
+    bound_nodes(first, last, layout.bounds, layout.label_set, u)
+
+
+@kernel
+def gold_edge(t, n_before, layout):
+    """The weight of the gold transition into token t, or -1.
+
+    Arguments: t: a token that is not the first; n_before: weights before those of transitions; layout: an
+    OnlineLayout. Cost: a bisection. Source: Sokolovska et al. (2010), eq. (3).
+    """
+    k = layout.edge_class[t]
+    pair = layout.labels[t - 1] * layout.exists.shape[1] + layout.labels[t]
+    for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
+        e = find_next(layout.edge_cell, layout.edge_ptr[b], layout.edge_ptr[b + 1], pair)
+        if e >= 0:
+            return n_before + e
+    return -1
+
+
+@kernel
+def loss_by_lists(s, theta, scale, spread, layout, lists, work):
+    """log Z~ - score(gold) of sequence s at the weights scale theta; `work` keeps what the gradient needs.
+
+    The gold labels are active, so that their path counts with all its pairs: no loss is negative. Where the
+    scaled form is not safe log Z is exact, in logarithms. Not finite: scores exceed float64, or every path is
+    forbidden.
+
+    Arguments: s: a sequence that is not empty; theta (F,); scale; spread: at least the largest difference of
+    scores of transitions, 0 among them; layout: an OnlineLayout; lists; out: work. Cost: one addition per
+    stored (occurrence, weight) pair, T L exps, and that of `active_forward`. Source: Jeong, Lin and Lee
+    (2009), eq. (8); chapter 10.
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    labels, psi, n_before = layout.labels[first:last], work.psi[: last - first], theta.size - lists.place.size
+    score_nodes_by_lists(s, theta, scale, layout, lists, psi)
+    gold = 0.0
+    for t in range(first, last):
+        gold += psi[t - first, layout.labels[t]]
+        e = gold_edge(t, n_before, layout) if t > first else -1
+        if e >= 0:
+            gold += scale * theta[e]
+    work.scale[0] = scale
+    work.step[0] += 1
+    work.flags[0], work.log_z[0] = 0, 0.0
+    pairs = PairWeights(theta, work.weight, work.scale, work.step, work.known)
+    rows = work.rows[: last - first]
+    exp_rows(psi, spread, work.rows[: last - first + 1], work.log_z, work.flags)
+    if work.flags[0] == 0:
+        log_z = active_forward(rows, psi, labels, work.edges, work.rule, 1, work.sets, work.active, pairs)
+        if not np.isnan(log_z):
+            return log_z + work.log_z[0] - gold
+    work.flags[0] = 1
+    refresh_cells(work.cells, pairs, work.edges)
+    for k in range(work.weight.size):
+        work.edges.column_gain[k] = work.edges.gain[work.edges.column_place[k]]
+    score_nodes_by_lists(s, theta, scale, layout, lists, psi)
+    work.log_z[0] = default_log_forward(psi, work.edges, work.active.alpha[: last - first])
+    return work.log_z[0] - gold
+
+
+@kernel
+def move_pairs(cells, step, work, theta):
+    """theta of the stored pairs of some cells += step * expected counts, each once; returns the smallest and
+    the largest of them. `product` becomes 0.
+
+    Arguments: cells int32 (n,), they may repeat; step; work, after `active_backward` or, flagged, in the log
+    form; out: theta (F,). Cost: the stored pairs. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    scores, gain, low, high = work.edges.scores, work.edges.gain, 0.0, 0.0
+    for c in cells:
+        if work.known[c] != work.step[0]:
+            continue
+        work.known[c] = -1
+        for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
+            count = work.product[k]
+            if count > 0.0:
+                if work.flags[0] == 0:  # close to -1 a gain has lost the digits of its potential
+                    count *= gain[k] + 1.0 if gain[k] > -0.5 else np.exp(scores.score[k])
+                z = theta[work.weight[k]] + step * count
+                theta[work.weight[k]] = z
+                low, high = min(low, z), max(high, z)
+                work.product[k] = 0.0
+    return low, high
+
+
+@kernel
+def add_gradient_by_lists(s, step, layout, lists, work, theta):
+    """theta <- theta + step * (gradient of the loss of sequence s), its sets held constant; returns the
+    smallest and the largest weight of a transition that it moved, 0 among them.
+
+    Arguments: s, layout, lists, work as `loss_by_lists` left them; step; out: theta (F,). Cost: one addition
+    per stored (occurrence, weight) pair, and that of `active_backward`. Source: Jeong, Lin and Lee (2009),
+    eq. (9); Sokolovska et al. (2010), eq. (5).
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    T, n_before = last - first, theta.size - lists.place.size
+    p_node, psi, cells = work.p_node[:T], work.psi[:T], work.cells
+    if work.flags[0] == 0:
+        cells = work.sets.cell[: work.sets.ptr[T]]
+        active_backward(
+            work.rows[:T], psi, 1.0, work.edges, work.rule, work.sets, p_node, work.product, work.active
+        )
+    else:
+        default_log_backward(psi, work.edges, work.active.alpha[:T], work.log_z[0], 1.0, p_node, work.product)
+    low, high = move_pairs(cells, step, work, theta)
+    for t in range(first, last):
+        p_node[t - first, layout.labels[t]] -= 1.0
+        e = gold_edge(t, n_before, layout) if t > first else -1
+        if e >= 0:
+            theta[e] -= step
+            low, high = min(low, theta[e]), max(high, theta[e])
+    flat = p_node.reshape(-1)
+    for i in range(flat.size):
+        flat[i] *= step
+    list_gradient(
+        p_node, lists.node_ptr, lists.node_label, lists.dense_of, lists.number[first:last],
+        lists.attr_ptr, lists.attr_idx, lists.attr_val, lists.dense, theta
+    )  # fmt: skip
+    return low, high
+
+
+@kernel
+def edge_extremes(theta, lists):
+    """The smallest and the largest weight of a transition, 0 among them.
+
+    Arguments: theta (F,); lists. Cost: the weights of transitions. Source: chapter 10.
+    """
+    low, high = 0.0, 0.0
+    for k in range(theta.size - lists.place.size, theta.size):
+        low, high = min(low, theta[k]), max(high, theta[k])
+    return low, high
+
+
+@kernel
+def sgd_list_steps(order, eta0, shrinkage, n_done, scale, layout, lists, work, theta):
+    """`sgd_steps` of gradient_steps.py on lists, with active sets. Returns (sum of losses, scale).
+
+    Arguments: order int64 (n,), eta0, shrinkage, n_done, scale, layout as there; lists; work; out: theta
+    (F,), updated. Cost: two additions per stored (occurrence, weight) pair of the sequences, T L exps, and
+    that of `active_forward` and `active_backward`. Source: Bottou (2010); Jeong, Lin and Lee (2009).
+    """
+    total, (low, high) = 0.0, edge_extremes(theta, lists)
+    for j in range(order.size):
+        s = order[j]
+        spread = scale * (high - low)
+        total += layout.weight[s] * loss_by_lists(s, theta, scale, spread, layout, lists, work)
+        if not np.isfinite(total):
+            break
+        if eta0 > 0.0:
+            eta = eta0 / (1.0 + shrinkage * eta0 * (n_done + j))
+            scale *= 1.0 - shrinkage * eta
+            step = -layout.weight[s] * eta / scale
+            a, b = add_gradient_by_lists(s, step, layout, lists, work, theta)
+            low, high = min(low, a), max(high, b)
+    return total, scale
+
+
+@kernel
+def clip_lists(s, due, j, layout, lists, clipped_buf, theta, received):
+    """`clip_cells` for all weights that the scores of sequence s read, and all weights of transitions.
+
+    Arguments: s; due, see `clip_cells`; j: number of the update; layout: an OnlineLayout; lists; work:
+    clipped_buf int64 (A,): the last update before which an attribute was clipped; out: theta, received (F,).
+    Cost: a clip for each weight of its attributes, and for each of a transition. Source: Tsuruoka, Tsujii and
+    Ananiadou (2009), figure 2.
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    for a in lists.attr_idx[lists.attr_ptr[first] : lists.attr_ptr[last]]:
+        if a < clipped_buf.size and clipped_buf[a] != j:
+            clipped_buf[a] = j
+            clip_cells(lists.node_ptr[a], lists.node_ptr[a + 1], due, theta, received)
+    if last - first > 1:
+        clip_cells(theta.size - lists.place.size, theta.size, due, theta, received)
+
+
+@kernel
+def sgd_l1_list_steps(order, eta0, decay, penalty, n_done, due, layout, lists, work, theta, received):
+    """`sgd_l1_steps` of gradient_steps.py on lists, with active sets. Returns (sum of losses, due).
+
+    Arguments: order int64 (n,), eta0, decay, penalty, n_done, due, layout as there; lists; work; out: theta,
+    received (F,), updated. Cost: that of `sgd_list_steps` and of `clip_lists`. Source: Tsuruoka, Tsujii and
+    Ananiadou (2009), figure 2; Jeong, Lin and Lee (2009).
+    """
+    total, (low, high) = 0.0, edge_extremes(theta, lists)
+    clipped_buf = np.full(lists.node_ptr.size - 1, -1)
+    for j in range(order.size):
+        s = order[j]
+        clip_lists(s, due, j, layout, lists, clipped_buf, theta, received)
+        total += layout.weight[s] * loss_by_lists(s, theta, 1.0, high - low, layout, lists, work)
+        if not np.isfinite(total):
+            break
+        eta = eta0 * decay ** (n_done + j)
+        due += eta * penalty
+        a, b = add_gradient_by_lists(s, -layout.weight[s] * eta, layout, lists, work, theta)
+        low, high = min(low, a), max(high, b)
+    return total, due

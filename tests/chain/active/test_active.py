@@ -1,0 +1,219 @@
+"""Active sets: enumeration of the model that they stand for, their bound, and what they must not break."""
+
+import numpy as np
+import pytest
+from helpers.corpora import random_corpus, random_model
+from helpers.problems import CASES, case, central_differences, constraints_for
+
+from crfbook import brute
+from crfbook.chain import inference
+from crfbook.chain.active.form import OUTSIDE, RULES, ActiveObjective
+from crfbook.chain.objective import Objective
+from crfbook.data.features import log_edge, observed
+from crfbook.learners.quasi_newton import minimize
+from crfbook.learners.quasi_newton.active import ActiveLBFGS
+from crfbook.training.loop import run
+
+pytestmark = pytest.mark.kernels
+ONE_CLASS = [name for name, options in CASES.items() if options.get("n_classes", 1) == 1]
+EVERY = [(eps, rule, outside) for eps in (0.05, 0.3, 0.7) for rule in RULES for outside in OUTSIDE]
+
+
+def by_definition(u, table, gold, eps, rule, outside):
+    """log Z of the model that the sets stand for, by enumeration."""
+    T, L = u.shape
+    every = np.tile(table, (T, 1, 1))
+    a = np.exp(u[0] - u[0].max())
+    for t in range(T):
+        if t:
+            psi = np.exp(every[t])
+            a = np.exp(u[t] - u[t].max()) * (a @ psi)
+        a = a / a.sum()
+        least = eps
+        if rule == "mass":
+            falling = np.sort(a)[::-1]
+            least = falling[np.searchsorted(np.cumsum(falling), 1.0 - eps - 1e-15)] if eps else 0.0
+        active = a >= least
+        active[gold[t]] = True
+        if t + 1 < T:
+            if outside == "default":
+                away = np.where(table > -np.inf, 0.0, -np.inf)
+            else:
+                away = np.full((L, L), -np.inf)
+                a = np.where(active, a, 0.0)
+                a /= a.sum()
+            every[t + 1] = np.where(active[:, None], table, away)
+    return brute.log_z(u, every, np.arange(T))
+
+
+def whole(name, size=1.0, constrained=False):
+    corpus, features, w = case(name, size=size)
+    return corpus, features, w, constraints_for(corpus, features.n_labels) if constrained else None
+
+
+@pytest.mark.parametrize("name", ["plain", "two labels", "five labels"])
+@pytest.mark.parametrize(("eps", "rule", "outside"), EVERY)
+def test_log_z_is_that_of_the_model_of_the_sets(name, eps, rule, outside):
+    corpus, features, w, _ = whole(name)
+    objective = ActiveObjective(corpus, features, eps=eps, rule=rule, outside=outside)
+    value, _ = objective(w)
+    node = inference.node_scores(corpus, features, w)
+    table = log_edge(features, w, corpus.class_ptr, corpus.class_attr)[0]
+    want = 0.0
+    for s in range(corpus.n_sequences):
+        lo, hi = corpus.seq_ptr[s : s + 2]
+        if hi > lo:
+            u, gold = node[lo:hi], corpus.labels[lo:hi]
+            log_z = by_definition(u, table, gold, eps, rule, outside)
+            score = u[np.arange(hi - lo), gold].sum()
+            score += sum(table[gold[t - 1], gold[t]] for t in range(1, hi - lo))
+            want += log_z - score
+    assert value == pytest.approx(want, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ONE_CLASS)
+@pytest.mark.parametrize("constrained", [False, True])
+def test_everything_active_is_exact(name, constrained):
+    for size in (1.0, 300.0):
+        corpus, features, w, constraints = whole(name, size, constrained)
+        want = Objective(corpus, features, c2=0.3, constraints=constraints, form="default")(w)
+        active = ActiveObjective(corpus, features, c2=0.3, constraints=constraints, eps=0.0)
+        value, grad = active(w)
+        assert value == pytest.approx(want[0], rel=1e-10, abs=1e-10)
+        np.testing.assert_allclose(grad, want[1], rtol=1e-8, atol=1e-8 * max(1.0, np.abs(want[1]).max()))
+        assert active.error_bound <= 1e-9 * max(1.0, abs(value))
+
+
+@pytest.mark.parametrize("name", ONE_CLASS)
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize(("eps", "rule", "outside"), EVERY)
+def test_the_bound_holds_and_the_gradient_is_that_of_the_value(name, constrained, eps, rule, outside):
+    corpus, features, w, constraints = whole(name, 1.5, constrained)
+    exact = Objective(corpus, features, constraints=constraints, form="default")
+    sets = {"eps": eps, "rule": rule, "outside": outside}
+    active = ActiveObjective(corpus, features, constraints=constraints, **sets)
+    (want, _), (value, grad) = exact(w), active(w)
+    error = active.error_bound
+    assert abs(value - want) <= error + 1e-9 * max(1.0, abs(want))
+    above, below = active._made["batched"][0].bound
+    assert np.all(below <= exact._log_z + 1e-9) and np.all(exact._log_z <= above + 1e-9)
+    if outside == "zero":
+        assert value <= want + 1e-9
+    assert value >= -1e-9  # the gold labelling is never lost
+    want = central_differences(lambda v: active(v)[0], w)
+    np.testing.assert_allclose(grad, want, rtol=1e-5, atol=1e-6)
+    assert active.error_bound == error  # of the moment when the sets were made
+
+
+def test_sets_stay_until_they_are_renewed():
+    corpus, features, w, _ = whole("plain")
+    active = ActiveObjective(corpus, features, eps=0.3)
+    active(w)
+    there = active(2.0 * w)[0]
+    active.renew()
+    assert active(2.0 * w)[0] != pytest.approx(there, rel=1e-6)
+    again = ActiveObjective(corpus, features, eps=0.3)
+    assert active(2.0 * w)[0] == again(2.0 * w)[0]
+
+
+def many(seed=0, n_labels=60, size=1.0):
+    rng = np.random.default_rng(seed)
+    corpus = random_corpus(rng, tuple(rng.integers(0, 12, 60)), n_labels, 80)
+    return corpus, *random_model(rng, corpus, n_labels, 80, size=size)
+
+
+@pytest.mark.parametrize("size", [0.0, 0.3, 2.0, 40.0, 1000.0])
+@pytest.mark.parametrize("outside", OUTSIDE)
+def test_many_labels_and_large_scores(size, outside):
+    corpus, features, w = many(size=size)
+    exact, bounds = Objective(corpus, features, form="default")(w)[0], []
+    for eps in (0.0, 1e-4, 1e-2, 0.2):
+        active = ActiveObjective(corpus, features, eps=eps, outside=outside)
+        value, grad = active(w)
+        assert np.isfinite(value) and np.isfinite(grad).all()
+        assert abs(value - exact) <= active.error_bound + 1e-9 * max(1.0, abs(exact))
+        bounds.append(active.error_bound)
+    assert bounds[0] <= 1e-8 * max(1.0, exact)
+    if 0.3 <= size <= 2.0:
+        assert bounds[1] < bounds[3]
+
+
+def test_the_default_outside_is_closer_than_nothing():
+    errors = {}
+    for outside in OUTSIDE:
+        errors[outside] = 0.0
+        for seed in range(5):
+            corpus, features, w = many(seed, size=0.7)
+            exact = Objective(corpus, features, form="default")(w)[0]
+            errors[outside] += abs(ActiveObjective(corpus, features, eps=0.01, outside=outside)(w)[0] - exact)
+    assert errors["default"] < 0.5 * errors["zero"]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_any_number_of_threads_and_batches(n_threads):
+    corpus, features, w = many(3)
+    want = ActiveObjective(corpus, features, eps=0.01)
+    got = ActiveObjective(corpus, features, eps=0.01, n_threads=n_threads, batch_tokens=20)
+    assert got(w)[0] == pytest.approx(want(w)[0], rel=1e-12)
+    np.testing.assert_allclose(got(w)[1], want(w)[1], atol=1e-10)
+
+
+@pytest.mark.parametrize("n_labels", [1, 2])
+def test_few_labels_and_short_sequences(n_labels):
+    corpus = random_corpus(np.random.default_rng(0), (0, 1, 2, 3), n_labels, 3)
+    features = observed(corpus, n_labels, 3, 1)
+    w = np.linspace(-1.0, 1.0, features.n_features)
+    exact = Objective(corpus, features, form="default")(w)
+    active = ActiveObjective(corpus, features, eps=0.9)
+    value, _ = active(w)
+    assert abs(value - exact[0]) <= active.error_bound + 1e-12
+
+
+@pytest.mark.parametrize("eps", [-0.1, 1.0, float("nan"), "much", None])
+def test_a_bad_eps_is_named(eps):
+    corpus, features, _, _ = whole("plain")
+    with pytest.raises(ValueError, match=r"eps: expected a number from 0 to below 1, got"):
+        ActiveObjective(corpus, features, eps=eps)
+
+
+def test_what_it_cannot_do_is_said():
+    corpus, features, w = case(next(name for name, o in CASES.items() if o.get("n_classes", 1) > 1))
+    with pytest.raises(ValueError, match="expected transitions of one class, got"):
+        ActiveObjective(corpus, features)
+    corpus, features, w = many()
+    with pytest.raises(MemoryError, match=r"active sets: expected at most 0 MB .* a larger eps"):
+        ActiveObjective(corpus, features, eps=1e-6, memory_limit=100)(w)
+
+
+@pytest.mark.parametrize(("c1", "c2"), [(0.0, 0.5), (0.2, 0.1)])
+def test_training_ends_on_fresh_sets_near_the_optimum(c1, c2):
+    corpus, features, _ = many(1, n_labels=20)
+    problem = {"c1": c1, "c2": c2, "tol": 1e-6}
+    exact = minimize(
+        Objective(corpus, features, c2=c2, form="default"), np.zeros(features.n_features), **problem
+    )
+    objective = ActiveObjective(corpus, features, c2=c2, eps=1e-3)
+    found = run(ActiveLBFGS(objective, np.zeros(features.n_features), **problem))
+    assert found.status == "converged"
+    bound = found.history[-1].error_bound
+    fresh = ActiveObjective(corpus, features, c2=c2, eps=1e-3)
+    value = fresh(found.w)[0] + c1 * np.abs(found.w).sum()
+    assert value == pytest.approx(found.objective, rel=1e-6)
+    # each is at most `error_bound` below the other model's minimum
+    assert abs(found.objective - exact.objective) <= 2.0 * max(bound, fresh.error_bound) + 1e-3
+
+
+def test_training_goes_on_bit_for_bit():
+    corpus, features, _ = many(2, n_labels=20)
+
+    def train(most, state=None):
+        objective = ActiveObjective(corpus, features, c2=0.5, eps=0.01)
+        start = None if state else np.zeros(features.n_features)
+        return run(ActiveLBFGS(objective, start, c2=0.5, max_iterations=most, state=state))
+
+    whole_run, part = train(14), train(8)
+    rest = train(14, part.state)
+    np.testing.assert_array_equal(rest.w, whole_run.w)
+    assert [step.objective for step in part.history + rest.history] == [
+        s.objective for s in whole_run.history
+    ]
