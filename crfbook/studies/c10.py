@@ -280,10 +280,9 @@ def active_sets(names=tuple(TASKS), n_train=None, n_repeats=5):
     yield "10_methods.csv", jobs, files
 
 
-# ---- active sets: what they save, and what they cost ----
+# ---- active sets: what they save and cost ----
 
 LEAST_SHARES = 1e-1, 1e-2, 1e-3, 1e-4, 1e-5
-PART = 4000  # tokens on which losses are compared
 
 
 @cache
@@ -327,7 +326,7 @@ def error_rows(task, iterations, n_tokens, n_repeats):
 
 
 @study("10_errors.csv")
-def active_errors(names=("joint", "morphology", "supertags"), n_tokens=PART, n_repeats=3):
+def active_errors(names=("joint", "morphology", "supertags"), n_tokens=4000, n_repeats=3):
     """Error of log Z, its bound, and time against eps, for Method 1 and with the default outside; minutes."""
     keys = [(name, iterations) for name in names for iterations in (3, 30)]
     jobs = jobs_of(error_rows, ("task", "iterations"), keys, n_tokens=n_tokens, n_repeats=n_repeats)
@@ -373,8 +372,7 @@ def curve_rows(corpus, n_train, max_iterations):
         "Method 4": tied(per_label=True),
         "active sets": renewing(beam(outside="default")),
     }
-    n_all = {"Dense": dense.n_features, "Method 3": len(tied().start())}
-    n_all["Method 4"] = n_all["Method 3"] - 1 + dense.n_labels
+    n_all = {name: len(arms[name].start()) for name in ("Method 3", "Method 4")} | {"Dense": dense.n_features}
     for name, objective in arms.items():
         objective(start := np.zeros(n_all.get(name, features.n_features)))
         values, judge = [], arms["Method 2"] if name in ("Method 1", "active sets") else None
