@@ -246,7 +246,8 @@ def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form)
         return _tiny_forward_backward(corpus, features, w, constraints, p_node)
     model = ready_model(corpus, features, w, constraints, LOG_LOSS_FORMS[name].potentials, False)
     unit = corpus._replace(seq_weight=corpus.seq_weight[:0])  # a sequence's weight is not asked for here
-    packing = pack(unit, batch_rows(corpus.n_classes), n_shards=1, grouped=True if name == "sparse" else None)
+    rows, grouped = batch_rows(corpus.n_classes, features.n_labels), True if name == "sparse" else None
+    packing = pack(unit, rows, n_shards=1, grouped=grouped)
     kind = LOG_LOSS_FORMS[name].batch
     log_z = np.zeros(len(packing.sequence))
     n_pieces = max(1, min(16, packing.n_batches))

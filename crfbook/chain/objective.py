@@ -123,7 +123,7 @@ class Objective:
         else:
             self._packing = pack(
                 corpus,
-                batch_tokens or batch_rows(corpus.n_classes),
+                batch_tokens or batch_rows(corpus.n_classes, features.n_labels),
                 n_shards(corpus.n_tokens, features.n_node),
             )
             layout = lay_out(corpus, features, self._packing, padded(features.n_labels))

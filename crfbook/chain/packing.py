@@ -20,6 +20,8 @@ from crfbook.data.features import row_offsets
 
 MAX_SHARDS = 4
 BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
+BATCH_BYTES = 1 << 24  # their node scores take at most this, several times: labels may be thousands
+LEAST_ROWS = 512
 # with more of them, batches are MANY_ROWS long: the rows of a step that share a class are computed together
 FEW_CLASSES = 32
 MANY_ROWS = 32768
@@ -365,9 +367,11 @@ def _keep(companion, keep):
     )
 
 
-def batch_rows(n_classes):
-    """Rows of a batch for a corpus with that many edge classes."""
-    return BATCH_ROWS if n_classes <= FEW_CLASSES else MANY_ROWS
+def batch_rows(n_classes, n_labels=1):
+    """Rows of a batch for a corpus with that many edge classes and labels."""
+    if n_classes > FEW_CLASSES:
+        return MANY_ROWS
+    return max(LEAST_ROWS, min(BATCH_ROWS, BATCH_BYTES // (8 * n_labels)))
 
 
 class Forecast(NamedTuple):
@@ -402,7 +406,7 @@ def forecast(corpus, features):
         + 24 * n_tokens
         + 8 * features.n_features * (shards + 1)
         + 16 * n_dense * width
-        + 32 * width * max(batch_rows(corpus.n_classes), corpus.longest)
+        + 32 * width * max(batch_rows(corpus.n_classes, width), corpus.longest)
         + 8 * width**2 * corpus.n_classes * (shards + 3)
     )
     seconds = (

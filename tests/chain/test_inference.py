@@ -84,7 +84,7 @@ def test_node_scores_and_long_corpora(monkeypatch):
     assert len(inference.ready_model(corpus, features, w, None, tiny=False).dense) > 0
     monkeypatch.setattr(packing, "STRETCH_ROWS", 50)
     monkeypatch.setattr(inference, "DENSE_BYTES", 0)
-    monkeypatch.setattr(inference, "batch_rows", lambda n_classes: 50)
+    monkeypatch.setattr(inference, "batch_rows", lambda n_classes, n_labels: 50)
     assert len(inference.stretches(corpus.seq_ptr, features.n_labels)) > 5
     np.testing.assert_array_equal(inference.decode(corpus, features, w, n_threads=3), path)
     np.testing.assert_allclose(inference.sequence_scores(corpus, features, w), scores, rtol=1e-12)

@@ -63,30 +63,25 @@ def _add_dropped(side, t, before, scores, limits, mark, a):
 
 
 @kernel
-def _whole_column(y, before, edges, work, total_buf):
-    """Sum over all yp of before[yp] psi(yp,y)."""
-    total = total_buf[edges.scores.group[y]]
-    some = total
-    for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
-        some += before[edges.column_prev[k]] * edges.column_gain[k]
-    if some < LEAST_SHARE * total:
-        return column_anew(y, ALL, before, edges, 1, work.mark, work.factor)
-    return some
-
-
-@kernel
 def _whole_columns(t, before, edges, limits, sets, work, total_buf, a):
     """a[y] = sum over all yp of before[yp] psi(yp,y) for the labels y that are active at token t."""
-    scores = edges.scores
+    scores, prev, gain, column_ptr = edges.scores, edges.column_prev, edges.column_gain, edges.column_ptr
+    member, group = scores.member, scores.group
     for g in range(total_buf.size):
         total_buf[g] = 0.0
         for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
-            total_buf[g] += before[scores.member[c]]
-    for i in range(sets.ptr[t], sets.ptr[t + 1]):
-        y = scores.member[sets.cell[i]]
-        a[y] = _whole_column(y, before, edges, work, total_buf)
-    for y in limits.last:
-        a[y] = _whole_column(y, before, edges, work, total_buf)
+            total_buf[g] += before[member[c]]
+    first, n = sets.ptr[t], sets.ptr[t + 1] - sets.ptr[t]
+    # a function of its own for one label would count references to forty arrays each time
+    for i in range(n + limits.last.size):
+        y = member[sets.cell[first + i]] if i < n else limits.last[i - n]
+        some = total_buf[group[y]]
+        least = LEAST_SHARE * some
+        for k in range(column_ptr[y], column_ptr[y + 1]):
+            some += before[prev[k]] * gain[k]
+        if some < least:
+            some = column_anew(y, ALL, before, edges, 1, work.mark, work.factor)
+        a[y] = some
 
 
 @kernel

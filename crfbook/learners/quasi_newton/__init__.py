@@ -3,6 +3,7 @@
     minimize(fun, w0, ...)          any smooth function, with c1 |w|_1 beside it
     LBFGS(fun, w0, ...)             the same as a learner of training/loop.py
     minimize_on_support(...)        L1 with few weights that move: the rest is looked at now and then
+    ActiveLBFGS(objective, ...)     the same for active sets, which are made anew on the way
     Shrinking(...)                  the same as learners in a row, for a script of training/loop.py
     proximal_gradient(fun, w0, ...)  FISTA, and dual_variables(...): L1 by two baselines
     quasi_newton(corpus, ...)       what `CRF(algorithm="lbfgs")` and "owlqn" run
@@ -10,6 +11,7 @@
 Sources: Andrew and Gao (2007); docs/SPEC.md, A.11; each file names its own.
 """
 
+from crfbook.learners.quasi_newton.active import ActiveLBFGS
 from crfbook.learners.quasi_newton.l1 import dual_variables, proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import LBFGS, minimize
 from crfbook.learners.quasi_newton.loss_path import quasi_newton
@@ -17,6 +19,7 @@ from crfbook.learners.quasi_newton.support import Shrinking, minimize_on_support
 
 __all__ = [
     "LBFGS",
+    "ActiveLBFGS",
     "Shrinking",
     "dual_variables",
     "minimize",

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from crfbook.chain.active.form import ActiveObjective
+from crfbook._checks import whole
 from crfbook.learners.quasi_newton.lbfgs import LBFGS
 
 FIRST = 5  # iterations before the first renewal; twice as many before the next, and so on ...
@@ -20,18 +20,21 @@ TRIES = 10  # ends that fresh sets may put off
 
 
 class ActiveLBFGS(LBFGS):
-    """`LBFGS` of an `ActiveObjective`. `error_bound`: nats, when the sets in use were made."""
+    """`LBFGS` of an `ActiveObjective`. `error_bound`: nats, when the sets in use were made.
+
+    before : (iterations, seconds) of another learner in the same training; max_iterations counts those, too.
+    """
 
     error_bound = math.nan
 
-    def __init__(self, objective, w0=None, *, state=None, **rules):
-        self.of_sets, self.fresh, self.left = objective, 0, TRIES
-        if not isinstance(objective, ActiveObjective):
-            raise TypeError(f"expected an ActiveObjective, got {type(objective).__name__}")
+    def __init__(self, objective, w0=None, *, before=(0, 0.0), max_iterations=None, state=None, **rules):
+        self.of_sets, self.fresh, self.left, self.w_sets, self.before = objective, 0, TRIES, None, before
         if state:
-            self.fresh, self.left = int(state["renewed"]), int(state["left"])
-        self.w_sets = None if not state else np.array(state["w_sets"])
-        super().__init__(objective, w0, state=state, **rules)
+            self.fresh, self.left, self.w_sets = int(state["renewed"]), int(state["left"]), state["w_sets"]
+            self.before = int(state["epochs"]), float(state["spent"])
+        if max_iterations is not None:
+            max_iterations = max(0, whole("max_iterations", max_iterations) - self.before[0])
+        super().__init__(objective, w0, max_iterations=max_iterations, state=state, **rules)
 
     def begin(self):
         if self.w_sets is None:
@@ -70,5 +73,6 @@ class ActiveLBFGS(LBFGS):
         state = super().state()
         if not state or self.w_sets is None:
             return state
-        numbers = {"renewed": np.array(self.fresh), "left": np.array(self.left)}
-        return state | numbers | {"w_sets": self.w_sets}
+        (epochs, spent), numbers = self.before, {"renewed": self.fresh, "left": self.left}
+        numbers |= {"epochs": epochs, "spent": spent}
+        return state | {name: np.array(value) for name, value in numbers.items()} | {"w_sets": self.w_sets}

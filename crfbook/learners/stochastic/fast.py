@@ -12,6 +12,9 @@ With d = h^(-1/2), the usual scaling, the first iterations are quicker still and
 without: weights that always come together have one valley between them, which is then scaled twice over.
 The power is a compromise, found by trial.
 
+Where labels are many, and what ascent remembers exceeds the memory: EPOCHS epochs of stochastic
+gradient on active sets (lists.py), then L-BFGS, with active sets or without.
+
 With an L1 penalty: EPOCHS epochs of coordinate ascent for c1 + c2 as an L2 penalty (the two weigh the same
 where |w| = 1), then proximal steps on a support (quasi_newton/support.py). Their first iterations mostly find
 out what such epochs know.
@@ -25,10 +28,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfbook._checks import whole
+from crfbook.chain.active.form import EPS, ActiveObjective
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import is_tiny
-from crfbook.learners.quasi_newton import LBFGS, Shrinking, quasi_newton
+from crfbook.chain.token_layout import worth_lists
+from crfbook.learners.quasi_newton import LBFGS, ActiveLBFGS, Shrinking, quasi_newton
 from crfbook.learners.stochastic.dual import DualAscent, check_memory, sdca_memory
+from crfbook.learners.stochastic.gradient_descent import Sgd
 from crfbook.training.certificate import TINY
 from crfbook.training.loop import stages
 
@@ -43,7 +49,8 @@ MEMORY = 30  # curvature pairs
 HANDED_OVER = "handed over"  # the status of ascent where L-BFGS goes on
 # gap / objective below which ascent is not tried: its steps are too small for the sums that judge them
 FEW = 3e-7
-EPOCHS = 4  # of ascent where c1 > 0
+EPOCHS = 4  # of ascent where c1 > 0, of stochastic gradient where labels are many
+CALIBRATION = 0.1, 2.0, 100, 10, 20  # as `sgd` has them, on fewer sequences
 
 
 def fast_fit(
@@ -203,6 +210,45 @@ def fast_l1_fit(
     return stages(script, callback)
 
 
+def many_labels_fit(
+    corpus, features, *, c2, tol, eps, memory_limit, constraints, n_threads, max_iterations, random_state,
+    callback, state,
+):  # fmt: skip
+    """Minimise -log-likelihood + c2 |w|^2 from zero weights by EPOCHS epochs of `sgd`, then L-BFGS:
+    an `OptResult` as of `fast_fit`.
+
+    eps : of active sets (`ActiveObjective`, which may take memory_limit bytes), None: L-BFGS is exact. The
+        epochs are not. Other arguments as in `fast_fit`; `state` continues either part, bit for bit.
+    """
+    problem = {"c2": c2, "constraints": constraints, "n_threads": n_threads}
+    most = EPOCHS if max_iterations is None else min(EPOCHS, whole("max_iterations", max_iterations))
+
+    def script(training):
+        w, later, before = None, state, (0, 0.0)
+        if state is None or "mean" in state:
+            common = corpus, features, None, constraints, eps or EPS, state, random_state, 10, 0.0
+            epochs = Sgd(*common, most, False, c2, True, CALIBRATION)
+            first = yield epochs
+            if training.stopped or most == max_iterations or first.status != "max_iterations":
+                return first
+            w, later, before = first.w, None, (first.n_iter, epochs.seconds)
+        if eps:
+            objective = ActiveObjective(corpus, features, eps=eps, memory_limit=memory_limit, **problem)
+            rules = {"c2": c2, "tol": tol, "memory": MEMORY, "max_iterations": max_iterations}
+            found = yield ActiveLBFGS(objective, w, before=before, state=later, **rules)
+        else:
+            objective = Objective(corpus, features, **problem)
+            if later is None:
+                d = objective.curvature(w) ** POWER
+                learner = _Stretched(objective, tol, max_iterations, d, before, w=w)
+            else:
+                learner = _Stretched.resumed(objective, tol, max_iterations, later)
+            found = yield learner
+        return found if w is None or found.state else first._replace(status="interrupted")
+
+    return stages(script, callback)
+
+
 class _Epochs(DualAscent):
     """Ascent with an L2 penalty in place of c1 |w|_1 + c2 |w|^2, which it reports."""
 
@@ -253,7 +299,8 @@ def auto(
     **settings,
 ):
     """The log loss from zero weights: `fast_l1_fit` for c1 > 0, else `fast_fit`. A start, another loss, and
-    without c1 CRFsuite's rules for an end: `quasi_newton`.
+    without c1 CRFsuite's rules for an end: `quasi_newton`. Many labels, and memory for no dual variables, or
+    active sets: `many_labels_fit`.
     """
     common = dict(
         constraints=constraints, n_threads=n_threads, max_iterations=max_iterations, callback=callback,
@@ -263,8 +310,12 @@ def auto(
     memory, trials = settings["num_memories"], settings["max_linesearch"]
     more = dict(random_state=random_state, memory_limit=memory_limit)
     ruled = c1 == 0 and (epsilon is not None or relative_change is not None)
-    if ruled or eps or w0.any() or not uses_sdca(corpus, features, c1, c2, loss, memory_limit):
-        sets = {"eps": eps, "memory_limit": memory_limit}
+    sets = {"eps": eps, "memory_limit": memory_limit}
+    dual = not eps and uses_sdca(corpus, features, c1, c2, loss, memory_limit)
+    plain = loss == "log" and not (ruled or w0.any())
+    if plain and not dual and c1 == 0 < c2 and worth_lists(corpus, features):
+        return many_labels_fit(corpus, features, random_state=random_state, **sets, **common)
+    if not (plain and dual):
         return quasi_newton(corpus, features, w0, c1=c1, loss=loss, **common, **ends, **sets, **settings)
     if c1 == 0:
         return fast_fit(corpus, features, w0, **common, **more)

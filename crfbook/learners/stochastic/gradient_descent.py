@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crfbook._checks import number, shown, whole
+from crfbook.chain.active.form import check_eps
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import (
     cells_of,
@@ -171,9 +172,7 @@ def divergence(result):
 
 def by_lists(corpus, features, eps):
     """Is it lists.py that visits the sequences? ValueError for an eps that cannot be had."""
-    if number("eps", eps, note=" below 1") >= 1.0:
-        raise ValueError(f"eps: expected a finite number >= 0 below 1, got {shown(eps)}")
-    if eps and (corpus.n_classes, features.n_edge_attrs) != (1, 1):
+    if check_eps(eps) and (corpus.n_classes, features.n_edge_attrs) != (1, 1):
         raise ValueError(
             f"eps={shown(eps)}: expected one edge class and one edge attribute, got {corpus.n_classes:,} and "
             f"{features.n_edge_attrs:,}; eps=0 takes any number"

@@ -22,6 +22,7 @@ from crfbook.chain.active.sequence import (
     PairWeights,
     active_backward,
     active_forward,
+    active_work,
     refresh_cells,
 )
 from crfbook.chain.forward_backward_batched import exp_rows
@@ -62,15 +63,14 @@ def list_work(corpus, layout, lists, eps):
     n_labels, n_cells = len(scores.group), len(scores.member)
     weight = len(lists.node_label) + scores.score.astype(np.int64) - 1
     edges = default_edges(scores._replace(score=np.zeros(len(weight))), layout.bounds)
-    psi, p_node, alpha = (np.zeros((longest, n_labels)) for _ in range(3))
+    psi, p_node = np.zeros((2, longest, n_labels))
     kept = np.zeros(1), np.zeros(1, np.int64), np.full(n_cells, -1)
     sets = ActiveSets(np.zeros(longest * n_cells, np.int32), np.zeros(longest + 1, np.int64))
-    vectors = np.zeros(longest), *np.zeros((3, n_labels)), np.zeros(n_labels, np.int64)
     numbers = np.arange(longest + 1), np.arange(n_cells, dtype=np.int32)
     single = np.zeros(1), np.zeros(1, np.uint8)
     pairs = edges, weight, np.zeros(len(weight)), *kept
     rule = ActiveRule(float(eps), -1.0, 1)
-    return ListWork(psi, p_node, *single, *numbers, *pairs, rule, sets, ActiveWork(alpha, *vectors))
+    return ListWork(psi, p_node, *single, *numbers, *pairs, rule, sets, active_work(longest, n_labels))
 
 
 @kernel

@@ -10,8 +10,7 @@ from crfbook.chain import inference
 from crfbook.chain.active.form import OUTSIDE, RULES, ActiveObjective
 from crfbook.chain.objective import Objective
 from crfbook.data.features import log_edge, observed
-from crfbook.learners.quasi_newton import minimize
-from crfbook.learners.quasi_newton.active import ActiveLBFGS
+from crfbook.learners.quasi_newton import ActiveLBFGS, minimize
 from crfbook.training.loop import run
 
 pytestmark = pytest.mark.kernels
