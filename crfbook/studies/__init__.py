@@ -5,7 +5,7 @@
     python -m crfbook.studies loss-table-ner --folder notebooks/results   # the records of a table
 
 `harness` declares, times, judges and records a study, `work` loads what it works on, `crfsuite` trains the
-peer; cNN.py has the studies of chapter NN. Nothing else in the package imports this.
+peer; cNN.py, and cNN_part.py, have the studies of chapter NN. Nothing else in the package imports this.
 """
 
 import re
@@ -20,7 +20,7 @@ __all__ = ["Clocked", "Row", "measure", "race", "read_record", "run", "studies",
 def studies():
     """{name: Study} of all chapters, in their order."""
     for module in sorted(found.name for found in iter_modules(__path__)):
-        if re.fullmatch(r"c\d\d", module):
+        if re.fullmatch(r"c\d\d(_\w+)?", module):
             import_module(f"{__name__}.{module}")
     return dict(sorted(STUDIES.items(), key=lambda item: item[1].chapter))
 

@@ -108,8 +108,8 @@ class Tagger(NamedTuple):
 
 @cache
 def tagger(name, model="perceptron"):
-    """`Tagger` of one of TAGGERS: an averaged perceptron of 10 epochs, or a CRF with c2 = 1, at most
-    100 iterations.
+    """`Tagger` of one of TAGGERS: an averaged perceptron of 10 epochs, a CRF with c2 = 1, at most 100
+    iterations, or None: no weights.
     """
     data = load_dataset(*TAGGERS[name][:2], verbose=False)
     parts = data.train, data.test
@@ -118,6 +118,8 @@ def tagger(name, model="perceptron"):
     encoder = Encoder(templates.as_template(TEMPLATE))
     train, test = encoder.fit_transform(parts[0]), encoder.transform(parts[1], on_unknown_label="mark")
     features = observed(train, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs)
+    if model is None:
+        return Tagger(features, train, test, None)
     if model == "perceptron":
         return Tagger(features, train, test, perceptron(train, features, max_iterations=10).w)
     found = fast_fit(train, features, c2=1.0, max_iterations=100, memory_limit=8e9)

@@ -55,7 +55,7 @@ def study(*files, of=("",)):
 
     def declare(run):
         timed = "repeats" in inspect.signature(run).parameters
-        about, chapter = run.__doc__.splitlines()[0], run.__module__[-2:]
+        about, chapter = run.__doc__.splitlines()[0], run.__module__.rpartition(".c")[2][:2]
         for word in of:
             name = "-".join([*run.__name__.split("_"), *filter(None, [word])])
             made = partial(run, word) if word else run
@@ -175,12 +175,17 @@ def in_own_process(module, side):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def print_json(found):
+    """Print a dict for `in_own_process`."""
+    print(json.dumps(found))
+
+
 def print_alone(run):
     """Time run() and print for `in_own_process`: seconds, what it returns, the process's memory."""
     cpu, wall = time.process_time(), time.perf_counter()
     objective = run()
     spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    print(json.dumps({**spent, "objective": objective, "peak_mb": own_peak_mb()}))
+    print_json({**spent, "objective": objective, "peak_mb": own_peak_mb()})
 
 
 def own_peak_mb():

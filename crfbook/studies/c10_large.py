@@ -1,0 +1,228 @@
+"""Chapter 10, second half: training with hundreds and thousands of labels, on the corpora of chapter 11."""
+
+import sys
+import time
+import warnings
+from functools import cache, partial
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from crfbook.chain.active import ActiveObjective
+from crfbook.chain.active.form import OUTSIDE
+from crfbook.chain.objective import Objective
+from crfbook.decoding import decode
+from crfbook.learners.stochastic import sgd
+
+from .c10 import renewing
+from .c11 import TAGGERS, beginning, data_of, growing_tagger, jobs_of, tagger, us_a_token
+from .harness import Row, follow, in_own_process, own_peak_mb, print_json, race, study
+from .work import MOST_CELLS
+
+LARGE = ("joint", "morphology", "supertags")
+LEAST_SHARES = 1e-1, 1e-2, 1e-3, 1e-4, 1e-5
+GRADIENT_CELLS = 8e9  # tokens times label pairs that the batched form is timed on
+MOST_TIMED = 20_000  # tokens that other gradients are timed on
+EPOCHS = 3
+ERROR = 4.4e-3  # nats a token: where active sets are held against exact inference
+
+
+STEPS = {  # of SGD; the first step size is not searched for: all arms take the same ones
+    "c2": 0.0, "delta": 0.0, "average": False, "calibration_eta": 0.2, "calibration_candidates": 1,
+    "calibration_max_trials": 1, "calibration_samples": 10,
+}  # fmt: skip
+
+
+def accuracy_of(task, w):
+    """Test accuracy in %."""
+    return 100 * float(np.mean(decode(task.test, task.features, w) == task.test.labels))
+
+
+@cache
+def trained_by_sgd(name, weights):
+    """A `Tagger` with the weights of a CRF without penalty, early in training ("0.2 epochs") or after it."""
+    task = tagger(name, None)
+    if weights == "3 epochs":
+        return task._replace(w=epochs_of(name, 1e-3)[1])
+    early = beginning(task.train, task.train.n_tokens // 5)
+    return task._replace(w=sgd(early, task.features, eps=1e-3, max_iterations=1, **STEPS).w)
+
+
+@cache
+def epochs_of(name, eps):
+    """(rows: CPU seconds until then and test accuracy of each epoch of SGD without penalty, its weights)."""
+    task, rows = tagger(name, None), []
+    sgd(beginning(task.train, 100), task.features, eps=eps, max_iterations=1, **STEPS)  # compiles
+
+    def look(step, w, cpu):
+        rows.append({"epoch": step.iteration, "CPU s": cpu, "accuracy": accuracy_of(task, w)})
+
+    options = {"eps": eps, "max_iterations": EPOCHS, **STEPS}
+    found = follow(sgd, task.train, task.features, look=look, **options)
+    about = {"labels": task.features.n_labels, "tokens": task.train.n_tokens}
+    return [{**row, **about} for row in rows], found.result.w
+
+
+@study("10_sgd.csv")
+def active_sgd(shares=(0.0, 1e-5, 1e-3, 1e-2)):
+    """CRFs by stochastic gradient, exact and with active sets: seconds and accuracy of epochs; minutes."""
+    keys = [(name, eps) for name in LARGE for eps in shares]
+    jobs = jobs_of(lambda name, eps: epochs_of(name, eps)[0], ("task", "eps"), keys)
+    yield "10_sgd.csv", jobs, data_of()
+
+
+def error_rows(task, weights, n_repeats):
+    """Losses with active sets beside the exact one, early and late in training; CPU us a token of a value and
+    gradient on frozen sets, and where the sets are made, with the bound.
+    """
+    task, rows = trained_by_sgd(task, weights), []
+    features, w, part = task.features, task.w, beginning(task.train, MOST_TIMED)
+    exact, n = Objective(part, features, form="default"), part.n_tokens
+    us_exact, (_, grad) = us_a_token(part, partial(exact, w), n_repeats), exact(w)
+    for eps in LEAST_SHARES:
+        for outside in OUTSIDE:
+            active = ActiveObjective(part, features, eps=eps, outside=outside)
+            making = us_a_token(part, partial(renewing(active), w), n_repeats)
+            error, bound = errors_of(exact, active, w)
+            off = float(np.linalg.norm(active(w)[1] - grad) / np.linalg.norm(grad))
+            rows.append({
+                "eps": eps, "outside": outside, "labels": features.n_labels, "active": active.n_kept,
+                "error": error.sum() / n, "bound": bound.sum() / n,
+                "bound / error": float(np.median(bound[error > 1e-9] / error[error > 1e-9])),
+                "gradient error (%)": 100.0 * off,
+                "us a token": us_a_token(part, partial(active, w), n_repeats),
+                "us a token, making the sets": making, "exact us a token": us_exact,
+            })  # fmt: skip
+    return rows
+
+
+def errors_of(exact, active, w):
+    """(error, its bound) of log Z of each sequence, in nats, on sets made at w."""
+    active.renew()
+    exact(w), active(w)
+    return np.abs(exact.log_z - active.log_z), active.bounds
+
+
+@study("10_errors.csv")
+def active_errors(names=LARGE, n_repeats=3):
+    """Error of log Z, its bound, and time against eps, for Method 1 and with the default outside; minutes."""
+    keys = [(name, weights) for name in names for weights in ("0.2 epochs", "3 epochs")]
+    yield "10_errors.csv", jobs_of(error_rows, ("task", "weights"), keys, n_repeats=n_repeats), data_of()
+
+
+def growth_rows(labels, n_repeats):
+    """CPU us a token of a value and gradient on a `growing_tagger`, by tables, stored pairs, active sets."""
+    rows, (whole, features, w) = [], growing_tagger(labels, 8000)
+    for name, make in (
+        ("tables", partial(Objective, form="batched")), ("stored pairs", partial(Objective, form="default")),
+        ("active sets", partial(ActiveObjective, eps=1e-3)),
+    ):  # fmt: skip
+        part = beginning(whole, max(200, MOST_CELLS / labels**2)) if name == "tables" else whole
+        rows.append(
+            {"form": name, "us a token": us_a_token(part, partial(make(part, features), w), n_repeats)}
+        )
+    return rows
+
+
+@study("10_growth.csv")
+def active_growth(sizes=(50, 100, 200, 500, 1000, 2000, 5000), n_repeats=3):
+    """Microseconds a token of a value and gradient against L, labels by Zipf's law; minutes."""
+    keys = [(n,) for n in sizes]
+    yield "10_growth.csv", jobs_of(growth_rows, ("labels",), keys, n_repeats=n_repeats), []
+
+
+FITS = {  # how, what `CRF` is given
+    "c2 = 1": {"c2": 1.0, "memory_limit": 1e8},  # no room for dual coordinate ascent
+    "c2 = 1, active": {"c2": 1.0, "inference": "active"},
+    "c2 = 0.1": {"c2": 0.1, "memory_limit": 1e8},
+}
+
+
+@cache
+def fit_row(task, how):
+    """One fit of a `CRF` in a process of its own, two threads: seconds, memory, accuracy."""
+    return in_own_process(__name__, f"{task}/{how}")
+
+
+def fit_alone(task, how):
+    """What `fit_row` runs: its columns."""
+    from crfbook.models.crf import CRF
+
+    about, model = tagger(task, None), CRF(algorithm="auto", tol=1e-4, n_jobs=2, **FITS[how])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(beginning(about.train, 1000))  # compiles
+        cpu, wall = time.process_time(), time.perf_counter()
+        model.fit(about.train)
+    cpu, wall, history = time.process_time() - cpu, time.perf_counter() - wall, model.history_
+    bound = float(history["error_bound"].iloc[-1]) if "error_bound" in history else ""
+    return {
+        "labels": about.features.n_labels, "tokens": about.train.n_tokens, "CPU s": cpu, "wall s": wall,
+        "iterations": model.n_iter_, "status": model.status_, "objective": float(model.objective_),
+        "above its minimum, at most": float(history["violation"].iloc[-1]),
+        "bound on what sets leave out": bound,
+        "accuracy": 100 * model.score(about.test), "peak MB": own_peak_mb(),
+    }  # fmt: skip
+
+
+@study("10_fits.csv")
+def training_fits(n_repeats=1):
+    """CRFs of four tasks to a certificate, exact and with active sets: seconds, memory, accuracy; an hour."""
+    keys = [(task, how) for task in TAGGERS for how in FITS]
+    yield "10_fits.csv", jobs_of(fit_row, ("task", "how"), keys), data_of()
+
+
+REACH = {"joint": (0.9, 0.75), "morphology": (0.3, 0.18), "supertags": (1 / 10, 1 / 20)}
+
+
+@study("10_targets.csv")
+def training_targets(repeats=3):
+    """What training with many labels must reach, in one run; an hour."""
+    for name, limits in REACH.items():
+        task, took = trained_by_sgd(name, "3 epochs"), []
+        few = beginning(task.train, GRADIENT_CELLS / task.features.n_labels**2)
+        for part, form in ((beginning(task.train, MOST_TIMED), "default"), (few, "batched")):
+            run = partial(Objective(part, task.features, form=form), task.w)
+            took.append(us_a_token(part, run, repeats))
+        work = f"{name}, {task.features.n_labels:,} labels: value and gradient / batched form"
+        yield Row(work, *took, "us a token", *limits)
+    us = us_a_token(
+        task.train, partial(Objective(task.train, task.features, form="default"), task.w), repeats
+    )
+    yield Row("supertags, whole corpus: value and gradient", us, 1.0, "us a token", 110.0, 60.0)
+    (active, _), (exact, _) = (epochs_of("supertags", eps) for eps in (1e-3, 0.0))
+    seconds = float(np.median(np.diff([0.0, *(row["CPU s"] for row in active)])))
+    yield Row("supertags: epoch of SGD, eps 1e-3", seconds, 1.0, "CPU s", 15.0, 9.0)
+    right = [rows[-1]["accuracy"] for rows in (exact, active)]
+    note = f"after {EPOCHS} epochs: {right[0]:.2f} exact, {right[1]:.2f} active"
+    yield Row("supertags: accuracy that active sets lose", right[0] - right[1], 1.0, "points", 0.2, note=note)
+    yield from active_targets(task, repeats)
+    found = fit_row("supertags", "c2 = 1")
+    note = f"{found['status']}, {found['iterations']} epochs and iterations, two threads"
+    yield Row("supertags: fit to 1e-4, c2 = 1", found["wall s"] / 3600, 1.0, "hours", 1.0, 0.3, note)
+    yield Row("supertags: memory of that process", found["peak MB"] / 1000, 1.0, "GB", 1.5)
+    for name, (*_, required) in TAGGERS.items():
+        fits = {how: fit_row(name, how)["accuracy"] for how in FITS}
+        best = max(fits, key=fits.get)
+        yield Row(f"{name}: accuracy, perceptron / CRF", required, fits[best], "%", 1.0, note=best)
+
+
+def active_targets(task, repeats):
+    """The rows of active sets as large as an error of ERROR nats a token allows."""
+    part = beginning(task.train, MOST_TIMED)
+    exact = Objective(part, task.features, form="default")
+    for eps in np.geomspace(1e-1, 1e-4, 31):
+        active = ActiveObjective(part, task.features, eps=eps)
+        error, bound = errors_of(exact, active, task.w)
+        if error.sum() <= ERROR * part.n_tokens:
+            break
+    took = race({"active": partial(active, task.w), "exact": partial(exact, task.w)}, repeats)
+    took = [took[form].median_cpu for form in ("active", "exact")]
+    note = f"eps {eps:.2g}: {active.n_kept:.1f} labels and {error.sum() / part.n_tokens:.2g} nats a token"
+    yield Row("supertags: gradient with active sets / exact", *took, "CPU s", 0.7, 0.5, note)
+    ratio = float(np.median(bound[error > 1e-9] / error[error > 1e-9]))
+    yield Row("supertags: bound / error, median of sentences", ratio, 1.0, "ratio", 100.0, 10.0)
+
+
+if __name__ == "__main__":
+    print_json(fit_alone(*sys.argv[1].split("/", 1)))
