@@ -32,7 +32,7 @@ from .harness import follow, race, study, timed
 
 C2 = 0.125  # a prior of variance 4, as in the paper
 TOL = 1e-4  # of the objective: the certificate of every arm
-MOST = 500  # iterations of L-BFGS
+MOST = 200  # iterations of L-BFGS, the same for all arms
 
 # The paper's features: the word, two words to each side, pairs and triples of words, affixes of 1 to 4
 # letters, and tags where a corpus has them.
@@ -58,12 +58,12 @@ class Task(NamedTuple):
 
 TASKS = {
     "treebank": Task("treebank", "pos", WORDS + AFFIXES),
-    "conll2000": Task("conll2000", "chunking", WORDS + AFFIXES + TAGS, 3000),
-    "conll2003": Task("conll2003", "ner", WORDS + AFFIXES + TAGS, 4000),
-    "nettalk": Task("nettalk", "phonemes", WORDS + LETTERS, 8000),
-    "atis": Task("atis", "slots", WORDS + AFFIXES),
-    "simulated 120": Task("simulated", "labels", WINDOW, 2500, 120),
-    "simulated 279": Task("simulated", "labels", WINDOW, 2500, 279),
+    "conll2000": Task("conll2000", "chunking", WORDS + AFFIXES + TAGS, 2000),
+    "conll2003": Task("conll2003", "ner", WORDS + AFFIXES + TAGS, 2000),
+    "nettalk": Task("nettalk", "phonemes", WORDS + LETTERS, 5000),
+    "atis": Task("atis", "slots", WORDS + AFFIXES, 2000),
+    "simulated 120": Task("simulated", "labels", WINDOW, 1000, 120),
+    "simulated 279": Task("simulated", "labels", WINDOW, 1000, 279),
 }
 USER_SUPPLIED = ("conll2003",)  # these count where they are real alone: their twins stand in for nothing
 SIMULATED = {"train": 2500, "test": 1000}  # sentences

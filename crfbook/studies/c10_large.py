@@ -28,7 +28,7 @@ ERROR = 4.4e-3  # nats a token: where active sets are held against exact inferen
 
 
 STEPS = {  # of SGD; the first step size is not searched for: all arms take the same ones
-    "c2": 0.0, "delta": 0.0, "average": False, "calibration_eta": 0.2, "calibration_candidates": 1,
+    "c2": 0.0, "delta": 0.0, "calibration_eta": 0.1, "calibration_candidates": 1,
     "calibration_max_trials": 1, "calibration_samples": 10,
 }  # fmt: skip
 

@@ -14,8 +14,6 @@ whatever the rule of the sets was. Next labels that are not active have little m
 is close. Source: ours; chapter 10 derives it.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from crfbook._jit import kernel
@@ -23,26 +21,6 @@ from crfbook.chain.active.sequence import ALL, active_step, column_anew, row_sum
 from crfbook.chain.sparse.lanes import LEAST_SHARE
 
 ABOVE, BELOW = 0, 1
-
-
-class Extremes(NamedTuple):
-    """Of the stored pairs into each label, those that raise it (ABOVE) and those that lower it (BELOW)."""
-
-    largest: np.ndarray  # (2, L): of |gain|
-    total: np.ndarray  # (2, L): sum of |gain|
-    last: np.ndarray  # int32: labels that nothing may follow; no set has them
-
-
-def extremes(edges):
-    """`Extremes` of a `DefaultEdges`."""
-    n_labels = len(edges.scores.group)
-    largest, total = np.zeros((2, 2, n_labels))
-    for side, gain in ((ABOVE, edges.gain), (BELOW, -edges.gain)):
-        gain = np.maximum(gain, 0.0)
-        np.maximum.at(largest[side], edges.scores.next_label, gain)
-        total[side] = np.bincount(edges.scores.next_label, gain, minlength=n_labels)
-    last = np.setdiff1d(np.arange(n_labels), edges.scores.member).astype(np.int32)
-    return Extremes(largest, total, last)
 
 
 @kernel
@@ -63,7 +41,7 @@ def _add_dropped(side, t, before, scores, limits, mark, a):
 
 
 @kernel
-def _whole_columns(t, before, edges, limits, sets, work, total_buf, a):
+def _whole_columns(t, before, edges, limits, cell, ptr, work, total_buf, a):
     """a[y] = sum over all yp of before[yp] psi(yp,y) for the labels y that are active at token t."""
     scores, prev, gain, column_ptr = edges.scores, edges.column_prev, edges.column_gain, edges.column_ptr
     member, group = scores.member, scores.group
@@ -71,10 +49,10 @@ def _whole_columns(t, before, edges, limits, sets, work, total_buf, a):
         total_buf[g] = 0.0
         for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
             total_buf[g] += before[member[c]]
-    first, n = sets.ptr[t], sets.ptr[t + 1] - sets.ptr[t]
+    first, n = ptr[t], ptr[t + 1] - ptr[t]
     # a function of its own for one label would count references to forty arrays each time
     for i in range(n + limits.last.size):
-        y = member[sets.cell[first + i]] if i < n else limits.last[i - n]
+        y = member[cell[first + i]] if i < n else limits.last[i - n]
         some = total_buf[group[y]]
         least = LEAST_SHARE * some
         for k in range(column_ptr[y], column_ptr[y + 1]):
@@ -85,14 +63,14 @@ def _whole_columns(t, before, edges, limits, sets, work, total_buf, a):
 
 
 @kernel
-def bound_log_z(side, rows, psi, edges, limits, sets, work):
+def bound_log_z(side, rows, psi, edges, limits, cell, ptr, work):
     """A number above (side = ABOVE) or below (BELOW) log Z of the whole model, for one sequence.
 
     A[t,y] = psi[t,y] sum_yp A[t-1,yp] psi_t(yp,y),  psi_t as in `active_forward` with the default outside;
     plus high(y), or minus low(y), where y is not active at t; all stored pairs where it is
-    Arguments: side; rows, psi, edges, sets as `active_forward` left them; limits: an `Extremes`; work: an
-    `ActiveWork`, its first two rows of alpha, mark and factor overwritten. inf, or -inf, where float64 ends.
-    Cost: that of `active_forward`, and the pairs into active labels. Source: ours; chapter 10.
+    Arguments: side; rows, psi (n, >= L), edges, cell, ptr as `active_forward` left them; limits: an
+    `Extremes`; work: its first two rows of alpha, mark and factor overwritten. inf, or -inf, where float64
+    ends. Cost: that of `active_forward`, and the pairs into active labels. Source: ours; chapter 10.
     """
     before, a, mark, log_z = work.alpha[0], work.alpha[min(1, work.alpha.shape[0] - 1)], work.mark, 0.0
     total_buf = np.empty(edges.scores.member_ptr.size - 1)
@@ -102,9 +80,9 @@ def bound_log_z(side, rows, psi, edges, limits, sets, work):
         if t == 0:
             a[:] = 1.0
         else:
-            active_step(t, edges, 1, sets, before, mark, work.factor, a)
+            active_step(t, edges, 1, cell, ptr, before, mark, work.factor, a)
             _add_dropped(side, t, before, edges.scores, limits, mark, a)
-            _whole_columns(t, before, edges, limits, sets, work, total_buf, a)
+            _whole_columns(t, before, edges, limits, cell, ptr, work, total_buf, a)
         for y in range(a.size):
             a[y] *= u[y]
         mass = row_sum(a)
@@ -113,7 +91,7 @@ def bound_log_z(side, rows, psi, edges, limits, sets, work):
         log_z += np.log(mass)
         for y in range(a.size):
             a[y] /= mass
-        for i in range(sets.ptr[t], sets.ptr[t + 1]):
-            mark[edges.scores.member[sets.cell[i]]] = t
+        for i in range(ptr[t], ptr[t + 1]):
+            mark[edges.scores.member[cell[i]]] = t
         before, a = a, before
     return log_z

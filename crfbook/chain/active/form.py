@@ -13,17 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from crfbook._checks import number, one_of, shown
-from crfbook._jit import kernel
-from crfbook.chain.active.bound import ABOVE, BELOW, bound_log_z, extremes
-from crfbook.chain.active.sequence import (
-    ActiveRule,
-    ActiveSets,
-    active_backward,
-    active_forward,
-    active_work,
-)
-from crfbook.chain.forward_backward_batched import exp_rows
+from crfbook._checks import number, one_of
+from crfbook.chain.active.batch import active_batch
+from crfbook.chain.active.sets import EPS, ActiveRule, active_work, check_eps, check_transitions, extremes
 from crfbook.chain.likelihood import batch_gradient, batch_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.form import DefaultBatch, DefaultPairs
@@ -31,7 +23,6 @@ from crfbook.chain.sparse.form import DefaultBatch, DefaultPairs
 if TYPE_CHECKING:
     from crfbook._types import Corpus, FeatureSet
 
-EPS = 1e-3  # the paper's, and the default
 RULES, OUTSIDE = ("share", "mass"), ("zero", "default")
 
 
@@ -50,58 +41,6 @@ class Chosen(NamedTuple):
     cell: np.ndarray  # int32
     ptr: np.ndarray  # int64 (n+B,): T+1 of each sequence, relative to its start
     start: np.ndarray  # int64 (B+1,)
-
-
-@kernel
-def active_batch(b, packing, edges, rule, choose, log_node, found, chosen, limits, work, flags):
-    """log Z, node marginals and sums of a batch, each sequence by itself; returns cells of `Chosen`.
-
-    Arguments: b, packing: n rows, B sequences; edges: a `DefaultEdges`; rule; choose = 1: sets are made, and
-    the bounds with them; log_node (n, M): scores, overwritten; out: found; chosen: its cells may grow, and
-    come back; limits: `Extremes`; work; flags uint8 (>= B,): 1: needs the log form, and has added nothing.
-    Cost: that of `active_forward`, `active_backward`, `bound_log_z`. Source: chapter 10.
-    """
-    step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
-    lo, hi = packing.row_ptr[b], packing.row_ptr[b + 1]
-    labels, cell, C = packing.labels[lo:hi], chosen.cell, edges.scores.member.size
-    first, n_steps = 0, step_ptr.size - 1
-    found.log_z[:] = 0.0
-    flags[: found.log_z.size] = 0
-    exp_rows(log_node, edges.edge_spread[0], step_ptr, found.log_z, flags)
-    every = np.empty(n_steps, np.int64)
-    for r in range(found.log_z.size):
-        T = 0
-        while T < n_steps and step_ptr[T] + r < step_ptr[T + 1]:
-            every[T] = step_ptr[T] + r
-            T += 1
-        rows, begin = every[:T], chosen.start[r]
-        if choose and cell.size < begin + T * C:
-            more = np.empty(2 * cell.size + T * C, np.int32)
-            more[:begin] = cell[:begin]
-            cell = more
-        sets = ActiveSets(cell[begin:], chosen.ptr[first : first + T + 1])
-        first += T + 1
-        if choose:
-            sets.ptr[:] = 0
-        log_z = np.nan
-        if not flags[r]:
-            log_z = active_forward(rows, log_node, labels, edges, rule, choose, sets, work, None)
-        for i in rows:
-            found.p_node[i] = 0.0
-        if np.isnan(log_z):
-            flags[r], found.log_z[r], found.bound[:, r] = 1, np.nan, np.nan
-        else:
-            weight = packing.weight[packing.slot_ptr[b] + r]
-            active_backward(rows, log_node, weight, edges, rule, sets, found.p_node, found.product, work)
-            if choose:
-                for side in (ABOVE, BELOW):
-                    found.bound[side, r] = found.log_z[r] + bound_log_z(
-                        side, rows, log_node, edges, limits, sets, work
-                    )
-            found.log_z[r] += log_z
-        if choose:
-            chosen.start[r + 1] = begin + sets.ptr[T]
-    return cell
 
 
 class ActiveBatch(DefaultBatch):
@@ -241,19 +180,3 @@ class ActiveObjective(Objective):
             # (S',): as `error_bound`, of each sequence, in packed order
             self.bounds = np.maximum(np.maximum(above - self._log_z, self._log_z - below), 0.0)
         return found
-
-
-def check_eps(eps):
-    """`eps` as a number in [0, 1); ValueError."""
-    if not isinstance(eps, (int, float, np.number)) or not 0.0 <= eps < 1.0:
-        raise ValueError(f"eps: expected a number from 0 to below 1, got {shown(eps)}")
-    return float(eps)
-
-
-def check_transitions(corpus, features):
-    """ValueError where transitions depend on attributes."""
-    if (corpus.n_classes, features.n_edge_attrs) != (1, 1):
-        raise ValueError(
-            "active sets: expected the same transitions at all tokens, got those of "
-            f"{corpus.n_classes:,} classes and {features.n_edge_attrs:,} attributes: use exact inference"
-        )

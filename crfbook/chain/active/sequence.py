@@ -11,11 +11,11 @@ Either way this is exact inference in another model, whose transitions depend on
 stay, so do log Z, which is convex in the weights, and its gradient.
 
 Here a sequence goes by itself, as its sets are its own. `rows` int64 (T,): rows of its tokens in psi,
-p_node, labels; `edges`: a `DefaultEdges` of sparse/potentials.py; `sets`: an `ActiveSets`; `work`: an
-`ActiveWork`. A *cell* is a previous label in the list of a group, as in sparse/default.py.
+p_node, labels; `edges`: a `DefaultEdges` of sparse/potentials.py; `rule`, `work`, `pairs`: see sets.py. A
+*cell* is a previous label in the list of a group, as in sparse/default.py. The active cells of token t are
+cell[ptr[t]:ptr[t+1]], rising: cell int32 (>= T C,), ptr int64 (T+1,). theta (F,): the present weights, where
+`pairs` is not None.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,51 +25,6 @@ from crfbook.chain.sparse.lanes import LEAST_SHARE
 from crfbook.chain.vector_math import exp_inplace
 
 ALL = -2  # in place of the token that labels are marked with
-
-
-class ActiveRule(NamedTuple):
-    """Which labels are active."""
-
-    least_share: float  # eps: those with alpha >= eps; 0: all
-    lost_mass: float  # >= 0: the smallest set that loses at most this; -1: eps alone counts
-    outside: int  # 1: the default potential for all pairs of other labels; 0: no potential
-
-
-class ActiveSets(NamedTuple):
-    """The active cells of the tokens of one sequence."""
-
-    cell: np.ndarray  # int32: those of token t are cell[ptr[t]:ptr[t+1]], rising
-    ptr: np.ndarray  # int64 (T+1,)
-
-
-class ActiveWork(NamedTuple):
-    """What one thread writes; T steps of the longest sequence."""
-
-    alpha: np.ndarray  # (T, L)
-    scale: np.ndarray  # (T,)
-    v: np.ndarray  # (L,)
-    beta: np.ndarray  # (L,)
-    factor: np.ndarray  # (L,)
-    aside: np.ndarray  # (L,)
-    mark: np.ndarray  # int64 (L,): the last token that a label was active at
-
-
-def active_work(n_steps, n_labels):
-    """`ActiveWork` for sequences of up to n_steps tokens."""
-    vectors = np.empty((4, n_labels))
-    return ActiveWork(
-        np.empty((n_steps, n_labels)), np.empty(n_steps), *vectors, np.empty(n_labels, np.int64)
-    )
-
-
-class PairWeights(NamedTuple):
-    """Where the scores of stored pairs come from while the weights change all the time: scale w[weight]."""
-
-    w: np.ndarray  # (F,)
-    weight: np.ndarray  # int64 (P,): weight of each stored pair
-    scale: np.ndarray  # (1,)
-    step: np.ndarray  # int64 (1,): number of the present weights
-    known: np.ndarray  # int64 (C,): of the weights that the pairs of a cell have been taken from
 
 
 @kernel
@@ -136,11 +91,12 @@ def choose_cells(alpha, gold, rule, scores, cell, n):
 
 
 @kernel
-def refresh_cells(cells, pairs, edges):
+def refresh_cells(cells, theta, pairs, edges):
     """Scores and gains of the stored pairs of some cells, from the present weights.
 
-    Arguments: cells int32 (n,); pairs: a `PairWeights`, its known updated; out: edges: score and gain. Cost:
-    an exp for each pair of cells that were not refreshed since the weights changed. Source: chapter 10.
+    Arguments: cells int32 (n,); theta (F,); pairs: a `PairWeights`, its known updated; out: edges: score and
+    gain. Cost: an exp for each pair of cells that were not refreshed since the weights changed. Source:
+    chapter 10.
     """
     row_ptr, step = edges.scores.row_ptr, pairs.step[0]
     for c in cells:
@@ -148,7 +104,7 @@ def refresh_cells(cells, pairs, edges):
             pairs.known[c] = step
             score, gain = edges.scores.score, edges.gain[row_ptr[c] : row_ptr[c + 1]]
             for k in range(row_ptr[c], row_ptr[c + 1]):
-                score[k] = gain[k - row_ptr[c]] = pairs.scale[0] * pairs.w[pairs.weight[k]]
+                score[k] = gain[k - row_ptr[c]] = pairs.scale[0] * theta[pairs.weight[k]]
             exp_inplace(gain)
             for i in range(gain.size):
                 gain[i] -= 1.0
@@ -172,7 +128,7 @@ def column_anew(y, t, before, edges, outside, mark, factor):
     """sum_yp before[yp] psi_t(yp,y), each pair by itself: what cancellation has spoilt.
 
     Arguments: y; t: stored pairs of labels marked t count, ALL: of all labels; before (L,); edges; outside;
-    mark; work: factor (L,). Cost: L, an exp a stored pair. Source: chapter 10.
+    mark (L,); work: factor (L,). Cost: L, an exp a stored pair. Source: chapter 10.
     """
     scores, total = edges.scores, 0.0
     g = scores.group[y]
@@ -202,14 +158,14 @@ def _row_anew(c, g, edges, v, factor):
 
 
 @kernel
-def active_step(t, edges, outside, sets, before, mark, factor, a):
+def active_step(t, edges, outside, cell, ptr, before, mark, factor, a):
     """a[y] = sum_yp before[yp] psi_t(yp,y): into token t, from the cells active at t - 1.
 
-    Arguments: t >= 1; edges; outside; sets; before (L,); mark: t - 1 for active labels; out: a (L,); work:
-    factor (L,). Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (8).
+    Arguments: t >= 1; edges; outside; cell, ptr; before (L,); mark (L,): t - 1 for active labels; out: a
+    (L,); work: factor (L,). Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (8).
     """
     scores = edges.scores
-    i, end = sets.ptr[t - 1], sets.ptr[t]
+    i, end = ptr[t - 1], ptr[t]
     for g in range(scores.member_ptr.size - 1):
         total = _group_total(g, before, t - 1, scores, outside, mark)
         labels = scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]]
@@ -218,8 +174,8 @@ def active_step(t, edges, outside, sets, before, mark, factor, a):
         else:
             for y in labels:
                 a[y] = total
-        while i < end and sets.cell[i] < scores.member_ptr[g + 1]:
-            c = sets.cell[i]
+        while i < end and cell[i] < scores.member_ptr[g + 1]:
+            c = cell[i]
             x = before[scores.member[c]]
             for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
                 a[np.uint32(scores.next_label[k])] += x * edges.gain[k]
@@ -234,7 +190,7 @@ def active_step(t, edges, outside, sets, before, mark, factor, a):
 
 
 @kernel
-def active_forward(rows, psi, labels, edges, rule, choose, sets, work, pairs):
+def active_forward(rows, psi, labels, edges, rule, choose, cell, ptr, work, pairs, theta):
     """alpha and scale of one sequence, into work; returns log Z, or NaN: it needs the log form.
 
     a[0,y] = psi[0,y];  alpha[t] = a[t] / c[t], sum_y alpha[t,y] = 1
@@ -244,19 +200,19 @@ def active_forward(rows, psi, labels, edges, rule, choose, sets, work, pairs):
     `pairs`, a `PairWeights`, is not None.
 
     Arguments: rows; psi (n, >= L): exp of scores; labels int32 (n,): gold, -1: unknown; edges; rule: an
-    `ActiveRule`; choose; sets, work: overwritten. Cost a token: a few times L, and the stored pairs of the
-    active cells. Source: Jeong, Lin and Lee (2009), eq. (8); chapter 10.
+    `ActiveRule`; choose; cell (>= T C,), ptr (T+1,); work: overwritten; pairs, theta (F,). Cost a token: a
+    few times L, and the stored pairs of the active cells. Source: Jeong, Lin and Lee (2009), eq. (8).
     """
     T, L = rows.size, work.alpha.shape[1]
     mark, log_z, n = work.mark, 0.0, 0
     mark[:] = -1
-    sets.ptr[0] = 0
+    ptr[0] = 0
     for t in range(T):
         a, u = work.alpha[t], psi[rows[t]]
         if t == 0:
             a[:] = 1.0
         else:
-            active_step(t, edges, rule.outside, sets, work.alpha[t - 1], mark, work.factor, a)
+            active_step(t, edges, rule.outside, cell, ptr, work.alpha[t - 1], mark, work.factor, a)
         for y in range(L):
             a[y] *= u[y]
         mass, n_lost = row_sum(a), 0
@@ -270,11 +226,11 @@ def active_forward(rows, psi, labels, edges, rule, choose, sets, work, pairs):
         log_z += np.log(mass)
         work.scale[t] = f
         if choose:
-            n = sets.ptr[t + 1] = choose_cells(a, labels[rows[t]], rule, edges.scores, sets.cell, n)
-        for i in range(sets.ptr[t], sets.ptr[t + 1]):
-            mark[edges.scores.member[sets.cell[i]]] = t
+            n = ptr[t + 1] = choose_cells(a, labels[rows[t]], rule, edges.scores, cell, n)
+        for i in range(ptr[t], ptr[t + 1]):
+            mark[edges.scores.member[cell[i]]] = t
         if pairs is not None and t < T - 1:
-            refresh_cells(sets.cell[sets.ptr[t] : sets.ptr[t + 1]], pairs, edges)
+            refresh_cells(cell[ptr[t] : ptr[t + 1]], theta, pairs, edges)
         if rule.outside == 0 and t < T - 1:
             for y in range(L):
                 a[y] = a[y] if mark[y] == t else 0.0
@@ -289,7 +245,7 @@ def active_forward(rows, psi, labels, edges, rule, choose, sets, work, pairs):
 
 
 @kernel
-def active_backward(rows, psi, weight, edges, rule, sets, p_node, product, work):
+def active_backward(rows, psi, weight, edges, rule, cell, ptr, p_node, product, work):
     """p_node (n, >= L) = weight * marginals of the rows of one sequence; product (P,) of the stored pairs of
     active cells += weight * sums of alpha[t-1,yp] v[t,y]: psi(yp,y) times that are expected counts.
 
@@ -297,8 +253,8 @@ def active_backward(rows, psi, weight, edges, rule, sets, p_node, product, work)
     beta[t-1,yp] = sum_y v[t,y] + sum_stored gain(yp,y) v[t,y] if yp is active, else sum_y v[t,y]
     p_node[t,y] = alpha[t,y] beta[t,y]
 
-    Arguments: rows, psi, edges, rule, sets, work as `active_forward` left them; weight; out: p_node, product,
-    added to. Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (9); chapter 10.
+    Arguments: rows, psi, edges, rule, cell, ptr, work as `active_forward` left them; weight; out: p_node,
+    product, added to. Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (9); chapter 10.
     """
     T, L = rows.size, work.alpha.shape[1]
     scores, v, beta = edges.scores, work.v, work.beta
@@ -312,7 +268,7 @@ def active_backward(rows, psi, weight, edges, rule, sets, p_node, product, work)
         if t == 0:
             return
         beta[:] = 0.0
-        i, end = sets.ptr[t - 1], sets.ptr[t]
+        i, end = ptr[t - 1], ptr[t]
         for g in range(scores.member_ptr.size - 1):
             first, stop, total = scores.member_ptr[g], scores.member_ptr[g + 1], 0.0
             every = scores.label_ptr[g + 1] - scores.label_ptr[g] == L
@@ -323,8 +279,8 @@ def active_backward(rows, psi, weight, edges, rule, sets, p_node, product, work)
                     total += v[scores.label[j]]
             # apart from beta, to which the total alone is added next: it would take digits along
             begin = i
-            while i < end and sets.cell[i] < stop:
-                c, some = sets.cell[i], total
+            while i < end and cell[i] < stop:
+                c, some = cell[i], total
                 yp = scores.member[c]
                 x = work.alpha[t - 1, yp]
                 for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
@@ -343,4 +299,4 @@ def active_backward(rows, psi, weight, edges, rule, sets, p_node, product, work)
                 for c in range(first, stop):
                     beta[scores.member[c]] += total
             for j in range(begin, i):
-                beta[scores.member[sets.cell[j]]] = work.aside[j - begin]
+                beta[scores.member[cell[j]]] = work.aside[j - begin]

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfbook._checks import whole
-from crfbook.chain.active.form import EPS, ActiveObjective
+from crfbook.chain.active.form import ActiveObjective
+from crfbook.chain.active.sets import EPS
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import is_tiny
 from crfbook.chain.token_layout import worth_lists

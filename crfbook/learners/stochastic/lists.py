@@ -4,73 +4,22 @@ What gradient_steps.py does on dense rows and tables of transitions is done here
 stand in the FeatureSet: cells are the weights w (F,) themselves. Transitions are potentials of 1 and stored
 pairs, of which those of active labels count (chain/active/sequence.py): as the sets are chosen anew at each
 visit, a label that comes to matter comes in. eps = 0 is exact. `lists`: a `ListLayout` of
-chain/token_layout.py; `work`: a `ListWork`. One edge class with one edge attribute.
+chain/token_layout.py; `work`: a `ListWork` of chain/active/sets.py. One edge class with one edge attribute.
 
 After a step all pairs of active labels have moved, others have at most shrunk. So scores and gains of a label
 are made when a sequence first needs them, from theta.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.active.sequence import (
-    ActiveRule,
-    ActiveSets,
-    ActiveWork,
-    PairWeights,
-    active_backward,
-    active_forward,
-    active_work,
-    refresh_cells,
-)
+from crfbook.chain.active.sequence import active_backward, active_forward, refresh_cells
 from crfbook.chain.forward_backward_batched import exp_rows
 from crfbook.chain.scores import list_gradient, list_scores
 from crfbook.chain.sequence import bound_nodes
 from crfbook.chain.sparse.default import find_next
 from crfbook.chain.sparse.lanes_log import default_log_backward, default_log_forward
-from crfbook.chain.sparse.potentials import DefaultEdges, default_edges
 from crfbook.learners.stochastic.gradient_steps import clip_cells
-
-
-class ListWork(NamedTuple):
-    """What is written while one sequence after another is visited; T = the longest, C cells, P stored pairs.
-
-    In the log form `alpha` of `active` holds logarithms, `psi` scores and `product` expected counts.
-    """
-
-    psi: np.ndarray  # (T, L): scores, then their exp
-    p_node: np.ndarray  # (T, L)
-    log_z: np.ndarray  # (1,): what exp took away
-    flags: np.ndarray  # (1,): 1: the log form is needed
-    rows: np.ndarray  # int64 (T+1,): 0, 1, 2, ...
-    cells: np.ndarray  # int32 (C,): 0, 1, 2, ...
-    edges: DefaultEdges
-    weight: np.ndarray  # int64 (P,): weight of each stored pair
-    product: np.ndarray  # (P,): zeros between visits
-    scale: np.ndarray  # (1,): this and the next two as in `PairWeights`
-    step: np.ndarray  # int64 (1,)
-    known: np.ndarray  # int64 (C,)
-    rule: ActiveRule
-    sets: ActiveSets
-    active: ActiveWork
-
-
-def list_work(corpus, layout, lists, eps):
-    """`ListWork` for the sequences of a corpus, from its `lay_out_lists`; active sets: see `ActiveRule`."""
-    scores, longest = lists.scores, max(1, corpus.longest)
-    n_labels, n_cells = len(scores.group), len(scores.member)
-    weight = len(lists.node_label) + scores.score.astype(np.int64) - 1
-    edges = default_edges(scores._replace(score=np.zeros(len(weight))), layout.bounds)
-    psi, p_node = np.zeros((2, longest, n_labels))
-    kept = np.zeros(1), np.zeros(1, np.int64), np.full(n_cells, -1)
-    sets = ActiveSets(np.zeros(longest * n_cells, np.int32), np.zeros(longest + 1, np.int64))
-    numbers = np.arange(longest + 1), np.arange(n_cells, dtype=np.int32)
-    single = np.zeros(1), np.zeros(1, np.uint8)
-    pairs = edges, weight, np.zeros(len(weight)), *kept
-    rule = ActiveRule(float(eps), -1.0, 1)
-    return ListWork(psi, p_node, *single, *numbers, *pairs, rule, sets, active_work(longest, n_labels))
 
 
 @kernel
@@ -134,19 +83,20 @@ def loss_by_lists(s, theta, scale, spread, layout, lists, work):
         e = gold_edge(t, n_before, layout) if t > first else -1
         if e >= 0:
             gold += scale * theta[e]
-    work.scale[0] = scale
-    work.step[0] += 1
+    work.pairs.scale[0] = scale
+    work.pairs.step[0] += 1
     work.flags[0], work.log_z[0] = 0, 0.0
-    pairs = PairWeights(theta, work.weight, work.scale, work.step, work.known)
     rows = work.rows[: last - first]
     exp_rows(psi, spread, work.rows[: last - first + 1], work.log_z, work.flags)
     if work.flags[0] == 0:
-        log_z = active_forward(rows, psi, labels, work.edges, work.rule, 1, work.sets, work.active, pairs)
+        log_z = active_forward(
+            rows, psi, labels, work.edges, work.rule, 1, work.cell, work.ptr, work.active, work.pairs, theta
+        )
         if not np.isnan(log_z):
             return log_z + work.log_z[0] - gold
     work.flags[0] = 1
-    refresh_cells(work.cells, pairs, work.edges)
-    for k in range(work.weight.size):
+    refresh_cells(work.cells, theta, work.pairs, work.edges)
+    for k in range(work.pairs.weight.size):
         work.edges.column_gain[k] = work.edges.gain[work.edges.column_place[k]]
     score_nodes_by_lists(s, theta, scale, layout, lists, psi)
     work.log_z[0] = default_log_forward(psi, work.edges, work.active.alpha[: last - first])
@@ -163,16 +113,16 @@ def move_pairs(cells, step, work, theta):
     """
     scores, gain, low, high = work.edges.scores, work.edges.gain, 0.0, 0.0
     for c in cells:
-        if work.known[c] != work.step[0]:
+        if work.pairs.known[c] != work.pairs.step[0]:
             continue
-        work.known[c] = -1
+        work.pairs.known[c] = -1
         for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
             count = work.product[k]
             if count > 0.0:
                 if work.flags[0] == 0:  # close to -1 a gain has lost the digits of its potential
                     count *= gain[k] + 1.0 if gain[k] > -0.5 else np.exp(scores.score[k])
-                z = theta[work.weight[k]] + step * count
-                theta[work.weight[k]] = z
+                z = theta[work.pairs.weight[k]] + step * count
+                theta[work.pairs.weight[k]] = z
                 low, high = min(low, z), max(high, z)
                 work.product[k] = 0.0
     return low, high
@@ -191,10 +141,11 @@ def add_gradient_by_lists(s, step, layout, lists, work, theta):
     T, n_before = last - first, theta.size - lists.place.size
     p_node, psi, cells = work.p_node[:T], work.psi[:T], work.cells
     if work.flags[0] == 0:
-        cells = work.sets.cell[: work.sets.ptr[T]]
+        cells = work.cell[: work.ptr[T]]
         active_backward(
-            work.rows[:T], psi, 1.0, work.edges, work.rule, work.sets, p_node, work.product, work.active
-        )
+            work.rows[:T], psi, 1.0, work.edges, work.rule, work.cell, work.ptr, p_node, work.product,
+            work.active
+        )  # fmt: skip
     else:
         default_log_backward(psi, work.edges, work.active.alpha[:T], work.log_z[0], 1.0, p_node, work.product)
     low, high = move_pairs(cells, step, work, theta)

@@ -9,6 +9,7 @@ from helpers.problems import central_differences, problem
 
 from crfbook import brute
 from crfbook.chain import token_layout
+from crfbook.chain.active.sets import list_work
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
@@ -44,7 +45,7 @@ def wide(seed=0, n_labels=41, lengths=None):
 
 def laid_out(corpus, features, constraints, eps):
     layout, _, lists = token_layout.lay_out_lists(corpus, features, constraints)
-    return layout, lists, by_lists.list_work(corpus, layout, lists, eps)
+    return layout, lists, list_work(corpus, layout, lists, eps)
 
 
 def active_tables(u, table, labels, eps):
@@ -304,8 +305,8 @@ def test_no_array_grows_with_pairs_of_labels():
     """Nor with occurrences times weights."""
     corpus, features, _ = wide(12, 300)
     layout, lists, work = laid_out(corpus, features, None, 1e-3)
-    arrays = [*layout[:-2], *lists[:-2], *lists.scores, *work[:6], *work.edges[1:-1], *work[7:12]]
-    arrays += [*work.sets, *work.active]
+    arrays = [*layout[:-2], *lists[:-2], *lists.scores, *work[:6], *work.edges[1:-1], work.product]
+    arrays += [*work.pairs, work.cell, work.ptr, *work.active]
     assert max(array.size for array in arrays) <= max(corpus.longest * 300, features.n_features)
 
 
