@@ -82,9 +82,26 @@ def decoders(train):
         kbest(corpus, features, w, k=2, form=form)
 
 
+def many_labels(train):
+    """What hundreds of labels choose: stored pairs, eight sequences side by side, and SGD on them."""
+    from crfbook import Encoder
+    from crfbook.chain.objective import Objective
+    from crfbook.data.features import observed
+    from crfbook.learners.stochastic import sgd, sgd_l1
+
+    encoder = Encoder(_TEMPLATE)
+    corpus = encoder.fit_transform(train)
+    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    objective = Objective(corpus, features, form="default")
+    w = sgd(corpus, features, c2=1.0, eps=1e-3, max_iterations=1, calibration_samples=10).w
+    objective(w)
+    objective.curvature(w)
+    sgd_l1(corpus, features, c1=1.0, eps=1e-3, max_iterations=1)
+
+
 # job -> what it calls, and the chapters that need it; the longest first
 JOBS = {
-    "crf": (crf(), "00 01 02 03 04 05 06 09"),
+    "crf": (crf(), "00 01 02 03 04 05 06 09 10"),
     "sbcd": (
         crf(algorithm="sbcd", c1=1.0, all_possible_states=True, all_possible_transitions=True),
         "07 08 09",
@@ -107,6 +124,8 @@ JOBS = {
     "cd": (crf(algorithm="cd", c1=1.0), "07 08 09"),
     "tuples": (tuples, "08"),
     "decoders": (decoders, "11"),
+    "active": (crf(inference="active"), "10"),
+    "many labels": (many_labels, "10"),
     "path": (path, "09"),
 }
 DEFAULT = ("crf",)
