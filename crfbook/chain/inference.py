@@ -7,6 +7,7 @@ functions raise ValueError for weights that are not finite and, naming it,
 for a sequence all of whose paths are forbidden.
 """
 
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
@@ -49,8 +50,8 @@ from crfbook.chain.sparse.potentials import (
 )
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import viterbi_many
-from crfbook.data.constraints import Bounds, bounds_of, check_label_set
-from crfbook.data.corpus import owners, ragged_index
+from crfbook.data.constraints import Bounds, Constraints, bounds_of, check_label_set
+from crfbook.data.corpus import owners, ragged_index, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, find
 from crfbook.training.threads import one_blas_thread, run_pieces
 
@@ -148,6 +149,43 @@ def log_proba(corpus, features, w, constraints=None, n_threads=1):
     log_z = log_partition(corpus, features, w, constraints, n_threads)
     with np.errstate(over="ignore"):  # exp(-1e308) is 0
         return sequence_scores(corpus, features, w, constraints) - log_z
+
+
+def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
+    """log p(y_first = labels[0], y_(first+1) = labels[1], ... | x) of each span, (n,) in nats; -inf where it
+    is forbidden. Pairs of labels are spans, too: L^2 numbers a token may be too many.
+
+    spans : n triples (sequence, first token in it, label ids). Each takes two forward-backward passes over
+        its sequence: log Z of the labellings that have the span, less log Z of all.
+    Raises ValueError for a span that is not in its sequence, and for an unknown label.
+    """
+    n_labels, every = features.n_labels, np.ones(features.n_labels, bool)
+    for i, (s, first, labels) in enumerate(spans):
+        n = int(corpus.lengths[s]) if 0 <= s < corpus.n_sequences else 0
+        if not (0 <= first < first + len(labels) <= n):
+            got = f"{len(labels)} from token {first} on"
+            raise ValueError(f"span {i}: expected some of the {n:,} tokens of sequence {s}, got {got}")
+        if not all(0 <= y < n_labels for y in labels):
+            raise ValueError(f"span {i}: expected label ids in 0..{n_labels - 1}, got {list(labels)}")
+    part = take_sequences(corpus, np.array([span[0] for span in spans], np.int64))
+    if constraints is None:
+        constraints = Constraints(np.ones((n_labels, n_labels), bool), every, every)
+    sets = np.zeros((0, n_labels), bool) if constraints.label_sets is None else constraints.label_sets
+    sets, before = np.vstack([sets, every]), part.label_set
+    before = before if len(before) else np.full(part.n_tokens, len(sets) - 1, np.int32)
+    after, allowed = before.copy(), np.ones(len(spans), bool)
+    for i, (_, first, labels) in enumerate(spans):
+        tokens = part.seq_ptr[i] + first + np.arange(len(labels))
+        allowed[i] = sets[before[tokens], labels].all()
+        after[tokens] = len(sets) + np.asarray(labels)
+    limits = constraints._replace(label_sets=np.vstack([sets, np.eye(n_labels, dtype=bool)]))
+    of_all = log_partition(part._replace(label_set=before), features, w, limits, n_threads)
+    out = np.full(len(spans), -np.inf)
+    for i in np.flatnonzero(allowed):  # one by one: where no labelling has the span, there is no log Z
+        one = slice_sequences(part._replace(label_set=after), i, i + 1)
+        with suppress(ValueError):
+            out[i] = min(0.0, log_partition(one, features, w, limits, n_threads)[0] - of_all[i])
+    return out
 
 
 def sequence_scores(corpus, features, w, constraints=None):

@@ -7,12 +7,13 @@ and `log_proba` is the one of a whole labelling.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from crfbook._checks import shown
 from crfbook.chain import inference
 from crfbook.data.corpus import without_zeros
 from crfbook.decoding import BEAM_WIDTH, decode, kbest
@@ -129,6 +130,22 @@ class Predictions:
         corpus = self._known(X)
         features, w, constraints, _ = self._model()
         return inference.iter_edge_marginals(corpus, features, w, constraints)
+
+    def span_log_proba(self, X: Data, spans: Iterable[tuple[int, int, Iterable[Hashable]]]) -> np.ndarray:
+        """log p(these labels at these tokens | x) of spans, (n,) in nats: how sure the model is of an entity.
+
+        spans : (sequence, first token in it, labels) each: (3, 5, ["B-PER", "I-PER"]). Raises ValueError for
+        a span outside its sequence, and for a label that the model does not know.
+        """
+        corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
+        number = {label: i for i, label in enumerate(self.encoder_.labels_)}
+        found = []
+        for i, (sequence, first, labels) in enumerate(spans):
+            unknown = [label for label in labels if label not in number]
+            if unknown:
+                raise ValueError(f"span {i}: expected labels of the model, got {shown(unknown[0])}")
+            found.append((sequence, first, [number[label] for label in labels]))
+        return inference.span_log_proba(corpus, features, w, found, constraints, n_threads)
 
     def log_proba(self, X: Data, y: Labels | None = None) -> np.ndarray:
         """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence,
