@@ -49,7 +49,7 @@ def trained_by_sgd(name, weights):
 
 
 @cache
-def epochs_of(name, eps):
+def epochs_of(name, eps, n_epochs=EPOCHS):
     """(rows: CPU seconds until then and test accuracy of each epoch of SGD without penalty, its weights)."""
     task, rows = tagger(name, None), []
     sgd(beginning(task.train, 100), task.features, eps=eps, max_iterations=1, **STEPS)  # compiles
@@ -57,7 +57,7 @@ def epochs_of(name, eps):
     def look(step, w, cpu):
         rows.append({"epoch": step.iteration, "CPU s": cpu, "accuracy": accuracy_of(task, w)})
 
-    options = {"eps": eps, "max_iterations": EPOCHS, **STEPS}
+    options = {"eps": eps, "max_iterations": n_epochs, **STEPS}
     found = follow(sgd, task.train, task.features, look=look, **options)
     about = {"labels": task.features.n_labels, "tokens": task.train.n_tokens}
     return [{**row, **about} for row in rows], found.result.w
@@ -132,9 +132,8 @@ def active_growth(sizes=(50, 100, 200, 500, 1000, 2000, 5000), n_repeats=3):
 
 
 FITS = {  # how, what `CRF` is given
-    "c2 = 1": {"c2": 1.0, "memory_limit": 1e8},  # no room for dual coordinate ascent
-    "c2 = 1, active": {"c2": 1.0, "inference": "active"},
-    "c2 = 0.1": {"c2": 0.1, "memory_limit": 1e8},
+    "exact": {"memory_limit": 1e8},  # no room for dual coordinate ascent
+    "active": {"inference": "active"},
 }
 
 
@@ -148,7 +147,7 @@ def fit_alone(task, how):
     """What `fit_row` runs: its columns."""
     from crfbook.models.crf import CRF
 
-    about, model = tagger(task, None), CRF(algorithm="auto", tol=1e-4, n_jobs=2, **FITS[how])
+    about, model = tagger(task, None), CRF(algorithm="auto", c2=1.0, tol=1e-4, n_jobs=2, **FITS[how])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(beginning(about.train, 1000))  # compiles
@@ -166,9 +165,9 @@ def fit_alone(task, how):
 
 
 @study("10_fits.csv")
-def training_fits(n_repeats=1):
-    """CRFs of four tasks to a certificate, exact and with active sets: seconds, memory, accuracy; an hour."""
-    keys = [(task, how) for task in TAGGERS for how in FITS]
+def training_fits(names=LARGE):
+    """CRFs to a certificate, exact and with active sets: seconds, memory, accuracy; an hour."""
+    keys = [(task, how) for task in names for how in FITS]
     yield "10_fits.csv", jobs_of(fit_row, ("task", "how"), keys), data_of()
 
 
@@ -197,14 +196,13 @@ def training_targets(repeats=3):
     note = f"after {EPOCHS} epochs: {right[0]:.2f} exact, {right[1]:.2f} active"
     yield Row("supertags: accuracy that active sets lose", right[0] - right[1], 1.0, "points", 0.2, note=note)
     yield from active_targets(task, repeats)
-    found = fit_row("supertags", "c2 = 1")
+    found = fit_row("supertags", "exact")
     note = f"{found['status']}, {found['iterations']} epochs and iterations, two threads"
     yield Row("supertags: fit to 1e-4, c2 = 1", found["wall s"] / 3600, 1.0, "hours", 1.0, 0.3, note)
     yield Row("supertags: memory of that process", found["peak MB"] / 1000, 1.0, "GB", 1.5)
     for name, (*_, required) in TAGGERS.items():
-        fits = {how: fit_row(name, how)["accuracy"] for how in FITS}
-        best = max(fits, key=fits.get)
-        yield Row(f"{name}: accuracy, perceptron / CRF", required, fits[best], "%", 1.0, note=best)
+        right = epochs_of(name, 1e-3, 5)[0][-1]["accuracy"]
+        yield Row(f"{name}: accuracy, perceptron / CRF after 5 epochs of SGD", required, right, "%", 1.0)
 
 
 def active_targets(task, repeats):
