@@ -100,8 +100,9 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         delta=0 waits for the gradient.
     inference : "exact" or "active", default "exact". "active", for hundreds of labels and more: at each token
         only labels with a share of the forward mass of at least eps, and the gold one, bring their
-        transitions along (`chain.active.form`). history_ then has error_bound: nats that this is off, at most
-        (not for "sgd" and "sgd-l1"). Prediction is exact.
+        transitions along (`chain.active.form`). history_ then has error_bound: nats that the objective
+        is off, at most, where sets have just been made, as at the end (not for "sgd" and "sgd-l1").
+        Prediction is exact.
     eps : number from 0 to below 1, default None: 0.001. Of inference="active".
     patience : integer >= 1, default None: no limit. With X_dev in `fit`: stop after so many iterations
         without a better token accuracy there, and keep the weights of the best iteration.

@@ -35,7 +35,8 @@ class Step(NamedTuple):
     violation: float  # c2 > 0: bound on objective minus minimum, in nats; c2 = 0: largest |pseudo-gradient|
     n_active: int  # weights that are not zero
     seconds: float  # since the start of training, without the time spent in callbacks
-    error_bound: float = math.nan  # of active sets: nats between the objective and that of the whole model
+    # of active sets: nats between the objective and that of the whole model, at most, where it is known
+    error_bound: float = math.nan
 
 
 class OptResult(NamedTuple):
@@ -131,6 +132,8 @@ class Training:
         except KeyboardInterrupt:
             status = "interrupted"
             objective = self.history[-1].objective if len(self.history) > began else float("nan")
+        if len(self.history) > began:  # the last look may have found it
+            self.history[-1] = self.history[-1]._replace(error_bound=learner.error_bound)
         n_iter, status = learner.before[0] + learner.iteration, learner.outcome(status)
         history, state = self.history[began:], learner.state()
         return OptResult(learner.weights(), objective, status, n_iter, history, state, learner.n_evaluations)

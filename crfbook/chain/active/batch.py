@@ -46,6 +46,11 @@ def active_batch(b, packing, edges, rule, choose, log_node, found, chosen, limit
             found.p_node[i] = 0.0
         if np.isnan(log_z):
             flags[r], found.log_z[r], found.bound[:, r] = 1, np.nan, np.nan
+            if choose:  # all cells: where later weights allow the scaled form, it is exact as well
+                for t in range(T):
+                    ptr[t + 1] = (t + 1) * C
+                    for c in range(C):
+                        own[t * C + c] = c
         else:
             weight = packing.weight[packing.slot_ptr[b] + r]
             active_backward(rows, log_node, weight, edges, rule, own, ptr, found.p_node, found.product, work)

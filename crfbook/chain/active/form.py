@@ -105,9 +105,11 @@ class ActivePairs(DefaultPairs):
             self.chosen[b] = chosen._replace(cell=cell[: chosen.start[-1]].copy())
             size = sum(each.cell.nbytes for each in self.chosen if each is not None)
             if size > self.memory_limit:
+                eps = max(self.rule.least_share, self.rule.lost_mass)
                 raise MemoryError(
-                    f"active sets: expected at most {self.memory_limit / 1e6:,.0f} MB of labels, got more "
-                    f"before all tokens were seen; a larger eps (now {self.rule.least_share:g}) keeps fewer"
+                    f"active sets: expected at most {self.memory_limit / 1e6:.3g} MB of labels, "
+                    f"got {size / 1e6:.3g} MB before all tokens were seen; a larger eps (now {eps:g}) keeps "
+                    "fewer, exact inference keeps none"
                 )
 
     def collect(self, total):
@@ -132,6 +134,7 @@ class ActiveObjective(Objective):
     """
 
     _forms: ClassVar = {"batched": ActivePairs}
+    bounds = np.zeros(0)  # (S',): as `error_bound`, of each sequence, in packed order
 
     def __init__(
         self,
@@ -147,7 +150,7 @@ class ActiveObjective(Objective):
         eps, rule = check_eps(eps), one_of("rule", rule, RULES)
         outside = OUTSIDE.index(one_of("outside", outside, OUTSIDE))
         check_transitions(corpus, features)
-        shares = (eps, -1.0) if rule == "share" else (0.0, eps)
+        shares = (0.0, eps) if eps and rule == "mass" else (eps, -1.0)
         self._options = {
             "rule": ActiveRule(*shares, outside),
             "memory_limit": number("memory_limit", memory_limit, finite=False),
@@ -168,7 +171,9 @@ class ActiveObjective(Objective):
 
     @property
     def n_kept(self) -> float:
-        """Active labels a token."""
+        """Active labels a token; NaN before the first evaluation."""
+        if not self._made:
+            return math.nan
         form = self._made["batched"][0]
         return sum(len(each.cell) for each in form.chosen) / max(1, len(self._packing.row_token))
 
@@ -177,6 +182,5 @@ class ActiveObjective(Objective):
         found = super()._sums(w, what)
         if renewed:
             above, below = self._made["batched"][0].bound
-            # (S',): as `error_bound`, of each sequence, in packed order
             self.bounds = np.maximum(np.maximum(above - self._log_z, self._log_z - below), 0.0)
         return found

@@ -1,5 +1,6 @@
 """What kernels of active sets read and write beside potentials: rules, work arrays, extremes of columns."""
 
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -71,7 +72,8 @@ class ListWork(NamedTuple):
 
 def check_eps(eps):
     """`eps` as a number in [0, 1); ValueError."""
-    if not isinstance(eps, (int, float, np.number)) or not 0.0 <= eps < 1.0:
+    flag = isinstance(eps, bool | np.bool_)
+    if flag or not isinstance(eps, Real) or not 0.0 <= eps < 1.0:
         raise ValueError(f"eps: expected a number from 0 to below 1, got {shown(eps)}")
     return float(eps)
 

@@ -40,16 +40,22 @@ def _shares(x, share):
 
 
 @kernel
-def _log_of(total, some, high):
+def _least_total(edges):
+    """Sums of shares above this count all that matters: a share below exp(-708) is 0, whatever its gain."""
+    return np.exp(min(edges.edge_spread[0], 700.0) - 660.0)
+
+
+@kernel
+def _log_of(total, some, high, least):
     """high + log(some), or NaN where `some`, what stored pairs left of total, has lost digits."""
-    safe = total > 1e-280 and some > LEAST_SHARE * total and some < 1e300
+    safe = total > least and some > LEAST_SHARE * total and some < 1e300
     return high + np.log(some) if safe else np.nan
 
 
 @kernel
 def _before(edges, log_alpha, share, x_buf, term, out):
     """out[y] = log sum_yp exp(log_alpha[yp] + s(yp,y))."""
-    scores, high = edges.scores, _shares(log_alpha, share)
+    scores, high, least = edges.scores, _shares(log_alpha, share), _least_total(edges)
     for g in range(scores.member_ptr.size - 1):
         first, stop, total = scores.member_ptr[g], scores.member_ptr[g + 1], 0.0
         for c in range(first, stop):
@@ -59,7 +65,7 @@ def _before(edges, log_alpha, share, x_buf, term, out):
             columns = range(edges.column_ptr[y], edges.column_ptr[y + 1])
             for k in columns:
                 some += share[edges.column_prev[k]] * edges.column_gain[k]
-            out[y] = _log_of(total, some, high)
+            out[y] = _log_of(total, some, high, least)
             if np.isnan(out[y]):
                 term[:] = -np.inf
                 for c in range(first, stop):
@@ -73,7 +79,7 @@ def _before(edges, log_alpha, share, x_buf, term, out):
 @kernel
 def _behind(edges, log_v, share, x_buf, term, out):
     """out[yp] = log sum_y exp(s(yp,y) + log_v[y])."""
-    scores, high = edges.scores, _shares(log_v, share)
+    scores, high, least = edges.scores, _shares(log_v, share), _least_total(edges)
     out[:] = -np.inf
     for g in range(scores.member_ptr.size - 1):
         labels, total = scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]], 0.0
@@ -83,7 +89,7 @@ def _behind(edges, log_v, share, x_buf, term, out):
             row, some = range(scores.row_ptr[c], scores.row_ptr[c + 1]), total
             for k in row:
                 some += share[scores.next_label[k]] * edges.gain[k]
-            found = _log_of(total, some, high)
+            found = _log_of(total, some, high, least)
             if np.isnan(found):
                 term[:] = -np.inf
                 for y in labels:

@@ -2,7 +2,8 @@
 
 Between two renewals the objective is one smooth function (chain/active/form.py). A renewal changes it a
 little, at the point where the search stands; the curvature that is known stays a good guess. They come after
-FIRST iterations, then ever more rarely, and wherever training would end: it ends on fresh sets.
+FIRST iterations, then ever more rarely, and wherever training would end. The objective that is returned is on
+fresh sets, whatever the end was.
 """
 
 from __future__ import annotations
@@ -20,21 +21,27 @@ TRIES = 10  # ends that fresh sets may put off
 
 
 class ActiveLBFGS(LBFGS):
-    """`LBFGS` of an `ActiveObjective`. `error_bound`: nats, when the sets in use were made.
+    """`LBFGS` of an `ActiveObjective`.
 
+    error_bound : nats between the objective and that of the whole model, at most; NaN where the sets are
+        older than the weights
     before : (iterations, seconds) of another learner in the same training; max_iterations counts those, too.
     """
 
-    error_bound = math.nan
-
     def __init__(self, objective, w0=None, *, before=(0, 0.0), max_iterations=None, state=None, **rules):
         self.of_sets, self.fresh, self.left, self.w_sets, self.before = objective, 0, TRIES, None, before
+        self.looked = False  # at the end, on fresh sets
         if state:
             self.fresh, self.left, self.w_sets = int(state["renewed"]), int(state["left"]), state["w_sets"]
             self.before = int(state["epochs"]), float(state["spent"])
         if max_iterations is not None:
             max_iterations = max(0, whole("max_iterations", max_iterations) - self.before[0])
         super().__init__(objective, w0, max_iterations=max_iterations, state=state, **rules)
+
+    @property
+    def error_bound(self):
+        known = self.looked or (self.w_sets is not None and self.iteration == self.fresh)
+        return self.of_sets.error_bound if known else math.nan
 
     def begin(self):
         if self.w_sets is None:
@@ -43,7 +50,6 @@ class ActiveLBFGS(LBFGS):
         else:  # the sets of the state, from the weights that they were made of
             self.of_sets(self.w_sets)
             super().begin()
-        self.error_bound = self.of_sets.error_bound
 
     def renew(self):
         """Sets of the present weights; value and gradient there."""
@@ -54,20 +60,40 @@ class ActiveLBFGS(LBFGS):
         self.point = self._point(objective, old.pairs, old.iteration, 0, (objective,))
         self.w_new, self.grad_new = old.w, old.grad
         self.fresh, self.w_sets = old.iteration, self.point.w.copy()
-        self.error_bound = self.of_sets.error_bound
 
     def advance(self):
-        if self.iteration >= self.fresh + min(MOST, max(FIRST, self.fresh)):
-            self.renew()
-        return super().advance()
-
-    def finished(self):
-        reason = super().finished()
+        reason = super().advance()
         if reason is not None and self.iteration > self.fresh and self.left:
             self.left -= 1
             self.renew()
-            reason = super().finished()
+            reason = super().advance()
+        if reason is None and self.iteration >= self.fresh + min(MOST, max(FIRST, self.fresh)):
+            self.renew()
         return reason
+
+    def _reason(self):
+        """To stop, on the sets in use. Falls of the objective count from a renewal on."""
+        reason, period = super().finished(), self.n_window - 1
+        return None if reason == "small change" and self.iteration < self.fresh + period else reason
+
+    def finished(self):
+        reason = self._reason()
+        if reason is None or self.iteration == self.fresh:
+            return reason
+        if not self.left:
+            return "small change"  # sets and weights go round in a circle
+        self.left -= 1
+        self.renew()
+        return self._reason()
+
+    def last_look(self):
+        """The objective on fresh sets. What training would go on from stays as it is."""
+        if self.w_sets is None or self.iteration == self.fresh:
+            return self.objective
+        self.of_sets.renew()
+        value, _ = self.of_sets(self.point.w)
+        self.n_evaluations, self.looked = self.n_evaluations + 1, True
+        return value + self.c1 * float(np.abs(self.point.w).sum())
 
     def state(self):
         state = super().state()

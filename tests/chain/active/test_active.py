@@ -9,6 +9,8 @@ from crfbook import brute
 from crfbook.chain import inference
 from crfbook.chain.active.form import OUTSIDE, RULES, ActiveObjective
 from crfbook.chain.objective import Objective
+from crfbook.data.constraints import Constraints
+from crfbook.data.corpus import make_corpus
 from crfbook.data.features import log_edge, observed
 from crfbook.learners.quasi_newton import ActiveLBFGS, minimize
 from crfbook.training.loop import run
@@ -125,7 +127,10 @@ def many(seed=0, n_labels=60, size=1.0):
 @pytest.mark.parametrize("outside", OUTSIDE)
 def test_many_labels_and_large_scores(size, outside):
     corpus, features, w = many(size=size)
-    exact, bounds = Objective(corpus, features, form="default")(w)[0], []
+    (exact, want), bounds = Objective(corpus, features, form="batched")(w), []
+    value, grad = ActiveObjective(corpus, features, eps=0.0, outside=outside)(w)
+    assert value == pytest.approx(exact, rel=1e-9)
+    np.testing.assert_allclose(grad, want, rtol=1e-8, atol=1e-8 * max(1.0, np.abs(want).max()))
     for eps in (0.0, 1e-4, 1e-2, 0.2):
         active = ActiveObjective(corpus, features, eps=eps, outside=outside)
         value, grad = active(w)
@@ -168,7 +173,62 @@ def test_few_labels_and_short_sequences(n_labels):
     assert abs(value - exact[0]) <= active.error_bound + 1e-12
 
 
-@pytest.mark.parametrize("eps", [-0.1, 1.0, float("nan"), "much", None])
+def repelled(size, n_labels=12):
+    """Labels that repel all others but one: sums of which stored pairs leave next to nothing."""
+    rng = np.random.default_rng(4)
+    corpus = random_corpus(rng, (6,) * 12, n_labels, 5)
+    features = observed(corpus, n_labels, 5, 1)
+    w = rng.normal(size=features.n_features)
+    w[features.n_node :] = -size
+    return corpus, features, w
+
+
+@pytest.mark.parametrize("size", [5.0, 20.0, 35.0, 60.0, 400.0])
+def test_what_cancels_is_made_anew(size):
+    corpus, features, w = repelled(size)
+    for outside in OUTSIDE:
+        want = Objective(corpus, features, form="batched")(w)
+        active = ActiveObjective(corpus, features, eps=0.0, outside=outside)
+        value, grad = active(w)
+        assert value == pytest.approx(want[0], rel=1e-10)
+        np.testing.assert_allclose(grad, want[1], rtol=1e-7, atol=1e-9)
+        assert active.error_bound <= 1e-8 * want[0]
+        some = ActiveObjective(corpus, features, eps=0.2, outside=outside)
+        assert abs(some(w)[0] - want[0]) <= some.error_bound + 1e-8
+
+
+def test_sequences_in_the_log_form_keep_all_labels():
+    """Frozen sets were made where their scores were too large: small weights later are exact."""
+    for seed in range(3):
+        corpus, features, w = many(seed, n_labels=20, size=300.0)
+        active = ActiveObjective(corpus, features, eps=1e-3)
+        active(w)
+        few = w / 300.0
+        want = Objective(corpus, features, form="default")(few)[0]
+        assert active(few)[0] == pytest.approx(want, rel=1e-6)
+
+
+def test_a_pair_that_outweighs_a_share_of_zero():
+    """In logarithms: 300 nats of a transition bring back a label that is 760 below the others."""
+    corpus = make_corpus([0, 2, 4], [0, 1, 2, 3, 4], [0, 1, 0, 1], labels=[2, 1, 0, 0])
+    features = observed(corpus, 3, 2, 1, all_states=True)
+    allowed, every = np.array([[1, 0, 0], [0, 1, 0], [0, 1, 0]], bool), np.ones(3, bool)
+    w = np.zeros(features.n_features)
+    w[:6] = 0.0, -640.0, -760.0, 0.0, 700.0, 0.0
+    w[features.n_node :][(features.edge_prev == 2) & (features.edge_next == 1)] = 300.0
+    constraints = Constraints(allowed, every, every)
+    want = inference.log_partition(corpus, features, w, constraints, form="batched")
+    assert want == pytest.approx([240.0, 240.0])
+    assert inference.log_partition(corpus, features, w, constraints, form="default") == pytest.approx(want)
+
+
+def test_no_lost_mass_is_exact():
+    corpus, features, w = many(size=3.0)
+    want = Objective(corpus, features, form="batched")(w)[0]
+    assert ActiveObjective(corpus, features, eps=0.0, rule="mass")(w)[0] == pytest.approx(want, rel=1e-10)
+
+
+@pytest.mark.parametrize("eps", [-0.1, 1.0, float("nan"), "much", None, True, np.False_, 1j])
 def test_a_bad_eps_is_named(eps):
     corpus, features, _, _ = whole("plain")
     with pytest.raises(ValueError, match=r"eps: expected a number from 0 to below 1, got"):
@@ -180,7 +240,7 @@ def test_what_it_cannot_do_is_said():
     with pytest.raises(ValueError, match="expected the same transitions at all tokens, got those of"):
         ActiveObjective(corpus, features)
     corpus, features, w = many()
-    with pytest.raises(MemoryError, match=r"active sets: expected at most 0 MB .* a larger eps"):
+    with pytest.raises(MemoryError, match=r"active sets: expected at most 0.0001 MB .* got .* a larger eps"):
         ActiveObjective(corpus, features, eps=1e-6, memory_limit=100)(w)
 
 
@@ -194,12 +254,36 @@ def test_training_ends_on_fresh_sets_near_the_optimum(c1, c2):
     objective = ActiveObjective(corpus, features, c2=c2, eps=1e-3)
     found = run(ActiveLBFGS(objective, np.zeros(features.n_features), **problem))
     assert found.status == "converged"
-    bound = found.history[-1].error_bound
+    bounds = [step.error_bound for step in found.history]
+    bound = bounds[-1]
+    assert 1 < np.count_nonzero(np.isfinite(bounds)) < len(bounds)  # where sets had just been made
     fresh = ActiveObjective(corpus, features, c2=c2, eps=1e-3)
     value = fresh(found.w)[0] + c1 * np.abs(found.w).sum()
     assert value == pytest.approx(found.objective, rel=1e-6)
     # each is at most `error_bound` below the other model's minimum
     assert abs(found.objective - exact.objective) <= 2.0 * max(bound, fresh.error_bound) + 1e-3
+
+
+@pytest.mark.parametrize("ended", [{"max_iterations": 7}, {"tol": 1e-3}, {"relative_change": (3, 1e-2)}])
+def test_every_end_reports_fresh_sets(ended):
+    corpus, features, _ = many(1, n_labels=20)
+    for c2 in (0.0, 0.2):
+        objective = ActiveObjective(corpus, features, c2=c2, eps=0.05)
+        found = run(ActiveLBFGS(objective, np.zeros(features.n_features), c2=c2, **ended))
+        fresh = ActiveObjective(corpus, features, c2=c2, eps=0.05)
+        assert found.objective == pytest.approx(fresh(found.w)[0], rel=1e-12)
+        assert found.history[-1].error_bound == pytest.approx(fresh.error_bound, rel=1e-12)
+        exact = Objective(corpus, features, c2=c2, form="default")(found.w)[0]
+        assert abs(exact - found.objective) <= found.history[-1].error_bound + 1e-9
+
+
+def test_without_a_penalty_it_goes_on_past_a_renewal():
+    corpus, features, _ = many(1, n_labels=20)
+    rules = {"tol_gradient": 1e-3, "relative_change": (10, 1e-6)}
+    exact = minimize(Objective(corpus, features, form="default"), np.zeros(features.n_features), **rules)
+    objective = ActiveObjective(corpus, features, eps=1e-3)
+    found = run(ActiveLBFGS(objective, np.zeros(features.n_features), **rules))
+    assert found.n_iter > 15 and found.objective < 2.0 * exact.objective + 1.0
 
 
 def test_training_goes_on_bit_for_bit():
