@@ -18,7 +18,7 @@ def test_simulated_chains_have_few_successors():
 
 
 def test_rows_of_both_tables(tmp_path, monkeypatch):
-    monkeypatch.setattr(c10, "MOST_ACTIVE", 20)
+    monkeypatch.setattr(c10, "MOST", 20)
     paths = run("active-sets", folder=tmp_path, names=("conll2000", "conll2003"), n_train=60, n_repeats=1)
     corpora, rows = (read_record(path)[1] for path in paths)
     assert [row["corpus"] for row in corpora] == ["conll2000"]  # a twin stands in for nothing there
