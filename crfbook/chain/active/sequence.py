@@ -161,8 +161,8 @@ def _row_anew(c, g, edges, v, factor):
 def active_step(t, edges, outside, cell, ptr, before, mark, factor, a):
     """a[y] = sum_yp before[yp] psi_t(yp,y): into token t, from the cells active at t - 1.
 
-    Arguments: t >= 1; edges; outside; cell (>= T C,), ptr (T+1,); before, mark (L,): t - 1 where active;
-    out: a (L,); work: factor (L,). Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (8).
+    Arguments: t >= 1; edges; outside; cell (>= T C,), ptr (T+1,); before (L,); mark (L,): t - 1 where active;
+    out: a (L,); work: factor (L,). Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), (8).
     """
     scores = edges.scores
     i, end = ptr[t - 1], ptr[t]
