@@ -199,7 +199,7 @@ def active_forward(rows, psi, labels, edges, rule, choose, cell, ptr, work, pair
     choose = 1: the sets are made on the way. 0: they stand. The pairs of active cells are refreshed first, if
     `pairs`, a `PairWeights`, is not None.
 
-    Arguments: rows; psi (n, >= L): exp of scores; labels int32 (n,): gold, -1: unknown; edges; rule: an
+    Arguments: rows (T,); psi (n, >= L): exp of scores; labels int32 (n,): gold, -1: unknown; edges; rule: an
     `ActiveRule`; choose; cell (>= T C,), ptr (T+1,); work: overwritten; pairs, theta (F,). Cost a token: a
     few times L, and the stored pairs of the active cells. Source: Jeong, Lin and Lee (2009), eq. (8).
     """
