@@ -103,7 +103,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         transitions along (`chain.active.form`). history_ then has error_bound: nats that the objective
         is off, at most, where sets have just been made, as at the end (not for "sgd" and "sgd-l1").
         Prediction is exact.
-    eps : number from 0 to below 1, default None: 0.001. Of inference="active".
+    eps : number >= 0, default None: 0.001. Of inference="active", below 1.
     patience : integer >= 1, default None: no limit. With X_dev in `fit`: stop after so many iterations
         without a better token accuracy there, and keep the weights of the best iteration.
     num_memories : integer >= 1, default None: 6, with an L1 penalty 10. Curvature pairs that "lbfgs" and

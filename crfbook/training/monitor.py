@@ -73,6 +73,8 @@ class Monitor:
     def finish(self, result):
         """The OptResult to keep: with `patience`, the weights and objective of the best iteration."""
         self.close()
+        if self.steps and result.history:  # its last step knows more than the callback saw
+            self.steps[-1] = result.history[-1]
         if self.stopped_early and result.status == "stopped by callback":
             result = result._replace(status=STOPPED_EARLY)
         if self.patience is None or self.best_w is None:
