@@ -3,6 +3,7 @@
 import numpy as np
 from helpers.corpora import random_corpus, random_model
 
+from crfbook.chain import token_layout
 from crfbook.chain.objective import Objective
 from crfbook.chain.token_layout import lay_out_online, sequence_work
 from crfbook.data.constraints import Constraints
@@ -134,3 +135,13 @@ def run_of(corpus, features, w=None, constraints=None, c1=C1, c2=C2, **options):
         run.load(Sparse(features, w))
     run.renew()
     return run
+
+
+def on_both(monkeypatch, learn):
+    """What learn() finds on tables, and what it finds on lists of weights."""
+    found = []
+    for many in (10**9, 0):
+        monkeypatch.setattr(token_layout, "MANY_LABELS", many)
+        monkeypatch.setattr(token_layout, "FEW_PAIRS", 1.0)
+        found.append(learn())
+    return found

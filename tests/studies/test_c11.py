@@ -54,4 +54,5 @@ def test_rows_of_the_papers_tables(monkeypatch):
         assert c11.training_row("pos", how, 1)["tokens"] == corpus.n_tokens
     pytest.importorskip("pycrfsuite")
     row = c11.peer_row("pos")
-    assert row["labels"] == 40 and min(row["CRFsuite"], row["CRFsuite's epoch"]) > 0
+    assert row["labels"] == 40 and row["CRFsuite"] > 0
+    assert row["CRFsuite's epoch"] >= 0  # its log has milliseconds, and this corpus takes less than one

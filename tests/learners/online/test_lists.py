@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers.corpora import random_corpus, random_model
-from helpers.problems import problem
+from helpers.problems import on_both, problem
 
 from crfbook.chain import token_layout
 from crfbook.data.constraints import Constraints
@@ -18,16 +18,6 @@ LEARNERS = {
     "pa": lambda *a, **k: passive_aggressive(*a, pa_type=2, **k),
     "arow": arow,
 }
-
-
-def on_both(monkeypatch, learn):
-    """learn() on tables, and on lists."""
-    found = []
-    for many in (10**9, 0):
-        monkeypatch.setattr(token_layout, "MANY_LABELS", many)
-        monkeypatch.setattr(token_layout, "FEW_PAIRS", 1.0)
-        found.append(learn())
-    return found
 
 
 @pytest.mark.parametrize("constrained", [False, True])

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from helpers.corpora import chains_of, held_bytes, random_corpus, random_model
-from helpers.problems import central_differences, problem
+from helpers.problems import central_differences, on_both, problem
 
 from crfbook import brute
 from crfbook.chain import token_layout
@@ -23,16 +23,6 @@ from crfbook.training.certificate import Rules
 pytestmark = pytest.mark.kernels
 LEARNERS = {"sgd": (sgd, {"c2": 0.3}), "sgd_l1": (sgd_l1, {"c1": 0.3})}
 both = pytest.mark.parametrize("name", LEARNERS)
-
-
-def on_both(monkeypatch, learn):
-    """learn() on tables, and on lists."""
-    found = []
-    for many in (10**9, 0):
-        monkeypatch.setattr(token_layout, "MANY_LABELS", many)
-        monkeypatch.setattr(token_layout, "FEW_PAIRS", 1.0)
-        found.append(learn())
-    return found
 
 
 def wide(seed=0, n_labels=41, lengths=None):
