@@ -1,0 +1,167 @@
+"""Templates of dynamic CRFs: which labels of neighbouring tokens share a potential, and which weights it has.
+
+A *chain* is one column of labels: "pos", "chunk". A *clique* names the labels that one potential reads, each as
+(dt, chain): ((0, "pos"), (1, "pos")) are the tags of a token and of the next one. A template is a list of
+cliques. Unrolled over a sentence of T tokens, a clique has one instance for each t with 0 <= t + dt < T for
+all its dt; instances that stick out do not exist. All instances share their weights:
+
+    p(y | x) = 1/Z(x) prod_c prod_t exp( bias_c[v] + sum_{a fires at t} W_c[a, v] ),   v = y at the clique, at t
+
+Source: Sutton, Rohanimanesh and McCallum (2004), section 3.1, eq. (3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crfbook._checks import one_of, shown, whole
+
+FEATURES = ("none", "bias", "supported", "all")
+RULES = ("", "copy unless", "last other", "seen")
+
+
+class Clique(NamedTuple):
+    """One clique of a template.
+
+    at : ((dt, chain), ...): the labels that it reads, the first one changing slowest in its cells. The smallest
+        dt is 0 (others are shifted).
+    features : "bias": one weight a cell (joint label). "supported": also one for each (attribute, cell) seen
+        together in training. "all": for each attribute and cell. "none": no weights, the rule alone.
+        Attributes are those of the clique's last token.
+    rule : a hard constraint, by name: see `rule_table`. "" is none.
+    labels : what the rule reads.
+    """
+
+    at: tuple[tuple[int, str], ...]
+    features: str = "bias"
+    rule: str = ""
+    labels: tuple[Any, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As in "pos(t-1), pos(t)"."""
+        last = max(dt for dt, _ in self.at)
+        return ", ".join(f"{chain}(t{dt - last:+d})" if dt < last else f"{chain}(t)" for dt, chain in self.at)
+
+
+def nodes(*chains: str, features: str = "supported") -> list[Clique]:
+    """A clique of one label for each chain: what a label has to do with the text."""
+    return [Clique(((0, chain),), features) for chain in chains]
+
+
+def linear(*chains: str, features: str = "bias", node_features: str = "supported") -> list[Clique]:
+    """A linear-chain CRF for each chain, that know nothing of each other."""
+    return [
+        *nodes(*chains, features=node_features),
+        *(Clique(((0, chain), (1, chain)), features) for chain in chains),
+    ]
+
+
+def factorial(
+    *chains: str, features: str = "bias", node_features: str = "supported", skew: bool = False
+) -> list[Clique]:
+    """A factorial CRF: linear chains, and a clique of each two neighbouring chains at the same token.
+
+    features : of the pairs. The paper's eq. (4): node_features="none", features="supported".
+    skew : also a label with the next one of the chain after it, ((0, a), (1, b)).
+    """
+    between = [Clique(((0, a), (0, b)), features) for a, b in zip(chains, chains[1:], strict=False)]
+    skewed = [Clique(((0, a), (1, b)), features) for a, b in zip(chains, chains[1:], strict=False)]
+    return [*linear(*chains, features=features, node_features=node_features), *between, *skewed * skew]
+
+
+def second_order(chain: str, features: str = "bias") -> list[Clique]:
+    """A chain whose potentials read three labels in a row; and two, for the first ones."""
+    return [*linear(chain), Clique(((0, chain), (1, chain), (2, chain)), features)]
+
+
+def memory(chain: str, name: str, rule: str, labels: Iterable[Any], features: str = "bias") -> list[Clique]:
+    """A chain `name` of what was before a token, and a clique of it and the token's label.
+
+    rule : "last other": the last label before the token that is not among `labels` ("O"), None before the first
+        one; "seen": whether one of `labels` was before it (False, True).
+    The column `name` of labels follows from those of `chain`: `DCRF` makes it.
+    """
+    one_of("rule", rule, ("last other", "seen"))
+    update = Clique(((0, name), (0, chain), (1, name)), "none", rule, tuple(labels))
+    return [update, Clique(((0, name), (0, chain)), features)]
+
+
+def hierarchical(upper: str, lower: str, end: str, features: str = "bias") -> list[Clique]:
+    """Two levels: the label of `upper` can change only after a token whose label in `end` is true.
+
+    A chain inside each label of the upper one, that begins anew where it does. Source: the paper's Figure 2c.
+    """
+    return [
+        *nodes(upper, lower, end),
+        Clique(((0, upper), (0, lower), (0, end)), features),
+        Clique(((0, upper), (0, end), (1, upper)), features, "copy unless"),
+        Clique(((0, lower), (0, end), (1, upper), (1, lower)), features),
+    ]
+
+
+def check_template(cliques: Iterable[Clique], chains: Sequence[str]) -> list[Clique]:
+    """The cliques as `Clique`s, dt from 0 on, each once. chains : names of the label columns.
+
+    ValueError for a clique without labels, that names no chain, or the same label twice; for a template that
+    leaves a chain out.
+    """
+    found = {}
+    for number, clique in enumerate(cliques):
+        clique = clique if isinstance(clique, Clique) else Clique(clique)
+        where = f"clique {number}"
+        if not isinstance(clique.at, tuple | list) or not len(clique.at):
+            raise ValueError(f"{where}: expected labels as (dt, chain), got {shown(clique.at)}")
+        at = []
+        for label in clique.at:
+            if not isinstance(label, tuple | list) or len(label) != 2:
+                raise ValueError(f"{where}: expected labels as (dt, chain), got {shown(label)}")
+            dt, chain = label
+            if chain not in chains:
+                raise ValueError(
+                    f"{where}: expected a chain among {', '.join(map(repr, chains))}, got {shown(chain)}"
+                )
+            at.append((whole(f"{where}: dt", dt, -1000), chain))
+        first = min(dt for dt, _ in at)
+        at = tuple((dt - first, chain) for dt, chain in at)
+        if len(set(at)) < len(at):
+            raise ValueError(f"{where}: expected each label once, got {shown(at)}")
+        one_of(f"{where}: features", clique.features, FEATURES)
+        one_of(f"{where}: rule", clique.rule, RULES)
+        clique = clique._replace(at=at, labels=tuple(clique.labels))
+        if (at, clique.rule) in found:
+            raise ValueError(f"{where}: expected each clique once, got {clique.name} again")
+        found[at, clique.rule] = clique
+    missing = [
+        chain for chain in chains if not any(chain in dict((c, dt) for dt, c in q.at) for q in found.values())
+    ]
+    if missing:
+        raise ValueError(f"template: expected a clique for each chain, got none with {missing[0]!r}")
+    return list(found.values())
+
+
+def rule_table(clique: Clique, labels: dict[str, list[Any]]) -> np.ndarray | None:
+    """Which cells of a clique its rule allows: bool, one axis for each of its labels; None without a rule.
+
+    labels : {chain: its labels, in order}. Rules, for a clique of labels a, b, c:
+        "copy unless"  c = a, unless b is true
+        "last other"   c = a if b is among the clique's labels, else c = b
+        "seen"         c = (a is true, or b is among the clique's labels)
+    """
+    if not clique.rule:
+        return None
+    first, second, third = (labels[chain] for _, chain in clique.at)
+    after = {
+        "copy unless": lambda a, b: third if b else [a],
+        "last other": lambda a, b: [a if b in clique.labels else b],
+        "seen": lambda a, b: [bool(a) or b in clique.labels],
+    }[clique.rule]
+    table = np.zeros((len(first), len(second), len(third)), bool)
+    for i, a in enumerate(first):
+        for j, b in enumerate(second):
+            allowed = after(a, b)
+            table[i, j] = [c in allowed for c in third]
+    return table
