@@ -108,8 +108,8 @@ class Objective:
         form: str = "auto",
     ) -> None:
         settings = make_loss(loss, clamp, log_scale)
-        check_labels(corpus, features, constraints)
         self.features, self.c2, self.constraints = features, number("c2", c2), constraints
+        self._gold = self._gold_counts(corpus)
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
         if form not in ("auto", *self._forms) and type(self)._forms is not LOG_LOSS_FORMS:
@@ -127,11 +127,18 @@ class Objective:
                 n_shards(corpus.n_tokens, features.n_node),
             )
             layout = lay_out(corpus, features, self._packing, padded(features.n_labels))
-        classes, bounds = (corpus.class_ptr, corpus.class_attr), padded_bounds(constraints, features.n_labels)
+        classes, bounds = (corpus.class_ptr, corpus.class_attr), self._make_bounds()
         self._problem = Problem(features, classes, bounds, self._packing, layout)
-        self._gold = empirical_counts(corpus, features)
         self._allocate()
         self._choose(settings)
+
+    def _gold_counts(self, corpus):
+        """Counts (F,) of the gold labels, which are checked."""
+        check_labels(corpus, self.features, self.constraints)
+        return empirical_counts(corpus, self.features)
+
+    def _make_bounds(self):
+        return padded_bounds(self.constraints, self.features.n_labels)
 
     def _allocate(self):
         features, packing = self.features, self._packing

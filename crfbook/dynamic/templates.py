@@ -1,11 +1,11 @@
 """Templates of dynamic CRFs: which labels of neighbouring tokens share a potential, and which weights it has.
 
-A *chain* is one column of labels: "pos", "chunk". A *clique* names the labels that one potential reads, each as
-(dt, chain): ((0, "pos"), (1, "pos")) are the tags of a token and of the next one. A template is a list of
+A *chain* is one column of labels: "pos", "chunk". A *clique* names the labels that one potential reads, each
+as (dt, chain): ((0, "pos"), (1, "pos")) are the tags of a token and of the next one. A template is a list of
 cliques. Unrolled over a sentence of T tokens, a clique has one instance for each t with 0 <= t + dt < T for
 all its dt; instances that stick out do not exist. All instances share their weights:
 
-    p(y | x) = 1/Z(x) prod_c prod_t exp( bias_c[v] + sum_{a fires at t} W_c[a, v] ),   v = y at the clique, at t
+    p(y | x) = 1/Z(x) prod_c prod_t exp( bias_c[v] + sum_{a fires at t} W_c[a, v] ),   v: labels of c at t
 
 Source: Sutton, Rohanimanesh and McCallum (2004), section 3.1, eq. (3).
 """
@@ -26,8 +26,8 @@ RULES = ("", "copy unless", "last other", "seen")
 class Clique(NamedTuple):
     """One clique of a template.
 
-    at : ((dt, chain), ...): the labels that it reads, the first one changing slowest in its cells. The smallest
-        dt is 0 (others are shifted).
+    at : ((dt, chain), ...): the labels that it reads, the first one changing slowest in its cells. The
+        smallest dt is 0 (others are shifted).
     features : "bias": one weight a cell (joint label). "supported": also one for each (attribute, cell) seen
         together in training. "all": for each attribute and cell. "none": no weights, the rule alone.
         Attributes are those of the clique's last token.
@@ -81,8 +81,8 @@ def second_order(chain: str, features: str = "bias") -> list[Clique]:
 def memory(chain: str, name: str, rule: str, labels: Iterable[Any], features: str = "bias") -> list[Clique]:
     """A chain `name` of what was before a token, and a clique of it and the token's label.
 
-    rule : "last other": the last label before the token that is not among `labels` ("O"), None before the first
-        one; "seen": whether one of `labels` was before it (False, True).
+    rule : "last other": the last label before the token that is not among `labels` ("O"), None before the
+        first one; "seen": whether one of `labels` was before it (False, True).
     The column `name` of labels follows from those of `chain`: `DCRF` makes it.
     """
     one_of("rule", rule, ("last other", "seen"))

@@ -1,0 +1,337 @@
+"""Exact inference in m label chains over a batch: each step eliminates the old label of one chain after the
+other.
+
+A state of a step is a table of all joint labels, K = L_1 L_2 .. L_m cells. Its product with the transitions
+of a chain is a matrix product over one axis:
+
+    X_m = alpha[t-1],   X_{k-1}[.., y_k, ..] = sum_{yp_k} S_k X_k[.., yp_k, ..] psi_k[yp_k, y_k],   k = m .. 1
+    alpha[t] = X_0 o psi_1[t, y_1] o .. o psi_m[t, y_m] o beside
+
+so a step costs K (L_1 + .. + L_m) products, where one over joint labels costs K^2. S_k are potentials of a
+label that is still there and of ones that have come (skew edges): elementwise, at no product.
+Packed batches ("step-major") as in chain/forward_backward_batched.py. n rows of B sequences; a step of b rows
+lies as (L_1, .., L_{m-1}, b, L_m), C order, flat: each product is then one matrix product, or one for each
+value of the axes before. `chains` is a `Chains` and `work` a `ChainWork` of potentials.py, with their shapes.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+from crfbook.chain.forward_backward import MAX_SPREAD, SMALLEST_MASS
+from crfbook.chain.vector_math import exp_inplace
+
+
+@kernel
+def exp_blocks(log_node, step_ptr, chains, log_z, flags):
+    """psi = exp(log_node - middle) in place, block by block of a row; the middles go to log_z.
+
+    A row has a block of scores for each chain, then one for each pair of labels whose weights depend on the
+    text (not read at first tokens, where it is one of a transition). Beyond MAX_SPREAD nats between the
+    largest and the smallest product of a step, digits may be lost unseen: flagged.
+    Arguments: log_node (n, M), overwritten; step_ptr (T+1,) of a packed batch; chains; out: log_z (B,),
+    added to; flags uint8 (B,): 1 where the log form is needed. Cost: n M exps. Source: chapter 12.
+    """
+    for t in range(step_ptr.size - 1):
+        for i in range(step_ptr[t], step_ptr[t + 1]):
+            row, r, spread = log_node[i], i - step_ptr[t], chains.spread[0]
+            for k in range(chains.block.shape[0]):
+                high, low = -np.inf, np.inf
+                for y in range(chains.block[k, 0], chains.block[k, 1]):
+                    high = row[y] if row[y] > high else high
+                    low = row[y] if row[y] < low and row[y] > -np.inf else low
+                if high == -np.inf or t == 0 and chains.block[k, 2]:
+                    continue
+                middle = low + 0.5 * (high - low)
+                spread += high - low
+                log_z[r] += middle
+                for y in range(chains.block[k, 0], chains.block[k, 1]):
+                    row[y] -= middle
+            if not spread <= MAX_SPREAD:
+                flags[r] = 1
+    exp_inplace(log_node.reshape(-1))
+
+
+@kernel
+def transitions_of(k, i, psi, chains):
+    """psi_k (L_k, L_k) [previous, next] into row i: shared by all tokens, or that row's own.
+
+    Arguments: k, i, psi (n, M) of `exp_blocks`, chains. Cost: 1, a view. Source: chapter 12.
+    """
+    L, start = chains.size[k], chains.pair_start[k]
+    if chains.pair_row[k] >= 0:
+        start = i * psi.shape[1] + chains.pair_row[k]
+        return psi.reshape(-1)[start : start + L * L].reshape(L, L)
+    return chains.psi_pair[start : start + L * L].reshape(L, L)
+
+
+@kernel
+def eliminate(k, source, table, back, chains, n_rows, out):
+    """out[.., y, ..] = sum_yp source[.., yp, ..] table[yp, y] over the axis of chain k; back: with the
+    transpose of the table. Returns the number of products.
+
+    Arguments: k; source (>= K n_rows,); table (L_k, L_k); back 0 or 1; chains; n_rows of the step; out: out
+    (>= K n_rows,). Cost: K n_rows L_k multiply-adds. Source: Sutton, Rohanimanesh and McCallum (2004),
+    section 3.2; docs/SPEC.md, B.3.
+    """
+    L, before = chains.size[k], chains.before[k]
+    if k == chains.size.size - 1:
+        n = before * n_rows
+        rows, target = source[: n * L].reshape(n, L), out[: n * L].reshape(n, L)
+        if back:
+            np.dot(rows, table.T, target)
+        else:
+            np.dot(rows, table, target)
+        return n * L * L
+    width = chains.after[k] * n_rows
+    for p in range(before):
+        block = slice(p * L * width, (p + 1) * L * width)
+        columns, target = source[block].reshape(L, width), out[block].reshape(L, width)
+        if back:
+            np.dot(table, columns, target)
+        else:
+            np.dot(table.T, columns, target)
+    return before * L * L * width
+
+
+@kernel
+def continuing(source, n_before, n_rows, chains, out):
+    """The first n_rows of a step's n_before rows: those that have a next token.
+
+    Arguments: source (>= K n_before,), n_before, n_rows, chains; out: out (>= K n_rows,). Cost: K n_rows.
+    Source: chapter 12.
+    """
+    L = chains.size[chains.size.size - 1]
+    for p in range(chains.before[chains.size.size - 1]):
+        lo, to = p * n_before * L, p * n_rows * L
+        for j in range(n_rows * L):
+            out[to + j] = source[lo + j]
+
+
+@kernel
+def times_cells(table, n_rows, chains, state):
+    """state[cell, row] *= table[cell] for all rows.
+
+    Arguments: table (K,), n_rows, chains; out: state (>= K n_rows,), in the layout of a step. Cost: K n_rows.
+    Source: chapter 12.
+    """
+    L = chains.size[chains.size.size - 1]
+    for p in range(chains.before[chains.size.size - 1]):
+        for b in range(n_rows):
+            base = (p * n_rows + b) * L
+            for y in range(L):
+                state[base + y] *= table[p * L + y]
+
+
+@kernel
+def times_nodes(lo, factor, psi, chains, state, total, flags):
+    """state[cell, row] *= factor[row] psi_1[row, y_1] .. psi_m[row, y_m] beside[cell]; sums and lost digits.
+
+    Arguments: lo, first row of the step; factor (b,); psi (n, M); chains; out: state (>= K b,), total (b,):
+    its sum over all cells; flags (B,): 1 where a cell has less than SMALLEST_MASS.
+    Cost: 3 K b. Source: docs/SPEC.md, B.3.
+    """
+    last, n_rows = chains.size.size - 1, factor.size
+    L, first = chains.size[last], chains.block[last, 0]
+    total[:] = 0.0
+    for p in range(chains.before[last]):
+        beside = chains.psi_beside[p * L : p * L + L]
+        for b in range(n_rows):
+            row, f = psi[lo + b], factor[b]
+            for k in range(last):
+                f *= row[chains.column[k, p]]
+            cells = state[(p * n_rows + b) * L : (p * n_rows + b + 1) * L]
+            if chains.beside_row[0] >= 0:
+                own = row[chains.beside_row[0] + p * L : chains.beside_row[0] + (p + 1) * L]
+                for y in range(L):
+                    cells[y] *= own[y]
+            s, lost = 0.0, 0
+            for y in range(L):
+                v = cells[y] * f * row[first + y] * beside[y]
+                cells[y] = v
+                s += v
+                lost += (v > 0.0) & (v < SMALLEST_MASS)
+            total[b] += s
+            if lost:
+                flags[b] = 1
+
+
+@kernel
+def chains_forward(step_ptr, chains, log_node, log_z, flags, work):
+    """alpha of all steps, one step late normalised, and log Z; returns how many sequences are flagged.
+
+    alpha[t] = X_0 o nodes gain[t-1], gain[t] = 1 / sum alpha[t]; see the top of the file. log_node becomes psi.
+
+    Arguments: step_ptr (T+1,); chains; log_node (n, M), overwritten; out: log_z (B,), flags uint8 (B,),
+    work.alpha (K n,), work.between (m-1, K n): where the elimination of chain k starts; work.gain (n,).
+    Cost: K (L_1 + .. + L_m) multiply-adds a row, counted in work.n_products.
+    Source: docs/SPEC.md, B.3; chapter 12.
+    """
+    m, K = chains.size.size, chains.before[-1] * chains.size[-1]
+    log_z[:], flags[:] = 0.0, 0
+    exp_blocks(log_node, step_ptr, chains, log_z, flags)
+    factor, total = np.ones(log_z.size), np.empty(log_z.size)
+    for t in range(step_ptr.size - 1):
+        lo, n_rows = step_ptr[t], step_ptr[t + 1] - step_ptr[t]
+        state = work.alpha[lo * K : (lo + n_rows) * K]
+        if t == 0:
+            state[:] = 1.0
+        else:
+            before = step_ptr[t - 1]
+            source = work.alpha[before * K : lo * K]
+            if lo - before > n_rows:
+                continuing(source, lo - before, n_rows, chains, work.kept)
+                source = work.kept
+            for k in range(m - 1, -1, -1):
+                if chains.has_skew[k]:
+                    times_cells(chains.psi_skew[k], n_rows, chains, source)
+                target = state if k == 0 else work.between[k - 1, lo * K : (lo + n_rows) * K]
+                table = transitions_of(k, lo, log_node, chains)
+                work.n_products[0] += eliminate(k, source, table, 0, chains, n_rows, target)
+                source = target
+            factor[:n_rows] = work.gain[before : before + n_rows]
+        times_nodes(lo, factor[:n_rows], log_node, chains, state, total[:n_rows], flags)
+        for b in range(n_rows):
+            gain = 1.0 / total[b]
+            work.gain[lo + b] = gain
+            log_z[b] += np.log(total[b]) + chains.log_token[0] + (chains.log_step[0] if t else 0.0)
+            if not (gain > 0.0 and gain < np.inf):
+                flags[b] = 1
+    n_flagged = 0
+    for r in range(flags.size):
+        n_flagged += flags[r]
+    return n_flagged
+
+
+@kernel
+def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
+    """q = alpha o g, summed into the marginals of each chain; g becomes v = g o nodes factor.
+
+    Arguments: lo, first row of the step; factor (b,): the gain before; psi (n, M); alpha, g (>= K b,), g
+    overwritten; chains; out: p_node (n, M) of these rows; sums.beside (K,), added to. Cost: 5 K b.
+    Source: docs/SPEC.md, B.3.
+    """
+    last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row[0]
+    L, first = chains.size[last], chains.block[last, 0]
+    for b in range(n_rows):
+        p_node[lo + b] = 0.0
+    for p in range(chains.before[last]):
+        beside, cell_sum = chains.psi_beside[p * L : p * L + L], sums.beside[p * L : p * L + L]
+        for b in range(n_rows):
+            row, out, f = psi[lo + b], p_node[lo + b], factor[b]
+            for k in range(last):
+                f *= row[chains.column[k, p]]
+            base = (p * n_rows + b) * L
+            a, v = alpha[base : base + L], g[base : base + L]
+            if own >= 0:
+                for y in range(L):
+                    out[own + p * L + y] = a[y] * v[y] if a[y] > 0.0 else 0.0
+            s = 0.0
+            for y in range(L):
+                # An unreachable state can have any beta, even an infinite one; nothing may use it.
+                x = v[y] if a[y] > 0.0 else 0.0
+                q = a[y] * x
+                s += q
+                out[first + y] += q
+                cell_sum[y] += q
+                v[y] = x * f * row[first + y] * beside[y]
+            if own >= 0:
+                for y in range(L):
+                    v[y] *= row[own + p * L + y]
+            for k in range(last):
+                out[chains.column[k, p]] += s
+
+
+@kernel
+def pair_counts(k, lo, before, v, psi, chains, n_rows, p_node, sums, buf):
+    """Expected transitions of chain k into a step: sum before[.., yp, ..] v[.., y, ..], not yet times psi_k;
+    in rows that have transitions of their own, with them, to p_node.
+
+    Arguments: k, lo, before, v (>= K n_rows,), psi (n, M), chains, n_rows; out: p_node (n, M) or sums.pair,
+    added to; work: buf (>= L_k^2,). Cost: K n_rows L_k multiply-adds. Source: docs/SPEC.md, B.3.
+    """
+    L, m = chains.size[k], chains.size.size
+    pair, start = buf[: L * L].reshape(L, L), chains.pair_start[k]
+    own = chains.pair_row[k] >= 0
+    n_blocks = 1 if k == m - 1 else chains.before[k]
+    for p in range(n_blocks):
+        if k == m - 1:
+            n = chains.before[k] * n_rows
+            np.dot(before[: n * L].reshape(n, L).T, v[: n * L].reshape(n, L), pair)
+        else:
+            width = chains.after[k] * n_rows
+            block = slice(p * L * width, (p + 1) * L * width)
+            np.dot(before[block].reshape(L, width), v[block].reshape(L, width).T, pair)
+        for j in range(L * L):
+            if own:
+                p_node[lo, chains.pair_row[k] + j] += buf[j] * psi[lo, chains.pair_row[k] + j]
+            else:
+                sums.pair[start + j] += buf[j]
+
+
+@kernel
+def skew_counts(k, before, v, chains, n_rows, sums):
+    """Expected pairs of an old label of chain k and new ones; v *= the potentials S_k.
+
+    Arguments: k; before (>= K n_rows,): with S_k in it; v (>= K n_rows,), overwritten; chains; n_rows; out:
+    sums.skew (m, K), row k added to. Cost: 3 K n_rows. Source: chapter 12.
+    """
+    L, table, out = chains.size[-1], chains.psi_skew[k], sums.skew[k]
+    for p in range(chains.before[-1]):
+        for b in range(n_rows):
+            base = (p * n_rows + b) * L
+            for y in range(L):
+                f = table[p * L + y]
+                # `before` has S_k already, and v gets it now
+                out[p * L + y] += before[base + y] * v[base + y]
+                v[base + y] *= f
+
+
+@kernel
+def chains_backward(step_ptr, weight, chains, psi, p_node, sums, work):
+    """Marginals of all labels and the sums of those of all pairs, from what `chains_forward` left.
+
+    g[T-1] = weight gain,  v = g o nodes gain[t-1],  then for k = 1 .. m: counts of chain k from `between` and
+    v, v <- v over psi_k transposed;  g[t-1] = v.
+
+    Arguments: step_ptr (T+1,); weight (B,); chains; psi (n, M) of `chains_forward`; out: p_node (n, M) =
+    weight * marginals, of all blocks; sums (`ChainSums`): added to, those of pairs still without their
+    potential; work: the arrays of `chains_forward`, and work.wide (2, K B), work.pair.
+    Cost: 2 K (L_1 + .. + L_m) multiply-adds a row. Source: docs/SPEC.md, B.3; chapter 12.
+    """
+    m, K = chains.size.size, chains.before[-1] * chains.size[-1]
+    P, L = chains.before[-1], chains.size[-1]
+    now, following = 0, 0
+    ones = np.ones(weight.size)
+    for t in range(step_ptr.size - 2, -1, -1):
+        lo, n_rows = step_ptr[t], step_ptr[t + 1] - step_ptr[t]
+        g, target = work.wide[now], work.wide[1 - now]
+        for p in range(P):  # make room for the sequences that end here
+            for j in range(following * L):
+                target[p * n_rows * L + j] = g[p * following * L + j]
+            for b in range(following, n_rows):
+                base = (p * n_rows + b) * L
+                for y in range(L):
+                    target[base + y] = weight[b] * work.gain[lo + b]
+        now = 1 - now
+        before = step_ptr[t - 1] if t else 0
+        factor = work.gain[before : before + n_rows] if t else ones[:n_rows]
+        alpha = work.alpha[lo * K : (lo + n_rows) * K]
+        node_counts(lo, factor, psi, alpha, chains, p_node, target, sums)
+        if t == 0:
+            break
+        for k in range(m):
+            if k < m - 1:
+                source = work.between[k, lo * K : (lo + n_rows) * K]
+            else:
+                source = work.alpha[before * K : lo * K]
+                if lo - before > n_rows:
+                    continuing(source, lo - before, n_rows, chains, work.kept)
+                    source = work.kept
+            v = work.wide[now]
+            pair_counts(k, lo, source, v, psi, chains, n_rows, p_node, sums, work.pair)
+            table = transitions_of(k, lo, psi, chains)
+            eliminate(k, v, table, 1, chains, n_rows, work.wide[1 - now])
+            now = 1 - now
+            if chains.has_skew[k]:
+                skew_counts(k, source, work.wide[now], chains, n_rows, sums)
+        following = n_rows

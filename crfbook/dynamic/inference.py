@@ -1,0 +1,187 @@
+"""What a dynamic CRF says about a corpus: best labels, marginals, log Z. Arrays only, no strings.
+
+Common arguments: corpus (S sequences, N tokens); model, a `DynamicModel`; known: int32 (N, m), -1 where a
+label may be any, or None; n_threads.
+"""
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.chain.batch import Batch, make_work
+from crfbook.chain.forms import Problem
+from crfbook.chain.inference import ready_model, stretch_scores, stretches
+from crfbook.chain.objective import check_paths
+from crfbook.chain.packing import pack
+from crfbook.data.corpus import slice_sequences
+from crfbook.data.features import FeatureSet
+from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
+from crfbook.dynamic.layout import Layout, known_sets, log_tables, row_bounds
+from crfbook.dynamic.objective import plain
+from crfbook.dynamic.potentials import max_chains
+from crfbook.dynamic.trees import LIMIT, sequence_best
+from crfbook.dynamic.viterbi import chains_viterbi
+from crfbook.training.threads import run_pieces
+
+
+class DynamicModel(NamedTuple):
+    """A template with its weights, and the engine: "elimination" or "junction"."""
+
+    layout: Layout
+    features: FeatureSet
+    w: np.ndarray  # (F,)
+    engine: str
+    limit: int = LIMIT  # cells of the largest clique of a junction tree
+
+
+class _Ready(NamedTuple):
+    """A corpus and what its scores are made of."""
+
+    corpus: object
+    scores: object  # of `ready_model`
+    tables: list
+    pieces: list  # of `stretches`
+
+
+def _ready(corpus, model, known):
+    layout, sets = model.layout, np.zeros((0, model.layout.n_cells), bool)
+    corpus = plain(corpus)._replace(seq_weight=np.zeros(0))
+    if known is not None:
+        which, sets = known_sets(layout, known)
+        corpus = corpus._replace(label_set=which)
+    free = corpus._replace(label_set=corpus.label_set[:0])
+    scores = ready_model(free, model.features, model.w, None, tiny=False, padding=False)
+    tables = log_tables(layout, model.features, model.w)
+    scores = scores._replace(bounds=row_bounds(layout, tables, sets))
+    return _Ready(corpus, scores, tables, stretches(corpus.seq_ptr, layout.n_cells))
+
+
+def decode(corpus, model, known=None, n_threads=1):
+    """(labels int32 (N, m), score (S,)): the best labelling of each sequence; of equally good ones, one.
+
+    Raises ValueError naming the first sequence all of whose labellings are forbidden.
+    """
+    ready, layout = _ready(corpus, model, known), model.layout
+    path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
+    chains = max_chains(layout, ready.tables) if model.engine == "elimination" else None
+
+    def piece(i):
+        sequences, tokens = ready.pieces[i]
+        rows = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
+        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+        _best(rows, seq_ptr, chains, model, ready.tables, path[tokens], score[sequences])
+
+    run_pieces(piece, len(ready.pieces), n_threads)
+    check_paths(score, np.arange(len(score)), True)
+    return path, score
+
+
+def _best(rows, seq_ptr, chains, model, tables, path, score):
+    """Fill path (n, m) and score of neighbouring sequences from their rows (n, M)."""
+    if chains is None:
+        for i, (lo, hi) in enumerate(zip(seq_ptr[:-1], seq_ptr[1:], strict=True)):
+            if hi > lo:
+                path[lo:hi], score[i] = sequence_best(model.layout, tables, rows[lo:hi], model.limit)
+        return
+    n_cells, longest = len(chains.log_beside), int(np.diff(seq_ptr).max(initial=1))
+    found = np.zeros(path.shape, np.int32)
+    chains_viterbi(rows, chains, seq_ptr, found, score, np.empty((longest, n_cells)), np.empty((2, n_cells)))
+    path[:, list(model.layout.axes[::-1])] = found
+
+
+def marginals(corpus, model, known=None, n_threads=1, rows=True):
+    """(p (N, n_cells), log Z (S,)): probabilities of the cells of rows, the labels of each chain first.
+
+    rows : whether p is wanted; else it is None. log Z is in nats, 0 for no token.
+    """
+    ready, layout = _ready(corpus, model, known), model.layout
+    p = np.empty((corpus.n_tokens, layout.n_cells)) if rows else None
+    log_z = np.zeros(corpus.n_sequences)
+    form_of = Elimination if model.engine == "elimination" else JunctionTrees
+
+    def piece(i):
+        sequences, tokens = ready.pieces[i]
+        part = slice_sequences(ready.corpus, sequences.start, sequences.stop)
+        log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
+        packing = pack(part, elimination_rows(layout), n_shards=1)
+        problem = Problem(model.features, None, None, packing, None)
+        form = form_of(problem, layout, np.zeros((0, layout.n_cells), bool), model.limit)
+        form.prepare(model.w, "counts")
+        work, sums = form.work(make_work(packing, log_node.shape[1])), form.begin()
+        for b in range(packing.n_batches):
+            batch, token = Batch(b, packing, work), packing.row_token[packing.rows(b)]
+            found = np.zeros(len(batch.weight))
+            batch.log_node[:] = log_node[token]
+            if form.batch_sums(batch, work, found, sums):
+                batch.log_node[:] = log_node[token]
+            for r in np.flatnonzero(np.isnan(found)):
+                form.redo(batch, r, found, np.zeros(layout.n_tables))
+            log_z[sequences.start + packing.sequence[batch.slots]] = found
+            if rows:
+                p[tokens.start + token] = batch.p_node[:, : layout.n_cells]
+
+    run_pieces(piece, len(ready.pieces), n_threads)
+    if known is None:
+        check_paths(log_z, np.arange(len(log_z)), True)
+    return p, log_z
+
+
+def kbest(corpus, model, k, n_threads=1):
+    """For each sequence a list of at most k pairs (labels int32 (T, m), score), best first. Exact.
+
+    The best of all labellings but those found: each found one splits the rest into those that leave it first
+    at its first, second, .. label; the best of each part waits in a queue. Cost: m T decodings a labelling.
+    Source: Lawler (1972), A procedure for computing the k best solutions of discrete optimization problems.
+    """
+    ready, layout = _ready(corpus, model, None), model.layout
+    chains = max_chains(layout, ready.tables) if model.engine == "elimination" else None
+    out = [None] * corpus.n_sequences
+    first = layout.first
+
+    def best(rows, fixed, closed):
+        """The best labelling with the first labels of `fixed`, whose next one is not in `closed`."""
+        rows, m = rows.copy(), len(layout.sizes)
+        for v in range(fixed.size):
+            t, chain = divmod(v, m)
+            block = rows[t, first[chain] : first[chain + 1]]
+            kept = block[fixed[v]]
+            block[:] = -np.inf
+            block[fixed[v]] = kept
+        t, chain = divmod(fixed.size, m)
+        if closed:
+            rows[t, first[chain] + np.array(sorted(closed))] = -np.inf
+        path, score = np.zeros((len(rows), m), np.int32), np.zeros(1)
+        _best(rows, np.array([0, len(rows)]), chains, model, ready.tables, path, score)
+        return float(score[0]), path
+
+    def piece(i):
+        sequences, tokens = ready.pieces[i]
+        log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
+        for s in range(sequences.start, sequences.stop):
+            rows = log_node[corpus.seq_ptr[s] - tokens.start : corpus.seq_ptr[s + 1] - tokens.start]
+            out[s] = (
+                _ranked(rows, best, k, len(layout.sizes))
+                if len(rows)
+                else [(np.zeros((0, len(layout.sizes)), np.int32), 0.0)]
+            )
+
+    run_pieces(piece, len(ready.pieces), n_threads)
+    return out
+
+
+def _ranked(rows, best, k, m):
+    found, number = [], 0
+    score, path = best(rows, np.zeros(0, np.int32), set())
+    queue = [(-score, number, path, 0, frozenset())]
+    while queue and len(found) < k and queue[0][0] < np.inf:
+        score, _, path, n_fixed, closed = heapq.heappop(queue)
+        found.append((path, -score))
+        flat = path.reshape(-1)
+        for v in range(n_fixed, flat.size if len(found) < k else 0):
+            closed_here = (closed if v == n_fixed else frozenset()) | {int(flat[v])}
+            score, other = best(rows, flat[:v], closed_here)
+            if score > -np.inf:
+                number += 1
+                heapq.heappush(queue, (-score, number, other, v, closed_here))
+    return found

@@ -1,0 +1,145 @@
+"""What training of a dynamic CRF minimises: `DynamicObjective`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from crfbook._checks import number
+from crfbook.chain.objective import Objective, check_weights
+from crfbook.data.corpus import take_sequences
+from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
+from crfbook.dynamic.layout import gold_counts, instances, known_sets
+from crfbook.dynamic.trees import LIMIT, tree_plan
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Corpus, FeatureSet
+    from crfbook.dynamic.layout import Layout
+
+
+class Lattice(Objective):
+    """sum_i weight_i log Z_i - w . counts, over the joint labels that label sets leave."""
+
+    _forms: ClassVar = {"batched": Elimination}
+
+    def __init__(self, corpus, features, layout, counts, label_sets, n_threads, limit, engine):
+        self._counts = counts
+        self._options = {"layout": layout, "label_sets": label_sets, "limit": limit}
+        rows = elimination_rows(layout) if engine == "elimination" else 512
+        if engine != "elimination":
+            self._forms = {"batched": JunctionTrees}
+        super().__init__(corpus, features, n_threads=n_threads, batch_tokens=rows, form="batched")
+
+    def _gold_counts(self, corpus):
+        return self._counts
+
+    def _make_bounds(self):
+        return None  # a form makes them of each weights
+
+
+class DynamicObjective:
+    """Penalised negative log-likelihood of labels, and its gradient; call it with weights.
+
+        value(w) = sum_i weight_i (log Z_i - log Z_i(known labels)) + c2 |w|^2        in nats
+
+    log Z(known) is the score of the labels where all are known; where some are not, it sums over them
+    (marginal likelihood), and the objective is no longer convex.
+
+    Parameters
+    ----------
+    corpus : Corpus; its labels and transitions are not looked at. labels int32 (N, m), -1: unknown.
+    layout, features : of `lay_out_template` and `dynamic_features`.
+    c2, n_threads : as `Objective`.
+    engine : "elimination", "junction", or None: elimination where it can.
+    limit : cells of the largest clique of a junction tree.
+
+    Raises ValueError, naming the sequence, where the constraints leave its labels no probability, and for a
+    template that is too wide (its cost, and what else there is).
+    """
+
+    def __init__(
+        self, corpus: Corpus, labels: ArrayLike, layout: Layout, features: FeatureSet, *, c2: float = 0.0,
+        n_threads: int = 1, engine: str | None = None, limit: int = LIMIT,
+    ) -> None:  # fmt: skip
+        self.c2, self.features = number("c2", c2), features
+        engine = check_engine(layout, corpus, engine, limit)
+        corpus = plain(corpus)
+        partial = np.unique(corpus.sequence[(labels < 0).any(axis=1)])
+        whole = np.setdiff1d(np.arange(corpus.n_sequences), partial)
+        counts = np.zeros(features.n_features)
+        if len(whole):
+            tokens = np.isin(corpus.sequence, whole)
+            counts = gold_counts(layout, take_sequences(corpus, whole), features, labels[tokens])
+        more = n_threads, limit, engine
+        none = np.zeros((0, layout.n_cells), bool)
+        self.free, self.known = Lattice(corpus, features, layout, counts, none, *more), None
+        if len(partial):
+            tokens = np.isin(corpus.sequence, partial)
+            which, sets = known_sets(layout, labels[tokens])
+            part = take_sequences(corpus, partial)._replace(label_set=which)
+            self.known = Lattice(part, features, layout, np.zeros(len(counts)), sets, *more)
+        check_known(layout, corpus, labels)
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether all labels are known."""
+        return self.known is None
+
+    def __call__(self, w: ArrayLike) -> tuple[float, np.ndarray]:
+        """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
+        w = check_weights(w, self.features.n_features)
+        value, grad = self.free(w)
+        if self.known is not None:
+            less, slope = self.known(w)
+            value, grad = value - less, grad - slope
+        return value + self.c2 * float(w @ w), grad + 2.0 * self.c2 * w
+
+
+def plain(corpus):
+    """The corpus with one class of transitions, and one label: a template has its own."""
+    n = corpus.n_tokens
+    return corpus._replace(
+        edge_class=np.zeros(n, np.int32), class_ptr=np.array([0, 1]), class_attr=np.zeros(1, np.int32),
+        labels=np.zeros(n, np.int32), label_set=np.zeros(0, np.int32),
+    )  # fmt: skip
+
+
+def check_engine(layout, corpus, engine, limit):
+    """ "elimination" or "junction"; ValueError where the junction tree is too wide, before it is made."""
+    if engine is None:
+        engine = "elimination" if layout.axes else "junction"
+    elif engine == "elimination" and not layout.axes:
+        raise ValueError(
+            "engine='elimination': expected potentials between neighbouring labels of chains, got a template "
+            "with others; 'junction' takes any"
+        )
+    if engine == "junction":
+        tree_plan(layout, min(corpus.longest, 1 + 2 * max(table.span for table in layout.tables)), limit)
+    return engine
+
+
+def check_known(layout, corpus, labels):
+    """ValueError naming the first token whose known labels a rule, or a constraint, forbids."""
+    position, length = corpus.position, np.repeat(corpus.lengths, corpus.lengths)
+    for limits, ends, where in (
+        (layout.start, position == 0, "first"),
+        (layout.end, position == length - 1, "last"),
+    ):
+        for chain, name in enumerate(layout.chains):
+            known = np.where(labels[:, chain] < 0, 0, labels[:, chain])
+            bad = ends & (labels[:, chain] >= 0) & ~limits[layout.first[chain] + known]
+            if bad.any():
+                raise ValueError(
+                    f"{corpus.place(int(np.argmax(bad)))}: the constraints forbid its label of {name!r} at "
+                    f"the {where} token"
+                )
+
+    for table in layout.tables:
+        if table.allowed is not None:
+            tokens, cells = instances(table, corpus, labels)
+            bad = tokens[~table.allowed.reshape(-1)[cells]]
+            if len(bad):
+                raise ValueError(
+                    f"{corpus.place(int(bad.min()))}: the constraints forbid its labels of {table.name}"
+                )

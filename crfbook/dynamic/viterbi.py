@@ -1,0 +1,169 @@
+"""The best joint labelling of m label chains, by elimination with maxima and without back pointers.
+
+    X_m = delta[t-1],  X_{k-1}[.., y_k, ..] = max_{yp_k} S_k + X_k[.., yp_k, ..] + log_pair_k[yp_k, y_k]
+    delta[t] = X_0 + scores of the labels of t
+
+Back pointers would be one number for each cell, chain and step, written with a comparison that the processor
+cannot vectorise. Only those of the best path are read. So delta is kept, and the K cells before a label of
+the best path are looked at again on the way back: m K additions a step, beside K (L_1 + .. + L_m) before.
+
+Here the chain that is eliminated first is the first axis, so that maxima run over contiguous rows; else as
+elimination.py. `chains` is a `MaxChains` of potentials.py, with its shapes.
+"""
+
+import numpy as np
+
+from crfbook._jit import kernel
+
+
+@kernel
+def log_transitions(k, t, log_node, chains):
+    """Scores (L_k, L_k) [previous, next] of chain k into token t: shared by all tokens, or its own.
+
+    Arguments: k, t, log_node (n, M), chains. Cost: 1, a view. Source: chapter 12.
+    """
+    L, start = chains.size[k], chains.pair_start[k]
+    if chains.pair_row[k] >= 0:
+        start = t * log_node.shape[1] + chains.pair_row[k]
+        return log_node.reshape(-1)[start : start + L * L].reshape(L, L)
+    return chains.log_pair[start : start + L * L].reshape(L, L)
+
+
+@kernel
+def best_row(source, table, out):
+    """out[y] = max_yp source[yp] + table[yp, y], four yp at a time: one pass over out for four rows.
+
+    Arguments: source (L,), table (L, L); out: out (L,). Cost: L^2 additions. Source: chapter 12.
+    """
+    L, i = source.size, 0
+    out[:] = -np.inf
+    while i + 4 <= L:
+        a, b, c, d = source[i], source[i + 1], source[i + 2], source[i + 3]
+        for y in range(L):
+            p, q = a + table[i, y], b + table[i + 1, y]
+            r, s = c + table[i + 2, y], d + table[i + 3, y]
+            p = q if q > p else p
+            r = s if s > r else r
+            p = r if r > p else p
+            out[y] = p if p > out[y] else out[y]
+        i += 4
+    while i < L:
+        for y in range(L):
+            p = source[i] + table[i, y]
+            out[y] = p if p > out[y] else out[y]
+        i += 1
+
+
+@kernel
+def best_block(source, table, out):
+    """out[y, j] = max_yp source[yp, j] + table[yp, y] for all columns j, four yp at a time.
+
+    Arguments: source (L, width), table (L, L); out: out (L, width). Cost: L^2 width additions.
+    Source: chapter 12.
+    """
+    L, width = source.shape
+    for y in range(L):
+        best, i = out[y], 0
+        best[:] = -np.inf
+        while i + 4 <= L:
+            a, b, c, d = table[i, y], table[i + 1, y], table[i + 2, y], table[i + 3, y]
+            for j in range(width):
+                p, q = a + source[i, j], b + source[i + 1, j]
+                r, s = c + source[i + 2, j], d + source[i + 3, j]
+                p = q if q > p else p
+                r = s if s > r else r
+                p = r if r > p else p
+                best[j] = p if p > best[j] else best[j]
+            i += 4
+        while i < L:
+            for j in range(width):
+                p = table[i, y] + source[i, j]
+                best[j] = p if p > best[j] else best[j]
+            i += 1
+
+
+@kernel
+def add_labels(t, log_node, chains, state):
+    """state[cell] += the scores of the cell's labels at token t.
+
+    Arguments: t, log_node (n, M), chains; out: state (K,). Cost: 2 K. Source: docs/SPEC.md, B.3.
+    """
+    m, row = chains.size.size, log_node[t]
+    L, first = chains.size[m - 1], chains.first[m - 1]
+    for p in range(chains.before[m - 1]):
+        f = 0.0
+        for k in range(m - 1):
+            f += row[chains.first[k] + p // (chains.before[m - 1] // chains.before[k + 1]) % chains.size[k]]
+        for y in range(L):
+            state[p * L + y] += f + row[first + y] + chains.log_beside[p * L + y]
+    if chains.beside_row[0] >= 0:
+        for c in range(state.size):
+            state[c] += row[chains.beside_row[0] + chains.cell[c]]
+
+
+@kernel
+def best_before(t, cell, log_node, chains, delta, buf):
+    """The best cell of token t - 1 before `cell` of token t: all of them are looked at.
+
+    Arguments: t, cell; log_node (n, M) of the sequence, chains, delta (T, K); work: buf (K,).
+    Cost: (m + 1) K. Source: chapter 12.
+    """
+    buf[:] = delta[t - 1]
+    for k in range(chains.size.size):
+        L, after = chains.size[k], chains.after[k]
+        table = log_transitions(k, t, log_node, chains)
+        y = cell // after % L
+        for yp in range(L):
+            v = table[yp, y]
+            if chains.has_skew[k]:
+                v += chains.log_skew[k, cell + (yp - y) * after]
+            for p in range(chains.before[k]):
+                lo = (p * L + yp) * after
+                for j in range(lo, lo + after):
+                    buf[j] += v
+    return np.argmax(buf)
+
+
+@kernel
+def chains_viterbi(log_node, chains, seq_ptr, path, score, delta, buf):
+    """The best joint labelling of each sequence; of equally good ones, one.
+
+    Arguments: log_node (n, M): scores of rows, limits included, sequence by sequence; chains; seq_ptr (S+1,);
+    out: path int32 (n, m), in the order of the axes; score (S,), -inf where every labelling is forbidden
+    (path 0 then), 0 for no token; work: delta (longest, K), buf (2, K). Cost: K (L_1 + .. + L_m) additions
+    and maxima a token. Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2; chapter 12.
+    """
+    m = chains.size.size
+    for s in range(seq_ptr.size - 1):
+        first, T = seq_ptr[s], seq_ptr[s + 1] - seq_ptr[s]
+        score[s] = 0.0
+        if T == 0:
+            continue
+        rows = log_node[first : first + T]
+        for t in range(T):
+            state, source = delta[t], delta[t - 1]
+            if t == 0:
+                state[:] = 0.0
+            for k in range(m if t else 0):
+                out = state if k == m - 1 else buf[k % 2]
+                if chains.has_skew[k]:
+                    for c in range(source.size):
+                        source[c] += chains.log_skew[k, c]
+                L, after, table = chains.size[k], chains.after[k], log_transitions(k, t, rows, chains)
+                for p in range(chains.before[k]):
+                    block = slice(p * L * after, (p + 1) * L * after)
+                    if after == 1:
+                        best_row(source[block], table, out[block])
+                    else:
+                        best_block(source[block].reshape(L, after), table, out[block].reshape(L, after))
+                source = out
+            add_labels(t, rows, chains, state)
+        cell = np.argmax(delta[T - 1])
+        score[s] = delta[T - 1, cell]
+        for t in range(T - 1, -1, -1):
+            for k in range(m):
+                path[first + t, k] = cell // chains.after[k] % chains.size[k]
+            if t > 0 and score[s] > -np.inf:
+                cell = best_before(t, cell, rows, chains, delta, buf[0])
+            elif t > 0:
+                cell = 0
