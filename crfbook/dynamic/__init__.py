@@ -1,4 +1,48 @@
-"""Dynamic CRFs: several label chains with potentials between them (chapters 12 and 13).
+"""Several label chains with potentials between them: dynamic CRFs (chapters 12 and 13).
 
-Source: Sutton, Rohanimanesh and McCallum (2004).
+    Clique, factorial, linear, second_order, memory, hierarchical    what a template is made of (templates.py)
+    lay_out_template, dynamic_features                               its labels and weights (layout.py)
+    DynamicObjective                                                 what training minimises (objective.py)
+    DynamicModel, decode, marginals, kbest                           what a trained model says (inference.py)
+
+Two engines, both exact: elimination by matrix products (elimination.py, viterbi.py) for chains with potentials
+between neighbours, junction trees (junction.py, messages.py) for everything else that is small enough.
+Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.
 """
+
+from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals
+from crfbook.dynamic.layout import dynamic_features, lay_out_template, with_tables
+from crfbook.dynamic.objective import DynamicObjective, check_engine, engine_cost
+from crfbook.dynamic.templates import (
+    Clique,
+    factorial,
+    hierarchical,
+    linear,
+    memory,
+    memory_column,
+    memory_labels,
+    second_order,
+)
+from crfbook.dynamic.trees import LIMIT
+
+__all__ = [
+    "LIMIT",
+    "Clique",
+    "DynamicModel",
+    "DynamicObjective",
+    "check_engine",
+    "decode",
+    "dynamic_features",
+    "engine_cost",
+    "factorial",
+    "hierarchical",
+    "kbest",
+    "lay_out_template",
+    "linear",
+    "marginals",
+    "memory",
+    "memory_column",
+    "memory_labels",
+    "second_order",
+    "with_tables",
+]

@@ -131,9 +131,8 @@ def times_nodes(lo, factor, psi, chains, state, total, flags):
     Cost: 3 K b. Source: docs/SPEC.md, B.3.
     """
     last, n_rows = chains.size.size - 1, factor.size
-    L, first = chains.size[last], chains.block[last, 0]
-    total[:] = 0.0
-    for p in range(chains.before[last]):
+    L, P, first = chains.size[last], chains.before[last], chains.block[last, 0]
+    for p in range(P):
         beside = chains.psi_beside[p * L : p * L + L]
         for b in range(n_rows):
             row, f = psi[lo + b], factor[b]
@@ -144,15 +143,19 @@ def times_nodes(lo, factor, psi, chains, state, total, flags):
                 own = row[chains.beside_row[0] + p * L : chains.beside_row[0] + (p + 1) * L]
                 for y in range(L):
                     cells[y] *= own[y]
-            s, lost = 0.0, 0
+            lost = 0
             for y in range(L):
                 v = cells[y] * f * row[first + y] * beside[y]
                 cells[y] = v
-                s += v
                 lost += (v > 0.0) & (v < SMALLEST_MASS)
-            total[b] += s
             if lost:
                 flags[b] = 1
+    # a product with ones: sums of a loop would wait for each other
+    part = np.dot(state[: P * n_rows * L].reshape(P * n_rows, L), np.ones(L))
+    total[:] = 0.0
+    for p in range(P):
+        for b in range(n_rows):
+            total[b] += part[p * n_rows + b]
 
 
 @kernel
@@ -204,41 +207,56 @@ def chains_forward(step_ptr, chains, log_node, log_z, flags, work):
 
 @kernel
 def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
-    """q = alpha o g, summed into the marginals of each chain; g becomes v = g o nodes factor.
+    """q = alpha o g, in place of alpha, summed into the marginals of each chain; g becomes v = g o nodes factor.
 
-    Arguments: lo, first row of the step; factor (b,): the gain before; psi (n, M); alpha, g (>= K b,), g
-    overwritten; chains; out: p_node (n, M) of these rows; sums.beside (K,), added to. Cost: 5 K b.
+    Arguments: lo, first row of the step; factor (b,): the gain before; psi (n, M); chains; out: alpha, g
+    (>= K b,), overwritten; p_node (n, M) of these rows; sums.beside (K,), added to. Cost: 5 K b.
     Source: docs/SPEC.md, B.3.
     """
     last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row[0]
-    L, first = chains.size[last], chains.block[last, 0]
+    L, P, first = chains.size[last], chains.before[last], chains.block[last, 0]
     for b in range(n_rows):
         p_node[lo + b] = 0.0
-    for p in range(chains.before[last]):
+    for p in range(P):
         beside, cell_sum = chains.psi_beside[p * L : p * L + L], sums.beside[p * L : p * L + L]
         for b in range(n_rows):
             row, out, f = psi[lo + b], p_node[lo + b], factor[b]
             for k in range(last):
                 f *= row[chains.column[k, p]]
             base = (p * n_rows + b) * L
-            a, v = alpha[base : base + L], g[base : base + L]
-            if own >= 0:
-                for y in range(L):
-                    out[own + p * L + y] = a[y] * v[y] if a[y] > 0.0 else 0.0
-            s = 0.0
+            q, v = alpha[base : base + L], g[base : base + L]
             for y in range(L):
                 # An unreachable state can have any beta, even an infinite one; nothing may use it.
-                x = v[y] if a[y] > 0.0 else 0.0
-                q = a[y] * x
-                s += q
-                out[first + y] += q
-                cell_sum[y] += q
+                x = v[y] if q[y] > 0.0 else 0.0
+                q[y] *= x
+                out[first + y] += q[y]
+                cell_sum[y] += q[y]
                 v[y] = x * f * row[first + y] * beside[y]
             if own >= 0:
                 for y in range(L):
+                    out[own + p * L + y] = q[y]
                     v[y] *= row[own + p * L + y]
+    part = np.dot(alpha[: P * n_rows * L].reshape(P * n_rows, L), np.ones(L))
+    for p in range(P if last else 0):
+        for b in range(n_rows):
             for k in range(last):
-                out[chains.column[k, p]] += s
+                p_node[lo + b, chains.column[k, p]] += part[p * n_rows + b]
+
+
+@kernel
+def open_ends(following, weight, gain, chains, g, out):
+    """g of the rows that have a next token, and weight gain for those that end here.
+
+    Arguments: following, number of the first; weight (B,); gain (b,); chains; g (>= K following,); out: out
+    (>= K b,). Cost: K b. Source: docs/SPEC.md, B.3.
+    """
+    L, n_rows = chains.size[-1], gain.size
+    for p in range(chains.before[-1]):
+        for j in range(following * L):
+            out[p * n_rows * L + j] = g[p * following * L + j]
+        for b in range(following, n_rows):
+            base = (p * n_rows + b) * L
+            out[base : base + L] = weight[b] * gain[b]
 
 
 @kernel
@@ -299,20 +317,16 @@ def chains_backward(step_ptr, weight, chains, psi, p_node, sums, work):
     Cost: 2 K (L_1 + .. + L_m) multiply-adds a row. Source: docs/SPEC.md, B.3; chapter 12.
     """
     m, K = chains.size.size, chains.before[-1] * chains.size[-1]
-    P, L = chains.before[-1], chains.size[-1]
     now, following = 0, 0
     ones = np.ones(weight.size)
     for t in range(step_ptr.size - 2, -1, -1):
         lo, n_rows = step_ptr[t], step_ptr[t + 1] - step_ptr[t]
-        g, target = work.wide[now], work.wide[1 - now]
-        for p in range(P):  # make room for the sequences that end here
-            for j in range(following * L):
-                target[p * n_rows * L + j] = g[p * following * L + j]
-            for b in range(following, n_rows):
-                base = (p * n_rows + b) * L
-                for y in range(L):
-                    target[base + y] = weight[b] * work.gain[lo + b]
-        now = 1 - now
+        if following < n_rows:
+            now = 1 - now
+            open_ends(
+                following, weight, work.gain[lo : lo + n_rows], chains, work.wide[1 - now], work.wide[now]
+            )
+        target = work.wide[now]
         before = step_ptr[t - 1] if t else 0
         factor = work.gain[before : before + n_rows] if t else ones[:n_rows]
         alpha = work.alpha[lo * K : (lo + n_rows) * K]

@@ -20,7 +20,7 @@ from crfbook.dynamic.trees import sequence_sums
 
 # The arrays of `Work`, and a `ChainWork`.
 DynamicWork = namedtuple("DynamicWork", (*Work._fields, "chains"))
-BYTES = 7 << 20  # of alpha and what stands between, aimed at
+BYTES = 8 << 20  # of alpha and what stands between, aimed at
 
 
 def elimination_rows(layout):

@@ -84,10 +84,11 @@ def _best(rows, seq_ptr, chains, model, tables, path, score):
             if hi > lo:
                 path[lo:hi], score[i] = sequence_best(model.layout, tables, rows[lo:hi], model.limit)
         return
+    chains, axes = chains
     n_cells, longest = len(chains.log_beside), int(np.diff(seq_ptr).max(initial=1))
     found = np.zeros(path.shape, np.int32)
     chains_viterbi(rows, chains, seq_ptr, found, score, np.empty((longest, n_cells)), np.empty((2, n_cells)))
-    path[:, list(model.layout.axes[::-1])] = found
+    path[:, axes] = found
 
 
 def marginals(corpus, model, known=None, n_threads=1, rows=True):

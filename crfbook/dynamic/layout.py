@@ -16,7 +16,7 @@ from crfbook.chain.packing import padded
 from crfbook.data.constraints import Bounds, Constraints
 from crfbook.data.corpus import offsets, ragged_index
 from crfbook.data.features import FeatureSet, distinct_keys, find, from_keys
-from crfbook.dynamic.templates import check_template, rule_table
+from crfbook.dynamic.templates import MEMORIES, check_template, rule_table
 
 if TYPE_CHECKING:
     from crfbook._types import Corpus
@@ -91,6 +91,10 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
         else:
             pair = sorted(((0, number[name]) for name in names), key=lambda at: place[at[1]])
             closed[tuple(pair)] = limits if pair[0][1] == number[names[0]] else limits.T
+    for clique in cliques:
+        if clique.rule in MEMORIES:  # nothing was before the first token
+            own = number[clique.at[0][1]]
+            start[first[own] + 1 : first[own + 1]] = False
     tables, n_cells, n_weights = [], int(first[-1]), 0
     for clique in cliques:
         at = [(dt, number[chain]) for dt, chain in clique.at]
@@ -124,7 +128,7 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
 
 
 def axis_order(cliques, number, sizes):
-    """Chains as axes of elimination, large ones first, so that a label is there until the new ones that it
+    """Chains as axes of elimination, small ones first, so that a label is there until the new ones that it
     has a potential with have come; () where cliques need more than elimination has.
     """
     after = {chain: set() for chain in number.values()}
@@ -146,7 +150,7 @@ def axis_order(cliques, number, sizes):
         ready = [chain for chain in after if chain not in order and after[chain] <= set(order)]
         if not ready:
             return ()
-        order.append(max(ready, key=lambda chain: (sizes[chain], -chain)))
+        order.append(min(ready, key=lambda chain: (sizes[chain], -chain)))
     return tuple(order)
 
 
@@ -184,7 +188,7 @@ def _occurrences(layout, corpus, labels, n_attrs):
 def dynamic_features(layout, corpus: Corpus, labels, n_attrs, min_freq=0) -> FeatureSet:
     """The weights of a template on training data, as a FeatureSet of n_cells "labels".
 
-    labels int32 (N, m), -1: unknown. min_freq : weights of (attribute, cell) with a smaller count do not exist.
+    labels int32 (N, m), -1: unknown. min_freq : rarer weights of (attribute, cell) do not exist.
     """
     keys = [np.zeros(0, np.int64)]
     for table, found, counts in _occurrences(layout, corpus, labels, n_attrs):

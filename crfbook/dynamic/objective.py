@@ -119,6 +119,17 @@ def check_engine(layout, corpus, engine, limit):
     return engine
 
 
+def engine_cost(layout, corpus, engine, limit=LIMIT):
+    """What exact inference costs, in one line, from sizes alone."""
+    sizes = layout.sizes
+    joint = f"{' x '.join(map(str, sizes))} labels"
+    if engine == "elimination":
+        steps = int(np.prod(sizes, dtype=np.int64)) * sum(sizes)
+        return f"{joint}: elimination, {steps:,} products a token forward"
+    plan = tree_plan(layout, max(1, corpus.longest), limit)
+    return f"{joint}: junction trees, cliques of up to {int(plan.largest):,} cells, {int(plan.cells):,} for the longest sequence"
+
+
 def check_known(layout, corpus, labels):
     """ValueError naming the first token whose known labels a rule, or a constraint, forbids."""
     position, length = corpus.position, np.repeat(corpus.lengths, corpus.lengths)

@@ -150,16 +150,20 @@ def chain_potentials(layout, tables):
 
 
 def max_chains(layout, tables):
-    """`MaxChains` of the scores of `log_tables`."""
-    axes, first = list(layout.axes[::-1]), layout.first
+    """`MaxChains` of the scores of `log_tables`, and the chain of each axis."""
+    axes, first = list(layout.axes), layout.first
+    if any(table.span and table.at[0][1] != table.at[1][1] for table in layout.tables if len(table.at) == 2):
+        axes = axes[::-1]
     shared, sizes = _shared(layout, tables, axes), _sizes([layout.sizes[chain] for chain in axes])
     n_cells = shared.beside.size
-    cell = np.arange(n_cells).reshape(sizes[0][::-1]).transpose().reshape(-1)
-    return MaxChains(
+    place = [layout.axes.index(chain) for chain in axes]
+    cell = np.arange(n_cells).reshape([layout.sizes[chain] for chain in layout.axes]).transpose(place)
+    chains = MaxChains(
         *sizes, first[axes], shared.pair_row, shared.beside_row, *_flat(shared.pair),
         shared.beside.reshape(-1), shared.skew.reshape(len(shared.skew), n_cells), shared.has_skew,
-        np.ascontiguousarray(cell),
+        np.ascontiguousarray(cell.reshape(-1)),
     )  # fmt: skip
+    return chains, axes
 
 
 def table_counts(layout, chains, sums, row_sum, out):

@@ -21,6 +21,7 @@ from crfbook._checks import one_of, shown, whole
 
 FEATURES = ("none", "bias", "supported", "all")
 RULES = ("", "copy unless", "last other", "seen")
+MEMORIES = ("last other", "seen")
 
 
 class Clique(NamedTuple):
@@ -85,7 +86,7 @@ def memory(chain: str, name: str, rule: str, labels: Iterable[Any], features: st
         first one; "seen": whether one of `labels` was before it (False, True).
     The column `name` of labels follows from those of `chain`: `DCRF` makes it.
     """
-    one_of("rule", rule, ("last other", "seen"))
+    one_of("rule", rule, MEMORIES)
     update = Clique(((0, name), (0, chain), (1, name)), "none", rule, tuple(labels))
     return [update, Clique(((0, name), (0, chain)), features)]
 
@@ -165,3 +166,28 @@ def rule_table(clique: Clique, labels: dict[str, list[Any]]) -> np.ndarray | Non
             allowed = after(a, b)
             table[i, j] = [c in allowed for c in third]
     return table
+
+
+def memory_labels(clique: Clique, labels: list[Any]) -> list[Any]:
+    """The labels of a memory: the one before anything was seen comes first. labels : those of its chain."""
+    if clique.rule == "seen":
+        return [False, True]
+    return [None, *(label for label in labels if label not in clique.labels)]
+
+
+def memory_column(clique: Clique, labels: list[Any], own: list[Any], ids: Any, seq_ptr: Any) -> np.ndarray:
+    """int32 (N,): what a memory holds at each token; -1 after a label that is unknown.
+
+    labels, own : those of its chain and its own. ids int32 (N,): of its chain, -1: unknown. seq_ptr (S+1,).
+    """
+    names = {"b": labels, "a": own, "c": own}
+    first, second, third = clique.at
+    table = rule_table(
+        clique._replace(at=((first[0], "a"), (second[0], "b"), (third[0], "c"))), names
+    ).argmax(axis=2)
+    column = np.zeros(len(ids), np.int32)
+    for start, stop in zip(seq_ptr[:-1].tolist(), seq_ptr[1:].tolist(), strict=True):
+        for t in range(start + 1, stop):
+            unknown = column[t - 1] < 0 or ids[t - 1] < 0
+            column[t] = -1 if unknown else table[column[t - 1], ids[t - 1]]
+    return column

@@ -1,0 +1,460 @@
+"""Dynamic conditional random fields as a scikit-learn estimator: several label columns, labelled at once.
+
+    p(y | x) = 1/Z(x) prod_c prod_t Psi_c(y_c,t, x, t),   the cliques c of a template, unrolled over a sentence
+
+Source: Sutton, Rohanimanesh and McCallum (2004), eq. (3).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from crfbook._checks import ModelFileError, check_fields, one_of, shown, whole
+from crfbook.data.columns import TokenColumns
+from crfbook.data.constraints import Constraints, constraints_from
+from crfbook.data.corpus import offsets
+from crfbook.data.features import FeatureSet
+from crfbook.data.vocabulary import encode_labels, number_labels
+from crfbook.dynamic import (
+    LIMIT,
+    Clique,
+    DynamicModel,
+    DynamicObjective,
+    check_engine,
+    decode,
+    dynamic_features,
+    engine_cost,
+    factorial,
+    kbest,
+    lay_out_template,
+    linear,
+    marginals,
+    memory_column,
+    memory_labels,
+    with_tables,
+)
+from crfbook.learners.quasi_newton import minimize
+from crfbook.models.fitting import gave_up
+from crfbook.models.inputs import encoder_from_state, encoder_state, known_corpus, listed, training_corpus
+from crfbook.models.parameters import given, thread_count
+from crfbook.models.prediction import Sequences
+from crfbook.models.saving import FITTED, load_arrays, save_arrays
+from crfbook.training.loop import GAVE_UP
+from crfbook.training.monitor import Monitor
+
+if TYPE_CHECKING:
+    from crfbook._types import ArrayLike, Callback, Data, File, Frame, Pattern
+
+ENGINES = {"exact": None, "elimination": "elimination", "junction": "junction"}
+PRESETS = {"factorial": factorial, "linear": linear}
+
+
+class DCRF(BaseEstimator):
+    """Dynamic CRF: one probability for all label columns of a sentence.
+
+    Minimises sum_i sample_weight_i * -log p(y_i | x_i) + c1 * |w|_1 + c2 * |w|_2^2, in nats, as `CRF` does. Where
+    some labels are None, p sums over them.
+
+    Parameters
+    ----------
+    cliques : "factorial", "linear" (columns that know nothing of each other), or a list of `Clique`: see
+        `crfbook.dynamic`, which has presets: factorial with skew edges, second_order, memory, hierarchical.
+    labels : names of the label columns, in the order of the labels of a token.
+    template, min_freq, c1, c2, max_iterations, tol, num_memories, max_linesearch, verbose, n_jobs, warm_start : as in
+        `CRF`. warm_start goes on where the weights are the same ones.
+    constraints : None, or {column: what `CRF` takes, (column, other): which labels go together, a boolean table
+        (labels of the first, labels of the other) or a DataFrame with their names}.
+    inference : "exact": "elimination" where the cliques are those of neighbouring labels of chains, else
+        "junction" (junction trees), which can be asked for by name.
+    max_cells : joint labels of the largest clique of a junction tree; more is refused before training.
+
+    Attributes
+    ----------
+    classes_ : {column: its labels}. weights_ (F,), laid out by features_ and layout_.
+    engine_ : "elimination" or "junction". objective_, n_iter_, status_, history_ : as in `CRF`.
+
+    X is what `CRF.fit` takes; y has for each sequence a list of tuples, one label a column, None where it is not
+    known; or is {column: sequences of its labels}. Without y, X is a TokenColumns that has the columns of labels.
+    With unknown labels the objective has local minima: training ends where the gradient vanishes.
+    """
+
+    def __init__(
+        self, cliques: str | list[Clique] = "factorial", labels: tuple[str, ...] = ("a", "b"),
+        c1: float = 0.0, c2: float | None = None, max_iterations: int | None = None, tol: float | None = None,
+        min_freq: float = 0, *, template: Pattern = None, constraints: dict[Any, Any] | None = None,
+        inference: str = "exact", max_cells: int = LIMIT, num_memories: int | None = None,
+        max_linesearch: int | None = None, n_jobs: int | None = None, warm_start: bool = False,
+        verbose: bool | int = False,
+    ) -> None:  # fmt: skip
+        self.cliques, self.labels, self.template, self.constraints = cliques, labels, template, constraints
+        self.c1, self.c2, self.max_iterations, self.tol, self.min_freq = c1, c2, max_iterations, tol, min_freq
+        self.inference, self.max_cells, self.num_memories = inference, max_cells, num_memories
+        self.max_linesearch, self.n_jobs, self.warm_start = max_linesearch, n_jobs, warm_start
+        self.verbose = verbose
+
+    def fit(
+        self, X: Data, y: Any = None, *, sample_weight: ArrayLike | None = None, callback: Callback = None
+    ) -> Self:
+        """Train on sentences with several labels a token.
+
+        sample_weight (S,), callback : as in `CRF.fit`. Returns self. Raises ValueError or TypeError in one
+        sentence that names sequence, token and column; ValueError before training for a template that is too
+        wide for exact inference, with its cost.
+        """
+        c1, c2, tol = (given(self, *pair) for pair in (("c1",), ("c2", 1.0), ("tol", 1e-6)))
+        memory, search = given(self, "num_memories", 10 if c1 else 6), given(self, "max_linesearch", 20)
+        most, cells = given(self, "max_iterations"), whole("max_cells", self.max_cells, 1)
+        engine = ENGINES[one_of("inference", self.inference, ENGINES)]
+        X, names = listed(X), self._names()
+        seq_ptr, columns = label_columns(X, y, names)
+        numbers, classes = [], {}
+        for name, column in zip(names, columns, strict=True):
+            ids, classes[name] = number_labels(column, len(column), seq_ptr)
+            if not classes[name]:
+                raise ValueError(f"column {name!r}: expected some labels, got {len(column)} unknown ones")
+            numbers.append(ids)
+        cliques = self._template()
+        numbers = add_memories(cliques, classes, np.stack(numbers, axis=1), seq_ptr)
+        zeros = [[0] * int(n) for n in np.diff(seq_ptr)]
+        encoder, corpus = training_corpus(without_labels(X, names), zeros, sample_weight, self.template)
+        limits = limits_of(self.constraints, classes)
+        layout = lay_out_template(cliques, tuple(classes), classes, limits)
+        engine = check_engine(layout, corpus, engine, cells)
+        if self.verbose:
+            print(engine_cost(layout, corpus, engine, cells), flush=True)
+        n_attrs = max(encoder.n_attrs, 1)
+        features = dynamic_features(layout, corpus, numbers, n_attrs, given(self, "min_freq"))
+        objective = DynamicObjective(
+            corpus, numbers, layout, features, c2=c2, n_threads=thread_count(self.n_jobs), engine=engine,
+            limit=cells,
+        )  # fmt: skip
+        w0 = np.zeros(features.n_features)
+        if self.warm_start and hasattr(self, "weights_") and classes == self._classes:
+            if all(np.array_equal(a, b) for a, b in zip(features, self.features_, strict=True)):
+                w0 = self.weights_
+        with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
+            result = minimize(
+                objective, w0, c1=c1, c2=c2 if objective.is_convex else 0.0, memory=memory, max_iterations=most,
+                tol=tol, tol_gradient=1000 * min(tol, 1e300), max_linesearch=search, callback=monitor,
+            )  # fmt: skip
+        if result.status == "interrupted" or result.status in GAVE_UP:
+            ended = f"training ended early, after {result.n_iter} iterations: {result.status}"
+            warnings.warn(gave_up(result, corpus, self) or ended, ConvergenceWarning, stacklevel=2)
+        self.encoder_, self.layout_, self.features_, self.engine_ = encoder, layout, features, engine
+        self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
+        self.n_iter_, self.n_dropped_, self._history = result.n_iter, 0, monitor.columns()
+        self._classes, self._cliques, self._limits = classes, cliques, limits
+        return self
+
+    def predict(self, X: Data) -> list[list[tuple[Any, ...]]]:
+        """The most probable labels of each sentence: a list of tuples, one label a column."""
+        corpus, model = self._ready(X)
+        path, _ = decode(corpus, model, None, thread_count(self.n_jobs))
+        return Sequences(
+            self._named(path[a:b]) for a, b in zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False)
+        )
+
+    def predict_kbest(self, X: Data, k: int = 10) -> list[list[tuple[list[tuple[Any, ...]], float]]]:
+        """The k most probable labellings of each sentence: pairs (labels, log probability), best first."""
+        corpus, model = self._ready(X)
+        k, n_threads = whole("k", k, 1), thread_count(self.n_jobs)
+        log_z = marginals(corpus, model, None, n_threads, rows=False)[1]
+        ranked = kbest(corpus, model, k, n_threads)
+        return [
+            [(self._named(path), min(score - z, 0.0)) for path, score in found]
+            for found, z in zip(ranked, log_z.tolist(), strict=True)
+        ]
+
+    def predict_marginals(self, X: Data) -> list[list[dict[str, dict[Any, float]]]]:
+        """p(label | x) of each token and column: {column: {label: probability}}."""
+        found = self.predict_marginals_array(X)
+        return Sequences(
+            [
+                {
+                    name: dict(zip(self._classes[name], row, strict=True))
+                    for name, row in zip(found, rows, strict=True)
+                }
+                for rows in zip(*(table.tolist() for table in tables), strict=True)
+            ]
+            for tables in zip(*found.values(), strict=True)
+        )
+
+    def predict_marginals_array(self, X: Data) -> dict[str, list[np.ndarray]]:
+        """The same as {column: arrays (T, L)}, in the order of classes_."""
+        corpus, model = self._ready(X)
+        p, _ = marginals(corpus, model, None, thread_count(self.n_jobs))
+        first = self.layout_.first
+        return {
+            name: np.split(p[:, first[i] : first[i + 1]], corpus.seq_ptr[1:-1]) if corpus.n_sequences else []
+            for i, name in enumerate(self.labels)
+        }
+
+    def log_proba(self, X: Data, y: Any = None) -> np.ndarray:
+        """log p(y | x) in nats (S,), summed over what is None in y; -inf for a labelling that is forbidden."""
+        corpus, model = self._ready(X)
+        seq_ptr, columns = label_columns(listed(X), y, self._names())
+        if not np.array_equal(seq_ptr, corpus.seq_ptr):
+            raise ValueError("X and y: expected as many tokens in each sequence of both")
+        known = np.full((corpus.n_tokens, len(self._classes)), -1, np.int32)
+        for i, (name, column) in enumerate(zip(self._names(), columns, strict=True)):
+            known[:, i] = encode_labels(column, len(column), self._classes[name], seq_ptr, "raise")
+        threads = thread_count(self.n_jobs)
+        held, free = (marginals(corpus, model, which, threads, rows=False)[1] for which in (known, None))
+        return np.minimum(held - free, 0.0)  # above 0 is rounding
+
+    def score(self, X: Data, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+        """Share of tokens all of whose labels are right; None in y is not looked at."""
+        seq_ptr, columns = label_columns(listed(X), y, self._names())
+        if not seq_ptr[-1]:
+            raise ValueError("score: expected at least one token, got none")
+        found = [labels for sentence in self.predict(X) for labels in sentence]
+        gold = zip(*columns, strict=True)
+        right = [
+            all(a is None or a == b for a, b in zip(labels, guess, strict=True))
+            for labels, guess in zip(gold, found, strict=True)
+        ]
+        weight = np.ones(len(seq_ptr) - 1) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        return float(np.average(right, weights=np.repeat(weight, np.diff(seq_ptr))))
+
+    @property
+    def classes_(self) -> dict[str, list[Any]]:
+        """{column: its labels}, those of memories too."""
+        check_is_fitted(self, "weights_")
+        return {name: list(labels) for name, labels in self._classes.items()}
+
+    @property
+    def history_(self) -> Frame:
+        """The iterations as a pandas DataFrame."""
+        import pandas
+
+        check_is_fitted(self, "weights_")
+        return pandas.DataFrame(self._history)
+
+    def table(self, clique: int | str) -> np.ndarray:
+        """The weights of a clique that do not depend on the text, (labels of each place): by number or name."""
+        check_is_fitted(self, "weights_")
+        tables = {key: table for i, table in enumerate(self.layout_.tables) for key in (i, table.name)}
+        table = tables[one_of("clique", clique, tables)]
+        first = self.features_.n_node + table.start
+        return (
+            self.weights_[first : first + table.size].reshape(table.shape)
+            if table.start >= 0
+            else np.zeros(table.shape)
+        )
+
+    def save(self, path: File) -> None:
+        """Write the model to one file, atomically and without pickle; labels are strings, numbers, booleans."""
+        check_is_fitted(self, "weights_")
+        for name, labels in self._classes.items():
+            for label in labels:
+                if not isinstance(label, str | int | float | None):
+                    raise TypeError(
+                        f"column {name!r}: expected labels that are strings or numbers, got {shown(label)}"
+                    )
+        state, arrays = encoder_state(self.encoder_)
+        arrays = {f"encoder.{name}": array for name, array in arrays.items()}
+        arrays |= {
+            "weights": self.weights_,
+            "node_ptr": self.features_.node_ptr,
+            "node_label": self.features_.node_label,
+        }
+        arrays |= {f"history.{name}": column for name, column in self._history.items()}
+        keys = list(self._limits)
+        for i, limits in enumerate(self._limits.values()):
+            parts = limits[:3] if isinstance(limits, Constraints) else (limits,)
+            arrays |= {f"limits.{i}.{j}": part for j, part in enumerate(parts)}
+        kept = (
+            "c1",
+            "c2",
+            "max_iterations",
+            "tol",
+            "min_freq",
+            "inference",
+            "max_cells",
+            "n_jobs",
+            "warm_start",
+        )
+        header = {
+            "params": {name: getattr(self, name) for name in kept}, "labels": list(self.labels), "encoder": state,
+            "classes": self._classes, "cliques": [list(clique) for clique in self._cliques], "limits": keys,
+            "fitted": {name: getattr(self, name) for name in FITTED}, "engine": self.engine_,
+        }  # fmt: skip
+        save_arrays(path, "DCRF", header, arrays)
+
+    @classmethod
+    def load(cls, path: File, trust: bool = False) -> Self:
+        """A model that `save` wrote. trust : as in `CRF.load`. Raises ModelFileError as that does."""
+        header, arrays = load_arrays(path, "DCRF")
+        try:
+            return cls._restored(header, arrays, trust)
+        except KeyError as error:
+            raise ModelFileError(f"{path}: refused, {error} is missing, or no part of a model") from None
+        except Exception as error:
+            raise ModelFileError(f"{path}: refused, {error}") from None
+
+    @classmethod
+    def _restored(cls, header, arrays, trust):
+        cliques = [
+            Clique(tuple((dt, chain) for dt, chain in at), features, rule, tuple(labels))
+            for at, features, rule, labels in header["cliques"]
+        ]
+        part = {name: {} for name in ("encoder", "history", "limits")}
+        for key, array in arrays.items():
+            group, _, name = key.partition(".")
+            if name:
+                part[group][name] = array
+        model = cls(cliques, tuple(header["labels"]), **header["params"])
+        model._classes, model._limits = header["classes"], {}
+        for i, key in enumerate(header["limits"]):
+            parts = [part["limits"][f"{i}.{j}"] for j in range(3 if isinstance(key, str) else 1)]
+            model._limits[key if isinstance(key, str) else tuple(key)] = (
+                Constraints(*parts) if len(parts) > 1 else parts[0]
+            )
+        model.encoder_ = encoder_from_state(header["encoder"], part["encoder"], trust)
+        model.layout_ = lay_out_template(cliques, tuple(model._classes), model._classes, model._limits)
+        n_attrs = len(arrays["node_ptr"]) - 1
+        none = np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
+        nodes = FeatureSet(model.layout_.n_cells, n_attrs, 1, arrays["node_ptr"], arrays["node_label"], *none)
+        model.features_, model.weights_ = with_tables(nodes, model.layout_), arrays["weights"]
+        check_model(model)
+        check_fields(header["fitted"], FITTED)
+        for name in FITTED:
+            setattr(model, name, header["fitted"][name])
+        model.engine_ = one_of("engine", header["engine"], ("elimination", "junction"))
+        model.constraints = model._limits or None
+        model.template, model._history = getattr(model.encoder_, "template", None), part["history"]
+        model._cliques = cliques
+        return model
+
+    def _names(self):
+        names = (self.labels,) if isinstance(self.labels, str) else tuple(self.labels or ())
+        if not names or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"labels: expected different names of columns, got {shown(self.labels)}")
+        return names
+
+    def _template(self):
+        if isinstance(self.cliques, str):
+            return PRESETS[one_of("cliques", self.cliques, PRESETS)](*self._names())
+        return [clique if isinstance(clique, Clique) else Clique(*clique) for clique in self.cliques]
+
+    def _ready(self, X):
+        check_is_fitted(self, "weights_")
+        corpus = known_corpus(self.encoder_, without_labels(listed(X), self._names()), unknown="mark")
+        return corpus, DynamicModel(self.layout_, self.features_, self.weights_, self.engine_, self.max_cells)
+
+    def _named(self, path):
+        """Rows of label ids as tuples of the labels of the columns."""
+        names = [self._classes[name] for name in self._names()]
+        return [tuple(labels[i] for labels, i in zip(names, row, strict=False)) for row in path.tolist()]
+
+
+def check_model(model):
+    """ValueError where the arrays of a file do not fit together."""
+    features, n = model.features_, len(model.features_.node_label)
+    ptr = features.node_ptr
+    if not (
+        ptr.dtype == np.int64 and len(ptr) and ptr[0] == 0 and ptr[-1] == n and (np.diff(ptr) >= 0).all()
+    ):
+        raise ValueError("node_ptr: expected pointers that rise from 0 to the number of node weights")
+    labels = features.node_label
+    if labels.dtype != np.int32 or (n and not 0 <= labels.min() <= labels.max() < features.n_labels):
+        raise ValueError(f"node_label: expected int32 from 0 to {features.n_labels - 1}")
+    if model.weights_.shape != (features.n_features,) or model.weights_.dtype != np.float64:
+        raise ValueError(f"weights: expected float64 ({features.n_features},), got {model.weights_.shape}")
+    if not np.isfinite(model.weights_).all():
+        raise ValueError("weights: expected finite numbers")
+
+
+def label_columns(X, y, names):
+    """(seq_ptr, [labels of all tokens, a list a column]) of y, or of the columns of X.
+
+    Raises ValueError naming sequence, token and column.
+    """
+    if y is None:
+        if not isinstance(X, TokenColumns):
+            raise ValueError(
+                f"expected labels y, tuples of {', '.join(names)}, or TokenColumns that have them"
+            )
+        columns = dict(X.columns) | ({X.label_name: X.labels} if X.labels is not None else {})
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise ValueError(
+                f"labels: expected columns among {', '.join(map(repr, columns))}, got {missing[0]!r}"
+            )
+        return X.seq_ptr, [columns[name] for name in names]
+    if isinstance(y, dict):
+        if set(y) != set(names):
+            raise ValueError(f"y: expected the columns {', '.join(names)}, got {', '.join(map(str, y))}")
+        lengths = [[len(labels) for labels in y[name]] for name in names]
+        for name, other in zip(names, lengths, strict=True):
+            for i in range(max(len(other), len(lengths[0]))):
+                a, b = (part[i] if i < len(part) else None for part in (lengths[0], other))
+                if a != b:
+                    raise ValueError(
+                        f"y: sequence {i}: expected as many labels of {name!r} as of {names[0]!r}, got {b} and {a}"
+                    )
+        return offsets(lengths[0]), [[label for labels in y[name] for label in labels] for name in names]
+    rows, seq_ptr = [], [0]
+    for i, sentence in enumerate(listed(y)):
+        for t, labels in enumerate(sentence):
+            if not isinstance(labels, tuple | list) or len(labels) != len(names):
+                raise ValueError(
+                    f"sequence {i}, token {t}: expected {len(names)} labels ({', '.join(names)}), got {shown(labels)}"
+                )
+            rows.append(labels)
+        seq_ptr.append(len(rows))
+    return np.array(seq_ptr, np.int64), [[row[j] for row in rows] for j in range(len(names))]
+
+
+def without_labels(X, names):
+    """X without columns that are labels: a template must not read them."""
+    if not isinstance(X, TokenColumns):
+        return X
+    return TokenColumns({n: column for n, column in X.columns.items() if n not in names}, X.seq_ptr)
+
+
+def add_memories(cliques, classes, numbers, seq_ptr):
+    """Label ids (N, m + memories): those of the chains that remember, too; their labels enter `classes`."""
+    for clique in cliques:
+        if clique.rule in ("last other", "seen"):
+            (_, name), (_, chain), _ = clique.at
+            if chain not in classes:
+                continue  # `check_template` says so
+            classes[name] = memory_labels(clique, classes[chain])
+            column = memory_column(
+                clique, classes[chain], classes[name], numbers[:, list(classes).index(chain)], seq_ptr
+            )
+            numbers = np.column_stack([numbers, column])
+    return numbers
+
+
+def limits_of(spec, classes):
+    """{column: Constraints, (column, other): bool table} of what a user writes; of memories: their start."""
+    if not (spec is None or isinstance(spec, dict)):
+        raise ValueError(
+            f"constraints: expected {{column: constraints, (column, other): table}}, got {shown(spec)}"
+        )
+    found = {}
+    for key, value in (spec or {}).items():
+        names = (key,) if isinstance(key, str) else tuple(key)
+        for name in names:
+            one_of("constraints", name, classes)
+        if len(names) == 1:
+            found[key] = constraints_from(value, classes[key])
+            continue
+        sizes = tuple(len(classes[name]) for name in names)
+        if hasattr(value, "loc"):
+            value = value.loc[classes[names[0]], classes[names[1]]].to_numpy()
+        table = np.asarray(value)
+        if len(names) != 2 or table.dtype != bool or table.shape != sizes:
+            raise ValueError(
+                f"constraints {names}: expected a boolean table {sizes}, got {table.dtype} {table.shape}"
+            )
+        found[names] = table
+    return found
