@@ -1,0 +1,226 @@
+"""Junction trees: exact inference for any template, planned before a table is allocated.
+
+Variables are eliminated one by one, and the neighbours of each become a clique. The maximal cliques make a
+tree in which a variable's cliques are connected; a clique and its parent share their *separator*. Messages
+along the tree (`crfbook.dynamic.messages`) give log Z, marginals and the best assignment. The cost is the
+number of cells of all cliques' tables. A plan depends on the template and on the length of a sequence, not on
+its potentials.
+
+Source: Lauritzen and Spiegelhalter (1988); Koller and Friedman (2009), chapter 10; docs/SPEC.md, B.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+LIMIT = 10**6  # cells of one clique's table
+
+At = Sequence[Sequence[tuple[int, int]]]
+
+
+class Plan(NamedTuple):
+    """A junction tree of C cliques and F factors, as int64 arrays. Children stand before their parents.
+
+    The variables of a clique's table stand in the order of its axes, the last one changing fastest, and those
+    of the separator from its parent stand last, in the order of the parent. So a table is a matrix [others,
+    separator], and a cell of the separator is a column. The last clique is the root; its separator is empty
+    and has one cell.
+    What maps the cells of a clique to those of a smaller table, a factor's or a child's separator, is a few
+    axes: a number of cells, and the step in the smaller table, 0 for what it does not have.
+    """
+
+    card: np.ndarray  # (V,): labels of each variable
+    var: np.ndarray  # variables of all cliques, var_ptr (C+1,) delimits them
+    var_ptr: np.ndarray
+    parent: np.ndarray  # (C,), -1 for the root
+    cell_ptr: np.ndarray  # (C+1,): cells of the tables
+    message_ptr: np.ndarray  # (C+1,): cells of the separators
+    home: np.ndarray  # (F,): the clique that holds a factor
+    factor_ptr: np.ndarray  # (F+1,): cells of the factors' tables
+    axis_card: np.ndarray  # axes of F factors in their cliques, then of C separators in the parents
+    axis_step: np.ndarray
+    axis_ptr: np.ndarray  # (F+C+1,)
+    largest: int  # cells of the largest clique
+    cells: int  # cells of all cliques
+
+
+def unroll(at: At, n_steps: int) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
+    """Factors of a sequence of n_steps tokens: (their variables, (clique, its first token) of each).
+
+    at : cliques as [(dt, number of the chain), ...]. Chain j of m has at token t the variable t * m + j.
+    Clique by clique, and in each from left to right: the tables of a clique follow each other. Instances that
+    stick out do not exist.
+    """
+    n_chains = 1 + max(j for clique in at for _, j in clique)
+    scopes, where = [], []
+    for number, clique in enumerate(at):
+        first = min(dt for dt, _ in clique)
+        for t in range(n_steps - max(dt for dt, _ in clique) + first):
+            scopes.append(tuple((t + dt - first) * n_chains + j for dt, j in clique))
+            where.append((number, t))
+    return scopes, where
+
+
+def _fill(v: int, near: list[set[int]]) -> int:
+    """How many pairs of neighbours of v are no neighbours of each other."""
+    return sum(len(near[v] - near[u]) for u in near[v]) // 2
+
+
+def _eliminate(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: int) -> dict[int, set[int]]:
+    """{variable: it and its neighbours when it goes}, in min-fill order.
+
+    Ties: the clique with fewer cells, then the smaller variable. The fill is counted again only where an edge
+    came or went. Cost: for V variables with d neighbours, V d^2 differences of sets.
+    """
+    near = [{v} for v in range(len(cards))]
+    for scope in scopes:
+        for v in scope:
+            near[v].update(scope)
+
+    def entry(v: int) -> tuple[int, int, int]:
+        return _fill(v, near), prod(cards[u] for u in near[v]), v
+
+    # A factor alone may be too large; to count its fill would take long.
+    _check_size(max((prod(cards[v] for v in scope) for scope in scopes), default=1), limit)
+    now = [entry(v) for v in range(len(cards))]
+    heap = list(now)
+    heapify(heap)
+    cliques: dict[int, set[int]] = {}
+    while heap:
+        fill, cells, v = found = heappop(heap)
+        if v in cliques or found != now[v]:
+            continue
+        _check_size(cells, limit)
+        clique = cliques[v] = near[v]
+        changed = clique - {v}
+        rest = set(changed)
+        new = [(a, b) for a in rest for b in rest - near[a] if a < b] if fill else []
+        for u in rest:
+            near[u] |= rest
+            near[u].discard(v)
+        for a, b in new:
+            changed |= near[a] & near[b]
+        for u in changed:
+            now[u] = entry(u)
+            heappush(heap, now[u])
+    return cliques
+
+
+def _check_size(cells: int, limit: int) -> None:
+    if cells > limit:
+        raise ValueError(
+            f"template: expected cliques of at most {limit:,} cells for exact inference, got one of at least "
+            f"{cells:,}: take a template with fewer labels in a clique, or approximate inference"
+        )
+
+
+def _tree(cliques: dict[int, set[int]]) -> tuple[list[int], dict[int, int], dict[int, int]]:
+    """The maximal cliques, each named by its first variable to go: (their names, children before parents,
+    {name: its parent's name, -1 for the root}, {variable: the clique that holds it and its neighbours}).
+
+    What remains of a clique when its variable goes lies in that of the next of its variables to go, which is
+    its parent. A clique that is no more than what remained of a child is that child. Such a tree has the
+    largest separators of all spanning trees (Jensen and Jensen, 1994). Unconnected parts hang at the root.
+    """
+    position = {v: i for i, v in enumerate(cliques)}
+    after = {v: min(clique - {v}, key=position.__getitem__, default=-1) for v, clique in cliques.items()}
+    holder: dict[int, int] = {}
+    for v, clique in cliques.items():
+        name = holder.setdefault(v, v)
+        if after[v] >= 0 and len(cliques[after[v]]) == len(clique) - 1:
+            holder.setdefault(after[v], name)
+    parent: dict[int, int] = {}
+    children: dict[int, list[int]] = {-1: []}
+    for name in (v for v in cliques if holder[v] == v):
+        above = after[name]
+        while above >= 0 and holder[above] == name:
+            above = after[above]
+        parent[name] = holder.get(above, -1)
+        children.setdefault(parent[name], []).append(name)
+    root, *others = children[-1]
+    parent |= dict.fromkeys(others, root)
+    order = [root, *others]
+    for name in order:
+        order += children.get(name, [])
+    return order[::-1], parent, holder
+
+
+def _axes(order: Sequence[int], small: Sequence[int], cards: Sequence[int]) -> list[tuple[int, int]]:
+    """[(cells, step)]: the walk through a table of the variables `order` and a smaller one of `small`.
+
+    Neighbouring axes that can be walked as one are one.
+    """
+    steps = accumulate((cards[v] for v in reversed(small)), initial=1, func=int.__mul__)
+    step_of = dict(zip(reversed(small), steps, strict=False))
+    axes = [(1, 0)]
+    for v in order:
+        if cards[v] > 1:
+            step = step_of.get(v, 0)
+            cells, before = axes[-1]
+            if cells == 1 or before == step * cards[v]:
+                axes[-1] = cells * cards[v], step
+            else:
+                axes.append((cards[v], step))
+    return axes
+
+
+def _pointers(sizes: Sequence[int]) -> np.ndarray:
+    return np.array([0, *accumulate(sizes)], np.int64)
+
+
+def junction_plan(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: int = LIMIT) -> Plan:
+    """The junction tree of a model: min-fill elimination, a tree of the maximal cliques.
+
+    cards : (V,), labels of each variable.
+    scopes : the variables of each factor, each once. Tables are row-major, the first one changing slowest.
+    limit : the most cells that a clique's table may have; ValueError where one has more, before any table is
+        allocated.
+    """
+    cards = [int(n) for n in cards]
+    cliques = _eliminate(cards, scopes, int(limit)) or {0: set()}
+    names, parent, holder = _tree(cliques)
+    order: dict[int, list[int]] = {-1: []}
+    separators: dict[int, list[int]] = {}
+    for name in reversed(names):
+        separators[name] = [v for v in order[parent[name]] if v in cliques[name]]
+        order[name] = sorted(cliques[name].difference(separators[name])) + separators[name]
+    number = {name: c for c, name in enumerate(names)} | {-1: -1}
+    position = {v: i for i, v in enumerate(cliques)}
+    homes = [holder[min(scope, key=position.__getitem__)] for scope in scopes]
+    walks = [_axes(order[home], scope, cards) for home, scope in zip(homes, scopes, strict=True)]
+    walks += [_axes(order[parent[name]], separators[name], cards) for name in names]
+    cells = [prod(cards[v] for v in order[name]) for name in names]
+    axes = np.array([axis for walk in walks for axis in walk], np.int64).reshape(-1, 2)
+    return Plan(
+        np.array(cards, np.int64),
+        np.array([v for name in names for v in order[name]], np.int64),
+        _pointers([len(order[name]) for name in names]),
+        np.array([number[parent[name]] for name in names], np.int64),
+        _pointers(cells),
+        _pointers([prod(cards[v] for v in separators[name]) for name in names]),
+        np.array([number[home] for home in homes], np.int64),
+        _pointers([prod(cards[v] for v in scope) for scope in scopes]),
+        axes[:, 0].copy(),
+        axes[:, 1].copy(),
+        _pointers([len(walk) for walk in walks]),
+        max(cells),
+        sum(cells),
+    )
+
+
+@lru_cache(maxsize=1024)
+def plan_of(
+    at: tuple[tuple[tuple[int, int], ...], ...], cards: tuple[int, ...], n_steps: int, limit: int = LIMIT
+) -> Plan:
+    """The plan of a template for sequences of n_steps tokens, made once. at, n_steps : as `unroll`.
+
+    cards : labels of each chain. Factors stand in the order of `unroll`. Its arrays are shared: read only.
+    """
+    return junction_plan(cards * n_steps, unroll(at, n_steps)[0], limit)
