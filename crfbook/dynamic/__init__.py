@@ -5,9 +5,9 @@
     DynamicObjective                                                 what training minimises (objective.py)
     DynamicModel, decode, marginals, kbest                           what a trained model says (inference.py)
 
-Two engines, both exact: elimination by matrix products (elimination.py, viterbi.py) for chains with potentials
-between neighbours, junction trees (junction.py, messages.py) for everything else that is small enough.
-Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.
+Two engines, both exact: elimination by matrix products (elimination.py, viterbi.py) for chains with
+potentials between neighbours, junction trees (junction.py, messages.py) for everything else that is small
+enough. Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.
 """
 
 from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals

@@ -162,9 +162,9 @@ def times_nodes(lo, factor, psi, chains, state, total, flags):
 def chains_forward(step_ptr, chains, log_node, log_z, flags, work):
     """alpha of all steps, one step late normalised, and log Z; returns how many sequences are flagged.
 
-    alpha[t] = X_0 o nodes gain[t-1], gain[t] = 1 / sum alpha[t]; see the top of the file. log_node becomes psi.
+    alpha[t] = X_0 o nodes gain[t-1], gain[t] = 1 / sum alpha[t]; see the top of the file.
 
-    Arguments: step_ptr (T+1,); chains; log_node (n, M), overwritten; out: log_z (B,), flags uint8 (B,),
+    Arguments: step_ptr (T+1,); chains; log_node (n, M), becomes psi; out: log_z (B,), flags uint8 (B,),
     work.alpha (K n,), work.between (m-1, K n): where the elimination of chain k starts; work.gain (n,).
     Cost: K (L_1 + .. + L_m) multiply-adds a row, counted in work.n_products.
     Source: docs/SPEC.md, B.3; chapter 12.
@@ -207,7 +207,8 @@ def chains_forward(step_ptr, chains, log_node, log_z, flags, work):
 
 @kernel
 def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
-    """q = alpha o g, in place of alpha, summed into the marginals of each chain; g becomes v = g o nodes factor.
+    """q = alpha o g, in place of alpha, summed into the marginals of each chain; g becomes v = g o nodes o
+    factor.
 
     Arguments: lo, first row of the step; factor (b,): the gain before; psi (n, M); chains; out: alpha, g
     (>= K b,), overwritten; p_node (n, M) of these rows; sums.beside (K,), added to. Cost: 5 K b.

@@ -1,7 +1,8 @@
 """Dynamic CRFs behind the port of chain/forms.py.
 
-`Elimination` is for chains with potentials between neighbours (`axes` of a `Layout`), batch by batch. Where it
-would lose digits, and for every other template, there is `JunctionTrees`: sequence by sequence, in logarithms.
+`Elimination` is for chains with potentials between neighbours (`axes` of a `Layout`), batch by batch. Where
+it would lose digits, and for every other template, there is `JunctionTrees`: sequence by sequence, in
+logarithms.
 """
 
 from __future__ import annotations

@@ -127,7 +127,8 @@ def engine_cost(layout, corpus, engine, limit=LIMIT):
         steps = int(np.prod(sizes, dtype=np.int64)) * sum(sizes)
         return f"{joint}: elimination, {steps:,} products a token forward"
     plan = tree_plan(layout, max(1, corpus.longest), limit)
-    return f"{joint}: junction trees, cliques of up to {int(plan.largest):,} cells, {int(plan.cells):,} for the longest sequence"
+    cells = f"cliques of up to {int(plan.largest):,} cells, {int(plan.cells):,} for the longest sequence"
+    return f"{joint}: junction trees, {cells}"
 
 
 def check_known(layout, corpus, labels):

@@ -20,11 +20,12 @@ from crfbook._jit import kernel
 def two_chains_viterbi(u, v, pair_1, pair_2, beside, path, back_1, back_2):
     """The best labels of two chains, to be read: with back pointers. Returns their score.
 
-    X[a', b] = max_b' delta[t-1][a', b'] + pair_2[b', b];  delta[t][a, b] = max_a' X[a', b] + pair_1[a', a] + ..
+    X[a', b] = max_b' delta[t-1][a', b'] + pair_2[b', b]
+    delta[t][a, b] = max_a' X[a', b] + pair_1[a', a] + u[t, a] + v[t, b] + beside[a, b]
 
     Arguments: u (T, L_1), v (T, L_2): scores of the labels; pair_1 (L_1, L_1), pair_2 (L_2, L_2) [previous,
-    next]; beside (L_1, L_2); out: path int32 (T, 2); back_1, back_2 int16 (T, L_1, L_2). T >= 1; ties go to the
-    smaller label at each step. Cost: L_1 L_2 (L_1 + L_2) comparisons a step. Source: docs/SPEC.md, B.3.
+    next]; beside (L_1, L_2); out: path int32 (T, 2); back_1, back_2 int16 (T, L_1, L_2). T >= 1; ties go to
+    the smaller label at each step. Cost: L_1 L_2 (L_1 + L_2) comparisons a step. Source: docs/SPEC.md, B.3.
     """
     T, L_1, L_2 = u.shape[0], u.shape[1], v.shape[1]
     delta, X = np.empty((L_1, L_2)), np.empty((L_1, L_2))

@@ -1,6 +1,6 @@
 """Dynamic conditional random fields as a scikit-learn estimator: several label columns, labelled at once.
 
-    p(y | x) = 1/Z(x) prod_c prod_t Psi_c(y_c,t, x, t),   the cliques c of a template, unrolled over a sentence
+    p(y | x) = 1/Z(x) prod_c prod_t Psi_c(y_c,t, x, t),   the cliques c of a template, at all tokens t
 
 Source: Sutton, Rohanimanesh and McCallum (2004), eq. (3).
 """
@@ -58,18 +58,19 @@ PRESETS = {"factorial": factorial, "linear": linear}
 class DCRF(BaseEstimator):
     """Dynamic CRF: one probability for all label columns of a sentence.
 
-    Minimises sum_i sample_weight_i * -log p(y_i | x_i) + c1 * |w|_1 + c2 * |w|_2^2, in nats, as `CRF` does. Where
-    some labels are None, p sums over them.
+    Minimises sum_i sample_weight_i * -log p(y_i | x_i) + c1 * |w|_1 + c2 * |w|_2^2, in nats, as `CRF` does.
+    Where some labels are None, p sums over them.
 
     Parameters
     ----------
     cliques : "factorial", "linear" (columns that know nothing of each other), or a list of `Clique`: see
         `crfbook.dynamic`, which has presets: factorial with skew edges, second_order, memory, hierarchical.
     labels : names of the label columns, in the order of the labels of a token.
-    template, min_freq, c1, c2, max_iterations, tol, num_memories, max_linesearch, verbose, n_jobs, warm_start : as in
-        `CRF`. warm_start goes on where the weights are the same ones.
-    constraints : None, or {column: what `CRF` takes, (column, other): which labels go together, a boolean table
-        (labels of the first, labels of the other) or a DataFrame with their names}.
+    template, min_freq, c1, c2, max_iterations, tol, num_memories, max_linesearch, verbose, n_jobs : as in
+        `CRF`.
+    warm_start : `fit` starts from the weights of the fit before, where they are weights of the same names.
+    constraints : None, or {column: what `CRF` takes, (column, other): which labels go together, a boolean
+        table (labels of the first, labels of the other) or a DataFrame with their names}.
     inference : "exact": "elimination" where the cliques are those of neighbouring labels of chains, else
         "junction" (junction trees), which can be asked for by name.
     max_cells : joint labels of the largest clique of a junction tree; more is refused before training.
@@ -79,9 +80,9 @@ class DCRF(BaseEstimator):
     classes_ : {column: its labels}. weights_ (F,), laid out by features_ and layout_.
     engine_ : "elimination" or "junction". objective_, n_iter_, status_, history_ : as in `CRF`.
 
-    X is what `CRF.fit` takes; y has for each sequence a list of tuples, one label a column, None where it is not
-    known; or is {column: sequences of its labels}. Without y, X is a TokenColumns that has the columns of labels.
-    With unknown labels the objective has local minima: training ends where the gradient vanishes.
+    X is what `CRF.fit` takes; y has for each sequence a list of tuples, one label a column, None where it is
+    not known; or is {column: sequences of its labels}. Without y, X is a TokenColumns that has the columns of
+    labels. With unknown labels the objective has local minima: training ends where the gradient vanishes.
     """
 
     def __init__(
@@ -140,8 +141,8 @@ class DCRF(BaseEstimator):
                 w0 = self.weights_
         with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
             result = minimize(
-                objective, w0, c1=c1, c2=c2 if objective.is_convex else 0.0, memory=memory, max_iterations=most,
-                tol=tol, tol_gradient=1000 * min(tol, 1e300), max_linesearch=search, callback=monitor,
+                objective, w0, c1=c1, c2=c2 if objective.is_convex else 0.0, memory=memory,
+                max_iterations=most, tol=tol, tol_gradient=1000 * min(tol, 1e300), max_linesearch=search, callback=monitor,
             )  # fmt: skip
         if result.status == "interrupted" or result.status in GAVE_UP:
             ended = f"training ended early, after {result.n_iter} iterations: {result.status}"
@@ -196,7 +197,7 @@ class DCRF(BaseEstimator):
         }
 
     def log_proba(self, X: Data, y: Any = None) -> np.ndarray:
-        """log p(y | x) in nats (S,), summed over what is None in y; -inf for a labelling that is forbidden."""
+        """log p(y | x) in nats (S,), summed over what is None in y; -inf for a forbidden labelling."""
         corpus, model = self._ready(X)
         seq_ptr, columns = label_columns(listed(X), y, self._names())
         if not np.array_equal(seq_ptr, corpus.seq_ptr):
@@ -237,7 +238,7 @@ class DCRF(BaseEstimator):
         return pandas.DataFrame(self._history)
 
     def table(self, clique: int | str) -> np.ndarray:
-        """The weights of a clique that do not depend on the text, (labels of each place): by number or name."""
+        """The weights of a clique that do not depend on the text, an axis a label: by number or name."""
         check_is_fitted(self, "weights_")
         tables = {key: table for i, table in enumerate(self.layout_.tables) for key in (i, table.name)}
         table = tables[one_of("clique", clique, tables)]
@@ -249,7 +250,7 @@ class DCRF(BaseEstimator):
         )
 
     def save(self, path: File) -> None:
-        """Write the model to one file, atomically and without pickle; labels are strings, numbers, booleans."""
+        """Write the model to one file, atomically and without pickle. Labels are strings or numbers."""
         check_is_fitted(self, "weights_")
         for name, labels in self._classes.items():
             for label in labels:
@@ -281,8 +282,8 @@ class DCRF(BaseEstimator):
             "warm_start",
         )
         header = {
-            "params": {name: getattr(self, name) for name in kept}, "labels": list(self.labels), "encoder": state,
-            "classes": self._classes, "cliques": [list(clique) for clique in self._cliques], "limits": keys,
+            "params": {name: getattr(self, name) for name in kept}, "labels": list(self.labels),
+            "encoder": state, "classes": self._classes, "cliques": [list(clique) for clique in self._cliques], "limits": keys,
             "fitted": {name: getattr(self, name) for name in FITTED}, "engine": self.engine_,
         }  # fmt: skip
         save_arrays(path, "DCRF", header, arrays)
@@ -397,7 +398,7 @@ def label_columns(X, y, names):
                 a, b = (part[i] if i < len(part) else None for part in (lengths[0], other))
                 if a != b:
                     raise ValueError(
-                        f"y: sequence {i}: expected as many labels of {name!r} as of {names[0]!r}, got {b} and {a}"
+                        f"sequence {i}: expected as many labels of {name!r} as of {names[0]!r}, got {b} and {a}"
                     )
         return offsets(lengths[0]), [[label for labels in y[name] for label in labels] for name in names]
     rows, seq_ptr = [], [0]
@@ -405,7 +406,8 @@ def label_columns(X, y, names):
         for t, labels in enumerate(sentence):
             if not isinstance(labels, tuple | list) or len(labels) != len(names):
                 raise ValueError(
-                    f"sequence {i}, token {t}: expected {len(names)} labels ({', '.join(names)}), got {shown(labels)}"
+                    f"sequence {i}, token {t}: expected {len(names)} labels ({', '.join(names)}), "
+                    f"got {shown(labels)}"
                 )
             rows.append(labels)
         seq_ptr.append(len(rows))
