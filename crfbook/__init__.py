@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from crfbook.models.crf import CRF as CRF
     from crfbook.models.directed import HMM as HMM
     from crfbook.models.directed import MEMM as MEMM
+    from crfbook.models.dynamic import DCRF as DCRF
     from crfbook.models.path import regularization_path as regularization_path
     from crfbook.models.saving import ModelFileError as ModelFileError
 
@@ -46,6 +47,7 @@ _HOME = {
     "ModelFileError": "crfbook.models.saving",
     "HMM": "crfbook.models.directed",
     "MEMM": "crfbook.models.directed",
+    "DCRF": "crfbook.models.dynamic",
     "Corpus": "crfbook.data.corpus",
     "make_corpus": "crfbook.data.corpus",
     "FeatureSet": "crfbook.data.features",

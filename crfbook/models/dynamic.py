@@ -142,7 +142,8 @@ class DCRF(BaseEstimator):
         with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
             result = minimize(
                 objective, w0, c1=c1, c2=c2 if objective.is_convex else 0.0, memory=memory,
-                max_iterations=most, tol=tol, tol_gradient=1000 * min(tol, 1e300), max_linesearch=search, callback=monitor,
+                max_iterations=most, tol=tol, tol_gradient=1000 * min(tol, 1e300), max_linesearch=search,
+                callback=monitor,
             )  # fmt: skip
         if result.status == "interrupted" or result.status in GAVE_UP:
             ended = f"training ended early, after {result.n_iter} iterations: {result.status}"
@@ -283,7 +284,8 @@ class DCRF(BaseEstimator):
         )
         header = {
             "params": {name: getattr(self, name) for name in kept}, "labels": list(self.labels),
-            "encoder": state, "classes": self._classes, "cliques": [list(clique) for clique in self._cliques], "limits": keys,
+            "encoder": state, "classes": self._classes, "limits": keys,
+            "cliques": [list(clique) for clique in self._cliques],
             "fitted": {name: getattr(self, name) for name in FITTED}, "engine": self.engine_,
         }  # fmt: skip
         save_arrays(path, "DCRF", header, arrays)
@@ -342,7 +344,7 @@ class DCRF(BaseEstimator):
     def _template(self):
         if isinstance(self.cliques, str):
             return PRESETS[one_of("cliques", self.cliques, PRESETS)](*self._names())
-        return [clique if isinstance(clique, Clique) else Clique(*clique) for clique in self.cliques]
+        return [clique if isinstance(clique, Clique) else Clique(clique) for clique in self.cliques]
 
     def _ready(self, X):
         check_is_fitted(self, "weights_")
@@ -397,9 +399,8 @@ def label_columns(X, y, names):
             for i in range(max(len(other), len(lengths[0]))):
                 a, b = (part[i] if i < len(part) else None for part in (lengths[0], other))
                 if a != b:
-                    raise ValueError(
-                        f"sequence {i}: expected as many labels of {name!r} as of {names[0]!r}, got {b} and {a}"
-                    )
+                    both = f"of {name!r} as of {names[0]!r}, got {b} and {a}"
+                    raise ValueError(f"sequence {i}: expected as many labels {both}")
         return offsets(lengths[0]), [[label for labels in y[name] for label in labels] for name in names]
     rows, seq_ptr = [], [0]
     for i, sentence in enumerate(listed(y)):

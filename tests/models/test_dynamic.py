@@ -1,0 +1,211 @@
+"""`DCRF` as users call it: data in several forms, what comes back, files, bad input."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from crfbook import CRF, DCRF, ModelFileError, TokenColumns
+from crfbook.dynamic import Clique, factorial, hierarchical, linear, memory, second_order
+
+pytestmark = pytest.mark.kernels
+WORDS = [["the", "dog", "barks"], ["dogs", "bark"], ["the", "cat"], [], ["cats", "see", "the", "dog"]]
+POS = [["D", "N", "V"], ["N", "V"], ["D", "N"], [], ["N", "V", "D", "N"]]
+NP = [["B", "I", "O"], ["B", "O"], ["B", "I"], [], ["B", "O", "B", "I"]]
+X = [[["bias", w, w[-1]] for w in words] for words in WORDS]
+Y = [list(zip(pos, chunk, strict=True)) for pos, chunk in zip(POS, NP, strict=True)]
+NAMES = {"labels": ("pos", "np")}
+BOTH_WAYS = [*factorial("pos", "np", skew=True), Clique(((1, "pos"), (0, "np")))]
+
+
+def fitted(**options):
+    return DCRF(**{**NAMES, "c2": 0.1, **options}).fit(X, Y)
+
+
+def test_a_model_learns_and_says_what_it_learnt():
+    model = fitted()
+    assert model.predict(X) == Y and model.score(X, Y) == 1.0
+    assert model.classes_ == {"pos": ["D", "N", "V"], "np": ["B", "I", "O"]}
+    assert model.engine_ == "elimination" and model.status_ == "converged"
+    p = model.predict_marginals(X)
+    assert [len(rows) for rows in p] == [3, 2, 2, 0, 4]
+    for labels, rows in zip(Y, p, strict=True):
+        for label, row in zip(labels, rows, strict=True):
+            assert [max(row[name], key=row[name].get) for name in ("pos", "np")] == list(label)
+            assert [sum(row[name].values()) for name in row] == pytest.approx([1.0, 1.0])
+    ranked = model.predict_kbest(X, 3)
+    assert [found[0][0] for found in ranked] == Y and ranked[3] == [([], 0.0)]
+    log_p = model.log_proba(X, Y)
+    assert [found[0][1] for found in ranked] == pytest.approx(log_p, abs=1e-12)
+    loss = -log_p.sum() + 0.1 * model.weights_ @ model.weights_
+    assert model.objective_ == pytest.approx(loss, rel=1e-10)
+    assert len(model.history_) == model.n_iter_
+    assert model.table("np(t-1), np(t)").shape == (3, 3)
+
+
+def test_one_chain_is_a_linear_chain_crf():
+    chain = DCRF("linear", labels=("pos",), c2=0.2, tol=1e-9).fit(X, [[(p,) for p in row] for row in POS])
+    # a CRF has no bias of labels but in an attribute; that attribute is in X, and both are penalised
+    twice = [[[*token, "bias of labels"] for token in row] for row in X]
+    crf = CRF(c2=0.2, tol=1e-9, all_possible_transitions=True).fit(twice, POS)
+    assert chain.objective_ == pytest.approx(crf.objective_, rel=1e-7)
+    np.testing.assert_allclose(
+        chain.log_proba(X, [[(p,) for p in row] for row in POS]), crf.log_proba(twice, POS), atol=1e-4
+    )
+
+
+def test_columns_dicts_and_tuples_are_the_same_data():
+    want = DCRF(**NAMES, c2=0.1, template="U:%x[0,0]")
+    flat = [[row[j] for rows in table for row in rows] for table, j in ((Y, 0), (Y, 1))]
+    ptr = np.cumsum([0, *map(len, WORDS)])
+    words = [w for row in WORDS for w in row]
+    text = TokenColumns({"word": words}, ptr)
+    a = clone(want).fit(text, Y)
+    b = clone(want).fit(text, {"pos": POS, "np": NP})
+    c = clone(want).fit(TokenColumns({"word": words, "pos": flat[0]}, ptr, flat[1], "np"))
+    for other in (b, c):
+        np.testing.assert_array_equal(a.weights_, other.weights_)
+    assert c.predict(text) == a.predict(text)
+    with_labels = TokenColumns({"word": words, "pos": flat[0]}, ptr, flat[1], "np")
+    assert c.score(with_labels) == a.score(text, Y)
+
+
+def test_bit_identical_threads_and_a_warm_start():
+    rng = np.random.default_rng(0)
+    X = [[[f"w{rng.integers(50)}" for _ in range(3)] for _ in range(rng.integers(1, 30))] for _ in range(200)]
+    Y = [[(int(len(a[0])), int(rng.integers(3))) for a in row] for row in X]
+    one, two = (DCRF(**NAMES, c2=0.5, n_jobs=n, max_iterations=8).fit(X, Y) for n in (1, 2))
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+    more = clone(one).set_params(warm_start=True, max_iterations=3).fit(X, Y)
+    first = more.objective_
+    assert more.fit(X, Y).objective_ < first
+
+
+def test_unknown_labels_are_summed_over():
+    held = [[(None if t % 2 else a, b) for t, (a, b) in enumerate(row)] for row in Y]
+    model = DCRF(**NAMES, c2=0.3).fit(X, held)
+    assert model.status_ == "converged" and model.score(X, held) == 1.0
+    assert model.objective_ == pytest.approx(
+        -model.log_proba(X, held).sum() + 0.3 * model.weights_ @ model.weights_
+    )
+    assert (model.log_proba(X, held) >= model.log_proba(X, Y) - 1e-12).all()
+
+
+def test_l1_leaves_weights_out_and_scikit_learn_selects():
+    model = fitted(c1=0.5, c2=0.01)
+    assert model.status_ == "converged" and 0 < np.count_nonzero(model.weights_) < 0.5 * len(model.weights_)
+    scores = cross_val_score(DCRF(**NAMES), X * 3, Y * 3, cv=3)
+    assert (scores > 0.5).all()
+
+
+def test_constraints_hold():
+    allowed = pd.DataFrame(True, ["D", "N", "V"], ["B", "I", "O"])
+    allowed.loc["V", ["B", "I"]] = False
+    model = fitted(constraints={"np": {"start": ["B", "O"]}, ("pos", "np"): allowed}, max_iterations=1)
+    for row in model.predict([[["x"]] * 4] * 3):
+        assert row[0][1] != "I" and all(np_ == "O" for pos, np_ in row if pos == "V")
+    assert model.log_proba(X[:1], [[("V", "B"), ("N", "I"), ("V", "O")]])[0] == -np.inf
+    with pytest.raises(ValueError, match=r"sequence 0, token 0: the constraints forbid its label.*'np'"):
+        DCRF(**NAMES, constraints={"np": {"start": ["O"]}}).fit(X, Y)
+    allowed.loc["N"] = False
+    with pytest.raises(
+        ValueError, match=r"sequence 0, token 1: the constraints forbid its labels of pos\(t\), np"
+    ):
+        DCRF(**NAMES, constraints={("pos", "np"): allowed}).fit(X, Y)
+
+
+def test_a_memory_remembers():
+    cliques = [
+        *linear("np"),
+        *memory("np", "last", "last other", ("O",)),
+        *memory("np", "seen", "seen", ("I",)),
+    ]
+    model = DCRF(cliques, labels="np", c2=0.1).fit(X, [[(c,) for c in row] for row in NP])
+    assert model.classes_["last"] == [None, "B", "I"] and model.classes_["seen"] == [False, True]
+    assert model.engine_ == "junction" and model.predict(X) == [[(c,) for c in row] for row in NP]
+    p = model.predict_kbest([X[4]], 81)[0]
+    assert len(p) == 81 and sum(np.exp(log_p) for _, log_p in p) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["factorial", "second order", "hierarchical", "faithful", "constrained"])
+def test_files(name, tmp_path):
+    rows, names, options = Y, ("pos", "np"), {}
+    if name == "second order":
+        rows, names, options = [[(c,) for c in row] for row in NP], ("np",), {"cliques": second_order("np")}
+    if name == "hierarchical":
+        rows = [
+            [(a, b, t % 2 == 1) for t, (a, b) in enumerate(row)]
+            for row in [[("u", p) for p in row] for row in POS]
+        ]
+        names, options = ("up", "low", "end"), {"cliques": hierarchical("up", "low", "end")}
+    if name == "faithful":
+        options = {"cliques": factorial("pos", "np", features="supported", node_features="none")}
+    if name == "constrained":
+        options = {"constraints": {"np": {"start": ["B", "O"]}, ("pos", "np"): np.ones((3, 3), bool)}}
+    model = DCRF(labels=names, c2=0.1, **options).fit(X, rows)
+    model.save(tmp_path / "model")
+    again = DCRF.load(tmp_path / "model")
+    assert again.predict(X) == model.predict(X) and again.classes_ == model.classes_
+    np.testing.assert_array_equal(again.log_proba(X, rows), model.log_proba(X, rows))
+    (tmp_path / "model").write_bytes((tmp_path / "model").read_bytes()[:-200])
+    with pytest.raises(ModelFileError):
+        DCRF.load(tmp_path / "model")
+    CRF(max_iterations=1).fit(X, POS).save(tmp_path / "crf")
+    with pytest.raises(ModelFileError):
+        DCRF.load(tmp_path / "crf")
+
+
+@pytest.mark.parametrize(
+    ("options", "y", "message"),
+    [
+        ({"cliques": [Clique(((0, "pos"), (0, "tag")))]}, Y, "clique 0: expected a chain among 'pos', 'np'"),
+        ({"cliques": [((0, "pos"),)]}, Y, "template: expected a clique for each chain, got none with 'np'"),
+        ({"cliques": [()]}, Y, "clique 0: expected labels as"),
+        ({"cliques": "cascade"}, Y, "cliques: expected one of 'factorial', 'linear', got 'cascade'"),
+        ({}, POS, r"sequence 0, token 0: expected 2 labels \(pos, np\), got 'D'"),
+        ({}, {"pos": POS, "np": NP[:-1]}, "sequence 4: expected as many labels .*, got None and 4"),
+        ({}, {"pos": POS, "np": [*NP[:4], ["B"]]}, "sequence 4: expected as many labels of 'np' as of 'pos'"),
+        ({}, {"pos": POS}, "y: expected the columns pos, np, got pos"),
+        ({}, {"pos": POS, "np": [[None] * len(r) for r in NP]}, "column 'np': expected some labels, got 11"),
+        ({}, None, "expected labels y"),
+        ({"labels": ("pos", "pos")}, Y, "labels: expected different names"),
+        ({"inference": "loopy"}, Y, "inference: expected one of 'exact', .*, got 'loopy'"),
+        ({"constraints": "BIO"}, Y, "constraints: expected {column: constraints"),
+        ({"constraints": {"tag": "BIO"}}, Y, "constraints: expected one of 'pos', 'np', got 'tag'"),
+        ({"constraints": {("pos", "np"): np.ones((2, 3), bool)}}, Y, r"expected a boolean table \(3, 3\)"),
+        ({"c2": -1}, Y, "c2: expected"),
+        ({"cliques": BOTH_WAYS, "inference": "elimination"}, Y, "'junction' takes any"),
+        ({"cliques": factorial("pos", "np"), "inference": "junction", "max_cells": 20}, Y, "cells"),
+    ],
+)  # fmt: skip
+def test_bad_input(options, y, message):
+    with pytest.raises(ValueError, match=message):
+        DCRF(**{**NAMES, **options}).fit(X, y)
+
+
+def test_a_chain_with_one_label_and_short_sequences():
+    one = [[(p, "x") for p in row] for row in POS]
+    model = DCRF(**NAMES, c2=0.1).fit(X, one)
+    plain = DCRF("linear", labels=("pos",), c2=0.1).fit(X, [[(p,) for p in row] for row in POS])
+    assert model.predict(X) == one
+    # the same labels; the penalty differs, as two tables have the bias of a label
+    want = plain.log_proba(X, [[(p,) for p in row] for row in POS])
+    np.testing.assert_allclose(model.log_proba(X, one), want, atol=1e-2)
+    assert model.predict([[], [["bias"]], []])[0::2] == [[], []]
+
+
+def test_a_clique_that_sticks_out_of_every_sentence_counts_nothing():
+    cliques = [*linear("pos", "np"), Clique(((0, "pos"), (9, "pos")))]
+    model = DCRF(cliques, **NAMES, c2=0.1).fit(X, Y)
+    assert not model.table("pos(t-9), pos(t)").any() and model.predict(X) == Y
+
+
+def test_potentials_of_a_thousand_nats():
+    model = fitted()
+    model.weights_ = 1e3 * model.weights_
+    assert np.isfinite(model.log_proba(X, Y)).all() and model.predict(X) == Y
+    assert np.isfinite(model.predict_marginals_array(X)["np"][0]).all()
+    model.weights_ = np.full_like(model.weights_, 1e308)
+    with pytest.raises(ValueError, match="float64"):
+        model.predict(X)
