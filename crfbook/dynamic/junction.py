@@ -87,8 +87,6 @@ def _eliminate(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: int
     def entry(v: int) -> tuple[int, int, int]:
         return _fill(v, near), prod(cards[u] for u in near[v]), v
 
-    # A factor alone may be too large; to count its fill would take long.
-    _check_size(max((prod(cards[v] for v in scope) for scope in scopes), default=1), limit)
     now = [entry(v) for v in range(len(cards))]
     heap = list(now)
     heapify(heap)
@@ -97,7 +95,11 @@ def _eliminate(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: int
         fill, cells, v = found = heappop(heap)
         if v in cliques or found != now[v]:
             continue
-        _check_size(cells, limit)
+        if cells > limit:
+            raise ValueError(
+                f"template: expected cliques of at most {limit:,} cells for exact inference, got one of at "
+                f"least {cells:,}: take a template with fewer labels in a clique, or approximate inference"
+            )
         clique = cliques[v] = near[v]
         changed = clique - {v}
         rest = set(changed)
@@ -111,14 +113,6 @@ def _eliminate(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: int
             now[u] = entry(u)
             heappush(heap, now[u])
     return cliques
-
-
-def _check_size(cells: int, limit: int) -> None:
-    if cells > limit:
-        raise ValueError(
-            f"template: expected cliques of at most {limit:,} cells for exact inference, got one of at least "
-            f"{cells:,}: take a template with fewer labels in a clique, or approximate inference"
-        )
 
 
 def _tree(cliques: dict[int, set[int]]) -> tuple[list[int], dict[int, int], dict[int, int]]:

@@ -1,5 +1,6 @@
 """Junction trees against enumeration, on the templates and on random models."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ from helpers.factors import enumerate_factors, factor_sizes, random_tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crfbook.dynamic.junction import junction_plan, plan_of, unroll
+from crfbook.dynamic.junction import _eliminate, junction_plan, plan_of, unroll
 from crfbook.dynamic.messages import junction_log_z, junction_max
 from crfbook.dynamic.templates import (
     Clique,
@@ -141,11 +142,12 @@ def test_shapes_of_graphs(cards, scopes, size):
 
 
 def test_all_forbidden():
-    """By one cell of many factors, in a part that is not connected with the root."""
+    """By one cell of several factors, in one of two parts; the other one alone would have a best path."""
     cards, scopes = [2, 3, 2, 2], [(0, 1), (2, 3), (2,)]
     log_tables = np.zeros(12)
-    log_tables[6:] = [-np.inf, 0.0, -np.inf, 0.0, 0.0, -np.inf][:4] + [0.0, -np.inf]
-    assert run(junction_plan(cards, scopes), log_tables).log_z > -np.inf
+    log_tables[5] = 1.0
+    log_tables[[6, 8, 9, 11]] = -np.inf
+    assert run(junction_plan(cards, scopes), log_tables).path.tolist() == [1, 2, 0, 1]
     log_tables[7] = -np.inf
     assert_equals_enumeration(cards, scopes, log_tables)
 
@@ -187,6 +189,30 @@ def test_trees(model):
     np.testing.assert_array_equal(np.diff(plan.cell_ptr), sizes)
     shared = [cliques[c] & cliques[above] for c, above in enumerate(plan.parent[:-1])]
     np.testing.assert_array_equal(np.diff(plan.message_ptr), [*factor_sizes(cards, shared), 1])
+
+
+def min_fill_order(cards, scopes):
+    """The order of elimination by its definition: all is counted again for each variable."""
+    edges = {frozenset(pair) for scope in scopes for pair in itertools.combinations(scope, 2)}
+    order, left = [], set(range(len(cards)))
+    while left:
+        near = {v: [u for u in left if {u, v} in edges] for v in left}
+        missing = {
+            v: [p for p in map(frozenset, itertools.combinations(near[v], 2)) if p not in edges] for v in left
+        }
+        v = min(left, key=lambda v: (len(missing[v]), np.prod([cards[u] for u in near[v]]) * cards[v], v))
+        edges.update(missing[v])
+        order.append(v)
+        left.remove(v)
+    return order
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 14), share=st.sampled_from([0.1, 0.25, 0.5]))
+def test_order_is_min_fill(seed, n, share):
+    rng = np.random.default_rng(seed)
+    cards = rng.integers(1, 4, n).tolist()
+    scopes = [pair for pair in complete(n) if rng.random() < share]
+    assert list(_eliminate(cards, scopes, 10**9)) == min_fill_order(cards, scopes)
 
 
 @pytest.mark.parametrize("n_steps", [2, 3, 40])
