@@ -9,9 +9,9 @@ gradient with its share of L-BFGS. Start-up, reading and writing do not count:
              between.
     MALLET   weights of the attributes and labels seen together, and a bias, a start and an end of each
              label; a weight for every pair of labels, or ("pairs seen") for those seen, where the others
-             are impossible, and cost nothing. Its command for taggers has no such model: `JAVA` asks the
-             library. Median of the CPU seconds of the process between evaluations, after WARM, in which
-             Java compiles.
+             are impossible, and cost nothing. It skips a sequence then whose first label follows no label
+             anywhere. Its command for taggers has no such model: `JAVA` asks the library. Median of the
+             CPU seconds of the process between evaluations, after WARM, in which Java compiles.
     ours     CPU seconds of L-BFGS over its evaluations, form "auto", on the same sequences: with the
              program's weights (MALLET's biases apart), and with those of what was seen alone. Other pairs
              have the weight 0.
