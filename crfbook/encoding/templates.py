@@ -19,7 +19,7 @@ extractor gives for the cell `row` tokens further on. `%%` is a per cent sign.
 Rules, where the tools differ:
 
 - A cell before the first or behind the last token is its own symbol per distance: `_B-1`, `_B-2`,
-  `_B+1`, ... whatever the extractor (but for `%inside`, which gives nothing there).
+  `_B+1`, ... whatever the extractor (but for `%inside` and `%each`, which give nothing there).
   It is never confused with a token spelt `_B-1`.
 - Two patterns with the same text and the same extractors and columns, at different rows, share their
   attributes (CRF++'s bag of words); the values of an attribute that occurs twice at a token add up.
@@ -47,6 +47,7 @@ They are applied to the vocabulary of a column, once per distinct string, never 
 | `%shape[row,column]` | `X` capital, `x` letter, `d` digit, all else unchanged: `McCoy-7` gives `XxXxx-d` |
 | `%shortshape[row,column]` | the same with runs shortened: `XxXx-d` |
 | `%ngrams[row,column,low,high]` | every distinct character n-gram with low <= n <= high |
+| `%each[row,column]` | every distinct part of a cell that blanks divide; nothing outside the sequence |
 
 Regular expressions are those of Python's `re` (search, not a full match). Rows lie within 1,000 tokens,
 lengths within 100 characters: a line of a file cannot ask for more work than its data are worth.
@@ -397,6 +398,7 @@ EXTRACTORS: dict[str, Extractor] = {
     "shape": Extractor("%shape[row,column]", lambda: lambda text: (shape(text),)),
     "shortshape": Extractor("%shortshape[row,column]", lambda: lambda text: (short_shape(text),)),
     "ngrams": Extractor("%ngrams[row,column,low,high]", _ngrams),
+    "each": Extractor("%each[row,column]", lambda: lambda text: tuple(dict.fromkeys(text.split())), False),
 }
 
 

@@ -137,6 +137,8 @@ def test_a_template_without_patterns_is_refused(text):
         ("shortshape", (), "McCoy-70", ("XxXx-d",)),
         ("shortshape", (), "", ("",)),
         ("ngrams", (1, 2), "aba", ("a", "b", "ab", "ba")),
+        ("each", (), " NN  VB NN", ("NN", "VB")),
+        ("each", (), "", ()),
     ],
 )
 def test_extractors(name, arguments, text, expected):
