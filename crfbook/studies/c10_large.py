@@ -138,10 +138,10 @@ FITS = {  # how, what `CRF` is given
     "SGD, active": {"algorithm": "sgd", "c2": 1.0, "inference": "active", "max_iterations": 5},
     "SGD-L1, active": {"algorithm": "sgd-l1", "c1": 1.0, "inference": "active", "max_iterations": 5},
     "OWL-QN, active": {
-        "algorithm": "owlqn", "c1": 1.0, "c2": 0.0, "inference": "active", "max_iterations": 60,
+        "algorithm": "owlqn", "c1": 1.0, "c2": 0.0, "inference": "active", "max_iterations": 30,
     },
 }  # fmt: skip
-FITTED = {"joint": ("exact", "active"), "morphology": ("exact", "active"), "supertags": tuple(FITS)[:0:-1]}
+FITTED = {"joint": ("exact", "active"), "morphology": ("exact", "active"), "supertags": tuple(FITS)[1:]}
 
 
 @cache
