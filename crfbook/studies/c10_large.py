@@ -190,8 +190,8 @@ def fit_alone(task, how):
 def training_fits(names=("joint", "supertags")):
     """CRFs by quasi-Newton and stochastic gradients: seconds, memory, accuracy, weights; half an hour.
 
-    Of the supertags none goes on to its certificate: "active" would take an hour, and the exact fit is in
-    the record of `training_targets`, which needs it.
+    None of the supertags goes on to its certificate, for time: their exact fit is in the record of
+    `training_targets`, which needs it.
     """
     keys = [(task, how) for task in names for how in FITTED[task]]
     yield "10_fits.csv", jobs_of(fit_row, ("task", "how"), keys), data_of()
