@@ -343,7 +343,7 @@ def start_rows(corpus, n_train, max_iterations):
 
 
 @study("10_starts.csv")
-def active_starts(names=("atis", "simulated 279", "conll2000"), n_train=1000, max_iterations=100):
+def active_starts(names=("atis", "simulated 279"), n_train=1000, max_iterations=100):
     """The pseudo-likelihood as a start, and sets by share or by mass (Pal et al. 2006); minutes."""
     jobs = jobs_of(
         start_rows, ("corpus",), [(n,) for n in names], n_train=n_train, max_iterations=max_iterations
