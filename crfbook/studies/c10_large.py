@@ -135,7 +135,6 @@ TOL = 1e-4  # of the objective, or for c2 = 0 a thousandth of the largest entry 
 FITS = {  # how, what `CRF` is given
     "exact": {"algorithm": "auto", "c2": 1.0, "memory_limit": 1e8},  # no room for dual coordinate ascent
     "active": {"algorithm": "auto", "c2": 1.0, "inference": "active"},
-    "active, cut": {"algorithm": "auto", "c2": 1.0, "inference": "active", "max_iterations": 40},
     "SGD, active": {"algorithm": "sgd", "c2": 1.0, "inference": "active", "max_iterations": 5},
     "SGD-L1, active": {"algorithm": "sgd-l1", "c1": 1.0, "inference": "active", "max_iterations": 5},
     "OWL-QN, active": {
@@ -145,7 +144,7 @@ FITS = {  # how, what `CRF` is given
 FITTED = {  # task: tokens it learns from (None: all), how
     "joint": (None, ("exact", "active")),
     "morphology": (None, ("exact", "active")),
-    "supertags": (40_000, ("SGD, active", "SGD-L1, active", "OWL-QN, active", "active, cut")),
+    "supertags": (40_000, ("SGD, active", "SGD-L1, active", "OWL-QN, active")),
 }
 
 
@@ -191,8 +190,8 @@ def fit_alone(task, how, n_tokens=""):
 def training_fits(names=("joint", "supertags")):
     """CRFs by quasi-Newton and stochastic gradients: seconds, memory, accuracy, weights; half an hour.
 
-    The supertags learn from a beginning, and not to a certificate, for time. Their exact fit, on all, is in
-    the record of `training_targets`, which needs it.
+    The supertags learn from a beginning, and not to a certificate, for time. Their exact fit by L-BFGS, on
+    all, is in the record of `training_targets`, which needs it.
     """
     jobs = []
     for task in names:
