@@ -7,10 +7,11 @@
 
 Two engines, both exact: elimination by matrix products (elimination.py, viterbi.py) for chains with
 potentials between neighbours, junction trees (junction.py, messages.py) for everything else that is small
-enough. Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.
+enough. Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.3.
 """
 
 from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals
+from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import dynamic_features, lay_out_template, with_tables
 from crfbook.dynamic.objective import DynamicObjective, check_engine, engine_cost
 from crfbook.dynamic.templates import (
@@ -23,7 +24,6 @@ from crfbook.dynamic.templates import (
     memory_labels,
     second_order,
 )
-from crfbook.dynamic.trees import LIMIT
 
 __all__ = [
     "LIMIT",

@@ -15,9 +15,9 @@ from crfbook.chain.batch import Batch, Work
 from crfbook.chain.forms import Form
 from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores
 from crfbook.dynamic.elimination import chains_backward, chains_forward
+from crfbook.dynamic.junction import sequence_sums
 from crfbook.dynamic.layout import log_tables, row_bounds
 from crfbook.dynamic.potentials import chain_potentials, chain_sums, chain_work, table_counts
-from crfbook.dynamic.trees import sequence_sums
 
 # The arrays of `Work`, and a `ChainWork`.
 DynamicWork = namedtuple("DynamicWork", (*Work._fields, "chains"))

@@ -17,10 +17,10 @@ from crfbook.chain.packing import pack
 from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import FeatureSet
 from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
+from crfbook.dynamic.junction import LIMIT, sequence_best
 from crfbook.dynamic.layout import Layout, known_sets, log_tables, row_bounds
 from crfbook.dynamic.objective import plain
 from crfbook.dynamic.potentials import max_chains
-from crfbook.dynamic.trees import LIMIT, sequence_best
 from crfbook.dynamic.viterbi import chains_viterbi
 from crfbook.training.threads import run_pieces
 

@@ -10,8 +10,8 @@ from crfbook._checks import number
 from crfbook.chain.objective import Objective, check_weights
 from crfbook.data.corpus import take_sequences
 from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
+from crfbook.dynamic.junction import LIMIT, tree_plan
 from crfbook.dynamic.layout import gold_counts, instances, known_sets
-from crfbook.dynamic.trees import LIMIT, tree_plan
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Corpus, FeatureSet

@@ -16,9 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import ModelFileError, check_fields, one_of, shown, whole
-from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints, constraints_from
-from crfbook.data.corpus import offsets
 from crfbook.data.features import FeatureSet
 from crfbook.data.vocabulary import encode_labels, number_labels
 from crfbook.dynamic import (
@@ -41,7 +39,15 @@ from crfbook.dynamic import (
 )
 from crfbook.learners.quasi_newton import minimize
 from crfbook.models.fitting import gave_up
-from crfbook.models.inputs import encoder_from_state, encoder_state, known_corpus, listed, training_corpus
+from crfbook.models.inputs import (
+    encoder_from_state,
+    encoder_state,
+    known_corpus,
+    label_columns,
+    listed,
+    training_corpus,
+    without_labels,
+)
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Sequences
 from crfbook.models.saving import FITTED, load_arrays, save_arrays
@@ -372,54 +378,6 @@ def check_model(model):
         raise ValueError(f"weights: expected float64 ({features.n_features},), got {model.weights_.shape}")
     if not np.isfinite(model.weights_).all():
         raise ValueError("weights: expected finite numbers")
-
-
-def label_columns(X, y, names):
-    """(seq_ptr, [labels of all tokens, a list a column]) of y, or of the columns of X.
-
-    Raises ValueError naming sequence, token and column.
-    """
-    if y is None:
-        if not isinstance(X, TokenColumns):
-            raise ValueError(
-                f"expected labels y, tuples of {', '.join(names)}, or TokenColumns that have them"
-            )
-        columns = dict(X.columns) | ({X.label_name: X.labels} if X.labels is not None else {})
-        missing = [name for name in names if name not in columns]
-        if missing:
-            raise ValueError(
-                f"labels: expected columns among {', '.join(map(repr, columns))}, got {missing[0]!r}"
-            )
-        return X.seq_ptr, [columns[name] for name in names]
-    if isinstance(y, dict):
-        if set(y) != set(names):
-            raise ValueError(f"y: expected the columns {', '.join(names)}, got {', '.join(map(str, y))}")
-        lengths = [[len(labels) for labels in y[name]] for name in names]
-        for name, other in zip(names, lengths, strict=True):
-            for i in range(max(len(other), len(lengths[0]))):
-                a, b = (part[i] if i < len(part) else None for part in (lengths[0], other))
-                if a != b:
-                    both = f"of {name!r} as of {names[0]!r}, got {b} and {a}"
-                    raise ValueError(f"sequence {i}: expected as many labels {both}")
-        return offsets(lengths[0]), [[label for labels in y[name] for label in labels] for name in names]
-    rows, seq_ptr = [], [0]
-    for i, sentence in enumerate(listed(y)):
-        for t, labels in enumerate(sentence):
-            if not isinstance(labels, tuple | list) or len(labels) != len(names):
-                raise ValueError(
-                    f"sequence {i}, token {t}: expected {len(names)} labels ({', '.join(names)}), "
-                    f"got {shown(labels)}"
-                )
-            rows.append(labels)
-        seq_ptr.append(len(rows))
-    return np.array(seq_ptr, np.int64), [[row[j] for row in rows] for j in range(len(names))]
-
-
-def without_labels(X, names):
-    """X without columns that are labels: a template must not read them."""
-    if not isinstance(X, TokenColumns):
-        return X
-    return TokenColumns({n: column for n, column in X.columns.items() if n not in names}, X.seq_ptr)
 
 
 def add_memories(cliques, classes, numbers, seq_ptr):
