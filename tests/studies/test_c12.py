@@ -88,6 +88,17 @@ def test_folds_label_what_they_have_not_seen(monkeypatch):
     assert {tag for s in seen[0] for tag in s} == {"new"} and len(found.models) == 4
 
 
+def test_subsets_of_the_table(tmp_path, monkeypatch):
+    """All seeds of a subset, one of the whole corpus, and pairs where they are few."""
+    monkeypatch.setattr(c12, "subset_rows", lambda **cell: {"arms": len(cell["arms"])})
+    options = {"settings": (SUBSET, f"{SUBSET}, pairs"), "sizes": (40, 2000), "seeds": (1, 2)}
+    rows = read_record(*run("dcrf-table", folder=tmp_path, **options))[1]
+    found = [(row["setting"].endswith("pairs"), row["size"], row["seed"]) for row in rows]
+    assert found == [(False, "40", "1"), (False, "40", "2"), (True, "40", "1"), (True, "40", "2"),
+                     (False, "2000", "1")]  # fmt: skip
+    assert {row["arms"] for row in rows} == {str(len(c12.ARMS))}
+
+
 def test_rows_of_the_table(tmp_path, monkeypatch):
     def gold(task):
         """An arm as another file may add it: here one that knows the answers."""
@@ -95,14 +106,7 @@ def test_rows_of_the_table(tmp_path, monkeypatch):
 
     monkeypatch.setitem(c12.ARMS, "gold", gold)
     arms = ("CRF+CRF", "Brill+CRF", "independent", "flat", "gold")
-    options = {"settings": (SUBSET,), "sizes": (40, 2000), "seeds": (1, 2), "arms": arms}
-    monkeypatch.setitem(c12.TRAINING, "max_iterations", 3)
-    with monkeypatch.context() as short:
-        short.setattr(c12, "subset_rows", lambda **cell: {"arms": len(cell["arms"])})
-        rows = read_record(*run("dcrf-table", folder=tmp_path, **options))[1]
-    assert [(row["size"], row["seed"]) for row in rows] == [("40", "1"), ("40", "2"), ("2000", "1")]
-    monkeypatch.setitem(c12.TRAINING, "max_iterations", 1000)
-    options |= {"sizes": (40,), "seeds": (1,)}
+    options = {"settings": (SUBSET,), "sizes": (40,), "seeds": (1,), "arms": arms}
     rows = {row["arm"]: row for row in read_record(*run("dcrf-table", folder=tmp_path, **options))[1]}
     assert list(rows) == list(arms) and {row["status"] for row in rows.values()} == {"converged"}
     assert rows["gold"]["joint"] == rows["gold"]["F1"] == "100.00" and float(rows["gold"]["p joint"]) < 0.01
