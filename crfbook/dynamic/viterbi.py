@@ -74,56 +74,46 @@ def log_transitions(k, t, log_node, chains):
 
 
 @kernel
-def best_row(source, table, out):
-    """out[y] = max_yp source[yp] + table[yp, y], four yp at a time: one pass over out for four rows.
+def max_plus(a, b, out):
+    """out[x, z] = max_y a[x, y] + b[y, z]: a matrix product with maxima for sums and sums for products.
 
-    Arguments: source (L,), table (L, L); out: out (L,). Cost: L^2 additions. Source: chapter 12.
+    Two rows of out and six of b at a time: twelve sums and twelve maxima for eight reads and two writes, and
+    a tree of maxima in place of a chain.
+    Arguments: a (n, m), b (m, width); out: out (n, width). Cost: n m width. Source: chapter 12.
     """
-    L, i = source.size, 0
-    out[:] = -np.inf
-    while i + 4 <= L:
-        a, b, c, d = source[i], source[i + 1], source[i + 2], source[i + 3]
-        for y in range(L):
-            p, q = a + table[i, y], b + table[i + 1, y]
-            r, s = c + table[i + 2, y], d + table[i + 3, y]
-            p = q if q > p else p
-            r = s if s > r else r
-            p = r if r > p else p
-            out[y] = p if p > out[y] else out[y]
-        i += 4
-    while i < L:
-        for y in range(L):
-            p = source[i] + table[i, y]
-            out[y] = p if p > out[y] else out[y]
-        i += 1
-
-
-@kernel
-def best_block(source, table, out):
-    """out[y, j] = max_yp source[yp, j] + table[yp, y] for all columns j, four yp at a time.
-
-    Arguments: source (L, width), table (L, L); out: out (L, width). Cost: L^2 width additions.
-    Source: chapter 12.
-    """
-    L, width = source.shape
-    for y in range(L):
-        best, i = out[y], 0
-        best[:] = -np.inf
-        while i + 4 <= L:
-            a, b, c, d = table[i, y], table[i + 1, y], table[i + 2, y], table[i + 3, y]
-            for j in range(width):
-                p, q = a + source[i, j], b + source[i + 1, j]
-                r, s = c + source[i + 2, j], d + source[i + 3, j]
+    n, m, width = a.shape[0], a.shape[1], b.shape[1]
+    for x in range(0, n, 2):
+        e, f = a[x], a[min(x + 1, n - 1)]
+        first, second = out[x], out[min(x + 1, n - 1)]
+        first[:], second[:] = -np.inf, -np.inf
+        for y in range(0, m // 6 * 6, 6):
+            e0, e1, e2, e3, e4, e5 = e[y], e[y + 1], e[y + 2], e[y + 3], e[y + 4], e[y + 5]
+            f0, f1, f2, f3, f4, f5 = f[y], f[y + 1], f[y + 2], f[y + 3], f[y + 4], f[y + 5]
+            b0, b1, b2, b3, b4, b5 = b[y], b[y + 1], b[y + 2], b[y + 3], b[y + 4], b[y + 5]
+            for z in range(width):
+                v0, v1, v2, v3, v4, v5 = b0[z], b1[z], b2[z], b3[z], b4[z], b5[z]
+                p, q, r, s, t, u = e0 + v0, e1 + v1, e2 + v2, e3 + v3, e4 + v4, e5 + v5
                 p = q if q > p else p
                 r = s if s > r else r
+                t = u if u > t else t
                 p = r if r > p else p
-                best[j] = p if p > best[j] else best[j]
-            i += 4
-        while i < L:
-            for j in range(width):
-                p = table[i, y] + source[i, j]
-                best[j] = p if p > best[j] else best[j]
-            i += 1
+                g = first[z]
+                g = t if t > g else g
+                first[z] = p if p > g else g
+                p, q, r, s, t, u = f0 + v0, f1 + v1, f2 + v2, f3 + v3, f4 + v4, f5 + v5
+                p = q if q > p else p
+                r = s if s > r else r
+                t = u if u > t else t
+                p = r if r > p else p
+                g = second[z]
+                g = t if t > g else g
+                second[z] = p if p > g else g
+        for y in range(m // 6 * 6, m):
+            e0, f0, b0 = e[y], f[y], b[y]
+            for z in range(width):
+                p, q, g, h = e0 + b0[z], f0 + b0[z], first[z], second[z]
+                first[z] = p if p > g else g
+                second[z] = q if q > h else h
 
 
 @kernel
@@ -195,13 +185,15 @@ def chains_viterbi(log_node, chains, seq_ptr, path, score, delta, buf):
                 if chains.has_skew[k]:
                     for c in range(source.size):
                         source[c] += chains.log_skew[k, c]
-                L, after, table = chains.size[k], chains.after[k], log_transitions(k, t, rows, chains)
-                for p in range(chains.before[k]):
-                    block = slice(p * L * after, (p + 1) * L * after)
-                    if after == 1:
-                        best_row(source[block], table, out[block])
-                    else:
-                        best_block(source[block].reshape(L, after), table, out[block].reshape(L, after))
+                L, after, n = chains.size[k], chains.after[k], chains.before[k]
+                table = log_transitions(k, t, rows, chains)
+                if after == 1:
+                    max_plus(source.reshape(n, L), table, out.reshape(n, L))
+                else:
+                    turned = table.T.copy()
+                    for p in range(n):
+                        block = slice(p * L * after, (p + 1) * L * after)
+                        max_plus(turned, source[block].reshape(L, after), out[block].reshape(L, after))
                 source = out
             add_labels(t, rows, chains, state)
         cell = np.argmax(delta[T - 1])
