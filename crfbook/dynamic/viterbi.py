@@ -86,7 +86,8 @@ def max_plus(a, b, out):
         e, f = a[x], a[min(x + 1, n - 1)]
         first, second = out[x], out[min(x + 1, n - 1)]
         first[:], second[:] = -np.inf, -np.inf
-        for y in range(0, m // 6 * 6, 6):
+        for k in range(m // 6):
+            y = 6 * k
             e0, e1, e2, e3, e4, e5 = e[y], e[y + 1], e[y + 2], e[y + 3], e[y + 4], e[y + 5]
             f0, f1, f2, f3, f4, f5 = f[y], f[y + 1], f[y + 2], f[y + 3], f[y + 4], f[y + 5]
             b0, b1, b2, b3, b4, b5 = b[y], b[y + 1], b[y + 2], b[y + 3], b[y + 4], b[y + 5]
