@@ -101,11 +101,12 @@ def continuing(source, n_before, n_rows, chains, out):
     Arguments: source (>= K n_before,), n_before, n_rows, chains (`Chains`, see the top); out: out (>= K
     n_rows,). Cost: K n_rows. Source: chapter 12.
     """
-    L = chains.size[chains.size.size - 1]
-    for p in range(chains.before[chains.size.size - 1]):
-        lo, to = p * n_before * L, p * n_rows * L
+    P, L = chains.before[-1], chains.size[-1]
+    cells = source[: P * n_before * L].reshape(P, n_before * L)
+    kept = out[: P * n_rows * L].reshape(P, n_rows * L)
+    for p in range(P):
         for j in range(n_rows * L):
-            out[to + j] = source[lo + j]
+            kept[p, j] = cells[p, j]
 
 
 @kernel
@@ -115,12 +116,12 @@ def times_cells(table, n_rows, chains, state):
     Arguments: table (K,), n_rows, chains (`Chains`, see the top); out: state (>= K n_rows,), in the layout of
     a step. Cost: K n_rows. Source: chapter 12.
     """
-    L = chains.size[chains.size.size - 1]
-    for p in range(chains.before[chains.size.size - 1]):
+    P, L = chains.before[-1], chains.size[-1]
+    cells, factor = state[: P * n_rows * L].reshape(P, n_rows, L), table.reshape(P, L)
+    for p in range(P):
         for b in range(n_rows):
-            base = (p * n_rows + b) * L
             for y in range(L):
-                state[base + y] *= table[p * L + y]
+                cells[p, b, y] *= factor[p, y]
 
 
 @kernel
@@ -131,23 +132,22 @@ def times_nodes(lo, factor, psi, chains, state, total, flags):
     (>= K b,), total (b,): its sum over all cells; flags (B,): 1 where a cell has less than SMALLEST_MASS.
     Cost: 3 K b. Source: docs/SPEC.md, B.3.
     """
-    last, n_rows = chains.size.size - 1, factor.size
+    last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row[0]
     L, P, first = chains.size[last], chains.before[last], chains.block[last, 0]
+    cells, beside = state[: P * n_rows * L].reshape(P, n_rows, L), chains.psi_beside.reshape(P, L)
+    nodes = psi[lo : lo + n_rows, first : first + L].copy()
     for p in range(P):
-        beside = chains.psi_beside[p * L : p * L + L]
         for b in range(n_rows):
-            row, f = psi[lo + b], factor[b]
+            f = factor[b]
             for k in range(last):
-                f *= row[chains.column[k, p]]
-            cells = state[(p * n_rows + b) * L : (p * n_rows + b + 1) * L]
-            if chains.beside_row[0] >= 0:
-                own = row[chains.beside_row[0] + p * L : chains.beside_row[0] + (p + 1) * L]
+                f *= psi[lo + b, chains.column[k, p]]
+            if own >= 0:
                 for y in range(L):
-                    cells[y] *= own[y]
+                    cells[p, b, y] *= psi[lo + b, own + p * L + y]
             lost = 0
             for y in range(L):
-                v = cells[y] * f * row[first + y] * beside[y]
-                cells[y] = v
+                v = cells[p, b, y] * f * nodes[b, y] * beside[p, y]
+                cells[p, b, y] = v
                 lost += (v > 0.0) & (v < SMALLEST_MASS)
             if lost:
                 flags[b] = 1
@@ -217,27 +217,28 @@ def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
     """
     last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row[0]
     L, P, first = chains.size[last], chains.before[last], chains.block[last, 0]
-    for b in range(n_rows):
-        p_node[lo + b] = 0.0
+    q, v = alpha[: P * n_rows * L].reshape(P, n_rows, L), g[: P * n_rows * L].reshape(P, n_rows, L)
+    beside, cell_sum = chains.psi_beside.reshape(P, L), sums.beside.reshape(P, L)
+    nodes, found = psi[lo : lo + n_rows, first : first + L].copy(), np.zeros((n_rows, L))
+    p_node[lo : lo + n_rows] = 0.0
     for p in range(P):
-        beside, cell_sum = chains.psi_beside[p * L : p * L + L], sums.beside[p * L : p * L + L]
         for b in range(n_rows):
-            row, out, f = psi[lo + b], p_node[lo + b], factor[b]
+            f = factor[b]
             for k in range(last):
-                f *= row[chains.column[k, p]]
-            base = (p * n_rows + b) * L
-            q, v = alpha[base : base + L], g[base : base + L]
+                f *= psi[lo + b, chains.column[k, p]]
             for y in range(L):
                 # An unreachable state can have any beta, even an infinite one; nothing may use it.
-                x = v[y] if q[y] > 0.0 else 0.0
-                q[y] *= x
-                out[first + y] += q[y]
-                cell_sum[y] += q[y]
-                v[y] = x * f * row[first + y] * beside[y]
+                x = v[p, b, y] if q[p, b, y] > 0.0 else 0.0
+                share = q[p, b, y] * x
+                q[p, b, y] = share
+                found[b, y] += share
+                cell_sum[p, y] += share
+                v[p, b, y] = x * f * nodes[b, y] * beside[p, y]
             if own >= 0:
                 for y in range(L):
-                    out[own + p * L + y] = q[y]
-                    v[y] *= row[own + p * L + y]
+                    p_node[lo + b, own + p * L + y] = q[p, b, y]
+                    v[p, b, y] *= psi[lo + b, own + p * L + y]
+    p_node[lo : lo + n_rows, first : first + L] = found
     part = np.dot(alpha[: P * n_rows * L].reshape(P * n_rows, L), np.ones(L))
     for p in range(P if last else 0):
         for b in range(n_rows):
@@ -252,13 +253,14 @@ def open_ends(following, weight, gain, chains, g, out):
     Arguments: following, number of the first; weight (B,); gain (b,); chains (`Chains`, see the top); g (>= K
     following,); out: out (>= K b,). Cost: K b. Source: docs/SPEC.md, B.3.
     """
-    L, n_rows = chains.size[-1], gain.size
-    for p in range(chains.before[-1]):
+    P, L, n_rows = chains.before[-1], chains.size[-1], gain.size
+    cells = out[: P * n_rows * L].reshape(P, n_rows * L)
+    kept = g[: P * following * L].reshape(P, following * L)
+    for p in range(P):
         for j in range(following * L):
-            out[p * n_rows * L + j] = g[p * following * L + j]
+            cells[p, j] = kept[p, j]
         for b in range(following, n_rows):
-            base = (p * n_rows + b) * L
-            out[base : base + L] = weight[b] * gain[b]
+            cells[p, b * L : (b + 1) * L] = weight[b] * gain[b]
 
 
 @kernel
@@ -296,15 +298,14 @@ def skew_counts(k, before, v, chains, n_rows, sums):
     Arguments: k; before (>= K n_rows,): with S_k in it; v (>= K n_rows,), overwritten; chains (`Chains`, see
     the top); n_rows; out: sums.skew (m, K), row k added to. Cost: 3 K n_rows. Source: chapter 12.
     """
-    L, table, out = chains.size[-1], chains.psi_skew[k], sums.skew[k]
-    for p in range(chains.before[-1]):
+    P, L = chains.before[-1], chains.size[-1]
+    table, out = chains.psi_skew[k].reshape(P, L), sums.skew[k].reshape(P, L)
+    here, cells = before[: P * n_rows * L].reshape(P, n_rows, L), v[: P * n_rows * L].reshape(P, n_rows, L)
+    for p in range(P):
         for b in range(n_rows):
-            base = (p * n_rows + b) * L
-            for y in range(L):
-                f = table[p * L + y]
-                # `before` has S_k already, and v gets it now
-                out[p * L + y] += before[base + y] * v[base + y]
-                v[base + y] *= f
+            for y in range(L):  # `before` has S_k already, and v gets it now
+                out[p, y] += here[p, b, y] * cells[p, b, y]
+                cells[p, b, y] *= table[p, y]
 
 
 @kernel

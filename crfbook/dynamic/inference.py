@@ -35,7 +35,7 @@ class DynamicModel(NamedTuple):
     limit: int = LIMIT  # cells of the largest clique of a junction tree
 
 
-class _Ready(NamedTuple):
+class Ready(NamedTuple):
     """A corpus and what its scores are made of."""
 
     corpus: object
@@ -44,7 +44,8 @@ class _Ready(NamedTuple):
     pieces: list  # of `stretches`
 
 
-def _ready(corpus, model, known):
+def ready_rows(corpus, model, known=None):
+    """`Ready`: a corpus with what its rows of scores are made of, see `stretch_scores`."""
     layout, sets = model.layout, np.zeros((0, model.layout.n_cells), bool)
     corpus = plain(corpus)._replace(seq_weight=np.zeros(0))
     if known is not None:
@@ -54,7 +55,7 @@ def _ready(corpus, model, known):
     scores = ready_model(free, model.features, model.w, None, tiny=False, padding=False)
     tables = log_tables(layout, model.features, model.w)
     scores = scores._replace(bounds=row_bounds(layout, tables, sets))
-    return _Ready(corpus, scores, tables, stretches(corpus.seq_ptr, layout.n_cells))
+    return Ready(corpus, scores, tables, stretches(corpus.seq_ptr, layout.n_cells))
 
 
 def decode(corpus, model, known=None, n_threads=1):
@@ -62,7 +63,7 @@ def decode(corpus, model, known=None, n_threads=1):
 
     Raises ValueError naming the first sequence all of whose labellings are forbidden.
     """
-    ready, layout = _ready(corpus, model, known), model.layout
+    ready, layout = ready_rows(corpus, model, known), model.layout
     path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
     chains = max_chains(layout, ready.tables) if model.engine == "elimination" else None
 
@@ -96,7 +97,7 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True):
 
     rows : whether p is wanted; else it is None. log Z is in nats, 0 for no token.
     """
-    ready, layout = _ready(corpus, model, known), model.layout
+    ready, layout = ready_rows(corpus, model, known), model.layout
     p = np.empty((corpus.n_tokens, layout.n_cells)) if rows else None
     log_z = np.zeros(corpus.n_sequences)
     form_of = Elimination if model.engine == "elimination" else JunctionTrees
@@ -135,7 +136,7 @@ def kbest(corpus, model, k, n_threads=1):
     at its first, second, .. label; the best of each part waits in a queue. Cost: m T decodings a labelling.
     Source: Lawler (1972), A procedure for computing the k best solutions of discrete optimization problems.
     """
-    ready, layout = _ready(corpus, model, None), model.layout
+    ready, layout = ready_rows(corpus, model, None), model.layout
     chains = max_chains(layout, ready.tables) if model.engine == "elimination" else None
     out = [None] * corpus.n_sequences
     first = layout.first

@@ -37,6 +37,11 @@ class Lattice(Objective):
     def _make_bounds(self):
         return None  # a form makes them of each weights
 
+    def work_arrays(self):
+        """What elimination writes on its way, of one thread, after a first call."""
+        _, spare = self._made["batched"]
+        return spare.items[0][0].chains
+
 
 class DynamicObjective:
     """Penalised negative log-likelihood of labels, and its gradient; call it with weights.
