@@ -99,9 +99,23 @@ def many_labels(train):
     sgd_l1(corpus, features, c1=1.0, eps=1e-3, max_iterations=1)
 
 
+def dynamic(train):
+    """DCRF: two chains by elimination, and what goes through junction trees."""
+    from crfbook import DCRF
+    from crfbook.dynamic import factorial
+
+    both = {"labels": ("pos", "chunk"), "template": _TEMPLATE, **SHORT}
+    for cliques in (factorial("pos", "chunk"), factorial("pos", "chunk", skew=True)):
+        model = DCRF(cliques, **both).fit(train)
+        model.predict(train)
+        model.predict_marginals(train)
+    trees = DCRF("linear", **both, inference="junction").fit(train[:5])
+    trees.predict(train[:5])
+
+
 # job -> what it calls, and the chapters that need it; the longest first
 JOBS = {
-    "crf": (crf(), "00 01 02 03 04 05 06 09 10"),
+    "crf": (crf(), "00 01 02 03 04 05 06 09 10 12"),
     "sbcd": (
         crf(algorithm="sbcd", c1=1.0, all_possible_states=True, all_possible_transitions=True),
         "07 08 09",
@@ -126,6 +140,7 @@ JOBS = {
     "decoders": (decoders, "11"),
     "active": (crf(inference="active"), "10"),
     "many labels": (many_labels, "10"),
+    "dynamic": (dynamic, "12"),
     "path": (path, "09"),
 }
 DEFAULT = ("crf",)
