@@ -220,17 +220,30 @@ def _split(label, prefixes, scheme):
     return head, kind
 
 
+def table_by_name(table, rows, columns):
+    """An array of what a user gives as a table, a DataFrame in the order of these labels.
+
+    ValueError for a DataFrame that lacks one of them, or has it twice; for rows of different lengths.
+    """
+    if hasattr(table, "loc"):
+        for axis, names, labels in (("row", table.index, rows), ("column", table.columns, columns)):
+            missing = [label for label in labels if label not in names]
+            if missing:
+                raise ValueError(f"constraints: the table has no {axis} for the label {shown(missing[0])}")
+            if not names.is_unique:
+                raise ValueError(f"constraints: expected one {axis} of the table for each label, got several")
+        table = table.loc[rows, columns].to_numpy()
+    try:
+        return np.asarray(table)
+    except ValueError:
+        raise ValueError(f"constraints: expected a table, got {shown(table)}") from None
+
+
 def _table(table, labels):
     n_labels = len(labels)
     if table is None:
         return np.ones((n_labels, n_labels), dtype=bool)
-    if hasattr(table, "loc"):  # a DataFrame: rows are the previous label, columns the next one
-        for axis, names in (("row", table.index), ("column", table.columns)):
-            missing = [label for label in labels if label not in names]
-            if missing:
-                raise ValueError(f"constraints: the table has no {axis} for the label {shown(missing[0])}")
-        table = table.loc[labels, labels].to_numpy()
-    table = np.asarray(table)
+    table = table_by_name(table, labels, labels)  # rows are the previous label, columns the next one
     if table.shape != (n_labels, n_labels):
         raise ValueError(
             f"constraints: expected a table of shape ({n_labels}, {n_labels}) [previous, next], "

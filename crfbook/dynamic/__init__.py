@@ -12,16 +12,17 @@ enough. Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B
 
 from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals
 from crfbook.dynamic.junction import LIMIT
-from crfbook.dynamic.layout import dynamic_features, lay_out_template, with_tables
+from crfbook.dynamic.layout import check_pair, dynamic_features, lay_out_template, with_tables
 from crfbook.dynamic.objective import DynamicObjective, check_engine, engine_cost
 from crfbook.dynamic.templates import (
     Clique,
+    add_memories,
+    check_cliques,
     factorial,
     hierarchical,
     linear,
+    memories_of,
     memory,
-    memory_column,
-    memory_labels,
     second_order,
 )
 
@@ -30,7 +31,10 @@ __all__ = [
     "Clique",
     "DynamicModel",
     "DynamicObjective",
+    "add_memories",
+    "check_cliques",
     "check_engine",
+    "check_pair",
     "decode",
     "dynamic_features",
     "engine_cost",
@@ -41,8 +45,7 @@ __all__ = [
     "linear",
     "marginals",
     "memory",
-    "memory_column",
-    "memory_labels",
+    "memories_of",
     "second_order",
     "with_tables",
 ]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from crfbook._checks import shown
 from crfbook.chain.packing import padded
-from crfbook.data.constraints import Bounds, Constraints
+from crfbook.data.constraints import Bounds, Constraints, check_constraints
 from crfbook.data.corpus import offsets, ragged_index
 from crfbook.data.features import FeatureSet, distinct_keys, find, from_keys
 from crfbook.dynamic.templates import MEMORIES, check_template, rule_table
@@ -21,7 +22,8 @@ from crfbook.dynamic.templates import MEMORIES, check_template, rule_table
 if TYPE_CHECKING:
     from crfbook._types import Corpus
 
-MOST_CELLS = 1 << 22  # joint labels of a clique
+MOST_CELLS = 1 << 22  # joint labels of a clique, or of all chains where elimination has them
+MOST_IN_ALL = 4 * MOST_CELLS  # of all cliques
 
 
 class Table(NamedTuple):
@@ -73,7 +75,7 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
 
     chains : names. labels : {chain: its labels}. constraints : {chain: Constraints, (chain, other): bool
     (labels of the first, labels of the other)}. Raises ValueError as `check_template` does, and for a clique
-    of more than MOST_CELLS cells.
+    of more than MOST_CELLS cells, or more than MOST_IN_ALL of all.
     """
     cliques = check_template(cliques, chains)
     number = {chain: i for i, chain in enumerate(chains)}
@@ -85,17 +87,20 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
     closed = {}
     for names, limits in (constraints or {}).items():
         if isinstance(limits, Constraints):
+            check_constraints(limits, len(labels[names]))
             block = slice(first[number[names]], first[number[names] + 1])
             start[block], end[block] = limits.start, limits.end
             closed[(0, number[names]), (1, number[names])] = limits.allowed
         else:
-            pair = sorted(((0, number[name]) for name in names), key=lambda at: place[at[1]])
-            closed[tuple(pair)] = limits if pair[0][1] == number[names[0]] else limits.T
+            check_pair(names, limits, labels)
+            pair = tuple(sorted(((0, number[name]) for name in names), key=lambda at: place[at[1]]))
+            limits = limits if pair[0][1] == number[names[0]] else limits.T
+            closed[pair] = limits & closed.get(pair, True)  # a user may give both orders
     for clique in cliques:
         if clique.rule in MEMORIES:  # nothing was before the first token
             own = number[clique.at[0][1]]
             start[first[own] + 1 : first[own + 1]] = False
-    tables, n_cells, n_weights = [], int(first[-1]), 0
+    tables, n_cells, n_weights, in_all = [], int(first[-1]), 0, 0
     for clique in cliques:
         at = [(dt, number[chain]) for dt, chain in clique.at]
         order = sorted(range(len(at)), key=lambda i: (at[i][0], place[at[i][1]]))
@@ -106,6 +111,11 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
             raise ValueError(
                 f"clique {clique.name}: expected at most {MOST_CELLS:,} joint labels, "
                 f"got {' x '.join(map(str, shape))} = {size:,}"
+            )
+        in_all += size
+        if in_all > MOST_IN_ALL:
+            raise ValueError(
+                f"template: expected at most {MOST_IN_ALL:,} joint labels of all cliques, got more"
             )
         allowed = rule_table(clique, labels)
         allowed = None if allowed is None else allowed.transpose(order)
@@ -127,16 +137,31 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
     return Layout(tuple(chains), sizes, axes, tuple(tables), n_cells, *limits)
 
 
+def check_pair(names, limits, labels):
+    """ValueError unless `limits` is a boolean table of the labels of two different chains."""
+    if len(names) != 2 or names[0] == names[1]:
+        raise ValueError(f"constraints: expected a chain, or two different ones, got {shown(names)}")
+    shape = tuple(len(labels[name]) for name in names)
+    if limits.shape != shape or limits.dtype != bool:
+        raise ValueError(
+            f"constraints {names}: expected a boolean table {shape}, got {limits.dtype} {limits.shape}"
+        )
+
+
 def axis_order(cliques, number, sizes):
     """Chains as axes of elimination, small ones first, so that a label is there until the new ones that it
-    has a potential with have come; () where cliques need more than elimination has.
+    has a potential with have come; () where cliques need more than elimination has, or its table is too wide.
     """
-    after = {chain: set() for chain in number.values()}
+    if np.prod(sizes, dtype=np.float64) > MOST_CELLS:
+        return ()
+    after, wide = {chain: set() for chain in number.values()}, 0
     for clique in cliques:
         dts, chains = [dt for dt, _ in clique.at], [number[chain] for _, chain in clique.at]
         if max(dts) == 0:
-            if clique.features in ("supported", "all") and len(chains) not in (1, len(sizes)):
-                return ()
+            if clique.features in ("supported", "all") and len(chains) > 1:
+                wide += 1
+                if len(chains) < len(sizes) or wide > 1:  # a row has one table of a token's labels
+                    return ()
         elif sorted(dts) != [0, 1]:
             return ()
         else:
@@ -213,7 +238,8 @@ def with_tables(nodes, layout):
         for table in layout.tables
         if table.start >= 0
     ]
-    prev, following = (np.concatenate([np.zeros(0, np.int32), *part]) for part in zip(*pairs, strict=True))
+    none = np.zeros((2, 0), np.int32)
+    prev, following = (np.concatenate(part) for part in zip(none, *pairs, strict=True))
     return nodes._replace(
         n_edge_attrs=len(sizes), edge_ptr=offsets(sizes), edge_prev=prev, edge_next=following
     )

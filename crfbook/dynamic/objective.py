@@ -111,16 +111,25 @@ def plain(corpus):
 
 
 def check_engine(layout, corpus, engine, limit):
-    """ "elimination" or "junction"; ValueError where the junction tree is too wide, before it is made."""
+    """ "elimination" or "junction"; ValueError where its largest table is too wide, before it is made.
+
+    Of junction trees, those of all lengths in the corpus: that of a long sequence can have a wider clique.
+    """
+    cells = int(np.prod(layout.sizes, dtype=np.float64)) if layout.axes else 0
     if engine is None:
-        engine = "elimination" if layout.axes else "junction"
+        engine = "elimination" if 0 < cells <= limit else "junction"
+    elif engine == "elimination" and cells > limit:
+        raise ValueError(
+            f"engine='elimination': expected at most {limit:,} joint labels of all chains, got {cells:,}"
+        )
     elif engine == "elimination" and not layout.axes:
         raise ValueError(
             "engine='elimination': expected potentials between neighbouring labels of chains, got a template "
             "with others; 'junction' takes any"
         )
     if engine == "junction":
-        tree_plan(layout, min(corpus.longest, 1 + 2 * max(table.span for table in layout.tables)), limit)
+        for n_steps in np.unique(corpus.lengths[corpus.lengths > 0])[::-1].tolist():
+            tree_plan(layout, n_steps, limit)
     return engine
 
 

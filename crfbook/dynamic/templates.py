@@ -87,7 +87,8 @@ def memory(chain: str, name: str, rule: str, labels: Iterable[Any], features: st
     The column `name` of labels follows from those of `chain`: `DCRF` makes it.
     """
     one_of("rule", rule, MEMORIES)
-    update = Clique(((0, name), (0, chain), (1, name)), "none", rule, tuple(labels))
+    labels = (labels,) if isinstance(labels, str) else tuple(labels)
+    update = Clique(((0, name), (0, chain), (1, name)), "none", rule, labels)
     return [update, Clique(((0, name), (0, chain)), features)]
 
 
@@ -105,11 +106,31 @@ def hierarchical(upper: str, lower: str, end: str, features: str = "bias") -> li
 
 
 def check_template(cliques: Iterable[Clique], chains: Sequence[str]) -> list[Clique]:
-    """The cliques as `Clique`s, dt from 0 on, each once. chains : names of the label columns.
+    """`check_cliques` of a template for these label columns: each has a clique, and each clique has them.
 
-    ValueError for a clique without labels, that names no chain, or the same label twice; for a template that
-    leaves a chain out.
+    chains : names of the label columns.
     """
+    cliques = check_cliques(cliques)
+    for number, clique in enumerate(cliques):
+        unknown = [chain for _, chain in clique.at if chain not in chains]
+        if unknown:
+            raise ValueError(
+                f"clique {number}: expected a chain among {', '.join(map(repr, chains))}, got {unknown[0]!r}"
+            )
+    missing = [chain for chain in chains if not any(chain == own for q in cliques for _, own in q.at)]
+    if missing:
+        raise ValueError(f"template: expected a clique for each chain, got none with {missing[0]!r}")
+    return cliques
+
+
+def check_cliques(cliques: Iterable[Clique]) -> list[Clique]:
+    """The cliques as `Clique`s, dt from 0 on, each once; whether their chains exist is left open.
+
+    ValueError for what is no list of cliques, a clique without labels, the same label twice, the same labels
+    again in another order, and a rule that needs other labels.
+    """
+    if not hasattr(cliques, "__iter__"):
+        raise ValueError(f"cliques: expected a list of cliques, got {shown(cliques)}")
     found = {}
     for number, clique in enumerate(cliques):
         clique = clique if isinstance(clique, Clique) else Clique(clique)
@@ -121,10 +142,8 @@ def check_template(cliques: Iterable[Clique], chains: Sequence[str]) -> list[Cli
             if not isinstance(label, tuple | list) or len(label) != 2:
                 raise ValueError(f"{where}: expected labels as (dt, chain), got {shown(label)}")
             dt, chain = label
-            if chain not in chains:
-                raise ValueError(
-                    f"{where}: expected a chain among {', '.join(map(repr, chains))}, got {shown(chain)}"
-                )
+            if not isinstance(chain, str):
+                raise ValueError(f"{where}: expected a string as the name of a chain, got {shown(chain)}")
             at.append((whole(f"{where}: dt", dt, -1000), chain))
         first = min(dt for dt, _ in at)
         at = tuple((dt - first, chain) for dt, chain in at)
@@ -132,15 +151,20 @@ def check_template(cliques: Iterable[Clique], chains: Sequence[str]) -> list[Cli
             raise ValueError(f"{where}: expected each label once, got {shown(at)}")
         one_of(f"{where}: features", clique.features, FEATURES)
         one_of(f"{where}: rule", clique.rule, RULES)
+        if isinstance(clique.labels, str) or not hasattr(clique.labels, "__iter__"):
+            raise ValueError(f"{where}: expected a tuple of labels for its rule, got {shown(clique.labels)}")
         clique = clique._replace(at=at, labels=tuple(clique.labels))
-        if (at, clique.rule) in found:
+        own = at[0][1]
+        if clique.rule and len(at) != 3:
+            raise ValueError(f"{where}: expected three labels for the rule {clique.rule!r}, got {shown(at)}")
+        if clique.rule in MEMORIES and ([dt for dt, _ in at] != [0, 0, 1] or at[2][1] != own):
+            raise ValueError(
+                f"{where}: expected ((0, name), (0, chain), (1, name)) for the rule {clique.rule!r}, "
+                f"got {shown(at)}"
+            )
+        if (frozenset(at), clique.rule) in found:
             raise ValueError(f"{where}: expected each clique once, got {clique.name} again")
-        found[at, clique.rule] = clique
-    missing = [
-        chain for chain in chains if not any(chain in dict((c, dt) for dt, c in q.at) for q in found.values())
-    ]
-    if missing:
-        raise ValueError(f"template: expected a clique for each chain, got none with {missing[0]!r}")
+        found[frozenset(at), clique.rule] = clique
     return list(found.values())
 
 
@@ -191,3 +215,27 @@ def memory_column(clique: Clique, labels: list[Any], own: list[Any], ids: Any, s
             unknown = column[t - 1] < 0 or ids[t - 1] < 0
             column[t] = -1 if unknown else table[column[t - 1], ids[t - 1]]
     return column
+
+
+def memories_of(cliques: Iterable[Clique]) -> list[str]:
+    """Names of the chains that a template adds to the columns of labels."""
+    return [clique.at[0][1] for clique in cliques if clique.rule in MEMORIES]
+
+
+def add_memories(cliques: Iterable[Clique], classes: dict[str, Any], numbers: Any, seq_ptr: Any) -> Any:
+    """Label ids (N, m + memories): those of the chains that remember, too; their labels enter `classes`.
+
+    ValueError for a memory that has the name of another chain.
+    """
+    for clique in cliques:
+        if clique.rule not in MEMORIES:
+            continue
+        (_, name), (_, chain), _ = clique.at
+        if name in classes:
+            raise ValueError(f"cliques: expected another name of a memory than {name!r}, a chain has it")
+        if chain in classes:  # else `check_template` says so
+            ids = numbers[:, list(classes).index(chain)]
+            classes[name] = memory_labels(clique, classes[chain])
+            column = memory_column(clique, classes[chain], classes[name], ids, seq_ptr)
+            numbers = np.column_stack([numbers, column])
+    return numbers

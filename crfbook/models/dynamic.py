@@ -15,8 +15,17 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import ModelFileError, check_fields, one_of, shown, whole
-from crfbook.data.constraints import Constraints, constraints_from
+from crfbook._checks import (
+    ModelFileError,
+    Stored,
+    check_arrays,
+    check_fields,
+    one_of,
+    pointers,
+    shown,
+    whole,
+)
+from crfbook.data.constraints import Constraints, constraints_from, table_by_name
 from crfbook.data.features import FeatureSet
 from crfbook.data.vocabulary import encode_labels, number_labels
 from crfbook.dynamic import (
@@ -24,7 +33,10 @@ from crfbook.dynamic import (
     Clique,
     DynamicModel,
     DynamicObjective,
+    add_memories,
+    check_cliques,
     check_engine,
+    check_pair,
     decode,
     dynamic_features,
     engine_cost,
@@ -33,8 +45,7 @@ from crfbook.dynamic import (
     lay_out_template,
     linear,
     marginals,
-    memory_column,
-    memory_labels,
+    memories_of,
     with_tables,
 )
 from crfbook.learners.quasi_newton import minimize
@@ -45,12 +56,14 @@ from crfbook.models.inputs import (
     known_corpus,
     label_columns,
     listed,
+    same_lengths,
     training_corpus,
+    weighted,
     without_labels,
 )
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Sequences
-from crfbook.models.saving import FITTED, load_arrays, save_arrays
+from crfbook.models.saving import FITTED, SCALARS, load_arrays, save_arrays
 from crfbook.training.loop import GAVE_UP
 from crfbook.training.monitor import Monitor
 
@@ -59,6 +72,7 @@ if TYPE_CHECKING:
 
 ENGINES = {"exact": None, "elimination": "elimination", "junction": "junction"}
 PRESETS = {"factorial": factorial, "linear": linear}
+REBUILT = "cliques", "labels", "template", "constraints"  # of a file by other means than its parameters
 
 
 class DCRF(BaseEstimator):
@@ -118,7 +132,7 @@ class DCRF(BaseEstimator):
         memory, search = given(self, "num_memories", 10 if c1 else 6), given(self, "max_linesearch", 20)
         most, cells = given(self, "max_iterations"), whole("max_cells", self.max_cells, 1)
         engine = ENGINES[one_of("inference", self.inference, ENGINES)]
-        X, names = listed(X), self._names()
+        X, names, cliques = listed(X), self._names(), self._template()
         seq_ptr, columns = label_columns(X, y, names)
         numbers, classes = [], {}
         for name, column in zip(names, columns, strict=True):
@@ -126,7 +140,6 @@ class DCRF(BaseEstimator):
             if not classes[name]:
                 raise ValueError(f"column {name!r}: expected some labels, got {len(column)} unknown ones")
             numbers.append(ids)
-        cliques = self._template()
         numbers = add_memories(cliques, classes, np.stack(numbers, axis=1), seq_ptr)
         zeros = [[0] * int(n) for n in np.diff(seq_ptr)]
         encoder, corpus = training_corpus(without_labels(X, names), zeros, sample_weight, self.template)
@@ -157,7 +170,7 @@ class DCRF(BaseEstimator):
         self.encoder_, self.layout_, self.features_, self.engine_ = encoder, layout, features, engine
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_, self._history = result.n_iter, 0, monitor.columns()
-        self._classes, self._cliques, self._limits = classes, cliques, limits
+        self._classes, self._cliques, self._limits, self._columns = classes, cliques, limits, names
         return self
 
     def predict(self, X: Data) -> list[list[tuple[Any, ...]]]:
@@ -200,35 +213,35 @@ class DCRF(BaseEstimator):
         first = self.layout_.first
         return {
             name: np.split(p[:, first[i] : first[i + 1]], corpus.seq_ptr[1:-1]) if corpus.n_sequences else []
-            for i, name in enumerate(self.labels)
+            for i, name in enumerate(self._columns)
         }
 
     def log_proba(self, X: Data, y: Any = None) -> np.ndarray:
         """log p(y | x) in nats (S,), summed over what is None in y; -inf for a forbidden labelling."""
-        corpus, model = self._ready(X)
-        seq_ptr, columns = label_columns(listed(X), y, self._names())
-        if not np.array_equal(seq_ptr, corpus.seq_ptr):
-            raise ValueError("X and y: expected as many tokens in each sequence of both")
+        corpus, model, columns = self._with_labels(X, y)
         known = np.full((corpus.n_tokens, len(self._classes)), -1, np.int32)
-        for i, (name, column) in enumerate(zip(self._names(), columns, strict=True)):
-            known[:, i] = encode_labels(column, len(column), self._classes[name], seq_ptr, "raise")
+        for i, (name, column) in enumerate(zip(self._columns, columns, strict=True)):
+            known[:, i] = encode_labels(column, len(column), self._classes[name], corpus.seq_ptr, "raise")
         threads = thread_count(self.n_jobs)
         held, free = (marginals(corpus, model, which, threads, rows=False)[1] for which in (known, None))
         return np.minimum(held - free, 0.0)  # above 0 is rounding
 
     def score(self, X: Data, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Share of tokens all of whose labels are right; None in y is not looked at."""
-        seq_ptr, columns = label_columns(listed(X), y, self._names())
-        if not seq_ptr[-1]:
-            raise ValueError("score: expected at least one token, got none")
-        found = [labels for sentence in self.predict(X) for labels in sentence]
-        gold = zip(*columns, strict=True)
+        """Share of tokens all of whose labels are right. None in y is not looked at, and a token without any
+        label does not count.
+        """
+        corpus, model, columns = self._with_labels(X, y)
+        found = self._named(decode(corpus, model, None, thread_count(self.n_jobs))[0])
+        gold = list(zip(*columns, strict=True))
         right = [
             all(a is None or a == b for a, b in zip(labels, guess, strict=True))
             for labels, guess in zip(gold, found, strict=True)
         ]
-        weight = np.ones(len(seq_ptr) - 1) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        return float(np.average(right, weights=np.repeat(weight, np.diff(seq_ptr))))
+        counts = [any(a is not None for a in labels) for labels in gold]
+        weight = weighted(corpus, sample_weight).token_weights * counts
+        if not weight.any():
+            raise ValueError("score: expected at least one token with a label and a weight, got none")
+        return float(np.average(right, weights=weight))
 
     @property
     def classes_(self) -> dict[str, list[Any]]:
@@ -277,19 +290,10 @@ class DCRF(BaseEstimator):
         for i, limits in enumerate(self._limits.values()):
             parts = limits[:3] if isinstance(limits, Constraints) else (limits,)
             arrays |= {f"limits.{i}.{j}": part for j, part in enumerate(parts)}
-        kept = (
-            "c1",
-            "c2",
-            "max_iterations",
-            "tol",
-            "min_freq",
-            "inference",
-            "max_cells",
-            "n_jobs",
-            "warm_start",
-        )
+        params = {n: v.item() if isinstance(v, np.generic) else v for n, v in self.get_params().items()}
+        params = {n: v for n, v in params.items() if v is None or isinstance(v, bool | int | float | str)}
         header = {
-            "params": {name: getattr(self, name) for name in kept}, "labels": list(self.labels),
+            "params": {n: v for n, v in params.items() if n not in REBUILT}, "labels": list(self._columns),
             "encoder": state, "classes": self._classes, "limits": keys,
             "cliques": [list(clique) for clique in self._cliques],
             "fitted": {name: getattr(self, name) for name in FITTED}, "engine": self.engine_,
@@ -318,8 +322,11 @@ class DCRF(BaseEstimator):
             group, _, name = key.partition(".")
             if name:
                 part[group][name] = array
+        check_fields(header["params"], {name: (SCALARS, None) for name in header["params"]})
         model = cls(cliques, tuple(header["labels"]), **header["params"])
-        model._classes, model._limits = header["classes"], {}
+        model._classes, model._limits, model._columns = header["classes"], {}, model._names()
+        check_classes(model._classes, [*model._columns, *memories_of(cliques)])
+        check_arrays(part["limits"], {n: Stored(bool, array.shape) for n, array in part["limits"].items()})
         for i, key in enumerate(header["limits"]):
             parts = [part["limits"][f"{i}.{j}"] for j in range(3 if isinstance(key, str) else 1)]
             model._limits[key if isinstance(key, str) else tuple(key)] = (
@@ -327,22 +334,27 @@ class DCRF(BaseEstimator):
             )
         model.encoder_ = encoder_from_state(header["encoder"], part["encoder"], trust)
         model.layout_ = lay_out_template(cliques, tuple(model._classes), model._classes, model._limits)
+        possible = ("junction", "elimination")[: 1 + bool(model.layout_.axes)]
+        check_sizes(model.layout_, model.encoder_, arrays)
         n_attrs = len(arrays["node_ptr"]) - 1
         none = np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
         nodes = FeatureSet(model.layout_.n_cells, n_attrs, 1, arrays["node_ptr"], arrays["node_label"], *none)
         model.features_, model.weights_ = with_tables(nodes, model.layout_), arrays["weights"]
-        check_model(model)
+        check_arrays({"node_keys": nodes.node_keys}, {"node_keys": Stored(np.int64, order="rising")})
         check_fields(header["fitted"], FITTED)
         for name in FITTED:
             setattr(model, name, header["fitted"][name])
-        model.engine_ = one_of("engine", header["engine"], ("elimination", "junction"))
+        model.engine_ = one_of("engine", header["engine"], possible)
         model.constraints = model._limits or None
+        rows = (part["history"]["iteration"].size,)
+        check_arrays(part["history"], dict.fromkeys(part["history"], Stored("iuf", rows, finite=False)))
         model.template, model._history = getattr(model.encoder_, "template", None), part["history"]
         model._cliques = cliques
         return model
 
     def _names(self):
-        names = (self.labels,) if isinstance(self.labels, str) else tuple(self.labels or ())
+        several = isinstance(self.labels, tuple | list)
+        names = (self.labels,) if isinstance(self.labels, str) else tuple(self.labels) if several else ()
         if not names or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"labels: expected different names of columns, got {shown(self.labels)}")
         return names
@@ -350,49 +362,51 @@ class DCRF(BaseEstimator):
     def _template(self):
         if isinstance(self.cliques, str):
             return PRESETS[one_of("cliques", self.cliques, PRESETS)](*self._names())
-        return [clique if isinstance(clique, Clique) else Clique(clique) for clique in self.cliques]
+        return check_cliques(self.cliques)
 
     def _ready(self, X):
         check_is_fitted(self, "weights_")
-        corpus = known_corpus(self.encoder_, without_labels(listed(X), self._names()), unknown="mark")
-        return corpus, DynamicModel(self.layout_, self.features_, self.weights_, self.engine_, self.max_cells)
+        corpus = known_corpus(self.encoder_, without_labels(listed(X), self._columns), unknown="mark")
+        cells = whole("max_cells", self.max_cells, 1)
+        return corpus, DynamicModel(self.layout_, self.features_, self.weights_, self.engine_, cells)
+
+    def _with_labels(self, X, y):
+        """(corpus, model, labels of all tokens, a list a column) of X and y."""
+        X = listed(X)
+        corpus, model = self._ready(X)
+        seq_ptr, columns = label_columns(X, y, self._columns)
+        same_lengths(corpus.seq_ptr, seq_ptr)
+        return corpus, model, columns
 
     def _named(self, path):
         """Rows of label ids as tuples of the labels of the columns."""
-        names = [self._classes[name] for name in self._names()]
+        names = [self._classes[name] for name in self._columns]
         return [tuple(labels[i] for labels, i in zip(names, row, strict=False)) for row in path.tolist()]
 
 
-def check_model(model):
-    """ValueError where the arrays of a file do not fit together."""
-    features, n = model.features_, len(model.features_.node_label)
-    ptr = features.node_ptr
-    if not (
-        ptr.dtype == np.int64 and len(ptr) and ptr[0] == 0 and ptr[-1] == n and (np.diff(ptr) >= 0).all()
-    ):
-        raise ValueError("node_ptr: expected pointers that rise from 0 to the number of node weights")
-    labels = features.node_label
-    if labels.dtype != np.int32 or (n and not 0 <= labels.min() <= labels.max() < features.n_labels):
-        raise ValueError(f"node_label: expected int32 from 0 to {features.n_labels - 1}")
-    if model.weights_.shape != (features.n_features,) or model.weights_.dtype != np.float64:
-        raise ValueError(f"weights: expected float64 ({features.n_features},), got {model.weights_.shape}")
-    if not np.isfinite(model.weights_).all():
-        raise ValueError("weights: expected finite numbers")
+def check_classes(classes, names):
+    """ValueError unless {column: its labels} of a file has the columns `names`, each label once."""
+    if list(classes) != names:
+        raise ValueError(f"classes: expected the columns {', '.join(names)}, got {', '.join(classes)}")
+    for name, labels in classes.items():
+        plain = type(labels) is list and all(isinstance(label, SCALARS) for label in labels)
+        if not plain or not labels or len(set(labels)) < len(labels):
+            raise ValueError(f"column {name!r}: expected different labels, got {shown(labels)}")
 
 
-def add_memories(cliques, classes, numbers, seq_ptr):
-    """Label ids (N, m + memories): those of the chains that remember, too; their labels enter `classes`."""
-    for clique in cliques:
-        if clique.rule in ("last other", "seen"):
-            (_, name), (_, chain), _ = clique.at
-            if chain not in classes:
-                continue  # `check_template` says so
-            classes[name] = memory_labels(clique, classes[chain])
-            column = memory_column(
-                clique, classes[chain], classes[name], numbers[:, list(classes).index(chain)], seq_ptr
-            )
-            numbers = np.column_stack([numbers, column])
-    return numbers
+def check_sizes(layout, encoder, arrays):
+    """ValueError where the arrays of a file do not fit its template and its attributes, before more is made
+    of them.
+    """
+    n_attrs, n_node = max(encoder.n_attrs, 1), arrays["node_label"].size
+    check_arrays(
+        arrays,
+        {
+            "node_ptr": pointers(n_attrs, n_node),
+            "node_label": Stored(np.int32, (n_node,), 0, layout.n_cells),
+            "weights": Stored(np.float64, (n_node + layout.n_tables,)),
+        },
+    )
 
 
 def limits_of(spec, classes):
@@ -403,19 +417,17 @@ def limits_of(spec, classes):
         )
     found = {}
     for key, value in (spec or {}).items():
-        names = (key,) if isinstance(key, str) else tuple(key)
+        names = key if isinstance(key, tuple) else (key,)
         for name in names:
             one_of("constraints", name, classes)
-        if len(names) == 1:
-            found[key] = constraints_from(value, classes[key])
+        if value is None:
             continue
-        sizes = tuple(len(classes[name]) for name in names)
-        if hasattr(value, "loc"):
-            value = value.loc[classes[names[0]], classes[names[1]]].to_numpy()
-        table = np.asarray(value)
-        if len(names) != 2 or table.dtype != bool or table.shape != sizes:
-            raise ValueError(
-                f"constraints {names}: expected a boolean table {sizes}, got {table.dtype} {table.shape}"
-            )
-        found[names] = table
+        if len(names) == 1:
+            found[names[0]] = limits = constraints_from(value, classes[names[0]])
+            if limits.label_sets is not None:
+                raise ValueError(f"constraints of {names[0]!r}: expected no label_sets, got {shown(value)}")
+        else:
+            table = table_by_name(value, *(classes[name] for name in names[:2])) if len(names) == 2 else None
+            check_pair(names, table, classes)
+            found[names] = table
     return found

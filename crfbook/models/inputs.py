@@ -183,6 +183,7 @@ def label_columns(X, y, names):
     if isinstance(y, dict):
         if set(y) != set(names):
             raise ValueError(f"y: expected the columns {', '.join(names)}, got {', '.join(map(str, y))}")
+        y = {name: [_sentence(labels, i) for i, labels in enumerate(listed(y[name]))] for name in names}
         lengths = [[len(labels) for labels in y[name]] for name in names]
         for name, other in zip(names, lengths, strict=True):
             for i in range(max(len(other), len(lengths[0]))):
@@ -193,7 +194,7 @@ def label_columns(X, y, names):
         return offsets(lengths[0]), [[label for labels in y[name] for label in labels] for name in names]
     rows, seq_ptr = [], [0]
     for i, sentence in enumerate(listed(y)):
-        for t, labels in enumerate(sentence):
+        for t, labels in enumerate(_sentence(sentence, i)):
             if not isinstance(labels, tuple | list) or len(labels) != len(names):
                 raise ValueError(
                     f"sequence {i}, token {t}: expected {len(names)} labels ({', '.join(names)}), "
@@ -202,6 +203,26 @@ def label_columns(X, y, names):
             rows.append(labels)
         seq_ptr.append(len(rows))
     return np.array(seq_ptr, np.int64), [[row[j] for row in rows] for j in range(len(names))]
+
+
+def _sentence(labels, i):
+    if isinstance(labels, str) or not hasattr(labels, "__iter__"):
+        raise TypeError(f"sequence {i}: expected a list of labels, got {shown(labels)}")
+    return list(labels)
+
+
+def same_lengths(seq_ptr, of_labels):
+    """Raise ValueError unless labels with these pointers are those of a corpus with `seq_ptr`."""
+    if len(seq_ptr) != len(of_labels):
+        both = f"{len(seq_ptr) - 1} in X and {len(of_labels) - 1} in y"
+        raise ValueError(f"X and y: expected as many sequences in both, got {both}")
+    lengths, found = np.diff(seq_ptr), np.diff(of_labels)
+    wrong = np.flatnonzero(lengths != found)
+    if len(wrong):
+        i = wrong[0]
+        raise ValueError(
+            f"sequence {i}: expected {lengths[i]} labels, one for each token of X, got {found[i]}"
+        )
 
 
 def without_labels(X, names):

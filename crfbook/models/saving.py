@@ -49,7 +49,7 @@ FITTED = {
     "objective_": ((int, float), None), "status_": ((str,), None),
     "n_iter_": ((int,), 0), "n_dropped_": ((int,), 0),
 }  # fmt: skip
-_SCALARS = type(None), bool, int, float, str
+SCALARS = type(None), bool, int, float, str
 
 
 class Saved:
@@ -115,7 +115,7 @@ class Saved:
             group, _, name = key.partition(".")
             if name:
                 part[group][name] = array
-        check_fields(header["params"], {name: (_SCALARS, None) for name in header["params"]})
+        check_fields(header["params"], {name: (SCALARS, None) for name in header["params"]})
         model = cls(**header["params"])
         model.encoder_ = encoder_from_state(header["encoder"], part["encoder"], trust)
         model.features_ = FeatureSet(**header["features"], **part["features"])

@@ -7,7 +7,10 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from crfbook import CRF, DCRF, ModelFileError, TokenColumns
+from crfbook.data.constraints import Constraints
 from crfbook.dynamic import Clique, factorial, hierarchical, linear, memory, second_order
+from crfbook.dynamic.templates import nodes
+from crfbook.models.saving import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels
 WORDS = [["the", "dog", "barks"], ["dogs", "bark"], ["the", "cat"], [], ["cats", "see", "the", "dog"]]
@@ -16,6 +19,9 @@ NP = [["B", "I", "O"], ["B", "O"], ["B", "I"], [], ["B", "O", "B", "I"]]
 X = [[["bias", w, w[-1]] for w in words] for words in WORDS]
 Y = [list(zip(pos, chunk, strict=True)) for pos, chunk in zip(POS, NP, strict=True)]
 NAMES = {"labels": ("pos", "np")}
+AB, PAIR = nodes("pos", "np"), [Clique(((0, "pos"), (0, "np")))]
+FREE = np.ones((3, 3), bool)
+NAMED = pd.DataFrame(True, ["D", "N", "V"], ["B", "I", "O"])
 BOTH_WAYS = [*factorial("pos", "np", skew=True), Clique(((1, "pos"), (0, "np")))]
 
 
@@ -177,11 +183,213 @@ def test_files(name, tmp_path):
         ({"c2": -1}, Y, "c2: expected"),
         ({"cliques": BOTH_WAYS, "inference": "elimination"}, Y, "'junction' takes any"),
         ({"cliques": factorial("pos", "np"), "inference": "junction", "max_cells": 20}, Y, "cells"),
+        ({"inference": "elimination", "max_cells": 8}, Y, "expected at most 8 joint labels .*, got 9"),
+        ({"labels": 5}, Y, "labels: expected different names of columns, got 5"),
+        ({"cliques": None}, Y, "cliques: expected a list of cliques, got None"),
+        ({"cliques": [*AB, Clique(((0, "pos"), (0, 5)))]}, Y, "clique 2: expected a string as the name"),
+        ({"cliques": [*AB, Clique(((0, "np"), (1, "np")), labels=3)]}, Y, "clique 2: expected a tuple of"),
+        ({"cliques": [*AB, *PAIR, Clique(((0, "np"), (0, "pos")))]}, Y, "clique 3: expected each"),
+        ({"cliques": [*AB, Clique(((0, "pos"), (0, "np")), "bias", "seen")]}, Y, "clique 2: expected three"),
+        (
+            {"cliques": [*AB, Clique(((0, "m"), (1, "np"), (1, "m")), "none", "seen")]}, Y,
+            r"clique 2: expected \(\(0, name\), \(0, chain\), \(1, name\)\)",
+        ),
+        (
+            {"cliques": [*AB, Clique(((0, "m"), (0, "np"), (1, "np")), "none", "seen")]}, Y,
+            r"clique 2: expected \(\(0, name\)",
+        ),
+        ({"cliques": [*AB, *memory("np", "pos", "seen", "I")]}, Y, "another name of a memory than 'pos'"),
+        ({"cliques": [*AB, *memory("tag", "m", "seen", "I")]}, Y, "a chain among .*, got 'm'"),
+        ({"constraints": {5: "BIO"}}, Y, "constraints: expected one of 'pos', 'np', got 5"),
+        ({"constraints": {("pos", "pos"): FREE}}, Y, "expected a chain, or two different ones"),
+        ({"constraints": {("pos", "np", "pos"): FREE}}, Y, "expected a chain, or two different ones"),
+        ({"constraints": {("pos", "np"): FREE.astype(float)}}, Y, "expected a boolean table .*, got float64"),
+        ({"constraints": {("pos", "np"): [[True], [True, True]]}}, Y, "constraints: expected a table, got"),
+        ({"constraints": {("pos", "np"): NAMED.iloc[1:]}}, Y, "the table has no row for the label 'D'"),
+        ({"constraints": {("pos", "np"): NAMED.iloc[[0, 0, 1, 2]]}}, Y, "expected one row of the table"),
+        ({"constraints": {"np": Constraints(FREE, FREE[0], FREE[0], FREE)}}, Y, "expected no label_sets"),
+        ({}, Y[:-1], "X has 5 sequences but y has 4"),
+        ({}, [Y[0][:2], *Y[1:]], "sequence 0: 3 tokens but 2 labels"),
     ],
 )  # fmt: skip
 def test_bad_input(options, y, message):
     with pytest.raises(ValueError, match=message):
         DCRF(**{**NAMES, **options}).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (5, "expected a list of sequences, got 5"),
+        ([5] * 5, "sequence 0: expected a list of labels, got 5"),
+        ({"pos": POS, "np": 5}, "expected a list of sequences, got 5"),
+        ({"pos": POS, "np": ["B", *NP[1:]]}, "sequence 0: expected a list of labels, got 'B'"),
+        ([[(["D"], "B")]] * 5, "sequence 0, token 0: a label must be hashable"),
+    ],
+)
+def test_bad_types(y, message):
+    with pytest.raises(TypeError, match=message):
+        DCRF(**NAMES).fit(X, y)
+
+
+def test_generators_are_read_once():
+    want = fitted()
+    for y in ((iter(row) for row in Y), {"pos": map(iter, POS), "np": map(iter, NP)}):
+        model = DCRF(**NAMES, c2=0.1).fit(iter(X), y)
+        np.testing.assert_array_equal(model.weights_, want.weights_)
+    assert model.score(iter(X), iter(Y)) == 1.0
+    np.testing.assert_array_equal(model.log_proba(iter(X), iter(Y)), model.log_proba(X, Y))
+
+
+def test_score_weighs_sentences_and_needs_labels():
+    model = fitted()
+    wrong = [[("V", "B"), *Y[0][1:]], *Y[1:]]
+    assert model.score(X, wrong) == 10 / 11 and model.score(X, wrong, [3, 1, 1, 1, 1]) == 14 / 17
+    # a token without any label is not right: it does not count
+    held = [wrong[0][:1] + [(None, None)] * 2, [(None, None)] * 2, *wrong[2:]]
+    assert model.score(X, held) == 6 / 7
+    for y, weight, message in (
+        (Y[:-1], None, "expected as many sequences in both, got 5 in X and 4 in y"),
+        ([Y[0][:2], Y[1] + Y[0][2:], *Y[2:]], None, "sequence 0: expected 3 labels, one for each token of X"),
+        ([[(None, None)] * len(row) for row in Y], None, "expected at least one token with a label"),
+        (Y, [1, 0], "one weight for each of the 5 sequences"),
+        (Y, [-1] * 5, "expected finite numbers >= 0"),
+        (Y, [0, 0, 0, 1, 0], "expected at least one token with a label and a weight"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.score(X, y, weight)
+    with pytest.raises(ValueError, match="sequence 0: expected 3 labels"):
+        model.log_proba(X, [Y[0][:2], Y[1] + Y[0][2:], *Y[2:]])
+
+
+def test_the_name_of_one_column_may_be_a_string(tmp_path):
+    rows = [[(c,) for c in row] for row in NP]
+    model, want = (DCRF("linear", labels=names, c2=0.1).fit(X, rows) for names in ("np", ("np",)))
+    assert model.predict_marginals(X) == want.predict_marginals(X)
+    model.save(tmp_path / "model")
+    assert DCRF.load(tmp_path / "model").predict(X) == rows
+
+
+def test_columns_are_those_of_the_fit():
+    model = fitted()
+    want = model.predict_marginals(X)
+    model.set_params(labels=("np", "pos"))
+    assert model.predict(X) == Y and model.predict_marginals(X) == want and model.score(X, Y) == 1.0
+
+
+def test_constraints_of_a_pair_in_both_orders():
+    """Both hold, whichever comes first."""
+    first, second = FREE.copy(), FREE.copy()
+    first[2, 0] = second[1, 0] = False  # V with B; I with D
+    for spec in (
+        {("pos", "np"): first, ("np", "pos"): second},
+        {("np", "pos"): second, ("pos", "np"): first},
+        {("np", "pos"): first.T & second, "np": None},
+    ):
+        found = fitted(constraints=spec, max_iterations=0).predict_kbest([[["x"]]], 9)[0]
+        want = {(p, c) for p in "DNV" for c in "BIO"} - {("V", "B"), ("D", "I")}
+        assert {labels[0] for labels, _ in found} == want
+
+
+def test_cliques_without_any_weight():
+    cliques = [Clique(((0, name),), "none") for name in ("pos", "np")]
+    model = DCRF(cliques, **NAMES).fit(X, Y)
+    assert model.weights_.size == 0 and model.status_ == "converged"
+    np.testing.assert_allclose(model.log_proba(X, Y), [-len(row) * np.log(9) for row in Y], rtol=1e-12)
+
+
+def test_a_memory_of_one_label_by_its_name():
+    """A string is one label, not its characters."""
+    (update, _), (same, _) = (memory("np", "m", "seen", labels) for labels in ("OUT", ["OUT"]))
+    assert update == same and update.labels == ("OUT",)
+
+
+def test_a_wide_clique_of_long_sentences_is_refused_before_training():
+    """Of five chains, the junction tree of three tokens is narrower than that of many."""
+    names = tuple("abcde")
+    rows = [[tuple(np.random.default_rng(t).integers(0, 2, 5).tolist()) for t in range(12)], [(0,) * 5] * 3]
+    text = [[["x"]] * 12, [["x"]] * 3]
+    options = {"labels": names, "inference": "junction", "max_iterations": 1}
+    few = DCRF(**options, max_cells=32).fit(text[1:] * 2, [[(0, 1, 0, 1, 0), (1, 0, 1, 0, 1), (0,) * 5]] * 2)
+    assert few.engine_ == "junction"
+    with pytest.raises(ValueError, match="expected cliques of at most 32 cells"):
+        DCRF(**options, max_cells=32).fit(text, rows)
+
+
+def test_elimination_gives_way_where_its_table_is_too_wide():
+    """Chains that know nothing of each other have small junction trees, and a joint table of any size."""
+    rows = [[(t, t, t) for t in range(20)]]
+    model = DCRF("linear", labels=("a", "b", "c"), max_iterations=1, max_cells=7999).fit([[["x"]] * 20], rows)
+    assert model.engine_ == "junction"
+    model.set_params(max_cells=8000).fit([[["x"]] * 20], rows)
+    assert model.engine_ == "elimination"
+
+
+# what a file may hold in place of each array, and of each value of its header
+WRONG = {
+    "missing": lambda a: None,
+    "empty": lambda a: a[:0],
+    "shorter": lambda a: a[:-1],
+    "longer": lambda a: np.concatenate([a, a[-1:]]),
+    "another shape": lambda a: a.reshape(-1, 1) if a.ndim == 1 else a.reshape(-1),
+    "another type": lambda a: a.astype(np.float32 if a.dtype != np.float32 else np.int32),
+    "too large": lambda a: np.where(np.arange(a.size).reshape(a.shape) == a.size - 1, a.dtype.type(10**9), a),
+    "text": lambda a: np.full(a.shape, "a"),
+    "no truth values": lambda a: np.full(a.shape, 2, np.uint8).view(bool),
+}  # fmt: skip
+CHANGED = [
+    ("engine", "loopy"), ("engine", None), ("labels", ["pos"]), ("labels", ["pos", "tag"]), ("labels", 5),
+    ("classes", {"pos": ["D", "N", "V"]}), ("classes", {"pos": ["D", "D", "V"], "np": ["B", "I", "O"]}),
+    ("classes", {"pos": ["D", "N"], "np": ["B", "I", "O"]}), ("classes", {"pos": 3, "np": ["B", "I", "O"]}),
+    ("classes", {"pos": [], "np": ["B", "I", "O"]}), ("classes", {"pos": [[1], [2]], "np": ["B", "I", "O"]}),
+    ("classes", {"pos": list(range(5000)), "np": list(range(5000))}), ("limits", [["np", "np"], "np"]),
+    ("limits", ["tag"]), ("limits", [5]), ("cliques", []), ("cliques", 5), ("cliques", [[]]),
+    ("params", {"c3": 1}), ("params", {"c1": [1]}), ("params", 5), ("fitted", {}), ("encoder", {}),
+    (
+        "cliques",
+        [[[[0, "pos"], [t, "np"], [t, "pos"]], "supported", "copy unless", []] for t in range(1, 9999)],
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model"
+    fitted(constraints={"np": {"start": ["B", "O"]}, ("pos", "np"): FREE}, max_iterations=3).save(path)
+    return path, *load_arrays(path, "DCRF")
+
+
+LIMITS = ["limits.0.0", "limits.0.1", "limits.0.2", "limits.1.0"]
+POINTERS = ["node_ptr", "node_label"]
+SPOILT = [(name, wrong) for name in ("weights", *POINTERS, *LIMITS) for wrong in WRONG]
+SPOILT = [(name, wrong) for name, wrong in SPOILT if wrong not in ("too large", "no truth values")]
+SPOILT += [(name, "too large") for name in POINTERS] + [(name, "no truth values") for name in LIMITS]
+
+
+@pytest.mark.parametrize(("name", "wrong"), SPOILT)
+def test_a_file_with_a_wrong_array_is_refused(saved, name, wrong):
+    path, header, arrays = saved
+    arrays = {**arrays, name: WRONG[wrong](arrays[name])}
+    save_arrays(f"{path}.wrong", "DCRF", header, {n: a for n, a in arrays.items() if a is not None})
+    with pytest.raises(ModelFileError):
+        DCRF.load(f"{path}.wrong")
+
+
+@pytest.mark.parametrize(("name", "value"), CHANGED)
+def test_a_file_with_a_wrong_header_is_refused(saved, name, value):
+    path, header, arrays = saved
+    save_arrays(f"{path}.wrong", "DCRF", {**header, name: value}, arrays)
+    with pytest.raises(ModelFileError):
+        DCRF.load(f"{path}.wrong")
+
+
+def test_a_file_of_a_template_without_elimination(tmp_path):
+    fitted(cliques=BOTH_WAYS, max_iterations=1).save(tmp_path / "model")
+    header, arrays = load_arrays(tmp_path / "model", "DCRF")
+    assert header["engine"] == "junction"
+    save_arrays(tmp_path / "model", "DCRF", {**header, "engine": "elimination"}, arrays)
+    with pytest.raises(ModelFileError, match="engine: expected one of 'junction', got 'elimination'"):
+        DCRF.load(tmp_path / "model")
 
 
 def test_a_chain_with_one_label_and_short_sequences():
