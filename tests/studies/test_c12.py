@@ -102,11 +102,11 @@ def test_folds_label_what_they_have_not_seen(monkeypatch):
 def test_subsets_of_the_table(tmp_path, monkeypatch):
     """Each row has the arms of its setting and size."""
     monkeypatch.setattr(c12, "subset_rows", lambda **cell: {"arms": " ".join(cell["arms"])})
-    plan = (c12.SUBSET, c12.PAIRS), (223, 447), (1, 2)
+    plan = (c12.ALL, c12.PAIRS), (223, 447), (1, 2)
     rows = read_record(*run("dcrf-table", folder=tmp_path, plan=[plan]))[1]
     found = [(row["setting"], row["size"], row["seed"]) for row in rows]
     assert found == [
-        (name, size, seed) for size in ("223", "447") for name in (c12.SUBSET, c12.PAIRS) for seed in "12"
+        (name, size, seed) for size in ("223", "447") for name in (c12.ALL, c12.PAIRS) for seed in "12"
     ]
     assert rows[0]["arms"] == " ".join(c12.ARMS) and "predicted" not in rows[4]["arms"]
     assert "flat" in rows[4]["arms"] and "flat" not in rows[2]["arms"]
