@@ -8,22 +8,22 @@ paper. Its lists of first and last names, companies and places are not to be had
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from crfbook import CRF
+from crfbook import CRF, DCRF
 from crfbook.data.columns import TokenColumns
+from crfbook.dynamic import factorial, memory
 from crfbook.evaluation import paired_test
 
-from .harness import each, study, timed
+from .harness import study, timed
 from .work import dataset
 
 C2 = 0.05  # a prior of variance 10, as in the paper
-TRAINING = {"algorithm": "lbfgs", "c2": C2, "tol": 1e-4, "max_iterations": 1000}  # of every arm
-SIZES = (223, 447, 670, 894, 2234, 8936)  # sentences; the last are all
-MOST_WITH_PAIRS = 447  # sentences for which attributes have weights with pairs of labels
+TRAINING = {"c2": C2, "tol": 1e-4, "max_iterations": 1000}  # of every arm, by L-BFGS
 SEEDS = (1, 2, 3, 4, 5)  # of the random subsets
 FOLDS = 5
 REACH = 3  # tokens to each side
@@ -49,39 +49,53 @@ LISTED = {name: set(words.split()) for name, words in LISTS.items()}
 class Setting(NamedTuple):
     """What is labelled, and what arms are told.
 
-    chunks : "NP" (B-NP, I-NP, O) or "all". alone : the lexicon of arms that label one thing at a time, one of
-    `LEXICA`; joint : that of arms that label both at once. pairs : attributes have weights with pairs of
-    labels, too.
+    chunks : "NP" (B-NP, I-NP, O) or "all". lexicon : one of `LEXICA`: whose tags a word is marked with.
+    pairs : attributes have weights with pairs of labels. memory : FCRF knows the last label that was not O.
     """
 
     chunks: str
-    alone: str
-    joint: str
+    lexicon: str
     pairs: bool = False
+    memory: bool = False
 
 
 LEXICA = ("none", "subset", "training", "everything")  # everything: the test part, too
 SETTINGS = {
-    "NP, lexicon of the subset": Setting("NP", "subset", "subset"),
-    "NP, lexicon of all training sentences": Setting("NP", "training", "training"),
-    "NP, lexicon of everything": Setting("NP", "everything", "everything"),
-    "NP, no lexicon": Setting("NP", "none", "none"),
-    "NP, lexicon of both-at-once alone": Setting("NP", "none", "training"),
-    "NP, lexicon of everything for both-at-once alone": Setting("NP", "subset", "everything"),
-    "NP, lexicon of the subset, pairs": Setting("NP", "subset", "subset", True),
-    "NP, lexicon of all training sentences, pairs": Setting("NP", "training", "training", True),
-    "chunks, lexicon of the subset": Setting("all", "subset", "subset"),
-    "chunks, lexicon of all training sentences": Setting("all", "training", "training"),
+    "NP, no lexicon": Setting("NP", "none"),
+    "NP, lexicon of the subset": Setting("NP", "subset"),
+    "NP, lexicon of all training sentences": Setting("NP", "training"),
+    "NP, lexicon of everything": Setting("NP", "everything"),
+    "NP, lexicon of all training sentences, pairs": Setting("NP", "training", pairs=True),
+    "NP, lexicon of all training sentences, memory": Setting("NP", "training", memory=True),
+    "chunks, lexicon of all training sentences": Setting("all", "training"),
 }
+NONE, SUBSET, ALL, EVERYTHING, PAIRS, MEMORY, CHUNKS = SETTINGS
+PLAN = (  # settings, sizes, seeds, in the order of the record; lexica are compared over rows
+    ((ALL, SUBSET, NONE, EVERYTHING), (223,), SEEDS),
+    ((ALL,), (447,), SEEDS),
+    ((ALL,), (894,), SEEDS[:3]),
+    ((CHUNKS,), (223,), SEEDS[:3]),
+    ((PAIRS,), (223,), SEEDS[:2]),
+    ((SUBSET, NONE, EVERYTHING), (447,), SEEDS),
+    ((MEMORY,), (223,), SEEDS[:1]),
+    ((ALL,), (2234,), SEEDS[:1]),
+    ((SUBSET,), (894,), SEEDS[:3]),
+    ((ALL, SUBSET), (670,), SEEDS[:3]),
+    ((ALL,), (2234,), SEEDS[1:3]),
+    ((ALL,), (8936,), SEEDS[:1]),
+)
 
 
-def template(pos=False, pairs=False):
-    """The paper's Table 2 as a template: words, marks, and with pos tags, from 3 tokens before to 3 after."""
+def template(pos=False, pairs=False, constant=True):
+    """The paper's Table 2 as a template: words, marks, and with pos tags, from 3 tokens before to 3 after.
+
+    constant : an attribute of every token. A DCRF goes without, as its cliques have a weight of each label.
+    """
     cells = ["%x[{0},word]", "%each[{0},marks]", *["%x[{0},pos]"] * pos]
     lines = [
         f"{'*' if pairs else 'U'}{d}:" + cell.format(d) for cell in cells for d in range(-REACH, REACH + 1)
     ]
-    return "\n".join(["U", *lines, ""])
+    return "\n".join([*["U"] * constant, *lines, ""])
 
 
 def lexicon(parts):
@@ -151,13 +165,14 @@ class Task:
         whole = self.all_training
         return whole.take(np.random.default_rng(self.seed).permutation(len(whole))[: self.size])
 
-    def marked(self, source):
-        """(training, test) columns with `marks`, the lexicon from a source of `LEXICA`."""
+    @cached_property
+    def marked(self):
+        """(training, test) columns with `marks`, too."""
         parts = self.train, self.test
         tags = lexicon({
             "none": [], "subset": parts[:1], "training": [self.all_training],
             "everything": [self.all_training, self.test],
-        }[source])  # fmt: skip
+        }[self.setting.lexicon])  # fmt: skip
         of = {word: marks(word, tags.get(word, ())) for part in parts for word in part.columns["word"]}
         return [
             TokenColumns({**part.columns, "marks": [of[w] for w in part.columns["word"]]}, part.seq_ptr)
@@ -165,26 +180,16 @@ class Task:
         ]
 
     @cached_property
-    def alone(self):
-        """(training, test) of arms with a chain for one kind of label."""
-        return self.marked(self.setting.alone)
-
-    @cached_property
-    def joint(self):
-        """(training, test) of arms that label both at once."""
-        return self.marked(self.setting.joint)
-
-    @cached_property
     def tagger(self):
         """The first CRF of a cascade, which all of them share."""
-        return self.chain(self.alone[0], "pos")
+        return self.chain(self.marked[0], "pos")
 
     def chain(self, columns, labels, pos=False):
         """A linear-chain CRF trained on columns. labels : the name of a column, or a list of labels; pos: may
         it read the column of that name?
         """
         read = columns.select(("word", "marks", *["pos"] * pos), labels, "label")
-        return learn(CRF(**TRAINING, template=template(pos, self.setting.pairs)), read)
+        return learn(CRF("lbfgs", **TRAINING, template=template(pos, self.setting.pairs)), read)
 
 
 def learn(model, columns):
@@ -202,7 +207,7 @@ def cascade(task, tags=None):
     """CRF+CRF: chunks from the tags that the first CRF finds. tags : those of the second one's training part,
     lists of lists; None: the file's.
     """
-    train, test = task.alone
+    train, test = task.marked
     train = train if tags is None else with_column(train, "pos", tags)
     pos = task.tagger.model.predict(test)
     second = task.chain(train, "chunk", pos=True)
@@ -211,12 +216,12 @@ def cascade(task, tags=None):
 
 def predicted_cascade(task):
     """The second CRF learns from what the first one says of its own training sentences."""
-    return cascade(task, task.tagger.model.predict(task.alone[0]))
+    return cascade(task, task.tagger.model.predict(task.marked[0]))
 
 
 def jackknifed_cascade(task):
     """The second CRF learns from tags of taggers that have not seen the sentence: 5 folds."""
-    train, tags, taggers = task.alone[0], [None] * len(task.train), []
+    train, tags, taggers = task.marked[0], [None] * len(task.train), []
     for fold in range(FOLDS):
         inside, outside = (
             [i for i in range(len(train)) if (i % FOLDS == fold) == out] for out in (False, True)
@@ -230,25 +235,50 @@ def jackknifed_cascade(task):
 
 def brill(task):
     """Brill+CRF: chunks from the tags of the file, in training and test."""
-    train, test = task.alone
+    train, test = task.marked
     second = task.chain(train, "chunk", pos=True)
     return Labelled(None, second.model.predict(test), [second])
 
 
 def independent(task):
     """Chunks from the text, whatever the tags."""
-    train, test = task.alone
+    train, test = task.marked
     one = task.chain(train, "chunk")
     return Labelled(None, one.model.predict(test), [one])
 
 
 def flat(task):
     """One chain whose labels are pairs of a tag and a chunk label."""
-    train, test = task.joint
+    train, test = task.marked
     pairs = [f"{p} {c}" for p, c in zip(train.columns["pos"], train.columns["chunk"], strict=True)]
     one = task.chain(train, pairs)
-    said = [[label.split() for label in labels] for labels in one.model.predict(test)]
+    return both_of([[label.split() for label in labels] for labels in one.model.predict(test)], one)
+
+
+def both_of(said, one):
+    """`Labelled` of a model that says a tag and a chunk label of each token: lists of lists of pairs."""
     return Labelled(*([[pair[k] for pair in labels] for labels in said] for k in (0, 1)), [one])
+
+
+def two_chains(task, **cliques):
+    """FCRF: a chain of tags, one of chunk labels, and potentials between them. cliques : of `factorial`.
+
+    With pairs the paper's eq. (4): attributes have weights with pairs of labels, and with no label alone.
+    """
+    train, test = task.marked
+    if task.setting.pairs:
+        cliques |= {"features": "supported", "node_features": "none"}
+    graph = factorial("pos", "chunk", **cliques)
+    if task.setting.memory:
+        graph += memory("chunk", "last", "last other", ["O"])
+    model = DCRF(graph, ("pos", "chunk"), template=template(constant=False), **TRAINING)
+    one = learn(model, train)
+    return both_of(one.model.predict(test), one)
+
+
+def skewed_chains(task):
+    """FCRF with potentials of a tag and the next chunk label, too."""
+    return two_chains(task, skew=True)
 
 
 BASE = "CRF+CRF"  # the others are tested against it
@@ -259,7 +289,10 @@ ARMS = {
     "Brill+CRF": brill,
     "independent": independent,
     "flat": flat,
+    "FCRF": two_chains,
+    "FCRF, skew": skewed_chains,
 }
+UP_TO = {"CRF+CRF, predicted": 223, "CRF+CRF, jackknifed": 447}  # sentences
 
 
 # ---- rows ----
@@ -308,16 +341,27 @@ def subset_rows(setting, size, seed, arms):
     return rows
 
 
+def arms_of(setting, size):
+    """Arms of a row of the record: weights of flat pairs would be too many, and jackknifing is dear."""
+    told = SETTINGS[setting]
+    if told.memory or told.pairs:
+        return (BASE, "Brill+CRF", "FCRF") if told.pairs else (BASE, "FCRF")
+    return tuple(arm for arm in ARMS if arm not in UP_TO or setting == ALL and size <= UP_TO[arm])
+
+
 @study("12_table.csv")
-def dcrf_table(settings=tuple(SETTINGS), sizes=SIZES, seeds=SEEDS, arms=None):
-    """Table 1 and Figure 3 of Sutton et al. (2004): tags, then chunks, or both at once; an hour a setting."""
-    data, cells = dataset("chunking"), []
-    for size in sizes:  # the small ones of all settings first
-        whole = size >= len(data.train)
-        cells += [
-            {"setting": setting, "size": size, "seed": seed}
-            for setting in settings
-            if size <= MOST_WITH_PAIRS or not SETTINGS[setting].pairs
-            for seed in (seeds[:1] if whole else seeds)
-        ]
-    yield "12_table.csv", each(subset_rows, cells, arms=arms or tuple(ARMS)), [data]
+def dcrf_table(plan=PLAN, arms=None):
+    """Table 1 and Figure 3 of Sutton et al. (2004): tags, then chunks, or both at once; an hour a setting.
+
+    arms : of all rows; None: those of `arms_of`.
+    """
+    cells = [
+        {"setting": setting, "size": size, "seed": seed}
+        for settings, sizes, seeds in plan
+        for size, setting, seed in product(sizes, settings, seeds)
+    ]
+    jobs = [
+        (cell, partial(subset_rows, **cell, arms=arms or arms_of(cell["setting"], cell["size"])))
+        for cell in cells
+    ]
+    yield "12_table.csv", jobs, [dataset("chunking")]

@@ -10,8 +10,6 @@ from crfbook.studies import c12, read_record, run, work
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 
-SUBSET = "NP, lexicon of the subset"
-
 
 def text(*sentences):
     """Columns word, pos and chunk of sentences written as word/TAG."""
@@ -57,19 +55,32 @@ def test_attributes_are_those_of_seven_tokens():
 
 
 def test_subsets_are_those_of_the_seed_and_lexica_those_of_the_setting():
-    task = c12.Task(c12.Setting("NP", "none", "everything"), 30, 1)
+    none, known = (c12.Task(c12.Setting("NP", source), 30, 1) for source in ("none", "everything"))
     whole = work.dataset("chunking").train
     order = np.random.default_rng(1).permutation(len(whole))
-    assert task.train.by_sequence("word") == whole.take(order[:30]).by_sequence("word")
-    assert set(task.train.columns["chunk"]) == {"B-NP", "I-NP", "O"}
-    none, known = (part[1].columns["marks"] for part in (task.alone, task.joint))
+    assert none.train.by_sequence("word") == whole.take(order[:30]).by_sequence("word")
+    assert set(none.train.columns["chunk"]) == {"B-NP", "I-NP", "O"}
+    none, known = (task.marked[1].columns["marks"] for task in (none, known))
     assert not any("has:" in marks for marks in none)
     has = [marks for marks in known if "has:" in marks]
     assert len(has) > 0.9 * len(known)  # of a word seen twice in training and test
 
 
+@pytest.mark.parametrize("setting", [c12.PAIRS, c12.MEMORY])
+def test_joint_models_are_those_of_the_setting(setting):
+    model = c12.two_chains(c12.Task(c12.SETTINGS[setting], 8, 1)).models[0].model
+    names = {model.encoder_.attribute_name(a) for a in range(model.encoder_.n_attrs)}
+    assert "U" not in names and len(names) > 20
+    if setting == c12.PAIRS:  # rows have scores of pairs of labels, and single labels have no weight
+        tables = [table for table in model.layout_.tables if table.start >= 0]
+        assert model.engine_ == "elimination" and {len(table.shape) for table in tables} == {2}
+        assert model.layout_.n_cells == sum(model.layout_.sizes) + sum(table.size for table in tables)
+    else:
+        assert model.engine_ == "junction" and model.classes_["last"][0] is None
+
+
 def test_folds_label_what_they_have_not_seen(monkeypatch):
-    task, seen = c12.Task(c12.SETTINGS[SUBSET], 12, 1), []
+    task, seen = c12.Task(c12.SETTINGS[c12.SUBSET], 12, 1), []
     monkeypatch.setattr(c12, "FOLDS", 3)
 
     class Reader:
@@ -89,14 +100,16 @@ def test_folds_label_what_they_have_not_seen(monkeypatch):
 
 
 def test_subsets_of_the_table(tmp_path, monkeypatch):
-    """All seeds of a subset, one of the whole corpus, and pairs where they are few."""
-    monkeypatch.setattr(c12, "subset_rows", lambda **cell: {"arms": len(cell["arms"])})
-    options = {"settings": (SUBSET, f"{SUBSET}, pairs"), "sizes": (40, 2000), "seeds": (1, 2)}
-    rows = read_record(*run("dcrf-table", folder=tmp_path, **options))[1]
-    found = [(row["setting"].endswith("pairs"), row["size"], row["seed"]) for row in rows]
-    assert found == [(False, "40", "1"), (False, "40", "2"), (True, "40", "1"), (True, "40", "2"),
-                     (False, "2000", "1")]  # fmt: skip
-    assert {row["arms"] for row in rows} == {str(len(c12.ARMS))}
+    """Each row has the arms of its setting and size."""
+    monkeypatch.setattr(c12, "subset_rows", lambda **cell: {"arms": " ".join(cell["arms"])})
+    plan = (c12.ALL, c12.PAIRS), (223, 447), (1, 2)
+    rows = read_record(*run("dcrf-table", folder=tmp_path, plan=[plan]))[1]
+    found = [(row["setting"], row["size"], row["seed"]) for row in rows]
+    assert found == [
+        (name, size, seed) for size in ("223", "447") for name in (c12.ALL, c12.PAIRS) for seed in "12"
+    ]
+    assert rows[0]["arms"] == " ".join(c12.ARMS) and "predicted" not in rows[4]["arms"]
+    assert "flat" in rows[4]["arms"] and "flat" not in rows[2]["arms"]
 
 
 def test_rows_of_the_table(tmp_path, monkeypatch):
@@ -105,13 +118,13 @@ def test_rows_of_the_table(tmp_path, monkeypatch):
         return c12.Labelled(task.test.by_sequence("pos"), task.test.by_sequence("chunk"), [task.tagger])
 
     monkeypatch.setitem(c12.ARMS, "gold", gold)
-    arms = ("CRF+CRF", "Brill+CRF", "independent", "flat", "gold")
-    options = {"settings": (SUBSET,), "sizes": (40,), "seeds": (1,), "arms": arms}
+    arms = ("CRF+CRF", "Brill+CRF", "independent", "flat", "FCRF", "gold")
+    options = {"plan": [((c12.SUBSET,), (40,), (1,))], "arms": arms}
     rows = {row["arm"]: row for row in read_record(*run("dcrf-table", folder=tmp_path, **options))[1]}
     assert list(rows) == list(arms) and {row["status"] for row in rows.values()} == {"converged"}
     assert rows["gold"]["joint"] == rows["gold"]["F1"] == "100.00" and float(rows["gold"]["p joint"]) < 0.01
     assert rows["CRF+CRF"]["p joint"] == rows["Brill+CRF"]["POS"] == rows["independent"]["p joint"] == ""
     assert float(rows["Brill+CRF"]["chunk"]) > float(rows["CRF+CRF"]["chunk"])
-    for arm in ("CRF+CRF", "flat"):
+    for arm in ("CRF+CRF", "flat", "FCRF"):
         scores = {name: float(rows[arm][name]) for name in ("POS", "chunk", "joint")}
         assert 50 < scores["joint"] <= min(scores["POS"], scores["chunk"])
