@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kernels
 @pytest.mark.parametrize("name", ["one chain", "two chains", "skew", "three chains", "pairs of the text"])
 def test_products_of_a_step_forward(name):
     """K (L_1 + .. + L_m), which for two chains is L_1 L_2^2 + L_1^2 L_2; skew edges cost none."""
-    problem = dynamic_problem(name, lengths=(7, 1, 3, 5, 5))
+    problem = dynamic_problem(name, lengths=(4, 1, 3, 2, 2))
     objective = DynamicObjective(*problem[:4])
     objective(problem.w)
     sizes = problem.layout.sizes
@@ -48,7 +48,7 @@ def test_products_with_maxima(shape):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_viterbi_with_back_pointers_finds_the_same(seed):
-    problem = dynamic_problem("two chains", seed, lengths=(6, 1, 4))
+    problem = dynamic_problem("two chains", seed, lengths=(4, 1, 3))
     corpus, layout = problem.corpus, problem.layout
     path, score = decode(corpus, DynamicModel(layout, problem.features, problem.w, "elimination"))
     tables = dict(
