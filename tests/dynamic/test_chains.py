@@ -8,6 +8,8 @@ from helpers.corpora import random_corpus
 
 from crfbook.chain.batch import Batch, make_work
 from crfbook.chain.packing import pack
+from crfbook.data.constraints import Constraints
+from crfbook.data.corpus import make_corpus
 from crfbook.dynamic.elimination import chains_forward
 from crfbook.dynamic.forms import elimination_rows
 from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals
@@ -98,6 +100,14 @@ MORE = {
     "skew back": ([*factorial("a", "b"), Clique(((1, "a"), (0, "b")))], (7, 8)),
     "three chains": (factorial("a", "b", "c", skew=True), (7, 3, 6)),
     "pairs of the text": (factorial("a", "b", features="supported"), (7, 6)),
+    "pairs of the text, skew": (
+        [
+            *linear("a", "b", features="bias"),
+            Clique(((0, "a"), (0, "b")), "all"),
+            Clique(((0, "a"), (1, "b"))),
+        ],
+        (7, 6),
+    ),
     "a triple of the text": (
         [*linear("a", "b", "c"), Clique(((0, "c"), (0, "a"), (0, "b")), "supported")], (4, 2, 7),
     ),
@@ -126,3 +136,44 @@ def test_elimination_is_the_junction_tree(name):
     for one, two in zip(*(kbest(corpus, model, 4) for model in models), strict=True):
         assert [score for _, score in one] == pytest.approx([score for _, score in two], rel=1e-12)
         assert [x.tolist() for x, _ in one] == [x.tolist() for x, _ in two]
+
+
+def on_the_edge(scores, allowed, start, change):
+    """Two chains; the label 1 of "a" scores scores[t], the other one 0; `change`: of a transition to it."""
+    n = len(scores)
+    corpus = make_corpus([0, n], np.arange(n + 1), np.zeros(n, int), labels=None, attr_val=scores)
+    limits = {"a": Constraints(np.array(allowed, bool), np.array(start, bool), np.ones(2, bool))}
+    labels = {"a": [0, 1], "b": [0, 1, 2]}
+    layout = lay_out_template(factorial("a", "b", node_features="all"), ("a", "b"), labels, limits)
+    features = dynamic_features(layout, corpus, np.zeros((n, 2), np.int32), 1)
+    w = np.zeros(features.n_features)
+    w[1] = 1.0  # attribute 0 and label 1 of "a"
+    change_at = next(table for table in layout.tables if table.at == ((0, 0), (1, 0))).start
+    w[features.n_node + change_at + 1] = change
+    models = [DynamicModel(layout, features, w, engine) for engine in ("elimination", "junction")]
+    return corpus, layout, models
+
+
+@pytest.mark.parametrize(
+    ("scores", "allowed", "start", "change"),
+    [
+        ([0.0, *[250.0] * 5], [[1, 1], [0, 1]], [1, 0], -800.0),
+        ([*[-250.0] * 4, *[250.0] * 6], [[1, 0], [0, 1]], [1, 1], 0.0),
+        ([250.0] * 6, [[1, 0], [0, 1]], [1, 0], 0.0),
+    ],
+    ids=["a potential that vanishes", "a label that fades and wins", "a label out of reach"],
+)
+def test_digits_lost_unseen(scores, allowed, start, change):
+    """No number overflows, and what is 0 in scaled tables decides, or must not."""
+    corpus, layout, models = on_the_edge(scores, allowed, start, change)
+    (p, log_z), (q, want) = (marginals(corpus, model) for model in models)
+    np.testing.assert_allclose(log_z, want, rtol=1e-12)
+    np.testing.assert_allclose(p, q, atol=1e-12)
+    values = [
+        DynamicObjective(corpus, np.zeros((len(scores), 2), np.int32), layout, m.features, engine=m.engine)(
+            m.w
+        )
+        for m in models
+    ]
+    assert values[0][0] == pytest.approx(values[1][0], rel=1e-12, abs=1e-9)
+    np.testing.assert_allclose(values[0][1], values[1][1], atol=1e-8)
