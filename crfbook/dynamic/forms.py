@@ -101,6 +101,14 @@ class Elimination(JunctionTrees):
         sizes = [self.layout.sizes[chain] for chain in self.layout.axes]
         return DynamicWork(*work, chain_work(sizes, len(work.gain), wide))
 
+    def redo(self, batch, r, log_z, part):
+        try:
+            super().redo(batch, r, log_z, part)
+        except ValueError as error:
+            raise ValueError(
+                f"scores too far apart for elimination need junction trees, but {error} (max_cells)"
+            ) from None
+
     def prepare(self, w, what):
         super().prepare(w, what)
         self.chains = chain_potentials(self.layout, self.tables)

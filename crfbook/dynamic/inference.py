@@ -95,10 +95,12 @@ def _best(rows, seq_ptr, chains, model, tables, path, score):
 def marginals(corpus, model, known=None, n_threads=1, rows=True):
     """(p (N, n_cells), log Z (S,)): probabilities of the cells of rows, the labels of each chain first.
 
-    rows : whether p is wanted; else it is None. log Z is in nats, 0 for no token.
+    rows : how many cells of each row are wanted: True for all, False for none (p is None). Labels come first,
+        and cells of cliques that depend on the text can be many. log Z is in nats, 0 for no token.
     """
     ready, layout = ready_rows(corpus, model, known), model.layout
-    p = np.empty((corpus.n_tokens, layout.n_cells)) if rows else None
+    width = layout.n_cells if rows is True else int(rows)
+    p = np.empty((corpus.n_tokens, width)) if width else None
     log_z = np.zeros(corpus.n_sequences)
     form_of = Elimination if model.engine == "elimination" else JunctionTrees
 
@@ -120,8 +122,8 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True):
             for r in np.flatnonzero(np.isnan(found)):
                 form.redo(batch, r, found, np.zeros(layout.n_tables))
             log_z[sequences.start + packing.sequence[batch.slots]] = found
-            if rows:
-                p[tokens.start + token] = batch.p_node[:, : layout.n_cells]
+            if width:
+                p[tokens.start + token] = batch.p_node[:, :width]
 
     run_pieces(piece, len(ready.pieces), n_threads)
     if known is None:

@@ -209,8 +209,8 @@ class DCRF(BaseEstimator):
     def predict_marginals_array(self, X: Data) -> dict[str, list[np.ndarray]]:
         """The same as {column: arrays (T, L)}, in the order of classes_."""
         corpus, model = self._ready(X)
-        p, _ = marginals(corpus, model, None, thread_count(self.n_jobs))
         first = self.layout_.first
+        p, _ = marginals(corpus, model, None, thread_count(self.n_jobs), rows=int(first[-1]))
         return {
             name: np.split(p[:, first[i] : first[i + 1]], corpus.seq_ptr[1:-1]) if corpus.n_sequences else []
             for i, name in enumerate(self._columns)

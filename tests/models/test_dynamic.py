@@ -8,7 +8,7 @@ from sklearn.model_selection import cross_val_score
 
 from crfbook import CRF, DCRF, ModelFileError, TokenColumns
 from crfbook.data.constraints import Constraints
-from crfbook.dynamic import Clique, factorial, hierarchical, linear, memory, second_order
+from crfbook.dynamic import Clique, factorial, hierarchical, linear, marginals, memory, second_order
 from crfbook.dynamic.templates import nodes
 from crfbook.models.saving import load_arrays, save_arrays
 
@@ -407,6 +407,32 @@ def test_a_clique_that_sticks_out_of_every_sentence_counts_nothing():
     cliques = [*linear("pos", "np"), Clique(((0, "pos"), (9, "pos")))]
     model = DCRF(cliques, **NAMES, c2=0.1).fit(X, Y)
     assert not model.table("pos(t-9), pos(t)").any() and model.predict(X) == Y
+
+
+def test_marginals_of_labels_do_not_hold_those_of_pairs(monkeypatch):
+    """Of pairs that depend on the text there are L_1 L_2 a token; users get L_1 + L_2."""
+    seen = []
+
+    def watched(*args, **more):
+        found = marginals(*args, **more)
+        seen.append(found[0].shape)
+        return found
+
+    model = fitted(cliques=factorial("pos", "np", features="supported"))
+    monkeypatch.setattr("crfbook.models.dynamic.marginals", watched)
+    p = model.predict_marginals_array(X)
+    assert seen == [(11, 6)] and model.layout_.n_cells > 15
+    for name in p:
+        np.testing.assert_allclose(np.concatenate(p[name]).sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_scores_too_far_apart_for_elimination_and_a_wide_tree():
+    model = fitted(max_cells=9)
+    model.weights_ = 1e3 * model.weights_
+    with pytest.raises(
+        ValueError, match="scores too far apart for elimination .* at most 9 cells .*max_cells"
+    ):
+        model.log_proba(X, Y)
 
 
 def test_potentials_of_a_thousand_nats():
