@@ -42,6 +42,11 @@ class Lattice(Objective):
         _, spare = self._made["batched"]
         return spare.items[0][0].chains
 
+    def without_labelling(self):
+        """Numbers of the sequences all of whose labellings are forbidden. Cost: an evaluation."""
+        self._sums(np.zeros(self.features.n_features), "counts")
+        return self._packing.sequence[~np.isfinite(self._log_z)]
+
 
 class DynamicObjective:
     """Penalised negative log-likelihood of labels, and its gradient; call it with weights.
@@ -85,6 +90,10 @@ class DynamicObjective:
             part = take_sequences(corpus, partial)._replace(label_set=which)
             self.known = Lattice(part, features, layout, np.zeros(len(counts)), sets, *more)
         check_known(layout, corpus, labels)
+        if self.known is not None and len(bad := self.known.without_labelling()):
+            raise ValueError(
+                f"sequence {partial[bad.min()]}: the constraints forbid every labelling with its known labels"
+            )
 
     @property
     def is_convex(self) -> bool:

@@ -177,3 +177,22 @@ def test_digits_lost_unseen(scores, allowed, start, change):
     ]
     assert values[0][0] == pytest.approx(values[1][0], rel=1e-12, abs=1e-9)
     np.testing.assert_allclose(values[0][1], values[1][1], atol=1e-8)
+
+
+@pytest.mark.parametrize("chains", [("c", "b", "a"), ("a", "b", "c")])
+def test_rules_and_limits_stand_in_the_order_of_a_table(chains):
+    """However a clique lists its labels: the label of c is that of b before it, unless a is true."""
+    at = ((0, "b"), (0, "a"), (1, "c"))
+    labels = {"c": [0, 7], "b": [0, 5, 7], "a": [True, False]}
+    cliques = [*linear("c", "b", "a"), Clique(at, "none", "copy unless")]
+    limits = np.array([[True, False, True], [False, True, True]])
+    layout = lay_out_template(cliques, chains, labels, {("a", "b"): limits})
+    rule, pair = layout.tables[-2:]
+    for table in (rule, pair):
+        for cell in np.ndindex(table.shape):
+            own = {(dt, layout.chains[c]): i for (dt, c), i in zip(table.at, cell, strict=True)}
+            if table is rule:
+                b, a, c = (labels[name][own[dt, name]] for dt, name in at)
+                assert table.allowed[cell] == (a or b == c)
+            else:
+                assert table.allowed[cell] == limits[own[0, "a"], own[0, "b"]]

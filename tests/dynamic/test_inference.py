@@ -6,7 +6,7 @@ from helpers.dynamic import GENERAL, TEMPLATES, dynamic_problem, enumerate_seque
 from helpers.problems import central_differences
 
 from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals
-from crfbook.dynamic.layout import gold_counts
+from crfbook.dynamic.layout import dynamic_features
 from crfbook.dynamic.objective import DynamicObjective
 
 pytestmark = pytest.mark.kernels
@@ -53,9 +53,11 @@ def test_value_and_gradient(name, engine, kind):
     corpus, labels, layout, features, w = problem
     objective = DynamicObjective(corpus, labels, layout, features, c2=0.1, engine=engine)
     value, grad = objective(w)
-    weight = corpus.weights
-    want = sum(weight[i] * enumerate_sequence(problem, i).log_z for i in range(corpus.n_sequences))
-    want += -w @ gold_counts(layout, corpus, features, labels) + 0.1 * w @ w
+    want = 0.1 * w @ w
+    for i in range(corpus.n_sequences):
+        one = enumerate_sequence(problem, i)
+        gold = labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]].reshape(-1)
+        want += corpus.weights[i] * (one.log_z - one.scores[(one.paths == gold).all(axis=1)][0])
     assert value == pytest.approx(want, rel=1e-12) and objective.is_convex
     np.testing.assert_allclose(grad, central_differences(lambda v: objective(v)[0], w), atol=2e-8)
 
@@ -79,6 +81,28 @@ def test_partly_known_labels(name, engine):
     model = model_of(problem, engine)
     share = marginals(corpus, model, known, rows=False)[1] - marginals(corpus, model, rows=False)[1]
     np.testing.assert_allclose(share, -np.array(each), atol=1e-11)
+
+
+def test_rare_weights_do_not_exist():
+    """Those that occur as often as min_freq asks for do; occurrences have their sequences' weights."""
+    corpus, labels, layout, features, _ = dynamic_problem("pairs of the text", seed=2)
+    corpus = corpus._replace(seq_weight=np.full(corpus.n_sequences, 0.5))
+    found = {}
+    for t in range(corpus.n_tokens):
+        cells = [layout.first[chain] + labels[t, chain] for chain in (0, 1)]
+        for table in layout.tables:
+            if len(table.at) > 1 and table.row >= 0:
+                (d, a), (_, b) = table.at
+                if corpus.position[t] >= table.span:
+                    cells += [table.row + labels[t - table.span + d, a] * layout.sizes[b] + labels[t, b]]
+        for k in range(corpus.attr_ptr[t], corpus.attr_ptr[t + 1]):
+            for cell in cells:
+                key = int(corpus.attr_idx[k] * layout.n_cells + cell)
+                found[key] = found.get(key, 0.0) + 0.5
+    for least in (0, 0.5, 1.0, 1.5):
+        kept = dynamic_features(layout, corpus, labels, 5, least).node_keys.tolist()
+        assert kept == sorted(key for key, count in found.items() if count >= least)
+    assert 0 < len(kept) < features.n_node
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
