@@ -66,6 +66,14 @@ def test_subsets_are_those_of_the_seed_and_lexica_those_of_the_setting():
     assert len(has) > 0.9 * len(known)  # of a word seen twice in training and test
 
 
+def test_chains_of_pairs_have_no_other_weights():
+    one = c12.Task(c12.Setting("NP", "subset", pairs=True), 8, 1).tagger.model
+    n = len(one.classes_["label"])
+    assert one.layout_.n_cells == n + n * n and [table.size for table in one.layout_.tables] == [n * n]
+    text = c12.Task(c12.SETTINGS[c12.SUBSET], 8, 1).marked[0]
+    assert set(one.predict(text)[0]) <= set(one.classes_["label"])
+
+
 @pytest.mark.parametrize("setting", [c12.PAIRS, c12.MEMORY])
 def test_joint_models_are_those_of_the_setting(setting):
     model = c12.two_chains(c12.Task(c12.SETTINGS[setting], 8, 1)).models[0].model
