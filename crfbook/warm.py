@@ -142,7 +142,6 @@ JOBS = {
     "many labels": (many_labels, "10"),
     "dynamic": (dynamic, "12"),
     "path": (path, "09"),
-    "dynamic": (dynamic, "12"),
 }
 DEFAULT = ("crf",)
 
