@@ -71,7 +71,7 @@ class JunctionTrees(Form):
     def batch_sums(self, batch, work, log_z, sums):
         """From batch.log_node, which may be overwritten, log_z (B,) and batch.p_node: weight times marginals
         of all cells of a row. NaN in log_z, and no marginals: sequences for `redo`. Returns whether there are
-        some, and the scores are gone.
+        some, and the scores are gone. sums: of `begin`; None where log Z alone is wanted.
         """
         batch.p_node[:], log_z[:] = 0.0, np.nan
         return False
@@ -122,6 +122,8 @@ class Elimination(JunctionTrees):
         if lost:
             erase(step_ptr, chains, np.flatnonzero(batch.flags), batch.log_node, work.chains)
             log_z[batch.flags > 0] = np.nan
+        if sums is None:
+            return lost > 0
         chains_backward(step_ptr, batch.weight, chains, batch.log_node, batch.p_node, sums[0], work.chains)
         sums[1][:] += batch.p_node.sum(axis=0)
         return lost > 0

@@ -112,7 +112,7 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True):
         problem = Problem(model.features, None, None, packing, None)
         form = form_of(problem, layout, np.zeros((0, layout.n_cells), bool), model.limit)
         form.prepare(model.w, "counts")
-        work, sums = form.work(make_work(packing, log_node.shape[1])), form.begin()
+        work, sums = form.work(make_work(packing, log_node.shape[1])), form.begin() if width else None
         for b in range(packing.n_batches):
             batch, token = Batch(b, packing, work), packing.row_token[packing.rows(b)]
             found = np.zeros(len(batch.weight))
@@ -188,4 +188,5 @@ def _ranked(rows, best, k, m):
             if score > -np.inf:
                 number += 1
                 heapq.heappush(queue, (-score, number, other, v, closed_here))
+        queue = heapq.nsmallest(k - len(found), queue)  # none of the others can be among the k best
     return found

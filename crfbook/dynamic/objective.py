@@ -75,6 +75,7 @@ class DynamicObjective:
         self.c2, self.features = number("c2", c2), features
         engine = check_engine(layout, corpus, engine, limit)
         corpus = plain(corpus)
+        check_known(layout, corpus, labels)
         partial = np.unique(corpus.sequence[(labels < 0).any(axis=1)])
         whole = np.setdiff1d(np.arange(corpus.n_sequences), partial)
         counts = np.zeros(features.n_features)
@@ -89,7 +90,6 @@ class DynamicObjective:
             which, sets = known_sets(layout, labels[tokens])
             part = take_sequences(corpus, partial)._replace(label_set=which)
             self.known = Lattice(part, features, layout, np.zeros(len(counts)), sets, *more)
-        check_known(layout, corpus, labels)
         if self.known is not None and len(bad := self.known.without_labelling()):
             raise ValueError(
                 f"sequence {partial[bad.min()]}: the constraints forbid every labelling with its known labels"
@@ -169,7 +169,6 @@ def check_known(layout, corpus, labels):
                     f"{corpus.place(int(np.argmax(bad)))}: the constraints forbid its label of {name!r} at "
                     f"the {where} token"
                 )
-
     for table in layout.tables:
         if table.allowed is not None:
             tokens, cells = instances(table, corpus, labels)
