@@ -54,15 +54,16 @@ def exp_blocks(log_node, step_ptr, chains, log_z, flags):
 
 @kernel
 def transitions_of(k, i, psi, chains):
-    """psi_k (L_k, L_k) [previous, next] into row i: shared by all tokens, or that row's own.
+    """Transitions (L_k, L_k) [previous, next] of chain k into row i: shared by all tokens, or that row's own.
 
-    Arguments: k, i, chains, psi (n, M) of `exp_blocks`. Cost: 1, a view. Source: chapter 12.
+    Arguments: k, i, chains, psi (n, M) of `exp_blocks`; or scores (n, M) and chains of viterbi.py.
+    Cost: 1, a view. Source: chapter 12.
     """
     L, start = chains.size[k], chains.pair_start[k]
     if chains.pair_row[k] >= 0:
         start = i * psi.shape[1] + chains.pair_row[k]
         return psi.reshape(-1)[start : start + L * L].reshape(L, L)
-    return chains.psi_pair[start : start + L * L].reshape(L, L)
+    return chains.pair[start : start + L * L].reshape(L, L)
 
 
 @kernel

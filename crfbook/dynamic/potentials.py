@@ -19,15 +19,15 @@ class Chains(NamedTuple):
     block: np.ndarray
     # int64 (m-1, K / L_m), at least (1, 1): column of chain k's label, for the cells of all axes but the last
     column: np.ndarray
-    pair_row: np.ndarray  # int64 (m,): first column of a row's own transitions; -1: all share psi_pair
+    pair_row: np.ndarray  # int64 (m,): first column of a row's own transitions; -1: all share `pair`
     beside_row: np.ndarray  # int64 (1,): the same for the potentials of a token's labels
-    psi_pair: np.ndarray  # (sum L_k^2,): transitions of each chain, [previous, next]
+    pair: np.ndarray  # (sum L_k^2,): transitions of each chain, [previous, next]
     pair_start: np.ndarray  # int64 (m,): where those of each begin
     psi_beside: np.ndarray  # (K,): of the labels of a token
     psi_skew: np.ndarray  # (m, K): of an old label of chain k and labels that have come; or (0, K)
     has_skew: np.ndarray  # uint8 (m,)
     log_token: np.ndarray  # (1,): nats taken out of psi_beside
-    log_step: np.ndarray  # (1,): and of psi_pair and psi_skew
+    log_step: np.ndarray  # (1,): and of pair and psi_skew
     spread: np.ndarray  # (1,): nats between the largest and the smallest product of shared potentials
 
 
@@ -40,7 +40,7 @@ class MaxChains(NamedTuple):
     first: np.ndarray  # int64 (m,): first column of each chain's scores
     pair_row: np.ndarray
     beside_row: np.ndarray
-    log_pair: np.ndarray  # (sum L_k^2,)
+    pair: np.ndarray  # (sum L_k^2,): scores
     pair_start: np.ndarray
     log_beside: np.ndarray  # (K,)
     log_skew: np.ndarray  # (m, K) or (0, K)
@@ -63,7 +63,7 @@ class ChainWork(NamedTuple):
 class ChainSums(NamedTuple):
     """What a shard finds for the shared potentials."""
 
-    pair: np.ndarray  # (sum L_k^2,): still without psi_pair
+    pair: np.ndarray  # (sum L_k^2,): still without those potentials
     beside: np.ndarray  # (K,)
     skew: np.ndarray  # (m, K) or (0, K)
 
@@ -180,7 +180,7 @@ def table_counts(layout, chains, sums, row_sum, out):
             found = row_sum[table.row : table.row + table.size]
         elif table.span and where[0] == where[1]:
             cells = slice(chains.pair_start[where[0]], chains.pair_start[where[0]] + table.size)
-            found = sums.pair[cells] * chains.psi_pair[cells]
+            found = sums.pair[cells] * chains.pair[cells]
         else:
             whole = sums.skew[where[0]] if table.span else sums.beside
             others = tuple(k for k in range(len(sizes)) if k not in where)
@@ -199,4 +199,4 @@ def chain_work(sizes, n_rows, n_wide):
 
 def chain_sums(chains):
     """`ChainSums` of zeros."""
-    return ChainSums(*(np.zeros_like(psi) for psi in (chains.psi_pair, chains.psi_beside, chains.psi_skew)))
+    return ChainSums(*(np.zeros_like(psi) for psi in (chains.pair, chains.psi_beside, chains.psi_skew)))

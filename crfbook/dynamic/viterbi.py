@@ -14,6 +14,7 @@ elimination.py. `chains` is a `MaxChains` of potentials.py, with its shapes.
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.dynamic.elimination import transitions_of
 
 
 @kernel
@@ -58,19 +59,6 @@ def two_chains_viterbi(u, v, pair_1, pair_2, beside, path, back_1, back_2):
             ap = back_1[t, a, b]
             a, b = ap, back_2[t, ap, b]
     return delta.reshape(-1)[best]
-
-
-@kernel
-def log_transitions(k, t, log_node, chains):
-    """Scores (L_k, L_k) [previous, next] of chain k into token t: shared by all tokens, or its own.
-
-    Arguments: k, t, chains, log_node (n, M). Cost: 1, a view. Source: chapter 12.
-    """
-    L, start = chains.size[k], chains.pair_start[k]
-    if chains.pair_row[k] >= 0:
-        start = t * log_node.shape[1] + chains.pair_row[k]
-        return log_node.reshape(-1)[start : start + L * L].reshape(L, L)
-    return chains.log_pair[start : start + L * L].reshape(L, L)
 
 
 @kernel
@@ -147,7 +135,7 @@ def best_before(t, cell, log_node, chains, delta, buf):
     buf[:] = delta[t - 1]
     for k in range(chains.size.size):
         L, after = chains.size[k], chains.after[k]
-        table = log_transitions(k, t, log_node, chains)
+        table = transitions_of(k, t, log_node, chains)
         y = cell // after % L
         for yp in range(L):
             v = table[yp, y]
@@ -187,7 +175,7 @@ def chains_viterbi(log_node, chains, seq_ptr, path, score, delta, buf):
                     for c in range(source.size):
                         source[c] += chains.log_skew[k, c]
                 L, after, n = chains.size[k], chains.after[k], chains.before[k]
-                table = log_transitions(k, t, rows, chains)
+                table = transitions_of(k, t, rows, chains)
                 if after == 1:
                     max_plus(source.reshape(n, L), table, out.reshape(n, L))
                 else:
