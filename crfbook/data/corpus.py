@@ -101,6 +101,9 @@ class Corpus(NamedTuple):
     seq_weight: np.ndarray  # float64 (S,), or (0,): all ones
     # int32 (N,): row of Constraints.label_sets that holds at a token; (0,): all labels
     label_set: np.ndarray = np.zeros(0, np.int32)
+    # int32 (N,): tokens of a sequence with the same number are linked, -1: with none; (0,): no token is.
+    # Skip-chain models alone read it, see dynamic/templates.py
+    link: np.ndarray = np.zeros(0, np.int32)
 
     @property
     def n_sequences(self) -> int:
@@ -179,6 +182,16 @@ class Corpus(NamedTuple):
         """int64 (nnz,): the token of each attribute."""
         return owners(self.attr_ptr)
 
+    @property
+    def linked(self) -> np.ndarray:
+        """int64 (E, 2): tokens and the next one of the same sequence with the same link, in order."""
+        tokens = np.flatnonzero(self.link >= 0)
+        order = tokens[np.lexsort((tokens, self.link[tokens], self.sequence[tokens]))]
+        a, b = order[:-1], order[1:]
+        same = (self.link[a] == self.link[b]) & (self.sequence[a] == self.sequence[b])
+        pairs = np.stack([a[same], b[same]], axis=1)
+        return pairs[np.argsort(pairs[:, 1])]
+
     def place(self, token: int) -> str:
         """The words "sequence 17, token 3" for a token."""
         return where(token, self.seq_ptr)
@@ -225,7 +238,7 @@ def make_corpus(
     seq_ptr: ArrayLike, attr_ptr: ArrayLike, attr_idx: ArrayLike, *, attr_val: ArrayLike | None = None,
     edge_class: ArrayLike | None = None, class_ptr: ArrayLike | None = None,
     class_attr: ArrayLike | None = None, labels: ArrayLike | None = None,
-    seq_weight: ArrayLike | None = None, label_set: ArrayLike | None = None,
+    seq_weight: ArrayLike | None = None, label_set: ArrayLike | None = None, link: ArrayLike | None = None,
 ) -> Corpus:  # fmt: skip
     """Cast, check and pack arrays into a `Corpus` (shapes and meanings there).
 
@@ -257,11 +270,13 @@ def make_corpus(
         edge_class = np.zeros(n_tokens, np.int32)
     edge_class = _integers("edge_class", edge_class, np.int32)
     labels = _integers("labels", np.full(n_tokens, -1) if labels is None else labels, np.int32)
-    label_set = _integers(
-        "label_set", np.zeros(0) if label_set is None or not len(label_set) else label_set, np.int32
+    label_set, link = (
+        _integers(name, np.zeros(0) if given is None or not len(given) else given, np.int32)
+        for name, given in (("label_set", label_set), ("link", link))
     )
-    for name, array in (("edge_class", edge_class), ("labels", labels), ("label_set", label_set)):
-        if len(array) != n_tokens and not (name == "label_set" and len(array) == 0):
+    sized = {"edge_class": edge_class, "labels": labels, "label_set": label_set, "link": link}
+    for name, array in sized.items():
+        if len(array) != n_tokens and not (name in ("label_set", "link") and len(array) == 0):
             raise ValueError(f"{name}: expected one entry a token ({n_tokens}), got {len(array)}")
     if n_tokens and (edge_class.min() < 0 or edge_class.max() >= len(class_ptr) - 1):
         raise ValueError(f"edge_class: expected classes 0..{len(class_ptr) - 2}")
@@ -272,7 +287,7 @@ def make_corpus(
     attr_val = _floats("attr_val", attr_val, len(attr_idx))
     seq_weight = _floats("seq_weight", seq_weight, len(seq_ptr) - 1, 0.0)
     edges = edge_class, class_ptr, class_attr
-    return Corpus(seq_ptr, attr_ptr, attr_idx, attr_val, *edges, labels, seq_weight, label_set)
+    return Corpus(seq_ptr, attr_ptr, attr_idx, attr_val, *edges, labels, seq_weight, label_set, link)
 
 
 def without_zeros(corpus):
@@ -304,7 +319,7 @@ def take_sequences(corpus, index):
 def _part(corpus, seq_ptr, attr_ptr, sequences, tokens, items):
     """The corpus with these pointers, and these sequences, tokens and attribute occurrences of all arrays."""
     where = {"attr_idx": items, "attr_val": items, "seq_weight": sequences}
-    where |= dict.fromkeys(("edge_class", "labels", "label_set"), tokens)
+    where |= dict.fromkeys(("edge_class", "labels", "label_set", "link"), tokens)
     arrays = {name: getattr(corpus, name) for name in where}
     chosen = {name: array[where[name]] if len(array) else array for name, array in arrays.items()}
     return corpus._replace(seq_ptr=seq_ptr, attr_ptr=attr_ptr, **chosen)

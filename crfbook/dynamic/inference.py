@@ -16,7 +16,7 @@ from crfbook.chain.objective import check_paths
 from crfbook.chain.packing import pack
 from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import FeatureSet
-from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
+from crfbook.dynamic.engines import EXACT, Sweeps, batch_rows, linked_tables, make_form
 from crfbook.dynamic.junction import LIMIT, sequence_best
 from crfbook.dynamic.layout import Layout, known_sets, log_tables, row_bounds
 from crfbook.dynamic.objective import plain
@@ -26,13 +26,14 @@ from crfbook.training.threads import run_pieces
 
 
 class DynamicModel(NamedTuple):
-    """A template with its weights, and the engine: "elimination" or "junction"."""
+    """A template with its weights, and the engine: a name of `engines.FORMS`."""
 
     layout: Layout
     features: FeatureSet
     w: np.ndarray  # (F,)
     engine: str
     limit: int = LIMIT  # cells of the largest clique of a junction tree
+    sweeps: Sweeps = Sweeps()  # of an approximation
 
 
 class Ready(NamedTuple):
@@ -92,25 +93,26 @@ def _best(rows, seq_ptr, chains, model, tables, path, score):
     path[:, axes] = found
 
 
-def marginals(corpus, model, known=None, n_threads=1, rows=True):
+def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):
     """(p (N, n_cells), log Z (S,)): probabilities of the cells of rows, the labels of each chain first.
 
     rows : how many cells of each row are wanted: True for all, False for none (p is None). Labels come first,
         and cells of cliques that depend on the text can be many. log Z is in nats, 0 for no token.
+    stats : int64 (4,), what an approximation's `stats` say is added to it.
     """
     ready, layout = ready_rows(corpus, model, known), model.layout
     width = layout.n_cells if rows is True else int(rows)
     p = np.empty((corpus.n_tokens, width)) if width else None
     log_z = np.zeros(corpus.n_sequences)
-    form_of = Elimination if model.engine == "elimination" else JunctionTrees
 
     def piece(i):
         sequences, tokens = ready.pieces[i]
         part = slice_sequences(ready.corpus, sequences.start, sequences.stop)
         log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
-        packing = pack(part, elimination_rows(layout), n_shards=1)
+        packing = pack(part, batch_rows(layout, model.engine), n_shards=1)
         problem = Problem(model.features, None, None, packing, None)
-        form = form_of(problem, layout, np.zeros((0, layout.n_cells), bool), model.limit)
+        how = model.limit, model.engine, model.sweeps, linked_tables(layout, part)
+        form = make_form(problem, layout, np.zeros((0, layout.n_cells), bool), *how)
         form.prepare(model.w, "counts")
         work, sums = form.work(make_work(packing, log_node.shape[1])), form.begin() if width else None
         for b in range(packing.n_batches):
@@ -125,7 +127,11 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True):
             if width:
                 p[tokens.start + token] = batch.p_node[:, :width]
 
-    run_pieces(piece, len(ready.pieces), n_threads)
+        return getattr(form, "stats", np.zeros((1, 4), np.int64)).sum(axis=0)
+
+    done = run_pieces(piece, len(ready.pieces), n_threads)
+    if stats is not None:
+        stats += sum(done)
     if known is None:
         check_paths(log_z, np.arange(len(log_z)), True)
     return p, log_z

@@ -237,6 +237,12 @@ def cliques_of(layout):
 
 def tree_plan(layout, n_steps, limit=LIMIT):
     """The `Plan` for sequences of n_steps tokens; ValueError where a clique has more cells than the limit."""
+    linked = next((table.name for table in layout.tables if table.linked), None)
+    if linked is not None:
+        raise ValueError(
+            f"template: expected cliques of neighbouring tokens for exact inference, got {linked}: take "
+            "approximate inference"
+        )
     alone = (((0, chain),) for chain in range(len(layout.chains)))
     at = (*alone, *(table.at for table in cliques_of(layout)))
     return plan_of(at, layout.sizes, n_steps, limit)

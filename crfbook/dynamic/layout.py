@@ -17,7 +17,7 @@ from crfbook.chain.packing import padded
 from crfbook.data.constraints import Bounds, Constraints, check_constraints
 from crfbook.data.corpus import offsets, ragged_index
 from crfbook.data.features import FeatureSet, distinct_keys, find, from_keys
-from crfbook.dynamic.templates import MEMORIES, check_template, rule_table
+from crfbook.dynamic.templates import LINKED, MEMORIES, check_template, rule_table
 
 if TYPE_CHECKING:
     from crfbook._types import Corpus
@@ -36,6 +36,7 @@ class Table(NamedTuple):
     row: int  # first column of its cells in a row of scores; -1: its scores do not depend on the text
     start: int  # first of its tables' weights; -1: none
     allowed: np.ndarray | None  # bool, of that shape; None: all
+    linked: bool = False  # of a token and the next one that is linked with it, instead of the next token
 
     @property
     def size(self) -> int:
@@ -119,7 +120,8 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
             )
         allowed = rule_table(clique, labels)
         allowed = None if allowed is None else allowed.transpose(order)
-        if (limits := closed.pop(at, None)) is not None and not limits.all():
+        linked = clique.rule == LINKED
+        if not linked and (limits := closed.pop(at, None)) is not None and not limits.all():
             allowed = limits if allowed is None else allowed & limits
         row = -1
         if len(at) == 1:
@@ -128,7 +130,7 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
             row, n_cells = n_cells, n_cells + size
         weights = -1 if clique.features == "none" else n_weights
         n_weights += size * (weights >= 0)
-        tables.append(Table(clique.name, at, shape, clique.features, row, weights, allowed))
+        tables.append(Table(clique.name, at, shape, clique.features, row, weights, allowed, linked))
     for at, limits in closed.items():  # constraints of labels that share no clique
         if not limits.all():
             tables.append(Table("constraints", at, limits.shape, "none", -1, -1, limits))
@@ -152,7 +154,7 @@ def axis_order(cliques, number, sizes):
     """Chains as axes of elimination, small ones first, so that a label is there until the new ones that it
     has a potential with have come; () where cliques need more than elimination has, or its table is too wide.
     """
-    if np.prod(sizes, dtype=np.float64) > MOST_CELLS:
+    if np.prod(sizes, dtype=np.float64) > MOST_CELLS or any(clique.rule == LINKED for clique in cliques):
         return ()
     after, wide = {chain: set() for chain in number.values()}, 0
     for clique in cliques:
@@ -183,11 +185,16 @@ def instances(table, corpus, labels):
     """(tokens, cells): the last token of each instance of a clique all of whose labels are known, and which
     cell they are. labels int32 (N, m), -1: unknown.
     """
-    tokens = np.flatnonzero(corpus.position >= table.span)
+    if table.linked:
+        of_dt = corpus.linked.T
+    else:
+        tokens = np.flatnonzero(corpus.position >= table.span)
+        of_dt = [tokens - table.span + dt for dt in range(table.span + 1)]
+    tokens = of_dt[-1]
     cells = np.zeros(len(tokens), np.int64)
     known = np.ones(len(tokens), bool)
     for (dt, chain), size in zip(table.at, table.shape, strict=True):
-        label = labels[tokens - table.span + dt, chain]
+        label = labels[of_dt[dt], chain]
         known &= label >= 0
         cells = cells * size + label
     return tokens[known], cells[known]

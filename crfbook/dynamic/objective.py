@@ -9,8 +9,8 @@ import numpy as np
 from crfbook._checks import number
 from crfbook.chain.objective import Objective, check_weights
 from crfbook.data.corpus import take_sequences
-from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
-from crfbook.dynamic.junction import LIMIT, tree_plan
+from crfbook.dynamic.engines import Sweeps, batch_rows, check_engine, linked_tables, make_form
+from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import gold_counts, instances, known_sets
 
 if TYPE_CHECKING:
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 class Lattice(Objective):
     """sum_i weight_i log Z_i - w . counts, over the joint labels that label sets leave."""
 
-    _forms: ClassVar = {"batched": Elimination}
+    _forms: ClassVar = {"batched": make_form}
 
-    def __init__(self, corpus, features, layout, counts, label_sets, n_threads, limit, engine):
+    def __init__(self, corpus, features, layout, counts, label_sets, n_threads, limit, engine, sweeps):
         self._counts = counts
-        self._options = {"layout": layout, "label_sets": label_sets, "limit": limit}
-        rows = elimination_rows(layout) if engine == "elimination" else 512
-        if engine != "elimination":
-            self._forms = {"batched": JunctionTrees}
+        self._options = {
+            "layout": layout, "label_sets": label_sets, "limit": limit, "engine": engine, "sweeps": sweeps,
+            "links": linked_tables(layout, corpus),
+        }  # fmt: skip
+        rows = batch_rows(layout, engine)
         super().__init__(corpus, features, n_threads=n_threads, batch_tokens=rows, form="batched")
 
     def _gold_counts(self, corpus):
@@ -41,6 +42,12 @@ class Lattice(Objective):
         """What elimination writes on its way, of one thread, after a first call."""
         _, spare = self._made["batched"]
         return spare.items[0][0].chains
+
+    @property
+    def stats(self):
+        """int64 (4,): sequences, those that did not converge, sweeps, messages, in the last evaluation."""
+        form, _ = self._made["batched"]
+        return form.stats.sum(axis=0)
 
     def without_labelling(self):
         """Numbers of the sequences all of whose labellings are forbidden. Cost: an evaluation."""
@@ -61,8 +68,11 @@ class DynamicObjective:
     corpus : Corpus; its labels and transitions are not looked at. labels int32 (N, m), -1: unknown.
     layout, features : of `lay_out_template` and `dynamic_features`.
     c2, n_threads : as `Objective`.
-    engine : "elimination", "junction", or None: elimination where it can.
-    limit : cells of the largest clique of a junction tree.
+    engine : a name of `engines.FORMS`, or "exact": elimination where it can. limit : cells of the largest
+    clique of a junction tree. sweeps : a `Sweeps`, for approximations.
+
+    Of an approximation, log Z is Bethe's (mean field: a lower bound), and the gradient is the value's where
+    messages have converged: `stats` says how many have not.
 
     Raises ValueError, naming the sequence, where the constraints leave its labels no probability, and for a
     template that is too wide (its cost, and what else there is).
@@ -70,7 +80,8 @@ class DynamicObjective:
 
     def __init__(
         self, corpus: Corpus, labels: ArrayLike, layout: Layout, features: FeatureSet, *, c2: float = 0.0,
-        n_threads: int = 1, engine: str | None = None, limit: int = LIMIT,
+        n_threads: int = 1, engine: str = "exact", limit: int = LIMIT,
+        sweeps: Sweeps = Sweeps(),
     ) -> None:  # fmt: skip
         self.c2, self.features = number("c2", c2), features
         engine = check_engine(layout, corpus, engine, limit)
@@ -82,7 +93,7 @@ class DynamicObjective:
         if len(whole):
             tokens = np.isin(corpus.sequence, whole)
             counts = gold_counts(layout, take_sequences(corpus, whole), features, labels[tokens])
-        more = n_threads, limit, engine
+        more = n_threads, limit, engine, sweeps
         none = np.zeros((0, layout.n_cells), bool)
         self.free, self.known = Lattice(corpus, features, layout, counts, none, *more), None
         if len(partial):
@@ -94,6 +105,13 @@ class DynamicObjective:
             raise ValueError(
                 f"sequence {partial[bad.min()]}: the constraints forbid every labelling with its known labels"
             )
+
+    @property
+    def stats(self) -> np.ndarray:
+        """int64 (4,): sequences, those that did not converge, sweeps and messages of all, in the last
+        evaluation of an approximation.
+        """
+        return self.free.stats + (0 if self.known is None else self.known.stats)
 
     @property
     def is_convex(self) -> bool:
@@ -117,41 +135,6 @@ def plain(corpus):
         edge_class=np.zeros(n, np.int32), class_ptr=np.array([0, 1]), class_attr=np.zeros(1, np.int32),
         labels=np.zeros(n, np.int32), label_set=np.zeros(0, np.int32),
     )  # fmt: skip
-
-
-def check_engine(layout, corpus, engine, limit):
-    """ "elimination" or "junction"; ValueError where its largest table is too wide, before it is made.
-
-    Of junction trees, those of all lengths in the corpus: that of a long sequence can have a wider clique.
-    """
-    cells = int(np.prod(layout.sizes, dtype=np.float64)) if layout.axes else 0
-    if engine is None:
-        engine = "elimination" if 0 < cells <= limit else "junction"
-    elif engine == "elimination" and cells > limit:
-        raise ValueError(
-            f"engine='elimination': expected at most {limit:,} joint labels of all chains, got {cells:,}"
-        )
-    elif engine == "elimination" and not layout.axes:
-        raise ValueError(
-            "engine='elimination': expected potentials between neighbouring labels of chains, got a template "
-            "with others; 'junction' takes any"
-        )
-    if engine == "junction":
-        for n_steps in np.unique(corpus.lengths[corpus.lengths > 0])[::-1].tolist():
-            tree_plan(layout, n_steps, limit)
-    return engine
-
-
-def engine_cost(layout, corpus, engine, limit=LIMIT):
-    """What exact inference costs, in one line, from sizes alone."""
-    sizes = layout.sizes
-    joint = f"{' x '.join(map(str, sizes))} labels"
-    if engine == "elimination":
-        steps = int(np.prod(sizes, dtype=np.int64)) * sum(sizes)
-        return f"{joint}: elimination, {steps:,} products a token forward"
-    plan = tree_plan(layout, max(1, corpus.longest), limit)
-    cells = f"cliques of up to {int(plan.largest):,} cells, {int(plan.cells):,} for the longest sequence"
-    return f"{joint}: junction trees, {cells}"
 
 
 def check_known(layout, corpus, labels):

@@ -20,7 +20,8 @@ import numpy as np
 from crfbook._checks import one_of, shown, whole
 
 FEATURES = ("none", "bias", "supported", "all")
-RULES = ("", "copy unless", "last other", "seen")
+LINKED = "linked"
+RULES = ("", "copy unless", "last other", "seen", LINKED)
 MEMORIES = ("last other", "seen")
 
 
@@ -32,7 +33,7 @@ class Clique(NamedTuple):
     features : "bias": one weight a cell (joint label). "supported": also one for each (attribute, cell) seen
         together in training. "all": for each attribute and cell. "none": no weights, the rule alone.
         Attributes are those of the clique's last token.
-    rule : a hard constraint, by name: see `rule_table`. "" is none.
+    rule : a hard constraint, by name: see `rule_table`; "linked": see `skip`; "" is none.
     labels : what the rule reads.
     """
 
@@ -45,6 +46,8 @@ class Clique(NamedTuple):
     def name(self) -> str:
         """As in "pos(t-1), pos(t)"."""
         last = max(dt for dt, _ in self.at)
+        if self.rule == LINKED:
+            return f"{self.at[0][1]}(t), {self.at[1][1]}(linked)"
         return ", ".join(f"{chain}(t{dt - last:+d})" if dt < last else f"{chain}(t)" for dt, chain in self.at)
 
 
@@ -77,6 +80,15 @@ def factorial(
 def second_order(chain: str, features: str = "bias") -> list[Clique]:
     """A chain whose potentials read three labels in a row; and two, for the first ones."""
     return [*linear(chain), Clique(((0, chain), (1, chain), (2, chain)), features)]
+
+
+def skip(chain: str, other: str = "", features: str = "bias") -> list[Clique]:
+    """A clique of the labels of a token and of the next one that is linked with it, however far away.
+
+    Which tokens are linked is said by a column of the text, see `DCRF`. other : the chain of the second label;
+    "": the same. Source: Sutton and McCallum (2004), Collective segmentation and labeling of distant entities.
+    """
+    return [Clique(((0, chain), (1, other or chain)), features, LINKED)]
 
 
 def memory(chain: str, name: str, rule: str, labels: Iterable[Any], features: str = "bias") -> list[Clique]:
@@ -155,7 +167,13 @@ def check_cliques(cliques: Iterable[Clique]) -> list[Clique]:
             raise ValueError(f"{where}: expected a tuple of labels for its rule, got {shown(clique.labels)}")
         clique = clique._replace(at=at, labels=tuple(clique.labels))
         own = at[0][1]
-        if clique.rule and len(at) != 3:
+        if clique.rule == LINKED:
+            if [dt for dt, _ in at] != [0, 1] or clique.features not in ("none", "bias"):
+                raise ValueError(
+                    f"{where}: expected ((0, chain), (1, chain)) and a bias alone for the rule 'linked', "
+                    f"got {shown(at)} and {clique.features!r}"
+                )
+        elif clique.rule and len(at) != 3:
             raise ValueError(f"{where}: expected three labels for the rule {clique.rule!r}, got {shown(at)}")
         if clique.rule in MEMORIES and ([dt for dt, _ in at] != [0, 0, 1] or at[2][1] != own):
             raise ValueError(
@@ -176,7 +194,7 @@ def rule_table(clique: Clique, labels: dict[str, list[Any]]) -> np.ndarray | Non
         "last other"   c = a if b is among the clique's labels, else c = b
         "seen"         c = (a is true, or b is among the clique's labels)
     """
-    if not clique.rule:
+    if clique.rule in ("", LINKED):
         return None
     first, second, third = (labels[chain] for _, chain in clique.at)
     after = {

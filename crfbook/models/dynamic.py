@@ -20,24 +20,33 @@ from crfbook._checks import (
     Stored,
     check_arrays,
     check_fields,
+    number,
     one_of,
     pointers,
     shown,
     whole,
 )
+from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints, constraints_from, table_by_name
+from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.data.vocabulary import encode_labels, number_labels
 from crfbook.dynamic import (
+    EXACT,
+    FORMS,
     LIMIT,
+    LINKED,
     Clique,
     DynamicModel,
     DynamicObjective,
+    Sweeps,
     add_memories,
     check_cliques,
     check_engine,
     check_pair,
     decode,
+    decode_dual,
+    decode_max_product,
     dynamic_features,
     engine_cost,
     factorial,
@@ -70,7 +79,7 @@ from crfbook.training.monitor import Monitor
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Data, File, Frame, Pattern
 
-ENGINES = {"exact": None, "elimination": "elimination", "junction": "junction"}
+DECODERS = {"exact": decode, "max-product": decode_max_product, "dual": decode_dual, "posterior": None}
 PRESETS = {"factorial": factorial, "linear": linear}
 REBUILT = "cliques", "labels", "template", "constraints"  # of a file by other means than its parameters
 
@@ -92,13 +101,22 @@ class DCRF(BaseEstimator):
     constraints : None, or {column: what `CRF` takes, (column, other): which labels go together, a boolean
         table (labels of the first, labels of the other) or a DataFrame with their names}.
     inference : "exact": "elimination" where the cliques are those of neighbouring labels of chains, else
-        "junction" (junction trees), which can be asked for by name.
+        "junction" (junction trees), which can be asked for by name. Approximations, by belief propagation:
+        "block" (each chain at once), or message by message "sweep", "random", "tree", "residual", "sync";
+        "mean-field" is a lower bound. "auto": exact where max_cells allow it, else "block", else "tree".
     max_cells : joint labels of the largest clique of a junction tree; more is refused before training.
+    bp_tol, max_sweeps, damping, random_state : of approximations. Sweeps of a sentence end when no message
+        (its sum is 1) changes by bp_tol or more, or after max_sweeps of them. damping : share of the old
+        message in a new one, "sync" alone. random_state : an integer, the seed of random orders.
+    link : None, or the column of a TokenColumns X that links tokens, for `skip` cliques: a token and the next
+        one of its sentence with the same string in it. An empty string links nothing.
 
     Attributes
     ----------
     classes_ : {column: its labels}. weights_ (F,), laid out by features_ and layout_.
-    engine_ : "elimination" or "junction". objective_, n_iter_, status_, history_ : as in `CRF`.
+    engine_ : what `inference` came to. objective_, n_iter_, status_, history_ : as in `CRF`. Of an
+    approximation, objective_ has its log Z; status_ counts the sentences whose messages did not converge at
+    the end, n_unconverged_.
 
     X is what `CRF.fit` takes; y has for each sequence a list of tuples, one label a column, None where it is
     not known; or is {column: sequences of its labels}. Without y, X is a TokenColumns that has the columns of
@@ -109,13 +127,16 @@ class DCRF(BaseEstimator):
         self, cliques: str | list[Clique] = "factorial", labels: tuple[str, ...] = ("a", "b"),
         c1: float = 0.0, c2: float | None = None, max_iterations: int | None = None, tol: float | None = None,
         min_freq: float = 0, *, template: Pattern = None, constraints: dict[Any, Any] | None = None,
-        inference: str = "exact", max_cells: int = LIMIT, num_memories: int | None = None,
+        inference: str = "auto", max_cells: int = LIMIT, bp_tol: float = 1e-3, max_sweeps: int = 1000,
+        damping: float = 0.0, random_state: int = 0, link: str | None = None, num_memories: int | None = None,
         max_linesearch: int | None = None, n_jobs: int | None = None, warm_start: bool = False,
         verbose: bool | int = False,
     ) -> None:  # fmt: skip
         self.cliques, self.labels, self.template, self.constraints = cliques, labels, template, constraints
         self.c1, self.c2, self.max_iterations, self.tol, self.min_freq = c1, c2, max_iterations, tol, min_freq
         self.inference, self.max_cells, self.num_memories = inference, max_cells, num_memories
+        self.bp_tol, self.max_sweeps, self.damping = bp_tol, max_sweeps, damping
+        self.random_state, self.link = random_state, link
         self.max_linesearch, self.n_jobs, self.warm_start = max_linesearch, n_jobs, warm_start
         self.verbose = verbose
 
@@ -126,12 +147,12 @@ class DCRF(BaseEstimator):
 
         sample_weight (S,), callback : as in `CRF.fit`. Returns self. Raises ValueError or TypeError in one
         sentence that names sequence, token and column; ValueError before training for a template that is too
-        wide for exact inference, with its cost.
+        wide for exact inference, with its cost, and with "exact" in `inference`.
         """
         c1, c2, tol = (given(self, *pair) for pair in (("c1",), ("c2", 1.0), ("tol", 1e-6)))
         memory, search = given(self, "num_memories", 10 if c1 else 6), given(self, "max_linesearch", 20)
         most, cells = given(self, "max_iterations"), whole("max_cells", self.max_cells, 1)
-        engine = ENGINES[one_of("inference", self.inference, ENGINES)]
+        engine, sweeps = one_of("inference", self.inference, ("auto", "exact", *FORMS)), self._sweeps()
         X, names, cliques = listed(X), self._names(), self._template()
         seq_ptr, columns = label_columns(X, y, names)
         numbers, classes = [], {}
@@ -143,6 +164,7 @@ class DCRF(BaseEstimator):
         numbers = add_memories(cliques, classes, np.stack(numbers, axis=1), seq_ptr)
         zeros = [[0] * int(n) for n in np.diff(seq_ptr)]
         encoder, corpus = training_corpus(without_labels(X, names), zeros, sample_weight, self.template)
+        corpus = linked(X, corpus, cliques, self.link)
         limits = limits_of(self.constraints, classes)
         layout = lay_out_template(cliques, tuple(classes), classes, limits)
         engine = check_engine(layout, corpus, engine, cells)
@@ -152,7 +174,7 @@ class DCRF(BaseEstimator):
         features = dynamic_features(layout, corpus, numbers, n_attrs, given(self, "min_freq"))
         objective = DynamicObjective(
             corpus, numbers, layout, features, c2=c2, n_threads=thread_count(self.n_jobs), engine=engine,
-            limit=cells,
+            limit=cells, sweeps=sweeps,
         )  # fmt: skip
         w0 = np.zeros(features.n_features)
         if self.warm_start and hasattr(self, "weights_") and classes == self._classes:
@@ -169,23 +191,40 @@ class DCRF(BaseEstimator):
             warnings.warn(gave_up(result, corpus, self) or ended, ConvergenceWarning, stacklevel=2)
         self.encoder_, self.layout_, self.features_, self.engine_ = encoder, layout, features, engine
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
+        self.n_unconverged_ = 0
+        if engine not in EXACT:
+            objective(result.w)
+            n, self.n_unconverged_ = objective.stats[:2].tolist()
+            if self.n_unconverged_:
+                self.status_ += f"; no fixed point in {self.n_unconverged_} of {n} sequences"
+                warn_unconverged(self.n_unconverged_, n, engine, stacklevel=3)
         self.n_iter_, self.n_dropped_, self._history = result.n_iter, 0, monitor.columns()
         self._classes, self._cliques, self._limits, self._columns = classes, cliques, limits, names
         return self
 
-    def predict(self, X: Data) -> list[list[tuple[Any, ...]]]:
-        """The most probable labels of each sentence: a list of tuples, one label a column."""
+    def predict(self, X: Data, form: str = "auto") -> list[list[tuple[Any, ...]]]:
+        """The most probable labels of each sentence: a list of tuples, one label a column.
+
+        form : "exact"; "max-product" (belief propagation with maxima, an approximation); "dual" (two chains:
+        dual decomposition, exact); "posterior" (of each label the most probable one by its marginal); "auto":
+        exact for an exact engine, "posterior" for mean field, else "max-product".
+        """
         corpus, model = self._ready(X)
-        path, _ = decode(corpus, model, None, thread_count(self.n_jobs))
+        path = self._decoded(corpus, model, form)
         return Sequences(
             self._named(path[a:b]) for a, b in zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False)
         )
 
     def predict_kbest(self, X: Data, k: int = 10) -> list[list[tuple[list[tuple[Any, ...]], float]]]:
-        """The k most probable labellings of each sentence: pairs (labels, log probability), best first."""
+        """The k most probable labellings of each sentence: pairs (labels, log probability), best first.
+
+        Raises ValueError for an approximation.
+        """
         corpus, model = self._ready(X)
         k, n_threads = whole("k", k, 1), thread_count(self.n_jobs)
-        log_z = marginals(corpus, model, None, n_threads, rows=False)[1]
+        if model.engine not in EXACT:
+            raise ValueError(f"predict_kbest: expected exact inference, got {model.engine!r}")
+        log_z = self._marginals(corpus, model, rows=False)[1]
         ranked = kbest(corpus, model, k, n_threads)
         return [
             [(self._named(path), min(score - z, 0.0)) for path, score in found]
@@ -210,20 +249,21 @@ class DCRF(BaseEstimator):
         """The same as {column: arrays (T, L)}, in the order of classes_."""
         corpus, model = self._ready(X)
         first = self.layout_.first
-        p, _ = marginals(corpus, model, None, thread_count(self.n_jobs), rows=int(first[-1]))
+        p, _ = self._marginals(corpus, model, rows=int(first[-1]))
         return {
             name: np.split(p[:, first[i] : first[i + 1]], corpus.seq_ptr[1:-1]) if corpus.n_sequences else []
             for i, name in enumerate(self._columns)
         }
 
     def log_proba(self, X: Data, y: Any = None) -> np.ndarray:
-        """log p(y | x) in nats (S,), summed over what is None in y; -inf for a forbidden labelling."""
+        """log p(y | x) in nats (S,), summed over what is None in y; -inf for a forbidden labelling. With an
+        approximation's log Z.
+        """
         corpus, model, columns = self._with_labels(X, y)
         known = np.full((corpus.n_tokens, len(self._classes)), -1, np.int32)
         for i, (name, column) in enumerate(zip(self._columns, columns, strict=True)):
             known[:, i] = encode_labels(column, len(column), self._classes[name], corpus.seq_ptr, "raise")
-        threads = thread_count(self.n_jobs)
-        held, free = (marginals(corpus, model, which, threads, rows=False)[1] for which in (known, None))
+        held, free = (self._marginals(corpus, model, which, rows=False)[1] for which in (known, None))
         return np.minimum(held - free, 0.0)  # above 0 is rounding
 
     def score(self, X: Data, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
@@ -231,7 +271,7 @@ class DCRF(BaseEstimator):
         label does not count.
         """
         corpus, model, columns = self._with_labels(X, y)
-        found = self._named(decode(corpus, model, None, thread_count(self.n_jobs))[0])
+        found = self._named(self._decoded(corpus, model, "auto"))
         gold = list(zip(*columns, strict=True))
         right = [
             all(a is None or a == b for a, b in zip(labels, guess, strict=True))
@@ -297,6 +337,7 @@ class DCRF(BaseEstimator):
             "encoder": state, "classes": self._classes, "limits": keys,
             "cliques": [list(clique) for clique in self._cliques],
             "fitted": {name: getattr(self, name) for name in FITTED}, "engine": self.engine_,
+            "unconverged": self.n_unconverged_,
         }  # fmt: skip
         save_arrays(path, "DCRF", header, arrays)
 
@@ -334,7 +375,6 @@ class DCRF(BaseEstimator):
             )
         model.encoder_ = encoder_from_state(header["encoder"], part["encoder"], trust)
         model.layout_ = lay_out_template(cliques, tuple(model._classes), model._classes, model._limits)
-        possible = ("junction", "elimination")[: 1 + bool(model.layout_.axes)]
         check_sizes(model.layout_, model.encoder_, arrays)
         n_attrs = len(arrays["node_ptr"]) - 1
         none = np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
@@ -344,7 +384,9 @@ class DCRF(BaseEstimator):
         check_fields(header["fitted"], FITTED)
         for name in FITTED:
             setattr(model, name, header["fitted"][name])
-        model.engine_ = one_of("engine", header["engine"], possible)
+        engines = [name for name in FORMS if name != "elimination" or model.layout_.axes]
+        model.engine_ = one_of("engine", header["engine"], engines)
+        model.n_unconverged_ = whole("unconverged", header.get("unconverged", 0), 0)
         model.constraints = model._limits or None
         rows = (part["history"]["iteration"].size,)
         check_arrays(part["history"], dict.fromkeys(part["history"], Stored("iuf", rows, finite=False)))
@@ -364,11 +406,41 @@ class DCRF(BaseEstimator):
             return PRESETS[one_of("cliques", self.cliques, PRESETS)](*self._names())
         return check_cliques(self.cliques)
 
+    def _sweeps(self):
+        tol, damping = number("bp_tol", self.bp_tol), number("damping", self.damping)
+        if damping >= 1.0:
+            raise ValueError(f"damping: expected a number below 1, got {damping:g}")
+        seed = whole("random_state", self.random_state, 0)
+        return Sweeps(tol, whole("max_sweeps", self.max_sweeps, 0), damping, seed)
+
     def _ready(self, X):
         check_is_fitted(self, "weights_")
-        corpus = known_corpus(self.encoder_, without_labels(listed(X), self._columns), unknown="mark")
+        X = listed(X)
+        corpus = known_corpus(self.encoder_, without_labels(X, self._columns), unknown="mark")
+        corpus = linked(X, corpus, self._cliques, self.link)
         cells = whole("max_cells", self.max_cells, 1)
-        return corpus, DynamicModel(self.layout_, self.features_, self.weights_, self.engine_, cells)
+        how = self.engine_, cells, self._sweeps()
+        return corpus, DynamicModel(self.layout_, self.features_, self.weights_, *how)
+
+    def _marginals(self, corpus, model, known=None, rows=True):
+        """What `marginals` says; one warning where messages did not converge."""
+        stats = np.zeros(4, np.int64)
+        found = marginals(corpus, model, known, thread_count(self.n_jobs), rows, stats)
+        if stats[1]:
+            warn_unconverged(stats[1], stats[0], model.engine, stacklevel=4)
+        return found
+
+    def _decoded(self, corpus, model, form):
+        """Label ids (N, m)."""
+        default = "exact" if model.engine in EXACT else "posterior" if model.engine == "mean-field" else ""
+        form = one_of("form", form, ("auto", *DECODERS))
+        form = (default or "max-product") if form == "auto" else form
+        if form == "posterior":
+            first = self.layout_.first
+            p, _ = self._marginals(corpus, model, rows=int(first[-1]))
+            found = [p[:, a:b].argmax(axis=1) for a, b in zip(first[:-1], first[1:], strict=True)]
+            return np.stack(found, axis=1)
+        return DECODERS[form](corpus, model, n_threads=thread_count(self.n_jobs))[0]
 
     def _with_labels(self, X, y):
         """(corpus, model, labels of all tokens, a list a column) of X and y."""
@@ -382,6 +454,30 @@ class DCRF(BaseEstimator):
         """Rows of label ids as tuples of the labels of the columns."""
         names = [self._classes[name] for name in self._columns]
         return [tuple(labels[i] for labels, i in zip(names, row, strict=False)) for row in path.tolist()]
+
+
+def linked(X, corpus, cliques, name):
+    """The corpus with the links that column `name` of X has, where cliques read some."""
+    if LINKED not in {clique.rule for clique in cliques}:
+        if name is not None:
+            raise ValueError(f"link: expected None where no clique is one of `skip`, got {shown(name)}")
+        return corpus
+    if isinstance(X, Corpus) and len(X.link):
+        return corpus
+    if not isinstance(X, TokenColumns) or name not in X.columns:
+        columns = ", ".join(map(repr, X.columns)) if isinstance(X, TokenColumns) else "no TokenColumns"
+        raise ValueError(f"link: expected the name of a column of X, got {shown(name)} and {columns}")
+    numbers = {"": -1}
+    column = (numbers.setdefault(value or "", len(numbers)) for value in X.columns[name])
+    return corpus._replace(link=np.fromiter(column, np.int32, corpus.n_tokens))
+
+
+def warn_unconverged(n, of, engine, stacklevel):
+    """One `ConvergenceWarning` for sequences whose messages did not converge."""
+    warnings.warn(
+        f"belief propagation ({engine}) found no fixed point in {n} of {of} sequences within max_sweeps: their "
+        "beliefs are used as they are; take more sweeps, or exact inference", ConvergenceWarning, stacklevel
+    )  # fmt: skip
 
 
 def check_classes(classes, names):

@@ -1,0 +1,104 @@
+"""How a dynamic CRF is computed with: exact engines, approximate ones, and the choice between them.
+
+    elimination    chains with potentials between neighbouring labels, by matrix products        exact
+    junction       junction trees: any template whose largest clique is small enough             exact
+    block          belief propagation, each chain at once                                        approximate
+    sweep, random, tree, residual, sync    belief propagation message by message                 approximate
+    mean-field     chains that know each other's marginals: a lower bound of log Z               approximate
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook.dynamic.blocks import ChainBlocks, misfit
+from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
+from crfbook.dynamic.junction import LIMIT, tree_plan
+from crfbook.dynamic.propagation import Propagation
+
+EXACT = {"elimination": Elimination, "junction": JunctionTrees}
+BLOCKS = ("block", "mean-field")
+MESSAGES = ("sweep", "random", "tree", "residual", "sync")
+FORMS = {**EXACT, **dict.fromkeys(BLOCKS, ChainBlocks), **dict.fromkeys(MESSAGES, Propagation)}
+GRAPH_ROWS = 4096  # of a batch of an approximate form
+
+
+class Sweeps(NamedTuple):
+    """When an approximation ends, and what it starts from.
+
+    tol : largest change of a normalised message (mean field: of a probability) in a sweep. max_sweeps : then
+    messages stand as they are. damping : share of the old message, "sync" alone. seed : of random orders.
+    """
+
+    tol: float = 1e-3
+    max_sweeps: int = 1000
+    damping: float = 0.0
+    seed: int = 0
+
+
+def check_engine(layout, corpus, engine, limit=LIMIT):
+    """The name of an engine; ValueError where it cannot do this template, before a table is made.
+
+    engine : a name of `FORMS`; "exact" is the faster exact one that can, "auto" an approximate one where none
+    can. Of junction trees, those of all lengths in the corpus are planned: that of a long sequence can have a
+    wider clique.
+    """
+    if engine == "auto":
+        try:
+            return check_engine(layout, corpus, "exact", limit)
+        except ValueError:
+            return "tree" if misfit(layout) else "block"
+    cells = int(np.prod(layout.sizes, dtype=np.float64)) if layout.axes else 0
+    if engine == "exact":
+        engine = "elimination" if 0 < cells <= limit else "junction"
+    if engine == "elimination" and cells > limit:
+        raise ValueError(
+            f"engine='elimination': expected at most {limit:,} joint labels of all chains, got {cells:,}"
+        )
+    if engine == "elimination" and not layout.axes:
+        raise ValueError(
+            "engine='elimination': expected potentials between neighbouring labels of chains, got a template "
+            "with others; 'junction' takes any"
+        )
+    if engine == "junction":
+        for n_steps in np.unique(corpus.lengths[corpus.lengths > 0])[::-1].tolist():
+            tree_plan(layout, n_steps, limit)
+    if engine in BLOCKS and (why := misfit(layout)):
+        raise ValueError(f"inference={engine!r}: {why}; 'tree' takes any template")
+    return engine
+
+
+def engine_cost(layout, corpus, engine, limit=LIMIT):
+    """What inference costs, in one line, from sizes alone."""
+    sizes = layout.sizes
+    joint = f"{' x '.join(map(str, sizes))} labels"
+    if engine == "elimination":
+        steps = int(np.prod(sizes, dtype=np.int64)) * sum(sizes)
+        return f"{joint}: elimination, {steps:,} products a token forward"
+    if engine == "junction":
+        plan = tree_plan(layout, max(1, corpus.longest), limit)
+        cells = f"cliques of up to {int(plan.largest):,} cells, {int(plan.cells):,} for the longest sequence"
+        return f"{joint}: junction trees, {cells}"
+    pairs = sum(2 * table.size for table in layout.tables if len(table.at) > 1)
+    return f"{joint}: {engine}, an approximation, about {pairs:,} products a token and sweep"
+
+
+def make_form(problem, layout, label_sets, limit, engine, sweeps, links):
+    """The form of an engine. sweeps : `Sweeps`. links : of `linked_tables`."""
+    form = FORMS[engine]
+    if engine in EXACT:
+        return form(problem, layout, label_sets, limit)
+    options = {"schedule": engine, "links": links, **sweeps._asdict()}
+    return form(problem, layout, label_sets, limit, **options)
+
+
+def batch_rows(layout, engine):
+    """Rows of a batch."""
+    return {"elimination": elimination_rows(layout), "junction": 512}.get(engine, GRAPH_ROWS)
+
+
+def linked_tables(layout, corpus):
+    """{number of a table: int64 (E, 2), tokens}: pairs of linked tokens, for cliques that join them."""
+    return {i: corpus.linked for i, table in enumerate(layout.tables) if table.linked}
