@@ -9,7 +9,7 @@ from helpers.factors import enumerate_factors
 
 from crfbook.data.constraints import Constraints
 from crfbook.dynamic.layout import dynamic_features, lay_out_template
-from crfbook.dynamic.templates import Clique, factorial, hierarchical, linear, memory, second_order
+from crfbook.dynamic.templates import Clique, factorial, hierarchical, linear, memory, second_order, skip
 
 TEMPLATES = {
     "one chain": (linear("a"), (3,)),
@@ -32,6 +32,11 @@ GENERAL = {
     "memory": ([*linear("a"), *memory("a", "b", "last other", (0,))], (3, 3)),
     "text and skew": ([*linear("a", "b"), Clique(((0, "a"), (1, "b")), "supported")], (2, 2)),
 }
+SKIPPING = {
+    "skip": ([*linear("a"), *skip("a")], (3,)),
+    "two chains, skip": ([*factorial("a", "b"), *skip("b")], (2, 3)),
+    "skip to the other": ([*linear("a", "b"), *skip("a", "b")], (3, 2)),
+}
 
 
 class DynamicProblem(NamedTuple):
@@ -45,7 +50,7 @@ class DynamicProblem(NamedTuple):
 def dynamic_problem(name, seed=0, lengths=(3, 1, 2, 4, 0, 1), size=1.0, constrained=False, **kind):
     """Random labels, all of them allowed, and weights of this size."""
     rng = np.random.default_rng(seed)
-    cliques, sizes = {**TEMPLATES, **GENERAL}[name]
+    cliques, sizes = {**TEMPLATES, **GENERAL, **SKIPPING}[name]
     chains = "abc"[: len(sizes)]
     names = {chain: list(range(n)) for chain, n in zip(chains, sizes, strict=True)}
     if name == "memory":
@@ -62,6 +67,8 @@ def dynamic_problem(name, seed=0, lengths=(3, 1, 2, 4, 0, 1), size=1.0, constrai
             constraints["b", "a"] = np.arange(sizes[1])[:, None] != np.arange(sizes[0]) + 1
     layout = lay_out_template(cliques, tuple(chains), names, constraints)
     corpus = random_corpus(rng, lengths, 2, 5, **kind)
+    if name in SKIPPING:
+        corpus = corpus._replace(link=rng.integers(-1, 2, corpus.n_tokens).astype(np.int32))
     labels = np.stack([rng.integers(0, n, corpus.n_tokens) for n in sizes], axis=1).astype(np.int32)
     features = dynamic_features(layout, corpus, labels, 5)
     w = rng.normal(0.0, size, features.n_features)
@@ -97,7 +104,11 @@ def factors_of(problem, i, w=None):
         tables.append(limit)
         where.append((None, t))
     for table in layout.tables:
-        for t in range(table.span, n_steps):
+        if table.linked:
+            ends = [pair - first for pair in corpus.linked if first <= pair[0] < first + n_steps]
+        else:
+            ends = [(t - table.span, t) for t in range(table.span, n_steps)]
+        for begin, t in ends:
             scores = np.zeros(table.size)
             if table.start >= 0:
                 lo = features.n_node + table.start
@@ -106,7 +117,8 @@ def factors_of(problem, i, w=None):
                 scores += rows[t, table.row : table.row + table.size]
             if table.allowed is not None:
                 scores[~table.allowed.reshape(-1)] = -np.inf
-            scopes.append(tuple((t - table.span + dt) * m + chain for dt, chain in table.at))
+            place = {0: begin, table.span: t}
+            scopes.append(tuple(place.get(dt, begin + dt) * m + chain for dt, chain in table.at))
             tables.append(scores)
             where.append((table, t))
     return list(layout.sizes) * n_steps, scopes, tables, where
