@@ -134,18 +134,18 @@ class Instances(NamedTuple):
 
     number: int  # of the table in layout.tables
     tables: slice  # tables of the graph: one for all, or one for each factor
-    token: np.ndarray  # (E,): where the scores of each stand, as Rows.row counts tokens
+    token: np.ndarray  # (E,): that has the scores of each, as `Rows` counts tokens
 
 
 class Rows(NamedTuple):
-    """The sentences of a batch as one graph: variable k m + j is the label of chain j at token row[k]."""
+    """Sentences as one graph: variable k m + j is the label of chain j at token k, sentence by sentence."""
 
     graph: Graph
-    row: np.ndarray  # (n,): rows of the batch, sentence by sentence
+    row: np.ndarray  # (n,): where the scores of each token stand
     instances: list[Instances]
 
 
-def by_sequence(step_ptr):
+def by_sentence(step_ptr):
     """(rows of a batch sentence by sentence, the sentence of each, its position); see chain/packing.py."""
     t = owners(step_ptr)
     r = np.arange(step_ptr[-1]) - step_ptr[t]
@@ -153,26 +153,26 @@ def by_sequence(step_ptr):
     return row, r[row], t[row]
 
 
-def layout_graph(layout, step_ptr, links=None) -> Rows:
-    """The `Rows` of the sentences of a batch, one component each.
+def layout_graph(layout, tokens, n_sentences, links=None) -> Rows:
+    """The `Rows` of sentences, one component each.
 
-    step_ptr : rows of each time step, see chain/packing.py. links : {number of a table: int64 (E, 2)}, tokens
-    as Rows.row counts them; such a table joins them in place of neighbours.
+    tokens : (row, sentence, position) of each, as `by_sentence` has them. links : {number of a table: int64
+    (E, 2)}, tokens as `Rows` counts them; such a table joins them in place of neighbours.
     """
-    row, component, position = by_sequence(step_ptr)
+    row, component, position = tokens
     m, links = len(layout.sizes), links or {}
     ends, tables, shape, instances, n_tables = [np.zeros((0, MOST), np.int64)], [], [], [], 0
     for number, table in enumerate(layout.tables):
         if len(table.at) == 1:
             continue
         if number in links:
-            tokens = links[number]
-            token = tokens[:, 1]
+            joined = links[number]
+            token = joined[:, 1]
         else:
             token = np.flatnonzero(position >= table.span)
-            tokens = np.stack([token - table.span + dt for dt, _ in table.at], axis=1)
+            joined = np.stack([token - table.span + dt for dt, _ in table.at], axis=1)
         at = np.full((len(token), MOST), -1, np.int64)
-        at[:, : len(table.at)] = tokens * m + [chain for _, chain in table.at]
+        at[:, : len(table.at)] = joined * m + [chain for _, chain in table.at]
         n_own = 1 if table.row < 0 else len(token)
         ends.append(at)
         tables.append(n_tables + (np.zeros(len(token), np.int64) if table.row < 0 else np.arange(len(token))))
@@ -183,9 +183,8 @@ def layout_graph(layout, step_ptr, links=None) -> Rows:
     order = np.argsort(ends.max(axis=1), kind="stable")
     sizes = np.tile(np.array(layout.sizes, np.int64), len(row))
     shape = np.array(shape, np.int64).reshape(-1, MOST)
-    n_components = int(step_ptr[1]) if len(step_ptr) > 1 else 0
     each = (np.repeat(part, m) for part in (component, position))
-    return Rows(_graph(sizes, *each, ends[order], tables[order], shape, n_components), row, instances)
+    return Rows(_graph(sizes, *each, ends[order], tables[order], shape, n_sentences), row, instances)
 
 
 def rows_scores(layout, rows, log_tables, log_node):

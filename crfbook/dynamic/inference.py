@@ -17,10 +17,13 @@ from crfbook.chain.packing import pack
 from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import FeatureSet
 from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
+from crfbook.dynamic.graphs import layout_graph, rows_scores
 from crfbook.dynamic.junction import LIMIT, sequence_best
 from crfbook.dynamic.layout import Layout, known_sets, log_tables, row_bounds
+from crfbook.dynamic.loopy import OPTIONS, max_marginals
 from crfbook.dynamic.objective import plain
 from crfbook.dynamic.potentials import max_chains
+from crfbook.dynamic.propagation import check_links
 from crfbook.dynamic.viterbi import chains_viterbi
 from crfbook.training.threads import run_pieces
 
@@ -90,6 +93,36 @@ def _best(rows, seq_ptr, chains, model, tables, path, score):
     found = np.zeros(path.shape, np.int32)
     chains_viterbi(rows, chains, seq_ptr, found, score, np.empty((longest, n_cells)), np.empty((2, n_cells)))
     path[:, axes] = found
+
+
+def max_product(corpus, model, options=OPTIONS, known=None, links=None, n_threads=1):
+    """(labels int32 (N, m), score (S,), converged bool (S,)) by max-product belief propagation.
+
+    Each label has the largest max-marginal, the smaller one of a tie. Exact on trees with one best labelling;
+    else the score, which is that of the labels, may fall short, or be -inf where they break a rule.
+    options : of `check_options`. links : see `Propagation`.
+    """
+    ready, layout = ready_rows(corpus, model, known), model.layout
+    path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
+    converged, links = np.zeros(corpus.n_sequences, bool), links or {}
+    for number, pairs in links.items():
+        check_links(layout, number, pairs, corpus.sequence)
+
+    def piece(i):
+        sequences, tokens = ready.pieces[i]
+        log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
+        place = np.arange(len(log_node)), corpus.sequence[tokens] - sequences.start, corpus.position[tokens]
+        inside = {
+            number: pairs[(pairs[:, 0] >= tokens.start) & (pairs[:, 0] < tokens.stop)] - tokens.start
+            for number, pairs in links.items()
+        }
+        rows = layout_graph(layout, place, sequences.stop - sequences.start, inside)
+        found = max_marginals(rows.graph, *rows_scores(layout, rows, ready.tables, log_node), options, i)
+        path[tokens] = found.labels.reshape(-1, path.shape[1])
+        score[sequences], converged[sequences] = found.score, found.converged
+
+    run_pieces(piece, len(ready.pieces), n_threads)
+    return path, score, converged
 
 
 def marginals(corpus, model, known=None, n_threads=1, rows=True):

@@ -394,7 +394,7 @@ class _Tree(_Random):
         spanning_forest(self.shuffled(active), self.graph, self.used, self.picked, above)
         variables = np.flatnonzero(active[self.graph.component])
         n = forest_order(variables, self.graph, self.picked, self.order, came_by, queue, self.entry)
-        return self.order[:n]
+        return self.order[:n].copy()
 
     def done(self, active, still):
         component = self.slot_component

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from crfbook.dynamic.forms import JunctionTrees
-from crfbook.dynamic.graphs import by_sequence, layout_graph, rows_counts, rows_scores
-from crfbook.dynamic.loopy import check_options, max_marginals, propagate
+from crfbook.dynamic.graphs import by_sentence, layout_graph, rows_counts, rows_scores
+from crfbook.dynamic.loopy import check_options, propagate
 
 
 class Propagation(JunctionTrees):
@@ -41,7 +41,7 @@ class Propagation(JunctionTrees):
 
     def batch_sums(self, batch, work, log_z, sums):
         b, packing = batch.place
-        rows = layout_graph(self.layout, batch.step_ptr, self.links[b])
+        rows = layout_graph(self.layout, by_sentence(batch.step_ptr), len(log_z), self.links[b])
         scores = rows_scores(self.layout, rows, self.tables, batch.log_node)
         found = propagate(rows.graph, *scores, self.options, batch.weight, stream=b)
         log_z[:] = found.log_z
@@ -65,7 +65,7 @@ def links_of_batches(layout, packing, links):
     n = len(packing.row_token)
     batch, sentence, place = np.zeros((3, n), np.int64)
     for b in range(packing.n_batches):
-        row, r, _ = by_sequence(packing.steps(b))
+        row, r, _ = by_sentence(packing.steps(b))
         token = packing.row_token[packing.rows(b)][row]
         batch[token], sentence[token], place[token] = b, packing.slot_ptr[b] + r, np.arange(len(row))
     for number, pairs in links.items():
@@ -105,15 +105,3 @@ def check_links(layout, number, pairs, sentence):
             f"links of {table.name}: expected each pair of tokens once, "
             f"got {pairs[first[count > 1][0]].tolist()} twice"
         )
-
-
-def rows_best(layout, tables, log_node, step_ptr, options, links=None, stream=0):
-    """(labels int32 (n, m), score (B,), converged (B,)) of a batch of rows, by max-product.
-
-    tables : of `log_tables`. log_node (n, M), step_ptr, links : see `layout_graph`.
-    """
-    rows = layout_graph(layout, step_ptr, links)
-    found = max_marginals(rows.graph, *rows_scores(layout, rows, tables, log_node), options, stream)
-    labels = np.empty((len(rows.row), len(layout.sizes)), np.int32)
-    labels[rows.row] = found.labels.reshape(labels.shape)
-    return labels, found.score, found.converged

@@ -144,10 +144,8 @@ def residual_messages(components, graph, potentials, domain, msg, tol, most, que
         for i in range(size):
             _propose(lo + i, c, graph, potentials, domain, msg, queue, state, work)
             queue.heap[i] = lo + i
-            queue.place[lo + i] = i
+            _sift(i, i + 1, queue)
         n_computed += size
-        for i in range(size // 2 - 1, -1, -1):
-            _sift(i, size, queue)
         sent = 0
         while sent < most * size and queue.priority[queue.heap[0]] >= tol and not state.lost[c]:
             best = queue.heap[0]
