@@ -104,9 +104,8 @@ def max_product(corpus, model, options=OPTIONS, known=None, links=None, n_thread
     """
     ready, layout = ready_rows(corpus, model, known), model.layout
     path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
-    converged, links = np.zeros(corpus.n_sequences, bool), links or {}
-    for number, pairs in links.items():
-        check_links(layout, number, pairs, corpus.sequence)
+    converged = np.zeros(corpus.n_sequences, bool)
+    links = {k: check_links(layout, k, pairs, corpus.sequence) for k, pairs in (links or {}).items()}
 
     def piece(i):
         sequences, tokens = ready.pieces[i]

@@ -4,9 +4,9 @@ As sum_product.py, with sums for products: `potentials` has log_phi (V, W) and c
 -inf behind the labels, and messages (S, W) are logarithms. An operation (+) takes the place of a sum: log sum
 exp, or the maximum (`maximum` is 1).
 
-    q_u(x) = log_phi_u(x) + sum_e m_e(x)        m_s(y) = (+)_r T(r, y) + sum_u q_u(r_u)  - log of the sum
+    q_u(x) = log_phi_u(x) + sum_e m_e(x)        m_s(y) = (+)_r T(r, y) + sum_u q_u(r_u)
 
-A message of -inf alone says that every labelling is forbidden; its component is then `lost`.
+less (+)_y of it. A message of -inf alone says that every labelling is forbidden: its component is `lost`.
 """
 
 import numpy as np
@@ -111,7 +111,7 @@ def log_sweep(order, graph, potentials, msg, new, damping, maximum, change, lost
         rows = _sum_of_others(s, graph, potentials.phi, msg, work.w, work.q)
         out[n:] = -np.inf
         _fold(work.w, rows, potentials.table[first : first + rows * n], n, maximum, out, work.q)
-        total = _log_total(out)
+        total = out.max() if maximum else _log_total(out)
         lost[c] = total == -np.inf
         if lost[c]:
             continue

@@ -142,12 +142,10 @@ def propagate(
     )  # fmt: skip
     rng = np.random.default_rng([options.seed, stream])
     wanted = ~_too_wide(graph, scores)
-    found, lost = _domain(
-        SUM, graph, _exp(scores) if wanted.any() else scores, wanted, options, weight, found, rng
-    )
+    found, lost = _domain(SUM, graph, _exp(scores), wanted, options, weight, found, rng)
     again = lost | ~wanted
     if again.any():
-        found.log_z[again], found.p_var[again[graph.component]] = base[again], 0.0
+        found.p_var[again[graph.component]] = 0.0
         found, impossible = _domain(LOG_SUM, graph, scores, again, options, weight, found, rng)
         found.log_z[impossible], found.p_var[impossible[graph.component]] = -np.inf, 0.0
     return found
@@ -155,10 +153,9 @@ def propagate(
 
 def _domain(domain, graph, potentials, wanted, options, weight, found, rng):
     """Beliefs of the components `wanted` (C,) added to those found; (all of them, bool (C,): lost)."""
-    base, work = found.log_z.copy(), _buffers(graph)
-    z_factor = np.zeros(len(graph.factor_table))
     if not wanted.any():
-        return found, np.zeros(len(wanted), bool)
+        return found, wanted
+    base, work, z_factor = found.log_z.copy(), _buffers(graph), np.zeros(len(graph.factor_table))
     msg, state, converged, n_messages = _iterate(graph, potentials, domain, wanted, options, rng)
     what = wanted.astype(np.uint8), graph, potentials, msg
     if domain == SUM:
@@ -195,8 +192,7 @@ def max_marginals(
     rng = np.random.default_rng([options.seed, stream])
     msg, state, converged, n_messages = _iterate(graph, scores, LOG_MAX, wanted, options, rng)
     what = wanted.astype(np.uint8), graph, scores, msg
-    z_factor = np.zeros(0)
-    log_beliefs(*what, 1, base.copy(), p_var, z_factor, state.lost, _buffers(graph))
+    log_beliefs(*what, 1, base, p_var, np.zeros(0), state.lost, _buffers(graph))
     labels = p_var.argmax(axis=1).astype(np.int32)
     labels[state.lost[graph.component] > 0] = 0
     score = score_of(graph, log_phi, log_tables, labels)
@@ -221,7 +217,13 @@ def _buffers(graph):
 
 
 def _scores(graph, log_phi, log_tables):
-    """(`Potentials` in logarithms, what was taken off each component (C,))."""
+    """(`Potentials` in logarithms, what was taken off each component (C,)); ValueError for wrong shapes."""
+    shapes = (len(graph.n_labels), graph.width), (int(graph.cell_ptr[-1]),)
+    if (np.shape(log_phi), np.shape(log_tables)) != shapes:
+        raise ValueError(
+            f"scores: expected log_phi {shapes[0]} and log_tables {shapes[1]}, got {np.shape(log_phi)} and "
+            f"{np.shape(log_tables)}"
+        )
     top = log_phi.max(axis=1, initial=-np.inf)
     top[top == -np.inf] = 0.0
     n = graph.n_components

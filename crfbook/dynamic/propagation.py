@@ -18,7 +18,8 @@ class Propagation(JunctionTrees):
 
     schedule, tol, max_sweeps, damping, seed : see `check_options`. Random orders are those of (seed, batch).
     links : {number of a table in layout.tables: int64 (E, 2), tokens of the corpus}. Such a table joins the
-        label of chain at[0] of the first token with that of chain at[1] of the second one.
+        label of chain at[0] of the first token with that of chain at[1] of the second one. What its scores
+        owe to the text is that of the second token.
     stats : int64 (shards, 4), of the last evaluation: sequences, those that did not converge, sweeps summed
         over sequences, messages.
     """
@@ -69,7 +70,7 @@ def links_of_batches(layout, packing, links):
         token = packing.row_token[packing.rows(b)][row]
         batch[token], sentence[token], place[token] = b, packing.slot_ptr[b] + r, np.arange(len(row))
     for number, pairs in links.items():
-        check_links(layout, number, pairs, sentence)
+        pairs = check_links(layout, number, pairs, sentence)
         order = np.argsort(batch[pairs[:, 0]], kind="stable")
         pairs, cuts = pairs[order], np.arange(packing.n_batches + 1)
         cuts = np.searchsorted(batch[pairs[:, 0]], cuts)
@@ -79,7 +80,7 @@ def links_of_batches(layout, packing, links):
 
 
 def check_links(layout, number, pairs, sentence):
-    """ValueError naming the first link that cannot be. sentence (N,): that of each token."""
+    """Links as an array; ValueError naming the first one that cannot be. sentence (N,): of each token."""
     if not 0 <= number < len(layout.tables) or len(layout.tables[number].at) != 2:
         raise ValueError(f"links: expected the number of a table of two labels, got {number}")
     table, pairs = layout.tables[number], np.asarray(pairs)
@@ -105,3 +106,4 @@ def check_links(layout, number, pairs, sentence):
             f"links of {table.name}: expected each pair of tokens once, "
             f"got {pairs[first[count > 1][0]].tolist()} twice"
         )
+    return pairs

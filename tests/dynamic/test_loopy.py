@@ -120,9 +120,9 @@ def test_labels_from_1_to_50(schedule, size):
     log_z = junction_log_z(plan, scores, wanted, *buffers)
     found = of(model, schedule)
     np.testing.assert_allclose(found.log_z, log_z, rtol=1e-12)
-    np.testing.assert_allclose(
-        np.concatenate([flat_rows(model, found.p_var), found.p_table]), wanted, atol=1e-11
-    )
+    beliefs = np.concatenate([flat_rows(model, found.p_var), found.p_table])
+    # a change below the tolerance is not sent on, and scores of 20 nats make it larger
+    np.testing.assert_allclose(beliefs, wanted, atol=1e-11 if size == 1.0 else 1e-8)
 
 
 @schedules
@@ -136,7 +136,7 @@ def test_a_label_fades_and_wins(schedule):
         found = propagate(graph, phi, same, check_options(schedule, 1e-13))
         total = sum(scores)
         np.testing.assert_allclose(found.log_z, np.logaddexp(0.0, total), rtol=1e-12, atol=1e-11)
-        p = 1.0 / (1.0 + np.exp(-total))
+        p = np.exp(total - np.logaddexp(0.0, total))
         np.testing.assert_allclose(found.p_var[:, :2], np.tile([1.0 - p, p], (n, 1)), atol=1e-12)
 
 
@@ -367,6 +367,15 @@ def test_loops_far_apart(schedule, size, forbidden):
             assert best.score[0] <= listed(model).score + 1e-9
             own = listed(model).scores[np.ravel_multi_index(best.labels, model.cards)]
             np.testing.assert_allclose(best.score, own, rtol=1e-12)
+
+
+def test_scores_of_another_graph():
+    graph = factor_graph([2, 5], [(0, 1)])
+    with pytest.raises(ValueError) as caught:
+        propagate(graph, np.zeros((2, 5)), np.zeros(10))
+    assert str(caught.value) == "scores: expected log_phi (2, 8) and log_tables (10,), got (2, 5) and (10,)"
+    with pytest.raises(ValueError, match="expected log_phi"):
+        max_marginals(graph, np.zeros((2, 8)), np.zeros((2, 5)))
 
 
 # ---- kernels ----

@@ -16,7 +16,7 @@ from crfbook.dynamic.objective import Lattice, plain
 from crfbook.dynamic.propagation import Propagation
 
 pytestmark = pytest.mark.kernels
-TREES = ("one chain", "independent", "one chain of the text")
+EXACT = [("one chain", False), ("one chain", True), ("independent", False), ("one chain of the text", True)]
 schedules = pytest.mark.parametrize("schedule", SCHEDULES)
 
 
@@ -57,8 +57,7 @@ def graph_of(problem, i, w=None, links=None):
 
 
 @schedules
-@pytest.mark.parametrize("name", TREES)
-@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize(("name", "constrained"), EXACT)
 def test_trees_are_exact(name, schedule, constrained):
     problem = dynamic_problem(name, constrained=constrained, valued=True, weighted=True)
     exact = lattice(problem)
@@ -75,19 +74,17 @@ def test_trees_are_exact(name, schedule, constrained):
 
 
 @pytest.mark.parametrize("name", [*TEMPLATES, *GENERAL])
-@pytest.mark.parametrize("schedule", ["sweep", "tree"])
-@pytest.mark.parametrize("size", [0.5, 300.0])
+@pytest.mark.parametrize(("schedule", "size"), [("sweep", 0.5), ("tree", 0.5), ("sync", 300.0)])
 def test_sentences_are_their_graphs(name, schedule, size):
-    """log Z of each sentence, and the gradient at the fixed point, also of weights that depend on the text."""
+    """log Z of each sentence, and the gradient at the fixed point, also of weights of the text."""
     problem = dynamic_problem(name, seed=3, size=size, weighted=True)
-    found = lattice(problem, schedule=schedule, tol=1e-13, max_sweeps=300)
+    most = 300 if size < 1.0 else 20  # sweeps of "sync" do not depend on orders: no need to converge
+    found = lattice(problem, schedule=schedule, tol=1e-13, max_sweeps=most)
     value, grad = found(problem.w)
     counts, total = np.zeros(problem.features.n_edge), 0.0
     for slot, i in enumerate(found._packing.sequence):
         graph, log_phi, log_tables, where = graph_of(problem, i)
-        one = propagate(graph, log_phi, log_tables, check_options(schedule, 1e-13, 300))
-        if size > 1.0 and not one.converged[0]:
-            return  # other random numbers, other beliefs
+        one = propagate(graph, log_phi, log_tables, check_options(schedule, 1e-13, most))
         assert found.log_z[slot] == pytest.approx(one.log_z[0], rel=1e-10)
         weight, first = problem.corpus.weights[i], 0
         total += weight * one.log_z[0]
@@ -222,7 +219,7 @@ def test_links_that_cannot_be(links, said):
 @schedules
 def test_threads_change_nothing(schedule):
     """Bit for bit, statistics included; another seed is another order."""
-    problem = dynamic_problem("three chains", seed=7, lengths=tuple([3, 2, 4, 1] * 250))
+    problem = dynamic_problem("two chains", seed=7, lengths=(3, 2, 3) * 140)
     made = [lattice(problem, n, schedule=schedule, seed=s) for n, s in ((1, 0), (2, 0), (2, 1))]
     (a, x), (b, y), (_, z) = (one(problem.w) for one in made)
     assert a == b and np.array_equal(x, y)
@@ -249,8 +246,7 @@ def test_statistics(schedule):
 
 
 @schedules
-@pytest.mark.parametrize("name", TREES)
-@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize(("name", "constrained"), EXACT)
 def test_max_product_of_trees(name, schedule, constrained):
     problem = dynamic_problem(name, seed=9, constrained=constrained)
     model = DynamicModel(problem.layout, problem.features, problem.w, "junction")
