@@ -3,20 +3,24 @@
     Clique, factorial, linear, second_order, memory, hierarchical, skip    what a template is made of (templates.py)
     lay_out_template, dynamic_features                               its labels and weights (layout.py)
     DynamicObjective                                                 what training minimises (objective.py)
-    DynamicModel, decode, marginals, kbest                           what a trained model says (inference.py)
+    DynamicModel, decode, marginals, kbest, max_product              what a trained model says (inference.py)
+    factor_graph, propagate, max_marginals, check_options            belief propagation (graphs.py, loopy.py)
+    Propagation                                                      the same behind a port (propagation.py)
 
-Two engines, both exact: elimination by matrix products (elimination.py, viterbi.py) for chains with
-potentials between neighbours, junction trees (junction.py, messages.py) for everything else that is small
-enough. Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.3.
+Two engines are exact: elimination by matrix products (elimination.py, viterbi.py) for chains with potentials
+between neighbours, junction trees (junction.py, messages.py) for everything else that is small enough. Belief
+propagation (loopy.py; sum_product.py, log_messages.py, schedules.py) is approximate, and takes any template.
+Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.5.
 """
 
 from crfbook.dynamic.dual import decode_dual
-from crfbook.dynamic.engines import EXACT, FORMS, Sweeps, check_engine, engine_cost
-from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals
+from crfbook.dynamic.engines import EXACT, FORMS, check_engine, engine_cost
+from crfbook.dynamic.graphs import factor_graph, join_tables, split_tables
+from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals, max_product
 from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import check_pair, dynamic_features, lay_out_template, with_tables
+from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
 from crfbook.dynamic.objective import DynamicObjective
-from crfbook.dynamic.propagation import decode_max_product
 from crfbook.dynamic.templates import (
     LINKED,
     Clique,
@@ -36,28 +40,35 @@ __all__ = [
     "FORMS",
     "LIMIT",
     "LINKED",
+    "OPTIONS",
+    "SCHEDULES",
     "Clique",
     "DynamicModel",
     "DynamicObjective",
-    "Sweeps",
     "add_memories",
     "check_cliques",
     "check_engine",
+    "check_options",
     "check_pair",
     "decode",
     "decode_dual",
-    "decode_max_product",
     "dynamic_features",
     "engine_cost",
+    "factor_graph",
     "factorial",
     "hierarchical",
+    "join_tables",
     "kbest",
     "lay_out_template",
     "linear",
     "marginals",
-    "memory",
+    "max_marginals",
+    "max_product",
     "memories_of",
+    "memory",
+    "propagate",
     "second_order",
     "skip",
+    "split_tables",
     "with_tables",
 ]

@@ -17,9 +17,11 @@ from crfbook.chain.objective import check_paths
 from crfbook.chain.packing import pack
 from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import FeatureSet
-from crfbook.dynamic.engines import EXACT, Sweeps, batch_rows, linked_tables, make_form
+from crfbook.dynamic.engines import batch_rows, linked_tables, make_form
+from crfbook.dynamic.graphs import layout_graph, rows_scores
 from crfbook.dynamic.junction import LIMIT, sequence_best
 from crfbook.dynamic.layout import Layout, known_sets, log_tables, row_bounds
+from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, Options, max_marginals
 from crfbook.dynamic.objective import plain
 from crfbook.dynamic.potentials import max_chains
 from crfbook.dynamic.viterbi import best_and_second, chains_viterbi
@@ -34,7 +36,7 @@ class DynamicModel(NamedTuple):
     w: np.ndarray  # (F,)
     engine: str
     limit: int = LIMIT  # cells of the largest clique of a junction tree
-    sweeps: Sweeps = Sweeps()  # of an approximation
+    options: Options = OPTIONS  # of an approximation
 
 
 class Ready(NamedTuple):
@@ -94,6 +96,35 @@ def _best(rows, seq_ptr, chains, model, tables, path, score):
     path[:, axes] = found
 
 
+def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
+    """(labels int32 (N, m), score (S,), converged bool (S,)) by max-product belief propagation.
+
+    Each label has the largest max-marginal, the smaller one of a tie. Exact on trees with one best labelling;
+    else the score, which is that of the labels, may fall short, or be -inf where they break a rule.
+    schedule : one of SCHEDULES; otherwise the messages are those of model.options.
+    """
+    ready, layout = ready_rows(corpus, model, known), model.layout
+    path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
+    converged = np.zeros(corpus.n_sequences, bool)
+    links, options = linked_tables(layout, corpus), model.options._replace(schedule=schedule)
+
+    def piece(i):
+        sequences, tokens = ready.pieces[i]
+        log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
+        place = np.arange(len(log_node)), corpus.sequence[tokens] - sequences.start, corpus.position[tokens]
+        inside = {
+            number: pairs[(pairs[:, 0] >= tokens.start) & (pairs[:, 0] < tokens.stop)] - tokens.start
+            for number, pairs in links.items()
+        }
+        rows = layout_graph(layout, place, sequences.stop - sequences.start, inside)
+        found = max_marginals(rows.graph, *rows_scores(layout, rows, ready.tables, log_node), options, i)
+        path[tokens] = found.labels.reshape(-1, path.shape[1])
+        score[sequences], converged[sequences] = found.score, found.converged
+
+    run_pieces(piece, len(ready.pieces), n_threads)
+    return path, score, converged
+
+
 def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):
     """(p (N, n_cells), log Z (S,)): probabilities of the cells of rows, the labels of each chain first.
 
@@ -112,7 +143,7 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):
         log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
         packing = pack(part, batch_rows(layout, model.engine), n_shards=1)
         problem = Problem(model.features, None, None, packing, None)
-        how = model.limit, model.engine, model.sweeps, linked_tables(layout, part)
+        how = model.limit, model.engine, model.options, linked_tables(layout, part)
         form = make_form(problem, layout, np.zeros((0, layout.n_cells), bool), *how)
         form.prepare(model.w, "counts")
         work, sums = form.work(make_work(packing, log_node.shape[1])), form.begin() if width else None

@@ -1,0 +1,413 @@
+"""Belief propagation on a `Graph`: schedules, sweeps until all components have converged, beliefs, log Z.
+
+    propagate        beliefs and log Z as Bethe has it
+    max_marginals    the labels that max-product finds
+
+Schedules: "sync" sends all messages from the old ones, "random" along shuffled factors (Sutton et al., 2004),
+"sweep" from left to right and back, "tree" along random spanning trees (TRP), "residual" always the one that
+would change most. Orders are made here, by NumPy and a generator that is handed in; kernels send.
+Source: docs/SPEC.md, B.4 and B.5.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook._checks import number, one_of, whole
+from crfbook.dynamic.graphs import Graph
+from crfbook.dynamic.log_messages import log_beliefs, log_counts, log_sweep
+from crfbook.dynamic.schedules import copy_tables, forest_order, residual_messages, spanning_forest
+from crfbook.dynamic.sum_product import LEAST, sum_product_beliefs, sum_product_counts, sum_product_sweep
+
+SCHEDULES = ("sync", "random", "residual", "sweep", "tree")
+SUM, LOG_SUM, LOG_MAX = range(3)  # domains: probabilities, logarithms, logarithms with maxima
+
+
+class Options(NamedTuple):
+    """How messages are sent. See `check_options`."""
+
+    schedule: str = "tree"
+    tol: float = 1e-3  # converged: no message changes by so much; a message sums to 1
+    max_sweeps: int = 1000
+    damping: float = 0.0  # share of the old message, for "sync"
+    seed: int = 0
+    early_stop: bool = False  # "tree" stops as GRMM does: too early
+
+
+OPTIONS = Options()
+
+
+class Potentials(NamedTuple):
+    """exp of the scores, or the scores, less the maximum of each variable and table."""
+
+    phi: np.ndarray  # (V, W)
+    table: np.ndarray  # (graph.copy_ptr[-1],): of `copy_tables`
+
+
+class Buffers(NamedTuple):
+    """What kernels write on their way."""
+
+    w: np.ndarray  # (rows,): labels of a factor's other variables
+    q: np.ndarray  # (W,)
+    out: np.ndarray  # (W,)
+
+
+class State(NamedTuple):
+    """How far the components are."""
+
+    change: np.ndarray  # (C,): largest change of a message in the last sweep
+    lost: np.ndarray  # uint8 (C,): precision is, or every labelling is forbidden
+    sweeps: np.ndarray  # int64 (C,)
+
+
+class Queue(NamedTuple):
+    """The heap of "residual"."""
+
+    new: np.ndarray  # (S, W): messages that wait
+    priority: np.ndarray  # (S,)
+    heap: np.ndarray  # int64 (S,): slots
+    place: np.ndarray  # int64 (S,): where in the heap each is
+    one: np.ndarray  # int64 (1,): the slot that is computed
+
+
+class Beliefs(NamedTuple):
+    """What belief propagation says of C components."""
+
+    log_z: np.ndarray  # (C,): as Bethe has it; -inf where messages find every labelling forbidden
+    p_var: np.ndarray  # (V, W): of single variables; zeros where log_z is -inf
+    p_table: np.ndarray | None  # (cells,): of factors, times weights, summed over those that share a table
+    converged: np.ndarray  # bool (C,)
+    sweeps: np.ndarray  # int64 (C,)
+    n_messages: int
+
+
+class MaxMarginals(NamedTuple):
+    """What max-product decodes."""
+
+    labels: np.ndarray  # int32 (V,)
+    score: np.ndarray  # (C,): of these labels
+    converged: np.ndarray  # bool (C,)
+    sweeps: np.ndarray  # int64 (C,)
+    n_messages: int
+
+
+def check_options(
+    schedule="tree", tol=1e-3, max_sweeps=1000, damping=0.0, seed=0, early_stop=False
+) -> Options:
+    """`Options`, or ValueError.
+
+    schedule : of SCHEDULES. tol : see `Options`; 0 with max_sweeps=3: exactly three sweeps.
+    max_sweeps : at most; for "residual", as many messages as that times the slots.
+    damping : share of the old message in a new one, below 1; "sync" alone has it. seed : of random orders.
+    """
+    options = Options(
+        one_of("schedule", schedule, SCHEDULES),
+        number("tol", tol),
+        whole("max_sweeps", max_sweeps),
+        number("damping", damping),
+        whole("seed", seed),
+        bool(early_stop),
+    )
+    if options.damping >= 1.0 or options.damping and schedule != "sync":
+        raise ValueError(
+            f"damping: expected a number below 1, and 0 unless schedule='sync', got {options.damping:g} with "
+            f"schedule={schedule!r}"
+        )
+    return options
+
+
+def propagate(
+    graph: Graph,
+    log_phi: np.ndarray,
+    log_tables: np.ndarray,
+    options: Options = OPTIONS,
+    weight: np.ndarray | None = None,
+    counts: bool = True,
+    stream: int = 0,
+) -> Beliefs:
+    """`Beliefs` of a graph.
+
+    log_phi (V, W), log_tables (cells,): scores, see graphs.py; -inf forbids, any size. weight (C,): of each
+    component in p_table; None: ones. counts : whether p_table is wanted.
+    stream : random orders are those of (options.seed, stream).
+    Messages start uniform. Components that probabilities cannot hold are computed again in logarithms.
+    """
+    scores, base = _scores(graph, log_phi, log_tables)
+    weight = np.ones(graph.n_components) if weight is None else np.asarray(weight, float)
+    found = Beliefs(
+        base, np.zeros(scores.phi.shape), np.zeros(graph.cell_ptr[-1]) if counts else None,
+        np.zeros(len(base), bool), np.zeros(len(base), np.int64), 0,
+    )  # fmt: skip
+    rng = np.random.default_rng([options.seed, stream])
+    wanted = ~_too_wide(graph, scores)
+    found, lost = _domain(SUM, graph, _exp(scores), wanted, options, weight, found, rng)
+    again = lost | ~wanted
+    if again.any():
+        found.p_var[again[graph.component]] = 0.0
+        found, impossible = _domain(LOG_SUM, graph, scores, again, options, weight, found, rng)
+        found.log_z[impossible], found.p_var[impossible[graph.component]] = -np.inf, 0.0
+    return found
+
+
+def _domain(domain, graph, potentials, wanted, options, weight, found, rng):
+    """Beliefs of the components `wanted` (C,) added to those found; (all of them, bool (C,): lost)."""
+    if not wanted.any():
+        return found, wanted
+    base, work, z_factor = found.log_z.copy(), _buffers(graph), np.zeros(len(graph.factor_table))
+    msg, state, converged, n_messages = _iterate(graph, potentials, domain, wanted, options, rng)
+    what = wanted.astype(np.uint8), graph, potentials, msg
+    if domain == SUM:
+        sum_product_beliefs(*what, found.log_z, found.p_var, z_factor, state.lost, work)
+    else:
+        log_beliefs(*what, 0, found.log_z, found.p_var, z_factor, state.lost, work)
+    lost = wanted & (state.lost > 0)
+    found.log_z[lost] = base[lost]
+    if found.p_table is not None:
+        kept = np.where(wanted & ~lost, weight, 0.0)
+        count = sum_product_counts if domain == SUM else log_counts
+        count(kept, *what[1:], z_factor, found.p_table, work)
+    found = found._replace(
+        converged=np.where(wanted, converged, found.converged),
+        sweeps=np.where(wanted, state.sweeps, found.sweeps),
+        n_messages=found.n_messages + n_messages,
+    )
+    return found, lost
+
+
+def max_marginals(
+    graph: Graph,
+    log_phi: np.ndarray,
+    log_tables: np.ndarray,
+    options: Options = OPTIONS,
+    stream: int = 0,
+) -> MaxMarginals:
+    """`MaxMarginals`: of each variable the label with the largest max-marginal, the smaller one of a tie.
+
+    Arguments as `propagate`. Exact on trees with one best labelling. The score is that of the labels.
+    """
+    scores, base = _scores(graph, log_phi, log_tables)
+    wanted, p_var = np.ones(len(base), bool), np.full(scores.phi.shape, -np.inf)
+    rng = np.random.default_rng([options.seed, stream])
+    msg, state, converged, n_messages = _iterate(graph, scores, LOG_MAX, wanted, options, rng)
+    what = wanted.astype(np.uint8), graph, scores, msg
+    log_beliefs(*what, 1, base, p_var, np.zeros(0), state.lost, _buffers(graph))
+    labels = p_var.argmax(axis=1).astype(np.int32)
+    labels[state.lost[graph.component] > 0] = 0
+    score = score_of(graph, log_phi, log_tables, labels)
+    return MaxMarginals(labels, score, converged, state.sweeps, n_messages)
+
+
+def score_of(graph, log_phi, log_tables, labels):
+    """(C,): the scores of labels (V,)."""
+    cell = np.zeros(len(graph.factor_table), np.int64)
+    for axis in range(graph.table_shape.shape[1]):
+        some = np.flatnonzero(graph.table_arity[graph.factor_table] > axis)
+        variable = graph.slot_var[graph.factor_ptr[some] + axis]
+        cell[some] = cell[some] * graph.table_shape[graph.factor_table[some], axis] + labels[variable]
+    each = log_tables[graph.cell_ptr[graph.factor_table] + cell]
+    own = log_phi[np.arange(len(labels)), labels]
+    n = graph.n_components
+    return np.bincount(graph.component, own, n) + np.bincount(graph.factor_component, each, n)
+
+
+def _buffers(graph):
+    return Buffers(np.empty(graph.most_rows), np.empty(graph.width), np.zeros(graph.width))
+
+
+def _scores(graph, log_phi, log_tables):
+    """(`Potentials` in logarithms, what was taken off each component (C,)); ValueError for wrong shapes."""
+    shapes = (len(graph.n_labels), graph.width), (int(graph.cell_ptr[-1]),)
+    if (np.shape(log_phi), np.shape(log_tables)) != shapes:
+        raise ValueError(
+            f"scores: expected log_phi {shapes[0]} and log_tables {shapes[1]}, got {np.shape(log_phi)} and "
+            f"{np.shape(log_tables)}"
+        )
+    top = log_phi.max(axis=1, initial=-np.inf)
+    top[top == -np.inf] = 0.0
+    n = graph.n_components
+    base = np.bincount(graph.component, top, n)
+    copies = np.full(int(graph.copy_ptr[-1]), -np.inf)
+    if len(log_tables):
+        high = np.maximum.reduceat(log_tables, graph.cell_ptr[:-1])
+        high[high == -np.inf] = 0.0
+        copy_tables(log_tables - np.repeat(high, np.diff(graph.cell_ptr)), graph, copies)
+        base += np.bincount(graph.factor_component, high[graph.factor_table], n)
+    return Potentials(log_phi - top[:, None], copies), base
+
+
+def _exp(scores):
+    return Potentials(np.exp(scores.phi), np.exp(scores.table))
+
+
+def _too_wide(graph, scores):
+    """bool (C,): components with a score that probabilities do not hold."""
+    few = np.log(LEAST)
+    out = np.zeros(graph.n_components, bool)
+    out[graph.component[((scores.phi < few) & (scores.phi > -np.inf)).any(axis=1)]] = True
+    cells = np.flatnonzero((scores.table < few) & (scores.table > -np.inf))
+    if len(cells):
+        tables = np.searchsorted(graph.copy_ptr, cells, side="right") - 1
+        bad = np.zeros(len(graph.table_arity), bool)
+        bad[tables // graph.table_shape.shape[1]] = True
+        out[graph.factor_component[bad[graph.factor_table]]] = True
+    return out
+
+
+def _uniform(graph, domain):
+    """Messages (S, W) to begin with."""
+    inside = np.arange(graph.width) < graph.n_labels[graph.slot_var][:, None]
+    share = inside / graph.n_labels[graph.slot_var][:, None]
+    if domain == SUM:
+        return share
+    return np.log(share, out=np.full(share.shape, -np.inf), where=inside)
+
+
+def _iterate(graph, potentials, domain, wanted, options, rng):
+    """Sweeps over the components `wanted` until they have converged: (messages (S, W), `State`, bool (C,):
+    converged, how many messages were sent).
+    """
+    n, work, msg = graph.n_components, _buffers(graph), _uniform(graph, domain)
+    state = State(np.full(n, np.inf), np.zeros(n, np.uint8), np.zeros(n, np.int64))
+    alone = np.diff(graph.first_factor) == 0
+    active, converged, n_messages = wanted & ~alone, alone.copy(), 0
+    if options.schedule == "residual":
+        n_slots = len(msg)
+        queue = Queue(
+            np.full_like(msg, 0.0 if domain == SUM else -np.inf),
+            np.zeros(n_slots),
+            *np.zeros((2, n_slots), np.int64),
+            np.zeros(1, np.int64),
+        )
+        if options.max_sweeps > 0:
+            n_messages = residual_messages(
+                np.flatnonzero(active), graph, potentials, domain, msg, options.tol, options.max_sweeps,
+                queue, state, work,
+            )  # fmt: skip
+        return msg, state, converged | (state.change < options.tol), n_messages
+    new = msg.copy() if options.schedule == "sync" else msg
+    orders, order = ORDERS[options.schedule](graph, options, rng), None
+    for _ in range(options.max_sweeps):
+        if not active.any():
+            break
+        order = orders.next(active, order)
+        state.change[active] = 0.0
+        out = msg, new, options.damping
+        if domain == SUM:
+            sum_product_sweep(order, graph, potentials, *out, state.change, state.lost, work)
+        else:
+            log_sweep(order, graph, potentials, *out, domain - LOG_SUM, state.change, state.lost, work)
+        msg, new = new, msg
+        n_messages += len(order)
+        state.sweeps[active] += 1
+        lost = state.lost > 0
+        done = active & ~lost & orders.done(active, state.change < options.tol)
+        converged |= done
+        over = done | active & lost
+        if over.any():
+            if new is not msg:
+                ended = over[graph.slot_component]
+                new[ended] = msg[ended]
+            active, order = active & ~over, None
+    return msg, state, converged, n_messages
+
+
+class _Fixed:
+    """The same order in each sweep, of the slots of components that are active."""
+
+    def __init__(self, graph, options, rng):
+        self.graph, self.order = graph, self.slots(graph)
+
+    @staticmethod
+    def slots(graph):
+        return np.arange(len(graph.slot_var))
+
+    def next(self, active, before):
+        return before if before is not None else self.order[active[self.graph.slot_component[self.order]]]
+
+    def done(self, active, still):
+        """Which components have converged, where `still` have no message that changed in the last sweep."""
+        return still
+
+
+class _Sweep(_Fixed):
+    """From left to right: messages to all ends of a factor but the leftmost; and back.
+
+    Where all ends stand at one step, both passes have messages to all of them, after those from elsewhere.
+    """
+
+    @staticmethod
+    def slots(graph):
+        step, factor = graph.step[graph.slot_var], graph.slot_factor
+        low, high = (np.zeros(len(graph.factor_table), np.int64) for _ in range(2))
+        if len(step):
+            low = np.minimum.reduceat(step, graph.factor_ptr[:-1])
+            high = np.maximum.reduceat(step, graph.factor_ptr[:-1])
+        level, component = (low == high)[factor], graph.slot_component
+        right, left = (np.flatnonzero(level | (step != end[factor])) for end in (low, high))
+        passes = np.repeat([0, 1], [len(right), len(left)])
+        slots = np.concatenate([right, left])
+        along = np.concatenate([step[right], -step[left]])
+        return slots[np.lexsort((level[slots], along, passes, component[slots]))]
+
+
+class _Random(_Fixed):
+    """Factors shuffled; messages to the last variable of each, then to the last but one, and so on."""
+
+    def __init__(self, graph, options, rng):
+        self.graph, self.rng, self.component = graph, rng, graph.factor_component
+
+    def shuffled(self, active):
+        """Factors of active components in a random order, component by component."""
+        factors = self.rng.permutation(np.flatnonzero(active[self.component]))
+        component = self.component[factors]
+        if len(active) <= 1 << 15:
+            component = component.astype(np.int16)  # which NumPy sorts by counting
+        return factors[np.argsort(component, kind="stable")]
+
+    def next(self, active, before):
+        factors, graph = self.shuffled(active), self.graph
+        last, arity = graph.factor_ptr[factors + 1] - 1, np.diff(graph.factor_ptr)[factors]
+        passes = [np.flatnonzero(arity > i) for i in range(int(arity.max()))]
+        slots = np.concatenate([last[some] - i for i, some in enumerate(passes)])
+        component = self.component[np.concatenate([factors[some] for some in passes])]
+        if len(active) <= 1 << 15:
+            component = component.astype(np.int16)
+        return slots[np.argsort(component, kind="stable")]
+
+
+class _Tree(_Random):
+    """A random spanning forest in each sweep; converged when slots that changed nothing have all been in one
+    since the last change. Where one tree holds all slots, after one sweep.
+    """
+
+    def __init__(self, graph, options, rng):
+        super().__init__(graph, options, rng)
+        self.early_stop, n, n_vars = options.early_stop, len(graph.slot_var), len(graph.n_labels)
+        self.n_slots, self.slot_component = np.diff(graph.first_slot), graph.slot_component
+        self.used, self.quiet, self.picked = np.zeros((3, n), np.uint8)
+        self.order, n_factors = np.zeros(n, np.int64), len(graph.factor_table)
+        self.work = np.zeros(n_vars + n_factors, np.int64), *np.zeros((2, n_vars), np.int64)
+        self.entry = np.zeros(n_factors, np.int64)
+
+    def next(self, active, before):
+        above, came_by, queue = self.work
+        spanning_forest(self.shuffled(active), self.graph, self.used, self.picked, above)
+        variables = np.flatnonzero(active[self.graph.component])
+        n = forest_order(variables, self.graph, self.picked, self.order, came_by, queue, self.entry)
+        return self.order[:n].copy()
+
+    def done(self, active, still):
+        component = self.slot_component
+
+        def hold(flags):
+            return np.bincount(component, flags, len(active)) == self.n_slots
+
+        if self.early_stop:
+            return still & hold(self.used)
+        self.quiet = np.where(still[component], self.quiet | self.picked, 0).astype(np.uint8)
+        return hold(self.picked) | still & hold(self.quiet)
+
+
+ORDERS = {"sync": _Fixed, "random": _Random, "sweep": _Sweep, "tree": _Tree}

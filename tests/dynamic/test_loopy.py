@@ -1,0 +1,466 @@
+"""Belief propagation on factor graphs: exact on trees, one fixed point for all schedules, Bethe's log Z."""
+
+import numpy as np
+import pytest
+from helpers.factors import factor_sizes
+from helpers.graphs import flat_rows, ladder, listed, phi_rows, random_model, random_tree
+from helpers.problems import central_differences
+from hypothesis import given
+from hypothesis import strategies as st
+
+import crfbook.dynamic.loopy as loopy
+from crfbook.dynamic.graphs import factor_graph
+from crfbook.dynamic.junction import junction_plan
+from crfbook.dynamic.log_messages import log_sweep
+from crfbook.dynamic.loopy import (
+    LOG_SUM,
+    SCHEDULES,
+    SUM,
+    Buffers,
+    check_options,
+    max_marginals,
+    propagate,
+    score_of,
+)
+from crfbook.dynamic.messages import junction_log_z
+from crfbook.dynamic.sum_product import plain_message, sum_product_sweep
+
+pytestmark = pytest.mark.kernels
+schedules = pytest.mark.parametrize("schedule", SCHEDULES)
+
+
+@pytest.fixture(params=[False, True], ids=["probabilities", "logarithms"])
+def in_logarithms(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr(loopy, "_too_wide", lambda graph, scores: np.ones(graph.n_components, bool))
+    return request.param
+
+
+def of(model, schedule="tree", tol=1e-13, **more):
+    options = check_options(schedule, tol, **more)
+    return propagate(model.graph, model.log_phi, model.log_tables, options)
+
+
+def best_of(model, schedule="tree", tol=1e-13, **more):
+    options = check_options(schedule, tol, **more)
+    return max_marginals(model.graph, model.log_phi, model.log_tables, options)
+
+
+def assert_exact(model, schedule):
+    wanted, found, best = listed(model), of(model, schedule), best_of(model, schedule)
+    scores = np.concatenate([flat_rows(model, model.log_phi), model.log_tables])
+    tolerance = 1e-12 * (1.0 + np.abs(scores[scores > -np.inf]).max(initial=0.0))
+    assert found.converged.all() and best.converged.all()
+    np.testing.assert_allclose(found.log_z, wanted.log_z, rtol=1e-13, atol=tolerance)
+    beliefs = np.concatenate([flat_rows(model, found.p_var), found.p_table])
+    np.testing.assert_allclose(beliefs, wanted.p_tables, rtol=0.0, atol=tolerance)
+    np.testing.assert_array_equal(best.labels, wanted.path)
+    np.testing.assert_allclose(best.score, wanted.score, rtol=1e-13, atol=tolerance)
+
+
+# ---- trees ----
+
+
+@schedules
+@pytest.mark.parametrize("most", [2, 3, 4])
+@pytest.mark.parametrize("size, forbidden", [(1.0, 0.0), (1.0, 0.3), (30.0, 0.2), (300.0, 0.1), (1e3, 0.3)])
+def test_trees_are_exact(schedule, most, size, forbidden):
+    """log Z, beliefs and best labels, whatever the schedule, also with -inf and far apart."""
+    for seed in range(4):
+        rng = np.random.default_rng([seed, most])
+        assert_exact(random_model(rng, *random_tree(rng, 7 - most), size, forbidden), schedule)
+
+
+@given(seed=st.integers(0, 10**6), schedule=st.sampled_from(SCHEDULES), most=st.integers(2, 4))
+def test_trees_in_logarithms(seed, schedule, most):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, *random_tree(rng, 3), 1.0, 0.2)
+    found = of(model, schedule)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loopy, "_too_wide", lambda graph, scores: np.ones(graph.n_components, bool))
+        assert_exact(model, schedule)
+        other = of(model, schedule)
+    np.testing.assert_allclose(other.p_table, found.p_table, atol=1e-13)
+
+
+@pytest.mark.parametrize("most", [2, 3, 4])
+def test_one_sweep_along_a_tree_is_enough(most):
+    """Each slot has one message: 2 (V - 1) where factors have two variables."""
+    rng = np.random.default_rng(most)
+    model = random_model(rng, *random_tree(rng, 3, most))
+    found = of(model, "tree", max_sweeps=1)
+    assert found.converged.all() and found.sweeps[0] == 1
+    assert found.n_messages == sum(len(scope) for scope in model.scopes)
+    if most == 2:
+        assert found.n_messages == 2 * (len(model.cards) - 2 - 1)  # two are lonely
+    wanted = listed(model)
+    np.testing.assert_allclose(found.log_z, wanted.log_z, rtol=1e-13)
+    beliefs = np.concatenate([flat_rows(model, found.p_var), found.p_table])
+    np.testing.assert_allclose(beliefs, wanted.p_tables, atol=1e-13)
+
+
+@pytest.mark.parametrize("schedule", ["tree", "sweep"])
+def test_a_chain_needs_one_sweep(schedule):
+    rng = np.random.default_rng(0)
+    model = random_model(rng, [2, 3, 4, 2, 3], [(0, 1), (2, 1), (2, 3), (4, 3)])
+    np.testing.assert_allclose(of(model, schedule, max_sweeps=1).log_z, listed(model).log_z, rtol=1e-13)
+
+
+@schedules
+@pytest.mark.parametrize("size", [1.0, 20.0])
+def test_labels_from_1_to_50(schedule, size):
+    """A path through variables of 1 to 50 labels, with leaves: against the junction tree."""
+    rng = np.random.default_rng(3)
+    cards = [int(n) for n in rng.permutation(np.arange(1, 51))]
+    scopes = [(v, v + 1) if v % 2 else (v + 1, v) for v in range(40)] + [(v - 30, v) for v in range(41, 50)]
+    model = random_model(rng, cards, scopes, size)
+    plan = junction_plan(cards, [(v,) for v in range(50)] + scopes)
+    scores = np.concatenate([flat_rows(model, model.log_phi), model.log_tables])
+    wanted, buffers = np.zeros(len(scores)), (np.empty(plan.cells), np.empty((2, plan.message_ptr[-1])))
+    log_z = junction_log_z(plan, scores, wanted, *buffers)
+    found = of(model, schedule)
+    np.testing.assert_allclose(found.log_z, log_z, rtol=1e-12)
+    beliefs = np.concatenate([flat_rows(model, found.p_var), found.p_table])
+    # a change below the tolerance is not sent on, and scores of 20 nats make it larger
+    np.testing.assert_allclose(beliefs, wanted, atol=1e-11 if size == 1.0 else 1e-8)
+
+
+@schedules
+def test_a_label_fades_and_wins(schedule):
+    """What has faded to nothing on the left wins on the right: no potential alone is too small."""
+    n = 10
+    graph = factor_graph([2] * n, [(v, v + 1) for v in range(n - 1)], [0] * (n - 1))
+    same = np.where(np.eye(2, dtype=bool), 0.0, -np.inf).reshape(-1)
+    for scores in ([-250.0] * 4 + [250.0] * 6, [-250.0] * 5 + [250.0] * 5, [250.0] * 3 + [-250.0] * 7):
+        phi = phi_rows(graph, [[0.0, score] for score in scores])
+        found = propagate(graph, phi, same, check_options(schedule, 1e-13))
+        total = sum(scores)
+        np.testing.assert_allclose(found.log_z, np.logaddexp(0.0, total), rtol=1e-12, atol=1e-11)
+        p = np.exp(total - np.logaddexp(0.0, total))
+        np.testing.assert_allclose(found.p_var[:, :2], np.tile([1.0 - p, p], (n, 1)), atol=1e-12)
+
+
+@schedules
+def test_many_neighbours(schedule):
+    """A star of 700 leaves: the product of as many messages is no number of 64 bits."""
+    n = 700
+    rng = np.random.default_rng(0)
+    graph = factor_graph([5] + [3] * n, [(0, v + 1) if v % 2 else (v + 1, 0) for v in range(n)])
+    tables = [rng.normal(size=(5, 3) if v % 2 else (3, 5)) for v in range(n)]
+    phi = phi_rows(graph, [rng.normal(size=5), *rng.normal(size=(n, 3))])
+    flat = np.concatenate([table.reshape(-1) for table in tables])
+    found = propagate(graph, phi, flat, check_options(schedule, 1e-12))
+    hub = phi[0, :5].copy()
+    for v, table in enumerate(tables):
+        table = table if v % 2 else table.T
+        hub += np.log(np.exp(table + phi[v + 1, :3]).sum(axis=1))
+    log_z = hub.max() + np.log(np.exp(hub - hub.max()).sum())
+    np.testing.assert_allclose(found.log_z, log_z, rtol=1e-12)
+    np.testing.assert_allclose(found.p_var[0, :5], np.exp(hub - log_z), atol=1e-10)
+
+
+@schedules
+def test_zero_coupling(schedule):
+    """Tables of zeros: labels are independent, though the graph has loops."""
+    rng = np.random.default_rng(1)
+    model = random_model(
+        rng, [2, 3, 4, 2], [(0, 1), (1, 2), (2, 0), (0, 1, 3), (3, 2, 1, 0), (1, 2)], coupling=0.0
+    )
+    model = model._replace(log_tables=np.zeros(len(model.log_tables)))
+    found, best = of(model, schedule), best_of(model, schedule)
+    each = [model.log_phi[v, :n] for v, n in enumerate(model.cards)]
+    np.testing.assert_allclose(found.log_z, sum(np.log(np.exp(phi).sum()) for phi in each), rtol=1e-13)
+    want = np.concatenate([np.exp(phi) / np.exp(phi).sum() for phi in each])
+    np.testing.assert_allclose(flat_rows(model, found.p_var), want, atol=1e-13)
+    assert best.labels.tolist() == [int(phi.argmax()) for phi in each]
+
+
+@schedules
+def test_ties_have_the_smaller_label(schedule):
+    model = random_model(np.random.default_rng(0), *ladder(3, (3, 2)))
+    model = model._replace(log_tables=np.zeros(len(model.log_tables)))
+    model.log_phi[model.log_phi > -np.inf] = 0.0
+    model.log_phi[2, :3] = [0.0, 1.0, 1.0]
+    assert best_of(model, schedule).labels.tolist() == [0, 0, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("cards", [[], [1], [3, 2, 1]])
+@schedules
+def test_no_factor(schedule, cards):
+    model = random_model(np.random.default_rng(0), cards, [])
+    found, best = of(model, schedule), best_of(model, schedule)
+    want = sum(np.log(np.exp(model.log_phi[v, :n]).sum()) for v, n in enumerate(cards))
+    np.testing.assert_allclose(found.log_z, [want], rtol=1e-13, atol=1e-15)
+    assert found.converged.all() and found.n_messages == 0 and len(best.labels) == len(cards)
+
+
+# ---- loops ----
+
+
+def loops(seed, size=1.0, forbidden=0.0):
+    """A ladder, a chain of triples and quadruples, double edges."""
+    rng = np.random.default_rng(seed)
+    yield random_model(rng, *ladder(4, (3, 2)), size, forbidden, coupling=0.7 * size)
+    scopes = [(0, 1, 2), (3, 1, 2), (3, 2, 4), (0, 4), (4, 0, 5, 1)]
+    yield random_model(rng, [2, 3, 2, 2, 3, 4], scopes, size, forbidden, coupling=0.5 * size)
+    scopes = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0)]
+    yield random_model(rng, [3, 2, 4], scopes, size, forbidden, coupling=0.5 * size)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_fixed_point(seed, in_logarithms):
+    """All schedules meet, damped or not; probabilities and logarithms agree."""
+    for model in loops(seed):
+        wanted = of(model, "sync", 1e-14, damping=0.3)
+        for schedule in SCHEDULES:
+            found = of(model, schedule, 1e-12)
+            assert found.converged.all() and found.sweeps[0] < 200
+            np.testing.assert_allclose(found.p_var, wanted.p_var, atol=1e-9)
+            np.testing.assert_allclose(found.p_table, wanted.p_table, atol=1e-9)
+            np.testing.assert_allclose(found.log_z, wanted.log_z, rtol=1e-9)
+        exact = listed(model)
+        assert abs(wanted.log_z[0] - exact.log_z) < 0.2
+        assert not np.allclose(flat_rows(model, wanted.p_var), exact.p_tables[: sum(model.cards)], atol=1e-9)
+
+
+@pytest.mark.parametrize("forbidden", [0.0, 0.2])
+def test_the_gradient_is_beliefs(forbidden, in_logarithms):
+    """Of Bethe's log Z at a fixed point, by scores of variables and cells of factors, weights included."""
+    for model in loops(5, forbidden=forbidden):
+        free = np.isfinite(model.log_phi)
+        scores = np.concatenate([model.log_phi[free], model.log_tables])
+        finite = np.isfinite(scores)
+
+        def log_z(x, model=model, free=free, scores=scores, finite=finite):
+            own, log_phi = scores.copy(), model.log_phi.copy()
+            own[finite] = x
+            log_phi[free] = own[: free.sum()]
+            options = check_options("sweep", 1e-14)
+            return propagate(model.graph, log_phi, own[free.sum() :], options).log_z[0]
+
+        found = of(model, "sweep", 1e-14)
+        beliefs = np.concatenate([found.p_var[free], found.p_table])
+        assert not beliefs[~finite].any()
+        np.testing.assert_allclose(
+            beliefs[finite], central_differences(log_z, scores[finite]), rtol=0.0, atol=2e-8
+        )
+        double = propagate(
+            model.graph, model.log_phi, model.log_tables, check_options("sweep", 1e-14), np.array([2.0])
+        )
+        np.testing.assert_allclose(double.p_table, 2.0 * found.p_table, rtol=1e-12)
+
+
+def test_the_value_is_bethes(in_logarithms):
+    """B.5 term by term, and its identity: score(y) - log Z = sum_f log b_f - sum_v (d_v - 1) log b_v."""
+    for model in loops(6):
+        found, exact = of(model, "sweep", 1e-14), listed(model)
+        degree = np.diff(model.graph.var_ptr)
+
+        def entropy(p):
+            return -np.sum(p * np.log(p))
+
+        value, first, log_b = 0.0, 0, np.zeros(len(exact.paths))
+        for f, n in enumerate(factor_sizes(model.cards, model.scopes)):
+            scores, p = model.log_tables[first : first + n], found.p_table[first : first + n]
+            value, first = value + p @ scores + entropy(p), first + n
+            labels = exact.paths[:, list(model.scopes[f])].T
+            log_b += np.log(p)[np.ravel_multi_index(labels, [model.cards[v] for v in model.scopes[f]])]
+        for v, n in enumerate(model.cards):
+            p = found.p_var[v, :n]
+            value += p @ model.log_phi[v, :n] + (1 - degree[v]) * entropy(p)
+            log_b -= (degree[v] - 1) * np.log(p)[exact.paths[:, v]]
+        np.testing.assert_allclose(found.log_z, value, rtol=1e-12)
+        np.testing.assert_allclose(exact.scores - found.log_z, log_b, atol=1e-9)
+
+
+def test_beliefs_agree_at_a_fixed_point():
+    for model in loops(7, forbidden=0.15):
+        found, first = of(model, "tree", 1e-13), 0
+        for scope, n in zip(model.scopes, factor_sizes(model.cards, model.scopes), strict=True):
+            table = found.p_table[first : first + n].reshape([model.cards[v] for v in scope])
+            first += n
+            for axis, v in enumerate(scope):
+                p = table.sum(axis=tuple(a for a in range(len(scope)) if a != axis))
+                np.testing.assert_allclose(p, found.p_var[v, : model.cards[v]], atol=1e-10)
+
+
+def test_grmm_stops_too_early():
+    """At a tolerance of 1e-12, beliefs are far from the fixed point; the strict rule's are not."""
+    model, worst = random_model(np.random.default_rng(0), *ladder(5, (4, 3)), coupling=1.5), {}
+    wanted = of(model, "sync", 1e-13)
+    for early_stop in (False, True):
+        worst[early_stop] = max(
+            np.abs(of(model, "tree", 1e-12, seed=seed, early_stop=early_stop).p_var - wanted.p_var).max()
+            for seed in range(100)
+        )
+    assert worst[False] < 1e-9 and worst[True] > 1e-6
+
+
+@schedules
+def test_what_does_not_converge_is_counted(schedule, in_logarithms):
+    """Strong couplings that contradict each other: finite beliefs, no more sweeps than allowed."""
+    scopes = [(u, v) for u in range(6) for v in range(u)]
+    signs = np.random.default_rng(4).choice([-3.0, 3.0], len(scopes))
+    tables = np.concatenate([sign * np.array([1.0, -1.0, -1.0, 1.0]) for sign in signs])
+    graph = factor_graph([2] * 6, scopes)
+    phi = phi_rows(graph, np.random.default_rng(2).normal(0.0, 0.5, (6, 2)))
+    found = propagate(graph, phi, tables, check_options(schedule, 1e-9, 60))
+    assert not found.converged[0] and found.sweeps[0] == 60
+    for part in (found.log_z, found.p_var, found.p_table):
+        assert np.isfinite(part).all()
+    np.testing.assert_allclose(found.p_var.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(found.p_table.reshape(-1, 4).sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_damping_helps():
+    graph = factor_graph([2, 2, 2], [(0, 1), (1, 2), (2, 0)])
+    tables = -4.0 * np.array([1.0, -1.0, -1.0, 1.0] * 3)
+    phi = phi_rows(graph, [[0.0, 0.5], [0.1, 0.0], [0.0, 0.0]])
+    swings = propagate(graph, phi, tables, check_options("sync", 1e-9, 300))
+    damped = propagate(graph, phi, tables, check_options("sync", 1e-9, 300, 0.5))
+    assert not swings.converged[0] and damped.converged[0]
+
+
+@schedules
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_no_sweep(schedule, size):
+    """Beliefs of uniform messages."""
+    model = next(loops(8, size, 0.2))
+    found = of(model, schedule, max_sweeps=0)
+    assert not found.converged[0] and found.sweeps[0] == found.n_messages == 0
+    phi = np.exp(model.log_phi - model.log_phi.max(axis=1)[:, None])
+    np.testing.assert_allclose(found.p_var, phi / phi.sum(axis=1)[:, None], atol=1e-13)
+    assert np.isfinite(found.log_z).all() and np.isfinite(found.p_table).all()
+
+
+@pytest.mark.parametrize("schedule", ["sync", "random", "sweep", "tree"])
+def test_three_sweeps(schedule):
+    """tol = 0: exactly as many as asked for."""
+    model = next(loops(9))
+    found = of(model, schedule, 0.0, max_sweeps=3)
+    assert found.sweeps[0] == 3 and not found.converged[0]
+
+
+@schedules
+def test_all_is_forbidden(schedule, in_logarithms):
+    """Messages find it: log Z is -inf, beliefs are 0, nothing is NaN."""
+    model = random_model(np.random.default_rng(0), *ladder(3, (3, 2)))
+    model.log_tables[: 3 * 2] = -np.inf
+    found, best = of(model, schedule), best_of(model, schedule)
+    assert found.log_z[0] == best.score[0] == -np.inf
+    assert not found.p_var.any() and not found.p_table.any() and not best.labels.any()
+    model = random_model(np.random.default_rng(0), [2, 2, 3], [(0, 1), (1, 2)])
+    model.log_tables[:4] = [0.0, -np.inf, -np.inf, 0.0]
+    model.log_phi[0, 0] = model.log_phi[1, 1] = -np.inf
+    assert of(model, schedule).log_z[0] == best_of(model, schedule).score[0] == -np.inf
+
+
+@schedules
+@pytest.mark.parametrize("size, forbidden", [(1e3, 0.0), (1e3, 0.3), (100.0, 0.4)])
+def test_loops_far_apart(schedule, size, forbidden):
+    """Beliefs are distributions, log Z is a number; what converges agrees with itself."""
+    for seed in range(5):
+        for model in loops(seed, size, forbidden):
+            found, best = of(model, schedule, 1e-9, max_sweeps=50), best_of(model, schedule, max_sweeps=50)
+            assert np.isfinite(found.log_z).all()
+            np.testing.assert_allclose(found.p_var.sum(axis=1), 1.0, rtol=1e-9)
+            assert best.score[0] <= listed(model).score + 1e-9
+            own = listed(model).scores[np.ravel_multi_index(best.labels, model.cards)]
+            np.testing.assert_allclose(best.score, own, rtol=1e-12)
+
+
+def test_scores_of_another_graph():
+    graph = factor_graph([2, 5], [(0, 1)])
+    with pytest.raises(ValueError) as caught:
+        propagate(graph, np.zeros((2, 5)), np.zeros(10))
+    assert str(caught.value) == "scores: expected log_phi (2, 8) and log_tables (10,), got (2, 5) and (10,)"
+    with pytest.raises(ValueError, match="expected log_phi"):
+        max_marginals(graph, np.zeros((2, 8)), np.zeros((2, 5)))
+
+
+# ---- kernels ----
+
+
+@pytest.mark.parametrize(
+    "cards", [[5, 3], [1, 7], [19, 42], [2, 3, 5], [3, 4, 2], [2, 3, 4, 3], [5, 1, 2, 6]]
+)
+def test_messages_as_they_are_read(cards):
+    """The fast kernels against the plain one: any messages, each end, neighbours of another factor."""
+    rng = np.random.default_rng(len(cards))
+    scope = tuple(range(len(cards)))
+    model = random_model(rng, [*cards, 2], [scope, scope[::-1], (0, len(cards)), (1, len(cards))], 1.0, 0.1)
+    graph, n = model.graph, model.graph.n_labels[model.graph.slot_var]
+    scores, _ = loopy._scores(graph, model.log_phi, model.log_tables)
+    inside = np.arange(graph.width) < n[:, None]
+    msg = np.where(inside, rng.random((len(n), graph.width)), 0.0)
+    msg /= msg.sum(axis=1)[:, None]
+    work = Buffers(*(np.full(size, np.nan) for size in (graph.most_rows, graph.width, graph.width)))
+    for s in range(len(n)):
+        order, want = np.array([s]), np.full(graph.width, np.nan)
+        plain_message(s, graph, loopy._exp(scores), msg, want)
+        for domain in (SUM, LOG_SUM):
+            change, lost = np.zeros(1), np.zeros(1, np.uint8)
+            if domain == SUM:
+                new = np.zeros_like(msg)
+                sum_product_sweep(order, graph, loopy._exp(scores), msg, new, 0.0, change, lost, work)
+                largest = np.abs(want[: n[s]] - msg[s, : n[s]]).max()
+            else:
+                with np.errstate(divide="ignore"):
+                    logs, new = np.log(msg), np.full_like(msg, -np.inf)
+                log_sweep(order, graph, scores, logs, new, 0.0, 0, change, lost, work)
+                largest = np.abs(new[s, : n[s]] - logs[s, : n[s]]).max()
+                new = np.exp(new)
+            assert not lost[0] and change[0] == pytest.approx(largest, rel=1e-9)
+            np.testing.assert_allclose(new[s, : n[s]], want[: n[s]], rtol=1e-12, atol=1e-15)
+            assert not new[s, n[s] :].any() and not new[np.arange(len(n)) != s].any()
+
+
+def test_the_largest_change_first():
+    """Residual propagation by its definition: all changes are computed again for each message."""
+    model = next(loops(10))
+    graph = model.graph
+    scores, _ = loopy._scores(graph, model.log_phi, model.log_tables)
+    potentials, msg = loopy._exp(scores), loopy._uniform(graph, SUM)
+    for n_sent in range(1, 4):
+        for _ in range(len(msg)):
+            new = np.zeros_like(msg)
+            for s in range(len(msg)):
+                plain_message(s, graph, potentials, msg, new[s])
+            best = int(np.abs(new - msg).max(axis=1).argmax())
+            msg[best] = new[best]
+        found = of(model, "residual", 0.0, max_sweeps=n_sent)
+        p = potentials.phi.copy()
+        for s, v in enumerate(graph.slot_var):
+            p[v] *= msg[s]
+        np.testing.assert_allclose(found.p_var, p / p.sum(axis=1)[:, None], atol=1e-12)
+
+
+def test_scores_of_labels():
+    model = next(loops(11))
+    exact = listed(model)
+    for path, score in zip(exact.paths[::97], exact.scores[::97], strict=True):
+        found = score_of(model.graph, model.log_phi, model.log_tables, path)
+        np.testing.assert_allclose(found, [score], rtol=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["sweep", "residual", "tree"])
+def test_a_long_chain_with_skip_links(schedule):
+    """10^5 variables; what every sweep costs is linear."""
+    n = 100_000
+    rng = np.random.default_rng(0)
+    starts = rng.choice(n - 60, n // 10, replace=False)
+    scopes = np.concatenate(
+        [
+            np.stack([np.arange(n - 1), np.arange(1, n)], axis=1),
+            np.stack([starts, starts + rng.integers(2, 60, len(starts))], axis=1),
+        ]
+    )
+    tables = np.concatenate([rng.normal(size=9), np.where(np.eye(3, dtype=bool), 0.5, 0.0).reshape(-1)])
+    graph = factor_graph([3] * n, scopes.tolist(), np.repeat([0, 1], [n - 1, len(starts)]))
+    phi = phi_rows(graph, rng.normal(size=(n, 3)))
+    found = propagate(graph, phi, tables, check_options(schedule))
+    assert found.converged[0] and found.n_messages < 40 * len(graph.slot_var)
+    np.testing.assert_allclose(found.p_var.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(found.p_table.reshape(2, 9).sum(axis=1), [n - 1, len(starts)], rtol=1e-9)
+    best = max_marginals(graph, phi, tables, check_options("sweep", 1e-3, 20))
+    assert best.score[0] >= score_of(graph, phi, tables, found.p_var.argmax(axis=1).astype(np.int32))[0]

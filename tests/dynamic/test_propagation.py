@@ -1,0 +1,275 @@
+"""Belief propagation as a form, and as a decoder, against exact engines and against the graph itself."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from helpers.dynamic import GENERAL, TEMPLATES, dynamic_problem, factors_of
+from helpers.graphs import phi_rows
+from helpers.problems import central_differences
+
+from crfbook.dynamic.graphs import factor_graph
+from crfbook.dynamic.inference import DynamicModel, decode, max_product
+from crfbook.dynamic.layout import known_sets
+from crfbook.dynamic.loopy import SCHEDULES, check_options, max_marginals, propagate
+from crfbook.dynamic.objective import Lattice, plain
+from crfbook.dynamic.propagation import Propagation
+
+pytestmark = pytest.mark.kernels
+EXACT = [("one chain", False), ("one chain", True), ("independent", False), ("one chain of the text", True)]
+schedules = pytest.mark.parametrize("schedule", SCHEDULES)
+
+
+def lattice(problem, n_threads=1, known=None, **options):
+    """sum_i weight_i log Z_i, by way of the form; `sequence` gives those of log_z."""
+    corpus, _, layout, features, _ = problem
+    sets = np.zeros((0, layout.n_cells), bool)
+    corpus = plain(corpus)
+    if known is not None:
+        which, sets = known_sets(layout, known)
+        corpus = corpus._replace(label_set=which)
+    made = Lattice(
+        corpus, features, layout, np.zeros(features.n_features), sets, n_threads, 1 << 20, "junction"
+    )
+    if options:
+        made._forms, made._made = {"batched": partial(Propagation, **options)}, {}
+    return made
+
+
+def form_of(made):
+    return made._made["batched"][0]
+
+
+def graph_of(problem, i, w=None, links=None):
+    """(graph, log_phi, log_tables, factors (table, token) of it) of sequence i, straight from B.1."""
+    cards, scopes, tables, where = factors_of(problem, i, w)
+    parts = [np.zeros(n) for n in cards]
+    wide, flat, kept = [], [np.zeros(0)], []
+    for scope, scores, place in zip(scopes, tables, where, strict=True):
+        if len(scope) == 1:
+            parts[scope[0]] = parts[scope[0]] + scores
+        else:
+            wide.append(scope)
+            flat.append(scores)
+            kept.append(place)
+    graph = factor_graph(cards, wide)
+    return graph, phi_rows(graph, parts), np.concatenate(flat), kept
+
+
+@schedules
+@pytest.mark.parametrize(("name", "constrained"), EXACT)
+def test_trees_are_exact(name, schedule, constrained):
+    problem = dynamic_problem(name, constrained=constrained, valued=True, weighted=True)
+    exact = lattice(problem)
+    found = lattice(problem, schedule=schedule, tol=1e-14)
+    (value, grad), (other, slope) = exact(problem.w), found(problem.w)
+    assert other == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(slope, grad, atol=1e-11)
+    np.testing.assert_allclose(found.log_z, exact.log_z, rtol=1e-12)
+    known = np.where(np.random.default_rng(0).random(problem.labels.shape) < 0.5, -1, problem.labels)
+    exact, found = (
+        lattice(problem, known=known, **more) for more in ({}, {"schedule": schedule, "tol": 1e-14})
+    )
+    np.testing.assert_allclose(found(problem.w)[1], exact(problem.w)[1], atol=1e-11)
+
+
+@pytest.mark.parametrize("name", [*TEMPLATES, *GENERAL])
+@pytest.mark.parametrize(("schedule", "size"), [("sweep", 0.5), ("tree", 0.5), ("sync", 300.0)])
+def test_sentences_are_their_graphs(name, schedule, size):
+    """log Z of each sentence, and the gradient at the fixed point, also of weights of the text."""
+    problem = dynamic_problem(name, seed=3, size=size, weighted=True)
+    most = 300 if size < 1.0 else 20  # sweeps of "sync" do not depend on orders: no need to converge
+    found = lattice(problem, schedule=schedule, tol=1e-13, max_sweeps=most)
+    value, grad = found(problem.w)
+    counts, total = np.zeros(problem.features.n_edge), 0.0
+    for slot, i in enumerate(found._packing.sequence):
+        graph, log_phi, log_tables, where = graph_of(problem, i)
+        one = propagate(graph, log_phi, log_tables, check_options(schedule, 1e-13, most))
+        assert found.log_z[slot] == pytest.approx(one.log_z[0], rel=1e-10)
+        weight, first = problem.corpus.weights[i], 0
+        total += weight * one.log_z[0]
+        for table, _ in where:
+            part, first = one.p_table[first : first + table.size], first + table.size
+            if table.start >= 0:
+                counts[table.start : table.start + table.size] += weight * part
+        m = len(problem.layout.sizes)
+        for table in problem.layout.tables:
+            if len(table.at) == 1 and table.start >= 0:
+                p = one.p_var[table.at[0][1] :: m, : table.size].sum(axis=0)
+                counts[table.start : table.start + table.size] += weight * p
+    assert value == pytest.approx(total, rel=1e-10)
+    np.testing.assert_allclose(grad[problem.features.n_node :], counts, atol=1e-8)
+    if size < 1.0:
+        differences = central_differences(lambda w: found(w)[0], problem.w)
+        np.testing.assert_allclose(grad, differences, atol=1e-6)
+
+
+def skip_problem():
+    """Two chains, and a table that joins equal chains, or different ones, by links."""
+    problem = dynamic_problem("skew back", seed=5, lengths=(4, 1, 5, 0, 3, 5))
+    layout = problem.layout
+    numbers = {table.at: k for k, table in enumerate(layout.tables)}
+    same, other = numbers[(0, 0), (1, 0)], numbers[tuple(sorted([(1, 0), (0, 1)]))]
+    assert [layout.tables[k].at for k in (same, other)] == [((0, 0), (1, 0)), ((0, 1), (1, 0))]
+    start = problem.corpus.seq_ptr
+    links = {
+        same: np.array([[start[2] + 4, start[2]], [start[0], start[0] + 2], [start[0] + 1, start[0] + 3]]),
+        other: np.array([[start[5] + 2, start[5] + 2], [start[0] + 3, start[0]], [start[5], start[5] + 4]]),
+    }
+    return problem, links
+
+
+def linked_graph(problem, links, i):
+    """As `graph_of`, with links in place of neighbours."""
+    graph, log_phi, log_tables, where = graph_of(problem, i)
+    layout, start, m = problem.layout, problem.corpus.seq_ptr, len(problem.layout.sizes)
+    scopes = np.split(graph.slot_var, graph.factor_ptr[1:-1]) if len(where) else []
+    tables = np.split(log_tables, graph.cell_ptr[1:-1]) if len(where) else []
+    numbers = [next(k for k, t in enumerate(layout.tables) if t is table) for table, _ in where]
+    kept = [k for k, number in enumerate(numbers) if number not in links]
+    scopes, tables, numbers = ([part[k] for k in kept] for part in (scopes, tables, numbers))
+    for number, pairs in links.items():
+        table = layout.tables[number]
+        lo = problem.features.n_node + table.start
+        scores = problem.w[lo : lo + table.size].copy()
+        for a, b in pairs:
+            if start[i] <= a < start[i + 1]:
+                scopes.append(
+                    (int(a - start[i]) * m + table.at[0][1], int(b - start[i]) * m + table.at[1][1])
+                )
+                tables.append(scores)
+                numbers.append(number)
+    made = factor_graph(graph.n_labels, [tuple(int(v) for v in scope) for scope in scopes])
+    return made, log_phi, np.concatenate([np.zeros(0), *tables]), numbers
+
+
+@schedules
+def test_links(schedule):
+    """A table joins tokens that are far apart, backward ones and a token with itself across chains."""
+    problem, links = skip_problem()
+    found = lattice(problem, schedule=schedule, tol=1e-13, links=links)
+    value, grad = found(problem.w)
+    counts, total = np.zeros(problem.features.n_edge), 0.0
+    for slot, i in enumerate(found._packing.sequence):
+        graph, log_phi, log_tables, numbers = linked_graph(problem, links, i)
+        one = propagate(graph, log_phi, log_tables, check_options("sync", 1e-14, 500, 0.2))
+        assert found.log_z[slot] == pytest.approx(one.log_z[0], rel=1e-9)
+        total, first = total + one.log_z[0], 0
+        for number in numbers:
+            table = problem.layout.tables[number]
+            counts[table.start : table.start + table.size] += one.p_table[first : first + table.size]
+            first += table.size
+        m = len(problem.layout.sizes)
+        for table in problem.layout.tables:
+            if len(table.at) == 1 and table.start >= 0:
+                p = one.p_var[table.at[0][1] :: m, : table.size].sum(axis=0)
+                counts[table.start : table.start + table.size] += p
+    assert value == pytest.approx(total, rel=1e-9)
+    np.testing.assert_allclose(grad[problem.features.n_node :], counts, atol=1e-8)
+    model = DynamicModel(problem.layout, problem.features, problem.w, "junction")
+    path, score, converged = max_product(
+        problem.corpus, model, check_options(schedule, 1e-12, 200), links=links
+    )
+    for i in np.flatnonzero(converged):
+        graph, log_phi, log_tables, _ = linked_graph(problem, links, i)
+        best = max_marginals(graph, log_phi, log_tables, check_options("sync", 1e-12, 200, 0.2))
+        if best.converged[0]:
+            own = path[problem.corpus.seq_ptr[i] : problem.corpus.seq_ptr[i + 1]].reshape(-1)
+            np.testing.assert_array_equal(own, best.labels)
+            assert score[i] == pytest.approx(best.score[0], rel=1e-12)
+
+
+def test_links_of_tables_that_depend_on_the_text():
+    """The scores are those of the second token, and beliefs go back to it, of several links, too."""
+    problem = dynamic_problem("pairs of the text", seed=6, lengths=(4, 3))
+    number = next(k for k, t in enumerate(problem.layout.tables) if t.row >= 0 and t.at == ((0, 0), (1, 0)))
+    links = {number: np.array([[0, 3], [1, 3], [4, 6]])}
+    found = lattice(problem, schedule="sweep", tol=1e-14, links=links)
+    _, grad = found(problem.w)
+    differences = central_differences(lambda w: found(w)[0], problem.w)
+    np.testing.assert_allclose(grad, differences, atol=1e-7)
+    assert np.abs(grad - lattice(problem, schedule="sweep", tol=1e-14)(problem.w)[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        ({99: [[0, 1]]}, "links: expected the number of a table of two labels, got 99"),
+        ({"single": [[0, 1]]}, "links: expected the number of a table of two labels"),
+        ({"pair": [0, 1]}, r"expected pairs of tokens, int \(E, 2\), got int64 \(2,\)"),
+        ({"pair": [[0.0, 1.0]]}, "got float64"),
+        ({"pair": [[0, 99]]}, r"expected tokens below 18, got \[0, 99\]"),
+        ({"pair": [[0, 1], [2, 5]]}, r"expected two tokens of one sequence, got \[2, 5\]"),
+        ({"pair": [[1, 1]]}, r"expected two tokens of one sequence, got \[1, 1\]"),
+        ({"pair": [[0, 2], [2, 0]]}, r"expected each pair of tokens once, got \[0, 2\] twice"),
+    ],
+)
+def test_links_that_cannot_be(links, said):
+    problem, _ = skip_problem()
+    tables = problem.layout.tables
+    name = {
+        "single": next(k for k, t in enumerate(tables) if len(t.at) == 1),
+        "pair": next(k for k, t in enumerate(tables) if t.at == ((0, 0), (1, 0))),
+    }
+    links = {name.get(key, key): np.array(pairs) for key, pairs in links.items()}
+    with pytest.raises(ValueError, match=said):
+        lattice(problem, links=links)(problem.w)
+
+
+@schedules
+def test_threads_change_nothing(schedule):
+    """Bit for bit, statistics included; another seed is another order."""
+    problem = dynamic_problem("two chains", seed=7, lengths=(3, 2, 3) * 140)
+    made = [lattice(problem, n, schedule=schedule, seed=s) for n, s in ((1, 0), (2, 0), (2, 1))]
+    (a, x), (b, y), (_, z) = (one(problem.w) for one in made)
+    assert a == b and np.array_equal(x, y)
+    one, two, _ = (form_of(each).stats for each in made)
+    assert len(one) > 1 and np.array_equal(one, two)
+    assert np.array_equal(y, z) == (schedule not in ("random", "tree"))
+    assert made[0](problem.w)[0] == a
+    np.testing.assert_array_equal(form_of(made[0]).stats, one)
+
+
+@schedules
+def test_statistics(schedule):
+    """Sequences, those that failed, sweeps, messages."""
+    problem = dynamic_problem("two chains", seed=8, size=0.3)
+    n = np.count_nonzero(problem.corpus.lengths)
+    made = lattice(problem, schedule=schedule)
+    made(problem.w)
+    sequences, failed, sweeps, messages = form_of(made).stats.sum(axis=0)
+    assert (sequences, failed) == (n, 0) and n <= sweeps < 20 * n and messages > 2 * problem.corpus.n_tokens
+    made = lattice(problem, schedule=schedule, max_sweeps=0)
+    assert np.isfinite(made(problem.w)[1]).all()
+    single = np.count_nonzero(problem.corpus.lengths == 0)
+    assert form_of(made).stats.sum(axis=0).tolist() == [n, n, 0, 0] and single
+
+
+@schedules
+@pytest.mark.parametrize(("name", "constrained"), EXACT)
+def test_max_product_of_trees(name, schedule, constrained):
+    problem = dynamic_problem(name, seed=9, constrained=constrained)
+    model = DynamicModel(problem.layout, problem.features, problem.w, "junction")
+    options = check_options(schedule, 1e-12)
+    for known in (
+        None,
+        np.where(np.arange(problem.corpus.n_tokens)[:, None] % 3, np.int32(-1), problem.labels),
+    ):
+        path, score, converged = max_product(problem.corpus, model, options, known, n_threads=2)
+        want, best = decode(problem.corpus, model, known)
+        assert converged.all() and path.dtype == np.int32
+        np.testing.assert_array_equal(path, want)
+        np.testing.assert_allclose(score, best, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*TEMPLATES, *GENERAL])
+def test_max_product_never_beats_the_best(name):
+    problem = dynamic_problem(name, seed=10)
+    model = DynamicModel(problem.layout, problem.features, problem.w, "junction")
+    path, score, _ = max_product(problem.corpus, model, check_options("sweep", 1e-3, 50))
+    want, best = decode(problem.corpus, model)
+    assert (score <= best + 1e-9).all()
+    same = (path == want).all(axis=1)
+    for i in range(problem.corpus.n_sequences):
+        if same[problem.corpus.seq_ptr[i] : problem.corpus.seq_ptr[i + 1]].all():
+            assert score[i] == pytest.approx(best[i], abs=1e-9)
