@@ -1,15 +1,17 @@
 """Several label chains with potentials between them: dynamic CRFs (chapters 12 and 13).
 
-    Clique, factorial, linear, second_order, memory, hierarchical, skip    what a template is made of (templates.py)
+    Clique, factorial, linear, second_order, memory, hierarchical, skip
+                                                                     what a template is made of (templates.py)
     lay_out_template, dynamic_features                               its labels and weights (layout.py)
     DynamicObjective                                                 what training minimises (objective.py)
     DynamicModel, decode, marginals, kbest, max_product              what a trained model says (inference.py)
     factor_graph, propagate, max_marginals, check_options            belief propagation (graphs.py, loopy.py)
-    Propagation                                                      the same behind a port (propagation.py)
+    decode_dual                                                      exact by dual decomposition (dual.py)
 
 Two engines are exact: elimination by matrix products (elimination.py, viterbi.py) for chains with potentials
 between neighbours, junction trees (junction.py, messages.py) for everything else that is small enough. Belief
-propagation (loopy.py; sum_product.py, log_messages.py, schedules.py) is approximate, and takes any template.
+propagation (loopy.py; sum_product.py, log_messages.py, schedules.py) is approximate, and takes any template;
+chain blocks (blocks.py, block_sweeps.py) send whole chains' messages at once. engines.py chooses.
 Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.5.
 """
 

@@ -9,33 +9,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from crfbook.dynamic.blocks import ChainBlocks, misfit
 from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
 from crfbook.dynamic.junction import LIMIT, tree_plan
+from crfbook.dynamic.loopy import BLOCKS, SCHEDULES
 from crfbook.dynamic.propagation import Propagation
 
 EXACT = {"elimination": Elimination, "junction": JunctionTrees}
-BLOCKS = ("block", "mean-field")
-MESSAGES = ("sweep", "random", "tree", "residual", "sync")
-FORMS = {**EXACT, **dict.fromkeys(BLOCKS, ChainBlocks), **dict.fromkeys(MESSAGES, Propagation)}
+FORMS = {**EXACT, **dict.fromkeys(BLOCKS, ChainBlocks), **dict.fromkeys(SCHEDULES, Propagation)}
 GRAPH_ROWS = 4096  # of a batch of an approximate form
-
-
-class Sweeps(NamedTuple):
-    """When an approximation ends, and what it starts from.
-
-    tol : largest change of a normalised message (mean field: of a probability) in a sweep. max_sweeps : then
-    messages stand as they are. damping : share of the old message, "sync" alone. seed : of random orders.
-    """
-
-    tol: float = 1e-3
-    max_sweeps: int = 1000
-    damping: float = 0.0
-    seed: int = 0
 
 
 def check_engine(layout, corpus, engine, limit=LIMIT):
@@ -85,13 +69,12 @@ def engine_cost(layout, corpus, engine, limit=LIMIT):
     return f"{joint}: {engine}, an approximation, about {pairs:,} products a token and sweep"
 
 
-def make_form(problem, layout, label_sets, limit, engine, sweeps, links):
-    """The form of an engine. sweeps : `Sweeps`. links : of `linked_tables`."""
+def make_form(problem, layout, label_sets, limit, engine, options, links):
+    """The form of an engine. options : of `check_options`, for an approximation. links : of `linked_tables`."""
     form = FORMS[engine]
     if engine in EXACT:
         return form(problem, layout, label_sets, limit)
-    options = {"schedule": engine, "links": links, **sweeps._asdict()}
-    return form(problem, layout, label_sets, limit, **options)
+    return form(problem, layout, label_sets, limit, options._replace(schedule=engine), links)
 
 
 def batch_rows(layout, engine):

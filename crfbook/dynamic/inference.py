@@ -21,7 +21,7 @@ from crfbook.dynamic.engines import batch_rows, linked_tables, make_form
 from crfbook.dynamic.graphs import layout_graph, rows_scores
 from crfbook.dynamic.junction import LIMIT, sequence_best
 from crfbook.dynamic.layout import Layout, known_sets, log_tables, row_bounds
-from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, Options, max_marginals
+from crfbook.dynamic.loopy import OPTIONS, Options, max_marginals
 from crfbook.dynamic.objective import plain
 from crfbook.dynamic.potentials import max_chains
 from crfbook.dynamic.viterbi import best_and_second, chains_viterbi
@@ -106,7 +106,9 @@ def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
     ready, layout = ready_rows(corpus, model, known), model.layout
     path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
     converged = np.zeros(corpus.n_sequences, bool)
-    links, options = linked_tables(layout, corpus), model.options._replace(schedule=schedule)
+    links = linked_tables(layout, corpus)
+    damping = model.options.damping if schedule == "sync" else 0.0
+    options = model.options._replace(schedule=schedule, damping=damping)
 
     def piece(i):
         sequences, tokens = ready.pieces[i]

@@ -22,6 +22,7 @@ from crfbook.dynamic.schedules import copy_tables, forest_order, residual_messag
 from crfbook.dynamic.sum_product import LEAST, sum_product_beliefs, sum_product_counts, sum_product_sweep
 
 SCHEDULES = ("sync", "random", "residual", "sweep", "tree")
+BLOCKS = ("block", "mean-field")  # of blocks.py
 SUM, LOG_SUM, LOG_MAX = range(3)  # domains: probabilities, logarithms, logarithms with maxima
 
 
@@ -98,21 +99,21 @@ def check_options(
 ) -> Options:
     """`Options`, or ValueError.
 
-    schedule : of SCHEDULES. tol : see `Options`; 0 with max_sweeps=3: exactly three sweeps.
+    schedule : of SCHEDULES or BLOCKS. tol : see `Options`; 0 with max_sweeps=3: exactly three sweeps.
     max_sweeps : at most; for "residual", as many messages as that times the slots.
-    damping : share of the old message in a new one, below 1; "sync" alone has it. seed : of random orders.
+    damping : share of the old message in a new one, below 1; "sync" and "block" have it. seed : of random orders.
     """
     options = Options(
-        one_of("schedule", schedule, SCHEDULES),
+        one_of("schedule", schedule, (*SCHEDULES, *BLOCKS)),
         number("tol", tol),
         whole("max_sweeps", max_sweeps),
         number("damping", damping),
         whole("seed", seed),
         bool(early_stop),
     )
-    if options.damping >= 1.0 or options.damping and schedule != "sync":
+    if options.damping >= 1.0 or options.damping and schedule not in ("sync", "block"):
         raise ValueError(
-            f"damping: expected a number below 1, and 0 unless schedule='sync', got {options.damping:g} with "
+            f"damping: expected a number below 1, and 0 unless schedule is 'sync' or 'block', got {options.damping:g} with "
             f"schedule={schedule!r}"
         )
     return options

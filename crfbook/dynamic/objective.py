@@ -9,9 +9,10 @@ import numpy as np
 from crfbook._checks import number
 from crfbook.chain.objective import Objective, check_weights
 from crfbook.data.corpus import take_sequences
-from crfbook.dynamic.engines import Sweeps, batch_rows, check_engine, linked_tables, make_form
+from crfbook.dynamic.engines import batch_rows, check_engine, linked_tables, make_form
 from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import gold_counts, instances, known_sets
+from crfbook.dynamic.loopy import OPTIONS, Options
 
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Corpus, FeatureSet
@@ -23,10 +24,10 @@ class Lattice(Objective):
 
     _forms: ClassVar = {"batched": make_form}
 
-    def __init__(self, corpus, features, layout, counts, label_sets, n_threads, limit, engine, sweeps):
+    def __init__(self, corpus, features, layout, counts, label_sets, n_threads, limit, engine, options):
         self._counts = counts
         self._options = {
-            "layout": layout, "label_sets": label_sets, "limit": limit, "engine": engine, "sweeps": sweeps,
+            "layout": layout, "label_sets": label_sets, "limit": limit, "engine": engine, "options": options,
             "links": linked_tables(layout, corpus),
         }  # fmt: skip
         rows = batch_rows(layout, engine)
@@ -69,7 +70,7 @@ class DynamicObjective:
     layout, features : of `lay_out_template` and `dynamic_features`.
     c2, n_threads : as `Objective`.
     engine : a name of `engines.FORMS`, or "exact": elimination where it can. limit : cells of the largest
-    clique of a junction tree. sweeps : a `Sweeps`, for approximations.
+    clique of a junction tree. options : of `check_options`, for approximations.
 
     Of an approximation, log Z is Bethe's (mean field: a lower bound), and the gradient is the value's where
     messages have converged: `stats` says how many have not.
@@ -81,7 +82,7 @@ class DynamicObjective:
     def __init__(
         self, corpus: Corpus, labels: ArrayLike, layout: Layout, features: FeatureSet, *, c2: float = 0.0,
         n_threads: int = 1, engine: str = "exact", limit: int = LIMIT,
-        sweeps: Sweeps = Sweeps(),
+        options: Options = OPTIONS,
     ) -> None:  # fmt: skip
         self.c2, self.features = number("c2", c2), features
         engine = check_engine(layout, corpus, engine, limit)
@@ -93,7 +94,7 @@ class DynamicObjective:
         if len(whole):
             tokens = np.isin(corpus.sequence, whole)
             counts = gold_counts(layout, take_sequences(corpus, whole), features, labels[tokens])
-        more = n_threads, limit, engine, sweeps
+        more = n_threads, limit, engine, options
         none = np.zeros((0, layout.n_cells), bool)
         self.free, self.known = Lattice(corpus, features, layout, counts, none, *more), None
         if len(partial):

@@ -39,14 +39,13 @@ from crfbook.dynamic import (
     Clique,
     DynamicModel,
     DynamicObjective,
-    Sweeps,
     add_memories,
     check_cliques,
     check_engine,
+    check_options,
     check_pair,
     decode,
     decode_dual,
-    decode_max_product,
     dynamic_features,
     engine_cost,
     factorial,
@@ -54,6 +53,7 @@ from crfbook.dynamic import (
     lay_out_template,
     linear,
     marginals,
+    max_product,
     memories_of,
     with_tables,
 )
@@ -79,7 +79,7 @@ from crfbook.training.monitor import Monitor
 if TYPE_CHECKING:
     from crfbook._types import ArrayLike, Callback, Data, File, Frame, Pattern
 
-DECODERS = {"exact": decode, "max-product": decode_max_product, "dual": decode_dual, "posterior": None}
+DECODERS = "auto", "exact", "max-product", "dual", "posterior"
 PRESETS = {"factorial": factorial, "linear": linear}
 REBUILT = "cliques", "labels", "template", "constraints"  # of a file by other means than its parameters
 
@@ -152,7 +152,7 @@ class DCRF(BaseEstimator):
         c1, c2, tol = (given(self, *pair) for pair in (("c1",), ("c2", 1.0), ("tol", 1e-6)))
         memory, search = given(self, "num_memories", 10 if c1 else 6), given(self, "max_linesearch", 20)
         most, cells = given(self, "max_iterations"), whole("max_cells", self.max_cells, 1)
-        engine, sweeps = one_of("inference", self.inference, ("auto", "exact", *FORMS)), self._sweeps()
+        engine = one_of("inference", self.inference, ("auto", "exact", *FORMS))
         X, names, cliques = listed(X), self._names(), self._template()
         seq_ptr, columns = label_columns(X, y, names)
         numbers, classes = [], {}
@@ -168,13 +168,14 @@ class DCRF(BaseEstimator):
         limits = limits_of(self.constraints, classes)
         layout = lay_out_template(cliques, tuple(classes), classes, limits)
         engine = check_engine(layout, corpus, engine, cells)
+        options = self._options(engine)
         if self.verbose:
             print(engine_cost(layout, corpus, engine, cells), flush=True)
         n_attrs = max(encoder.n_attrs, 1)
         features = dynamic_features(layout, corpus, numbers, n_attrs, given(self, "min_freq"))
         objective = DynamicObjective(
             corpus, numbers, layout, features, c2=c2, n_threads=thread_count(self.n_jobs), engine=engine,
-            limit=cells, sweeps=sweeps,
+            limit=cells, options=options,
         )  # fmt: skip
         w0 = np.zeros(features.n_features)
         if self.warm_start and hasattr(self, "weights_") and classes == self._classes:
@@ -207,7 +208,7 @@ class DCRF(BaseEstimator):
 
         form : "exact"; "max-product" (belief propagation with maxima, an approximation); "dual" (two chains:
         dual decomposition, exact); "posterior" (of each label the most probable one by its marginal); "auto":
-        exact for an exact engine, "posterior" for mean field, else "max-product".
+        exact where max_cells allow it, whatever was trained with; else "max-product".
         """
         corpus, model = self._ready(X)
         path = self._decoded(corpus, model, form)
@@ -407,12 +408,10 @@ class DCRF(BaseEstimator):
             return PRESETS[one_of("cliques", self.cliques, PRESETS)](*self._names())
         return check_cliques(self.cliques)
 
-    def _sweeps(self):
-        tol, damping = number("bp_tol", self.bp_tol), number("damping", self.damping)
-        if damping >= 1.0:
-            raise ValueError(f"damping: expected a number below 1, got {damping:g}")
-        seed = whole("random_state", self.random_state, 0)
-        return Sweeps(tol, whole("max_sweeps", self.max_sweeps, 0), damping, seed)
+    def _options(self, engine):
+        tol, seed = number("bp_tol", self.bp_tol), whole("random_state", self.random_state)
+        schedule = "sync" if engine in EXACT else engine
+        return check_options(schedule, tol, self.max_sweeps, self.damping, seed)
 
     def _ready(self, X):
         check_is_fitted(self, "weights_")
@@ -420,7 +419,7 @@ class DCRF(BaseEstimator):
         corpus = known_corpus(self.encoder_, without_labels(X, self._columns), unknown="mark")
         corpus = linked(X, corpus, self._cliques, self.link)
         cells = whole("max_cells", self.max_cells, 1)
-        how = self.engine_, cells, self._sweeps()
+        how = self.engine_, cells, self._options(self.engine_)
         return corpus, DynamicModel(self.layout_, self.features_, self.weights_, *how)
 
     def _marginals(self, corpus, model, known=None, rows=True):
@@ -433,15 +432,21 @@ class DCRF(BaseEstimator):
 
     def _decoded(self, corpus, model, form):
         """Label ids (N, m)."""
-        default = "exact" if model.engine in EXACT else "posterior" if model.engine == "mean-field" else ""
-        form = one_of("form", form, ("auto", *DECODERS))
-        form = (default or "max-product") if form == "auto" else form
+        form, n_threads = one_of("form", form, DECODERS), thread_count(self.n_jobs)
         if form == "posterior":
             first = self.layout_.first
             p, _ = self._marginals(corpus, model, rows=int(first[-1]))
             found = [p[:, a:b].argmax(axis=1) for a, b in zip(first[:-1], first[1:], strict=True)]
             return np.stack(found, axis=1)
-        return DECODERS[form](corpus, model, n_threads=thread_count(self.n_jobs))[0]
+        if form in ("auto", "exact") and model.engine not in EXACT:
+            wanted = check_engine(self.layout_, corpus, form, model.limit)
+            form, model = ("exact", model._replace(engine=wanted)) if wanted in EXACT else (form, model)
+        if form == "max-product" or form == "auto" and model.engine not in EXACT:
+            path, _, converged = max_product(corpus, model, n_threads=n_threads)
+            if not converged.all():
+                warn_unconverged(np.sum(~converged), len(converged), form, stacklevel=4)
+            return path
+        return (decode_dual if form == "dual" else decode)(corpus, model, n_threads=n_threads)[0]
 
     def _with_labels(self, X, y):
         """(corpus, model, labels of all tokens, a list a column) of X and y."""

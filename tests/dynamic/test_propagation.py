@@ -1,26 +1,23 @@
 """Belief propagation as a form, and as a decoder, against exact engines and against the graph itself."""
 
-from functools import partial
-
 import numpy as np
 import pytest
-from helpers.dynamic import GENERAL, TEMPLATES, dynamic_problem, factors_of
+from helpers.dynamic import GENERAL, SKIPPING, TEMPLATES, dynamic_problem, factors_of
 from helpers.graphs import phi_rows
 from helpers.problems import central_differences
 
 from crfbook.dynamic.graphs import factor_graph
 from crfbook.dynamic.inference import DynamicModel, decode, max_product
 from crfbook.dynamic.layout import known_sets
-from crfbook.dynamic.loopy import SCHEDULES, check_options, max_marginals, propagate
+from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
 from crfbook.dynamic.objective import Lattice, plain
-from crfbook.dynamic.propagation import Propagation
 
 pytestmark = pytest.mark.kernels
 EXACT = [("one chain", False), ("one chain", True), ("independent", False), ("one chain of the text", True)]
 schedules = pytest.mark.parametrize("schedule", SCHEDULES)
 
 
-def lattice(problem, n_threads=1, known=None, **options):
+def lattice(problem, n_threads=1, known=None, schedule="junction", **options):
     """sum_i weight_i log Z_i, by way of the form; `sequence` gives those of log_z."""
     corpus, _, layout, features, _ = problem
     sets = np.zeros((0, layout.n_cells), bool)
@@ -28,12 +25,10 @@ def lattice(problem, n_threads=1, known=None, **options):
     if known is not None:
         which, sets = known_sets(layout, known)
         corpus = corpus._replace(label_set=which)
-    made = Lattice(
-        corpus, features, layout, np.zeros(features.n_features), sets, n_threads, 1 << 20, "junction"
-    )
-    if options:
-        made._forms, made._made = {"batched": partial(Propagation, **options)}, {}
-    return made
+    counts, how = np.zeros(features.n_features), OPTIONS._replace(**options)
+    if schedule != "junction":
+        how = how._replace(schedule=schedule)
+    return Lattice(corpus, features, layout, counts, sets, n_threads, 1 << 20, schedule, how)
 
 
 def form_of(made):
@@ -104,116 +99,40 @@ def test_sentences_are_their_graphs(name, schedule, size):
         np.testing.assert_allclose(grad, differences, atol=1e-6)
 
 
-def skip_problem():
-    """Two chains, and a table that joins equal chains, or different ones, by links."""
-    problem = dynamic_problem("skew back", seed=5, lengths=(4, 1, 5, 0, 3, 5))
-    layout = problem.layout
-    numbers = {table.at: k for k, table in enumerate(layout.tables)}
-    same, other = numbers[(0, 0), (1, 0)], numbers[tuple(sorted([(1, 0), (0, 1)]))]
-    assert [layout.tables[k].at for k in (same, other)] == [((0, 0), (1, 0)), ((0, 1), (1, 0))]
-    start = problem.corpus.seq_ptr
-    links = {
-        same: np.array([[start[2] + 4, start[2]], [start[0], start[0] + 2], [start[0] + 1, start[0] + 3]]),
-        other: np.array([[start[5] + 2, start[5] + 2], [start[0] + 3, start[0]], [start[5], start[5] + 4]]),
-    }
-    return problem, links
-
-
-def linked_graph(problem, links, i):
-    """As `graph_of`, with links in place of neighbours."""
-    graph, log_phi, log_tables, where = graph_of(problem, i)
-    layout, start, m = problem.layout, problem.corpus.seq_ptr, len(problem.layout.sizes)
-    scopes = np.split(graph.slot_var, graph.factor_ptr[1:-1]) if len(where) else []
-    tables = np.split(log_tables, graph.cell_ptr[1:-1]) if len(where) else []
-    numbers = [next(k for k, t in enumerate(layout.tables) if t is table) for table, _ in where]
-    kept = [k for k, number in enumerate(numbers) if number not in links]
-    scopes, tables, numbers = ([part[k] for k in kept] for part in (scopes, tables, numbers))
-    for number, pairs in links.items():
-        table = layout.tables[number]
-        lo = problem.features.n_node + table.start
-        scores = problem.w[lo : lo + table.size].copy()
-        for a, b in pairs:
-            if start[i] <= a < start[i + 1]:
-                scopes.append(
-                    (int(a - start[i]) * m + table.at[0][1], int(b - start[i]) * m + table.at[1][1])
-                )
-                tables.append(scores)
-                numbers.append(number)
-    made = factor_graph(graph.n_labels, [tuple(int(v) for v in scope) for scope in scopes])
-    return made, log_phi, np.concatenate([np.zeros(0), *tables]), numbers
-
-
 @schedules
-def test_links(schedule):
-    """A table joins tokens that are far apart, backward ones and a token with itself across chains."""
-    problem, links = skip_problem()
-    found = lattice(problem, schedule=schedule, tol=1e-13, links=links)
-    value, grad = found(problem.w)
-    counts, total = np.zeros(problem.features.n_edge), 0.0
+@pytest.mark.parametrize("name", SKIPPING)
+def test_links(schedule, name):
+    """Cliques join tokens that are far apart; double edges are there where linked tokens are neighbours."""
+    problem = dynamic_problem(name, seed=5, lengths=(4, 1, 5, 0, 3, 5))
+    corpus, _, layout, features, w = problem
+    found = lattice(problem, schedule=schedule, tol=1e-13)
+    value, grad = found(w)
+    counts, total, m = np.zeros(features.n_edge), 0.0, len(layout.sizes)
     for slot, i in enumerate(found._packing.sequence):
-        graph, log_phi, log_tables, numbers = linked_graph(problem, links, i)
+        graph, log_phi, log_tables, where = graph_of(problem, i)
         one = propagate(graph, log_phi, log_tables, check_options("sync", 1e-14, 500, 0.2))
         assert found.log_z[slot] == pytest.approx(one.log_z[0], rel=1e-9)
         total, first = total + one.log_z[0], 0
-        for number in numbers:
-            table = problem.layout.tables[number]
+        for table, _ in where:
             counts[table.start : table.start + table.size] += one.p_table[first : first + table.size]
             first += table.size
-        m = len(problem.layout.sizes)
-        for table in problem.layout.tables:
+        for table in layout.tables:
             if len(table.at) == 1 and table.start >= 0:
                 p = one.p_var[table.at[0][1] :: m, : table.size].sum(axis=0)
                 counts[table.start : table.start + table.size] += p
     assert value == pytest.approx(total, rel=1e-9)
-    np.testing.assert_allclose(grad[problem.features.n_node :], counts, atol=1e-8)
-    model = DynamicModel(problem.layout, problem.features, problem.w, "junction")
-    path, score, converged = max_product(
-        problem.corpus, model, check_options(schedule, 1e-12, 200), links=links
-    )
+    np.testing.assert_allclose(grad[features.n_node :], counts, atol=1e-8)
+    linked = next(table for table in layout.tables if table.linked)
+    assert counts[linked.start : linked.start + linked.size].sum() == pytest.approx(len(corpus.linked))
+    model = DynamicModel(layout, features, w, schedule, options=check_options(schedule, 1e-12, 200))
+    path, score, converged = max_product(corpus, model, schedule=schedule)
     for i in np.flatnonzero(converged):
-        graph, log_phi, log_tables, _ = linked_graph(problem, links, i)
+        graph, log_phi, log_tables, _ = graph_of(problem, i)
         best = max_marginals(graph, log_phi, log_tables, check_options("sync", 1e-12, 200, 0.2))
         if best.converged[0]:
-            own = path[problem.corpus.seq_ptr[i] : problem.corpus.seq_ptr[i + 1]].reshape(-1)
+            own = path[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]].reshape(-1)
             np.testing.assert_array_equal(own, best.labels)
             assert score[i] == pytest.approx(best.score[0], rel=1e-12)
-
-
-def test_links_of_tables_that_depend_on_the_text():
-    """The scores are those of the second token, and beliefs go back to it, of several links, too."""
-    problem = dynamic_problem("pairs of the text", seed=6, lengths=(4, 3))
-    number = next(k for k, t in enumerate(problem.layout.tables) if t.row >= 0 and t.at == ((0, 0), (1, 0)))
-    links = {number: np.array([[0, 3], [1, 3], [4, 6]])}
-    found = lattice(problem, schedule="sweep", tol=1e-14, links=links)
-    _, grad = found(problem.w)
-    differences = central_differences(lambda w: found(w)[0], problem.w)
-    np.testing.assert_allclose(grad, differences, atol=1e-7)
-    assert np.abs(grad - lattice(problem, schedule="sweep", tol=1e-14)(problem.w)[1]).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("links", "said"),
-    [
-        ({99: [[0, 1]]}, "links: expected the number of a table of two labels, got 99"),
-        ({"single": [[0, 1]]}, "links: expected the number of a table of two labels"),
-        ({"pair": [0, 1]}, r"expected pairs of tokens, int \(E, 2\), got int64 \(2,\)"),
-        ({"pair": [[0.0, 1.0]]}, "got float64"),
-        ({"pair": [[0, 99]]}, r"expected tokens below 18, got \[0, 99\]"),
-        ({"pair": [[0, 1], [2, 5]]}, r"expected two tokens of one sequence, got \[2, 5\]"),
-        ({"pair": [[1, 1]]}, r"expected two tokens of one sequence, got \[1, 1\]"),
-        ({"pair": [[0, 2], [2, 0]]}, r"expected each pair of tokens once, got \[0, 2\] twice"),
-    ],
-)
-def test_links_that_cannot_be(links, said):
-    problem, _ = skip_problem()
-    tables = problem.layout.tables
-    name = {
-        "single": next(k for k, t in enumerate(tables) if len(t.at) == 1),
-        "pair": next(k for k, t in enumerate(tables) if t.at == ((0, 0), (1, 0))),
-    }
-    links = {name.get(key, key): np.array(pairs) for key, pairs in links.items()}
-    with pytest.raises(ValueError, match=said):
-        lattice(problem, links=links)(problem.w)
 
 
 @schedules
