@@ -3,14 +3,15 @@
     Clique, factorial, linear, second_order, memory, hierarchical    what a template is made of (templates.py)
     lay_out_template, dynamic_features                               its labels and weights (layout.py)
     DynamicObjective                                                 what training minimises (objective.py)
-    DynamicModel, decode, marginals, kbest                           what a trained model says (inference.py)
+    DynamicModel, decode, decode_dual, marginals, kbest              what a trained model says (inference.py)
 
 Two engines, both exact: elimination by matrix products (elimination.py, viterbi.py) for chains with
 potentials between neighbours, junction trees (junction.py, messages.py) for everything else that is small
-enough. Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.3.
+enough. Best labels of two chains also by dual decomposition (dual.py). Source: Sutton, Rohanimanesh and
+McCallum (2004); docs/SPEC.md, B.1 to B.3.
 """
 
-from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals
+from crfbook.dynamic.inference import DualBest, DynamicModel, decode, decode_dual, kbest, marginals
 from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import check_pair, dynamic_features, lay_out_template, with_tables
 from crfbook.dynamic.objective import DynamicObjective, check_engine, engine_cost
@@ -29,6 +30,7 @@ from crfbook.dynamic.templates import (
 __all__ = [
     "LIMIT",
     "Clique",
+    "DualBest",
     "DynamicModel",
     "DynamicObjective",
     "add_memories",
@@ -36,6 +38,7 @@ __all__ = [
     "check_engine",
     "check_pair",
     "decode",
+    "decode_dual",
     "dynamic_features",
     "engine_cost",
     "factorial",
