@@ -15,10 +15,9 @@ chain blocks (blocks.py, block_sweeps.py) send whole chains' messages at once. e
 Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.5.
 """
 
-from crfbook.dynamic.dual import decode_dual
 from crfbook.dynamic.engines import EXACT, FORMS, check_engine, engine_cost
 from crfbook.dynamic.graphs import factor_graph, join_tables, split_tables
-from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals, max_product
+from crfbook.dynamic.inference import DynamicModel, decode, decode_dual, kbest, marginals, max_product
 from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import check_pair, dynamic_features, lay_out_template, with_tables
 from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
@@ -45,6 +44,7 @@ __all__ = [
     "OPTIONS",
     "SCHEDULES",
     "Clique",
+    "DualBest",
     "DynamicModel",
     "DynamicObjective",
     "add_memories",

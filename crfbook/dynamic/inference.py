@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import whole
 from crfbook.chain.batch import Batch, make_work
 from crfbook.chain.forms import Problem
 from crfbook.chain.inference import ready_model, stretch_scores, stretches
@@ -17,13 +18,14 @@ from crfbook.chain.objective import check_paths
 from crfbook.chain.packing import pack
 from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import FeatureSet
+from crfbook.dynamic.dual import dual_sequences
 from crfbook.dynamic.engines import batch_rows, linked_tables, make_form
 from crfbook.dynamic.graphs import layout_graph, rows_scores
 from crfbook.dynamic.junction import LIMIT, sequence_best
 from crfbook.dynamic.layout import Layout, known_sets, log_tables, row_bounds
 from crfbook.dynamic.loopy import OPTIONS, Options, max_marginals
 from crfbook.dynamic.objective import plain
-from crfbook.dynamic.potentials import max_chains
+from crfbook.dynamic.potentials import dual_chains, max_chains
 from crfbook.dynamic.viterbi import best_and_second, chains_viterbi
 from crfbook.training.threads import run_pieces
 
@@ -37,6 +39,16 @@ class DynamicModel(NamedTuple):
     engine: str
     limit: int = LIMIT  # cells of the largest clique of a junction tree
     options: Options = OPTIONS  # of an approximation
+
+
+class DualBest(NamedTuple):
+    """The best labelling of each sequence, and how much better one could be."""
+
+    labels: np.ndarray  # int32 (N, 2); -1 where no allowed labelling was found
+    score: np.ndarray  # (S,): -inf there
+    bound: np.ndarray  # (S,): no labelling of the sequence has more
+    sweeps: np.ndarray  # int64 (S,): pairs of sweeps, forwards and backwards
+    pruned: np.ndarray  # bool (S,): was there no certificate, so that pruning and elimination had to finish?
 
 
 class Ready(NamedTuple):
@@ -125,6 +137,58 @@ def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
 
     run_pieces(piece, len(ready.pieces), n_threads)
     return path, score, converged
+
+
+def decode_dual(corpus, model, known=None, n_threads=1, max_sweeps=2, prune=True):
+    """`DualBest`: the best labelling of each sequence of a two-chain factorial CRF, by dual decomposition.
+
+    Where bound - score is at most 1e-9 of the bound, the labelling is the best one. For other sequences
+    prune=True finishes exactly after max_sweeps, of which 2 are about the fastest: the first ones lower the
+    bound most. prune=False keeps the best labelling found, and the bound; 30 sweeps are worth trying.
+    Raises ValueError for templates that `check_dual` refuses, and as `decode` does.
+    """
+    check_dual(model.layout)
+    max_sweeps = whole("max_sweeps", max_sweeps, 1)
+    ready = ready_rows(corpus, model, known)
+    chains, axes = max_chains(model.layout, ready.tables)
+    S = corpus.n_sequences
+    found = np.full((corpus.n_tokens, 2), -1, np.int32)
+    about = np.zeros(S), np.zeros(S), np.zeros(S, np.int64), np.zeros(S, bool)
+
+    def piece(i):
+        sequences, tokens = ready.pieces[i]
+        rows = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
+        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+        one, two = dual_chains(chains, int(np.diff(seq_ptr).max(initial=1)))
+        out = found[tokens], *(numbers[sequences] for numbers in about)
+        dual_sequences(rows, seq_ptr, one, two, max_sweeps, int(prune), *out)
+
+    run_pieces(piece, len(ready.pieces), n_threads)
+    best = DualBest(np.empty_like(found), *about)
+    best.labels[:, axes] = found
+    check_paths(best.bound, np.arange(S), True)
+    return best
+
+
+def check_dual(layout):
+    """ValueError unless `decode_dual` fits: two chains, transitions, and potentials of a token's two labels,
+    none with weights that depend on the text.
+    """
+    m = len(layout.sizes)
+    came = f"{m} chain{'s' * (m > 1)}" if m != 2 else ""
+    for table in layout.tables if m == 2 else ():
+        chains, dts = {chain for _, chain in table.at}, sorted(dt for dt, _ in table.at)
+        if len(dts) > 1 and table.row >= 0:
+            came = f"weights of {table.name} that depend on the text"
+        elif table.linked or dts not in ([0], [0, 0], [0, 1]) or dts == [0, 1] and len(chains) > 1:
+            came = f"the clique {table.name}"
+    if not (came or layout.axes):
+        came = f"{layout.sizes[0]} x {layout.sizes[1]} labels"
+    if came:
+        raise ValueError(
+            "decode_dual: expected a template of two chains whose transitions, and potentials of a token's "
+            f"two labels, do not depend on the text, got {came}"
+        )
 
 
 def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):

@@ -68,6 +68,26 @@ class ChainSums(NamedTuple):
     skew: np.ndarray  # (m, K) or (0, K)
 
 
+class DualChain(NamedTuple):
+    """One of two chains, for dual decomposition (dual.py): its scores, and what sweeps write."""
+
+    first: int  # first column of its scores
+    pair: np.ndarray  # (L, L): scores of transitions, [previous, next]
+    pair_t: np.ndarray  # (L, L): the same, [next, previous]
+    beside: np.ndarray  # (L of the other chain, L): scores of the two labels of a token
+    u: np.ndarray  # (longest, L): scores of the labels of a sequence
+    c: np.ndarray  # (longest, L): what is left of them to the chain
+    g: np.ndarray  # (longest, L): what is given to the rungs
+    A: np.ndarray  # (longest, L): the best of what is before
+    B: np.ndarray  # (longest, L): and of what follows
+    node: np.ndarray  # (longest, L): scores where the labels of the other chain are known
+    follows: np.ndarray  # (longest, L): B of these
+    M: np.ndarray  # (L,): max-marginals of the chain
+    R: np.ndarray  # (L,): and of a rung
+    path: np.ndarray  # int32 (longest,): best labels of the chain
+    given: np.ndarray  # int32 (longest,): the same, where the labels of the other chain are known
+
+
 class _Shared(NamedTuple):
     """Scores of all cliques, axis by axis."""
 
@@ -164,6 +184,18 @@ def max_chains(layout, tables):
         np.ascontiguousarray(cell.reshape(-1)),
     )  # fmt: skip
     return chains, axes
+
+
+def dual_chains(chains, longest):
+    """Both `DualChain`s of two `MaxChains`, for sequences of up to `longest` tokens."""
+    found, beside = [], chains.log_beside.reshape(chains.size)
+    for first, L, start in zip(chains.first.tolist(), chains.size.tolist(), chains.pair_start, strict=True):
+        beside = np.ascontiguousarray(beside.T)
+        pair = chains.pair[start : start + L * L].reshape(L, L)
+        rows, cells = (np.empty((longest, L)) for _ in range(7)), (np.empty(L) for _ in range(2))
+        paths = (np.empty(longest, np.int32) for _ in range(2))
+        found.append(DualChain(first, pair, np.ascontiguousarray(pair.T), beside, *rows, *cells, *paths))
+    return found
 
 
 def table_counts(layout, chains, sums, row_sum, out):
