@@ -74,8 +74,11 @@ def dynamic_problem(name, seed=0, lengths=(3, 1, 2, 4, 0, 1), size=1.0, constrai
     return problem
 
 
-def factors_of(problem, i, w=None):
-    """(cards, scopes, tables by factor, (clique, last token) of each) of sequence i, straight from B.1."""
+def factors_of(problem, i, w=None, links=None):
+    """(cards, scopes, tables by factor, (clique, last token) of each) of sequence i, straight from B.1.
+
+    links : {number of a table: tokens (E, 2)}: such a table is that of each of these pairs, at no other.
+    """
     corpus, layout, features = problem.corpus, problem.layout, problem.features
     w, m = problem.w if w is None else w, len(layout.sizes)
     first, n_steps = int(corpus.seq_ptr[i]), int(corpus.lengths[i])
@@ -96,8 +99,17 @@ def factors_of(problem, i, w=None):
         scopes.append((t * m + chain,))
         tables.append(limit)
         where.append((None, t))
-    for table in layout.tables:
-        for t in range(table.span, n_steps):
+    for number, table in enumerate(layout.tables):
+        places = [
+            (t, tuple((t - table.span + dt) * m + chain for dt, chain in table.at))
+            for t in range(table.span, n_steps)
+        ]
+        if links is not None and number in links:
+            pairs = np.asarray(links[number]).reshape(-1, 2) - first
+            pairs = pairs[(pairs >= 0).all(axis=1) & (pairs < n_steps).all(axis=1)].tolist()
+            (_, a), (_, b) = table.at
+            places = [(t, (s * m + a, t * m + b)) for s, t in pairs]
+        for t, scope in places:
             scores = np.zeros(table.size)
             if table.start >= 0:
                 lo = features.n_node + table.start
@@ -106,7 +118,7 @@ def factors_of(problem, i, w=None):
                 scores += rows[t, table.row : table.row + table.size]
             if table.allowed is not None:
                 scores[~table.allowed.reshape(-1)] = -np.inf
-            scopes.append(tuple((t - table.span + dt) * m + chain for dt, chain in table.at))
+            scopes.append(scope)
             tables.append(scores)
             where.append((table, t))
     return list(layout.sizes) * n_steps, scopes, tables, where
