@@ -157,17 +157,18 @@ def send_messages(k, rule, log_node, blocks, work):
 
 
 @kernel
-def settle(blocks, work):
-    """Sequences none of whose messages moved since the last update of this chain are done; returns rows that
-    are.
+def settle(sweep, blocks, work):
+    """A sequence is done when no message of it moved in the last update of each chain; returns how many rows
+    are done.
 
-    Arguments: blocks (`Blocks`, see the top); out: work.quiet, work.done. Cost: B. Source: docs/SPEC.md, B.4.
+    Arguments: sweep, its number; blocks (`Blocks`, see the top); out: work.quiet, work.done, work.sweeps.
+    Cost: B. Source: docs/SPEC.md, B.4.
     """
     n_done = 0
     for r in range(work.count[1]):
         work.quiet[r] = 0 if work.moved[r] > 0 else work.quiet[r] + 1
-        if work.quiet[r] >= blocks.size.size or work.flags[r]:
-            work.done[r] = 1
+        if work.done[r] == 0 and (work.quiet[r] >= blocks.size.size or work.flags[r]):
+            work.done[r], work.sweeps[r] = 1, sweep
         n_done += work.length[r] * work.done[r]
     return n_done
 
@@ -279,10 +280,10 @@ def link_sums(g, kind, weight, log_node, blocks, work, p_node, sums):
 
 
 @kernel
-def leave(sweeps, converged, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work):
+def leave(converged, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work):
     """What the sequences that are done have found; then they leave.
 
-    Arguments: sweeps, converged (0 or 1), weight (B,), log_node (n, M), blocks (`Blocks`, see the top), rule;
+    Arguments: converged (0 or 1), weight (B,), log_node (n, M), blocks (`Blocks`, see the top), rule;
     out: log_z (B,), p_node (n, M), sums, stats (4,), work. Cost: see `leaving_log_z`, `leaving_sums`,
     `compact`. Source: chapter 13.
     """
@@ -292,7 +293,7 @@ def leave(sweeps, converged, weight, log_node, blocks, rule, log_z, p_node, sums
         if work.done[r] and not work.flags[r]:
             stats[0] += 1
             stats[1] += 1 - converged
-            stats[2] += sweeps
+            stats[2] += work.sweeps[r]
     compact(blocks, work)
 
 
@@ -332,13 +333,14 @@ def sweep_blocks(step_ptr, links, weight, log_node, blocks, rule, log_z, p_node,
                 continue
             send_messages(k, rule, log_node, blocks, work)
             for g in range(blocks.link.shape[0]):
-                stats[3] += work.n_links[g] * ((blocks.link[g, 0] == k) + (blocks.link[g, 1] == k))
-            n_done = settle(blocks, work)
+                for side in range(2):
+                    stats[3] += work.n_links[g] if blocks.link[g, side] == k else 0
+            n_done = settle(sweep + 1, blocks, work)
             if LEAVE * n_done >= n or n_done > 0 and k == m - 1 and sweep + 1 == rule.max_sweeps:
-                leave(sweep + 1, 1, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work)
+                leave(1, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work)
         if last and work.count[1] > 0:
-            work.done[: work.count[1]] = 1
-            leave(sweep, 0, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work)
+            work.done[: work.count[1]], work.sweeps[: work.count[1]] = 1, sweep
+            leave(0, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work)
     n_flagged = 0
     for r in range(log_z.size):
         n_flagged += np.isnan(log_z[r])

@@ -235,6 +235,7 @@ class BlockWork(NamedTuple):
     length: np.ndarray  # int64 (B,)
     quiet: np.ndarray  # int64 (B,): chains in a row whose update moved no message of it
     moved: np.ndarray  # int64 (B,): how many numbers of its messages the last update moved
+    sweeps: np.ndarray  # int64 (B,): after which it was done
     done: np.ndarray  # uint8 (B,)
     flags: np.ndarray  # uint8 (B,): 1 where the log form is needed
     offset: np.ndarray  # (m, B): nats taken out of the scores of each chain; mean field: less its fields
@@ -312,7 +313,7 @@ def block_work(sizes, ends, n, wide, steps, link_ptrs):
         return np.zeros(shape, np.int64)
 
     return BlockWork(
-        ints(3), ints(steps + 1), *ints(3, n), *ints(4, wide), *np.zeros((2, wide), np.uint8),
+        ints(3), ints(steps + 1), *ints(3, n), *ints(5, wide), *np.zeros((2, wide), np.uint8),
         np.zeros((m, wide)), np.empty((m, n)), *np.empty((4, labels * n)), ints(n_groups + 1),
         *ints(2, n_groups), ints(2, n_links), ints(n_links), *np.empty((2, n_links)), *np.empty((2, cells)),
         *np.empty((2, max(n, n_links) * most)), np.ones(max(wide, most)), np.empty(most * most),
