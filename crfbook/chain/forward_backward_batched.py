@@ -194,9 +194,12 @@ def _centre_row(row, limit, r, log_z, flags):
 
 
 @kernel
-def _forward(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf):
-    """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t];
-    see below for shapes.
+def forward_rows(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf):
+    """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t].
+
+    Arguments: psi_node (n, L); psi_edge (K, L, L); row_class (n,), by_step (n,), see `times_edges`; step_ptr
+    (T+1,); out: alpha (n, L), gain (n,); work: ones (L,), all 1; buf (n, L). Cost: n L^2 multiply-adds.
+    Source: Rabiner (1989), section V.A; chapter 02.
     """
     L = psi_node.shape[1]
     for i in range(step_ptr[1]):
@@ -283,7 +286,7 @@ def forward_batched(steps, psi_edge, edge_max, edge_spread, log_node, log_z, alp
     for y in range(ones.size):
         ones[y] = 1.0
     exp_rows(log_node, edge_spread[0], step_ptr, log_z, flags)
-    _forward(log_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf)
+    forward_rows(log_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf)
     _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags)
     return erase_flagged(step_ptr, flags, log_z, log_node, alpha, gain)
 

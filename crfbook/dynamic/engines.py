@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crfbook.dynamic.blocks import ChainBlocks, misfit
+from crfbook.dynamic.blocks import ChainBlocks, block_chains
 from crfbook.dynamic.forms import Elimination, JunctionTrees, elimination_rows
 from crfbook.dynamic.junction import LIMIT, tree_plan
 from crfbook.dynamic.loopy import BLOCKS, SCHEDULES
@@ -33,7 +33,7 @@ def check_engine(layout, corpus, engine, limit=LIMIT):
         try:
             return check_engine(layout, corpus, "exact", limit)
         except ValueError:
-            return "tree" if misfit(layout) else "block"
+            return "tree" if block_chains(layout) else "block"
     cells = int(np.prod(layout.sizes, dtype=np.float64)) if layout.axes else 0
     if engine == "exact":
         engine = "elimination" if 0 < cells <= limit else "junction"
@@ -49,7 +49,7 @@ def check_engine(layout, corpus, engine, limit=LIMIT):
     if engine == "junction":
         for n_steps in np.unique(corpus.lengths[corpus.lengths > 0])[::-1].tolist():
             tree_plan(layout, n_steps, limit)
-    if engine in BLOCKS and (why := misfit(layout)):
+    if engine in BLOCKS and (why := block_chains(layout, engine)):
         raise ValueError(f"inference={engine!r}: {why}; 'tree' takes any template")
     return engine
 

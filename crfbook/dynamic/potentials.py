@@ -1,4 +1,4 @@
-"""Potentials of m label chains, as the kernels of elimination.py and viterbi.py read them.
+"""Potentials of m label chains, as the kernels of elimination.py, viterbi.py and block_sweeps.py read them.
 
 L_k labels of chain k, K = L_1 L_2 .. L_m joint labels; axes in the order of a `Layout`, for viterbi.py turned
 round.
@@ -138,7 +138,7 @@ def _sizes(sizes):
 def _flat(pair):
     """(tables one after the other, where each begins)."""
     start = np.concatenate([[0], np.cumsum([table.size for table in pair[:-1]])]).astype(np.int64)
-    return np.concatenate([table.reshape(-1) for table in pair]), start
+    return np.concatenate([np.zeros(0), *(table.reshape(-1) for table in pair)]), start
 
 
 def _exp(scores):
@@ -232,3 +232,121 @@ def chain_work(sizes, n_rows, n_wide):
 def chain_sums(chains):
     """`ChainSums` of zeros."""
     return ChainSums(*(np.zeros_like(psi) for psi in (chains.pair, chains.psi_beside, chains.psi_skew)))
+
+
+class Blocks(NamedTuple):
+    """Potentials of m chains and G groups of links, for block_sweeps.py. Tables lie one after the other."""
+
+    size: np.ndarray  # int64 (m,): L_k
+    first: np.ndarray  # int64 (m+1,): first column of each chain in a row of scores
+    pair_start: np.ndarray  # int64 (m,): where the transitions of each chain begin; -1: it has none
+    log_pair: np.ndarray  # (sum L_k^2,), [previous, next]
+    psi_pair: np.ndarray  # exp(log_pair - pair_max)
+    psi_pair_t: np.ndarray  # [next, previous]
+    pair_max: np.ndarray  # (m,)
+    pair_spread: np.ndarray  # (m,): largest difference of finite values
+    # int64 (G, 4): chain a, chain b, where its table begins, first column of its cells in the rows of b or -1
+    link: np.ndarray
+    log_link: np.ndarray  # (sum L_a L_b,), [a, b]; nothing of groups that have cells in rows
+    psi_link: np.ndarray  # exp(log_link - link_max); mean field: log_link
+    psi_link_t: np.ndarray  # [b, a]
+    link_max: np.ndarray  # (G,)
+    link_spread: np.ndarray  # (G,)
+    is_hard: np.ndarray  # uint8 (1,): whether a table forbids a pair
+
+
+class BlockWork(NamedTuple):
+    """What sweeps write, for up to N rows of B sequences of T steps, E links; M labels of all chains."""
+
+    count: np.ndarray  # int64 (3,): rows, sequences and steps that are left
+    step: np.ndarray  # int64 (T+1,): where each of the steps begins
+    seq: np.ndarray  # int64 (N,): sequence of each row
+    origin: np.ndarray  # int64 (N,): the row of the batch that it was
+    place: np.ndarray  # int64 (N,): the row that it becomes
+    slot: np.ndarray  # int64 (B,): the sequence of the batch that each was
+    length: np.ndarray  # int64 (B,)
+    quiet: np.ndarray  # int64 (B,): chains in a row whose update moved no message of it
+    moved: np.ndarray  # int64 (B,): how many numbers of its messages the last update moved
+    sweeps: np.ndarray  # int64 (B,): after which it was done
+    done: np.ndarray  # uint8 (B,)
+    flags: np.ndarray  # uint8 (B,): 1 where the log form is needed
+    offset: np.ndarray  # (m, B): nats taken out of the scores of each chain; mean field: less its fields
+    gain: np.ndarray  # (m, N)
+    u: np.ndarray  # (M N,): exp(scores) of each chain; mean field: scores
+    psi: np.ndarray  # (M N,): what a chain was run with, then v of `backward_batched`
+    alpha: np.ndarray  # (M N,)
+    p: np.ndarray  # (M N,): beliefs
+    link_ptr: np.ndarray  # int64 (G+1,): links of each group
+    link_at: np.ndarray  # int64 (G,): where its messages and cavities begin
+    n_links: np.ndarray  # int64 (G,): how many are left
+    end: np.ndarray  # int64 (2, E): rows of the links at a and b
+    link_place: np.ndarray  # int64 (E,)
+    link_z: np.ndarray  # (E,): cavity X cavity
+    total: np.ndarray  # (E,)
+    message: np.ndarray  # into the a of a group's links, (E, L_a), then into the b; group after group
+    cavity: np.ndarray  # of those labels, laid out as `message`
+    one: np.ndarray  # gathered operands, (N or E, largest L)
+    two: np.ndarray
+    ones: np.ndarray
+    pair: np.ndarray  # (largest L squared,)
+
+
+class BlockSums(NamedTuple):
+    """What a shard finds for weights that do not depend on the text."""
+
+    pair: np.ndarray  # of transitions, still without their potentials
+    link: np.ndarray  # of links, too; mean field: whole
+    row: np.ndarray  # (M,): beliefs of the cells of rows, summed over rows
+
+
+def block_potentials(layout, tables, along, across, mean_field):
+    """`Blocks` of the scores of `log_tables`. along, across : numbers of tables of transitions, of links."""
+    pairs = [np.zeros((0, 0))] * len(layout.sizes)
+    for n in along:
+        pairs[layout.tables[n].at[0][1]] = tables[n]
+    shared = [tables[n] if layout.tables[n].row < 0 else np.zeros((0, 0)) for n in across]
+    (psi, most, spread), (psi_link, link_max, link_spread) = (
+        ([found[0] for found in group], *(np.array([found[i] for found in group], float) for i in (1, 2)))
+        for group in ([_exp(table) for table in tables_] for tables_ in (pairs, shared))
+    )
+    psi_link = shared if mean_field else psi_link
+    (log_pair, start), (log_link, where) = _flat(pairs), _flat(shared)
+    link = [
+        (*(chain for _, chain in layout.tables[n].at), begin, layout.tables[n].row)
+        for n, begin in zip(across, where, strict=False)
+    ]
+    hard = any((tables[n] == -np.inf).any() for n in (*along, *across))
+    psi, psi_t = (_flat(part)[0] for part in (psi, [table.T for table in psi]))
+    psi_link, psi_link_t = (_flat(part)[0] for part in (psi_link, [table.T for table in psi_link]))
+    return Blocks(
+        np.array(layout.sizes, np.int64), layout.first,
+        np.where([pair.size > 0 for pair in pairs], start, -1), log_pair, psi, psi_t, most, spread,
+        np.array(link, np.int64).reshape(-1, 4), log_link, psi_link, psi_link_t, link_max, link_spread,
+        np.array([hard], np.uint8),
+    )  # fmt: skip
+
+
+def block_sums(blocks, n_cells):
+    """`BlockSums` of zeros, for rows of n_cells cells."""
+    return BlockSums(np.zeros_like(blocks.psi_pair), np.zeros_like(blocks.psi_link), np.zeros(n_cells))
+
+
+def block_work(sizes, ends, n, wide, steps, link_ptrs):
+    """`BlockWork` for batches of up to n rows, `wide` sequences, `steps` steps and these links.
+
+    ends : (a, b) of each group. link_ptrs : (G+1,) of each batch.
+    """
+    most, m, n_groups, labels = max(sizes), len(sizes), len(ends), sum(sizes)
+    n_links = max((int(ptr[-1]) for ptr in link_ptrs), default=0)
+    widths = np.array([sizes[a] + sizes[b] for a, b in ends], np.int64)
+    cells = max((int(np.diff(ptr) @ widths) for ptr in link_ptrs), default=0)
+
+    def ints(*shape):
+        return np.zeros(shape, np.int64)
+
+    return BlockWork(
+        ints(3), ints(steps + 1), *ints(3, n), *ints(5, wide), *np.zeros((2, wide), np.uint8),
+        np.zeros((m, wide)), np.empty((m, n)), *np.empty((4, labels * n)), ints(n_groups + 1),
+        *ints(2, n_groups), ints(2, n_links), ints(n_links), *np.empty((2, n_links)), *np.empty((2, cells)),
+        *np.empty((2, max(n, n_links) * most)), np.ones(max(wide, most)), np.empty(most * most),
+    )  # fmt: skip

@@ -81,8 +81,11 @@ def dynamic_problem(name, seed=0, lengths=(3, 1, 2, 4, 0, 1), size=1.0, constrai
     return problem
 
 
-def factors_of(problem, i, w=None):
-    """(cards, scopes, tables by factor, (clique, last token) of each) of sequence i, straight from B.1."""
+def factors_of(problem, i, w=None, links=None):
+    """(cards, scopes, tables by factor, (clique, last token) of each) of sequence i, straight from B.1.
+
+    links : {number of a table: tokens (E, 2)}: such a table is that of each of these pairs, at no other.
+    """
     corpus, layout, features = problem.corpus, problem.layout, problem.features
     w, m = problem.w if w is None else w, len(layout.sizes)
     first, n_steps = int(corpus.seq_ptr[i]), int(corpus.lengths[i])
@@ -103,12 +106,18 @@ def factors_of(problem, i, w=None):
         scopes.append((t * m + chain,))
         tables.append(limit)
         where.append((None, t))
-    for table in layout.tables:
-        if table.linked:
-            ends = [pair - first for pair in corpus.linked if first <= pair[0] < first + n_steps]
-        else:
-            ends = [(t - table.span, t) for t in range(table.span, n_steps)]
-        for begin, t in ends:
+    for number, table in enumerate(layout.tables):
+        places = [
+            (t, tuple((t - table.span + dt) * m + chain for dt, chain in table.at))
+            for t in range(table.span, n_steps)
+        ]
+        pairs = corpus.linked if table.linked else (links or {}).get(number)
+        if pairs is not None:
+            pairs = np.asarray(pairs).reshape(-1, 2) - first
+            pairs = pairs[(pairs >= 0).all(axis=1) & (pairs < n_steps).all(axis=1)].tolist()
+            (_, a), (_, b) = table.at
+            places = [(t, (s * m + a, t * m + b)) for s, t in pairs]
+        for t, scope in places:
             scores = np.zeros(table.size)
             if table.start >= 0:
                 lo = features.n_node + table.start
@@ -117,8 +126,7 @@ def factors_of(problem, i, w=None):
                 scores += rows[t, table.row : table.row + table.size]
             if table.allowed is not None:
                 scores[~table.allowed.reshape(-1)] = -np.inf
-            place = {0: begin, table.span: t}
-            scopes.append(tuple(place.get(dt, begin + dt) * m + chain for dt, chain in table.at))
+            scopes.append(scope)
             tables.append(scores)
             where.append((table, t))
     return list(layout.sizes) * n_steps, scopes, tables, where
