@@ -1,10 +1,10 @@
 """How a dynamic CRF is computed with: exact engines, approximate ones, and the choice between them.
 
-    elimination    chains with potentials between neighbouring labels, by matrix products        exact
-    junction       junction trees: any template whose largest clique is small enough             exact
-    block          belief propagation, each chain at once                                        approximate
-    sweep, random, tree, residual, sync    belief propagation message by message                 approximate
-    mean-field     chains that know each other's marginals: a lower bound of log Z               approximate
+elimination    chains with potentials between neighbouring labels, by matrix products        exact
+junction       junction trees: any template whose largest clique is small enough             exact
+block          belief propagation, each chain at once                                        approximate
+sweep, random, tree, residual, sync    belief propagation message by message                 approximate
+mean-field     chains that know each other's marginals: a lower bound of log Z               approximate
 """
 
 from __future__ import annotations
