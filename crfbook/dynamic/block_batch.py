@@ -19,8 +19,8 @@ BELIEFS, MEAN_FIELD = 0, 1
 def rows_of(k, n, blocks, array):
     """The first n rows of chain k, (n, L_k).
 
-    Arguments: k, n, blocks (`Blocks`, see the top); array (m chains one after the other, each of as many rows
-    as the largest batch). Cost: 1, a view. Source: chapter 13.
+    Arguments: k, n, blocks (`Blocks`, see the top); array (cells,): of work, chain
+    after chain, each of as many rows as the largest batch. Cost: 1, a view. Source: chapter 13.
     """
     L, lo = blocks.size[k], blocks.first[k] * (array.size // blocks.first[-1])
     return array[lo : lo + n * L].reshape(n, L)
@@ -31,8 +31,7 @@ def side_of(g, side, blocks, work, array):
     """Messages or cavities of group g at its chain a (side 0) or b (side 1), (n_links[g], L).
 
     Arguments: g, side, blocks (`Blocks`, see the top), work; array (cells,): work.message or
-    work.cavity. Cost: 1, a
-    view. Source: chapter 13.
+    work.cavity. Cost: 1, a view. Source: chapter 13.
     """
     L, lo, n = blocks.size[blocks.link[g, side]], work.link_at[g], work.n_links[g]
     if side == 1:
@@ -53,7 +52,8 @@ def ends_of(g, side, work):
 def table_of(g, blocks, tables):
     """The shared table of group g, (L_a, L_b), or its transpose (L_b, L_a) from transposed tables, flat.
 
-    Arguments: g, blocks (`Blocks`, see the top); tables: of blocks. Cost: 1, a view. Source: chapter 13.
+    Arguments: g, blocks (`Blocks`, see the top); tables (cells,): one of
+    its arrays. Cost: 1, a view. Source: chapter 13.
     """
     size = blocks.size[blocks.link[g, 0]] * blocks.size[blocks.link[g, 1]]
     return tables[blocks.link[g, 2] : blocks.link[g, 2] + size]
@@ -165,7 +165,7 @@ def close_links(g, side, log_node, blocks, work):
     """Close labels at one side of group g that no open label at the other allows; returns how many.
 
     Arguments: g, side, log_node (n, M), blocks (`Blocks`, see the top); out: work.u. Cost: E L_a L_b at most.
-    Source: as above.
+    Source: arc consistency; Dechter and Mateescu (2003).
     """
     a, b, row = blocks.link[g, 0], blocks.link[g, 1], blocks.link[g, 3]
     n, n_closed, La, Lb = work.count[0], 0, blocks.size[a], blocks.size[b]
@@ -262,7 +262,7 @@ def exp_scores(log_node, blocks, work):
 def move_rows(place, array):
     """Rows i of array (n, L) go to place[i] <= i (n,); -1: they go away.
 
-    Arguments: place; out: array. Cost: n L. Source: chapter 13.
+    Arguments: place (n,); out: array (n, L). Cost: n L. Source: chapter 13.
     """
     for i in range(place.size):
         if place[i] >= 0 and place[i] < i:

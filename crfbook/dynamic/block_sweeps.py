@@ -36,7 +36,7 @@ from crfbook.dynamic.block_batch import (
     times_table,
 )
 
-LEAVE = 4  # sequences leave when one row in LEAVE is done
+LEAVE = 8  # sequences leave when one row in LEAVE is done
 
 
 @kernel
