@@ -5,6 +5,7 @@ label may be any, or None; n_threads.
 """
 
 import heapq
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from crfbook.dynamic.loopy import OPTIONS, max_marginals
 from crfbook.dynamic.objective import plain
 from crfbook.dynamic.potentials import max_chains
 from crfbook.dynamic.propagation import check_links
-from crfbook.dynamic.viterbi import chains_viterbi
+from crfbook.dynamic.viterbi import best_and_second, chains_viterbi
 from crfbook.training.threads import run_pieces
 
 
@@ -166,59 +167,105 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True):
 def kbest(corpus, model, k, n_threads=1):
     """For each sequence a list of at most k pairs (labels int32 (T, m), score), best first. Exact.
 
-    The best of all labellings but those found: each found one splits the rest into those that leave it first
-    at its first, second, .. label; the best of each part waits in a queue. Cost: m T decodings a labelling.
-    Source: Lawler (1972), A procedure for computing the k best solutions of discrete optimization problems.
+    The best of all labellings but those found: each found one splits the rest into parts, one for each place
+    where a labelling can leave it. The best of each part waits in a queue, see `_ranked`.
+    Cost, K joint labels: elimination: one decoding, then (m + 2) K T operations a labelling; junction trees:
+    m T decodings a labelling.
+    Source: Lawler (1972), A procedure for computing the k best solutions of discrete optimization problems;
+    Nilsson and Goldberger (2001), see `best_and_second`.
     """
-    ready, layout = ready_rows(corpus, model, None), model.layout
-    chains = max_chains(layout, ready.tables) if model.engine == "elimination" else None
+    ready, m = ready_rows(corpus, model, None), len(model.layout.sizes)
+    chains = max_chains(model.layout, ready.tables) if model.engine == "elimination" else None
     out = [None] * corpus.n_sequences
-    first = layout.first
-
-    def best(rows, fixed, closed):
-        """The best labelling with the first labels of `fixed`, whose next one is not in `closed`."""
-        rows, m = rows.copy(), len(layout.sizes)
-        for v in range(fixed.size):
-            t, chain = divmod(v, m)
-            block = rows[t, first[chain] : first[chain + 1]]
-            kept = block[fixed[v]]
-            block[:] = -np.inf
-            block[fixed[v]] = kept
-        t, chain = divmod(fixed.size, m)
-        if closed:
-            rows[t, first[chain] + np.array(sorted(closed))] = -np.inf
-        path, score = np.zeros((len(rows), m), np.int32), np.zeros(1)
-        _best(rows, np.array([0, len(rows)]), chains, model, ready.tables, path, score)
-        return float(score[0]), path
 
     def piece(i):
         sequences, tokens = ready.pieces[i]
         log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
         for s in range(sequences.start, sequences.stop):
             rows = log_node[corpus.seq_ptr[s] - tokens.start : corpus.seq_ptr[s + 1] - tokens.start]
-            out[s] = (
-                _ranked(rows, best, k, len(layout.sizes))
-                if len(rows)
-                else [(np.zeros((0, len(layout.sizes)), np.int32), 0.0)]
-            )
+            if len(rows) == 0:
+                out[s] = [(np.zeros((0, m), np.int32), 0.0)]
+            elif chains is None:
+                out[s] = _ranked(*_parts_by_decoding(rows, model, ready.tables), k)
+            else:
+                out[s] = _ranked(*_parts_by_prefixes(rows, *chains), k)
 
     run_pieces(piece, len(ready.pieces), n_threads)
     return out
 
 
-def _ranked(rows, best, k, m):
-    found, number = [], 0
-    score, path = best(rows, np.zeros(0, np.int32), set())
-    queue = [(-score, number, path, 0, frozenset())]
-    while queue and len(found) < k and queue[0][0] < np.inf:
-        score, _, path, n_fixed, closed = heapq.heappop(queue)
-        found.append((path, -score))
-        flat = path.reshape(-1)
-        for v in range(n_fixed, flat.size if len(found) < k else 0):
-            closed_here = (closed if v == n_fixed else frozenset()) | {int(flat[v])}
-            score, other = best(rows, flat[:v], closed_here)
+def _ranked(score, part, split, k):
+    """At most k pairs (labels, score) of a part of all labellings, best first; score is that of its best one.
+
+    split : f(score, part): (the best labelling of a part, pairs (score, part) of what else is in it).
+    """
+    number, found, queue = count(), [], []
+    rest = [(score, part)]
+    while len(found) < k:
+        for score, part in rest:
             if score > -np.inf:
-                number += 1
-                heapq.heappush(queue, (-score, number, other, v, closed_here))
-        queue = heapq.nsmallest(k - len(found), queue)  # none of the others can be among the k best
+                heapq.heappush(queue, (-score, next(number), part))
+        left = k - len(found)
+        if len(queue) > 2 * left:  # none of the others can be among the k best; a sorted list is a heap
+            queue.sort()
+            del queue[left:]
+        if not queue:
+            break
+        score, _, part = heapq.heappop(queue)
+        labels, rest = split(-score, part)
+        found.append((labels, -score))
     return found
+
+
+def _parts_by_prefixes(rows, chains, axes):
+    """What `_ranked` needs, from the best score of each prefix: no part is decoded.
+
+    A part (cells, t, cell): labellings that end in cells[t+1:], with the joint label `cell` at t or one that
+    follows it in the order of `best_and_second`.
+    """
+    T, n_cells = len(rows), len(chains.log_beside)
+    delta, buf = np.empty((T, n_cells)), np.empty((2, n_cells))
+    labels, score = np.zeros((T, len(axes)), np.int32), np.zeros(1)
+    chains_viterbi(rows, chains, np.array([0, T]), labels, score, delta, buf)
+
+    def split(score, part):
+        cells, t, cell = part
+        cells, second, gap = cells.copy(), np.empty(t + 1, np.int64), np.empty(t + 1)
+        cells[t] = cell
+        best_and_second(rows, chains, delta, cells, second, gap, buf[0])
+        labels = np.empty((T, len(axes)), np.int32)
+        labels[:, axes] = cells[:, None] // chains.after % chains.size
+        others = enumerate(zip(gap.tolist(), second.tolist(), strict=True))
+        return labels, ((score + g, (cells, t, c)) for t, (g, c) in others)
+
+    return float(score[0]), (np.zeros(T, np.int64), T - 1, int(np.argmax(delta[-1]))), split
+
+
+def _parts_by_decoding(rows, model, tables):
+    """What `_ranked` needs, each part decoded by a junction tree.
+
+    A part (path, n_fixed, closed): labellings with the first n_fixed labels of its best one, `path`, whose
+    next label is not in `closed`.
+    """
+    first, m = model.layout.first, len(model.layout.sizes)
+
+    def best(fixed, closed):
+        held = rows.copy()
+        for v, label in enumerate(fixed):
+            block = held[v // m, first[v % m] : first[v % m + 1]]
+            kept = block[label]
+            block[:] = -np.inf
+            block[label] = kept
+        held[len(fixed) // m, first[len(fixed) % m] + np.array(sorted(closed), np.int64)] = -np.inf
+        path, score = sequence_best(model.layout, tables, held, model.limit)
+        return score, (path, len(fixed), closed)
+
+    def split(score, part):
+        path, n_fixed, closed = part
+        flat = path.reshape(-1)
+        return path, (
+            best(flat[:v], {int(flat[v])} | (closed if v == n_fixed else set()))
+            for v in range(n_fixed, flat.size)
+        )
+
+    return *best([], set()), split

@@ -194,3 +194,32 @@ def chains_viterbi(log_node, chains, seq_ptr, path, score, delta, buf):
                 cell = best_before(t, cell, rows, chains, delta, buf[0])
             elif t > 0:
                 cell = 0
+
+
+@kernel
+def best_and_second(log_node, chains, delta, cells, second, gap, buf):
+    """The best labelling that ends in cells[n-1:], and at each of its first n tokens the next best cell.
+
+    score(t, c) = delta[t, c] + the scores of a step from c to cells[t+1]
+    order(t): all c by falling score(t, c), equal ones by c;  cells[t] = the first one, for t < n - 1
+    second[t] = the one that follows cells[t] in order(t);  gap[t] = score(t, second[t]) - score(t, cells[t])
+
+    So the best labelling that ends in second[t] and cells[t+1:] scores gap[t] more than the one in cells.
+    Arguments: log_node (T, M), chains, delta (T, K): of `chains_viterbi`; cells int64 (T,), given from n - 1
+    on, with a score above -inf; out: cells before; second int64 (n,); gap (n,), -inf where nothing possible
+    follows; work: buf (K,). Cost: (m + 2) K n. Source: Nilsson and Goldberger (2001), Sequentially finding
+    the N-best list in hidden Markov models.
+    """
+    n, T = second.size, cells.size
+    for t in range(n - 1, -1, -1):
+        if t == T - 1:
+            buf[:] = delta[t]
+        else:
+            best = best_before(t + 1, cells[t + 1], log_node, chains, delta, buf)
+            cells[t] = best if t < n - 1 else cells[t]
+        given, top = cells[t], buf[cells[t]]
+        second[t], high = given, -np.inf
+        for c in range(buf.size):
+            if buf[c] > high and (buf[c] < top or buf[c] == top and c > given):
+                second[t], high = c, buf[c]
+        gap[t] = high - top

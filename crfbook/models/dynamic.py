@@ -182,7 +182,11 @@ class DCRF(BaseEstimator):
         )
 
     def predict_kbest(self, X: Data, k: int = 10) -> list[list[tuple[list[tuple[Any, ...]], float]]]:
-        """The k most probable labellings of each sentence: pairs (labels, log probability), best first."""
+        """The k most probable labellings of each sentence: pairs (labels, log probability), best first.
+
+        Fewer where fewer are allowed. A labelling costs less than a decoding if engine_ is "elimination", and
+        up to m T decodings if it is "junction" (m columns, T tokens).
+        """
         corpus, model = self._ready(X)
         k, n_threads = whole("k", k, 1), thread_count(self.n_jobs)
         log_z = marginals(corpus, model, None, n_threads, rows=False)[1]

@@ -68,11 +68,12 @@ def objective_of(one, n_threads=1):
     return DynamicObjective(one.corpus, one.labels, one.layout, one.features, c2=C2, n_threads=n_threads)
 
 
-def joint_chain(one, every):
-    """(objective, weights) of the chain of joint labels: those that occur in the corpus, or every pair."""
-    joint = one.labels[:, 0].astype(np.int64) * one.layout.sizes[1] + one.labels[:, 1]
-    whole = problem("all").labels
-    seen = np.unique(whole[:, 0].astype(np.int64) * one.layout.sizes[1] + whole[:, 1])
+def joint_chain(one, whole, every):
+    """(objective, weights, number of labels) of the chain of joint labels: those that occur in whole, the
+    problem of the same labels on all sentences, or every pair.
+    """
+    joint, everywhere = (np.ravel_multi_index(p.labels.T, one.layout.sizes) for p in (one, whole))
+    seen = np.unique(everywhere)
     n_labels = int(np.prod(one.layout.sizes)) if every else len(seen)
     labels = joint if every else np.searchsorted(seen, joint)
     corpus = one.corpus._replace(labels=labels.astype(np.int32))
@@ -118,7 +119,7 @@ def dcrf_targets(repeats=5):
     few = problem("all", SUBSET)
     ours, whole = objective_of(few), problem("all")
     (flat, w_flat, n_flat), (product, w_product, n_product) = (
-        joint_chain(few, all_) for all_ in (False, True)
+        joint_chain(few, whole, every) for every in (False, True)
     )
     took = race({"ours": partial(ours, few.w), "flat": partial(flat, w_flat)}, repeats)
     seconds = took["ours"].median_cpu
