@@ -23,7 +23,7 @@ from crfbook.dynamic.loopy import (
     score_of,
 )
 from crfbook.dynamic.messages import junction_log_z
-from crfbook.dynamic.sum_product import plain_message, sum_product_sweep
+from crfbook.dynamic.sum_product import plain_message, product_at, product_of_others, sum_product_sweep
 
 pytestmark = pytest.mark.kernels
 schedules = pytest.mark.parametrize("schedule", SCHEDULES)
@@ -141,9 +141,34 @@ def test_a_label_fades_and_wins(schedule):
 
 
 @schedules
-def test_many_neighbours(schedule):
-    """A star of 700 leaves: the product of as many messages is no number of 64 bits."""
+@pytest.mark.parametrize("triples", [False, True])
+def test_a_label_fades_at_once_and_wins(schedule, triples):
+    """Four neighbours make a label's product 0, though no message has a 0; a chain behind them has more."""
+    fades, wins = 4, 5
+    scores = [0.0] + [-300.0] * fades + [290.0] * wins
+    if triples:  # two neighbours in one factor
+        scopes = (
+            [(0, 1, 2), (3, 0, 4)] + [(v, v + 1) for v in range(fades + 1, fades + wins)] + [(fades + 1, 0)]
+        )
+    else:
+        scopes = [(0, v) for v in range(1, fades + 2)] + [(v, v + 1) for v in range(fades + 1, fades + wins)]
+    same = {n: np.full((2,) * n, -np.inf) for n in (2, 3)}
+    for n, table in same.items():
+        table[(0,) * n] = table[(1,) * n] = 0.0
+    graph = factor_graph([2] * len(scores), scopes)
+    tables = np.concatenate([same[len(scope)].reshape(-1) for scope in scopes])
+    found = propagate(
+        graph, phi_rows(graph, [[0.0, x] for x in scores]), tables, check_options(schedule, 1e-13)
+    )
+    np.testing.assert_allclose(found.log_z, 250.0, rtol=1e-12)
+    np.testing.assert_allclose(found.p_var[:, 1], 1.0, rtol=1e-12)
+
+
+@schedules
+def test_many_neighbours(schedule, monkeypatch):
+    """A star of 700 leaves: the product of all messages is no number of 64 bits; probabilities suffice."""
     n = 700
+    monkeypatch.setattr(loopy, "log_beliefs", None)
     rng = np.random.default_rng(0)
     graph = factor_graph([5] + [3] * n, [(0, v + 1) if v % 2 else (v + 1, 0) for v in range(n)])
     tables = [rng.normal(size=(5, 3) if v % 2 else (3, 5)) for v in range(n)]
@@ -413,6 +438,26 @@ def test_messages_as_they_are_read(cards):
             assert not lost[0] and change[0] == pytest.approx(largest, rel=1e-9)
             np.testing.assert_allclose(new[s, : n[s]], want[: n[s]], rtol=1e-12, atol=1e-15)
             assert not new[s, n[s] :].any() and not new[np.arange(len(n)) != s].any()
+            if domain == SUM:
+                sum_product_sweep(order, graph, loopy._exp(scores), msg, new, 0.25, change, lost, work)
+            else:
+                damped = np.full_like(logs, -np.inf)
+                log_sweep(order, graph, scores, logs, damped, 0.25, 0, change, lost, work)
+                new = np.exp(damped)
+            np.testing.assert_allclose(new[s], 0.75 * want + 0.25 * msg[s], rtol=1e-12, atol=1e-15)
+
+
+def test_small_products_are_reported():
+    """At a variable, and over the variables of a factor: positive and below LEAST, or soon to be."""
+    graph = factor_graph([2, 2, 2, 2], [(0, 1, 2), (0, 3), (3, 0)])
+    phi, msg = np.ones((4, 4)), np.tile([1.0, 1e-100, 0.0, 0.0], (7, 1))
+    w, q = np.zeros(4), np.zeros(4)
+    assert product_at(3, -1, graph, phi, msg, q)[0] == 1 and q[1] == pytest.approx(1e-200)
+    assert product_at(0, -1, graph, phi, msg, q)[0] == 2 and q[1] == pytest.approx(1e-300)
+    assert product_at(3, 4, graph, phi, msg, q)[0] == 0
+    phi[1:3, 1] = 1e-80
+    rows, lost, _ = product_of_others(0, graph, phi, msg, w, q)
+    assert rows == 4 and lost == 1 and w.tolist() == pytest.approx([1.0, 1e-80, 1e-80, 1e-160])
 
 
 def test_the_largest_change_first():

@@ -6,7 +6,7 @@ from helpers.dynamic import GENERAL, SKIPPING, TEMPLATES, dynamic_problem, facto
 from helpers.graphs import phi_rows
 from helpers.problems import central_differences
 
-from crfbook.dynamic.graphs import factor_graph
+from crfbook.dynamic.graphs import by_sentence, factor_graph, layout_graph, rows_scores
 from crfbook.dynamic.inference import DynamicModel, decode, max_product
 from crfbook.dynamic.layout import known_sets
 from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
@@ -142,11 +142,33 @@ def test_threads_change_nothing(schedule):
     made = [lattice(problem, n, schedule=schedule, seed=s) for n, s in ((1, 0), (2, 0), (2, 1))]
     (a, x), (b, y), (_, z) = (one(problem.w) for one in made)
     assert a == b and np.array_equal(x, y)
-    one, two, _ = (form_of(each).stats for each in made)
+    one, two, _ = (form_of(each).stats.copy() for each in made)
     assert len(one) > 1 and np.array_equal(one, two)
     assert np.array_equal(y, z) == (schedule not in ("random", "tree"))
     assert made[0](problem.w)[0] == a
     np.testing.assert_array_equal(form_of(made[0]).stats, one)
+
+
+@pytest.mark.parametrize("schedule", ["sync", "sweep", "residual"])
+@pytest.mark.parametrize("size", [1.0, 300.0])
+def test_a_sentence_does_not_see_its_neighbours(schedule, size):
+    """Bit for bit, though others in its batch need more sweeps; also in logarithms."""
+    layout = dynamic_problem("three, skew").layout
+    rng, lengths = np.random.default_rng(0), np.array([6, 6, 5, 3, 1])
+    step_ptr = np.concatenate([[0], np.cumsum([(lengths > t).sum() for t in range(6)])])
+    scores = [rng.normal(0.0, size, table.shape) for table in layout.tables]
+    log_node = rng.normal(0.0, size, (step_ptr[-1], layout.n_cells))
+    options = check_options(schedule, 1e-5, 40)
+    rows = layout_graph(layout, by_sentence(step_ptr), len(lengths))
+    found = propagate(rows.graph, *rows_scores(layout, rows, scores, log_node), options)
+    assert found.sweeps.min() < found.sweeps.max()
+    for i, n in enumerate(lengths):
+        alone = layout_graph(layout, by_sentence(np.arange(n + 1)), 1)
+        own = rows_scores(layout, alone, scores, log_node[step_ptr[:n] + i])
+        one = propagate(alone.graph, *own, options)
+        assert (one.sweeps[0], one.converged[0]) == (found.sweeps[i], found.converged[i])
+        np.testing.assert_array_equal(one.p_var, found.p_var[rows.graph.component == i])
+        assert one.log_z[0] == found.log_z[i]
 
 
 @schedules
