@@ -15,6 +15,7 @@ chain blocks (blocks.py, block_sweeps.py) send whole chains' messages at once. e
 Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.5.
 """
 
+from crfbook.dynamic.blocks import ChainBlocks
 from crfbook.dynamic.engines import EXACT, FORMS, check_engine, engine_cost
 from crfbook.dynamic.graphs import factor_graph, join_tables, split_tables
 from crfbook.dynamic.inference import DynamicModel, decode, decode_dual, kbest, marginals, max_product
@@ -22,8 +23,8 @@ from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import check_pair, dynamic_features, lay_out_template, with_tables
 from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
 from crfbook.dynamic.objective import DynamicObjective
+from crfbook.dynamic.propagation import Propagation
 from crfbook.dynamic.templates import (
-    LINKED,
     Clique,
     add_memories,
     check_cliques,
@@ -32,6 +33,7 @@ from crfbook.dynamic.templates import (
     linear,
     memories_of,
     memory,
+    reads_links,
     second_order,
     skip,
 )
@@ -40,13 +42,13 @@ __all__ = [
     "EXACT",
     "FORMS",
     "LIMIT",
-    "LINKED",
     "OPTIONS",
     "SCHEDULES",
+    "ChainBlocks",
     "Clique",
-    "DualBest",
     "DynamicModel",
     "DynamicObjective",
+    "Propagation",
     "add_memories",
     "check_cliques",
     "check_engine",
@@ -69,6 +71,7 @@ __all__ = [
     "memories_of",
     "memory",
     "propagate",
+    "reads_links",
     "second_order",
     "skip",
     "split_tables",

@@ -52,8 +52,8 @@ def ends_of(g, side, work):
 def table_of(g, blocks, tables):
     """The shared table of group g, (L_a, L_b), or its transpose (L_b, L_a) from transposed tables, flat.
 
-    Arguments: g, blocks (`Blocks`, see the top); tables (cells,): one of
-    its arrays. Cost: 1, a view. Source: chapter 13.
+    Arguments: g, blocks (`Blocks`, see the top); tables (n_cells,): one of its arrays.
+    Cost: 1, a view. Source: chapter 13.
     """
     size = blocks.size[blocks.link[g, 0]] * blocks.size[blocks.link[g, 1]]
     return tables[blocks.link[g, 2] : blocks.link[g, 2] + size]

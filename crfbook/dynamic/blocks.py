@@ -106,9 +106,9 @@ def _owners(step):
 class ChainBlocks(JunctionTrees):
     """Chain blocks; further arguments than those of `JunctionTrees`:
 
-    options : of `check_options`; its schedule is "block", belief propagation, log Z is Bethe's, or "mean-field",
-        log Z is a lower bound. A sequence is done when no chain's last update changed a message, which sums to
-        one, by tol or more; mean field: a belief at a link.
+    options : of `check_options`; its schedule is "block" (belief propagation, log Z is Bethe's) or
+        "mean-field" (log Z is a lower bound). A sequence is done when no chain's last update changed a
+        message, which sums to one, by tol or more; mean field: a belief at a link.
     links : {number of a table: int64 (E, 2), tokens of the corpus whose labels it joins}.
     stats, an attribute, int64 (n_shards, 4): sequences, those that did not converge, sweeps, messages.
     """

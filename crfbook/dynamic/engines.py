@@ -19,7 +19,8 @@ from crfbook.dynamic.propagation import Propagation
 
 EXACT = {"elimination": Elimination, "junction": JunctionTrees}
 FORMS = {**EXACT, **dict.fromkeys(BLOCKS, ChainBlocks), **dict.fromkeys(SCHEDULES, Propagation)}
-GRAPH_ROWS = 4096  # of a batch of an approximate form
+ROWS = {"junction": 512, "block": 1024, "mean-field": 1024}  # of a batch
+GRAPH_ROWS = 4096
 
 
 def check_engine(layout, corpus, engine, limit=LIMIT):
@@ -70,7 +71,7 @@ def engine_cost(layout, corpus, engine, limit=LIMIT):
 
 
 def make_form(problem, layout, label_sets, limit, engine, options, links):
-    """The form of an engine. options : of `check_options`, for an approximation. links : of `linked_tables`."""
+    """The form of an engine. options : of `check_options`; links : of `linked_tables`; for approximations."""
     form = FORMS[engine]
     if engine in EXACT:
         return form(problem, layout, label_sets, limit)
@@ -79,7 +80,7 @@ def make_form(problem, layout, label_sets, limit, engine, options, links):
 
 def batch_rows(layout, engine):
     """Rows of a batch."""
-    return {"elimination": elimination_rows(layout), "junction": 512}.get(engine, GRAPH_ROWS)
+    return elimination_rows(layout) if engine == "elimination" else ROWS.get(engine, GRAPH_ROWS)
 
 
 def linked_tables(layout, corpus):

@@ -17,7 +17,7 @@ from crfbook.chain.packing import padded
 from crfbook.data.constraints import Bounds, Constraints, check_constraints
 from crfbook.data.corpus import offsets, ragged_index
 from crfbook.data.features import FeatureSet, distinct_keys, find, from_keys
-from crfbook.dynamic.templates import LINKED, MEMORIES, check_template, rule_table
+from crfbook.dynamic.templates import LINKED, MEMORIES, check_template, reads_links, rule_table
 
 if TYPE_CHECKING:
     from crfbook._types import Corpus
@@ -154,7 +154,7 @@ def axis_order(cliques, number, sizes):
     """Chains as axes of elimination, small ones first, so that a label is there until the new ones that it
     has a potential with have come; () where cliques need more than elimination has, or its table is too wide.
     """
-    if np.prod(sizes, dtype=np.float64) > MOST_CELLS or any(clique.rule == LINKED for clique in cliques):
+    if np.prod(sizes, dtype=np.float64) > MOST_CELLS or reads_links(cliques):
         return ()
     after, wide = {chain: set() for chain in number.values()}, 0
     for clique in cliques:

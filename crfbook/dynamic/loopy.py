@@ -101,7 +101,8 @@ def check_options(
 
     schedule : of SCHEDULES or BLOCKS. tol : see `Options`; 0 with max_sweeps=3: exactly three sweeps.
     max_sweeps : at most; for "residual", as many messages as that times the slots.
-    damping : share of the old message in a new one, below 1; "sync" and "block" have it. seed : of random orders.
+    damping : share of the old message in a new one, below 1; "sync" and "block" have it.
+    seed : of random orders.
     """
     options = Options(
         one_of("schedule", schedule, (*SCHEDULES, *BLOCKS)),
@@ -113,8 +114,8 @@ def check_options(
     )
     if options.damping >= 1.0 or options.damping and schedule not in ("sync", "block"):
         raise ValueError(
-            f"damping: expected a number below 1, and 0 unless schedule is 'sync' or 'block', got {options.damping:g} with "
-            f"schedule={schedule!r}"
+            "damping: expected a number below 1, and 0 unless schedule is 'sync' or 'block', got "
+            f"{options.damping:g} with schedule={schedule!r}"
         )
     return options
 

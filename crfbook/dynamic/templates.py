@@ -83,10 +83,11 @@ def second_order(chain: str, features: str = "bias") -> list[Clique]:
 
 
 def skip(chain: str, other: str = "", features: str = "bias") -> list[Clique]:
-    """A clique of the labels of a token and of the next one that is linked with it, however far away.
+    """A clique of the labels of a token and of the next one linked with it, however far away.
 
-    Which tokens are linked is said by a column of the text, see `DCRF`. other : the chain of the second label;
-    "": the same. Source: Sutton and McCallum (2004), Collective segmentation and labeling of distant entities.
+    A column of the text says which tokens are linked, see `DCRF`. other : the chain of the second label; "":
+    the same.
+    Source: Sutton and McCallum (2004), Collective segmentation and labeling of distant entities.
     """
     return [Clique(((0, chain), (1, other or chain)), features, LINKED)]
 
@@ -233,6 +234,11 @@ def memory_column(clique: Clique, labels: list[Any], own: list[Any], ids: Any, s
             unknown = column[t - 1] < 0 or ids[t - 1] < 0
             column[t] = -1 if unknown else table[column[t - 1], ids[t - 1]]
     return column
+
+
+def reads_links(cliques: Iterable[Clique]) -> bool:
+    """Whether a template has a clique of linked tokens."""
+    return any(clique.rule == LINKED for clique in cliques)
 
 
 def memories_of(cliques: Iterable[Clique]) -> list[str]:

@@ -140,6 +140,15 @@ def gave_up(result, corpus, settings):
     return f"training ended early, after {result.n_iter} iterations: {result.status}; the {end}{cause}"
 
 
+def warn_unconverged(n, of, engine, stacklevel):
+    """One `ConvergenceWarning` for sequences whose messages did not converge."""
+    sentence = (
+        f"belief propagation ({engine}) found no fixed point in {n} of {of} sequences within max_sweeps: "
+        "their beliefs are used as they are; take more sweeps, or exact inference"
+    )
+    warnings.warn(sentence, ConvergenceWarning, stacklevel=stacklevel + 1)
+
+
 def _warn(result, corpus, settings, by_default, n_labels):
     status, n, key, sentence, kind = result.status, result.n_iter, settings.algorithm, "", ConvergenceWarning
     if status == "interrupted":

@@ -232,6 +232,22 @@ def without_labels(X, names):
     return TokenColumns({n: column for n, column in X.columns.items() if n not in names}, X.seq_ptr)
 
 
+def with_links(X, corpus, wanted, name):
+    """The corpus with the links that column `name` of X has; wanted : whether the model reads links."""
+    if not wanted:
+        if name is not None:
+            raise ValueError(f"link: expected None where no clique is one of `skip`, got {shown(name)}")
+        return corpus
+    if isinstance(X, Corpus) and len(X.link):
+        return corpus
+    if not isinstance(X, TokenColumns) or name not in X.columns:
+        columns = ", ".join(map(repr, X.columns)) if isinstance(X, TokenColumns) else "no TokenColumns"
+        raise ValueError(f"link: expected the name of a column of X, got {shown(name)} and {columns}")
+    numbers = {"": -1}
+    column = (numbers.setdefault(value or "", len(numbers)) for value in X.columns[name])
+    return corpus._replace(link=np.fromiter(column, np.int32, corpus.n_tokens))
+
+
 def listed(sequences):
     """Generators and other one-time iterables as lists; anything else as it is.
     TypeError for what holds no sequences.

@@ -190,13 +190,13 @@ def test_statistics(schedule):
 @pytest.mark.parametrize(("name", "constrained"), EXACT)
 def test_max_product_of_trees(name, schedule, constrained):
     problem = dynamic_problem(name, seed=9, constrained=constrained)
-    model = DynamicModel(problem.layout, problem.features, problem.w, "junction")
     options = check_options(schedule, 1e-12)
+    model = DynamicModel(problem.layout, problem.features, problem.w, "junction", options=options)
     for known in (
         None,
         np.where(np.arange(problem.corpus.n_tokens)[:, None] % 3, np.int32(-1), problem.labels),
     ):
-        path, score, converged = max_product(problem.corpus, model, options, known, n_threads=2)
+        path, score, converged = max_product(problem.corpus, model, known, 2, schedule)
         want, best = decode(problem.corpus, model, known)
         assert converged.all() and path.dtype == np.int32
         np.testing.assert_array_equal(path, want)
@@ -206,8 +206,9 @@ def test_max_product_of_trees(name, schedule, constrained):
 @pytest.mark.parametrize("name", [*TEMPLATES, *GENERAL])
 def test_max_product_never_beats_the_best(name):
     problem = dynamic_problem(name, seed=10)
-    model = DynamicModel(problem.layout, problem.features, problem.w, "junction")
-    path, score, _ = max_product(problem.corpus, model, check_options("sweep", 1e-3, 50))
+    options = check_options("sweep", 1e-3, 50)
+    model = DynamicModel(problem.layout, problem.features, problem.w, "junction", options=options)
+    path, score, _ = max_product(problem.corpus, model)
     want, best = decode(problem.corpus, model)
     assert (score <= best + 1e-9).all()
     same = (path == want).all(axis=1)
