@@ -38,13 +38,23 @@ class Problem(NamedTuple):
     w: np.ndarray  # (F,)
 
 
+def words_of(columns):
+    """Words alone, all with one label."""
+    return TokenColumns({"word": columns.columns["word"]}, columns.seq_ptr, [0] * columns.n_tokens)
+
+
+@cache
+def encoder():
+    """`Encoder` of the words of all training sentences."""
+    return Encoder("words").fit(words_of(dataset("chunking").train))
+
+
 @cache
 def problem(chunks, n_sentences=None):
     """chunks : "all", or "NP": B-NP, I-NP, O. n_sentences : a random subset; None: all."""
     columns = dataset("chunking").train
     named = [y if chunks == "all" or y.endswith("-NP") else "O" for y in columns.labels]
-    words = TokenColumns({"word": columns.columns["word"]}, columns.seq_ptr, [0] * columns.n_tokens)
-    corpus, numbers, names = Encoder("words").fit_transform(words), [], {}
+    corpus, numbers, names = encoder().transform(words_of(columns)), [], {}
     for name, column in zip(CHAINS, (columns.columns["pos"], named), strict=True):
         ids, names[name] = number_labels(column, len(column), columns.seq_ptr)
         numbers.append(ids)

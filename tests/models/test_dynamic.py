@@ -189,7 +189,7 @@ def test_files(name, tmp_path):
         ({}, {"pos": POS, "np": [[None] * len(r) for r in NP]}, "column 'np': expected some labels, got 11"),
         ({}, None, "expected labels y"),
         ({"labels": ("pos", "pos")}, Y, "labels: expected different names"),
-        ({"inference": "loopy"}, Y, "inference: expected one of 'exact', .*, got 'loopy'"),
+        ({"inference": "loopy"}, Y, "inference: expected one of 'auto', 'exact', .*, got 'loopy'"),
         ({"constraints": "BIO"}, Y, "constraints: expected {column: constraints"),
         ({"constraints": {"tag": "BIO"}}, Y, "constraints: expected one of 'pos', 'np', got 'tag'"),
         ({"constraints": {("pos", "np"): np.ones((2, 3), bool)}}, Y, r"expected a boolean table \(3, 3\)"),

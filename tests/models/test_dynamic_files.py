@@ -81,5 +81,5 @@ def test_a_file_of_a_template_without_elimination(tmp_path):
     header, arrays = load_arrays(tmp_path / "model", "DCRF")
     assert header["engine"] == "junction"
     save_arrays(tmp_path / "model", "DCRF", {**header, "engine": "elimination"}, arrays)
-    with pytest.raises(ModelFileError, match="engine: expected one of 'junction', got 'elimination'"):
+    with pytest.raises(ModelFileError, match="engine: expected one of 'junction', .*, got 'elimination'"):
         DCRF.load(tmp_path / "model")
