@@ -5,7 +5,8 @@
 
 Schedules: "sync" sends all messages from the old ones, "random" along shuffled factors (Sutton et al., 2004),
 "sweep" from left to right and back, "tree" along random spanning trees (TRP), "residual" always the one that
-would change most. Orders are made here, by NumPy and a generator that is handed in; kernels send.
+would change most, and then, as small changes add up, a sweep: it goes on if that finds a change of tol.
+Orders are made here, by NumPy and a generator that is handed in; kernels send.
 Source: docs/SPEC.md, B.4 and B.5.
 """
 
@@ -274,25 +275,18 @@ def _iterate(graph, potentials, domain, wanted, options, rng):
     state = State(np.full(n, np.inf), np.zeros(n, np.uint8), np.zeros(n, np.int64))
     alone = np.diff(graph.first_factor) == 0
     active, converged, n_messages = wanted & ~alone, alone.copy(), 0
-    if options.schedule == "residual":
-        n_slots = len(msg)
-        queue = Queue(
-            np.full_like(msg, 0.0 if domain == SUM else -np.inf),
-            np.zeros(n_slots),
-            *np.zeros((2, n_slots), np.int64),
-            np.zeros(1, np.int64),
-        )
-        if options.max_sweeps > 0:
-            n_messages = residual_messages(
-                np.flatnonzero(active), graph, potentials, domain, msg, options.tol, options.max_sweeps,
-                queue, state, work,
-            )  # fmt: skip
-        return msg, state, converged | (state.change < options.tol), n_messages
     new = msg.copy() if options.schedule == "sync" else msg
     orders, order = ORDERS[options.schedule](graph, options, rng), None
+    queue = _queue(msg, domain) if options.schedule == "residual" else None
     for _ in range(options.max_sweeps):
         if not active.any():
             break
+        if queue is not None:
+            n_messages += residual_messages(
+                np.flatnonzero(active), graph, potentials, domain, msg, options.tol, options.max_sweeps,
+                queue, state, work,
+            )  # fmt: skip
+            active &= state.change < options.tol
         order = orders.next(active, order)
         state.change[active] = 0.0
         out = msg, new, options.damping
@@ -306,13 +300,20 @@ def _iterate(graph, potentials, domain, wanted, options, rng):
         lost = state.lost > 0
         done = active & ~lost & orders.done(active, state.change < options.tol)
         converged |= done
-        over = done | active & lost
+        over = done | active & (lost | (state.sweeps >= options.max_sweeps))
         if over.any():
             if new is not msg:
                 ended = over[graph.slot_component]
                 new[ended] = msg[ended]
             active, order = active & ~over, None
     return msg, state, converged, n_messages
+
+
+def _queue(msg, domain):
+    """`Queue` for all slots."""
+    n_slots = len(msg)
+    new = np.full_like(msg, 0.0 if domain == SUM else -np.inf)
+    return Queue(new, np.zeros(n_slots), *np.zeros((2, n_slots), np.int64), np.zeros(1, np.int64))
 
 
 class _Fixed:
@@ -412,4 +413,4 @@ class _Tree(_Random):
         return hold(self.picked) | still & hold(self.quiet)
 
 
-ORDERS = {"sync": _Fixed, "random": _Random, "sweep": _Sweep, "tree": _Tree}
+ORDERS = {"residual": _Sweep, "sync": _Fixed, "random": _Random, "sweep": _Sweep, "tree": _Tree}

@@ -332,18 +332,19 @@ def skip_chain(arms=SKIPPING, variances=VARIANCES, n_documents=None):
 
 
 def ladder(sizes, n_steps, n_sentences, seed=0):
-    """(graph, log_phi, log_tables) of random two-chain models."""
-    rng, scopes, cards = np.random.default_rng(seed), [], []
+    """(graph, log_phi, log_tables) of random two-chain models that share their tables."""
+    rng, scopes, cards, table_of = np.random.default_rng(seed), [], [], []
     for _ in range(n_sentences):
         base = len(cards)
         cards += [*sizes] * n_steps
         scopes += [(base + 2 * t, base + 2 * t + 1) for t in range(n_steps)]
         scopes += [(base + 2 * t + k, base + 2 * t + 2 + k) for t in range(n_steps - 1) for k in (0, 1)]
-    graph = factor_graph(cards, scopes)
-    phi = np.full((len(cards), max(sizes)), -np.inf)
+        table_of += [0] * n_steps + [1, 2] * (n_steps - 1)
+    graph = factor_graph(cards, scopes, table_of)
+    phi = np.full((len(cards), graph.width), -np.inf)
     for v, n in enumerate(cards):
         phi[v, :n] = rng.normal(size=n)
-    return graph, phi, 0.5 * rng.normal(size=sum(cards[u] * cards[v] for u, v in scopes))
+    return graph, phi, 0.5 * rng.normal(size=graph.cell_ptr[-1])
 
 
 def message_ns(sizes, repeats):
