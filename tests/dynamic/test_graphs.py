@@ -46,7 +46,10 @@ def test_what_cannot_be_is_said(n_labels, scopes, table_of, said):
     ("options", "said"),
     [
         ({"schedule": "best"}, "schedule"),
-        ({"damping": 0.5}, "damping: expected a number below 1, and 0 unless schedule is 'sync' or 'block', got 0.5"),
+        (
+            {"damping": 0.5},
+            "damping: expected a number below 1, and 0 unless schedule is 'sync' or 'block', got 0.5",
+        ),
         ({"damping": 1.0, "schedule": "sync"}, "damping"),
         ({"tol": -1.0}, "tol"),
         ({"max_sweeps": 1.5}, "max_sweeps"),
