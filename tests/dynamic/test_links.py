@@ -5,6 +5,7 @@ import pytest
 from helpers.corpora import random_corpus
 from helpers.dynamic import SKIPPING, dynamic_problem, enumerate_sequence
 
+from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import slice_sequences, take_sequences
 from crfbook.dynamic.junction import tree_plan
 from crfbook.dynamic.layout import gold_counts, lay_out_template
@@ -44,6 +45,16 @@ def test_a_pair_of_neighbours_and_a_linked_pair_of_the_same_chain_are_two_clique
     layout = lay_out_template([*linear("a"), *skip("a")], ("a",), {"a": [0, 1]})
     assert [table.name for table in layout.tables] == ["a(t)", "a(t-1), a(t)", "a(t), a(linked)"]
     assert layout.axes == ()
+
+
+def test_constraints_of_neighbours_are_none_of_linked_tokens():
+    limits = {"a": Constraints(np.tri(2, dtype=bool), np.ones(2, bool), np.ones(2, bool))}
+    for cliques in ([*skip("a"), *linear("a")], [*linear("a"), *skip("a")], [*skip("a"), *linear("a")[:1]]):
+        layout = lay_out_template(cliques, ("a",), {"a": [0, 1]}, limits)
+        for table in layout.tables:
+            limited = len(table.at) == 2 and not table.linked
+            assert (table.allowed is not None) == limited
+        assert sum(table.allowed is not None for table in layout.tables) == 1
 
 
 def test_exact_inference_refuses_links():

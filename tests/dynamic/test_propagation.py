@@ -6,8 +6,9 @@ from helpers.dynamic import GENERAL, SKIPPING, TEMPLATES, dynamic_problem, facto
 from helpers.graphs import phi_rows
 from helpers.problems import central_differences
 
+from crfbook.dynamic import inference
 from crfbook.dynamic.graphs import by_sentence, factor_graph, layout_graph, rows_scores
-from crfbook.dynamic.inference import DynamicModel, decode, max_product
+from crfbook.dynamic.inference import DynamicModel, decode, marginals, max_product
 from crfbook.dynamic.layout import known_sets
 from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
 from crfbook.dynamic.objective import Lattice, plain
@@ -169,6 +170,24 @@ def test_a_sentence_does_not_see_its_neighbours(schedule, size):
         assert (one.sweeps[0], one.converged[0]) == (found.sweeps[i], found.converged[i])
         np.testing.assert_array_equal(one.p_var, found.p_var[rows.graph.component == i])
         assert one.log_z[0] == found.log_z[i]
+
+
+@pytest.mark.parametrize("name", ["two chains", *SKIPPING])
+def test_stretches_of_sequences_change_nothing(name, monkeypatch):
+    """Marginals, statistics and labels of one sentence at a time are those of all at once; so are links."""
+    corpus, _, layout, features, w = dynamic_problem(name, seed=5, lengths=(4, 1, 5, 0, 3, 5))
+    model = DynamicModel(layout, features, w, "sweep", options=check_options("sweep", 1e-12, 300))
+    found = []
+    for alone in (False, True):
+        if alone:
+            ends = corpus.seq_ptr.tolist()
+            pieces = [(slice(i, i + 1), slice(*ends[i : i + 2])) for i in range(corpus.n_sequences)]
+            monkeypatch.setattr(inference, "stretches", lambda *of, pieces=pieces: pieces)
+        stats = np.zeros(4, np.int64)
+        found.append((*marginals(corpus, model, stats=stats), stats, *max_product(corpus, model)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert found[0][2][0] == 5
 
 
 @schedules

@@ -23,6 +23,7 @@ from crfbook.dynamic import (
     memory,
     skip,
 )
+from crfbook.models.dynamic import estimator
 from crfbook.models.saving import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels
@@ -219,6 +220,38 @@ def test_files_keep_the_engine(tmp_path):
 def test_bad_options(options, said):
     with pytest.raises((ValueError, TypeError), match=said):
         fitted(**options)
+
+
+def test_options_reach_the_messages():
+    """bp_tol, max_sweeps and random_state, also after training."""
+    strong = fitted("random", max_iterations=3)
+    strong.weights_ = 5.0 * np.random.default_rng(0).normal(size=len(strong.weights_))
+
+    def p(**options):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return np.concatenate(strong.set_params(**options).predict_marginals_array(X)["np"])
+
+    loose, tight = p(bp_tol=0.9), p(bp_tol=1e-12)
+    assert (loose != tight).any()
+    one, again, other = (p(max_sweeps=1, random_state=seed) for seed in (0, 0, 1))
+    assert (one == again).all() and (one != other).any() and (one != tight).any()
+
+
+def test_damping_is_for_messages_that_have_it():
+    """Exact inference has none; max-product sweeps are not damped: two are enough for chains."""
+    assert fitted("exact", damping=0.5).predict(X) == Y
+    model = fitted("sync", damping=0.5, cliques="linear")
+    model.max_sweeps = 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.predict(X, form="max-product") == Y
+
+
+def test_decoding_is_exact_where_it_can_be(monkeypatch):
+    model = fitted("block")
+    monkeypatch.setattr(estimator, "max_product", None)
+    assert model.predict(X) == Y
 
 
 # ---- linked tokens ----
