@@ -380,6 +380,14 @@ def test_all_is_forbidden(schedule, in_logarithms):
     assert of(model, schedule).log_z[0] == best_of(model, schedule).score[0] == -np.inf
 
 
+def test_labels_of_what_is_forbidden_are_0():
+    graph = factor_graph([3, 2], [(0, 1)])
+    phi = phi_rows(graph, [[0.0, 2.0, 1.0], [-np.inf, -np.inf]])
+    for most in (0, 9):
+        best = max_marginals(graph, phi, np.zeros(6), check_options(max_sweeps=most))
+        assert best.labels.tolist() == [0, 0] and best.score[0] == -np.inf
+
+
 @schedules
 @pytest.mark.parametrize("size, forbidden", [(1e3, 0.0), (1e3, 0.3), (100.0, 0.4)])
 def test_loops_far_apart(schedule, size, forbidden):

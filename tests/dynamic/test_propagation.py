@@ -151,15 +151,20 @@ def test_threads_change_nothing(schedule):
 
 
 @pytest.mark.parametrize("schedule", ["sync", "sweep", "residual"])
-@pytest.mark.parametrize("size", [1.0, 300.0])
+@pytest.mark.parametrize("size", [1.0, 300.0, "mixed"])
 def test_a_sentence_does_not_see_its_neighbours(schedule, size):
-    """Bit for bit, though others in its batch need more sweeps; also in logarithms."""
+    """Bit for bit, though others in its batch need more sweeps; also in logarithms, all or some."""
     layout = dynamic_problem("three, skew").layout
     rng, lengths = np.random.default_rng(0), np.array([6, 6, 5, 3, 1])
     step_ptr = np.concatenate([[0], np.cumsum([(lengths > t).sum() for t in range(6)])])
-    scores = [rng.normal(0.0, size, table.shape) for table in layout.tables]
-    log_node = rng.normal(0.0, size, (step_ptr[-1], layout.n_cells))
-    options = check_options(schedule, 1e-5, 40)
+    some = (
+        np.where(np.arange(len(lengths)) % 2, 400.0, 1.0) if size == "mixed" else np.full(len(lengths), size)
+    )
+    scores = [rng.normal(0.0, some.min(), table.shape) for table in layout.tables]
+    log_node = rng.normal(0.0, 1.0, (step_ptr[-1], layout.n_cells))
+    for n, here in zip(step_ptr[:-1], np.diff(step_ptr), strict=True):
+        log_node[n : n + here] *= some[:here, None]
+    options, n_messages = check_options(schedule, 1e-5, 40), 0
     rows = layout_graph(layout, by_sentence(step_ptr), len(lengths))
     found = propagate(rows.graph, *rows_scores(layout, rows, scores, log_node), options)
     assert found.sweeps.min() < found.sweeps.max()
@@ -170,6 +175,8 @@ def test_a_sentence_does_not_see_its_neighbours(schedule, size):
         assert (one.sweeps[0], one.converged[0]) == (found.sweeps[i], found.converged[i])
         np.testing.assert_array_equal(one.p_var, found.p_var[rows.graph.component == i])
         assert one.log_z[0] == found.log_z[i]
+        n_messages += one.n_messages
+    assert found.n_messages == n_messages
 
 
 @pytest.mark.parametrize("name", ["two chains", *SKIPPING])
