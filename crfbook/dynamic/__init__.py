@@ -16,7 +16,7 @@ Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.5.
 """
 
 from crfbook.dynamic.blocks import ChainBlocks
-from crfbook.dynamic.engines import EXACT, FORMS, check_engine, engine_cost
+from crfbook.dynamic.engines import EXACT, FORMS, check_engine, engine_cost, engines_of
 from crfbook.dynamic.graphs import factor_graph, join_tables, split_tables
 from crfbook.dynamic.inference import DynamicModel, decode, decode_dual, kbest, marginals, max_product
 from crfbook.dynamic.junction import LIMIT
@@ -58,6 +58,7 @@ __all__ = [
     "decode_dual",
     "dynamic_features",
     "engine_cost",
+    "engines_of",
     "factor_graph",
     "factorial",
     "hierarchical",

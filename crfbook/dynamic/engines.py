@@ -55,6 +55,13 @@ def check_engine(layout, corpus, engine, limit=LIMIT):
     return engine
 
 
+def engines_of(layout):
+    """Names of the engines that can do a template, if it is small enough."""
+    refused = {"elimination": not layout.axes, "junction": any(table.linked for table in layout.tables)}
+    refused |= {name: block_chains(layout, name) for name in BLOCKS}
+    return [name for name in FORMS if not refused.get(name)]
+
+
 def engine_cost(layout, corpus, engine, limit=LIMIT):
     """What inference costs, in one line, from sizes alone."""
     sizes = layout.sizes

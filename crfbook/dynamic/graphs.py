@@ -15,10 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import shown
 from crfbook.chain.packing import padded
 from crfbook.data.corpus import offsets, owners
 
 MOST = 4  # variables of a factor
+MOST_CELLS = 1 << 40  # of all tables: more would not fit any memory, and many more no int64
 
 
 class Graph(NamedTuple):
@@ -70,7 +72,7 @@ def factor_graph(
     Several factors of the same variables, variables without a factor, and no factor at all are fine.
     Raises ValueError naming the first factor that cannot be.
     """
-    sizes = np.asarray(n_labels, np.int64).reshape(-1)
+    sizes = _whole_numbers("n_labels", n_labels)
     if (sizes < 1).any():
         v = int(np.argmin(sizes))
         raise ValueError(f"variable {v}: expected at least one label, got {sizes[v]}")
@@ -85,15 +87,17 @@ def factor_graph(
                 raise ValueError(f"factor {f}: expected variables from 0 to {len(sizes) - 1}, got {v}")
         if len(set(scope)) < len(scope):
             raise ValueError(f"factor {f}: expected different variables, got {tuple(scope)}")
-        ends[f, : len(scope)] = scope
-    tables = np.arange(len(scopes)) if table_of is None else np.asarray(table_of, np.int64)
+        ends[f, : len(scope)] = _whole_numbers(f"factor {f}", scope)
+    tables = np.arange(len(scopes)) if table_of is None else _whole_numbers("table_of", table_of)
     if tables.shape != (len(scopes),):
         raise ValueError(
             f"table_of: expected one table for each of {len(scopes)} factors, got {tables.shape}"
         )
     used, first = np.unique(tables, return_index=True)
     if len(used) and not np.array_equal(used, np.arange(len(used))):
-        raise ValueError(f"table_of: expected the numbers from 0 to {len(used) - 1}, got {used.tolist()}")
+        raise ValueError(
+            f"table_of: expected the numbers from 0 to {len(used) - 1}, got {shown(used.tolist())}"
+        )
     shape = np.where(ends >= 0, np.append(sizes, 1)[ends], 0)
     if len(bad := np.flatnonzero((shape != shape[first][tables]).any(axis=1))):
         f = bad[0]
@@ -101,8 +105,20 @@ def factor_graph(
         raise ValueError(
             f"factor {f}: expected variables of {wanted} labels, those of table {tables[f]}, got {got}"
         )
+    cells = np.prod(np.maximum(shape[first], 1), axis=1, dtype=float)
+    if cells.sum() > MOST_CELLS:
+        f = first[np.argmax(cells)]
+        raise ValueError(f"factor {f}: expected tables of at most {MOST_CELLS:,} cells in all, got more")
     component = np.zeros(len(sizes), np.int64)
     return _graph(sizes, component, np.arange(len(sizes)), ends, tables, shape[first], 1)
+
+
+def _whole_numbers(name, values):
+    """int64 (n,); ValueError for what has no whole numbers."""
+    found = np.asarray(values).reshape(-1)
+    if found.size and found.dtype.kind not in "iu":
+        raise ValueError(f"{name}: expected integers, got {shown(values)}")
+    return found.astype(np.int64)
 
 
 def _graph(n_labels, component, step, ends, tables, shape, n_components):

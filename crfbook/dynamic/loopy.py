@@ -101,7 +101,7 @@ def check_options(
     """`Options`, or ValueError.
 
     schedule : of SCHEDULES or BLOCKS. tol : see `Options`; 0 with max_sweeps=3: exactly three sweeps.
-    max_sweeps : at most; for "residual", as many messages as that times the slots.
+    max_sweeps : at most; for "residual", as many messages as that times the slots, and the sweep that ends.
     damping : share of the old message in a new one, below 1; "sync" and "block" have it.
     seed : of random orders.
     """
@@ -132,13 +132,16 @@ def propagate(
 ) -> Beliefs:
     """`Beliefs` of a graph.
 
-    log_phi (V, W), log_tables (cells,): scores, see graphs.py; -inf forbids, any size. weight (C,): of each
-    component in p_table; None: ones. counts : whether p_table is wanted.
+    log_phi (V, W), log_tables (cells,): scores, see graphs.py; -inf forbids, any size; what stands behind a
+    variable's labels is not read. weight (C,): of each component in p_table; None: ones.
+    counts : whether p_table is wanted.
     stream : random orders are those of (options.seed, stream).
     Messages start uniform. Components that probabilities cannot hold are computed again in logarithms.
     """
     scores, base = _scores(graph, log_phi, log_tables)
     weight = np.ones(graph.n_components) if weight is None else np.asarray(weight, float)
+    if weight.shape != base.shape:
+        raise ValueError(f"weight: expected one for each of {len(base)} components, got {weight.shape}")
     found = Beliefs(
         base, np.zeros(scores.phi.shape), np.zeros(graph.cell_ptr[-1]) if counts else None,
         np.zeros(len(base), bool), np.zeros(len(base), np.int64), 0,
@@ -209,8 +212,8 @@ def score_of(graph, log_phi, log_tables, labels):
         some = np.flatnonzero(graph.table_arity[graph.factor_table] > axis)
         variable = graph.slot_var[graph.factor_ptr[some] + axis]
         cell[some] = cell[some] * graph.table_shape[graph.factor_table[some], axis] + labels[variable]
-    each = log_tables[graph.cell_ptr[graph.factor_table] + cell]
-    own = log_phi[np.arange(len(labels)), labels]
+    each = np.asarray(log_tables, float)[graph.cell_ptr[graph.factor_table] + cell]
+    own = np.asarray(log_phi, float)[np.arange(len(labels)), labels]
     n = graph.n_components
     return np.bincount(graph.component, own, n) + np.bincount(graph.factor_component, each, n)
 
@@ -220,13 +223,21 @@ def _buffers(graph):
 
 
 def _scores(graph, log_phi, log_tables):
-    """(`Potentials` in logarithms, what was taken off each component (C,)); ValueError for wrong shapes."""
+    """(`Potentials` in logarithms, what was taken off each component (C,)); ValueError for wrong shapes, NaN
+    and +inf.
+    """
     shapes = (len(graph.n_labels), graph.width), (int(graph.cell_ptr[-1]),)
     if (np.shape(log_phi), np.shape(log_tables)) != shapes:
         raise ValueError(
             f"scores: expected log_phi {shapes[0]} and log_tables {shapes[1]}, got {np.shape(log_phi)} and "
             f"{np.shape(log_tables)}"
         )
+    inside = np.arange(graph.width) < graph.n_labels[:, None]
+    log_phi, log_tables = np.where(inside, log_phi, -np.inf).astype(float), np.asarray(log_tables, float)
+    for name, scores in (("log_phi", log_phi), ("log_tables", log_tables)):
+        if len(wrong := np.argwhere(~(scores < np.inf))):
+            place, came = tuple(wrong[0].tolist()), scores[tuple(wrong[0])]
+            raise ValueError(f"{name}{list(place)}: expected a finite score, or -inf, got {came}")
     top = log_phi.max(axis=1, initial=-np.inf)
     top[top == -np.inf] = 0.0
     n = graph.n_components
@@ -271,6 +282,7 @@ def _iterate(graph, potentials, domain, wanted, options, rng):
     """Sweeps over the components `wanted` until they have converged: (messages (S, W), `State`, bool (C,):
     converged, how many messages were sent).
     """
+    one_of("schedule", options.schedule, SCHEDULES)
     n, work, msg = graph.n_components, _buffers(graph), _uniform(graph, domain)
     state = State(np.full(n, np.inf), np.zeros(n, np.uint8), np.zeros(n, np.int64))
     alone = np.diff(graph.first_factor) == 0

@@ -115,6 +115,14 @@ class DynamicObjective:
         return self.free.stats + (0 if self.known is None else self.known.stats)
 
     @property
+    def unconverged(self) -> tuple[int, int]:
+        """(sequences, how many of them did not converge). Where some labels are unknown, messages are sent
+        twice, with labels known and with none: the larger number.
+        """
+        passes = [part.stats[:2].tolist() for part in (self.free, self.known) if part is not None]
+        return passes[0][0], max(failed for _, failed in passes)
+
+    @property
     def is_convex(self) -> bool:
         """Whether all labels are known."""
         return self.known is None

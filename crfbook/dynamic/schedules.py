@@ -128,7 +128,8 @@ def _propose(s, c, graph, potentials, domain, msg, queue, state, work):
 
 @kernel
 def residual_messages(components, graph, potentials, domain, msg, tol, most, queue, state, work):
-    """Always the message that would change most, until none would change by tol, or most * slots are sent.
+    """Always the message that would change most, until none would change by tol, or most * slots are sent,
+    those of earlier calls included.
 
     The new messages of all slots wait in a heap. Where one is sent, those that depend on it are computed
     again.
@@ -146,8 +147,8 @@ def residual_messages(components, graph, potentials, domain, msg, tol, most, que
             queue.heap[i] = lo + i
             _sift(i, i + 1, queue)
         n_computed += size
-        sent = 0
-        while sent < most * size and queue.priority[queue.heap[0]] >= tol and not state.lost[c]:
+        sent, left = 0, (most - state.sweeps[c]) * size
+        while sent < left and queue.priority[queue.heap[0]] >= tol and not state.lost[c]:
             best = queue.heap[0]
             v = graph.slot_var[best]
             for y in range(msg.shape[1]):

@@ -233,14 +233,16 @@ def without_labels(X, names):
 
 
 def with_links(X, corpus, wanted, name):
-    """The corpus with the links that column `name` of X has; wanted : whether the model reads links."""
+    """The corpus with the links that column `name` of X, a text without labels, has; wanted : whether the
+    model reads links.
+    """
     if not wanted:
         if name is not None:
             raise ValueError(f"link: expected None where no clique is one of `skip`, got {shown(name)}")
         return corpus
-    if isinstance(X, Corpus) and len(X.link):
+    if isinstance(X, Corpus) and len(corpus.link):
         return corpus
-    if not isinstance(X, TokenColumns) or name not in X.columns:
+    if not (isinstance(X, TokenColumns) and isinstance(name, str) and name in X.columns):
         columns = ", ".join(map(repr, X.columns)) if isinstance(X, TokenColumns) else "no TokenColumns"
         raise ValueError(f"link: expected the name of a column of X, got {shown(name)} and {columns}")
     numbers = {"": -1}

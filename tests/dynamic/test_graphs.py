@@ -12,6 +12,7 @@ from crfbook.dynamic.loopy import OPTIONS, ORDERS, check_options
 from crfbook.dynamic.schedules import copy_tables
 
 pytestmark = pytest.mark.kernels
+CELLS = "expected tables of at most 1,099,511,627,776 cells in all"
 ARITY = "expected 2 to 4 variables"
 
 
@@ -26,6 +27,10 @@ ARITY = "expected 2 to 4 variables"
         ([2, 3], [(1, 1)], None, "factor 0: expected different variables, got (1, 1)"),
         ([2, 3], [(0, 1)], [0, 1], "table_of: expected one table for each of 1 factors, got (2,)"),
         ([2, 3], [(0, 1)], [3], "table_of: expected the numbers from 0 to 0, got [3]"),
+        ([2.5, 3], [], None, "n_labels: expected integers, got [2.5, 3]"),
+        ([2, 3], [(0, 0.5)], None, "factor 0: expected integers, got (0, 0.5)"),
+        ([2, 3], [(0, 1)], [0.5], "table_of: expected integers, got [0.5]"),
+        ([9, 10**5, 10**5, 10**5, 10**5], [(0, 1), (1, 2, 3, 4)], None, f"factor 1: {CELLS}, got more"),
         (
             [2, 3, 2], [(0, 1), (1, 2)], [0, 0],
             "factor 1: expected variables of 2 x 3 labels, those of table 0, got 3 x 2",

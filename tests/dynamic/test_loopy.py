@@ -403,6 +403,78 @@ def test_scores_of_another_graph():
         max_marginals(graph, np.zeros((2, 8)), np.zeros((2, 5)))
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_scores_that_are_none(wrong):
+    graph = factor_graph([2, 5], [(0, 1)])
+    for place in ((1, 4), (0, 0)):
+        log_phi = np.zeros((2, 8))
+        log_phi[place] = wrong
+        for run in (propagate, max_marginals):
+            with pytest.raises(ValueError) as caught:
+                run(graph, log_phi, np.zeros(10))
+            assert (
+                str(caught.value)
+                == f"log_phi[{place[0]}, {place[1]}]: expected a finite score, or -inf, got {wrong}"
+            )
+            with pytest.raises(ValueError, match=r"log_tables\[3\]: expected a finite score, or -inf"):
+                run(graph, np.zeros((2, 8)), np.where(np.arange(10) == 3, wrong, 0.0))
+
+
+@schedules
+@pytest.mark.parametrize("behind", [0.0, 7.0, np.nan, np.inf])
+def test_what_stands_behind_labels_is_not_read(schedule, behind, in_logarithms):
+    model = random_model(np.random.default_rng(0), [2, 3, 5], [(0, 1)])
+    padded = np.where(np.arange(8) < np.array(model.cards)[:, None], model.log_phi, behind)
+    other = model._replace(log_phi=padded)
+    found, wanted = of(other, schedule), of(model, schedule)
+    for one, two in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(best_of(other, schedule).labels, best_of(model, schedule).labels)
+
+
+@pytest.mark.parametrize("kind", ["float32", "longdouble", "list", "read only", "strided"])
+def test_scores_of_other_kinds(kind):
+    """float32 too: its exp(-200) would be 0, which is a forbidden label."""
+    model = random_model(np.random.default_rng(0), [2, 3, 4], [(0, 1), (1, 2)])
+    scores = [np.rint(8.0 * model.log_phi) / 8.0, np.rint(8.0 * model.log_tables) / 8.0]
+    scores[0][0, :2], scores[1][:6] = [0.0, -200.0], [0.0] * 3 + [200.0] * 3
+    wanted = propagate(model.graph, *scores)
+    if kind == "list":
+        other = [part.tolist() for part in scores]
+    elif kind == "strided":
+        other = [np.repeat(part, 2, axis=-1)[..., ::2] for part in scores]
+    else:
+        other = [part.astype(float if kind == "read only" else kind) for part in scores]
+        for part in other:
+            part.flags.writeable = False
+    found = propagate(model.graph, *other)
+    np.testing.assert_array_equal(found.log_z, wanted.log_z)
+    np.testing.assert_array_equal(found.p_table, wanted.p_table)
+    best = max_marginals(model.graph, *other)
+    np.testing.assert_array_equal(best.labels, max_marginals(model.graph, *scores).labels)
+    assert 0.1 < found.p_var[0, 1] < 0.9
+
+
+def test_bad_weights_and_schedules_of_blocks():
+    graph = factor_graph([2, 5], [(0, 1)])
+    scores = np.zeros((2, 8)), np.zeros(10)
+    for weight in (2.0, np.ones(3), []):
+        with pytest.raises(ValueError, match="weight: expected one for each of 1 components, got"):
+            propagate(graph, *scores, weight=weight)
+    for run in (propagate, max_marginals):
+        with pytest.raises(ValueError, match="schedule: expected one of 'sync', .*, got 'block'"):
+            run(graph, *scores, check_options("block"))
+
+
+@pytest.mark.parametrize(("n", "tol", "seed", "most"), [(6, 0.1, 39, 3), (8, 0.1, 33, 5), (8, 0.01, 1, 9)])
+def test_residual_sends_no_more_than_it_may(n, tol, seed, most):
+    """Where the sweep that ends finds a change again and again."""
+    scopes = [(u, v) for u in range(n) for v in range(u)]
+    model = random_model(np.random.default_rng(seed), [2] * n, scopes, coupling=2.0)
+    found = of(model, "residual", tol, max_sweeps=most)
+    assert most <= found.sweeps[0] <= most + 1
+
+
 # ---- kernels ----
 
 

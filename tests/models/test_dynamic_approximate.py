@@ -7,8 +7,9 @@ import pytest
 from helpers.problems import central_differences
 from sklearn.exceptions import ConvergenceWarning
 
-from crfbook import DCRF, TokenColumns
+from crfbook import DCRF, ModelFileError, TokenColumns
 from crfbook.data.constraints import Constraints
+from crfbook.data.corpus import make_corpus
 from crfbook.dynamic import (
     EXACT,
     FORMS,
@@ -22,6 +23,7 @@ from crfbook.dynamic import (
     memory,
     skip,
 )
+from crfbook.models.saving import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels
 WORDS = [["the", "dog", "barks"], ["dogs", "bark"], ["the", "cat"], [], ["cats", "see", "the", "dog"]]
@@ -109,6 +111,24 @@ def test_what_does_not_converge_is_counted_and_said_once(inference):
     with pytest.warns(ConvergenceWarning, match="no fixed point") as said:
         p = model.predict_marginals_array(X)["np"]
     assert len(said) == 1 and all(np.isfinite(part).all() for part in p)
+
+
+@approximate
+def test_log_probabilities_and_unknown_labels_count_a_sentence_once(inference):
+    unknown = [[(pos if t else None, chunk) for t, (pos, chunk) in enumerate(row)] for row in Y]
+    with pytest.warns(ConvergenceWarning, match="no fixed point in 4 of 4 sequences") as said:
+        model = DCRF(labels=("pos", "np"), inference=inference, max_sweeps=0, max_iterations=1).fit(
+            X, unknown
+        )
+    assert len(said) == 1 and model.n_unconverged_ == 4
+    with pytest.warns(ConvergenceWarning, match="no fixed point in 4 of 4 sequences") as said:
+        model.log_proba(X, unknown)
+    assert len(said) == 1
+    model.max_cells = 1  # nothing exact
+    for form in ("max-product", "auto"):
+        with pytest.warns(ConvergenceWarning, match=r"\(max-product\) .* in 4 of 4 sequences") as said:
+            model.predict(X, form=form)
+        assert len(said) == 1
 
 
 @approximate
@@ -238,7 +258,7 @@ def test_links_want_a_column_of_the_text(tmp_path):
     cliques = [*linear("label"), *skip("label")]
     common = {"labels": ("label",), "c2": 0.01, "template": "U:%x[0,word]"}
     train = names()
-    for link in (None, "text"):
+    for link in (None, "text", "label", ["link"]):
         with pytest.raises(ValueError, match="link: expected the name of a column of X, got"):
             DCRF(cliques, **common, link=link).fit(train)
     model = DCRF(cliques, **common, link="link", max_iterations=2).fit(train)
@@ -248,6 +268,36 @@ def test_links_want_a_column_of_the_text(tmp_path):
         DCRF(cliques, **common, link="link", inference="exact").fit(train)
     model.save(tmp_path / "m")
     assert DCRF.load(tmp_path / "m").predict(train) == model.predict(train)
+    header, arrays = load_arrays(tmp_path / "m", "DCRF")
+    for change in (
+        {"engine": "junction"},
+        {"engine": "mean-field"},
+        {"params": {**header["params"], "link": None}},
+    ):
+        save_arrays(tmp_path / "m", "DCRF", {**header, **change}, arrays)
+        with pytest.raises(
+            ModelFileError, match="link: expected the name|engine: expected one of 'block', 'sync'"
+        ):
+            DCRF.load(tmp_path / "m")
+
+
+def test_links_of_a_ready_corpus(tmp_path):
+    cliques = [*linear("label"), *skip("label")]
+    corpus = make_corpus([0, 3, 3, 7], np.arange(8), [0, 1, 2, 0, 1, 1, 2], link=[5, -1, 5, 5, 7, -3, 7])
+    rows = [[(0,), (1,), (0,)], [], [(1,), (0,), (1,), (0,)]]
+    model = DCRF(cliques, ("label",)).fit(corpus, rows)
+    assert model.table("label(t), label(linked)")[0, 0] > 0.0
+    model.save(tmp_path / "m")
+    assert DCRF.load(tmp_path / "m").predict(corpus) == model.predict(corpus) == rows
+    for link, said in (
+        (None, "link: expected the name"), (np.zeros(0, np.int32), "link: expected the name"),
+        (np.zeros(3, np.int32), r"link: expected one entry a token \(7\), got 3"),
+        (np.zeros(7), "link: expected integers"),
+        (np.zeros((7, 1), np.int32), "link: expected one dimension"),
+    ):  # fmt: skip
+        for run in (lambda other: DCRF(cliques, ("label",)).fit(other, rows), model.predict):
+            with pytest.raises((ValueError, TypeError), match=said):
+                run(corpus._replace(link=link))
 
 
 def test_auto_without_linked_words_is_the_chain():

@@ -83,3 +83,12 @@ def test_a_file_of_a_template_without_elimination(tmp_path):
     save_arrays(tmp_path / "model", "DCRF", {**header, "engine": "elimination"}, arrays)
     with pytest.raises(ModelFileError, match="engine: expected one of 'junction', .*, got 'elimination'"):
         DCRF.load(tmp_path / "model")
+    cliques = [*factorial("pos", "np"), Clique(((0, "pos"), (0, "np"), (1, "np")))]
+    fitted(cliques=cliques, max_iterations=1).save(tmp_path / "model")
+    header, arrays = load_arrays(tmp_path / "model", "DCRF")
+    for engine in ("block", "mean-field"):
+        save_arrays(tmp_path / "model", "DCRF", {**header, "engine": engine}, arrays)
+        with pytest.raises(
+            ModelFileError, match=f"engine: expected one of 'junction', 'sync', .*, got '{engine}'"
+        ):
+            DCRF.load(tmp_path / "model")

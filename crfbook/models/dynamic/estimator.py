@@ -151,7 +151,8 @@ class DCRF(SavedDynamic, BaseEstimator):
             numbers.append(ids)
         numbers = add_memories(cliques, classes, np.stack(numbers, axis=1), seq_ptr)
         zeros = [[0] * int(n) for n in np.diff(seq_ptr)]
-        encoder, corpus = training_corpus(without_labels(X, names), zeros, sample_weight, self.template)
+        X = without_labels(X, names)
+        encoder, corpus = training_corpus(X, zeros, sample_weight, self.template)
         corpus = with_links(X, corpus, reads_links(cliques), self.link)
         limits = limits_of(self.constraints, classes)
         layout = lay_out_template(cliques, tuple(classes), classes, limits)
@@ -183,7 +184,7 @@ class DCRF(SavedDynamic, BaseEstimator):
         self.n_unconverged_ = 0
         if engine not in EXACT:
             objective(result.w)
-            n, self.n_unconverged_ = objective.stats[:2].tolist()
+            n, self.n_unconverged_ = objective.unconverged
             if self.n_unconverged_:
                 self.status_ += f"; no fixed point in {self.n_unconverged_} of {n} sequences"
                 warn_unconverged(self.n_unconverged_, n, engine, stacklevel=3)
@@ -214,7 +215,7 @@ class DCRF(SavedDynamic, BaseEstimator):
         k, n_threads = whole("k", k, 1), thread_count(self.n_jobs)
         if model.engine not in EXACT:
             raise ValueError(f"predict_kbest: expected exact inference, got {model.engine!r}")
-        log_z = self._marginals(corpus, model, rows=False)[1]
+        [(_, log_z)] = self._marginals(corpus, model, rows=False)
         ranked = kbest(corpus, model, k, n_threads)
         return [
             [(self._named(path), min(score - z, 0.0)) for path, score in found]
@@ -239,7 +240,7 @@ class DCRF(SavedDynamic, BaseEstimator):
         """The same as {column: arrays (T, L)}, in the order of classes_."""
         corpus, model = self._ready(X)
         first = self.layout_.first
-        p, _ = self._marginals(corpus, model, rows=int(first[-1]))
+        [(p, _)] = self._marginals(corpus, model, rows=int(first[-1]))
         return {
             name: np.split(p[:, first[i] : first[i + 1]], corpus.seq_ptr[1:-1]) if corpus.n_sequences else []
             for i, name in enumerate(self._columns)
@@ -253,7 +254,7 @@ class DCRF(SavedDynamic, BaseEstimator):
         known = np.full((corpus.n_tokens, len(self._classes)), -1, np.int32)
         for i, (name, column) in enumerate(zip(self._columns, columns, strict=True)):
             known[:, i] = encode_labels(column, len(column), self._classes[name], corpus.seq_ptr, "raise")
-        held, free = (self._marginals(corpus, model, which, rows=False)[1] for which in (known, None))
+        (_, held), (_, free) = self._marginals(corpus, model, (known, None), rows=False)
         return np.minimum(held - free, 0.0)  # above 0 is rounding
 
     def score(self, X: Data, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
@@ -318,19 +319,23 @@ class DCRF(SavedDynamic, BaseEstimator):
 
     def _ready(self, X):
         check_is_fitted(self, "weights_")
-        X = listed(X)
-        corpus = known_corpus(self.encoder_, without_labels(X, self._columns), unknown="mark")
+        X = without_labels(listed(X), self._columns)
+        corpus = known_corpus(self.encoder_, X, unknown="mark")
         corpus = with_links(X, corpus, reads_links(self._cliques), self.link)
         cells = whole("max_cells", self.max_cells, 1)
         how = self.engine_, cells, self._options(self.engine_)
         return corpus, DynamicModel(self.layout_, self.features_, self.weights_, *how)
 
-    def _marginals(self, corpus, model, known=None, rows=True):
-        """What `marginals` says; one warning where messages did not converge."""
-        stats = np.zeros(4, np.int64)
-        found = marginals(corpus, model, known, thread_count(self.n_jobs), rows, stats)
-        if stats[1]:
-            warn_unconverged(stats[1], stats[0], model.engine, stacklevel=4)
+    def _marginals(self, corpus, model, known=(None,), rows=True):
+        """What `marginals` says, for each of `known`; one warning where messages did not converge."""
+        stats, n_threads = np.zeros((len(known), 4), np.int64), thread_count(self.n_jobs)
+        found = [
+            marginals(corpus, model, which, n_threads, rows, part)
+            for which, part in zip(known, stats, strict=True)
+        ]
+        n, failed = stats[:, :2].max(axis=0)
+        if failed:
+            warn_unconverged(failed, n, model.engine, stacklevel=4)
         return found
 
     def _decoded(self, corpus, model, form):
@@ -338,7 +343,7 @@ class DCRF(SavedDynamic, BaseEstimator):
         form, n_threads = one_of("form", form, DECODERS), thread_count(self.n_jobs)
         if form == "posterior":
             first = self.layout_.first
-            p, _ = self._marginals(corpus, model, rows=int(first[-1]))
+            [(p, _)] = self._marginals(corpus, model, rows=int(first[-1]))
             found = [p[:, a:b].argmax(axis=1) for a, b in zip(first[:-1], first[1:], strict=True)]
             return np.stack(found, axis=1)
         if form in ("auto", "exact") and model.engine not in EXACT:
@@ -347,7 +352,7 @@ class DCRF(SavedDynamic, BaseEstimator):
         if form == "max-product" or form == "auto" and model.engine not in EXACT:
             path, _, converged = max_product(corpus, model, n_threads=n_threads)
             if not converged.all():
-                warn_unconverged(np.sum(~converged), len(converged), form, stacklevel=4)
+                warn_unconverged(np.sum(~converged), len(corpus.filled), "max-product", stacklevel=4)
             return path
         return (decode_dual if form == "dual" else decode)(corpus, model, n_threads=n_threads)[0]
 

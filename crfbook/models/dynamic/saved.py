@@ -19,8 +19,8 @@ from crfbook._checks import (
 )
 from crfbook.data.constraints import Constraints
 from crfbook.data.features import FeatureSet
-from crfbook.dynamic import FORMS, Clique, lay_out_template, memories_of, with_tables
-from crfbook.models.inputs import encoder_from_state, encoder_state
+from crfbook.dynamic import Clique, engines_of, lay_out_template, memories_of, reads_links, with_tables
+from crfbook.models.inputs import IntegerAlphabet, encoder_from_state, encoder_state
 from crfbook.models.saving import FITTED, SCALARS, load_arrays, save_arrays
 
 if TYPE_CHECKING:
@@ -107,8 +107,10 @@ class SavedDynamic:
         check_fields(header["fitted"], FITTED)
         for name in FITTED:
             setattr(model, name, header["fitted"][name])
-        engines = [name for name in FORMS if name != "elimination" or model.layout_.axes]
-        model.engine_ = one_of("engine", header["engine"], engines)
+        model.engine_ = one_of("engine", header["engine"], engines_of(model.layout_))
+        corpora = isinstance(model.encoder_, IntegerAlphabet)  # which have links of their own
+        if reads_links(cliques) and not (corpora or isinstance(model.link, str)):
+            raise ValueError(f"link: expected the name of a column, got {shown(model.link)}")
         model.n_unconverged_ = whole("unconverged", header.get("unconverged", 0), 0)
         model.constraints = model._limits or None
         rows = (part["history"]["iteration"].size,)
