@@ -33,7 +33,7 @@ class Options(NamedTuple):
     schedule: str = "tree"
     tol: float = 1e-3  # converged: no message changes by so much; a message sums to 1
     max_sweeps: int = 1000
-    damping: float = 0.0  # share of the old message, for "sync"
+    damping: float = 0.0  # share of the old message, for "sync" and "block"
     seed: int = 0
     early_stop: bool = False  # "tree" stops as GRMM does: too early
 

@@ -272,13 +272,16 @@ def documents():
     return found
 
 
+DAMPING = 0.2  # without it two of the training documents swing, and spoil the line search
+
+
 def chain_and_skip(arm, c2, n_documents=None):
     """`Trained` on the first documents: a linear chain, or one with skip edges and the engine of its name."""
     train = documents()["train"]
     train = train.take(range(min(n_documents or len(train), len(train))))
     skipping = arm != "chain"
     cliques = [*linear("entity"), *skip("entity") * skipping]
-    more = {"link": "link", "inference": arm.removeprefix("skip, ")} if skipping else {}
+    more = {"link": "link", "inference": arm.removeprefix("skip, "), "damping": DAMPING} if skipping else {}
     common = {"template": "s3", "c2": c2, "tol": 1e-4, "max_iterations": 500}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -316,8 +319,8 @@ def skip_row(arm, c2, n_documents=None):
     }  # fmt: skip
 
 
-SKIPPING = "chain", "skip, block", "skip, tree"
-VARIANCES = 0.1, 0.3, 1.0
+SKIPPING = "chain", "skip, block"  # "skip, tree" takes ten times as long
+VARIANCES = 0.1, 0.3
 
 
 @study("13_skip.csv")

@@ -95,7 +95,7 @@ class DCRF(SavedDynamic, BaseEstimator):
     max_cells : joint labels of the largest clique of a junction tree; more is refused before training.
     bp_tol, max_sweeps, damping, random_state : of approximations. Sweeps of a sentence end when no message
         (its sum is 1) changes by bp_tol or more, or after max_sweeps of them. damping : share of the old
-        message in a new one, "sync" and "block" alone. random_state : an integer, the seed of random orders.
+        message in a new one, for "sync" and "block". random_state : an integer, the seed of random orders.
     link : None, or the column of a TokenColumns X that links tokens, for `skip` cliques: a token and the next
         one of its sentence with the same string in it. An empty string links nothing.
 
