@@ -88,8 +88,10 @@ def test_the_gradient_is_that_of_the_value(inference):
 
 def test_auto_takes_what_is_exact_where_cells_allow_it():
     assert fitted().engine_ == "elimination"
-    assert fitted(max_cells=8).engine_ == "block"
-    wide = fitted(cliques=[*factorial("pos", "np"), *memory("np", "m", "last other", ["O"])], max_cells=8)
+    with pytest.warns(UserWarning, match="more than max_cells=8 for this template; 'block' is taken"):
+        assert fitted(max_cells=8).engine_ == "block"
+    with pytest.warns(UserWarning, match="'tree' is taken, an approximation"):
+        wide = fitted(cliques=[*factorial("pos", "np"), *memory("np", "m", "last other", ["O"])], max_cells=8)
     assert wide.engine_ == "tree"
     with pytest.raises(ValueError, match="at most 8 cells for exact inference"):
         fitted("exact", max_cells=8)

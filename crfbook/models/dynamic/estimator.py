@@ -158,6 +158,11 @@ class DCRF(SavedDynamic, BaseEstimator):
         layout = lay_out_template(cliques, tuple(classes), classes, limits)
         engine = check_engine(layout, corpus, engine, cells)
         options = self._options(engine)
+        if self.inference == "auto" and engine not in EXACT and not reads_links(cliques):
+            warnings.warn(
+                f"inference='auto': exact inference needs more than max_cells={cells:,} for this template; "
+                f"{engine!r} is taken, an approximation", UserWarning, stacklevel=2,
+            )  # fmt: skip
         if self.verbose:
             print(engine_cost(layout, corpus, engine, cells), flush=True)
         n_attrs = max(encoder.n_attrs, 1)
