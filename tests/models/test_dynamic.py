@@ -8,7 +8,16 @@ from sklearn.model_selection import cross_val_score
 
 from crfbook import CRF, DCRF, ModelFileError, TokenColumns
 from crfbook.data.constraints import Constraints
-from crfbook.dynamic import Clique, factorial, hierarchical, linear, marginals, memory, second_order
+from crfbook.dynamic import (
+    Clique,
+    check_engine,
+    factorial,
+    hierarchical,
+    linear,
+    marginals,
+    memory,
+    second_order,
+)
 from crfbook.dynamic.templates import nodes
 
 pytestmark = pytest.mark.kernels
@@ -327,6 +336,8 @@ def test_a_wide_clique_of_long_sentences_is_refused_before_training():
     assert few.engine_ == "junction"
     with pytest.raises(ValueError, match="expected cliques of at most 32 cells"):
         DCRF(**options, max_cells=32).fit(text, rows)
+    with pytest.raises(ValueError, match="expected cliques of at most 32 cells"):
+        check_engine(few.layout_, few.encoder_.transform(text), "junction", 32)
 
 
 def test_elimination_gives_way_where_its_table_is_too_wide():
