@@ -126,37 +126,39 @@ def open_blocks(step_ptr, links, log_node, blocks, kind, work):
 
 
 @kernel
+def close_row(u, beside, log_pair):
+    """Close labels y of a token that no open label x of its neighbour allows; returns how many.
+
+    Arguments: out: u (L,), -inf: closed; beside (L,), scores of the neighbour; log_pair (L, L) [x, y].
+    Cost: L^2 at most. Source: arc consistency; Dechter and Mateescu (2003).
+    """
+    n_closed = 0
+    for y in range(u.size):
+        found = u[y] == -np.inf
+        for x in range(beside.size):
+            if found:
+                break
+            found = beside[x] > -np.inf and log_pair[x, y] > -np.inf
+        if not found:
+            u[y] = -np.inf
+            n_closed += 1
+    return n_closed
+
+
+@kernel
 def close_along(step, log_pair, u):
     """Close labels that no open label before them, or after them, allows; returns how many.
 
     Arguments: step (T+1,); log_pair (L, L) [previous, next]; out: u (n, L), -inf: closed. Cost: n L^2 at
-    most. Source: arc consistency; Dechter and Mateescu (2003).
+    most. Source: as in `close_row`.
     """
-    n_closed, L = 0, u.shape[1]
+    n_closed = 0
     for t in range(1, step.size - 1):
         for i in range(step[t], step[t + 1]):
-            before = step[t - 1] + i - step[t]
-            for y in range(L):
-                found = u[i, y] == -np.inf
-                for yp in range(L):
-                    if found:
-                        break
-                    found = u[before, yp] > -np.inf and log_pair[yp, y] > -np.inf
-                if not found:
-                    u[i, y] = -np.inf
-                    n_closed += 1
+            n_closed += close_row(u[i], u[step[t - 1] + i - step[t]], log_pair)
     for t in range(step.size - 2, 0, -1):
         for i in range(step[t], step[t + 1]):
-            before = step[t - 1] + i - step[t]
-            for yp in range(L):
-                found = u[before, yp] == -np.inf
-                for y in range(L):
-                    if found:
-                        break
-                    found = u[i, y] > -np.inf and log_pair[yp, y] > -np.inf
-                if not found:
-                    u[before, yp] = -np.inf
-                    n_closed += 1
+            n_closed += close_row(u[step[t - 1] + i - step[t]], u[i], log_pair.T)
     return n_closed
 
 
@@ -165,7 +167,7 @@ def close_links(g, side, log_node, blocks, work):
     """Close labels at one side of group g that no open label at the other allows; returns how many.
 
     Arguments: g, side, log_node (n, M), blocks (`Blocks`, see the top); out: work.u. Cost: E L_a L_b at most.
-    Source: arc consistency; Dechter and Mateescu (2003).
+    Source: as in `close_row`.
     """
     a, b, row = blocks.link[g, 0], blocks.link[g, 1], blocks.link[g, 3]
     n, n_closed, La, Lb = work.count[0], 0, blocks.size[a], blocks.size[b]
@@ -174,20 +176,8 @@ def close_links(g, side, log_node, blocks, work):
     for e in range(from_row.size):
         i, j = from_row[e], to_row[e]
         cells = log_node[j, row : row + La * Lb] if row >= 0 else table_of(g, blocks, blocks.log_link)
-        for y in range(v.shape[1] if side else La):
-            here = v[j, y] if side else u[i, y]
-            found = here == -np.inf
-            for x in range(La if side else Lb):
-                if found:
-                    break
-                there = u[i, x] if side else v[j, x]
-                found = there > -np.inf and cells[x * Lb + y if side else y * Lb + x] > -np.inf
-            if not found:
-                n_closed += 1
-                if side:
-                    v[j, y] = -np.inf
-                else:
-                    u[i, y] = -np.inf
+        table = cells.reshape(La, Lb)
+        n_closed += close_row(v[j], u[i], table) if side else close_row(u[i], v[j], table.T)
     return n_closed
 
 

@@ -38,6 +38,13 @@ SKIPPING = {
     "skip to the other": ([*linear("a", "b"), *skip("a", "b")], (3, 2)),
 }
 
+# What users hand to `DCRF`: attributes of words, and a tag and a phrase label of each.
+WORDS = [["the", "dog", "barks"], ["dogs", "bark"], ["the", "cat"], [], ["cats", "see", "the", "dog"]]
+POS = [["D", "N", "V"], ["N", "V"], ["D", "N"], [], ["N", "V", "D", "N"]]
+NP = [["B", "I", "O"], ["B", "O"], ["B", "I"], [], ["B", "O", "B", "I"]]
+X = [[["bias", w, w[-1]] for w in words] for words in WORDS]
+Y = [list(zip(pos, chunk, strict=True)) for pos, chunk in zip(POS, NP, strict=True)]
+
 
 class DynamicProblem(NamedTuple):
     corpus: object

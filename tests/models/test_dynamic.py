@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.dynamic import NP, POS, WORDS, X, Y
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
@@ -21,11 +22,6 @@ from crfbook.dynamic import (
 from crfbook.dynamic.templates import nodes
 
 pytestmark = pytest.mark.kernels
-WORDS = [["the", "dog", "barks"], ["dogs", "bark"], ["the", "cat"], [], ["cats", "see", "the", "dog"]]
-POS = [["D", "N", "V"], ["N", "V"], ["D", "N"], [], ["N", "V", "D", "N"]]
-NP = [["B", "I", "O"], ["B", "O"], ["B", "I"], [], ["B", "O", "B", "I"]]
-X = [[["bias", w, w[-1]] for w in words] for words in WORDS]
-Y = [list(zip(pos, chunk, strict=True)) for pos, chunk in zip(POS, NP, strict=True)]
 NAMES = {"labels": ("pos", "np")}
 AB, PAIR = nodes("pos", "np"), [Clique(((0, "pos"), (0, "np")))]
 FREE = np.ones((3, 3), bool)

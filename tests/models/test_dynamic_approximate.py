@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.dynamic import X, Y
 from helpers.problems import central_differences
 from sklearn.exceptions import ConvergenceWarning
 
@@ -27,11 +28,6 @@ from crfbook.models.dynamic import estimator
 from crfbook.models.saving import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels
-WORDS = [["the", "dog", "barks"], ["dogs", "bark"], ["the", "cat"], [], ["cats", "see", "the", "dog"]]
-POS = [["D", "N", "V"], ["N", "V"], ["D", "N"], [], ["N", "V", "D", "N"]]
-NP = [["B", "I", "O"], ["B", "O"], ["B", "I"], [], ["B", "O", "B", "I"]]
-X = [[["bias", w, w[-1]] for w in words] for words in WORDS]
-Y = [list(zip(pos, chunk, strict=True)) for pos, chunk in zip(POS, NP, strict=True)]
 APPROXIMATE = [name for name in FORMS if name not in EXACT]
 approximate = pytest.mark.parametrize("inference", APPROXIMATE)
 
