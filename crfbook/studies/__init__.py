@@ -12,9 +12,10 @@ import re
 from importlib import import_module
 from pkgutil import iter_modules
 
-from .harness import STUDIES, Clocked, Row, fill_all, race, read_record, write_record
+from .harness import STUDIES, Clocked, Row, race
+from .records import fill_all, read_record, recorded, require_clean, write_record
 
-__all__ = ["Clocked", "Row", "measure", "race", "read_record", "run", "studies", "write_record"]
+__all__ = ["Clocked", "Row", "measure", "race", "read_record", "recorded", "run", "studies", "write_record"]
 
 
 def studies():
@@ -33,17 +34,20 @@ def find(name, kind):
     return known[name]
 
 
-def run(*names, folder="results", **options):
+def run(*names, folder="results", dirty=False, **options):
     """Make the records of these tables in `folder`; an interrupted run goes on. Kernels, BLAS on one thread.
 
-    options: arguments of the study, such as `n_words` for a small one. Returns the paths.
+    options: arguments of the study, such as `n_words` for a small one. Returns the paths. RuntimeError where
+    files of the package are not committed, unless dirty=True.
     """
     from crfbook.chain.sparse.choice import never_tiny
     from crfbook.training.threads import one_blas_thread
 
     tables = [find(name, "tables") for name in names]
+    if not dirty:
+        require_clean()
     with one_blas_thread(), never_tiny():
-        return [path for table in tables for path in fill_all(table.run(**options), folder)]
+        return [path for table in tables for path in fill_all(table.run(**options), folder, table.frozen)]
 
 
 def measure(name, **options):

@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from itertools import groupby
 
 from . import measure, run, studies
-from .harness import environment, report, write_report
+from .harness import report
+from .records import environment, require_clean, write_report
 
 TARGETS = "required and aim: shares of python-crfsuite's time in the same run"
 
@@ -20,6 +21,7 @@ def main(argv=None):
     parser.add_argument("--repeats", type=int, default=None, help="counted runs of each candidate")
     parser.add_argument("--csv", help="write the rows of timings there as well")
     parser.add_argument("--folder", default="results", help="where tables write their records (%(default)s)")
+    parser.add_argument("--dirty", action="store_true", help="record although files are not committed")
     options = parser.parse_args(argv)
     if not options.names:
         return list_studies(known)
@@ -29,13 +31,15 @@ def main(argv=None):
         parser.error(f"expected names among {', '.join(known)}; got {', '.join(unknown)}")
     if any(name in timings for name in names) and find_spec("pycrfsuite") is None:
         parser.error("python-crfsuite, the reference, is not installed: pip install python-crfsuite")
+    if not options.dirty and (options.csv or set(names) - set(timings)):
+        require_clean()
     for key, value in environment().items():
         print(f"{key}: {value}")
     rows, start = [], time.perf_counter()
     for name in names:
         print(f"... {name}", file=sys.stderr, flush=True)
         if name not in timings:
-            for path in run(name, folder=options.folder):
+            for path in run(name, folder=options.folder, dirty=options.dirty):
                 print(f"written to {path}", flush=True)
             continue
         found = []

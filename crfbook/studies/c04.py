@@ -16,7 +16,8 @@ from crfbook.data.corpus import take_sequences
 from crfbook.learners.quasi_newton.loss_path import minimize_loss
 
 from . import crfsuite
-from .harness import Row, cpu_row, each, race, study, timed
+from .harness import Row, cpu_row, race, study, timed
+from .records import each
 from .work import dataset, load, set_up
 
 REQUIRED = {"exp": 1.1, "pointwise-log": 2.2, "pointwise-exp": 2.2}  # times the log loss's seconds

@@ -24,7 +24,8 @@ from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
 from .c04 import SIZES, TEMPLATES, row_of
-from .harness import Clocked, Row, cpu_row, each, follow, race, study
+from .harness import Clocked, Row, cpu_row, follow, race, study
+from .records import each
 from .work import dataset, descend, load, set_up
 
 RECORD = "05_benchmarks.csv"

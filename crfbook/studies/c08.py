@@ -27,7 +27,8 @@ from crfbook.learners.tuples.automaton import Tuples, tuple_occurrences
 from crfbook.learners.tuples.tuple_chain import TupleObjective, decode_tuples, train_tuples
 
 from .c07 import PATH
-from .harness import each, follow, peak_mb, study, timed
+from .harness import follow, peak_mb, study, timed
+from .records import each
 from .work import LETTERS_C2 as C2
 from .work import dataset, descend, error_of, load, model_error
 

@@ -1,4 +1,4 @@
-"""How a study is declared, timed, judged and recorded: one place for all chapters.
+"""How a study is declared, timed and judged: one place for all chapters (records.py: how it is recorded).
 
     @study("03_benchmarks.csv")                         # a timing: yields `Row`s; a record may hold them
     def gradient(repeats=5): ...
@@ -8,26 +8,16 @@
 
 Fair timings: a warm-up, candidates in turn (A B A B ...), medians, ratios in one run. These machines are
 noisy: quote ratios and medians, never a single time. Compilation is timed apart (the warm-up).
-
-A record holds results of a run too long to repeat at every reading, with what is needed to judge them: a CSV
-file whose first lines, after `#`, name the code (commit), the date, the versions, the data (sha256 of every
-file) and the seconds it took: `notebooks/results/NN_<table>.csv`.
 """
 
-import csv
-import datetime
 import inspect
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib import metadata
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -42,15 +32,17 @@ class Study(NamedTuple):
     files: tuple  # of notebooks/results: the records that it writes, or whose rows it times
     run: Callable
     timed: bool  # rows of a comparison; otherwise records
+    frozen: tuple  # cases of tests/frozen.json: the code path of its tables
 
 
 STUDIES = {}  # name -> Study: a chapter's are here once its module is imported
 
 
-def study(*files, of=("",)):
+def study(*files, of=("",), frozen=()):
     """Declare a study: named as its function, which has `repeats` as a parameter where it times something.
 
     of : words; there is a study for each, whose function gets the word and whose name and files end in it.
+    frozen : the cases of tests/frozen.json on which its tables rest.
     """
 
     def declare(run):
@@ -59,7 +51,8 @@ def study(*files, of=("",)):
         for word in of:
             name = "-".join([*run.__name__.split("_"), *filter(None, [word])])
             made = partial(run, word) if word else run
-            STUDIES[name] = Study(name, chapter, about, tuple(f.format(word) for f in files), made, timed)
+            named = tuple(f.format(word) for f in files)
+            STUDIES[name] = Study(name, chapter, about, named, made, timed, frozen)
         return run
 
     return declare
@@ -281,136 +274,3 @@ def report(rows):
         if row.note:
             lines.append(f"    {row.note}")
     return "\n".join(lines)
-
-
-# ---- records ----
-
-
-def environment():
-    """What a reader needs to judge the numbers: date, processor, cores, versions."""
-    versions = {}
-    for package in ("crfbook", "numpy", "numba", "scipy", "python-crfsuite"):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "absent"
-    about = {"date": datetime.date.today().isoformat(), "processor": _processor(), "cores": os.cpu_count()}
-    return {**about, "python": platform.python_version(), **versions}
-
-
-def _processor():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def commit():
-    """Commit of the checkout that this package runs from, or "unknown".
-
-    A "+" stands after it if tracked files of the package differ.
-    """
-    git = partial(
-        subprocess.run, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True
-    )
-    try:
-        head = git(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip()
-        changed = git(["git", "status", "--porcelain", "-uno", "--", "."]).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return head + ("+" if changed else "")
-
-
-def data_hashes(dataset):
-    """{file: sha256} of the real files behind a `Dataset`; {"built-in twin": name} where there are none."""
-    if dataset.source != "real":
-        return {"built-in twin": dataset.name}
-    import hashlib  # loads megabytes, which the peer's process in c03.py should not
-
-    from data_fetch import REGISTRY, USER_SUPPLIED, locate
-
-    if dataset.name in USER_SUPPLIED:  # the reader's own, which may differ from anybody else's
-        files = {name: Path(locate(dataset.name, name)) for name in USER_SUPPLIED[dataset.name]["files"]}
-        return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
-    return {name: facts["sha256"] for name, facts in REGISTRY[dataset.name]["files"].items()}
-
-
-def write_record(path, rows, *, seconds, datasets=(), begun_at=None):
-    """Write `rows` (list of dicts with the same keys) with their header; makes the folder. Returns the path.
-
-    The file is replaced at once: an interrupted call leaves the one that was there.
-
-    seconds: wall-clock time of the run; datasets: the `Dataset`s it used; begun_at: the commits that made the
-    first rows, as an unfinished record names them. ValueError if there is no row, or keys differ.
-    """
-    if not rows or any(list(row) != list(rows[0]) for row in rows):
-        raise ValueError("a record needs rows, all with the same columns in the same order")
-    now, before = commit(), [] if begun_at is None else begun_at.split(", ")
-    about = {"commit": ", ".join([*before, now] if now not in before else before), **environment()}
-    about["seconds"] = f"{seconds:.0f}"
-    for dataset in datasets:
-        about |= {f"data {dataset.name} {name}": digest for name, digest in data_hashes(dataset).items()}
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.tmp")
-    with open(draft, "w", newline="", encoding="utf-8") as out:
-        out.writelines(f"# {key}: {value}\n" for key, value in about.items())
-        table = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-    return draft.replace(path)
-
-
-def write_report(path, rows, *, seconds):
-    """Write `Row`s of a timing as a record, each with its ratio and verdict. Returns the path."""
-    table = [{**row._asdict(), "ratio": f"{row.ratio:.4f}", "verdict": row.verdict} for row in rows]
-    return write_record(path, table, seconds=seconds)
-
-
-def read_record(path):
-    """(about, rows) of a file that `write_record` wrote: dicts of strings, the header's and each row's."""
-    with open(path, newline="", encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    n_head = next((i for i, line in enumerate(lines) if not line.startswith("# ")), len(lines))
-    head = [line[2:].partition(": ") for line in lines[:n_head]]
-    return {key: value for key, _, value in head}, list(csv.DictReader(lines[n_head:]))
-
-
-def each(make, cells, **options):
-    """Jobs for `fill`: make(**cell, **options) for each dict of `cells`, which is the key of its row."""
-    return [(cell, partial(make, **cell, **options)) for cell in cells]
-
-
-def fill(path, jobs, datasets=()):
-    """Do the jobs that the record lacks, written as soon as each is done. Returns the path.
-
-    jobs: list of (key, make): key a dict whose values name the job, make() -> dict of the other columns of
-    its row, or a list of them. An unfinished record is kept beside the finished one as `*.part.csv`: an
-    interrupted run goes on with it, a finished one begins anew.
-    """
-    path = Path(path)
-    part = path.with_suffix(".part.csv")
-    about, rows = read_record(part) if part.exists() else ({"seconds": "0"}, [])
-    clock = time.perf_counter() - float(about["seconds"])
-    for key, make in jobs:
-        key = {name: str(value) for name, value in key.items()}
-        if not any(key.items() <= row.items() for row in rows):
-            made = make()
-            for more in made if isinstance(made, list) else [made]:
-                rows.append({**key, **{name: str(value) for name, value in more.items()}})
-            seconds, begun_at = time.perf_counter() - clock, about.get("commit")
-            write_record(part, rows, seconds=seconds, datasets=datasets, begun_at=begun_at)
-    return part.replace(path)
-
-
-def fill_all(made, folder):
-    """Fill in `folder` what a study yields, (file, jobs, data sets); send it the rows. Returns the paths."""
-    paths, rows = [], None
-    while True:
-        try:
-            name, *rest = made.send(rows)
-        except StopIteration:
-            return paths
-        paths.append(fill(Path(folder) / name, *rest))
-        rows = read_record(paths[-1])[1]

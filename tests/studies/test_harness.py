@@ -14,8 +14,9 @@ import pytest
 from crfbook import load_dataset, studies
 from crfbook.chain.sparse import choice
 from crfbook.studies import __main__ as command
-from crfbook.studies import harness
-from crfbook.studies.harness import Clocked, Row, fill, race, read_record, write_record
+from crfbook.studies import harness, records
+from crfbook.studies.harness import Clocked, Row, race
+from crfbook.studies.records import fill, read_record, write_record
 from tools import paper
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
@@ -115,7 +116,7 @@ def test_a_row_judges_its_ratio(ours, verdict):
 def test_the_csv_names_the_versions_and_can_be_read(tmp_path):
     pandas = pytest.importorskip("pandas")
     path = tmp_path / "rows.csv"
-    harness.write_report(path, [Row("work", 1.0, 4.0, "s", 0.5)], seconds=2.0)
+    records.write_report(path, [Row("work", 1.0, 4.0, "s", 0.5)], seconds=2.0)
     assert f"# numpy: {np.__version__}" in path.read_text(encoding="utf-8")
     table = pandas.read_csv(path, comment="#")
     assert table.ratio.tolist() == [0.25] and table.verdict.tolist() == ["met"]
@@ -318,7 +319,7 @@ def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
 
 def test_a_record_names_all_commits_that_made_it(monkeypatch, tmp_path):
     path, commits = tmp_path / "04_x.csv", iter(["first", "first", "second", "third"])
-    monkeypatch.setattr(harness, "commit", lambda: next(commits))
+    monkeypatch.setattr(records, "commit", lambda: next(commits))
 
     def fails():
         raise KeyboardInterrupt
@@ -328,3 +329,39 @@ def test_a_record_names_all_commits_that_made_it(monkeypatch, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             fill(path, jobs)
     assert read_record(fill(path, good))[0]["commit"] == "first, second, third"
+
+
+def test_a_record_is_refused_where_the_package_is_not_committed(toys, monkeypatch, tmp_path):
+    monkeypatch.setattr(records, "commit", lambda: "0123456789ab+")
+    monkeypatch.setattr(studies, "require_clean", records.require_clean)
+    with pytest.raises(RuntimeError, match="commit them first, or write elsewhere with dirty=True"):
+        studies.run("toy-table-a", folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert len(studies.run("toy-table-a", folder=tmp_path, dirty=True)) == 2
+    monkeypatch.setattr(records, "commit", lambda: "0123456789ab")
+    assert len(studies.run("toy-table-a", folder=tmp_path)) == 2
+
+
+def test_a_record_stands_while_the_frozen_results_of_its_code_hold(monkeypatch, tmp_path, capsys):
+    case = next(iter(records.frozen_results()))
+    path = write_record(tmp_path / "a.csv", [{"x": 1}], seconds=60, frozen=(case,))
+    assert records.changed_since(read_record(path)[0]) == []
+    assert records.recorded("a", tmp_path)["x"].tolist() == ["1"]
+    assert "changed" not in capsys.readouterr().out
+    other = {**records.frozen_results(), case: "another hash"}
+    monkeypatch.setattr(records, "frozen_results", lambda: other)
+    assert records.changed_since(read_record(path)[0]) == [case]
+    records.recorded("a", tmp_path)
+    assert f"results have changed since: {case}" in capsys.readouterr().out
+
+
+def test_a_record_of_an_unknown_frozen_case_is_refused(tmp_path):
+    with pytest.raises(KeyError, match="no such case"):
+        write_record(tmp_path / "a.csv", [{"x": 1}], seconds=1, frozen=("no such case",))
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)
+def test_stored_records_name_a_commit_and_stand(path):
+    about, rows = read_record(path)
+    assert rows and re.fullmatch(r"[0-9a-f]{12}(, [0-9a-f]{12})*", about["commit"])
+    assert records.changed_since(about) == []
