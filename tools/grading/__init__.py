@@ -1,0 +1,1 @@
+"""Assignments: one source notebook each, from which releases, solutions and tests are made, and graded."""
