@@ -40,6 +40,16 @@ def report(model, columns=("word",)):
     return chunk_report(gold, found).f1, np.concatenate(gold) == np.concatenate(found)
 
 
+def test_2_some_short_sentence_has_two_readings():
+    test = parts()[1].select(["word"])
+    short = test.take(np.flatnonzero(np.diff(test.seq_ptr) <= 10))
+    assert any(
+        sum(0.4 <= p <= 0.6 for p in word.values()) == 2
+        for row in tagger().predict_marginals(short)
+        for word in row
+    )
+
+
 def test_3_the_word_to_before_speaks_for_i_vp():
     weights = tagger().weights_to_frame()
     ranked = weights[(weights.kind == "state") & (weights.label == "I-VP")].nlargest(10, "weight")
@@ -64,6 +74,20 @@ def test_5_every_doubling_helps_and_the_last_by_about_half_of_the_first():
 def test_6_parts_of_speech_raise_f1():
     both = ("word", "pos")
     assert report(tagger("chunking", columns=both), both)[0] > report(tagger())[0] + 0.02
+
+
+def test_7_asking_where_the_marginal_is_low_beats_asking_at_random():
+    test = parts()[1].select(["word"])
+    _, right = report(tagger())
+    found = tagger().predict(test)
+    rows = zip(tagger().predict_marginals(test), found, strict=True)
+    sure = np.array([p[y] for row, labels in rows for p, y in zip(row, labels, strict=True)])
+    n_wrong_kept = (~right[np.argsort(sure)])[::-1].cumsum()[::-1]  # where the words before are passed on
+    asked = np.arange(len(right)) / len(right)
+    at_random = (~right).mean() * (1 - asked)
+    middle = (asked > 0.01) & (asked < 0.99)
+    assert (n_wrong_kept / len(right) < at_random)[middle].all()
+    assert asked[np.argmax(n_wrong_kept <= 0.01 * len(right))] < 0.5
 
 
 def test_per_word_labels_of_a_constrained_model_can_be_impossible():
