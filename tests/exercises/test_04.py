@@ -3,9 +3,11 @@
 from itertools import product
 
 import numpy as np
+from scipy.optimize import minimize as descent
 from scipy.special import logsumexp
 
-from crfbook import Objective, make_corpus
+from crfbook import Objective, make_corpus, minimize
+from crfbook.chain.inference import node_marginals
 from crfbook.data.features import observed
 
 WORDS = "the old man the boat".split()
@@ -135,3 +137,54 @@ def test_6_rewards_in_logarithms_give_the_kernels_gradient():
     grad = Objective(corpus, features, loss="pointwise-exp")(w)[1]
     assert np.exp(-u).min() < 1e-195
     np.testing.assert_allclose(node.ravel(), grad[: T * L], atol=1e-8 * abs(grad).max())
+
+
+def robust(u):
+    return -np.expm1(-u), np.exp(-u)
+
+
+def robust_objective(w, sentences, A, L, c2=0.1):
+    """The chapter's `objective`, pointwise, with phi = 1 - p."""
+    W, log_edge = w[: A * L].reshape(A, L), w[A * L :].reshape(L, L)
+    value, grad_W, grad_edge = c2 * (w @ w), 2 * c2 * W, 2 * c2 * log_edge
+    for X, gold in sentences:
+        alpha, beta, step = chain(X @ W, log_edge)
+        Y, p_node = np.eye(L)[gold], alpha * beta
+        p = (Y * p_node).sum(1)
+        phi, a = robust(-np.log(p))
+        d = Y * (a / p)[:, None]
+        Ah, Bh = d * alpha, d * beta
+        for t in range(1, len(gold)):
+            Ah[t] += Ah[t - 1] @ step[t]
+        for t in range(len(gold) - 1, 0, -1):
+            Bh[t - 1] += step[t] @ Bh[t]
+        value += phi.sum()
+        grad_W = grad_W + X.T @ (a.sum() * p_node - (Ah * beta + alpha * Bh - d * p_node))
+        for before, at in ((a.sum() * alpha - Ah, beta), (-alpha, Bh)):
+            grad_edge = grad_edge + np.einsum("ti,tij,tj->ij", before[:-1], step[1:], at[1:])
+    return value, np.concatenate([grad_W.ravel(), grad_edge.ravel()])
+
+
+def test_7_a_robust_loss_gives_wrong_labels_less_than_their_share():
+    rng, A, L, n, T = np.random.default_rng(0), 6, 3, 40, 6
+    labels = rng.integers(L, size=(n, T))
+    words = np.where(rng.random((n, T)) < 0.85, labels, rng.integers(L, A, size=(n, T)))
+    wrong = rng.random((n, T)) < 0.2
+    noisy = np.where(wrong, (labels + rng.integers(1, L, size=(n, T))) % L, labels)
+    sentences = [(np.eye(A)[x], y) for x, y in zip(words, noisy, strict=True)]
+
+    corpus = make_corpus(T * np.arange(n + 1), np.arange(n * T + 1), words.ravel(), labels=noisy.ravel())
+    features = observed(corpus, L, A, all_states=True, all_transitions=True)
+    w = minimize(Objective(corpus, features, c2=0.1), np.zeros(A * L + L * L), c2=0.1).w
+    value, grad = robust_objective(w, sentences, A, L)
+    slope = [
+        (robust_objective(w + e, sentences, A, L)[0] - robust_objective(w - e, sentences, A, L)[0]) / 2e-5
+        for e in 1e-5 * np.eye(len(w))
+    ]
+    np.testing.assert_allclose(grad, slope, atol=1e-6)
+    found = descent(robust_objective, w, (sentences, A, L), jac=True)
+    assert found.fun < value
+    p_node = node_marginals(corpus, features, found.x)
+    a = p_node[np.arange(n * T), noisy.ravel()]
+    share = a[wrong.ravel()].sum() / a.sum()
+    assert share < 0.5 * wrong.mean() and wrong.mean() > 0.15
