@@ -144,8 +144,8 @@ def loss_rows(task, template, n_sentences, variances):
 def variance_rows(task, template, n_sentences):
     """Scores of each loss on the last tenth of the training data along `VARIANCES`, and the chosen one.
 
-    Learnt from are the first sentences (at most `MOST`) of the other nine tenths; each run starts at the solution before.
-    Chosen is the smallest variance within one standard error, of the best score, of the best score.
+    Learnt from are the first sentences (at most `MOST`) of the other nine tenths; each run starts at the
+    solution before. Chosen is the smallest variance within one standard error, of the best score, of it.
     """
     train, rows = columns_of(task)[1], []
     nine = len(train) - len(train) // 10
