@@ -44,7 +44,7 @@ def test_rows_of_all_selections(monkeypatch, tmp_path):
     }
     for name, values in settings.items():
         monkeypatch.setattr(study, name, values)
-    monkeypatch.setattr(study, "variance_row", lambda task, template, loss: {"chosen": "1"})
+    monkeypatch.setattr(study, "variance_row", lambda task, template: {"chosen": "1"})
     _, path = run("selection-ner", folder=tmp_path, n_sentences=60)
     rows = read_record(path)[1]
     assert [(row["selection"], row["setting"]) for row in rows] == [
