@@ -188,7 +188,7 @@ def _peer_rows(problem, algorithm, best, budget):
     frozen=("lbfgs", "owlqn", "sbcd", "auto", "sdca", "sag", "sgd", "sgd-l1", "objective, auto"),
 )  # fmt: skip
 def race_of_all(pieces=None, n_sentences=N, budget=BUDGET):
-    """All optimisers, gap to the optimum against CPU seconds: four corpora, c1 = 1 and c2 = 0.1; 20 CPU minutes."""
+    """All optimisers, gap to the optimum against CPU seconds: c1 = 1, c2 = 0.1; 20 CPU minutes."""
     names = list(PIECES) if pieces is None else pieces
     cells = [{"corpus": name, "penalty": penalty} for name in names for penalty in ARMS]
     data = [dataset(task) for task in dict.fromkeys(PIECES[name][0] for name in names)]
