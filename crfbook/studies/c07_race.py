@@ -22,7 +22,7 @@ from .harness import follow, study, timed
 from .records import each
 from .work import dataset, set_up
 
-N, BUDGET = 4000, 12.0  # sequences of each corpus; CPU seconds of an arm
+N, BUDGET = 2000, 12.0  # sequences of each corpus; CPU seconds of an arm
 RATIO, CLOSE = 1.2, 1e-6  # between two looks; a gap that ends an arm
 PIECES = {
     "NetTalk, letters": ("nettalk", "letter_tests"),
@@ -91,7 +91,7 @@ class Problem:
         return follow(learner, corpus, self.features, look=look, **self.penalty)
 
 
-def optimum(corpus, penalty, n_sentences=N, budget=2 * BUDGET):
+def optimum(corpus, penalty, n_sentences=N, budget=6 * BUDGET):
     """The lowest objective that "auto" finds in a longer run, with its certificate."""
     problem = Problem(corpus, penalty, n_sentences)
     longer = partial(ARMS[penalty]["auto"], tol=1e-9, **({"tol_gradient": 1e-3} if problem.c1 else {}))
@@ -193,7 +193,7 @@ def race_of_all(pieces=None, n_sentences=N, budget=BUDGET):
     cells = [{"corpus": name, "penalty": penalty} for name in names for penalty in ARMS]
     data = [dataset(task) for task in dict.fromkeys(PIECES[name][0] for name in names)]
     limits = {"n_sentences": n_sentences}
-    optima = yield "07_optima.csv", each(optimum, cells, budget=2 * budget, **limits), data
+    optima = yield "07_optima.csv", each(optimum, cells, budget=6 * budget, **limits), data
     jobs = []
     for cell, row in zip(cells, optima, strict=True):
         plain = PIECES[cell["corpus"]][0] != "nettalk"  # CRFsuite has no pairs that read a letter
