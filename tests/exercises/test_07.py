@@ -38,7 +38,7 @@ class Vectors:
         self.forget()
 
     def forget(self, first=0, last=None):
-        """A step of the block of tokens first..last leaves alpha before and beta from last on as they were."""
+        """A step of the block of tokens first..last leaves alpha before and beta from last on alone."""
         T = len(self.x)
         if last is None or not self.kept:
             self.alpha, self.beta, self.to, self.since = np.zeros((T, L)), np.ones((T, L)), -1, T - 1
