@@ -36,17 +36,10 @@ from .work import TASKS, dataset, descend, set_up
 
 TOL = 0.01  # certified relative gap (L2), share of c1 by which a condition may fail (L1)
 C2 = (0.5, 0.1, 0.02)
-SIZES = (20_000, 50_000, 100_000)  # beside those of the L1 models
-EQUAL = (32.0, 8.0, 2.0, 0.25)  # c1 of the L1 models that the others equal in size
-STRENGTHS = (64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)  # c1
-# on the larger corpus minutes a row: fewer of them
-FEWER = {
-    "ner": {
-        "OWL-QN": (32.0, 8.0, *STRENGTHS[5:]),
-        "SBCD": (32.0, 8.0, 2.0, *STRENGTHS[7:]),
-        "sizes": (20_000, 50_000),
-    }
-}
+SIZES = (20_000, 50_000)  # beside those of the L1 models
+EQUAL = (8.0, 2.0, 0.5)  # c1 of the L1 models that the others equal in size
+STRENGTHS = (32.0, 8.0, 2.0, 0.5, 0.25, 0.125, 0.0625)  # c1
+L1 = ("OWL-QN", "SBCD")
 BATCH = {"owlqn": 100, "proximal": 3000}  # iterations: what OWL-QN leaves unfinished is finished by the other
 SWEEPS = {"accelerate": True, "freeze_after": 0, "max_iterations": 60}
 SAMPLES = 1000
@@ -107,14 +100,12 @@ class Selections:
         self.setup = set_up(task, TASKS[task].template, n_sentences)
         self.corpus, self.features = self.setup.corpus, self.setup.features
         self.dev, self.test = self.setup.parts
-        fewer = FEWER.get(task, {})
-        self.strengths = {name: fewer.get(name, STRENGTHS) for name in ("OWL-QN", "SBCD")}
-        self.fixed = [n for n in fewer.get("sizes", SIZES) if n < self.features.n_features]
+        self.fixed = [n for n in SIZES if n < self.features.n_features]
         self.model, self.guess = cache(self._model), cache(self._guess)
         self.whole = cache(lambda: self._l2(np.ones(self.features.n_features, bool)))
 
     def _model(self, selection, setting):
-        if selection in self.strengths:
+        if selection in L1:
             return self._l1(selection, setting)
         if selection == "threshold":
             models = [m._replace(w=np.where(heaviest(m.w, setting), m.w, 0.0)) for m in self.whole()]
@@ -151,10 +142,9 @@ class Selections:
 
     def _l1(self, learner, c1):
         """From the solution for the c1 before."""
-        values = self.strengths[learner]
         start = np.zeros(self.features.n_features)
-        if c1 in values[1:]:
-            start = self.model(learner, values[values.index(c1) - 1]).w
+        if c1 in STRENGTHS[1:]:
+            start = self.model(learner, STRENGTHS[STRENGTHS.index(c1) - 1]).w
         (w, n_iter), seconds = timed(self._batch if learner == "OWL-QN" else self._sweeps, start, c1)
         return Model(w, c1, *l1_gap(self.corpus, self.features, w, c1), n_iter, seconds)
 
@@ -196,8 +186,8 @@ class Selections:
 
     def path(self):
         """Jobs for `fill`: L1, at each strength; SBCD tested against OWL-QN."""
-        for name, values in self.strengths.items():
-            for c1 in values:
+        for name in L1:
+            for c1 in STRENGTHS:
                 other = ("OWL-QN", c1) if name == "SBCD" else None
                 yield {"selection": name, "setting": f"{c1:g}"}, partial(self.row, name, c1, other)
 
@@ -205,7 +195,7 @@ class Selections:
         """Jobs for `fill`: the others, as large as some L1 models (rows of the path), and larger."""
         l1 = {int(row["features"]): ("OWL-QN", float(row["setting"])) for row in rows
               if row["selection"] == "OWL-QN" and float(row["setting"]) in EQUAL}  # fmt: skip
-        for name in ("mutual information", "cut-off", "threshold"):
+        for name in ("threshold", "mutual information", "cut-off"):
             for n in [*l1, *self.fixed]:
                 mi = None if name == "mutual information" else ("mutual information", n)
                 yield {"selection": name, "setting": str(n)}, partial(self.row, name, n, l1.get(n), mi)
@@ -219,7 +209,7 @@ class Selections:
             now = found.setdefault(row["selection"], row)
             if float(row[f"{self.dev} F1"]) > float(now[f"{self.dev} F1"]):
                 found[row["selection"]] = row
-        chosen = {name: (name, (float if name in self.strengths else int)(row["setting"]))
+        chosen = {name: (name, (float if name in L1 else int)(row["setting"]))
                   for name, row in found.items()}  # fmt: skip
         for name, mine in chosen.items():
             l1 = None if name == "OWL-QN" else chosen["OWL-QN"]
@@ -228,7 +218,7 @@ class Selections:
 
 @study("09_path_{}.csv", "09_selection_{}.csv", "09_best_{}.csv", of=NAMED, frozen=FROZEN)
 def selection(task, n_sentences=None):
-    """Figure 6 on names: the path of L1, the others at its sizes, the best of each; 10 and 25 CPU minutes.
+    """Figure 6 on names: the path of L1, the others at its sizes, the best of each; 5 and 10 CPU minutes.
 
     n_sentences: only so many of the training data. Raises FileNotFoundError for "conll2003", which nobody may
     pass on, where the reader's own files are not in the folder conll2003 of CRFBOOK_DATA.
@@ -289,7 +279,7 @@ def dip(n_sentences=None):
 
 WORDS = "".join(f"U{t}:%x[{t - 1},0]\nU{t + 3}:%shortshape[{t - 1},0]\n" for t in range(3)) + "B\n"
 TESTS = {"plain": WORDS, "tests": WORDS + "B1:%x[0,0]\nB4:%shortshape[0,0]\n"}  # on pairs of labels
-PAIR_STRENGTHS = (32.0, 8.0, 4.0, 2.0, 1.0, 0.5)
+PAIR_STRENGTHS = (8.0, 2.0, 1.0, 0.5)
 
 
 class Pairs:
