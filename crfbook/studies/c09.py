@@ -39,6 +39,7 @@ C2 = (0.5, 0.1, 0.02)
 SIZES = (20_000, 50_000)  # beside those of the L1 models
 EQUAL = (8.0, 2.0, 0.5)  # c1 of the L1 models that the others equal in size
 STRENGTHS = (32.0, 8.0, 2.0, 0.5, 0.25, 0.125, 0.0625)  # c1
+SWEPT = {"ner": (8.0, 0.25, 0.125, 0.0625)}  # c1 of SBCD where it takes minutes a row, else all
 L1 = ("OWL-QN", "SBCD")
 BATCH = {"owlqn": 100, "proximal": 3000}  # iterations: what OWL-QN leaves unfinished is finished by the other
 SWEEPS = {"accelerate": True, "freeze_after": 0, "max_iterations": 60}
@@ -100,6 +101,7 @@ class Selections:
         self.setup = set_up(task, TASKS[task].template, n_sentences)
         self.corpus, self.features = self.setup.corpus, self.setup.features
         self.dev, self.test = self.setup.parts
+        self.strengths = {"OWL-QN": STRENGTHS, "SBCD": SWEPT.get(task, STRENGTHS)}
         self.fixed = [n for n in SIZES if n < self.features.n_features]
         self.model, self.guess = cache(self._model), cache(self._guess)
         self.whole = cache(lambda: self._l2(np.ones(self.features.n_features, bool)))
@@ -143,8 +145,9 @@ class Selections:
     def _l1(self, learner, c1):
         """From the solution for the c1 before."""
         start = np.zeros(self.features.n_features)
-        if c1 in STRENGTHS[1:]:
-            start = self.model(learner, STRENGTHS[STRENGTHS.index(c1) - 1]).w
+        values = self.strengths[learner]
+        if c1 in values[1:]:
+            start = self.model(learner, values[values.index(c1) - 1]).w
         (w, n_iter), seconds = timed(self._batch if learner == "OWL-QN" else self._sweeps, start, c1)
         return Model(w, c1, *l1_gap(self.corpus, self.features, w, c1), n_iter, seconds)
 
@@ -184,17 +187,16 @@ class Selections:
             "iterations": model.iterations, "seconds": f"{model.seconds:.1f}",
         }  # fmt: skip
 
-    def path(self):
-        """Jobs for `fill`: L1, at each strength; SBCD tested against OWL-QN."""
-        for name in L1:
-            for c1 in STRENGTHS:
-                other = ("OWL-QN", c1) if name == "SBCD" else None
-                yield {"selection": name, "setting": f"{c1:g}"}, partial(self.row, name, c1, other)
+    def path(self, name):
+        """Jobs for `fill`: L1 at each strength by that method; SBCD is tested against OWL-QN."""
+        for c1 in self.strengths[name]:
+            other = ("OWL-QN", c1) if name == "SBCD" else None
+            yield {"selection": name, "setting": f"{c1:g}"}, partial(self.row, name, c1, other)
 
     def rivals(self, rows):
         """Jobs for `fill`: the others, as large as some L1 models (rows of the path), and larger."""
         l1 = {int(row["features"]): ("OWL-QN", float(row["setting"])) for row in rows
-              if row["selection"] == "OWL-QN" and float(row["setting"]) in EQUAL}  # fmt: skip
+              if float(row["setting"]) in EQUAL}  # fmt: skip
         for name in ("threshold", "mutual information", "cut-off"):
             for n in [*l1, *self.fixed]:
                 mi = None if name == "mutual information" else ("mutual information", n)
@@ -216,7 +218,7 @@ class Selections:
             yield {"selection": name, "setting": found[name]["setting"]}, partial(self.row, *mine, l1)
 
 
-@study("09_path_{}.csv", "09_selection_{}.csv", "09_best_{}.csv", of=NAMED, frozen=FROZEN)
+@study(*(f"09_{name}_{{}}.csv" for name in "path selection sbcd best".split()), of=NAMED, frozen=FROZEN)
 def selection(task, n_sentences=None):
     """Figure 6 on names: the path of L1, the others at its sizes, the best of each; 5 and 10 CPU minutes.
 
@@ -228,9 +230,10 @@ def selection(task, n_sentences=None):
     if task == "conll2003":
         load_dataset(task, source="real", verbose=False)
     at, data = Selections(task, n_sentences), [dataset(task)]
-    path = yield f"09_path_{task}.csv", list(at.path()), data
+    path = yield f"09_path_{task}.csv", list(at.path("OWL-QN")), data
     rest = yield f"09_selection_{task}.csv", list(at.rivals(path)), data
-    yield f"09_best_{task}.csv", list(at.best([*path, *rest])), data
+    swept = yield f"09_sbcd_{task}.csv", list(at.path("SBCD")), data
+    yield f"09_best_{task}.csv", list(at.best([*path, *rest, *swept])), data
 
 
 # ---- why mutual information dips at 20,000 features of WNUT-17 ----
@@ -279,7 +282,8 @@ def dip(n_sentences=None):
 
 WORDS = "".join(f"U{t}:%x[{t - 1},0]\nU{t + 3}:%shortshape[{t - 1},0]\n" for t in range(3)) + "B\n"
 TESTS = {"plain": WORDS, "tests": WORDS + "B1:%x[0,0]\nB4:%shortshape[0,0]\n"}  # on pairs of labels
-PAIR_STRENGTHS = (8.0, 2.0, 1.0, 0.5)
+PAIR_STRENGTHS = (4.0, 1.0, 0.5, 0.25)
+PAIR_SENTENCES = 2000  # a sweep over pairs takes long
 
 
 class Pairs:
@@ -324,7 +328,7 @@ class Pairs:
 
 
 @study("09_pairs_ner.csv", frozen=("sbcd, virtual weights", "lbfgs, elastic net"))
-def pairs(n_sentences=None):
+def pairs(n_sentences=PAIR_SENTENCES):
     """Word and shape tests on pairs of labels beside plain transitions: Spanish names, SBCD."""
     at = Pairs(n_sentences)
     cells = [{"transitions": name, "c1": c1} for c1 in PAIR_STRENGTHS for name in TESTS]

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.usefixtures("on_twins")
 SMALL = {
     "STRENGTHS": (4.0, 1.0),
     "EQUAL": (1.0,),
+    "SWEPT": {},
     "SIZES": (300, 10**7),
     "C2": (0.5, 0.1),
     "SAMPLES": 20,
@@ -60,19 +61,18 @@ def test_the_gap_bounds_what_is_left(at):
 
 def test_rows_of_all_selections(tmp_path):
     paths = run("selection-ner", folder=tmp_path, n_sentences=60)
-    path, rest, best = (read_record(file)[1] for file in paths)
-    assert [(row["selection"], row["setting"]) for row in path] == [
-        ("OWL-QN", "4"), ("OWL-QN", "1"), ("SBCD", "4"), ("SBCD", "1"),
-    ]  # fmt: skip
+    path, rest, swept, best = (read_record(file)[1] for file in paths)
+    for name, rows in (("OWL-QN", path), ("SBCD", swept)):
+        assert [(row["selection"], row["setting"]) for row in rows] == [(name, "4"), (name, "1")]
     size = int(path[1]["features"])
     rivals = ["threshold", "mutual information", "cut-off"]
     assert [row["selection"] for row in rest] == [*np.repeat(rivals, 2), "threshold"]
     assert all(int(row["features"]) == int(row["setting"]) for row in rest)
     assert [int(row["setting"]) for row in rest[:2]] == [size, 300]
-    for owlqn, sbcd in zip(path[:2], path[2:], strict=True):  # one optimum, two ways
+    for owlqn, sbcd in zip(path, swept, strict=True):  # one optimum, two ways
         assert float(sbcd["objective"]) == pytest.approx(float(owlqn["objective"]), rel=0.02)
         assert sbcd["p L1"] and not owlqn["p L1"] and float(sbcd["gap"]) < 0.05
-    for row in (*path, *rest):
+    for row in (*path, *swept, *rest):
         assert float(row["F1 low"]) <= float(row["testb F1"]) <= float(row["F1 high"])
         assert float(row["error low"]) <= float(row["testb error"]) <= float(row["error high"])
         same = int(row["features"]) == size and row in rest
@@ -82,10 +82,12 @@ def test_rows_of_all_selections(tmp_path):
             mi = next(other for other in rest[2:] if other["features"] == row["features"])
             gain = float(row["testb F1"]) - float(mi["testb F1"])
             assert float(row["gain MI"]) == pytest.approx(gain, abs=0.02) and 0 < float(row["p MI"]) <= 1
-    assert {row["selection"] for row in best} == {row["selection"] for row in (*path, *rest)}
+    assert {row["selection"] for row in best} == {row["selection"] for row in (*path, *swept, *rest)}
     for row in best:
         rivals = [
-            float(other["testa F1"]) for other in (*path, *rest) if other["selection"] == row["selection"]
+            float(other["testa F1"])
+            for other in (*path, *swept, *rest)
+            if other["selection"] == row["selection"]
         ]
         assert float(row["testa F1"]) == max(rivals)
 
@@ -125,5 +127,5 @@ def test_conll2003_takes_the_files_of_the_reader_or_says_where_they_belong(monke
         (tmp_path / "conll2003" / name).write_text("-DOCSTART- -X- O O\n\n" + 12 * sentence)
     for name, values in {"SIZES": (), "STRENGTHS": (0.5,), "EQUAL": (0.5,)}.items():
         monkeypatch.setattr(study, name, values)
-    about, rows = read_record(run("selection-conll2003", folder=tmp_path / "out")[2])
+    about, rows = read_record(run("selection-conll2003", folder=tmp_path / "out")[3])
     assert rows[0]["testb error"] == "0.000" and any("eng.train" in key for key in about)
