@@ -39,7 +39,6 @@ C2 = (0.5, 0.1, 0.02)
 SIZES = (20_000, 50_000)  # beside those of the L1 models
 EQUAL = (8.0, 2.0, 0.5)  # c1 of the L1 models that the others equal in size
 STRENGTHS = (32.0, 8.0, 2.0, 0.5, 0.25, 0.125, 0.0625)  # c1
-SENTENCES = {"ner": 3000}  # of the training data, where all of it takes hours
 SWEPT = {"ner": (8.0, 0.25, 0.125, 0.0625)}  # c1 of SBCD where it takes minutes a row, else all
 L1 = ("OWL-QN", "SBCD")
 BATCH = {"owlqn": 100, "proximal": 3000}  # iterations: what OWL-QN leaves unfinished is finished by the other
@@ -223,7 +222,7 @@ class Selections:
 def selection(task, n_sentences=None):
     """Figure 6 on names: the path of L1, the others at its sizes, the best of each; 5 and 10 CPU minutes.
 
-    n_sentences: so many of the training data; default `SENTENCES`, or all. Raises FileNotFoundError for
+    n_sentences: only so many of the training data. Raises FileNotFoundError for
     "conll2003", which nobody may pass on, where the reader's own files are not in the folder conll2003 of
     CRFBOOK_DATA.
     """
@@ -231,7 +230,7 @@ def selection(task, n_sentences=None):
         raise ValueError(f"there is no selection task {task!r}; there are {', '.join(NAMED)}")
     if task == "conll2003":
         load_dataset(task, source="real", verbose=False)
-    at, data = Selections(task, n_sentences or SENTENCES.get(task)), [dataset(task)]
+    at, data = Selections(task, n_sentences), [dataset(task)]
     path = yield f"09_path_{task}.csv", list(at.path("OWL-QN")), data
     rest = yield f"09_selection_{task}.csv", list(at.rivals(path)), data
     swept = yield f"09_sbcd_{task}.csv", list(at.path("SBCD")), data
