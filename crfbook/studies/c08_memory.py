@@ -21,7 +21,7 @@ from .harness import study, timed
 from .records import each
 from .work import dataset, descend, error_of
 
-N_WORDS = 2000
+N_WORDS = 1500
 STRENGTHS = (2.0, 1.0, 0.5)  # c1, each from the solution of the one before
 NEAR = 0.01  # a violation of this share of c1 is small enough
 FINAL = {"max_rounds": 4, "max_iterations": 300}
