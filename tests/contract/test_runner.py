@@ -12,6 +12,7 @@ import nbformat
 import pytest
 
 import crfbook
+from crfbook.studies.claims import PAPERS
 from tools import book, chapters, execute, outputs, pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,6 +95,7 @@ def test_a_run_reports_seconds_data_and_errors(tmp_path, capsys):
     assert "<h1" in first and 'href="02_bad.html"' in first and 'href="01_good.html"' in second
     index = pages.write_index(runs, tmp_path).read_text()
     assert pages._with_formulas("a < b: $|w|$ and") == "a &lt; b: " + pages.to_mathml("|w|") + " and"
+    assert index.count('<table class="claims">') == len(PAPERS) and "<td>reversed</td>" in index
     assert "01_good.html" in index and "failed" in index and "see a page" in index
     assert "data_fetch atis</code>" in index, "how to get the corpus whose twin was used"
 
