@@ -19,8 +19,8 @@ from .c08 import set_up, walk
 from .harness import race, study, timed
 from .work import LETTERS_C2, dataset
 
-PATH = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.2, 0.05, 0.0)  # of c1
-SWEEPS = 6  # at each
+PATH = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.0)  # of c1
+SWEEPS = 4  # at each
 PARTS = {"extend": "sweep, recursion", "gradient": "sweep, gradient"}
 
 
@@ -66,7 +66,7 @@ def training_rows(repeats, n_words):
 
 
 @study("06_training_speed.csv", frozen=("sbcd", "path, sbcd", "objective, batched", "objective, sparse"))
-def training_speed(n_repeats=5, n_words=None):
+def training_speed(n_repeats=3, n_words=None):
     """A sweep and a gradient of trained models, few to all weights active, in parts; some minutes."""
     jobs = [({"data": "NetTalk"}, partial(training_rows, n_repeats, n_words))]
     yield "06_training_speed.csv", jobs, [dataset("nettalk")]
