@@ -12,7 +12,7 @@ from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
 from crfbook.studies.claims import PAPERS, claims
-from tools.chapters import NOTEBOOKS, promise, title
+from tools.chapters import NOTEBOOKS, normalise, promise, title
 from tools.formulas import to_mathml
 
 # A link from one notebook to another leads from page to page.
@@ -57,6 +57,9 @@ menclose[notation="box"] { border: 1px solid; padding: .2em; }
 .jp-OutputArea-output img { max-width: 100%; height: auto; }
 body .jp-RenderedText pre { word-break: normal; overflow-wrap: anywhere; }
 ''' COMMON '''</style>{% endblock %}
+{% block data_png scoped %}<div class="jp-RenderedImage jp-OutputArea-output {{ extra_class }}" tabindex="0">
+<img src="data:image/png;base64,{{ output.data['image/png'] | escape_html }}"
+alt="{{ (output | get_metadata('alt', 'image/png') or 'figure') | escape_html }}"></div>{% endblock %}
 {% block body_header %}{{ super() }}{{ resources.bar }}{% endblock %}
 {% block body_footer %}{{ resources.bar }}{{ super() }}{% endblock %}
 """.replace("''' COMMON '''", COMMON)
@@ -126,7 +129,7 @@ def write_page(run, folder, runs=()):
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
     nb = copy.deepcopy(run.nb)
     nb.cells = [c for c in nb.cells if "install" not in c.metadata.get("tags", [])]
-    for cell in nb.cells:
+    for cell in normalise(nb).cells:  # the figures' alternative texts, too
         # a note to the tests, not to the reader
         cell.source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")
         if "hide-input" in cell.metadata.get("tags", []):

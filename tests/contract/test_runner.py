@@ -109,6 +109,16 @@ def test_links_between_notebooks_become_links_between_pages(tmp_path):
     assert 'href="01_from_hmm_to_crf.html#Cost"' in page and 'href="https://example.org/05_x.ipynb"' in page
 
 
+def test_a_figure_is_described_by_the_comment_that_opens_its_cell(tmp_path):
+    source = "# Figure: a line that falls,\n# then rises.\nplt.plot(y)"
+    assert chapters.alt_text(source) == "a line that falls, then rises."
+    assert chapters.alt_text("x = 1\n# Figure: late") == ""
+    output = nbformat.v4.new_output("display_data", data={"image/png": "AAAA"})
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, outputs=[output])])
+    page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
+    assert 'alt="a line that falls, then rises."' in page
+
+
 def test_the_line_of_load_dataset_is_understood(capsys):
     for name in ("conll2000", "atis"):
         crfbook.load_dataset(name, source="builtin")
