@@ -8,12 +8,13 @@ follows boosting round by round, with its three bounds and without the longest s
 """
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import slice_sequences, take_sequences
+from crfbook.evaluation import paired_test
 from crfbook.learners.boosting.learner import boost
 from crfbook.learners.online import online
 from crfbook.learners.quasi_newton.lbfgs import minimize
@@ -232,7 +233,7 @@ LEARNERS = {
     "averaged perceptron": online.perceptron,
     "passive-aggressive": online.passive_aggressive,
     "AROW": online.arow,
-    "boosting": boost,
+    "boosting": partial(boost, bound="global"),
     "boosting, per instance": partial(boost, bound="instance"),
 }
 CHOICES = (1, 2, 3, 5, 10, 20, 30, 50)  # epochs
@@ -247,9 +248,9 @@ LOOKS = (  # rounds
 )  # fmt: skip
 
 
-def fit_learner(setup, learner, iterations, look=None):
+def fit_learner(setup, learner, iterations, look=None, **options):
     """`Run` of a function in `LEARNERS` after so many epochs or rounds; compilation does not count."""
-    fit = partial(learner, setup.corpus, setup.features, constraints=setup.constraints)
+    fit = partial(learner, setup.corpus, setup.features, constraints=setup.constraints, **options)
     fit(max_iterations=1)
     return follow(fit, max_iterations=iterations, look=look)
 
@@ -289,6 +290,82 @@ def learner_table(task):
             more = {"n_sentences": n, "iterations": best.get(tuple(cell.values()), rounds)}
             jobs.append(({**cell, "sentences": n or whole}, partial(learner_row, task, **cell, **more)))
     yield f"05_{task}.csv", jobs, data
+
+
+# ---- boosting, an hour ----
+
+MINUTES = {  # CPU time of a feature set
+    "ner": {template: (0.25, 0.5, 1, 2, 5, 10, 15, 20, 30, 40, 50, 60) for template in ("s3", "s2", "s1")},
+    "pos": {template: (0.5, 1, 2, 4, 6, 8, 10) for template in ("s2", "s1")},
+}
+SAVED = 100.0  # CPU seconds between two savings of the weights
+BASE = "averaged perceptron"  # of the paired tests
+
+
+@cache
+def base_labels(task, template):
+    """{part: labels} of the averaged perceptron, its epochs chosen as in Table 3."""
+    epochs = epochs_row(task, template, BASE)["chosen"]
+    setup = set_up(task, template)
+    return labels_of(setup, fit_learner(setup, LEARNERS[BASE], epochs).result.w)
+
+
+def labels_of(setup, w):
+    """{part: labels by Viterbi}, as lists of lists."""
+    return {part: setup.guess(w, part) for part in setup.parts}
+
+
+def p_values(setup, base, labels):
+    """{"p part": p-value of a paired test of the labels against those of the averaged perceptron}."""
+    metric = setup.task.measure.lower()
+    tests = {
+        part: paired_test(held.gold, base[part], labels[part], metric) for part, held in setup.parts.items()
+    }
+    return {f"p {part}": f"{test.p_value:.4f}" for part, test in tests.items()}
+
+
+def minutes_row(task, template, minutes, kept):
+    """Boosting by the split bound after so many CPU minutes, begun at the weights in file `kept`, if there
+    are any of this template; every `SAVED` seconds they are written there.
+
+    To go on from weights is to take all sums anew: another run ends in other bits.
+    """
+    setup, size = set_up(task, template), set_up(task, template).features.n_features
+    at = {"template": template, "w": np.zeros(size), "rounds": 0, "seconds": 0.0, "log_loss": np.nan}
+    if kept.exists():
+        with np.load(kept) as saved:
+            at = dict(saved) if saved["template"] == template else at
+    begun, last = {**at}, at["seconds"]
+
+    def save():
+        np.savez(kept.with_suffix(".tmp.npz"), **at)
+        kept.with_suffix(".tmp.npz").replace(kept)
+
+    def keep(step, w, seconds):
+        nonlocal last
+        at["w"], at["rounds"] = w.copy(), begun["rounds"] + step.iteration
+        at["seconds"], at["log_loss"] = begun["seconds"] + seconds, step.objective
+        if at["seconds"] - last > SAVED:
+            last = at["seconds"]
+            save()
+        return at["seconds"] >= 60 * minutes
+
+    if at["seconds"] < 60 * minutes:
+        fit_learner(setup, partial(boost, bound="split", report_every=20, tol=0.0), None, keep, w0=begun["w"])
+        save()
+    labels = labels_of(setup, at["w"])
+    more = {"log_loss": f"{at['log_loss']:.3f}", **p_values(setup, base_labels(task, template), labels)}
+    return {"rounds": int(at["rounds"]), **row_of(setup, at["w"], float(at["seconds"]), **more)}
+
+
+@study("05_boosting_{}.csv", of=("ner", "pos"), frozen=("boosting", "perceptron"))
+def boosting_minutes(task):
+    """Boosting by the split bound against CPU time: an hour a feature set of names, ten minutes of tags."""
+    cells = [{"template": name, "minutes": n} for name, marks in MINUTES[task].items() for n in marks]
+    yield f"05_boosting_{task}.csv", each(minutes_row, cells, task=task), [dataset(task)]
+
+
+# ---- boosting, round by round ----
 
 
 def without_long(setup, longest):

@@ -37,6 +37,34 @@ def test_learners_fill_a_small_table(monkeypatch, tmp_path):
     assert all(0 < int(row["active"]) <= int(row["iterations"]) for row in boosted)
 
 
+def test_boosting_goes_on_where_it_was_cut(monkeypatch, tmp_path):
+    """Rows at growing times; a run that is cut goes on from the weights it kept, which go at its end."""
+    monkeypatch.setattr(c05, "MINUTES", {"ner": {"s2": (0.001, 0.004, 0.01)}})
+    monkeypatch.setattr(c05, "CHOICES", (1, 2))
+    whole = work.set_up
+    short = lambda task, template, n=60, **options: whole(task, template, n, **options)  # noqa: E731
+    monkeypatch.setattr(c05, "set_up", short)
+    c05.base_labels.cache_clear()
+    row, cut = c05.minutes_row, []
+
+    def fails(minutes, kept, **options):
+        if minutes == 0.01 and not cut:
+            with np.load(kept) as saved:
+                cut.append(int(saved["rounds"]))
+            raise KeyboardInterrupt
+        return row(minutes=minutes, kept=kept, **options)
+
+    monkeypatch.setattr(c05, "minutes_row", fails)
+    with pytest.raises(KeyboardInterrupt):
+        run("boosting-minutes-ner", folder=tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {f"05_boosting_ner.part.{end}" for end in ("csv", "npz")}
+    rows = read_record(*run("boosting-minutes-ner", folder=tmp_path))[1]
+    assert [p.name for p in tmp_path.iterdir()] == ["05_boosting_ner.csv"]
+    rounds, losses = ([float(r[name]) for r in rows] for name in ("rounds", "log_loss"))
+    assert int(rows[1]["rounds"]) == cut[0] and rounds == sorted(rounds) and rounds[-1] >= cut[0]
+    assert losses == sorted(losses, reverse=True) and all(0 < float(r["p testb"]) <= 1 for r in rows)
+
+
 def test_boosting_is_followed_round_by_round(monkeypatch, tmp_path):
     """Rows of one run; the loss falls; without long sentences it starts lower,
     and only their own features are used.
