@@ -39,13 +39,14 @@ PASSES = (5, 10, 20, 30)
 ONLINE = {"ap": online.perceptron, "pa": online.passive_aggressive, "arow": online.arow}
 
 
-def _epochs(work, algorithm, learners, repeats, **params):
+def epoch_race(work, algorithm, learners, repeats, numbers=False, **params):
     """Timings of an epoch: CRFsuite's algorithm ("crfsuite") and our learners (their names).
 
     Also what the last runs left: CRFsuite's tagger, our weights. Times are medians between the ends of
-    epochs: the first one, with layout and compilation, is left out.
+    epochs: the first one, with layout and compilation, is left out. numbers: see `crfsuite.sentences`.
     """
-    peer, last = crfsuite.trainer(*crfsuite.sentences(work), algorithm, max_iterations=EPOCHS, **params), {}
+    rows = crfsuite.sentences(work, numbers)
+    peer, last = crfsuite.trainer(*rows, algorithm, max_iterations=EPOCHS, **params), {}
 
     def theirs():
         last["crfsuite"], log = crfsuite.train(peer)
@@ -65,13 +66,16 @@ def perceptron(repeats=3):
     work = load("chunking", verbose=True)
     test = crfsuite.attribute_strings(work.words, work.template)
     for name, learner in ONLINE.items():
-        took, last = _epochs(work, name, {"ours": learner}, repeats)
+        took, last = epoch_race(work, name, {"ours": learner}, repeats)
         labels = {"test": [last["crfsuite"].tag(rows) for rows in test]}
         f1, theirs = (work.scores(found)["test"] for found in (last["ours"], labels))
         note = f"F1 after {EPOCHS} epochs: ours {f1:.2f}, CRFsuite {theirs:.2f} "
         note += "(the orders of the sentences differ)"
         line = f"{learner.__name__.replace('_', '-')}, one epoch"
         yield cpu_row(line, took, 0.6 if name == "ap" else None, None, note)
+    names = load("ner", "s2")  # fewer labels, fewer attributes
+    took, _ = epoch_race(names, "ap", {"ours": online.perceptron}, repeats, numbers=True)
+    yield cpu_row("perceptron, one epoch, Spanish names, S2, 9 labels", took)
 
 
 @study()
@@ -83,7 +87,7 @@ def sgd(repeats=3):
         "sgd-l1": partial(stochastic.sgd_l1, c1=1.0),
         "sag": partial(sag, c2=1.0),
     }
-    took, last = _epochs(work, "l2sgd", learners, repeats, c2=1.0)
+    took, last = epoch_race(work, "l2sgd", learners, repeats, c2=1.0)
     l1 = f"CRFsuite has no L1; c1 = 1: {np.count_nonzero(last['sgd-l1']):,} weights after {EPOCHS}"
     twice = "it does two sums of scores and two updates, and searches for Lipschitz constants"
     notes = {"sgd": "", "sgd-l1": f"against the same, {l1}", "sag": f"against the same; {twice}"}
@@ -308,6 +312,36 @@ def learner_table(task):
             more = dict(zip(("n_sentences", "iterations", "base_epochs"), (n, *epochs), strict=True))
             jobs.append(({**cell, "sentences": n or whole}, partial(learner_row, task, **cell, **more)))
     yield f"05_{task}.csv", jobs, data
+
+
+BATCH = {  # of the perceptron: passes, options
+    "online, last": (200, {"average": False}), "online, mean": (200, {}),
+    "batch, last": (6400, {"average": False, "batch": True}), "batch, mean": (6400, {"batch": True}),
+}  # fmt: skip
+PASSES_SHOWN = (1, 3, 6, 12, 25, 50, 100, 200, 400, 800, 1600, 3200, 6400)
+
+
+def batch_rows(task, learner):
+    """A perceptron after some of its passes over the first 800 sentences, S2, and where it ends."""
+    setup, rows, (most, options) = set_up(task, "s2", 800), [], BATCH[learner]
+
+    def look(step, w, seconds):
+        if step.iteration in PASSES_SHOWN or step.objective == 0.0:
+            begin = {"passes": step.iteration, "loss": f"{step.objective:.2f}"}
+            rows.append({**begin, **row_of(setup, w, seconds)})
+
+    fit_learner(setup, partial(online.perceptron, **options), most, look)
+    return rows
+
+
+@study("05_batch_{}.csv", of=("ner",), frozen=("perceptron",))
+def batch_perceptron(task):
+    """The batch perceptron until it separates 800 sentences, beside the online one; two minutes."""
+    yield (
+        f"05_batch_{task}.csv",
+        each(batch_rows, [{"learner": name} for name in BATCH], task=task),
+        [dataset(task)],
+    )
 
 
 # ---- boosting, an hour ----

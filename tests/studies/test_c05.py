@@ -36,6 +36,17 @@ def test_learners_fill_a_small_table(monkeypatch, tmp_path):
         assert 0 < float(row["p testb"]) <= 1
 
 
+def test_the_batch_perceptron_is_given_its_passes(monkeypatch, tmp_path):
+    """Its loss falls to where the online one is, in many more passes."""
+    short(monkeypatch)
+    monkeypatch.setattr(c05, "BATCH", {name: (n // 2, more) for name, (n, more) in c05.BATCH.items()})
+    monkeypatch.setattr(c05, "set_up", lambda task, template, n: work.set_up(task, template, 60))
+    rows = read_record(*run("batch-perceptron-ner", folder=tmp_path))[1]
+    ends = {name: [row for row in rows if row["learner"] == name][-1] for name in c05.BATCH}
+    assert all(float(row["loss"]) == 0 for row in ends.values())  # 60 sentences are separated
+    assert int(ends["batch, last"]["passes"]) > int(ends["online, last"]["passes"])
+
+
 def test_boosting_goes_on_where_it_was_cut(monkeypatch, tmp_path):
     """Rows at growing times; a run that is cut goes on from the weights it kept, which go at its end."""
     short(monkeypatch)
