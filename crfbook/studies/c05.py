@@ -241,11 +241,13 @@ LEARNERS = {
 CHOICES = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200)  # epochs
 BASE = "averaged perceptron"  # of the paired tests
 FOLLOWED = (  # template, bound, longest sentence, rounds
-    ("s2", "split", None, 7000), ("s2", "global", None, 7000), ("s2", "instance", None, 7000),
-    ("s2", "split", 60, 3000), ("s3", "split", None, 7000), ("s3", "global", None, 7000),
-    ("s3", "split", 60, 3000), ("s1", "global", None, 7000),
+    ("s1", "split", None, 50_000), ("s2", "split", None, 12_000), ("s3", "split", None, 12_000),
+    ("s2", "split", 60, 5_000), ("s2", "global", None, 7_000), ("s2", "instance", None, 7_000),
+    ("s3", "split", 60, 5_000), ("s3", "global", None, 7_000),
 )  # fmt: skip
-LOOKS = (100, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000)  # rounds
+LOOKS = (  # rounds
+    100, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10_000, 15_000, 20_000, 30_000, 50_000,
+)  # fmt: skip
 
 
 def fit_learner(setup, learner, iterations, look=None, **options):
@@ -427,7 +429,7 @@ def rounds_rows(task, template, bound, longest, rounds):
 
 @study("05_rounds_{}.csv", of=("ner",), frozen=("boosting",))
 def boosting_rounds(task):
-    """F1 and loss against rounds of boosting, three bounds, with and without long sentences; ten minutes."""
+    """F1 and loss against rounds of boosting, three bounds, with and without long sentences; half an hour."""
     jobs = []
     for template, bound, longest, rounds in FOLLOWED:
         key = {"template": template, "bound": bound, "longest": longest or "all"}

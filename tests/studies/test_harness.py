@@ -232,6 +232,7 @@ def test_every_record_has_a_study_or_a_cell_that_writes_it():
     for path in RESULTS.glob("*.csv"):
         assert path.name in written or f'\\"results\\") / \\"{path.name}\\"' in cells, path.name
     unmade = {"09_variance_conll2003.csv", "09_selection_conll2003.csv"}  # of text that nobody may pass on
+    unmade |= {"05_boosting_ner.csv", "05_boosting_pos.csv"}  # hours of boosting, not run yet
     unmade |= {"14_wild_fewnerd.csv"}  # hours of CRFsuite's
     assert written - unmade <= {path.name for path in RESULTS.glob("*.csv")}
 
