@@ -234,6 +234,7 @@ def test_every_record_has_a_study_or_a_cell_that_writes_it():
     parts = "path", "selection", "sbcd", "best"  # of text that nobody may pass on
     unmade = {f"09_{part}_conll2003.csv" for part in parts}
     unmade |= {f"09_{part}_ner.csv" for part in ("sbcd", "best", "pairs")}  # not yet repeated
+    unmade |= {"05_boosting_ner.csv", "05_boosting_pos.csv"}  # hours of boosting, not run yet
     unmade |= {"14_wild_fewnerd.csv"}  # hours of CRFsuite's
     assert written - unmade <= {path.name for path in RESULTS.glob("*.csv")}
 
