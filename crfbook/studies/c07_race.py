@@ -87,7 +87,8 @@ class Problem:
         return duality_gap(value, grad, w, self.c1) if self.c1 else float(grad @ grad) / (4.0 * self.c2)
 
     def fit(self, learner, look, sentences=None):
-        corpus = self.corpus if sentences is None else slice_sequences(self.corpus, 0, sentences)
+        n = self.corpus.n_sequences
+        corpus = self.corpus if sentences is None else slice_sequences(self.corpus, 0, min(n, sentences))
         return follow(learner, corpus, self.features, look=look, **self.penalty)
 
 
@@ -168,7 +169,7 @@ def _peer_rows(problem, algorithm, best, budget):
                 return found
             n *= 2
     peer.set_params({"max_iterations": 9})
-    n = max(9, int(budget / crfsuite.seconds_per_evaluation(peer)))
+    n = max(9, int(budget / max(1e-3, crfsuite.seconds_per_evaluation(peer))))
     value, active, log = trained(n)
     if abs(log[-1]["loss"] / value - 1.0) > 1e-5:
         raise RuntimeError(f"CRFsuite says {log[-1]['loss']}, its weights have the objective {value}")
