@@ -250,7 +250,9 @@ def test_make_paper_runs_every_table_and_sees_which_record_is_old(tmp_path):
         os.utime(tmp_path / name, (when, when))
     missing = paper.left_out("04", 100, tmp_path)
     assert sorted(missing) == ["04_peer_ner.csv", "04_pos.csv", "04_variance_ner.csv"]
-    assert paper.left_out("09", 100, RESULTS) == []  # nor is text asked for that nobody may pass on
+    assert not [
+        name for name in paper.left_out("09", 100, RESULTS) if "conll2003" in name
+    ]  # nor is text asked for that nobody may pass on
 
 
 # ---- records ----
