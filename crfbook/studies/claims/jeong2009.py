@@ -45,9 +45,11 @@ def claims(record):
         "Method 1 trains fastest: its seconds over the next method's", less(1.0), "mostly",
         ratios(seconds.loc["Method 1"], seconds.loc[[*NAMES[1:]]].min()), "10, Figure 4",
     )  # fmt: skip
+    ended = ends["status"].loc["Method 1"] == "converged"
+    shares = (steps.loc["Method 1"] / steps.loc["Sparse"]).items()
     yield Claim(
-        "Method 1 ends after fewer iterations: over those of Sparse", less(1.0), "mostly",
-        [Found(x) for x in steps.loc["Method 1"] / steps.loc["Sparse"]], "10, Figure 4",
+        "Method 1 ends after fewer iterations: over those of Sparse (rounding decides if the search fails)",
+        less(1.0), "mostly", [Found(x, 0.0 if ended[c] else np.inf) for c, x in shares], "10, Figure 4",
     )  # fmt: skip
     failed = (table["status"]["Method 1"] != "converged").sum()
     yield Claim(
