@@ -133,13 +133,23 @@ def normalise(nb):
         if cell.execution_count is not None:
             count += 1
             cell.execution_count = count
-        cell.outputs = _joined(cell.outputs)
+        cell.outputs, described = _joined(cell.outputs), alt_text(cell.source)
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = cell.execution_count
             if output.output_type in ("execute_result", "display_data"):
-                output.metadata = {}
+                shown = described and "image/png" in output.data
+                output.metadata = nbformat.from_dict({"image/png": {"alt": described}} if shown else {})
     return nb
+
+
+def alt_text(source):
+    """What the comment that opens a cell says of its figure, "# Figure: a lattice of five words ..."; or "".
+
+    It becomes the alternative text of the cell's pictures, on the pages too.
+    """
+    comment = re.match(r"# Figure: (.+(?:\n# .+)*)", source)
+    return comment[1].replace("\n# ", " ") if comment else ""
 
 
 def _joined(outputs):

@@ -11,7 +11,8 @@ from jinja2 import pass_context
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-from tools.chapters import promise, title
+from crfbook.studies.claims import PAPERS, claims
+from tools.chapters import NOTEBOOKS, normalise, promise, title
 from tools.formulas import to_mathml
 
 # A link from one notebook to another leads from page to page.
@@ -30,10 +31,11 @@ body { font: 17px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 color: #222; }
 table { border-collapse: collapse; width: 100%; margin: 1.5rem 0; }
 td, th { text-align: left; vertical-align: top; padding: .5rem .6rem; border-bottom: 1px solid #ddd; }
-td:first-child, .time { white-space: nowrap; } .time { text-align: right; } td.data { min-width: 11rem; }
+.time { white-space: nowrap; } .time { text-align: right; } td.data { min-width: 11rem; }
 small { color: #555; } td small { display: block; margin-top: .2rem; }
 code { background: #f2f2f2; padding: 0 .25em; }
 .failed { color: #b00020; font-weight: bold; }
+.claims { font-size: .85em; }
 """
 
 # JupyterLab's look; formulas as MathML, drawn with a font made for them where there is one; no script from
@@ -55,6 +57,9 @@ menclose[notation="box"] { border: 1px solid; padding: .2em; }
 .jp-OutputArea-output img { max-width: 100%; height: auto; }
 body .jp-RenderedText pre { word-break: normal; overflow-wrap: anywhere; }
 ''' COMMON '''</style>{% endblock %}
+{% block data_png scoped %}<div class="jp-RenderedImage jp-OutputArea-output {{ extra_class }}" tabindex="0">
+<img src="data:image/png;base64,{{ output.data['image/png'] | escape_html }}"
+alt="{{ (output | get_metadata('alt', 'image/png') or 'figure') | escape_html }}"></div>{% endblock %}
 {% block body_header %}{{ super() }}{{ resources.bar }}{% endblock %}
 {% block body_footer %}{{ resources.bar }}{{ super() }}{% endblock %}
 """.replace("''' COMMON '''", COMMON)
@@ -69,7 +74,12 @@ executed on this machine; to change it and run it yourself: <code>make lab</code
 <table><tr><th></th><th>Chapter, and what you can do after it</th><th>Data of this run</th>
 <th class="time">Time</th><th></th></tr>
 {rows}</table>
-{note}<p><small>Executed on {date}. Text: CC BY 4.0. Code: BSD-3-Clause.</small></p></main></html>
+{note}<h2>What the papers claim</h2>
+<p>Our numbers come from the records of the book, each with its error: half of a 95 % interval, or the p-value
+of a paired test. A claim <em>holds</em> where all of them are on its side by more than their errors. It is
+<em>reversed</em> where none is, and some are on the other side by more than theirs. All else is
+<em>mixed</em>.</p>
+{claims}<p><small>Executed on {date}. Text: CC BY 4.0. Code: BSD-3-Clause.</small></p></main></html>
 """
 
 
@@ -119,7 +129,7 @@ def write_page(run, folder, runs=()):
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
     nb = copy.deepcopy(run.nb)
     nb.cells = [c for c in nb.cells if "install" not in c.metadata.get("tags", [])]
-    for cell in nb.cells:
+    for cell in normalise(nb).cells:  # the figures' alternative texts, too
         # a note to the tests, not to the reader
         cell.source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")
         if "hide-input" in cell.metadata.get("tags", []):
@@ -150,10 +160,32 @@ def write_index(runs, folder):
         )
     path = folder / "index.html"
     path.write_text(
-        INDEX.format(style=COMMON + STYLE, rows="".join(rows), note=_note(runs), date=date.today()),
+        INDEX.format(
+            style=COMMON + STYLE,
+            rows="".join(rows),
+            note=_note(runs),
+            claims=_claims(runs),
+            date=date.today(),
+        ),
         encoding="utf-8",
     )
     return path
+
+
+def _claims(runs):
+    """The tables of all papers; a claim leads to the chapter that shows it."""
+    stems, parts = {run.path.stem[:2]: run.path.stem for run in runs}, []
+    for paper, (_, name) in PAPERS.items():
+        table = claims(paper, NOTEBOOKS / "results").map(html.escape)
+        pages = table["where"].str[:2].map(lambda chapter: f"{stems.get(chapter, '')}.html")
+        linked = pages != ".html"
+        table.loc[linked, "where"] = '<a href="' + pages + '">' + table["where"] + "</a>"
+        head = "".join(f"<th>{column}</th>" for column in table)
+        rows = "".join(f"<tr>{''.join(f'<td>{x}</td>' for x in row)}</tr>" for row in table.to_numpy())
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in table["verdict"].value_counts().items())
+        parts.append(f"<h3>{html.escape(name)}: {counts}</h3>")
+        parts.append(f'<table class="claims"><tr>{head}</tr>{rows}</table>')
+    return "".join(parts)
 
 
 def _note(runs):

@@ -57,7 +57,7 @@ def check_paths(log_z, sequence, constraints=None):
         why = (
             "its scores exceed float64"
             if constraints is None
-            else "the constraints forbid every path (or its scores exceed float64)"
+            else "the constraints forbid every path, so that Z = 0 (or its scores exceed float64)"
         )
         raise ValueError(f"sequence {bad.min()}: expected a path of finite score, but {why}")
 

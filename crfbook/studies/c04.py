@@ -1,33 +1,39 @@
 """Chapter 04: the four losses, what a gradient costs and where training leads; Tables 1 and 2.
 
 The tables are those of Altun, Johnson and Hofmann (2003), on their corpora as we have them. The variance of
-the Gaussian prior is chosen for each cell on the last tenth of the training data; all of it is then learnt
-from, and prefixes of it for the learning curves.
+the Gaussian prior is chosen for each cell and size on the last tenth of the training data, by one rule for
+all losses; then all of it is learnt from, or its first sentences.
 """
 
 from functools import partial
 
 import numpy as np
 
+from crfbook.chain.inference import node_marginals
 from crfbook.chain.losses.form import LOSSES
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import never_tiny
 from crfbook.data.corpus import take_sequences
+from crfbook.evaluation import bootstrap_interval, paired_test
 from crfbook.learners.quasi_newton.loss_path import minimize_loss
 
 from . import crfsuite
 from .harness import Row, cpu_row, race, study, timed
 from .records import each
-from .work import dataset, load, set_up
+from .work import columns_of, dataset, encode, load, set_up
 
 REQUIRED = {"exp": 1.1, "pointwise-log": 2.2, "pointwise-exp": 2.2}  # times the log loss's seconds
 CLAMP = 40.0
-VARIANCES = (0.1, 1.0, 10.0, 100.0)  # of the Gaussian prior: c2 = 1 / (2 variance)
-# sentences of the learning curves; None: all
-SIZES = {"pos": (300, 800, 1600, None), "ner": (300, 1000, 3000, None)}
+VARIANCES = tuple(10.0**k for k in range(-2, 6))  # of the Gaussian prior: c2 = 1 / (2 variance)
+ENOUGH = 10.0  # the path goes so far, and then on while its last value is the best
+SIZES = {"pos": (None,), "ner": (1000, None)}  # sentences learnt from; None: all
+MOST = 3000  # sentences learnt from where a variance is chosen
 TEMPLATES = {"pos": ("s1", "s2"), "ner": ("s1", "s2", "s3")}
-STOP = {"tol": 1e-4, "relative_change": (10, 1e-4), "max_iterations": 300}  # of each stage
-ROUGH = {"tol": 1e-3, "relative_change": (10, 1e-3), "max_iterations": 100}  # to choose a variance
+STOP = {"tol": 1e-4, "max_iterations": 1500}  # of each stage; tol bounds what is left of a convex loss
+ROUGH = {"epsilon": 1e-3, "max_iterations": 150}  # on a path of variances: |gradient| <= 1e-3 |w|
+ONE_ERROR = 0.6827  # an interval of this level has one standard error on either side
+FROZEN = ("lbfgs", "lbfgs, BIO and a tag dictionary", "exp", "pointwise-log", "pointwise-exp")
+FROZEN += ("decoding, dense", "marginals, batched")
 WARM_UP = 5  # sentences
 
 
@@ -83,61 +89,120 @@ def fit_loss(setup, loss, variance, w0=None, stop=STOP):
     return timed(fit, setup.corpus, setup.features, w0, **stop)
 
 
-def loss_row(task, template, loss, n_sentences, variance):
-    """Scores of one loss trained on the first sentences: a row of Table 1 or 2, or a point of a curve."""
-    setup = set_up(task, template, n_sentences)
-    result, seconds = fit_loss(setup, loss, variance)
-    return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status)
+def distance(setup, loss, variance, w):
+    """The objective at w, its gradient's norm and, for a convex loss, what that certifies: at most this part
+    of the objective is left (|g|^2 / 4 c2, as the penalty makes it 2 c2 strongly convex)."""
+    c2 = 0.5 / variance
+    value, grad = Objective(setup.corpus, setup.features, c2=c2, constraints=setup.constraints, loss=loss)(w)
+    gap = "" if loss.startswith("pointwise") else f"{grad @ grad / (4.0 * c2 * value):.1e}"
+    return {"objective": f"{value:.3f}", "gap": gap, "gradient": f"{np.linalg.norm(grad):.2g}"}
 
 
-def variance_row(task, template, loss):
-    """Scores on a tenth of the training data for each of `VARIANCES`, and the best (the first of equals).
+def answers(setup, w):
+    """{part: (labels by Viterbi, each word's most probable label)}, lists of lists."""
+    found = {}
+    for part, (corpus, _) in setup.parts.items():
+        p_node = node_marginals(corpus, setup.features, w, setup.constraints)
+        found[part] = setup.guess(w, part), setup.encoder.decode(p_node.argmax(1), corpus.seq_ptr)
+    return found
 
-    Each run starts at the solution before.
+
+def measures(setup):
+    """(column, part, metric): the score of each part; of the last, single words and whole sentences too."""
+    parts = list(setup.parts)
+    usual = [(part, part, {"F1": "f1"}.get(setup.task.measure, "accuracy")) for part in parts]
+    return [*usual, ("words", parts[-1], "accuracy"), ("whole", parts[-1], "sentence_accuracy")]
+
+
+def compared(setup, ours, logs):
+    """Both decoders' scores, and p-values of paired tests: against the log loss with the same decoder, and
+    of the second decoder against Viterbi. ours, logs: `answers`."""
+    scores, tests = {}, {}
+    for column, part, metric in measures(setup):
+        gold = setup.parts[part].gold
+        for d, decoder in enumerate(("", " posterior")):
+            found = paired_test(gold, logs[part][d], ours[part][d], metric)
+            scores[column + decoder] = f"{100 * found.value_b:.2f}"
+            tests[f"p {column}{decoder}"] = "" if ours is logs else f"{found.p_value:.4f}"
+        tests[f"p {column} of decoders"] = f"{paired_test(gold, *ours[part], metric).p_value:.4f}"
+    return scores | tests
+
+
+def loss_rows(task, template, n_sentences, variances):
+    """Rows of Table 1 or 2: all losses, {loss: variance}, trained on the first sentences (None: all)."""
+    setup, rows, logs = set_up(task, template, n_sentences), [], None
+    for loss, variance in variances.items():
+        result, seconds = fit_loss(setup, loss, variance)
+        ours = answers(setup, result.w)
+        logs = logs or ours
+        more = compared(setup, ours, logs) | distance(setup, loss, variance, result.w)
+        more |= {"iterations": result.n_iter, "status": result.status}
+        rows.append({"loss": loss, "variance": f"{variance:g}", **row_of(setup, result.w, seconds, **more)})
+    return rows
+
+
+def variance_rows(task, template, n_sentences):
+    """Scores of each loss on the last tenth of the training data along `VARIANCES`, and the chosen one.
+
+    Learnt from are the first sentences (at most `MOST`) of the other nine tenths; each run starts at the
+    solution before. Chosen is the smallest variance within one standard error, of the best score, of it.
     """
-    setup = set_up(task, template, held_out=True)
-    tried, w = {}, None
-    for variance in VARIANCES:
-        w = fit_loss(setup, loss, variance, w, ROUGH)[0].w
-        tried[variance] = setup.scores(w)["tenth"]
-    best = max(tried, key=tried.get)
-    return {**{f"{variance:g}": f"{score:.2f}" for variance, score in tried.items()}, "chosen": f"{best:g}"}
+    train, rows = columns_of(task)[1], []
+    nine = len(train) - len(train) // 10
+    setup = encode(task, template, train[: min(n_sentences or nine, nine, MOST)], {"tenth": train[nine:]})
+    metric, gold = measures(setup)[0][2], setup.parts["tenth"].gold
+    for loss in LOSSES:
+        tried, w, spent = {}, None, 0.0
+        for variance in VARIANCES:
+            if variance > ENOUGH and max(tried, key=lambda v: tried[v].value) < max(tried):
+                break
+            result, seconds = fit_loss(setup, loss, variance, w, ROUGH)
+            w, spent = result.w, spent + seconds
+            tried[variance] = bootstrap_interval(gold, setup.guess(w, "tenth"), metric, level=ONE_ERROR)
+        best = max(tried, key=lambda v: tried[v].value)
+        error = (tried[best].high - tried[best].low) / 2
+        chosen = min(v for v in tried if tried[v].value >= tried[best].value - error)
+        scores = {f"{v:g}": f"{100 * tried[v].value:.2f}" if v in tried else "" for v in VARIANCES}
+        about = {"error": f"{100 * error:.2f}", "best": f"{best:g}", "chosen": f"{chosen:g}"}
+        rows.append({"loss": loss, **scores, **about, "seconds": f"{spent:.1f}"})
+    return rows
 
 
-@study("04_variance_{}.csv", "04_{}.csv", of=("pos", "ner"))
+@study("04_variance_{}.csv", "04_{}.csv", of=("pos", "ner"), frozen=FROZEN)
 def loss_table(task):
-    """Table 1 (pos) or 2 (ner) with learning curves, variances chosen before: hours, row by row."""
+    """Table 1 (pos) or 2 (ner) at two sizes, variances chosen before: some twenty CPU minutes."""
     data = [dataset(task)]
-    cells = [{"template": template, "loss": loss} for template in TEMPLATES[task] for loss in LOSSES]
-    rows = yield f"04_variance_{task}.csv", each(variance_row, cells, task=task), data
-    best = {(row["template"], row["loss"]): float(row["chosen"]) for row in rows}
-    jobs = []
-    for n in SIZES[task][::-1]:  # the paper's tables first, then the learning curves
-        for cell in cells:
-            variance = best[tuple(cell.values())]
-            key = {**cell, "sentences": n or len(data[0].train), "variance": f"{variance:g}"}
-            jobs.append((key, partial(loss_row, task, **cell, n_sentences=n, variance=variance)))
+    cells = [(template, n) for n in SIZES[task][::-1] for template in TEMPLATES[task]]
+    keys = [{"template": template, "sentences": n or len(data[0].train)} for template, n in cells]
+    jobs = [(key, partial(variance_rows, task, *cell)) for key, cell in zip(keys, cells, strict=True)]
+    rows = yield f"04_variance_{task}.csv", jobs, data
+    best = {tuple(map(str, key.values())): {} for key in keys}
+    for row in rows:
+        best[row["template"], row["sentences"]][row["loss"]] = float(row["chosen"])
+    cells = zip(keys, cells, best.values(), strict=True)
+    jobs = [(key, partial(loss_rows, task, *cell, chosen)) for key, cell, chosen in cells]
     yield f"04_{task}.csv", jobs, data
 
 
 def peer_row(template, tool, variance):
-    """Log loss, all Spanish names: our row (tool "crfbook"), or python-crfsuite's on the same attributes."""
+    """Log loss, all Spanish names: our row (tool "crfbook"), or python-crfsuite's on the same attributes.
+
+    The objective is ours at the weights of either; `reported` is what the tool says of it.
+    """
     setup = set_up("ner", template)
     if tool == "crfbook":
         found, seconds = fit_loss(setup, "log", variance)
-        scores, objective, iterations = setup.scores(found.w), found.objective, found.n_iter
+        w, reported, iterations = found.w, found.objective, found.n_iter
     else:
         sentences = crfsuite.sentences(setup, numbers=True)
         fitted, seconds = timed(lambda: crfsuite.train(crfsuite.trainer(*sentences, c2=0.5 / variance)))
-        tagger, last = fitted[0], fitted[1].last_iteration
-        rows = {name: crfsuite.attribute_numbers(part.corpus) for name, part in setup.parts.items()}
-        scores = setup.scores({name: [tagger.tag(row) for row in part] for name, part in rows.items()})
-        objective, iterations = float(last["loss"]), int(last["num"])
-    found = {**{name: f"{value:.2f}" for name, value in scores.items()}, "objective": f"{objective:.3f}"}
-    return {**found, "iterations": iterations, "seconds": f"{seconds:.1f}"}
+        w, last = crfsuite.weights_of(setup, fitted[0], numbers=True), fitted[1].last_iteration
+        reported, iterations = float(last["loss"]), int(last["num"])
+    more = {"reported": f"{reported:.3f}", **distance(setup, "log", variance, w), "iterations": iterations}
+    return row_of(setup, w, seconds, **more)
 
 
-@study("04_peer_ner.csv")
+@study("04_peer_ner.csv", frozen=("lbfgs", "decoding, dense"))
 def loss_table_peer(variance=0.5):
     """The log loss of S2 and S3 on Spanish names at c2 = 1, by us and by CRFsuite; some minutes."""
     tools = ("crfbook", "python-crfsuite")

@@ -2,18 +2,19 @@
 
 The table is that of Altun, Johnson and Hofmann (2003), perceptron and boosting, with their descendants PA and
 AROW. As in c04.py, the one number that an online learner needs, its epochs, is chosen on a tenth of the
-training data, and then the whole training part, and prefixes of it, are learnt from. Boosting gets a fixed
-number of rounds, more of them where each is cheaper, and in proportion fewer on a prefix. A second record
-follows boosting round by round, with its three bounds and without the longest sentences.
+training data, and then the whole training part, and prefixes of it, are learnt from. Boosting gets CPU time;
+another record follows it round by round, with its three bounds and without the longest sentences. Paired
+tests are those against the averaged perceptron.
 """
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import slice_sequences, take_sequences
+from crfbook.evaluation import paired_test
 from crfbook.learners.boosting.learner import boost
 from crfbook.learners.online import online
 from crfbook.learners.quasi_newton.lbfgs import minimize
@@ -38,13 +39,14 @@ PASSES = (5, 10, 20, 30)
 ONLINE = {"ap": online.perceptron, "pa": online.passive_aggressive, "arow": online.arow}
 
 
-def _epochs(work, algorithm, learners, repeats, **params):
+def epoch_race(work, algorithm, learners, repeats, numbers=False, **params):
     """Timings of an epoch: CRFsuite's algorithm ("crfsuite") and our learners (their names).
 
     Also what the last runs left: CRFsuite's tagger, our weights. Times are medians between the ends of
-    epochs: the first one, with layout and compilation, is left out.
+    epochs: the first one, with layout and compilation, is left out. numbers: see `crfsuite.sentences`.
     """
-    peer, last = crfsuite.trainer(*crfsuite.sentences(work), algorithm, max_iterations=EPOCHS, **params), {}
+    rows = crfsuite.sentences(work, numbers)
+    peer, last = crfsuite.trainer(*rows, algorithm, max_iterations=EPOCHS, **params), {}
 
     def theirs():
         last["crfsuite"], log = crfsuite.train(peer)
@@ -64,13 +66,16 @@ def perceptron(repeats=3):
     work = load("chunking", verbose=True)
     test = crfsuite.attribute_strings(work.words, work.template)
     for name, learner in ONLINE.items():
-        took, last = _epochs(work, name, {"ours": learner}, repeats)
+        took, last = epoch_race(work, name, {"ours": learner}, repeats)
         labels = {"test": [last["crfsuite"].tag(rows) for rows in test]}
         f1, theirs = (work.scores(found)["test"] for found in (last["ours"], labels))
         note = f"F1 after {EPOCHS} epochs: ours {f1:.2f}, CRFsuite {theirs:.2f} "
         note += "(the orders of the sentences differ)"
         line = f"{learner.__name__.replace('_', '-')}, one epoch"
         yield cpu_row(line, took, 0.6 if name == "ap" else None, None, note)
+    names = load("ner", "s2")  # fewer labels, fewer attributes
+    took, _ = epoch_race(names, "ap", {"ours": online.perceptron}, repeats, numbers=True)
+    yield cpu_row("perceptron, one epoch, Spanish names, S2, 9 labels", took)
 
 
 @study()
@@ -82,7 +87,7 @@ def sgd(repeats=3):
         "sgd-l1": partial(stochastic.sgd_l1, c1=1.0),
         "sag": partial(sag, c2=1.0),
     }
-    took, last = _epochs(work, "l2sgd", learners, repeats, c2=1.0)
+    took, last = epoch_race(work, "l2sgd", learners, repeats, c2=1.0)
     l1 = f"CRFsuite has no L1; c1 = 1: {np.count_nonzero(last['sgd-l1']):,} weights after {EPOCHS}"
     twice = "it does two sums of scores and two updates, and searches for Lipschitz constants"
     notes = {"sgd": "", "sgd-l1": f"against the same, {l1}", "sag": f"against the same; {twice}"}
@@ -232,11 +237,9 @@ LEARNERS = {
     "averaged perceptron": online.perceptron,
     "passive-aggressive": online.passive_aggressive,
     "AROW": online.arow,
-    "boosting": boost,
-    "boosting, per instance": partial(boost, bound="instance"),
 }
-CHOICES = (1, 2, 3, 5, 10, 20, 30, 50)  # epochs
-ROUNDS = {"boosting": 10_000, "boosting, per instance": 20_000}
+CHOICES = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200)  # epochs
+BASE = "averaged perceptron"  # of the paired tests
 FOLLOWED = (  # template, bound, longest sentence, rounds
     ("s1", "split", None, 50_000), ("s2", "split", None, 12_000), ("s3", "split", None, 12_000),
     ("s2", "split", 60, 5_000), ("s2", "global", None, 7_000), ("s2", "instance", None, 7_000),
@@ -247,9 +250,9 @@ LOOKS = (  # rounds
 )  # fmt: skip
 
 
-def fit_learner(setup, learner, iterations, look=None):
+def fit_learner(setup, learner, iterations, look=None, **options):
     """`Run` of a function in `LEARNERS` after so many epochs or rounds; compilation does not count."""
-    fit = partial(learner, setup.corpus, setup.features, constraints=setup.constraints)
+    fit = partial(learner, setup.corpus, setup.features, constraints=setup.constraints, **options)
     fit(max_iterations=1)
     return follow(fit, max_iterations=iterations, look=look)
 
@@ -267,28 +270,133 @@ def epochs_row(task, template, learner):
     return {**{str(n): f"{found[n]:.2f}" if n in found else "" for n in CHOICES}, "chosen": best}
 
 
-def learner_row(task, template, learner, n_sentences, iterations):
-    """Scores after so many epochs or rounds: a row of Table 3, or a point of a learning curve."""
+@cache
+def base_labels(task, template, n_sentences=None, iterations=None):
+    """{part: labels} of the averaged perceptron; iterations: None: as many epochs as Table 3 would choose."""
+    setup = set_up(task, template, n_sentences)
+    epochs = iterations or epochs_row(task, template, BASE)["chosen"]
+    return labels_of(setup, fit_learner(setup, LEARNERS[BASE], epochs).result.w)
+
+
+def labels_of(setup, w):
+    """{part: labels by Viterbi}, as lists of lists."""
+    return {part: setup.guess(w, part) for part in setup.parts}
+
+
+def p_values(setup, base, w):
+    """{"p part": p-value of a paired test of weights against the labels of the averaged perceptron}."""
+    found, metric = labels_of(setup, w), setup.task.measure.lower()
+    tests = {
+        name: paired_test(part.gold, base[name], found[name], metric) for name, part in setup.parts.items()
+    }
+    return {f"p {name}": f"{test.p_value:.4f}" for name, test in tests.items()}
+
+
+def learner_row(task, template, learner, n_sentences, iterations, base_epochs):
+    """Scores after so many epochs: a row of Table 3, or a point of a learning curve."""
     setup = set_up(task, template, n_sentences)
     result, seconds, _ = fit_learner(setup, LEARNERS[learner], iterations)
-    return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status)
+    tests = p_values(setup, base_labels(task, template, n_sentences, base_epochs), result.w)
+    return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status, **tests)
 
 
-@study("05_epochs_{}.csv", "05_{}.csv", of=("ner",))
+@study("05_epochs_{}.csv", "05_{}.csv", of=("ner",), frozen=("perceptron", "pa", "arow"))
 def learner_table(task):
-    """Table 3 with its learning curve, epochs chosen before; an hour, row by row."""
+    """Online learners of Table 3 with learning curves, epochs chosen before; ten minutes."""
     data = [dataset(task)]
     cells = [{"template": template, "learner": name} for name in LEARNERS for template in TEMPLATES[task]]
-    by_epochs = [cell for cell in cells if cell["learner"] not in ROUNDS]
-    rows = yield f"05_epochs_{task}.csv", each(epochs_row, by_epochs, task=task), data
+    rows = yield f"05_epochs_{task}.csv", each(epochs_row, cells, task=task), data
     best, whole = {(row["template"], row["learner"]): int(row["chosen"]) for row in rows}, len(data[0].train)
     jobs = []
     for n in SIZES[task][::-1]:  # the paper's table first, then the learning curve
         for cell in cells:
-            rounds = ROUNDS.get(cell["learner"], 0) * (n or whole) // whole
-            more = {"n_sentences": n, "iterations": best.get(tuple(cell.values()), rounds)}
+            epochs = best[tuple(cell.values())], best[cell["template"], BASE]
+            more = dict(zip(("n_sentences", "iterations", "base_epochs"), (n, *epochs), strict=True))
             jobs.append(({**cell, "sentences": n or whole}, partial(learner_row, task, **cell, **more)))
     yield f"05_{task}.csv", jobs, data
+
+
+BATCH = {  # of the perceptron: passes, options
+    "online, last": (200, {"average": False}), "online, mean": (200, {}),
+    "batch, last": (6400, {"average": False, "batch": True}), "batch, mean": (6400, {"batch": True}),
+}  # fmt: skip
+PASSES_SHOWN = (1, 3, 6, 12, 25, 50, 100, 200, 400, 800, 1600, 3200, 6400)
+
+
+def batch_rows(task, learner):
+    """A perceptron after some of its passes over the first 800 sentences, S2, and where it ends."""
+    setup, rows, (most, options) = set_up(task, "s2", 800), [], BATCH[learner]
+
+    def look(step, w, seconds):
+        if step.iteration in PASSES_SHOWN or step.objective == 0.0:
+            begin = {"passes": step.iteration, "loss": f"{step.objective:.2f}"}
+            rows.append({**begin, **row_of(setup, w, seconds)})
+
+    fit_learner(setup, partial(online.perceptron, **options), most, look)
+    return rows
+
+
+@study("05_batch_{}.csv", of=("ner",), frozen=("perceptron",))
+def batch_perceptron(task):
+    """The batch perceptron until it separates 800 sentences, beside the online one; two minutes."""
+    yield (
+        f"05_batch_{task}.csv",
+        each(batch_rows, [{"learner": name} for name in BATCH], task=task),
+        [dataset(task)],
+    )
+
+
+# ---- boosting, an hour ----
+
+TEMPLATES_BY_COST = {"ner": ("s3", "s2", "s1"), "pos": ("s2", "s1")}
+MINUTES = {"ner": (0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60), "pos": (1, 2, 5)}  # CPU time of a feature set
+SAVED = 100.0  # CPU seconds between two savings of the weights
+
+
+def minutes_row(task, template, minutes, kept):
+    """Boosting by the split bound after so many CPU minutes, begun at the weights of this template in file
+    `kept`, if there are any; every `SAVED` seconds they are written there.
+
+    To go on from weights is to take all sums anew: another run ends in other bits.
+    """
+    setup = set_up(task, template)
+    everybody = dict(np.load(kept)) if kept.exists() else {}
+    w, rounds, before, log_loss = (
+        everybody.get(f"{template} {name}", default)
+        for name, default in (("w", None), ("rounds", 0), ("seconds", 0.0), ("log_loss", np.nan))
+    )
+    now, last = (w, rounds, before, log_loss), before
+
+    def save():
+        names = zip(("w", "rounds", "seconds", "log_loss"), now, strict=True)
+        np.savez(kept.with_suffix(".tmp.npz"), **everybody | {f"{template} {name}": v for name, v in names})
+        kept.with_suffix(".tmp.npz").replace(kept)
+
+    def keep(step, w, seconds):
+        nonlocal now, last
+        now = w.copy(), rounds + step.iteration, before + seconds, step.objective
+        if now[2] - last > SAVED:
+            last = now[2]
+            save()
+        return now[2] >= 60 * minutes
+
+    if before < 60 * minutes:
+        learner = partial(boost, bound="split", report_every=20, tol=0.0)
+        fit_learner(setup, learner, None, keep, w0=w)
+        save()
+    w, rounds, seconds, log_loss = now
+    more = {"log_loss": f"{log_loss:.3f}", **p_values(setup, base_labels(task, template), w)}
+    return {"rounds": int(rounds), **row_of(setup, w, float(seconds), **more)}
+
+
+@study("05_boosting_{}.csv", of=("ner", "pos"), frozen=("boosting", "perceptron"))
+def boosting_minutes(task):
+    """Boosting by the split bound against CPU time: an hour a feature set of names, minutes of tags."""
+    cells = [{"template": name, "minutes": n} for n in MINUTES[task] for name in TEMPLATES_BY_COST[task]]
+    yield f"05_boosting_{task}.csv", each(minutes_row, cells, task=task), [dataset(task)]
+
+
+# ---- boosting, round by round ----
 
 
 def without_long(setup, longest):
@@ -319,7 +427,7 @@ def rounds_rows(task, template, bound, longest, rounds):
     return rows
 
 
-@study("05_rounds_{}.csv", of=("ner",))
+@study("05_rounds_{}.csv", of=("ner",), frozen=("boosting",))
 def boosting_rounds(task):
     """F1 and loss against rounds of boosting, three bounds, with and without long sentences; half an hour."""
     jobs = []

@@ -126,7 +126,7 @@ def _path_row(c1, c2, part, whole, tried, run):
     }
 
 
-@study("06_l1_path.csv")
+@study("06_l1_path.csv", frozen=("owlqn", "auto", "lbfgs", "decoding, dense"))
 def l1_path(**strengths):
     """CoNLL-2000: F1 and size of models for falling c1, and for several c2; twenty minutes."""
     yield "06_l1_path.csv", [({}, lambda: sum(penalty_path(**strengths), []))], [dataset("chunking")]
@@ -253,7 +253,7 @@ def form_rows(repeats):
     return work, [form_row(work.corpus, work.everything, n_edge, repeats) for n_edge in EDGE_WEIGHTS]
 
 
-@study("06_sparse_forms.csv")
+@study("06_sparse_forms.csv", frozen=("objective, batched", "objective, sparse"))
 def sparse_forms(n_repeats=7):
     """Figure 5 on NetTalk's letters: forms of forward-backward with 500 to 67,626 weights; two minutes."""
     yield "06_sparse_forms.csv", [({}, lambda: form_rows(n_repeats)[1])], [dataset("nettalk")]
@@ -416,7 +416,7 @@ def new_cases():
     return time_forms(60, seed=2) + time_forms(20, seed=4, **LARGE)
 
 
-@study("06_form_costs.csv")
+@study("06_form_costs.csv", frozen=("objective, auto", "decoding, sparse", "decoding, dense"))
 def form_costs():
     """How often the cost model chooses the faster form, on 80 random models not in its fit; ten minutes."""
     yield "06_form_costs.csv", [({}, lambda: held_out(new_cases(), new_cases()))]

@@ -147,7 +147,7 @@ def table1(n_replications=N_REPLICATIONS, models=None):
     return sorted((at.row(name) for name in order), key=lambda row: row["model"])
 
 
-@study("07_simulation.csv")
+@study("07_simulation.csv", frozen=("lbfgs", "lbfgs, elastic net", "objective, sparse", "decoding, dense"))
 def simulation(n_replications=N_REPLICATIONS):
     """Table 1: models M1 to M8 on sequences of a hidden Markov model, 100 replications; 15 seconds."""
     yield "07_simulation.csv", [({}, partial(table1, n_replications))]

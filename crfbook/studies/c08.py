@@ -5,39 +5,39 @@ legible in the paper. They are chosen on the last tenth of the training words: t
 there is at most one standard error above the lowest on the path. The test words choose nothing. Seconds are
 of CPU, without the scoring.
 
-Longer memory: what tuples of three and four phonemes buy beside pairs, under L1. To tests of single letters,
-as in Table 2 (26 blocks of label and of pair weights), weights of triples, or of triples and quadruples, of
-phonemes are added: the same everywhere, or one set for each letter. c1 is chosen for pairs alone; all models
-have it, so that they differ in nothing else.
+Table 2 says of every model how far its objective is above the least one that is known for its penalties.
+Methods that begin at zero also have one budget: the seconds until they are within 1 per cent of it.
 """
 
 from functools import cache, partial
-from typing import NamedTuple
 
 import numpy as np
 
 from crfbook.chain.inference import decode
 from crfbook.chain.objective import Objective
+from crfbook.evaluation import paired_test
 from crfbook.learners.coordinate.arrays import Sparse
 from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.learners.coordinate.path import solve_path
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic.gradient_descent import sgd
-from crfbook.learners.tuples.automaton import Tuples, tuple_occurrences
-from crfbook.learners.tuples.tuple_chain import TupleObjective, decode_tuples, train_tuples
 
 from .c07 import PATH
 from .harness import follow, peak_mb, study, timed
 from .records import each
 from .work import LETTERS_C2 as C2
-from .work import dataset, descend, error_of, load, model_error
+from .work import dataset, error_of, load, model_error
 
 LETTERS = (10.0, 3.0, 1.0, 0.5, 0.2, 0.05)  # c1 of Table 2; its first row is c1 = 0
 SWEEPS = 30  # for each value in Table 2, and the longest run of Table 3
+BUDGET = 60.0  # CPU seconds of a method that is not yet within CLOSE of the least objective
+CLOSE = 0.01
 TESTS = ("pseudo_ngrams_3", "ngrams_3", "pseudo_ngrams_5", "ngrams_5")
 CHOICES = {"letter_tests": (LETTERS, 8), "ngrams_5": ((*PATH, 0.2, 0.1), 2)}  # values, sweeps for each
 COUNTED = (*TESTS, "ngrams_3_inside", "ngrams_5_inside")
-DENSE_RUN = {"max_iterations": 90, "tol": 0.0}  # L-BFGS of Table 2
+ITERATIONS = {"L-BFGS": 90, "OWL-QN": 50, "SGD": 30}  # of Table 2; SBCD: SWEEPS
+AT_REST = 700  # iterations of L-BFGS, whose model all others are tested against
+EPOCHS = (10, 20, 25, 30, 35, 40)  # of SGD, looked at
 REPEATS = 5
 # method, iterations, minutes (Pentium 4, 3 GHz), train %, test %, active mu, active lambda; SBCD with c1
 # rising from 0
@@ -101,6 +101,18 @@ def choice_rows(template, n_words=None):
     return walk(setup, values, sweeps, row)[0]
 
 
+def tested(setup, before, after):
+    """(how many more tokens are right after than before, in per cent, p): a paired test on the held words."""
+    found = [setup.encoder.decode(path, setup.held.seq_ptr) for path in (before, after)]
+    test = paired_test(setup.words.labels_by_sequence(), *found, "accuracy", random_state=0)
+    return 100 * test.difference, test.p_value
+
+
+def compared(setup, before, after):
+    """`tested` for two models."""
+    return tested(setup, *(decode(setup.held, model.features, model.w) for model in (before, after)))
+
+
 def chosen(rows, template):
     """The largest c1 within one standard error of the lowest error, from rows of 08_choice.csv."""
     rows = [row for row in rows if row["template"] == template]
@@ -123,8 +135,7 @@ class Letters:
 
         def row(c1, step, model, seconds):
             spent, before[0] = seconds - before[0], seconds
-            start = "the c1 before" if c1 < LETTERS[0] else "zero"
-            return self._row(c1, SWEEPS, model, step.objective, spent, start)
+            return {"c1": c1, "step": step, "model": model, "seconds": spent}
 
         return walk(self.setup, (*LETTERS, 0.0), SWEEPS, row)
 
@@ -132,48 +143,115 @@ class Letters:
         """The `Sparse` that SBCD finds at the chosen c1, at the end of its part of the path."""
         return self.path()[1][self.c1]
 
-    def cold(self):
-        """The row of SBCD at the chosen c1 from zero, as the paper has it."""
-
-        def row(c1, step, model, seconds):
-            return self._row(c1, step.iteration, model, step.objective, seconds)
-
-        return walk(self.setup, (self.c1,), SWEEPS, row)[0]
+    @cache  # noqa: B019 - one object a run
+    def rest(self):
+        """(Sparse, objective, seconds) of L-BFGS, c1 = 0, after AT_REST iterations."""
+        fun = Objective(self.setup.corpus, self.everything, c2=C2)
+        start = np.zeros(self.everything.n_features)
+        found, seconds = timed(minimize, fun, start, c2=C2, tol=0.0, max_iterations=AT_REST)
+        return Sparse(self.everything, found.w), found.objective, seconds
 
     @cache  # noqa: B019 - one object a run
-    def batch(self, c1, **how):
-        """(OptResult, CPU seconds) of a quasi-Newton method on all candidates."""
-        fun = Objective(self.setup.corpus, self.everything, c2=C2)
-        fit = partial(minimize, fun, np.zeros(self.everything.n_features), c1=c1, c2=C2)
-        fit(**{**how, "max_iterations": 2})  # compiles
-        return timed(fit, **how)
+    def least(self, c1):
+        """The least objective that is known: of accelerated SBCD from the end of its part of the path, to a
+        certificate of 1e-4; for c1 = 0 that of `rest`.
+        """
+        if c1 == 0.0:
+            return self.rest()[1]
+        how = {"c1": c1, "accelerate": True, "tol": 1e-4, "max_iterations": 60, **self.setup.options}
+        return coordinate_descent(self.setup.corpus, w0=self.path()[1][c1], **how).objective
 
-    def quasi_newton(self, c1, **how):
-        """The row of OWL-QN (c1 > 0) or L-BFGS."""
-        return self._dense_row(c1, *self.batch(c1, **how))
+    def path_rows(self):
+        """The rows of SBCD down the path, each from the c1 before."""
+        starts = ["zero", *["the c1 before"] * len(LETTERS)]
+        return [
+            self._row(part["c1"], SWEEPS, part["model"], part["step"].objective, part["seconds"], start)
+            for part, start in zip(self.path()[0], starts, strict=True)
+        ]
 
-    def sgd(self):
-        """The row of stochastic gradient descent with an L2 penalty."""
-        fit = partial(sgd, self.setup.corpus, self.everything, c2=C2)
-        fit(max_iterations=1)  # compiles
-        return self._dense_row(0.0, *timed(fit, max_iterations=SWEEPS, delta=0.0))
+    def method(self, name):
+        """The row of a method that begins at zero: after the paper's number of iterations."""
+        setup, c1 = self.setup, 0.0 if name in ("L-BFGS", "SGD") else self.c1
+        n, least, near, kept = ITERATIONS.get(name, SWEEPS), self.least(c1), [], []
+        fun, limits = Objective(setup.corpus, self.everything, c2=C2), {"max_iterations": 10_000}
+        if name == "SBCD, from zero":
+            learner, limits = (
+                partial(coordinate_descent, setup.corpus, c1=c1, tol=0.0, **setup.options),
+                limits,
+            )
+        elif name == "SGD":
+            learner = partial(sgd, setup.corpus, self.everything, c2=C2, delta=0.0)
+        else:
+            learner = partial(minimize, fun, np.zeros(self.everything.n_features), c1=c1, c2=C2, tol=0.0)
+            limits |= {"l1_method": "owlqn"} if c1 else {}
 
-    def _dense_row(self, c1, found, seconds):
-        return self._row(c1, found.n_iter, Sparse(self.everything, found.w), found.objective, seconds)
+        def look(step, w, seconds):
+            value = fun(w)[0] if name == "SGD" else step.objective  # SGD's is that of weights on the move
+            if value <= (1 + CLOSE) * least and not near:
+                near.append(seconds)
+            if step.iteration == n:
+                kept.extend(
+                    (w if isinstance(w, Sparse) else Sparse(self.everything, w.copy()), value, seconds)
+                )
+            return bool(kept) and (bool(near) or seconds > BUDGET)
 
-    def _row(self, c1, iterations, model, objective, seconds, start="zero"):
-        n_mu = np.count_nonzero(model.w[: model.features.n_node])
+        learner(**{**limits, "max_iterations": 1})  # compiles
+        follow(learner, look=look, **limits)
+        return self._row(c1, n, *kept, close=f"{near[0]:.1f}" if near else f"not in {BUDGET:.0f}")
+
+    def at_rest(self):
+        """The row of L-BFGS when it rests."""
+        return self._row(0.0, AT_REST, *self.rest())
+
+    def _row(self, c1, iterations, model, objective, seconds, start="zero", close=""):
+        n_mu, setup = np.count_nonzero(model.w[: model.features.n_node]), self.setup
+        error, deviation, _ = model_error(setup.held, model)
         return {
             "c1": f"{c1:g}",
             "start": start,
             "iterations": iterations,
             "seconds": f"{seconds:.1f}",
-            "train": f"{model_error(self.setup.corpus, model)[0]:.2f}",
-            "test": f"{model_error(self.setup.held, model)[0]:.2f}",
+            "train": f"{model_error(setup.corpus, model)[0]:.2f}",
+            "test": f"{error:.2f}",
+            "standard error": f"{deviation:.2f}",
+            "p": f"{compared(setup, self.rest()[0], model)[1]:.4f}",
             "mu": n_mu,
             "lambda": np.count_nonzero(model.w) - n_mu,
             "objective": f"{objective:.1f}",
+            "% above the least": f"{100 * (objective / self.least(c1) - 1):.2f}",
+            "s to 1 %": close,
         }
+
+    def epochs(self):
+        """Rows: SGD's mean of iterates, epoch after epoch, and how far it is from L-BFGS at rest."""
+        setup, rows = self.setup, []
+        fun, rest = Objective(setup.corpus, self.everything, c2=C2), decode(setup.held, *self.rest()[0])
+
+        def look(step, w, seconds):
+            if step.iteration in EPOCHS:
+                model = Sparse(self.everything, w)
+                value, labels = fun(w)[0], decode(setup.held, *model)
+                letter = np.array(setup.words.columns["letter"])[labels != rest]
+                gain = (rest != setup.held.labels).astype(int) - (labels != setup.held.labels)
+                common = np.unique(np.stack([labels, rest])[:, labels != rest], axis=1, return_counts=True)[1]
+                rows.append(
+                    {
+                        "epochs": step.iteration,
+                        "objective": f"{value:.1f}",
+                        "% above the least": f"{100 * (value / self.least(0.0) - 1):.2f}",
+                        "train": f"{model_error(setup.corpus, model)[0]:.2f}",
+                        "test": f"{100 * np.mean(labels != setup.held.labels):.2f}",
+                        "p": f"{compared(setup, self.rest()[0], model)[1]:.4f}",
+                        "other readings": len(letter),
+                        "letters": len(set(letter)),
+                        "in five swaps": int(np.sort(common)[-5:].sum()),
+                        "fewer errors": int(gain.sum()),
+                    }
+                )
+
+        limits = {"max_iterations": max(EPOCHS), "delta": 0.0, "c2": C2}
+        follow(sgd, setup.corpus, self.everything, look=look, **limits)
+        return rows
 
     def weights(self):
         """Figures 1 and 4: |mu|, and |lambda| summed over the phoneme before, of the L2 and the L1 model.
@@ -184,7 +262,7 @@ class Letters:
         tests = names.attribute_names()
         letter, number = [name[-1] for name in tests], {name: a for a, name in enumerate(tests)}
         test_of = np.array([number.get(name, -1) for name in names.edge_attribute_names()])
-        l2 = Sparse(self.everything, self.batch(0.0, **DENSE_RUN)[0].w)
+        l2 = self.rest()[0]
         for kind, (features, w) in {"L2": l2, "L1": self.sparse()}.items():
             mu, lam = np.zeros((2, features.n_attrs, features.n_labels))
             size, row = np.abs(w), np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr))
@@ -217,11 +295,12 @@ class Ngrams:
         setup, n = set_up(template, self.n_words), [2] * (len(self.values) - 1)
 
         def row(c1, step, model, seconds):
-            n_mu = model.features.n_node
+            n_mu, (error, deviation, _) = model.features.n_node, model_error(setup.held, model)
             return {
                 "sweeps": step.iteration,
                 "c1": f"{c1:g}",
-                "test": f"{model_error(setup.held, model)[0]:.2f}",
+                "test": f"{error:.2f}",
+                "standard error": f"{deviation:.2f}",
                 "mu": n_mu,
                 "lambda": model.features.n_features - n_mu,
                 "objective": f"{step.objective:.1f}",
@@ -257,6 +336,15 @@ class Ngrams:
             rows.append({"form": form, **sizes, **found})
         return rows
 
+    def paired(self, before, after):
+        """The row of a paired test of two templates' last models on the test words."""
+        ends = [self.path(template) for template in (before, after)]
+        held, paths = ends[0][0].held, [decode(setup.held, *model) for setup, _, model in ends]
+        less = (paths[0] != held.labels).astype(int) - (paths[1] != held.labels)
+        difference, p = tested(ends[0][0], *paths)
+        found = {"difference": difference, "standard error": error_of(held, less)[1]}
+        return {**{name: f"{value:.2f}" for name, value in found.items()}, "p": f"{p:.4f}"}
+
     def errors(self, template="ngrams_5"):
         """Rows: how often a letter of the test words with this phoneme got that one."""
         setup, _, model = self.path(template)
@@ -269,168 +357,34 @@ class Ngrams:
         return [{**dict(zip(keys, name, strict=True)), "count": int(n)} for name, n in found]
 
 
-@study(*(f"08_{name}.csv" for name in "choice candidates ngrams errors letters weights tagging".split()))
+PAIRED = (  # of Table 3
+    ("pseudo_ngrams_3", "ngrams_3"),
+    ("pseudo_ngrams_5", "ngrams_5"),
+    ("pseudo_ngrams_3", "pseudo_ngrams_5"),
+    ("ngrams_3", "ngrams_5"),
+)
+TABLES = "choice candidates letters epochs weights ngrams paired errors tagging".split()
+FROZEN = ("sbcd", "sbcd, virtual weights", "path, sbcd", "owlqn", "lbfgs", "sgd", "decoding, sparse")
+
+
+@study(*(f"08_{name}.csv" for name in TABLES), frozen=FROZEN)
 def phonetization(n_words=None):
-    """Tables 2 and 3, Figures 1 and 4: records of chapter 08, smallest first; half an hour."""
+    """Tables 2 and 3, Figures 1 and 4: records of chapter 08; half an hour."""
     data = [dataset("nettalk")]
     choices = [{"template": name} for name in CHOICES]
     rows = yield "08_choice.csv", each(choice_rows, choices, n_words=n_words), data
     letters = Letters(chosen(rows, "letter_tests"), n_words)
     ngrams = Ngrams(chosen(rows, "ngrams_5"), n_words)
-    owlqn = {"l1_method": "owlqn", "max_iterations": 50, "tol": 0.0}
-    methods = {
-        "OWL-QN": partial(letters.quasi_newton, letters.c1, **owlqn),
-        "L-BFGS": partial(letters.quasi_newton, 0.0, **DENSE_RUN),
-        "L-BFGS, until it rests": partial(letters.quasi_newton, 0.0, relative_change=(10, 1e-4)),
-        "SGD": letters.sgd,
-        "SBCD, from zero": letters.cold,
-        "SBCD": lambda: letters.path()[0],
-    }
     yield "08_candidates.csv", each(ngrams.sizes, [{"template": name} for name in COUNTED]), data
+    methods = {name: partial(letters.method, name) for name in (*ITERATIONS, "SBCD, from zero")}
+    methods |= {"L-BFGS, at rest": letters.at_rest, "SBCD": letters.path_rows}
+    yield "08_letters.csv", [({"method": name}, make) for name, make in methods.items()], data
+    yield "08_epochs.csv", [({"method": "SGD"}, letters.epochs)], data
+    yield "08_weights.csv", [({"data": "NetTalk"}, letters.weights)], data
     # the leanest first (pseudo 5-grams need more than 5-grams): the peak of memory is that of all so far
     order = [{"template": name} for name in (*TESTS[:2], TESTS[3], TESTS[2])]
     yield "08_ngrams.csv", each(lambda template: ngrams.path(template)[1], order), data
+    pairs = [{"before": one, "after": other} for one, other in PAIRED]
+    yield "08_paired.csv", each(ngrams.paired, pairs), data
     yield "08_errors.csv", [({"model": "ngrams_5"}, ngrams.errors)], data
-    yield "08_letters.csv", [({"method": name}, make) for name, make in methods.items()], data
-    yield "08_weights.csv", [({"data": "NetTalk"}, letters.weights)], data
     yield "08_tagging.csv", [({"model": "ngrams_5"}, ngrams.tagging)], data
-
-
-# ---- longer memory ----
-
-STRENGTHS = (4.0, 2.0, 1.0, 0.5)  # c1, each from the solution of the one before
-STOP = {"relative_change": (5, 1e-3), "max_iterations": 100}
-ROUNDS, ITERATIONS = 2, 20  # of grafting, and in each of them: with tuples an evaluation takes seconds
-NOTHING = Tuples(np.zeros(0, np.int32), np.zeros((0, 4), np.int32)), np.zeros(0)
-
-
-class Memory(NamedTuple):
-    """A kind of model: labels in the longest tuple, less one, and whether tuples are joined with letters."""
-
-    name: str
-    order: int
-    letters: bool = False
-
-    def edge_attrs(self, setup):
-        return tuple(setup.options["edge_attrs"]) if self.letters else (0,)
-
-
-MODELS = (
-    Memory("pairs", 1),
-    Memory("triples", 2),
-    Memory("triples of each letter", 2, True),
-    Memory("triples and quadruples", 3),
-)
-
-
-class Found(NamedTuple):
-    """A trained model, what training it took, and how far from the optimum it ended."""
-
-    w: np.ndarray
-    tuples: Tuples
-    nu: np.ndarray
-    objective: float
-    violation: float
-    evaluations: int
-    seconds: float
-
-
-def train(setup, memory, c1, start=None):
-    """`Found` at c1, from `start` (a Found of the same or a lower order, or None: zeros)."""
-    w, features = None if start is None else start.w, setup.everything
-    if memory.order == 1:  # few evaluations: the sparse form's kernels take longer to compile
-        found, seconds = timed(descend, setup.corpus, features, w, c1=c1, form="batched", **STOP)
-        return Found(found.w, *NOTHING, found.objective, float("nan"), found.n_evaluations, seconds)
-    known = (np.zeros(features.n_features), *NOTHING) if start is None else (w, start.tuples, start.nu)
-    how = {"order": memory.order, "c1": c1, "edge_attrs": memory.edge_attrs(setup), "start": known}
-    limits = {**STOP, "max_rounds": ROUNDS, "max_iterations": ITERATIONS}
-    found, seconds = timed(train_tuples, setup.corpus, features, **how, **limits)
-    n = sum(one.get("evaluations", 0) + 1 for one in found.rounds)
-    return Found(found.w, found.tuples, found.nu, found.objective, found.violation, n, seconds)
-
-
-def errors(setup, found):
-    """Per cent of the held words' phonemes, and of the words, that Viterbi gets wrong."""
-    path = decode_tuples(setup.held, setup.everything, found.w, found.tuples, found.nu)
-    columns = zip(
-        ("error", "standard error", "words"), error_of(setup.held, path != setup.held.labels), strict=True
-    )
-    return {name: f"{value:.2f}" for name, value in columns}
-
-
-def memory_rows(template, n_words=None):
-    """Error of pairs on the last tenth of the training words along a falling path of c1."""
-    setup, rows, found = set_up("letter_tests", n_words, held_out=True), [], None
-    for c1 in STRENGTHS:
-        found = train(setup, MODELS[0], c1, found)
-        cost = {"evaluations": found.evaluations, "seconds": f"{found.seconds:.0f}"}
-        rows.append(
-            {"c1": f"{c1:g}", **errors(setup, found), "active": int(np.count_nonzero(found.w)), **cost}
-        )
-    return rows
-
-
-def evaluation_cost(setup, found, repeats=3):
-    """{column: value}: states and arcs of a model, products of a token, CPU seconds of value and gradient."""
-    fun = TupleObjective(setup.corpus, setup.everything, found.tuples, np.zeros(len(found.nu)))
-    x = np.concatenate([found.w, found.nu])
-    seconds = np.median([timed(fun, x)[1] for _ in range(repeats)])
-    inner = setup.corpus.n_tokens - setup.corpus.n_sequences
-    contexts = [len(z) for z in fun.automaton.contexts]
-    return {
-        "pairs as states": contexts.count(2),
-        "triples as states": contexts.count(3),
-        "products": f"{setup.sizes[0] ** 2 + fun.n_products[0] / inner:.0f}",
-        "log form": fun.n_products[2],
-        "evaluation": f"{seconds:.2f}",
-    }
-
-
-class Longer:
-    """The models of all training words at one c1, each from the one before it."""
-
-    def __init__(self, c1, n_words=None):
-        self.c1, self.setup = c1, set_up("letter_tests", n_words)
-
-    @cache  # noqa: B019 - one object a run
-    def found(self, memory):
-        before = None if memory.order == 1 else self.found(MODELS[1 if memory.order > 2 else 0])
-        return train(self.setup, memory, self.c1, before)
-
-    def row(self, memory):
-        """The row of 08_longer_memory.csv."""
-        found, candidates = self.found(memory), 0
-        if memory.order > 1:
-            which = memory.order, memory.edge_attrs(self.setup)
-            candidates = len(tuple_occurrences(self.setup.corpus, *which)[1])
-        return {
-            "c1": f"{self.c1:g}",
-            **errors(self.setup, found),
-            "mu and lambda": int(np.count_nonzero(found.w)),
-            "candidates": candidates,
-            "tuples": len(found.nu),
-            "positive": int((found.nu > 0).sum()),
-            **evaluation_cost(self.setup, found),
-            "dense products": self.setup.sizes[0] ** (memory.order + 1),
-            "objective": f"{found.objective:.1f}",
-            "violation": f"{found.violation:.3g}",
-            "evaluations": found.evaluations,
-            "seconds": f"{found.seconds:.0f}",
-        }
-
-
-def heaviest_tuples(encoder, found, n=10):
-    """The n tuples with the largest |weight|: (labels as text, weight)."""
-    order, labels = np.argsort(-np.abs(found.nu))[:n], found.tuples.labels
-    return [(" ".join(encoder.labels_[y] for y in labels[i] if y >= 0), found.nu[i]) for i in order]
-
-
-@study("08_memory_choice.csv", "08_longer_memory.csv")
-def longer_memory(n_words=None):
-    """What tuples of three and four phonemes buy beside pairs, under L1; about half an hour."""
-    data, cell = [dataset("nettalk")], {"template": MODELS[0].name}
-    rows = yield "08_memory_choice.csv", each(memory_rows, [cell], n_words=n_words), data
-    at = Longer(chosen(rows, MODELS[0].name), n_words)
-    keys = [{"model": one.name, "order": one.order, "letters": one.letters} for one in MODELS]
-    jobs = [(key, partial(at.row, one)) for key, one in zip(keys, MODELS, strict=True)]
-    yield "08_longer_memory.csv", jobs, data

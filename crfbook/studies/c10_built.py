@@ -250,7 +250,7 @@ def built_row(corpus, program, n_train, fewer):
     }  # fmt: skip
 
 
-@study("10_built.csv")
+@study("10_built.csv", frozen=("objective, auto", "objective, default"))
 def active_peers_built(
     names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), programs=tuple(PROGRAMS),
     n_train=1000, fewer=FEWER,

@@ -63,7 +63,7 @@ def epochs_of(name, eps, n_epochs=EPOCHS):
     return [{**row, **about} for row in rows], found.result.w
 
 
-@study("10_sgd.csv")
+@study("10_sgd.csv", frozen=("sgd", "active sets"))
 def active_sgd(shares=(0.0, 1e-5, 1e-3, 1e-2)):
     """CRFs by stochastic gradient, exact and with active sets: seconds and accuracy of epochs; minutes."""
     keys = [(name, eps) for name in LARGE for eps in shares]
@@ -103,7 +103,7 @@ def errors_of(exact, active, w):
     return np.abs(exact.log_z - active.log_z), active.bounds
 
 
-@study("10_errors.csv")
+@study("10_errors.csv", frozen=("active sets", "objective, default"))
 def active_errors(names=LARGE, n_repeats=3):
     """Error of log Z, its bound, and time against eps, for Method 1 and with the default outside; minutes."""
     keys = [(name, weights) for name in names for weights in ("0.2 epochs", "3 epochs")]
@@ -124,7 +124,7 @@ def growth_rows(labels, n_repeats):
     return rows
 
 
-@study("10_growth.csv")
+@study("10_growth.csv", frozen=("objective, batched", "objective, default", "active sets"))
 def active_growth(sizes=(50, 100, 200, 500, 1000, 2000, 5000), n_repeats=3):
     """Microseconds a token of a value and gradient against L, labels by Zipf's law; minutes."""
     keys = [(n,) for n in sizes]
@@ -186,7 +186,7 @@ def fit_alone(task, how, n_tokens=""):
     }  # fmt: skip
 
 
-@study("10_fits.csv")
+@study("10_fits.csv", frozen=("lbfgs", "owlqn", "sgd", "sgd-l1", "active sets"))
 def training_fits(names=("joint", "supertags")):
     """CRFs by quasi-Newton and stochastic gradients: seconds, memory, accuracy, weights; half an hour.
 

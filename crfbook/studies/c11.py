@@ -249,7 +249,7 @@ def data_of():
 OF_CRF = "plain", "dense", "default", "threshold", "staggered", "staggered-columns"
 
 
-@study("11_decoders.csv")
+@study("11_decoders.csv", frozen=("perceptron", "auto", "decoders"))
 def decoders(n_repeats=5):
     """Tables 1 and 2: microseconds a token, sentences a second and sweeps of each decoder; an hour."""
     keys = [
@@ -282,7 +282,7 @@ def beam_rows(task, n_repeats):
         width *= 2
 
 
-@study("11_beam.csv")
+@study("11_beam.csv", frozen=("perceptron", "decoders"))
 def decoding_beam(n_repeats=5):
     """Table 4: beam search with the smallest width in 1, 2, 4, .. within 0.1 points of exact decoding."""
     keys = [(name,) for name in TAGGERS]
@@ -316,7 +316,7 @@ def training_row(task, transitions, n_repeats):
     return found | {"10 epochs (s)": (first + 9.0 * us) * n_tokens / 1e6}
 
 
-@study("11_training.csv")
+@study("11_training.csv", frozen=("perceptron", "decoders"))
 def decoding_training(n_repeats=3):
     """Table 3: training the averaged perceptron by stored pairs, tables and staggered decoding; minutes."""
     keys = [(name, how) for name in TAGGERS for how in (*TRAINING_FORMS, "staggered", "staggered-columns")]
@@ -331,7 +331,7 @@ def kbest_row(task, k, n_repeats):
     return {"labels": task.features.n_labels, "us a token": us}
 
 
-@study("11_kbest.csv")
+@study("11_kbest.csv", frozen=("perceptron", "decoders"))
 def decoding_kbest(n_repeats=3):
     """The k best labellings: microseconds a token for k = 1, 10, 100."""
     keys = [(name, k) for name in TAGGERS for k in (1, 10, 100)]
@@ -367,7 +367,7 @@ def peer_row(task):
 PEER_CELLS = 3e8  # tokens times label pairs that CRFsuite decodes
 
 
-@study("11_peers.csv")
+@study("11_peers.csv", frozen=("perceptron", "decoders"))
 def decoding_peers():
     """Tagging with hundreds of labels beside CRFsuite, from attributes to labels, one thread; minutes."""
     keys = [(name,) for name in TAGGERS]
@@ -443,7 +443,7 @@ def growth_rows(labels, n_repeats):
     return rows
 
 
-@study("11_growth.csv")
+@study("11_growth.csv", frozen=("decoders",))
 def decoding_growth(n_repeats=3):
     """Microseconds a token against L from 50 to 5,000 labels by Zipf's law."""
     yield "11_growth.csv", jobs_of(growth_rows, ("labels",), [(n,) for n in GROWN], n_repeats=n_repeats), []

@@ -361,7 +361,7 @@ def arms_of(setting, size):
     return tuple(arm for arm in ARMS if arm not in UP_TO or setting in (ALL, SUBSET) and size <= UP_TO[arm])
 
 
-@study("12_table.csv")
+@study("12_table.csv", frozen=("lbfgs", "dynamic", "dynamic, pairs", "dynamic, memory"))
 def dcrf_table(plan=PLAN, arms=None):
     """Table 1 and Figure 3 of Sutton et al. (2004): tags, then chunks, or both at once; an hour a setting.
 

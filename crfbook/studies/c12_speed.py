@@ -195,7 +195,7 @@ GROWTH = (  # labels of each chain, tokens of a sentence
 )  # fmt: skip
 
 
-@study("12_growth.csv")
+@study("12_growth.csv", frozen=("dynamic",))
 def dcrf_growth(n_tokens=4000, n_repeats=3):
     """Microseconds a token of a value and gradient against labels, tokens and chains; minutes."""
     by_name = {(" x ".join(map(str, sizes)), longest): sizes for sizes, longest in GROWTH}

@@ -115,7 +115,7 @@ def pgmpy_rows(sizes, n_steps):
     return [{**row, "log Z": f"{row['log Z']:.2g}"} for row in rows]
 
 
-@study("13_built.csv")
+@study("13_built.csv", frozen=("dynamic, memory", "dynamic, messages"))
 def bp_pgmpy():
     """Exact log Z of small two-chain models beside pgmpy's; its Python is the reader's, see NEEDS."""
     named = {f"{' x '.join(map(str, sizes))}, {n} tokens": (sizes, n) for sizes, n in SIZES}

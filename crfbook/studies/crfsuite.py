@@ -118,10 +118,14 @@ def viterbi_seconds(tagger, rows):
     return cpu, wall
 
 
-def weights_of(work, tagger):
-    """CRFsuite's weights in the order of `work.features` (F,); features it pruned (weight 0) stay 0."""
+def weights_of(work, tagger, numbers=False):
+    """CRFsuite's weights in the order of `work.features` (F,); features it pruned (weight 0) stay 0.
+
+    numbers : as in `sentences`.
+    """
     info, features, labels = tagger.info(), work.features, [str(y) for y in work.encoder.labels_]
-    names, node, edge = attribute_names(work), info.state_features, info.transitions
+    names = [str(a) for a in range(features.n_attrs)] if numbers else attribute_names(work)
+    node, edge = info.state_features, info.transitions
     row = np.repeat(np.arange(features.n_attrs), np.diff(features.node_ptr)).tolist()
     pairs = zip(features.edge_prev.tolist(), features.edge_next.tolist(), strict=True)
     w = [node.get((names[a], labels[y]), 0.0) for a, y in zip(row, features.node_label.tolist(), strict=True)]

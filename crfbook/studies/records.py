@@ -9,6 +9,7 @@ tests/frozen.json), each with its hash, and stands while these are the same.
 import csv
 import datetime
 import hashlib
+import inspect
 import json
 import os
 import platform
@@ -160,21 +161,23 @@ def fill(path, jobs, datasets=(), frozen=()):
 
     jobs: list of (key, make): key a dict whose values name the job, make() -> dict of the other columns of
     its row, or a list of them. An unfinished record is kept beside the finished one as `*.part.csv`: an
-    interrupted run goes on with it, a finished one begins anew.
+    interrupted run goes on with it, a finished one begins anew. A job that takes an argument `kept` gets the
+    path of a file beside it, *.part.npz, for what the next job goes on from; it goes with the part.
     """
     path = Path(path)
-    part = path.with_suffix(".part.csv")
+    part, kept = path.with_suffix(".part.csv"), path.with_suffix(".part.npz")
     about, rows = read_record(part) if part.exists() else ({"seconds": "0"}, [])
     clock = time.perf_counter() - float(about["seconds"])
     for key, make in jobs:
         key = {name: str(value) for name, value in key.items()}
         if not any(key.items() <= row.items() for row in rows):
-            made = make()
+            made = make(**({"kept": kept} if "kept" in inspect.signature(make).parameters else {}))
             for more in made if isinstance(made, list) else [made]:
                 rows.append({**key, **{name: str(value) for name, value in more.items()}})
             seconds, begun_at = time.perf_counter() - clock, about.get("commit")
             about_them = {"datasets": datasets, "begun_at": begun_at, "frozen": frozen}
             write_record(part, rows, seconds=seconds, **about_them)
+    kept.unlink(missing_ok=True)
     return part.replace(path)
 
 

@@ -15,6 +15,9 @@ from tools import chapters as book
 # Chapters that may carry {"crfbook": {"draft": true}}; empty when a release is made.
 DRAFTS = set()
 
+# Chapters whose figures still owe an alternative text: a comment "# Figure: ..." that opens the cell.
+UNDESCRIBED = {f"{number:02d}" for number in range(4, 14)}
+
 PATHS = re.compile(
     r"(?<![\w.:/])/(?:home|root|tmp|work|usr|opt|mnt|Users|private|var|content)/[\w.]|[A-Z]:\\\\?\w|site-packages|file://"
 )
@@ -156,6 +159,16 @@ def rule_cell_sizes(nb, stem):
     )
 
 
+def rule_figures_are_described(nb, stem):
+    for number, cell in enumerate(nb.cells):
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                said = output.metadata.get("image/png", {}).get("alt", "")
+                assert len(said.split()) >= 5, (
+                    f"cell {number} draws, and opens with no comment '# Figure: ...'"
+                )
+
+
 def rule_size(nb, stem):
     assert len(nbformat.writes(nb)) < 3_000_000, "the stored chapter is larger than 3 MB"
 
@@ -191,7 +204,7 @@ def rule_asserts(nb, stem):
 ALWAYS = [
     rule_kernel, rule_executed_in_order, rule_no_error, rule_no_stderr, rule_no_paths, rule_tags_and_markers,
     rule_metadata_is_clean, rule_title_and_promise, rule_install_cell, rule_references, rule_cell_sizes,
-    rule_size,
+    rule_size, rule_figures_are_described,
 ]  # fmt: skip
 FINISHED = [rule_anatomy, rule_levels_of_exercises, rule_words, rule_asserts]
 
@@ -204,7 +217,8 @@ def test_chapter(path, rule):
         assert path.stem in DRAFTS, "a draft among the finished chapters"
         if rule in FINISHED:
             return
-    rule(nb, path.stem)
+    if rule is not rule_figures_are_described or path.stem[:2] not in UNDESCRIBED:
+        rule(nb, path.stem)
 
 
 def test_there_are_chapters_and_nothing_else():
@@ -281,6 +295,7 @@ BROKEN = [
     (rule_cell_sizes, lambda nb: [setattr(c, "source", _LONG[:60]) for c in code_cells(nb)[1:]]),
     (rule_cell_sizes, lambda nb: [c.metadata.update(tags=["algorithm"]) for c in code_cells(nb)[1:3]]),
     (rule_cell_sizes, _set("source", "x = '" + "x" * 120 + "'")),
+    (rule_figures_are_described, _output(_STREAM("display_data", data={"image/png": "AAAA"}))),
     (rule_size, _output(_STREAM("stream", name="stdout", text="x" * 3_000_001))),
     (
         rule_anatomy,

@@ -45,6 +45,49 @@ def test_the_examples_print_what_is_shown(tmp_path):
 OURS_ALONE = ("matrix products", "loss + gradient", "boosting")  # their reference is our own work
 
 
+def record(name, **where):
+    """The about and the one row of a record of notebooks/results in which columns have these values."""
+    from crfbook.studies import read_record
+
+    about, rows = read_record(ROOT / "notebooks" / "results" / f"{name}.csv")
+    (row,) = [row for row in rows if where.items() <= row.items()]
+    return about, row
+
+
+def numbers(text):
+    """Numbers of the prose: without tables, code and addresses of links."""
+    text = re.sub(r"```.*?```|^\|[^\n]*|`[^`]*`|\]\([^)]*\)", " ", text, flags=re.S | re.M)
+    return re.findall(r"(?<![\w.-])\d+(?:[,.]\d+)*(?:e-?\d+)?(?![\w-])", text)
+
+
+def test_the_prose_of_the_measured_section_says_what_the_records_say():
+    section = readme().split("## Measured")[1].split("\n## ")[0]
+    about, _ = record("03_benchmarks", work="Viterbi alone, 22 labels")
+    ours = record("03_whole_corpus", tool="crfbook", stop="its own")[1]
+    theirs = record("03_whole_corpus", tool="python-crfsuite", stop="its own")[1]
+    letters = record("08_ngrams", template="ngrams_5", sweeps="20")[1]
+    tagging = [record("08_tagging", form=form)[1] for form in ("sparse", "dense")]
+    candidates = record("08_candidates", template="ngrams_5")[1]
+    assert ours["F1"] == theirs["F1"] and float(ours["gap at most"]) < 1e-4
+    said = {
+        about["python-crfsuite"], f"{int(ours['weights']):,}", f"{float(ours['objective']):,.3f}",
+        f"{float(theirs['objective']):,.3f}", ours["F1"], f"{float(candidates['million']):.0f}",
+        f"{float(letters['seconds']):.0f}",
+        letters["sweeps"], letters["c1"], f"{int(tagging[0]['words']):,}",
+        *(f"{float(row['encode']) + float(row['decode']):.2f}" for row in tagging),
+    }  # fmt: skip
+    named = {"2000", "1", "5", "0", "06", "09", "1e-4", "1e-04"}  # corpora, chapters, settings
+    assert set(numbers(section)) <= said | named, f"of no record: {set(numbers(section)) - said - named}"
+    assert said <= set(numbers(section)), f"README does not say: {said - set(numbers(section))}"
+
+
+def test_no_other_number_of_the_readme_is_a_measurement():
+    measured = r"\b\d[\d,.]*\s*(?:min|minutes?|s|seconds?|[KMG]B|tests)\b"
+    rest = "\n## ".join(part for part in readme().split("\n## ") if not part.startswith("Measured"))
+    assert not re.findall(measured, rest)
+    assert re.search(measured, "make test takes 12 min")
+
+
 def test_readme_ratios_are_those_of_the_records():
     """README's tables of ratios: rows of the records as they stand there,
     and none of those that a target was set for is left out.

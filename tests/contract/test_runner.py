@@ -12,6 +12,7 @@ import nbformat
 import pytest
 
 import crfbook
+from crfbook.studies.claims import PAPERS
 from tools import book, chapters, execute, outputs, pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,6 +95,7 @@ def test_a_run_reports_seconds_data_and_errors(tmp_path, capsys):
     assert "<h1" in first and 'href="02_bad.html"' in first and 'href="01_good.html"' in second
     index = pages.write_index(runs, tmp_path).read_text()
     assert pages._with_formulas("a < b: $|w|$ and") == "a &lt; b: " + pages.to_mathml("|w|") + " and"
+    assert index.count('<table class="claims">') == len(PAPERS) and "<td>reversed</td>" in index
     assert "01_good.html" in index and "failed" in index and "see a page" in index
     assert "data_fetch atis</code>" in index, "how to get the corpus whose twin was used"
 
@@ -105,6 +107,16 @@ def test_links_between_notebooks_become_links_between_pages(tmp_path):
     ].source += "\n\nSee [why](01_from_hmm_to_crf.ipynb#Cost) and [the code](https://example.org/05_x.ipynb)."
     page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
     assert 'href="01_from_hmm_to_crf.html#Cost"' in page and 'href="https://example.org/05_x.ipynb"' in page
+
+
+def test_a_figure_is_described_by_the_comment_that_opens_its_cell(tmp_path):
+    source = "# Figure: a line that falls,\n# then rises.\nplt.plot(y)"
+    assert chapters.alt_text(source) == "a line that falls, then rises."
+    assert chapters.alt_text("x = 1\n# Figure: late") == ""
+    output = nbformat.v4.new_output("display_data", data={"image/png": "AAAA"})
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, outputs=[output])])
+    page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
+    assert 'alt="a line that falls, then rises."' in page
 
 
 def test_the_line_of_load_dataset_is_understood(capsys):

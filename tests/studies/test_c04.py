@@ -1,22 +1,46 @@
 """Tables 1 and 2 of chapter 04: what is held out, what a row says, and the peer on the same sentences."""
 
+import itertools
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from crfbook.chain import inference
+from crfbook.evaluation import paired_test
 from crfbook.studies import c04, read_record, run, work
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 
 
-def test_the_last_tenth_is_held_out_and_nothing_else_is_scored():
-    setup, whole = c04.set_up("ner", "s1", 50, held_out=True), c04.set_up("ner", "s1", 50)
-    held, gold = setup.parts["tenth"]
-    assert list(setup.parts) == ["tenth"] and list(whole.parts) == ["testa", "testb"]
-    assert (setup.corpus.n_sequences, held.n_sequences, len(gold)) == (45, 5, 5)
-    assert gold == whole.encoder.decode(whole.corpus.labels, whole.corpus.seq_ptr)[45:]
+def test_the_last_tenth_is_held_out_and_the_first_sentences_are_learnt_from(monkeypatch):
+    whole, learnt = work.dataset("ner").train, []
+    encode = c04.encode
+
+    def spy(task, template, train, parts):
+        learnt.append(train.labels_by_sequence())
+        held = parts["tenth"].labels_by_sequence()
+        assert list(parts) == ["tenth"] and held == whole.labels_by_sequence()[-(len(whole) // 10) :]
+        return encode(task, template, train, parts)
+
+    monkeypatch.setattr(c04, "encode", spy)
+    monkeypatch.setattr(c04, "fit_loss", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    for n in (40, None):
+        with pytest.raises(KeyboardInterrupt):
+            c04.variance_rows("ner", "s1", n)
+    nine = len(whole) - len(whole) // 10
+    assert learnt == [whole.labels_by_sequence()[:40], whole.labels_by_sequence()[:nine]]
+
+
+def test_the_smallest_variance_within_one_error_is_chosen_and_the_best_is_not_the_last(monkeypatch):
+    monkeypatch.setattr(c04, "LOSSES", ("log", "exp"))
+    for row in c04.variance_rows("ner", "s2", 60):
+        scores = {float(v): float(row[f"{v:g}"]) for v in c04.VARIANCES if row[f"{v:g}"]}
+        best, enough = max(scores.values()), max(scores.values()) - float(row["error"])
+        assert scores[float(row["best"])] == best and float(row["error"]) > 0
+        assert float(row["chosen"]) == min(v for v in scores if scores[v] >= enough - 0.005)
+        assert max(scores) >= c04.ENOUGH and scores[max(scores)] < best
 
 
 def test_frequent_words_of_the_treebank_have_their_labels_only():
@@ -29,10 +53,40 @@ def test_frequent_words_of_the_treebank_have_their_labels_only():
     assert setup.scores(result.w)["test"] > 60
 
 
-def test_a_row_has_scores_seconds_and_active_weights():
-    row = c04.loss_row("ner", "s2", "exp", 30, variance=1.0)
-    assert list(row)[:3] == ["testa", "testb", "active"] and list(row)[-1] == "seconds"
-    assert 0 < float(row["testb"]) <= 100 and row["active"] > 100 and row["iterations"] > 5
+def test_rows_hold_both_decoders_and_tests_against_the_log_loss():
+    variances = dict.fromkeys(c04.LOSSES, 1.0)
+    rows = c04.loss_rows("ner", "s2", 40, variances)
+    assert [row["loss"] for row in rows] == list(c04.LOSSES)
+    setup = c04.set_up("ner", "s2", 40)
+    w = c04.fit_loss(setup, "exp", 1.0)[0].w
+    assert float(rows[1]["testb"]) == pytest.approx(setup.scores(w)["testb"], abs=0.006)
+    corpus, gold = setup.parts["testb"]
+    p_node = inference.node_marginals(corpus, setup.features, w)
+    right = p_node.argmax(1) == corpus.labels
+    assert float(rows[1]["words posterior"]) == pytest.approx(100 * right.mean(), abs=0.006)
+    whole = np.mean([right[i:j].all() for i, j in itertools.pairwise(corpus.seq_ptr)])
+    assert float(rows[1]["whole posterior"]) == pytest.approx(100 * whole, abs=0.006)
+    assert len(gold) == corpus.n_sequences
+    tests = [name for name in rows[0] if name.startswith("p ") and "decoders" not in name]
+    assert len(tests) == 8 and all(rows[0][name] == "" for name in tests)
+    for row in rows[1:]:
+        assert all(0 < float(row[name]) <= 1 for name in tests)
+    logs = {part: (setup.guess(c04.fit_loss(setup, "log", 1.0)[0].w, part),) for part in setup.parts}
+    found = paired_test(gold, logs["testb"][0], setup.guess(w, "testb"))
+    assert float(rows[1]["p testb"]) == pytest.approx(found.p_value, abs=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["log", "exp"])
+def test_the_gap_bounds_what_is_left_of_a_convex_loss(loss):
+    setup = c04.set_up("ner", "s2", 40)
+    end = c04.fit_loss(setup, loss, 1.0, stop={"tol": 1e-9})[0]
+    early = c04.fit_loss(setup, loss, 1.0, stop={"max_iterations": 8, "tol": 1e-9})[0]
+    assert early.objective > 1.001 * end.objective
+    row = c04.distance(setup, loss, 1.0, early.w)
+    assert float(row["objective"]) == pytest.approx(early.objective, abs=1e-3)
+    assert 1 - end.objective / early.objective < 1.05 * float(row["gap"])
+    assert float(c04.distance(setup, loss, 1.0, end.w)["gap"]) <= 1e-9
+    assert c04.distance(setup, f"pointwise-{loss}", 1.0, end.w)["gap"] == ""
 
 
 def test_seconds_hold_no_compilation(monkeypatch):
@@ -66,5 +120,7 @@ def test_crfsuite_has_our_objective_and_scores(monkeypatch, tmp_path):
         rows = read_record(*run("loss-table-peer", folder=tmp_path))[1]
     assert [row["tool"] for row in rows] == ["crfbook", "python-crfsuite"] * 2
     for ours, theirs in (rows[:2], rows[2:]):
-        assert float(ours["objective"]) == pytest.approx(float(theirs["objective"]), rel=1e-3)
+        assert float(theirs["objective"]) == pytest.approx(float(theirs["reported"]), rel=1e-5)
+        least = float(ours["objective"]) * (1 - float(ours["gap"]))
+        assert least <= float(theirs["objective"]) < 1.001 * float(ours["objective"])
         assert float(ours["testb"]) == pytest.approx(float(theirs["testb"]), abs=1.0)

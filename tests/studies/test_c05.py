@@ -8,33 +8,70 @@ from crfbook.studies import c05, read_record, run, work
 pytestmark = pytest.mark.usefixtures("on_twins")
 
 
-def test_learners_fill_a_small_table(monkeypatch, tmp_path):
-    """Epochs are chosen on the tenth, the chosen number is used, boosting takes its rounds."""
-    monkeypatch.setattr(c05, "CHOICES", (1, 2))
-    monkeypatch.setattr(c05, "ROUNDS", dict.fromkeys(c05.ROUNDS, 1000))  # of 2,000 sentences
-    monkeypatch.setitem(c05.SIZES, "ner", (40, 60))
-    monkeypatch.setitem(c05.TEMPLATES, "ner", ("s2",))
+def short(monkeypatch):
+    """All studies learn from 60 sentences."""
     whole = work.set_up
-    monkeypatch.setattr(
-        c05,
-        "set_up",  # the tenth of a small corpus
-        lambda task, template, n=60, **options: whole(task, template, n, **options),
-    )
+    few = lambda task, template, n=60, **options: whole(task, template, n or 60, **options)  # noqa: E731
+    monkeypatch.setattr(c05, "set_up", few)
+    monkeypatch.setattr(c05, "CHOICES", (1, 2))
+    c05.base_labels.cache_clear()
+
+
+def test_learners_fill_a_small_table(monkeypatch, tmp_path):
+    """Epochs are chosen on the tenth, the chosen number is used, tests are against the mean."""
+    short(monkeypatch)
+    monkeypatch.setitem(c05.SIZES, "ner", (40, None))
+    monkeypatch.setitem(c05.TEMPLATES, "ner", ("s2",))
     chosen, filled = run("learner-table-ner", folder=tmp_path)
     epochs, rows = read_record(chosen)[1], read_record(filled)[1]
-    assert [row["learner"] for row in epochs] == [name for name in c05.LEARNERS if name not in c05.ROUNDS]
+    assert [row["learner"] for row in epochs] == list(c05.LEARNERS)
     for row in epochs:
         best = max(("1", "2"), key=lambda n: (float(row[n] or 0), -int(n)))
         assert row["chosen"] == best
     assert len(rows) == 2 * len(c05.LEARNERS)
+    wanted = {row["learner"]: int(row["chosen"]) for row in epochs}
     for row in rows:
-        chosen_epochs = next((int(e["chosen"]) for e in epochs if e["learner"] == row["learner"]), None)
-        assert (
-            int(row["iterations"]) <= (chosen_epochs or int(row["sentences"]) // 2)
-            and 0 <= float(row["testb"]) <= 100
-        )
-    boosted = [row for row in rows if row["learner"].startswith("boosting")]
-    assert all(0 < int(row["active"]) <= int(row["iterations"]) for row in boosted)
+        assert int(row["iterations"]) <= wanted[row["learner"]] and 0 <= float(row["testb"]) <= 100
+        assert row["learner"] != c05.BASE or row["p testb"] == "1.0000"
+        assert 0 < float(row["p testb"]) <= 1
+
+
+def test_the_batch_perceptron_is_given_its_passes(monkeypatch, tmp_path):
+    """Its loss falls to where the online one is, in many more passes."""
+    short(monkeypatch)
+    monkeypatch.setattr(c05, "BATCH", {name: (n // 2, more) for name, (n, more) in c05.BATCH.items()})
+    monkeypatch.setattr(c05, "set_up", lambda task, template, n: work.set_up(task, template, 60))
+    rows = read_record(*run("batch-perceptron-ner", folder=tmp_path))[1]
+    ends = {name: [row for row in rows if row["learner"] == name][-1] for name in c05.BATCH}
+    assert all(float(row["loss"]) == 0 for row in ends.values())  # 60 sentences are separated
+    assert int(ends["batch, last"]["passes"]) > int(ends["online, last"]["passes"])
+
+
+def test_boosting_goes_on_where_it_was_cut(monkeypatch, tmp_path):
+    """Rows at growing times; a run that is cut goes on from the weights it kept, which go at its end."""
+    short(monkeypatch)
+    monkeypatch.setattr(c05, "MINUTES", {"ner": (0.0005, 0.001, 0.0015)})
+    monkeypatch.setattr(c05, "TEMPLATES_BY_COST", {"ner": ("s2", "s1")})
+    row, cut = c05.minutes_row, []
+
+    def fails(minutes, kept, template, **options):
+        if minutes == 0.0015 and not cut:
+            with np.load(kept) as saved:
+                cut.extend(int(saved[f"{name} rounds"]) for name in ("s2", "s1"))
+            raise KeyboardInterrupt
+        return row(minutes=minutes, kept=kept, template=template, **options)
+
+    monkeypatch.setattr(c05, "minutes_row", fails)
+    with pytest.raises(KeyboardInterrupt):
+        run("boosting-minutes-ner", folder=tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {f"05_boosting_ner.part.{end}" for end in ("csv", "npz")}
+    rows = read_record(*run("boosting-minutes-ner", folder=tmp_path))[1]
+    assert [p.name for p in tmp_path.iterdir()] == ["05_boosting_ner.csv"]
+    for template, until in zip(("s2", "s1"), cut, strict=True):
+        mine = [row for row in rows if row["template"] == template]
+        rounds, losses = ([float(row[name]) for row in mine] for name in ("rounds", "log_loss"))
+        assert rounds[1] == until and rounds[0] <= rounds[1] <= rounds[2] and rounds[0] < rounds[2]
+        assert losses == sorted(losses, reverse=True) and all(0 < float(row["p testb"]) <= 1 for row in mine)
 
 
 def test_boosting_is_followed_round_by_round(monkeypatch, tmp_path):

@@ -23,10 +23,11 @@ def short(monkeypatch, on_twins):
         "LETTERS": (2.0, 1.0),
         "PATH": (4.0, 2.0, 1.0),
         "SWEEPS": 6,
-        "DENSE_RUN": {"max_iterations": 10, "tol": 0.0},
+        "BUDGET": 1.0,
+        "ITERATIONS": {"L-BFGS": 5, "OWL-QN": 5, "SGD": 2},
+        "AT_REST": 60,
+        "EPOCHS": (1, 3),
         "CHOICES": {"letter_tests": ((2.0, 1.0), 2), "ngrams_5": ((4.0, 2.0), 2)},
-        "STRENGTHS": (0.3, 0.1),
-        "ITERATIONS": 5,
     }.items():
         monkeypatch.setattr(study, name, value)
 
@@ -63,7 +64,10 @@ def test_error_counts_letters_and_its_deviation_words():
 def test_path_of_letters_and_figure_1():
     at = study.Letters(1.0, 60)
     rows, models = at.path()
-    assert [row["c1"] for row in rows] == ["2", "1", "0"] and list(models) == [2.0, 1.0, 0.0]
+    assert list(models) == [2.0, 1.0, 0.0]
+    rows = at.path_rows()
+    assert [row["c1"] for row in rows] == ["2", "1", "0"]
+    assert [row["start"] for row in rows] == ["zero", "the c1 before", "the c1 before"]
     sparse, n_features = models[1.0], at.everything.n_features
     n_labels = at.setup.encoder.n_labels
     assert (
@@ -98,7 +102,7 @@ def test_all_records(tmp_path):
     paths = {
         path.name[3:-4]: read_record(path)[1] for path in run("phonetization", folder=tmp_path, n_words=60)
     }
-    assert set(paths) == {"choice", "candidates", "ngrams", "errors", "letters", "weights", "tagging"}
+    assert set(paths) == set(study.TABLES)
     for row in paths["candidates"]:
         n_labels = study.set_up(row["template"], 60).encoder.n_labels
         assert float(row["million"]) * 1e6 == pytest.approx(
@@ -114,7 +118,21 @@ def test_all_records(tmp_path):
     wrong = sum(int(row["count"]) for row in paths["errors"] if row["phoneme"] != row["found"])
     assert 100 * wrong / len(test.labels) == pytest.approx(float(rows[-1]["test"]), abs=0.006)
     assert all(row["same path"] == "True" for row in paths["tagging"])
-    assert [row["method"] for row in paths["letters"]].count("SBCD") == 3
+    rows = paths["letters"]
+    assert [row["method"] for row in rows].count("SBCD") == 3 and len(rows) == 8
+    for row in rows:  # nothing is below the least objective by more than its certificate
+        assert float(row["% above the least"]) > -0.1 and 0 < float(row["p"]) <= 1
+    rest = next(row for row in rows if row["method"] == "L-BFGS, at rest")
+    assert rest["p"] == "1.0000" and rest["% above the least"] == "0.00"
+    assert [row["epochs"] for row in paths["epochs"]] == ["1", "3"]
+    for row in paths["epochs"]:
+        n = len(test.labels) * (float(rest["test"]) - float(row["test"])) / 100
+        assert float(row["fewer errors"]) == pytest.approx(n, abs=1)
+        assert int(row["in five swaps"]) <= int(row["other readings"])
+    ends = {name: [r for r in paths["ngrams"] if r["template"] == name][-1] for name in study.TESTS}
+    for row in paths["paired"]:
+        fewer = float(ends[row["before"]]["test"]) - float(ends[row["after"]]["test"])
+        assert float(row["difference"]) == pytest.approx(fewer, abs=0.011) and 0 < float(row["p"]) <= 1
 
 
 def test_the_peak_of_memory_never_falls(monkeypatch):
@@ -125,16 +143,3 @@ def test_the_peak_of_memory_never_falls(monkeypatch):
     assert [at.peak_mb() for _ in range(5)] == [700, 900, 900, 950, 950]
     monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=500 * unit))
     assert {row["MB so far"] for row in at.path("ngrams_3")[1]} == {"950"}
-
-
-def test_the_study_of_longer_memory(tmp_path):
-    choice, table = run("longer-memory", folder=tmp_path, n_words=60)
-    assert [row["c1"] for row in read_record(choice)[1]] == ["0.3", "0.1"]
-    rows = {row["model"]: row for row in read_record(table)[1]}
-    assert list(rows) == [memory.name for memory in study.MODELS]
-    assert rows["pairs"]["tuples"] == rows["pairs"]["pairs as states"] == "0"
-    assert int(rows["triples"]["tuples"]) > 0 and rows["triples"]["triples as states"] == "0"
-    assert int(rows["triples and quadruples"]["triples as states"]) > 0
-    for row in rows.values():
-        assert int(row["products"]) < int(row["dense products"]) or row["model"] == "pairs"
-        assert float(row["objective"]) <= float(rows["pairs"]["objective"])

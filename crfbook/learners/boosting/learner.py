@@ -61,7 +61,7 @@ def boost(
     w0: ArrayLike | None = None,
     *,
     max_iterations: int | None = 10_000,
-    bound: str = "global",
+    bound: str = "split",
     cap: float = 1.0,
     tol: float = 1e-6,
     report_every: int = 100,
@@ -76,11 +76,11 @@ def boost(
     ----------
     corpus, features : training data, every token labelled; `seq_weight` multiplies the loss of a sequence.
     max_iterations : rounds in all, those of `state` included; None: no limit; 0: evaluate w0 and return it.
-    bound : which bound chooses feature and step. "global": the paper's, with the extremes of a count over the
-        whole corpus. "instance": chosen so too, but the step minimises the tighter bound in which every
-        sequence has its own extremes. "split": not the paper's, a closed form that bounds what a feature
-        gains and what it loses apart (selection.py) chooses, and the same bound with every
-        sequence's own extremes gives the step; on a corpus it needs several times fewer rounds.
+    bound : which bound chooses feature and step. "split": not the paper's; a closed form that bounds what a
+        feature gains and what it loses apart (selection.py) chooses, and the same bound with every
+        sequence's own extremes gives the step; on a corpus it needs several times fewer rounds than the
+        others. "global": the paper's, with the extremes of a count over the whole corpus. "instance": chosen
+        as by "global", but the step minimises the tighter bound in which every sequence has its own extremes.
     cap : largest |step|; math.inf for none. Features that occur with their label in the gold labelling
         wherever they can (high = 0) or nowhere (low = 0) have no finite best step:
         they take steps of size `cap`, and none if it is infinite.

@@ -304,7 +304,7 @@ def test_at_the_ends_of_its_range_the_step_is_finite_and_the_bound_holds():
 def test_a_run_is_the_naive_one_round_by_round(kind, cap):
     corpus, features, _ = problem(6, kind)
     true = Enumerated(corpus, features)
-    result = boost(corpus, features, cap=cap, max_iterations=60, tol=0.0)
+    result = boost(corpus, features, bound="global", cap=cap, max_iterations=60, tol=0.0)
     w = np.zeros(features.n_features)
     for r in range(result.n_iter):
         before = np.log(true.losses(w).sum())
@@ -618,9 +618,11 @@ def test_ties_go_to_the_smallest_feature():
     )  # the two sequences pull alike, in opposite directions
     corpus = make_corpus([0, 1, 2, 3], [0, 2, 4, 6], [0, 1, 0, 1, 0, 1], labels=[0, 1, 0])
     features = observed(corpus, 2, 2)
-    first = boost(corpus, features, max_iterations=1)
-    assert first.state["feature"][0] == 1  # (0, 1), before (1, 1), its twin; (0, 0) pulls alike but down
-    assert np.array_equal(first.w, boost(corpus, features, max_iterations=1).w)
+    # the global bound takes (0, 1), before (1, 1), its twin; the split bound (0, 0), which pulls alike, down
+    for bound, k in (("global", 1), ("split", 0)):
+        first = boost(corpus, features, bound=bound, max_iterations=1)
+        assert first.state["feature"][0] == k
+        assert np.array_equal(first.w, boost(corpus, features, bound=bound, max_iterations=1).w)
 
 
 def test_extremes_of_pairs_are_exact_for_classes_in_runs():

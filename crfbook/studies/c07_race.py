@@ -1,0 +1,208 @@
+"""Chapter 07: one race of all optimisers, on four corpora, with an L1 and with an L2 penalty.
+
+All arms minimise one objective over the same features, from zero weights, each alone on one thread. What
+they have reached is evaluated by `Objective` outside their clock, at moments that lie `RATIO` apart.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from crfbook.chain.objective import Objective
+from crfbook.data.corpus import slice_sequences
+from crfbook.data.features import select, without_plain_transitions
+from crfbook.learners.coordinate.descent import coordinate_descent
+from crfbook.learners.quasi_newton import dual_variables, minimize, proximal_gradient
+from crfbook.learners.stochastic import sag, sdca, sgd, sgd_l1
+from crfbook.learners.stochastic.fast import fast_fit, fast_l1_fit
+from crfbook.training.certificate import duality_gap
+
+from . import crfsuite
+from .harness import follow, study, timed
+from .records import each
+from .work import dataset, set_up
+
+N, BUDGET = 2000, 12.0  # sequences of each corpus; CPU seconds of an arm
+RATIO, CLOSE = 1.2, 1e-6  # between two looks; a gap that ends an arm
+PIECES = {
+    "NetTalk, letters": ("nettalk", "letter_tests"),
+    "NetTalk, pseudo 3-grams": ("nettalk", "pseudo_ngrams_3"),
+    "Spanish names": ("ner", "s3"),
+    "CoNLL-2000 chunks": ("chunking", "chunking"),
+}
+PENALTIES = {"c1": {"c1": 1.0}, "c2": {"c2": 0.1}}
+ON, MEMORY = {"max_iterations": 10**6}, {"memory_limit": 1e10}
+
+
+def batch(method, corpus, features, *, c1=0.0, c2=0.0, **options):
+    """A method that asks for whole passes, its layout included."""
+    start = np.zeros(features.n_features)
+    return method(Objective(corpus, features, c2=c2), start, c1=c1, c2=c2, **options)
+
+
+EXACT = {"tol": 0.0, "tol_gradient": 0.0}
+SWEEPS = {"max_iterations": None, **EXACT}
+ARMS = {
+    "c1": {
+        "OWL-QN": partial(batch, minimize, l1_method="owlqn", **EXACT),
+        "proximal quasi-Newton": partial(batch, minimize, **EXACT),
+        "split variables": partial(batch, dual_variables, **EXACT),
+        "FISTA": partial(batch, proximal_gradient, **EXACT),
+        "SBCD": partial(coordinate_descent, **SWEEPS),
+        "SBCD, two blocks": partial(coordinate_descent, joint=False, **SWEEPS),
+        "SBCD, accelerated": partial(coordinate_descent, accelerate=True, **SWEEPS),
+        "SGD-L1": partial(sgd_l1, period=10**6, **ON),
+        "auto": partial(fast_l1_fit, **EXACT, **MEMORY),
+    },
+    "c2": {
+        "L-BFGS": partial(batch, minimize, **EXACT),
+        "SGD": partial(sgd, period=10**6, **ON),
+        "SAG": partial(sag, **EXACT, **ON, **MEMORY),
+        "SDCA": partial(sdca, tol=0.0, **ON, **MEMORY),
+        "auto": partial(fast_fit, tol=0.0, **MEMORY),
+    },
+}
+PEERS = {"c1": {"CRFsuite, OWL-QN": "lbfgs"}, "c2": {"CRFsuite, L-BFGS": "lbfgs", "CRFsuite, SGD": "l2sgd"}}
+PEER_STOP = {"lbfgs": {"epsilon": 1e-12, "delta": 1e-12}, "l2sgd": {"delta": 0.0}}
+
+
+class Problem:
+    """A corpus with a penalty: features, what all arms minimise, and the optimum that is looked for."""
+
+    def __init__(self, corpus, penalty, n_sentences=N):
+        task, template = PIECES[corpus]
+        self.work, self.penalty = set_up(task, template, n_sentences), PENALTIES[penalty]
+        self.corpus, self.features = self.work.corpus, self.work.features
+        if template == "letter_tests":  # as the paper has them
+            self.features = select(self.features, without_plain_transitions(self.features))
+        self.c1, self.c2 = (self.penalty.get(name, 0.0) for name in ("c1", "c2"))
+        self.smooth = Objective(self.corpus, self.features, c2=self.c2)
+
+    def value(self, w):
+        return self.smooth(w)[0] + self.c1 * float(np.abs(w).sum())
+
+    def certified(self, w):
+        """The objective of w is at most so far above its minimum, in nats."""
+        value, grad = self.smooth(w)
+        return duality_gap(value, grad, w, self.c1) if self.c1 else float(grad @ grad) / (4.0 * self.c2)
+
+    def fit(self, learner, look, sentences=None):
+        n = self.corpus.n_sequences
+        corpus = self.corpus if sentences is None else slice_sequences(self.corpus, 0, min(n, sentences))
+        return follow(learner, corpus, self.features, look=look, **self.penalty)
+
+
+def optimum(corpus, penalty, n_sentences=N, budget=6 * BUDGET):
+    """The lowest objective that "auto" finds in a longer run, with its certificate."""
+    problem = Problem(corpus, penalty, n_sentences)
+    longer = partial(ARMS[penalty]["auto"], tol=1e-9, **({"tol_gradient": 1e-3} if problem.c1 else {}))
+    run = problem.fit(longer, lambda step, w, seconds: seconds > budget)
+    w = run.result.w
+    return {
+        **{"sequences": problem.corpus.n_sequences, "tokens": problem.corpus.n_tokens, "weights": len(w)},
+        **{name: f"{getattr(problem, name):g}" for name in ("c1", "c2")},
+        "objective": f"{problem.value(w):.12g}",
+        "certified": f"{problem.certified(w):.3g}",
+        "seconds": f"{run.seconds:.1f}",
+    }
+
+
+def arm_rows(corpus, penalty, arm, best, n_sentences=N, budget=BUDGET):
+    """A row for each look at an arm; best: the objective to which `gap` refers."""
+    problem, learner = Problem(corpus, penalty, n_sentences), ARMS[penalty].get(arm)
+    if learner is None:
+        return _peer_rows(problem, PEERS[penalty][arm], best, budget)
+    problem.fit(learner, lambda step, w, seconds: step.iteration >= 40, 30)  # compiles
+    of_a_pass, rows, due = _pass(problem), [], [0.0]
+
+    def look(step, w, seconds):
+        late = seconds > budget
+        if late or seconds >= due[0]:
+            due[0], value = RATIO * seconds, problem.value(w)
+            if not late or not rows:
+                rows.append(_row(seconds, value, best, np.count_nonzero(w), of_a_pass))
+            return late or value <= best * (1.0 + CLOSE)
+        return False
+
+    run = problem.fit(learner, look)
+    if run.seconds <= budget:  # it ended by itself, between two looks
+        w = run.result.w
+        rows.append(_row(run.seconds, problem.value(w), best, np.count_nonzero(w), of_a_pass))
+    return rows
+
+
+def _pass(problem):
+    """CPU seconds of our objective and gradient: how busy the machine is now."""
+    w = np.zeros(problem.features.n_features)
+    return float(np.median([timed(problem.smooth, w)[1] for _ in range(3)]))
+
+
+def _row(seconds, value, best, active, of_a_pass):
+    found = {"seconds": f"{seconds:.4g}", "objective": f"{value:.12g}", "gap": f"{value / best - 1.0:.3e}"}
+    return {**found, "active": active, "pass": f"{of_a_pass:.4g}"}
+
+
+def _peer_rows(problem, algorithm, best, budget):
+    """CRFsuite: its own seconds, without preparation and calibration, and our objective at its weights.
+
+    Its L-BFGS and OWL-QN log the objective of each iteration, which must be ours at the end. Its SGD does
+    not: it is run for 1, 2, 4, ... epochs.
+    """
+    rows, labels = crfsuite.sentences(problem.work, numbers=True)
+    how = {"c1": problem.c1, "c2": problem.c2} if algorithm == "lbfgs" else {"c2": problem.c2}
+    peer = crfsuite.trainer(rows, labels, algorithm, **how, **PEER_STOP[algorithm])
+    of_a_pass = _pass(problem)
+
+    def trained(n):
+        peer.set_params({"max_iterations": n})
+        tagger, log = crfsuite.train(peer)
+        w = crfsuite.weights_of(problem.work, tagger, numbers=True)
+        return problem.value(w), np.count_nonzero(w), log.iterations
+
+    found, n = [], 1
+    if algorithm == "l2sgd":
+        while True:
+            value, active, log = trained(n)
+            seconds = sum(float(step["time"]) for step in log)
+            found.append(_row(seconds, value, best, active, of_a_pass))
+            if seconds > 0.5 * budget or len(log) < n:  # it may stop by itself, whatever it is told
+                return found
+            n *= 2
+    peer.set_params({"max_iterations": 9})
+    n = max(9, int(budget / max(1e-3, crfsuite.seconds_per_evaluation(peer))))
+    value, active, log = trained(n)
+    if abs(log[-1]["loss"] / value - 1.0) > 1e-5:
+        raise RuntimeError(f"CRFsuite says {log[-1]['loss']}, its weights have the objective {value}")
+    seconds, due = 0.0, 0.0
+    for step in log:
+        seconds += float(step["time"])
+        if seconds > budget:
+            break
+        if seconds >= due or step is log[-1]:
+            due = RATIO * seconds
+            found.append(_row(seconds, step["loss"], best, int(step["active_features"]), of_a_pass))
+        if step["loss"] <= best * (1.0 + CLOSE):
+            break
+    return found
+
+
+@study(
+    "07_optima.csv", "07_race.csv",
+    frozen=("lbfgs", "owlqn", "sbcd", "auto", "sdca", "sag", "sgd", "sgd-l1", "objective, auto"),
+)  # fmt: skip
+def race_of_all(pieces=None, n_sentences=N, budget=BUDGET):
+    """All optimisers, gap to the optimum against CPU seconds: c1 = 1, c2 = 0.1; 20 CPU minutes."""
+    names = list(PIECES) if pieces is None else pieces
+    cells = [{"corpus": name, "penalty": penalty} for name in names for penalty in ARMS]
+    data = [dataset(task) for task in dict.fromkeys(PIECES[name][0] for name in names)]
+    limits = {"n_sentences": n_sentences}
+    optima = yield "07_optima.csv", each(optimum, cells, budget=6 * budget, **limits), data
+    jobs = []
+    for cell, row in zip(cells, optima, strict=True):
+        plain = PIECES[cell["corpus"]][0] != "nettalk"  # CRFsuite has no pairs that read a letter
+        arms = [arm for arm in ARMS[cell["penalty"]] if arm != "SBCD, two blocks" or not plain]
+        arms += PEERS[cell["penalty"]] if plain else []
+        best = float(row["objective"])
+        made = partial(arm_rows, best=best, budget=budget, **limits)
+        jobs += [(cell | {"arm": arm}, partial(made, **cell, arm=arm)) for arm in arms]
+    yield "07_race.csv", jobs, data

@@ -1,0 +1,57 @@
+"""What each paper claims, beside what the records say: `claims("jeong2009")`, a table for its last chapter.
+
+Numbers of ours come from the records alone, each with its error: half of a 95 % interval, of random subsets,
+of repeats or of a paired test. A claim *holds* where all numbers are on its side by more than their errors.
+It is *reversed* where none is, and some are on the other side by more than theirs. All else is *mixed*.
+"""
+
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from ..records import read_record
+from .judge import shown, verdict
+
+PAPERS = {  # the chapter that has the table, and the paper
+    "jeong2009": ("10", "Jeong, Lin and Lee (2009)"),
+    "kaji2010": ("11", "Kaji, Fujiwara, Yoshinaga and Kitsuregawa (2010)"),
+    "sutton2004": ("13", "Sutton, Rohanimanesh and McCallum (2004)"),
+}
+
+
+def listed(paper, folder="results"):
+    """The `Claim`s of a paper of PAPERS, from the records of a folder."""
+
+    def record(name, *keys):
+        """The rows of NN_<table> as a DataFrame, numbers as numbers; keys: the columns of its index."""
+        import pandas as pd
+
+        table = pd.DataFrame(read_record(Path(folder) / f"{name}.csv")[1]).map(_number)
+        return table.set_index(list(keys)).sort_index() if keys else table
+
+    return list(import_module(f"{__name__}.{paper}").claims(record))
+
+
+def _number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return text or np.nan
+
+
+def claims(paper, folder="results"):
+    """The table of a paper: claim, paper, ours, verdict, where. A record that changes it changes verdicts."""
+    import pandas as pd
+
+    rows = [
+        (
+            one.claim,
+            shown(one.paper, one.rule),
+            shown(one.ours, one.rule),
+            verdict(one.rule, one.ours),
+            one.where,
+        )
+        for one in listed(paper, folder)
+    ]
+    return pd.DataFrame(rows, columns=["claim", "paper", "ours", "verdict", "where"])

@@ -1,0 +1,126 @@
+"""Numbers with their errors, and rules that say whether they are on the side that a paper claims."""
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+LEAST_P = 1e-4  # of 10,000 permutations
+NOISE = 0.1  # relative error of a ratio of seconds whose record has no range
+SHOWN = 6  # numbers of a claim, one by one
+
+
+class Found(NamedTuple):
+    """A number, and half of its 95 % interval: 0 for a count, infinity where one run says nothing of it."""
+
+    value: float
+    error: float = 0.0
+    p: float = math.nan  # of the paired test that the error is made from
+
+    def __str__(self):
+        text = f"{self.value:,.0f}" if abs(self.value) >= 1000 else f"{self.value:.3g}"
+        if not math.isnan(self.p):
+            return f"{text} (p {self.p:.2g})"
+        return f"{text} ±{self.error:.2g}" if 0.0 < self.error < math.inf else text
+
+
+class Claim(NamedTuple):
+    """One row of a paper's table.
+
+    rule : `Found` -> 1 on the claimed side, -1 on the other, 0 undecided; None for what cannot be tested.
+    paper : its numbers, to which the rule applies, too; or words. ours : a list of `Found`, or why there are
+    none. where : "NN, " and the heading, table or figure of that chapter.
+    """
+
+    claim: str
+    rule: Callable | None
+    paper: list | str
+    ours: list | str
+    where: str
+
+
+def tested(difference, p):
+    """`Found` of a difference and the p-value of its paired test, its error taken for normal.
+
+    A p-value at LEAST_P may be less: the error is then too large, and more is left undecided.
+    """
+    z = NormalDist().inv_cdf(1.0 - max(p, LEAST_P) / 2.0)
+    return Found(difference, 1.96 * abs(difference) / max(z, 1e-9), p)
+
+
+def mean_of(values):
+    """`Found` of the mean over random subsets or seeds."""
+    from scipy.stats import t
+
+    values = np.asarray(values, float)
+    n = len(values)
+    spread = t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n) if n > 1 else math.inf
+    return Found(float(values.mean()), float(spread))
+
+
+def ratio(a, b, noise=NOISE):
+    """`Found` of a / b for seconds; noise: its relative error."""
+    return Found(a / b, noise * a / b)
+
+
+def ratios(a, b):
+    """`ratio` of each pair of two lists."""
+    return [ratio(*pair) for pair in zip(a, b, strict=True)]
+
+
+def minus(a, b):
+    """a - b of two `Found`, whose errors are taken for independent."""
+    return Found(a.value - b.value, math.hypot(a.error, b.error))
+
+
+def over(a, b):
+    """a / b of two `Found`."""
+    return ratio(a.value, b.value, math.hypot(a.error / a.value, b.error / b.value))
+
+
+def slope(x, y):
+    """`Found` of the power with which y grows with x."""
+    from scipy.stats import linregress, t
+
+    line = linregress(np.log(x), np.log(y))
+    return Found(float(line.slope), float(t.ppf(0.975, len(x) - 2) * line.stderr))
+
+
+def _side(off, error):
+    return 0 if not abs(off) > error else 1 if off > 0 else -1
+
+
+def more(least=0.0):
+    return lambda one: _side(one.value - least, one.error)
+
+
+def less(most=0.0):
+    return lambda one: _side(most - one.value, one.error)
+
+
+def near(target, margin):
+    return lambda one: _side(margin - abs(one.value - target), one.error)
+
+
+def verdict(rule, found):
+    """holds: all of `found` are on the claimed side; reversed: none is, and some are on the other; mixed: the
+    rest; not testable: nothing was found.
+    """
+    sides = set() if rule is None or isinstance(found, str) else {rule(one) for one in found}
+    if not sides:
+        return "not testable"
+    return "holds" if sides == {1} else "reversed" if 1 not in sides and -1 in sides else "mixed"
+
+
+def shown(numbers, rule):
+    """The numbers of a claim as text."""
+    if isinstance(numbers, str):
+        return numbers
+    numbers = [one if isinstance(one, Found) else Found(one) for one in numbers]
+    if len(numbers) <= SHOWN:
+        return " / ".join(map(str, numbers))
+    ends, sides = sorted(numbers)[:: len(numbers) - 1], [rule(one) for one in numbers]
+    counts = f"{sides.count(1)} of {len(sides)} as claimed, {sides.count(-1)} against"
+    return f"{ends[0]} to {ends[1]}; {counts}"

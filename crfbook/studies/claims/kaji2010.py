@@ -1,0 +1,133 @@
+"""Kaji, Fujiwara, Yoshinaga, Kitsuregawa (2010), chapter 11: 45, 319, 2,602 labels; ours 44, 319, 2,322."""
+
+import numpy as np
+
+from .judge import Claim, Found, less, minus, more, near, over, ratios
+
+TASKS = "pos", "joint", "supertags"
+SD, EXPANDED = "staggered", "staggered-columns"  # SD+C-EXP
+
+
+def claims(record):
+    """Yield its `Claim`s."""
+    decoders = record("11_decoders", "model", "decoder", "task").loc["perceptron"]
+
+    def us(name, tasks=TASKS):
+        """Microseconds a word, half of their range as error."""
+        rows = [decoders.loc[name, task] for task in tasks]
+        return [Found(row["us a token"], (row["slowest"] - row["fastest"]) / 2) for row in rows]
+
+    def faster(name, base, tasks=TASKS):
+        """How many times as fast as base."""
+        return [over(a, b) for a, b in zip(us(base, tasks), us(name, tasks), strict=True)]
+
+    speed = faster(EXPANDED, "plain")
+    yield Claim(
+        "C-EXP decodes faster than Viterbi: times as fast", more(1), [3.5, 20.8, 273], speed, "11, Table 1"
+    )
+    yield Claim(
+        "by orders of magnitude with thousands of labels (100 or more)",
+        more(100),
+        [273],
+        speed[2:],
+        "11, Table 1",
+    )
+    yield Claim(
+        "its gain grows with the labels: 319 over 45, thousands over 319", more(1), [5.9, 13.1],
+        [over(b, a) for a, b in zip(speed, speed[1:], strict=False)], "11, Table 1",
+    )  # fmt: skip
+    yield Claim(
+        "C-EXP is faster than CarpeDiem, 45 and 319 labels: times as fast", more(1), [1.63, 31.4],
+        faster(EXPANDED, "carpediem", TASKS[:2]), "11, Table 1",
+    )  # fmt: skip
+    yield Claim(
+        "the same, thousands of labels",
+        None,
+        "1150",
+        "CarpeDiem takes minutes a hundred words",
+        "11, Table 1",
+    )
+    yield Claim(
+        "SD, too, decodes faster than Viterbi: times as fast", more(1), [2.2, 11, 110], faster(SD, "plain"),
+        "11, Table 1",
+    )  # fmt: skip
+    yield Claim(
+        "C-EXP is faster than SD: times as fast",
+        more(1),
+        [1.59, 1.88, 2.48],
+        faster(EXPANDED, SD),
+        "11, Table 1",
+    )
+    opened = faster("carpediem", "plain", TASKS[:2])
+    yield Claim(
+        "CarpeDiem is faster than Viterbi with 45 labels: times as fast",
+        more(1),
+        [2.15],
+        opened[:1],
+        "11, Table 1",
+    )
+    yield Claim("and slower with 319: times as fast", less(1), [0.66], opened[1:], "11, Table 1")
+
+    def sweeps(name, tasks=TASKS):
+        rows = [decoders.loc[name, task] for task in tasks]
+        return [Found(row["sweeps"], 1.96 * row["sweeps error"]) for row in rows]
+
+    for name, short, papers in ((SD, "SD", (6.02, 8.15)), (EXPANDED, "C-EXP", (6.12, 8.62))):
+        yield Claim(
+            f"sweeps of {short}, 45 and 319 labels: ours less theirs (within 0.5)", near(0, 0.5),
+            " / ".join(map(str, papers)),
+            [minus(*pair) for pair in zip(sweeps(name, TASKS[:2]), map(Found, papers), strict=True)],
+            "11, Table 2",
+        )  # fmt: skip
+    yield Claim(
+        "both take about as many sweeps: C-EXP less SD (within 0.7)", near(0, 0.7), [0.1, 0.47, 0.6],
+        [minus(a, b) for a, b in zip(sweeps(EXPANDED), sweeps(SD), strict=True)], "11, Table 2",
+    )  # fmt: skip
+    rows = [decoders.loc[SD, task] for task in TASKS]
+    yield Claim(
+        "SD takes at most log2 L + 1 sweeps: the bound less the most seen", more(-0.5), "a proof",
+        [Found(np.ceil(np.log2(row["labels"])) + 1 - row["most sweeps"]) for row in rows], "11, Table 2",
+    )  # fmt: skip
+    same = decoders["accuracy"].unstack("task")
+    yield Claim(
+        "exact: accuracy less Viterbi's (0)", near(0, 1e-9), "a proof",
+        [Found(same.loc[name, task] - same.loc["plain", task]) for name in (SD, EXPANDED) for task in TASKS],
+        "11, 6. Check",
+    )  # fmt: skip
+    training = record("11_training", "transitions", "task")
+    trained = ratios(*(training.loc[name, "10 epochs (s)"].loc[list(TASKS)] for name in ("tables", EXPANDED)))
+    yield Claim(
+        "C-EXP trains the perceptron faster than Viterbi: times as fast", more(1), [2.7, 13.3, 18.9], trained,
+        "11, Table 3",
+    )  # fmt: skip
+    yield Claim(
+        "training gains less than decoding: its factor over that of decoding", less(1), [0.77, 0.64, 0.07],
+        [over(a, b) for a, b in zip(trained, speed, strict=True)], "11, Table 3",
+    )  # fmt: skip
+    yield Claim(
+        "pruning is weak at the beginning of training: first epoch over a late one, C-EXP", more(1),
+        "probably",
+        ratios(*(training.loc[EXPANDED, name].loc[list(TASKS)] for name in ("first epoch", "us a token"))),
+        "11, Table 3",
+    )  # fmt: skip
+    beam = record("11_beam").groupby("task").last()
+    narrow = [
+        over(one, Found(beam.loc[task, "us a token"], 0.1 * beam.loc[task, "us a token"]))
+        for one, task in zip(us(EXPANDED), TASKS, strict=True)
+    ]
+    yield Claim(
+        "a beam is faster than C-EXP with 45 and 319 labels: times as fast", more(1), [1.29, 1.5], narrow[:2],
+        "11, Table 4",
+    )  # fmt: skip
+    yield Claim("and slower with thousands: times as fast", less(1), [0.6], narrow[2:], "11, Table 4")
+    yield Claim(
+        "accuracy with 319 labels (within 0.5 points of theirs)", near(93.21, 0.5), [93.21],
+        [Found(beam.loc["joint", "exact"])], "11, Table 4",
+    )  # fmt: skip
+    yield Claim(
+        "accuracy with 45 and 2,602 labels",
+        None,
+        "97.08, 91.20",
+        "their treebanks are not public",
+        "11, Table 4",
+    )

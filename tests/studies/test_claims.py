@@ -1,0 +1,103 @@
+"""The papers' claims: verdicts come from the records, and another record brings another verdict."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from crfbook.studies.claims import PAPERS, claims, judge, listed
+from crfbook.studies.claims.judge import Found, less, mean_of, more, near, verdict
+from tools import chapters as book
+
+RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_table_has_verdicts_from_the_records(paper):
+    table = claims(paper, RESULTS)
+    assert list(table.columns) == ["claim", "paper", "ours", "verdict", "where"] and len(table) >= 6
+    assert set(table["verdict"]) <= {"holds", "mixed", "reversed", "not testable"}
+    assert not table.isna().any(axis=None) and not table["ours"].str.contains("nan").any()
+    assert table["claim"].is_unique and (table != "").all(axis=None)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_paper_s_own_numbers_are_on_its_side(paper):
+    """By the rule that ours are judged by; and each rule has two sides."""
+    for one in listed(paper, RESULTS):
+        if one.rule is None:
+            assert isinstance(one.paper, str) and isinstance(one.ours, str), one.claim
+            continue
+        if not isinstance(one.paper, str):
+            assert verdict(one.rule, [Found(x) for x in one.paper]) == "holds", one.claim
+        points = [one.rule(Found(x)) for x in (-1e6, -1.0, 0.0, 1.0, 93.0, 1e6)]
+        assert {-1, 1} <= set(points), one.claim
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_a_claim_points_to_is_there(paper):
+    """A heading, or the beginning of a caption, of that chapter; and the table is in the paper's last one."""
+    text = {}
+    for path in book.chapters():
+        cells = book.read(path).cells
+        text[path.stem[:2]] = {kind: "\n".join(c.source for c in cells if c.cell_type == kind)
+                               for kind in ("markdown", "code")}  # fmt: skip
+    for one in listed(paper, RESULTS):
+        chapter, _, place = one.where.partition(", ")
+        found = re.search(rf"^(#+ .*|\*){re.escape(place)}\b", text[chapter]["markdown"], re.M)
+        assert found, f"{one.claim}: {one.where}"
+    assert f'claims("{paper}"' in text[PAPERS[paper][0]]["code"]
+
+
+CHANGES = [  # paper, record, old text, new text, beginning of a claim, verdicts before and after
+    (
+        "jeong2009", "10_methods", "Method 3,5000,90.14,,0.5250", "Method 3,5000,70.14,*,0.0001",
+        "Methods 3, 4 lose on NetTalk", "reversed", "mixed",
+    ),
+    (
+        "kaji2010", "11_decoders", ",2367.1,2322.5,2596.1,", ",236710,232250,259610,", "by orders of",
+        "reversed", "holds",
+    ),
+    (
+        "sutton2004", "13_schedules", "test,tree,68.344,16.617,0,", "test,tree,68.344,16.617,7,", "belief",
+        "holds", "mixed",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("paper, record, old, new, claim, before, after", CHANGES)
+def test_another_record_brings_another_verdict(tmp_path, paper, record, old, new, claim, before, after):
+    def found():
+        table = claims(paper, tmp_path).set_index("claim")["verdict"]
+        return table[table.index.str.startswith(claim)].tolist()
+
+    shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / f"{record}.csv"
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1 and found() == [before]
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    assert found() == [after]
+
+
+def test_errors_decide():
+    assert verdict(more(), [Found(1.0, 0.5), Found(0.2)]) == "holds"
+    assert verdict(more(), [Found(1.0, 0.5), Found(0.2, 0.3)]) == "mixed"
+    assert verdict(more(), [Found(-1.0, 0.5), Found(0.2, 0.3)]) == "reversed"
+    assert verdict(more(), [Found(-1.0), Found(1.0)]) == verdict(more(), [Found(1.0, 2.0)]) == "mixed"
+    assert verdict(more(), "no such data") == verdict(None, "no such data") == "not testable"
+    assert (
+        verdict(less(-1.0), [Found(0.0)]) == "reversed" and verdict(near(2.0, 0.5), [Found(2.4)]) == "holds"
+    )
+    assert verdict(near(2.0, 0.5), [Found(2.4, 0.2)]) == "mixed"
+    assert (
+        verdict(more(), [mean_of([1.0])]) == "mixed"
+        and verdict(more(), [mean_of([1.0, 1.1, 0.9])]) == "holds"
+    )
+    for p, side in ((0.04, 1), (0.06, 0), (0.0, 1), (1.0, 0)):
+        assert more()(judge.tested(0.3, p)) == side and less()(judge.tested(-0.3, p)) == side
+    assert mean_of([1.0, 2.0, 3.0])[:2] == pytest.approx((2.0, 2.484), abs=1e-3)
+    assert (
+        judge.shown([Found(float(i)) for i in range(-1, 9)], more())
+        == "-1 to 8; 8 of 10 as claimed, 1 against"
+    )
