@@ -1,7 +1,7 @@
 """Altun, Johnson and Hofmann (2003): losses in chapter 04, perceptron and boosting in chapter 05.
 
-Tags: our treebank is a tenth of theirs, the test part is another. Names: the test part testb. Boosting: at
-the last CPU minute that its record has for every set of features.
+Tags: our treebank is a tenth of theirs, the test part is another. Names: the test part testb. Boosting: the
+recorded CPU minute that is the best on the other part, dev or testa.
 """
 
 from .judge import Claim, Found, less, minus, more, near, ratios, tested
@@ -89,12 +89,14 @@ def claims(record):
     )  # fmt: skip
     boosted = {}
     for task in ("pos", "ner"):
-        table = record(f"05_boosting_{task}", "minutes", "template").rename(columns=SAME)
-        boosted |= {(task, one): row for one, row in table.loc[table.index[-1][0]].iterrows()}
+        table = record(f"05_boosting_{task}").rename(columns=SAME)
+        chosen = table.groupby("template")[{"pos": "dev", "ner": "testa"}[task]].idxmax()
+        boosted |= {(task, one): table.loc[row] for one, row in chosen.items()}
     beside = [boosted["ner", one] for one in NER]
     yield Claim(
         "boosting is below the perceptron: names S1 to S3", less(), [-11.54, -3.18, -1.9],
-        [tested(one["test"] - averaged["test"][one.name], one["p test"]) for one in beside], "05, Table 3",
+        [tested(one["test"] - averaged["test"][one["template"]], one["p test"]) for one in beside],
+        "05, Table 3",
     )  # fmt: skip
 
     def below_exp(task, template):
