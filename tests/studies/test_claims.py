@@ -52,12 +52,20 @@ def test_what_a_claim_points_to_is_there(paper):
 
 CHANGES = [  # paper, record, old text, new text, beginning of a claim, verdicts before and after
     (
+        "altun2003", "05_boosting_pos", "s1,5,38000,89.75,91.27,9374,", "s1,5,38000,89.75,91.27,12374,",
+        "with S1 boosting", "mixed", "holds",
+    ),
+    (
         "jeong2009", "10_methods", "Method 3,5000,90.14,,0.5250", "Method 3,5000,70.14,*,0.0001",
         "Methods 3, 4 lose on NetTalk", "reversed", "mixed",
     ),
     (
         "kaji2010", "11_decoders", ",2367.1,2322.5,2596.1,", ",236710,232250,259610,", "by orders of",
         "reversed", "holds",
+    ),
+    (
+        "sokolovska2010", "08_paired", "pseudo_ngrams_5,ngrams_5,0.16,0.21,0.4652",
+        "pseudo_ngrams_5,ngrams_5,1.16,0.21,0.0001", "n-grams beat", "mixed", "holds",
     ),
     (
         "sutton2004", "13_schedules", "test,tree,68.344,16.617,0,", "test,tree,68.344,16.617,7,", "belief",
