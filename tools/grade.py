@@ -30,15 +30,16 @@ ASSIGNMENTS = ROOT / "notebooks" / "assignments"
 
 def cells_of(about, nb):
     """(name, code) of what defines a student's functions: what is given, as we gave it, then the student's
-    cells, in the order of the notebook. Cells of tests and given cells of the submission do not count.
+    cells, in the order of the notebook. Not run: tests, given cells, and what looks at text, unchanged.
     """
     from IPython.core.inputtransformer2 import TransformerManager
 
-    ours = {name for name, _ in about.given} | {test.name for test in about.tests}
+    ours = {name for name, _ in about.given} | {test.name for test in about.tests} | {"check"}
+    looks = {cell.source.strip() for cell in about.nb.cells if source.role(cell)[0] == "text"}
     cells = list(about.given)
     for number, cell in enumerate(nb.cells):
         name = cell.metadata.get("nbgrader", {}).get("grade_id", f"cell {number}")
-        if cell.cell_type == "code" and name not in ours:
+        if cell.cell_type == "code" and name not in ours and cell.source.strip() not in looks:
             cells.append((name, TransformerManager().transform_cell(cell.source)))
     return cells
 
@@ -85,20 +86,40 @@ def recognise(nb, path, name=None):
     return source.sources([name])[0]
 
 
-def grade_files(paths, seed=0, name=None, **limits):
-    """Rows of the table, one for each test of each submission, and {path: feedback}."""
+def seed_of(nb):
+    """The seed that a submission names: its metadata, else its first `seed = N`; None if it has none."""
+    seed = nb.metadata.get("crfbook", {}).get("seed")
+    if seed is None:
+        found = (source.SEED.search(cell.source) for cell in nb.cells if cell.cell_type == "code")
+        seed = next((int(match[0].split("=")[1]) for match in found if match), None)
+    return seed if type(seed) is int and 0 <= seed < 1 << 32 else None
+
+
+def grade_files(paths, seed=None, name=None, **limits):
+    """Rows of the table, one for each test of each submission, and {path: feedback}.
+
+    seed : of the release; None: the one that a submission names, which its student can change
+    """
     rows, pages, known = [], {}, {}
     for path in map(Path, paths):
         try:
             nb = nbformat.read(path, 4)
             of = recognise(nb, path, name)
         except (OSError, ValueError, KeyError, AttributeError, nbformat.ValidationError) as error:
-            rows.append({"submission": path.stem, "assignment": "", "test": "", "points": 0.0, "of": 0.0,
+            rows.append({"submission": path.stem, "assignment": "", "seed": "", "test": "", "points": 0.0, "of": 0.0,
                          "note": f"cannot be read: {str(error).splitlines()[0][:200]}"})  # fmt: skip
             continue
-        about = known.setdefault(of, source.load(of, seed))
+        named = seed_of(nb)
+        used = seed if seed is not None else named or 0
+        if seed is not None and named not in (None, seed):
+            print(f"{path}: graded by seed {seed}, but it says seed {named}", file=sys.stderr)
+        elif seed is None and named is None:
+            print(f"{path}: names no seed, graded by seed 0; name it with --seed", file=sys.stderr)
+        if (of, used) not in known:
+            known[of, used] = source.load(of, used)
+        about = known[of, used]
         marks, wrong = grade(about, nb, **limits)
-        first = {"submission": path.stem, "assignment": about.name}
+        first = {"submission": path.stem, "assignment": about.name, "seed": used}
         most = {test.name: test.points for test in about.tests}
         rows += [{**first, "test": test, "points": points, "of": most[test], "note": note}
                  for test, (points, note) in marks.items()]  # fmt: skip
@@ -138,17 +159,35 @@ def table(rows):
 # ---- releases ----
 
 
-CHECKS = """\
+CHECKS = '''\
 import numpy as np
 
-def check(found, expected, tol=1e-5):
-    \"\"\"Say whether `found` is `expected`, to five digits.\"\"\"
-    a, b = np.asarray(found), np.asarray(expected)
-    assert a.shape == b.shape, f"shape {a.shape}, expected {b.shape}"
-    same = np.isclose(a, b, rtol=tol, atol=tol, equal_nan=True) if b.dtype.kind in "fc" else a == b
-    assert np.all(same), f"found\\n{a}\\nexpected\\n{b}"
-    print("right")\
-"""
+def check(found, expected, tol=1e-5, where=""):
+    """Say whether `found` is `expected`, to five digits: arrays as a whole, other containers item by item."""
+    try:
+        b = np.asarray(expected)
+        whole = b.dtype.kind in "biufcU" and not isinstance(expected, (tuple, dict))
+    except ValueError:  # lists of unequal lengths
+        whole = False
+    if isinstance(expected, dict):
+        assert isinstance(found, dict), f"{where or 'this'} is a {type(found).__name__}, expected a dict"
+        assert set(found) == set(expected), f"{where} keys {set(found)}, expected {set(expected)}"
+        for key in expected:
+            check(found[key], expected[key], tol, f"{where}[{key!r}]")
+    elif whole or isinstance(expected, str) or expected is None:
+        a, b = np.asarray(found), np.asarray(expected)
+        assert a.shape == b.shape, f"{where} shape {a.shape}, expected {b.shape}"
+        number = b.dtype.kind in "fc" and a.dtype.kind in "biufc"
+        same = np.isclose(a, b, rtol=tol, atol=tol, equal_nan=True) if number else a == b
+        assert np.all(same), f"{where} found\\n{a}\\nexpected\\n{b}"
+    else:
+        assert hasattr(found, "__len__"), f"{where} is {found}, expected {len(expected)} items"
+        assert len(found) == len(expected), f"{where} {len(found)} items, expected {len(expected)}"
+        for n, (one, other) in enumerate(zip(found, expected)):
+            check(one, other, tol, f"{where}[{n}]")
+    if not where:
+        print("right")\
+'''
 
 
 def with_cells(about, rewrite):
@@ -249,7 +288,7 @@ def pack(target):
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m tools.grade", description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="+", metavar="SUBMISSION | release NN | check NN | pack")
-    parser.add_argument("--seed", type=int, default=0, help="of the release (default %(default)s)")
+    parser.add_argument("--seed", type=int, help="of the release (default 0; grading: what each submission names)")
     parser.add_argument("--assignment", help="number or name, where a submission does not say")
     parser.add_argument("--csv", help="write a row for each test there")
     parser.add_argument("--feedback", help="write a page for each submission into this folder")
@@ -259,10 +298,10 @@ def main(argv=None):
     command, *names = options.what
     if command == "release":
         for path in source.sources(names):
-            print(release(path, options.seed, options.folder))
+            print(release(path, options.seed or 0, options.folder))
         return 0
     if command == "check":
-        complaints = [line for path in source.sources(names) for line in check(path, options.seed)]
+        complaints = [line for path in source.sources(names) for line in check(path, options.seed or 0)]
         print("\n".join(complaints) or "all solutions and wrong solutions get what they deserve")
         return int(bool(complaints))
     if command == "pack":

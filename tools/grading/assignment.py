@@ -13,7 +13,9 @@ So a student's function is called with arguments that no other answer has touche
 """
 
 import ast
+import contextlib
 import copy
+import io
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,7 +107,8 @@ def load(path, seed=0):
             (asked.add if kind == "solution" else lambda key, code=cell.source: given.append((key, code)))(
                 grade_id
             )
-            exec(compile(cell.source, f"{name}: {grade_id}", "exec"), namespace)
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(cell.source, f"{name}: {grade_id}", "exec"), namespace)
     nb.metadata["crfbook"] = {"assignment": name, "seed": seed}
     return Assignment(name, nb, given, tests, by_hand, asked)
 
@@ -139,11 +142,13 @@ def literal(value):
     """The number, text or list that an example shows, to six digits; ValueError for what has no such form."""
     if isinstance(value, np.ndarray) or np.isscalar(value) and not isinstance(value, (str, bool)):
         rounded = np.asarray(value)
-        shown = rounded.tolist() if rounded.dtype.kind in "biu" else _digits(rounded.tolist())
+        shown = rounded.tolist() if rounded.dtype.kind in "biuU" else _digits(rounded.tolist())
         return repr(shown).replace("nan", "np.nan").replace("inf", "np.inf")
     if isinstance(value, (list, tuple)):
         inside = ", ".join(literal(item) for item in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (str, bool)) or value is None:
         return repr(value)
     raise ValueError(f"an example shows numbers, text or lists of them, not a {type(value).__name__}")

@@ -86,7 +86,7 @@ def _watch(folder, seconds):
     with subprocess.Popen(command, cwd=folder, env={**os.environ, **threads}, **quiet, **group) as process:
         seen, since = None, time.monotonic()
         while process.poll() is None:
-            now = [(p.name, p.stat().st_mtime_ns) for p in _progress(folder)]
+            now = _progress(folder)
             if now != seen:
                 seen, since = now, time.monotonic()
             if time.monotonic() - since > seconds:
@@ -98,10 +98,14 @@ def _watch(folder, seconds):
 
 
 def _progress(folder):
-    try:
-        return sorted(p for p in folder.iterdir() if p.name == "at" or p.suffix == ".json")
-    except OSError:
-        return []
+    """When the worker last wrote down where it is, and what it writes at its ends; None: nothing yet."""
+    found = []
+    for name in ("at", "defined.json", "done.json"):
+        try:
+            found.append((folder / name).stat().st_mtime_ns)
+        except OSError:  # not there yet, or just being replaced
+            found.append(None)
+    return found
 
 
 def _stop(process):
