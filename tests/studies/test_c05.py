@@ -1,10 +1,13 @@
 """Table 3 of chapter 05, small: epochs are chosen on the tenth; boosting round by round."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from crfbook.studies import c05, read_record, run, work
 
+RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 pytestmark = pytest.mark.usefixtures("on_twins")
 
 
@@ -28,12 +31,19 @@ def test_learners_fill_a_small_table(monkeypatch, tmp_path):
     for row in epochs:
         best = max(("1", "2"), key=lambda n: (float(row[n] or 0), -int(n)))
         assert row["chosen"] == best
-    assert len(rows) == 2 * len(c05.LEARNERS)
-    wanted = {row["learner"]: int(row["chosen"]) for row in epochs}
+    assert len(rows) == 2 * len(c05.LEARNERS) + 1 and rows[-1]["learner"] == "log loss"
+    wanted = {row["learner"]: int(row["chosen"]) for row in epochs} | {"log loss": 4500}
     for row in rows:
         assert int(row["iterations"]) <= wanted[row["learner"]] and 0 <= float(row["testb"]) <= 100
         assert row["learner"] != c05.BASE or row["p testb"] == "1.0000"
         assert 0 < float(row["p testb"]) <= 1
+
+
+def test_the_log_loss_has_the_variances_of_chapter_04():
+    chosen = read_record(RESULTS / "04_variance_ner.csv")[1]
+    found = {row["template"]: float(row["chosen"]) for row in chosen
+             if row["loss"] == "log" and row["sentences"] == "8323"}  # fmt: skip
+    assert found == c05.VARIANCE
 
 
 def test_the_batch_perceptron_is_given_its_passes(monkeypatch, tmp_path):

@@ -52,6 +52,10 @@ def test_what_a_claim_points_to_is_there(paper):
 
 CHANGES = [  # paper, record, old text, new text, beginning of a claim, verdicts before and after
     (
+        "altun2003", "05_boosting_pos", "s1,5,38000,89.75,91.27,9374,", "s1,5,38000,89.75,91.27,12374,",
+        "with S1 boosting", "mixed", "holds",
+    ),
+    (
         "jeong2009", "10_methods", "Method 3,5000,90.14,,0.5250", "Method 3,5000,70.14,*,0.0001",
         "Methods 3, 4 lose on NetTalk", "reversed", "mixed",
     ),

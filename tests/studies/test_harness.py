@@ -376,8 +376,6 @@ UNNAMED = {  # tables whose records name no frozen result, and why
     "04_variance_pos 04_pos 04_variance_ner 04_ner 04_peer_ner": "made before records did",
     "05_epochs_ner 05_ner 05_rounds_ner": "made before records did",
     "06_l1_path 06_sparse_forms 06_form_costs 07_simulation": "made before records did",
-    "08_choice 08_candidates 08_ngrams 08_errors 08_letters 08_weights 08_tagging": "made before records did",
-    "08_memory_choice 08_longer_memory": "made before records did",
     "09_variance_ner 09_selection_ner 09_variance_wnut17 09_selection_wnut17": "made before records did",
     "10_growth 10_peers 11_kbest 11_peers 11_training 12_growth": "seconds alone, which no result decides",
     "10_built 13_built": "beside programs that the reader builds",
