@@ -23,7 +23,7 @@ from .records import each
 from .work import dataset, descend, error_of
 
 N_WORDS = 1000
-STRENGTHS = (2.0, 1.0, 0.5)  # c1, each from the solution of the one before
+STRENGTHS = (2.0, 1.0, 0.5, 0.25, 0.125)  # c1, each from the solution of the one before
 NEAR = 0.01  # a violation of this share of c1 is small enough
 LIMITS = {"max_rounds": 10, "max_iterations": 600}  # far more than it takes
 NOTHING = Tuples(np.zeros(0, np.int32), np.zeros((0, 4), np.int32)), np.zeros(0)

@@ -15,8 +15,6 @@ from tools import chapters as book
 # Chapters that may carry {"crfbook": {"draft": true}}; empty when a release is made.
 DRAFTS = set()
 
-# Chapters whose figures still owe an alternative text: a comment "# Figure: ..." that opens the cell.
-UNDESCRIBED = {"07", "09"}
 
 PATHS = re.compile(
     r"(?<![\w.:/])/(?:home|root|tmp|work|usr|opt|mnt|Users|private|var|content)/[\w.]|[A-Z]:\\\\?\w|site-packages|file://"
@@ -217,8 +215,7 @@ def test_chapter(path, rule):
         assert path.stem in DRAFTS, "a draft among the finished chapters"
         if rule in FINISHED:
             return
-    if rule is not rule_figures_are_described or path.stem[:2] not in UNDESCRIBED:
-        rule(nb, path.stem)
+    rule(nb, path.stem)
 
 
 def test_there_are_chapters_and_nothing_else():

@@ -64,6 +64,10 @@ CHANGES = [  # paper, record, old text, new text, beginning of a claim, verdicts
         "reversed", "holds",
     ),
     (
+        "sokolovska2010", "08_paired", "pseudo_ngrams_5,ngrams_5,0.16,0.21,0.4652",
+        "pseudo_ngrams_5,ngrams_5,1.16,0.21,0.0001", "n-grams beat", "mixed", "holds",
+    ),
+    (
         "sutton2004", "13_schedules", "test,tree,68.344,16.617,0,", "test,tree,68.344,16.617,7,", "belief",
         "holds", "mixed",
     ),

@@ -15,6 +15,7 @@ from .judge import shown, verdict
 
 PAPERS = {  # the chapter that has the table, and the paper
     "altun2003": ("05", "Altun, Johnson and Hofmann (2003)"),
+    "sokolovska2010": ("09", "Sokolovska, Lavergne, Cappe and Yvon (2010)"),
     "jeong2009": ("10", "Jeong, Lin and Lee (2009)"),
     "kaji2010": ("11", "Kaji, Fujiwara, Yoshinaga and Kitsuregawa (2010)"),
     "sutton2004": ("13", "Sutton, Rohanimanesh and McCallum (2004)"),

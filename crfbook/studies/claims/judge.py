@@ -65,9 +65,9 @@ def ratio(a, b, noise=NOISE):
     return Found(a / b, noise * a / b)
 
 
-def ratios(a, b):
+def ratios(a, b, noise=NOISE):
     """`ratio` of each pair of two lists."""
-    return [ratio(*pair) for pair in zip(a, b, strict=True)]
+    return [ratio(*pair, noise) for pair in zip(a, b, strict=True)]
 
 
 def minus(a, b):
