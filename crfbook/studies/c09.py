@@ -35,7 +35,7 @@ from .records import each
 from .work import TASKS, dataset, descend, set_up
 
 TOL = 0.01  # certified relative gap (L2), share of c1 by which a condition may fail (L1)
-C2 = (2.5, 0.5, 0.1, 0.02, 0.004)
+C2 = (12.5, 2.5, 0.5, 0.1, 0.02, 0.004)
 SIZES = (20_000, 50_000)  # beside those of the L1 models
 EQUAL = (8.0, 2.0, 0.5)  # c1 of the L1 models that the others equal in size
 STRENGTHS = (32.0, 8.0, 2.0, 0.5, 0.25, 0.125, 0.0625)  # c1
