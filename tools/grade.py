@@ -1,28 +1,33 @@
 """Grade assignments without nbgrader: a table, a CSV, a page of feedback for each student.
 
-    python -m tools.grade SUBMISSION.ipynb ... [--seed N] [--csv FILE] [--feedback FOLDER]
-    python -m tools.grade release [NN ...] [--seed N] [--folder build/assignments]     what students get
-    python -m tools.grade check [NN ...]              solutions get all points, wrong ones lose exactly theirs
-    python -m tools.grade pack --teacher              solutions, wrong solutions and keys as one archive
+    python -m tools.grade FILE_OR_FOLDER ... [--seed N] [--csv FILE] [--feedback FOLDER]
+    python -m tools.grade release [NN ...] [--seed N]    what students get, solutions, a course for nbgrader
+    python -m tools.grade check [NN ...] [--seed N]      solutions get all points, wrong ones lose theirs
+    python -m tools.grade pack --teacher                 solutions, wrong solutions and keys as one archive
 
-A submission is recognised by its metadata, or by --assignment. Its functions run in a process of their own,
-one call after the other, with limits of time and memory, and are compared here: see tools/grading/run.py.
+A submission is recognised by its metadata or by --assignment, its student by the name of its file or folder.
+Functions run in a process of their own, with limits of time and memory; what they return is compared here.
+notebooks/assignments/README.md says more.
 """
 
 import argparse
-import csv
+import contextlib
+import re
 import sys
-import zipfile
+import warnings
+from functools import cache
 from pathlib import Path
 
 import nbformat
+import numpy as np
 
 from tools.grading import assignment as source
-from tools.grading.nbgrader import hidden_tests
+from tools.grading.release import ASSIGNMENTS, pack, release
+from tools.grading.report import Mark, Result, overview, table, write_csv, write_feedback
 from tools.grading.run import Failed, ask, difference
 
 ROOT = Path(__file__).resolve().parent.parent
-ASSIGNMENTS = ROOT / "notebooks" / "assignments"
+LARGEST = 50_000_000  # bytes of a notebook
 
 
 # ---- one submission ----
@@ -38,212 +43,169 @@ def cells_of(about, nb):
     looks = {cell.source.strip() for cell in about.nb.cells if source.role(cell)[0] == "text"}
     cells = list(about.given)
     for number, cell in enumerate(nb.cells):
-        name = cell.metadata.get("nbgrader", {}).get("grade_id", f"cell {number}")
-        if cell.cell_type == "code" and name not in ours and cell.source.strip() not in looks:
-            cells.append((name, TransformerManager().transform_cell(cell.source)))
+        if cell.cell_type != "code" or cell.source.strip() in looks:
+            continue
+        name = source.role(cell)[1].get("grade_id")
+        if name in ours:  # once: a copy of such a cell may hold something else
+            ours.remove(name)
+            continue
+        with contextlib.suppress(SyntaxError):
+            code = cell.source  # as it is, where it cannot be read
+            code = TransformerManager().transform_cell(code)
+        cells.append((f"{name or 'cell'} [{number}]", code))
     return cells
 
 
 def grade(about, nb, **limits):
-    """{test: (points, one line for the student)}, and {cell: complaint} of cells that raised or hung."""
-    calls = [call for test in about.tests for call in test.calls]
-    answers, wrong = ask(cells_of(about, nb), [(call.function, call.arguments) for call in calls], **limits)
+    """({test: Mark}, {cell: complaint}) of a submission; the complaints of cells that raised or hung.
+
+    All functions are asked in one process. Those that fail are asked again, each in one of its own: what
+    another one patches, changes or forges there does not count.
+    """
+    calls, cells = [call for test in about.tests for call in test.calls], cells_of(about, nb)
+    asked = [(call.function, call.arguments) for call in calls]
+    answers, wrong = ask(cells, asked, **limits)
     said = [judge(call, answer) for call, answer in zip(calls, answers, strict=True)]
+    functions = {name: [n for n, call in enumerate(calls) if call.function == name] for name, _ in asked}
+    for mine in functions.values() if len(functions) > 1 else ():
+        if any(said[n] and not unwritten(answers[n]) for n in mine):
+            alone, _ = ask(cells, [asked[n] for n in mine], **limits)
+            said_alone = (judge(calls[n], answer) for n, answer in zip(mine, alone, strict=True))
+            said = [next(said_alone) if n in mine else line for n, line in enumerate(said)]
     marks, at = {}, 0
     for test in about.tests:
         lines = said[at : at + len(test.calls)]
         at += len(test.calls)
-        bad = [line for line in lines if line]
-        note = f"{len(lines) - len(bad)} of {len(lines)} calls right; {bad[0]}" if bad else ""
-        marks[test.name] = (0.0 if bad else test.points, note)
+        bad = [pair for pair in lines if pair]
+        right = f"{len(lines) - len(bad)} of {len(lines)} calls right; "
+        notes = [right + text for text in bad[0]] if bad else ["", ""]
+        marks[test.name] = Mark(0.0 if bad else test.points, test.points, *notes)
     return marks, wrong
 
 
+def unwritten(answer):
+    return isinstance(answer, Failed) and str(answer).startswith(("NotImplementedError", "there is no such"))
+
+
 def judge(call, answer):
-    """ "" if the answer is right, else why not."""
+    """None if the answer is right, else why not: (for the teacher, for the student)."""
     if isinstance(answer, Failed):
-        return f"{call.function}: {answer}"
+        return f"{call.function}: {answer}", f"{call.function}: {answer.brief()}"
     expected = call.expected
-    if call.by is not None:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
-            expected, answer = call.by(expected), call.by(answer)
+            if call.by is not None:
+                expected, answer = call.by(expected), call.by(answer)
+            found = difference(expected, answer, call.tol)
         except Exception as error:  # of a result of another kind
-            return f"{call.function}: the result cannot be judged ({type(error).__name__})"
-    found = difference(expected, answer, call.tol)
-    return f"{call.function}: {found}" if found else ""
+            found = f"the result cannot be judged ({type(error).__name__})"
+    return (f"{call.function}: {found}",) * 2 if found else None
 
 
-def recognise(nb, path, name=None):
+def recognise(nb, name=None):
     """The path of the source of a submission. ValueError if it is of none."""
-    name = name or nb.metadata.get("crfbook", {}).get("assignment")
-    if name is None:
-        ids = {cell.metadata.get("nbgrader", {}).get("grade_id") for cell in nb.cells}
-        fits = {other: len(ids & source.load(other).asked) for other in source.sources()}
-        best = max(fits, key=fits.get, default=None)
-        if not best or not fits[best]:
-            raise ValueError(f"{path}: of no assignment that we know; name it with --assignment NN")
-        return best
-    return source.sources([name])[0]
+    known = {path.stem: path for path in source.sources()}
+    said = source.sources([name])[0].stem if name else str(about_it(nb).get("assignment"))
+    if said in known:
+        return known[said]
+    ids = {source.role(cell)[1].get("grade_id") for cell in nb.cells}
+    fits = {path: len(ids & asked(path)) for path in known.values()}
+    best = max(fits, key=fits.get, default=None)
+    if not best or not fits[best]:
+        raise ValueError("of no assignment that we know; name it with --assignment NN")
+    return best
+
+
+@cache
+def asked(path):
+    """The grade_ids of the cells that students write."""
+    roles = map(source.role, nbformat.read(path, 4).cells)
+    return {named["grade_id"] for kind, named in roles if kind == "solution"}
+
+
+def about_it(nb):
+    found = nb.metadata.get("crfbook")
+    return found if isinstance(found, dict) else {}
 
 
 def seed_of(nb):
     """The seed that a submission names: its metadata, else its first `seed = N`; None if it has none."""
-    seed = nb.metadata.get("crfbook", {}).get("seed")
+    seed = about_it(nb).get("seed")
     if seed is None:
         found = (source.SEED.search(cell.source) for cell in nb.cells if cell.cell_type == "code")
         seed = next((int(match[0].split("=")[1]) for match in found if match), None)
     return seed if type(seed) is int and 0 <= seed < 1 << 32 else None
 
 
-def grade_files(paths, seed=None, name=None, **limits):
-    """Rows of the table, one for each test of each submission, and {path: feedback}.
+# ---- a pile of them ----
 
-    seed : of the release; None: the one that a submission names, which its student can change
+
+def files(paths):
+    """[(file, student)] of files and folders. A student is named by the file, or, where that has the name of
+    an assignment, by the folder: ann.ipynb, 02_name_ann.ipynb, ann/02_name.ipynb, ann/02_name/02_name.ipynb.
     """
-    rows, pages, known = [], {}, {}
+    names, found = [path.stem for path in source.sources()], []
     for path in map(Path, paths):
-        try:
-            nb = nbformat.read(path, 4)
-            of = recognise(nb, path, name)
-        except (OSError, ValueError, KeyError, AttributeError, nbformat.ValidationError) as error:
-            rows.append({"submission": path.stem, "assignment": "", "seed": "", "test": "", "points": 0.0, "of": 0.0,
-                         "note": f"cannot be read: {str(error).splitlines()[0][:200]}"})  # fmt: skip
+        if not path.is_dir():
+            found.append(path)
             continue
-        named = seed_of(nb)
-        used = seed if seed is not None else named or 0
-        if seed is not None and named not in (None, seed):
-            print(f"{path}: graded by seed {seed}, but it says seed {named}", file=sys.stderr)
-        elif seed is None and named is None:
-            print(f"{path}: names no seed, graded by seed 0; name it with --seed", file=sys.stderr)
-        if (of, used) not in known:
-            known[of, used] = source.load(of, used)
-        about = known[of, used]
-        marks, wrong = grade(about, nb, **limits)
-        first = {"submission": path.stem, "assignment": about.name, "seed": used}
-        most = {test.name: test.points for test in about.tests}
-        rows += [{**first, "test": test, "points": points, "of": most[test], "note": note}
-                 for test, (points, note) in marks.items()]  # fmt: skip
-        rows += [{**first, "test": cell, "points": "", "of": points, "note": "by hand"}
-                 for cell, points in about.by_hand.items()]  # fmt: skip
-        pages[path] = feedback(about, marks, wrong)
-    return rows, pages
+        inside = sorted(p for p in path.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+        if not inside:
+            raise ValueError(f"{path}: no notebook in this folder")
+        found += inside
+    return [(path, student(path.absolute(), names)) for path in found]
 
 
-def feedback(about, marks, wrong):
-    """A page for the student, in Markdown: points, and why; no hidden test, no number of the solution."""
-    lines = [f"# {about.name}", "", "| test | points | of | |", "|---|---|---|---|"]
-    most = {test.name: test.points for test in about.tests}
-    lines += [
-        f"| {test} | {p:g} | {most[test]:g} | {note.replace('|', '/')} |" for test, (p, note) in marks.items()
-    ]
-    lines += [f"| {cell} | | {points:g} | read by a person |" for cell, points in about.by_hand.items()]
-    total = sum(points for points, _ in marks.values())
-    lines += ["", f"By the grader: {total:g} of {sum(most.values()):g} points."]
-    lines += [f"\nCell `{cell}`: {said}" for cell, said in wrong.items()]
-    return "\n".join(lines) + "\n"
+def student(path, names):
+    for part in (path.stem, *(folder.name for folder in path.parents)):
+        for name in names:
+            part = part.replace(name, "")
+        part = re.sub(r" ?\(\d+\)$|-Copy\d+$|_\d+_assignsubmission_file_?$", "", part).strip("_- .")
+        if part:
+            return part
+    return path.stem
 
 
-def table(rows):
-    """Points of each submission, test by test, as text."""
-    lines = []
-    for key in dict.fromkeys((row["submission"], row["assignment"]) for row in rows):
-        mine = [row for row in rows if (row["submission"], row["assignment"]) == key]
-        graded = [row for row in mine if row["points"] != ""]
-        total, most = (sum(row[column] for row in graded) for column in ("points", "of"))
-        lines.append(f"{key[0]:<32} {key[1]:<28} {total:5g} of {most:g}")
-        lines += [f"    {row['test']:<28} {row['points']:5g} of {row['of']:g}  {row['note']}"
-                  for row in graded if row["note"]]  # fmt: skip
-    return "\n".join(lines)
+def grade_files(paths, seed=None, name=None, **limits):
+    """`Result` of each submission. seed: of the release; None: what each names (a student can change it)."""
+    known = {}
 
+    def one(pair):
+        result = Result(*pair)
+        try:
+            if result.path.stat().st_size > LARGEST:
+                raise ValueError(f"larger than {LARGEST // 1_000_000} MB")
+            nb = nbformat.read(result.path, 4)
+            of, named = recognise(nb, name), seed_of(nb)
+            result.seed = seed if seed is not None else named or 0
+            if named is None and seed is None:
+                result.remarks.append("names no seed: graded by seed 0; give it as --seed")
+            elif named != result.seed and named is not None:
+                result.remarks.append(f"graded by seed {seed}, but it says seed {named}")
+            if (of, result.seed) not in known:
+                known[of, result.seed] = source.load(of, result.seed)
+            about = known[of, result.seed]
+            result.marks, result.wrong = grade(about, nb, **limits)
+            result.assignment, result.by_hand = about.name, about.by_hand
+        except Exception as error:  # a pile does not end at a file that is none of ours
+            said = (str(error).splitlines() or [""])[0][:160]
+            result.remarks.append(f"cannot be graded: {said or type(error).__name__}")
+        return result
 
-# ---- releases ----
-
-
-CHECKS = '''\
-import numpy as np
-
-def check(found, expected, tol=1e-5, where=""):
-    """Say whether `found` is `expected`, to five digits: arrays as a whole, other containers item by item."""
-    try:
-        b = np.asarray(expected)
-        whole = b.dtype.kind in "biufcU" and not isinstance(expected, (tuple, dict))
-    except ValueError:  # lists of unequal lengths
-        whole = False
-    if isinstance(expected, dict):
-        assert isinstance(found, dict), f"{where or 'this'} is a {type(found).__name__}, expected a dict"
-        assert set(found) == set(expected), f"{where} keys {set(found)}, expected {set(expected)}"
-        for key in expected:
-            check(found[key], expected[key], tol, f"{where}[{key!r}]")
-    elif whole or isinstance(expected, str) or expected is None:
-        a, b = np.asarray(found), np.asarray(expected)
-        assert a.shape == b.shape, f"{where} shape {a.shape}, expected {b.shape}"
-        number = b.dtype.kind in "fc" and a.dtype.kind in "biufc"
-        same = np.isclose(a, b, rtol=tol, atol=tol, equal_nan=True) if number else a == b
-        assert np.all(same), f"{where} found\\n{a}\\nexpected\\n{b}"
-    else:
-        assert hasattr(found, "__len__"), f"{where} is {found}, expected {len(expected)} items"
-        assert len(found) == len(expected), f"{where} {len(found)} items, expected {len(expected)}"
-        for n, (one, other) in enumerate(zip(found, expected)):
-            check(one, other, tol, f"{where}[{n}]")
-    if not where:
-        print("right")\
-'''
-
-
-def with_cells(about, rewrite):
-    """A copy of the notebook, cells rewritten, without outputs; `check` comes first."""
-    nb = nbformat.from_dict(about.nb)
-    about_check = {
-        "grade": False,
-        "grade_id": "check",
-        "locked": True,
-        "schema_version": 3,
-        "solution": False,
-    }
-    first = nbformat.v4.new_code_cell(CHECKS, metadata={"nbgrader": {**about_check, "task": False}})
-    for cell in nb.cells:
-        cell.source = rewrite(cell, *source.role(cell))
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    nb.cells.insert(1, first)
-    return nb
-
-
-def release(path, seed, folder):
-    """Write an assignment at one seed below `folder`; returns what students get.
-
-    release/NAME/NAME.ipynb for students; solutions/NAME/NAME.ipynb, which nbgrader takes for its source.
-    """
-    about = source.load(path, seed)
-    tests, hidden = {test.name: test for test in about.tests}, hidden_tests(about)
-
-    def student(cell, kind, named):
-        if kind == "solution" or kind == "manual" and cell.cell_type == "code":
-            return source.without_solution(cell.source)
-        if kind == "test":
-            return source.shown(cell.source, tests[named["grade_id"]])
-        return "*Your answer here.*" if kind == "manual" else cell.source
-
-    def teacher(cell, kind, named):
-        return hidden[named["grade_id"]] if kind == "test" else cell.source
-
-    written = []
-    for name, rewrite in (("solutions", teacher), ("release", student)):
-        target = Path(folder) / name / about.name / f"{about.name}.ipynb"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(with_cells(about, rewrite), target)
-        written.append(target)
-    return written[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nbformat's, on cells without ids
+        return [one(pair) for pair in files(paths)]
 
 
 # ---- wrong solutions ----
 
 
 def wrong_solutions(name):
-    """[(fault, {grade_id or function: code}, tests that must fail)] of notebooks/assignments/wrong/NN.py.
+    """(fault, code, tests that must fail) of each wrong solution in notebooks/assignments/wrong/NN.py.
 
-    Each begins with a line `# wrong: the fault | test, test` and is the code that stands in for the solution of
-    the functions that it defines.
+    Each begins with a line `# wrong: the fault | test, test`; its code stands in for the solution of the
+    functions that it defines.
     """
     text = (ASSIGNMENTS / "wrong" / f"{name[:2]}.py").read_text(encoding="utf-8")
     for part in text.split("# wrong: ")[1:]:
@@ -254,10 +216,7 @@ def wrong_solutions(name):
 
 def with_code(about, code):
     """The solution's notebook with a last cell that defines some of its functions again."""
-    nb = nbformat.from_dict(about.nb)
-    return nbformat.v4.new_notebook(
-        cells=[*nb.cells, nbformat.v4.new_code_cell(code)], metadata={"crfbook": about.nb.metadata["crfbook"]}
-    )
+    return nbformat.v4.new_notebook(cells=[*about.nb.cells, nbformat.v4.new_code_cell(code)])
 
 
 def check(path, seed=0):
@@ -265,36 +224,20 @@ def check(path, seed=0):
     about = source.load(path, seed)
     marks, wrong = grade(about, about.nb)
     complaints = [
-        f"{about.name}: its solution fails {test}: {note}" for test, (_, note) in marks.items() if note
+        f"{about.name}: its solution fails {t}: {mark.note}" for t, mark in marks.items() if mark.note
     ]
     complaints += [f"{about.name}: its solution, cell {cell}: {said}" for cell, said in wrong.items()]
     for fault, code, tests in wrong_solutions(about.name):
-        lost = {test for test, (_, note) in grade(about, with_code(about, code))[0].items() if note}
+        lost = {test for test, mark in grade(about, with_code(about, code))[0].items() if mark.note}
         if lost != tests:
             complaints.append(f"{about.name}, {fault}: fails {sorted(lost)}, should fail {sorted(tests)}")
     return complaints
 
 
-def pack(target):
-    """The teacher's archive: sources with solutions, wrong solutions, keys. Returns its path."""
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for folder in ("source", "wrong", "keys"):
-            for path in sorted((ASSIGNMENTS / folder).rglob("*")):
-                if path.is_file() and "__pycache__" not in path.parts:
-                    archive.write(path, path.relative_to(ASSIGNMENTS))
-    return target
+# ---- the command ----
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m tools.grade", description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="+", metavar="SUBMISSION | release NN | check NN | pack")
-    parser.add_argument("--seed", type=int, help="of the release (default 0; grading: what each submission names)")
-    parser.add_argument("--assignment", help="number or name, where a submission does not say")
-    parser.add_argument("--csv", help="write a row for each test there")
-    parser.add_argument("--feedback", help="write a page for each submission into this folder")
-    parser.add_argument("--folder", default=str(ROOT / "build" / "assignments"), help="of releases")
-    parser.add_argument("--teacher", action="store_true", help="with pack: yes, with solutions")
-    options = parser.parse_args(argv)
+def run(options):
     command, *names = options.what
     if command == "release":
         for path in source.sources(names):
@@ -306,21 +249,37 @@ def main(argv=None):
         return int(bool(complaints))
     if command == "pack":
         if not options.teacher:
-            parser.error("the archive holds solutions: say so with --teacher")
-        print(pack(Path(options.folder) / "teacher.zip"))
+            raise ValueError("the archive holds solutions: say so with --teacher")
+        print(pack(options.folder, options.seed or 0))
         return 0
-    rows, pages = grade_files(options.what, options.seed, options.assignment)
-    print(table(rows))
+    if options.assignment:
+        source.sources([options.assignment])  # or say now that there is none
+    results = grade_files(options.what, options.seed, options.assignment)
+    print(table(results))
     if options.csv:
-        with open(options.csv, "w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-    for path, page in pages.items() if options.feedback else ():
-        target = Path(options.feedback) / f"{path.stem}.md"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page, encoding="utf-8")
+        write_csv(options.csv, list(overview(results)))
+    if options.feedback:
+        write_feedback(options.feedback, results)
     return 0
+
+
+def main(argv=None):
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m tools.grade", description=__doc__, formatter_class=form)
+    parser.add_argument("what", nargs="+", metavar="FILE_OR_FOLDER | release | check | pack")
+    parser.add_argument(
+        "--seed", type=int, help="of the release (default: 0; grading: what a submission names)"
+    )
+    parser.add_argument("--assignment", help="its number or name, where submissions do not say it")
+    parser.add_argument("--csv", help="write a row for each submission there")
+    parser.add_argument("--feedback", help="write a page and a CSV for each student into this folder")
+    parser.add_argument("--folder", default=ROOT / "build" / "assignments", help="of releases and archives")
+    parser.add_argument("--teacher", action="store_true", help="with pack: yes, with solutions")
+    options = parser.parse_args(argv)
+    try:
+        return run(options)
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{error}\n")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ Cells carry nbgrader's metadata. A test cell calls two names, nothing else count
     case(viterbi, *chain, by=lambda path: score(path, *chain))      # many paths may be right: compare these
     ### END HIDDEN TESTS
 
-Here they run beside the solution: each notes the function's name, its arguments, and what the solution returns.
-So a student's function is called with arguments that no other answer has touched.
+Here they run beside the solution: each notes the function's name, its arguments, and what the solution
+returns. So a student's function is called with arguments that no other answer has touched.
 """
 
 import ast
@@ -27,6 +27,7 @@ SOURCE = Path(__file__).parents[2] / "notebooks" / "assignments" / "source"
 SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION[ \t]*$", re.M | re.S)
 HIDDEN = re.compile(r"^### BEGIN HIDDEN TESTS\n.*?^### END HIDDEN TESTS[ \t]*\n?", re.M | re.S)
 SEED = re.compile(r"^seed = \d+", re.M)
+MARKS = ("### BEGIN SOLUTION", "### END SOLUTION")
 BLANK = "# your code here\n{indent}raise NotImplementedError"
 TOLERANCE = 1e-7  # relative, and absolute: of arrays that take other steps to the same number
 
@@ -61,12 +62,12 @@ class Assignment:
     given: list  # (grade_id, code) of cells that a student does not write
     tests: list
     by_hand: dict  # {grade_id: points} of cells that a person reads
-    asked: set  # grade_ids of the cells that students write
 
 
 def role(cell):
     """("text" | "given" | "solution" | "test" | "manual", its nbgrader metadata)."""
     about = cell.metadata.get("nbgrader", {})
+    about = about if isinstance(about, dict) and isinstance(about.get("grade_id"), str) else {}
     graded, solved = about.get("grade", False), about.get("solution", False)
     if not about:
         return "text", about
@@ -75,7 +76,7 @@ def role(cell):
 
 
 def sources(only=()):
-    """Paths of the source notebooks, in order; only: their numbers or names. ValueError for an unknown one."""
+    """Paths of the source notebooks, in order; only: numbers or names. ValueError for an unknown one."""
     found = {path.stem: path for path in sorted(SOURCE.glob("*/*.ipynb")) if path.stem == path.parent.name}
     unknown = [o for o in only if not any(o in (name, name[:2]) for name in found)]
     if unknown:
@@ -86,15 +87,15 @@ def sources(only=()):
 def load(path, seed=0):
     """`Assignment` of a source notebook. ValueError where the notebook is not one."""
     nb, name = nbformat.read(path, 4), Path(path).stem
-    given, tests, by_hand, asked, seen = [], [], {}, set(), set()
+    given, tests, by_hand, seen = [], [], {}, set()
     namespace = {"__name__": name}
     for cell in nb.cells:
         kind, about = role(cell)
         if kind == "text":
             continue
         grade_id = about.get("grade_id")
-        if not grade_id or grade_id in seen:
-            raise ValueError(f"{name}: a cell has no grade_id, or one that another cell has: {grade_id}")
+        if grade_id in seen:
+            raise ValueError(f"{name}: two cells have the grade_id {grade_id}")
         seen.add(grade_id)
         if kind == "manual":
             by_hand[grade_id] = float(about["points"])
@@ -104,13 +105,12 @@ def load(path, seed=0):
                 raise ValueError(f"{name}, {grade_id}: a test without a call")
         else:
             cell.source = SEED.sub(f"seed = {seed}", cell.source)
-            (asked.add if kind == "solution" else lambda key, code=cell.source: given.append((key, code)))(
-                grade_id
-            )
+            if kind == "given":
+                given.append((grade_id, cell.source))
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(cell.source, f"{name}: {grade_id}", "exec"), namespace)
     nb.metadata["crfbook"] = {"assignment": name, "seed": seed}
-    return Assignment(name, nb, given, tests, by_hand, asked)
+    return Assignment(name, nb, given, tests, by_hand)
 
 
 def collect(source, test, namespace):
@@ -176,10 +176,8 @@ def shown(source, test):
             continue
         call, arguments = calls.pop(0), node.value.args
         parts = [ast.get_source_segment(visible, a) for a in arguments]
-        by = next(
-            (ast.get_source_segment(visible, k.value) for k in node.value.keywords if k.arg == "by"), None
-        )
+        by = [ast.get_source_segment(visible, k.value) for k in node.value.keywords if k.arg == "by"]
         called = f"{parts[0]}({', '.join(parts[1:])})"
         expected = call.expected if call.by is None else call.by(call.expected)
-        lines.append(CHECK.format(call=f"({by})({called})" if by else called, expected=literal(expected)))
+        lines.append(CHECK.format(call=f"({by[0]})({called})" if by else called, expected=literal(expected)))
     return "\n".join([*lines, *text[at:]]).rstrip()

@@ -1,8 +1,13 @@
 """Ask a student's functions in a process of their own, whatever they do there: one answer for each call."""
 
+import builtins
 import json
 import os
+import pickle
+import re
 import signal
+import site
+import stat
 import subprocess
 import sys
 import tempfile
@@ -14,13 +19,34 @@ import numpy as np
 from tools.grading import worker
 
 SECONDS = 5.0  # for a call, or for a statement of a cell
-IN_ALL = 60.0  # for a submission
-MEMORY = 4 << 30  # bytes of address space: numpy alone reserves a part of one
-PATIENCE = 2  # calls of a function that run into the limit, before its others are not made
+IN_ALL = 120.0  # for a submission
+MEMORY = 2 << 30  # bytes of address space: numpy alone reserves a part of one
+DISK = 500_000_000  # bytes in the worker's folder
+ROOT = Path(__file__).resolve().parents[2]
+SYSTEM = ("/usr", "/etc", "/lib", "/lib64", "/opt", "/dev", "/sys/devices", "/proc/cpuinfo", "/proc/meminfo")
+READABLE = [
+    *(sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages(), site.getusersitepackages()),
+    *(str(ROOT / "crfbook"), str(ROOT / "data_fetch"), *SYSTEM),
+]
 
 
 class Failed(Exception):
-    """A call without a result; its text is one line for the student."""
+    """A call without a result. Its text is one line, for the teacher: it may quote what it was handed."""
+
+    SAID = re.compile(r"(\w+)((?: \(line \d{1,4} of its cell\))?): ")
+
+    def __init__(self, text, ours=True):
+        super().__init__(text)
+        self.ours = ours or text in (worker.NONE, worker.DEEP, worker.LARGE, worker.KIND)
+
+    def brief(self):
+        """For the student: the kind of the error and the line; the text of the student's own is left out."""
+        if self.ours:
+            return str(self)
+        found = self.SAID.match(str(self))
+        kind = getattr(builtins, found[1], None) if found else None
+        known = isinstance(kind, type) and issubclass(kind, BaseException)
+        return f"{found[1]}{found[2]}" if known else "an error"
 
 
 def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY):
@@ -29,83 +55,85 @@ def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY):
     cells : (name, source) in their order; calls : (function, arguments). A process that ends, or that is
     stopped because it takes longer than `seconds`, is started anew without the statement that ended it.
     """
-    answers, wrong, skip, slow = {}, {}, [], {}
+    answers, wrong, skip, slow = {}, {}, set(), set()
     deadline = time.monotonic() + in_all
     while len(answers) < len(calls):
+        for n in range(len(calls)):
+            if n not in answers and calls[n][0] in slow:
+                answers[n] = Failed(f"not called again: it took longer than {seconds:g} s before")
         left = [n for n in range(len(calls)) if n not in answers]
-        for n in list(left):
-            if slow.get(calls[n][0], 0) >= PATIENCE:
-                answers[n] = Failed(f"not called: {calls[n][0]} took longer than {seconds:g} s before")
-                left.remove(n)
         if time.monotonic() > deadline:
             answers |= {n: Failed(f"the submission took longer than {in_all:g} s in all") for n in left}
         elif left:
-            _once(cells, calls, left, skip, answers, wrong, slow, seconds, memory)
+            _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory)
     return [answers[n] for n in range(len(calls))], wrong
 
 
-def _once(cells, calls, left, skip, answers, wrong, slow, seconds, memory):
+def _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory):
     """One process: it makes calls until it has made all, or ends, or is stopped."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        packed = []
-        for n in left:
-            arguments = worker.pack(list(calls[n][1]), folder / f"in{n}", [])
-            packed.append({"number": n, "function": calls[n][0], "arguments": arguments})
-        task = {"cells": cells, "skip": skip, "calls": packed, "memory": memory}
-        (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
-        stopped = _watch(folder, seconds)
-        defined = _read(folder / "defined.json")
-        for n in left:
-            found = _read(folder / f"answer{n}.json")
-            if found is not None:
-                answers[n] = _answer(found, folder)
-        if defined is not None:
-            wrong |= {cell: said for cell, said in defined.items() if isinstance(said, str)}
-        if _read(folder / "done.json") is not None:
-            answers |= {n: Failed("no answer was found") for n in left if n not in answers}
-            return
-        how = f"took longer than {seconds:g} s" if stopped else "ended the process"
-        at = _read(folder / "at")
-        if defined is None and isinstance(at, list) and at not in skip:
-            skip.append(at)
-            wrong[at[0]] = f"a statement of this cell {how}"
-        elif isinstance(at, int) and at in left and at not in answers:
-            answers[at] = Failed(f"the call {how}")
-            slow[calls[at][0]] = slow.get(calls[at][0], 0) + 1
-        else:
-            answers |= {n: Failed(f"the submission {how}") for n in left if n not in answers}
+        task = {"cells": cells, "skip": skip, "memory": memory, "readable": READABLE}
+        task["calls"] = [(n, calls[n][0], calls[n][1]) for n in left]
+        (folder / "task").write_bytes(pickle.dumps(task))
+        stopped = _watch(folder, seconds, deadline)
+        at = None
+        for line in _lines(folder / "log"):
+            if line.get("answer") in left:
+                answers[line["answer"]] = _answer(line)
+            elif isinstance(line.get("wrong"), dict):
+                said = {c: str(said)[: worker.LONGEST] for c, said in line["wrong"].items()}
+                wrong |= {c: said[c] for c, _ in cells if c in said}
+            at = line if "call" in line or "cell" in line else at
+    if all(n in answers for n in left):
+        return
+    how = f"took longer than {seconds:g} s" if stopped else "ended the process"
+    place = (at.get("cell"), at.get("statement")) if at else None
+    if at and "call" in at and at["call"] in left and at["call"] not in answers:
+        answers[at["call"]] = Failed(f"the call {how}")
+        slow |= {calls[at["call"]][0]} if stopped else set()
+    elif place and place not in skip and place[0] in [c for c, _ in cells] and isinstance(place[1], int):
+        skip.add(place)
+        wrong[place[0]] = f"a statement of this cell {how}"
+    else:
+        answers |= {n: Failed(f"the submission {how}") for n in left if n not in answers}
 
 
-def _watch(folder, seconds):
+def _watch(folder, seconds, deadline):
     """Run the worker in `folder`; True if it had to be stopped."""
-    command = [sys.executable, "-I", str(Path(worker.__file__)), str(folder)]
-    threads = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, "-E", "-P", "-B", str(Path(worker.__file__)), str(folder)]
+    kept = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "APPDATA", "USERPROFILE")
+    threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    environment |= dict.fromkeys(threads, "1") | {"MPLBACKEND": "Agg"}
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     group = {"start_new_session": True} if os.name == "posix" else {}
-    with subprocess.Popen(command, cwd=folder, env={**os.environ, **threads}, **quiet, **group) as process:
-        seen, since = None, time.monotonic()
+    process = subprocess.Popen(command, cwd=folder, env=environment, **quiet, **group)
+    try:
+        seen, since, looked = None, time.monotonic(), time.monotonic()
         while process.poll() is None:
-            now = _progress(folder)
-            if now != seen:
-                seen, since = now, time.monotonic()
-            if time.monotonic() - since > seconds:
-                _stop(process)
+            now, size = time.monotonic(), _size([folder / "log"])
+            if size != seen:
+                seen, since = size, now
+            if now - looked > 0.5:
+                looked = now
+                if _size(folder.iterdir()) > DISK:
+                    return True
+            if now - since > seconds or now > deadline:
                 return True
             time.sleep(0.01)
-        _stop(process)  # what it started may still run
-    return False
+        return False
+    finally:
+        _stop(process)  # also what it started and left behind
+        process.wait()
 
 
-def _progress(folder):
-    """When the worker last wrote down where it is, and what it writes at its ends; None: nothing yet."""
-    found = []
-    for name in ("at", "defined.json", "done.json"):
-        try:
-            found.append((folder / name).stat().st_mtime_ns)
-        except OSError:  # not there yet, or just being replaced
-            found.append(None)
-    return found
+def _size(paths):
+    """Bytes of those files that are there."""
+    try:
+        return sum(path.lstat().st_size for path in paths)
+    except OSError:  # not yet, or gone in the meantime
+        return 0
 
 
 def _stop(process):
@@ -115,21 +143,31 @@ def _stop(process):
         pass
 
 
-def _read(path):
-    """The JSON of a file that the worker, or a student's code, wrote; None if there is no such thing."""
+def _lines(path):
+    """The dictionaries that the worker, or a student's code, wrote. No pipe or device blocks who reads."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
+        about = os.lstat(path)
+        text = path.read_bytes() if stat.S_ISREG(about.st_mode) and about.st_size <= worker.FILE else b""
+    except OSError:
+        return
+    for line in text.splitlines():
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            hash_of = (found.get(name) for name in ("answer", "call", "cell", "statement"))
+            if all(isinstance(value, (int, str, type(None))) for value in hash_of):
+                yield found
 
 
-def _answer(found, folder):
+def _answer(found):
     """A result, or `Failed`."""
+    if "error" in found:
+        return Failed(str(found["error"])[: worker.LONGEST], ours=False)
     try:
-        if "error" in found:
-            return Failed(str(found["error"])[: worker.LONGEST])
-        return worker.unpack(found["result"], folder)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, RecursionError) as error:
+        return worker.unpack(found["result"])
+    except Exception as error:  # what a student's code wrote there may be anything
         return Failed(f"the result cannot be read: {type(error).__name__}")
 
 
@@ -137,9 +175,10 @@ def _answer(found, folder):
 
 
 def difference(expected, got, tol):
-    """Why `got` is not `expected`, in a line that gives no number away; "" if it is. Sequences are lists."""
-    if isinstance(expected, (list, tuple)) and any(isinstance(e, (list, tuple, dict, str)) or e is None
-                                                   or isinstance(e, np.ndarray) for e in expected):  # fmt: skip
+    """Why `got` is not `expected`, in a line that gives no number away; "" if it is."""
+    parts = (list, tuple, dict, str, np.ndarray, type(None))
+    if isinstance(expected, (list, tuple)) and any(isinstance(item, parts) for item in expected):
+        got = list(got) if isinstance(got, np.ndarray) and got.ndim else got
         if not isinstance(got, (list, tuple)):
             return f"returned {_kind(got)}, expected {len(expected)} values"
         if len(got) != len(expected):
@@ -148,11 +187,12 @@ def difference(expected, got, tol):
         return next((f"value {n}: {said}" for n, said in enumerate(found) if said), "")
     if isinstance(expected, dict):
         if not isinstance(got, dict) or set(got) != set(expected):
-            return f"returned {_kind(got)}, expected a dict with {len(expected)} other keys"
-        found = ((key, difference(expected[key], got[key], tol)) for key in expected)
-        return next((f"entry {key!r}: {said}" for key, said in found if said), "")
+            return f"returned {_kind(got)}, expected a dict with {len(expected)} keys"
+        found = (difference(expected[key], got[key], tol) for key in expected)
+        return next((f"one entry: {said}" for said in found if said), "")
     if isinstance(expected, str) or expected is None:
-        return "" if type(got) is type(expected) and got == expected else f"returned another {_kind(got)}"
+        same = got is None if expected is None else isinstance(got, str) and got == expected
+        return "" if same else f"returned {_kind(got)}, expected another value"
     return _of_numbers(np.asarray(expected), got, tol)
 
 

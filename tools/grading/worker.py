@@ -1,29 +1,40 @@
-"""What runs a student's code: `python -I worker.py FOLDER`, one process for as long as it lives.
+"""What runs a student's code: `python worker.py FOLDER`, one process for as long as it lives.
 
-It knows no answer. It reads definitions (cells) and calls from FOLDER, and writes back what the calls returned,
-as JSON whose arrays are .npy files; tools/grading/run.py watches it and compares in another process. Whatever
-the student's code patches, prints or breaks stays here. Written without the project: only numpy is imported.
+It knows no answer. It reads definitions (cells) and calls from FOLDER, and writes what the calls returned
+into FOLDER/log, one line of JSON each; tools/grading/run.py watches it and compares in another process.
+Whatever the student's code patches, prints or breaks stays here. Only numpy is imported.
 """
 
 import ast
+import base64
 import json
+import os
+import pickle
 import sys
 import traceback
-import types
 from pathlib import Path
+from types import GeneratorType
 
 import numpy as np
 
+# Kept under names of our own: a submission may patch those of numpy.
+NDARRAY, SCALAR, asarray, dumps = np.ndarray, np.generic, np.asarray, json.dumps
 LONGEST = 300  # characters of a complaint
+DEEPEST, MOST, LARGEST = 8, 50_000, 8_000_000  # of a result: levels, parts, bytes of an array
+FILE = 64_000_000  # bytes of a file that is written
+NONE = "there is no such function"
+DEEP = "the result is nested too deeply"
+LARGE = "the result is too large"
+KIND = "the result is neither numbers nor text nor lists of them"
 KEPT = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign,
-    ast.AnnAssign, ast.AugAssign, ast.With, ast.If, ast.Try,
+    ast.AnnAssign, ast.AugAssign, ast.With, ast.If, ast.Try, ast.For, ast.While,
 )  # fmt: skip
 
 
 def statements(cell):
-    """Top-level statements of a cell that may define something, each compiled alone: calls, loops and
-    assertions at the top are a student's trials. SyntaxError if it cannot be read.
+    """Top-level statements of a cell that may define something, each compiled alone: calls and assertions
+    at the top are a student's trials. SyntaxError if it cannot be read.
     """
     for node in ast.parse(cell).body:
         if isinstance(node, KEPT):
@@ -31,71 +42,138 @@ def statements(cell):
 
 
 def complaint(error):
-    """One line: the kind of the error, what it says, the student's line where it was raised."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == "<cell>"]
-    where = f" (line {frames[-1].lineno} of its cell)" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"[:LONGEST]
+    """One line: the kind of the error, the student's line where it was raised, what it says."""
+    try:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == "<cell>"]
+        where = f" (line {frames[-1].lineno} of its cell)" if frames else ""
+        return f"{type(error).__name__}{where}: {error}"[:LONGEST]
+    except BaseException:  # an error whose text raises another one
+        return f"{type(error).__name__}: "
 
 
-def pack(value, folder, arrays, depth=0):
-    """A value as JSON, its arrays beside; TypeError for what is neither numbers, text nor containers of them."""
-    if depth > 8:
-        raise TypeError("the result is nested too deeply")
-    if isinstance(value, np.generic):
-        value = np.asarray(value)
-    if isinstance(value, np.ndarray):
+class Unfit(Exception):
+    """A result that cannot be handed on."""
+
+
+def pack(value, parts, depth=0):
+    """A value as JSON; `Unfit` for what is neither numbers, text nor lists of them. parts: to count."""
+    parts.append(None)
+    if depth > DEEPEST:
+        raise Unfit(DEEP)
+    if len(parts) > MOST:
+        raise Unfit(LARGE)
+    if isinstance(value, SCALAR):
+        value = value.item()
+    if isinstance(value, (SCALAR, complex)):
+        value = asarray(value)
+    if isinstance(value, NDARRAY):
+        value = asarray(value)
+        if value.dtype.kind == "O":
+            return pack(value.tolist(), parts, depth + 1)
         if value.dtype.kind not in "biufcU":
-            raise TypeError(f"the result has an array of dtype {value.dtype}, expected numbers or text")
-        name = f"{folder.name}_{len(arrays)}.npy"
-        np.save(folder.parent / name, np.asarray(value, order="C"), allow_pickle=False)
-        arrays.append(name)
-        return {"array": name}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return {"value": repr(value) if isinstance(value, float) else value, "kind": type(value).__name__}
-    if isinstance(value, complex):
-        return pack(np.asarray(value), folder, arrays)
-    if isinstance(value, types.GeneratorType):
-        value = list(value)
-    if isinstance(value, (list, tuple)):
-        return {"list": [pack(item, folder, arrays, depth + 1) for item in value]}
+            raise Unfit(KIND)
+        if value.nbytes > LARGEST:
+            raise Unfit(LARGE)
+        raw = base64.b64encode(value.tobytes()).decode("ascii")
+        return {"array": raw, "dtype": value.dtype.str, "shape": value.shape}
+    if value is None:
+        return {"value": None, "kind": "None"}
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            text = repr(float(value)) if kind is float else kind(value)
+            if (len(text) if kind in (float, str) else int(text).bit_length()) > 10_000:
+                raise Unfit(LARGE)
+            return {"value": text, "kind": kind.__name__}
+    if isinstance(value, (list, tuple, GeneratorType, range, map, zip)):
+        return {"list": [pack(item, parts, depth + 1) for item in value]}
     if isinstance(value, dict):
-        pairs = [[pack(key, folder, arrays, depth + 1), pack(item, folder, arrays, depth + 1)]
-                 for key, item in value.items()]  # fmt: skip
-        return {"dict": pairs}
-    raise TypeError(
-        f"the result is a {type(value).__name__}, expected numbers, text, arrays or lists of them"
-    )
+        pairs = value.items()
+        return {"dict": [[pack(a, parts, depth + 1), pack(b, parts, depth + 1)] for a, b in pairs]}
+    raise Unfit(KIND)
 
 
-def unpack(found, folder, lists=list):
-    """What `pack` wrote. Arrays are read without pickle; ValueError, KeyError or OSError if it is no such thing."""
+def unpack(found, lists=list):
+    """What `pack` made; an error of some kind if it is no such thing."""
     if "array" in found:
-        return np.load(folder / Path(found["array"]).name, allow_pickle=False)
+        flat = np.frombuffer(base64.b64decode(found["array"]), np.dtype(str(found["dtype"])))
+        return flat.reshape(found["shape"])
     if "list" in found:
-        return lists(unpack(item, folder, lists) for item in found["list"])
+        return lists(unpack(item, lists) for item in found["list"])
     if "dict" in found:
-        return {unpack(key, folder, tuple): unpack(item, folder, lists) for key, item in found["dict"]}
+        return {unpack(key, tuple): unpack(item, lists) for key, item in found["dict"]}
     return float(found["value"]) if found["kind"] == "float" else found["value"]
 
 
-def write(path, found):
-    """At once: a reader sees all of it or nothing."""
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(found), encoding="utf-8")
-    draft.replace(path)
+# ---- limits ----
+
+REFUSED = {
+    "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.startfile", "os.kill",
+    "os.killpg", "subprocess.Popen", "pty.spawn", "socket.connect", "socket.bind", "socket.sendto",
+    "socket.getaddrinfo", "os.symlink", "os.link", "sys.remote_exec",
+}  # fmt: skip
+CHANGES = {
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.mkdir",
+    "os.truncate",
+    "os.chmod",
+    "os.chown",
+    "os.utime",
+}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def guard(folder, readable):
+    """From here on: no other process, no network, no change outside `folder`, nothing read outside of it but
+    what lies below `readable` (Python and its packages). It stops what a student writes, not an attacker:
+    the work of strangers belongs in a container.
+    """
+    real, case, plain = os.path.realpath, os.path.normcase, os.fsdecode
+    own = (case(real(folder)) + os.sep,)
+    readable = own + tuple(case(real(place)) + os.sep for place in readable)
+    null = case(real(os.devnull))
+
+    def inside(path, places):
+        place = case(real(plain(path)))
+        return place == null or (place + os.sep).startswith(places)
+
+    def hook(event, arguments):
+        if event in REFUSED:
+            raise PermissionError(f"a submission may not use {event}")
+        if event == "open" and not isinstance(arguments[0], int):
+            path, _, flags = arguments
+            if path is not None and not inside(path, own if flags & WRITES else readable):
+                raise PermissionError("a submission may not open this file")
+        if event in CHANGES:
+            for path in arguments[: 2 if event == "os.rename" else 1]:
+                if not isinstance(path, int) and not inside(path, own):
+                    raise PermissionError("a submission may not change this file")
+
+    sys.addaudithook(hook)
 
 
 def limit(memory):
-    """Bytes of address space; files of at most 64 MB. Where the system has no such limits, none."""
+    """Bytes of address space and of a file that is written. Where the system has no such limits, none."""
     try:
         import resource
     except ImportError:
         return
-    for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 64_000_000)):
-        resource.setrlimit(kind, (most, most))
+    for kind, most in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_FSIZE, FILE),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        try:
+            resource.setrlimit(kind, (most, most))
+        except (OSError, ValueError):
+            pass
 
 
-def define(cells, skip, folder, namespace):
+# ---- definitions and calls ----
+
+
+def define(cells, skip, note, namespace):
     """Run what the cells define. Before each statement its place is written down: who reads it after a crash
     knows what to skip. Returns {cell: complaint} of those that raised.
     """
@@ -104,45 +182,50 @@ def define(cells, skip, folder, namespace):
         try:
             parts = list(statements(cell))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            wrong[name] = f"SyntaxError: {error}"[:LONGEST]
+            wrong[name] = f"{type(error).__name__}: {error}"[:LONGEST]
             continue
         for number, part in enumerate(parts):
-            if [name, number] in skip:
+            if (name, number) in skip:
                 continue
-            (folder / "at").write_text(json.dumps([name, number]), encoding="utf-8")
+            note(dumps({"cell": name, "statement": number}))
             try:
                 exec(part, namespace)
             except BaseException as error:  # SystemExit too
                 wrong[name] = complaint(error)
-    (folder / "at").unlink(missing_ok=True)
     return wrong
 
 
-def answer(call, folder, namespace):
-    """{"result": ...} of one call, or {"error": one line}."""
+def answer(number, name, arguments, namespace):
+    """A line of JSON: what a call returned, or why it did not."""
     try:
-        arguments = unpack(call["arguments"], folder)
-        function = namespace.get(call["function"])
+        function = namespace.get(name)
         if not callable(function):
-            return {"error": f"there is no function {call['function']}"}
-        arrays = []
-        return {"result": pack(function(*arguments), folder / f"out{call['number']}", arrays)}
+            return dumps({"answer": number, "error": NONE})
+        return dumps({"answer": number, "result": pack(function(*arguments), [])})
+    except Unfit as error:
+        return dumps({"answer": number, "error": str(error)})
     except BaseException as error:
-        return {"error": complaint(error)}
+        return dumps({"answer": number, "error": complaint(error)})
 
 
 def main(folder):
-    """Define, then answer the calls in their order, each in a file of its own."""
-    folder = Path(folder)
-    task = json.loads((folder / "task.json").read_text(encoding="utf-8"))
-    limit(task["memory"])
-    namespace = {"__name__": "submission"}
-    wrong = define(task["cells"], task["skip"], folder, namespace)
-    write(folder / "defined.json", wrong)
-    for call in task["calls"]:
-        (folder / "at").write_text(json.dumps(call["number"]), encoding="utf-8")
-        write(folder / f"answer{call['number']}.json", answer(call, folder, namespace))
-    write(folder / "done.json", True)
+    """Define, then answer the calls in their order."""
+    folder, end = Path(folder).resolve(), os._exit
+    task = pickle.loads((folder / "task").read_bytes())
+    os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "MPLCONFIGDIR"), str(folder)))
+    with open(folder / "log", "ab", buffering=0) as log:
+
+        def note(line, write=log.write):
+            write(line.encode() + b"\n")
+
+        limit(task["memory"])
+        guard(folder, task["readable"])
+        namespace = {"__name__": "submission"}
+        note(dumps({"wrong": define(task["cells"], task["skip"], note, namespace)}))
+        for number, name, arguments in task["calls"]:
+            note(dumps({"call": number}))
+            note(answer(number, name, arguments, namespace))
+        end(0)  # whatever still runs in a thread
 
 
 if __name__ == "__main__":
