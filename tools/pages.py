@@ -96,10 +96,15 @@ class _Renderer(IPythonRenderer):
         return to_mathml(f"\\begin{{{name}}}{body}\\end{{{name}}}", display=True)
 
 
+def markdown(source):
+    """Markdown with $formulas$ as HTML with MathML."""
+    return MarkdownWithMath(renderer=_Renderer(escape=False)).render(source)
+
+
 class _Exporter(HTMLExporter):
     @pass_context
     def markdown2html(self, context, source):
-        page = MarkdownWithMath(renderer=_Renderer(escape=False)).render(source)
+        page = markdown(source)
         return CHAPTER_LINK.sub(r'href="\1.html', page)
 
 

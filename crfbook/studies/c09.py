@@ -35,11 +35,12 @@ from .records import each
 from .work import TASKS, dataset, descend, set_up
 
 TOL = 0.01  # certified relative gap (L2), share of c1 by which a condition may fail (L1)
-C2 = (0.5, 0.1, 0.02)
+C2 = (12.5, 2.5, 0.5, 0.1, 0.02, 0.004)
 SIZES = (20_000, 50_000)  # beside those of the L1 models
 EQUAL = (8.0, 2.0, 0.5)  # c1 of the L1 models that the others equal in size
 STRENGTHS = (32.0, 8.0, 2.0, 0.5, 0.25, 0.125, 0.0625)  # c1
-SWEPT = {"ner": (8.0, 0.25, 0.125, 0.0625)}  # c1 of SBCD where it takes minutes a row, else all
+LAST = 1 / 128  # a path goes on by halves down to this while its last is its best
+SWEPT = {"ner": (8.0, 0.5, 0.125, 0.0625)}  # c1 of SBCD where it takes minutes a row, else all
 L1 = ("OWL-QN", "SBCD")
 BATCH = {"owlqn": 100, "proximal": 3000}  # iterations: what OWL-QN leaves unfinished is finished by the other
 SWEEPS = {"accelerate": True, "freeze_after": 0, "max_iterations": 60}
@@ -101,7 +102,7 @@ class Selections:
         self.setup = set_up(task, TASKS[task].template, n_sentences)
         self.corpus, self.features = self.setup.corpus, self.setup.features
         self.dev, self.test = self.setup.parts
-        self.strengths = {"OWL-QN": STRENGTHS, "SBCD": SWEPT.get(task, STRENGTHS)}
+        self.strengths = {"OWL-QN": list(STRENGTHS), "SBCD": list(SWEPT.get(task, STRENGTHS))}
         self.fixed = [n for n in SIZES if n < self.features.n_features]
         self.model, self.guess = cache(self._model), cache(self._guess)
         self.whole = cache(lambda: self._l2(np.ones(self.features.n_features, bool)))
@@ -188,10 +189,16 @@ class Selections:
         }  # fmt: skip
 
     def path(self, name):
-        """Jobs for `fill`: L1 at each strength by that method; SBCD is tested against OWL-QN."""
-        for c1 in self.strengths[name]:
+        """Jobs for `fill`: L1 at each strength by that method; SBCD is tested against OWL-QN.
+
+        The path goes on by halves until its best on the first held-out part is not its last, or to `LAST`.
+        """
+        values = self.strengths[name]
+        for c1 in values:
             other = ("OWL-QN", c1) if name == "SBCD" else None
             yield {"selection": name, "setting": f"{c1:g}"}, partial(self.row, name, c1, other)
+            if c1 == values[-1] > LAST and c1 == max(values, key=lambda c: self._dev_f1(self.model(name, c))):
+                values.append(c1 / 2)
 
     def rivals(self, rows):
         """Jobs for `fill`: the others, as large as some L1 models (rows of the path), and larger."""
@@ -231,9 +238,9 @@ def selection(task, n_sentences=None):
     if task == "conll2003":
         load_dataset(task, source="real", verbose=False)
     at, data = Selections(task, n_sentences), [dataset(task)]
-    path = yield f"09_path_{task}.csv", list(at.path("OWL-QN")), data
+    path = yield f"09_path_{task}.csv", at.path("OWL-QN"), data
     rest = yield f"09_selection_{task}.csv", list(at.rivals(path)), data
-    swept = yield f"09_sbcd_{task}.csv", list(at.path("SBCD")), data
+    swept = yield f"09_sbcd_{task}.csv", at.path("SBCD"), data
     yield f"09_best_{task}.csv", list(at.best([*path, *rest, *swept])), data
 
 
@@ -283,8 +290,8 @@ def dip(n_sentences=None):
 
 WORDS = "".join(f"U{t}:%x[{t - 1},0]\nU{t + 3}:%shortshape[{t - 1},0]\n" for t in range(3)) + "B\n"
 TESTS = {"plain": WORDS, "tests": WORDS + "B1:%x[0,0]\nB4:%shortshape[0,0]\n"}  # on pairs of labels
-PAIR_STRENGTHS = (4.0, 1.0, 0.5, 0.25)
-PAIR_SENTENCES = 2000  # a sweep over pairs takes long
+PAIR_STRENGTHS = (4.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+PAIR_SENTENCES = 1000  # a sweep over pairs takes long
 
 
 class Pairs:

@@ -13,6 +13,7 @@ SMALL = {
     "STRENGTHS": (4.0, 1.0),
     "EQUAL": (1.0,),
     "SWEPT": {},
+    "LAST": 1.0,
     "SIZES": (300, 10**7),
     "C2": (0.5, 0.1),
     "SAMPLES": 20,
@@ -90,6 +91,16 @@ def test_rows_of_all_selections(tmp_path):
             if other["selection"] == row["selection"]
         ]
         assert float(row["testa F1"]) == max(rivals)
+
+
+def test_a_path_goes_on_until_its_best_is_not_its_last(at, monkeypatch):
+    monkeypatch.setattr(study, "LAST", 1 / 8)
+    f1 = {4.0: 0.1, 1.0: 0.2, 0.5: 0.3, 0.25: 0.3}
+    monkeypatch.setattr(at, "model", lambda name, c1: c1)
+    monkeypatch.setattr(at, "_dev_f1", f1.get)
+    assert [key["setting"] for key, _ in at.path("OWL-QN")] == ["4", "1", "0.5", "0.25"]
+    f1 |= {0.25: 0.4, 0.125: 0.5}
+    assert [key["setting"] for key, _ in at.path("SBCD")] == ["4", "1", "0.5", "0.25", "0.125"]
 
 
 def test_what_enters_at_the_dip_is_counted(tmp_path):

@@ -233,8 +233,6 @@ def test_every_record_has_a_study_or_a_cell_that_writes_it():
         assert path.name in written or f'\\"results\\") / \\"{path.name}\\"' in cells, path.name
     parts = "path", "selection", "sbcd", "best"  # of text that nobody may pass on
     unmade = {f"09_{part}_conll2003.csv" for part in parts}
-    unmade |= {f"09_{part}_ner.csv" for part in ("sbcd", "best", "pairs")}  # not yet repeated
-    unmade |= {"05_boosting_ner.csv", "05_boosting_pos.csv"}  # hours of boosting, not run yet
     unmade |= {"14_wild_fewnerd.csv"}  # hours of CRFsuite's
     assert written - unmade <= {path.name for path in RESULTS.glob("*.csv")}
 
@@ -373,10 +371,7 @@ def test_stored_records_name_a_commit_and_stand(path):
 
 
 UNNAMED = {  # tables whose records name no frozen result, and why
-    "04_variance_pos 04_pos 04_variance_ner 04_ner 04_peer_ner": "made before records did",
-    "05_epochs_ner 05_ner 05_rounds_ner": "made before records did",
-    "06_l1_path 06_sparse_forms 06_form_costs 07_simulation": "made before records did",
-    "09_variance_ner 09_selection_ner 09_variance_wnut17 09_selection_wnut17": "made before records did",
+    "05_rounds_ner 06_l1_path 06_sparse_forms 06_form_costs": "made before records did",
     "10_growth 10_peers 11_kbest 11_peers 11_training 12_growth": "seconds alone, which no result decides",
     "10_built 13_built": "beside programs that the reader builds",
     "10_errors 10_fits 13_skip": "no row was computed again since records name frozen results",

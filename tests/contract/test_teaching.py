@@ -1,0 +1,71 @@
+"""The teacher's pages: built from the chapters as they are, offline, looked at in a browser where one is."""
+
+import re
+
+import pytest
+
+from tools import teaching
+
+DECKS = sorted((teaching.TEACHING / "decks").glob("*.md"))
+needs_browser = pytest.mark.skipif(teaching.browser() is None, reason="no Chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    out, teaching.OUT = teaching.OUT, tmp_path_factory.mktemp("teaching")
+    yield teaching.build()
+    teaching.OUT = out
+
+
+def test_the_first_three_chapters_have_decks(built):
+    assert [path.stem for path in built] == [
+        "00_start_here", "01_from_hmm_to_crf", "02_forward_backward"
+    ]  # fmt: skip
+
+
+def test_pages_need_no_network_and_read_every_formula(built):
+    for path in [*built, built[0].with_name("summaries.html")]:
+        page = path.read_text()
+        assert "unread-formula" not in page, path.stem
+        assert not re.search(r'(?:src|href)="https?:', page), path.stem
+
+
+def test_a_deck_shows_what_the_chapter_shows(built):
+    cell = next(cell for cell in teaching.cells("02") if "many, by alpha" in teaching.printed(cell))
+    assert "many, by alpha" not in cell.source  # the numbers come from the stored output
+    first = teaching.printed(cell).splitlines()[0]
+    assert first in built[2].read_text()
+    pictures = built[0].read_text().count('<img src="data:image/png;base64,')
+    assert pictures == DECKS[0].read_text().count("@figure")
+
+
+def test_words_that_fit_no_cell_or_several_are_refused():
+    with pytest.raises(SystemExit, match="chapter 00 has 0 cells for 'no such words'"):
+        teaching.figure("00", "no such words")
+    with pytest.raises(SystemExit, match="exactly one is wanted"):
+        teaching.output("00", "e")
+
+
+@needs_browser
+def test_every_slide_fits(built):
+    for path in built:
+        assert re.fullmatch(r"\d+ slides: all fit", teaching.fits(path))
+
+
+@needs_browser
+def test_a_crowded_slide_is_seen(built, tmp_path, monkeypatch):
+    monkeypatch.setattr(teaching, "TEACHING", tmp_path)
+    monkeypatch.setattr(teaching, "OUT", tmp_path)
+    (tmp_path / "decks").mkdir()
+    crowded = "# A\n\n---\n## B\n" + "- one more line\n" * 30 + "\n---\n## C\n```\n" + "x" * 200 + "\n```\n"
+    (tmp_path / "decks" / "crowded.md").write_text(crowded)
+    said = teaching.fits(teaching.build()[0])
+    assert "slide 2 overflows" in said and "slide 3: PRE leaves the slide" in said and "slide 1" not in said
+
+
+@needs_browser
+def test_every_summary_fills_one_page(built, tmp_path):
+    pdf = tmp_path / "summaries.pdf"
+    teaching.headless(f"--print-to-pdf={pdf}", built[0].with_name("summaries.html").as_uri())
+    pages = len(re.findall(rb"/Type\s*/Page[^s]", pdf.read_bytes()))
+    assert pages == len(list((teaching.TEACHING / "summaries").glob("*.md"))) > 0
