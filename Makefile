@@ -1,6 +1,7 @@
 # make book | test | lab     each works on a fresh machine, without the others having run
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
+# make teaching | wheelhouse   for teachers: slides and summaries; wheels for a room without a network
 # make clean                 remove build/ and caches (the environment stays); make distclean removes it too
 #
 # Variables: PYTHON=python3.12 (3.11 or later; found by itself), VENV=.venv, CHAPTERS="02 03", JOBS=2,
@@ -9,7 +10,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help book test real lab outputs paper clean distclean install
+.PHONY: help book test real lab outputs paper teaching wheelhouse clean distclean install
 
 VENV ?= .venv
 CHAPTERS ?=
@@ -25,7 +26,7 @@ BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCA
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 7
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 8
 
 install: $(STAMP)
 
@@ -68,6 +69,12 @@ lab: $(STAMP)
 
 outputs: $(STAMP)
 	@$(PY) -m tools.outputs $(CHAPTERS)
+
+teaching: $(STAMP)
+	@$(PY) -m tools.teaching
+
+wheelhouse: $(STAMP)
+	@$(PY) -m tools.wheelhouse $(if $(PYTHON_VERSION),--python-version $(PYTHON_VERSION))
 
 paper: $(STAMP)
 	@$(PY) -m tools.paper $(CHAPTERS)
