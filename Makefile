@@ -1,16 +1,18 @@
 # make book | test | lab     each works on a fresh machine, without the others having run
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
-# make teaching | wheelhouse   for teachers: slides and summaries; wheels for a room without a network
+# make assignments | grade   for teachers: notebooks/assignments/README.md
+# make teaching | wheelhouse for teachers: slides and summaries; wheels for a room without a network
 # make clean                 remove build/ and caches (the environment stays); make distclean removes it too
 #
 # Variables: PYTHON=python3.12 (3.11 or later; found by itself), VENV=.venv, CHAPTERS="02 03", JOBS=2,
 #            LAB="--no-browser --port 8890" (options for JupyterLab; in a container, as root: LAB=--allow-root)
+#            SEED=7 SUBMITTED=folder (of a release, of what students handed in)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help book test real lab outputs paper teaching wheelhouse clean distclean install
+.PHONY: help book test real lab outputs paper assignments grade teaching wheelhouse clean distclean install
 
 VENV ?= .venv
 CHAPTERS ?=
@@ -26,7 +28,7 @@ BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCA
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 8
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 9
 
 install: $(STAMP)
 
@@ -78,6 +80,14 @@ wheelhouse: $(STAMP)
 
 paper: $(STAMP)
 	@$(PY) -m tools.paper $(CHAPTERS)
+
+# What students get goes to build/assignments/release, everything with solutions beside it.
+assignments: $(STAMP)
+	@$(PY) -m tools.grade release $(CHAPTERS) $(if $(SEED),--seed $(SEED))
+
+grade: $(STAMP)
+	@$(PY) -m tools.grade "$(or $(SUBMITTED),submitted)" $(if $(SEED),--seed $(SEED)) \
+	  --csv build/grades.csv --feedback build/feedback
 
 clean:
 	rm -rf build dist .pytest_cache .hypothesis .ruff_cache

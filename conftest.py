@@ -7,6 +7,8 @@ failure. tests/contract/test_runner.py runs this hook on a chapter that hangs.
 
 import pytest
 
+collect_ignore = ["notebooks/assignments"]  # their grader runs them
+
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item, call):

@@ -22,7 +22,7 @@ import nbformat
 import numpy as np
 
 from tools.grading import assignment as source
-from tools.grading.release import ASSIGNMENTS, pack, release
+from tools.grading.release import pack, release
 from tools.grading.report import Mark, Result, overview, table, write_csv, write_feedback
 from tools.grading.run import Failed, ask, difference
 
@@ -68,7 +68,7 @@ def grade(about, nb, **limits):
     said = [judge(call, answer) for call, answer in zip(calls, answers, strict=True)]
     functions = {name: [n for n, call in enumerate(calls) if call.function == name] for name, _ in asked}
     for mine in functions.values() if len(functions) > 1 else ():
-        if any(said[n] and not unwritten(answers[n]) for n in mine):
+        if any(said[n] for n in mine):
             alone, _ = ask(cells, [asked[n] for n in mine], **limits)
             said_alone = (judge(calls[n], answer) for n, answer in zip(mine, alone, strict=True))
             said = [next(said_alone) if n in mine else line for n, line in enumerate(said)]
@@ -81,10 +81,6 @@ def grade(about, nb, **limits):
         notes = [right + text for text in bad[0]] if bad else ["", ""]
         marks[test.name] = Mark(0.0 if bad else test.points, test.points, *notes)
     return marks, wrong
-
-
-def unwritten(answer):
-    return isinstance(answer, Failed) and str(answer).startswith(("NotImplementedError", "there is no such"))
 
 
 def judge(call, answer):
@@ -207,7 +203,7 @@ def wrong_solutions(name):
     Each begins with a line `# wrong: the fault | test, test`; its code stands in for the solution of the
     functions that it defines.
     """
-    text = (ASSIGNMENTS / "wrong" / f"{name[:2]}.py").read_text(encoding="utf-8")
+    text = (source.SOURCE.parent / "wrong" / f"{name[:2]}.py").read_text(encoding="utf-8")
     for part in text.split("# wrong: ")[1:]:
         head, _, code = part.partition("\n")
         fault, _, tests = head.partition("|")

@@ -9,7 +9,6 @@ from tools.grading import assignment as source
 from tools.grading.nbgrader import CONFIG, hidden_tests
 
 ROOT = Path(__file__).resolve().parents[2]
-ASSIGNMENTS = ROOT / "notebooks" / "assignments"
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 LOCKED = {"grade": False, "grade_id": "check", "locked": True, "schema_version": 3, "solution": False}
 
@@ -140,11 +139,12 @@ def pack(folder, seed=0):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "teacher.zip"
-    files = [*(ASSIGNMENTS / "source").rglob("*.ipynb"), *(ASSIGNMENTS / "wrong").glob("*.py")]
+    wrong = source.SOURCE.parent / "wrong"
+    files = [*source.sources(), *wrong.glob("*.py")]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as out:
         out.writestr("README.md", ABOUT.format(seed=seed))
         for path in sorted(files):
-            out.write(path, path.relative_to(ASSIGNMENTS))
+            out.write(path, path.relative_to(source.SOURCE.parent))
         for path in sorted((ROOT / "tests" / "exercises").glob("test_*.py")):
             out.write(path, f"exercises/{path.name}")
         for path in source.sources():

@@ -19,6 +19,7 @@ import numpy as np
 from tools.grading import worker
 
 SECONDS = 5.0  # for a call, or for a statement of a cell
+START = 20.0  # for Python and numpy to start
 IN_ALL = 120.0  # for a submission
 MEMORY = 2 << 30  # bytes of address space: numpy alone reserves a part of one
 DISK = 500_000_000  # bytes in the worker's folder
@@ -119,7 +120,7 @@ def _watch(folder, seconds, deadline):
                 looked = now
                 if _size(folder.iterdir()) > DISK:
                     return True
-            if now - since > seconds or now > deadline:
+            if now - since > (seconds if size else seconds + START) or now > deadline:
                 return True
             time.sleep(0.01)
         return False
