@@ -2,6 +2,7 @@
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
 # make assignments | grade   for teachers: notebooks/assignments/README.md
+# make teaching | wheelhouse for teachers: slides and summaries; wheels for a room without a network
 # make clean                 remove build/ and caches (the environment stays); make distclean removes it too
 #
 # Variables: PYTHON=python3.12 (3.11 or later; found by itself), VENV=.venv, CHAPTERS="02 03", JOBS=2,
@@ -11,7 +12,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help book test real lab outputs paper assignments grade clean distclean install
+.PHONY: help book test real lab outputs paper assignments grade teaching wheelhouse clean distclean install
 
 VENV ?= .venv
 CHAPTERS ?=
@@ -70,6 +71,12 @@ lab: $(STAMP)
 
 outputs: $(STAMP)
 	@$(PY) -m tools.outputs $(CHAPTERS)
+
+teaching: $(STAMP)
+	@$(PY) -m tools.teaching
+
+wheelhouse: $(STAMP)
+	@$(PY) -m tools.wheelhouse $(if $(PYTHON_VERSION),--python-version $(PYTHON_VERSION))
 
 paper: $(STAMP)
 	@$(PY) -m tools.paper $(CHAPTERS)
