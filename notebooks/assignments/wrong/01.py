@@ -1,6 +1,7 @@
 # wrong: rows of the transitions taken for the next label | score-test
 def score(path, log_node, log_edge):
-    return sum(log_node[t, y] for t, y in enumerate(path)) + sum(log_edge[b, a] for a, b in zip(path, path[1:]))
+    pairs = sum(log_edge[b, a] for a, b in zip(path, path[1:]))
+    return sum(log_node[t, y] for t, y in enumerate(path)) + pairs
 
 # wrong: the last pair is missing | score-test
 def score(path, log_node, log_edge):
@@ -35,7 +36,8 @@ def log_partition(log_node, log_edge):
 def log_partition(log_node, log_edge):
     T, L = log_node.shape
     paths = labellings(T, L)
-    return (log_node[np.arange(T), paths].sum(1) + log_edge[paths[:, :-1], paths[:, 1:]].sum(1)).max()
+    scores = log_node[np.arange(T), paths].sum(1) + log_edge[paths[:, :-1], paths[:, 1:]].sum(1)
+    return scores.max()
 
 # wrong: T labels for L labels | log-partition-test
 def log_partition(log_node, log_edge):
@@ -54,13 +56,15 @@ def node_marginals(paths, p, L):
 
 # wrong: the largest term for the sum | node-marginals-test
 def node_marginals(paths, p, L):
-    return np.array([[p[paths[:, t] == y].max(initial=0) for y in range(L)] for t in range(paths.shape[1])])
+    columns = range(paths.shape[1])
+    return np.array([[p[paths[:, t] == y].max(initial=0) for y in range(L)] for t in columns])
 
 # wrong: normalised without the edge | memm-test
 def log_p_memm(path, log_node, log_edge):
     total = log_node[0, path[0]] - np.logaddexp.reduce(log_node[0])
     for t in range(1, len(path)):
-        total += log_node[t, path[t]] + log_edge[path[t - 1], path[t]] - np.logaddexp.reduce(log_node[t])
+        total += log_node[t, path[t]] + log_edge[path[t - 1], path[t]]
+        total -= np.logaddexp.reduce(log_node[t])
     return total
 
 # wrong: the first token is not normalised | memm-test
@@ -85,8 +89,8 @@ def log_p_memm(path, log_node, log_edge):
     alpha = log_node[0]
     for row in log_node[1:]:
         alpha = row + np.logaddexp.reduce(alpha[:, None] + log_edge, axis=0)
-    total = sum(log_node[t, y] for t, y in enumerate(path)) + sum(log_edge[q] for q in zip(path, path[1:]))
-    return total - np.logaddexp.reduce(alpha)
+    total = sum(log_node[t, y] for t, y in enumerate(path))
+    return total + sum(log_edge[q] for q in zip(path, path[1:])) - np.logaddexp.reduce(alpha)
 
 # wrong: normalised at the same token | move-test
 def move_normalisers(log_node, log_edge):

@@ -50,7 +50,8 @@ def backward(log_node, log_edge):
 def backward(log_node, log_edge):
     log_beta = np.zeros_like(log_node)
     for t in range(len(log_node) - 1, 0, -1):
-        log_beta[t - 1] = np.logaddexp.reduce(log_edge + (log_node[t] + log_beta[t])[:, None], axis=0)
+        table = log_edge + (log_node[t] + log_beta[t])[:, None]
+        log_beta[t - 1] = np.logaddexp.reduce(table, axis=0)
     return log_beta
 
 # wrong: the scores of word t for those of word t + 1 | backward-test

@@ -122,4 +122,5 @@ def armijo(value, slope, tried):
 
 # wrong: the number of halvings, not the step | armijo-test
 def armijo(value, slope, tried):
-    return next((float(k) for k, found in enumerate(tried) if found <= value + 1e-4 * 0.5**k * slope), 0.0)
+    good = tried <= value + 1e-4 * 0.5 ** np.arange(len(tried)) * slope
+    return float(good.argmax()) if good.any() else 0.0
