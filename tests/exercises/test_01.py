@@ -1,5 +1,6 @@
 """The stated outcomes of the exercises of chapter 01: the machine of rib and rob, and real sentences."""
 
+from collections import Counter
 from itertools import product
 
 import numpy as np
@@ -123,12 +124,12 @@ def test_5_a_large_penalty_approaches_the_forbidden_like_its_exponential():
 
 
 @pytest.mark.real_data("conll2000")
-def test_6_with_words_hmm_and_crf_stay_close_and_the_memm_below():
+def test_6_with_words_hmm_and_crf_stay_close_until_text_is_plenty():
     data = load_dataset("conll2000", verbose=False)
     test, gold = data.test.head(500), data.test.head(500).labels_by_sequence()
-    for n in (250, 1000):
+    for n in (250, 1000, 8000):
         train = data.train.head(n)
-        often = {w for w in train.columns["word"] if train.columns["word"].count(w) > 1}
+        often = {word for word, times in Counter(train.columns["word"]).items() if times > 1}
         rare = [
             TokenColumns({"word": [w if w in often else "<rare>" for w in part.columns["word"]]},
                          part.seq_ptr, part.labels)
@@ -137,4 +138,5 @@ def test_6_with_words_hmm_and_crf_stay_close_and_the_memm_below():
         options = {"c2": 0.1, "tol": 3e-3, "template": "U0:%x[0,word]\nB"}
         models = HMM(template=options["template"]), CRF(**options), MEMM(**options)
         hmm, crf_, memm = (chunk_report(gold, m.fit(rare[0]).predict(rare[1])).f1 for m in models)
-        assert abs(hmm - crf_) < 0.03 and memm < min(hmm, crf_)
+        assert memm < min(hmm, crf_)
+        assert crf_ > hmm + 0.01 if n == 8000 else abs(hmm - crf_) < 0.03
