@@ -95,8 +95,9 @@ def letters(record):
     )  # fmt: skip
     for name, times in {"OWL-QN": 165 / 70, "L-BFGS": 302 / 70}.items():
         yield Claim(
-            f"SBCD is faster than {name}: its seconds over SBCD's, iterations as in the paper", more(1),
-            [times], [ratio(by.loc[name, "seconds"], from_zero["seconds"])], "08, Table 2",
+            f"SBCD is faster than {name}: its seconds over SBCD's; the paper's iterations, to 1 % above least",
+            more(1), [times],
+            [ratio(by.loc[name, unit], from_zero[unit]) for unit in ("seconds", "s to 1 %")], "08, Table 2",
         )  # fmt: skip
     epochs = record("08_epochs", "epochs")
     yield Claim(
