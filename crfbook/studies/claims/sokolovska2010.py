@@ -95,7 +95,7 @@ def letters(record):
     )  # fmt: skip
     for name, times in {"OWL-QN": 165 / 70, "L-BFGS": 302 / 70}.items():
         yield Claim(
-            f"SBCD is faster than {name}: its seconds over SBCD's; the paper's iterations, to 1 % above least",
+            f"SBCD is faster than {name}: its seconds over SBCD's; the paper's iterations, to 1 % off",
             more(1), [times],
             [ratio(by.loc[name, unit], from_zero[unit]) for unit in ("seconds", "s to 1 %")], "08, Table 2",
         )  # fmt: skip
