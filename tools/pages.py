@@ -11,7 +11,7 @@ from jinja2 import pass_context
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-from crfbook.studies.claims import PAPERS, claims
+from crfbook.studies.claims import PAPERS, VERDICTS, claims
 from tools.chapters import NOTEBOOKS, normalise, promise, title
 from tools.formulas import to_mathml
 
@@ -75,10 +75,8 @@ executed on this machine; to change it and run it yourself: <code>make lab</code
 <th class="time">Time</th><th></th></tr>
 {rows}</table>
 {note}<h2>What the papers claim</h2>
-<p>Our numbers come from the records of the book, each with its error: half of a 95 % interval, or the p-value
-of a paired test. A claim <em>holds</em> where all of them are on its side by more than their errors. It is
-<em>reversed</em> where none is, and some are on the other side by more than theirs. All else is
-<em>mixed</em>.</p>
+<p>Our numbers come from the records of the book, each with its error or the p-value of a paired test.</p>
+<pre>{verdicts}</pre>
 {claims}<p><small>Executed on {date}. Text: CC BY 4.0. Code: BSD-3-Clause.</small></p></main></html>
 """
 
@@ -170,6 +168,7 @@ def write_index(runs, folder):
             rows="".join(rows),
             note=_note(runs),
             claims=_claims(runs),
+            verdicts=html.escape(VERDICTS),
             date=date.today(),
         ),
         encoding="utf-8",

@@ -1,8 +1,7 @@
 """What each paper claims, beside what the records say: `claims("jeong2009")`, a table for its last chapter.
 
 Numbers of ours come from the records alone, each with its error: half of a 95 % interval, of random subsets,
-of repeats or of a paired test. A claim *holds* where all numbers are on its side by more than their errors.
-It is *reversed* where none is, and some are on the other side by more than theirs. All else is *mixed*.
+of repeats or of a paired test. `print(VERDICTS)` says what a verdict means.
 """
 
 from importlib import import_module
@@ -11,7 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from ..records import read_record
-from .judge import shown, verdict
+from .judge import VERDICTS, shown, verdict
+
+__all__ = ["PAPERS", "VERDICTS", "claims", "listed"]
 
 PAPERS = {  # the chapter that has the table, and the paper
     "altun2003": ("05", "Altun, Johnson and Hofmann (2003)"),
@@ -51,7 +52,7 @@ def claims(paper, folder="results"):
             one.claim,
             shown(one.paper, one.rule),
             shown(one.ours, one.rule),
-            verdict(one.rule, one.ours),
+            verdict(one.rule, one.ours, one.unjudged),
             one.where,
         )
         for one in listed(paper, folder)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 LEAST_P = 1e-4  # of 10,000 permutations
-NOISE = 0.1  # relative error of a ratio of seconds whose record has no range
+SINGLE = 2.5  # by this factor single timings of one pass over a corpus differed (07_race.csv, `pass`)
 SHOWN = 6  # numbers of a claim, one by one
 
 
@@ -29,9 +29,9 @@ class Found(NamedTuple):
 class Claim(NamedTuple):
     """One row of a paper's table.
 
-    rule : `Found` -> 1 on the claimed side, -1 on the other, 0 undecided; None for what cannot be tested.
+    rule : `Found` -> 1 on the claimed side, -1 on the other, 0 undecided; None for what is not judged.
     paper : its numbers, to which the rule applies, too; or words. ours : a list of `Found`, or why there are
-    none. where : "NN, " and the heading, table or figure of that chapter.
+    none. where : "NN, " and the heading, table or figure of that chapter. unjudged : the verdict without one.
     """
 
     claim: str
@@ -39,15 +39,24 @@ class Claim(NamedTuple):
     paper: list | str
     ours: list | str
     where: str
+    unjudged: str = "not tested"
 
 
 def tested(difference, p):
     """`Found` of a difference and the p-value of its paired test, its error taken for normal.
 
-    A p-value at LEAST_P may be less: the error is then too large, and more is left undecided.
+    A p-value at LEAST_P may be less: the error is then too large, and more is left undecided. One above 0.5
+    says nothing of the error: it is infinite (see `alike`).
     """
     z = NormalDist().inv_cdf(1.0 - max(p, LEAST_P) / 2.0)
-    return Found(difference, 1.96 * abs(difference) / max(z, 1e-9), p)
+    return Found(difference, 1.96 * abs(difference) / z if p <= 0.5 else math.inf, p)
+
+
+def alike(tests, design):
+    """`tests`; those without an error get the median error of `design`, tests on the same sentences."""
+    errors = [one.error for one in design if one.error < math.inf]
+    error = float(np.median(errors)) if errors else math.inf
+    return [one._replace(error=error) if one.error == math.inf else one for one in tests]
 
 
 def mean_of(values):
@@ -60,24 +69,28 @@ def mean_of(values):
     return Found(float(values.mean()), float(spread))
 
 
-def ratio(a, b, noise=NOISE):
-    """`Found` of a / b for seconds; noise: its relative error."""
-    return Found(a / b, noise * a / b)
+def ratio(a, b, factor=SINGLE):
+    """`Found` of a / b for seconds that were measured once: good to a factor. Its error is that to the side
+    of 1.
+    """
+    value = a / b
+    return Found(value, value * (1.0 - 1.0 / factor if value >= 1.0 else factor - 1.0))
 
 
-def ratios(a, b, noise=NOISE):
+def ratios(a, b, factor=SINGLE):
     """`ratio` of each pair of two lists."""
-    return [ratio(*pair, noise) for pair in zip(a, b, strict=True)]
+    return [ratio(*pair, factor) for pair in zip(a, b, strict=True)]
 
 
 def minus(a, b):
-    """a - b of two `Found`, whose errors are taken for independent."""
-    return Found(a.value - b.value, math.hypot(a.error, b.error))
+    """a - b of two `Found`. They may share an arm, so their errors are added, which bounds the error."""
+    return Found(a.value - b.value, a.error + b.error)
 
 
 def over(a, b):
-    """a / b of two `Found`."""
-    return ratio(a.value, b.value, math.hypot(a.error / a.value, b.error / b.value))
+    """a / b of two `Found`, whose relative errors are independent."""
+    value = a.value / b.value
+    return Found(value, abs(value) * math.hypot(a.error / a.value, b.error / b.value))
 
 
 def slope(x, y):
@@ -104,14 +117,24 @@ def near(target, margin):
     return lambda one: _side(margin - abs(one.value - target), one.error)
 
 
-def verdict(rule, found):
-    """holds: all of `found` are on the claimed side; reversed: none is, and some are on the other; mixed: the
-    rest; not testable: nothing was found.
-    """
-    sides = set() if rule is None or isinstance(found, str) else {rule(one) for one in found}
+VERDICTS = """holds: all our numbers are on the claimed side by more than their errors
+reversed: all are on the other side by more than their errors
+... where decided: so are those that their errors decide; some are undecided
+mixed: some are on each side by more than their errors
+undecided: all are within their errors
+An error is half of a 95 % interval; seconds that were measured once are good to a factor of {SINGLE}."""
+VERDICTS = VERDICTS.format(SINGLE=SINGLE)
+
+
+def verdict(rule, found, unjudged="not tested"):
+    """The word of VERDICTS for the `Found`s of a claim; `unjudged` without a rule, or with nothing found."""
+    sides = [] if rule is None or isinstance(found, str) else [rule(one) for one in found]
     if not sides:
-        return "not testable"
-    return "holds" if sides == {1} else "reversed" if 1 not in sides and -1 in sides else "mixed"
+        return unjudged
+    decided = {side for side in sides if side}
+    if len(decided) != 1:
+        return "mixed" if decided else "undecided"
+    return ("holds" if 1 in decided else "reversed") + " where decided" * (0 in sides)
 
 
 def shown(numbers, rule):

@@ -112,7 +112,7 @@ def claims(record):
     )  # fmt: skip
     beam = record("11_beam").groupby("task").last()
     narrow = [
-        over(one, Found(beam.loc[task, "us a token"], 0.1 * beam.loc[task, "us a token"]))
+        over(one, Found(beam.loc[task, "us a token"], 0.6 * beam.loc[task, "us a token"]))
         for one, task in zip(us(EXPANDED), TASKS, strict=True)
     ]
     yield Claim(

@@ -2,15 +2,13 @@
 
 Their simulated model is not printed: ours was fitted to errors and counts of their Table 1 (chapter 07), so
 what it agrees with there is no finding. CoNLL-2003 may not be passed on: names are Spanish ones of
-CoNLL-2002, and WNUT-17 where Spanish has no record. Seconds are of one run on a shared machine, good to
-ROUGH of them.
+CoNLL-2002, and WNUT-17 where Spanish has no record.
 """
 
 import numpy as np
 
 from .judge import Claim, Found, less, minus, more, near, ratio, ratios, slope, tested
 
-ROUGH = 0.25
 SETS = "pseudo_ngrams_3", "ngrams_3", "pseudo_ngrams_5", "ngrams_5"
 FITTED = "by construction: the simulated model was fitted to these numbers"
 
@@ -25,7 +23,7 @@ def claims(record):
     seconds = [record(f"09_{kind}_wnut17", "setting")["seconds"] for kind in ("sbcd", "path")]
     yield Claim(
         "OWL-QN is faster than SBCD with few labels and large blocks: SBCD's seconds over its own, WNUT-17",
-        more(1), [8.4], ratios(*seconds, noise=ROUGH), "09, Figure 6, recorded",
+        more(1), [8.4], ratios(*seconds), "09, Figure 6, recorded",
     )  # fmt: skip
 
 
@@ -40,7 +38,7 @@ def simulation(table):
     for claim, paper in (("both together are best under L2: M1 beside M3", "lowest"),
                          ("with the right c1, L1 is as good as L2: M7 beside M1", "-0.6 points"),
                          ("training error says more of test error with L1", "0.63 of the gap")):  # fmt: skip
-        yield Claim(claim, None, paper, FITTED, "07, Table 1")
+        yield Claim(claim, None, paper, FITTED, "07, Table 1", "fitted")
 
 
 def sparse_sums(record):
@@ -48,17 +46,18 @@ def sparse_sums(record):
     forms = record("06_sparse_forms").set_index("edge weights")
     few, many = forms.loc[:10_000], forms.loc[10_001:]
     lists, own = "sparse, lists only", "one by one"
+    noise = forms[own].max() / forms[own].min()  # of forms timed in turn: active pairs do not change this one
     yield Claim(
         "few active pairs speed up a gradient: tables over lists, word by word, to 10,000 pairs", more(1),
-        "yes", ratios(few[own], few[lists], noise=ROUGH), "06, Figure 5",
+        "yes", ratios(few[own], few[lists], noise), "06, Figure 5",
     )  # fmt: skip
     yield Claim(
         "above 10,000 active pairs lists are slower: lists over tables, word by word", more(1), "slower",
-        ratios(many[lists], many[own], noise=ROUGH), "06, Figure 5",
+        ratios(many[lists], many[own], noise), "06, Figure 5",
     )  # fmt: skip
     yield Claim(
         "the same beside batched tables, which the paper has not: batched over lists, to 10,000 pairs",
-        more(1), "yes", ratios(few["batched"], few[lists], noise=ROUGH), "06, Figure 5",
+        more(1), "yes", ratios(few["batched"], few[lists], noise), "06, Figure 5",
     )  # fmt: skip
     yield Claim(
         "to 10,000, time is proportional to active pairs: the power of lists (within 0.3 of 1)", near(1, 0.3),
@@ -67,12 +66,12 @@ def sparse_sums(record):
     sweep = record("06_training_speed", "c1")["sweep"]
     yield Claim(
         "sparser models train several times faster: a sweep at c1 = 0 over one at c1 = 10 (above 2)", more(2),
-        [5], [ratio(sweep[0.0], sweep[10.0], ROUGH)], "06, Figure 5",
+        [5], [ratio(sweep[0.0], sweep[10.0])], "06, Figure 5",
     )  # fmt: skip
     tagging = record("08_tagging", "form")["decode"]
     yield Claim(
         "sparse Viterbi labels faster: dense over sparse seconds", more(1), "yes",
-        [ratio(tagging["dense"], tagging["sparse"], ROUGH)], "08, Table 3",
+        [ratio(tagging["dense"], tagging["sparse"])], "08, Table 3",
     )  # fmt: skip
 
 
@@ -96,8 +95,9 @@ def letters(record):
     )  # fmt: skip
     for name, times in {"OWL-QN": 165 / 70, "L-BFGS": 302 / 70}.items():
         yield Claim(
-            f"SBCD is faster than {name}: its seconds over SBCD's, iterations as in the paper", more(1),
-            [times], [ratio(by.loc[name, "seconds"], from_zero["seconds"], ROUGH)], "08, Table 2",
+            f"SBCD is faster than {name}: its seconds over SBCD's; the paper's iterations, to 1 % off",
+            more(1), [times],
+            [ratio(by.loc[name, unit], from_zero[unit]) for unit in ("seconds", "s to 1 %")], "08, Table 2",
         )  # fmt: skip
     epochs = record("08_epochs", "epochs")
     yield Claim(
@@ -107,7 +107,7 @@ def letters(record):
     )  # fmt: skip
     yield Claim(
         "and takes the least time: its seconds over SBCD's from zero", less(1), [0.24],
-        [ratio(by.loc["SGD", "seconds"], from_zero["seconds"], ROUGH)], "08, Table 2",
+        [ratio(by.loc["SGD", "seconds"], from_zero["seconds"])], "08, Table 2",
     )  # fmt: skip
 
 
@@ -117,6 +117,7 @@ def contexts(record):
     yield Claim(
         "millions of candidate weights", None, "0.236 / 14.2 / 0.399 / 121",
         " / ".join(f"{sizes[name]:.3g}" for name in SETS) + ": another file, with 51 labels", "08, Table 3",
+        "other data",
     )  # fmt: skip
     paired = record("08_paired", "before", "after")
     pairs = [("pseudo_ngrams_3", "ngrams_3"), ("pseudo_ngrams_5", "ngrams_5")]
@@ -127,7 +128,7 @@ def contexts(record):
     at = table.xs(20, level="sweeps")
     yield Claim(
         "and are faster: pseudo n-grams' seconds over theirs, 20 sweeps", more(1), "yes",
-        [ratio(at["seconds"][one], at["seconds"][other], ROUGH) for one, other in pairs], "08, Table 3",
+        [ratio(at["seconds"][one], at["seconds"][other]) for one, other in pairs], "08, Table 3",
     )  # fmt: skip
     active = at["mu"] + at["lambda"]
     yield Claim(
@@ -142,6 +143,7 @@ def contexts(record):
         "6.5",
         f"{last['test']:.2f}: another split of other data",
         "08, Table 3",
+        "other data",
     )
     yield Claim(
         "5-grams are soon there: error after 8 of our sweeps, 9 of theirs, less the last's (below 0.5)",
