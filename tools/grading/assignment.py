@@ -27,7 +27,6 @@ SOURCE = Path(__file__).parents[2] / "notebooks" / "assignments" / "source"
 SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION[ \t]*$", re.M | re.S)
 HIDDEN = re.compile(r"^### BEGIN HIDDEN TESTS\n.*?^### END HIDDEN TESTS[ \t]*\n?", re.M | re.S)
 SEED = re.compile(r"^seed = \d+", re.M)
-MARKS = ("### BEGIN SOLUTION", "### END SOLUTION")
 BLANK = "# your code here\n{indent}raise NotImplementedError"
 TOLERANCE = 1e-7  # relative, and absolute: of arrays that take other steps to the same number
 
@@ -136,6 +135,11 @@ def collect(source, test, namespace):
 def without_solution(source):
     """The cell with its solutions taken out."""
     return SOLUTION.sub(lambda found: found[1] + BLANK.format(indent=found[1]), source)
+
+
+def unmarked(source):
+    """The cell with its solutions, but without the marks around them."""
+    return re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", "", source, flags=re.M).rstrip()
 
 
 def literal(value):

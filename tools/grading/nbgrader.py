@@ -6,7 +6,7 @@ import inspect
 import re
 
 from tools.grading import run
-from tools.grading.assignment import HIDDEN, TOLERANCE, role, shown
+from tools.grading.assignment import HIDDEN, TOLERANCE, role, shown, unmarked
 
 NAMED = re.compile(r"\bcase\((\w+)\s*,")
 FIRST = """\
@@ -68,7 +68,7 @@ c.GenerateFeedback.preprocessors = [GetGrades, OneLine, CSSHTMLHeaderPreprocesso
 def hidden_tests(about):
     """{grade_id: source} of the test cells: examples with numbers, and hidden tests that run anywhere."""
     codes, tests = [code for _, code in about.given], {test.name: test for test in about.tests}
-    codes += [cell.source for cell in about.nb.cells if role(cell)[0] == "solution"]
+    codes += [unmarked(cell.source) for cell in about.nb.cells if role(cell)[0] == "solution"]
     parts = (run.difference, run._of_numbers, run._kind)
     common = {"difference": "\n".join(map(inspect.getsource, parts)), "solution": "\n".join(codes)}
     found = {}

@@ -64,8 +64,7 @@ def solved(about):
     def rewrite(cell, kind, named):
         if kind == "test":
             return source.shown(cell.source, tests[named["grade_id"]])
-        lines = cell.source.splitlines()
-        return "\n".join(line for line in lines if line.strip() not in source.MARKS)
+        return source.unmarked(cell.source)
 
     return rewrite
 

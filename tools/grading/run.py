@@ -37,7 +37,7 @@ class Failed(Exception):
     SAID = re.compile(r"(\w+)((?: \(line \d{1,4} of its cell\))?): ")
 
     def __init__(self, text, ours=True):
-        super().__init__(text)
+        super().__init__(" ".join(text.split()))
         self.ours = ours or text in (worker.NONE, worker.DEEP, worker.LARGE, worker.KIND)
 
     def brief(self):
