@@ -50,12 +50,16 @@ def wrong_addresses(name, text, home):
     """What a reader may install from, or is sent to, and which is not `home`."""
     found = [m[0] for pattern in (HOSTED, DIRECT) for m in pattern.finditer(text)]
     for command in COMMAND.finditer(re.sub(r"\\\n|,\n", " ", text)):  # one command over several lines
-        installs = False
+        installs, alone = False, "--no-index" in command["rest"]  # alone: from a folder, without a network
         for word in WORDS.findall(command["rest"].split(" #")[0]):
             installs = installs or word == "install"
-            if "://" in word or installs and OTHERS.fullmatch(word):
+            if "://" in word or installs and not alone and OTHERS.fullmatch(word):
                 found.append(word)
-        if OWN_NAME.search(command["rest"]) and not (home and f" @ git+{home}" in command["rest"]):
+        if (
+            not alone
+            and OWN_NAME.search(command["rest"])
+            and not (home and f" @ git+{home}" in command["rest"])
+        ):
             found.append(command[0])
     if name == "CITATION.cff":
         found += CITED.findall(text)
@@ -138,6 +142,8 @@ REFUSED = [
     ("cell", '%pip install --quiet "crfbook[peers] @ git+https://github.com/crfbook/crfbook"'),
     ("tools/x.py", '"pip",\n    "install",\n    "crfbook",\n'),
     ("README.md", "pip install --upgrade \\\n    crfbook"),
+    ("README.md", "pip install --no-index --find-links https://example.org/wheels crfbook"),
+    ("README.md", "pip install --find-links wheelhouse crfbook"),
     ("cell", "!pip install crfbook"),
     ("CITATION.cff", 'title: x\nrepository-code: "https://example.org/crfbook"\n'),
     ("CITATION.cff", "url: https://crfbook.example.org"),
@@ -148,6 +154,7 @@ REFUSED = [
     ("environment.yml", "channels:\n  - conda-forge\ndependencies:\n  - crfbook::crfbook\n"),
 ]
 ALLOWED = [
+    ("README.md", "pip install --no-index --find-links wheelhouse crfbook"),
     ("Makefile", '\t@$(PY) -m pip install --quiet --editable ".[book,test]"\n'),
     ("README.md", "`pip install .` in the folder; pip install python-crfsuite"),
     (
