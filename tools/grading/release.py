@@ -144,6 +144,8 @@ def pack(folder, seed=0):
         out.writestr("README.md", ABOUT.format(seed=seed))
         for path in sorted(files):
             out.write(path, path.relative_to(source.SOURCE.parent))
+        for path in sorted((ROOT / "notebooks" / "teaching").glob("exam*.md")):
+            out.write(path, f"exam/{path.name}")
         for path in sorted((ROOT / "tests" / "exercises").glob("test_*.py")):
             out.write(path, f"exercises/{path.name}")
         for path in source.sources():
@@ -163,6 +165,7 @@ ABOUT = """\
 | keys/ | questions that a person reads: model answers and how points are given |
 | source/ | the sources: solutions and hidden tests |
 | wrong/ | named wrong solutions, and the tests that each must fail |
+| exam/ | examination questions and their key |
 | exercises/ | solutions to the chapters' exercises, as tests that run (`python -m pytest tests/exercises`) |
 
 Nothing of this is in the site or in what students get. All of it is in the public repository: read
