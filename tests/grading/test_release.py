@@ -282,9 +282,8 @@ def test_the_teachers_archive(folder, tmp_path, capsys):
         names = archive.namelist()
         key = archive.read(f"keys/{NAME}.md").decode()
         assert "the secret of score" in archive.read(f"solutions/{NAME}.ipynb").decode()
-    assert {"README.md", f"source/{NAME}/{NAME}.ipynb", "wrong/99.py", f"solutions/{NAME}.ipynb"} <= set(
-        names
-    )
+    wanted = {"README.md", f"source/{NAME}/{NAME}.ipynb", "wrong/99.py", f"solutions/{NAME}.ipynb"}
+    assert wanted | {"exam/exam.md", "exam/exam_key.md"} <= set(names)
     exercises = {
         f"exercises/{path.name}" for path in (chapters.ROOT / "tests" / "exercises").glob("test_*.py")
     }
