@@ -371,7 +371,6 @@ def test_stored_records_name_a_commit_and_stand(path):
 
 
 UNNAMED = {  # tables whose records name no frozen result, and why
-    "05_rounds_ner": "made before records did",
     "10_growth 10_peers 11_kbest 11_peers 11_training 12_growth": "seconds alone, which no result decides",
     "10_built 13_built": "beside programs that the reader builds",
     "10_errors 10_fits 13_skip": "no row was computed again since records name frozen results",
