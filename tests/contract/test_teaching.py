@@ -69,3 +69,31 @@ def test_every_summary_fills_one_page(built, tmp_path):
     teaching.headless(f"--print-to-pdf={pdf}", built[0].with_name("summaries.html").as_uri())
     pages = len(re.findall(rb"/Type\s*/Page[^s]", pdf.read_bytes()))
     assert pages == len(list((teaching.TEACHING / "summaries").glob("*.md"))) > 0
+
+
+def test_commands_without_make_exist_and_need_no_shell():
+    """Every `python -m tools.NAME` of the teachers' pages is there; none relies on a shell or on / in paths."""
+    pages = [teaching.TEACHING / "README.md", teaching.TEACHING / "syllabus.md"]
+    pages.append(teaching.NOTEBOOKS / "assignments" / "README.md")
+    named = {name for page in pages for name in re.findall(r"-m tools\.(\w+)", page.read_text())}
+    assert {"teaching", "wheelhouse", "grade", "book"} <= named
+    for name in named:
+        assert (teaching.ROOT / "tools" / f"{name}.py").exists(), name
+    for path in (teaching.ROOT / "tools").rglob("*.py"):
+        code = path.read_text(encoding="utf-8")
+        shell = re.search(r"shell\s*=\s*True|os\.(?:system|popen)\(|[\"']/(?:tmp|usr|bin)\b", code)
+        assert not shell, path.name
+
+
+def test_the_syllabus_names_chapters_and_assignments_that_exist():
+    from tools.grading import assignment
+
+    text = (teaching.TEACHING / "syllabus.md").read_text()
+    chapters = {path.stem[:2] for path in teaching.chapters()}
+    plans = [plan for plan in text.split("## ")[1:] if "weeks" in plan.splitlines()[0]]
+    rows = [re.findall(r"^\| (\d+) \|(.+)$", plan, re.M) for plan in plans]
+    assert [len(found) for found in rows] == [7, 14]
+    for found in rows:
+        for _, row in found:
+            assert set(re.findall(r"\b(\d\d)\b", row.split("|")[0])) <= chapters
+    assert chapters - {"00"} >= {path.stem[:2] for path in assignment.sources()}
