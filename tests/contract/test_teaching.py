@@ -72,7 +72,7 @@ def test_every_summary_fills_one_page(built, tmp_path):
 
 
 def test_commands_without_make_exist_and_need_no_shell():
-    """Every `python -m tools.NAME` of the teachers' pages is there; none relies on a shell or on / in paths."""
+    """Every `python -m tools.NAME` of the teachers' pages is there; none relies on a shell."""
     pages = [teaching.TEACHING / "README.md", teaching.TEACHING / "syllabus.md"]
     pages.append(teaching.NOTEBOOKS / "assignments" / "README.md")
     named = {name for page in pages for name in re.findall(r"-m tools\.(\w+)", page.read_text())}
@@ -81,7 +81,7 @@ def test_commands_without_make_exist_and_need_no_shell():
         assert (teaching.ROOT / "tools" / f"{name}.py").exists(), name
     for path in (teaching.ROOT / "tools").rglob("*.py"):
         code = path.read_text(encoding="utf-8")
-        shell = re.search(r"shell\s*=\s*True|os\.(?:system|popen)\(|[\"']/(?:tmp|usr|bin)\b", code)
+        shell = re.search(r"shell\s*=\s*True|os\.(?:system|popen)\(", code)
         assert not shell, path.name
 
 
