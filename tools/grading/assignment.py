@@ -120,7 +120,6 @@ def collect(source, test, namespace):
         test.calls.append(Call(function.__name__, kept, function(*arguments), by, tol))
 
     scope = {**namespace, "case": case, "example": case}
-    scope.pop("text", None)
     for node in ast.parse(source).body:
         before = len(test.calls)
         exec(compile(ast.Module([node], []), test.name, "exec"), scope)
