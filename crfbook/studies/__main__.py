@@ -35,18 +35,19 @@ def main(argv=None):
         require_clean()
     for key, value in environment().items():
         print(f"{key}: {value}")
-    rows, start = [], time.perf_counter()
+    rows, rests_on, start = [], [], time.perf_counter()
     for name in names:
         print(f"... {name}", file=sys.stderr, flush=True)
         if name not in timings:
             for path in run(name, folder=options.folder, dirty=options.dirty):
                 print(f"written to {path}", flush=True)
             continue
-        found = []
+        found, rests_on = [], list(dict.fromkeys([*rests_on, *known[name].frozen]))
         for row in measure(name, **({} if options.repeats is None else {"repeats": options.repeats})):
             found.append(row)
             if options.csv:  # after each row: what is measured is kept, whatever becomes of the next one
-                write_report(options.csv, rows + found, seconds=time.perf_counter() - start)
+                seconds = time.perf_counter() - start
+                write_report(options.csv, rows + found, seconds=seconds, frozen=rests_on)
         print(report(found), flush=True)
         rows += found
     if options.csv and rows:

@@ -28,7 +28,7 @@ def _evaluations(work, threads, repeats):
     return race(runs | {n: work.evaluation(n_threads=n) for n in threads}, repeats)
 
 
-@study(RECORD)
+@study(RECORD, frozen=("objective, batched",))
 def gradient(repeats=5):
     """Objective + gradient, CoNLL-2000, 22 labels, one and two threads."""
     work = load("chunking", verbose=True)
@@ -42,14 +42,14 @@ def gradient(repeats=5):
     yield Row(f"{name}, 22 labels, 2 threads", *wall, "wall s", 0.30, 0.20)
 
 
-@study(RECORD)
+@study(RECORD, frozen=("objective, batched",))
 def gradient_atis(repeats=5):
     """Objective + gradient, ATIS slots, 121 labels, one thread."""
     took = _evaluations(load("atis", verbose=True), (1,), repeats)
     yield cpu_row("objective + gradient, ATIS, 121 labels, 1 thread", took, 0.35, 0.25, ours=1)
 
 
-@study(RECORD)
+@study(RECORD, frozen=("objective, batched",))
 def gradient_joint(repeats=3):
     """Objective + gradient, joint POS/chunk labels, 319 labels, one thread; and its matrix products alone."""
     work = load("joint", verbose=True)
@@ -103,7 +103,7 @@ def _cached_products(n_tokens, n_labels, block=256):
     return run
 
 
-@study(RECORD)
+@study(RECORD, frozen=("decoding, dense",))
 def viterbi(repeats=5):
     """Viterbi alone, scores ready, 22 and 319 labels, one thread."""
     yield _viterbi("chunking", 2000, 20, 0.35, 0.20, repeats)
@@ -130,7 +130,7 @@ def _viterbi(name, n_sentences, iterations, required, aim, repeats):
     return cpu_row(f"Viterbi alone, {work.features.n_labels} labels", took, required, aim, note)
 
 
-@study(RECORD)
+@study(RECORD, frozen=("decoding, dense",))
 def tagging(repeats=5):
     """The CoNLL-2000 test set from columns of strings to labels, one thread, the same weights."""
     from crfbook.chain.inference import decode
@@ -153,7 +153,7 @@ def tagging(repeats=5):
     yield cpu_row("tagging, columns of strings to labels", took, 0.50, 0.25, note)
 
 
-@study(RECORD)
+@study(RECORD, frozen=("lbfgs",))
 def end_to_end(repeats=3):
     """Columns to corpus + 50 iterations of L-BFGS, each side in its own process; peak memory."""
     done = {"crfsuite": [], "ours": []}

@@ -37,7 +37,7 @@ FROZEN += ("decoding, dense", "marginals, batched")
 WARM_UP = 5  # sentences
 
 
-@study("04_benchmarks.csv")
+@study("04_benchmarks.csv", frozen=("objective, batched", "objective, exp", "objective, pointwise-log"))
 def losses(repeats=9):
     """Loss + gradient of three losses against the log loss: CoNLL-2000, 22 labels, ATIS, 121; one thread."""
     for name in ("chunking", "atis"):

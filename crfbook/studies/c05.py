@@ -60,7 +60,7 @@ def epoch_race(work, algorithm, learners, repeats, numbers=False, **params):
     return race({"crfsuite": theirs} | {name: partial(ours, name) for name in learners}, repeats), last
 
 
-@study(RECORD)
+@study(RECORD, frozen=("perceptron", "pa", "arow"))
 def perceptron(repeats=3):
     """Averaged perceptron, PA, AROW on CoNLL-2000, 22 labels, one thread: seconds an epoch, F1 after ten."""
     work = load("chunking", verbose=True)
@@ -127,7 +127,7 @@ PIECES = (("chunking", 1.0, 0.10), ("chunking", 0.05, 0.20), ("ner", 1.0, 0.15))
 FAST = {"fast_fit": fast_fit, "sdca": sdca, "L-BFGS": partial(descend, memory=30)}
 
 
-@study("05_fast_benchmarks.csv")
+@study("05_fast_benchmarks.csv", frozen=("auto", "sdca", "lbfgs"))
 def fast(repeats=1):
     """CPU seconds to 1e-4 above the optimum, one thread: CoNLL-2000, c2 = 1 and 0.05; Spanish names, S3.
 
@@ -197,7 +197,7 @@ def _to_optimum(name, c2, required, repeats):
 STRETCHES = (0, 500, 1000, 2000, 4000)  # rounds; the first one is what is asked of
 
 
-@study(RECORD)
+@study(RECORD, frozen=("boosting",))
 def boosting(repeats=3):
     """Seconds a round, Spanish names (CoNLL-2002), S2, 9 labels, one thread, from zero weights.
 

@@ -58,7 +58,7 @@ def crfsuite_l1(work, c1):
     return Run(OptResult(w, objective, "its own stop", len(log.iterations), [], {}, trials), seconds, [])
 
 
-@study("06_benchmarks.csv")
+@study("06_benchmarks.csv", frozen=("owlqn", "lbfgs, elastic net", "objective, auto"))
 def owlqn(repeats=1):
     """L1 to the certificate, CoNLL-2000, c1 = 1, against CRFsuite's OWL-QN to its own stop; minutes."""
     work = load("chunking", verbose=True)
@@ -268,7 +268,7 @@ def sparse_forms(n_repeats=7):
     yield "06_sparse_forms.csv", [({}, lambda: form_rows(n_repeats)[1])], [dataset("nettalk")]
 
 
-@study("06_sparse_targets.csv")
+@study("06_sparse_targets.csv", frozen=("objective, batched", "objective, sparse"))
 def sparse(repeats=5):
     """Forward-backward with 500 to 67,626 edge weights in 26 blocks: sparse against dense, NetTalk."""
     work, table = form_rows(repeats)
@@ -300,7 +300,7 @@ def sparse(repeats=5):
         yield Row(line, float(row["sparse"]), float(row["batched"]), "CPU s", None, None, note)
 
 
-@study("06_owlqn_targets.csv")
+@study("06_owlqn_targets.csv", frozen=("owlqn", "lbfgs, elastic net", "objective, auto"))
 def sparse_owlqn(repeats=1, max_iterations=40):
     """Pseudo 3-grams, c1 = 1, OWL-QN and proximal steps: Wapiti's OWL-QN takes 3.1 s an evaluation."""
     work = load("nettalk", PSEUDO_3_GRAMS)

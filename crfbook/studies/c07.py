@@ -161,7 +161,7 @@ N_GRAMS = "*0:%x[0,0]\n*3:%x[-1,0]/%x[0,0]/%x[1,0]\n*5:%x[-2,0]/%x[-1,0]/%x[0,0]
 PATH = (30.0, 10.0, 5.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3)  # of c1, two sweeps each
 
 
-@study("08_sbcd_targets.csv")
+@study("08_sbcd_targets.csv", frozen=("sbcd", "sbcd, virtual weights", "path, sbcd"))
 def sbcd(repeats=1):
     """Blockwise coordinate descent on NetTalk: sweeps, the slow tail, a path over virtual n-grams, passes."""
     path = list(_path())  # first: the peak of memory is that of the process so far
@@ -256,7 +256,7 @@ def _passes():
     return Row("Algorithm 1 against 2, gradient passes", ratio, 42.0, "x", 1.0, None, note)
 
 
-@study("08_tagging_targets.csv")
+@study("08_tagging_targets.csv", frozen=("owlqn", "decoding, dense", "decoding, sparse"))
 def sparse_tagging(repeats=5):
     """Words to phonemes with letters, trigrams and pentagrams, 100,000 weights: sparse against dense."""
     work, labels = load("nettalk", N_GRAMS), {}

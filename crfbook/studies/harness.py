@@ -32,7 +32,7 @@ class Study(NamedTuple):
     files: tuple  # of notebooks/results: the records that it writes, or whose rows it times
     run: Callable
     timed: bool  # rows of a comparison; otherwise records
-    frozen: tuple  # cases of tests/frozen.json: the code path of its tables
+    frozen: tuple  # cases of tests/frozen.json: the code path of its records
 
 
 STUDIES = {}  # name -> Study: a chapter's are here once its module is imported
@@ -42,7 +42,7 @@ def study(*files, of=("",), frozen=()):
     """Declare a study: named as its function, which has `repeats` as a parameter where it times something.
 
     of : words; there is a study for each, whose function gets the word and whose name and files end in it.
-    frozen : the cases of tests/frozen.json on which its tables rest.
+    frozen : the cases of tests/frozen.json on which its records rest.
     """
 
     def declare(run):

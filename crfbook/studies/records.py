@@ -125,10 +125,10 @@ def write_record(path, rows, *, seconds, datasets=(), begun_at=None, frozen=()):
     return draft.replace(path)
 
 
-def write_report(path, rows, *, seconds):
+def write_report(path, rows, *, seconds, frozen=()):
     """Write `Row`s of a timing as a record, each with its ratio and verdict. Returns the path."""
     table = [{**row._asdict(), "ratio": f"{row.ratio:.4f}", "verdict": row.verdict} for row in rows]
-    return write_record(path, table, seconds=seconds)
+    return write_record(path, table, seconds=seconds, frozen=frozen)
 
 
 def read_record(path):
