@@ -103,6 +103,20 @@ def test_exercise_5_a_dense_base_and_a_product_for_each_stored_pair():
         assert products == np.count_nonzero(extra[1:])
 
 
+def test_exercise_6_a_score_for_each_label_leaves_fewer_entries_and_the_same_marginals():
+    """A column that is nearly full of one weight: that weight is the label's, and its exceptions are left."""
+    rng, L, T = np.random.default_rng(4), 5, 4
+    score = np.array([0.0, -2.0, 0.0, -1.5, 0.0])  # of the labels beside the ones
+    edge = np.tile(score, (L, 1))
+    edge[rng.integers(L, size=6), rng.integers(L, size=6)] += rng.normal(size=6)
+    left, node = edge - score, rng.normal(size=(T, L))
+    shifted = node + np.where(np.arange(T)[:, None] > 0, score, 0.0)
+    assert 0 < np.count_nonzero(left) < np.count_nonzero(edge)
+    for of in (brute.log_z, brute.node_marginals, brute.edge_marginals):
+        want = of(node, edge[None], np.zeros(T, int))
+        np.testing.assert_allclose(of(shifted, left[None], np.zeros(T, int)), want, rtol=0, atol=1e-12)
+
+
 def test_exercise_7_groups_of_one_weight_are_l1(toy):
     """The proximal step of a group shrinks its norm; of one weight it is the soft threshold."""
     z = np.random.default_rng(3).normal(size=100)
