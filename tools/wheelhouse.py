@@ -25,22 +25,12 @@ MARKS = "sys_platform", "platform_system", "os_name", "platform_machine"
 SYSTEMS = {
     "linux": (
         ["manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_27_x86_64", "manylinux_2_28_x86_64"],
-        {
-            "sys_platform": "linux",
-            "platform_system": "Linux",
-            "os_name": "posix",
-            "platform_machine": "x86_64",
-        },
+        ("linux", "Linux", "posix", "x86_64"),
     ),
     "macos": (
         [f"macosx_{n}_0_{kind}" for n in (11, 12, 13, 14) for kind in ("arm64", "universal2")]
         + ["macosx_10_9_universal2"],
-        {
-            "sys_platform": "darwin",
-            "platform_system": "Darwin",
-            "os_name": "posix",
-            "platform_machine": "arm64",
-        },
+        ("darwin", "Darwin", "posix", "arm64"),
     ),
     "windows": (
         ["win_amd64"],
