@@ -95,10 +95,12 @@ def letters(record):
         "no paired test between the two is recorded", "08, Table 2",
     )  # fmt: skip
     for name, times in {"OWL-QN": 165 / 70, "L-BFGS": 302 / 70}.items():
+        spent = [
+            [_seconds(row[unit]) for row in (by.loc[name], from_zero)] for unit in ("seconds", "s to 1 %")
+        ]
         yield Claim(
-            f"SBCD is faster than {name}: its seconds over SBCD's; the paper's iterations, to 1 % off",
-            more(1), [times],
-            [ratio(by.loc[name, unit], from_zero[unit]) for unit in ("seconds", "s to 1 %")], "08, Table 2",
+            f"SBCD is faster than {name}: its seconds over SBCD's; the paper's iterations, to 1 % off (or all"
+            " that was given)", more(1), [times], [ratio(*pair) for pair in spent], "08, Table 2",
         )  # fmt: skip
     epochs = record("08_epochs", "epochs")
     yield Claim(
@@ -110,6 +112,11 @@ def letters(record):
         "and takes the least time: its seconds over SBCD's from zero", less(1), [0.24],
         [ratio(by.loc["SGD", "seconds"], from_zero["seconds"])], "08, Table 2",
     )  # fmt: skip
+
+
+def _seconds(text):
+    """Of a row; "not in 60": as many were not enough."""
+    return float(str(text).removeprefix("not in "))
 
 
 def contexts(record):
