@@ -1,5 +1,6 @@
 """The teacher's pages: built from the chapters as they are, offline, looked at in a browser where one is."""
 
+import html
 import re
 from importlib.util import find_spec
 
@@ -29,6 +30,14 @@ def test_pages_need_no_network_and_read_every_formula(built):
         page = path.read_text()
         assert "unread-formula" not in page, path.stem
         assert not re.search(r'(?:src|href)="https?:', page), path.stem
+
+
+def test_the_page_of_summaries_holds_no_answers(built):
+    page = built[0].with_name("summaries.html").read_text()
+    for path in (teaching.TEACHING / "summaries").glob("*.md"):
+        (answers,) = teaching.ANSWERS.findall(path.read_text())
+        assert answers not in page and html.escape(answers) not in page, path.stem
+    assert "answers:" not in page
 
 
 def test_a_deck_shows_what_the_chapter_shows(built):
