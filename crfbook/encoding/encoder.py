@@ -142,6 +142,11 @@ class Encoder:
     def n_edge_attrs(self) -> int:
         return self._fitted().n_edge_attrs
 
+    @property
+    def attributes(self) -> Any:
+        """The alphabet of attributes: of a template, of attribute strings or of columns of numbers."""
+        return self._fitted()
+
     def attribute_names(self, ids: Sequence[int] | None = None) -> list[Any]:
         """Texts of the attributes, in the order of ids (or of the given ids).
         They are built when asked for.
