@@ -21,6 +21,7 @@ from crfbook.training.interrupts import listen
 
 RETRIES = 20  # evaluations begun anew after a loss, in a row
 PATIENCE = 60.0  # seconds without any worker before the cluster is given up
+UNEVEN = 1.1  # shards of the busiest worker / of all workers in the mean, that a larger group may cost
 POLL = 0.1  # seconds between two looks at Ctrl-C and at the cluster
 
 
@@ -226,11 +227,18 @@ class Cluster:
 
 
 def group_size(n_shards, n_workers):
-    """The largest 2^k for which there are at least n_workers groups of 2^k neighbours, if there can be."""
-    size = 1
-    while -(-n_shards // (2 * size)) >= n_workers and 2 * size <= n_shards:
-        size *= 2
-    return size
+    """The largest 2^k for which groups of 2^k neighbours can be dealt out evenly: the worker with the most
+    shards has at most a tenth more than its share.
+    """
+
+    def most(size):
+        return min(n_shards, -(-(-(-n_shards // size)) // n_workers) * size)
+
+    sizes = [1]
+    while 2 * sizes[-1] <= n_shards:
+        sizes.append(2 * sizes[-1])
+    fair = max(most(1), UNEVEN * n_shards / n_workers)
+    return max(size for size in sizes if most(size) <= fair)
 
 
 def memory_share():
