@@ -8,6 +8,7 @@ sum has the same bits whoever computes which part. Tasks keep no state but cache
 moment, and whoever is left computes its part again.
 """
 
+import math
 import os
 import time
 from collections import Counter, deque
@@ -232,7 +233,7 @@ def group_size(n_shards, n_workers):
     """
 
     def most(size):
-        return min(n_shards, -(-(-(-n_shards // size)) // n_workers) * size)
+        return min(n_shards, math.ceil(math.ceil(n_shards / size) / n_workers) * size)
 
     sizes = [1]
     while 2 * sizes[-1] <= n_shards:

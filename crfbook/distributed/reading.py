@@ -34,7 +34,7 @@ def parquet():
         import pyarrow.parquet
     except ImportError:
         raise ImportError(
-            "Parquet files need pyarrow, which is not installed: pip install 'crfbook[distributed]'"
+            "Parquet files need pyarrow, which is not installed: it comes with the extra 'distributed'"
         ) from None
     return pyarrow.parquet
 

@@ -45,7 +45,7 @@ from crfbook.distributed.shards import (
     write_shard,
 )
 from crfbook.encoding.encoder import Encoder
-from crfbook.encoding.merging import merged, renumbered
+from crfbook.encoding.merging import renumbered
 from crfbook.models.inputs import encoder_from_state, encoder_state, obey, require_labels, weighted
 from crfbook.models.saving import load_arrays, save_arrays
 from crfbook.models.weights import kept_weights
@@ -115,7 +115,7 @@ def write_shards(
         return _same(Shards(folder), made_of)
     say(f"{len(found)} parts, {sum(row['n_tokens'] for row in found):,} tokens encoded")
 
-    encoder = reduce(merged, (_encoder_of(row["path"]) for row in encoded))
+    encoder = reduce(Encoder.merged, (_encoder_of(row["path"]) for row in encoded))
     limits = constraints_from(crf.constraints, encoder.labels_)
     bare = os.path.join(parts, "encoder")
     beside = write_alphabet(bare, encoder, _no_weights(encoder), limits)

@@ -10,6 +10,7 @@ from itertools import repeat
 import numpy as np
 
 from crfbook._checks import Stored, check_arrays, shown
+from crfbook.data.vocabulary import look_up
 from crfbook.encoding.attribute_rows import append_cell, select_known
 
 LIMIT = 2**62  # keys stay below
@@ -150,6 +151,19 @@ def group(patterns):
     for pattern in patterns:
         families.setdefault((pattern.literals, pattern.sources), []).append(pattern.offsets)
     return [Family(literals, sources, rows) for (literals, sources), rows in families.items()]
+
+
+def recoded(family, before, after):
+    """The keys of a family as rows of codes (n, m): of the cells `after`, which have all values that the
+    cells `before` have. Both {source: CellValues}.
+    """
+    codes = family.decode(family.keys, before)
+    for slot, source in enumerate(family.sources):
+        old, new = before[source], after[source]
+        table = look_up(new.codes, old.values, len(old.values))
+        outside = np.arange(len(new.values), new.size, dtype=np.int32)
+        codes[:, slot] = np.concatenate([table, outside])[codes[:, slot]]
+    return codes
 
 
 def _position(values, queries):

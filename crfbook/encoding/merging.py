@@ -1,6 +1,6 @@
 """One encoder from encoders of parts of a text: the one that the whole text would have given, ids included.
 
-    encoder = merged(merged(a, b), c)          # of encoders fitted on parts, in any order
+    encoder = a.merged(b).merged(c)            # of encoders fitted on parts, in any order
     corpus = renumbered(corpus, a, encoder)    # as if `encoder` had encoded that part
 
 Ids depend on what occurs how often, not on where; so names and counts of the parts are all that is needed.
@@ -9,33 +9,19 @@ Nothing of the text is read again.
 
 import numpy as np
 
-from crfbook._checks import shown
 from crfbook.data.corpus import make_corpus, owners
 from crfbook.data.features import row_offsets
-from crfbook.data.vocabulary import falling_order, label_alphabet, look_up
-from crfbook.encoding.encoder import Encoder
+from crfbook.data.vocabulary import falling_order, look_up
+from crfbook.encoding.families import recoded
 from crfbook.encoding.given_attributes import ItemAttributes, MatrixAttributes
 from crfbook.encoding.template_attributes import CellValues, TemplateAttributes
 
 
-def merged(a, b):
-    """The `Encoder` of both texts. a, b : fitted without min_freq, on the same form of text.
-
-    Raises ValueError where their templates, columns or forms differ.
+def merged_attributes(a, counts_a, b, counts_b):
+    """(attributes of both, their counts by falling count); a, b : attributes of one kind, learnt without
+    min_freq; counts_a, counts_b : occurrences of each (A,).
     """
-    for what, one, other in (
-        ("form", a.attributes.kind, b.attributes.kind),
-        ("template", *(getattr(e.template, "text", None) for e in (a, b))),
-        ("columns", a.columns_, b.columns_),
-    ):
-        if one != other:
-            raise ValueError(
-                f"{what}: expected the same in all parts of a text, got {shown(one)} and {shown(other)}"
-            )
-    new = Encoder(a.template)
-    new._attributes, new.attribute_counts_ = _MERGE[type(a.attributes)](a, b)
-    new.labels_, new.columns_ = label_alphabet({*a.labels_, *b.labels_}), a.columns_
-    return new
+    return _MERGE[type(a)](a, counts_a, b, counts_b)
 
 
 def renumbered(corpus, old, new):
@@ -78,16 +64,14 @@ def _edge_classes(corpus, edge):
 # ---- templates
 
 
-def _merge_templates(a, b):
-    new = TemplateAttributes(a.template)
-    parts = a.attributes, b.attributes
+def _merge_templates(a, counts_a, b, counts_b):
+    new, parts = TemplateAttributes(a.template), (a, b)
     n_boundaries = len(new.boundaries)
     for source in new.template.sources:
         values = sorted({*parts[0].cells[source].values, *parts[1].cells[source].values})
         new.cells[source] = CellValues(source, values, n_boundaries)
-    node_counts = a.attribute_counts_, b.attribute_counts_
-    edge_counts = parts[0].edge_counts, parts[1].edge_counts
-    new.node_order, counts = _merge_families(new, "node", parts, node_counts, 0)
+    new.node_order, counts = _merge_families(new, "node", parts, (counts_a, counts_b), 0)
+    edge_counts = a.edge_counts, b.edge_counts
     new.edge_order, new.edge_counts = _merge_families(new, "edge", parts, edge_counts, 1)
     return new, counts
 
@@ -96,7 +80,7 @@ def _merge_families(new, name, parts, counts_by_id, first_id):
     """(order, counts by falling count) of all families "node" or "edge"; they get their keys and ids."""
     families, counts = getattr(new, name), []
     for f, family in enumerate(families):
-        codes = np.concatenate([_codes(part, new, getattr(part, name)[f]) for part in parts])
+        codes = np.concatenate([recoded(getattr(part, name)[f], part.cells, new.cells) for part in parts])
         seen = [n[getattr(part, name)[f].ids - first_id] for part, n in zip(parts, counts_by_id, strict=True)]
         family.keys, place = np.unique(family.encode(codes, new.cells), return_inverse=True)
         counts.append(np.bincount(place, np.concatenate(seen), len(family.keys)).astype(np.int64))
@@ -109,31 +93,20 @@ def _merge_families(new, name, parts, counts_by_id, first_id):
     return order, together[order]
 
 
-def _codes(old, new, family):
-    """The keys of a family of `old` as rows of codes (n, m) of `new`."""
-    codes = family.decode(family.keys, old.cells)
-    for slot, source in enumerate(family.sources):
-        before, after = old.cells[source], new.cells[source]
-        table = look_up(after.codes, before.values, len(before.values))
-        outside = np.arange(len(after.values), after.size, dtype=np.int32)
-        codes[:, slot] = np.concatenate([table, outside])[codes[:, slot]]
-    return codes
-
-
 def _template_places(old, new):
     node, edge = np.zeros(old.n_attrs, np.int32), np.zeros(old.n_edge_attrs, np.int32)
     for place, name in ((node, "node"), (edge, "edge")):
         for before, after in zip(getattr(old, name), getattr(new, name), strict=True):
-            place[before.ids] = after.place(_codes(old, new, before), new.cells)
+            place[before.ids] = after.place(recoded(before, old.cells, new.cells), new.cells)
     return node, edge
 
 
 # ---- attribute strings, and columns of numbers
 
 
-def _merge_items(a, b):
-    counts = dict(zip(a.attributes.names, a.attribute_counts_.tolist(), strict=True))
-    for name, count in zip(b.attributes.names, b.attribute_counts_.tolist(), strict=True):
+def _merge_items(a, counts_a, b, counts_b):
+    counts = dict(zip(a.names, counts_a.tolist(), strict=True))
+    for name, count in zip(b.names, counts_b.tolist(), strict=True):
         counts[name] = counts.get(name, 0) + count
     names = sorted(counts)
     counts = np.array([counts[name] for name in names], np.int64)
@@ -148,15 +121,15 @@ def _item_places(old, new):
     return look_up(number, old.names, len(old.names)), np.zeros(1, np.int32)
 
 
-def _merge_matrices(a, b):
-    sizes = {e.attributes.n_columns for e in (a, b)}
-    if len(sizes) > 1:
-        raise ValueError(f"columns of numbers: expected the same in all parts of a text, got {sorted(sizes)}")
-    new = MatrixAttributes(a.attributes.column_names)
-    new.n_columns = sizes.pop()
+def _merge_matrices(a, counts_a, b, counts_b):
+    if a.n_columns != b.n_columns:
+        both = f"{a.n_columns} and {b.n_columns}"
+        raise ValueError(f"columns of numbers: expected the same in all parts of a text, got {both}")
+    new = MatrixAttributes(a.column_names)
+    new.n_columns = a.n_columns
     counts = np.zeros(new.n_columns, np.int64)
-    for e in (a, b):
-        counts[e.attributes.columns] += e.attribute_counts_
+    counts[a.columns] += counts_a
+    counts[b.columns] += counts_b
     kept = np.flatnonzero(counts)
     new.columns = kept[falling_order(counts[kept])[0]]
     return new, counts[new.columns]

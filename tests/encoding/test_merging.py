@@ -7,7 +7,7 @@ from scipy import sparse
 from crfbook.data.columns import TokenColumns
 from crfbook.encoding import families
 from crfbook.encoding.encoder import Encoder
-from crfbook.encoding.merging import merged, renumbered
+from crfbook.encoding.merging import renumbered
 
 SEVERAL = "U0:%x[0,0]\nU1:%x[-1,0]/%x[0,0]/%x[1,1]\nU:%x[-1,1]\nU:%x[1,1]\nU2:%suffix[0,0,2]\nB\nB1:%x[0,1]\n"
 
@@ -64,7 +64,7 @@ def check(columns, cuts, given, template=None):
     for order in (1, -1):
         together = encoders[::order][0]
         for encoder in encoders[::order][1:]:
-            together = merged(together, encoder)
+            together = together.merged(encoder)
         state, wanted = together.get_state(), whole.get_state()
         assert state["header"] == wanted["header"]
         assert state["arrays"].keys() == wanted["arrays"].keys()
@@ -95,7 +95,7 @@ def test_a_part_with_labels_of_its_own():
     b = TokenColumns({"0": ["y"]}, [0, 1], ["C"])
     encoders = [Encoder("U:%x[0,0]") for _ in "ab"]
     corpora = [e.fit_transform(part) for e, part in zip(encoders, (a, b), strict=True)]
-    together = merged(*encoders)
+    together = encoders[0].merged(encoders[1])
     assert together.labels_ == ["A", "B", "C"]
     assert [renumbered(c, e, together).labels.tolist() for c, e in zip(corpora, encoders, strict=True)] == [
         [1, 0],
@@ -110,6 +110,6 @@ def test_parts_that_differ_are_refused():
     b.fit(columns)
     c.fit([[["x"]]], [["A"]])
     with pytest.raises(ValueError, match="template: expected the same in all parts"):
-        merged(a, b)
-    with pytest.raises(ValueError, match="form: expected the same in all parts"):
-        merged(a, c)
+        a.merged(b)
+    with pytest.raises(ValueError, match="form of X: expected the same in all parts"):
+        a.merged(c)
