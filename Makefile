@@ -50,6 +50,8 @@ $(STAMP): pyproject.toml
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable ".[book,test]"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --only-binary :all: --editable ".[peers]" \
 	  || echo "note: no wheel of python-crfsuite for this Python; the comparisons with it will be left out"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --only-binary :all: --editable ".[distributed]" \
+	  || echo "note: no wheels of Dask and pyarrow for this Python; chapter 15 will show its records alone"
 	@touch $@
 
 # Two processes compile ahead; what they leave out or fail at, the chapters compile when they come to it.

@@ -22,6 +22,7 @@ from tools.pages import markdown
 TEACHING = NOTEBOOKS / "teaching"
 OUT = ROOT / "build" / "teaching"
 SIZE = 1280, 720
+ANSWERS = re.compile(r"<!-- answers: (.*?) -->\s*", re.S)  # of a summary, for teachers
 
 
 @cache
@@ -76,7 +77,8 @@ def build():
         title = slides[0].strip().splitlines()[0].lstrip("# ")
         page = {"title": html.escape(title), "slides": "".join(map(slide, slides))}
         paths.append(fill("deck", path.stem, page))
-    sheets = (markdown(path.read_text(encoding="utf-8")) for path in sorted(TEACHING.glob("summaries/*.md")))
+    pages = (path.read_text(encoding="utf-8") for path in sorted(TEACHING.glob("summaries/*.md")))
+    sheets = (markdown(ANSWERS.sub("", page)) for page in pages)  # students get the file, too
     fill("sheets", "summaries", {"sheets": "".join(f"<article>{one}</article>" for one in sheets)})
     return paths
 

@@ -145,7 +145,9 @@ def check(extras=("book", "peers")):
         )
         if done.returncode:
             raise SystemExit(f"without an index: {done.stderr.strip().splitlines()[-1]}")
-        subprocess.run([python, "-c", TRIAL], cwd=folder, check=True)
+        subprocess.run(
+            [python, "-I", "-c", TRIAL], cwd=folder, check=True
+        )  # -I: not a checkout on PYTHONPATH
 
 
 def main(arguments=None):

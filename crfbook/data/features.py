@@ -169,21 +169,30 @@ def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all
     ):
         if ids.size and ids.max() >= size:
             raise ValueError(f"{name} ids: expected 0..{size - 1}, got {ids.max()}")
-    nodes = np.zeros(0, np.int64)
+    nodes, pairs = np.zeros((2, 0), np.int64)
     if not all_states:
         distinct = [distinct_keys(key) for key, _, _ in _label_keys(corpus, n_labels)]
         nodes = distinct_keys(np.concatenate([nodes, *distinct]))
-    if all_transitions:
-        pairs = np.arange(n_edge_attrs * n_labels**2, dtype=np.int64)
-    else:
+    if not all_transitions:
         pairs = _pair_counts(corpus._replace(seq_weight=np.zeros(0)), n_labels, n_edge_attrs)[0]
-    features = from_keys(n_labels, n_attrs, n_edge_attrs, nodes, pairs)
-    if not all_states:
-        return features
-    return features._replace(  # not from keys, which would take thrice the memory
-        node_ptr=np.arange(n_attrs + 1, dtype=np.int64) * n_labels,
-        node_label=np.tile(np.arange(n_labels, dtype=np.int32), n_attrs),
-    )
+    return with_every(from_keys(n_labels, n_attrs, n_edge_attrs, nodes, pairs), all_states, all_transitions)
+
+
+def with_every(features, states, transitions):
+    """The FeatureSet with every (attribute, label) pair (`states`), and every label pair of every edge
+    attribute (`transitions`).
+    """
+    n_labels, n_attrs, n_edge_attrs = features.sizes
+    if transitions:
+        pairs = np.arange(n_edge_attrs * n_labels**2, dtype=np.int64)
+        edges = from_keys(n_labels, 0, n_edge_attrs, np.zeros(0, np.int64), pairs)
+        features = edges._replace(n_attrs=n_attrs, node_ptr=features.node_ptr, node_label=features.node_label)
+    if states:  # not from keys, which would take thrice the memory
+        features = features._replace(
+            node_ptr=np.arange(n_attrs + 1, dtype=np.int64) * n_labels,
+            node_label=np.tile(np.arange(n_labels, dtype=np.int32), n_attrs),
+        )
+    return features
 
 
 def select(features, keep):

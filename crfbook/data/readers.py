@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
@@ -132,18 +132,51 @@ def read_conll(
     Raises ValueError naming file and line for a line with another number of cells ("expected 3 columns (...),
     found 2"), for an empty cell, and for bytes that are not UTF-8.
     """
+    columns, separator = _checked_columns(columns, label), _separator_byte(separator)
+    name, blocks = _blocks(path_or_file)
+    strings = Interner() if interner is None else interner
+    return _token_columns(blocks, name, columns, label, strings, separator)
+
+
+def iter_conll(
+    path: File, columns: Iterable[str | None], label: str | None = None, separator: str | None = None,
+    n_tokens: int = 50_000,
+) -> Iterator[TokenColumns]:  # fmt: skip
+    """`read_conll` in pieces of whole sentences, at least n_tokens tokens each but the last: memory does not
+    grow with the file. Arguments and errors as there; a file without a token gives nothing.
+    """
+    columns, separator = _checked_columns(columns, label), _separator_byte(separator)
+    lines, n_before = [], 0
+    with Path(path).open("rb") as file:
+        for line in file:
+            lines.append(line)
+            if len(lines) >= n_tokens and not line.strip():
+                yield _token_columns(
+                    [b"".join(lines)], str(path), columns, label, Interner(), separator, n_before
+                )
+                n_before += len(lines)
+                lines = []
+    if lines:
+        piece = _token_columns([b"".join(lines)], str(path), columns, label, Interner(), separator, n_before)
+        if len(piece):
+            yield piece
+
+
+def _checked_columns(columns, label):
     columns = tuple(columns)
     named = [name for name in columns if name is not None]
     if label is not None and label not in named:
         raise ValueError(f"label {shown(label)} is not among the columns {', '.join(map(repr, named))}")
     if len(set(named)) != len(named) or not named:
         raise ValueError(f"columns: expected different names, at least one; found {shown(columns)}")
-    separator = _separator_byte(separator)
-    name, blocks = _blocks(path_or_file)
-    strings = Interner() if interner is None else interner
-    flat = {column: [] for column in named}
-    starts = _read_chunks(blocks, name, columns, flat, strings, separator)
-    n_tokens = len(flat[named[0]])
+    return columns
+
+
+def _token_columns(blocks, name, columns, label, strings, separator, n_lines=0):
+    """`TokenColumns` of pieces of bytes that come after n_lines lines of their file."""
+    flat = {column: [] for column in columns if column is not None}
+    starts = _read_chunks(blocks, name, columns, flat, strings, separator, n_lines)
+    n_tokens = len(next(iter(flat.values())))
     labels = flat.pop(label) if label is not None else None
     return TokenColumns(flat, np.append(starts, n_tokens), labels, label or "label")
 
@@ -157,9 +190,9 @@ def _separator_byte(separator):
     return byte
 
 
-def _read_chunks(blocks, name, columns, flat, strings, separator):
+def _read_chunks(blocks, name, columns, flat, strings, separator, n_lines=0):
     """Fill the lists of `flat`; return the positions of first tokens, int64 (S,)."""
-    starts, n_tokens, n_lines, after_break = [], 0, 0, True
+    starts, n_tokens, after_break = [], 0, True
     for block in blocks:
         if not (chunk := clean_bytes(block, name, n_lines)):
             continue  # a byte order mark and nothing else

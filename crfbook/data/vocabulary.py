@@ -102,14 +102,18 @@ def number_labels(labels, n, seq_ptr):
         if label != label:
             place = where(int(np.argmax(numbers == number)), seq_ptr)
             raise ValueError(f"{place}: the label is {shown(label)}, not a number")
-    known = {label for label in plain if label is not None}
-    try:
-        alphabet = sorted(known)
-    except TypeError:  # labels of several kinds: by kind, then by how they are written
-        alphabet = sorted(known, key=lambda label: (type(label).__name__, repr(label)))
+    alphabet = label_alphabet({label for label in plain if label is not None})
     ids = {label: i for i, label in enumerate(alphabet)}
     table = np.array([ids.get(label, -1) for label in plain] or [-1], np.int32)
     return table[numbers], alphabet
+
+
+def label_alphabet(known):
+    """A set of labels as a list, sorted; labels of several kinds by kind, then by how they are written."""
+    try:
+        return sorted(known)
+    except TypeError:
+        return sorted(known, key=lambda label: (type(label).__name__, repr(label)))
 
 
 def encode_labels(labels, n, alphabet, seq_ptr, unknown):

@@ -15,6 +15,7 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.vocabulary import (
     encode_labels,
     flat_labels,
+    label_alphabet,
     labels_from_json,
     labels_to_json,
     number_labels,
@@ -28,6 +29,7 @@ from crfbook.encoding.given_attributes import (
     kind_of,
     pointers,
 )
+from crfbook.encoding.merging import merged_attributes
 from crfbook.encoding.template_attributes import TemplateAttributes, as_columns
 from crfbook.encoding.templates import as_template
 
@@ -124,6 +126,26 @@ class Encoder:
             return make_corpus(seq_ptr, [0], [], seq_weight=seq_weight)
         return self._corpus(attributes.apply(content, seq_ptr), seq_ptr, labels, seq_weight)
 
+    def merged(self, other: Encoder) -> Encoder:
+        """The encoder that both texts together would have given, ids included. Both fitted without min_freq.
+
+        Raises ValueError where forms of X, templates, columns or minimal frequencies differ.
+        """
+        for what, one, two in (
+            ("form of X", self.attributes.kind, other.attributes.kind),
+            ("template", *(getattr(e.template, "text", None) for e in (self, other))),
+            ("columns", self.columns_, other.columns_),
+            ("min_freq", max(self.min_freq, other.min_freq), 0),
+        ):
+            if one != two:
+                both = f"{shown(one)} and {shown(two)}"
+                raise ValueError(f"{what}: expected the same in all parts of a text, got {both}")
+        new = Encoder(self.template, attribute_names=self._column_names)
+        mine, others = (self.attributes, self.attribute_counts_), (other.attributes, other.attribute_counts_)
+        new._attributes, new.attribute_counts_ = merged_attributes(*mine, *others)
+        new.labels_, new.columns_ = label_alphabet({*self.labels_, *other.labels_}), self.columns_
+        return new
+
     def decode(self, label_ids: ArrayLike, seq_ptr: ArrayLike) -> list[list[Any]]:
         """Label ids (N,) as a list of S lists of labels; -1 gives None."""
         names = [*self.labels_, None]  # -1 is the last place
@@ -141,6 +163,11 @@ class Encoder:
     @property
     def n_edge_attrs(self) -> int:
         return self._fitted().n_edge_attrs
+
+    @property
+    def attributes(self) -> Any:
+        """The alphabet of attributes: of a template, of attribute strings or of columns of numbers."""
+        return self._fitted()
 
     def attribute_names(self, ids: Sequence[int] | None = None) -> list[Any]:
         """Texts of the attributes, in the order of ids (or of the given ids).

@@ -1,10 +1,8 @@
 """A template's attributes: learnt from columns of strings, then found again in other columns.
 
 The columns are integer-coded: no string is built for any token. Each column is coded once by its distinct
-strings; each extractor is applied to those. A pattern with cells c1 .. cm is one integer, c1 V2 .. Vm + c2 V3
-.. Vm + .. + cm (mixed radix; re-numbered on the way where 2^62 would be passed), and finding its distinct
-values is counting or sorting integers. As codes follow the order of strings, so do these integers: attribute
-ids are independent of the order of the data.
+strings; each extractor is applied to those. The cells of a pattern are one integer (families.py), and finding
+its distinct values is counting or sorting integers.
 """
 
 from functools import partial
@@ -17,17 +15,14 @@ from crfbook.data.corpus import inner_tokens, offsets, positions
 from crfbook.data.vocabulary import falling_order, numbered, pack_strings, unpack_strings, where
 from crfbook.encoding.attribute_rows import (
     Rows,
-    append_cell,
     edge_classes,
     gather,
     select_known,
     sum_duplicates,
 )
+from crfbook.encoding.families import group
 from crfbook.encoding.given_attributes import as_sequences, is_columns, pointers
 from crfbook.encoding.templates import EXTRACTORS, Template, make_extractor, shipped_regexes
-
-_LIMIT = 2**62  # keys stay below
-_TABLE = 2**20  # up to this many possible keys a table replaces sorting and searching
 
 
 class TemplateAttributes:
@@ -46,6 +41,7 @@ class TemplateAttributes:
         self.boundaries = template.boundaries
         self.cells = {}
         self.node_order = self.edge_order = np.zeros(0, np.int32)
+        self.edge_counts = np.zeros(0, np.int64)  # occurrences of each edge attribute but the constant one
 
     @property
     def n_attrs(self):
@@ -66,7 +62,7 @@ class TemplateAttributes:
         }
         tables = self._tables(coded)
         node_parts, self.node_order, counts = self._learn(self.node, coded, tables, None, min_freq, 0)
-        edge_parts, self.edge_order, _ = self._learn(
+        edge_parts, self.edge_order, self.edge_counts = self._learn(
             self.edge, coded, tables, inner_tokens(seq_ptr), min_freq, 1
         )
         return self._rows(coded.n_tokens, node_parts, edge_parts, seq_ptr), counts
@@ -128,7 +124,7 @@ class TemplateAttributes:
             for p in range(at, at + n_parts):
                 parts[p] = select_known(parts[p][0], ids[parts[p][1]])
             at += n_parts
-            family.number(ids)
+            family.number(ids, self.cells)
         return parts, order, np.sort(np.concatenate(counts))[::-1][: len(order)]
 
     def _find(self, families, coded, tables, start):
@@ -326,122 +322,3 @@ class CellValues:
         owner = np.repeat(np.arange(len(found)), sizes)[flat >= 0]
         sizes = np.concatenate([np.bincount(owner, minlength=len(found)), np.ones(len(boundaries), np.int64)])
         return np.concatenate([flat[flat >= 0], boundaries]), offsets(sizes)
-
-
-class Family:
-    """Patterns with the same text and sources (one, unless rows alone differ): they share their attributes.
-
-    keys: int64, sorted: the values seen; ids: int32: their attribute ids; stages: {slot: int64 sorted}
-    re-numberings of the key before that slot.
-    """
-
-    def __init__(self, literals, sources, rows):
-        self.literals, self.sources, self.rows = literals, sources, rows
-        self.keys, self.ids, self.stages = np.zeros(0, np.int64), np.zeros(0, np.int32), {}
-        self._table = None
-
-    def parts(self, coded, cells, tables, start, learn):
-        """Per pattern (rows, keys), for the cells that have a value: token numbers (None: each token once),
-        int64 keys.
-
-        Returned with the radix: all keys lie below it.
-        """
-        parts = [(start, None) for _ in self.rows]
-        radix = 1
-
-        def place(token):
-            return f"template pattern {shown(self.literals[0])}, {coded.place(token)}"
-
-        for slot, source in enumerate(self.sources):
-            if radix * cells[source].size >= _LIMIT:
-                parts, radix = self._renumber(parts, slot, learn)
-            size, table = cells[source].size, tables[source]
-            parts = [
-                append_cell(part, coded.codes(source.column, rows[slot]), table, size, place)
-                for part, rows in zip(parts, self.rows, strict=True)
-            ]
-            radix *= size
-        if not self.sources:
-            n = coded.n_tokens if start is None else len(start)
-            parts = [(rows, np.zeros(n, np.int64)) for rows, _ in parts]
-        return parts, radix
-
-    def _renumber(self, parts, slot, learn):
-        if learn:
-            self.stages[slot] = np.unique(np.concatenate([keys for _, keys in parts]))
-        stage = self.stages[slot]
-        return [select_known(rows, _position(stage, keys)) for rows, keys in parts], len(stage)
-
-    def check(self, cells, stage, keys):
-        """ValueError, under these names, unless stages and keys of a file are what the cells allow."""
-        radix, row = 1, Stored(np.int64, (None,), 0, None, "rising")
-        for slot, source in enumerate(self.sources):
-            if radix * cells[source].size >= _LIMIT:
-                check_arrays(
-                    {f"{stage}{slot}": self.stages[slot]}, {f"{stage}{slot}": row._replace(below=radix)}
-                )
-                radix = len(self.stages[slot])
-            radix *= cells[source].size
-        check_arrays({keys: self.keys}, {keys: row._replace(below=radix)})
-
-    def learn(self, parts, radix):
-        """Find the distinct keys. Returns (parts with int32 places in `keys` instead of keys, counts)."""
-        keys = parts[0][1] if len(parts) == 1 else np.concatenate([part[1] for part in parts])
-        if radix <= _TABLE:
-            counts = np.bincount(keys, minlength=radix)
-            self.keys = np.flatnonzero(counts)
-            place = np.empty(radix, np.int32)
-            place[self.keys] = np.arange(len(self.keys), dtype=np.int32)
-            counts, places = counts[self.keys], place[keys]
-        else:
-            self.keys, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
-            places = places.astype(np.int32)
-        ends = np.cumsum([len(part[1]) for part in parts])[:-1]
-        return [(part[0], p) for part, p in zip(parts, np.split(places, ends), strict=True)], counts
-
-    def number(self, rank):
-        """Give the attribute of place i the id rank[i]; -1 drops it."""
-        self.keys, self.ids = self.keys[rank >= 0], rank[rank >= 0]
-
-    def find(self, keys, radix):
-        """Attribute ids of keys, -1 for those never seen."""
-        if radix <= _TABLE:
-            if self._table is None:
-                self._table = np.full(radix, -1, np.int32)
-                self._table[self.keys] = self.ids
-            return self._table[keys]
-        place = _position(self.keys, keys)
-        return np.where(place >= 0, self.ids[place] if len(self.ids) else -1, -1).astype(np.int32)
-
-    def names(self, keys, cells, boundaries):
-        """The attributes' texts for an array of keys."""
-        columns = []
-        for slot in range(len(self.sources) - 1, -1, -1):
-            cell = cells[self.sources[slot]]
-            keys, codes = np.divmod(keys, cell.size)
-            known = cell.values + boundaries
-            columns.append([known[code] for code in codes.tolist()])
-            if slot in self.stages:
-                keys = self.stages[slot][keys]
-        pieces = [repeat(self.literals[0], len(keys))]
-        for column, literal in zip(reversed(columns), self.literals[1:], strict=True):
-            pieces += [column, repeat(literal, len(keys))]
-        return list(map("".join, zip(*pieces, strict=True)))
-
-
-def group(patterns):
-    """Patterns as families, in the order of their first pattern."""
-    families = {}
-    for pattern in patterns:
-        families.setdefault((pattern.literals, pattern.sources), []).append(pattern.offsets)
-    return [Family(literals, sources, rows) for (literals, sources), rows in families.items()]
-
-
-def _position(values, queries):
-    """Places of queries in the sorted `values`, -1 where absent."""
-    if len(values) == 0:
-        return np.full(len(queries), -1, np.int64)
-    place = np.searchsorted(values, queries)
-    place[place == len(values)] = 0
-    place[values[place] != queries] = -1
-    return place

@@ -105,7 +105,7 @@ def train(
         kept = monitor.finish(result)
     if hasattr(kept.w, "features"):  # of the best iteration, where all weights exist virtually
         kept = kept._replace(features=kept.w.features, w=kept.w.w)
-    _warn(
+    warn_of_end(
         kept,
         corpus,
         settings,
@@ -149,7 +149,11 @@ def warn_unconverged(n, of, engine, stacklevel):
     warnings.warn(sentence, ConvergenceWarning, stacklevel=stacklevel + 1)
 
 
-def _warn(result, corpus, settings, by_default, n_labels):
+def warn_of_end(result, corpus, settings, by_default, n_labels):
+    """Warn where training gave up, was interrupted, or left an empty model.
+
+    corpus : or anything with its attr_val and seq_weight. by_default : nobody has set max_iterations.
+    """
     status, n, key, sentence, kind = result.status, result.n_iter, settings.algorithm, "", ConvergenceWarning
     if status == "interrupted":
         sentence = f"training was interrupted after {n} iterations; the model keeps the last good weights"

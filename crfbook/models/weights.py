@@ -28,13 +28,21 @@ def choose_features(corpus, encoder, settings, constraints):
     if settings.virtual:
         return from_keys(*sizes, *np.zeros((2, 0), np.int64))
     every = dict(all_states=settings.all_possible_states, all_transitions=settings.all_possible_transitions)
-    features = observed(corpus, *sizes, **every)
+    features, counts = observed(corpus, *sizes, **every), None
+    if settings.min_freq > 0:
+        counts = empirical_counts(corpus._replace(seq_weight=np.zeros(0)), features)
+    return kept_weights(features, counts, settings.min_freq, constraints)
+
+
+def kept_weights(features, counts, min_freq, constraints):
+    """FeatureSet without transitions that the constraints forbid, and without weights whose counts (F,) do
+    not reach min_freq (counts None: all do).
+    """
     keep = np.ones(features.n_features, dtype=bool)
     if constraints is not None:
         keep[features.n_node :] = constraints.allowed[features.edge_prev, features.edge_next]
-    if settings.min_freq > 0:
-        unweighted = corpus._replace(seq_weight=np.zeros(0))
-        keep &= empirical_counts(unweighted, features) >= settings.min_freq
+    if counts is not None:
+        keep &= counts >= min_freq
     return features if keep.all() else select(features, keep)
 
 

@@ -171,14 +171,16 @@ class Training:
             shown.flags.writeable = False
             with heard_at_once(), np.errstate(**self.numpy_errors):
                 seen = shown if values is w else w._replace(w=shown)
-                self.stopped = bool(self.callback(self.history[-1], seen))
+                more = (learner.state,) if getattr(self.callback, "wants_state", False) else ()
+                self.stopped = bool(self.callback(self.history[-1], seen, *more))
 
 
 def run(learner: Learner, callback: Callback = None) -> OptResult:
     """Iterations of a `Learner` until there is a reason to stop: an `OptResult`.
 
     callback : called with (Step, weights) after each iteration, the weights read-only; True stops. Its time
-        is not counted.
+        is not counted. One that has an attribute wants_state that is true is called with a third argument, a
+        function without arguments that returns the learner's state: what `OptResult.state` would be here.
 
     Ctrl-C ends with the status "interrupted", whenever it comes.
     """

@@ -42,14 +42,19 @@ class Monitor:
         self.seconds = 0.0
         self._show = _line if verbose == 2 else _Bar(total) if verbose else None
 
-    def __call__(self, step, w):
+    @property
+    def wants_state(self):
+        """Whether the user's callback looks at the learner's state, see `training.loop.run`."""
+        return getattr(self.callback, "wants_state", False)
+
+    def __call__(self, step, w, *state):
         began = time.perf_counter()
         self.steps.append(step)
         if self.score is not None:
             self._watch(w)
         if self._show is not None:
             self._show(step, f"{self.score_name} {self.scores[-1]:.4f}" if self.scores else "")
-        stop = self.callback is not None and bool(self.callback(step, w))
+        stop = self.callback is not None and bool(self.callback(step, w, *state))
         self.seconds += time.perf_counter() - began
         return stop or self.stopped_early
 

@@ -34,6 +34,7 @@ FLOORS = {
     "crfbook.learners": 5,
     "crfbook.models": 6,
     "crfbook.plotting": 7,
+    "crfbook.distributed": 7,
     "crfbook.studies": 8,
 }
 # A family of learners imports another only through its face, and only these do.

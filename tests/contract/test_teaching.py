@@ -1,6 +1,8 @@
 """The teacher's pages: built from the chapters as they are, offline, looked at in a browser where one is."""
 
+import html
 import re
+from importlib.util import find_spec
 
 import pytest
 
@@ -28,6 +30,14 @@ def test_pages_need_no_network_and_read_every_formula(built):
         page = path.read_text()
         assert "unread-formula" not in page, path.stem
         assert not re.search(r'(?:src|href)="https?:', page), path.stem
+
+
+def test_the_page_of_summaries_holds_no_answers(built):
+    page = built[0].with_name("summaries.html").read_text()
+    for path in (teaching.TEACHING / "summaries").glob("*.md"):
+        (answers,) = teaching.ANSWERS.findall(path.read_text())
+        assert answers not in page and html.escape(answers) not in page, path.stem
+    assert "answers:" not in page
 
 
 def test_a_deck_shows_what_the_chapter_shows(built):
@@ -83,6 +93,17 @@ def test_commands_without_make_exist_and_need_no_shell():
         code = path.read_text(encoding="utf-8")
         shell = re.search(r"shell\s*=\s*True|os\.(?:system|popen)\(", code)
         assert not shell, path.name
+
+
+def test_each_target_of_make_has_a_form_without_it():
+    """A row of the table; its modules are there."""
+    makefile = (teaching.ROOT / "Makefile").read_text()
+    targets = set(re.search(r"^\.PHONY: (.+)$", makefile, re.M)[1].split()) - {"help"}
+    table = (teaching.TEACHING / "README.md").read_text().split("## Commands without make")[1]
+    rows = re.findall(r"^\| (`make .+?) \| (.+) \|$", table, re.M)
+    assert {name for left, _ in rows for name in re.findall(r"make (\w+)", left)} == targets
+    for name in {name for _, right in rows for name in re.findall(r"python -m ([\w.]+)", right)}:
+        assert find_spec(name), name
 
 
 def test_the_syllabus_names_chapters_and_assignments_that_exist():

@@ -37,3 +37,10 @@ def test_a_wheel_of_another_version_does_not_count_and_circles_end(tmp_path):
     wheel(tmp_path, "foo")
     wheel(tmp_path, "bar", "own")
     assert absent(tmp_path, own, "linux") == {"foo": "foo>=2"}
+
+
+def test_the_markers_of_each_system_are_its_own(tmp_path):
+    for name, said in (("linux", "linux"), ("macos", "darwin"), ("windows", "win32")):
+        own = wheel(tmp_path, "own", f'own_one; sys_platform == "{said}"', 'other; sys_platform == "aix"')
+        assert absent(tmp_path, own, name) == {"own_one": "own_one"}
+        assert all(isinstance(mark, str) for mark in wheelhouse.SYSTEMS[name][1])

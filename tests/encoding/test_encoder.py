@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from crfbook.data.columns import TokenColumns
-from crfbook.encoding import template_attributes
+from crfbook.encoding import families
 from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.templates import Template, make_extractor
 
@@ -153,8 +153,8 @@ def test_equals_the_naive_encoder(train, other, min_freq):
 @given(sentences.filter(any), sentences)
 def test_keys_that_would_overflow_are_renumbered(train, other):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(template_attributes, "_LIMIT", 40)
-        patch.setattr(template_attributes, "_TABLE", 10)  # sorting and searching in place of tables, too
+        patch.setattr(families, "LIMIT", 40)
+        patch.setattr(families, "TABLE", 10)  # sorting and searching in place of tables, too
         assert_equals_naive(MIXED, token_columns(train), token_columns(other))
 
 

@@ -133,6 +133,15 @@ def keys(about):
     return "\n".join(lines) + "\n"
 
 
+def summaries():
+    """Answers to what the one-page summaries ask: their last line, which the printed page leaves out."""
+    lines = ["# Answers to the questions of the summaries"]
+    for path in sorted((ROOT / "notebooks" / "teaching" / "summaries").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        lines.append(f"**{path.stem}.** {text.rpartition('<!-- answers: ')[2].strip().removesuffix(' -->')}")
+    return "\n\n".join(lines) + "\n"
+
+
 def pack(folder, seed=0):
     """teacher.zip in `folder`: sources, wrong solutions, solved notebooks, keys, exercises solved."""
     folder = Path(folder)
@@ -146,6 +155,7 @@ def pack(folder, seed=0):
             out.write(path, path.relative_to(source.SOURCE.parent))
         for path in sorted((ROOT / "notebooks" / "teaching").glob("exam*.md")):
             out.write(path, f"exam/{path.name}")
+        out.writestr("keys/summaries.md", summaries())
         for path in sorted((ROOT / "tests" / "exercises").glob("test_*.py")):
             out.write(path, f"exercises/{path.name}")
         for path in source.sources():
@@ -162,7 +172,7 @@ ABOUT = """\
 | folder | |
 |---|---|
 | solutions/ | solved notebooks at seed {seed}: what a right submission looks like |
-| keys/ | questions that a person reads: model answers and how points are given |
+| keys/ | questions that a person reads: model answers and how points are given; answers to the summaries |
 | source/ | the sources: solutions and hidden tests |
 | wrong/ | named wrong solutions, and the tests that each must fail |
 | exam/ | examination questions and their key |

@@ -15,12 +15,13 @@ from crfbook.learners.quasi_newton.active import ActiveLBFGS
 from crfbook.learners.quasi_newton.l1 import dual_variables, proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import LBFGS, minimize
 from crfbook.learners.quasi_newton.loss_path import quasi_newton
-from crfbook.learners.quasi_newton.support import Shrinking, minimize_on_support
+from crfbook.learners.quasi_newton.support import Shrinking, both_sizes, minimize_on_support
 
 __all__ = [
     "LBFGS",
     "ActiveLBFGS",
     "Shrinking",
+    "both_sizes",
     "dual_variables",
     "minimize",
     "minimize_on_support",

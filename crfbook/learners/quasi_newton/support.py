@@ -58,27 +58,36 @@ def minimize_on_support(
     Raises ValueError as `Objective` and `minimize` do.
     """
     settings = {"c2": c2, "constraints": constraints, "n_threads": n_threads}
-    run = Shrinking(corpus, features, settings, {"c1": c1, "c2": c2, **rules})
+    run = Shrinking(*both_sizes(corpus, features, settings), {"c1": c1, "c2": c2, **rules})
     return stages(lambda training: run.script(training, w0, state or None), callback)
+
+
+def both_sizes(corpus, features, settings):
+    """(`Objective` of all weights, function from a bool (F,) to that of the weights where it is true)."""
+    return Objective(corpus, features, **settings), lambda keep: Objective(
+        corpus, select(features, keep), **settings
+    )
 
 
 class Shrinking:
     """The problem in both sizes.
 
+    whole : objective of all weights. smaller : from a bool (F,) to the objective of the weights where it is
+        true. See `both_sizes`.
     before : (iterations, seconds) of other learners in the same training. States keep both; max_iterations
         counts their iterations, too.
     """
 
-    def __init__(self, corpus, features, settings, rules, before=(0, 0.0)):
-        self.corpus, self.features, self.settings, self.rules = corpus, features, settings, dict(rules)
-        self.whole = Objective(corpus, features, **settings)
+    def __init__(self, whole, smaller, rules, before=(0, 0.0)):
+        self.whole, self.smaller, self.rules = whole, smaller, dict(rules)
+        self.n_features = whole.features.n_features
         self.rules["before"] = before
         if before[0] and rules.get("max_iterations") is not None:
             self.rules["max_iterations"] = max(0, rules["max_iterations"] - before[0])
 
     def script(self, training, w0, state):
         """Steps of all weights until the objective falls slowly, then those of the support."""
-        n = self.features.n_features
+        n = self.n_features
         if state is None or ("free" not in state and not _settled(state.get("recent", ()))):
             found = yield _AllWeights(self.whole, np.zeros(n) if w0 is None else w0, state, self.rules)
         else:
@@ -97,7 +106,7 @@ class Shrinking:
         while not training.stopped and found.status in (GO_ON, *ENDED):
             n_evaluations, ended = found.n_evaluations, found.status in ENDED
             if ended or state["iteration"] % LOOK_AROUND == 0:
-                grad = self.whole(_spread(state["w"], state["free"], self.features.n_features))[1]
+                grad = self.whole(_spread(state["w"], state["free"], self.n_features))[1]
                 n_evaluations += 1
                 excess = np.abs(grad) - c1
                 excess[state["free"]] = 0.0
@@ -107,16 +116,16 @@ class Shrinking:
                     free = np.union1d(state["free"], np.flatnonzero(excess > 0.0))
                     state, small = _columns(_all_columns(state, grad), free), None
             small = small or self._small(state["free"])
-            learner = _FreeWeights(small, state, self.features.n_features, self.rules)
+            learner = _FreeWeights(small, state, self.n_features, self.rules)
             learner.n_evaluations = n_evaluations
             found = yield learner
             state = found.state
         return found._replace(status="stopped by callback") if found.status == GO_ON else found
 
     def _small(self, free):
-        keep = np.zeros(self.features.n_features, bool)
+        keep = np.zeros(self.n_features, bool)
         keep[free] = True
-        return Objective(self.corpus, select(self.features, keep), **self.settings)
+        return self.smaller(keep)
 
     def _negligible(self):
         """Gradients may exceed c1 by this at the end:

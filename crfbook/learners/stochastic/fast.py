@@ -33,7 +33,7 @@ from crfbook.chain.active.sets import EPS
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import is_tiny
 from crfbook.chain.token_layout import worth_lists
-from crfbook.learners.quasi_newton import LBFGS, ActiveLBFGS, Shrinking, quasi_newton
+from crfbook.learners.quasi_newton import LBFGS, ActiveLBFGS, Shrinking, both_sizes, quasi_newton
 from crfbook.learners.stochastic.dual import DualAscent, check_memory, sdca_memory
 from crfbook.learners.stochastic.gradient_descent import Sgd
 from crfbook.training.certificate import TINY
@@ -82,7 +82,7 @@ def fast_fit(
 
     def script(training):
         if state is not None and "stretch" in state:
-            return (yield _Stretched.resumed(objective, tol, max_iterations, state))
+            return (yield Stretched.resumed(objective, tol, max_iterations, state))
         ascent = _Ascent(corpus, features, w0, constraints, state, random_state, c2, tol, max_iterations)
         ascent.objective_of = objective
         first = yield ascent
@@ -91,7 +91,7 @@ def fast_fit(
         if training.stopped:
             return first._replace(status="stopped by callback")
         d = objective.curvature(first.w) ** POWER
-        learner = _Stretched(objective, tol, max_iterations, d, (first.n_iter, ascent.seconds), w=first.w)
+        learner = Stretched(objective, tol, max_iterations, d, (first.n_iter, ascent.seconds), w=first.w)
         learner.n_evaluations = first.n_evaluations + 1
         found = yield learner
         # Ctrl-C before L-BFGS has a point of its own
@@ -123,7 +123,7 @@ class _Ascent(DualAscent):
             self.ended = HANDED_OVER
 
 
-class _Stretched(LBFGS):
+class Stretched(LBFGS):
     """L-BFGS over v = w / d, certified by the gradient of w."""
 
     def __init__(self, objective, tol, max_iterations, d, before, w=None, state=None):
@@ -206,7 +206,8 @@ def fast_l1_fit(
                 w = None
         elif "epochs" in state:
             before = int(state["epochs"]), float(state["spent"])
-        return (yield from Shrinking(corpus, features, problem, rules, before).script(training, w, later))
+        sizes = both_sizes(corpus, features, problem)
+        return (yield from Shrinking(*sizes, rules, before).script(training, w, later))
 
     return stages(script, callback)
 
@@ -241,9 +242,9 @@ def many_labels_fit(
             objective = Objective(corpus, features, **problem)
             if later is None:
                 d = objective.curvature(w) ** POWER
-                learner = _Stretched(objective, tol, max_iterations, d, before, w=w)
+                learner = Stretched(objective, tol, max_iterations, d, before, w=w)
             else:
-                learner = _Stretched.resumed(objective, tol, max_iterations, later)
+                learner = Stretched.resumed(objective, tol, max_iterations, later)
             found = yield learner
         return found if w is None or found.state else first._replace(status="interrupted")
 

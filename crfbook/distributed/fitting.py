@@ -1,0 +1,363 @@
+"""Training on shards: `CRF.fit` for a text that one process cannot or should not hold.
+
+The outer loop, the optimisers and the certificate are those of `CRF.fit` (training/loop.py); only sums over
+the corpus are computed by others. "perceptron" is another thing: each shard trains for itself, and the
+weights are averaged after each epoch (parameter mixing), a quick approximate model.
+
+Sources: docs/SPEC.md, A.11; McDonald, Hall and Mann (2010), "Distributed training strategies for the
+structured perceptron", for iterative parameter mixing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crfbook._checks import shown, whole
+from crfbook.distributed.engine import engine_of, group_size, summed
+from crfbook.distributed.handshake import check_here, versions
+from crfbook.distributed.objective import KEPT, ShardedObjective
+from crfbook.distributed.shards import Shards, read_shard, settings_of
+from crfbook.learners.online import perceptron
+from crfbook.learners.quasi_newton import LBFGS, Shrinking
+from crfbook.learners.stochastic import Stretched
+from crfbook.learners.stochastic.dual import DualAscent, sdca_memory
+from crfbook.models.fitting import warn_of_end
+from crfbook.models.parameters import check_settings
+from crfbook.models.saving import load_arrays, save_arrays
+from crfbook.models.weights import carried_over
+from crfbook.training.loop import Learner, Step, run, stages
+from crfbook.training.monitor import Monitor
+
+if TYPE_CHECKING:
+    from crfbook._types import CRF, Callback, File
+
+ALGORITHMS = "lbfgs", "owlqn", "auto", "perceptron"
+ALONE_EPOCHS = 6  # of each shard for itself, before L-BFGS begins at the mean ("auto")
+POWER = -0.25  # as in learners/stochastic/fast.py
+MEMORY = 30  # curvature pairs, as there
+# what may differ between a checkpoint and the call that goes on from it
+FREE = "max_iterations", "tol", "verbose", "n_jobs", "memory_limit"
+
+
+def fit(
+    crf: CRF, shards: Shards | File, client: Any = None, *, callback: Callback = None,
+    checkpoint: File | None = None, every: int = 10, group: int | None = None, budget: int | None = None,
+) -> CRF:  # fmt: skip
+    """Train a CRF on shards.
+
+    Parameters
+    ----------
+    crf : CRF with algorithm "lbfgs", "owlqn", "auto" or "perceptron", the log loss and exact inference, and
+        with the parameters of the shards. It is changed, and returned.
+    shards : `Shards`, or their folder.
+    client : dask.distributed.Client, or None: this process computes all (on n_jobs threads). Its workers see
+        the folder of the shards under the same name.
+    callback : as for `CRF.fit`; one with an attribute wants_state that is true is called with a third
+        argument, see `training.loop.run`.
+    checkpoint : a file, or None. The state of training is written there every `every` iterations and at the
+        end; where the file is there at the beginning, training goes on from it, with any client: the weights
+        are those of a training that was never stopped, bit for bit.
+    group : shards of one task, a power of two; None: as many as leave one task to each worker.
+    budget : bytes that a process keeps of shards it has built; None: half of its memory. What is dropped is
+        built again at each evaluation.
+
+    Weights have the same bits whatever client, group and budget are, and whichever workers die. After a loss
+    the evaluation is computed again by who is left.
+
+    Raises ValueError or TypeError for parameters that do not fit; ShardError naming the shard; RuntimeError
+    that lists workers unlike this process; ClusterLost where the cluster cannot go on.
+    """
+    settings = check_settings(crf)
+    shards = shards if isinstance(shards, Shards) else Shards(shards)
+    _check(crf, settings, shards, client)
+    whole("every", every, 1)
+    engine = engine_of(client)
+    features = shards.features
+    warm = crf.warm_start and hasattr(crf, "weights_")
+    w0 = carried_over(crf, shards.encoder, features) if warm else np.zeros(features.n_features)
+    keeper = Checkpoint(checkpoint, every, callback, _identity(crf, shards))
+    problem = {"n_threads": 1 if client is not None else settings.n_threads, "group": group, "budget": budget}
+    with Monitor(
+        verbose=settings.verbose,
+        callback=keeper if checkpoint is not None else callback,
+        total=settings.max_iterations,
+    ) as monitor:
+        monitor.steps += keeper.past
+        result = _train(shards, engine, settings, w0, monitor, keeper.state, problem)
+        kept = monitor.finish(result)
+    keeper.finish(result)
+    warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
+    found = kept, monitor.columns(), shards.n_dropped, settings.algorithm, shards.n_sequences
+    crf._keep(shards.encoder, features, shards.constraints, None, *found)
+    return crf
+
+
+def _check(crf, settings, shards, client):
+    """ValueError for what cannot be trained on these shards."""
+    if settings.algorithm not in ALGORITHMS:
+        raise ValueError(
+            f"algorithm: on shards expected one of {', '.join(ALGORITHMS)}, got {shown(crf.algorithm)}"
+        )
+    if settings.loss not in ("log", ""):
+        raise ValueError(f"loss: on shards expected 'log', got {shown(crf.loss)}")
+    for name, only in (("inference", "exact"), ("tag_dictionary", None), ("patience", None)):
+        if getattr(crf, name) not in (None, only):
+            raise ValueError(f"{name}: on shards expected {only!r}, got {shown(getattr(crf, name))}")
+    if client is not None and crf.n_jobs is not None:
+        raise ValueError(
+            f"n_jobs: expected None beside a client, whose workers do the work, got {shown(crf.n_jobs)}"
+        )
+    for name, value in settings_of(crf).items():
+        if shards.settings[name] != value:
+            raise ValueError(
+                f"{name}: these shards were written for {shown(shards.settings[name])}, the CRF has "
+                f"{shown(value)}: write shards for this CRF"
+            )
+
+
+# ---- training
+
+
+def _train(shards, engine, settings, w0, callback, state, problem):
+    """An `OptResult` of the algorithm of the settings."""
+    if settings.algorithm == "perceptron":
+        return run(Mixing(shards, engine, settings, w0, state, problem["group"]), callback)
+    objective = ShardedObjective(shards, engine, settings.c2, **problem)
+    rules = {
+        "c1": settings.c1, "c2": settings.c2, "max_iterations": settings.max_iterations,
+        "memory": settings.num_memories, "max_linesearch": settings.max_linesearch,
+        "relative_change": settings.relative_change, "epsilon": settings.epsilon,
+    }  # fmt: skip
+    tol = 1e-6 if settings.tol is None else settings.tol
+    rules |= {"tol": tol, "tol_gradient": 1000 * min(tol, 1e300)}
+
+    def script(training):
+        w, later, before = w0, state, (0, 0.0)
+        if settings.algorithm == "auto" and state is None and not w0.any() and settings.max_iterations != 0:
+            first = yield Alone(shards, engine, settings, problem["group"])
+            if training.stopped or first.status == "interrupted":
+                return first
+            w, before = first.w, (first.n_iter, first.history[-1].seconds if first.history else 0.0)
+        elif state is not None and "epochs" in state:
+            before = int(state["epochs"]), float(state["spent"])
+        if settings.c1:
+            return (
+                yield from Shrinking(objective, objective.smaller, rules, before).script(training, w, later)
+            )
+        if settings.algorithm == "auto" and settings.c2 > 0:
+            if later is not None:
+                return (yield Stretched.resumed(objective, tol, settings.max_iterations, later))
+            d = objective.curvature(w) ** POWER
+            return (yield Stretched(objective, tol, settings.max_iterations, d, before, w=w))
+        rest = {name: value for name, value in rules.items() if name != "c1"}
+        return (yield LBFGS(objective, w, state=later, **rest))
+
+    return stages(script, callback)
+
+
+class _OneByOne(Learner):
+    """What is computed on each shard by itself, then averaged; an iteration is one pass over all shards."""
+
+    task = None  # (payload, shards, F, ...) -> tuple of sums
+
+    def __init__(self, shards, engine, settings, group):
+        self.shards, self.engine, self.settings = shards, engine, settings
+        self.n_features = shards.features.n_features
+        self.filled = sum(1 for shard in shards.shards if shard.n_tokens)
+        size = group_size(len(shards), engine.n_workers) if group is None else group
+        wanted = None if engine.client is None else versions()
+        numbered = [(i, shard.path, shard.digest) for i, shard in enumerate(shards.shards)]
+        self.groups = [
+            (numbered[i : i + size], self.n_features, wanted) for i in range(0, len(numbered), size)
+        ]
+        self.w = np.zeros(self.n_features)
+
+    def mean(self, task, payload, *more):
+        """Sums of the task's results over all shards, arrays divided by the number of shards with tokens."""
+        found = self.engine.total(task, [(*group, *more) for group in self.groups], payload)
+        return [x / self.filled if np.ndim(x) else x for x in found]
+
+    def weights(self):
+        return self.w
+
+
+class Alone(_OneByOne):
+    """Each shard finds weights for itself by dual coordinate ascent; then their mean, over the shards that
+    have the weight at all. One iteration, ALONE_EPOCHS epochs.
+    """
+
+    max_iterations = 1
+
+    def advance(self):
+        settings = self.settings
+        c2 = settings.c1 + settings.c2
+        jobs = c2, settings.random_state, settings.memory_limit, self.filled
+        self.iteration = 1
+        if c2 > 0:
+            total, count = self.engine.total(alone, [(*group, *jobs) for group in self.groups], None)
+            self.w = total / np.maximum(count, 1.0)
+        if not np.isfinite(self.w).all():
+            self.w = np.zeros(self.n_features)
+        return None
+
+
+def alone(_, shards, n_features, wanted, c2, seed, memory_limit, n_shards):
+    """(sum of the weights that shards find for themselves (F,), how many shards have each): a task."""
+    if wanted is not None:
+        check_here(wanted)
+
+    def one(number, path, digest):
+        corpus, features, place, constraints = read_shard(path, digest)
+        total, count = np.zeros((2, n_features))
+        if corpus.n_tokens and sdca_memory(corpus, features) <= memory_limit:
+            # a share of the penalty, as it has a share of the text
+            rules = None, constraints, None, seed, c2 / n_shards, 1e-4, ALONE_EPOCHS
+            w = run(DualAscent(corpus, features, *rules)).w
+            total[place], count[place] = w, 1.0
+        return total, count
+
+    return summed(one(*shard) for shard in shards)
+
+
+class Mixing(_OneByOne):
+    """The perceptron by iterative parameter mixing: in each epoch every shard goes on from the common
+    weights; their mean over the shards is where the next epoch begins.
+
+    Returned is the mean of all weight vectors that were passed, over shards and epochs (averaging=False: the
+    last mean). An approximation of the perceptron on the whole text: its error grows with the number of
+    shards.
+    """
+
+    def __init__(self, shards, engine, settings, w0, state, group):
+        super().__init__(shards, engine, settings, group)
+        self.last, self.passed = w0.copy(), np.zeros(self.n_features)
+        self.max_iterations = 10 if settings.max_iterations is None else settings.max_iterations
+        if state is not None:
+            self.last, self.passed = state["last"].copy(), state["passed"].copy()
+            self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
+
+    def advance(self):
+        more = self.settings.random_state, self.iteration
+        move, mean, objective, errors = self.mean(mixed_epoch, self.last, *more)
+        if not np.isfinite([objective, move.sum(), mean.sum()]).all():
+            return "non-finite weights"
+        self.passed = self.passed + self.last + mean
+        self.last = self.last + move
+        self.iteration += 1
+        self.objective, self.violation = float(objective), float(errors) / max(1, self.shards.n_sequences)
+        return None
+
+    def finished(self):
+        epsilon = self.settings.epsilon or 0.0
+        return "converged" if self.iteration and self.violation <= epsilon else None
+
+    def weights(self):
+        averaged = self.settings.averaging in (None, True) and self.iteration
+        return self.passed / self.iteration if averaged else self.last
+
+    def state(self):
+        numbers = {"iteration": np.array(self.iteration), "seconds": np.array(self.seconds)}
+        return {"last": self.last, "passed": self.passed, **numbers}
+
+
+def mixed_epoch(w, shards, n_features, wanted, seed, epoch):
+    """(what the weights moved (F,), mean of those passed, less w (F,), loss, errors) of an epoch of each
+    shard: a task.
+    """
+    if wanted is not None:
+        check_here(wanted)
+
+    def one(number, path, digest):
+        corpus, features, place, constraints = KEPT.get(
+            (path, digest, "corpus"), lambda: _sized(read_shard(path, digest)), 1 << 30
+        )
+        move, mean = np.zeros((2, n_features))
+        if not corpus.n_tokens:
+            return move, mean, 0.0, 0.0
+        own = w[place]
+        result = perceptron(
+            corpus, features, own, constraints=constraints, max_iterations=1, random_state=seed + 1009 * epoch
+        )
+        move[place], mean[place] = result.state["w"] - own, result.w - own
+        return (
+            move,
+            mean,
+            result.objective,
+            result.history[-1].violation * len(corpus.visited) if result.history else 0.0,
+        )
+
+    return summed(one(*shard) for shard in shards)
+
+
+def _sized(read):
+    return read, sum(array.nbytes for array in read[0]) + read[2].nbytes
+
+
+# ---- checkpoints
+
+
+def _identity(crf, shards):
+    """What a checkpoint must share with the call that goes on from it."""
+    free = (*FREE, "template", "constraints")
+    params = {name: value for name, value in crf.get_params().items() if name not in free}
+    params = {
+        name: value
+        for name, value in params.items()
+        if value is None or isinstance(value, bool | int | float | str)
+    }
+    return {"shards": shards.digest, "params": params}
+
+
+class Checkpoint:
+    """Writes the state of a training now and then; the callback of one. A file that is there is gone on from.
+
+    past : steps of the training so far. state : its state, or None.
+    """
+
+    wants_state = True
+
+    def __init__(self, path, every, callback, identity):
+        self.path, self.every, self.callback, self.identity = path, every, callback, identity
+        self.steps, self.past, self.state = [], [], None
+        if path is not None:
+            folder = os.path.dirname(os.path.abspath(os.fspath(path)))
+            if not os.path.isdir(folder):
+                raise FileNotFoundError(
+                    f"checkpoint: expected a file in a folder that exists, there is no {folder}"
+                )
+            if os.path.exists(path):
+                self._go_on()
+
+    def _go_on(self):
+        header, arrays = load_arrays(self.path, "checkpoint")
+        if header["identity"] != self.identity:
+            theirs, mine = header["identity"], self.identity
+            differs = [n for n, v in mine["params"].items() if theirs["params"].get(n) != v]
+            what = f"with other parameters ({', '.join(differs)})" if differs else "on other shards"
+            raise ValueError(
+                f"checkpoint {os.fspath(self.path)}: it is of a training {what}; name another file"
+            )
+        self.state = {name[6:]: array for name, array in arrays.items() if name.startswith("state.")} or None
+        rows = zip(*(arrays[f"steps.{name}"].tolist() for name in Step._fields), strict=True)
+        self.past = [Step(*row) for row in rows]
+        self.steps = list(self.past)
+
+    def __call__(self, step, w, state):
+        self.steps.append(step)
+        if step.iteration % self.every == 0:
+            self.write(state())
+        more = (state,) if getattr(self.callback, "wants_state", False) else ()
+        return self.callback is not None and self.callback(step, w, *more)
+
+    def write(self, state):
+        columns = {f"steps.{n}": np.array([getattr(step, n) for step in self.steps]) for n in Step._fields}
+        arrays = {f"state.{name}": array for name, array in state.items()}
+        save_arrays(self.path, "checkpoint", {"identity": self.identity}, arrays | columns)
+
+    def finish(self, result):
+        """The state at the end, if there is one."""
+        if self.path is not None and result.state:
+            self.write(result.state)

@@ -1,0 +1,174 @@
+"""The objective of `Objective`, as a sum over shards that anyone may compute.
+
+    value(w) = sum over shards of -log p + c2 |w|^2,    the same for the gradient
+
+A task has the paths and hashes of 2^k neighbouring shards. Whoever gets it reads them, unless it has done so
+before: what is built of a shard is kept, least recently used out first. Nothing else is remembered, so that
+any worker can do any task.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook._checks import number
+from crfbook.chain.objective import Objective, check_weights
+from crfbook.chain.packing import forecast
+from crfbook.data.features import select
+from crfbook.distributed.engine import group_size, memory_share, summed
+from crfbook.distributed.handshake import check_here, versions
+from crfbook.distributed.shards import ShardError, read_shard
+from crfbook.training.threads import one_blas_thread
+
+
+class Subset(NamedTuple):
+    """Which of the F weights are at work; the others are 0. It travels with the weights."""
+
+    bits: np.ndarray  # uint8: np.packbits of a bool (F,)
+    n_features: int  # F
+    digest: str
+
+
+class Kept:
+    """What this process has built of shards: {key: (thing, lock, bytes)}, within a number of bytes."""
+
+    def __init__(self):
+        self.things, self.building, self.lock = OrderedDict(), {}, threading.Lock()
+
+    def get(self, key, build, budget):
+        """The thing under `key`; build() -> (thing, bytes) makes it once, whoever asks first."""
+        with self.lock:
+            own = self.building.setdefault(key, threading.Lock())
+        with own:
+            with self.lock:
+                if key in self.things:
+                    self.things.move_to_end(key)
+                    return self.things[key][0]
+            thing, size = build()
+            with self.lock:
+                self.things[key] = thing, size
+                while len(self.things) > 1 and sum(s for _, s in self.things.values()) > budget:
+                    gone, _ = self.things.popitem(last=False)
+                    self.building.pop(gone, None)
+            return thing
+
+    def clear(self):
+        with self.lock:
+            self.things.clear()
+            self.building.clear()
+
+
+KEPT = Kept()
+
+
+class _Built(NamedTuple):
+    objective: Objective | None  # None: the shard has no token, or no weight is at work in it
+    place: np.ndarray  # int64: where its weights stand among those at work
+    lock: threading.Lock  # its work arrays are one evaluation's at a time
+
+
+def _build(path, digest, subset, n_threads):
+    corpus, features, place, constraints = read_shard(path, digest)
+    size = 8 * len(place)
+    if subset is not None:
+        at_work = np.unpackbits(subset.bits, count=subset.n_features).astype(bool)
+        keep = at_work[place]
+        features, place = select(features, keep), (np.cumsum(at_work) - 1)[place[keep]]
+    if corpus.n_tokens == 0:
+        return _Built(None, place, threading.Lock()), size
+    objective = Objective(corpus, features, constraints=constraints, n_threads=n_threads)
+    return _Built(objective, place, threading.Lock()), size + forecast(corpus, features).bytes
+
+
+def evaluate(payload, shards, n_features, what, n_threads, budget, wanted):
+    """(value, array (F,)) summed over some neighbouring shards, without penalty: a task.
+
+    payload : (w (F,), `Subset` or None). shards : [(path, digest)]. what : "counts" (value and gradient) or
+    "variances" (0 and second derivatives). budget : bytes that may be kept, None: `memory_share`.
+    wanted : `versions` that a worker must have, or None.
+    """
+    if wanted is not None:
+        check_here(wanted)
+    w, subset = payload
+    budget = memory_share() if budget is None else budget
+    return summed(_of_shard(w, subset, *shard, n_features, what, n_threads, budget) for shard in shards)
+
+
+def _of_shard(w, subset, path, digest, n_features, what, n_threads, budget):
+    key = path, digest, subset and subset.digest, n_threads
+    built = KEPT.get(key, lambda: _build(path, digest, subset, n_threads), budget)
+    total = np.zeros(n_features)
+    if built.objective is None:
+        return 0.0, total
+    own = w[built.place]
+    with built.lock:
+        try:
+            value, part = built.objective(own) if what == "counts" else (0.0, built.objective.curvature(own))
+        except ValueError as error:
+            raise ShardError(f"shard {path.rpartition('/')[2]}: {error}") from None
+    total[built.place] = part
+    return value, total
+
+
+class ShardedObjective:
+    """Penalised negative log-likelihood of shards; call it with weights to get (value, gradient).
+
+    Parameters
+    ----------
+    shards : `Shards`. engine : `Local` or `Cluster`. c2 : float >= 0.
+    n_threads : threads of one task, without a cluster. group : shards of one task, a power of two; None: as
+        many as leave a task to each worker. budget : bytes that a process may keep of what it has built;
+        None: half of its memory.
+
+    Value and gradient have the same bits for any engine and group. Errors as `Objective` and `read_shard`.
+    """
+
+    def __init__(self, shards, engine, c2=0.0, *, n_threads=1, group=None, budget=None, subset=None):
+        self.shards, self.engine, self.c2 = shards, engine, number("c2", c2)
+        self.features = shards.features
+        self.n_features = self.features.n_features
+        self.settings = {"n_threads": n_threads, "group": group, "budget": budget}
+        if subset is not None:
+            self.n_features = int(np.unpackbits(subset.bits, count=subset.n_features).sum())
+        self.subset = subset
+        size = group_size(len(shards), engine.n_workers) if group is None else group
+        pairs = [(shard.path, shard.digest) for shard in shards.shards]
+        wanted = None if engine.client is None else versions()
+        self._jobs = {
+            what: [
+                (pairs[i : i + size], self.n_features, what, n_threads, budget, wanted)
+                for i in range(0, len(pairs), size)
+            ]
+            for what in ("counts", "variances")
+        }
+        self.n_evaluations = 0
+
+    def __call__(self, w):
+        w = check_weights(w, self.n_features)
+        self.n_evaluations += 1
+        value, grad = self._total(w, "counts")
+        grad = np.array(grad) if not grad.flags.writeable else grad
+        with one_blas_thread():
+            value += self.c2 * float(w @ w)
+        if self.c2:
+            grad += 2.0 * self.c2 * w
+        return float(value), grad
+
+    def curvature(self, w):
+        """Roughly the second derivatives (F,), as `Objective.curvature` gives them."""
+        return self._total(check_weights(w, self.n_features), "variances")[1] + 2.0 * self.c2
+
+    def smaller(self, keep):
+        """The objective of the weights where keep (F,) is true, the others being 0: only these travel."""
+        import hashlib
+
+        bits = np.packbits(keep)
+        subset = Subset(bits, len(keep), hashlib.sha256(bits.tobytes()).hexdigest())
+        return ShardedObjective(self.shards, self.engine, self.c2, **self.settings, subset=subset)
+
+    def _total(self, w, what):
+        return self.engine.total(evaluate, self._jobs[what], (w, self.subset))

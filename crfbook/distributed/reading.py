@@ -1,0 +1,173 @@
+"""Texts in pieces: files of columns and of Parquet, columns in memory, pairs (X, y), frames of pandas.
+
+A piece is (X, y, sample weights or None), as `CRF.fit` takes them. Memory is that of one piece, or of the row
+groups of a Parquet file.
+"""
+
+import hashlib
+import os
+import pickle
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from crfbook._checks import shown
+from crfbook.data.columns import TokenColumns
+from crfbook.data.corpus import offsets
+from crfbook.data.readers import iter_conll
+
+PARQUET = ".parquet", ".pq"
+
+
+def is_file(text):
+    return isinstance(text, str | os.PathLike)
+
+
+def is_parquet(path):
+    return str(path).lower().endswith(PARQUET)
+
+
+def parquet():
+    """pyarrow.parquet, or the sentence that says how to get it."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError(
+            "Parquet files need pyarrow, which is not installed: it comes with the extra 'distributed'"
+        ) from None
+    return pyarrow.parquet
+
+
+def pieces(text, n_tokens, columns=None, label="label"):
+    """Yield (X, y, weights) of at least n_tokens tokens each, but the last.
+
+    text : path of a file of columns (blank lines between sentences) or of Parquet (a row a sentence, lists of
+        strings); `TokenColumns`; (X, y) or (X, y, sample_weight); pandas.DataFrame, a row a sentence; a list
+        of pairs (x, y), a sentence each.
+    columns : names of the columns of a file, the label's among them; Parquet has its own.
+    label : the column that holds labels; None: there are none.
+
+    Raises ValueError or TypeError naming the file, or the sequence and token.
+    """
+    if is_file(text):
+        if is_parquet(text):
+            yield from _parquet_pieces(text, n_tokens, label)
+            return
+        if columns is None:
+            raise ValueError(f"{text}: expected columns=, the names of the columns of this file, got none")
+        for piece in iter_conll(text, columns, label, n_tokens=n_tokens):
+            yield piece, None, None
+        return
+    yield from _cut(*_in_memory(text, label), n_tokens)
+
+
+def _in_memory(text, label):
+    """(X, y, weights) of a text that is no file."""
+    if isinstance(text, TokenColumns):
+        return text, None, None
+    if hasattr(text, "to_dict") and hasattr(text, "columns"):  # a DataFrame
+        return frame_columns(text, label), None, None
+    if isinstance(text, tuple) and len(text) in (2, 3):
+        return (*text, *[None] * (3 - len(text)))
+    if isinstance(text, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in text):
+        return [x for x, _ in text], [y for _, y in text], None
+    raise TypeError(
+        "texts: expected paths, TokenColumns, tuples (X, y) or (X, y, sample_weight), DataFrames or lists "
+        f"of pairs (x, y), got {shown(text)}"
+    )
+
+
+def _cut(X, y, weights, n_tokens):
+    """Neighbouring sequences, at least n_tokens tokens each time."""
+    y = y if y is None or hasattr(y, "__getitem__") else list(y)
+    X = X if hasattr(X, "__getitem__") else list(X)
+    if y is not None and len(X) != len(y):
+        raise ValueError(f"X has {len(X)} sequences but y has {len(y)}")
+    if weights is not None and len(weights) != len(X):
+        raise ValueError(f"X has {len(X)} sequences but sample_weight has {len(weights)}")
+    lengths = lengths_of(X)
+    start, tokens = 0, 0
+    for i, length in enumerate(lengths):
+        tokens += int(length)
+        if tokens >= n_tokens or i == len(lengths) - 1:
+            part = slice(start, i + 1)
+            yield X[part], None if y is None else y[part], None if weights is None else weights[part]
+            start, tokens = i + 1, 0
+
+
+def lengths_of(X):
+    """Tokens of each sequence."""
+    if hasattr(X, "seq_ptr"):
+        return np.diff(X.seq_ptr).tolist()
+    return [x.shape[0] if hasattr(x, "shape") else len(x) for x in X]
+
+
+def n_tokens_of(X):
+    """Tokens of all sequences."""
+    return sum(lengths_of(X))
+
+
+def frame_columns(frame, label):
+    """`TokenColumns` of a DataFrame whose cells are lists, one a sentence."""
+    return _of_lists({str(name): frame[name].tolist() for name in frame.columns}, label, "row", 0)
+
+
+def batch_columns(batch, label, first=0, path=""):
+    """`TokenColumns` of a pyarrow.RecordBatch whose cells are lists; first : number of its first row."""
+    lists = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    return _of_lists(lists, label, f"{path}, row", first)
+
+
+def _of_lists(lists, label, what, first):
+    if label is not None and label not in lists:
+        raise ValueError(f"{what}: expected a column {label!r} of labels, got {', '.join(map(repr, lists))}")
+    sizes = None
+    for name, column in lists.items():
+        for i, cell in enumerate(column):
+            if isinstance(cell, str) or not hasattr(cell, "__len__"):
+                raise ValueError(f"{what} {first + i}, column {name!r}: expected a list, got {shown(cell)}")
+            if sizes is not None and len(cell) != sizes[i]:
+                wanted = f"expected {sizes[i]} values, as in the first column, got {len(cell)}"
+                raise ValueError(f"{what} {first + i}, column {name!r}: {wanted}")
+        sizes = sizes or list(map(len, column))
+    flat = {name: list(chain.from_iterable(column)) for name, column in lists.items()}
+    labels = flat.pop(label) if label is not None else None
+    return TokenColumns(flat, offsets(sizes or []), labels, label or "label")
+
+
+def _parquet_pieces(path, n_tokens, label):
+    first, held, tokens = 0, [], 0
+    with parquet().ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=1024):
+            part = batch_columns(batch, label, first, str(path))
+            first, tokens = first + len(part), tokens + part.n_tokens
+            held.append(part)
+            if tokens >= n_tokens:
+                yield joined(held), None, None
+                held, tokens = [], 0
+    if held:
+        yield joined(held), None, None
+
+
+def joined(parts):
+    """Several `TokenColumns` with the same columns as one."""
+    first = parts[0]
+    columns = {name: list(chain.from_iterable(p.columns[name] for p in parts)) for name in first.columns}
+    labels = None if first.labels is None else list(chain.from_iterable(p.labels for p in parts))
+    lengths = np.concatenate([np.diff(part.seq_ptr) for part in parts])
+    return TokenColumns(columns, offsets(lengths), labels, first.label_name)
+
+
+def text_digest(text):
+    """Hash of what `pieces` would read: of a file its bytes, else of the objects as pickle writes them."""
+    digest = hashlib.sha256()
+    if not is_file(text):
+        parts = text
+        if isinstance(text, TokenColumns):
+            parts = text.columns, text.seq_ptr.tolist(), text.labels
+        return hashlib.sha256(pickle.dumps(parts, protocol=5)).hexdigest()
+    with Path(text).open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

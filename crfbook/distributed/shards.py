@@ -1,0 +1,279 @@
+"""Shards: a training text as files, each with the features of its own tokens and no others.
+
+    folder/manifest.json     what was written: settings, and each shard's file, hash and sizes
+    folder/alphabet.crfbook  encoder, feature set (F weights) and constraints of the whole
+    folder/shard-00000.crfbook ...
+
+A shard numbers its own attributes from 0. `place` (F',) says where its weights stand among the F of the
+whole, and rises. All files have the format of models (models/saving.py): arrays without pickle, a checksum
+over every byte, and they appear complete or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from crfbook._checks import ModelFileError, shown
+from crfbook.data.constraints import Constraints
+from crfbook.data.corpus import make_corpus, offsets, ragged_index
+from crfbook.data.features import FeatureSet
+from crfbook.encoding.templates import as_template
+from crfbook.models.inputs import encoder_from_state, encoder_state
+from crfbook.models.parameters import given
+from crfbook.models.saving import load_arrays, save_arrays
+
+SCHEMA = 1
+MANIFEST, ALPHABET = "manifest.json", "alphabet.crfbook"
+# parameters of `CRF` that decide what stands in the shards
+WEIGHTS = "min_freq", "all_possible_states", "all_possible_transitions", "on_violation"
+
+
+def settings_of(crf):
+    """{parameter: value, as JSON has it} of the parameters of a CRF that decide what stands in shards."""
+    template = None if crf.template is None else as_template(crf.template).text
+    limits = crf.constraints
+    if limits is not None and not isinstance(limits, str):  # a table: its hash
+        limits = limits._asdict() if hasattr(limits, "_asdict") else limits
+        limits = hashlib.sha256(repr(limits).encode()).hexdigest()
+    return {name: given(crf, name) for name in WEIGHTS} | {"template": template, "constraints": limits}
+
+
+class ShardError(ValueError):
+    """A shard, or what belongs to it, is missing, damaged, or not the one that was written."""
+
+
+class Shard(NamedTuple):
+    """What is known of a shard without opening it."""
+
+    path: str
+    digest: str  # of its content
+    n_sequences: int
+    n_tokens: int
+    n_features: int
+
+
+class Shards:
+    """The shards of a folder, as `write_shards` left them. Opening reads the manifest alone.
+
+    folder : str. Attributes: shards, a list of `Shard`; settings, {parameter: value} of the CRF that they
+    were written for; encoder, features, constraints: of the whole text, read when first used.
+
+    Raises ShardError where the folder holds no finished shards, or those of a later version.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = os.path.realpath(os.fspath(folder))
+        path = Path(self.folder, MANIFEST)
+        try:
+            about = json.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            raise ShardError(
+                f"{self.folder}: expected shards that write_shards has finished, there is no {MANIFEST}"
+            ) from None
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ShardError(f"{path}: expected the manifest of shards, {error}") from None
+        if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+            found = about.get("schema") if isinstance(about, dict) else about
+            raise ShardError(
+                f"{path}: expected shards of version {SCHEMA}, got {shown(found)}: write them again"
+            )
+        try:
+            self.settings, self.alphabet, self.n_dropped = (
+                about[name] for name in ("settings", "alphabet", "n_dropped")
+            )
+            rows = [Shard(os.path.join(self.folder, row[0]), *row[1:]) for row in about["shards"]]
+            self.extremes = Extremes(*about["extremes"])
+        except (KeyError, TypeError, IndexError) as error:
+            raise ShardError(f"{path}: expected the manifest of shards, {error!r} is wrong") from None
+        twice = [name for name, n in Counter(row.path for row in rows).items() if n > 1]
+        if twice:
+            raise ShardError(f"{path}: expected each shard once, got {os.path.basename(twice[0])} twice")
+        self.shards = rows
+
+    n_sequences = property(lambda self: sum(shard.n_sequences for shard in self.shards))
+    n_tokens = property(lambda self: sum(shard.n_tokens for shard in self.shards))
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __repr__(self):
+        return (
+            f"Shards({self.folder!r}): {len(self)} shards, {self.n_sequences:,} sequences, "
+            f"{self.n_tokens:,} tokens"
+        )
+
+    @property
+    def digest(self) -> str:
+        """Hash of the whole: of the alphabet and of all shards in their order."""
+        text = "".join([self.alphabet, *(shard.digest for shard in self.shards)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def _whole(self):
+        return read_alphabet(os.path.join(self.folder, ALPHABET), self.alphabet)
+
+    encoder = property(lambda self: self._whole[0])
+    features = property(lambda self: self._whole[1])
+    constraints = property(lambda self: self._whole[2])
+
+
+class Extremes(NamedTuple):
+    """The largest attribute value and sequence weight of a text: under the names that a `Corpus` has."""
+
+    attr_val: float
+    seq_weight: float
+
+
+def write_manifest(folder, settings, alphabet, n_dropped, shards, extremes):
+    """The last file of `write_shards`: what has one is complete."""
+    rows = [(os.path.basename(shard.path), *shard[1:]) for shard in shards]
+    about = {"schema": SCHEMA, "settings": settings, "alphabet": alphabet, "n_dropped": n_dropped}
+    path = Path(folder, MANIFEST)
+    beside = path.with_suffix(".tmp")
+    beside.write_text(json.dumps(about | {"extremes": extremes, "shards": rows}, indent=1), "utf-8")
+    os.replace(beside, path)
+
+
+def write_alphabet(path, encoder, features, constraints):
+    """The alphabets and the feature set of the whole text; returns their digest."""
+    state, arrays = encoder_state(encoder)
+    arrays = prefixed("encoder", arrays)
+    arrays |= _features_arrays(features) | _constraint_arrays(constraints)
+    digest = content_digest(arrays, state)
+    header = {"schema": SCHEMA, "digest": digest, "encoder": state, "sizes": list(features.sizes)}
+    save_arrays(path, "alphabet", header, arrays)
+    return digest
+
+
+@lru_cache(maxsize=1)
+def read_alphabet(path, digest):
+    """(encoder, features, constraints or None). ShardError where the file is not the one that is meant."""
+    header, arrays = _load(path, "alphabet", digest)
+    state = part_of("encoder", arrays)
+    encoder = encoder_from_state(header["encoder"], state, trust=True)
+    return encoder, _features_of(header["sizes"], arrays), _constraints_of(arrays)
+
+
+def write_shard(path, corpus, features, constraints, alphabet, source=""):
+    """Write one shard: a corpus with the ids of the whole, cut down to what occurs in it. Returns a `Shard`.
+
+    alphabet : digest of the alphabet whose ids these are. source : digest of the text.
+    """
+    corpus, small, place = own_part(corpus, features)
+    arrays = prefixed("corpus", corpus._asdict())
+    arrays |= _features_arrays(small) | _constraint_arrays(constraints) | {"place": place}
+    digest = content_digest(arrays, alphabet)
+    header = {"schema": SCHEMA, "digest": digest, "alphabet": alphabet, "source": source}
+    header["sizes"] = list(small.sizes)
+    save_arrays(path, "shard", header, arrays)
+    return Shard(path, digest, corpus.n_sequences, corpus.n_tokens, small.n_features)
+
+
+def read_shard(path, digest):
+    """(corpus, features, place int64 (F',), constraints) of a shard file."""
+    header, arrays = _load(path, "shard", digest)
+    corpus = make_corpus(**part_of("corpus", arrays))
+    features = _features_of(header["sizes"], arrays)
+    return corpus, features, arrays["place"].astype(np.int64), _constraints_of(arrays)
+
+
+def shard_of(path, alphabet, source):
+    """The `Shard` that a file holds of this text in this alphabet, or None: there is none, or another one."""
+    try:
+        header, arrays = load_arrays(path, "shard")
+    except (OSError, ModelFileError):
+        return None
+    if [header.get(name) for name in ("schema", "alphabet", "source")] != [SCHEMA, alphabet, source]:
+        return None
+    sizes = len(arrays["corpus.seq_ptr"]) - 1, len(arrays["corpus.attr_ptr"]) - 1, len(arrays["place"])
+    return Shard(path, header["digest"], *sizes)
+
+
+def own_part(corpus, features):
+    """(corpus, features, place): attributes and edge attributes of this corpus alone, numbered from 0.
+
+    The constant edge attribute stays number 0. place rises: weights keep their order.
+    """
+    attr = np.unique(corpus.attr_idx).astype(np.int64)
+    edge = np.union1d(np.zeros(1, np.int64), corpus.class_attr)
+    node_item, node_ptr = ragged_index(features.node_ptr, attr)
+    edge_item, edge_ptr = ragged_index(features.edge_ptr, edge)
+    small = FeatureSet(
+        features.n_labels, len(attr), len(edge), node_ptr, features.node_label[node_item],
+        edge_ptr, features.edge_prev[edge_item], features.edge_next[edge_item],
+    )  # fmt: skip
+    place = np.concatenate([node_item, features.n_node + edge_item])
+    place = place.astype(np.uint32 if features.n_features < 2**32 else np.int64)
+    corpus = corpus._replace(
+        attr_idx=np.searchsorted(attr, corpus.attr_idx).astype(np.int32),
+        class_attr=np.searchsorted(edge, corpus.class_attr).astype(np.int32),
+    )
+    return corpus, small, place
+
+
+def content_digest(arrays, beside):
+    """SHA-256 of arrays by name, and of what JSON can carry beside them."""
+    digest = hashlib.sha256(json.dumps(beside, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()
+
+
+def _load(path, kind, digest):
+    name = os.path.basename(path)
+    try:
+        header, arrays = load_arrays(path, kind)
+    except FileNotFoundError:
+        raise ShardError(f"{name}: expected a {kind} file, there is none at {path}") from None
+    except ModelFileError as error:
+        raise ShardError(f"{kind} {name} cannot be used: {error}") from None
+    if header.get("schema") != SCHEMA:
+        found = shown(header.get("schema"))
+        raise ShardError(f"{kind} {name}: expected version {SCHEMA}, got {found}: write the shards again")
+    if header.get("digest") != digest:
+        raise ShardError(
+            f"{kind} {name}: it is not the file that the manifest names, but one of another text or alphabet"
+        )
+    return header, arrays
+
+
+def prefixed(group, arrays):
+    """{"group.name": array} of the arrays that are not None."""
+    return {f"{group}.{name}": array for name, array in arrays.items() if array is not None}
+
+
+def part_of(group, arrays):
+    """The inverse of `prefixed`, among arrays of other groups."""
+    return {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{group}.")}
+
+
+def _features_arrays(features):
+    return prefixed("features", {name: getattr(features, name) for name in FeatureSet._fields[3:]})
+
+
+def _features_of(sizes, arrays):
+    return FeatureSet(*sizes, **part_of("features", arrays))
+
+
+def _constraint_arrays(constraints):
+    return {} if constraints is None else prefixed("constraints", constraints._asdict())
+
+
+def _constraints_of(arrays):
+    tables = part_of("constraints", arrays)
+    return Constraints(**tables) if tables else None
+
+
+def empty_corpus():
+    """A corpus without sequences."""
+    return make_corpus(offsets([]), [0], [])

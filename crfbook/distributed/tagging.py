@@ -1,0 +1,177 @@
+"""Tagging files: each is read, tagged and written in pieces, here or by the workers of a cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sklearn.utils.validation import check_is_fitted
+
+from crfbook._checks import one_of, whole
+from crfbook.data.readers import iter_conll, write_conll
+from crfbook.distributed.engine import engine_of
+from crfbook.distributed.reading import batch_columns, is_file, is_parquet, parquet
+from crfbook.models.crf import CRF
+
+if TYPE_CHECKING:
+    from crfbook._types import File, Iterable
+
+ROWS = 1024  # sentences of a piece of Parquet
+MODEL = ".model-{}.crfbook"  # the model in the folder `out`, while files are tagged
+
+
+class Tagged(NamedTuple):
+    """A file that was written."""
+
+    path: str
+    n_sequences: int
+    n_tokens: int
+
+
+def predict_files(
+    crf: CRF, files: Iterable[File], out: File, client: Any = None, *,
+    columns: Iterable[str | None] | None = None, label: str = "label", piece_tokens: int = 50_000,
+    existing: str = "error", verbose: bool = False,
+) -> list[Tagged]:  # fmt: skip
+    """Tag files: the labels that `crf.predict` would find, in bounded memory.
+
+    Parameters
+    ----------
+    crf : a fitted CRF with a template.
+    files : paths, each once. Of ".parquet": a row a sentence, lists of strings; the same with a column
+        `label` more is written. Others are files of columns (blank lines between sentences), and so is what
+        is written: the named columns, labels last.
+    out : folder for what is written, under the names of the files; it is made. With a client it must be one
+        that all workers see.
+    client : dask.distributed.Client, or None: this process tags all.
+    columns : names of the columns of files of columns; None leaves one out. Not given: those of training.
+    label : name of the new column. A column of this name is replaced.
+    piece_tokens : tokens read at a time from files of columns; memory grows with it, not with files.
+    existing : what to do with files that are already in `out`: "error", "skip" (the call before was stopped),
+        "replace".
+    verbose : show a progress bar.
+
+    Returns a list of `Tagged`, one a file, in their order (of skipped ones n_tokens is -1). Files appear
+    complete or not at all. Raises ValueError or TypeError naming file and place; FileExistsError.
+    """
+    check_is_fitted(crf, "weights_")
+    one_of("existing", existing, ("error", "skip", "replace"))
+    whole("piece_tokens", piece_tokens, 1)
+    if getattr(crf.encoder_, "columns_", None) is None:
+        raise ValueError(
+            "predict_files: expected a CRF with a template, which reads columns, got one without"
+        )
+    files = [os.path.realpath(path) for path in _listed(files)]
+    names = Counter(map(os.path.basename, files))
+    twice = [name for name, n in names.items() if n > 1]
+    if twice:
+        raise ValueError(f"files: expected names that differ, got {twice[0]} {names[twice[0]]} times")
+    out = os.path.realpath(os.fspath(out))
+    os.makedirs(out, exist_ok=True)
+    targets = [os.path.join(out, os.path.basename(path)) for path in files]
+    clash = [path for path, target in zip(files, targets, strict=True) if path == target]
+    if clash:
+        raise ValueError(f"out: expected another folder than that of the files, {clash[0]} is in it")
+    there = [os.path.exists(target) for target in targets]
+    if existing == "error" and any(there):
+        name = targets[there.index(True)]
+        raise FileExistsError(f"{name} exists: existing='skip' keeps it, existing='replace' writes it again")
+    columns = tuple(crf.encoder_.columns_ if columns is None else columns)
+    engine = engine_of(client)
+    model = os.path.join(out, MODEL.format(secrets.token_hex(6)))
+    crf.save(model)
+    try:
+        digest = hashlib.sha256(open(model, "rb").read()).hexdigest()
+        todo = [i for i, done in enumerate(there) if not (done and existing == "skip")]
+        jobs = ((model, digest, files[i], targets[i], columns, label, piece_tokens) for i in todo)
+        found = dict(zip(todo, _shown(engine.run(tag_file, jobs), len(todo), verbose), strict=True))
+    finally:
+        os.unlink(model)
+    return [found.get(i, Tagged(target, -1, -1)) for i, target in enumerate(targets)]
+
+
+def _listed(files):
+    if is_file(files):
+        raise TypeError(f"files: expected a list of paths, got one path: [{files!r}]")
+    return list(files)
+
+
+def _shown(results, n, verbose):
+    if not verbose:
+        return results
+    from tqdm.auto import tqdm
+
+    return tqdm(results, total=n, unit="file", desc="tagging")
+
+
+@lru_cache(maxsize=2)
+def _model(path, digest):
+    return CRF.load(path, trust=True)
+
+
+def tag_file(model, digest, path, target, columns, label, piece_tokens):
+    """One file -> `Tagged`. A task."""
+    crf = _model(model, digest)
+    beside = f"{target}.{secrets.token_hex(6)}.tmp"
+    write = _tag_parquet if is_parquet(path) else _tag_columns
+    try:
+        sizes = write(crf, path, beside, columns, label, piece_tokens)
+        os.replace(beside, target)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
+    return Tagged(target, *sizes)
+
+
+def _tag_columns(crf, path, beside, columns, label, piece_tokens):
+    n_sequences = n_tokens = 0
+    with open(beside, "w", encoding="utf-8", newline="\n") as file:
+        for piece in iter_conll(path, columns, n_tokens=piece_tokens):
+            piece.columns.pop(label, None)
+            piece.labels = _flat(crf.predict(piece))
+            if n_tokens:
+                file.write("\n")
+            write_conll(file, piece)
+            n_sequences, n_tokens = n_sequences + len(piece), n_tokens + piece.n_tokens
+    return n_sequences, n_tokens
+
+
+def _tag_parquet(crf, path, beside, columns, label, piece_tokens):
+    import pyarrow as pa
+
+    pq, n_sequences, n_tokens, writer = parquet(), 0, 0, None
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            old = schema.get_field_index(label)
+            schema = schema.remove(old) if old >= 0 else schema
+            schema = schema.append(pa.field(label, pa.list_(pa.string())))
+            writer = pq.ParquetWriter(beside, schema)
+            for batch in file.iter_batches(batch_size=ROWS):
+                text = batch_columns(batch.select(_needed(crf, batch)), None, n_sequences, path)
+                labels = pa.array(crf.predict(text), pa.list_(pa.string()))
+                kept = [batch.column(i) for i, name in enumerate(batch.schema.names) if name != label]
+                writer.write_batch(pa.record_batch([*kept, labels], schema=schema))
+                n_sequences, n_tokens = n_sequences + len(text), n_tokens + text.n_tokens
+    finally:
+        if writer is not None:
+            writer.close()
+    return n_sequences, n_tokens
+
+
+def _needed(crf, batch):
+    """The columns that the model reads. ValueError where one is missing."""
+    there, wanted = batch.schema.names, crf.encoder_.columns_
+    if any(name not in there for name in wanted):
+        expected, found = (", ".join(map(repr, names)) for names in (wanted, there))
+        raise ValueError(f"expected the columns {expected}, got {found}")
+    return wanted
+
+
+def _flat(labels):
+    return [label for sentence in labels for label in sentence]
