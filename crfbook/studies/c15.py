@@ -27,6 +27,7 @@ from crfbook.distributed.objective import KEPT
 from crfbook.evaluation import chunk_report
 
 from .harness import Row, in_own_process, own_peak_mb, print_json, study
+from .records import each
 from .work import dataset
 
 NOISE = 0.1  # share of words that a copy changes
