@@ -29,6 +29,8 @@ RIGHT = {
             path[t - 1] = back[t, path[t]]
         return path""",
     "slopes": "return np.array([(f(w + e) - f(w - e)) / (2 * step) for e in step * np.eye(len(w))])",
+    "verbs_in_s": "return np.array([3 / 16, 2 / 3])",
+    "nouns_in_two": "return 0.3 - 0.4 * 0.5, 0.4 * 0.6 + 0.5 * 0.5 + 2 * 0.1",
 }
 # (name, its wrong body, what the check says of it)
 WRONG = [
@@ -55,6 +57,10 @@ WRONG = [
     ("follow", RIGHT["follow"].replace("path[t - 1] = back[t, ", "path[t - 1] = back[t - 1, "), "expected"),
     ("slopes", "return np.array([(f(w + e) - f(w)) / step for e in step * np.eye(len(w))])", "expected 6"),
     ("slopes", "return (f(w + step) - f(w - step)) / (2 * step)", r"has shape \(\), expected \(2,\)"),
+    ("verbs_in_s", "return 3 / 16, 1 / 2", r"entry \[1\] of your result is 0.5, expected 0.666667"),
+    ("verbs_in_s", "return 2 / 3", r"has shape \(\), expected \(2,\)"),
+    ("nouns_in_two", "return 0.1, 0.49", r"entry \[1\] of your result is 0.49, expected 0.69"),
+    ("nouns_in_two", "return 0.3, 0.69", "is 0.3, expected 0.1"),
 ]  # fmt: skip
 
 
@@ -75,15 +81,15 @@ def run(solutions):
 
 def test_unsolved_it_runs_and_says_so():
     said = run({})
-    assert said[:10] == [f"task {task}: not yet written" for task in range(1, 11)]
-    assert said[-1].split(maxsplit=1) == ["together", "0 of 10 right"] and len(said) == 16
+    assert said[:12] == [f"task {task}: not yet written" for task in range(1, 13)]
+    assert said[-1].split(maxsplit=1) == ["together", "0 of 12 right"] and len(said) == 19
 
 
 def test_right_solutions_are_right():
     said = run(RIGHT)
-    assert said[:10] == [f"task {task}: right" for task in range(1, 11)]
-    assert [re.search(r"(\d+) of (\d+) right", line).group(1, 2) for line in said[10:]] == [
-        ("2", "2"), ("2", "2"), ("2", "2"), ("3", "3"), ("1", "1"), ("10", "10")
+    assert said[:12] == [f"task {task}: right" for task in range(1, 13)]
+    assert [re.search(r"(\d+) of (\d+) right", line).group(1, 2) for line in said[12:]] == [
+        ("2", "2"), ("2", "2"), ("2", "2"), ("3", "3"), ("1", "1"), ("2", "2"), ("12", "12")
     ]  # fmt: skip
 
 
@@ -92,8 +98,8 @@ def test_a_wrong_solution_is_told_what_is_wrong(name, body, said):
     task = list(RIGHT).index(name)
     lines = run({**RIGHT, name: body})
     assert re.search(said, lines[task]) and lines.pop(task).startswith(f"task {task + 1}: case ")
-    assert lines[:9] == [f"task {n}: right" for n in range(1, 11) if n != task + 1]
-    assert lines[-1].endswith("9 of 10 right")
+    assert lines[:11] == [f"task {n}: right" for n in range(1, 13) if n != task + 1]
+    assert lines[-1].endswith("11 of 12 right")
 
 
 @pytest.mark.parametrize("body", ["pass", "return ...", "raise NotImplementedError", "return None"])
@@ -107,7 +113,7 @@ def test_every_topic_has_a_wrong_solution():
         if cell.cell_type == "code":
             exec(cell.source, space)
     tried = {list(RIGHT).index(name) + 1 for name, *_ in WRONG}
-    assert all(tried & set(tasks) for tasks in space["TOPICS"].values()) and len(RIGHT) == 10
+    assert all(tried & set(tasks) for tasks in space["TOPICS"].values()) and len(RIGHT) == 12
 
 
 def test_an_absent_function_is_named():

@@ -3,6 +3,7 @@
 tests/contract/test_teaching.py looks at the printed pages.
 """
 
+import csv
 import re
 
 import pytest
@@ -68,3 +69,22 @@ def test_a_broken_summary_is_seen():
         (r"\beta_t(y)", r"\zeta_t(y)", "not in symbols.csv"),
     ):
         assert any(said in one for one in complaints(text.replace(old, new), "02", title)), said
+
+
+def test_05_says_the_shares_of_weights_that_the_record_has():
+    """Boosting's last recorded minute, over the weights of log loss on all sentences."""
+    text = (FOLDER / "05.md").read_text(encoding="utf-8")
+
+    def rows(name):
+        lines = (book.NOTEBOOKS / "results" / name).read_text(encoding="utf-8").splitlines()
+        return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+    possible = {
+        row["template"]: int(row["active"])
+        for row in sorted(rows("05_ner.csv"), key=lambda row: int(row["sentences"]))
+        if row["learner"] == "log loss"
+    }
+    last = [row for row in rows("05_boosting_ner.csv") if row["minutes"] == "60"]
+    share = {row["template"]: int(row["active"]) / possible[row["template"]] for row in last}
+    assert share["s1"] > 0.98 and round(5 * share["s2"]) == 2 and round(5 * share["s3"]) == 1
+    assert "after an hour nearly all of S1 (words), two in five of S2" in text and "one in five of S3" in text

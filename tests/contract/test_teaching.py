@@ -117,4 +117,63 @@ def test_the_syllabus_names_chapters_and_assignments_that_exist():
     for found in rows:
         for _, row in found:
             assert set(re.findall(r"\b(\d\d)\b", row.split("|")[0])) <= chapters
-    assert chapters - {"00"} >= {path.stem[:2] for path in assignment.sources()}
+    assert chapters - {"00"} == {path.stem[:2] for path in assignment.sources()}, "one for each chapter"
+
+
+def plans():
+    """The two plans of the syllabus, each with its rows of five cells after the week's number or name."""
+    text = (teaching.TEACHING / "syllabus.md").read_text()
+    for plan in (plan for plan in text.split("## ")[1:] if "weeks" in plan.splitlines()[0]):
+        lines = re.findall(r"^\| (\d+|optional) \| (.+) \|$", plan, re.M)
+        yield plan, [(week, row.split(" | ")) for week, row in lines]
+
+
+def test_the_minutes_of_the_syllabus_add_up():
+    for plan, rows in plans():
+        sums = {week: 0 for week, _ in rows}
+        for week, (chapters, *_, minutes) in rows:
+            parts = list(map(int, minutes.split(" + ")))
+            assert len(parts) == (len(chapters.split("; "))), (week, chapters)
+            assert 60 <= sum(parts) <= 90, (week, minutes)
+            sums[week] = sum(parts)
+        last = sums.pop("optional", 0)
+        said = [int(number.replace(",", "")) for number in re.findall(r"lectures, ([\d,]+) minutes", plan)]
+        assert said == [sum(sums.values())]
+        assert not last or f"optional last one {sum(sums.values()) + last:,}" in plan
+
+
+def test_the_syllabus_stops_at_headings_that_exist():
+    headings = {
+        path.stem[:2]: re.findall(
+            r"^#+ (.+)$",
+            "\n".join(c.source for c in teaching.read(path).cells if c.cell_type == "markdown"),
+            re.M,
+        )
+        for path in teaching.chapters()
+    }
+    for _, rows in plans():
+        for _, (chapters, stops, *_) in rows:
+            numbers = re.findall(r"\b(\d\d)\b", chapters)
+            single = numbers if len(stops.split("; ")) == 1 else None
+            for stop in stops.split("; "):
+                number, what = re.fullmatch(r"(?:(\d\d): )?(.+)", stop).groups()
+                begin = re.match(r'section ([\d.]+\d|\d+)|"(.+)"', what)
+                for chapter in single or [number]:
+                    if chapter in headings:  # chapter 15 may not be there yet
+                        found = [h for h in headings[chapter] if h.startswith(begin[1] or begin[2])]
+                        assert found, (chapter, stop)
+
+
+def test_the_exercises_of_the_short_examination_exist_at_level_1():
+    (plan, rows), _ = plans()
+    given = re.search(r"\n\n(01: 1, .+?)\n\n", plan, re.S)[1]
+    given = re.sub(r"\(.+?\)", "", " ".join(given.split()))
+    named = {
+        chapter: re.findall(r"\d+", numbers) for chapter, numbers in re.findall(r"(\d\d): ([\d, ]+)", given)
+    }
+    taught = {number for _, row in rows for number in re.findall(r"\b(\d\d)\b", row[0])}
+    assert set(named) == taught - {"00"}
+    for path in teaching.chapters(sorted(named)):
+        text = "\n".join(c.source for c in teaching.read(path).cells if c.cell_type == "markdown")
+        level = re.search(r"^### Level 1.*?(?=^### Level 2)", text, re.M | re.S)[0]
+        assert set(named[path.stem[:2]]) <= set(re.findall(r"^(\d+)\. ", level, re.M)), path.stem

@@ -4,6 +4,7 @@ from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
 
@@ -34,13 +35,32 @@ def test_4_a_sum_of_large_exponentials():
     assert said(4, f"$1000 + \\log 2 = {np.logaddexp(1000, 1000):.4f}$")
 
 
+def where(ended, psi_node, psi_edge, most=1000):
+    """The token, counted from 1, from which on the sum of alpha is what `ended` says."""
+    with np.errstate(over="ignore"):
+        alpha = psi_node(0)
+        for t in range(1, most):
+            alpha = psi_node(t) * (alpha @ psi_edge)
+            if ended(alpha.sum()):
+                return t + 1
+
+
+def test_4_without_its_maxima_a_chain_leaves_at_both_ends():
+    turns = np.array([[1, 0.1], [0.1, 1]])
+    large = where(np.isinf, lambda t: np.ones(3), np.ones((3, 3)))
+    small = where(lambda total: total == 0, lambda t: turns[t % 2], turns)
+    assert said(4, f"infinite from the {large}th token on", f"it is 0 from the {small}th token on")
+
+
 def test_5_best_path_and_best_labels():
-    p = {("A", "B"): 0.4, ("B", "A"): 0.3, ("B", "C"): 0.3}
+    p = {("A", "B"): 0.45, ("B", "A"): 0.3, ("B", "C"): 0.25}
     marginal = [{y: sum(q for path, q in p.items() if path[t] == y) for y in "ABC"} for t in (0, 1)]
     best, labels = max(p, key=p.get), tuple(max(m, key=m.get) for m in marginal)
     right = [sum(m[y] for m, y in zip(marginal, guess, strict=True)) for guess in (best, labels)]
     assert best == ("A", "B") and labels == ("B", "B") and labels not in p
-    assert right == pytest.approx([0.8, 1.0]) and said(5, "Viterbi: (A, B)", "= 0.8", "= 1.0", "(B, B)")
+    assert right == pytest.approx([0.9, 1.0]) and said(5, "Viterbi: (A, B)", "= 0.9", "= 1.0", "(B, B)")
+    assert (marginal[0]["B"], marginal[1]["B"]) == pytest.approx((0.55, 0.45))
+    assert said(5, "B first (0.55); second B (0.45)")
 
 
 def test_6_the_certificate():
@@ -53,8 +73,45 @@ def test_7_four_losses():
     assert said(7, *(f"= {loss:.3f}$" for loss in losses))
 
 
+def chapters_mean(updates):
+    """The last weight and its mean by chapter 05's own `perceptron_numpy`, told what to correct."""
+    (path,) = (Path(__file__).parents[2] / "notebooks").glob("05_*.ipynb")
+    (source,) = (
+        cell.source
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "code" and cell.source.startswith("def perceptron_numpy(")
+    )
+    space = {
+        "np": np,
+        "viterbi": lambda log_node, log_edge: False,
+        "counts": lambda X, y, L: np.array([X[0, 0] * y, 0]),
+    }
+    exec(source, space)
+    w, mean = space["perceptron_numpy"]([(np.array([[d]]), True) for d in updates], 1, 1, 1)
+    return w[0], mean[0]
+
+
 def test_8_the_average():
-    assert Fraction(1 + 1 + 0, 3) == Fraction(2, 3) and said(8, "mean $2/3$")
+    updates = (2, 0, -1)
+    w = np.concatenate([[0], np.cumsum(updates)])
+    assert chapters_mean(updates) == pytest.approx((w[-1], w.mean()))
+    shown = ", ".join(str(one) for one in w)
+    assert said(8, f"The vectors are {shown}; mean ${Fraction(int(w.sum()), len(w))}$")
+
+
+@pytest.mark.parametrize("updates", [(2, 0, -1), (1, 0, 0), (1, 0, -1), (0, 1, 1, 0, 3)])
+def test_8_the_mean_without_the_vectors(updates):
+    """Both ways of counting that the key accepts; that of the chapter is the first."""
+    w, n = np.concatenate([[0], np.cumsum(updates)]), len(updates)
+    counted = w[-1] - Fraction(sum(c * d for c, d in enumerate(updates, 1)), n + 1)
+    assert counted == Fraction(int(w.sum()), n + 1) and chapters_mean(updates)[1] == pytest.approx(
+        float(counted)
+    )
+    without = w[-1] - Fraction(sum(c * d for c, d in enumerate(updates)), n)
+    assert without == Fraction(int(w[1:].sum()), n)
+    if updates == (2, 0, -1):
+        second = sum(c * d for c, d in enumerate(updates, 1))
+        assert said(8, f"- 3 \\cdot 1 = {second}$, $c = {n + 1}$", f"$1 + 1/4 = {counted}$", f"${without}$")
 
 
 def test_9_the_soft_threshold():

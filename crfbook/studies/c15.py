@@ -1,0 +1,386 @@
+"""Chapter 15: training and tagging on a Dask cluster: what it costs, what a loss costs, how models grow.
+
+Chunking, CoNLL-2000. Larger texts are copies of it, in each of which every tenth word (`NOISE`) ends in
+another letter, so that weights grow as they do with new text. Two workers share the two cores of a machine:
+CPU seconds and bytes count here, wall seconds say nothing of a real cluster.
+"""
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from crfbook import CRF, write_conll
+from crfbook.data.columns import TokenColumns
+from crfbook.distributed import ClusterLost, ShardedObjective, Shards, fit, predict_files, write_shards
+from crfbook.distributed.engine import engine_of
+from crfbook.distributed.objective import KEPT
+from crfbook.evaluation import chunk_report
+
+from .harness import Row, in_own_process, own_peak_mb, print_json, study
+from .records import each
+from .work import dataset
+
+NOISE = 0.1  # share of words that a copy changes
+LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+C2 = 1.0
+TEMPLATE = "chunking"
+
+
+# ---- texts and clusters
+
+
+def copies(n, noise=NOISE, n_sentences=None):
+    """Yield n copies of the training text, each with other words changed; the first is the text itself."""
+    train = dataset("chunking").train[:n_sentences]
+    words = train.columns["word"]
+    for k in range(n):
+        rng = np.random.default_rng(k)
+        changed = (rng.random(len(words)) < noise) & (k > 0)
+        letters = LETTERS[rng.integers(0, len(LETTERS), len(words))].tolist()
+        new = [w[:-1] + c if hit else w for w, c, hit in zip(words, letters, changed.tolist(), strict=True)]
+        yield TokenColumns({**train.columns, "word": new}, train.seq_ptr, train.labels, train.label_name)
+
+
+def model(**more):
+    """The CRF of this chapter."""
+    return CRF(**{"template": TEMPLATE, "c2": C2, **more})
+
+
+@contextlib.contextmanager
+def cluster(n_workers=2):
+    """A client of `n_workers` processes with one thread each, without Dask's profiler (see the chapter)."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    quiet = {"distributed.worker.profile.enabled": False}
+    size = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": None}
+    with dask.config.set(quiet), LocalCluster(**size, silence_logs=50) as local, Client(local) as client:
+        yield client
+
+
+def cpu_seconds():
+    """User and system seconds of this process and all below it, so far."""
+    import psutil
+
+    me, total = psutil.Process(), 0.0
+    for process in [me, *me.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def loopback_bytes():
+    """Bytes that this machine has sent to itself, so far; nan where the system does not tell."""
+    import psutil
+
+    found = [n for name, n in psutil.net_io_counters(pernic=True).items() if name.startswith("lo")]
+    return found[0].bytes_sent if found else float("nan")
+
+
+def hash_of(w):
+    return hashlib.sha256(w.tobytes()).hexdigest()[:16]
+
+
+# ---- a gradient: CPU seconds and bytes
+
+
+def gradient_row(n_copies, noise, repeats=5):
+    """A value and gradient by two workers, and by this process over the same shards: medians, in turn."""
+    with tempfile.TemporaryDirectory() as folder, cluster() as client:
+        shards = write_shards(copies(n_copies, noise), folder, model())
+        w = 0.01 * np.random.default_rng(0).standard_normal(shards.features.n_features)
+        here, there = (ShardedObjective(shards, engine_of(c), C2) for c in (None, client))
+        same = all(np.array_equal(a, b) for a, b in zip(here(w), there(w), strict=True))
+        there(w)
+        spent = {"here": [], "there": []}
+        sent = []
+        for _ in range(repeats):
+            for name, run in (("here", here), ("there", there)):
+                cpu, wall, lo = cpu_seconds(), time.perf_counter(), loopback_bytes()
+                run(w)
+                spent[name].append((cpu_seconds() - cpu, time.perf_counter() - wall))
+                if name == "there":
+                    sent.append(loopback_bytes() - lo)
+        cpu = {name: np.median([c for c, _ in pairs]) for name, pairs in spent.items()}
+        KEPT.clear()
+        return {
+            "tokens": shards.n_tokens, "shards": len(shards), "weights": shards.features.n_features,
+            "same bits": same, "CPU s here": f"{cpu['here']:.3f}",
+            "CPU s, two workers": f"{cpu['there']:.3f}",
+            "ratio": f"{np.median([b[0] / a[0] for a, b in zip(*spent.values(), strict=True)]):.3f}",
+            "wall s, two workers": f"{np.median([w for _, w in spent['there']]):.3f}",
+            "bytes / (2 F 8 W)": f"{np.median(sent) / (2 * 8 * len(w) * 2):.3f}",
+        }  # fmt: skip
+
+
+@study("15_gradient.csv", frozen=("lbfgs",))
+def sharded_gradient():
+    """CPU seconds and bytes of a gradient by two workers, beside the same shards in one process; minutes."""
+    cells = [{"copies": n, "noise": noise} for n, noise in ((1, 0.0), (10, 0.0), (10, NOISE))]
+    jobs = [(cell, partial(gradient_row, cell["copies"], cell["noise"])) for cell in cells]
+    yield "15_gradient.csv", jobs, [dataset("chunking")]
+
+
+def support_row(c1, iterations=120):
+    """Bytes an evaluation on the support, when it is settled, and of one of all weights."""
+    with tempfile.TemporaryDirectory() as folder, cluster() as client:
+        shards = write_shards(copies(2), folder, model())
+        whole = ShardedObjective(shards, engine_of(client), 0.0)
+        n = whole.n_features
+        crf = model(c1=c1, c2=0.0, algorithm="owlqn", max_iterations=iterations)
+        began = loopback_bytes()
+        fit(crf, shards, client)
+        sent, steps = loopback_bytes() - began, crf.history_
+        small = whole.smaller(crf.weights_ != 0)
+        w = crf.weights_[crf.weights_ != 0]
+        small(w)
+        lo = loopback_bytes()
+        small(w)
+        evaluation = loopback_bytes() - lo
+        return {
+            "weights": n, "active": int(np.count_nonzero(crf.weights_)), "iterations": len(steps),
+            "bytes an iteration / (2 F 8 W)": f"{sent / len(steps) / (2 * 8 * n * 2):.3f}",
+            "bytes of one on the support / (2 F 8 W)": f"{evaluation / (2 * 8 * n * 2):.4f}",
+        }  # fmt: skip
+
+
+@study("15_support.csv", frozen=("owlqn",))
+def sharded_support():
+    """Bytes that travel with an L1 penalty; a minute."""
+    yield "15_support.csv", each(support_row, [{"c1": 1.0}]), [dataset("chunking")]
+
+
+# ---- losses
+
+
+@contextlib.contextmanager
+def separate_cluster(n_workers=2):
+    """(client, process of the scheduler, processes of the workers), each a process of its own."""
+    from distributed import Client
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "scheduler.json")
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        run = [sys.executable, "-m", "dask"]
+        options = ["--scheduler-file", file, "--no-dashboard"]
+        scheduler = subprocess.Popen([*run, "scheduler", *options, "--port", "0"], **quiet)
+        one = [*run, "worker", *options, "--nthreads", "1", "--no-nanny"]
+        workers = [subprocess.Popen(one, **quiet) for _ in range(n_workers)]
+        try:
+            with Client(scheduler_file=file, timeout=60) as client:
+                client.wait_for_workers(n_workers, timeout=60)
+                yield client, scheduler, workers
+        finally:
+            for process in (*workers, scheduler):
+                process.kill()
+                process.wait()
+
+
+def later(seconds, act):
+    """Call act() after some seconds, in a thread."""
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def loss_row(victim, run, shards, wanted, seconds, build):
+    """One training in which somebody is killed at a random moment."""
+    rng = np.random.default_rng([run, len(victim)])
+    moment = float(rng.uniform(0.05, 0.95)) * seconds
+    crf, began = model(max_iterations=ITERATIONS), time.perf_counter()
+    if victim == "scheduler":
+        file = os.path.join(shards.folder, f"run-{run}.crfbook")
+        with separate_cluster() as (client, scheduler, _):
+            later(moment, scheduler.kill)
+            with contextlib.suppress(ClusterLost):
+                fit(crf, shards, client, checkpoint=file, every=5)
+        begun = os.path.exists(file)
+        with separate_cluster() as (client, _, _):
+            fit(crf, shards, client, checkpoint=file, every=5)
+    else:
+        with cluster(1 if victim == "only worker" else 2) as client:
+            engine_of(client)
+            pids = list(client.run(os.getpid).values())
+            began = time.perf_counter()
+            later(moment, partial(os.kill, pids[int(rng.integers(len(pids)))], signal.SIGKILL))
+            fit(crf, shards, client)
+            begun = True
+    return {
+        "at s": f"{moment:.2f}", "hash": hash_of(crf.weights_), "same bits": hash_of(crf.weights_) == wanted,
+        "history whole": crf.history_["iteration"].tolist() == list(range(1, ITERATIONS + 1)),
+        "s more than undisturbed": f"{time.perf_counter() - began - seconds:.2f}",
+        "s to build a group": f"{build:.2f}", "checkpoint there": begun,
+    }  # fmt: skip
+
+
+ITERATIONS = 40
+VICTIMS = ("one of two workers", "only worker", "scheduler")
+
+
+@study("15_losses.csv", frozen=("lbfgs",))
+def sharded_losses(runs=10):
+    """SIGKILL of a worker, of the only worker, of the scheduler, at 30 random moments; ten minutes."""
+    with tempfile.TemporaryDirectory() as folder:
+        train = dataset("chunking").train
+        n = min(4000, len(train))
+        shards = write_shards([train[i * n // 4 : (i + 1) * n // 4] for i in range(4)], folder, model())
+        crf = model(max_iterations=ITERATIONS)
+        wanted = hash_of(fit(crf, shards).weights_)
+        began = time.perf_counter()
+        KEPT.clear()
+        ShardedObjective(shards, engine_of(None), C2)(np.zeros(shards.features.n_features))
+        build = (time.perf_counter() - began) / 2  # two groups
+        with cluster() as client:
+            engine_of(client)
+            began = time.perf_counter()
+            fit(model(max_iterations=ITERATIONS), shards, client)
+            seconds = time.perf_counter() - began
+        options = {"shards": shards, "wanted": wanted, "seconds": seconds, "build": build}
+        cells = [{"victim": victim, "run": run} for victim in VICTIMS for run in range(runs)]
+        yield "15_losses.csv", each(loss_row, cells, **options), [dataset("chunking")]
+
+
+# ---- tagging
+
+
+def tagging_row(kind, repeats=5):
+    """Tokens tagged a CPU second and worker, by one process and by two workers: medians, in turn."""
+    data = dataset("chunking")
+    crf = model(max_iterations=30).fit(data.train[:2000])
+    with tempfile.TemporaryDirectory() as folder, cluster() as client:
+        files = []
+        for i in range(8):
+            path = os.path.join(folder, f"text-{i}.{kind}")
+            write_text(path, data.test, kind)
+            files.append(path)
+        columns, n_tokens = ("word", "pos"), 8 * data.test.n_tokens
+        spent, same = {"here": [], "there": []}, True
+        for r in range(repeats + 1):
+            found = {}
+            for name, who in (("here", None), ("there", client)):
+                cpu, wall = cpu_seconds(), time.perf_counter()
+                options = {"columns": columns, "label": "found", "existing": "replace"}
+                rows = predict_files(crf, files, os.path.join(folder, name), who, **options)
+                if r:
+                    spent[name].append((cpu_seconds() - cpu, time.perf_counter() - wall))
+                found[name] = [Path(row.path).read_bytes() for row in rows]
+            same = same and found["here"] == found["there"]
+        rate = {name: n_tokens / np.median([c for c, _ in pairs]) for name, pairs in spent.items()}
+        ratios = [a[0] / b[0] for a, b in zip(spent["here"], spent["there"], strict=True)]
+        peak = max(client.run(own_peak_mb).values())
+        return {
+            "tokens": n_tokens, "same files": same, "tokens a CPU s here": f"{rate['here']:.0f}",
+            "tokens a CPU s, two workers": f"{rate['there']:.0f}", "ratio": f"{np.median(ratios):.3f}",
+            "peak MB a worker": f"{peak:.0f}",
+        }  # fmt: skip
+
+
+def write_text(path, text, kind):
+    """Words and tags of a text as a file of columns or of Parquet."""
+    bare = TokenColumns({name: text.columns[name] for name in ("word", "pos")}, text.seq_ptr)
+    if kind != "parquet":
+        write_conll(path, bare)
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({name: bare.by_sequence(name) for name in bare.columns}), path)
+
+
+@study("15_tagging.csv", frozen=("lbfgs",))
+def sharded_tagging():
+    """Tokens tagged a CPU second, by one process and by two workers; a minute."""
+    yield "15_tagging.csv", each(tagging_row, [{"kind": "conll"}, {"kind": "parquet"}]), [dataset("chunking")]
+
+
+# ---- ten million tokens, and the driver's memory
+
+
+def large_row(n_copies, algorithm):
+    """Training on many copies by two workers to 1e-4: iterations, seconds, memory."""
+    with tempfile.TemporaryDirectory() as folder, cluster() as client:
+        clock, cpu = time.perf_counter(), cpu_seconds()
+        shards = write_shards(copies(n_copies), folder, model())
+        written = time.perf_counter() - clock, cpu_seconds() - cpu
+        crf = model(algorithm=algorithm, tol=1e-4)
+        clock, cpu = time.perf_counter(), cpu_seconds()
+        fit(crf, shards, client)
+        spent = time.perf_counter() - clock, cpu_seconds() - cpu
+        peak = max(client.run(own_peak_mb).values())
+        test = dataset("chunking").test
+        f1 = chunk_report(test.labels_by_sequence(), crf.predict(test)).f1
+        return {
+            "tokens": shards.n_tokens, "shards": len(shards), "weights": shards.features.n_features,
+            "CPU s to write": f"{written[1]:.0f}", "status": crf.status_, "iterations": crf.n_iter_,
+            "certified gap / objective": f"{crf.history_['violation'].iloc[-1] / crf.objective_:.2e}",
+            "CPU s to train": f"{spent[1]:.0f}", "wall s": f"{spent[0]:.0f}",
+            "peak MB a worker": f"{peak:.0f}",
+            "peak MB of the driver": f"{own_peak_mb():.0f}", "F1": f"{100 * f1:.2f}",
+        }  # fmt: skip
+
+
+@study("15_large.csv", frozen=("lbfgs",))
+def sharded_large(n_copies=48):
+    """Ten million tokens trained to 1e-4 by two workers; half an hour."""
+    cells = [{"n_copies": n_copies, "algorithm": "lbfgs"}]
+    yield "15_large.csv", each(large_row, cells), [dataset("chunking")]
+
+
+def driver_row(shard_tokens):
+    """Peak memory of the process that calls `fit`, in a process of its own."""
+    found = in_own_process("crfbook.studies.c15", str(shard_tokens))
+    return {"shards": found["shards"], "peak MB of the driver": f"{found['peak_mb']:.0f}"}
+
+
+def train_alone(shard_tokens):
+    """A few iterations on shards of so many tokens; prints the peak memory of this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        with cluster() as client:
+            shards = write_shards(copies(10), folder, model(), client=client, shard_tokens=shard_tokens)
+            fit(model(max_iterations=5), Shards(folder), client)
+        print_json({"shards": len(shards), "peak_mb": own_peak_mb()})
+
+
+@study("15_driver.csv")
+def sharded_driver():
+    """Peak memory of the driver, with few shards and with many; minutes."""
+    cells = [{"shard_tokens": n} for n in (250_000, 20_000)]
+    yield "15_driver.csv", each(driver_row, cells), [dataset("chunking")]
+
+
+# ---- targets
+
+
+@study("15_targets.csv")
+def sharded_targets(repeats=5):
+    """What sharded training must reach, in one run; some minutes. Memory and losses: see their tables."""
+    row = gradient_row(10, 0.0, repeats)
+    cpu = float(row["CPU s, two workers"]), float(row["CPU s here"])
+    note = f"{row['tokens']:,} tokens, {row['weights']:,} weights"
+    yield Row("gradient by two workers / the same shards here", *cpu, "CPU s", 1.20, 1.10, note)
+    sent = float(row["bytes / (2 F 8 W)"])
+    yield Row("bytes an evaluation / (2 F x 8 x workers)", sent, 1.0, "", 1.5, None, note)
+    row = support_row(1.0)
+    sent = float(row["bytes an iteration / (2 F 8 W)"])
+    note = f"c1 = 1, {row['iterations']} iterations, all checks of all weights included"
+    yield Row("the same with L1, mean over a training", sent, 1.0, "", 1.5, 0.6, note)
+    for kind in ("conll", "parquet"):
+        row = tagging_row(kind, repeats)
+        rates = float(row["tokens a CPU s here"]), float(row["tokens a CPU s, two workers"])
+        yield Row(f"tagging {kind}: one process / two workers, tokens a CPU s", *rates, "", 1 / 0.8, 1 / 0.95)
+
+
+if __name__ == "__main__":
+    train_alone(int(sys.argv[1]))

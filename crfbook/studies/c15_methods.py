@@ -1,0 +1,168 @@
+"""Chapter 15: other ways to train on shards, and how models grow: exchanges of L-BFGS and of CoCoA+, the
+perceptron by parameter mixing, weights of longer texts.
+
+Everything here runs in one process over the shards: what counts is how often parts must talk.
+"""
+
+import os
+import tempfile
+
+import numpy as np
+
+from crfbook.chain.token_layout import cells_of, weights_of
+from crfbook.distributed import ShardedObjective, fit, write_shards
+from crfbook.distributed.engine import engine_of
+from crfbook.distributed.objective import KEPT
+from crfbook.distributed.shards import read_shard
+from crfbook.evaluation import chunk_report, paired_test
+from crfbook.learners.online import perceptron
+from crfbook.learners.stochastic.dual import DualAscent
+from crfbook.learners.stochastic.sdca_steps import sdca_epoch
+
+from .c15 import C2, copies, model
+from .harness import study
+from .records import each
+from .work import dataset
+
+GAPS = (1e-2, 1e-3, 1e-4)  # relative, above the minimum
+SENTENCES = 2240  # of the study of rounds
+
+
+# ---- rounds of other methods
+
+
+def parts_of(shards):
+    """(corpus, features, place) of each shard."""
+    return [read_shard(shard.path, shard.digest)[:3] for shard in shards.shards]
+
+
+def cocoa(shards, c2, n_rounds, look):
+    """CoCoA+ with sums of the parts' updates (gamma = 1, sigma = number of parts).
+
+    Each part runs an epoch of dual coordinate ascent in which its own moves count sigma times, as if all
+    parts made the same; then w += sum of moves / sigma. Source: Ma et al. (2015), Algorithm 1. look(w) is
+    called after each round, and returns True to stop.
+    """
+    parts, sigma = parts_of(shards), len(shards)
+    w = np.zeros(shards.features.n_features)
+    ascents = [DualAscent(corpus, features, None, None, None, 0, c2) for corpus, features, _ in parts]
+    for r in range(n_rounds):
+        moves = np.zeros_like(w)
+        for ascent, (_, _, place) in zip(ascents, parts, strict=True):
+            ascent.theta[:] = before = cells_of(ascent.cells, w[place])
+            order = ascent.sequences[
+                np.random.default_rng([r, len(place)]).permutation(len(ascent.sequences))
+            ]
+            arrays = ascent.layout, ascent.memory, ascent.work, ascent.trial
+            sdca_epoch(order, c2 / sigma, *arrays, ascent.theta)
+            moves[place] += weights_of(ascent.cells, ascent.theta - before) / sigma
+        w = w + moves
+        if look(w):
+            return
+
+
+def rounds_row(method, parts, best):
+    """Rounds (passes over the text, each with one exchange) until the objective is within GAPS."""
+    with tempfile.TemporaryDirectory() as folder:
+        shards = shards_of(folder, parts)
+        objective = ShardedObjective(shards, engine_of(None), C2)
+        reached, count = {}, [0]
+
+        def look(w, n=1):
+            count[0] += n
+            gap = (objective(w)[0] - best) / best
+            for wanted in GAPS:
+                if gap <= wanted:
+                    reached.setdefault(wanted, count[0])
+            return len(reached) == len(GAPS) or count[0] >= 100
+
+        if method == "CoCoA+":
+            cocoa(shards, C2, 100, look)
+        else:
+            last = [0]
+
+            def callback(step, w):
+                return look(w, step.iteration - last[0]) | bool(last.__setitem__(0, step.iteration))
+
+            fit(model(algorithm=method, tol=1e-7, max_iterations=200), shards, callback=callback)
+        KEPT.clear()
+        return {f"to {gap:g}": reached.get(gap, "over 100") for gap in GAPS}
+
+
+def shards_of(folder, n, n_sentences=SENTENCES):
+    train = dataset("chunking").train[:n_sentences]
+    size = len(train)
+    return write_shards([train[i * size // n : (i + 1) * size // n] for i in range(n)], folder, model())
+
+
+@study("15_rounds.csv", frozen=("lbfgs", "sdca"))
+def sharded_rounds():
+    """Exchanges until the optimum, L-BFGS, its start from shards alone, CoCoA+; minutes."""
+    with tempfile.TemporaryDirectory() as folder:
+        best = fit(model(algorithm="lbfgs", tol=1e-8), shards_of(folder, 1)).objective_
+    KEPT.clear()
+    cells = [{"method": "lbfgs", "parts": 2}]
+    cells += [{"method": method, "parts": n} for method in ("auto", "CoCoA+") for n in (2, 8)]
+    yield "15_rounds.csv", each(rounds_row, cells, best=best), [dataset("chunking")]
+
+
+# ---- the perceptron by parameter mixing
+
+
+def mixing_row(method, parts, epochs=6):
+    """F1 on the test sentences; method: "once" (each shard for itself, then one mean) or "iterative"."""
+    data = dataset("chunking")
+    with tempfile.TemporaryDirectory() as folder:
+        shards = shards_of(folder, parts, None)
+        crf = model(algorithm="perceptron", c2=None, max_iterations=epochs)
+        if method == "once":
+            total = np.zeros(shards.features.n_features)
+            for corpus, features, place in parts_of(shards):
+                total[place] += perceptron(corpus, features, max_iterations=epochs).w
+            fit(crf.set_params(max_iterations=0), shards)
+            crf.weights_ = total / parts
+        elif method == "log loss":
+            fit(crf.set_params(algorithm="lbfgs", c2=C2, max_iterations=None, tol=1e-4), shards)
+        else:
+            fit(crf, shards)
+    KEPT.clear()
+    found, gold = crf.predict(data.test), data.test.labels_by_sequence()
+    with tempfile.TemporaryDirectory() as folder:
+        alone = model(algorithm="perceptron", c2=None, max_iterations=epochs)
+        reference = fit(alone, shards_of(folder, 1, None)).predict(data.test)
+    KEPT.clear()
+    test = paired_test(gold, reference, found)
+    f1, alone = (100 * chunk_report(gold, labels).f1 for labels in (found, reference))
+    return {"F1": f"{f1:.2f}", "less than one shard": f"{alone - f1:.2f}", "p": f"{test.p_value:.4f}"}
+
+
+@study("15_mixing.csv", frozen=("perceptron",))
+def sharded_mixing():
+    """The perceptron by parameter mixing: what the number of shards costs in F1; minutes."""
+    cells = [{"method": "log loss", "parts": 1}, {"method": "iterative", "parts": 1}]
+    cells += [{"method": method, "parts": n} for method in ("iterative", "once") for n in (2, 8, 32)]
+    yield "15_mixing.csv", each(mixing_row, cells), [dataset("chunking")]
+
+
+# ---- growth
+
+
+def growth_row(n_copies, parts):
+    """Weights of a text of n_copies copies, and the share of them that a shard holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        tokens = max(1, int(n_copies * dataset("chunking").train.n_tokens // parts))
+        shards = write_shards(copies(n_copies), folder, model(), shard_tokens=tokens)
+        sizes = [shard.n_features for shard in shards.shards]
+        files = sum(os.path.getsize(shard.path) for shard in shards.shards)
+        return {
+            "tokens": shards.n_tokens, "shards": len(shards), "weights": shards.features.n_features,
+            "share in a shard": f"{np.mean(sizes) / shards.features.n_features:.3f}",
+            "bytes a token on disk": f"{files / shards.n_tokens:.0f}",
+        }  # fmt: skip
+
+
+@study("15_growth.csv")
+def sharded_growth():
+    """How weights grow with text, and what a shard holds of them; minutes."""
+    cells = [{"n_copies": n, "parts": n} for n in (1, 2, 4, 8, 16)]
+    yield "15_growth.csv", each(growth_row, cells), [dataset("chunking")]
