@@ -86,7 +86,7 @@ def fit(
         total=settings.max_iterations,
     ) as monitor:
         monitor.steps += keeper.past
-        result = _train(shards, engine, settings, w0, monitor, keeper.state, problem)
+        result = train(shards, engine, settings, w0, monitor, keeper.state, problem)
         kept = monitor.finish(result)
     keeper.finish(result)
     warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
@@ -121,7 +121,7 @@ def _check(crf, settings, shards, client):
 # ---- training
 
 
-def _train(shards, engine, settings, w0, callback, state, problem):
+def train(shards, engine, settings, w0, callback, state, problem):
     """An `OptResult` of the algorithm of the settings."""
     if settings.algorithm == "perceptron":
         return run(Mixing(shards, engine, settings, w0, state, problem["group"]), callback)

@@ -11,13 +11,15 @@ import numpy as np
 
 from crfbook.chain.token_layout import cells_of, weights_of
 from crfbook.distributed import ShardedObjective, fit, write_shards
-from crfbook.distributed.engine import engine_of
+from crfbook.distributed.engine import Local
+from crfbook.distributed.fitting import train
 from crfbook.distributed.objective import KEPT
 from crfbook.distributed.shards import read_shard
 from crfbook.evaluation import chunk_report, paired_test
 from crfbook.learners.online import perceptron
 from crfbook.learners.stochastic.dual import DualAscent
 from crfbook.learners.stochastic.sdca_steps import sdca_epoch
+from crfbook.models.parameters import check_settings
 
 from .c15 import C2, copies, model
 from .harness import study
@@ -26,6 +28,7 @@ from .work import dataset
 
 GAPS = (1e-2, 1e-3, 1e-4)  # relative, above the minimum
 SENTENCES = 2240  # of the study of rounds
+MOST = 150  # exchanges
 
 
 # ---- rounds of other methods
@@ -61,32 +64,47 @@ def cocoa(shards, c2, n_rounds, look):
             return
 
 
-def rounds_row(method, parts, best):
-    """Rounds (passes over the text, each with one exchange) until the objective is within GAPS."""
-    with tempfile.TemporaryDirectory() as folder:
-        shards = shards_of(folder, parts)
-        objective = ShardedObjective(shards, engine_of(None), C2)
-        reached, count = {}, [0]
+class Counting(Local):
+    """This process, and how often all shards were asked."""
 
-        def look(w, n=1):
-            count[0] += n
+    n_totals = 0
+
+    def total(self, *arguments):
+        self.n_totals += 1
+        return super().total(*arguments)
+
+
+def rounds_row(method, parts, best):
+    """Exchanges (weights to all shards, a sum back) until the objective is within GAPS."""
+    with tempfile.TemporaryDirectory() as folder:
+        shards, there = shards_of(folder, parts), Counting()
+        objective, reached, count = ShardedObjective(shards, Local(), C2), {}, [0]
+
+        def look(w):
             gap = (objective(w)[0] - best) / best
             for wanted in GAPS:
                 if gap <= wanted:
                     reached.setdefault(wanted, count[0])
-            return len(reached) == len(GAPS) or count[0] >= 100
+            return len(reached) == len(GAPS) or count[0] >= MOST
 
         if method == "CoCoA+":
-            cocoa(shards, C2, 100, look)
+
+            def after(w):
+                count[0] += 1
+                return look(w)
+
+            cocoa(shards, C2, MOST, after)
         else:
-            last = [0]
 
             def callback(step, w):
-                return look(w, step.iteration - last[0]) | bool(last.__setitem__(0, step.iteration))
+                count[0] = there.n_totals
+                return look(w)
 
-            fit(model(algorithm=method, tol=1e-7, max_iterations=200), shards, callback=callback)
+            settings = check_settings(model(algorithm=method, tol=1e-7, max_iterations=200))
+            w0 = np.zeros(shards.features.n_features)
+            train(shards, there, settings, w0, callback, None, {"group": None})
         KEPT.clear()
-        return {f"to {gap:g}": reached.get(gap, "over 100") for gap in GAPS}
+        return {f"to {gap:g}": reached.get(gap, f"over {MOST}") for gap in GAPS}
 
 
 def shards_of(folder, n, n_sentences=SENTENCES):
