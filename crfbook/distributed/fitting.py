@@ -254,6 +254,11 @@ class Mixing(_OneByOne):
         epsilon = self.settings.epsilon or 0.0
         return "converged" if self.iteration and self.violation <= epsilon else None
 
+    def last_look(self):
+        if self.iteration or self.last.any():
+            return self.objective
+        return 0.0  # at w = 0 every labelling is a best one
+
     def weights(self):
         averaged = self.settings.averaging in (None, True) and self.iteration
         return self.passed / self.iteration if averaged else self.last

@@ -29,6 +29,7 @@ from .work import dataset
 GAPS = (1e-2, 1e-3, 1e-4)  # relative, above the minimum
 SENTENCES = 2240  # of the study of rounds
 MOST = 150  # exchanges
+TRAINING = None  # sentences of the study of mixing; None: all
 
 
 # ---- rounds of other methods
@@ -39,16 +40,16 @@ def parts_of(shards):
     return [read_shard(shard.path, shard.digest)[:3] for shard in shards.shards]
 
 
-def cocoa(shards, c2, n_rounds, look):
+def cocoa(shards, c2, n_rounds, look, sigma=None):
     """CoCoA+ with sums of the parts' updates (gamma = 1, sigma = number of parts).
 
     Each part runs an epoch of dual coordinate ascent in which its own moves count sigma times, as if all
     parts made the same; then w += sum of moves / sigma. Source: Ma et al. (2015), Algorithm 1. look(w) is
-    called after each round, and returns True to stop.
+    called after each round, and returns True to stop. sigma : another factor, to see what it is for.
     """
-    parts, sigma = parts_of(shards), len(shards)
+    parts, sigma = parts_of(shards), len(shards) if sigma is None else sigma
     w = np.zeros(shards.features.n_features)
-    ascents = [DualAscent(corpus, features, None, None, None, 0, c2) for corpus, features, _ in parts]
+    ascents = [DualAscent(corpus, features, None, None, None, 0, c2, 1e-4) for corpus, features, _ in parts]
     for r in range(n_rounds):
         moves = np.zeros_like(w)
         for ascent, (_, _, place) in zip(ascents, parts, strict=True):
@@ -131,7 +132,7 @@ def mixing_row(method, parts, epochs=6):
     """F1 on the test sentences; method: "once" (each shard for itself, then one mean) or "iterative"."""
     data = dataset("chunking")
     with tempfile.TemporaryDirectory() as folder:
-        shards = shards_of(folder, parts, None)
+        shards = shards_of(folder, parts, TRAINING)
         crf = model(algorithm="perceptron", c2=None, max_iterations=epochs)
         if method == "once":
             total = np.zeros(shards.features.n_features)
@@ -147,7 +148,7 @@ def mixing_row(method, parts, epochs=6):
     found, gold = crf.predict(data.test), data.test.labels_by_sequence()
     with tempfile.TemporaryDirectory() as folder:
         alone = model(algorithm="perceptron", c2=None, max_iterations=epochs)
-        reference = fit(alone, shards_of(folder, 1, None)).predict(data.test)
+        reference = fit(alone, shards_of(folder, 1, TRAINING)).predict(data.test)
     KEPT.clear()
     test = paired_test(gold, reference, found)
     f1, alone = (100 * chunk_report(gold, labels).f1 for labels in (found, reference))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from crfbook.chain.objective import Objective
-from crfbook.data.corpus import take_sequences
 from crfbook.data.features import select
 from crfbook.datasets.simulated import SPARSE_HMM, HiddenMarkov, sample
 from crfbook.learners.quasi_newton.lbfgs import minimize
@@ -92,16 +91,3 @@ def test_the_record_has_all_models(tmp_path, monkeypatch):
     about, rows = read_record(path)
     assert [row["model"] for row in rows] == ["M2", "M7", "M8"] and path.name == "07_simulation.csv"
     assert rows[1]["paper mu"] == "6.2" and rows[0]["mu"] == "0.0"
-    assert rows[0]["paper lambda"] == ""
-
-
-def test_c2_is_cross_validated_on_sequences_left_out_of_every_replication(monkeypatch):
-    monkeypatch.setattr(sim, "C2", (4.0, 0.25))
-    at, wrong = sim.Simulation(3), dict.fromkeys(sim.C2, 0)
-    features = sim.feature_set(at.corpus, len(SPARSE_HMM.start), "both")
-    for k, c2 in itertools.product(range(sim.N_TRAIN), sim.C2):
-        ids = np.arange(at.corpus.n_sequences)
-        rest, out = (take_sequences(at.corpus, ids[kept]) for kept in (ids % 10 != k, ids % 10 == k))
-        w = sim.descend(rest, features, c2=c2, tol=1e-5).w
-        wrong[c2] += np.sum(sim.decode(out, features, w) != out.labels)
-    assert wrong[4.0] != wrong[0.25] and at.cross_validated(features) == min(wrong, key=wrong.get)

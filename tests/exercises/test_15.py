@@ -1,0 +1,65 @@
+"""Chapter 15: what its exercises say that one should find."""
+
+import numpy as np
+
+from crfbook.distributed.engine import summed, tree
+
+
+def sums(x):
+    """The function of section 2."""
+    if len(x) == 1:
+        return [x[0]]
+    return [a + b for i in range(1, len(x)) for a in sums(x[:i]) for b in sums(x[i:])]
+
+
+def kahan(parts):
+    total, lost = np.zeros_like(parts[0]), np.zeros_like(parts[0])
+    for part in parts:
+        y = part - lost
+        new = total + y
+        total, lost = new, (new - total) - y
+    return total
+
+
+def named(parts):
+    return tree(parts, lambda a, b: f"({a}+{b})")
+
+
+def test_1_the_tree_of_five():
+    assert named([f"p{i}" for i in range(5)]) == "(((p0+p1)+(p2+p3))+p4)"
+    assert "(p1+p2)" not in named([f"p{i}" for i in range(5)])
+
+
+def test_2_three_shards_and_five():
+    """Groups of one shard may lie anywhere; groups of two may too, if each begins at an even number."""
+    x = np.random.default_rng(0).standard_normal((8, 50)) * 10.0 ** np.arange(8)[:, None]
+    whole = tree([(row,) for row in x], lambda a, b: (a[0] + b[0],))[0]
+    for size in (1, 2, 4):
+        groups = [summed([(row.copy(),) for row in x[i : i + size]]) for i in range(0, 8, size)]
+        assert np.array_equal(tree(groups, lambda a, b: (a[0] + b[0],))[0], whole)
+    uneven = [summed([(row.copy(),) for row in part]) for part in (x[:3], x[3:])]
+    assert not np.array_equal(uneven[0][0] + uneven[1][0], whole)
+
+
+def test_4_the_largest_numbers_decide():
+    for seed in range(5):
+        x = (1e8 * np.random.default_rng(seed).standard_normal(10)).tolist()
+        assert np.ptp(sums([*x, 1.0])) > 1e-8
+        assert np.ptp(sums([v / 1e8 for v in x])) < 1e-14
+
+
+def test_5_kahan():
+    parts = np.random.default_rng(0).standard_normal((8, 20_000))
+    plain = np.mean(parts.sum(axis=0) != parts[::-1].sum(axis=0))
+    assert 0 < np.mean(kahan(parts) != kahan(parts[::-1])) < plain
+
+
+def test_6_ten_times_the_network():
+    W = np.arange(1, 100_000)
+
+    def crossing(computing, weights, bytes_a_second):
+        return W[np.argmax(16 * weights / bytes_a_second * np.log2(W) > computing / W)]
+
+    for computing, weights in ((600.0, 1e8), (600.0, 1e7), (1000.0, 5e7)):
+        ratio = crossing(computing, weights, 1.25e10) / crossing(computing, weights, 1.25e9)
+        assert 4 < ratio < 10

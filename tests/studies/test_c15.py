@@ -1,0 +1,62 @@
+"""Chapter 15: its studies on a few sentences of the twins. Clusters of processes: tests/distributed."""
+
+import numpy as np
+import pytest
+
+from crfbook.distributed import fit
+from crfbook.studies import c15, c15_methods, work
+
+pytestmark = [pytest.mark.usefixtures("on_twins"), pytest.mark.kernels]
+
+
+def test_copies_are_noisy_and_the_first_is_the_text():
+    text = work.dataset("chunking").train[:50]
+    first, second = c15.copies(2, n_sentences=50)
+    assert first.columns == text.columns and first.labels == second.labels == text.labels
+    changed = np.mean([a != b for a, b in zip(first.columns["word"], second.columns["word"], strict=True)])
+    assert 0.05 < changed < 0.15
+    assert [c.columns for c in c15.copies(2, n_sentences=50)] == [first.columns, second.columns]
+    assert [c.columns for c in c15.copies(2, 0.0, 50)] == [text.columns] * 2
+
+
+def test_cocoa_comes_down_to_the_minimum_of_lbfgs(tmp_path):
+    shards = c15_methods.shards_of(tmp_path, 3, 60)
+    best = fit(c15.model(tol=1e-8), shards).objective_
+    objective, values = c15_methods.ShardedObjective(shards, c15_methods.Local(), c15.C2), []
+    c15_methods.cocoa(shards, c15.C2, 60, lambda w: values.append(objective(w)[0]))
+    assert len(values) == 60 and min(values) >= best - 1e-6
+    assert values[-1] < values[5] < values[0] and values[-1] < 1.01 * best
+
+
+def test_moves_that_are_added_without_the_factor_overshoot(tmp_path):
+    """What sigma is for: three parts that each take all of the step."""
+    shards = c15_methods.shards_of(tmp_path, 3, 60)
+    objective, values = c15_methods.ShardedObjective(shards, c15_methods.Local(), c15.C2), []
+    careful = []
+    c15_methods.cocoa(shards, c15.C2, 3, lambda w: careful.append(objective(w)[0]))
+    c15_methods.cocoa(shards, c15.C2, 3, lambda w: values.append(objective(w)[0]), sigma=1)
+    assert max(values) > max(careful)
+
+
+def test_rounds_are_exchanges(monkeypatch):
+    monkeypatch.setattr(c15_methods, "SENTENCES", 40)
+    monkeypatch.setattr(c15_methods, "MOST", 400)
+    monkeypatch.setattr(c15_methods.shards_of, "__defaults__", (40,))
+    best = 1e9  # every point is near enough
+    assert set(c15_methods.rounds_row("lbfgs", 2, best).values()) <= {2, 3}  # a line search may need two
+    assert set(c15_methods.rounds_row("CoCoA+", 2, best).values()) == {1}
+
+
+def test_a_mean_of_perceptrons(monkeypatch):
+    monkeypatch.setattr(c15_methods, "TRAINING", 60)
+    rows = {m: c15_methods.mixing_row(m, n, epochs=2) for m, n in (("iterative", 1), ("once", 3))}
+    assert float(rows["iterative"]["less than one shard"]) == 0.0 and rows["iterative"]["p"] == "1.0000"
+    assert 0 < float(rows["once"]["F1"]) < 100
+
+
+def test_growth(monkeypatch):
+    few = list(c15.copies(3, n_sentences=40))
+    monkeypatch.setattr(c15_methods, "copies", lambda n: few[:n])
+    one, three = (c15_methods.growth_row(n, n) for n in (1, 3))
+    assert one["weights"] < three["weights"] < 3 * one["weights"]
+    assert float(one["share in a shard"]) == 1.0 > float(three["share in a shard"]) > 1 / 3
