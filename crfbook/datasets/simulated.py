@@ -68,7 +68,7 @@ def _draw(rows, rng):
 def sparse_hmm_sequences(n=10, length=5, random_state=0):
     """n sequences of SPARSE_HMM as TokenColumns: column "symbol" ("0" to "4"), labels "0" to "5".
 
-    The paper trains on few: 10 sequences of 5 tokens fit its counts; its test set has 2,000.
+    The paper trains on few: 10 sequences of 5 tokens fit its counts.
     """
     labels, symbols = sample(SPARSE_HMM, np.full(n, length), random_state)
     names = "012345"
