@@ -56,15 +56,6 @@ PAPER_NGRAMS = {  # million features; sweeps: (error %, thousands active)
     "pseudo_ngrams_5": {"million": 0.399, 20: (6.77, 19.8), 30: (6.65, 17.1)},
     "ngrams_5": {"million": 121, 20: (6.51, 21.7), 30: (6.50, 20.1)},
 }
-# run by hand, not by this repository, on the same file with another split: (per cent of phonemes wrong, how)
-PEERS = {
-    "CRFsuite": (
-        8.31,
-        "n-grams to length 5 for labels, plain transitions; c1 = 0.3, c2 = 0.01, 60 iterations",
-    ),
-    "Wapiti, OWL-QN": (10.91, "pseudo 3-grams, c1 = 1; objective 42,051, 3.1 s an evaluation"),
-    "Wapiti, bcd": (14.2, "pseudo 3-grams, c1 = 1, from zero: after six sweeps of 97 s"),
-}
 
 # template, n_words (None: all training words), held_out: the last tenth of them in place of the test words
 set_up = partial(load, "nettalk")
@@ -390,3 +381,46 @@ def phonetization(n_words=None):
     yield "08_paired.csv", each(ngrams.paired, pairs), data
     yield "08_errors.csv", [({"model": "ngrams_5"}, ngrams.errors)], data
     yield "08_tagging.csv", [({"model": "ngrams_5"}, ngrams.tagging)], data
+
+
+# ---- contexts from zero, a penalty each ----
+
+FROM_ZERO = (0.5, 1.0)  # c1: what Ngrams ends at, and one that keeps out what was seen once
+SWEEPS_FROM_ZERO = 20
+
+
+def swept(template, c1, n_words=None):
+    """(rows after each sweep from zero, labels of the test words after each)."""
+    setup, rows, paths = set_up(template, n_words), [], []
+    n_labels, n_attrs, n_edge_attrs = setup.sizes
+    n = n_attrs * n_labels + n_edge_attrs * n_labels**2
+
+    def look(step, model, seconds):
+        paths.append(decode(setup.held, *model))
+        error, deviation, _ = error_of(setup.held, paths[-1] != setup.held.labels)
+        scores = {"test": f"{error:.2f}", "standard error": f"{deviation:.2f}"}
+        sizes = {"active": model.features.n_features, "candidates": n}
+        found = {"template": template, "sweeps": step.iteration, **scores, **sizes}
+        rows.append({**found, "objective": f"{step.objective:.1f}", "seconds": f"{seconds:.1f}"})
+
+    how = {"c1": c1, "tol": 0.0, "max_iterations": SWEEPS_FROM_ZERO, **setup.options}
+    coordinate_descent(setup.corpus, **{**how, "c1": 1e9, "max_iterations": 1})  # compiles
+    follow(coordinate_descent, setup.corpus, look=look, **how)
+    return rows, paths
+
+
+def from_zero_rows(letters, c1, n_words=None):
+    """Rows of pseudo n-grams and n-grams; gain, p: n-grams against pseudo n-grams after the same sweep."""
+    pseudo, whole = (swept(f"{name}_{letters}", c1, n_words) for name in ("pseudo_ngrams", "ngrams"))
+    setup, rows = set_up(f"ngrams_{letters}", n_words), [{**row, "gain": "", "p": ""} for row in pseudo[0]]
+    for row, before, after in zip(whole[0], pseudo[1], whole[1], strict=True):
+        gain, p = tested(setup, before, after)
+        rows.append({**row, "gain": f"{gain:.2f}", "p": f"{p:.4f}"})
+    return rows
+
+
+@study("08_from_zero.csv", frozen=("sbcd", "sbcd, virtual weights", "decoding, sparse"))
+def contexts_from_zero(n_words=None):
+    """SBCD from zero for the four contexts of Table 3, sweep after sweep, at two penalties; ten minutes."""
+    cells = [{"letters": n, "c1": c1} for n in (5, 3) for c1 in FROM_ZERO]
+    yield "08_from_zero.csv", each(from_zero_rows, cells, n_words=n_words), [dataset("nettalk")]

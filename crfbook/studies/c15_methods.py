@@ -29,6 +29,7 @@ from .work import dataset
 GAPS = (1e-2, 1e-3, 1e-4)  # relative, above the minimum
 SENTENCES = 2240  # of the study of rounds
 MOST = 150  # exchanges
+EPOCHS = 6  # of the perceptron of one shard, with which all others are compared
 TRAINING = None  # sentences of the study of mixing; None: all
 
 
@@ -128,8 +129,10 @@ def sharded_rounds():
 # ---- the perceptron by parameter mixing
 
 
-def mixing_row(method, parts, epochs=6):
-    """F1 on the test sentences; method: "once" (each shard for itself, then one mean) or "iterative"."""
+def mixing_row(method, parts, epochs):
+    """F1 on the test sentences; method: "once" (each shard for itself, then one mean) or "iterative";
+    beside the perceptron of one shard, EPOCHS epochs.
+    """
     data = dataset("chunking")
     with tempfile.TemporaryDirectory() as folder:
         shards = shards_of(folder, parts, TRAINING)
@@ -147,7 +150,7 @@ def mixing_row(method, parts, epochs=6):
     KEPT.clear()
     found, gold = crf.predict(data.test), data.test.labels_by_sequence()
     with tempfile.TemporaryDirectory() as folder:
-        alone = model(algorithm="perceptron", c2=None, max_iterations=epochs)
+        alone = model(algorithm="perceptron", c2=None, max_iterations=EPOCHS)
         reference = fit(alone, shards_of(folder, 1, TRAINING)).predict(data.test)
     KEPT.clear()
     test = paired_test(gold, reference, found)
@@ -158,8 +161,9 @@ def mixing_row(method, parts, epochs=6):
 @study("15_mixing.csv", frozen=("perceptron",))
 def sharded_mixing():
     """The perceptron by parameter mixing: what the number of shards costs in F1; minutes."""
-    cells = [{"method": "log loss", "parts": 1}, {"method": "iterative", "parts": 1}]
-    cells += [{"method": method, "parts": n} for method in ("iterative", "once") for n in (2, 8, 32)]
+    runs = [("log loss", 1, 0), *(("iterative", n, 6) for n in (1, 2, 8, 32))]
+    runs += [*(("once", n, 6) for n in (2, 8, 32)), *(("iterative", n, 20) for n in (1, 8, 32))]
+    cells = [dict(zip(("method", "parts", "epochs"), run, strict=True)) for run in runs]
     yield "15_mixing.csv", each(mixing_row, cells), [dataset("chunking")]
 
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from crfbook.distributed.engine import summed, tree
+from crfbook import CRF, load_dataset
+from crfbook.distributed import ShardedObjective, write_shards
+from crfbook.distributed.engine import Local, summed, tree
 
 
 def sums(x):
@@ -39,6 +41,21 @@ def test_2_three_shards_and_five():
         assert np.array_equal(tree(groups, lambda a, b: (a[0] + b[0],))[0], whole)
     uneven = [summed([(row.copy(),) for row in part]) for part in (x[:3], x[3:])]
     assert not np.array_equal(uneven[0][0] + uneven[1][0], whole)
+
+
+def test_3_what_breaks_the_promise(tmp_path):
+    data = load_dataset("conll2000", source="builtin").train[:120]
+    rng = np.random.default_rng(0)
+
+    def bits(name, parts, n_threads=1):
+        shards = write_shards(parts, tmp_path / name, CRF(template="chunking"))
+        w = 0.1 * np.random.default_rng(1).standard_normal(shards.features.n_features)
+        return ShardedObjective(shards, Local(), 1.0, n_threads=n_threads)(w)[1].tobytes()
+
+    wanted = bits("a", [data[:60], data[60:]])
+    assert bits("b", [data[:60], data[60:]], 2) == wanted
+    assert bits("c", [data[:60].take(rng.permutation(60)), data[60:]]) != wanted
+    assert bits("d", [data[:30], data[30:60], data[60:]]) != wanted
 
 
 def test_4_the_largest_numbers_decide():

@@ -27,6 +27,7 @@ def short(monkeypatch, on_twins):
         "ITERATIONS": {"L-BFGS": 5, "OWL-QN": 5, "SGD": 2},
         "AT_REST": 60,
         "EPOCHS": (1, 3),
+        "SWEEPS_FROM_ZERO": 2,
         "CHOICES": {"letter_tests": ((2.0, 1.0), 2), "ngrams_5": ((4.0, 2.0), 2)},
     }.items():
         monkeypatch.setattr(study, name, value)
@@ -143,3 +144,18 @@ def test_the_peak_of_memory_never_falls(monkeypatch):
     assert [at.peak_mb() for _ in range(5)] == [700, 900, 900, 950, 950]
     monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=500 * unit))
     assert {row["MB so far"] for row in at.path("ngrams_3")[1]} == {"950"}
+
+
+def test_contexts_from_zero_are_rows_of_each_sweep_tested_at_equal_penalties(tmp_path):
+    rows = read_record(run("contexts-from-zero", folder=tmp_path, n_words=60)[0])[1]
+    assert len(rows) == 2 * len(study.FROM_ZERO) * 2 * 2
+    for row in rows:
+        n_labels, n_attrs, n_edge_attrs = study.set_up(row["template"], 60).sizes
+        assert int(row["candidates"]) == n_attrs * n_labels + n_edge_attrs * n_labels**2
+        assert row["template"].endswith(row["letters"]) and int(row["active"]) < int(row["candidates"])
+        key = {name: row[name] for name in ("letters", "c1", "sweeps")}
+        pseudo = next(other for other in rows if key.items() <= other.items())
+        assert (row["p"] == "") == (row is pseudo)
+        if row["p"]:
+            gain = float(pseudo["test"]) - float(row["test"])
+            assert float(row["gain"]) == pytest.approx(gain, abs=0.011) and 0 < float(row["p"]) <= 1

@@ -93,6 +93,16 @@ def test_rows_of_all_selections(tmp_path):
         assert float(row["testa F1"]) == max(rivals)
 
 
+def test_the_largest_rivals_are_true_cut_offs(tmp_path, at):
+    rows = read_record(run("selection-ends-wnut17", folder=tmp_path, n_sentences=60)[0])[1]
+    counts = study.empirical_counts(at.corpus, at.features)
+    assert [int(row["setting"]) for row in rows] == [np.sum(counts >= m) for m in (2, 2, 1, 1)]
+    assert np.array_equal(at.most_seen(int(rows[1]["setting"])), counts >= 2)
+    assert rows[2]["objective"] == rows[3]["objective"] and float(rows[3]["gain MI"]) == 0.0
+    best = max((4.0, 1.0), key=lambda c1: at._dev_f1(at.model("OWL-QN", c1)))
+    assert all(float(row["L1 at"]) == best and row["p L1"] for row in rows)
+
+
 def test_a_path_goes_on_until_its_best_is_not_its_last(at, monkeypatch):
     monkeypatch.setattr(study, "LAST", 1 / 8)
     f1 = {4.0: 0.1, 1.0: 0.2, 0.5: 0.3, 0.25: 0.3}

@@ -49,7 +49,7 @@ def test_rounds_are_exchanges(monkeypatch):
 
 def test_a_mean_of_perceptrons(monkeypatch):
     monkeypatch.setattr(c15_methods, "TRAINING", 60)
-    rows = {m: c15_methods.mixing_row(m, n, epochs=2) for m, n in (("iterative", 1), ("once", 3))}
+    rows = {m: c15_methods.mixing_row(m, n, 6) for m, n in (("iterative", 1), ("once", 3))}
     assert float(rows["iterative"]["less than one shard"]) == 0.0 and rows["iterative"]["p"] == "1.0000"
     assert 0 < float(rows["once"]["F1"]) < 100
 
