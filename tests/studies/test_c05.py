@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crfbook.studies import c05, read_record, run, work
+from crfbook.studies import c05, c05_epochs, read_record, run, work
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 pytestmark = pytest.mark.usefixtures("on_twins")
@@ -37,6 +37,19 @@ def test_learners_fill_a_small_table(monkeypatch, tmp_path):
         assert int(row["iterations"]) <= wanted[row["learner"]] and 0 <= float(row["testb"]) <= 100
         assert row["learner"] != c05.BASE or row["p testb"] == "1.0000"
         assert 0 < float(row["p testb"]) <= 1
+
+
+def test_perceptrons_go_on_beyond_the_table(monkeypatch, tmp_path):
+    short(monkeypatch)
+    monkeypatch.setattr(c05_epochs, "set_up", c05.set_up)
+    monkeypatch.setattr(c05_epochs, "CHOICES", (1, 2))
+    monkeypatch.setattr(c05_epochs, "LONGER", (1, 2, 3))
+    monkeypatch.setattr(c05_epochs, "EDGE", (("s2", "averaged perceptron"),))
+    rows = read_record(*run("more-epochs", folder=tmp_path))[1]
+    assert [row["epochs"] for row in rows] == ["1", "2", "3"] and rows[1]["p testa"] == "1.0000"
+    whole = c05.set_up("ner", "s2")
+    w = c05.fit_learner(whole, c05.LEARNERS["averaged perceptron"], 3).result.w
+    assert float(rows[2]["testb"]) == pytest.approx(whole.scores(w)["testb"], abs=0.01)
 
 
 def test_the_log_loss_has_the_variances_of_chapter_04():
