@@ -56,15 +56,6 @@ PAPER_NGRAMS = {  # million features; sweeps: (error %, thousands active)
     "pseudo_ngrams_5": {"million": 0.399, 20: (6.77, 19.8), 30: (6.65, 17.1)},
     "ngrams_5": {"million": 121, 20: (6.51, 21.7), 30: (6.50, 20.1)},
 }
-# run by hand, not by this repository, on the same file with another split: (per cent of phonemes wrong, how)
-PEERS = {
-    "CRFsuite": (
-        8.31,
-        "n-grams to length 5 for labels, plain transitions; c1 = 0.3, c2 = 0.01, 60 iterations",
-    ),
-    "Wapiti, OWL-QN": (10.91, "pseudo 3-grams, c1 = 1; objective 42,051, 3.1 s an evaluation"),
-    "Wapiti, bcd": (14.2, "pseudo 3-grams, c1 = 1, from zero: after six sweeps of 97 s"),
-}
 
 # template, n_words (None: all training words), held_out: the last tenth of them in place of the test words
 set_up = partial(load, "nettalk")
