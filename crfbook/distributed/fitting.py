@@ -90,6 +90,7 @@ def fit(
         kept = monitor.finish(result)
     keeper.finish(result)
     warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
+    kept = kept._replace(state=None)  # the checkpoint has it; `partial_fit` goes on from the weights
     found = kept, monitor.columns(), shards.n_dropped, settings.algorithm, shards.n_sequences
     crf._keep(shards.encoder, features, shards.constraints, None, *found)
     return crf

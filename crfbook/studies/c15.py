@@ -63,7 +63,7 @@ def cluster(n_workers=2):
     from distributed import Client, LocalCluster
 
     quiet = {"distributed.worker.profile.enabled": False}
-    size = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": None}
+    size = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": None}
     with dask.config.set(quiet), LocalCluster(**size, silence_logs=50) as local, Client(local) as client:
         yield client
 
