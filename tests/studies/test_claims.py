@@ -11,6 +11,7 @@ from crfbook.studies.claims.judge import Found, less, mean_of, more, near, verdi
 from crfbook.studies.records import read_record
 from tools import chapters as book
 
+UNJUDGED = {"not tested", "not finished", "not judged", "seen in the chapter", "fitted", "other data"}
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 
 
@@ -19,7 +20,7 @@ def test_a_table_has_verdicts_from_the_records(paper):
     table = claims(paper, RESULTS)
     assert list(table.columns) == ["claim", "paper", "ours", "verdict", "where"] and len(table) >= 6
     judged = {"holds", "holds where decided", "reversed", "reversed where decided", "mixed", "undecided"}
-    assert set(table["verdict"]) <= judged | {"not tested", "fitted", "other data"}
+    assert set(table["verdict"]) <= judged | UNJUDGED
     assert not table.isna().any(axis=None) and not table["ours"].str.contains("nan").any()
     assert table["claim"].is_unique and (table != "").all(axis=None)
 
@@ -47,15 +48,16 @@ def test_what_a_claim_points_to_is_there(paper):
                                for kind in ("markdown", "code")}  # fmt: skip
     for one in listed(paper, RESULTS):
         chapter, _, place = one.where.partition(", ")
-        found = re.search(rf"^(#+ .*|\*){re.escape(place)}\b", text[chapter]["markdown"], re.M)
+        found = re.search(rf"^(#+ .*|\*\*?){re.escape(place)}\b", text[chapter]["markdown"], re.M)
         assert found, f"{one.claim}: {one.where}"
     assert f'claims("{paper}"' in text[PAPERS[paper][0]]["code"]
 
 
 CHANGES = [  # paper, record, old text, new text, beginning of a claim, verdicts before and after
     (
-        "altun2003", "05_boosting_pos", "s1,5,38000,89.75,91.27,9374,", "s1,5,38000,89.75,91.27,12374,",
-        "with S1 boosting", "mixed", "holds",
+        "altun2003", "05_ner", "s2,perceptron,8323,68.07,74.22,25224,200,max_iterations,0.0001,0.3161,",
+        "s2,perceptron,8323,68.07,74.22,25224,200,max_iterations,0.0001,0.0316,", "the averaged perceptron",
+        "holds where decided", "holds",
     ),
     (
         "jeong2009", "10_methods", "Method 3,5000,90.14,,0.5250", "Method 3,5000,70.14,*,0.0001",
@@ -138,3 +140,34 @@ def test_errors_of_arms_in_common_are_added():
         0.9,
         pytest.approx(float("nan"), nan_ok=True),
     )
+
+
+def test_a_range_has_the_errors_of_both_its_ends():
+    found = judge.spread([Found(0.0), Found(-1.0, 0.3), Found(0.5, 0.2), Found(0.1, 9.0)])
+    assert found[:2] == (1.5, 0.5)
+
+
+def test_what_has_not_ended_by_its_rule_is_left_out(tmp_path):
+    """A loss at its limit of iterations, or boosting whose best minute is the last."""
+    shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
+
+    def found(beginning):
+        (one,) = [one for one in listed("altun2003", tmp_path) if one.claim.startswith(beginning)]
+        return one
+
+    path = tmp_path / "04_ner.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace("max_iterations", "converged"), encoding="utf-8")
+    whole = found("exp is below log")
+    rows = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("s2,8323,exp,")]
+    late = rows[0].replace("converged", "max_iterations")
+    path.write_text(path.read_text(encoding="utf-8").replace(rows[0], late), encoding="utf-8")
+    part = found("exp is below log")
+    assert (
+        len(part.ours) == len(whole.ours) - 2 and "left out" in part.claim and "left out" not in whole.claim
+    )
+
+    path, before = tmp_path / "05_boosting_ner.csv", len(found("boosting is sparse").ours)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    cut = [line for line in lines if not (line.startswith("s3,") and float(line.split(",")[1]) > 30)]
+    path.write_text("\n".join(cut), encoding="utf-8")
+    assert len(found("boosting is sparse").ours) == before - 1

@@ -31,7 +31,7 @@ def listed(paper, folder="results"):
         import pandas as pd
 
         table = pd.DataFrame(read_record(Path(folder) / f"{name}.csv")[1]).map(_number)
-        return table.set_index(list(keys)).sort_index() if keys else table
+        return table.set_index(list(keys)).sort_index(kind="stable") if keys else table
 
     return list(import_module(f"{__name__}.{paper}").claims(record))
 

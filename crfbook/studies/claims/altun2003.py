@@ -1,75 +1,102 @@
 """Altun, Johnson and Hofmann (2003): losses in chapter 04, perceptron and boosting in chapter 05.
 
 Tags: our treebank is a tenth of theirs, the test part is another. Names: the parts testb and testa, of which
-the paper's is probably testa (chapter 04); both decide. Boosting: the recorded CPU minute that is the best on
-the other part, dev or testa.
+the paper's is probably testa (chapter 04); both decide. Boosting goes by our split bound, not by the paper's:
+the recorded CPU minute that is the best on the other part, dev or testa; where that is the last minute,
+boosting was not finished. What has not ended by its rule is left out: losses that stopped at their limit of
+iterations, and boosting that was not finished. "(Table 3)": read off the numbers, the text does not say so.
 """
 
-from .judge import Claim, Found, alike, less, minus, more, near, ratios, tested
+from .judge import Claim, Found, alike, less, minus, more, near, over, ratios, spread, tested
 
 NER, POS = ("s1", "s2", "s3"), ("s1", "s2")
 CELLS = [("pos", one) for one in POS] + [("ner", one) for one in NER]
 ACL = "the rest of the text"  # the stored copy ends inside Algorithm 2; the whole is ACL W03-1019
-SAME = {"testb": "test", "p testb": "p test"}
+PARTS = {"pos": ("test", "dev"), "ner": ("testb", "testa")}  # the first comes first in a list
+NOT_ENDED = "nothing of it ended by its rule"
 
 
-def features_over_losses(table):
-    """What the next set of features gains, mean of losses, over the larger range of losses in the two."""
-    scores = table["test"].unstack()
-    spread, gains = scores.max(axis=1) - scores.min(axis=1), scores.mean(axis=1).diff().iloc[1:]
-    return [Found(gain / max(spread.iloc[i : i + 2])) for i, gain in enumerate(gains)]
+def off_log(table, template, part):
+    """{loss: points above the log loss}: `Found`s of paired tests; log's own is 0."""
+    at = table.loc[template]
+    off = {one: tested(at[part][one] - at[part]["log"], at[f"p {part}"][one]) for one in at.index}
+    off["log"] = Found(0.0)
+    others = [one for name, one in off.items() if name != "log"]
+    return off | {name: alike([one], others)[0] for name, one in off.items() if name != "log"}
+
+
+def features_over_losses(table, part):
+    """What the next set of features gains, mean of losses, over the larger range of losses in the two.
+
+    The error is that of the range; that of the gain is not recorded.
+    """
+    scores = table[part].unstack()
+    gains, ranges = scores.mean(axis=1).diff().iloc[1:], [spread_of(table, one, part) for one in scores.index]
+    return [over(Found(gain), max(ranges[i : i + 2])) for i, gain in enumerate(gains)]
+
+
+def not_ended(cells):
+    """What a claim leaves out, for its text."""
+    names = ", ".join(f"{'tags' if task == 'pos' else 'names'} {one.upper()}" for task, one in cells)
+    return f" (left out, not ended: {names})" if names else ""
+
+
+def spread_of(table, template, part):
+    return spread(off_log(table, template, part).values())
 
 
 def claims(record):
     """Yield its `Claim`s."""
     sizes = {task: record(f"04_{task}", "sentences", "template", "loss") for task in ("ner", "pos")}
-    tables = {task: table.loc[table.index[-1][0]].rename(columns=SAME) for task, table in sizes.items()}
-    few = sizes["ner"].loc[sizes["ner"].index[0][0]].rename(columns=SAME)
+    tables = {task: table.loc[table.index[-1][0]] for task, table in sizes.items()}
+    few = sizes["ner"].loc[sizes["ner"].index[0][0]]
 
-    def above(task, template, loss, base="log", part="test"):
-        """Points of a loss above another one; each has a paired test against the log loss."""
-        at = tables[task].loc[template]
-        off = {
-            one: tested(at[part][one] - at[part]["log"], at[f"p {part}"][one])
-            for one in at.index
-            if one != "log"
-        }
-        off = dict(zip(off, alike(off.values(), off.values()), strict=True))
-        return off[loss] if base == "log" else minus(off[loss], off[base])
+    def ended(task, template, *losses):
+        return all(tables[task]["status"][template, loss] == "converged" for loss in losses)
 
-    def on_both(task_sets, *losses):
-        """`above` of tags, then of names on testb, then of names on testa."""
-        names = [one for one in task_sets if one[0] == "ner"]
-        return [above(*one, *losses) for one in task_sets] + [
-            above(*one, *losses, part="testa") for one in names
-        ]
+    def left_out(cells, *losses):
+        return not_ended(cell for cell in cells if not ended(*cell, *losses))
 
-    gains = [features_over_losses(tables[task]) for task in ("pos", "ner")]
+    def above(cells, loss, base="log", parts=(0, 1)):
+        """Points of a loss above another, a part after the other, where both ended by their rule."""
+        found = [off_log(tables[task], one, PARTS[task][k]) for k in parts for task, one in cells
+                 if ended(task, one, loss, base)]  # fmt: skip
+        return [one[loss] if base == "log" else minus(one[loss], one[base]) for one in found]
+
+    def on_both(cells, *losses):
+        """`above` of tags on the test part, of names on testb and testa."""
+        names = [one for one in cells if one[0] == "ner"]
+        return above(cells, *losses, parts=(0,)) + above(names, *losses, parts=(1,))
+
+    gains = [features_over_losses(tables[task], part) for k in (0, 1) for task, part in
+             ((task, PARTS[task][k]) for task in ("pos", "ner"))]  # fmt: skip
     yield Claim(
-        "features matter more than the loss: gain of the next set over the range of losses; tags, names",
-        more(1), [1.58, 3.15, 1.82], gains[0] + gains[1], "04, Tables 1 and 2",
+        "features matter more than the loss: gain of the next set over the range of losses; tags, names, on "
+        "test, testb, then dev, testa", more(1), [1.58, 3.15, 1.82], sum(gains, []), "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
-        "the same with fewer sentences: names", more(1), "similar", features_over_losses(few),
+        "the same with fewer sentences: names, testb, testa", more(1), "similar",
+        features_over_losses(few, "testb") + features_over_losses(few, "testa"), "04, Tables 1 and 2",
+    )  # fmt: skip
+    yield Claim(
+        "the losses differ little: best less worst, tags S1, S2, names S1 to S3, on test, testb, then dev, "
+        "testa (below 3.5 points)", less(3.5), [0.34, 0.46, 3.19, 2.45, 1.71],
+        [spread_of(tables[task], one, PARTS[task][k]) for k in (0, 1) for task, one in CELLS],
         "04, Tables 1 and 2",
     )  # fmt: skip
-    scores = [tables[task]["test"].unstack() for task in ("pos", "ner")]
     yield Claim(
-        "the losses differ little: best less worst, tags S1, S2, names S1 to S3 (below 3.5 points)",
-        less(3.5), [0.34, 0.46, 3.19, 2.45, 1.71],
-        [Found(x) for one in scores for x in one.max(axis=1) - one.min(axis=1)], "04, Tables 1 and 2",
+        "exp is below log (both sequential): tags S1, S2, names S1 to S3, on testb, testa"
+        + left_out(CELLS, "exp", "log"), less(), [-0.34, -0.43, -0.24, -2.45, -1.51],
+        on_both(CELLS, "exp", "log"), "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
-        "exp is below log (both sequential): tags S1, S2, names S1 to S3, on testb, testa", less(),
-        [-0.34, -0.43, -0.24, -2.45, -1.51], on_both(CELLS, "exp", "log"), "04, Tables 1 and 2",
-    )  # fmt: skip
-    yield Claim(
-        "pointwise log is below sequential log: names S1 to S3, on testb, testa", less(),
+        "pointwise log is below sequential log: names S1 to S3, on testb, testa"
+        + left_out(CELLS[2:], "pointwise-log", "log"), less(),
         [-3.19, -1.47, -0.45], on_both(CELLS[2:], "pointwise-log", "log"), "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
         "and as good on tags (within 0.3 points)", near(0, 0.3), [-0.01, 0.03],
-        [above("pos", one, "pointwise-log") for one in POS], "04, Tables 1 and 2",
+        above(CELLS[:2], "pointwise-log", parts=(0,)), "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
         "pointwise exp is above sequential exp with spelling: tags S2, names S2, S3, on testb, testa", more(),
@@ -77,34 +104,35 @@ def claims(record):
         "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
+        "exponential losses are vulnerable to wrong labels", None, "no experiment",
+        "one draw, live: they lose more than the log losses", "04, Wrong labels", "seen in the chapter",
+    )  # fmt: skip
+    yield Claim(
         "a quasi-Newton method converges faster than conjugate gradients", None, "observed",
         "no record: the package has no conjugate gradients", "04, Ways to one minimum",
     )  # fmt: skip
-    learners = record("05_ner", "sentences", "learner", "template").rename(columns=SAME)
+    learners = record("05_ner", "sentences", "learner", "template")
     rows = learners.loc[learners.index[-1][0]]
     averaged, plain, exact = (rows.loc[one] for one in ("averaged perceptron", "perceptron", "log loss"))
 
     def learned(base):
         """Points of the averaged perceptron above another learner, S1 to S3 on testb, then on testa."""
-        found = []
-        for part in ("test", "testa"):
-            tests = [tested(averaged[part][one] - base[part][one], base[f"p {part}"][one]) for one in NER]
-            found += alike(tests, tests)
-        return found
+        return [tested(averaged[part][one] - base[part][one], base[f"p {part}"][one])
+                for part in PARTS["ner"] for one in NER]  # fmt: skip
 
     yield Claim(
-        "the perceptron is close to log: names S1 to S3, on testb, testa (within 1 point)", near(0, 1),
-        [-0.15, -0.46, -0.65], learned(exact), "05, Table 3",
+        "the perceptron is close to log (Table 3): names S1 to S3, on testb, testa (within 1 point)",
+        near(0, 1), [-0.15, -0.46, -0.65], learned(exact), "05, Table 3",
     )  # fmt: skip
     yield Claim(
         f"the averaged perceptron is better than the plain one, which fluctuates: testb, testa ({ACL})",
         more(), "averaged reported", learned(plain), "05, Table 3",
     )  # fmt: skip
-    batch = record("05_batch_ner", "learner").groupby(level=0).last()
+    batch = record("05_batch_ner", "learner", "passes").groupby(level=0).last()
     online, whole = (batch.loc[name, ["testb", "testa"]] for name in ("online, mean", "batch, mean"))
     yield Claim(
-        f"the batch perceptron comes closer: its mean's F1 above the online mean's, testb, testa ({ACL})",
-        None, "a closer approximation",
+        "the batch perceptron is the closer approximation of log loss: its mean's F1 (our measure) less the "
+        "online mean's, testb, testa", None, "a closer approximation",
         " / ".join(f"{x:+.2f}" for x in whole - online) + ": no paired test is recorded", "05, Table 3",
     )  # fmt: skip
     yield Claim(
@@ -114,36 +142,47 @@ def claims(record):
     )  # fmt: skip
     boosted = {}
     for task in ("pos", "ner"):
-        table = record(f"05_boosting_{task}").rename(columns=SAME)
-        chosen = table.groupby("template")[{"pos": "dev", "ner": "testa"}[task]].idxmax()
-        boosted |= {(task, one): table.loc[row] for one, row in chosen.items()}
-    beside = [boosted["ner", one] for one in NER]
+        table = record(f"05_boosting_{task}")
+        for template, minutes in table.groupby("template"):
+            best = minutes.loc[minutes[PARTS[task][1]].idxmax()]
+            if best["minutes"] < minutes["minutes"].max():
+                boosted[task, template] = best
     yield Claim(
-        "boosting is below the perceptron: names S1 to S3", less(), [-11.54, -3.18, -1.9],
-        [tested(one["test"] - averaged["test"][one["template"]], one["p test"]) for one in beside],
-        "05, Table 3",
+        "boosting is below the perceptron (Table 3; by our split bound): names S1 to S3, testb"
+        + not_ended(cell for cell in CELLS[2:] if cell not in boosted), less(), [-11.54, -3.18, -1.9],
+        [tested(best["testb"] - averaged["testb"][one], best["p testb"])
+         for (task, one), best in boosted.items() if task == "ner"] or NOT_ENDED, "05, Table 3",
     )  # fmt: skip
 
-    def below_exp(task, template):
-        """Boosting less exp; no test has both, and the error is that of exp's test against log."""
-        gap = boosted[task, template]["test"] - tables[task]["test"][template, "exp"]
-        return Found(gap, above(task, template, "exp").error)
-
-    gaps = [below_exp(*cell) for cell in CELLS]
+    gaps = {}  # boosting less exp; no test has both, and the error is that of exp's test against log
+    for (task, one), best in boosted.items():
+        if ended(task, one, "exp", "log"):
+            part = PARTS[task][0]
+            gap = best[part] - tables[task][part][one, "exp"]
+            gaps[task, one] = Found(gap, above([(task, one)], "exp", parts=(0,))[0].error)
     yield Claim(
-        "boosting is below exp, whose loss it lowers: tags S1, S2, names S1 to S3", less(),
-        [-5.15, -0.33, -11.45, -1.19, -1.04], gaps, "05, Table 3",
+        "boosting is below exp, whose loss it lowers (by our split bound): tags S1, S2, names S1 to S3, testb"
+        + not_ended(cell for cell in CELLS if cell not in gaps), less(), [-5.15, -0.33, -11.45, -1.19, -1.04],
+        list(gaps.values()) or NOT_ENDED, "05, Table 3",
+    )  # fmt: skip
+    steps = [minus(gaps[task, "s2"], gaps[task, "s1"]) for task in ("pos", "ner")
+             if {(task, "s1"), (task, "s2")} <= gaps.keys()]  # fmt: skip
+    yield Claim(
+        "and nearer to it with more features (by our split bound): S1 to S2, tags, names"
+        + not_ended(cell for cell in CELLS[:4] if cell not in gaps), more(), [4.82, 10.26],
+        steps or NOT_ENDED, "05, Table 3", "not finished",
+    )  # fmt: skip
+    unfinished = not_ended(cell for cell in CELLS if cell not in boosted)
+    share = {(task, one): Found(best["active"] / tables[task]["active"][one, "log"])
+             for (task, one), best in boosted.items()}  # fmt: skip
+    full = [found for (_, one), found in share.items() if one == "s1"]
+    lean = [found for (_, one), found in share.items() if one != "s1"]
+    yield Claim(
+        f"with S1 boosting takes in nearly all features (by our split bound): share of log's, tags, names "
+        f"({ACL}; above 0.8){unfinished}", more(0.8), "nearly all",
+        full or NOT_ENDED, "05, Table 3", "not finished",
     )  # fmt: skip
     yield Claim(
-        "and nearer to it with more features: tags S1 to S2, names S1 to S2, S2 to S3", more(),
-        [4.82, 10.26, 0.15], [minus(gaps[i], gaps[i - 1]) for i in (1, 3, 4)], "05, Table 3",
-    )  # fmt: skip
-    taken = [Found(boosted[task, one]["active"] / tables[task]["active"][one, "log"]) for task, one in CELLS]
-    yield Claim(
-        f"with S1 boosting takes in nearly all features: share of log's; tags, names ({ACL}; above 0.8)",
-        more(0.8), "nearly all", [taken[0], taken[2]], "05, Table 3",
-    )  # fmt: skip
-    yield Claim(
-        "boosting is sparse: share of log's weights; tags S2, names S2, S3 (below 0.5)", less(0.5), "sparse",
-        [taken[1], *taken[3:]], "05, Table 3",
+        "boosting is sparse (a hope; by our split bound): share of log's weights, tags S2, names S2, S3 "
+        f"(below 0.5){unfinished}", less(0.5), "sparse", lean or NOT_ENDED, "05, Table 3", "not finished",
     )  # fmt: skip

@@ -82,6 +82,12 @@ def ratios(a, b, factor=SINGLE):
     return [ratio(*pair, factor) for pair in zip(a, b, strict=True)]
 
 
+def spread(found):
+    """`Found` of the largest less the smallest; all have errors against one arm."""
+    low, high = min(found), max(found)
+    return minus(high, low)
+
+
 def minus(a, b):
     """a - b of two `Found`. They may share an arm, so their errors are added, which bounds the error."""
     return Found(a.value - b.value, a.error + b.error)

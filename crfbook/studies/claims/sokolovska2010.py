@@ -2,15 +2,22 @@
 
 Their simulated model is not printed: ours was fitted to errors and counts of their Table 1 (chapter 07), so
 what it agrees with there is no finding. CoNLL-2003 may not be passed on: names are Spanish ones of
-CoNLL-2002 and those of WNUT-17, and a claim is judged by both. Times of both methods at the same steps of one
-path are those of WNUT-17 alone.
+CoNLL-2002 and those of WNUT-17, and a claim is judged by both. The paper's OWL-QN and L-BFGS take one
+sentence at a time, ours take many at once.
 """
 
 import numpy as np
 
-from .judge import Claim, Found, less, minus, more, near, ratio, ratios, slope, tested
+from .judge import Claim, Found, less, minus, more, near, ratio, ratios, tested
 
+LAST = 1.5, 1.0, 0.5  # c1: the end of the path of Table 3
 SETS = "pseudo_ngrams_3", "ngrams_3", "pseudo_ngrams_5", "ngrams_5"
+SEEN = (  # without a record: what a chapter computes, asserts and reads
+    ("Algorithm 2 is as good as Algorithm 1 in fewer products", "about 50 times cheaper",
+     "errors meet, objectives do not", "07, Figure 3"),
+    ("warm starts save work", "used", "fewer evaluations down the path", "09, Cost"),
+    ("sums in logarithms are slower", "avoided", "slower than scaled ones", "02, Cost"),
+)  # fmt: skip
 FITTED = "by construction: the simulated model was fitted to these numbers"
 
 
@@ -21,10 +28,16 @@ def claims(record):
     yield from letters(record)
     yield from contexts(record)
     yield from selections([record(f"09_selection_{task}", "selection") for task in ("ner", "wnut17")])
-    seconds = [record(f"09_{kind}_wnut17", "setting")["seconds"] for kind in ("sbcd", "path")]
+    for claim, paper, ours, where in SEEN:
+        yield Claim(claim, None, paper, ours, where, "seen in the chapter")
+    times = []
+    for task in ("ner", "wnut17"):
+        seconds = [record(f"09_{kind}_{task}", "setting")["seconds"] for kind in ("sbcd", "path")]
+        both = seconds[0].index.intersection(seconds[1].index)  # steps of one path
+        times += ratios(*(one.loc[both] for one in seconds))
     yield Claim(
-        "OWL-QN is faster than SBCD with few labels and large blocks: SBCD's seconds over its own, WNUT-17",
-        more(1), [8.4], ratios(*seconds), "09, Figure 6, recorded",
+        "OWL-QN (ours is batched) is faster than SBCD with few labels and large blocks: SBCD's seconds over "
+        "its own, Spanish, WNUT-17", more(1), [8.4], times, "09, Figure 6, recorded",
     )  # fmt: skip
 
 
@@ -44,72 +57,88 @@ def simulation(table):
 
 def sparse_sums(record):
     """Figure 5, and labelling."""
+    from scipy.stats import linregress
+
     forms = record("06_sparse_forms").set_index("edge weights")
     few, many = forms.loc[:10_000], forms.loc[10_001:]
     lists, own = "sparse, lists only", "one by one"
     noise = forms[own].max() / forms[own].min()  # of forms timed in turn: active pairs do not change this one
     yield Claim(
-        "few active pairs speed up a gradient: tables over lists, word by word, to 10,000 pairs", more(1),
+        "few active pairs speed up a gradient: tables word by word over lists in batches, to 10,000 pairs",
+        more(1),
         "yes", ratios(few[own], few[lists], noise), "06, Figure 5",
     )  # fmt: skip
     yield Claim(
-        "above 10,000 active pairs lists are slower: lists over tables, word by word", more(1), "slower",
-        ratios(many[lists], many[own], noise), "06, Figure 5",
+        "above 10,000 active pairs lists are slower: lists in batches over tables word by word", more(1),
+        "slower", ratios(many[lists], many[own], noise), "06, Figure 5",
     )  # fmt: skip
     yield Claim(
-        "the same beside batched tables, which the paper has not: batched over lists, to 10,000 pairs",
+        "the same, batches against batches (not in the paper): tables over lists, to 10,000 pairs",
         more(1), "yes", ratios(few["batched"], few[lists], noise), "06, Figure 5",
     )  # fmt: skip
+    line = linregress(few.index, few[lists])
     yield Claim(
-        "to 10,000, time is proportional to active pairs: the power of lists (within 0.3 of 1)", near(1, 0.3),
-        [1], [slope(few.index, few[lists])], "06, Figure 5",
+        "to 10,000, time falls in proportion to active pairs, a line: the share of the variance that a line "
+        "explains (above 0.95)", more(0.95), [1], [Found(line.rvalue**2)], "06, Figure 5",
     )  # fmt: skip
-    sweep = record("06_training_speed", "c1")["sweep"]
+    yield Claim(
+        "and that line is steep beside its constant: seconds", None, "proportional",
+        f"{line.intercept:.3f} of {few[lists].iloc[-1]:.3f} at {few.index[-1]:,.0f} pairs are constant",
+        "06, Figure 5", "not judged",
+    )  # fmt: skip
+    speed = record("06_training_speed", "c1")
+    sweep, untouched = speed["sweep"], speed["recursion, one by one"]  # active weights do not change this
     yield Claim(
         "sparser models train several times faster: a sweep at c1 = 0 over one at c1 = 10 (above 2)", more(2),
-        [5], [ratio(sweep[0.0], sweep[10.0])], "06, Figure 5",
+        [5], [ratio(sweep[0.0], sweep[10.0], untouched.max() / untouched.min())], "06, Figure 5",
     )  # fmt: skip
     tagging = record("08_tagging", "form")["decode"]
     yield Claim(
-        "sparse Viterbi labels faster: dense over sparse seconds", more(1), "yes",
-        [ratio(tagging["dense"], tagging["sparse"])], "08, Table 3",
+        "sparse Viterbi labels faster: dense over sparse seconds", more(1), "possible, not measured",
+        [ratio(tagging["dense"], tagging["sparse"])], "08, Tagging",
     )  # fmt: skip
 
 
 def letters(record):
-    """Table 2; L1 where about 95 % of the pair weights are zero, as in the paper."""
+    """Table 2; SBCD at the c1 that held-out words choose. The paper's SBCD is its row of 76 minutes, which
+    its text sets beside OWL-QN.
+    """
     by = record("08_letters", "method")
     path, rest, from_zero = (
         by.loc["SBCD"].set_index("c1"),
         by.loc["L-BFGS, at rest"],
         by.loc["SBCD, from zero"],
     )
-    zeros = 1 - path["lambda"] / rest["lambda"]
-    lean = path.loc[(zeros - 0.95).abs().idxmin()]
+    lean = path.loc[from_zero["c1"]]
+    zeros = 1 - lean["lambda"] / rest["lambda"]
     yield Claim(
-        "with 95 % of the pair weights 0, L1 is as accurate as L2: error less L-BFGS's (within 0.5 points)",
-        near(0, 0.5), [0.1], [tested(lean["test"] - rest["test"], lean["p"])], "08, Table 2",
+        f"with 95 % of the pair weights 0 (ours: {zeros:.0%}, c1 chosen on held-out words), L1 is as "
+        "accurate as L2: error less L-BFGS's (within 0.5 points)", near(0, 0.5), [0.1],
+        [tested(lean["test"] - rest["test"], lean["p"])], "08, Table 2",
     )  # fmt: skip
     yield Claim(
-        "SBCD and OWL-QN are as accurate", None, "18.7 / 18.7",
-        "no paired test between the two is recorded", "08, Table 2",
+        "SBCD and OWL-QN are as accurate", None, "14.2 / 14.2",
+        f"{from_zero['test']:.2f} / {by.loc['OWL-QN', 'test']:.2f}: no paired test of the two is recorded",
+        "08, Table 2",
     )  # fmt: skip
-    for name, times in {"OWL-QN": 165 / 70, "L-BFGS": 302 / 70}.items():
+    for name, times in {"OWL-QN": 165 / 76, "L-BFGS": 302 / 76}.items():
         spent = [
             [_seconds(row[unit]) for row in (by.loc[name], from_zero)] for unit in ("seconds", "s to 1 %")
         ]
         yield Claim(
-            f"SBCD is faster than {name}: its seconds over SBCD's; the paper's iterations, to 1 % off (or all"
-            " that was given)", more(1), [times], [ratio(*pair) for pair in spent], "08, Table 2",
+            f"SBCD is faster than {name} (ours is batched): its seconds over SBCD's; the paper's iterations, "
+            "to 1 % off (or all that was given)", more(1), [times], [ratio(*pair) for pair in spent],
+            "08, Table 2",
         )  # fmt: skip
     epochs = record("08_epochs", "epochs")
     yield Claim(
-        "SGD ends worse on this task: error less L-BFGS's, 10 to 40 epochs (ours averages its iterates)",
-        more(), [5.0], [tested(one["test"] - rest["test"], one["p"]) for _, one in epochs.iterrows()],
+        "SGD ends worse on this task, at 30 epochs and more: error less L-BFGS's, 30 to 40 epochs (ours "
+        "averages its iterates)", more(), [5.0],
+        [tested(one["test"] - rest["test"], one["p"]) for _, one in epochs.loc[30:].iterrows()],
         "08, Table 2",
     )  # fmt: skip
     yield Claim(
-        "and takes the least time: its seconds over SBCD's from zero", less(1), [0.24],
+        "and takes the least time: its seconds over SBCD's from zero", less(1), [17 / 76],
         [ratio(by.loc["SGD", "seconds"], from_zero["seconds"])], "08, Table 2",
     )  # fmt: skip
 
@@ -120,7 +149,7 @@ def _seconds(text):
 
 
 def contexts(record):
-    """Table 3; one c1, chosen for n-grams of five letters, for all sets."""
+    """Table 3; one path of c1 for all sets, whose end was chosen for n-grams of five letters."""
     table, sizes = record("08_ngrams", "template", "sweeps"), record("08_candidates", "template")["million"]
     yield Claim(
         "millions of candidate weights", None, "0.236 / 14.2 / 0.399 / 121",
@@ -130,7 +159,8 @@ def contexts(record):
     paired = record("08_paired", "before", "after")
     pairs = [("pseudo_ngrams_3", "ngrams_3"), ("pseudo_ngrams_5", "ngrams_5")]
     yield Claim(
-        "n-grams beat pseudo n-grams: points of error fewer, 3 and 5 letters", more(), [0.63, 0.15],
+        "n-grams beat pseudo n-grams: points of error fewer, 3 and 5 letters, one c1 for all", more(),
+        [0.63, 0.15],
         [tested(paired.loc[pair, "difference"], paired.loc[pair, "p"]) for pair in pairs], "08, Table 3",
     )  # fmt: skip
     at = table.xs(20, level="sweeps")
@@ -138,13 +168,14 @@ def contexts(record):
         "and are faster: pseudo n-grams' seconds over theirs, 20 sweeps", more(1), "yes",
         [ratio(at["seconds"][one], at["seconds"][other]) for one, other in pairs], "08, Table 3",
     )  # fmt: skip
-    active = at["mu"] + at["lambda"]
+    active = (table["mu"] + table["lambda"]).unstack("template")
+    at_c1 = {c1: active.loc[sweeps] for sweeps, c1 in table["c1"].unstack("template")[SETS[0]].items()}
     yield Claim(
-        "both extract about as many features: n-grams over pseudo n-grams (within 0.25 of 1)",
-        near(1, 0.25), [1.02, 1.1], [Found(active[other] / active[one]) for one, other in pairs],
-        "08, Table 3",
+        "both extract about as many features: n-grams over pseudo n-grams, 3 and 5 letters, down the path at "
+        f"c1 = {', '.join(f'{c1:g}' for c1 in LAST)} (within 0.25 of 1)", near(1, 0.25), [1.02, 1.1],
+        [Found(at_c1[c1][other] / at_c1[c1][one]) for c1 in LAST for one, other in pairs], "08, Table 3",
     )  # fmt: skip
-    early, last = table.loc["ngrams_5"].loc[8], table.loc["ngrams_5"].iloc[-1]
+    last = table.loc["ngrams_5"].iloc[-1]
     yield Claim(
         "5-grams: phoneme error",
         None,
@@ -153,16 +184,9 @@ def contexts(record):
         "08, Table 3",
         "other data",
     )
-    yield Claim(
-        "5-grams are soon there: error after 8 of our sweeps, 9 of theirs, less the last's (below 0.5)",
-        less(0.5), [0.06], [Found(early["test"] - last["test"], 1.96 * last["standard error"])],
-        "08, Table 3",
-    )  # fmt: skip
-    yield Claim(
-        "few are ever active: share of 5-grams' candidates after 8 of our sweeps, 9 of theirs (below 0.001)",
-        less(0.001), [0.000226], [Found((early["mu"] + early["lambda"]) / sizes["ngrams_5"] / 1e6)],
-        "08, Table 3",
-    )  # fmt: skip
+    for claim, paper in (("5-grams are soon there: error after 9 sweeps less the last's", "0.06 points"),
+                         ("few are active then: share of 5-grams' candidates", "0.0002")):  # fmt: skip
+        yield Claim(claim, None, paper, "no record from zero: our early sweeps have other c1", "08, Table 3")
 
 
 def selections(tables):
