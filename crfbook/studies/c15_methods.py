@@ -21,7 +21,7 @@ from crfbook.learners.stochastic.dual import DualAscent
 from crfbook.learners.stochastic.sdca_steps import sdca_epoch
 from crfbook.models.parameters import check_settings
 
-from .c15 import C2, copies, model
+from .c15 import C2, copies, counting, model
 from .harness import study
 from .records import each
 from .work import dataset
@@ -66,20 +66,10 @@ def cocoa(shards, c2, n_rounds, look, sigma=None):
             return
 
 
-class Counting(Local):
-    """This process, and how often all shards were asked."""
-
-    n_totals = 0
-
-    def total(self, *arguments):
-        self.n_totals += 1
-        return super().total(*arguments)
-
-
 def rounds_row(method, parts, best):
     """Exchanges (weights to all shards, a sum back) until the objective is within GAPS."""
     with tempfile.TemporaryDirectory() as folder:
-        shards, there = shards_of(folder, parts), Counting()
+        shards, there = shards_of(folder, parts), counting(Local())
         objective, reached, count = ShardedObjective(shards, Local(), C2), {}, [0]
 
         def look(w):
