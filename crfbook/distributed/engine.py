@@ -16,7 +16,7 @@ from threading import Event
 
 import numpy as np
 
-from crfbook._checks import shown
+from crfbook._checks import shown, whole
 from crfbook.distributed.handshake import check_workers
 from crfbook.training.interrupts import listen
 
@@ -100,6 +100,8 @@ class Cluster:
     def __init__(self, client):
         if not (hasattr(client, "submit") and hasattr(client, "scheduler_info")):
             raise TypeError(f"client: expected None or a dask.distributed.Client, got {shown(client)}")
+        if client.asynchronous:
+            raise TypeError("client: expected one that waits for its results, got one with asynchronous=True")
         self.client = client
         self._alive()
         check_workers(client, self._workers(wait=True))
@@ -227,10 +229,14 @@ class Cluster:
             time.sleep(POLL)
 
 
-def group_size(n_shards, n_workers):
-    """The largest 2^k for which groups of 2^k neighbours can be dealt out evenly: the worker with the most
-    shards has at most a tenth more than its share.
+def group_size(n_shards, n_workers, group=None):
+    """`group`, which must be a power of two. Of None the largest 2^k for which groups of 2^k neighbours can
+    be dealt out evenly: the worker with the most shards has at most a tenth more than its share.
     """
+    if group is not None:
+        if whole("group", group, 1) & (int(group) - 1):
+            raise ValueError(f"group: expected a power of two, got {shown(group)}")
+        return int(group)
 
     def most(size):
         return min(n_shards, math.ceil(math.ceil(n_shards / size) / n_workers) * size)
