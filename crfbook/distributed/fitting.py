@@ -10,6 +10,7 @@ structured perceptron", for iterative parameter mixing.
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,7 @@ def fit(
     if client is None:
         KEPT.clear()
     if settings.algorithm == "perceptron":  # its state is not the one that `partial_fit` goes on from
-        kept = kept._replace(state={})
+        kept = kept._replace(state=None)
     warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
     found = kept, monitor.columns(), shards.n_dropped, settings.algorithm, shards.n_sequences
     crf._keep(shards.encoder, features, shards.constraints, None, *found)
@@ -147,7 +148,7 @@ def _train(shards, engine, settings, w0, callback, state, problem):
     def script(training):
         w, later, before = w0, state, (0, 0.0)
         if fast and state is None and not w0.any() and settings.max_iterations != 0:
-            first = yield Alone(shards, engine, settings, problem)
+            first = yield Alone(objective, settings, problem)
             if training.stopped or first.status == "interrupted":
                 return first
             w, before = first.w, (first.n_iter, first.history[-1].seconds if first.history else 0.0)
@@ -197,23 +198,36 @@ class _OneByOne(Learner):
 class Alone(_OneByOne):
     """Each shard finds weights for itself by dual coordinate ascent; then their mean, over the shards that
     have the weight at all. One iteration, ALONE_EPOCHS epochs.
+
+    Where they are no better than zeros, these are returned: with a penalty of 1e-12 or 1e200, or values of
+    1e8, ascent ends far off, where nothing finds back.
     """
 
     max_iterations = 1
+
+    def __init__(self, objective, settings, problem):
+        super().__init__(objective.shards, objective.engine, settings, problem)
+        self.fun = objective
 
     def advance(self):
         settings = self.settings
         c2 = settings.c1 + settings.c2
         jobs = c2, settings.random_state, settings.memory_limit, self.filled
-        total, count = self.engine.total(alone, [(*group, *jobs) for group in self.groups], None)
-        self.iteration, w = 1, total / np.maximum(count, 1.0)
+        total, count, length = self.engine.total(alone, [(*group, *jobs) for group in self.groups], None)
+        w, at_zero = total / np.maximum(count, 1.0), length * math.log(self.shards.features.n_labels)
+        value, self.n_evaluations = math.inf, 1
         if np.isfinite(w).all():
-            self.w = w
+            value = self.fun(w)[0] + settings.c1 * float(np.abs(w).sum())
+        self.iteration = 1
+        better = 0.0 <= value <= at_zero  # with constraints zeros have at most that
+        self.w, self.objective = (w, value) if better else (self.w, at_zero)
         return None
 
 
 def alone(_, shards, n_features, wanted, c2, seed, memory_limit, n_shards):
-    """(sum of the weights that shards find for themselves (F,), how many shards have each): a task."""
+    """(sum of the weights that shards find for themselves (F,), how many shards have each (F,), tokens by the
+    weights of their sequences): a task.
+    """
     if wanted is not None:
         check_here(wanted)
 
@@ -224,7 +238,7 @@ def alone(_, shards, n_features, wanted, c2, seed, memory_limit, n_shards):
             # a share of the penalty, as it has a share of the text
             rules = None, constraints, None, seed, c2 / n_shards, 1e-4, ALONE_EPOCHS
             total[place], count[place] = _heard(run(DualAscent(corpus, features, *rules))).w, 1.0
-        return total, count
+        return total, count, float(corpus.weights @ corpus.lengths)
 
     return summed(one(*shard) for shard in shards)
 
@@ -267,6 +281,9 @@ class Mixing(_OneByOne):
         self.iteration += 1
         self.objective, self.violation = float(objective), float(errors) / max(1, self.shards.n_sequences)
         return None
+
+    def last_look(self):
+        return self.objective if self.iteration else 0.0
 
     def finished(self):
         epsilon = self.settings.epsilon or 0.0

@@ -235,7 +235,7 @@ def _load(path, kind, digest):
     try:
         header, arrays = load_arrays(path, kind)
     except FileNotFoundError:
-        raise ShardError(f"{name}: expected a {kind} file, there is none at {path}") from None
+        raise ShardError(f"{kind} {name}: expected a file, there is none at {path}") from None
     except ModelFileError as error:
         raise ShardError(f"{kind} {name} cannot be used: {error}") from None
     if header.get("schema") != SCHEMA:

@@ -140,8 +140,6 @@ def _tag_columns(crf, path, beside, columns, label, piece_tokens):
             labels = _flat(crf.predict(piece.select(_needed(crf, piece.names))))
             piece.columns.pop(label, None)
             piece.labels = labels
-            if n_tokens:
-                file.write("\n")
             write_conll(file, piece)
             n_sequences, n_tokens = n_sequences + len(piece), n_tokens + piece.n_tokens
     return n_sequences, n_tokens

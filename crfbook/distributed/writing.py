@@ -71,7 +71,8 @@ def write_shards(
     texts : an iterable, read one by one. Each is a path (a file of columns, or .parquet with a row a sentence
         and lists of strings); TokenColumns with labels; (X, y) or (X, y, sample_weight) as `CRF.fit` takes
         them; a pandas.DataFrame with a row a sentence. Or a Dask bag of pairs (x, y), or a Dask DataFrame
-        with a row a sentence: its partitions are the texts.
+        with a row a sentence: its partitions are the texts. (Of a frame of pandas Dask makes strings of lists
+        unless its option dataframe.convert-string is False.)
     folder : where shards go; it is made. With a client it must be one that all workers see.
     crf : CRF, not fitted. Read are template, constraints, on_violation, min_freq, all_possible_states and
         all_possible_transitions; shards are for CRFs in which these are the same.
@@ -135,6 +136,8 @@ def _encoded(texts, parts, engine, read, finished):
         raise ValueError("texts: expected at least one, got none")
     if not any(row["n_tokens"] for row in found):
         raise ValueError(f"nothing to learn from: {len(found)} texts hold no token")
+    if not any(row["extremes"][1] for row in found):
+        raise ValueError("sample_weight: expected a weight above 0, got only zeros")
     return found
 
 
@@ -278,7 +281,11 @@ def _encode_piece(X, y, weights, path, source, template):
     if n_tokens_of(X) == 0:
         return _save_part(path, source, None, empty_corpus())
     encoder = Encoder(template)
-    corpus = weighted(require_labels(encoder.fit_transform(X, y)), weights)
+    corpus = require_labels(encoder.fit_transform(X, y))
+    if weights is not None and not np.any(weights):  # the whole must have one above 0, a part need not
+        corpus = corpus._replace(seq_weight=np.zeros(corpus.n_sequences))
+    else:
+        corpus = weighted(corpus, weights)
     return _save_part(path, source, encoder, corpus)
 
 
@@ -289,7 +296,7 @@ def _save_part(path, source, encoder, corpus):
         arrays |= prefixed("encoder", of_encoder)
         arrays["edge_counts"] = getattr(encoder.attributes, "edge_counts", np.zeros(0, np.int64))
     save_arrays(path, PART, {"source": source, "encoder": state}, arrays)
-    largest = [float(np.abs(x).max(initial=0.0)) for x in (corpus.attr_val, corpus.seq_weight)]
+    largest = [float(np.abs(x).max(initial=0.0)) for x in (corpus.attr_val, corpus.weights)]
     return {
         "file": os.path.basename(path),
         "source": source,
