@@ -27,12 +27,12 @@ def client(cluster):
 
 @pytest.fixture
 def kill(client):
-    """Kills the process of the worker number i, which its nanny replaces."""
+    """Kills the process of the worker number i of those that are there now; its nanny replaces it."""
+
+    pids = [pid for _, pid in sorted(client.run(os.getpid).items())]
 
     def killed(i=0):
-        workers = client.scheduler_info(n_workers=-1)["workers"]
-        pid = client.run(os.getpid, workers=[sorted(workers)[i]]).popitem()[1]
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pids[i], signal.SIGKILL)
 
     def after_handshake(monkeypatch, module):
         """The timer of a kill 0.1 s after `module` has its engine."""

@@ -96,7 +96,7 @@ def test_all_workers_killed_at_once(shards, reference, client, kill):
     def callback(step, _):
         if step.iteration == 4:
             kill(0)
-            kill(0) if len(client.scheduler_info(n_workers=-1)["workers"]) == 1 else kill(1)
+            kill(1)
 
     assert_same_bits(trained(shards, client, rules=RULES, callback=callback), reference)
     client.wait_for_workers(2, timeout=60)

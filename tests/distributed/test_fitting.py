@@ -82,7 +82,7 @@ def test_the_same_bits_with_one_worker(shards, reference, client, monkeypatch):
     assert_same_bits(trained(shards, client, rules=METHODS["both"], group=2), reference["both"])
 
 
-def one_of_them(self, wait=False):
+def one_of_them(self):
     return sorted(self._info())[:1]
 
 
