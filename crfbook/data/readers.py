@@ -146,20 +146,22 @@ def iter_conll(
     grow with the file. Arguments and errors as there; a file without a token gives nothing.
     """
     columns, separator = _checked_columns(columns, label), _separator_byte(separator)
-    lines, n_before = [], 0
+
+    def piece(lines, n_before):
+        blocks = [b"".join(lines)]
+        found = _token_columns(blocks, str(path), columns, label, Interner(), separator, n_before)
+        return [found] if len(found) else []
+
+    lines, n_before, found = [], 0, 0
     with Path(path).open("rb") as file:
         for line in file:
             lines.append(line)
-            if len(lines) >= n_tokens and not line.strip():
-                yield _token_columns(
-                    [b"".join(lines)], str(path), columns, label, Interner(), separator, n_before
-                )
+            found += bool(line.strip())
+            if found >= n_tokens and not line.strip():
+                yield from piece(lines, n_before)
                 n_before += len(lines)
-                lines = []
-    if lines:
-        piece = _token_columns([b"".join(lines)], str(path), columns, label, Interner(), separator, n_before)
-        if len(piece):
-            yield piece
+                lines, found = [], 0
+    yield from piece(lines, n_before)
 
 
 def _checked_columns(columns, label):

@@ -8,15 +8,17 @@ sum has the same bits whoever computes which part. Tasks keep no state but cache
 moment, and whoever is left computes its part again.
 """
 
+import asyncio
 import math
 import os
 import time
 from collections import Counter, deque
+from concurrent.futures import CancelledError
 from threading import Event
 
 import numpy as np
 
-from crfbook._checks import shown
+from crfbook._checks import shown, whole
 from crfbook.distributed.handshake import check_workers
 from crfbook.training.interrupts import listen
 
@@ -100,9 +102,11 @@ class Cluster:
     def __init__(self, client):
         if not (hasattr(client, "submit") and hasattr(client, "scheduler_info")):
             raise TypeError(f"client: expected None or a dask.distributed.Client, got {shown(client)}")
+        if client.asynchronous:
+            raise TypeError("client: expected one that waits for its results, got one with asynchronous=True")
         self.client = client
         self._alive()
-        check_workers(client, self._workers(wait=True))
+        check_workers(client, self._workers())
         threads = [info["nthreads"] for info in self._info().values()]
         self.n_workers = max(1, sum(threads))
         self._homes = {}  # number of a job -> worker
@@ -138,7 +142,8 @@ class Cluster:
 
     def _total(self, task, jobs, payload):
         homes = self._assign(len(jobs))
-        sent = self.client.scatter(payload, direct=True, broadcast=True, hash=False)
+        sending = self.client.scatter(payload, direct=True, broadcast=True, hash=False, asynchronous=True)
+        sent = self._outcome(sending, {*homes})
         parts = [
             self.client.submit(task, sent, *job, pure=False, workers=[home], allow_other_workers=True)
             for job, home in zip(jobs, homes, strict=True)
@@ -178,29 +183,43 @@ class Cluster:
         from distributed.comm import CommClosedError
 
         lost = CommClosedError, FutureCancelledError, FuturesCancelledError, KilledWorker, TimeoutError
+        lost += (CancelledError,)
         for n in range(RETRIES):
             try:
                 return attempt(n > 0)
             except lost as error:
                 last = error
                 self._alive()
-                self._workers(wait=True)
+                self._workers()
         raise ClusterLost(f"workers were lost {RETRIES} times in a row, the last time: {last}") from last
 
     def _result(self, future):
-        """What it holds, once it is there; hears Ctrl-C, and a scheduler that is gone."""
+        """What it holds, once it is there."""
+        try:
+            return self._outcome(self.client.gather(future, direct=True, asynchronous=True))
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _outcome(self, coroutine, workers=frozenset()):
+        """What a coroutine of the client returns; hears Ctrl-C, and a scheduler that is gone. TimeoutError
+        once one of these workers is: Dask would wait for ever for what only that one was sent.
+        """
+        doing = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
         there, began = Event(), time.monotonic()
-        future.add_done_callback(lambda _: there.set())
+        doing.add_done_callback(lambda _: there.set())
         try:
             while not there.wait(POLL):
                 listen()
                 self._alive()
+                if workers and not workers <= {*self._workers()}:
+                    raise TimeoutError("a worker was lost to whom weights were sent")
                 if time.monotonic() - began > PATIENCE:
-                    self._workers(wait=True)
+                    self._workers()
                     began = time.monotonic()
-            return self.client.gather(future, direct=True)
+            return doing.result()
         except BaseException:
-            future.cancel()
+            doing.cancel()
             raise
 
     def _alive(self):
@@ -210,8 +229,8 @@ class Cluster:
     def _info(self):
         return self.client.scheduler_info(n_workers=-1)["workers"]
 
-    def _workers(self, wait=False):
-        """Addresses of the workers; wait : until there is one, PATIENCE seconds at most."""
+    def _workers(self):
+        """Addresses of the workers, once there is one; ClusterLost after PATIENCE seconds without."""
         until = time.monotonic() + PATIENCE
         while True:
             self._alive()
@@ -221,16 +240,20 @@ class Cluster:
                 raise ClusterLost(f"client: its scheduler does not answer ({error})") from None
             if workers:
                 return workers
-            if not wait or time.monotonic() > until:
+            if time.monotonic() > until:
                 raise ClusterLost(f"client: expected at least one worker, got none for {PATIENCE:g} s")
             listen()
             time.sleep(POLL)
 
 
-def group_size(n_shards, n_workers):
-    """The largest 2^k for which groups of 2^k neighbours can be dealt out evenly: the worker with the most
-    shards has at most a tenth more than its share.
+def group_size(n_shards, n_workers, group=None):
+    """`group`, which must be a power of two. Of None the largest 2^k for which groups of 2^k neighbours can
+    be dealt out evenly: the worker with the most shards has at most a tenth more than its share.
     """
+    if group is not None:
+        if whole("group", group, 1) & (int(group) - 1):
+            raise ValueError(f"group: expected a power of two, got {shown(group)}")
+        return int(group)
 
     def most(size):
         return min(n_shards, math.ceil(math.ceil(n_shards / size) / n_workers) * size)

@@ -10,13 +10,14 @@ structured perceptron", for iterative parameter mixing.
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfbook._checks import shown, whole
-from crfbook.distributed.engine import engine_of, group_size, summed
+from crfbook._checks import function_or_none, shown, whole
+from crfbook.distributed.engine import engine_of, group_size, memory_share, summed
 from crfbook.distributed.handshake import check_here, versions
 from crfbook.distributed.objective import KEPT, ShardedObjective
 from crfbook.distributed.shards import Shards, read_shard, settings_of
@@ -74,7 +75,10 @@ def fit(
     shards = shards if isinstance(shards, Shards) else Shards(shards)
     _check(crf, settings, shards, client)
     whole("every", every, 1)
+    function_or_none("callback", callback)
+    budget = None if budget is None else whole("budget", budget)
     engine = engine_of(client)
+    group_size(len(shards), engine.n_workers, group)
     features = shards.features
     warm = crf.warm_start and hasattr(crf, "weights_")
     w0 = carried_over(crf, shards.encoder, features) if warm else np.zeros(features.n_features)
@@ -89,6 +93,10 @@ def fit(
         result = train(shards, engine, settings, w0, monitor, keeper.state, problem)
         kept = monitor.finish(result)
     keeper.finish(result)
+    if client is None:
+        KEPT.clear()
+    if settings.algorithm == "perceptron":  # its state is not the one that `partial_fit` goes on from
+        kept = kept._replace(state=None)
     warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
     kept = kept._replace(state=None)  # the checkpoint has it; `partial_fit` goes on from the weights
     found = kept, monitor.columns(), shards.n_dropped, settings.algorithm, shards.n_sequences
@@ -125,7 +133,7 @@ def _check(crf, settings, shards, client):
 def train(shards, engine, settings, w0, callback, state, problem):
     """An `OptResult` of the algorithm of the settings."""
     if settings.algorithm == "perceptron":
-        return run(Mixing(shards, engine, settings, w0, state, problem["group"]), callback)
+        return run(Mixing(shards, engine, settings, w0, state, problem), callback)
     objective = ShardedObjective(shards, engine, settings.c2, **problem)
     rules = {
         "c1": settings.c1, "c2": settings.c2, "max_iterations": settings.max_iterations,
@@ -134,11 +142,14 @@ def train(shards, engine, settings, w0, callback, state, problem):
     }  # fmt: skip
     tol = 1e-6 if settings.tol is None else settings.tol
     rules |= {"tol": tol, "tol_gradient": 1000 * min(tol, 1e300)}
+    # CRFsuite's rules for an end are those of L-BFGS, without c1 also where "auto" is asked for
+    ruled = settings.epsilon is not None or settings.relative_change is not None
+    fast = settings.algorithm == "auto" and settings.c1 + settings.c2 > 0 and (settings.c1 or not ruled)
 
     def script(training):
         w, later, before = w0, state, (0, 0.0)
-        if settings.algorithm == "auto" and state is None and not w0.any() and settings.max_iterations != 0:
-            first = yield Alone(shards, engine, settings, problem["group"])
+        if fast and state is None and not w0.any() and settings.max_iterations != 0:
+            first = yield Alone(objective, settings, problem)
             if training.stopped or first.status == "interrupted":
                 return first
             w, before = first.w, (first.n_iter, first.history[-1].seconds if first.history else 0.0)
@@ -148,7 +159,7 @@ def train(shards, engine, settings, w0, callback, state, problem):
             return (
                 yield from Shrinking(objective, objective.smaller, rules, before).script(training, w, later)
             )
-        if settings.algorithm == "auto" and settings.c2 > 0:
+        if fast:
             if later is not None:
                 return (yield Stretched.resumed(objective, tol, settings.max_iterations, later))
             d = objective.curvature(w) ** POWER
@@ -164,11 +175,11 @@ class _OneByOne(Learner):
 
     task = None  # (payload, shards, F, ...) -> tuple of sums
 
-    def __init__(self, shards, engine, settings, group):
+    def __init__(self, shards, engine, settings, problem):
         self.shards, self.engine, self.settings = shards, engine, settings
         self.n_features = shards.features.n_features
         self.filled = sum(1 for shard in shards.shards if shard.n_tokens)
-        size = group_size(len(shards), engine.n_workers) if group is None else group
+        size = group_size(len(shards), engine.n_workers, problem["group"])
         wanted = None if engine.client is None else versions()
         numbered = [(i, shard.path, shard.digest) for i, shard in enumerate(shards.shards)]
         self.groups = [
@@ -188,25 +199,36 @@ class _OneByOne(Learner):
 class Alone(_OneByOne):
     """Each shard finds weights for itself by dual coordinate ascent; then their mean, over the shards that
     have the weight at all. One iteration, ALONE_EPOCHS epochs.
+
+    Where they are no better than zeros, these are returned: with a penalty of 1e-12 or 1e200, or values of
+    1e8, ascent ends far off, where nothing finds back.
     """
 
     max_iterations = 1
+
+    def __init__(self, objective, settings, problem):
+        super().__init__(objective.shards, objective.engine, settings, problem)
+        self.fun = objective
 
     def advance(self):
         settings = self.settings
         c2 = settings.c1 + settings.c2
         jobs = c2, settings.random_state, settings.memory_limit, self.filled
+        total, count, length = self.engine.total(alone, [(*group, *jobs) for group in self.groups], None)
+        w, at_zero = total / np.maximum(count, 1.0), length * math.log(self.shards.features.n_labels)
+        value, self.n_evaluations = math.inf, 1
+        if np.isfinite(w).all():
+            value = self.fun(w)[0] + settings.c1 * float(np.abs(w).sum())
         self.iteration = 1
-        if c2 > 0:
-            total, count = self.engine.total(alone, [(*group, *jobs) for group in self.groups], None)
-            self.w = total / np.maximum(count, 1.0)
-        if not np.isfinite(self.w).all():
-            self.w = np.zeros(self.n_features)
+        better = 0.0 <= value <= at_zero  # with constraints zeros have at most that
+        self.w, self.objective = (w, value) if better else (self.w, at_zero)
         return None
 
 
 def alone(_, shards, n_features, wanted, c2, seed, memory_limit, n_shards):
-    """(sum of the weights that shards find for themselves (F,), how many shards have each): a task."""
+    """(sum of the weights that shards find for themselves (F,), how many shards have each (F,), tokens by the
+    weights of their sequences): a task.
+    """
     if wanted is not None:
         check_here(wanted)
 
@@ -216,11 +238,17 @@ def alone(_, shards, n_features, wanted, c2, seed, memory_limit, n_shards):
         if corpus.n_tokens and sdca_memory(corpus, features) <= memory_limit:
             # a share of the penalty, as it has a share of the text
             rules = None, constraints, None, seed, c2 / n_shards, 1e-4, ALONE_EPOCHS
-            w = run(DualAscent(corpus, features, *rules)).w
-            total[place], count[place] = w, 1.0
-        return total, count
+            total[place], count[place] = _heard(run(DualAscent(corpus, features, *rules))).w, 1.0
+        return total, count, float(corpus.weights @ corpus.lengths)
 
     return summed(one(*shard) for shard in shards)
+
+
+def _heard(result):
+    """The result of a training inside of another one, which is what Ctrl-C is meant for."""
+    if result.status == "interrupted":
+        raise KeyboardInterrupt
+    return result
 
 
 class Mixing(_OneByOne):
@@ -232,16 +260,20 @@ class Mixing(_OneByOne):
     shards.
     """
 
-    def __init__(self, shards, engine, settings, w0, state, group):
-        super().__init__(shards, engine, settings, group)
+    kept = "seconds", "objective", "violation"
+
+    def __init__(self, shards, engine, settings, w0, state, problem):
+        super().__init__(shards, engine, settings, problem)
+        self.budget = problem["budget"]
         self.last, self.passed = w0.copy(), np.zeros(self.n_features)
         self.max_iterations = 10 if settings.max_iterations is None else settings.max_iterations
         if state is not None:
             self.last, self.passed = state["last"].copy(), state["passed"].copy()
-            self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
+            self.iteration = int(state["iteration"])
+            self.seconds, self.objective, self.violation = (float(state[name]) for name in self.kept)
 
     def advance(self):
-        more = self.settings.random_state, self.iteration
+        more = self.settings.random_state, self.iteration, self.budget
         move, mean, objective, errors = self.mean(mixed_epoch, self.last, *more)
         if not np.isfinite([objective, move.sum(), mean.sum()]).all():
             return "non-finite weights"
@@ -250,6 +282,9 @@ class Mixing(_OneByOne):
         self.iteration += 1
         self.objective, self.violation = float(objective), float(errors) / max(1, self.shards.n_sequences)
         return None
+
+    def last_look(self):
+        return self.objective if self.iteration else 0.0
 
     def finished(self):
         epsilon = self.settings.epsilon or 0.0
@@ -265,28 +300,28 @@ class Mixing(_OneByOne):
         return self.passed / self.iteration if averaged else self.last
 
     def state(self):
-        numbers = {"iteration": np.array(self.iteration), "seconds": np.array(self.seconds)}
+        numbers = {name: np.array(getattr(self, name)) for name in ("iteration", *self.kept)}
         return {"last": self.last, "passed": self.passed, **numbers}
 
 
-def mixed_epoch(w, shards, n_features, wanted, seed, epoch):
+def mixed_epoch(w, shards, n_features, wanted, seed, epoch, budget):
     """(what the weights moved (F,), mean of those passed, less w (F,), loss, errors) of an epoch of each
     shard: a task.
     """
     if wanted is not None:
         check_here(wanted)
+    budget = memory_share() if budget is None else budget
 
     def one(number, path, digest):
         corpus, features, place, constraints = KEPT.get(
-            (path, digest, "corpus"), lambda: _sized(read_shard(path, digest)), 1 << 30
+            (path, digest, "corpus"), lambda: _sized(read_shard(path, digest)), budget
         )
         move, mean = np.zeros((2, n_features))
         if not corpus.n_tokens:
             return move, mean, 0.0, 0.0
         own = w[place]
-        result = perceptron(
-            corpus, features, own, constraints=constraints, max_iterations=1, random_state=seed + 1009 * epoch
-        )
+        rules = {"constraints": constraints, "max_iterations": 1, "random_state": seed + 1009 * epoch}
+        result = _heard(perceptron(corpus, features, own, **rules))
         move[place], mean[place] = result.state["w"] - own, result.w - own
         return (
             move,
@@ -309,11 +344,8 @@ def _identity(crf, shards):
     """What a checkpoint must share with the call that goes on from it."""
     free = (*FREE, "template", "constraints")
     params = {name: value for name, value in crf.get_params().items() if name not in free}
-    params = {
-        name: value
-        for name, value in params.items()
-        if value is None or isinstance(value, bool | int | float | str)
-    }
+    params = {n: value.item() if isinstance(value, np.generic) else value for n, value in params.items()}
+    params = {n: v for n, v in params.items() if v is None or isinstance(v, bool | int | float | str)}
     return {"shards": shards.digest, "params": params}
 
 
@@ -353,8 +385,8 @@ class Checkpoint:
 
     def __call__(self, step, w, state):
         self.steps.append(step)
-        if step.iteration % self.every == 0:
-            self.write(state())
+        if step.iteration % self.every == 0 and (now := state()):  # while shards train alone there is none
+            self.write(now)
         more = (state,) if getattr(self.callback, "wants_state", False) else ()
         return self.callback is not None and self.callback(step, w, *more)
 

@@ -135,7 +135,7 @@ class ShardedObjective:
         if subset is not None:
             self.n_features = int(np.unpackbits(subset.bits, count=subset.n_features).sum())
         self.subset = subset
-        size = group_size(len(shards), engine.n_workers) if group is None else group
+        size = group_size(len(shards), engine.n_workers, group)
         pairs = [(shard.path, shard.digest) for shard in shards.shards]
         wanted = None if engine.client is None else versions()
         self._jobs = {

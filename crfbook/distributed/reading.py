@@ -5,6 +5,7 @@ groups of a Parquet file.
 """
 
 import hashlib
+import io
 import os
 import pickle
 from itertools import chain
@@ -16,6 +17,7 @@ from crfbook._checks import shown
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import offsets
 from crfbook.data.readers import iter_conll
+from crfbook.data.vocabulary import flat_labels
 
 PARQUET = ".parquet", ".pq"
 
@@ -68,8 +70,12 @@ def _in_memory(text, label):
         return text, None, None
     if hasattr(text, "to_dict") and hasattr(text, "columns"):  # a DataFrame
         return frame_columns(text, label), None, None
-    if isinstance(text, tuple) and len(text) in (2, 3):
-        return (*text, *[None] * (3 - len(text)))
+    if isinstance(text, tuple) and len(text) in (2, 3) and not hasattr(text[0], "attr_ptr"):
+        X, y, weights = (*text, *[None] * (3 - len(text)))
+        if isinstance(X, TokenColumns) and y is not None:  # may be flat
+            labels = flat_labels(y, X.seq_ptr, may_be_flat=True)
+            X, y = TokenColumns(X.columns, X.seq_ptr, labels, X.label_name), None
+        return X, y, weights
     if isinstance(text, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in text):
         return [x for x, _ in text], [y for _, y in text], None
     raise TypeError(
@@ -100,7 +106,8 @@ def lengths_of(X):
     """Tokens of each sequence."""
     if hasattr(X, "seq_ptr"):
         return np.diff(X.seq_ptr).tolist()
-    return [x.shape[0] if hasattr(x, "shape") else len(x) for x in X]
+    # what is no sequence counts as a token: the encoder says what is wrong with it
+    return [x.shape[0] if getattr(x, "shape", ()) else len(x) if hasattr(x, "__len__") else 1 for x in X]
 
 
 def n_tokens_of(X):
@@ -161,13 +168,59 @@ def joined(parts):
 
 def text_digest(text):
     """Hash of what `pieces` would read: of a file its bytes, else of the objects as pickle writes them."""
-    digest = hashlib.sha256()
     if not is_file(text):
-        parts = text
-        if isinstance(text, TokenColumns):
-            parts = text.columns, text.seq_ptr.tolist(), text.labels
-        return hashlib.sha256(pickle.dumps(parts, protocol=5)).hexdigest()
+        return digest_of(text)
     with Path(text).open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of(value):
+    """Hash of plain objects, arrays and tables: equal ones have the same, whatever they share or cache."""
+    digest = hashlib.sha256()
+    pickler = _Plain(io.BufferedWriter(_Hashing(digest), 1 << 20))
+    pickler.dump(value)
     return digest.hexdigest()
+
+
+class _Hashing(io.RawIOBase):
+    """A file that is not kept."""
+
+    def __init__(self, digest):
+        self.digest = digest
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.digest.update(data)
+        return len(data)
+
+
+class _Plain(pickle.Pickler):
+    """Writes each object anew, also one that has been there before: shared or not, the bytes are the same."""
+
+    def __init__(self, file):
+        super().__init__(file, protocol=5)
+        self.file, self.fast = file, True
+
+    def dump(self, value):
+        super().dump(value)
+        self.file.flush()
+
+    def reducer_override(self, value):
+        if isinstance(value, TokenColumns):
+            return tuple, ((tuple(value.columns.items()), value.seq_ptr.tolist(), value.labels),)
+        if hasattr(value, "tocsr"):  # a sparse matrix remembers what it has been asked
+            rows = value.tocsr(copy=True)
+            rows.sum_duplicates()
+            return tuple, ((rows.shape, rows.indptr, rows.indices, rows.data),)
+        if hasattr(value, "to_dict") and hasattr(value, "columns"):
+            return tuple, (tuple((str(name), value[name].tolist()) for name in value.columns),)
+        return NotImplemented
+
+
+def named(error, name):
+    """The same kind of error, whose sentence begins with the name of the text."""
+    said = str(error)
+    said = said if said.startswith(str(name)) else f"{name}: {said}"
+    return TypeError(said) if isinstance(error, TypeError) else ValueError(said)

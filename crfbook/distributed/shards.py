@@ -25,6 +25,7 @@ from crfbook._checks import ModelFileError, shown
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, offsets, ragged_index
 from crfbook.data.features import FeatureSet
+from crfbook.distributed.reading import digest_of
 from crfbook.encoding.templates import as_template
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import given
@@ -41,9 +42,9 @@ def settings_of(crf):
     template = None if crf.template is None else as_template(crf.template).text
     limits = crf.constraints
     if limits is not None and not isinstance(limits, str):  # a table: its hash
-        limits = limits._asdict() if hasattr(limits, "_asdict") else limits
-        limits = hashlib.sha256(repr(limits).encode()).hexdigest()
-    return {name: given(crf, name) for name in WEIGHTS} | {"template": template, "constraints": limits}
+        limits = digest_of(limits._asdict() if hasattr(limits, "_asdict") else limits)
+    found = {name: given(crf, name) for name in WEIGHTS} | {"template": template, "constraints": limits}
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
 
 class ShardError(ValueError):
@@ -234,7 +235,7 @@ def _load(path, kind, digest):
     try:
         header, arrays = load_arrays(path, kind)
     except FileNotFoundError:
-        raise ShardError(f"{name}: expected a {kind} file, there is none at {path}") from None
+        raise ShardError(f"{kind} {name}: expected a file, there is none at {path}") from None
     except ModelFileError as error:
         raise ShardError(f"{kind} {name} cannot be used: {error}") from None
     if header.get("schema") != SCHEMA:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import one_of, whole
+from crfbook._checks import one_of, shown, whole
 from crfbook.data.readers import iter_conll, write_conll
 from crfbook.distributed.engine import engine_of
-from crfbook.distributed.reading import batch_columns, is_file, is_parquet, parquet
+from crfbook.distributed.reading import batch_columns, is_file, is_parquet, named, parquet
 from crfbook.models.crf import CRF
 
 if TYPE_CHECKING:
@@ -65,6 +65,9 @@ def predict_files(
         raise ValueError(
             "predict_files: expected a CRF with a template, which reads columns, got one without"
         )
+    odd = [name for name in crf.classes_ if not isinstance(name, str)]
+    if odd:
+        raise ValueError(f"predict_files: expected a CRF whose labels are strings, one is {shown(odd[0])}")
     files = [os.path.realpath(path) for path in _listed(files)]
     names = Counter(map(os.path.basename, files))
     twice = [name for name, n in names.items() if n > 1]
@@ -85,7 +88,8 @@ def predict_files(
     model = os.path.join(out, MODEL.format(secrets.token_hex(6)))
     crf.save(model)
     try:
-        digest = hashlib.sha256(open(model, "rb").read()).hexdigest()
+        with open(model, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         todo = [i for i, done in enumerate(there) if not (done and existing == "skip")]
         jobs = ((model, digest, files[i], targets[i], columns, label, piece_tokens) for i in todo)
         found = dict(zip(todo, _shown(engine.run(tag_file, jobs), len(todo), verbose), strict=True))
@@ -121,10 +125,11 @@ def tag_file(model, digest, path, target, columns, label, piece_tokens):
     try:
         sizes = write(crf, path, beside, columns, label, piece_tokens)
         os.replace(beside, target)
-    except BaseException:
+    except (ValueError, TypeError) as error:
+        raise named(error, path) from None
+    finally:
         if os.path.exists(beside):
             os.unlink(beside)
-        raise
     return Tagged(target, *sizes)
 
 
@@ -132,10 +137,9 @@ def _tag_columns(crf, path, beside, columns, label, piece_tokens):
     n_sequences = n_tokens = 0
     with open(beside, "w", encoding="utf-8", newline="\n") as file:
         for piece in iter_conll(path, columns, n_tokens=piece_tokens):
+            labels = _flat(crf.predict(piece.select(_needed(crf, piece.names))))
             piece.columns.pop(label, None)
-            piece.labels = _flat(crf.predict(piece))
-            if n_tokens:
-                file.write("\n")
+            piece.labels = labels
             write_conll(file, piece)
             n_sequences, n_tokens = n_sequences + len(piece), n_tokens + piece.n_tokens
     return n_sequences, n_tokens
@@ -153,7 +157,7 @@ def _tag_parquet(crf, path, beside, columns, label, piece_tokens):
             schema = schema.append(pa.field(label, pa.list_(pa.string())))
             writer = pq.ParquetWriter(beside, schema)
             for batch in file.iter_batches(batch_size=ROWS):
-                text = batch_columns(batch.select(_needed(crf, batch)), None, n_sequences, path)
+                text = batch_columns(batch.select(_needed(crf, batch.schema.names)), None, n_sequences, path)
                 labels = pa.array(crf.predict(text), pa.list_(pa.string()))
                 kept = [batch.column(i) for i, name in enumerate(batch.schema.names) if name != label]
                 writer.write_batch(pa.record_batch([*kept, labels], schema=schema))
@@ -164,9 +168,9 @@ def _tag_parquet(crf, path, beside, columns, label, piece_tokens):
     return n_sequences, n_tokens
 
 
-def _needed(crf, batch):
+def _needed(crf, there):
     """The columns that the model reads. ValueError where one is missing."""
-    there, wanted = batch.schema.names, crf.encoder_.columns_
+    wanted = crf.encoder_.columns_
     if any(name not in there for name in wanted):
         expected, found = (", ".join(map(repr, names)) for names in (wanted, there))
         raise ValueError(f"expected the columns {expected}, got {found}")

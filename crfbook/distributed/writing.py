@@ -17,7 +17,7 @@ import contextlib
 import hashlib
 import json
 import os
-from functools import reduce
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from crfbook.data.constraints import constraints_from, violations
 from crfbook.data.corpus import make_corpus, without_zeros
 from crfbook.data.features import empirical_counts, from_keys, observed, with_every
 from crfbook.distributed.engine import engine_of
-from crfbook.distributed.reading import is_file, n_tokens_of, pieces, text_digest
+from crfbook.distributed.reading import is_file, n_tokens_of, named, pieces, text_digest
 from crfbook.distributed.shards import (
     ALPHABET,
     MANIFEST,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 PARTS = "parts"  # folder of what is needed until the shards are there
 PART = "part"  # kind of its files
 DONE = ".done"  # end of the names of those that stay: what was made of which text
+LOCK = "lock"
 
 
 def write_shards(
@@ -70,7 +71,8 @@ def write_shards(
     texts : an iterable, read one by one. Each is a path (a file of columns, or .parquet with a row a sentence
         and lists of strings); TokenColumns with labels; (X, y) or (X, y, sample_weight) as `CRF.fit` takes
         them; a pandas.DataFrame with a row a sentence. Or a Dask bag of pairs (x, y), or a Dask DataFrame
-        with a row a sentence: its partitions are the texts.
+        with a row a sentence: its partitions are the texts. (Of a frame of pandas Dask makes strings of lists
+        unless its option dataframe.convert-string is False.)
     folder : where shards go; it is made. With a client it must be one that all workers see.
     crf : CRF, not fitted. Read are template, constraints, on_violation, min_freq, all_possible_states and
         all_possible_transitions; shards are for CRFs in which these are the same.
@@ -80,53 +82,82 @@ def write_shards(
     shard_tokens : a text of more tokens becomes several shards of about so many (whole sentences).
     verbose : print what is done.
 
-    Returns `Shards`. Encoder and weights are those that `CRF.fit` would have found in all texts together. A
-    call that was stopped is gone on with by the same call. Shards that are complete and of the same texts and
-    settings are left as they are; of others: ShardError.
+    Returns `Shards`. Encoder and weights are those that `CRF.fit` would have found in all texts together
+    (min_freq is held against sums of attribute values, part by part: where these are no whole numbers a sum
+    may differ in its last bit). A call that was stopped is gone on with by the same call. Shards that are
+    complete and of the same texts and settings are left as they are; of others: ShardError, as where another
+    write_shards is at work in the folder. Warns of sequences left out because of on_violation="drop".
 
-    Raises ValueError or TypeError in one sentence that names the text, sequence and token; OSError as the
-    file system says, a full disk for instance.
+    Raises ValueError or TypeError in one sentence that names the text, sequence and token (of a text in
+    several parts the part, in which sequences are counted); OSError as the file system says, a full disk for
+    instance.
     """
     whole("shard_tokens", shard_tokens, 1)
     engine = engine_of(client)
+    if crf.tag_dictionary is not None:
+        raise ValueError(f"write_shards: expected tag_dictionary=None, got {shown(crf.tag_dictionary)}")
+    settings, columns = settings_of(crf), None if columns is None else tuple(columns)
+    read = {"columns": columns, "label": label, "n_tokens": shard_tokens, "template": settings["template"]}
     folder = os.path.realpath(os.fspath(folder))
     parts = os.path.join(folder, PARTS)
     os.makedirs(parts, exist_ok=True)
-    settings = settings_of(crf)
-    if crf.tag_dictionary is not None:
-        raise ValueError(f"write_shards: expected tag_dictionary=None, got {shown(crf.tag_dictionary)}")
-    say = print if verbose else lambda *_: None
+    with _alone_in(parts):
+        found = _encoded(texts, parts, engine, read, os.path.exists(os.path.join(folder, MANIFEST)))
+        of_texts = [[row[name] for name in ("source", "n_tokens", "extremes")] for row in found]
+        made_of = hashlib.sha256(json.dumps([settings, of_texts], sort_keys=True).encode()).hexdigest()
+        if not os.path.exists(os.path.join(folder, MANIFEST)):
+            say = print if verbose else lambda *_: None
+            _finish(folder, found, engine, crf.constraints, settings | {"made_of": made_of}, say)
+        shards = _same(Shards(folder), made_of)
+        for name in os.listdir(parts):
+            if not name.endswith((DONE, LOCK)):
+                os.unlink(os.path.join(parts, name))
+    if shards.n_dropped:
+        sentence = f"{shards.n_dropped} training sequences violate the constraints and were left out"
+        warnings.warn(sentence, UserWarning, stacklevel=2)
+    return shards
 
-    columns = None if columns is None else tuple(columns)
-    read = {"columns": columns, "label": label, "n_tokens": shard_tokens, "template": settings["template"]}
-    finished = os.path.exists(os.path.join(folder, MANIFEST))
-    sources = (
-        (text, os.path.join(parts, f"text-{i:05d}"), read, _name_of(i, text), finished)
-        for i, text in enumerate(_texts(texts))
-    )
-    found = [row for rows in engine.run(encode, sources) for row in rows]
+
+def _encoded(texts, parts, engine, read, finished):
+    """Step 1: [{"file", "path", "name", "source", "n_tokens", "extremes"}] of all parts."""
+    names = []
+
+    def jobs():
+        for i, text in enumerate(_texts(texts)):
+            names.append(str(text) if is_file(text) else f"text {i}")
+            yield text, os.path.join(parts, f"text-{i:05d}"), read, names[i], finished
+
+    found = []
+    for i, rows in enumerate(engine.run(encode, jobs())):
+        for k, row in enumerate(rows):
+            own = {"path": os.path.join(parts, row["file"]), "name": _name_of_part(names[i], k)}
+            found.append(row | own)
     if not found:
         raise ValueError("texts: expected at least one, got none")
-    encoded = [row for row in found if row["n_tokens"]]
-    if not encoded:
+    if not any(row["n_tokens"] for row in found):
         raise ValueError(f"nothing to learn from: {len(found)} texts hold no token")
-    made_of = hashlib.sha256(json.dumps([settings, found], sort_keys=True).encode()).hexdigest()
-    if finished:
-        return _same(Shards(folder), made_of)
-    say(f"{len(found)} parts, {sum(row['n_tokens'] for row in found):,} tokens encoded")
+    if not any(row["extremes"][1] for row in found):
+        raise ValueError("sample_weight: expected a weight above 0, got only zeros")
+    return found
 
-    encoder = reduce(Encoder.merged, (_encoder_of(row["path"]) for row in encoded))
-    limits = constraints_from(crf.constraints, encoder.labels_)
-    bare = os.path.join(parts, "encoder")
+
+def _finish(folder, found, engine, limits, settings, say):
+    """Steps 2 to 5."""
+    say(f"{len(found)} parts, {sum(row['n_tokens'] for row in found):,} tokens encoded")
+    encoder = _merged([row for row in found if row["n_tokens"]])
+    limits = constraints_from(limits, encoder.labels_)
+    bare = os.path.join(folder, PARTS, "encoder")
     beside = write_alphabet(bare, encoder, _no_weights(encoder), limits)
     say(f"{encoder.n_attrs:,} attributes, {encoder.n_labels} labels")
 
-    drop = settings["on_violation"] == "drop"
-    jobs = [(row["path"], row["source"], bare, beside, drop, settings["min_freq"] > 0) for row in found]
-    n_dropped, keys = 0, None
-    for path, dropped in engine.run(renumber, jobs):
-        n_dropped += dropped
+    how = settings["on_violation"] == "drop", settings["min_freq"] > 0
+    jobs = [(row["path"], row["name"], row["source"], bare, beside, *how) for row in found]
+    n_dropped, n_tokens, keys = 0, 0, None
+    for path, dropped, left in engine.run(renumber, jobs):
+        n_dropped, n_tokens = n_dropped + dropped, n_tokens + left
         keys = _joined(keys, load_arrays(path, PART)[1])
+    if not n_tokens:
+        raise ValueError(f"all {n_dropped} training sequences with tokens violate the constraints")
     features = _choose(encoder, keys, settings, limits)
     alphabet = write_alphabet(os.path.join(folder, ALPHABET), encoder, features, limits)
     say(f"{features.n_features:,} weights")
@@ -138,11 +169,41 @@ def write_shards(
     ]
     rows = list(engine.run(cut, jobs))
     extremes = Extremes(*(max(row["extremes"][k] for row in found) for k in range(2)))
-    write_manifest(folder, settings | {"made_of": made_of}, alphabet, n_dropped, rows, extremes)
-    for name in os.listdir(parts):
-        if not name.endswith(DONE):
-            os.unlink(os.path.join(parts, name))
-    return Shards(folder)
+    write_manifest(folder, settings, alphabet, n_dropped, rows, extremes)
+
+
+@contextlib.contextmanager
+def _alone_in(folder):
+    """Context manager: no other call writes there meanwhile. ShardError where one does.
+
+    The lock is the system's and ends with its process. Where files have no locks nobody is kept out.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with open(os.path.join(folder, LOCK), "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            where = os.path.dirname(folder)
+            raise ShardError(f"{where}: another write_shards is at work in this folder") from None
+        except OSError:
+            pass
+        yield
+
+
+def _merged(rows):
+    """The encoder of all parts."""
+    encoder = None
+    for row in rows:
+        own = _restored(*load_arrays(row["path"], PART))
+        try:
+            encoder = own if encoder is None else encoder.merged(own)
+        except ValueError as error:
+            raise named(error, row["name"]) from None
+    return encoder
 
 
 def _same(shards, made_of):
@@ -157,7 +218,8 @@ def _same(shards, made_of):
 
 def _texts(texts):
     """Each text; of a Dask collection its partitions. ValueError where a path comes twice."""
-    if is_file(texts) or hasattr(texts, "seq_ptr"):
+    one = hasattr(texts, "seq_ptr") or (hasattr(texts, "columns") and not hasattr(texts, "to_delayed"))
+    if is_file(texts) or one or not hasattr(texts, "__iter__"):
         raise TypeError(f"texts: expected a list of texts, got {shown(texts)}")
     if hasattr(texts, "to_delayed"):
         yield from texts.to_delayed()
@@ -172,15 +234,15 @@ def _texts(texts):
         yield text
 
 
-def _name_of(i, text):
-    return str(text) if is_file(text) else f"text {i}"
+def _name_of_part(name, k):
+    return f"{name}, part {k}" if k else name
 
 
 # ---- 1. encode
 
 
 def encode(text, place, read, name, finished):
-    """A text -> files of parts: [{"path", "source", "n_tokens", "extremes"}]. A task.
+    """A text -> files of parts: [{"file", "source", "n_tokens", "extremes"}]. A task.
 
     finished : the folder has its shards, so that parts need not be there any more.
     """
@@ -192,11 +254,12 @@ def encode(text, place, read, name, finished):
     if rows is not None:
         return rows
     rows = []
-    for k, (X, y, weights) in enumerate(pieces(text, read["n_tokens"], read["columns"], read["label"])):
-        try:
+    try:
+        for X, y, weights in pieces(text, read["n_tokens"], read["columns"], read["label"]):
+            k = len(rows)
             rows.append(_encode_piece(X, y, weights, f"{place}-{k:04d}", f"{source}-{k}", read["template"]))
-        except (ValueError, TypeError) as error:
-            raise type(error)(f"{name}{f', part {k}' if k else ''}: {error}") from None
+    except (ValueError, TypeError) as error:
+        raise named(error, name if is_file(text) else _name_of_part(name, len(rows))) from None
     if not rows:
         rows.append(_save_part(f"{place}-0000", f"{source}-0", None, empty_corpus()))
     save_arrays(f"{place}{DONE}", PART, {"source": source, "rows": rows}, {})
@@ -209,7 +272,8 @@ def _done(place, source, finished):
         header, _ = load_arrays(f"{place}{DONE}", PART)
     except (OSError, ModelFileError):
         return None
-    there = finished or all(os.path.exists(row["path"]) for row in header["rows"])
+    folder = os.path.dirname(place)
+    there = finished or all(os.path.exists(os.path.join(folder, row["file"])) for row in header["rows"])
     return header["rows"] if there and header["source"] == source else None
 
 
@@ -217,7 +281,11 @@ def _encode_piece(X, y, weights, path, source, template):
     if n_tokens_of(X) == 0:
         return _save_part(path, source, None, empty_corpus())
     encoder = Encoder(template)
-    corpus = weighted(require_labels(encoder.fit_transform(X, y)), weights)
+    corpus = require_labels(encoder.fit_transform(X, y))
+    if weights is not None and not np.any(weights):  # the whole must have one above 0, a part need not
+        corpus = corpus._replace(seq_weight=np.zeros(corpus.n_sequences))
+    else:
+        corpus = weighted(corpus, weights)
     return _save_part(path, source, encoder, corpus)
 
 
@@ -228,13 +296,13 @@ def _save_part(path, source, encoder, corpus):
         arrays |= prefixed("encoder", of_encoder)
         arrays["edge_counts"] = getattr(encoder.attributes, "edge_counts", np.zeros(0, np.int64))
     save_arrays(path, PART, {"source": source, "encoder": state}, arrays)
-    largest = [float(np.abs(x).max(initial=0.0)) for x in (corpus.attr_val, corpus.seq_weight)]
-    return {"path": path, "source": source, "n_tokens": corpus.n_tokens, "extremes": largest}
-
-
-def _encoder_of(path):
-    header, arrays = load_arrays(path, PART)
-    return _restored(header, arrays)
+    largest = [float(np.abs(x).max(initial=0.0)) for x in (corpus.attr_val, corpus.weights)]
+    return {
+        "file": os.path.basename(path),
+        "source": source,
+        "n_tokens": corpus.n_tokens,
+        "extremes": largest,
+    }
 
 
 def _restored(header, arrays):
@@ -251,13 +319,13 @@ def _corpus_of(arrays):
 # ---- 3. renumber
 
 
-def renumber(path, source, bare, digest, drop, counted):
-    """A part with the ids of the whole -> (path, sequences left out). A task."""
-    new = f"{path}.ids"
+def renumber(path, name, source, bare, digest, drop, counted):
+    """A part with the ids of the whole -> (path, sequences left out, tokens). A task."""
+    new, made_of = f"{path}.ids", [source, digest, drop, counted]
     with contextlib.suppress(OSError, ModelFileError):
         header, _ = load_arrays(new, PART)
-        if header["made_of"] == [source, digest]:
-            return new, header["n_dropped"]
+        if header["made_of"] == made_of:
+            return new, header["n_dropped"], header["n_tokens"]
     encoder, features, limits = read_alphabet(bare, digest)
     header, arrays = load_arrays(path, PART)
     corpus, n_dropped = _corpus_of(arrays), 0
@@ -266,15 +334,16 @@ def renumber(path, source, bare, digest, drop, counted):
         try:
             corpus, n_dropped = _obedient(corpus, limits, encoder.labels_, drop)
         except ValueError as error:
-            raise ValueError(f"{os.path.basename(path)}: {error}") from None
+            raise named(error, name) from None
         features = observed(corpus, *features.sizes)
     counts = np.zeros(0)
     if counted:
         counts = empirical_counts(corpus._replace(seq_weight=np.zeros(0)), features)
     arrays = prefixed("corpus", without_zeros(corpus)._asdict())
     keys = {"node": features.node_keys, "edge": features.edge_keys, "counts": counts}
-    save_arrays(new, PART, {"made_of": [source, digest], "n_dropped": n_dropped}, arrays | keys)
-    return new, n_dropped
+    about = {"made_of": made_of, "n_dropped": n_dropped, "n_tokens": corpus.n_tokens}
+    save_arrays(new, PART, about, arrays | keys)
+    return new, n_dropped, corpus.n_tokens
 
 
 def _obedient(corpus, limits, labels, drop):

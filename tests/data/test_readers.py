@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import crfbook.data.readers as readers
 from crfbook.data.columns import TokenColumns
-from crfbook.data.readers import read_conll, write_conll
+from crfbook.data.readers import iter_conll, read_conll, write_conll
 from crfbook.datasets.corpora import (
     morphological_tags,
     read_atis,
@@ -201,6 +201,82 @@ def test_the_message_names_the_file(tmp_path):
     path.write_text("a b c\nd\n")
     with pytest.raises(ValueError, match=r"mine\.conll, line 2: "):
         read_conll(path)
+
+
+# ---- in pieces of whole sentences
+
+
+def pieces(tmp_path, data, n_tokens, columns=("word", "pos", "chunk"), label="chunk", **options):
+    path = tmp_path / "mine.conll"
+    path.write_bytes(data)
+    return list(iter_conll(path, columns, label, n_tokens=n_tokens, **options))
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 3, 7, 10**6])
+@pytest.mark.parametrize(
+    "data",
+    [CHUNKS * 4, b"\n\n" + CHUNKS.replace(b"\n\n", b"\n\n \n\t\n") * 4, b"\xef\xbb\xbf" + CHUNKS * 4,
+     (CHUNKS * 4).replace(b"\n", b"\r\n"), (CHUNKS * 4).rstrip()],
+    ids=["plain", "breaks", "byte order mark", "crlf", "no last newline"],
+)  # fmt: skip
+def test_pieces_are_the_whole(tmp_path, data, n_tokens):
+    found, whole = pieces(tmp_path, data, n_tokens), read_conll(data, label="chunk")
+    assert [s for piece in found for s in piece] == list(whole)
+    assert all(piece.label_name == "chunk" for piece in found)
+    longest = max(np.diff(whole.seq_ptr))
+    assert all(n_tokens <= piece.n_tokens < n_tokens + longest for piece in found[:-1])
+    assert 0 < found[-1].n_tokens
+
+
+@pytest.mark.parametrize("n_tokens", [1, 5])
+@pytest.mark.parametrize("data", [b"", b"\n" * 30, b" \n\t\n" * 30, b"\xef\xbb\xbf\n\n\n"])
+def test_no_token_is_no_piece(tmp_path, data, n_tokens):
+    assert pieces(tmp_path, data, n_tokens) == []
+
+
+def test_blank_lines_are_no_tokens(tmp_path):
+    found = pieces(tmp_path, b"a X\n\n\n\n" * 30, 10, ("word", "pos"), "pos")
+    assert [piece.n_tokens for piece in found] == [10, 10, 10]
+
+
+@pytest.mark.parametrize("n_tokens", [1, 4, 10**6])
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (b"one two\n", r"line 36: expected 3 columns \(word, pos, chunk\), found 2: 'one two'$"),
+        (b"\xff b c\n", r"line 36: expected UTF-8, found byte 0xff"),
+        (b"a b c\rd\n", r"line 36: expected lines that end in LF or CR LF, found a CR alone$"),
+    ],
+)
+def test_lines_of_pieces_are_counted_from_the_file(tmp_path, bad, message, n_tokens):
+    with pytest.raises(ValueError, match=rf"mine\.conll, {message}"):
+        pieces(tmp_path, CHUNKS * 5 + bad + CHUNKS, n_tokens)
+
+
+def test_an_empty_cell_of_a_piece_is_told_where(tmp_path):
+    tabs = {"columns": ("w", "t"), "label": "t", "separator": "\t"}
+    with pytest.raises(ValueError, match=r"mine\.conll, line 5: column 2 \(t\) is empty$"):
+        pieces(tmp_path, b"New York\tX\n\nb\tY\n\nc\t\n", 1, **tabs)
+    found = pieces(tmp_path, b"New York\tX\n\nb\tY\n", 1, **tabs)
+    assert [piece.columns["w"] for piece in found] == [["New York"], ["b"]]
+
+
+def test_arguments_of_pieces_are_checked(tmp_path):
+    with pytest.raises(ValueError, match="label 'ner' is not among the columns"):
+        pieces(tmp_path, b"", 1, label="ner")
+    with pytest.raises(FileNotFoundError):
+        list(iter_conll(tmp_path / "nothing", ("a",)))
+
+
+def test_memory_of_pieces_does_not_grow_with_the_file(tmp_path):
+    path, peaks = tmp_path / "large.txt", []
+    for n in (2_000, 20_000):
+        path.write_bytes(b"governmental NN B-NP\nwork NN I-NP\n\n" * n)
+        tracemalloc.start()
+        assert sum(piece.n_tokens for piece in iter_conll(path, ("w", "p", "c"), n_tokens=500)) == 2 * n
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
 
 
 def test_round_trip(tmp_path):

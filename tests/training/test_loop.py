@@ -157,6 +157,47 @@ def script_of(*learners, results):
     return script
 
 
+def test_a_callback_may_ask_for_the_state():
+    """A function without arguments: a state that nobody wants is not made."""
+    states, made = [], []
+
+    class Counted(Halving):
+        def state(self):
+            made.append(self.iteration)
+            return super().state()
+
+    def callback(step, w, state):
+        assert not w.flags.writeable
+        if step.iteration != 2:
+            states.append(state())
+
+    callback.wants_state = True
+    found = run(Counted(max_iterations=3), callback)
+    assert states == [{"iteration": 1}, {"iteration": 3}] and made == [1, 3, 3]
+    assert states[-1] == found.state
+    plain = []
+    run(Counted(max_iterations=2), lambda *args: plain.append(len(args)) and None)
+    callback.wants_state = False
+    with pytest.raises(TypeError, match="state"):
+        run(Counted(max_iterations=1), callback)
+    assert plain == [2, 2]
+
+
+def test_the_state_of_each_stage_is_that_of_its_learner():
+    seen = []
+
+    def script(training):
+        first = yield Halving(max_iterations=2)
+        return (yield Halving(max_iterations=1, before=(first.n_iter, 0.0)))
+
+    def callback(step, w, state):
+        seen.append((step.iteration, int(state()["iteration"])))
+
+    callback.wants_state = True
+    stages(script, callback)
+    assert seen == [(1, 1), (2, 2), (3, 1)]
+
+
 def test_stages_are_one_training():
     results = []
     found = stages(

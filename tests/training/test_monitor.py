@@ -95,3 +95,18 @@ def test_progress_goes_to_stderr(capsys):
 def test_bad_arguments(change, message):
     with pytest.raises(ValueError, match=message):
         Monitor(**change)
+
+
+def test_the_state_is_passed_on_to_who_wants_it():
+    states = []
+
+    def callback(step, w, state):
+        states.append(state()["iteration"].item())
+        return step.iteration == 2
+
+    callback.wants_state = True
+    monitor = Monitor(callback=callback)
+    assert monitor.wants_state and not Monitor(callback=lambda step, w: None).wants_state
+    assert not Monitor().wants_state
+    result = monitor.finish(minimize(quadratic, np.zeros(8), callback=monitor))
+    assert states == [1, 2] and result.status == "stopped by callback"

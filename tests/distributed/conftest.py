@@ -1,0 +1,51 @@
+"""One small cluster for all tests that need one: two processes, a thread each."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="2GiB"
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def client(cluster):
+    from distributed import Client
+
+    with Client(cluster) as found:
+        found.wait_for_workers(2, timeout=60)
+        yield found
+
+
+@pytest.fixture
+def kill(client):
+    """Kills the process of the worker number i of those that are there now; its nanny replaces it."""
+
+    pids = [pid for _, pid in sorted(client.run(os.getpid).items())]
+
+    def killed(i=0):
+        os.kill(pids[i], signal.SIGKILL)
+
+    def after_handshake(monkeypatch, module):
+        """The timer of a kill 0.1 s after `module` has its engine."""
+        timer, engine_of = threading.Timer(0.1, killed), module.engine_of
+
+        def begun(client):
+            found = engine_of(client)
+            if client is not None:
+                timer.start()
+            return found
+
+        monkeypatch.setattr(module, "engine_of", begun)
+        return timer
+
+    killed.after_handshake = after_handshake
+    return killed

@@ -1,0 +1,214 @@
+"""Clusters that lose workers, schedulers and clients."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from helpers.sharded import assert_same_bits, names, sentences, some_shards, trained
+
+import crfbook.distributed.engine as engine
+import crfbook.distributed.writing as writing
+from crfbook import CRF
+from crfbook.distributed import ClusterLost, fit, write_shards
+from crfbook.distributed.engine import Cluster, Local, engine_of
+
+RULES = {"algorithm": "lbfgs", "c1": 0.3, "c2": 0.1}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return some_shards(tmp_path_factory.mktemp("engine"))
+
+
+@pytest.fixture(scope="module")
+def reference(shards):
+    return trained(shards, rules=RULES)
+
+
+def test_engines(client):
+    assert isinstance(engine_of(None), Local) and isinstance(engine_of(client), Cluster)
+    for wrong in ("tcp://127.0.0.1:8786", 5, object()):
+        with pytest.raises(TypeError, match="^client: expected None or a dask.distributed.Client, got "):
+            engine_of(wrong)
+
+
+def test_clients_that_do_not_wait_are_refused(client, monkeypatch):
+    monkeypatch.setattr(type(client), "asynchronous", True)
+    with pytest.raises(
+        TypeError, match="^client: expected one that waits for its results, got one with asynch"
+    ):
+        engine_of(client)
+
+
+def test_results_come_in_order_and_few_jobs_are_under_way(client):
+    taken = []
+
+    def jobs():
+        for i in range(20):
+            taken.append(i)
+            yield i, 2
+
+    for i, found in enumerate(Cluster(client).run(pow, jobs())):
+        assert found == i**2 and len(taken) <= i + 5
+
+
+def test_jobs_stay_where_they_are_and_neighbours_together(client):
+    cluster = Cluster(client)
+    first = cluster._assign(8)
+    a, b = sorted(cluster._info())
+    assert first == [a] * 4 + [b] * 4 == cluster._assign(8)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 5, 8])
+def test_jobs_of_a_lost_worker_go_to_the_others(n_jobs, client, monkeypatch):
+    cluster, workers = Cluster(client), ["a", "b", "c"]
+    monkeypatch.setattr(cluster, "_workers", lambda: workers)
+    before = cluster._assign(n_jobs)
+    workers.remove("b")
+    after = cluster._assign(n_jobs)
+    assert "b" not in after and abs(after.count("a") - after.count("c")) <= 1
+    kept = sum(x == y for x, y in zip(before, after, strict=True))
+    assert kept >= n_jobs - before.count("b") - 1
+    workers.append("d")
+    assert max(map(cluster._assign(n_jobs).count, workers)) <= -(-n_jobs // 3)
+
+
+def test_a_worker_killed_at_any_moment_costs_no_bit(shards, reference, client, kill):
+    seen = []
+
+    def callback(step, _):
+        seen.append(step.iteration)
+        if step.iteration in (2, 9):
+            threading.Timer(0.02 * step.iteration, kill, (len(seen) % 2,)).start()
+
+    found = trained(shards, client, rules=RULES, callback=callback, group=2)
+    assert_same_bits(found, reference)
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_all_workers_killed_at_once(shards, reference, client, kill):
+    """What was scattered is gone, too: it is scattered again."""
+
+    def callback(step, _):
+        if step.iteration == 4:
+            kill(0)
+            kill(1)
+
+    assert_same_bits(trained(shards, client, rules=RULES, callback=callback), reference)
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_shards_are_written_in_spite_of_a_killed_worker(client, kill, monkeypatch, tmp_path):
+    X, y = names(sentences())
+    texts = [(X[i : i + 5], y[i : i + 5]) for i in range(0, 60, 5)]
+    wanted = write_shards(texts, tmp_path / "here", CRF())
+    killer = kill.after_handshake(monkeypatch, writing)
+    found = write_shards(texts, tmp_path / "there", CRF(), client=client)
+    killer.join()
+    assert found.digest == wanted.digest
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_ctrl_c_is_heard_while_workers_work(shards, client):
+    timer = []
+
+    def callback(step, _):
+        if step.iteration == 1:
+            timer.append(threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)))
+            timer[0].start()
+
+    with pytest.warns(UserWarning, match="training was interrupted after"):
+        crf = trained(shards, client, rules={"c2": 1e-6, "tol": 1e-12}, callback=callback)
+    assert crf.status_ == "interrupted" and np.isfinite(crf.objective_)
+
+
+def test_a_closed_client(shards, cluster):
+    from distributed import Client
+
+    with Client(cluster) as client:
+        pass
+    for attempt in (
+        lambda: fit(CRF(), shards, client),
+        lambda: write_shards([names(sentences())], shards.folder, CRF(), client=client),
+    ):
+        with pytest.raises(
+            ClusterLost, match="^client: expected one with a scheduler, got one that is closed$"
+        ):
+            attempt()
+
+
+def test_a_client_that_is_closed_on_the_way(shards, reference, cluster, tmp_path):
+    from distributed import Client
+
+    client = Client(cluster)
+
+    def callback(step, _):
+        if step.iteration == 3:
+            client.close()
+
+    with pytest.raises(ClusterLost, match="^client: expected one with a scheduler, got one that is clos"):
+        trained(shards, client, rules=RULES, callback=callback, checkpoint=tmp_path / "c", every=1)
+    assert_same_bits(trained(shards, rules=RULES, checkpoint=tmp_path / "c"), reference)
+
+
+def test_a_cluster_without_workers(shards, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(engine, "PATIENCE", 0.3)
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
+        distributed.Client(empty) as client,
+        pytest.raises(ClusterLost, match=r"^client: expected at least one worker, got none for 0\.3 s$"),
+    ):
+        fit(CRF(), shards, client)
+
+
+def started(*command):
+    """A process, once it has said where it listens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    return process
+
+
+def test_a_killed_scheduler_then_another_cluster(shards, reference, client, tmp_path):
+    from distributed import Client
+
+    path = tmp_path / "scheduler.json"
+    scheduler = started("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+                        "--scheduler-file", str(path))  # fmt: skip
+    for _ in range(300):
+        if path.exists() and path.stat().st_size:
+            break
+        time.sleep(0.1)
+    worker = started("dask_worker", "--scheduler-file", str(path), "--nthreads", "1", "--no-dashboard",
+                     "--no-nanny", "--death-timeout", "5")  # fmt: skip
+    other = Client(scheduler_file=str(path), timeout=30)
+
+    def callback(step, _):
+        if step.iteration == 5:
+            scheduler.kill()
+
+    try:
+        other.wait_for_workers(1, timeout=60)
+        began = time.monotonic()
+        with pytest.raises(ClusterLost, match="^client: "):
+            trained(shards, other, rules=RULES, callback=callback, checkpoint=tmp_path / "c", every=1)
+        assert time.monotonic() - began < 60
+    finally:
+        other.close(timeout=1)
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+            process.stderr.close()
+    assert_same_bits(trained(shards, client, rules=RULES, checkpoint=tmp_path / "c"), reference)
+
+
+def test_an_error_in_a_task_is_raised_as_it_is(client):
+    with pytest.raises(ZeroDivisionError):
+        list(Cluster(client).run(divmod, [(1, 1), (1, 0), (2, 1)]))
+    assert list(Cluster(client).run(divmod, [(7, 2)])) == [(3, 1)]

@@ -1,0 +1,207 @@
+"""Files tagged here and by workers: what `predict` says, in pieces, complete or not at all."""
+
+import errno
+import os
+
+import pytest
+from helpers.sharded import NAMES, TEMPLATE, columns, names, sentences, write_columns
+
+import crfbook.distributed.tagging as tagging
+from crfbook import CRF
+from crfbook.data.columns import TokenColumns
+from crfbook.data.readers import read_conll
+from crfbook.distributed import Tagged, predict_files
+
+TEXT = NAMES[:2]
+
+
+@pytest.fixture(scope="module")
+def crf():
+    return CRF("perceptron", template=TEMPLATE, max_iterations=2).fit(columns(sentences()))
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two files of columns without labels, and an empty one."""
+    rows = [[(word, pos) for word, pos, _ in s] for s in sentences(seed=5)]
+    empty = tmp_path / "c.txt"
+    empty.write_bytes(b"\n\n")
+    return [write_columns(tmp_path / "a.txt", rows[:40]), write_columns(tmp_path / "b.txt", rows[40:]), empty]
+
+
+def expected(crf, path, names=TEXT):
+    text = read_conll(path, names)
+    return crf.predict(text.select(TEXT))
+
+
+def found(path, names=(*TEXT, "label")):
+    return read_conll(path, names, "label").labels_by_sequence()
+
+
+@pytest.mark.parametrize("piece_tokens", [1, 7, 10_000])
+def test_files_of_columns(crf, files, piece_tokens, tmp_path):
+    out = tmp_path / "out"
+    rows = predict_files(crf, files, out, piece_tokens=piece_tokens)
+    for row, path in zip(rows, files, strict=True):
+        text = read_conll(path, TEXT)
+        assert row == Tagged(str(out / path.name), len(text), text.n_tokens)
+        assert found(row.path) == expected(crf, path)
+        assert read_conll(row.path, (*TEXT, None)) == text
+        assert b"\n\n\n" not in (out / path.name).read_bytes()
+    assert sorted(path.name for path in out.iterdir()) == ["a.txt", "b.txt", "c.txt"]
+
+
+def test_columns_that_are_there_already(crf, tmp_path):
+    path = write_columns(tmp_path / "a.txt", sentences(seed=5))
+    (row,) = predict_files(crf, [path], tmp_path / "out", columns=(*TEXT, "label"))
+    assert found(row.path) == expected(crf, path, (*TEXT, None))
+    (row,) = predict_files(crf, [path], tmp_path / "more", columns=NAMES)
+    assert found(row.path, (*TEXT, "y", "label")) == found(tmp_path / "out" / "a.txt")
+    assert read_conll(row.path, (*TEXT, "y", None)) == read_conll(path, NAMES)
+    (row,) = predict_files(crf, [path], tmp_path / "less", columns=(*TEXT, None), label="pos")
+    assert read_conll(row.path, ("word", "pos"), "pos").labels_by_sequence() == found(
+        tmp_path / "out" / "a.txt"
+    )
+
+
+def test_parquet(crf, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    rows = [*sentences(seed=5)[:30], [], *sentences(seed=5)[30:]] * 20  # more than one batch
+    cells = {name: [[cells[j] for cells in s] for s in rows] for j, name in enumerate(NAMES)}
+    cells["id"] = list(range(len(rows)))
+    parquet.write_table(pyarrow.table(cells), tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table(cells).slice(0, 0), tmp_path / "b.parquet")
+    wanted = crf.predict(columns(rows))
+    for label in ("label", "y", "pos"):
+        one, two = predict_files(
+            crf, [tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / label, label=label
+        )
+        table = parquet.read_table(one.path)
+        assert table[label].to_pylist() == wanted and table["id"].to_pylist() == cells["id"]
+        assert table.column_names[-1] == label and len(set(table.column_names)) == len(table.column_names)
+        assert (one.n_sequences, one.n_tokens) == (len(rows), sum(map(len, rows)))
+        assert two[1:] == (0, 0) and parquet.read_table(two.path).column_names == table.column_names
+
+
+def test_bad_parquet_is_told_where(crf, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    path = tmp_path / "a.parquet"
+    for cells, message in (
+        ({"word": [["a"], ["b"]], "pos": [["c"], None]}, r"row 1, column 'pos': expected a list, got None$"),
+        ({"word": [["a"], ["b"]], "pos": [["c"], ["d", "e"]]}, r"row 1, column 'pos': expected 1 values, as"),
+        ({"word": ["a"], "pos": [["c"]]}, "row 0, column 'word': expected a list, got 'a'$"),
+        ({"word": [["a"]]}, "expected the columns 'word', 'pos', got 'word'$"),
+    ):
+        parquet.write_table(pyarrow.table(cells), path)
+        with pytest.raises(ValueError, match=rf"^\S*a\.parquet[:,] {message}"):
+            predict_files(crf, [path], tmp_path / "out")
+    path.write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match=r"^\S*a\.parquet: "):
+        predict_files(crf, [path], tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_bad_columns_are_told_where(crf, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("a b\n\nc\n")
+    with pytest.raises(
+        ValueError, match=r"^\S*a\.txt, line 3: expected 2 columns \(word, pos\), found 1: 'c'$"
+    ):
+        predict_files(crf, [path], tmp_path / "out")
+    path.write_text("a b\n")
+    with pytest.raises(ValueError, match=r"^\S*a\.txt: expected the columns 'word', 'pos', got 'word', 'x'$"):
+        predict_files(crf, [path], tmp_path / "out", columns=("word", "x"))
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        predict_files(crf, [tmp_path / "nothing"], tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_what_is_there_already(crf, files, tmp_path):
+    out = tmp_path / "out"
+    first = predict_files(crf, files, out)
+    with pytest.raises(
+        FileExistsError, match=r"a\.txt exists: existing='skip' keeps it, existing='replace' wri"
+    ):
+        predict_files(crf, files, out)
+    (out / "a.txt").write_text("mine")
+    os.unlink(out / "b.txt")
+    rows = predict_files(crf, files, out, existing="skip")
+    assert rows == [Tagged(first[0].path, -1, -1), first[1], Tagged(first[2].path, -1, -1)]
+    assert (out / "a.txt").read_text() == "mine"
+    assert predict_files(crf, files, out, existing="replace") == first
+    assert found(out / "a.txt") == expected(crf, files[0])
+
+
+def test_what_cannot_be_done_is_said_at_once(crf, files, tmp_path):
+    def tag(*args, **kwargs):
+        return predict_files(crf, *args, **kwargs)
+
+    os.makedirs(tmp_path / "d")
+    twin = write_columns(tmp_path / "d" / "a.txt", [])
+    for attempt, message in (
+        (lambda: tag([files[0], files[0]], "o"), r"^files: expected names that differ, got a\.txt 2 times$"),
+        (lambda: tag([files[0], twin], "o"), r"^files: expected names that differ, got a\.txt 2 times$"),
+        (lambda: tag(files, tmp_path), r"^out: expected another folder than that of the files, \S+a.txt is"),
+        (lambda: tag(str(files[0]), "o"), r"^files: expected a list of paths, got one path: "),
+        (lambda: tag(files, "o", existing="x"), "^existing: expected one of 'error', 'skip', 'replace'"),
+        (lambda: tag(files, "o", piece_tokens=0), "^piece_tokens: expected an integer >= 1, got 0$"),
+        (lambda: predict_files(CRF(max_iterations=0).fit(*names(sentences())), files, "o"),
+         "^predict_files: expected a CRF with a template, which reads columns, got one without$"),
+    ):  # fmt: skip
+        with pytest.raises((ValueError, TypeError), match=message):
+            attempt()
+    assert tag([], tmp_path / "none") == []
+
+
+def test_labels_that_are_no_strings_are_refused(files, tmp_path):
+    text = TokenColumns({"word": ["a", "b"], "pos": ["c", "d"]}, [0, 2], [1, 2])
+    crf = CRF(template=TEMPLATE, max_iterations=1).fit(text)
+    with pytest.raises(
+        ValueError, match="^predict_files: expected a CRF whose labels are strings, one is 1$"
+    ):
+        predict_files(crf, files, tmp_path / "out")
+
+
+def test_a_full_disk_leaves_no_file(crf, files, monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left on device"):
+        patch.setattr(tagging, "write_conll", full)
+        predict_files(crf, files, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+    assert len(predict_files(crf, files, tmp_path / "out", existing="skip")) == 3
+
+
+def test_memory_is_that_of_a_piece(crf, monkeypatch, tmp_path):
+    rows = [[(word, pos) for word, pos, _ in s] for s in sentences(seed=5)] * 10
+    path, sizes, real = write_columns(tmp_path / "a.txt", rows), [], CRF.predict
+    monkeypatch.setattr(CRF, "predict", lambda self, X: sizes.append(X.n_tokens) or real(self, X))
+    predict_files(crf, [path], tmp_path / "out", piece_tokens=100)
+    assert max(sizes) < 100 + max(map(len, rows)) and sum(sizes) == sum(map(len, rows))
+
+
+def test_workers_tag_the_same(crf, files, client, kill, monkeypatch, tmp_path):
+    more = [tmp_path / f"{i}.txt" for i in range(8)]
+    for path in more:
+        write_columns(path, [[(word, pos) for word, pos, _ in s] for s in sentences(seed=6)])
+    here = predict_files(crf, [*files, *more], tmp_path / "here")
+    with monkeypatch.context() as patch:
+        killer = kill.after_handshake(patch, tagging)
+        there = predict_files(crf, [*files, *more], tmp_path / "there", client)
+        killer.join()
+    for one, two in zip(here, there, strict=True):
+        assert one[1:] == two[1:]
+        with open(one.path, "rb") as a, open(two.path, "rb") as b:
+            assert a.read() == b.read()
+    bad = tmp_path / "bad.txt"
+    bad.write_text("a\n")
+    with pytest.raises(ValueError, match=r"bad\.txt, line 1: expected 2 columns"):
+        predict_files(crf, [*more, bad], tmp_path / "bad", client)
+    left = [path.name for path in (tmp_path / "bad").iterdir()]
+    assert all(name.endswith(".txt") for name in left)
+    client.wait_for_workers(2, timeout=60)
