@@ -95,8 +95,6 @@ def fit(
     keeper.finish(result)
     if client is None:
         KEPT.clear()
-    if settings.algorithm == "perceptron":  # its state is not the one that `partial_fit` goes on from
-        kept = kept._replace(state=None)
     warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
     kept = kept._replace(state=None)  # the checkpoint has it; `partial_fit` goes on from the weights
     found = kept, monitor.columns(), shards.n_dropped, settings.algorithm, shards.n_sequences
@@ -289,11 +287,6 @@ class Mixing(_OneByOne):
     def finished(self):
         epsilon = self.settings.epsilon or 0.0
         return "converged" if self.iteration and self.violation <= epsilon else None
-
-    def last_look(self):
-        if self.iteration or self.last.any():
-            return self.objective
-        return 0.0  # at w = 0 every labelling is a best one
 
     def weights(self):
         averaged = self.settings.averaging in (None, True) and self.iteration

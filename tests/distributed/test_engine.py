@@ -159,7 +159,7 @@ def test_a_cluster_without_workers(shards, monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(engine, "PATIENCE", 0.3)
     with (
-        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty,
         distributed.Client(empty) as client,
         pytest.raises(ClusterLost, match=r"^client: expected at least one worker, got none for 0\.3 s$"),
     ):
