@@ -152,7 +152,7 @@ class Cluster:
 
     def _assign(self, n_jobs):
         """The worker of each job. It keeps the one that it had: what that has built lies in its cache."""
-        workers = self._workers(wait=True)
+        workers = self._workers()
         load = Counter({worker: 0 for worker in workers})
         for i in range(n_jobs):
             if self._homes.get(i) in load:
