@@ -9,7 +9,7 @@ def test_the_parts_of_a_sweep(on_twins):
     models = study.walk(setup, (3.0, 1.0), 2, lambda *_: None)[1]
     parts = study.sweep_parts(setup, 1.0, models[1.0], repeats=1)
     assert set(parts) == {"sweep", "sweep, recursion", "sweep, gradient"}
-    assert parts["sweep, recursion"] > 0 and parts["sweep, gradient"] > 0
+    assert parts["sweep, recursion"] >= 0 and parts["sweep, gradient"] >= 0  # a clock may not have ticked
     assert parts["sweep, recursion"] + parts["sweep, gradient"] <= parts["sweep"] * 1.01 + 1e-4
 
 
