@@ -11,7 +11,7 @@ import pytest
 
 import crfbook
 from crfbook.data.corpus import make_corpus
-from crfbook.encoding import template_attributes
+from crfbook.encoding import families
 from crfbook.models import fitting, saving
 from crfbook.models.crf import CRF
 from crfbook.models.parameters import ALGORITHMS
@@ -95,7 +95,7 @@ def use(model, X, y):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr("os.fsync", lambda file: None)
-    monkeypatch.setattr(template_attributes, "_LIMIT", 100)  # so that keys are numbered again on the way
+    monkeypatch.setattr(families, "LIMIT", 100)  # so that keys are numbered again on the way
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -45,29 +45,48 @@ def spread_of(table, template, part):
     return spread(off_log(table, template, part).values())
 
 
-def claims(record):
-    """Yield its `Claim`s."""
-    sizes = {task: record(f"04_{task}", "sentences", "template", "loss") for task in ("ner", "pos")}
-    tables = {task: table.loc[table.index[-1][0]] for task, table in sizes.items()}
-    few = sizes["ner"].loc[sizes["ner"].index[0][0]]
+class Losses:
+    """Chapter 04's tables, and what ended in them.
 
-    def ended(task, template, *losses):
-        return all(tables[task]["status"][template, loss] == "converged" for loss in losses)
+    tables : {task: rows (template, loss) of all sentences}. few : the same of names, of the fewest sentences.
+    """
 
-    def left_out(cells, *losses):
-        return not_ended(cell for cell in cells if not ended(*cell, *losses))
+    def __init__(self, record):
+        sizes = {task: record(f"04_{task}", "sentences", "template", "loss") for task in ("ner", "pos")}
+        self.tables = {task: table.loc[table.index[-1][0]] for task, table in sizes.items()}
+        self.few = sizes["ner"].loc[sizes["ner"].index[0][0]]
 
-    def above(cells, loss, base="log", parts=(0, 1)):
+    def ended(self, task, template, *losses):
+        return all(self.tables[task]["status"][template, loss] == "converged" for loss in losses)
+
+    def left_out(self, cells, *losses):
+        return not_ended(cell for cell in cells if not self.ended(*cell, *losses))
+
+    def above(self, cells, loss, base="log", parts=(0, 1)):
         """Points of a loss above another, a part after the other, where both ended by their rule."""
-        found = [off_log(tables[task], one, PARTS[task][k]) for k in parts for task, one in cells
-                 if ended(task, one, loss, base)]  # fmt: skip
+        found = [off_log(self.tables[task], one, PARTS[task][k]) for k in parts for task, one in cells
+                 if self.ended(task, one, loss, base)]  # fmt: skip
         return [one[loss] if base == "log" else minus(one[loss], one[base]) for one in found]
 
-    def on_both(cells, *losses):
+    def on_both(self, cells, *losses):
         """`above` of tags on the test part, of names on testb and testa."""
         names = [one for one in cells if one[0] == "ner"]
-        return above(cells, *losses, parts=(0,)) + above(names, *losses, parts=(1,))
+        return self.above(cells, *losses, parts=(0,)) + self.above(names, *losses, parts=(1,))
 
+
+def claims(record):
+    """Yield its `Claim`s."""
+    losses = Losses(record)
+    learners = record("05_ner", "sentences", "learner", "template")
+    learners = learners.loc[learners.index[-1][0]]
+    yield from of_losses(losses)
+    yield from of_perceptrons(record, learners)
+    yield from of_boosting(record, losses, learners.loc["averaged perceptron"])
+
+
+def of_losses(losses):
+    """Chapter 04: features, losses, pointwise losses."""
+    tables = losses.tables
     gains = [features_over_losses(tables[task], part) for k in (0, 1) for task, part in
              ((task, PARTS[task][k]) for task in ("pos", "ner"))]  # fmt: skip
     yield Claim(
@@ -76,7 +95,8 @@ def claims(record):
     )  # fmt: skip
     yield Claim(
         "the same with fewer sentences: names, testb, testa", more(1), "similar",
-        features_over_losses(few, "testb") + features_over_losses(few, "testa"), "04, Tables 1 and 2",
+        features_over_losses(losses.few, "testb") + features_over_losses(losses.few, "testa"),
+        "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
         "the losses differ little: best less worst, tags S1, S2, names S1 to S3, on test, testb, then dev, "
@@ -86,21 +106,21 @@ def claims(record):
     )  # fmt: skip
     yield Claim(
         "exp is below log (both sequential): tags S1, S2, names S1 to S3, on testb, testa"
-        + left_out(CELLS, "exp", "log"), less(), [-0.34, -0.43, -0.24, -2.45, -1.51],
-        on_both(CELLS, "exp", "log"), "04, Tables 1 and 2",
+        + losses.left_out(CELLS, "exp", "log"), less(), [-0.34, -0.43, -0.24, -2.45, -1.51],
+        losses.on_both(CELLS, "exp", "log"), "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
         "pointwise log is below sequential log: names S1 to S3, on testb, testa"
-        + left_out(CELLS[2:], "pointwise-log", "log"), less(),
-        [-3.19, -1.47, -0.45], on_both(CELLS[2:], "pointwise-log", "log"), "04, Tables 1 and 2",
+        + losses.left_out(CELLS[2:], "pointwise-log", "log"), less(),
+        [-3.19, -1.47, -0.45], losses.on_both(CELLS[2:], "pointwise-log", "log"), "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
         "and as good on tags (within 0.3 points)", near(0, 0.3), [-0.01, 0.03],
-        above(CELLS[:2], "pointwise-log", parts=(0,)), "04, Tables 1 and 2",
+        losses.above(CELLS[:2], "pointwise-log", parts=(0,)), "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
         "pointwise exp is above sequential exp with spelling: tags S2, names S2, S3, on testb, testa", more(),
-        [0.06, 2.21, 1.71], on_both([CELLS[i] for i in (1, 3, 4)], "pointwise-exp", "exp"),
+        [0.06, 2.21, 1.71], losses.on_both([CELLS[i] for i in (1, 3, 4)], "pointwise-exp", "exp"),
         "04, Tables 1 and 2",
     )  # fmt: skip
     yield Claim(
@@ -111,9 +131,11 @@ def claims(record):
         "a quasi-Newton method converges faster than conjugate gradients", None, "observed",
         "no record: the package has no conjugate gradients", "04, Ways to one minimum",
     )  # fmt: skip
-    learners = record("05_ner", "sentences", "learner", "template")
-    rows = learners.loc[learners.index[-1][0]]
-    averaged, plain, exact = (rows.loc[one] for one in ("averaged perceptron", "perceptron", "log loss"))
+
+
+def of_perceptrons(record, learners):
+    """Chapter 05: the perceptrons beside log loss."""
+    averaged, plain, exact = (learners.loc[one] for one in ("averaged perceptron", "perceptron", "log loss"))
 
     def learned(base):
         """Points of the averaged perceptron above another learner, S1 to S3 on testb, then on testa."""
@@ -140,6 +162,11 @@ def claims(record):
         "it may", ratios(*([table["seconds"][one] for one in NER] for table in (exact, averaged))),
         "05, Table 3",
     )  # fmt: skip
+
+
+def of_boosting(record, losses, averaged):
+    """Chapter 05: boosting beside the averaged perceptron and the exp loss."""
+    tables = losses.tables
     boosted = {}
     for task in ("pos", "ner"):
         table = record(f"05_boosting_{task}")
@@ -156,10 +183,10 @@ def claims(record):
 
     gaps = {}  # boosting less exp; no test has both, and the error is that of exp's test against log
     for (task, one), best in boosted.items():
-        if ended(task, one, "exp", "log"):
+        if losses.ended(task, one, "exp", "log"):
             part = PARTS[task][0]
             gap = best[part] - tables[task][part][one, "exp"]
-            gaps[task, one] = Found(gap, above([(task, one)], "exp", parts=(0,))[0].error)
+            gaps[task, one] = Found(gap, losses.above([(task, one)], "exp", parts=(0,))[0].error)
     yield Claim(
         "boosting is below exp, whose loss it lowers (by our split bound): tags S1, S2, names S1 to S3, testb"
         + not_ended(cell for cell in CELLS if cell not in gaps), less(), [-5.15, -0.33, -11.45, -1.19, -1.04],
