@@ -141,14 +141,17 @@ class Cluster:
         return self._kept_at(lambda retry: self._total(task, jobs, payload))
 
     def _total(self, task, jobs, payload):
+        """The payload goes to one worker, the others have it from there and from each other. Dask would wait
+        for ever for one that was sent to a dying worker: after any loss all is begun anew.
+        """
+        workers = {*self._workers()}
         homes = self._assign(len(jobs))
-        sending = self.client.scatter(payload, direct=True, broadcast=True, hash=False, asynchronous=True)
-        sent = self._outcome(sending, {*homes})
+        sent = self._outcome(self.client.scatter(payload, direct=True, hash=False, asynchronous=True), workers)
         parts = [
             self.client.submit(task, sent, *job, pure=False, workers=[home], allow_other_workers=True)
             for job, home in zip(jobs, homes, strict=True)
         ]
-        return self._result(tree(parts, lambda a, b: self.client.submit(added, a, b, pure=False)))
+        return self._result(tree(parts, lambda a, b: self.client.submit(added, a, b, pure=False)), workers)
 
     def _assign(self, n_jobs):
         """The worker of each job. It keeps the one that it had: what that has built lies in its cache."""
@@ -193,17 +196,17 @@ class Cluster:
                 self._workers()
         raise ClusterLost(f"workers were lost {RETRIES} times in a row, the last time: {last}") from last
 
-    def _result(self, future):
-        """What it holds, once it is there."""
+    def _result(self, future, workers=frozenset()):
+        """What it holds, once it is there. TimeoutError as of `_outcome`."""
         try:
-            return self._outcome(self.client.gather(future, direct=True, asynchronous=True))
+            return self._outcome(self.client.gather(future, direct=True, asynchronous=True), workers)
         except BaseException:
             future.cancel()
             raise
 
     def _outcome(self, coroutine, workers=frozenset()):
         """What a coroutine of the client returns; hears Ctrl-C, and a scheduler that is gone. TimeoutError
-        once one of these workers is: Dask would wait for ever for what only that one was sent.
+        once one of these workers is, whatever Dask says of it.
         """
         doing = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
         there, began = Event(), time.monotonic()
@@ -212,15 +215,20 @@ class Cluster:
             while not there.wait(POLL):
                 listen()
                 self._alive()
-                if workers and not workers <= {*self._workers()}:
-                    raise TimeoutError("a worker was lost to whom weights were sent")
+                self._all_here(workers)
                 if time.monotonic() - began > PATIENCE:
                     self._workers()
                     began = time.monotonic()
+            if doing.exception():
+                self._all_here(workers)
             return doing.result()
         except BaseException:
             doing.cancel()
             raise
+
+    def _all_here(self, workers):
+        if workers and not workers <= {*self._workers()}:
+            raise TimeoutError("a worker left the cluster")
 
     def _alive(self):
         if self.client.status not in ("running", "newly-created"):
