@@ -146,7 +146,8 @@ class Cluster:
         """
         workers = {*self._workers()}
         homes = self._assign(len(jobs))
-        sent = self._outcome(self.client.scatter(payload, direct=True, hash=False, asynchronous=True), workers)
+        sending = self.client.scatter(payload, direct=True, hash=False, asynchronous=True)
+        sent = self._outcome(sending, workers)
         parts = [
             self.client.submit(task, sent, *job, pure=False, workers=[home], allow_other_workers=True)
             for job, home in zip(jobs, homes, strict=True)
@@ -219,6 +220,7 @@ class Cluster:
                 if time.monotonic() - began > PATIENCE:
                     self._workers()
                     began = time.monotonic()
+            listen()
             if doing.exception():
                 self._all_here(workers)
             return doing.result()

@@ -269,10 +269,9 @@ def test_ctrl_c_while_shards_train_alone(method, on_cluster, shards, monkeypatch
             return inner(*args, **kwargs)
 
         monkeypatch.setattr(fitting, "perceptron", press_and_train)
-    n = 1 if on_cluster and method == "perceptron" else 0  # at the end of the iteration that is so short
-    with pytest.warns(UserWarning, match=f"training was interrupted after {n} iterations"):
+    with pytest.warns(UserWarning, match="training was interrupted after 0 iterations"):
         crf = trained(shards, client, rules=METHODS[method])
-    assert crf.status_ == "interrupted" and calls == [1] and bool(crf.weights_.any()) == bool(n)
+    assert crf.status_ == "interrupted" and calls == [1] and not crf.weights_.any()
 
 
 # ---- what is asked for
