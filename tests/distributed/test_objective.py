@@ -1,5 +1,6 @@
 """The sum over shards: what `Objective` gives, and always the same bits."""
 
+import gc
 import math
 import threading
 import tracemalloc
@@ -154,13 +155,14 @@ def test_numbers_that_leave_float64_name_the_shard(tmp_path):
 
 def test_the_driver_holds_few_vectors_whatever_the_number_of_shards(tmp_path):
     """Two for each level of the tree at most, with groups of one shard."""
-    rows = [[(f"v{i}-{j}", "p", "x" if (i + j) % 2 else "y") for j in range(20)] for i in range(64)]
+    rows = [[(f"v{i}-{j}", "p", "x" if (i + j) % 2 else "y") for j in range(80)] for i in range(64)]
     peaks = []
     for n in (8, 32):
-        found = write_shards([names(rows)], tmp_path / str(n), CRF(), shard_tokens=64 * 20 // n)
+        found = write_shards([names(rows)], tmp_path / str(n), CRF(), shard_tokens=64 * 80 // n)
         objective, size = ShardedObjective(found, Local(), group=1, budget=0), found.features.n_features
         w = np.zeros(size)
         objective(w)
+        gc.collect()
         tracemalloc.start()
         objective(w)
         peaks.append(tracemalloc.get_traced_memory()[1] / (8 * size))
