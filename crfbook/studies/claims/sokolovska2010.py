@@ -191,7 +191,7 @@ def from_zero(table):
     """The first sweeps of Table 3, at two penalties from zero weights: a path's have another c1."""
     penalties = sorted(table.index.unique("c1"), reverse=True)
     fives = [table.loc[(c1, "ngrams_5")] for c1 in penalties]
-    where = "08, from zero"
+    where = "08, From zero"
     yield Claim(
         "5-grams are soon there: error after 9 sweeps less that after 20, at c1 = "
         f"{', '.join(f'{c1:g}' for c1 in penalties)} (within 0.1 of 0)", near(0, 0.1), [0.06],
