@@ -148,11 +148,15 @@ class Cluster:
         homes = self._assign(len(jobs))
         sending = self.client.scatter(payload, direct=True, hash=False, asynchronous=True)
         sent = self._outcome(sending, workers)
-        parts = [
-            self.client.submit(task, sent, *job, pure=False, workers=[home], allow_other_workers=True)
-            for job, home in zip(jobs, homes, strict=True)
-        ]
-        return self._result(tree(parts, lambda a, b: self.client.submit(added, a, b, pure=False)), workers)
+
+        def submit(home, *job):
+            return self.client.submit(*job, pure=False, workers=[home], allow_other_workers=True), home
+
+        def add(a, b):  # where the last of its parts is: with neighbours together few sums travel
+            return submit(b[1], added, a[0], b[0])
+
+        parts = [submit(home, task, sent, *job) for job, home in zip(jobs, homes, strict=True)]
+        return self._result(tree(parts, add)[0], workers)
 
     def _assign(self, n_jobs):
         """The worker of each job. It keeps the one that it had: what that has built lies in its cache."""
