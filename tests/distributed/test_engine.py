@@ -79,7 +79,7 @@ def test_jobs_of_a_lost_worker_go_to_the_others(n_jobs, client, monkeypatch):
 
 
 def test_sums_are_added_where_the_last_of_their_parts_is(client, monkeypatch):
-    """Of ten parts, five on each worker, two travel between them: the fifth, and the sum of the first four."""
+    """Of ten parts, five a worker, two travel between them: the fifth, and the sum of the first four."""
     cluster, placed = Cluster(client), []
     submit = client.submit
 
