@@ -1,5 +1,6 @@
 """Readers: what comes out, and what a wrong file is told."""
 
+import gc
 import io
 import tracemalloc
 
@@ -272,11 +273,12 @@ def test_memory_of_pieces_does_not_grow_with_the_file(tmp_path):
     path, peaks = tmp_path / "large.txt", []
     for n in (2_000, 60_000):
         path.write_bytes(b"governmental NN B-NP\nwork NN I-NP\n\n" * n)
+        gc.collect()
         tracemalloc.start()
         assert sum(piece.n_tokens for piece in iter_conll(path, ("w", "p", "c"), n_tokens=500)) == 2 * n
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 3 * peaks[0]  # of 30; when garbage is collected is not ours to say
+    assert peaks[1] < 1.2 * peaks[0]
 
 
 def test_round_trip(tmp_path):

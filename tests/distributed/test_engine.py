@@ -1,5 +1,6 @@
 """Clusters that lose workers, schedulers and clients."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -75,6 +76,46 @@ def test_jobs_of_a_lost_worker_go_to_the_others(n_jobs, client, monkeypatch):
     assert kept >= n_jobs - before.count("b") - 1
     workers.append("d")
     assert max(map(cluster._assign(n_jobs).count, workers)) <= -(-n_jobs // 3)
+
+
+def test_sums_are_added_where_the_last_of_their_parts_is(client, monkeypatch):
+    """Of ten parts, five a worker, two travel between them: the fifth, and the sum of the first four."""
+    cluster, placed = Cluster(client), []
+    submit = client.submit
+
+    def noted(task, *arguments, workers, **options):
+        future = submit(task, *arguments, workers=workers, **options)
+        home = {f.key: w for f, w in placed}
+        crossings.extend(
+            a for a in arguments if hasattr(a, "key") and home.get(a.key, workers[0]) != workers[0]
+        )
+        placed.append((future, workers[0]))
+        return future
+
+    crossings = []
+    monkeypatch.setattr(client, "submit", noted)
+    assert cluster.total(_one, [(i,) for i in range(10)], np.ones(3))[0] == 10
+    assert len(placed) == 19 and len(crossings) == 2
+
+
+def _one(payload, i):
+    return float(payload[0]), np.ones(2)
+
+
+@pytest.mark.parametrize("error", [KeyError("tcp://gone"), None])
+def test_a_worker_that_leaves_ends_the_wait_for_what_it_had(error, client, monkeypatch):
+    """Also where Dask raises something else for it, or nothing at all."""
+    cluster = Cluster(client)
+    here = {*cluster._workers()}
+    monkeypatch.setattr(cluster, "_workers", lambda: sorted(here)[1:])
+
+    async def answer():
+        if error is None:
+            await asyncio.sleep(60)
+        raise error
+
+    with pytest.raises(TimeoutError, match="^a worker left the cluster$"):
+        cluster._outcome(answer(), here)
 
 
 def test_a_worker_killed_at_any_moment_costs_no_bit(shards, reference, client, kill):
