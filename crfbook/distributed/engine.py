@@ -196,7 +196,6 @@ class Cluster:
         sending = self.client.scatter(payload, direct=True, hash=False, asynchronous=True)
         sent = self._outcome(sending, workers)
 
-
         def submit(home, *job):
             return self.client.submit(*job, pure=False, workers=[home], allow_other_workers=True), home
 

@@ -82,7 +82,8 @@ def _build(path, digest, subset, n_threads):
     if corpus.n_tokens == 0:
         return _Built(None, place, np.zeros(0), threading.Lock()), size
     objective = Objective(corpus, features, constraints=constraints, n_threads=n_threads)
-    return _Built(objective, place, np.empty(len(place)), threading.Lock()), size + forecast(corpus, features).bytes
+    size += forecast(corpus, features).bytes
+    return _Built(objective, place, np.empty(len(place)), threading.Lock()), size
 
 
 def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):

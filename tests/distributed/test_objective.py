@@ -79,12 +79,15 @@ def test_the_same_bits_on_a_cluster(shards, w, options, client):
     assert objective.curvature(w).tobytes() == curved.tobytes()
 
 
+def in_words(a, b):
+    return f"({a}+{b})"
+
+
 def named(n, pieces=None):
     """The tree of n leaves as text; pieces: (start, stop) of stretches that are joined first."""
     leaves = [Branch(i, 1, f"p{i}") for i in range(n)]
-    add = lambda a, b: f"({a}+{b})"
-    stretches = [joined(leaves[a:b], n, add) for a, b in pieces or [(0, n)]]
-    (whole,) = joined([branch for part in stretches for branch in part], n, add)
+    stretches = [joined(leaves[a:b], n, in_words) for a, b in pieces or [(0, n)]]
+    (whole,) = joined([branch for part in stretches for branch in part], n, in_words)
     return whole.sums
 
 
@@ -101,9 +104,8 @@ def test_any_stretches_make_the_same_tree():
 
 
 def test_a_stretch_has_few_branches():
-    add = lambda a, b: None
     for start, stop in ((0, 1000), (1, 999), (333, 777), (511, 513)):
-        found = joined([Branch(i, 1, None) for i in range(start, stop)], 1000, add)
+        found = joined([Branch(i, 1, None) for i in range(start, stop)], 1000, lambda a, b: None)
         assert len(found) <= 2 * math.log2(stop - start) + 1
 
 
@@ -140,9 +142,11 @@ def test_parts_are_summed_to_the_bits_of_whole_arrays(seed):
 
 @pytest.mark.parametrize("wrong", [0, -2, "a", 1.5])
 def test_a_group_has_a_shard_or_more(shards, wrong):
-    for attempt in (lambda: ShardedObjective(shards, Local(), group=wrong), lambda: fit(CRF(), shards, group=wrong)):
-        with pytest.raises(ValueError, match="^group: expected an integer >= 1, got "):
-            attempt()
+    said = "^group: expected an integer >= 1, got "
+    with pytest.raises(ValueError, match=said):
+        ShardedObjective(shards, Local(), group=wrong)
+    with pytest.raises(ValueError, match=said):
+        fit(CRF(), shards, group=wrong)
 
 
 def test_what_is_built_is_kept_within_the_budget(shards, w, monkeypatch):
