@@ -1,31 +1,32 @@
 """Who does the work: this process, or the workers of a Dask cluster. Both run the same tasks.
 
-    run(task, jobs)                results of task(*job), in order
-    total(task, jobs, payload)     a sum of task(payload, *job) over all jobs, in one fixed tree
+    run(task, jobs)                         results of task(*job), in order
+    total(task, shards, payload, *more)     the sum of task(payload, shard, *more) over all shards
 
-The tree pairs neighbours: ((p0 + p1) + (p2 + p3)) + p4. Its shape depends on the number of jobs alone, so a
-sum has the same bits whoever computes which part. Tasks keep no state but caches: a worker may die at any
-moment, and whoever is left computes its part again.
+A result is a tuple of numbers and arrays. Sums are made in one fixed tree, which pairs neighbours:
+((p0 + p1) + (p2 + p3)) + p4. Its shape depends on the number of shards alone. Whoever has some neighbouring
+shards makes the branches that lie among them, so a sum has the same bits whoever computes what. Tasks keep
+no state but caches: a worker may die at any moment, and whoever is left computes its part again.
 """
 
 import asyncio
-import math
 import os
 import time
 from collections import Counter, deque
 from concurrent.futures import CancelledError
 from threading import Event
+from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import shown, whole
+from crfbook._checks import shown
 from crfbook.distributed.handshake import check_workers
 from crfbook.training.interrupts import listen
 
 RETRIES = 20  # evaluations begun anew after a loss, in a row
 PATIENCE = 60.0  # seconds without any worker before the cluster is given up
-UNEVEN = 1.1  # shards of the busiest worker / of all workers in the mean, that a larger group may cost
-POLL = 0.1  # seconds between two looks at Ctrl-C and at the cluster
+POLL = 0.1  # seconds between two looks at Ctrl-C and at the client
+LOOK = 1.0  # seconds between two questions to the scheduler, who is still there
 
 
 class ClusterLost(RuntimeError):
@@ -37,41 +38,88 @@ def engine_of(client):
     return Local() if client is None else Cluster(client)
 
 
-def tree(parts, add):
-    """The sum of parts, neighbours first; `add` may put it into its first argument."""
-    parts, stride = list(parts), 1
-    while stride < len(parts):
-        for i in range(0, len(parts) - stride, 2 * stride):
-            parts[i] = add(parts[i], parts[i + stride])
-            parts[i + stride] = None
-        stride *= 2
-    return parts[0]
+class Branch(NamedTuple):
+    """A sum of the tree: of the shards from `start` on, `size` of them, or as many as there are."""
+
+    start: int  # a multiple of size
+    size: int  # a power of two
+    sums: object
 
 
-def added(a, b):
-    """Sum of two tuples of numbers and arrays, in new arrays: what a task returned may be wanted again."""
-    return tuple(x + y for x, y in zip(a, b, strict=True))
+def joined(branches, n, add):
+    """The fewest branches of a tree of n leaves for these, which lie side by side: two that have a common
+    parent become one. At the right end of the tree a parent may have one child, and is that child.
+    """
+    stack = []
+    for start, size, sums in branches:
+        stack.append(_parent(start, size, sums, n))
+        while len(stack) > 1 and stack[-2].size == stack[-1].size and stack[-1].start % (2 * stack[-1].size):
+            right, left = stack.pop(), stack.pop()
+            stack.append(_parent(left.start, 2 * left.size, add(left.sums, right.sums), n))
+    return stack
 
 
-def summed(results):
-    """The sum of a stretch of results in the order of `tree`, as they come: few of them exist at a time."""
-    stack = []  # (leaves, sum), leaves falling powers of two
-    for result in results:
-        leaves = 1
-        while stack and stack[-1][0] == leaves:
-            before = stack.pop()[1]
-            result = tuple(_into(a, b) for a, b in zip(before, result, strict=True))
-            leaves *= 2
-        stack.append((leaves, result))
-    total = stack.pop()[1]
-    while stack:
-        total = tuple(_into(a, b) for a, b in zip(stack.pop()[1], total, strict=True))
-    return total
+def _parent(start, size, sums, n):
+    while size < n <= start + size and start % (2 * size) == 0:
+        size *= 2
+    return Branch(start, size, sums)
 
 
-def _into(a, b):
-    """a + b, in the place of a where it is an array (never one that somebody else holds)."""
+class Part(NamedTuple):
+    """An array that is 0 but for some places: values (F',) stand at `place` (F',), rising, of `size`."""
+
+    values: np.ndarray
+    place: np.ndarray
+    size: int
+
+    @property
+    def where(self):
+        return slice(None) if len(self.place) == self.size else self.place
+
+    def whole(self):
+        """The array (size,). Its zeros are +0.0: a sum has the same bits with zeros added and without."""
+        if len(self.place) == self.size:
+            self.values[:] += 0.0
+            return self.values
+        total = np.zeros(self.size)
+        total[self.place] += self.values
+        return total
+
+
+def stretch(task, payload, start, shards, n, more):
+    """The branches of some neighbouring ones among n shards, the first of which is number `start`."""
+
+    def leaves():
+        for i, shard in enumerate(shards, start):
+            listen()
+            yield Branch(i, 1, task(payload, shard, *more))
+
+    return [branch._replace(sums=_whole(branch.sums)) for branch in joined(leaves(), n, _into)]
+
+
+def adjoined(left, right, n):
+    """The branches of two neighbouring stretches, in new arrays: what a task returned may be wanted again."""
+    return joined(left + right, n, _added)
+
+
+def _whole(sums):
+    return tuple(x.whole() if isinstance(x, Part) else x for x in sums)
+
+
+def _into(left, right):
+    """left + right, in the arrays of left. At most a few of them exist at a time."""
+    return tuple(map(_one_into, _whole(left), right))
+
+
+def _one_into(a, b):
+    if isinstance(b, Part):
+        a[b.where] += b.values
+        return a
     return np.add(a, b, out=a) if isinstance(a, np.ndarray) and a.ndim else a + b
+
+
+def _added(left, right):
+    return tuple(x + y for x, y in zip(left, right, strict=True))
 
 
 class Local:
@@ -84,13 +132,11 @@ class Local:
             listen()
             yield task(*job)
 
-    def total(self, task, jobs, payload):
-        def results():
-            for job in jobs:
-                listen()
-                yield task(payload, *job)
-
-        return summed(results())
+    def total(self, task, shards, payload, *more, group=None):
+        n = len(shards)
+        parts = (stretch(task, payload, *part, n, more) for part, _ in cut(shards, [None] * n, group))
+        (whole,) = joined((branch for part in parts for branch in part), n, _into)
+        return whole.sums
 
 
 class Cluster:
@@ -109,7 +155,7 @@ class Cluster:
         check_workers(client, self._workers())
         threads = [info["nthreads"] for info in self._info().values()]
         self.n_workers = max(1, sum(threads))
-        self._homes = {}  # number of a job -> worker
+        self._homes = {}  # number of a shard -> worker
 
     # ---- jobs one by one
 
@@ -137,50 +183,57 @@ class Cluster:
 
     # ---- sums
 
-    def total(self, task, jobs, payload):
-        return self._kept_at(lambda retry: self._total(task, jobs, payload))
+    def total(self, task, shards, payload, *more, group=None):
+        """group : the most shards of one task; None: so many that each thread has one task."""
+        group = group or -(-len(shards) // self.n_workers)
+        return self._kept_at(lambda retry: self._total(task, shards, payload, more, group))
 
-    def _total(self, task, jobs, payload):
+    def _total(self, task, shards, payload, more, group):
         """The payload goes to one worker, the others have it from there and from each other. Dask would wait
         for ever for one that was sent to a dying worker: after any loss all is begun anew.
         """
         workers = {*self._workers()}
-        homes = self._assign(len(jobs))
         sending = self.client.scatter(payload, direct=True, hash=False, asynchronous=True)
         sent = self._outcome(sending, workers)
 
         def submit(home, *job):
             return self.client.submit(*job, pure=False, workers=[home], allow_other_workers=True), home
 
-        def add(a, b):  # where the last of its parts is: with neighbours together few sums travel
-            return submit(b[1], added, a[0], b[0])
+        n = len(shards)
+        parts = [
+            submit(home, stretch, task, sent, *part, n, more)
+            for part, home in cut(shards, self._assign(n), group)
+        ]
+        while len(parts) > 1:  # where the right one is: with neighbours together few sums travel
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            both = [submit(home, adjoined, left, right, n) for (left, _), (right, home) in pairs]
+            parts = both + parts[2 * len(both) :]
+        (whole,) = self._result(parts[0][0], workers)
+        return whole.sums
 
-        parts = [submit(home, task, sent, *job) for job, home in zip(jobs, homes, strict=True)]
-        return self._result(tree(parts, add)[0], workers)
-
-    def _assign(self, n_jobs):
-        """The worker of each job. It keeps the one that it had: what that has built lies in its cache."""
+    def _assign(self, n_shards):
+        """The worker of each shard. It keeps the one that it had: what that has built lies in its cache."""
         workers = self._workers()
         load = Counter({worker: 0 for worker in workers})
-        for i in range(n_jobs):
+        for i in range(n_shards):
             if self._homes.get(i) in load:
                 load[self._homes[i]] += 1
             else:
                 self._homes.pop(i, None)
         if not self._homes:  # neighbours together: their sum need not travel
-            self._homes = {i: workers[i * len(workers) // n_jobs] for i in range(n_jobs)}
-            return [self._homes[i] for i in range(n_jobs)]
-        for i in range(n_jobs):
+            self._homes = {i: workers[i * len(workers) // n_shards] for i in range(n_shards)}
+            return [self._homes[i] for i in range(n_shards)]
+        for i in range(n_shards):
             if i not in self._homes:
                 self._homes[i] = min(workers, key=load.__getitem__)
                 load[self._homes[i]] += 1
         while max(load.values()) - min(load.values()) > 1:
             most, least = max(workers, key=load.__getitem__), min(workers, key=load.__getitem__)
-            moved = max(i for i in range(n_jobs) if self._homes[i] == most)
+            moved = max(i for i in range(n_shards) if self._homes[i] == most)
             self._homes[moved] = least
             load[most] -= 1
             load[least] += 1
-        return [self._homes[i] for i in range(n_jobs)]
+        return [self._homes[i] for i in range(n_shards)]
 
     # ---- losses
 
@@ -220,9 +273,8 @@ class Cluster:
             while not there.wait(POLL):
                 listen()
                 self._alive()
-                self._all_here(workers)
-                if time.monotonic() - began > PATIENCE:
-                    self._workers()
+                if time.monotonic() - began > LOOK:
+                    self._all_here(workers)
                     began = time.monotonic()
             listen()
             if doing.exception():
@@ -233,7 +285,7 @@ class Cluster:
             raise
 
     def _all_here(self, workers):
-        if workers and not workers <= {*self._workers()}:
+        if not workers <= {*self._workers()}:
             raise TimeoutError("a worker left the cluster")
 
     def _alive(self):
@@ -260,23 +312,15 @@ class Cluster:
             time.sleep(POLL)
 
 
-def group_size(n_shards, n_workers, group=None):
-    """`group`, which must be a power of two. Of None the largest 2^k for which groups of 2^k neighbours can
-    be dealt out evenly: the worker with the most shards has at most a tenth more than its share.
-    """
-    if group is not None:
-        if whole("group", group, 1) & (int(group) - 1):
-            raise ValueError(f"group: expected a power of two, got {shown(group)}")
-        return int(group)
-
-    def most(size):
-        return min(n_shards, math.ceil(math.ceil(n_shards / size) / n_workers) * size)
-
-    sizes = [1]
-    while 2 * sizes[-1] <= n_shards:
-        sizes.append(2 * sizes[-1])
-    fair = max(most(1), UNEVEN * n_shards / n_workers)
-    return max(size for size in sizes if most(size) <= fair)
+def cut(shards, homes, group):
+    """((number of the first, shards), home) of each stretch with one home and at most `group` shards."""
+    start = 0
+    while start < len(shards):
+        stop = start + 1
+        while stop < len(shards) and homes[stop] == homes[start] and stop - start != group:
+            stop += 1
+        yield (start, shards[start:stop]), homes[start]
+        start = stop
 
 
 def memory_share():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfbook._checks import function_or_none, shown, whole
-from crfbook.distributed.engine import engine_of, group_size, memory_share, summed
+from crfbook.distributed.engine import Part, engine_of, memory_share
 from crfbook.distributed.handshake import check_here, versions
 from crfbook.distributed.objective import KEPT, ShardedObjective
 from crfbook.distributed.shards import Shards, read_shard, settings_of
@@ -61,7 +61,7 @@ def fit(
     checkpoint : a file, or None. The state of training is written there every `every` iterations and at the
         end; where the file is there at the beginning, training goes on from it, with any client: the weights
         are those of a training that was never stopped, bit for bit.
-    group : shards of one task, a power of two; None: as many as leave one task to each worker.
+    group : the most shards of one task; None: so many that each thread of a worker has one task.
     budget : bytes that a process keeps of shards it has built; None: half of its memory. What is dropped is
         built again at each evaluation.
 
@@ -78,7 +78,8 @@ def fit(
     function_or_none("callback", callback)
     budget = None if budget is None else whole("budget", budget)
     engine = engine_of(client)
-    group_size(len(shards), engine.n_workers, group)
+    if group is not None:
+        whole("group", group, 1)
     features = shards.features
     warm = crf.warm_start and hasattr(crf, "weights_")
     w0 = carried_over(crf, shards.encoder, features) if warm else np.zeros(features.n_features)
@@ -177,18 +178,18 @@ class _OneByOne(Learner):
         self.shards, self.engine, self.settings = shards, engine, settings
         self.n_features = shards.features.n_features
         self.filled = sum(1 for shard in shards.shards if shard.n_tokens)
-        size = group_size(len(shards), engine.n_workers, problem["group"])
-        wanted = None if engine.client is None else versions()
-        numbered = [(i, shard.path, shard.digest) for i, shard in enumerate(shards.shards)]
-        self.groups = [
-            (numbered[i : i + size], self.n_features, wanted) for i in range(0, len(numbered), size)
-        ]
+        self.group = problem["group"]
+        self.numbered = [(i, shard.path, shard.digest) for i, shard in enumerate(shards.shards)]
         self.w = np.zeros(self.n_features)
 
     def mean(self, task, payload, *more):
         """Sums of the task's results over all shards, arrays divided by the number of shards with tokens."""
-        found = self.engine.total(task, [(*group, *more) for group in self.groups], payload)
+        found = self.sums(task, payload, *more)
         return [x / self.filled if np.ndim(x) else x for x in found]
+
+    def sums(self, task, payload, *more):
+        more = self.n_features, None if self.engine.client is None else versions(), *more
+        return self.engine.total(task, self.numbered, payload, *more, group=self.group)
 
     def weights(self):
         return self.w
@@ -212,7 +213,7 @@ class Alone(_OneByOne):
         settings = self.settings
         c2 = settings.c1 + settings.c2
         jobs = c2, settings.random_state, settings.memory_limit, self.filled
-        total, count, length = self.engine.total(alone, [(*group, *jobs) for group in self.groups], None)
+        total, count, length = self.sums(alone, None, *jobs)
         w, at_zero = total / np.maximum(count, 1.0), length * math.log(self.shards.features.n_labels)
         value, self.n_evaluations = math.inf, 1
         if np.isfinite(w).all():
@@ -223,23 +224,21 @@ class Alone(_OneByOne):
         return None
 
 
-def alone(_, shards, n_features, wanted, c2, seed, memory_limit, n_shards):
-    """(sum of the weights that shards find for themselves (F,), how many shards have each (F,), tokens by the
+def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
+    """(weights that the shard finds for itself, `Part` of F, ones where it has found any, tokens by the
     weights of their sequences): a task.
     """
     if wanted is not None:
         check_here(wanted)
-
-    def one(number, path, digest):
-        corpus, features, place, constraints = read_shard(path, digest)
-        total, count = np.zeros((2, n_features))
-        if corpus.n_tokens and sdca_memory(corpus, features) <= memory_limit:
-            # a share of the penalty, as it has a share of the text
-            rules = None, constraints, None, seed, c2 / n_shards, 1e-4, ALONE_EPOCHS
-            total[place], count[place] = _heard(run(DualAscent(corpus, features, *rules))).w, 1.0
-        return total, count, float(corpus.weights @ corpus.lengths)
-
-    return summed(one(*shard) for shard in shards)
+    _, path, digest = shard
+    corpus, features, place, constraints = read_shard(path, digest)
+    found, count = np.zeros((2, len(place)))
+    if corpus.n_tokens and sdca_memory(corpus, features) <= memory_limit:
+        # a share of the penalty, as it has a share of the text
+        rules = None, constraints, None, seed, c2 / n_shards, 1e-4, ALONE_EPOCHS
+        found, count[:] = _heard(run(DualAscent(corpus, features, *rules))).w, 1.0
+    sums = (Part(x, place, n_features) for x in (found, count))
+    return *sums, float(corpus.weights @ corpus.lengths)
 
 
 def _heard(result):
@@ -297,33 +296,25 @@ class Mixing(_OneByOne):
         return {"last": self.last, "passed": self.passed, **numbers}
 
 
-def mixed_epoch(w, shards, n_features, wanted, seed, epoch, budget):
-    """(what the weights moved (F,), mean of those passed, less w (F,), loss, errors) of an epoch of each
+def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
+    """(what the weights moved, mean of those passed, less w: `Part`s of F; loss, errors) of an epoch of a
     shard: a task.
     """
     if wanted is not None:
         check_here(wanted)
     budget = memory_share() if budget is None else budget
-
-    def one(number, path, digest):
-        corpus, features, place, constraints = KEPT.get(
-            (path, digest, "corpus"), lambda: _sized(read_shard(path, digest)), budget
-        )
-        move, mean = np.zeros((2, n_features))
-        if not corpus.n_tokens:
-            return move, mean, 0.0, 0.0
+    _, path, digest = shard
+    corpus, features, place, constraints = KEPT.get(
+        (path, digest, "corpus"), lambda: _sized(read_shard(path, digest)), budget
+    )
+    moves, loss, errors = np.zeros((2, len(place))), 0.0, 0.0
+    if corpus.n_tokens:
         own = w[place]
         rules = {"constraints": constraints, "max_iterations": 1, "random_state": seed + 1009 * epoch}
         result = _heard(perceptron(corpus, features, own, **rules))
-        move[place], mean[place] = result.state["w"] - own, result.w - own
-        return (
-            move,
-            mean,
-            result.objective,
-            result.history[-1].violation * len(corpus.visited) if result.history else 0.0,
-        )
-
-    return summed(one(*shard) for shard in shards)
+        moves, loss = (result.state["w"] - own, result.w - own), result.objective
+        errors = result.history[-1].violation * len(corpus.visited) if result.history else 0.0
+    return *(Part(x, place, n_features) for x in moves), loss, errors
 
 
 def _sized(read):

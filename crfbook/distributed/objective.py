@@ -2,9 +2,9 @@
 
     value(w) = sum over shards of -log p + c2 |w|^2,    the same for the gradient
 
-A task has the paths and hashes of 2^k neighbouring shards. Whoever gets it reads them, unless it has done so
-before: what is built of a shard is kept, least recently used out first. Nothing else is remembered, so that
-any worker can do any task.
+A task has the paths and hashes of some neighbouring shards. Whoever gets it reads them, unless it has done
+so before: what is built of a shard is kept, least recently used out first. Nothing else is remembered, so
+that any worker can do any task.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import number
+from crfbook._checks import number, whole
 from crfbook.chain.objective import Objective, check_weights
 from crfbook.chain.packing import forecast
 from crfbook.data.features import select
-from crfbook.distributed.engine import group_size, memory_share, summed
+from crfbook.distributed.engine import Part, memory_share
 from crfbook.distributed.handshake import check_here, versions
 from crfbook.distributed.shards import ShardError, read_shard
 from crfbook.training.threads import one_blas_thread
@@ -68,50 +68,47 @@ KEPT = Kept()
 class _Built(NamedTuple):
     objective: Objective | None  # None: the shard has no token, or no weight is at work in it
     place: np.ndarray  # int64: where its weights stand among those at work
+    own: np.ndarray  # room for them; a new array each time would cost more than filling it
     lock: threading.Lock  # its work arrays are one evaluation's at a time
 
 
 def _build(path, digest, subset, n_threads):
     corpus, features, place, constraints = read_shard(path, digest)
-    size = 8 * len(place)
+    size = 16 * len(place)
     if subset is not None:
         at_work = np.unpackbits(subset.bits, count=subset.n_features).astype(bool)
         keep = at_work[place]
         features, place = select(features, keep), (np.cumsum(at_work) - 1)[place[keep]]
     if corpus.n_tokens == 0:
-        return _Built(None, place, threading.Lock()), size
+        return _Built(None, place, np.zeros(0), threading.Lock()), size
     objective = Objective(corpus, features, constraints=constraints, n_threads=n_threads)
-    return _Built(objective, place, threading.Lock()), size + forecast(corpus, features).bytes
+    size += forecast(corpus, features).bytes
+    return _Built(objective, place, np.empty(len(place)), threading.Lock()), size
 
 
-def evaluate(payload, shards, n_features, what, n_threads, budget, wanted):
-    """(value, array (F,)) summed over some neighbouring shards, without penalty: a task.
+def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
+    """(value, `Part` of F) of a shard, without penalty.
 
-    payload : (w (F,), `Subset` or None). shards : [(path, digest)]. what : "counts" (value and gradient) or
+    payload : (w (F,), `Subset` or None). shard : (path, digest). what : "counts" (value and gradient) or
     "variances" (0 and second derivatives). budget : bytes that may be kept, None: `memory_share`.
     wanted : `versions` that a worker must have, or None.
     """
     if wanted is not None:
         check_here(wanted)
-    w, subset = payload
+    (w, subset), (path, digest) = payload, shard
     budget = memory_share() if budget is None else budget
-    return summed(_of_shard(w, subset, *shard, n_features, what, n_threads, budget) for shard in shards)
-
-
-def _of_shard(w, subset, path, digest, n_features, what, n_threads, budget):
     key = path, digest, subset and subset.digest, n_threads
     built = KEPT.get(key, lambda: _build(path, digest, subset, n_threads), budget)
-    total = np.zeros(n_features)
+    place = built.place
     if built.objective is None:
-        return 0.0, total
-    own = w[built.place]
+        return 0.0, Part(np.zeros(len(place)), place, n_features)
     with built.lock:
+        own = np.take(w, place, out=built.own, mode="clip")  # clip: else NumPy fills a copy first
         try:
             value, part = built.objective(own) if what == "counts" else (0.0, built.objective.curvature(own))
         except ValueError as error:
             raise ShardError(f"shard {path.rpartition('/')[2]}: {error}") from None
-    total[built.place] = part
-    return value, total
+    return value, Part(part, place, n_features)
 
 
 class ShardedObjective:
@@ -120,8 +117,8 @@ class ShardedObjective:
     Parameters
     ----------
     shards : `Shards`. engine : `Local` or `Cluster`. c2 : float >= 0.
-    n_threads : threads of one task, without a cluster. group : shards of one task, a power of two; None: as
-        many as leave a task to each worker. budget : bytes that a process may keep of what it has built;
+    n_threads : threads of one task, without a cluster. group : the most shards of one task; None: so many
+        that each thread of a worker has a task. budget : bytes that a process may keep of what it has built;
         None: half of its memory.
 
     Value and gradient have the same bits for any engine and group. Errors as `Objective` and `read_shard`.
@@ -135,16 +132,8 @@ class ShardedObjective:
         if subset is not None:
             self.n_features = int(np.unpackbits(subset.bits, count=subset.n_features).sum())
         self.subset = subset
-        size = group_size(len(shards), engine.n_workers, group)
-        pairs = [(shard.path, shard.digest) for shard in shards.shards]
-        wanted = None if engine.client is None else versions()
-        self._jobs = {
-            what: [
-                (pairs[i : i + size], self.n_features, what, n_threads, budget, wanted)
-                for i in range(0, len(pairs), size)
-            ]
-            for what in ("counts", "variances")
-        }
+        if group is not None:
+            whole("group", group, 1)
         self.n_evaluations = 0
 
     def __call__(self, w):
@@ -171,4 +160,8 @@ class ShardedObjective:
         return ShardedObjective(self.shards, self.engine, self.c2, **self.settings, subset=subset)
 
     def _total(self, w, what):
-        return self.engine.total(evaluate, self._jobs[what], (w, self.subset))
+        n_threads, group, budget = self.settings.values()
+        wanted = None if self.engine.client is None else versions()
+        shards = [(shard.path, shard.digest) for shard in self.shards.shards]
+        more = self.n_features, what, n_threads, budget, wanted
+        return self.engine.total(evaluate, shards, (w, self.subset), *more, group=group)

@@ -138,9 +138,9 @@ def counting(one):
     """The engine, which counts in n_totals how often all shards are asked."""
     total, one.n_totals = one.total, 0
 
-    def counted(*arguments):
+    def counted(*arguments, **settings):
         one.n_totals += 1
-        return total(*arguments)
+        return total(*arguments, **settings)
 
     one.total = counted
     return one

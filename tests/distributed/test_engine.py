@@ -64,42 +64,40 @@ def test_jobs_stay_where_they_are_and_neighbours_together(client):
     assert first == [a] * 4 + [b] * 4 == cluster._assign(8)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 5, 8])
-def test_jobs_of_a_lost_worker_go_to_the_others(n_jobs, client, monkeypatch):
+@pytest.mark.parametrize("n_shards", [1, 5, 8])
+def test_jobs_of_a_lost_worker_go_to_the_others(n_shards, client, monkeypatch):
     cluster, workers = Cluster(client), ["a", "b", "c"]
     monkeypatch.setattr(cluster, "_workers", lambda: workers)
-    before = cluster._assign(n_jobs)
+    before = cluster._assign(n_shards)
     workers.remove("b")
-    after = cluster._assign(n_jobs)
+    after = cluster._assign(n_shards)
     assert "b" not in after and abs(after.count("a") - after.count("c")) <= 1
     kept = sum(x == y for x, y in zip(before, after, strict=True))
-    assert kept >= n_jobs - before.count("b") - 1
+    assert kept >= n_shards - before.count("b") - 1
     workers.append("d")
-    assert max(map(cluster._assign(n_jobs).count, workers)) <= -(-n_jobs // 3)
+    assert max(map(cluster._assign(n_shards).count, workers)) <= -(-n_shards // 3)
 
 
-def test_sums_are_added_where_the_last_of_their_parts_is(client, monkeypatch):
-    """Of ten parts, five a worker, two travel between them: the fifth, and the sum of the first four."""
-    cluster, placed = Cluster(client), []
+@pytest.mark.parametrize("group, tasks, crossed", [(None, 2 + 1, 1), (2, 6 + 5, 2), (1, 10 + 9, 2)])
+def test_sums_are_added_where_the_right_one_is(group, tasks, crossed, client, monkeypatch):
+    """Ten shards, five a worker: what the first has goes to the second."""
+    cluster, homes, crossings = Cluster(client), {}, []
     submit = client.submit
 
     def noted(task, *arguments, workers, **options):
         future = submit(task, *arguments, workers=workers, **options)
-        home = {f.key: w for f, w in placed}
-        crossings.extend(
-            a for a in arguments if hasattr(a, "key") and home.get(a.key, workers[0]) != workers[0]
-        )
-        placed.append((future, workers[0]))
+        homes[future.key] = workers[0]
+        crossings.extend(a for a in arguments if homes.get(getattr(a, "key", None), workers[0]) != workers[0])
         return future
 
-    crossings = []
     monkeypatch.setattr(client, "submit", noted)
-    assert cluster.total(_one, [(i,) for i in range(10)], np.ones(3))[0] == 10
-    assert len(placed) == 19 and len(crossings) == 2
+    total, ones = cluster.total(_number, list(range(10)), np.ones(3), group=group)
+    assert total == 45 and ones.tolist() == [10.0, 10.0]
+    assert len(homes) == tasks and len(crossings) == crossed
 
 
-def _one(payload, i):
-    return float(payload[0]), np.ones(2)
+def _number(payload, number):
+    return float(payload[0]) * number, np.ones(2)
 
 
 @pytest.mark.parametrize("error", [KeyError("tcp://gone"), None])

@@ -12,8 +12,8 @@ from helpers.sharded import names, sentences, some_shards
 import crfbook.distributed.objective as module
 from crfbook import CRF
 from crfbook.chain.objective import Objective
-from crfbook.distributed import ShardedObjective, write_shards
-from crfbook.distributed.engine import Cluster, Local, group_size, summed, tree
+from crfbook.distributed import ShardedObjective, fit, write_shards
+from crfbook.distributed.engine import Branch, Cluster, Local, Part, cut, joined
 from crfbook.distributed.objective import KEPT, Kept
 
 
@@ -79,33 +79,74 @@ def test_the_same_bits_on_a_cluster(shards, w, options, client):
     assert objective.curvature(w).tobytes() == curved.tobytes()
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 8, 13])
-def test_a_stream_is_summed_as_the_tree(n):
-    rng = np.random.default_rng(n)
-    parts = [(float(x), rng.normal(size=3)) for x in rng.normal(size=n)]
-    wanted = tree(
-        [(a, b.copy()) for a, b in parts], lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True))
-    )
-    for k in (1, 2, 4):
-        groups = [summed((a, b.copy()) for a, b in parts[i : i + k]) for i in range(0, n, k)]
-        found = summed(groups)
+def in_words(a, b):
+    return f"({a}+{b})"
+
+
+def named(n, pieces=None):
+    """The tree of n leaves as text; pieces: (start, stop) of stretches that are joined first."""
+    leaves = [Branch(i, 1, f"p{i}") for i in range(n)]
+    stretches = [joined(leaves[a:b], n, in_words) for a, b in pieces or [(0, n)]]
+    (whole,) = joined([branch for part in stretches for branch in part], n, in_words)
+    return whole.sums
+
+
+def test_the_tree():
+    assert named(1) == "p0" and named(5) == "(((p0+p1)+(p2+p3))+p4)"
+    assert named(7) == "(((p0+p1)+(p2+p3))+((p4+p5)+p6))"
+
+
+def test_any_stretches_make_the_same_tree():
+    for n in range(1, 11):
+        for places in range(2 ** (n - 1)):  # every way to cut n shards
+            ends = [0, *(i for i in range(1, n) if places >> (i - 1) & 1), n]
+            assert named(n, zip(ends, ends[1:], strict=False)) == named(n)
+
+
+def test_a_stretch_has_few_branches():
+    for start, stop in ((0, 1000), (1, 999), (333, 777), (511, 513)):
+        found = joined([Branch(i, 1, None) for i in range(start, stop)], 1000, lambda a, b: None)
+        assert len(found) <= 2 * math.log2(stop - start) + 1
+
+
+def test_stretches_of_one_home():
+    found = [(start, "".join(part), home) for (start, part), home in cut("abcdefg", [0, 0, 1, 1, 1, 1, 0], 3)]
+    assert found == [(0, "ab", 0), (2, "cde", 1), (5, "f", 1), (6, "g", 0)]
+    assert [part for part, _ in cut("abc", "xxx", None)] == [(0, "abc")]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_parts_are_summed_to_the_bits_of_whole_arrays(seed):
+    """Also those that are -0.0, which + 0.0 changes."""
+    rng = np.random.default_rng(seed)
+    n, size, sparse = 9, 6, []
+    for _ in range(n):
+        place = np.flatnonzero(rng.random(size) < rng.choice([0.3, 1.0]))
+        sparse.append((place, rng.choice([-0.0, 0.0, 0.1, -0.1, 1e16], len(place))))
+
+    def part(_, i):
+        place, values = sparse[i]
+        return i, Part(values.copy(), place, size)
+
+    def whole(_, i):
+        place, values = sparse[i]
+        array = np.zeros(size)
+        array[place] += values
+        return i, array
+
+    wanted = Local().total(whole, range(n), None)
+    for group in (None, 1, 2, 3, 4):
+        found = Local().total(part, range(n), None, group=group)
         assert found[0] == wanted[0] and found[1].tobytes() == wanted[1].tobytes()
 
 
-def test_groups_are_fair_and_powers_of_two():
-    assert group_size(8, 2) == 4 and group_size(1, 5) == 1 and group_size(64, 2) == 32
-    for n_shards in range(1, 40):
-        for n_workers in range(1, 9):
-            size = group_size(n_shards, n_workers)
-            assert size & (size - 1) == 0 and size <= n_shards
-            most = min(n_shards, math.ceil(math.ceil(n_shards / size) / n_workers) * size)
-            assert most <= max(math.ceil(n_shards / n_workers), 1.1 * n_shards / n_workers)
-    assert group_size(5, 2, 2**40) == 2**40
-    with pytest.raises(ValueError, match="^group: expected a power of two, got 3$"):
-        group_size(8, 2, 3)
-    for wrong in (0, -2, "a", 1.5):
-        with pytest.raises(ValueError, match="^group: expected an integer >= 1, got "):
-            group_size(8, 2, wrong)
+@pytest.mark.parametrize("wrong", [0, -2, "a", 1.5])
+def test_a_group_has_a_shard_or_more(shards, wrong):
+    said = "^group: expected an integer >= 1, got "
+    with pytest.raises(ValueError, match=said):
+        ShardedObjective(shards, Local(), group=wrong)
+    with pytest.raises(ValueError, match=said):
+        fit(CRF(), shards, group=wrong)
 
 
 def test_what_is_built_is_kept_within_the_budget(shards, w, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 
 from crfbook import CRF, load_dataset
 from crfbook.distributed import ShardedObjective, write_shards
-from crfbook.distributed.engine import Local, summed, tree
+from crfbook.distributed.engine import Branch, Local, adjoined, joined
 
 
 def sums(x):
@@ -23,8 +23,17 @@ def kahan(parts):
     return total
 
 
+def branches(x, start, stop, n, add):
+    return joined([Branch(i, 1, x[i]) for i in range(start, stop)], n, add)
+
+
+def added(a, b):
+    return (a[0] + b[0],)
+
+
 def named(parts):
-    return tree(parts, lambda a, b: f"({a}+{b})")
+    (whole,) = branches(parts, 0, len(parts), len(parts), lambda a, b: f"({a}+{b})")
+    return whole.sums
 
 
 def test_1_the_tree_of_five():
@@ -33,14 +42,16 @@ def test_1_the_tree_of_five():
 
 
 def test_2_three_shards_and_five():
-    """Groups of one shard may lie anywhere; groups of two may too, if each begins at an even number."""
+    """Two numbers for three and five shards cost bits; the branches of both do not."""
     x = np.random.default_rng(0).standard_normal((8, 50)) * 10.0 ** np.arange(8)[:, None]
-    whole = tree([(row,) for row in x], lambda a, b: (a[0] + b[0],))[0]
-    for size in (1, 2, 4):
-        groups = [summed([(row.copy(),) for row in x[i : i + size]]) for i in range(0, 8, size)]
-        assert np.array_equal(tree(groups, lambda a, b: (a[0] + b[0],))[0], whole)
-    uneven = [summed([(row.copy(),) for row in part]) for part in (x[:3], x[3:])]
-    assert not np.array_equal(uneven[0][0] + uneven[1][0], whole)
+    rows = [(row,) for row in x]
+    (whole,) = branches(rows, 0, 8, 8, added)
+    left, right = (branches(rows, *part, 8, added) for part in ((0, 3), (3, 8)))
+    assert [(b.start, b.size) for b in left + right] == [(0, 2), (2, 1), (3, 1), (4, 4)]
+    (both,) = adjoined(left, right, 8)
+    assert np.array_equal(both.sums[0], whole.sums[0])
+    sums = [branches(part, 0, len(part), len(part), added)[0].sums[0] for part in (rows[:3], rows[3:])]
+    assert not np.array_equal(sums[0] + sums[1], whole.sums[0])
 
 
 def test_3_what_breaks_the_promise(tmp_path):
