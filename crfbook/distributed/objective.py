@@ -19,7 +19,7 @@ from crfbook._checks import number, whole
 from crfbook.chain.objective import Objective, check_weights
 from crfbook.chain.packing import forecast
 from crfbook.data.features import select
-from crfbook.distributed.engine import Part, memory_share
+from crfbook.distributed.engine import Part, keep_freed, memory_share
 from crfbook.distributed.handshake import check_here, versions
 from crfbook.distributed.shards import ShardError, read_shard
 from crfbook.training.threads import one_blas_thread
@@ -95,6 +95,7 @@ def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
     """
     if wanted is not None:
         check_here(wanted)
+        keep_freed()
     (w, subset), (path, digest) = payload, shard
     budget = memory_share() if budget is None else budget
     key = path, digest, subset and subset.digest, n_threads
