@@ -144,7 +144,6 @@ class Objective:
         features, packing = self.features, self._packing
         width, n_dense = padded(features.n_labels), self._problem.layout.n_dense
         self._whole = n_dense == features.n_attrs and features.n_node == features.n_attrs * features.n_labels
-        self._parts = np.empty((packing.n_shards, features.n_node))
         self._made = {}  # name: (form, work arrays of its threads), from its first use
         self._log_z = np.zeros(len(packing.sequence))
         self._dense = np.zeros((0 if self._whole else n_dense, width))
@@ -221,14 +220,16 @@ class Objective:
                 fill_dense(w, layout.member_ptr, layout.member, *lists, dense)
         form, spare = self._form(w)
         form.prepare(w, what)
+        # new each time: many objectives that wait (a cluster's shards) would otherwise hold one each
+        parts = np.empty((self._packing.n_shards, n_node))
         bad = run_pieces(
-            lambda i: self._run_shard(form, spare, what, i, w, dense), self._packing.n_shards, self.n_threads
+            lambda i: self._run_shard(form, spare, what, i, w, dense, parts[i]), len(parts), self.n_threads
         )
         total = np.zeros(features.n_features)
         if len(bad) == 1:  # a sum of one part takes no kernel
-            total[:n_node] = self._parts[0]
+            total[:n_node] = parts[0]
         elif len(bad):
-            add_tree(self._parts, total[:n_node])
+            add_tree(parts, total[:n_node])
         if len(bad):
             form.collect(total)
         return total, bad
@@ -283,11 +284,10 @@ class Objective:
             raise AttributeError("largest_u: the log loss alone does not keep it")
         return float(self._terms.u.max(initial=0.0))
 
-    def _run_shard(self, form, spare, what, shard, w, dense):
-        """Sums of one shard into its own arrays, with the work arrays of whoever is free."""
+    def _run_shard(self, form, spare, what, shard, w, dense, grad):
+        """Sums of one shard into grad (n_node,), with the work arrays of whoever is free."""
         features, layout = self.features, self._problem.layout
         work, dense_grad = buffers = spare.get()
-        grad = self._parts[shard]
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
         try:

@@ -68,22 +68,21 @@ KEPT = Kept()
 class _Built(NamedTuple):
     objective: Objective | None  # None: the shard has no token, or no weight is at work in it
     place: np.ndarray  # int64: where its weights stand among those at work
-    own: np.ndarray  # room for them; a new array each time would cost more than filling it
     lock: threading.Lock  # its work arrays are one evaluation's at a time
 
 
 def _build(path, digest, subset, n_threads):
     corpus, features, place, constraints = read_shard(path, digest)
-    size = 16 * len(place)
+    size = 8 * len(place)
     if subset is not None:
         at_work = np.unpackbits(subset.bits, count=subset.n_features).astype(bool)
         keep = at_work[place]
         features, place = select(features, keep), (np.cumsum(at_work) - 1)[place[keep]]
     if corpus.n_tokens == 0:
-        return _Built(None, place, np.zeros(0), threading.Lock()), size
+        return _Built(None, place, threading.Lock()), size
     objective = Objective(corpus, features, constraints=constraints, n_threads=n_threads)
     size += forecast(corpus, features).bytes
-    return _Built(objective, place, np.empty(len(place)), threading.Lock()), size
+    return _Built(objective, place, threading.Lock()), size
 
 
 def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
@@ -104,7 +103,7 @@ def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
     if built.objective is None:
         return 0.0, Part(np.zeros(len(place)), place, n_features)
     with built.lock:
-        own = np.take(w, place, out=built.own, mode="clip")  # clip: else NumPy fills a copy first
+        own = w[place]
         try:
             value, part = built.objective(own) if what == "counts" else (0.0, built.objective.curvature(own))
         except ValueError as error:
