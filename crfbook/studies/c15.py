@@ -35,6 +35,7 @@ from .work import dataset
 NOISE = 0.1  # share of words that a copy changes
 LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 C2 = 1.0
+IDLE = 5.0  # seconds of a cluster that is watched doing nothing
 TEMPLATE = "chunking"
 
 
@@ -97,7 +98,7 @@ def hash_of(w):
 # ---- a gradient: CPU seconds and bytes
 
 
-def gradient_row(n_copies, noise, repeats=5):
+def gradient_row(n_copies, noise, repeats=15):
     """A value and gradient by two workers, and by this process over the same shards: medians, in turn."""
     with tempfile.TemporaryDirectory() as folder, cluster() as client:
         shards = write_shards(copies(n_copies, noise), folder, model())
@@ -115,6 +116,9 @@ def gradient_row(n_copies, noise, repeats=5):
                 if name == "there":
                     sent.append(loopback_bytes() - lo)
         cpu = {name: np.median([c for c, _ in pairs]) for name, pairs in spent.items()}
+        idle = cpu_seconds()
+        time.sleep(IDLE)
+        idle = (cpu_seconds() - idle) / IDLE
         KEPT.clear()
         return {
             "tokens": shards.n_tokens, "shards": len(shards), "weights": shards.features.n_features,
@@ -122,6 +126,7 @@ def gradient_row(n_copies, noise, repeats=5):
             "CPU s, two workers": f"{cpu['there']:.3f}",
             "ratio": f"{np.median([b[0] / a[0] for a, b in zip(*spent.values(), strict=True)]):.3f}",
             "wall s, two workers": f"{np.median([w for _, w in spent['there']]):.3f}",
+            "CPU s a second, idle": f"{idle:.3f}",
             "bytes / (2 F 8 W)": f"{np.median(sent) / (2 * 8 * len(w) * 2):.3f}",
         }  # fmt: skip
 
@@ -376,7 +381,7 @@ def sharded_driver():
 
 
 @study("15_targets.csv")
-def sharded_targets(repeats=5):
+def sharded_targets(repeats=15):
     """What sharded training must reach, in one run; some minutes. Memory and losses: see their tables."""
     row = gradient_row(10, 0.0, repeats)
     cpu = float(row["CPU s, two workers"]), float(row["CPU s here"])
