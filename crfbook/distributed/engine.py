@@ -12,6 +12,7 @@ no state but caches: a worker may die at any moment, and whoever is left compute
 import asyncio
 import ctypes
 import os
+import sys
 import time
 from collections import Counter, deque
 from concurrent.futures import CancelledError
@@ -325,14 +326,22 @@ def cut(shards, homes, group):
         start = stop
 
 
+def _worker():
+    """The worker of Dask that runs this task, or None."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_worker
+
+    try:
+        return get_worker()
+    except ValueError:
+        return None
+
+
 def memory_share():
     """Bytes that a process may keep: half of what Dask gives this worker, or of the machine's memory."""
-    try:
-        from distributed import get_worker
-
-        limit = get_worker().memory_manager.memory_limit
-    except (ImportError, ValueError):
-        limit = None
+    worker = _worker()
+    limit = worker and worker.memory_manager.memory_limit
     if not limit:
         try:
             limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -343,11 +352,13 @@ def memory_share():
 
 @cache
 def keep_freed():
-    """Let this process keep up to 256 MB that it has freed, for the next arrays, if its C library is glibc.
+    """Let a worker keep up to 256 MB that it has freed, for its next arrays, if its C library is glibc.
 
-    A worker of Dask gives all back at once (MALLOC_TRIM_THRESHOLD_). As the arrays of an evaluation are the
-    same each time, the system would have to clear the same pages again and again: a tenth of the time.
+    Dask has it give all back at once (MALLOC_TRIM_THRESHOLD_). As the arrays of an evaluation are the same
+    each time, the system would have to clear the same pages again and again: a tenth of the time.
     """
+    if _worker() is None:
+        return
     mallopt = None if os.name == "nt" else getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import threading
 from collections import Counter
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import one_of, shown, whole
 from crfbook.data.readers import iter_conll, write_conll
-from crfbook.distributed.engine import engine_of
+from crfbook.distributed.engine import engine_of, keep_freed
 from crfbook.distributed.reading import batch_columns, is_file, is_parquet, named, parquet
 from crfbook.models.crf import CRF
 
@@ -112,13 +112,21 @@ def _shown(results, n, verbose):
     return tqdm(results, total=n, unit="file", desc="tagging")
 
 
-@lru_cache(maxsize=2)
+_MODELS = {}  # digest: the last model of this process; a model under another name is the same one
+_READING = threading.Lock()
+
+
 def _model(path, digest):
-    return CRF.load(path, trust=True)
+    with _READING:
+        if digest not in _MODELS:
+            _MODELS.clear()
+            _MODELS[digest] = CRF.load(path, trust=True)
+        return _MODELS[digest]
 
 
 def tag_file(model, digest, path, target, columns, label, piece_tokens):
     """One file -> `Tagged`. A task."""
+    keep_freed()
     crf = _model(model, digest)
     beside = f"{target}.{secrets.token_hex(6)}.tmp"
     write = _tag_parquet if is_parquet(path) else _tag_columns
