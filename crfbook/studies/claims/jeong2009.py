@@ -11,16 +11,17 @@ NAMES = "Method 1", "Method 2", "Method 3", "Method 4"
 
 def claims(record):
     """Yield its `Claim`s."""
-    corpora, methods = record("10_corpora", "corpus"), record("10_methods", "corpus", "method")
+    methods = record("10_methods", "corpus", "method")
     table = methods.unstack("method")
-    accuracy, p, gap = table["accuracy"], table["p"], table["above its minimum, at most"]
+    yield from of_pairs(record, table)
+    yield from of_training(record, table)
+    yield from of_accuracy(table)
+    yield from of_speed(record, table)
 
-    def points(name, *among):
-        """Points above Sparse; an error that a test does not tell is that of the corpus's other methods."""
-        above = {c: accuracy.loc[c] - accuracy.loc[c, "Sparse"] for c in among}
-        design = {c: [tested(above[c][one], p.loc[c, one]) for one in above[c].index] for c in among}
-        return [alike([tested(above[c][name], p.loc[c, name])], design[c])[0] for c in among]
 
+def of_pairs(record, table):
+    """Pairs that the corpora show, what a token costs with them, and the likelihood without the others."""
+    corpora = record("10_corpora", "corpus")
     off = [corpora.loc[c, "Abar"] - paper for c, paper in (("conll2000", 6.59), ("nettalk", 22.18))]
     yield Claim(
         "pairs seen over labels on CoNLL00, NetTalk: ours less theirs (within 0.05)", near(0.0, 0.05),
@@ -32,11 +33,16 @@ def claims(record):
         "a token costs |A| L, not L^2: the power of L at a constant |A| (below 1.5)", less(1.5), [1],
         [slope(stored["labels"], stored["us a token"])], "10, Figure 5",
     )  # fmt: skip
+    gap = table["above its minimum, at most"]
     higher = (table["log-likelihood"]["Dense"] - table["log-likelihood"]["Sparse"])[[*REAL, *MANY]]
     yield Claim(
         "Dense has a higher training log-likelihood than Sparse: difference", more(), "yes",
         [Found(x, gap.loc[c, "Dense"] + gap.loc[c, "Sparse"]) for c, x in higher.items()], "10, Table 2",
     )  # fmt: skip
+
+
+def of_training(record, table):
+    """Seconds and iterations of the four methods, and where they end."""
     ends = record("10_curves").groupby(["corpus", "method"]).last().unstack("corpus")
     seconds, steps = ends["CPU s"], ends["iteration"]
     yield Claim(
@@ -58,11 +64,24 @@ def claims(record):
         f"Method 1 sometimes fails to converge: corpora of {len(table)}", more(), "Encyclopedia",
         [Found(int(failed))], "10, Table 2",
     )  # fmt: skip
+    gap = table["above its minimum, at most"]
     above = 100 * gap.loc["nettalk"] / table["objective"].loc["nettalk"]
     yield Claim(
         "Methods 3, 4 miss the optimum on NetTalk: above it, at most (more than 1 %)", more(1.0), "yes",
         [Found(above[name]) for name in NAMES[2:]], "10, Table 2",
     )  # fmt: skip
+
+
+def of_accuracy(table):
+    """What leaving out labels costs in accuracy."""
+    accuracy, p = table["accuracy"], table["p"]
+
+    def points(name, *among):
+        """Points above Sparse; an error that a test does not tell is that of the corpus's other methods."""
+        above = {c: accuracy.loc[c] - accuracy.loc[c, "Sparse"] for c in among}
+        design = {c: [tested(above[c][one], p.loc[c, one]) for one in above[c].index] for c in among}
+        return [alike([tested(above[c][name], p.loc[c, name])], design[c])[0] for c in among]
+
     yield Claim(
         "Sparse is as accurate as Dense: Dense above Sparse (within 0.5 points)", near(0.0, 0.5),
         [0.2, -0.1, 0.0, -0.3], points("Dense", *REAL, *MANY), "10, Table 2",
@@ -93,6 +112,10 @@ def claims(record):
         "Method 1 fails on Encyclopedia (more than 5 points); ours: simulated 279", less(-5.0), [-24.4],
         points("Method 1", MANY[2]), "10, Table 2",
     )  # fmt: skip
+
+
+def of_speed(record, table):
+    """What the active labels hold, seconds of decoding, and other programs."""
     kept = record("10_errors").query("outside == 'zero' and weights == '3 epochs' and eps == 0.001")
     yield Claim(
         "Method 1 with eps = 0.001 keeps 99 % of the probability: a word, in % (98.5 or more)", more(98.5),
