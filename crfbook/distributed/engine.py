@@ -92,6 +92,8 @@ class Part(NamedTuple):
 def stretch(task, payload, start, shards, n, more):
     """The branches of some neighbouring ones among n shards, the first of which is number `start`."""
 
+    keep_freed()
+
     def leaves():
         for i, shard in enumerate(shards, start):
             listen()
@@ -355,7 +357,7 @@ def keep_freed():
     """Let a worker keep up to 256 MB that it has freed, for its next arrays, if its C library is glibc.
 
     Dask has it give all back at once (MALLOC_TRIM_THRESHOLD_). As the arrays of an evaluation are the same
-    each time, the system would have to clear the same pages again and again: a tenth of the time.
+    each time, the system would have to clear the same pages again and again.
     """
     if _worker() is None:
         return

@@ -179,7 +179,6 @@ class _OneByOne(Learner):
         self.n_features = shards.features.n_features
         self.filled = sum(1 for shard in shards.shards if shard.n_tokens)
         self.group = problem["group"]
-        self.numbered = [(i, shard.path, shard.digest) for i, shard in enumerate(shards.shards)]
         self.w = np.zeros(self.n_features)
 
     def mean(self, task, payload, *more):
@@ -189,7 +188,7 @@ class _OneByOne(Learner):
 
     def sums(self, task, payload, *more):
         more = self.n_features, None if self.engine.client is None else versions(), *more
-        return self.engine.total(task, self.numbered, payload, *more, group=self.group)
+        return self.engine.total(task, self.shards.files, payload, *more, group=self.group)
 
     def weights(self):
         return self.w
@@ -230,7 +229,7 @@ def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
     """
     if wanted is not None:
         check_here(wanted)
-    _, path, digest = shard
+    path, digest = shard
     corpus, features, place, constraints = read_shard(path, digest)
     found, count = np.zeros((2, len(place)))
     if corpus.n_tokens and sdca_memory(corpus, features) <= memory_limit:
@@ -303,7 +302,7 @@ def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
     if wanted is not None:
         check_here(wanted)
     budget = memory_share() if budget is None else budget
-    _, path, digest = shard
+    path, digest = shard
     corpus, features, place, constraints = KEPT.get(
         (path, digest, "corpus"), lambda: _sized(read_shard(path, digest)), budget
     )

@@ -19,7 +19,7 @@ from crfbook._checks import number, whole
 from crfbook.chain.objective import Objective, check_weights
 from crfbook.chain.packing import forecast
 from crfbook.data.features import select
-from crfbook.distributed.engine import Part, keep_freed, memory_share
+from crfbook.distributed.engine import Part, memory_share
 from crfbook.distributed.handshake import check_here, versions
 from crfbook.distributed.shards import ShardError, read_shard
 from crfbook.training.threads import one_blas_thread
@@ -94,7 +94,6 @@ def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
     """
     if wanted is not None:
         check_here(wanted)
-        keep_freed()
     (w, subset), (path, digest) = payload, shard
     budget = memory_share() if budget is None else budget
     key = path, digest, subset and subset.digest, n_threads
@@ -162,6 +161,5 @@ class ShardedObjective:
     def _total(self, w, what):
         n_threads, group, budget = self.settings.values()
         wanted = None if self.engine.client is None else versions()
-        shards = [(shard.path, shard.digest) for shard in self.shards.shards]
         more = self.n_features, what, n_threads, budget, wanted
-        return self.engine.total(evaluate, shards, (w, self.subset), *more, group=group)
+        return self.engine.total(evaluate, self.shards.files, (w, self.subset), *more, group=group)

@@ -99,6 +99,7 @@ class Shards:
             raise ShardError(f"{path}: expected each shard once, got {os.path.basename(twice[0])} twice")
         self.shards = rows
 
+    files = property(lambda self: [(shard.path, shard.digest) for shard in self.shards])
     n_sequences = property(lambda self: sum(shard.n_sequences for shard in self.shards))
     n_tokens = property(lambda self: sum(shard.n_tokens for shard in self.shards))
 

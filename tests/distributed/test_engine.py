@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -251,3 +252,17 @@ def test_an_error_in_a_task_is_raised_as_it_is(client):
     with pytest.raises(ZeroDivisionError):
         list(Cluster(client).run(divmod, [(1, 1), (1, 0), (2, 1)]))
     assert list(Cluster(client).run(divmod, [(7, 2)])) == [(3, 1)]
+
+
+def test_memory_is_kept_by_workers_alone(monkeypatch):
+    """What the caller's process does with its memory is not ours to change."""
+    calls = []
+    library = SimpleNamespace(mallopt=lambda *pair: calls.append(pair))
+    monkeypatch.setattr(engine.ctypes, "CDLL", lambda _: library)
+    engine.keep_freed.__wrapped__()
+    assert calls == []
+    monkeypatch.setattr(engine, "_worker", object)
+    engine.keep_freed.__wrapped__()
+    assert calls == [(-1, 256 << 20), (-3, 32 << 20)]
+    del library.mallopt  # another C library
+    engine.keep_freed.__wrapped__()

@@ -38,6 +38,18 @@ def found(path, names=(*TEXT, "label")):
     return read_conll(path, names, "label").labels_by_sequence()
 
 
+def test_a_model_is_read_once_and_never_taken_for_another(crf, files, monkeypatch, tmp_path):
+    other, read = CRF(template=TEMPLATE, max_iterations=1).fit(columns(sentences(seed=9))), []
+    load = CRF.load
+    monkeypatch.setattr(tagging, "_MODELS", {})
+    monkeypatch.setattr(tagging.CRF, "load", lambda *args, **kwargs: read.append(1) or load(*args, **kwargs))
+    assert expected(crf, files[0]) != expected(other, files[0])
+    for i, model in enumerate((crf, crf, other, crf)):
+        (row,) = predict_files(model, files[:1], tmp_path / str(i))
+        assert found(row.path) == expected(model, files[0])
+    assert len(read) == 3
+
+
 @pytest.mark.parametrize("piece_tokens", [1, 7, 10_000])
 def test_files_of_columns(crf, files, piece_tokens, tmp_path):
     out = tmp_path / "out"
