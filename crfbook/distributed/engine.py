@@ -157,7 +157,10 @@ class Cluster:
             raise TypeError("client: expected one that waits for its results, got one with asynchronous=True")
         self.client = client
         self._alive()
-        check_workers(client, self._workers())
+        try:
+            check_workers(client, self._workers())
+        except (OSError, TimeoutError) as error:
+            raise ClusterLost(f"client: its scheduler went during the handshake ({error})") from None
         threads = [info["nthreads"] for info in self._info().values()]
         self.n_workers = max(1, sum(threads))
         self._homes = {}  # number of a shard -> worker

@@ -220,6 +220,7 @@ def loss_row(victim, run, shards, wanted, seconds, build):
     if victim == "scheduler":
         file = os.path.join(shards.folder, f"run-{run}.crfbook")
         with separate_cluster() as (client, scheduler, _):
+            engine_of(client)
             later(moment, scheduler.kill)
             with contextlib.suppress(ClusterLost):
                 fit(crf, shards, client, checkpoint=file, every=5)

@@ -215,7 +215,8 @@ def started(*command):
     return process
 
 
-def test_a_killed_scheduler_then_another_cluster(shards, reference, client, tmp_path):
+@pytest.mark.parametrize("when", ["handshake", "iteration 5"])
+def test_a_killed_scheduler_then_another_cluster(when, shards, reference, client, monkeypatch, tmp_path):
     from distributed import Client
 
     path = tmp_path / "scheduler.json"
@@ -235,6 +236,9 @@ def test_a_killed_scheduler_then_another_cluster(shards, reference, client, tmp_
 
     try:
         other.wait_for_workers(1, timeout=60)
+        if when == "handshake":
+            killed = threading.Timer(0.5, scheduler.kill)
+            monkeypatch.setattr(engine, "check_workers", lambda *_: [killed.start(), other.run(time.sleep, 5)])
         began = time.monotonic()
         with pytest.raises(ClusterLost, match="^client: "):
             trained(shards, other, rules=RULES, callback=callback, checkpoint=tmp_path / "c", every=1)
@@ -245,6 +249,7 @@ def test_a_killed_scheduler_then_another_cluster(shards, reference, client, tmp_
             process.kill()
             process.wait()
             process.stderr.close()
+    monkeypatch.undo()
     assert_same_bits(trained(shards, client, rules=RULES, checkpoint=tmp_path / "c"), reference)
 
 
