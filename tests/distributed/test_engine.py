@@ -237,8 +237,8 @@ def test_a_killed_scheduler_then_another_cluster(when, shards, reference, client
     try:
         other.wait_for_workers(1, timeout=60)
         if when == "handshake":
-            killed = threading.Timer(0.5, scheduler.kill)
-            monkeypatch.setattr(engine, "check_workers", lambda *_: [killed.start(), other.run(time.sleep, 5)])
+            later = threading.Timer(0.5, scheduler.kill)
+            monkeypatch.setattr(engine, "check_workers", lambda *_: [later.start(), other.run(time.sleep, 5)])
         began = time.monotonic()
         with pytest.raises(ClusterLost, match="^client: "):
             trained(shards, other, rules=RULES, callback=callback, checkpoint=tmp_path / "c", every=1)
