@@ -293,7 +293,7 @@ class Cluster:
             raise
 
     def _all_here(self, workers):
-        if not workers <= {*self._workers()}:
+        if workers and not workers <= {*self._workers()}:
             raise TimeoutError("a worker left the cluster")
 
     def _alive(self):
@@ -301,7 +301,10 @@ class Cluster:
             raise ClusterLost(f"client: expected one with a scheduler, got one that is {self.client.status}")
 
     def _info(self):
-        return self.client.scheduler_info(n_workers=-1)["workers"]
+        async def ask():  # `client.scheduler_info` would wait a minute for a scheduler that is gone
+            return await self.client.scheduler.identity(n_workers=-1)
+
+        return self._outcome(ask())["workers"]
 
     def _workers(self):
         """Addresses of the workers, once there is one; ClusterLost after PATIENCE seconds without."""

@@ -49,6 +49,7 @@ def predict_files(
         that all workers see.
     client : dask.distributed.Client, or None: this process tags all.
     columns : names of the columns of files of columns; None leaves one out. Not given: those of training.
+        Those that the template reads must be there, in files of any kind.
     label : name of the new column. A column of this name is replaced.
     piece_tokens : tokens read at a time from files of columns; memory grows with it, not with files.
     existing : what to do with files that are already in `out`: "error", "skip" (the call before was stopped),
@@ -177,8 +178,14 @@ def _tag_parquet(crf, path, beside, columns, label, piece_tokens):
 
 
 def _needed(crf, there):
-    """The columns that the model reads. ValueError where one is missing."""
+    """The columns that the model reads; those before them stay, as a template may count columns. ValueError
+    where one is missing.
+    """
     wanted = crf.encoder_.columns_
+    if crf.tag_dictionary is None:
+        read = {source.column for source in crf.encoder_.template.sources}
+        last = max((column for column in read if isinstance(column, int)), default=-1)
+        wanted = [name for i, name in enumerate(wanted) if i <= last or name in read]
     if any(name not in there for name in wanted):
         expected, found = (", ".join(map(repr, names)) for names in (wanted, there))
         raise ValueError(f"expected the columns {expected}, got {found}")

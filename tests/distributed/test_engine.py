@@ -206,6 +206,22 @@ def test_a_cluster_without_workers(shards, monkeypatch):
         fit(CRF(), shards, client)
 
 
+def test_a_scheduler_that_does_not_answer(client, monkeypatch):
+    """Its question is given up as soon as the client knows."""
+    one = Cluster(client)
+
+    async def identity(n_workers):
+        client.status = "connecting"
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(client, "status", client.status)
+    monkeypatch.setattr(client, "scheduler", SimpleNamespace(identity=identity))
+    began = time.monotonic()
+    with pytest.raises(ClusterLost, match="^client: expected one with a scheduler"):
+        one._workers()
+    assert time.monotonic() - began < 20
+
+
 def started(*command):
     """A process, once it has said where it listens."""
     process = subprocess.Popen(

@@ -132,6 +132,19 @@ def test_bad_columns_are_told_where(crf, tmp_path):
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.parametrize("template, read", [("U:%x[0,0]\n", 1), ("U:%x[0,word]\n", 1), ("U:%x[0,1]\n", 2)])
+def test_columns_that_the_template_does_not_read_may_be_missing(template, read, tmp_path):
+    crf = CRF("perceptron", template=template, max_iterations=2).fit(columns(sentences()))
+    rows = [[token[:2] for token in s] for s in sentences(seed=5)]
+    path = write_columns(tmp_path / "a.txt", [[token[:read] for token in s] for s in rows])
+    wanted = crf.predict(TokenColumns.from_sentences(rows, TEXT))
+    (row,) = predict_files(crf, [path], tmp_path / "out", columns=TEXT[:read])
+    assert found(row.path, (*TEXT[:read], "label")) == wanted
+    if read == 2:
+        with pytest.raises(ValueError, match=r"expected the columns 'word', 'pos', got 'pos'$"):
+            predict_files(crf, [path], tmp_path / "less", columns=(None, "pos"))
+
+
 def test_what_is_there_already(crf, files, tmp_path):
     out = tmp_path / "out"
     first = predict_files(crf, files, out)
