@@ -23,7 +23,7 @@ from .records import each
 from .work import dataset, descend, error_of
 
 N_WORDS = 1000
-STRENGTHS = (2.0, 1.0, 0.5, 0.25, 0.125)  # c1, each from the solution of the one before
+STRENGTHS = (2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)  # c1, each from the solution of the one before
 NEAR = 0.01  # a violation of this share of c1 is small enough
 LIMITS = {"max_rounds": 10, "max_iterations": 600}  # far more than it takes
 NOTHING = Tuples(np.zeros(0, np.int32), np.zeros((0, 4), np.int32)), np.zeros(0)
@@ -177,7 +177,7 @@ def heaviest_tuples(encoder, found, n=10):
 
 @study("08_memory_choice.csv", "08_longer_memory.csv", frozen=("tuples", "owlqn", "decoding, dense"))
 def longer_memory(n_words=N_WORDS):
-    """What triples of phonemes buy beside pairs, under L1, converged; some ten minutes."""
+    """What triples of phonemes buy beside pairs, under L1, converged; half an hour."""
     data, cells = [dataset("nettalk")], [{"template": name} for name in MODELS]
     rows = yield "08_memory_choice.csv", each(choice_rows, cells, n_words=n_words), data
     at = Longer({name: chosen(rows, name) for name in MODELS}, n_words)

@@ -64,10 +64,14 @@ def test_the_batch_perceptron_is_given_its_passes(monkeypatch, tmp_path):
     short(monkeypatch)
     monkeypatch.setattr(c05, "BATCH", {name: (n // 2, more) for name, (n, more) in c05.BATCH.items()})
     monkeypatch.setattr(c05, "set_up", lambda task, template, n: work.set_up(task, template, 60))
+    c05.base_labels.cache_clear()
     rows = read_record(*run("batch-perceptron-ner", folder=tmp_path))[1]
+    c05.base_labels.cache_clear()
     ends = {name: [row for row in rows if row["learner"] == name][-1] for name in c05.BATCH}
     assert all(float(row["loss"]) == 0 for row in ends.values())  # 60 sentences are separated
     assert int(ends["batch, last"]["passes"]) > int(ends["online, last"]["passes"])
+    assert ends["online, mean"]["p testa"] == "1.0000"  # it is tested against itself
+    assert min(float(row["p testa"]) for row in rows if row["learner"] == "batch, mean") < 0.05
 
 
 def test_boosting_goes_on_where_it_was_cut(monkeypatch, tmp_path):
