@@ -39,7 +39,7 @@ from .work import LARGE, columns_of, dataset, descend, encode, load, random_chai
 # c1, each from the solution of the one before
 STRENGTHS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.06, 0.03, 0.015, 0.0075)
 RIDGES = (1.0, 0.3, 0.1, 0.05, 0.03)  # c2
-NEAR = 0.05  # a largest pseudo-gradient of this share of c1 ends OWL-QN
+NEAR = 0.05  # on the path training ends where no pseudo-gradient exceeds this share of c1
 HELD_OUT = 10  # every tenth training sentence chooses c1, and c2
 
 
@@ -94,15 +94,16 @@ def penalty_path(strengths=STRENGTHS, ridges=RIDGES):
     """Two lists of dicts: for each c1, each from the one before, and for each c2 of L2 alone, from zeros.
 
     F1 on dev is that of a model trained without every tenth sentence, on these; all else of a model of all.
-    gain, p: F1 on test less that of the c2 that is best on dev, and its paired test.
+    violation: the largest pseudo-gradient, at most NEAR of c1 where c1 > 0. gain, p: F1 on test less that of
+    the c2 that is best on dev, and its paired test.
     """
     template, train, parts = columns_of("chunking", verbose=True)
     whole, held = encode("chunking", template, train, parts), np.arange(len(train)) % HELD_OUT == 0
     rest, dev = (train.take(np.flatnonzero(keep)) for keep in (~held, held))
     part, w, tables = encode("chunking", template, rest, {"dev": dev}), [None, None], ([], [])
     for c1 in strengths:
-        pairs = zip((part, whole), w, strict=True)
-        runs = [train_l1(work, c1, start, tol_gradient=NEAR * c1) for work, start in pairs]
+        starts = zip((part, whole), w, strict=True)
+        runs = [train_l1(work, c1, start, tol_gradient=NEAR * c1) for work, start in starts]
         w = [run.result.w for run in runs]
         tables[0].append(_path_row(c1, 0.0, part, whole, *runs))
     for c2 in ridges:
