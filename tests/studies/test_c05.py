@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from crfbook.evaluation import paired_test
-from crfbook.studies import c05, c05_epochs, read_record, run, work
+from crfbook.learners.online import online
+from crfbook.studies import c05, c05_batch, c05_epochs, read_record, run, work
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 pytestmark = pytest.mark.usefixtures("on_twins")
@@ -64,14 +65,18 @@ def test_the_log_loss_has_the_variances_of_chapter_04():
 def test_the_batch_perceptron_is_given_its_passes(monkeypatch, tmp_path):
     """Its loss falls to where the online one is, in many more passes."""
     short(monkeypatch)
-    monkeypatch.setattr(c05, "BATCH", {name: (n // 2, more) for name, (n, more) in c05.BATCH.items()})
-    monkeypatch.setattr(c05, "set_up", lambda task, template, n: work.set_up(task, template, 60))
-    monkeypatch.setattr(c05, "PASSES_SHOWN", (1, 25))
+    monkeypatch.setattr(
+        c05_batch, "BATCH", {name: (n // 2, more) for name, (n, more) in c05_batch.BATCH.items()}
+    )
+    few = lambda task, template, n: work.set_up(task, template, 60)  # noqa: E731
+    for module in (c05, c05_batch):
+        monkeypatch.setattr(module, "set_up", few)
+    monkeypatch.setattr(c05_batch, "PASSES_SHOWN", (1, 25))
     rows = read_record(*run("batch-perceptron-ner", folder=tmp_path))[1]
     assert list(rows[0]) == [
         *("learner", "passes", "loss", "testa", "testb", "active", "p testa", "p testb", "seconds")
     ]
-    ends = {name: [row for row in rows if row["learner"] == name][-1] for name in c05.BATCH}
+    ends = {name: [row for row in rows if row["learner"] == name][-1] for name in c05_batch.BATCH}
     assert all(float(row["loss"]) == 0 for row in ends.values())  # 60 sentences are separated
     assert int(ends["batch, last"]["passes"]) > int(ends["online, last"]["passes"])
     labels = {name: batch_labels(name, int(row["passes"])) for name, row in ends.items()}
@@ -88,8 +93,8 @@ def test_the_batch_perceptron_is_given_its_passes(monkeypatch, tmp_path):
 
 def batch_labels(name, passes):
     """{part: labels} after so many passes over 60 sentences, S2."""
-    setup, options = work.set_up("ner", "s2", 60), c05.BATCH[name][1]
-    learner = partial(c05.online.perceptron, setup.corpus, setup.features, constraints=setup.constraints)
+    setup, options = work.set_up("ner", "s2", 60), c05_batch.BATCH[name][1]
+    learner = partial(online.perceptron, setup.corpus, setup.features, constraints=setup.constraints)
     w = learner(max_iterations=passes, **options).w
     return {part: setup.guess(w, part) for part in setup.parts}
 
