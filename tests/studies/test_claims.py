@@ -125,6 +125,22 @@ def test_paired_tests_say_whether_batch_perceptrons_are_better(
     assert table.loc[one, "ours"].startswith(f"{testb - 58.18:.3g} (p {p_testb:.2g}) / ")
 
 
+@pytest.mark.parametrize(
+    "difference, error, p, wanted",
+    [(-0.06, 0.05, 0.3, "holds"), (0.0, 0.05, 1.0, "holds"), (-0.9, 0.1, 0.0001, "reversed"),
+     (0.45, 0.2, 0.02, "undecided"), (0.01, 0.4, 0.98, "undecided")],
+)  # fmt: skip
+def test_a_paired_test_says_whether_sbcd_is_as_accurate_as_owl_qn(tmp_path, difference, error, p, wanted):
+    shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
+    text = "# date: never\nbefore,after,c1,error before,error after,difference,standard error,p\n"
+    text += f'OWL-QN,"SBCD, from zero",0.2,18.63,18.69,{difference},{error},{p}\n'
+    (tmp_path / "08_letters_paired.csv").write_text(text, encoding="utf-8")
+    table = claims("sokolovska2010", tmp_path).set_index("claim")
+    (one,) = [claim for claim in table.index if claim.startswith("SBCD and OWL-QN are as accurate")]
+    assert table.loc[one, "verdict"] == wanted
+    assert table.loc[one, "ours"] == f"{0.0 - difference:.3g} (p {p:.2g})"
+
+
 def test_errors_decide():
     assert verdict(more(), [Found(1.0, 0.5), Found(0.2)]) == "holds"
     assert verdict(more(), [Found(1.0, 0.5), Found(0.2, 0.3)]) == "holds where decided"
