@@ -328,36 +328,6 @@ def learner_table(task):
     yield f"05_{task}.csv", jobs, data
 
 
-BATCH = {  # of the perceptron: passes, options
-    "online, last": (200, {"average": False}), "online, mean": (200, {}),
-    "batch, last": (6400, {"average": False, "batch": True}), "batch, mean": (6400, {"batch": True}),
-}  # fmt: skip
-PASSES_SHOWN = (1, 3, 6, 12, 25, 50, 100, 200, 400, 800, 1600, 3200, 6400)
-
-
-def batch_rows(task, learner):
-    """A perceptron after some of its passes over the first 800 sentences, S2, and where it ends."""
-    setup, rows, (most, options) = set_up(task, "s2", 800), [], BATCH[learner]
-
-    def look(step, w, seconds):
-        if step.iteration in PASSES_SHOWN or step.objective == 0.0:
-            begin = {"passes": step.iteration, "loss": f"{step.objective:.2f}"}
-            rows.append({**begin, **row_of(setup, w, seconds)})
-
-    fit_learner(setup, partial(online.perceptron, **options), most, look)
-    return rows
-
-
-@study("05_batch_{}.csv", of=("ner",), frozen=("perceptron",))
-def batch_perceptron(task):
-    """The batch perceptron until it separates 800 sentences, beside the online one; two minutes."""
-    yield (
-        f"05_batch_{task}.csv",
-        each(batch_rows, [{"learner": name} for name in BATCH], task=task),
-        [dataset(task)],
-    )
-
-
 # ---- boosting, an hour ----
 
 TEMPLATES_BY_COST = {"ner": ("s3", "s2", "s1"), "pos": ("s2", "s1")}

@@ -162,21 +162,24 @@ class Letters:
             for part, start in zip(self.path()[0], starts, strict=True)
         ]
 
-    def method(self, name):
-        """The row of a method that begins at zero: after the paper's number of iterations."""
+    def from_zero(self, name):
+        """(learner from zero weights without a stop of its own, its c1, the paper's number of iterations)."""
         setup, c1 = self.setup, 0.0 if name in ("L-BFGS", "SGD") else self.c1
-        n, least, near, kept = ITERATIONS.get(name, SWEEPS), self.least(c1), [], []
-        fun, limits = Objective(setup.corpus, self.everything, c2=C2), {"max_iterations": 10_000}
         if name == "SBCD, from zero":
-            learner, limits = (
-                partial(coordinate_descent, setup.corpus, c1=c1, tol=0.0, **setup.options),
-                limits,
-            )
+            learner = partial(coordinate_descent, setup.corpus, c1=c1, tol=0.0, **setup.options)
         elif name == "SGD":
             learner = partial(sgd, setup.corpus, self.everything, c2=C2, delta=0.0)
         else:
+            fun = Objective(setup.corpus, self.everything, c2=C2)
             learner = partial(minimize, fun, np.zeros(self.everything.n_features), c1=c1, c2=C2, tol=0.0)
-            limits |= {"l1_method": "owlqn"} if c1 else {}
+            learner = partial(learner, l1_method="owlqn") if c1 else learner
+        return learner, c1, ITERATIONS.get(name, SWEEPS)
+
+    def method(self, name):
+        """The row of a method that begins at zero: after the paper's number of iterations."""
+        learner, c1, n = self.from_zero(name)
+        least, near, kept, limits = self.least(c1), [], [], {"max_iterations": 10_000}
+        fun = Objective(self.setup.corpus, self.everything, c2=C2)
 
         def look(step, w, seconds):
             value = fun(w)[0] if name == "SGD" else step.objective  # SGD's is that of weights on the move

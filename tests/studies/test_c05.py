@@ -1,11 +1,14 @@
 """Table 3 of chapter 05, small: epochs are chosen on the tenth; boosting round by round."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from crfbook.studies import c05, c05_epochs, read_record, run, work
+from crfbook.evaluation import paired_test
+from crfbook.learners.online import online
+from crfbook.studies import c05, c05_batch, c05_epochs, read_record, run, work
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 pytestmark = pytest.mark.usefixtures("on_twins")
@@ -62,12 +65,38 @@ def test_the_log_loss_has_the_variances_of_chapter_04():
 def test_the_batch_perceptron_is_given_its_passes(monkeypatch, tmp_path):
     """Its loss falls to where the online one is, in many more passes."""
     short(monkeypatch)
-    monkeypatch.setattr(c05, "BATCH", {name: (n // 2, more) for name, (n, more) in c05.BATCH.items()})
-    monkeypatch.setattr(c05, "set_up", lambda task, template, n: work.set_up(task, template, 60))
+    monkeypatch.setattr(
+        c05_batch, "BATCH", {name: (n // 2, more) for name, (n, more) in c05_batch.BATCH.items()}
+    )
+    few = lambda task, template, n: work.set_up(task, template, 60)  # noqa: E731
+    for module in (c05, c05_batch):
+        monkeypatch.setattr(module, "set_up", few)
+    monkeypatch.setattr(c05_batch, "PASSES_SHOWN", (1, 25))
     rows = read_record(*run("batch-perceptron-ner", folder=tmp_path))[1]
-    ends = {name: [row for row in rows if row["learner"] == name][-1] for name in c05.BATCH}
+    assert list(rows[0]) == [
+        *("learner", "passes", "loss", "testa", "testb", "active", "p testa", "p testb", "seconds")
+    ]
+    ends = {name: [row for row in rows if row["learner"] == name][-1] for name in c05_batch.BATCH}
     assert all(float(row["loss"]) == 0 for row in ends.values())  # 60 sentences are separated
     assert int(ends["batch, last"]["passes"]) > int(ends["online, last"]["passes"])
+    labels = {name: batch_labels(name, int(row["passes"])) for name, row in ends.items()}
+    for name, row in ends.items():
+        for part, found in labels[name].items():
+            gold, base = work.set_up("ner", "s2", 60).parts[part].gold, labels["online, mean"][part]
+            test = paired_test(gold, base, found)
+            assert row[f"p {part}"] == f"{test.p_value:.4f}"
+            gain = float(row[part]) - float(ends["online, mean"][part])
+            assert gain == pytest.approx(100 * test.difference, abs=0.011)
+    assert ends["online, mean"]["p testa"] == ends["online, mean"]["p testb"] == "1.0000"
+    assert len({row["p testb"] for row in rows}) > 2  # the rest is not tested against itself
+
+
+def batch_labels(name, passes):
+    """{part: labels} after so many passes over 60 sentences, S2."""
+    setup, options = work.set_up("ner", "s2", 60), c05_batch.BATCH[name][1]
+    learner = partial(online.perceptron, setup.corpus, setup.features, constraints=setup.constraints)
+    w = learner(max_iterations=passes, **options).w
+    return {part: setup.guess(w, part) for part in setup.parts}
 
 
 def test_boosting_goes_on_where_it_was_cut(monkeypatch, tmp_path):

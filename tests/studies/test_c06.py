@@ -75,6 +75,22 @@ def test_a_row_counts_every_stored_pair_once(chains):
     row = form_row(corpus, features, (features.n_features - first) // 2, repeats=1)
     assert row["products"] == row["stored pairs"] > 0
     assert row["chosen"] in ("batched", "sparse") and all(float(row[form]) >= 0 for form in FORMS)
+    assert 0 < float(row["log Z off"]) < 1e-9 and 0 < float(row["marginals off"]) < 1e-9
+
+
+def test_a_row_says_how_far_lists_are_off(chains, monkeypatch):
+    exact, (corpus, features, *_) = ChainForms.run, chains
+
+    def broken(self, form):
+        took = exact(self, form)
+        if form == FORMS[3]:
+            self.p_node[3, 1] += 0.01
+            self.log_z[2] -= 0.5
+        return took
+
+    monkeypatch.setattr(ChainForms, "run", broken)
+    row = form_row(corpus, features, (features.n_edge - int(features.edge_ptr[1])) // 2, repeats=1)
+    assert float(row["log Z off"]) == 0.5 and float(row["marginals off"]) == 0.01
 
 
 def test_cases_of_any_size_time_kernels():

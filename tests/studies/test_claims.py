@@ -92,6 +92,55 @@ def test_another_record_brings_another_verdict(tmp_path, paper, record, old, new
     assert found() == [after]
 
 
+BATCH = [  # of batch's mean: testa, testb, p testa, p testb; the verdict
+    (52.38, 55.77, 0.2, 0.0001, "reversed where decided"), (52.38, 55.77, 0.01, 0.0001, "reversed"),
+    (54.05, 60.18, 0.01, 0.02, "holds"), (54.05, 58.2, 0.02, 0.9, "holds where decided"),
+    (54.05, 55.77, 0.01, 0.01, "mixed"), (52.38, 58.2, 0.2, 0.9, "undecided"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("testa, testb, p_testa, p_testb, wanted", BATCH)
+def test_paired_tests_say_whether_batch_perceptrons_are_better(
+    tmp_path, testa, testb, p_testa, p_testb, wanted
+):
+    """Where both end; passes before, and what another learner does, decide nothing."""
+    shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
+    rows = [
+        *(
+            ("online, last", 200, 49.34, 52.55, 0.001, 0.0001),
+            ("online, mean", 1, 45.66, 48.01, 0.001, 0.001),
+        ),
+        *(("online, mean", 200, 53.05, 58.18, 1.0, 1.0), ("batch, mean", 200, 99.0, 1.0, 0.0001, 0.0001)),
+        *(
+            ("batch, mean", 6400, testa, testb, p_testa, p_testb),
+            ("batch, last", 6400, 49.82, 55.22, 0.01, 0.02),
+        ),
+    ]
+    text = "# date: never\nlearner,passes,testa,testb,p testa,p testb\n"
+    text += "\n".join(f'"{name}",' + ",".join(map(str, rest)) for name, *rest in rows)
+    (tmp_path / "05_batch_ner.csv").write_text(text, encoding="utf-8")
+    table = claims("altun2003", tmp_path).set_index("claim")
+    (one,) = [claim for claim in table.index if claim.startswith("the batch perceptron is the closer")]
+    assert table.loc[one, "verdict"] == wanted
+    assert table.loc[one, "ours"].startswith(f"{testb - 58.18:.3g} (p {p_testb:.2g}) / ")
+
+
+@pytest.mark.parametrize(
+    "difference, error, p, wanted",
+    [(-0.06, 0.05, 0.3, "holds"), (0.0, 0.05, 1.0, "holds"), (-0.9, 0.1, 0.0001, "reversed"),
+     (0.45, 0.2, 0.02, "undecided"), (0.01, 0.4, 0.98, "undecided")],
+)  # fmt: skip
+def test_a_paired_test_says_whether_sbcd_is_as_accurate_as_owl_qn(tmp_path, difference, error, p, wanted):
+    shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
+    text = "# date: never\nbefore,after,c1,error before,error after,difference,standard error,p\n"
+    text += f'OWL-QN,"SBCD, from zero",0.2,18.63,18.69,{difference},{error},{p}\n'
+    (tmp_path / "08_letters_paired.csv").write_text(text, encoding="utf-8")
+    table = claims("sokolovska2010", tmp_path).set_index("claim")
+    (one,) = [claim for claim in table.index if claim.startswith("SBCD and OWL-QN are as accurate")]
+    assert table.loc[one, "verdict"] == wanted
+    assert table.loc[one, "ours"] == f"{0.0 - difference:.3g} (p {p:.2g})"
+
+
 def test_errors_decide():
     assert verdict(more(), [Found(1.0, 0.5), Found(0.2)]) == "holds"
     assert verdict(more(), [Found(1.0, 0.5), Found(0.2, 0.3)]) == "holds where decided"
