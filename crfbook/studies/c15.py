@@ -249,6 +249,16 @@ ITERATIONS, EVERY = 40, 5
 VICTIMS = ("one of two workers", "only worker", "scheduler")
 
 
+def undisturbed(kind, shards):
+    """Seconds of a training in a cluster of that kind, in which nobody is killed."""
+    with kind() as found:
+        client = found[0] if kind is separate_cluster else found
+        engine_of(client)
+        began = time.perf_counter()
+        fit(model(max_iterations=ITERATIONS), shards, client)
+        return time.perf_counter() - began
+
+
 @study("15_losses.csv", frozen=("lbfgs",))
 def sharded_losses(runs=10):
     """SIGKILL of a worker, of the only worker, of the scheduler, at 30 random moments; ten minutes."""
@@ -262,14 +272,7 @@ def sharded_losses(runs=10):
         KEPT.clear()
         ShardedObjective(shards, engine_of(None), C2)(np.zeros(shards.features.n_features))
         build = (time.perf_counter() - began) / 2  # two groups
-        seconds = []
-        for kind in (cluster, separate_cluster):  # undisturbed
-            with kind() as found:
-                client = found[0] if kind is separate_cluster else found
-                engine_of(client)
-                began = time.perf_counter()
-                fit(model(max_iterations=ITERATIONS), shards, client)
-                seconds.append(time.perf_counter() - began)
+        seconds = [min(undisturbed(kind, shards) for _ in range(2)) for kind in (cluster, separate_cluster)]
         options = {"shards": shards, "wanted": wanted, "seconds": seconds, "build": build}
         cells = [{"victim": victim, "run": run} for victim in VICTIMS for run in range(runs)]
         yield "15_losses.csv", each(loss_row, cells, **options), [dataset("chunking")]
