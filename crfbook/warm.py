@@ -116,7 +116,7 @@ def dynamic(train):
 
 # job -> what it calls, and the chapters that need it; the longest first
 JOBS = {
-    "crf": (crf(), "00 01 02 03 04 05 06 09 10 12"),
+    "crf": (crf(), "00 01 02 03 04 05 06 09 10 12 15"),
     "sbcd": (
         crf(algorithm="sbcd", c1=1.0, all_possible_states=True, all_possible_transitions=True),
         "07 08 09",
@@ -133,7 +133,7 @@ JOBS = {
     "sgd": (crf(algorithm="sgd"), "05"),
     "sag": (crf(algorithm="sag"), "05"),
     "sdca": (crf(algorithm="sdca"), "05"),
-    "auto": (crf(algorithm="auto"), ""),
+    "auto": (crf(algorithm="auto"), "15"),
     "owlqn": (crf(algorithm="owlqn", c1=1.0), "06 09"),
     "sgd-l1": (crf(algorithm="sgd-l1", c1=1.0), "06"),
     "cd": (crf(algorithm="cd", c1=1.0), "07 08 09"),

@@ -30,6 +30,10 @@ RELATIVE = 1e-9  # rounding moves the last bits of a sum, and five iterations do
 # 2^-52: other bits make it take or leave such a move. Its weights are compared at 1e-5 of their length, its
 # objectives at 1e-9 as all others.
 BLURRED = {("cd", "weights"), ("cd", "marginals"), ("path, sbcd", "weights")}
+# Words that three sentences do not tell apart have several best labels, and so has one sentence in which
+# max-product ends: weights that move by 1e-14 change them. With other libraries or another processor such labels
+# are not compared, and the objectives that have the score of that sentence roughly.
+TIED = {("dynamic, memory", "labels"): None, ("dynamic, messages", "objective"): 0.02}
 N_SHADOWS = 8
 
 
@@ -485,7 +489,11 @@ def test_what_was_found_is_found_again(name):
     assert set(found) == set(wanted)
     for part, kept in wanted.items():
         assert found[part]["size"] == kept["size"], part
-        if "shadows" not in kept or bits_count(record, name):
+        here = bits_count(record, name)
+        relative = TIED.get((name, part), 1e-5 if (name, part) in BLURRED else RELATIVE)
+        if relative is None and not here:
+            continue
+        if "shadows" not in kept or here:
             assert found[part]["hash"] == kept["hash"], f"{part}: other bits"
         else:
             scale = (
@@ -493,7 +501,6 @@ def test_what_was_found_is_found_again(name):
                 if len(kept["shadows"]) > N_SHADOWS
                 else np.abs(kept["shadows"]).max(initial=1.0)
             )
-            relative = 1e-5 if (name, part) in BLURRED else RELATIVE
             np.testing.assert_allclose(
                 found[part]["shadows"], kept["shadows"], rtol=relative, atol=relative * scale, err_msg=part
             )
