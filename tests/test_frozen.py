@@ -31,8 +31,8 @@ RELATIVE = 1e-9  # rounding moves the last bits of a sum, and five iterations do
 # objectives at 1e-9 as all others.
 BLURRED = {("cd", "weights"), ("cd", "marginals"), ("path, sbcd", "weights")}
 # Words that three sentences do not tell apart have several best labels, and so has one sentence in which
-# max-product ends: weights that move by 1e-14 change them. With other libraries or another processor such labels
-# are not compared, and the objectives that have the score of that sentence roughly.
+# max-product ends: weights that move by 1e-14 change them. With other libraries or another processor these
+# labels are not compared, and the objectives that have the score of that sentence roughly.
 TIED = {("dynamic, memory", "labels"): None, ("dynamic, messages", "objective"): 0.02}
 N_SHADOWS = 8
 
