@@ -20,7 +20,7 @@ from crfbook._checks import function_or_none, shown, whole
 from crfbook.distributed.engine import Part, engine_of, memory_share
 from crfbook.distributed.handshake import check_here, versions
 from crfbook.distributed.objective import KEPT, ShardedObjective
-from crfbook.distributed.shards import Shards, read_shard, settings_of
+from crfbook.distributed.shards import Shards, check_crf, read_shard, settings_of
 from crfbook.learners.online import perceptron
 from crfbook.learners.quasi_newton import LBFGS, Shrinking
 from crfbook.learners.stochastic import Stretched
@@ -71,6 +71,9 @@ def fit(
     Raises ValueError or TypeError for parameters that do not fit; ShardError naming the shard; RuntimeError
     that lists workers unlike this process; ClusterLost where the cluster cannot go on.
     """
+    check_crf(crf)
+    if not isinstance(shards, Shards | str | bytes | os.PathLike):
+        raise TypeError(f"shards: expected Shards or the path of their folder, got {shown(shards)}")
     settings = check_settings(crf)
     shards = shards if isinstance(shards, Shards) else Shards(shards)
     _check(crf, settings, shards, client)

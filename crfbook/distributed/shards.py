@@ -47,6 +47,12 @@ def settings_of(crf):
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
 
+def check_crf(crf):
+    """TypeError for what has no parameters of a CRF."""
+    if not hasattr(crf, "tag_dictionary"):
+        raise TypeError(f"crf: expected a CRF, got {shown(crf)}")
+
+
 class ShardError(ValueError):
     """A shard, or what belongs to it, is missing, damaged, or not the one that was written."""
 

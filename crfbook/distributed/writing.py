@@ -34,6 +34,7 @@ from crfbook.distributed.shards import (
     Extremes,
     ShardError,
     Shards,
+    check_crf,
     empty_corpus,
     part_of,
     prefixed,
@@ -94,6 +95,7 @@ def write_shards(
     """
     whole("shard_tokens", shard_tokens, 1)
     engine = engine_of(client)
+    check_crf(crf)
     if crf.tag_dictionary is not None:
         raise ValueError(f"write_shards: expected tag_dictionary=None, got {shown(crf.tag_dictionary)}")
     settings, columns = settings_of(crf), None if columns is None else tuple(columns)

@@ -305,6 +305,14 @@ def test_what_cannot_be_done_is_said_at_once(rules, options, message, shards, mo
         trained(shards, rules=rules, **options)
 
 
+def test_what_is_no_crf_and_what_are_no_shards(shards):
+    for use in (lambda: fit(None, shards), lambda: write_shards([], "nowhere", None)):
+        with pytest.raises(TypeError, match="^crf: expected a CRF, got None$"):
+            use()
+    with pytest.raises(TypeError, match="^shards: expected Shards or the path of their folder, got 5$"):
+        fit(CRF(), 5)
+
+
 def test_threads_are_for_this_process(shards, client):
     with pytest.raises(
         ValueError, match="^n_jobs: expected None beside a client, whose workers do the work, g"
