@@ -160,7 +160,7 @@ def test_the_syllabus_stops_at_headings_that_exist():
                 number, what = re.fullmatch(r"(?:(\d\d): )?(.+)", stop).groups()
                 begin = re.match(r'section ([\d.]+\d|\d+)|"(.+)"', what)
                 for chapter in single or [number]:
-                    if chapter in headings:  # chapter 15 may not be there yet
+                    if chapter in headings:  # the grand benchmark, 14, is not written yet
                         found = [h for h in headings[chapter] if h.startswith(begin[1] or begin[2])]
                         assert found, (chapter, stop)
 
