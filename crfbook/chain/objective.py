@@ -190,7 +190,7 @@ class Objective:
         with one_blas_thread():
             weight, log_z = self._packing.weight, self._log_z
             value = self._terms.value.sum() if self._terms else weight @ log_z - w @ self._gold
-            value += c2 * (w @ w)
+            value += c2 * (w @ w) if c2 else 0.0  # without c2 w @ w may overflow
         if self._terms is None:
             grad -= self._gold
         if c2:

@@ -140,9 +140,9 @@ class ShardedObjective:
         self.n_evaluations += 1
         value, grad = self._total(w, "counts")
         grad = np.array(grad) if not grad.flags.writeable else grad
-        with one_blas_thread():
-            value += self.c2 * float(w @ w)
-        if self.c2:
+        if self.c2:  # without it w @ w may overflow
+            with one_blas_thread():
+                value += self.c2 * float(w @ w)
             grad += 2.0 * self.c2 * w
         return float(value), grad
 

@@ -70,6 +70,13 @@ def test_huge_weights_go_through_the_log_form(monkeypatch, name, size):
     np.testing.assert_allclose(grad, differences, rtol=1e-4, atol=1e-5)
 
 
+def test_weights_whose_square_overflows_have_a_value_without_a_penalty():
+    corpus, features, w = case("plain", size=1e200)
+    value, grad = Objective(corpus, features)(w)
+    assert value == pytest.approx(brute_value(corpus, features, w), rel=1e-9)
+    assert np.isfinite(grad).all()
+
+
 def test_gradient_is_a_new_array_and_evaluations_are_counted():
     corpus, features, w = case("plain")
     objective = Objective(corpus, features, c2=1.0)

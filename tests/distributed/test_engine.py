@@ -58,6 +58,20 @@ def test_results_come_in_order_and_few_jobs_are_under_way(client):
         assert found == i**2 and len(taken) <= i + 5
 
 
+def test_an_error_leaves_no_job_behind(client, monkeypatch):
+    submitted, submit = [], client.submit
+    monkeypatch.setattr(client, "submit", lambda *a, **o: submitted.append(submit(*a, **o)) or submitted[-1])
+    with pytest.raises(ZeroDivisionError):
+        list(Cluster(client).run(_quotient, [(0, 0), (0.5, 1), (0.6, 1)]))
+    assert len(submitted) == 3 and all(future.cancelled() for future in submitted[1:])
+
+
+def _quotient(seconds, divisor):
+    if divisor:
+        time.sleep(seconds)
+    return 1 // divisor
+
+
 def test_jobs_stay_where_they_are_and_neighbours_together(client):
     cluster = Cluster(client)
     first = cluster._assign(8)
@@ -79,6 +93,15 @@ def test_jobs_of_a_lost_worker_go_to_the_others(n_shards, client, monkeypatch):
     assert max(map(cluster._assign(n_shards).count, workers)) <= -(-n_shards // 3)
 
 
+def test_a_worker_that_joins_gets_its_share_and_nothing_else_moves(client, monkeypatch):
+    cluster, workers = Cluster(client), ["a", "b"]
+    monkeypatch.setattr(cluster, "_workers", lambda: workers)
+    before = cluster._assign(12)
+    workers.append("c")
+    moved = [new for old, new in zip(before, cluster._assign(12), strict=True) if old != new]
+    assert before == ["a"] * 6 + ["b"] * 6 and moved == ["c"] * 4
+
+
 @pytest.mark.parametrize("group, tasks, crossed", [(None, 2 + 1, 1), (2, 6 + 5, 2), (1, 10 + 9, 2)])
 def test_sums_are_added_where_the_right_one_is(group, tasks, crossed, client, monkeypatch):
     """Ten shards, five a worker: what the first has goes to the second."""
@@ -86,6 +109,7 @@ def test_sums_are_added_where_the_right_one_is(group, tasks, crossed, client, mo
     submit = client.submit
 
     def noted(task, *arguments, workers, **options):
+        assert options["allow_other_workers"]
         future = submit(task, *arguments, workers=workers, **options)
         homes[future.key] = workers[0]
         crossings.extend(a for a in arguments if homes.get(getattr(a, "key", None), workers[0]) != workers[0])

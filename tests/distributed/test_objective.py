@@ -2,6 +2,7 @@
 
 import gc
 import math
+import shutil
 import threading
 import tracemalloc
 
@@ -12,7 +13,7 @@ from helpers.sharded import names, sentences, some_shards
 import crfbook.distributed.objective as module
 from crfbook import CRF
 from crfbook.chain.objective import Objective
-from crfbook.distributed import ShardedObjective, fit, write_shards
+from crfbook.distributed import ShardedObjective, ShardError, fit, write_shards
 from crfbook.distributed.engine import Branch, Cluster, Local, Part, cut, joined
 from crfbook.distributed.objective import KEPT, Kept
 
@@ -140,6 +141,12 @@ def test_parts_are_summed_to_the_bits_of_whole_arrays(seed):
         assert found[0] == wanted[0] and found[1].tobytes() == wanted[1].tobytes()
 
 
+def test_a_part_has_no_negative_zero_left():
+    for size in (2, 3):
+        total = Part(np.array([-0.0, -0.0]), np.arange(2), size).whole()
+        assert total.tobytes() == np.zeros(size).tobytes()
+
+
 @pytest.mark.parametrize("wrong", [0, -2, "a", 1.5])
 def test_a_group_has_a_shard_or_more(shards, wrong):
     said = "^group: expected an integer >= 1, got "
@@ -188,10 +195,29 @@ def test_threads_build_a_shard_once():
 
 
 def test_numbers_that_leave_float64_name_the_shard(tmp_path):
-    X, y = [[["a"]], [["b"]]], [["x"], ["y"]]
-    found = write_shards([(X, y)], tmp_path, CRF())
-    with pytest.raises(ValueError, match="finite|weights"):
-        ShardedObjective(found, Local())(np.full(found.features.n_features, np.nan))
+    X, y = [[["a"]], [["b", "c"]]], [["x"], ["y"]]
+    found = write_shards([(X, y)], tmp_path, CRF(), shard_tokens=1)
+    objective, w = ShardedObjective(found, Local()), np.full(found.features.n_features, 1e308)
+    with pytest.raises(ShardError, match=r"^shard shard-00001.crfbook: sequence 0: expected a path"):
+        objective(w)
+    w[0] = np.nan
+    with pytest.raises(ValueError, match="^weights: expected finite numbers, got nan at position 0"):
+        objective(w)
+
+
+def test_shards_that_took_the_place_of_others(tmp_path):
+    """What was built of the old ones is not used."""
+    found = []
+    for seed in (0, 1):
+        rows = [[(f"w{i}", "p", "x" if (i + seed) % 3 else "y") for i in range(6)]]
+        mine = write_shards([names(rows)], tmp_path / "shards", CRF())
+        w = np.linspace(-1.0, 1.0, mine.features.n_features)
+        whole = CRF(max_iterations=0).fit(*names(rows))
+        wanted = Objective(whole.encoder_.transform(*names(rows)), whole.features_)(w)[0]
+        np.testing.assert_allclose(ShardedObjective(mine, Local())(w)[0], wanted, rtol=1e-12)
+        found.append((mine.files[0][0], wanted))
+        shutil.rmtree(tmp_path / "shards")
+    assert found[0][0] == found[1][0] and found[0][1] != found[1][1]
 
 
 def test_the_driver_holds_few_vectors_whatever_the_number_of_shards(tmp_path):

@@ -68,7 +68,7 @@ def chains_of(corpus, features, w, constraints=None):
 def brute_value(corpus, features, w, c2=0.0, constraints=None):
     """Penalised negative log-likelihood by enumeration of all paths."""
     weight = corpus.seq_weight if len(corpus.seq_weight) else np.ones(corpus.n_sequences)
-    total = c2 * float(w @ w)
+    total = c2 * float(w @ w) if c2 else 0.0
     for i, chain in enumerate(chains_of(corpus, features, w, constraints)):
         if len(chain[0]):
             labels = corpus.labels[corpus.seq_ptr[i] : corpus.seq_ptr[i + 1]]

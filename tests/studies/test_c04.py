@@ -146,9 +146,8 @@ def test_each_loss_has_the_variance_that_is_best_on_dev_and_a_test_against_log(m
     rows = c04_noise.noise_rows(0.1, 3, 60)
     right = work.dataset("pos").train.head(60)
     assert learnt[0].labels == c04_noise.with_wrong_labels(right, 0.1, 3)[0].labels != list(right.labels)
-    setup = encode(
-        "pos", "s2", learnt[0], {part: work.dataset("pos").splits[part] for part in ("dev", "test")}
-    )
+    held = {part: work.dataset("pos").splits[part] for part in ("dev", "test")}
+    setup, guesses = encode("pos", "s2", learnt[0], held), []
     for row in rows:
         tried = {v: float(row[f"{v:g}"]) for v in c04_noise.VARIANCES if row[f"{v:g}"]}
         best = float(row["variance"])
