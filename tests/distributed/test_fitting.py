@@ -22,6 +22,9 @@ from crfbook import CRF
 from crfbook._checks import ModelFileError
 from crfbook.distributed import fit, write_shards
 from crfbook.distributed.objective import KEPT
+from crfbook.distributed.shards import read_shard
+from crfbook.learners.online import perceptron
+from crfbook.learners.stochastic import sdca
 from crfbook.training.loop import run
 
 METHODS = {
@@ -396,3 +399,55 @@ def test_parameter_mixing_on_one_shard_is_the_perceptron(tmp_path):
         crf, mine = CRF(**rules).fit(*names(sentences())), trained(found, rules=rules)
         np.testing.assert_allclose(mine.weights_, crf.weights_, rtol=1e-12, atol=1e-12)
         assert mine.objective_ == crf.objective_
+
+
+# ---- what shards find alone, and its mean
+
+
+def of_each(shards):
+    """(corpus, features, place) of each shard that has tokens."""
+    found = [read_shard(*file)[:3] for file in shards.files]
+    return [one for one in found if one[0].n_tokens]
+
+
+@pytest.mark.parametrize("rules", [{"c2": 0.5}, {"c1": 0.2, "c2": 0.1}])
+def test_auto_begins_at_the_mean_over_the_shards_that_have_a_weight(rules, tmp_path):
+    shards = write_shards([names(sentences()[:40]), ([], [])], tmp_path, CRF(), shard_tokens=60)
+    total, count = np.zeros((2, shards.features.n_features))
+    parts = of_each(shards)
+    assert 2 < len(parts) == len(shards) - 1
+    for corpus, features, place in parts:
+        c2 = sum(rules.values()) / len(parts)
+        found = sdca(corpus, features, c2=c2, tol=1e-4, max_iterations=fitting.ALONE_EPOCHS, random_state=0)
+        total[place] += found.w
+        count[place] += 1
+    first, rules = [], {"algorithm": "auto", "random_state": 0, **rules}
+    trained(shards, rules=rules, callback=lambda step, w: first.append(w.copy()))
+    np.testing.assert_allclose(first[0], total / count, rtol=1e-12, atol=1e-15)
+    assert count.min() == 1 < count.max()
+
+
+def test_auto_without_memory_for_its_duals_begins_at_zeros(shards):
+    first, rules = [], {"algorithm": "auto", "memory_limit": 1}
+    trained(shards, rules=rules, callback=lambda step, w: first.append(w.copy()))
+    assert not first[0].any() and first[-1].any()
+
+
+def test_parameter_mixing_by_hand(tmp_path):
+    """Two epochs: each shard moves from the common weights; the means go over the shards with tokens."""
+    shards = write_shards([names(sentences()), ([], [])], tmp_path, CRF(), shard_tokens=60)
+    parts, last, passed = of_each(shards), np.zeros(shards.features.n_features), 0.0
+    for epoch in range(2):
+        move, mean = np.zeros((2, len(last)))
+        for corpus, features, place in parts:
+            own = last[place]
+            found = perceptron(corpus, features, own, max_iterations=1, random_state=3 + 1009 * epoch)
+            move[place] += found.state["w"] - own
+            mean[place] += found.w - own
+        passed = passed + last + mean / len(parts)
+        last = last + move / len(parts)
+    rules = {"algorithm": "perceptron", "max_iterations": 2, "random_state": 3}
+    np.testing.assert_allclose(trained(shards, rules=rules).weights_, passed / 2, rtol=1e-12, atol=1e-14)
+    of_last = trained(shards, rules=rules | {"averaging": False}).weights_
+    np.testing.assert_allclose(of_last, last, rtol=1e-12, atol=1e-14)
+    assert len(parts) == len(shards) - 1 and np.abs(last - passed / 2).max() > 1e-3
