@@ -19,11 +19,13 @@ from helpers.sharded import (
     sentences,
     write_columns,
 )
+from scipy import sparse
 
 import crfbook.distributed.writing as writing
 from crfbook import CRF
 from crfbook.data.columns import TokenColumns
 from crfbook.distributed import ShardError, Shards, fit, write_shards
+from crfbook.distributed.reading import text_digest
 
 ROWS = sentences()
 
@@ -277,6 +279,33 @@ def test_settings_may_change_before_the_end(monkeypatch, tmp_path):
     assert found.digest == wanted.digest and 0 < found.features.n_features
 
 
+def test_weights_may_change_before_the_end(monkeypatch, tmp_path):
+    """The alphabet is the same; no shard of the call before is taken for one of this."""
+
+    def stop(*_):
+        raise Stopped
+
+    X, y = names(ROWS)
+    weights = np.linspace(1.0, 2.0, len(X))
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(writing, "write_manifest", stop)
+        write_shards([(X, y)], tmp_path / "s", CRF(), shard_tokens=40)
+    found = write_shards([(X, y, weights)], tmp_path / "s", CRF(), shard_tokens=40)
+    wanted = write_shards([(X, y, weights)], tmp_path / "t", CRF(), shard_tokens=40)
+    assert found.digest == wanted.digest
+    plain = write_shards([(X, y)], tmp_path / "u", CRF(), shard_tokens=40)
+    assert plain.alphabet == wanted.alphabet and plain.shards[0].digest != wanted.shards[0].digest
+
+
+def test_what_is_in_a_finished_folder(tmp_path):
+    """Of four sentences of five tokens, two fill a shard of ten."""
+    X = [[[f"w{i}"] for i in range(5)]] * 4
+    found = write_shards([(X, [list("xyxyx")] * 4)], tmp_path, CRF(), shard_tokens=10)
+    assert [shard.n_tokens for shard in found.shards] == [10, 10]
+    held = {"alphabet.crfbook", "manifest.json", "parts", "shard-00000.crfbook", "shard-00001.crfbook"}
+    assert {path.name for path in tmp_path.iterdir()} == held
+
+
 def test_finished_shards_stay_unless_they_are_of_others(tmp_path):
     crf, form = CRF(min_freq=np.int64(2)), parts(matrices)
     first = write_shards(form, tmp_path / "s", crf, shard_tokens=40)
@@ -302,6 +331,15 @@ def test_equal_texts_are_the_same_whatever_they_share(tmp_path):
     apart = ["".join(("wo", "rd")) for _ in range(3)]
     write_shards([([[[shared], [shared], [shared]]], [["x", "x", "x"]])], tmp_path, CRF())
     write_shards([([[[word] for word in apart]], [list("xxx")])], tmp_path, CRF())
+
+
+def test_a_sparse_matrix_is_the_same_in_any_order():
+    """Entries may come in any order, and in parts."""
+    one = sparse.csr_matrix(([3.0, 1.0], [0, 2], [0, 2]), shape=(1, 4))
+    two = sparse.csr_matrix(([1.0, 2.0, 1.0], [2, 0, 0], [0, 3]), shape=(1, 4))
+    other = sparse.csr_matrix(([1.0, 2.0, 2.0], [2, 0, 0], [0, 3]), shape=(1, 4))
+    first, second, third = (text_digest(([x], [["y"]])) for x in (one, two, other))
+    assert first == second != third and two.nnz == 3  # the caller's is left as it was
 
 
 def test_two_at_once(monkeypatch, tmp_path):
