@@ -50,6 +50,11 @@ def check_weights(w, n_features):
     return w if w.flags.writeable else w.copy()  # a read-only array would compile every kernel again
 
 
+def l2_penalty(c2, w):
+    """c2 |w|^2; without c2 it is 0, also where |w|^2 exceeds float64."""
+    return c2 * float(w @ w) if c2 else 0.0
+
+
 def check_paths(log_z, sequence, constraints=None):
     """ValueError naming the first sequence whose log Z is not finite (`sequence`: numbers in the corpus)."""
     bad = sequence[~np.isfinite(log_z)]
@@ -190,7 +195,7 @@ class Objective:
         with one_blas_thread():
             weight, log_z = self._packing.weight, self._log_z
             value = self._terms.value.sum() if self._terms else weight @ log_z - w @ self._gold
-            value += c2 * (w @ w) if c2 else 0.0  # without c2 w @ w may overflow
+            value += l2_penalty(c2, w)
         if self._terms is None:
             grad -= self._gold
         if c2:
@@ -273,7 +278,8 @@ class Objective:
         if self._terms is None:
             return float(np.log(value))
         with np.errstate(divide="ignore"):
-            return float(np.logaddexp(self._terms.log_total(self._packing.weight), np.log(self.c2 * (w @ w))))
+            penalty = np.log(l2_penalty(self.c2, w))
+            return float(np.logaddexp(self._terms.log_total(self._packing.weight), penalty))
 
     @property
     def largest_u(self) -> float:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import number, whole
-from crfbook.chain.objective import Objective, check_weights
+from crfbook.chain.objective import Objective, check_weights, l2_penalty
 from crfbook.chain.packing import forecast
 from crfbook.data.features import select
 from crfbook.distributed.engine import Part, memory_share
@@ -140,9 +140,9 @@ class ShardedObjective:
         self.n_evaluations += 1
         value, grad = self._total(w, "counts")
         grad = np.array(grad) if not grad.flags.writeable else grad
-        if self.c2:  # without it w @ w may overflow
-            with one_blas_thread():
-                value += self.c2 * float(w @ w)
+        with one_blas_thread():
+            value += l2_penalty(self.c2, w)
+        if self.c2:
             grad += 2.0 * self.c2 * w
         return float(value), grad
 

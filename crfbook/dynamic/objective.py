@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crfbook._checks import number
-from crfbook.chain.objective import Objective, check_weights
+from crfbook.chain.objective import Objective, check_weights, l2_penalty
 from crfbook.data.corpus import take_sequences
 from crfbook.dynamic.engines import batch_rows, check_engine, linked_tables, make_form
 from crfbook.dynamic.junction import LIMIT
@@ -134,7 +134,7 @@ class DynamicObjective:
         if self.known is not None:
             less, slope = self.known(w)
             value, grad = value - less, grad - slope
-        return value + self.c2 * float(w @ w), grad + 2.0 * self.c2 * w
+        return value + l2_penalty(self.c2, w), grad + 2.0 * self.c2 * w
 
 
 def plain(corpus):

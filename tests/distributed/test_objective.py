@@ -205,6 +205,11 @@ def test_numbers_that_leave_float64_name_the_shard(tmp_path):
         objective(w)
 
 
+def test_weights_whose_square_overflows_have_a_value_without_a_penalty(shards, w):
+    huge, large = (ShardedObjective(shards, Local())(size * w)[0] for size in (1e200, 1e100))
+    np.testing.assert_allclose(huge, 1e100 * large, rtol=1e-9)
+
+
 def test_shards_that_took_the_place_of_others(tmp_path):
     """What was built of the old ones is not used."""
     found = []

@@ -15,7 +15,7 @@ Source: Besag (1975); Jeong, Lin and Lee (2009); docs/SPEC.md, D.6.
 import numpy as np
 
 from crfbook._checks import number
-from crfbook.chain.objective import Objective, check_labels, check_weights
+from crfbook.chain.objective import Objective, check_labels, check_weights, l2_penalty
 from crfbook.data.corpus import offsets
 from crfbook.data.features import from_keys
 
@@ -57,7 +57,7 @@ class PseudoLikelihood:
         w = check_weights(w, self.features.n_features)
         value, parts = self._alone(w[self._place])
         grad = np.bincount(self._place, parts, len(w))
-        return float(value + self.c2 * (w @ w)), grad + 2.0 * self.c2 * w
+        return float(value + l2_penalty(self.c2, w)), grad + 2.0 * self.c2 * w
 
 
 def alone(corpus, features):

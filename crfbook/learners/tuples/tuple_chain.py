@@ -27,7 +27,7 @@ from crfbook.chain.forms import Tables, table_edges
 from crfbook.chain.forward_backward import exp_nodes
 from crfbook.chain.inference import node_scores
 from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores
-from crfbook.chain.objective import Objective, check_paths, check_weights
+from crfbook.chain.objective import Objective, check_paths, check_weights, l2_penalty
 from crfbook.chain.packing import padded
 from crfbook.data.constraints import check_label_set
 from crfbook.learners.quasi_newton import minimize
@@ -210,7 +210,7 @@ class TupleObjective:
         self.chain.transitions.nu = nu
         value, grad = self.chain(first)
         grad = np.concatenate([grad, self.chain.transitions.tuple_counts - self.count]) + 2.0 * self.c2 * w
-        return value - float(nu @ self.count) + self.c2 * float(w @ w), grad
+        return value - float(nu @ self.count) + l2_penalty(self.c2, w), grad
 
     def curvature(self, w: ArrayLike) -> np.ndarray:
         """Roughly the second derivatives (F + G,) at w: expected counts,

@@ -46,6 +46,12 @@ def test_the_gradient_is_that_of_finite_differences(name):
     np.testing.assert_allclose(pseudo(w)[1], want, rtol=1e-7, atol=1e-7)
 
 
+def test_weights_whose_square_overflows_have_a_value_without_a_penalty():
+    corpus, features, w = case("plain", 1)
+    pseudo = PseudoLikelihood(corpus, features)
+    np.testing.assert_allclose(pseudo(1e200 * w)[0], 1e100 * pseudo(1e100 * w)[0], rtol=1e-9)
+
+
 def test_of_single_tokens_it_is_the_likelihood():
     rng = np.random.default_rng(2)
     corpus = random_corpus(rng, lengths=(1, 0, 1, 1, 1), n_labels=4)

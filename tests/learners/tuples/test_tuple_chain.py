@@ -120,6 +120,8 @@ def test_without_tuples_it_is_the_first_order_model(seed):
     np.testing.assert_array_equal(
         decode_tuples(corpus, features, w, none, np.zeros(0)), decode(corpus, features, w)
     )
+    huge = 1e200 * w  # its square exceeds float64
+    np.testing.assert_allclose(objective(huge)[0], Objective(corpus, features)(huge)[0], rtol=1e-9)
 
 
 EXTREMES = {
