@@ -6,22 +6,22 @@ from crfbook.chain.losses.form import LOSSES
 from crfbook.data.columns import TokenColumns
 from crfbook.evaluation import paired_test
 
-from .c04 import ROUGH, distance, fit_loss
+from .c04 import along_variances, distance, fit_loss
 from .harness import study
 from .records import each
 from .work import columns_of, dataset, encode
 
 RATES, DRAWS = (0.0, 0.02, 0.05, 0.1), 5  # shares of wrong labels; nothing is drawn where it is 0
 N_SENTENCES = 200
-# the path goes to ENOUGH, then on while its last value is the best
 VARIANCES = tuple(digit * 10.0**k for k in range(-7, 3) for digit in (1, 3))
-ENOUGH = 10.0
 
 
 def with_wrong_labels(columns, rate, draw=0):
     """(columns with a share of the labels replaced by other ones at random, which tokens (N,) these are)."""
     rng, labels = np.random.default_rng(draw), np.array(columns.labels)
     names, number = np.unique(labels, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"columns: expected two labels or more, of which one can be wrong, got {len(names)}")
     wrong = rng.random(len(labels)) < rate
     number = np.where(wrong, number + rng.integers(1, len(names), len(labels)), number) % len(names)
     return TokenColumns(columns.columns, columns.seq_ptr, names[number].tolist()), wrong
@@ -35,22 +35,17 @@ def noise_rows(wrong, draw, n_sentences=N_SENTENCES):
     _, train, parts = columns_of("pos", n_sentences)
     setup, rows, logs = encode("pos", "s2", with_wrong_labels(train, wrong, draw)[0], parts), [], None
     for loss in LOSSES:
-        tried, w = {}, None
-        for variance in VARIANCES:
-            if variance > ENOUGH and max(tried, key=tried.get) < max(tried):
-                break
-            w = fit_loss(setup, loss, variance, w, ROUGH)[0].w
-            tried[variance] = setup.scores(w)["dev"]
+        tried, *_ = along_variances(setup, loss, VARIANCES, "dev")
         best = max(tried, key=tried.get)
         result, seconds = fit_loss(setup, loss, best)
         ours = setup.guess(result.w, "test")
         logs = logs or ours
-        found = paired_test(setup.parts["test"].gold, logs, ours, "accuracy")
+        tested = ours is not logs and paired_test(setup.parts["test"].gold, logs, ours, "accuracy")
         scores = {name: f"{value:.2f}" for name, value in setup.scores(result.w).items()}
         along = {f"{v:g}": f"{tried[v]:.2f}" if v in tried else "" for v in VARIANCES}
         ends = {"inside": min(tried) < best < max(tried), "status": result.status}
         of_end = distance(setup, loss, best, result.w)
-        rows.append({"loss": loss, **scores, "p": "" if ours is logs else f"{found.p_value:.4f}",
+        rows.append({"loss": loss, **scores, "p": f"{tested.p_value:.4f}" if tested else "",
                      "variance": f"{best:g}", **ends, **of_end, **along,
                      "iterations": result.n_iter, "seconds": f"{seconds:.1f}"})  # fmt: skip
     return rows

@@ -151,10 +151,17 @@ def test_each_loss_has_the_variance_that_is_best_on_dev_and_a_test_against_log(m
     for row in rows:
         tried = {v: float(row[f"{v:g}"]) for v in c04_noise.VARIANCES if row[f"{v:g}"]}
         best = float(row["variance"])
-        assert tried[best] == max(tried.values()) and max(tried) >= c04_noise.ENOUGH
+        assert tried[best] == max(tried.values()) and max(tried) >= c04.ENOUGH
         assert row["inside"] == (min(tried) < best < max(tried))
         w = c04.fit_loss(setup, row["loss"], best)[0].w
         assert float(row["test"]) == pytest.approx(setup.scores(w)["test"], abs=0.006)
         guesses.append(setup.guess(w, "test"))
     found = paired_test(setup.parts["test"].gold, *guesses, "accuracy")
     assert rows[0]["p"] == "" and float(rows[1]["p"]) == pytest.approx(found.p_value, abs=1e-4)
+
+
+def test_one_label_leaves_none_that_could_be_wrong():
+    columns = work.dataset("pos").train.head(3)
+    one = work.TokenColumns(columns.columns, columns.seq_ptr, ["NN"] * columns.n_tokens)
+    with pytest.raises(ValueError, match=r"^columns: expected two labels or more, .* got 1$"):
+        c04_noise.with_wrong_labels(one, 0.1)
