@@ -139,7 +139,7 @@ def test_wrong_labels_are_other_labels_and_as_many_as_asked():
 
 
 def test_each_loss_has_the_variance_that_is_best_on_dev_and_a_test_against_log(monkeypatch):
-    monkeypatch.setattr(c04_noise, "VARIANCES", (0.01, 1.0, 10.0, 100.0))
+    monkeypatch.setattr(c04_noise, "VARIANCES", (0.01, 1.0, 10.0, 100.0, 1000.0))
     monkeypatch.setattr(c04_noise, "LOSSES", ("log", "exp"))
     learnt, encode = [], c04_noise.encode
     monkeypatch.setattr(c04_noise, "encode", lambda *given: learnt.append(given[2]) or encode(*given))
@@ -152,6 +152,9 @@ def test_each_loss_has_the_variance_that_is_best_on_dev_and_a_test_against_log(m
         tried = {v: float(row[f"{v:g}"]) for v in c04_noise.VARIANCES if row[f"{v:g}"]}
         best = float(row["variance"])
         assert tried[best] == max(tried.values()) and max(tried) >= c04.ENOUGH
+        on_dev, *_ = c04.along_variances(setup, row["loss"], c04_noise.VARIANCES, "dev")
+        assert list(tried.values()) == pytest.approx(list(on_dev.values()), abs=0.006)
+        assert best < max(tried) < max(c04_noise.VARIANCES)  # it ended after the first that is no better
         assert row["inside"] == (min(tried) < best < max(tried))
         w = c04.fit_loss(setup, row["loss"], best)[0].w
         assert float(row["test"]) == pytest.approx(setup.scores(w)["test"], abs=0.006)

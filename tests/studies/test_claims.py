@@ -4,6 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from crfbook.studies.claims import PAPERS, claims, judge, listed
@@ -194,6 +195,26 @@ def test_errors_of_arms_in_common_are_added():
 def test_a_range_has_the_errors_of_both_its_ends():
     found = judge.spread([Found(0.0), Found(-1.0, 0.3), Found(0.5, 0.2), Found(0.1, 9.0)])
     assert found[:2] == (1.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    "falls, wanted",
+    [((5.0, 5.5, 6.0), "holds"), ((-5.0, -5.5, -6.0), "reversed"), ((-5.0, 0.5, 6.0), "undecided")],
+)
+def test_what_exp_loses_to_the_most_wrong_labels(tmp_path, falls, wanted):
+    """Beyond what log loses; exp is 1 below log also where no label is wrong."""
+    shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
+    lines = ["# date: never", "wrong,draw,loss,test"]
+    for kind in ("", "pointwise-"):
+        lines += [f"0.0,0,{kind}log,90", f"0.0,0,{kind}exp,89", f"0.05,0,{kind}log,90", f"0.05,0,{kind}exp,1"]
+        for draw, fall in enumerate(falls):
+            lines += [f"0.1,{draw},{kind}log,80", f"0.1,{draw},{kind}exp,{79 - fall}"]
+    (tmp_path / "04_noise.csv").write_text("\n".join(lines), encoding="utf-8")
+    (one,) = [
+        one for one in listed("altun2003", tmp_path) if one.claim.startswith("exponential losses are v")
+    ]
+    assert verdict(one.rule, one.ours) == wanted
+    assert [found.value for found in one.ours] == pytest.approx([np.mean(falls)] * 2)
 
 
 def test_what_has_not_ended_by_its_rule_is_left_out(tmp_path):
