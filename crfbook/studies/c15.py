@@ -60,14 +60,16 @@ def model(**more):
 
 
 @contextlib.contextmanager
-def cluster(n_workers=2):
-    """A client of `n_workers` processes with one thread each, without Dask's profiler (see the chapter)."""
+def cluster(n_workers=2, profiler=False):
+    """A client of `n_workers` processes with one thread each, with Dask's profiler or without.
+    A worker that is killed twice starts again twice (see the chapter's section 9).
+    """
     import dask
     from distributed import Client, LocalCluster
 
-    quiet = {"distributed.worker.profile.enabled": False}
+    rules = {"distributed.worker.profile.enabled": profiler, "distributed.deploy.lost-worker-timeout": "1h"}
     size = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": None}
-    with dask.config.set(quiet), LocalCluster(**size, silence_logs=50) as local, Client(local) as client:
+    with dask.config.set(rules), LocalCluster(**size, silence_logs=50) as local, Client(local) as client:
         yield client
 
 
@@ -98,9 +100,9 @@ def hash_of(w):
 # ---- a gradient: CPU seconds and bytes
 
 
-def gradient_row(n_copies, noise, repeats=15):
+def gradient_row(n_copies, noise, profiler=False, repeats=15):
     """A value and gradient by two workers, and by this process over the same shards: medians, in turn."""
-    with tempfile.TemporaryDirectory() as folder, cluster() as client:
+    with tempfile.TemporaryDirectory() as folder, cluster(profiler=profiler) as client:
         shards = write_shards(copies(n_copies, noise), folder, model())
         w = 0.01 * np.random.default_rng(0).standard_normal(shards.features.n_features)
         here, there = (ShardedObjective(shards, engine_of(c), C2) for c in (None, client))
@@ -134,8 +136,9 @@ def gradient_row(n_copies, noise, repeats=15):
 @study("15_gradient.csv", frozen=("lbfgs",))
 def sharded_gradient():
     """CPU seconds and bytes of a gradient by two workers, beside the same shards in one process; minutes."""
-    cells = [{"copies": n, "noise": noise} for n, noise in ((1, 0.0), (10, 0.0), (10, NOISE))]
-    jobs = [(cell, partial(gradient_row, cell["copies"], cell["noise"])) for cell in cells]
+    cases = (1, 0.0, False), (10, 0.0, False), (10, 0.0, True), (10, NOISE, False)
+    cells = [{"copies": n, "noise": noise, "profiler": profiler} for n, noise, profiler in cases]
+    jobs = [(cell, partial(gradient_row, *cell.values())) for cell in cells]
     yield "15_gradient.csv", jobs, [dataset("chunking")]
 
 
@@ -392,9 +395,9 @@ def sharded_driver():
 @study("15_targets.csv")
 def sharded_targets(repeats=15):
     """What sharded training must reach, in one run; some minutes. Memory and losses: see their tables."""
-    row = gradient_row(10, 0.0, repeats)
+    row = gradient_row(10, 0.0, repeats=repeats)
     cpu = float(row["CPU s, two workers"]), float(row["CPU s here"])
-    note = f"{row['tokens']:,} tokens, {row['weights']:,} weights"
+    note = f"{row['tokens']:,} tokens, {row['weights']:,} weights; Dask's profiler is off"
     yield Row("gradient by two workers / the same shards here", *cpu, "CPU s", 1.20, 1.10, note)
     sent = float(row["bytes / (2 F 8 W)"])
     yield Row("bytes an evaluation / (2 F x 8 x workers)", sent, 1.0, "", 1.5, None, note)

@@ -9,10 +9,13 @@ import pytest
 
 @pytest.fixture(scope="session")
 def cluster():
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="2GiB"
-    ) as found:
+    """A LocalCluster looks, 15 s after each loss of a worker, whether that is there, and removes it for good
+    if not. Tests kill one worker twice in 15 s, so one that is just starting again would go: it looks later.
+    """
+    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
+    patient = {"distributed.deploy.lost-worker-timeout": "1h"}
+    size = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GiB"}
+    with dask.config.set(patient), distributed.LocalCluster(**size, processes=True) as found:
         yield found
 
 
