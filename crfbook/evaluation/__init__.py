@@ -14,7 +14,7 @@ from .metrics import (
     error_table,
     token_accuracy,
 )
-from .significance import Interval, PairedTest, bootstrap_interval, paired_test
+from .significance import Interval, PairedTest, bootstrap_interval, holm, paired_test
 
 __all__ = [
     "ChunkReport",
@@ -25,6 +25,7 @@ __all__ = [
     "chunks",
     "confusion",
     "error_table",
+    "holm",
     "paired_test",
     "token_accuracy",
 ]

@@ -4,6 +4,7 @@ and tests between two systems on the same sentences.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,3 +90,15 @@ def paired_test(
             at_least += int((np.abs(shuffled) >= abs(value_b - value_a) - slack).sum())
         p_value = at_least / (n_samples + 1)
     return PairedTest(value_b - value_a, float(p_value), value_a, value_b)
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """The p-values (n,) of n tests, corrected for their number (Holm 1979), in their order: all with at most
+    a are shown at level a, and the chance that one of them is false is a at most. ValueError outside [0, 1].
+    """
+    p = np.asarray(p_values, np.float64)
+    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(f"p_values: expected numbers from 0 to 1, (n,), got {p_values!r:.80}")
+    order, corrected = np.argsort(p, kind="stable"), np.empty(len(p))
+    corrected[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return np.minimum(corrected, 1.0)

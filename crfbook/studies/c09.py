@@ -291,7 +291,7 @@ def dip_row(kept, n, seen=1, n_sentences=None):
         "seen once, with O, of all": int((other & (counts == 1)).sum()),
         "loss": f"{found.objective - c2 * w @ w:.1f}",
         "sum of the first 10,000": f"{np.abs(w[first]).sum():.0f}",
-        "names found": report["test"].n_predicted,
+        "names proposed": report["test"].n_predicted,
         "precision": f"{100 * report['test'].precision:.2f}",
         "recall": f"{100 * report['test'].recall:.2f}",
         "test F1": f"{100 * report['test'].f1:.2f}",

@@ -14,6 +14,7 @@ from crfbook.evaluation import (
     chunks,
     confusion,
     error_table,
+    holm,
     paired_test,
     token_accuracy,
 )
@@ -294,6 +295,22 @@ def test_p_values_are_uniform_where_nothing_differs():
         a, b = vary(rng, gold, "BI"), vary(rng, gold, "BI")
         values.append(paired_test(gold, a, b, n_samples=199, random_state=seed).p_value)
     assert 0.3 < np.mean(values) < 0.7 and np.mean(np.array(values) < 0.1) < 0.3
+
+
+def test_holm_is_bonferroni_of_what_is_left():
+    p = np.random.default_rng(8).random(7) ** 4
+    by_hand, left = {}, sorted(p)
+    for k, value in enumerate(left):
+        by_hand[value] = max([min(1.0, value * (len(p) - k)), *by_hand.values()])
+    assert holm(p).tolist() == [by_hand[value] for value in p]
+    assert holm([0.01, 0.02, 0.04]).tolist() == [0.03, 0.04, 0.04] and holm([0.9, 0.8]).tolist() == [1.0, 1.0]
+    assert holm([]).shape == (0,)
+
+
+@pytest.mark.parametrize("p", [[0.5, 1.1], [-0.1], [np.nan], 0.5, [[0.1]]])
+def test_holm_expects_p_values(p):
+    with pytest.raises(ValueError, match=r"^p_values: expected numbers from 0 to 1, \(n,\), got "):
+        holm(p)
 
 
 @pytest.mark.parametrize(
