@@ -140,3 +140,15 @@ def test_6_with_words_hmm_and_crf_stay_close_until_text_is_plenty():
         hmm, crf_, memm = (chunk_report(gold, m.fit(rare[0]).predict(rare[1])).f1 for m in models)
         assert memm < min(hmm, crf_)
         assert crf_ > hmm + 0.01 if n == 8000 else abs(hmm - crf_) < 0.03
+
+
+@pytest.mark.real_data("conll2000")
+def test_6_with_overlapping_features_the_memm_is_above_the_hmm_and_close_to_the_crf():
+    data = load_dataset("conll2000", verbose=False)
+    test, gold = data.test.head(500), data.test.head(500).labels_by_sequence()
+    options = {"c2": 0.1, "tol": 3e-3, "template": "chunking"}
+    for n in (250, 1000):
+        models = HMM(template="chunking"), CRF(**options), MEMM(**options)
+        train = data.train.head(n)
+        hmm, crf_, memm = (chunk_report(gold, m.fit(train).predict(test)).f1 for m in models)
+        assert memm > hmm and abs(memm - crf_) < 0.02
