@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 LEAST_P = 1e-4  # of 10,000 permutations
-SINGLE = 2.5  # by this factor single timings of one pass over a corpus differed (07_race.csv, `pass`)
+SINGLE = 2.5  # the most by which single timings of one pass differed in a record (07_race.csv of 2026-11-23)
 SHOWN = 6  # numbers of a claim, one by one
 
 
