@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import re
 import secrets
 import threading
 from collections import Counter
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from crfbook._types import File, Iterable
 
 ROWS = 1024  # sentences of a piece of Parquet
+LEFT = re.compile(r"(.+)\.[0-9a-f]{12}\.tmp")  # a file that is not yet complete: that of `tag_file`
 MODEL = ".model-{}.crfbook"  # the model in the folder `out`, while files are tagged
 
 
@@ -86,17 +89,27 @@ def predict_files(
         raise FileExistsError(f"{name} exists: existing='skip' keeps it, existing='replace' writes it again")
     columns = tuple(crf.encoder_.columns_ if columns is None else columns)
     engine = engine_of(client)
+    todo = [i for i, done in enumerate(there) if not (done and existing == "skip")]
     model = os.path.join(out, MODEL.format(secrets.token_hex(6)))
     crf.save(model)
     try:
         with open(model, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        todo = [i for i, done in enumerate(there) if not (done and existing == "skip")]
         jobs = ((model, digest, files[i], targets[i], columns, label, piece_tokens) for i in todo)
         found = dict(zip(todo, _shown(engine.run(tag_file, jobs), len(todo), verbose), strict=True))
     finally:
         os.unlink(model)
+        _sweep(out, {os.path.basename(targets[i]) for i in todo})
     return [found.get(i, Tagged(target, -1, -1)) for i, target in enumerate(targets)]
+
+
+def _sweep(out, names):
+    """Remove what a killed worker has left of files of these names."""
+    for left in os.listdir(out):
+        found = LEFT.fullmatch(left)
+        if found and found[1] in names:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(out, left))
 
 
 def _listed(files):

@@ -4,6 +4,7 @@ import gc
 import math
 import shutil
 import threading
+import time
 import tracemalloc
 
 import numpy as np
@@ -241,3 +242,24 @@ def test_the_driver_holds_few_vectors_whatever_the_number_of_shards(tmp_path):
         tracemalloc.stop()
         assert len(found) == n
     assert max(peaks) < 30 and peaks[1] < peaks[0] + 6
+
+
+def test_threads_of_a_worker_take_turns_at_an_objective(shards, w, monkeypatch):
+    """Its work arrays are one evaluation's at a time."""
+    call, inside, most = Objective.__call__, [], []
+
+    def watched(self, own):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.02)
+        inside.pop()
+        return call(self, own)
+
+    monkeypatch.setattr(Objective, "__call__", watched)
+    arguments = (w, None), shards.files[0], len(w), "counts", 1, None, None
+    threads = [threading.Thread(target=module.evaluate, args=arguments) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 4

@@ -1,5 +1,6 @@
 """Files of shards: what is refused, and by which sentence."""
 
+import errno
 import json
 import os
 import re
@@ -12,13 +13,32 @@ from helpers.sharded import labels, names, sentences, some_shards
 from crfbook import CRF
 from crfbook.data.features import observed
 from crfbook.distributed import ShardError, Shards, fit, write_shards
-from crfbook.distributed.shards import own_part, read_alphabet, read_shard, settings_of
+from crfbook.distributed.shards import (
+    MANIFEST,
+    own_part,
+    read_alphabet,
+    read_shard,
+    settings_of,
+    write_manifest,
+)
 from crfbook.models.saving import load_arrays, save_arrays
 
 
 @pytest.fixture
 def shards(tmp_path):
     return some_shards(tmp_path / "s")
+
+
+def test_a_manifest_is_complete_or_not_there(shards, monkeypatch, tmp_path):
+    """What has one counts as complete: a full disk or a kill must not leave half of one."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        write_manifest(tmp_path, shards.settings, shards.alphabet, 0, shards.shards, (1.0, 1.0))
+    assert not (tmp_path / MANIFEST).exists()
 
 
 WRONG = "expected the manifest of shards, {}.* is wrong$"

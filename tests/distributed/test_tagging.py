@@ -230,3 +230,29 @@ def test_workers_tag_the_same(crf, files, client, kill, monkeypatch, tmp_path):
     left = [path.name for path in (tmp_path / "bad").iterdir()]
     assert all(name.endswith(".txt") for name in left)
     client.wait_for_workers(2, timeout=60)
+
+
+def test_what_killed_workers_left_goes(crf, files, tmp_path):
+    """Of the files that were tagged, no others."""
+    out = tmp_path / "out"
+    out.mkdir()
+    mine, others = out / "a.txt.0123456789ab.tmp", [out / "a.txt.tmp", out / "z.txt.0123456789ab.tmp"]
+    for path in (mine, *others):
+        path.write_text("half a file")
+    predict_files(crf, files[:1], out)
+    assert sorted(os.listdir(out)) == ["a.txt", "a.txt.tmp", "z.txt.0123456789ab.tmp"]
+    mine.write_text("half a file")
+    predict_files(crf, files[:2], out, existing="skip")  # a.txt is not tagged again
+    assert mine.exists() and all(path.exists() for path in others)
+
+
+def test_rows_of_parquet_are_counted_through_the_file(crf, monkeypatch, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    words, tags = [[f"w{i}"] for i in range(12)], [["t1"]] * 12
+    words[9] = ["a", "b"]
+    parquet.write_table(pyarrow.table({"word": words, "pos": tags}), tmp_path / "a.parquet")
+    monkeypatch.setattr(tagging, "ROWS", 4)
+    with pytest.raises(ValueError, match=r"a\.parquet, row 9, column 'pos': expected 2 values"):
+        predict_files(crf, [tmp_path / "a.parquet"], tmp_path / "out")

@@ -433,3 +433,22 @@ def test_errors_of_workers_name_the_text(client, tmp_path):
     with pytest.raises(ValueError, match="^text 1: sequence 0, token 0: expected a label, got none$"):
         write_shards([names(ROWS), ([[["a"]]], [[None]])], tmp_path, CRF(), client=client)
     assert isinstance(write_shards([names(ROWS)], tmp_path, CRF(), client=client), Shards)
+
+
+def test_parts_that_are_gone_are_encoded_again(tmp_path):
+    """Their list is still there, as after a call that was complete and has lost its manifest."""
+    shards = write_shards(parts(names), tmp_path, CRF())
+    assert any((tmp_path / writing.PARTS).iterdir())
+    os.unlink(tmp_path / writing.MANIFEST)
+    assert write_shards(parts(names), tmp_path, CRF()).digest == shards.digest
+
+
+def test_rows_of_parquet_are_counted_through_the_file(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    words, ys = [["a"]] * 2060, [["O"]] * 2060  # more than two batches
+    words = [*words[:2050], ["a", "b"], *words[2051:]]
+    parquet.write_table(pyarrow.table({"word": words, "y": ys}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet, row 2050, column 'y': expected 2 values"):
+        write_shards([tmp_path / "a.parquet"], tmp_path / "s", CRF(template="U:%x[0,word]\n"), label="y")
