@@ -10,8 +10,10 @@ no state but caches: a worker may die at any moment, and whoever is left compute
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
+import secrets
 import sys
 import time
 from collections import Counter, deque
@@ -23,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import shown
-from crfbook.distributed.handshake import check_workers
+from crfbook.distributed.handshake import check_here, check_workers, versions
 from crfbook.training.interrupts import listen
 
 RETRIES = 20  # evaluations begun anew after a loss, in a row
@@ -184,10 +186,11 @@ class Cluster:
                 yield result
         finally:
             for _, future in waiting:
-                future.cancel()
+                _cancel(future)
 
     def _submit(self, task, job):
-        return self.client.submit(task, *job, pure=False)
+        key = f"{task.__name__}-{secrets.token_hex(16)}"
+        return self.client.submit(_checked, versions(), task, *job, key=key, pure=False)
 
     # ---- sums
 
@@ -266,8 +269,11 @@ class Cluster:
         """What it holds, once it is there. TimeoutError as of `_outcome`."""
         try:
             return self._outcome(self.client.gather(future, direct=True, asynchronous=True), workers)
-        except BaseException:
-            future.cancel()
+        except BaseException as error:
+            own = isinstance(error, TimeoutError) and future.status == "error"
+            _cancel(future)
+            if own:  # of the task, for instance a slow file: no worker was lost
+                raise OSError(*error.args) from error
             raise
 
     def _outcome(self, coroutine, workers=frozenset()):
@@ -334,12 +340,23 @@ def cut(shards, homes, group):
         start = stop
 
 
+def _checked(wanted, task, *job):
+    """A task on a worker, which may have joined after the handshake."""
+    check_here(wanted)
+    return task(*job)
+
+
+def _cancel(future):
+    """Of a client that is closed: its futures are gone with it."""
+    with contextlib.suppress(Exception):
+        future.cancel()
+
+
 def _worker():
     """The worker of Dask that runs this task, or None."""
-    if "distributed" not in sys.modules:
+    get_worker = getattr(sys.modules.get("distributed"), "get_worker", None)
+    if get_worker is None:
         return None
-    from distributed import get_worker
-
     try:
         return get_worker()
     except ValueError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,7 @@ ALGORITHMS = "lbfgs", "owlqn", "auto", "perceptron"
 ALONE_EPOCHS = 6  # of each shard for itself, before L-BFGS begins at the mean ("auto")
 POWER = -0.25  # as in learners/stochastic/fast.py
 MEMORY = 30  # curvature pairs, as there
+LEAST_STRETCH = 1e-12
 # what may differ between a checkpoint and the call that goes on from it
 FREE = "max_iterations", "tol", "verbose", "n_jobs", "memory_limit"
 
@@ -86,7 +88,7 @@ def fit(
     features = shards.features
     warm = crf.warm_start and hasattr(crf, "weights_")
     w0 = carried_over(crf, shards.encoder, features) if warm else np.zeros(features.n_features)
-    keeper = Checkpoint(checkpoint, every, callback, _identity(crf, shards))
+    keeper = Checkpoint(checkpoint, every, callback, _identity(crf, shards, settings))
     problem = {"n_threads": 1 if client is not None else settings.n_threads, "group": group, "budget": budget}
     with Monitor(
         verbose=settings.verbose,
@@ -96,13 +98,13 @@ def fit(
         monitor.steps += keeper.past
         result = train(shards, engine, settings, w0, monitor, keeper.state, problem)
         kept = monitor.finish(result)
-    keeper.finish(result)
     if client is None:
         KEPT.clear()
     warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
     kept = kept._replace(state=None)  # the checkpoint has it; `partial_fit` goes on from the weights
     found = kept, monitor.columns(), shards.n_dropped, settings.algorithm, shards.n_sequences
     crf._keep(shards.encoder, features, shards.constraints, None, *found)
+    keeper.finish(result)  # last: the model is there even if the disk is full
     return crf
 
 
@@ -164,7 +166,10 @@ def train(shards, engine, settings, w0, callback, state, problem):
         if fast:
             if later is not None:
                 return (yield Stretched.resumed(objective, tol, settings.max_iterations, later))
-            d = objective.curvature(w) ** POWER
+            with np.errstate(over="ignore"):
+                d = objective.curvature(w) ** POWER
+            if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_STRETCH):
+                d = np.ones(len(d))  # sample weights of 1e100: the first step would move nothing
             return (yield Stretched(objective, tol, settings.max_iterations, d, before, w=w))
         rest = {name: value for name, value in rules.items() if name != "c1"}
         return (yield LBFGS(objective, w, state=later, **rest))
@@ -235,9 +240,9 @@ def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
     path, digest = shard
     corpus, features, place, constraints = read_shard(path, digest)
     found, count = np.zeros((2, len(place)))
-    if corpus.n_tokens and sdca_memory(corpus, features) <= memory_limit:
-        # a share of the penalty, as it has a share of the text
-        rules = None, constraints, None, seed, c2 / n_shards, 1e-4, ALONE_EPOCHS
+    share = c2 / n_shards  # of the penalty, as it has a share of the text
+    if corpus.n_tokens and 0.0 < share < math.inf and sdca_memory(corpus, features) <= memory_limit:
+        rules = None, constraints, None, seed, share, 1e-4, ALONE_EPOCHS
         found, count[:] = _heard(run(DualAscent(corpus, features, *rules))).w, 1.0
     sums = (Part(x, place, n_features) for x in (found, count))
     return *sums, float(corpus.weights @ corpus.lengths)
@@ -315,6 +320,8 @@ def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
         rules = {"constraints": constraints, "max_iterations": 1, "random_state": seed + 1009 * epoch}
         result = _heard(perceptron(corpus, features, own, **rules))
         moves, loss = (result.state["w"] - own, result.w - own), result.objective
+        if result.status.startswith("non-finite"):  # it has kept the weights of before
+            loss = math.nan
         errors = result.history[-1].violation * len(corpus.visited) if result.history else 0.0
     return *(Part(x, place, n_features) for x in moves), loss, errors
 
@@ -326,13 +333,13 @@ def _sized(read):
 # ---- checkpoints
 
 
-def _identity(crf, shards):
+def _identity(crf, shards, settings):
     """What a checkpoint must share with the call that goes on from it."""
     free = (*FREE, "template", "constraints")
     params = {name: value for name, value in crf.get_params().items() if name not in free}
     params = {n: value.item() if isinstance(value, np.generic) else value for n, value in params.items()}
     params = {n: v for n, v in params.items() if v is None or isinstance(v, bool | int | float | str)}
-    return {"shards": shards.digest, "params": params}
+    return {"shards": shards.digest, "params": params | {"random_state": settings.random_state}}
 
 
 class Checkpoint:
@@ -347,11 +354,16 @@ class Checkpoint:
         self.path, self.every, self.callback, self.identity = path, every, callback, identity
         self.steps, self.past, self.state = [], [], None
         if path is not None:
-            folder = os.path.dirname(os.path.abspath(os.fspath(path)))
+            path = os.fsdecode(path)
+            folder, name = os.path.split(os.path.abspath(path))
+            if not os.path.basename(path) or "\0" in path:
+                raise ValueError(f"checkpoint: expected the name of a file, got {path!r}")
             if not os.path.isdir(folder):
                 raise FileNotFoundError(
                     f"checkpoint: expected a file in a folder that exists, there is no {folder}"
                 )
+            with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{name}."):
+                pass  # what cannot be written shows before the training, not after it
             if os.path.exists(path):
                 self._go_on()
 

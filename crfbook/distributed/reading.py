@@ -86,6 +86,7 @@ def _in_memory(text, label):
 
 def _cut(X, y, weights, n_tokens):
     """Neighbouring sequences, at least n_tokens tokens each time."""
+    weights = weights if weights is None or hasattr(weights, "__len__") else list(weights)
     y = y if y is None or hasattr(y, "__getitem__") else list(y)
     X = X if hasattr(X, "__getitem__") else list(X)
     if y is not None and len(X) != len(y):
@@ -170,12 +171,16 @@ def text_digest(text):
     """Hash of what `pieces` would read: of a file its bytes, else of the objects as pickle writes them."""
     if not is_file(text):
         return digest_of(text)
+    if os.path.exists(text) and not os.path.isfile(text):
+        raise ValueError(f"{text}: expected a file, which can be read twice, got a folder or a pipe")
     with Path(text).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of(value):
-    """Hash of plain objects, arrays and tables: equal ones have the same, whatever they share or cache."""
+    """Hash of plain objects, arrays and tables: equal ones have the same, whatever they share or cache, if
+    dicts and sets have their entries in the same order.
+    """
     digest = hashlib.sha256()
     pickler = _Plain(io.BufferedWriter(_Hashing(digest), 1 << 20))
     pickler.dump(value)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -31,8 +32,9 @@ from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import given
 from crfbook.models.saving import load_arrays, save_arrays
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST, ALPHABET = "manifest.json", "alphabet.crfbook"
+SHARD = re.compile(r"shard-\d{5,}\.crfbook")
 # parameters of `CRF` that decide what stands in the shards
 WEIGHTS = "min_freq", "all_possible_states", "all_possible_transitions", "on_violation"
 
@@ -77,7 +79,7 @@ class Shards:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = os.path.realpath(os.fspath(folder))
+        self.folder = os.path.realpath(os.fsdecode(folder))
         path = Path(self.folder, MANIFEST)
         try:
             about = json.loads(path.read_text("utf-8"))
@@ -103,6 +105,11 @@ class Shards:
         twice = [name for name, n in Counter(row.path for row in rows).items() if n > 1]
         if twice:
             raise ShardError(f"{path}: expected each shard once, got {os.path.basename(twice[0])} twice")
+        if about.pop("digest", None) != _hash_of(about):
+            raise ShardError(
+                f"{path}: expected the manifest as write_shards left it, its hash is another: remove it, "
+                "and the same call of write_shards writes it again"
+            )
         self.shards = rows
 
     files = property(lambda self: [(shard.path, shard.digest) for shard in self.shards])
@@ -133,6 +140,10 @@ class Shards:
     constraints = property(lambda self: self._whole[2])
 
 
+def shard_name(i):
+    return f"shard-{i:05d}.crfbook"
+
+
 class Extremes(NamedTuple):
     """The largest attribute value and sequence weight of a text: under the names that a `Corpus` has."""
 
@@ -144,10 +155,18 @@ def write_manifest(folder, settings, alphabet, n_dropped, shards, extremes):
     """The last file of `write_shards`: what has one is complete."""
     rows = [(os.path.basename(shard.path), *shard[1:]) for shard in shards]
     about = {"schema": SCHEMA, "settings": settings, "alphabet": alphabet, "n_dropped": n_dropped}
+    about = json.loads(json.dumps(about | {"extremes": extremes, "shards": rows}))
     path = Path(folder, MANIFEST)
     beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps(about | {"extremes": extremes, "shards": rows}, indent=1), "utf-8")
-    os.replace(beside, path)
+    try:
+        beside.write_text(json.dumps(about | {"digest": _hash_of(about)}, indent=1), "utf-8")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _hash_of(about):
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def write_alphabet(path, encoder, features, constraints):

@@ -72,15 +72,19 @@ def predict_files(
     odd = [name for name in crf.classes_ if not isinstance(name, str)]
     if odd:
         raise ValueError(f"predict_files: expected a CRF whose labels are strings, one is {shown(odd[0])}")
-    files = [os.path.realpath(path) for path in _listed(files)]
+    files = [os.path.abspath(os.fsdecode(path)) for path in _listed(files)]  # links keep their names
     names = Counter(map(os.path.basename, files))
     twice = [name for name, n in names.items() if n > 1]
     if twice:
         raise ValueError(f"files: expected names that differ, got {twice[0]} {names[twice[0]]} times")
-    out = os.path.realpath(os.fspath(out))
+    out = os.path.realpath(os.fsdecode(out))
     os.makedirs(out, exist_ok=True)
     targets = [os.path.join(out, os.path.basename(path)) for path in files]
-    clash = [path for path, target in zip(files, targets, strict=True) if path == target]
+    clash = [
+        path
+        for path, target in zip(files, targets, strict=True)
+        if os.path.realpath(path) == os.path.realpath(target)
+    ]
     if clash:
         raise ValueError(f"out: expected another folder than that of the files, {clash[0]} is in it")
     there = [os.path.exists(target) for target in targets]
@@ -146,6 +150,8 @@ def tag_file(model, digest, path, target, columns, label, piece_tokens):
     write = _tag_parquet if is_parquet(path) else _tag_columns
     try:
         sizes = write(crf, path, beside, columns, label, piece_tokens)
+        if not os.path.exists(model):  # the call has failed meanwhile; another one may have written the file
+            raise RuntimeError(f"{path}: the call of predict_files that asked for it has ended")
         os.replace(beside, target)
     except (ValueError, TypeError) as error:
         raise named(error, path) from None

@@ -17,7 +17,9 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from crfbook.distributed.reading import is_file, n_tokens_of, named, pieces, tex
 from crfbook.distributed.shards import (
     ALPHABET,
     MANIFEST,
+    SHARD,
     Extremes,
     ShardError,
     Shards,
@@ -40,6 +43,7 @@ from crfbook.distributed.shards import (
     prefixed,
     read_alphabet,
     settings_of,
+    shard_name,
     shard_of,
     write_alphabet,
     write_manifest,
@@ -54,10 +58,11 @@ from crfbook.models.weights import kept_weights
 if TYPE_CHECKING:
     from crfbook._types import CRF, File, Iterable
 
-PARTS = "parts"  # folder of what is needed until the shards are there
+PARTS = ".crfbook-parts"  # folder of what is needed until the shards are there
 PART = "part"  # kind of its files
 DONE = ".done"  # end of the names of those that stay: what was made of which text
 LOCK = "lock"
+PASSING = re.compile(r"text-\d{5,}-[0-9a-f]{12}-\d{4,}(\.ids)?|encoder")  # what goes at the end
 
 
 def write_shards(
@@ -93,14 +98,14 @@ def write_shards(
     several parts the part, in which sequences are counted); OSError as the file system says, a full disk for
     instance.
     """
-    whole("shard_tokens", shard_tokens, 1)
+    shard_tokens = int(whole("shard_tokens", shard_tokens, 1))
     engine = engine_of(client)
     check_crf(crf)
     if crf.tag_dictionary is not None:
         raise ValueError(f"write_shards: expected tag_dictionary=None, got {shown(crf.tag_dictionary)}")
     settings, columns = settings_of(crf), None if columns is None else tuple(columns)
     read = {"columns": columns, "label": label, "n_tokens": shard_tokens, "template": settings["template"]}
-    folder = os.path.realpath(os.fspath(folder))
+    folder = os.path.realpath(os.fsdecode(folder))
     parts = os.path.join(folder, PARTS)
     os.makedirs(parts, exist_ok=True)
     with _alone_in(parts):
@@ -111,9 +116,12 @@ def write_shards(
             say = print if verbose else lambda *_: None
             _finish(folder, found, engine, crf.constraints, settings | {"made_of": made_of}, say)
         shards = _same(Shards(folder), made_of)
-        for name in os.listdir(parts):
-            if not name.endswith((DONE, LOCK)):
-                os.unlink(os.path.join(parts, name))
+        for name in filter(PASSING.fullmatch, os.listdir(parts)):
+            os.unlink(os.path.join(parts, name))
+        known = {os.path.basename(path) for path, _ in shards.files}
+        for name in filter(SHARD.fullmatch, os.listdir(folder)):  # of a call that was stopped
+            if name not in known:
+                os.unlink(os.path.join(folder, name))
     if shards.n_dropped:
         sentence = f"{shards.n_dropped} training sequences violate the constraints and were left out"
         warnings.warn(sentence, UserWarning, stacklevel=2)
@@ -166,7 +174,7 @@ def _finish(folder, found, engine, limits, settings, say):
 
     of_all = os.path.join(folder, ALPHABET), alphabet
     jobs = [
-        (f"{row['path']}.ids", row["source"], os.path.join(folder, f"shard-{i:05d}.crfbook"), *of_all)
+        (f"{row['path']}.ids", row["source"], os.path.join(folder, shard_name(i)), *of_all)
         for i, row in enumerate(found)
     ]
     rows = list(engine.run(cut, jobs))
@@ -209,11 +217,17 @@ def _merged(rows):
 
 
 def _same(shards, made_of):
-    """Finished shards, if they were made of the same; ShardError if not."""
+    """Finished shards, if they were made of the same and are all there; ShardError if not."""
     if shards.settings.get("made_of") != made_of:
         raise ShardError(
             f"{shards.folder}: expected a new folder, or shards of the same texts and settings; "
             "the shards there are of others"
+        )
+    gone = [os.path.basename(path) for path, _ in shards.files if not os.path.exists(path)]
+    if gone:
+        raise ShardError(
+            f"{shards.folder}: {gone[0]} is missing: remove {MANIFEST} there, and the same call "
+            "writes it again"
         )
     return shards
 
@@ -233,7 +247,14 @@ def _texts(texts):
             if path in seen:
                 raise ValueError(f"texts: expected each file once, got {text} as number {seen[path]} and {i}")
             seen[path] = i
-        yield text
+        yield _in_hand(text)
+
+
+def _in_hand(text):
+    """A text whose parts can be read twice: iterators, as `CRF.fit` takes them, become lists."""
+    if not isinstance(text, tuple) or hasattr(text, "_fields"):
+        return text
+    return tuple(list(part) if isinstance(part, Iterator) else part for part in text)
 
 
 def _name_of_part(name, k):
@@ -255,15 +276,16 @@ def encode(text, place, read, name, finished):
     rows = _done(place, source, finished)
     if rows is not None:
         return rows
-    rows = []
+    # a task of a call that failed may still be at work, on another text: it must not meet these files
+    rows, own = [], f"{place}-{source[:12]}"
     try:
         for X, y, weights in pieces(text, read["n_tokens"], read["columns"], read["label"]):
             k = len(rows)
-            rows.append(_encode_piece(X, y, weights, f"{place}-{k:04d}", f"{source}-{k}", read["template"]))
+            rows.append(_encode_piece(X, y, weights, f"{own}-{k:04d}", f"{source}-{k}", read["template"]))
     except (ValueError, TypeError) as error:
         raise named(error, name if is_file(text) else _name_of_part(name, len(rows))) from None
     if not rows:
-        rows.append(_save_part(f"{place}-0000", f"{source}-0", None, empty_corpus()))
+        rows.append(_save_part(f"{own}-0000", f"{source}-0", None, empty_corpus()))
     save_arrays(f"{place}{DONE}", PART, {"source": source, "rows": rows}, {})
     return rows
 

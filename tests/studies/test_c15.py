@@ -1,4 +1,4 @@
-"""Chapter 15: its studies on a few sentences of the twins. Clusters of processes: tests/distributed."""
+"""Chapter 15: its studies on a few sentences of the twins. Clusters of processes: tests/sharded."""
 
 import numpy as np
 import pytest

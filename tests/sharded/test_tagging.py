@@ -1,6 +1,7 @@
 """Files tagged here and by workers: what `predict` says, in pieces, complete or not at all."""
 
 import errno
+import hashlib
 import os
 
 import pytest
@@ -216,9 +217,9 @@ def test_workers_tag_the_same(crf, files, client, kill, monkeypatch, tmp_path):
         write_columns(path, [[(word, pos) for word, pos, _ in s] for s in sentences(seed=6)])
     here = predict_files(crf, [*files, *more], tmp_path / "here")
     with monkeypatch.context() as patch:
-        killer = kill.after_handshake(patch, tagging)
+        killed = kill.on_the_way(patch, tagging)
         there = predict_files(crf, [*files, *more], tmp_path / "there", client)
-        killer.join()
+        assert killed and not [name for name in os.listdir(tmp_path / "there") if name.endswith(".tmp")]
     for one, two in zip(here, there, strict=True):
         assert one[1:] == two[1:]
         with open(one.path, "rb") as a, open(two.path, "rb") as b:
@@ -256,3 +257,25 @@ def test_rows_of_parquet_are_counted_through_the_file(crf, monkeypatch, tmp_path
     monkeypatch.setattr(tagging, "ROWS", 4)
     with pytest.raises(ValueError, match=r"a\.parquet, row 9, column 'pos': expected 2 values"):
         predict_files(crf, [tmp_path / "a.parquet"], tmp_path / "out")
+
+
+def test_a_task_of_a_call_that_has_ended_writes_nothing(crf, files, tmp_path):
+    """A task that was still at work when its call failed must not replace what a later call wrote."""
+    model, target = tmp_path / "model.crfbook", tmp_path / "a.txt"
+    crf.save(model)
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    job = digest, str(files[0]), str(tmp_path / "out.txt"), TEXT, "label", 100
+    tagging.tag_file(str(model), *job)  # the model is known from now on
+    os.unlink(model)
+    (tmp_path / "out.txt").write_text("of another call")
+    with pytest.raises(RuntimeError, match="the call of predict_files that asked for it has ended$"):
+        tagging.tag_file(str(model), *job)
+    assert (tmp_path / "out.txt").read_text() == "of another call" and not target.with_suffix(".tmp").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_links_keep_their_names(crf, files, tmp_path):
+    (tmp_path / "snap").mkdir()
+    (tmp_path / "snap" / "test.txt").symlink_to(files[0])
+    (row,) = predict_files(crf, [tmp_path / "snap" / "test.txt"], tmp_path / "out")
+    assert os.path.basename(row.path) == "test.txt" and found(row.path) == expected(crf, files[0])

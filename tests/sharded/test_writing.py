@@ -263,7 +263,7 @@ def test_gone_on_with_after_an_exception_in_any_step(step, monkeypatch, tmp_path
     found = write(tmp_path / "s")
     assert found.digest == wanted.digest and found.shards[3][1:] == wanted.shards[3][1:]
     assert len(pieces) < len(found) if step == "encode" else pieces == []  # nothing is read again
-    left = [path.name for path in (tmp_path / "s" / "parts").iterdir()]
+    left = [path.name for path in (tmp_path / "s" / writing.PARTS).iterdir()]
     assert all(name.endswith((".done", "lock")) for name in left)
 
 
@@ -302,7 +302,7 @@ def test_what_is_in_a_finished_folder(tmp_path):
     X = [[[f"w{i}"] for i in range(5)]] * 4
     found = write_shards([(X, [list("xyxyx")] * 4)], tmp_path, CRF(), shard_tokens=10)
     assert [shard.n_tokens for shard in found.shards] == [10, 10]
-    held = {"alphabet.crfbook", "manifest.json", "parts", "shard-00000.crfbook", "shard-00001.crfbook"}
+    held = {"alphabet.crfbook", "manifest.json", writing.PARTS, "shard-00000.crfbook", "shard-00001.crfbook"}
     assert {path.name for path in tmp_path.iterdir()} == held
 
 
@@ -362,7 +362,7 @@ def test_a_full_disk_leaves_nothing_half_written(monkeypatch, tmp_path):
     with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left on device"):
         patch.setattr(os, "fsync", full)
         write_shards([names(ROWS)], tmp_path, CRF())
-    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["lock"]
+    assert [path.name for path in (tmp_path / writing.PARTS).iterdir()] == ["lock"]
     assert len(write_shards([names(ROWS)], tmp_path, CRF())) == 1
 
 
@@ -423,7 +423,7 @@ def test_a_full_disk_on_a_worker(client, tmp_path):
     finally:
         client.run(full, False)
     until = time.monotonic() + 30  # the other worker may be at work still
-    while (left := list(tmp_path.glob("parts/*.tmp"))) and time.monotonic() < until:
+    while (left := list(tmp_path.glob(f"{writing.PARTS}/*.tmp"))) and time.monotonic() < until:
         time.sleep(0.05)
     assert not left
     assert len(write_shards(texts, tmp_path, CRF(), client=client)) == 3
@@ -452,3 +452,62 @@ def test_rows_of_parquet_are_counted_through_the_file(tmp_path):
     parquet.write_table(pyarrow.table({"word": words, "y": ys}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"a\.parquet, row 2050, column 'y': expected 2 values"):
         write_shards([tmp_path / "a.parquet"], tmp_path / "s", CRF(template="U:%x[0,word]\n"), label="y")
+
+
+def test_files_of_others_stay(tmp_path):
+    """A folder "parts" is not ours, and of the folder of shards we remove only what we have made."""
+    rows = ROWS[:20]
+    (tmp_path / "parts").mkdir()
+    path = write_columns(tmp_path / "parts" / "text.txt", rows)
+    (tmp_path / "notes.md").write_text("mine")
+    (tmp_path / "shard-00007.crfbook").write_text("of a call that was stopped")
+    write_shards([path], tmp_path, CRF(template=TEMPLATE), columns=NAMES, label="y")
+    assert path.exists() and (tmp_path / "notes.md").exists()
+    assert not (tmp_path / "shard-00007.crfbook").exists()
+
+
+def test_a_task_of_a_call_that_failed_changes_nothing(tmp_path):
+    """Its parts have other names, as they are of another text."""
+    read = {"columns": None, "label": "label", "n_tokens": 100, "template": None}
+    place = str(tmp_path / writing.PARTS / "text-00000")
+    wanted = write_shards([names(ROWS[:30])], tmp_path / "here", CRF())
+    os.makedirs(tmp_path / writing.PARTS)
+    rename = writing.renumber
+
+    def late(*job):
+        writing.encode(names(ROWS[30:]), place, read, "text 0", False)  # what the call before had begun
+        return rename(*job)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "renumber", late)
+        found = write_shards([names(ROWS[:30])], tmp_path, CRF())
+    assert found.digest == wanted.digest
+
+
+def test_a_shard_that_is_gone_is_told_with_the_way_out(tmp_path):
+    shards = write_shards(parts(names), tmp_path, CRF())
+    os.unlink(shards.files[1][0])
+    with pytest.raises(
+        ShardError, match=r"shard-00001\.crfbook is missing: remove manifest\.json there, and "
+    ):
+        write_shards(parts(names), tmp_path, CRF())
+    os.unlink(tmp_path / writing.MANIFEST)
+    assert write_shards(parts(names), tmp_path, CRF()).digest == shards.digest
+
+
+def test_iterators_and_numbers_of_numpy(tmp_path):
+    X, y = names(ROWS)
+    wanted = write_shards([(X, y)], tmp_path / "a", CRF(), shard_tokens=100)
+    found = write_shards([(iter(X), iter(y))], tmp_path / "b", CRF(), shard_tokens=np.int64(100))
+    assert found.digest == wanted.digest
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_what_cannot_be_read_twice_is_refused(tmp_path):
+    for text in (tmp_path, tmp_path / "pipe"):
+        if not text.exists():
+            os.mkfifo(text)
+        with pytest.raises(
+            ValueError, match="expected a file, which can be read twice, got a folder or a pipe$"
+        ):
+            write_shards([text], tmp_path / "s", CRF(template=TEMPLATE), columns=NAMES, label="y")

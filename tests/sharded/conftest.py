@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 
 import pytest
 
@@ -37,18 +36,27 @@ def kill(client):
     def killed(i=0):
         os.kill(pids[i], signal.SIGKILL)
 
-    def after_handshake(monkeypatch, module):
-        """The timer of a kill 0.1 s after `module` has its engine."""
-        timer, engine_of = threading.Timer(0.1, killed), module.engine_of
+    def on_the_way(monkeypatch, module):
+        """Kill a worker when `module` has the first of its results. Returns a list, not empty after that."""
+        done, engine_of = [], module.engine_of
 
-        def begun(client):
+        def watched(client):
             found = engine_of(client)
-            if client is not None:
-                timer.start()
+            if client is None:
+                return found
+            run = found.run
+
+            def killing(task, jobs):
+                for result in run(task, jobs):
+                    if not done:
+                        done.append(killed())
+                    yield result
+
+            found.run = killing
             return found
 
-        monkeypatch.setattr(module, "engine_of", begun)
-        return timer
+        monkeypatch.setattr(module, "engine_of", watched)
+        return done
 
-    killed.after_handshake = after_handshake
+    killed.on_the_way = on_the_way
     return killed

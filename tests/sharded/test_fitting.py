@@ -1,5 +1,6 @@
 """Training on shards: as `CRF.fit`, the same bits whoever computes, stopped and gone on with anywhere."""
 
+import errno
 import os
 import signal
 import warnings
@@ -451,3 +452,48 @@ def test_parameter_mixing_by_hand(tmp_path):
     of_last = trained(shards, rules=rules | {"averaging": False}).weights_
     np.testing.assert_allclose(of_last, last, rtol=1e-12, atol=1e-14)
     assert len(parts) == len(shards) - 1 and np.abs(last - passed / 2).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 300])
+def test_a_checkpoint_that_cannot_be_written_shows_at_once(name, shards, tmp_path):
+    path = f"{tmp_path}{os.sep}{name}"
+    with pytest.raises((ValueError, OSError)):
+        fit(
+            CRF(max_iterations=1),
+            shards,
+            checkpoint=path,
+            callback=lambda *_: pytest.fail("training has begun"),
+        )
+
+
+def test_a_model_stays_where_its_last_checkpoint_fails(shards, monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(fitting, "save_arrays", full)
+    crf = CRF(max_iterations=2)
+    with pytest.raises(OSError, match="no space left"):
+        fit(crf, shards, checkpoint=tmp_path / "c", every=1000)
+    assert crf.weights_.any() and crf.n_iter_ == 2
+
+
+@pytest.mark.parametrize("weight", [1e100, 1e308])
+@pytest.mark.parametrize("algorithm", ["perceptron", "auto"])
+def test_extreme_sample_weights_end_with_a_status(algorithm, weight, tmp_path):
+    X, y = names(sentences())
+    shards = write_shards([(X[:30], y[:30], np.full(30, weight)), (X[30:], y[30:], np.full(30, weight))],
+                          tmp_path, CRF())  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        crf = fit(CRF(algorithm=algorithm), shards)
+        alone = CRF(algorithm=algorithm).fit(X, y, sample_weight=np.full(60, weight))
+    gave_up = crf.status_.startswith("non-finite")
+    assert gave_up == alone.status_.startswith("non-finite")
+    assert gave_up or crf.weights_.any()
+
+
+def test_a_checkpoint_knows_its_seed(shards, tmp_path):
+    rules = {"algorithm": "perceptron", "max_iterations": 2}
+    fit(CRF(random_state=np.random.RandomState(1), **rules), shards, checkpoint=tmp_path / "c")
+    with pytest.raises(ValueError, match=r"with other parameters \(random_state\)"):
+        fit(CRF(random_state=np.random.RandomState(2), **rules), shards, checkpoint=tmp_path / "c")

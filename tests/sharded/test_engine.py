@@ -170,9 +170,9 @@ def test_shards_are_written_in_spite_of_a_killed_worker(client, kill, monkeypatc
     X, y = names(sentences())
     texts = [(X[i : i + 5], y[i : i + 5]) for i in range(0, 60, 5)]
     wanted = write_shards(texts, tmp_path / "here", CRF())
-    killer = kill.after_handshake(monkeypatch, writing)
+    killed = kill.on_the_way(monkeypatch, writing)
     found = write_shards(texts, tmp_path / "there", CRF(), client=client)
-    killer.join()
+    assert killed
     assert found.digest == wanted.digest
     client.wait_for_workers(2, timeout=60)
 

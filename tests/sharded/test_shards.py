@@ -123,8 +123,8 @@ def test_two_shards_that_were_exchanged_are_named(shards):
 def test_a_shard_of_another_version_is_named(shards):
     path = shards.shards[1].path
     header, arrays = load_arrays(path, "shard")
-    save_arrays(path, "shard", header | {"schema": 2}, arrays)
-    refused(shards, r"^shard shard-00001\.crfbook: expected version 1, got 2: write the shards again$")
+    save_arrays(path, "shard", header | {"schema": 1}, arrays)
+    refused(shards, r"^shard shard-00001\.crfbook: expected version 2, got 1: write the shards again$")
     CRF(max_iterations=0).fit(*names(sentences())).save(path)
     refused(shards, r"^shard shard-00001\.crfbook cannot be used: .*expected a saved shard, got a saved CRF$")
 
@@ -132,8 +132,8 @@ def test_a_shard_of_another_version_is_named(shards):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda about: about | {"schema": 7}, "expected shards of version 1, got 7: write them again$"),
-        (lambda about: [1], r"expected shards of version 1, got \[1\]: write them again$"),
+        (lambda about: about | {"schema": 7}, "expected shards of version 2, got 7: write them again$"),
+        (lambda about: [1], r"expected shards of version 2, got \[1\]: write them again$"),
         (lambda about: about | {"shards": about["shards"] + about["shards"][1:2]},
          r"expected each shard once, got shard-00001\.crfbook twice$"),
         (lambda about: {n: v for n, v in about.items() if n != "alphabet"}, WRONG.format("KeyError")),
@@ -204,3 +204,13 @@ def test_shards_with_a_table_of_constraints(tmp_path):
         wanted = CRF(**rules).fit(*names(rows))
     assert crf.n_dropped_ == wanted.n_dropped_ > 0
     np.testing.assert_allclose(crf.weights_, wanted.weights_, rtol=1e-9, atol=1e-9)
+
+
+def test_a_manifest_that_was_shortened_is_refused(shards):
+    path = os.path.join(shards.folder, MANIFEST)
+    with open(path, encoding="utf-8") as file:
+        about = json.load(file)
+    about["shards"] = about["shards"][:1]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(about, file)
+    refused(shards.folder, "expected the manifest as write_shards left it, its hash is another")
