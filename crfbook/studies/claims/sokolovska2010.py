@@ -42,7 +42,8 @@ def claims(record):
 
 
 def same_steps(one, other):
-    """Both series, at the steps that both paths made: from the same c1, or from zero, to the same c1."""
+    """Both series by c1, at the steps that both paths made: from the same larger c1, or from zero, to it."""
+    one, other = (series.sort_index(ascending=False) for series in (one, other))
     before = [dict(zip(series.index, [None, *series.index], strict=False)) for series in (one, other)]
     both = [c1 for c1 in one.index if c1 in before[1] and before[0][c1] == before[1][c1]]
     return one.loc[both], other.loc[both]
