@@ -30,6 +30,7 @@ def sweep_parts(setup, c1, model, repeats):
     learner.begin()
     sweeper, spent = learner.sweeper, Counter()
     sweeper.compiled, visit = False, sweeper._by_parts  # a visit in parts: these can be timed
+    type(visit).n_by_parts = 0  # however many of them this process has made before
     for method, name in PARTS.items():
         setattr(visit, method, partial(_clocked, spent, name, getattr(visit, method)))
     sweeper.sweep()
