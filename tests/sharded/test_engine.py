@@ -17,6 +17,7 @@ import crfbook.distributed.writing as writing
 from crfbook import CRF
 from crfbook.distributed import ClusterLost, fit, write_shards
 from crfbook.distributed.engine import Cluster, Local, engine_of
+from crfbook.distributed.handshake import versions
 
 RULES = {"algorithm": "lbfgs", "c1": 0.3, "c2": 0.1}
 
@@ -311,3 +312,39 @@ def test_memory_is_kept_by_workers_alone(monkeypatch):
     assert calls == [(-1, 256 << 20), (-3, 32 << 20)]
     del library.mallopt  # another C library
     engine.keep_freed.__wrapped__()
+
+
+def test_a_task_that_is_too_slow_is_no_lost_worker(client):
+    """A file that does not answer ends the call with its own sentence, at once."""
+
+    def slow():
+        raise TimeoutError("the disk does not answer")
+
+    with pytest.raises(OSError, match="^the disk does not answer$") as caught:
+        list(Cluster(client).run(slow, [()]))
+    assert not isinstance(caught.value, ClusterLost | TimeoutError)
+
+
+def test_every_task_meets_its_worker(client, monkeypatch):
+    """Not those of training alone: a worker may have joined after the handshake."""
+    here = Cluster(client)
+    monkeypatch.setattr(engine, "versions", lambda: {**versions(), "numba": "0.1"})
+    with pytest.raises(RuntimeError, match="^a worker that joined later is unlike the others: numba "):
+        list(here.run(abs, [(-1,)]))
+
+
+def test_a_client_that_is_closed_hides_no_error():
+    """`cancel` of its futures fails; what is raised is what happened before."""
+
+    class Closed:
+        def cancel(self):
+            raise RuntimeError("Client is closed. Can't send cancel-keys message.")
+
+    def failing():
+        try:
+            raise ValueError("what happened")
+        finally:
+            engine._cancel(Closed())
+
+    with pytest.raises(ValueError, match="^what happened$"):
+        failing()
