@@ -17,7 +17,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -62,7 +61,6 @@ PARTS = ".crfbook-parts"  # folder of what is needed until the shards are there
 PART = "part"  # kind of its files
 DONE = ".done"  # end of the names of those that stay: what was made of which text
 LOCK = "lock"
-PASSING = re.compile(r"text-\d{5,}-[0-9a-f]{12}-\d{4,}(\.ids)?|encoder")  # what goes at the end
 
 
 def write_shards(
@@ -116,8 +114,9 @@ def write_shards(
             say = print if verbose else lambda *_: None
             _finish(folder, found, engine, crf.constraints, settings | {"made_of": made_of}, say)
         shards = _same(Shards(folder), made_of)
-        for name in filter(PASSING.fullmatch, os.listdir(parts)):
-            os.unlink(os.path.join(parts, name))
+        for name in os.listdir(parts):  # a folder of our own
+            if not name.endswith((DONE, LOCK)):
+                os.unlink(os.path.join(parts, name))
         known = {os.path.basename(path) for path, _ in shards.files}
         for name in filter(SHARD.fullmatch, os.listdir(folder)):  # of a call that was stopped
             if name not in known:
