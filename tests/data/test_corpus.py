@@ -1,9 +1,8 @@
 """Corpora and feature sets against plain Python loops."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
+from helpers.memory import peak_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -247,10 +246,6 @@ def test_pointers_of_kept_count_what_is_left(rows, size):
 def test_long_indices_are_not_widened_at_once():
     """NumPy makes int64 of an int32 index: 8 bytes an item, here 8 MB."""
     index, table = np.arange(1_000_000, dtype=np.int32) % 7, np.arange(7, dtype=np.int32)[::-1].copy()
-    tracemalloc.start()
-    counts = counted(index, 7)
-    out = gathered(table, index.copy(), index)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    (counts, out), peak = peak_bytes(lambda: (counted(index, 7), gathered(table, index.copy(), index)))
     assert out is index and out[:7].tolist() == [6, 5, 4, 3, 2, 1, 0] and counts.sum() == len(index)
     assert peak < 6e6

@@ -2,11 +2,11 @@
 memory either takes.
 """
 
-import tracemalloc
 from decimal import Decimal
 
 import numpy as np
 import pytest
+from helpers.memory import peak_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,10 +95,7 @@ def test_reading_keeps_no_object_for_an_occurrence(form, at_most):
     X, y = [tokens], [["l"] * len(tokens)]
     encoder = Encoder().fit(X, y)
     for job in (lambda: Encoder().fit_transform(X, y), lambda: encoder.transform(X)):
-        tracemalloc.start()
-        corpus = job()
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+        corpus, peak = peak_bytes(job)
         assert peak < at_most * len(corpus.attr_idx)
 
 

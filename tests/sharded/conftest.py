@@ -1,4 +1,4 @@
-"""One small cluster for all tests that need one: two processes, a thread each."""
+"""A small cluster for the tests of a file that need one: two processes, a thread each."""
 
 import os
 import signal
@@ -6,9 +6,11 @@ import signal
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster():
-    """A LocalCluster looks, 15 s after each loss of a worker, whether that is there, and removes it for good
+    """It goes with its file: what its thread allocates would count in tests of memory that come after.
+
+    A LocalCluster looks, 15 s after each loss of a worker, whether that is there, and removes it for good
     if not. Tests kill one worker twice in 15 s, so one that is just starting again would go: it looks later.
     """
     distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")

@@ -15,7 +15,7 @@ from helpers.sharded import assert_same_bits, names, sentences, some_shards, tra
 import crfbook.distributed.engine as engine
 import crfbook.distributed.writing as writing
 from crfbook import CRF
-from crfbook.distributed import ClusterLost, fit, write_shards
+from crfbook.distributed import ClusterLost, ShardedObjective, fit, write_shards
 from crfbook.distributed.engine import Cluster, Local, engine_of
 from crfbook.distributed.handshake import versions
 
@@ -37,6 +37,17 @@ def test_engines(client):
     for wrong in ("tcp://127.0.0.1:8786", 5, object()):
         with pytest.raises(TypeError, match="^client: expected None or a dask.distributed.Client, got "):
             engine_of(wrong)
+
+
+@pytest.mark.parametrize("options", [{}, {"group": 1}, {"group": 4}, {"budget": 0}])
+def test_the_same_bits_on_a_cluster(shards, options, client):
+    w = np.random.default_rng(4).normal(size=shards.features.n_features)
+    value, grad = ShardedObjective(shards, Local(), 0.1)(w)
+    objective = ShardedObjective(shards, Cluster(client), 0.1, **options)
+    again, other = objective(w)
+    assert again == value and other.tobytes() == grad.tobytes()
+    curved = ShardedObjective(shards, Local(), 0.1).curvature(w)
+    assert objective.curvature(w).tobytes() == curved.tobytes()
 
 
 def test_clients_that_do_not_wait_are_refused(client, monkeypatch):

@@ -1,21 +1,20 @@
 """The sum over shards: what `Objective` gives, and always the same bits."""
 
-import gc
 import math
 import shutil
 import threading
 import time
-import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.memory import peak_bytes
 from helpers.sharded import names, sentences, some_shards
 
 import crfbook.distributed.objective as module
 from crfbook import CRF
 from crfbook.chain.objective import Objective
 from crfbook.distributed import ShardedObjective, ShardError, fit, write_shards
-from crfbook.distributed.engine import Branch, Cluster, Local, Part, cut, joined
+from crfbook.distributed.engine import Branch, Local, Part, cut, joined
 from crfbook.distributed.objective import KEPT, Kept
 
 
@@ -69,16 +68,6 @@ def test_the_same_bits_for_any_group_budget_and_number_of_threads(shards, w, opt
     one = ShardedObjective(shards, Local(), 0.1).smaller(keep)(w[keep])
     two = objective.smaller(keep)(w[keep])
     assert one[0] == two[0] and one[1].tobytes() == two[1].tobytes()
-
-
-@pytest.mark.parametrize("options", [{}, {"group": 1}, {"group": 4}, {"budget": 0}])
-def test_the_same_bits_on_a_cluster(shards, w, options, client):
-    value, grad = ShardedObjective(shards, Local(), 0.1)(w)
-    objective = ShardedObjective(shards, Cluster(client), 0.1, **options)
-    again, other = objective(w)
-    assert again == value and other.tobytes() == grad.tobytes()
-    curved = ShardedObjective(shards, Local(), 0.1).curvature(w)
-    assert objective.curvature(w).tobytes() == curved.tobytes()
 
 
 def in_words(a, b):
@@ -235,11 +224,7 @@ def test_the_driver_holds_few_vectors_whatever_the_number_of_shards(tmp_path):
         objective, size = ShardedObjective(found, Local(), group=1, budget=0), found.features.n_features
         w = np.zeros(size)
         objective(w)
-        gc.collect()
-        tracemalloc.start()
-        objective(w)
-        peaks.append(tracemalloc.get_traced_memory()[1] / (8 * size))
-        tracemalloc.stop()
+        peaks.append(peak_bytes(lambda objective=objective, w=w: objective(w))[1] / (8 * size))
         assert len(found) == n
     assert max(peaks) < 30 and peaks[1] < peaks[0] + 6
 

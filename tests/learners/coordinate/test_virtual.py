@@ -1,10 +1,10 @@
 """CRF(algorithm="sbcd") over all weights there could be: those that are active, and no other, take memory."""
 
-import tracemalloc
 import warnings
 
 import numpy as np
 import pytest
+from helpers.memory import peak_bytes
 
 from crfbook.models import weights as weights_module
 from crfbook.models.crf import CRF
@@ -61,10 +61,7 @@ def test_weights_take_memory_when_they_are_active():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # five sweeps are few
         model.fit(text[:3], gold[:3])  # compiles
-        tracemalloc.start()
-        model.fit(text, gold)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+        _, peak = peak_bytes(lambda: model.fit(text, gold))
     virtual = model.encoder_.n_attrs * 40 + 40 * 40
     assert 0 < model.features_.n_features == np.count_nonzero(model.weights_) < 0.05 * virtual
     assert model.weights_.nbytes + sum(np.asarray(a).nbytes for a in model.features_) < 0.3 * 8 * virtual

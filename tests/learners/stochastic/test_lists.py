@@ -1,10 +1,9 @@
 """SGD and SGD-L1 on lists of weights: what they find on tables if eps is 0, and the rest by enumeration."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from helpers.corpora import chains_of, held_bytes, random_corpus, random_model
+from helpers.memory import peak_bytes
 from helpers.problems import central_differences, on_both, problem
 
 from crfbook import brute
@@ -323,9 +322,6 @@ def test_what_remembers_each_token_refuses_thousands_of_labels(name):
     labels = np.sort(rng.integers(0, 2322, n))
     corpus = make_corpus(np.arange(0, n + 1, 20), np.arange(n + 1), np.zeros(n, np.int64), labels=labels)
     features = observed(corpus, 2322, 1)
-    tracemalloc.start()
-    with pytest.raises(MemoryError, match=f"^{name} remembers .* GB here, more than memory_limit = 2 GB"):
-        learner(corpus, features, c2=1.0)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    refused, peak = peak_bytes(lambda: pytest.raises(MemoryError, learner, corpus, features, c2=1.0))
+    assert refused.match(f"^{name} remembers .* GB here, more than memory_limit = 2 GB")
     assert peak < 3e7 < 2e9 < memory(corpus, features)
