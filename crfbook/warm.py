@@ -217,15 +217,15 @@ def main(argv=None):
     if unknown:
         parser.error(f"expected chapters among {', '.join(chapters)}; got {', '.join(unknown)}")
     jobs = list(JOBS) if options.all else jobs_of(options.chapters) or list(DEFAULT)
-    start, config = time.perf_counter(), import_module("crfbook._jit").config
-    if config.DISABLE_JIT:
-        print("NUMBA_DISABLE_JIT is set: there is nothing to compile")
-        return 0
-    left = [job for job in jobs if done(job) is None or not done(job).exists()]
-    if not left:
-        print("all kernels are in the cache: nothing to compile")
-        return 0
+    start = time.perf_counter()
     try:
+        if import_module("crfbook._jit").config.DISABLE_JIT:
+            print("NUMBA_DISABLE_JIT is set: there is nothing to compile")
+            return 0
+        left = [job for job in jobs if done(job) is None or not done(job).exists()]
+        if not left:
+            print("all kernels are in the cache: nothing to compile")
+            return 0
         found = warm(left)
     except KeyboardInterrupt:
         print("interrupted: what was compiled is kept", file=sys.stderr)

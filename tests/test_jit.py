@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,7 +71,9 @@ def count_two_kernels(stream, monkeypatch):
     for call in (counter.on_start, counter.on_start, counter.on_end):
         call(start)
         call(foreign)
-    while counter._show and "1 done" not in stream.getvalue():
+    for _ in range(3000 * bool(counter._show)):
+        if "1 done" in stream.getvalue():
+            break
         threading.Event().wait(0.01)
     counter.on_end(end)
     assert counter.n_done == 2
@@ -79,7 +82,8 @@ def count_two_kernels(stream, monkeypatch):
 
 def test_a_terminal_sees_a_counter_that_disappears(monkeypatch):
     written = count_two_kernels(Terminal(), monkeypatch).split("\r")
-    assert "crfbook: compiling kernels, once: 1 done, 0 s" in [line.rstrip() for line in written]
+    said = re.compile(r"crfbook: compiling kernels, once: 1 done, \d+ s")
+    assert any(said.fullmatch(line.rstrip()) for line in written)
     assert "\n" not in "".join(written) and written[-1] == "" and not written[-2].strip()
 
 

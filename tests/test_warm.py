@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
 
 import pytest
@@ -113,15 +112,16 @@ def test_ctrl_c_gives_up_what_is_under_way(tmp_path):
     """In a process of its own, with an empty cache: it ends long before its job would."""
     slow = "import time; from crfbook import warm; warm.run = time.sleep;"
     slow += "warm.JOBS = {60: (0, ''), 61: (0, '')};"
-    slow += "warm.done = lambda job: None; print('begun', flush=True); raise SystemExit(warm.main(['--all']))"
+    slow += "warm.done = lambda job: None; wait = warm.wait;"
+    slow += "warm.wait = lambda *a, **k: (print('begun', flush=True), wait(*a, **k))[1];"
+    slow += "raise SystemExit(warm.main(['--all']))"
     code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {slow}"
     process = subprocess.Popen(
         [sys.executable, "-c", f"if __name__ == '__main__': exec({code!r})"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    process.stdout.readline()
-    time.sleep(3.0)
+    assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=40)  # its jobs take a minute
+    _, said = process.communicate(timeout=50)  # its jobs take a minute
     assert process.returncode == 130 and "interrupted: what was compiled is kept" in said
     assert "Traceback" not in said

@@ -274,7 +274,7 @@ def test_memory_of_pieces_does_not_grow_with_the_file(tmp_path):
         n_tokens, peak = peak_bytes(lambda parts=parts: sum(part.n_tokens for part in parts))
         assert n_tokens == 2 * n
         peaks.append(peak)
-    assert peaks[1] < 1.5 * peaks[0]
+    assert peaks[1] < peaks[0] + 1e6
 
 
 def test_round_trip(tmp_path):

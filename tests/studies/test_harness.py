@@ -43,8 +43,8 @@ def test_a_candidate_may_bring_its_own_clock():
 
 
 def test_sleeping_costs_wall_time_and_no_cpu():
-    took = race({"sleep": lambda: time.sleep(0.02)}, repeats=3)["sleep"]
-    assert took.median_wall >= 0.02 > took.median_cpu
+    took = race({"sleep": lambda: time.sleep(0.2)}, repeats=3)["sleep"]
+    assert took.median_wall >= 0.2 > took.median_cpu
 
 
 def test_no_repeats_is_refused():
@@ -67,12 +67,12 @@ def test_time_spent_looking_at_a_learner_does_not_count():
         return n
 
     def look(step, w, seconds):
-        busy(0.1)
-        return step == "step 2" and seconds < 0.1
+        busy(1.0)
+        return step == "step 2" and seconds < 1.0
 
     run = harness.follow(learner, 5, n=9, look=look)
     assert run.result == 2 and [tick.step for tick in run.ticks] == ["step 0", "step 1", "step 2"]
-    assert 0.03 <= run.ticks[2].cpu <= run.seconds < 0.1 and run.ticks[0].cpu < run.ticks[1].cpu
+    assert 0.03 <= run.ticks[2].cpu <= run.seconds < 1.0 and run.ticks[0].cpu < run.ticks[1].cpu
     assert run.ticks[2].wall >= 0.03
 
 

@@ -85,21 +85,21 @@ def test_blas_limit_holds_until_the_last_thread_has_left(three_blas_threads):
     def first():
         with one_blas_thread():
             first_in.set()
-            assert second_in.wait(10)
+            assert second_in.wait(60)
         first_out.set()
 
     def second():
-        assert first_in.wait(10)
+        assert first_in.wait(60)
         with one_blas_thread(), one_blas_thread():
             second_in.set()
-            assert first_out.wait(10)
+            assert first_out.wait(60)
             seen.append(blas_threads())
 
     threads = [Thread(target=target) for target in (first, second)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert seen == [[1] * len(before)] and blas_threads() == before
 
 
@@ -110,21 +110,25 @@ def test_child_of_a_fork_is_not_held_by_threads_it_does_not_have(three_blas_thre
     def stay():
         with one_blas_thread():
             inside.set()
-            leave.wait(20)
+            leave.wait(60)
 
     thread = Thread(target=stay)
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later: fork with threads
         child = os.fork()
     if child == 0:
-        good = blas_threads() == before
-        with one_blas_thread():
-            good = good and set(blas_threads()) == {1}
-        os._exit(0 if good and blas_threads() == before else 1)
+        good = False
+        try:
+            good = blas_threads() == before
+            with one_blas_thread():
+                good = good and set(blas_threads()) == {1}
+            good = good and blas_threads() == before
+        finally:
+            os._exit(0 if good else 1)
     leave.set()
-    thread.join(20)
+    thread.join(60)
     assert os.waitpid(child, 0)[1] == 0
 
 
