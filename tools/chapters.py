@@ -45,6 +45,11 @@ ANATOMY_START = [
 
 PROMISE = "**After this chapter you can**"
 
+# The rest is the core, where a class can stop. A star at a section holds for all below it.
+STAR = r"\*"
+CORE = f"A class can leave out the sections with a star {STAR}."
+STARRED = "the kernel", "cost"  # of every chapter
+
 
 # Where the project lives on the web, or "": pyproject.toml is the one place that says so.
 HOME = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["crfbook"]["home"]
@@ -99,6 +104,28 @@ def promise(nb):
         if cell.cell_type == "markdown" and PROMISE in cell.source:
             return " ".join(cell.source.split(PROMISE)[1].split("\n\n")[0].split())
     return ""
+
+
+def core(nb):
+    """The cells that a class needs: of sections without a star, as far as "when to use it". Text comes as one
+    cell a section.
+    """
+    stars, cells = {}, []
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            if stars and not any(stars.values()):
+                cells.append(cell)
+            continue
+        for part in re.split(r"^(?=#{2,4} )", cell.source, flags=re.M):
+            level, heading = re.match(r"(#*) *(.*)", part).groups()
+            if "when to use it" in heading.lower() or "exercises" in heading.lower():
+                return cells
+            if len(level) > 1:
+                stars = {above: star for above, star in stars.items() if above < len(level)}
+                stars[len(level)] = heading.endswith(STAR)
+            if stars and not any(stars.values()):
+                cells.append(v4.new_markdown_cell(part))
+    return cells
 
 
 def is_draft(nb):
@@ -183,9 +210,10 @@ def write(nb, path):
 def skeleton(number, heading):
     """A new chapter: title, promise, install cell, the anatomy's headings."""
     install = v4.new_code_cell(install_cell(), metadata={"tags": ["install"]})
-    cells = [v4.new_markdown_cell(f"# {number}. {heading}\n\n{PROMISE} ..."), install]
+    cells = [v4.new_markdown_cell(f"# {number}. {heading}\n\n{PROMISE} ...\n\n{CORE}"), install]
     for place, name in enumerate(ANATOMY, start=1):
-        cells.append(v4.new_markdown_cell(f"## {place}. {name.capitalize()}"))
+        star = f" {STAR}" if name in STARRED else ""
+        cells.append(v4.new_markdown_cell(f"## {place}. {name.capitalize()}{star}"))
     return normalise(v4.new_notebook(cells=cells, metadata={"crfbook": {"draft": True}}))
 
 

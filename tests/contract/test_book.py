@@ -191,6 +191,17 @@ def rule_words(nb, stem):
     assert 1500 <= words(nb) <= 4500, f"{words(nb)} words of prose, not 1,500 to 4,500"
 
 
+def rule_core(nb, stem):
+    assert book.CORE in nb.cells[0].source, f"the first cell does not say: {book.CORE}"
+    for name in book.STARRED if not stem.startswith("00") else ():
+        plain = [h for h in headings(nb) if name in h and not h.endswith(book.STAR)]
+        assert not plain, f"a section for implementers has no star: {plain}"
+    part = nbformat.v4.new_notebook(cells=book.core(nb))
+    assert words(part) <= 1800, f"{words(part)} words in the sections without a star, not 1,800 at most"
+    size = sum(code_lines(c) for c in code_cells(part) if "hide-input" not in tags(c))
+    assert size <= 300, f"{size} lines of code in the sections without a star, not 300 at most"
+
+
 def rule_asserts(nb, stem):
     asserting = sum(
         bool(re.search(r"^\s*assert\b|assert_allclose|assert_array_equal", c.source, re.M))
@@ -204,7 +215,7 @@ ALWAYS = [
     rule_metadata_is_clean, rule_title_and_promise, rule_install_cell, rule_references, rule_cell_sizes,
     rule_size, rule_figures_are_described,
 ]  # fmt: skip
-FINISHED = [rule_anatomy, rule_levels_of_exercises, rule_words, rule_asserts]
+FINISHED = [rule_anatomy, rule_levels_of_exercises, rule_words, rule_core, rule_asserts]
 
 
 @pytest.mark.parametrize("rule", ALWAYS + FINISHED, ids=lambda r: r.__name__.removeprefix("rule_"))
@@ -234,11 +245,14 @@ def sound():
     v4 = nbformat.v4
     prose = "word " * 160
     cells = [
-        v4.new_markdown_cell(f"# 04. Sound\n\n{book.PROMISE} tell a sound chapter from a broken one."),
+        v4.new_markdown_cell(
+            f"# 04. Sound\n\n{book.PROMISE} tell a sound chapter from a broken one.\n\n{book.CORE}"
+        ),
         v4.new_code_cell(book.install_cell(), metadata={"tags": ["install"]}, execution_count=1),
     ]
     for place, name in enumerate(book.ANATOMY, start=1):
-        cells.append(v4.new_markdown_cell(f"## {place}. {name.capitalize()}: more\n\n{prose}"))
+        star = f" {book.STAR}" if name in book.STARRED else ""
+        cells.append(v4.new_markdown_cell(f"## {place}. {name.capitalize()}: more{star}\n\n{prose}"))
         if name in ("by enumeration", "plain numpy", "check", "cost"):
             output = v4.new_output("stream", name="stdout", text="1\n")
             cells.append(
@@ -263,6 +277,14 @@ def _set(attribute, value, cell=-1):
 
 def _output(output):
     return lambda nb: code_cells(nb)[-1].outputs.append(output)
+
+
+def _in_section(name, change):
+    def changed(nb):
+        cell = next(c for c in nb.cells if c.source.startswith("## ") and name in c.source)
+        cell.source = change(cell.source)
+
+    return changed
 
 
 _STREAM = nbformat.v4.new_output
@@ -304,6 +326,19 @@ BROKEN = [
     ),
     (rule_words, lambda nb: [setattr(c, "source", c.source.replace("word ", "")) for c in nb.cells]),
     (rule_words, lambda nb: setattr(nb.cells[-1], "source", nb.cells[-1].source + " word" * 3000)),
+    (rule_core, lambda nb: setattr(nb.cells[0], "source", nb.cells[0].source.replace(book.CORE, ""))),
+    (rule_core, _in_section("Cost", lambda text: text.replace(book.STAR, ""))),
+    (rule_core, _in_section("Derivation", lambda text: text + " word" * 900)),
+    (
+        rule_core,
+        _in_section(
+            "Derivation",
+            lambda text: (
+                f"{text}\n\n### Not this {book.STAR}\n\n#### Nor this\n\n### But this\n\n" + " word" * 900
+            ),
+        ),
+    ),
+    (rule_core, _set("source", "x = 1\n" * 301, 2)),
     (rule_asserts, lambda nb: [setattr(c, "source", "x = 1") for c in code_cells(nb)[1:]]),
 ]
 
@@ -319,6 +354,19 @@ def test_a_sound_chapter_passes(rule):
 def test_a_broken_chapter_fails(rule, change):
     with pytest.raises((AssertionError, nbformat.ValidationError)):
         rule(broken(change), "04_sound")
+
+
+def test_what_has_a_star_is_not_counted():
+    long = " word" * 2000
+    for change in (
+        _in_section("Cost", lambda text: text + long),
+        _in_section(
+            "Derivation", lambda text: f"{text}\n\n### Not this {book.STAR}\n\n#### Nor this\n\n{long}"
+        ),
+        _in_section("Exercises", lambda text: text + long),
+        _set("source", "x = 1\n" * 301, 4),
+    ):
+        rule_core(broken(change), "04_sound")
 
 
 def test_every_rule_has_a_broken_chapter():
