@@ -47,7 +47,10 @@ PROMISE = "**After this chapter you can**"
 
 # The rest is the core, where a class can stop. A star at a section holds for all below it.
 STAR = r"\*"
-CORE = f"A class can leave out the sections with a star {STAR}."
+CORE = (
+    f"A class can pass over the sections with a star {STAR}. It runs their cells all the same, since later ones may "
+    "need them."
+)
 STARRED = "the kernel", "cost"  # of every chapter
 
 
