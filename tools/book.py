@@ -6,7 +6,7 @@ python -m tools.book [NN ...]
 
 import sys
 
-from tools.chapters import ROOT, chapters
+from tools.chapters import ROOT, asked_for_help, chapters
 from tools.execute import cell_timeout, report, run_all
 from tools.pages import write_index, write_page
 
@@ -14,6 +14,8 @@ BUILD = ROOT / "build" / "book"
 
 
 def main(arguments):
+    if asked_for_help(arguments, __doc__):
+        return 0
     paths = chapters(arguments)
     if not paths:
         raise SystemExit("no chapters in notebooks/")

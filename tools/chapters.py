@@ -48,8 +48,8 @@ PROMISE = "**After this chapter you can**"
 # The rest is the core, where a class can stop. A star at a section holds for all below it.
 STAR = r"\*"
 CORE = (
-    f"A class can pass over the sections with a star {STAR}. It runs their cells all the same, since later ones may "
-    "need them."
+    f"Sections with a star {STAR}, and what stands below them, can be skipped in reading. "
+    "Run their cells all the same: later ones may use them."
 )
 STARRED = "the kernel", "cost"  # of every chapter
 
@@ -99,6 +99,14 @@ def title(nb):
             match = re.search(r"^# +(?:\d\d[.:]? +)?(.+)$", cell.source, re.M)
             return match.group(1).strip() if match else ""
     return ""
+
+
+def asked_for_help(arguments, text):
+    """Whether -h or --help is among the arguments of a tool; prints its help then."""
+    asked = bool({"-h", "--help"} & set(arguments))
+    if asked:
+        print(text.strip())
+    return asked
 
 
 def promise(nb):
@@ -221,6 +229,8 @@ def skeleton(number, heading):
 
 
 def main(arguments):
+    if asked_for_help(arguments, __doc__):
+        return 0
     if len(arguments) == 4 and arguments[0] == "new":
         path = NOTEBOOKS / f"{arguments[1]}_{arguments[2]}.ipynb"
         if not NAME.match(path.stem):

@@ -8,7 +8,7 @@ A chapter that fails, or writes to stderr (warnings, progress bars), keeps its o
 
 import sys
 
-from tools.chapters import chapters, normalise, write
+from tools.chapters import asked_for_help, chapters, normalise, write
 from tools.execute import cell_timeout, report, run_all, stream_text
 
 
@@ -22,6 +22,8 @@ def store(run):
 
 
 def main(arguments):
+    if asked_for_help(arguments, __doc__):
+        return 0
     runs = run_all(chapters(arguments), cell_timeout(), after=store)
     status = report(runs)
     twins = sorted(

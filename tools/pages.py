@@ -11,12 +11,16 @@ from jinja2 import pass_context
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-from crfbook.studies.claims import PAPERS, VERDICTS, claims
+from crfbook.studies.claims import PAPERS, UNJUDGED, VERDICTS, claims
 from tools.chapters import NOTEBOOKS, normalise, promise, title
 from tools.formulas import to_mathml
 
 # A link from one notebook to another leads from page to page.
 CHAPTER_LINK = re.compile(r'href="(\d\d_[a-z0-9_]+)\.ipynb')
+PAGE_LINK = re.compile(r'<a href="(\d\d_[a-z0-9_]+)\.html[^>]*>(.*?)</a>', re.S)
+# What nbconvert makes of formulas in headings, <ns0:math>, no browser knows.
+NAMESPACE = re.compile(r'(</?)ns0:| xmlns:ns0="[^"]*"')
+HEADING = re.compile(r'<h([23]) id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
 
 # What the index and the chapters share: a readable column, links that look like links, room on a telephone.
 COMMON = """
@@ -24,6 +28,9 @@ COMMON = """
 font: 15px/1.4 system-ui, sans-serif; }
 .bar a, main a { color: #0b57a4; text-decoration: none; }
 .bar a:hover, main a:hover { text-decoration: underline; }
+.contents { max-width: 62rem; margin: 0 auto; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; }
+.contents div { padding-left: 1rem; } .contents div.h3 { padding-left: 2.5rem; }
+.contents a { color: #0b57a4; text-decoration: none; }
 """
 
 STYLE = """
@@ -120,13 +127,22 @@ def bar(run, runs):
     return f'<nav class="bar">{before}<a href="index.html">All chapters</a>{after}</nav>'
 
 
+def contents(body):
+    """The sections of a page, folded away; a star is that of the section."""
+    rows = (
+        f'<div class="h{level}"><a href="#{place}">{heading}</a></div>'
+        for level, place, heading in HEADING.findall(body)
+    )
+    return f'<details class="contents"><summary>Sections</summary>{"".join(rows)}</details>'
+
+
 def _name(run):
     return f"{run.path.stem[:2]}. {title(run.nb)}"
 
 
 def write_page(run, folder, runs=()):
-    """One chapter as build/book/NN_name.html, tracebacks included where a cell failed;
-    it links to its neighbours in `runs`.
+    """One chapter as build/book/NN_name.html, tracebacks included where a cell failed; it links to its
+    neighbours in `runs`, and of other chapters to those that have a page then.
     """
     exporter = _Exporter(raw_template=TEMPLATE)
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
@@ -139,6 +155,11 @@ def write_page(run, folder, runs=()):
             cell.metadata["transient"] = {"remove_source": True}
     resources = {"metadata": {"name": _name(run)}, "bar": bar(run, runs)}
     body, _ = exporter.from_notebook_node(nb, resources=resources)
+    body = NAMESPACE.sub(lambda found: found[1] or "", body)
+    body = body.replace(resources["bar"], resources["bar"] + contents(body), 1)
+    if runs:
+        there = {other.path.stem for other in runs} | {page.stem for page in folder.glob("*.html")}
+        body = PAGE_LINK.sub(lambda link: link[0] if link[1] in there else link[2], body)
     path = folder / f"{run.path.stem}.html"
     path.write_text(body, encoding="utf-8")
     return path
@@ -168,7 +189,7 @@ def write_index(runs, folder):
             rows="".join(rows),
             note=_note(runs),
             claims=_claims(runs),
-            verdicts=html.escape(VERDICTS),
+            verdicts=html.escape(f"{VERDICTS}\n{UNJUDGED}"),
             date=date.today(),
         ),
         encoding="utf-8",

@@ -11,7 +11,7 @@ import sys
 import time
 
 from crfbook.studies import studies
-from tools.chapters import NOTEBOOKS, chapters
+from tools.chapters import NOTEBOOKS, asked_for_help, chapters
 from tools.execute import cell_timeout, report, run_all
 
 OWN_FILES = "conll2003", "_built"  # text of the reader's own, by hand; programs that the reader builds
@@ -27,6 +27,8 @@ def left_out(chapter, since, folder=NOTEBOOKS / "results"):
 
 
 def main(arguments):
+    if asked_for_help(arguments, __doc__):
+        return 0
     os.environ["CRFBOOK_SCALE"], start = "paper", time.time()
 
     def complain(run):

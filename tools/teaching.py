@@ -16,7 +16,7 @@ import sys
 from functools import cache
 from string import Template
 
-from tools.chapters import NOTEBOOKS, ROOT, alt_text, chapters, read
+from tools.chapters import NOTEBOOKS, ROOT, alt_text, asked_for_help, chapters, read
 from tools.pages import markdown
 
 TEACHING = NOTEBOOKS / "teaching"
@@ -111,6 +111,8 @@ def fits(path):
 
 
 def main(arguments):
+    if asked_for_help(arguments, __doc__):
+        return 0
     if arguments not in ([], ["check"]):
         raise SystemExit(__doc__)
     paths = build()

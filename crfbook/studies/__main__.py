@@ -10,13 +10,16 @@ from . import measure, run, studies
 from .harness import report
 from .records import environment, require_clean, write_report
 
-TARGETS = "required and aim: shares of python-crfsuite's time in the same run"
+ABOUT = (
+    "Measure crfbook beside python-crfsuite, or make the tables of a chapter again. Without a NAME: the list."
+)
+TARGETS = "In a report, required and aim are shares of the time of the reference in the same run."
 
 
 def main(argv=None):
     known = studies()
     timings = [name for name, one in known.items() if one.timed]
-    parser = argparse.ArgumentParser(prog="python -m crfbook.studies", description=TARGETS)
+    parser = argparse.ArgumentParser(prog="python -m crfbook.studies", description=ABOUT, epilog=TARGETS)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(known)} or all (timings)")
     parser.add_argument("--repeats", type=int, default=None, help="counted runs of each candidate")
     parser.add_argument("--csv", help="write the rows of timings there as well")

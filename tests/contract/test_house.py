@@ -311,7 +311,9 @@ def test_version_is_said_once_and_the_same():
 def test_environment_file_is_the_same_set():
     project = PYPROJECT["project"]
     extras = project["optional-dependencies"]
-    wanted = set(project["dependencies"]).union(*(extras[name] for name in ("book", "test", "peers")))
+    wanted = set(project["dependencies"]).union(
+        *(extras[name] for name in ("book", "test", "peers", "distributed"))
+    )
     listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     conda = {d for d in listed if isinstance(d, str)}
     assert conda - wanted == {"pip", f"python{project['requires-python']}"}

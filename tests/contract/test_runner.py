@@ -13,7 +13,7 @@ import pytest
 
 import crfbook
 from crfbook.studies.claims import PAPERS
-from tools import book, chapters, execute, outputs, pages
+from tools import book, chapters, execute, outputs, pages, paper, teaching
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -107,6 +107,36 @@ def test_links_between_notebooks_become_links_between_pages(tmp_path):
     ].source += "\n\nSee [why](01_from_hmm_to_crf.ipynb#Cost) and [the code](https://example.org/05_x.ipynb)."
     page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
     assert 'href="01_from_hmm_to_crf.html#Cost"' in page and 'href="https://example.org/05_x.ipynb"' in page
+
+
+def test_a_page_links_to_pages_that_are_there(tmp_path):
+    nb = chapters.skeleton("04", "Which loss?")
+    nb.cells[
+        0
+    ].source += "\n\nSee [one](01_first.ipynb), [two](02_second.ipynb#Cost), [three](03_third.ipynb)."
+    run, other = (execute.Run(tmp_path / f"{name}.ipynb", nb, 1.0, "", {}) for name in ("04_x", "02_second"))
+    (tmp_path / "03_third.html").write_text("made before")
+    page = pages.write_page(run, tmp_path, [run, other]).read_text()
+    assert "See one, <a " in page and 'href="02_second.html#Cost"' in page and 'href="03_third.html"' in page
+
+
+def test_a_page_lists_its_sections_with_their_stars(tmp_path):
+    nb = chapters.skeleton("04", "Which loss?")
+    nb.cells[3].source += "\n\n### A part of $x^2$ \\*"
+    page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
+    (listed,) = re.findall(r'<details class="contents">.*?</details>', page, re.S)
+    places = re.findall(r'href="#([^"]+)">(.*?)</a>', listed, re.S)
+    assert len(places) == len(chapters.ANATOMY) + 1
+    assert all(f'id="{place}"' in page for place, _ in places)
+    assert (
+        "5. The kernel *" in dict(places).values() and "<math" in places[2][1] and places[2][1].endswith(" *")
+    )
+
+
+def test_tools_say_what_they_do(capsys):
+    for tool in (book, chapters, outputs, paper, teaching):
+        for arguments in (["--help"], ["04", "-h"]):
+            assert tool.main(arguments) == 0 and capsys.readouterr().out == tool.__doc__.strip() + "\n"
 
 
 def test_a_figure_is_described_by_the_comment_that_opens_its_cell(tmp_path):

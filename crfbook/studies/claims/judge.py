@@ -131,6 +131,11 @@ undecided: all are within their errors
 An error is half of a 95 % interval; seconds that were measured once are good to a factor of {SINGLE}."""
 VERDICTS = VERDICTS.format(SINGLE=SINGLE)
 
+UNJUDGED = """not tested: no record has it
+other data: the paper's corpus is not to be had, and ours says nothing on this
+fitted: what the paper leaves open was chosen by this number
+seen in the chapter, not judged: the chapter shows it; no rule decides"""
+
 
 def verdict(rule, found, unjudged="not tested"):
     """The word of VERDICTS for the `Found`s of a claim; `unjudged` without a rule, or with nothing found."""
