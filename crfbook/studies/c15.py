@@ -28,6 +28,7 @@ from crfbook.distributed.objective import KEPT
 from crfbook.evaluation import chunk_report
 from crfbook.models.parameters import check_settings
 
+from .c15_apart import without_engine
 from .harness import Row, in_own_process, own_peak_mb, print_json, study
 from .records import each
 from .work import dataset
@@ -101,15 +102,21 @@ def hash_of(w):
 
 
 def gradient_row(n_copies, noise, profiler=False, repeats=15):
-    """A value and gradient by two workers, and by this process over the same shards: medians, in turn."""
-    with tempfile.TemporaryDirectory() as folder, cluster(profiler=profiler) as client:
+    """A value and gradient by two workers, by this process over the same shards, and by two processes without
+    an engine: medians, in turn.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        client = stack.enter_context(cluster(profiler=profiler))
         shards = write_shards(copies(n_copies, noise), folder, model())
         w = 0.01 * np.random.default_rng(0).standard_normal(shards.features.n_features)
+        alone = stack.enter_context(without_engine(shards, w))
+        for run in alone.values():  # reads the shards
+            run()
         here, there = (ShardedObjective(shards, engine_of(c), C2) for c in (None, client))
         same = all(np.array_equal(a, b) for a, b in zip(here(w), there(w), strict=True))
         there(w)
-        spent = {"here": [], "there": []}
-        sent = []
+        spent, sent, apart = {"here": [], "there": []}, [], {name: [] for name in alone}
         for _ in range(repeats):
             for name, run in (("here", here), ("there", there)):
                 cpu, wall, lo = cpu_seconds(), time.perf_counter(), loopback_bytes()
@@ -117,6 +124,8 @@ def gradient_row(n_copies, noise, profiler=False, repeats=15):
                 spent[name].append((cpu_seconds() - cpu, time.perf_counter() - wall))
                 if name == "there":
                     sent.append(loopback_bytes() - lo)
+            for name, run in alone.items():
+                apart[name].append(run() / spent["here"][-1][0])
         cpu = {name: np.median([c for c, _ in pairs]) for name, pairs in spent.items()}
         idle = cpu_seconds()
         time.sleep(IDLE)
@@ -127,6 +136,7 @@ def gradient_row(n_copies, noise, profiler=False, repeats=15):
             "same bits": same, "CPU s here": f"{cpu['here']:.3f}",
             "CPU s, two workers": f"{cpu['there']:.3f}",
             "ratio": f"{np.median([b[0] / a[0] for a, b in zip(*spent.values(), strict=True)]):.3f}",
+            **{f"ratio, no engine, {name}": f"{np.median(found):.3f}" for name, found in apart.items()},
             "wall s, two workers": f"{np.median([w for _, w in spent['there']]):.3f}",
             "CPU s a second, idle": f"{idle:.3f}",
             "bytes / (2 F 8 W)": f"{np.median(sent) / (2 * 8 * len(w) * 2):.3f}",
@@ -398,7 +408,8 @@ def sharded_targets(repeats=15):
     row = gradient_row(10, 0.0, repeats=repeats)
     cpu = float(row["CPU s, two workers"]), float(row["CPU s here"])
     note = f"{row['tokens']:,} tokens, {row['weights']:,} weights; Dask's profiler is off"
-    yield Row("gradient by two workers / the same shards here", *cpu, "CPU s", 1.20, 1.10, note)
+    alone = f"{note}; two processes without an engine, at once: {row['ratio, no engine, at once']}"
+    yield Row("gradient by two workers / the same shards here", *cpu, "CPU s", 1.20, 1.10, alone)
     sent = float(row["bytes / (2 F 8 W)"])
     yield Row("bytes an evaluation / (2 F x 8 x workers)", sent, 1.0, "", 1.5, None, note)
     row = support_row(1.0)
