@@ -123,6 +123,14 @@ def test_an_absent_function_is_named():
     assert said == ["task 3: there is no function nothing: run the cell above"]
 
 
+def test_it_is_stored_as_it_runs_unsolved():
+    cells = [cell for cell in nbformat.read(PATH, 4).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert all((output.output_type, output.name) == ("stream", "stdout") for output in outputs)
+    assert "".join(output.text for output in outputs).splitlines() == run({})
+
+
 def test_the_file_is_clean():
     nb = nbformat.read(PATH, 4)
     nbformat.validate(nb)
@@ -130,10 +138,7 @@ def test_the_file_is_clean():
         "kernelspec",
         "language_info",
     }
-    for cell in nb.cells:
-        assert not cell.metadata and (
-            cell.cell_type != "code" or not cell.outputs and not cell.execution_count
-        )
+    assert not any(cell.metadata for cell in nb.cells)
     code = "\n".join(cell.source for cell in nb.cells if cell.cell_type == "code")
     assert re.findall(r"^\s*(?:from|import) .*", code, re.M) == ["import numpy as np"]
     assert max(map(len, code.splitlines())) <= 110
