@@ -1,10 +1,12 @@
 """Chapter 15: its studies on a few sentences of the twins. Clusters of processes: tests/sharded."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 from crfbook.distributed import fit
-from crfbook.studies import c15, c15_methods, work
+from crfbook.studies import c15, c15_gradient, c15_methods, work
 
 pytestmark = [pytest.mark.usefixtures("on_twins"), pytest.mark.kernels]
 
@@ -17,6 +19,21 @@ def test_copies_are_noisy_and_the_first_is_the_text():
     assert 0.05 < changed < 0.15
     assert [c.columns for c in c15.copies(2, n_sentences=50)] == [first.columns, second.columns]
     assert [c.columns for c in c15.copies(2, 0.0, 50)] == [text.columns] * 2
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_two_processes_without_an_engine_do_every_shard_once(n, monkeypatch, tmp_path):
+    done, evaluate = [], c15_gradient.evaluate
+    monkeypatch.setattr(
+        c15_gradient, "evaluate", lambda w, shard, *more: done.append(shard) or evaluate(w, shard, *more)
+    )
+    monkeypatch.setattr(c15_gradient, "ProcessPoolExecutor", lambda size, context: ThreadPoolExecutor(size))
+    shards = c15_methods.shards_of(tmp_path, n, 60)
+    with c15_gradient.without_engine(shards, np.zeros(shards.features.n_features)) as alone:
+        assert list(alone) == ["in turn", "at once"]
+        for run in alone.values():
+            assert run() >= 0 and sorted(done) == sorted(shards.files) and len(done) == n
+            done.clear()
 
 
 def test_cocoa_comes_down_to_the_minimum_of_lbfgs(tmp_path):
