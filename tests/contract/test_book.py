@@ -334,7 +334,8 @@ BROKEN = [
         _in_section(
             "Derivation",
             lambda text: (
-                f"{text}\n\n### Not this {book.STAR}\n\n#### Nor this\n\n### But this\n\n" + " word" * 900
+                f"{text}\n\n### Not this {book.STAR}\n\n#### Nor this {book.STAR}\n\n### But this\n\n"
+                + " word" * 900
             ),
         ),
     ),
