@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -32,9 +33,12 @@ def client(cluster):
 @pytest.fixture
 def kill(client):
     """Kills the process of the worker number i of those that are there now; its nanny replaces it."""
-    pids = []
-    while len(pids) < 2:  # one that the test before has killed may still be listed
+    pids, until = [], time.monotonic() + 60
+    while (
+        len(pids) < 2 and time.monotonic() < until
+    ):  # one that the test before has killed may still be listed
         pids = [pid for _, pid in sorted(client.run(os.getpid, on_error="ignore").items())]
+    assert len(pids) == 2
 
     def killed(i=0):
         os.kill(pids[i], signal.SIGKILL)
