@@ -11,12 +11,11 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
-from typing import NamedTuple
 
 import numpy as np
 
 from crfbook.chain.batch import make_work, spare_or_new
-from crfbook.chain.forms import Edges, table_edges
+from crfbook.chain.forms import table_edges
 from crfbook.chain.forward_backward import (
     edge_marginal_log,
     edge_marginal_scaled,
@@ -24,25 +23,21 @@ from crfbook.chain.forward_backward import (
     forward_backward_log,
     forward_backward_scaled,
 )
+from crfbook.chain.large_scores import known_well, large_sequences, log_chain, path_log_proba
 from crfbook.chain.likelihood import open_rows
-from crfbook.chain.numpy_form import Lattice, Steps, add_attribute_scores, edge_scores, viterbi_by_steps
-from crfbook.chain.objective import LOG_LOSS_FORMS, check_paths, check_weights
+from crfbook.chain.numpy_form import Lattice, Steps, edge_scores, viterbi_by_steps
+from crfbook.chain.objective import LOG_LOSS_FORMS, check_paths
 from crfbook.chain.packing import (
     FEW_CLASSES,
     batch_rows,
-    many_weights,
-    n_stretches,
     pack,
     padded,
-    padded_bounds,
 )
-from crfbook.chain.scores import fill_dense, list_scores
+from crfbook.chain.ready import add_scores, ready_model, stretch_scores, stretches
 from crfbook.chain.sparse.choice import FormChooser, decoding_form, is_tiny
 from crfbook.chain.sparse.default import default_viterbi_many
 from crfbook.chain.sparse.potentials import (
     NodeLists,
-    SparseEdges,
-    SparseScores,
     Tokens,
     default_scores,
     default_work,
@@ -50,9 +45,9 @@ from crfbook.chain.sparse.potentials import (
 )
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import viterbi_many
-from crfbook.data.constraints import Bounds, Constraints, bounds_of, check_label_set
+from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import owners, ragged_index, slice_sequences, take_sequences
-from crfbook.data.features import FeatureSet, find
+from crfbook.data.features import find
 from crfbook.training.threads import one_blas_thread, run_pieces
 
 
@@ -65,7 +60,6 @@ DECODERS = {  # form: potentials from the weights, and Viterbi with them
     "sparse": (sparse_scores, sparse_viterbi_many),
     "numpy": (edge_scores, viterbi_by_steps),
 }
-DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
 
 
 def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
@@ -148,7 +142,11 @@ def log_proba(corpus, features, w, constraints=None, n_threads=1):
     """
     log_z = log_partition(corpus, features, w, constraints, n_threads)
     with np.errstate(over="ignore"):  # exp(-1e308) is 0
-        return sequence_scores(corpus, features, w, constraints) - log_z
+        out = sequence_scores(corpus, features, w, constraints) - log_z
+    for i in large_sequences(corpus, features, w):
+        labels = corpus.labels[slice(*corpus.seq_ptr[i : i + 2])]
+        out[i] = path_log_proba(i, log_chain(i, corpus, features, w, constraints), labels)
+    return out
 
 
 def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
@@ -185,6 +183,9 @@ def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
         one = slice_sequences(part._replace(label_set=after), i, i + 1)
         with suppress(ValueError):
             out[i] = min(0.0, log_partition(one, features, w, limits, n_threads)[0] - of_all[i])
+    for i in large_sequences(part, features, w):
+        chain = log_chain(i, part._replace(label_set=before), features, w, limits)
+        out[i] = path_log_proba(spans[i][0], chain, spans[i][2], spans[i][1])
     return out
 
 
@@ -214,7 +215,7 @@ def node_scores(corpus, features, w):
     """
     model = ready_model(corpus._replace(label_set=corpus.label_set[:0]), features, w, None)
     out = np.zeros((corpus.n_tokens, features.n_labels))
-    _add_scores(corpus, model, np.arange(corpus.n_tokens), out)
+    add_scores(corpus, model, np.arange(corpus.n_tokens), out)
     return out
 
 
@@ -222,9 +223,14 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
     """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y); (0, L,
     L) if T < 2.
     """
-    if is_tiny(corpus, features):
-        yield from _tiny_edge_marginals(corpus, features, w, constraints)
-        return
+    given = corpus, features, w, constraints
+    large, tiny = set(large_sequences(corpus, features, w)), is_tiny(corpus, features)
+    for i, p_edge in enumerate((_tiny_edge_marginals if tiny else _kernel_edge_marginals)(*given)):
+        yield known_well(i, log_chain(i, *given)).p_edge()[1:] if i in large else p_edge
+
+
+def _kernel_edge_marginals(corpus, features, w, constraints):
+    """`iter_edge_marginals` with kernels."""
     few = corpus.n_classes <= FEW_CLASSES
     model = ready_model(corpus, features, w, constraints, table_edges if few else None)
     n_labels = features.n_labels
@@ -279,6 +285,16 @@ def _edge_marginals(log_node, edges, edge_class, i, constraints):
 
 def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form):
     """log Z (S,); node marginals are written into p_node (N, L) unless that is None."""
+    log_z = _forward_backward_by(form, corpus, features, w, constraints, n_threads, p_node)
+    for i in large_sequences(corpus, features, w):
+        chain = log_chain(i, corpus, features, w, constraints)
+        log_z[i] = chain.log_z
+        if p_node is not None:
+            p_node[slice(*corpus.seq_ptr[i : i + 2])] = known_well(i, chain).p_node
+    return log_z
+
+
+def _forward_backward_by(form, corpus, features, w, constraints, n_threads, p_node):
     name = FormChooser(features, corpus, form, constraints=constraints).choose(w)
     if name == "numpy":
         return _tiny_forward_backward(corpus, features, w, constraints, p_node)
@@ -330,62 +346,7 @@ def _tiny_forward_backward(corpus, features, w, constraints, p_node):
 def _fill_batch(corpus, model, step_ptr, tokens, row_set, log_node):
     """log_node (n, M) of the rows of a batch, in place."""
     open_rows(step_ptr, row_set, model.bounds, log_node)
-    _add_scores(corpus, model, tokens, log_node)
-
-
-class _Model(NamedTuple):
-    """A feature set with its weights, ready to score: potentials,
-    and dense copies of frequent rows of weights.
-    """
-
-    features: FeatureSet
-    w: np.ndarray  # (F,)
-    bounds: Bounds  # of M labels
-    edges: Edges | SparseEdges | SparseScores | np.ndarray | None
-    dense: np.ndarray  # (H, M or L); H may be 0
-    dense_of: np.ndarray  # int32 (A',): dense row of attribute a < A', or -1
-    tiny: bool  # no kernels
-    may_overflow: bool  # weights or values so large that sums must be looked at
-
-
-def ready_model(corpus, features, w, constraints, transitions=None, tiny=None, padding=True):
-    """`_Model` for a corpus, its edges made by `transitions`, if they are needed;
-    dense copies only if the corpus is large enough to repay them. tiny: no kernels; None: if it is.
-    padding: labels are padded to vector registers.
-    """
-    tiny = is_tiny(corpus, features) if tiny is None else tiny
-    w = check_weights(w, features.n_features)
-    check_label_set(corpus, constraints)
-    make_bounds = padded_bounds if padding else bounds_of
-    edges, bounds = None, make_bounds(constraints, features.n_labels)
-    if transitions is not None:
-        with one_blas_thread():
-            edges = transitions(features, w, corpus.class_ptr, corpus.class_attr, bounds)
-    n_labels = features.n_labels
-    # Ids fall in frequency, so the rows worth copying are among the first ones.
-    head = 0 if tiny else min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
-    rows = np.flatnonzero(many_weights(features)[:head])
-    dense_of = np.full(head, -1, np.int32)
-    dense_of[rows] = np.arange(len(rows))
-    dense = np.zeros((len(rows), n_labels))
-    if not tiny:
-        fill_dense(w, np.arange(len(rows) + 1), rows, features.node_ptr, features.node_label, dense)
-    reach = float(np.abs(w).max(initial=0.0)) * max(1.0, float(np.abs(corpus.attr_val).max(initial=0.0)))
-    may_overflow = not reach * (len(corpus.attr_idx) + 1.0) < 1e300
-    return _Model(features, w, bounds, edges, dense, dense_of, tiny, may_overflow)
-
-
-def stretches(seq_ptr, n_labels):
-    """[(slice of sequences, slice of tokens)]: neighbouring whole sequences, about as many tokens in each as
-    `n_stretches` says.
-    """
-    n = n_stretches(seq_ptr[-1], n_labels)
-    cuts = np.searchsorted(seq_ptr, seq_ptr[-1] * np.arange(1, n) / n)
-    cuts = np.unique(np.concatenate([[0], cuts, [len(seq_ptr) - 1]]))
-    return [
-        (slice(int(a), int(b)), slice(int(seq_ptr[a]), int(seq_ptr[b])))
-        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
-    ]
+    add_scores(corpus, model, tokens, log_node)
 
 
 def _edge_path_scores(corpus, features, w, constraints=None):
@@ -403,39 +364,3 @@ def _edge_path_scores(corpus, features, w, constraints=None):
     if constraints is not None:
         out[token[~constraints.allowed[before, here]]] = -np.inf
     return out
-
-
-def _add_scores(corpus, model, tokens, log_node):
-    """log_node (n, >= L) += scores of the attributes of `tokens` int64 (n,).
-
-    A sum that overflows to +inf, or that is inf - inf, would make a decoder pass over the label in silence.
-    """
-    features = model.features
-    if model.tiny:
-        with np.errstate(over="ignore", invalid="ignore"):
-            add_attribute_scores(corpus, features, model.w, tokens, log_node)
-    else:
-        lists = features.node_ptr, features.node_label, model.dense, model.dense_of
-        list_scores(model.w, *lists, tokens, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, log_node)
-    if model.may_overflow:
-        bad = tokens[~(log_node < np.inf).all(axis=1)]
-        if len(bad):
-            raise ValueError(
-                f"{corpus.place(bad.min())}: expected scores within float64, "
-                "got a sum of weights that exceeds it"
-            )
-
-
-def stretch_scores(corpus, model, sequences, tokens):
-    """log_node (n, M) of neighbouring sequences with start and end constraints, padding labels at -inf."""
-    bounds = model.bounds
-    seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
-    filled = seq_ptr[:-1] < seq_ptr[1:]
-    log_node = np.empty((tokens.stop - tokens.start, len(bounds.middle)))
-    log_node[:] = bounds.middle
-    log_node[seq_ptr[:-1][filled]] = bounds.start
-    log_node[seq_ptr[1:][filled] - 1] += bounds.end
-    if len(corpus.label_set):
-        log_node += bounds.label_sets[corpus.label_set[tokens]]
-    _add_scores(corpus, model, np.arange(tokens.start, tokens.stop), log_node)
-    return log_node

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from crfbook.chain.forms import Form
+from crfbook.chain.log_chain import LogChain, finite_max
 from crfbook.chain.packing import Layout, no_token_lists, step_major
 from crfbook.data.corpus import owners, ragged_index
 from crfbook.data.features import edge_gradient, log_edge
@@ -102,7 +103,7 @@ class Lattice:
     @np.errstate(all="ignore")
     def __init__(self, steps, log_node, log_edge):
         self.steps = steps
-        node_max, edge_max = _finite_max(log_node, 1), _finite_max(log_edge, (1, 2))
+        node_max, edge_max = finite_max(log_node, 1), finite_max(log_edge, (1, 2))
         psi_node, psi_edge = np.exp(log_node - node_max[:, None]), np.exp(log_edge - edge_max[:, None, None])
         alpha, beta, gain = psi_node.copy(), np.ones_like(psi_node), np.empty(steps.n)
         scale = slice(0, steps.width)
@@ -129,19 +130,10 @@ class Lattice:
 
     def _redo(self, rows, log_node, log_edge):
         """p_edge (T, L, L) of one sequence by sums in the log domain; its other results are overwritten."""
-        u, table, lse = log_node[rows], log_edge[self.steps.row_class[rows]], np.logaddexp.reduce
-        log_alpha, log_beta, p_edge = u.copy(), np.zeros_like(u), np.zeros(table.shape)
-        for t in range(1, len(rows)):
-            log_alpha[t] += lse(log_alpha[t - 1][:, None] + table[t], axis=0)
-        for t in range(len(rows) - 1, 0, -1):
-            log_beta[t - 1] = lse(table[t] + (u[t] + log_beta[t]), axis=1)
-        log_z = self.log_z[rows[0]] = lse(log_alpha[-1])
-        self.alpha[rows] = self.v[rows] = self.p_node[rows] = 0.0
-        if np.isfinite(log_z):
-            self.p_node[rows] = np.exp(log_alpha + log_beta - log_z)
-            ahead = (u + log_beta - log_z)[1:, None]
-            p_edge[1:] = np.exp(log_alpha[:-1, :, None] + table[1:] + ahead)
-        return p_edge
+        chain = LogChain(log_node[rows], log_edge, self.steps.row_class[rows])
+        self.log_z[rows[0]], self.alpha[rows], self.v[rows] = chain.log_z, 0.0, 0.0
+        self.p_node[rows] = chain.p_node
+        return chain.p_edge()
 
     def edge_sums(self, weight, squares=False):
         """(K, L, L): sum of weight (n,) times p_edge, or its square, over the rows of each class."""
@@ -165,12 +157,6 @@ class Lattice:
         psi = self.psi_edge[self.steps.row_class[inner]]
         out[1:] = self.alpha[:-1, :, None] * psi * self.v[1:, None]
         return out
-
-
-def _finite_max(scores, axis):
-    """The largest score, 0 where all are -inf."""
-    top = scores.max(axis=axis, initial=-np.inf)
-    return np.where(top > -np.inf, top, 0.0)
 
 
 def _times(rows, tables, classes):

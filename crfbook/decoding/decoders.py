@@ -9,6 +9,7 @@ from crfbook._checks import one_of, whole
 from crfbook.chain import inference
 from crfbook.chain.numpy_form import edge_scores
 from crfbook.chain.objective import check_paths
+from crfbook.chain.ready import ready_model, stretch_scores, stretches
 from crfbook.chain.sparse.choice import DECODING_FORMS, TABLE_BYTES
 from crfbook.decoding.beam import beam_many
 from crfbook.decoding.carpediem import carpediem_many
@@ -65,14 +66,14 @@ def decode(
     check_tables(form, corpus.n_classes, features.n_labels)
     if form not in DECODERS:
         return inference.decode(corpus, features, w, constraints, n_threads, form)
-    model = inference.ready_model(corpus, features, w, constraints, edge_scores, False, padding=False)
+    model = ready_model(corpus, features, w, constraints, edge_scores, False, padding=False)
     search = search_by(form, model.edges, label_order(features, model.w), beam_width)
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    pieces = inference.stretches(corpus.seq_ptr, features.n_labels)
+    pieces = stretches(corpus.seq_ptr, features.n_labels)
 
     def piece(i):
         sequences, tokens = pieces[i]
-        log_node = inference.stretch_scores(corpus, model, *pieces[i])
+        log_node = stretch_scores(corpus, model, *pieces[i])
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         return search(log_node, corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences])
 

@@ -10,6 +10,8 @@ from crfbook._checks import one_of, whole
 from crfbook.chain import inference
 from crfbook.chain.batch import spare_or_new
 from crfbook.chain.forms import table_edges
+from crfbook.chain.large_scores import large_sequences, log_chain, path_log_proba
+from crfbook.chain.ready import ready_model, stretch_scores, stretches
 from crfbook.chain.sparse.choice import decoding_form
 from crfbook.chain.sparse.potentials import default_scores, default_work
 from crfbook.chain.viterbi import dominance
@@ -101,22 +103,27 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     path = np.empty((corpus.n_tokens, k), np.int32)
     score, found = np.empty((corpus.n_sequences, k)), np.empty(corpus.n_sequences, np.int64)
     log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
-    model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=not stored)
+    model = ready_model(corpus, features, w, constraints, transitions, False, padding=not stored)
     if stored:
         search = stored_search(model.edges, corpus.n_classes)
     else:
         search = dense_search(model.edges.log_edge, corpus.n_tokens)
-    pieces = inference.stretches(corpus.seq_ptr, features.n_labels)
+    pieces = stretches(corpus.seq_ptr, features.n_labels)
 
     def piece(i):
         sequences, tokens = pieces[i]
-        log_node = inference.stretch_scores(corpus, model, *pieces[i])
+        log_node = stretch_scores(corpus, model, *pieces[i])
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         out = path[tokens], score[sequences], found[sequences], np.zeros(3, np.int64)
         search(log_node, corpus.edge_class[tokens], seq_ptr, *out)
 
     run_pieces(piece, len(pieces), n_threads)
-    return KBest(path, score, score - log_z[:, None], found)
+    log_proba = score - log_z[:, None]
+    for i in large_sequences(corpus, features, w):
+        chain, tokens = log_chain(i, corpus, features, w, constraints), slice(*corpus.seq_ptr[i : i + 2])
+        for rank in range(found[i]):
+            log_proba[i, rank] = path_log_proba(i, chain, path[tokens, rank])
+    return KBest(path, score, log_proba, found)
 
 
 def rank_limit(k, corpus, n_labels):

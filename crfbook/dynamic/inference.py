@@ -13,9 +13,11 @@ import numpy as np
 from crfbook._checks import whole
 from crfbook.chain.batch import Batch, make_work
 from crfbook.chain.forms import Problem
-from crfbook.chain.inference import ready_model, stretch_scores, stretches
+from crfbook.chain.large_scores import large_sequences
+from crfbook.chain.log_chain import LARGE
 from crfbook.chain.objective import check_paths
 from crfbook.chain.packing import pack
+from crfbook.chain.ready import ready_model, stretch_scores, stretches
 from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import FeatureSet
 from crfbook.dynamic.dual import dual_sequences
@@ -197,8 +199,14 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):
     rows : how many cells of each row are wanted: True for all, False for none (p is None). Labels come first,
         and cells of cliques that depend on the text can be many. log Z is in nats, 0 for no token.
     stats : int64 (4,), what an approximation's `stats` say is added to it.
+    Raises ValueError naming a sequence whose scores are so large that probabilities would lose their digits.
     """
     ready, layout = ready_rows(corpus, model, known), model.layout
+    for i in large_sequences(ready.corpus, model.features, model.w, 1 + len(layout.tables))[:1]:
+        raise ValueError(
+            f"sequence {i}: expected scores of at most {LARGE:g} nats in all, which float64 adds up to "
+            "1e-7, got larger ones: scale values or weights down"
+        )
     width = layout.n_cells if rows is True else int(rows)
     p = np.empty((corpus.n_tokens, width)) if width else None
     log_z = np.zeros(corpus.n_sequences)

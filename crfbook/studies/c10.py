@@ -19,9 +19,9 @@ from crfbook.chain.active import (
     tied_features,
 )
 from crfbook.chain.active.sets import EPS
-from crfbook.chain.inference import ready_model, stretch_scores
 from crfbook.chain.numpy_form import edge_scores
 from crfbook.chain.objective import Objective
+from crfbook.chain.ready import ready_model, stretch_scores
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet, frequency_cutoff, observed

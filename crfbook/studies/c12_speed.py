@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.inference import stretch_scores
 from crfbook.chain.objective import Objective
+from crfbook.chain.ready import stretch_scores
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import observed

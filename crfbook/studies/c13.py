@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from crfbook import DCRF
 from crfbook.chain.batch import Batch, make_work
 from crfbook.chain.forms import Problem as FormProblem
-from crfbook.chain.inference import stretch_scores
 from crfbook.chain.packing import pack
+from crfbook.chain.ready import stretch_scores
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import slice_sequences
 from crfbook.datasets import load_dataset

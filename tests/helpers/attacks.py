@@ -1,10 +1,10 @@
 """Seeded attacks: inputs that no honest program writes, as many as are asked for, the same ones each time.
 
     for rng in attacks("shards"):          # a numpy Generator a try
-        ...                                # make one input, use it, say with `rng.number` what went wrong
+        ...                                # make one input, use it, say `rng.number` where it fails
 
-A normal run tries 500 in all, shared out by `SHARES`; CRFBOOK_ATTACKS=10000 tries that many, the first ones of
-which are those of a normal run. CRFBOOK_ATTACK_SEED=7 makes others. At least half of all tries change one
+A normal run tries 500 in all, shared out by `SHARES`; CRFBOOK_ATTACKS=10000 tries that many, and those of a
+normal run are among them. CRFBOOK_ATTACK_SEED=7 makes others. At least half of all tries change one
 field of a valid file and compute its hashes anew (`changed`): what a checksum finds is no attack.
 """
 
@@ -99,6 +99,6 @@ def changed_json(value, rng):
 
 
 def one_sentence(error):
-    """Whether an error says what users are promised: one line, not long, and nothing that a terminal obeys."""
+    """Whether an error says what users are promised: one line, not long, nothing that a terminal obeys."""
     text = str(error)
     return bool(text) and text.isprintable() and len(text) < 1000

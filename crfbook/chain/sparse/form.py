@@ -203,7 +203,7 @@ class DefaultBatch(Batch):
             found = log_z[self.slots.start + r] = default_log_forward(u[:n], edges, log_alpha[:n])
             if np.isfinite(found):
                 weight = self.weight[r]
-                default_log_backward(u[:n], edges, log_alpha[:n], found, weight, p[:n], sums.count)
+                default_log_backward(u[:n], edges, log_alpha[:n], weight, p[:n], sums.count)
                 self.p_node[rows[:n], : p.shape[1]] = p[:n]
 
 

@@ -102,11 +102,24 @@ def _behind(edges, log_v, share, x_buf, term, out):
 
 
 @kernel
-def default_log_forward(log_node, edges, log_alpha):
-    """Forward vectors of one sequence in logarithms; returns log Z, -inf if every path is forbidden.
+def _normalised(x):
+    """x[y] -= max x; returns that, and 0 where all are -inf."""
+    high = -np.inf
+    for y in range(x.size):
+        high = x[y] if x[y] > high else high
+    for y in range(x.size if high > -np.inf else 0):
+        x[y] -= high
+    return high if high > -np.inf else 0.0
 
-    la[0] = log_node[0],  a = exp la[t-1]
-    la[t,y] = log_node[t,y] + log(sum_yp a[yp] + sum_stored a[yp] gain(yp,y))
+
+@kernel
+def default_log_forward(log_node, edges, log_alpha):
+    """Forward vectors of one sequence in logarithms, the largest of each 0; returns log Z, -inf if every path
+    is forbidden.
+
+    la[0] = log_node[0] - gain[0],  a = exp la[t-1]
+    la[t,y] = log_node[t,y] + log(sum_yp a[yp] + sum_stored a[yp] gain(yp,y)) - gain[t]
+    log_z = sum_t gain[t] + log sum_y exp la[T-1,y]
     Arguments: log_node (T, >= L), T >= 1; edges; out: log_alpha (T, L). Cost a token: L exps and logarithms,
     the stored pairs, and L exps more for each sum that lost digits. Source: docs/SPEC.md, A.3, D.2.
     """
@@ -114,34 +127,43 @@ def default_log_forward(log_node, edges, log_alpha):
     share, x_buf, term = np.empty(L), np.empty(L), np.empty(L)
     for y in range(L):
         log_alpha[0, y] = log_node[0, y]
+    log_z = _normalised(log_alpha[0])
     for t in range(1, T):
         _before(edges, log_alpha[t - 1], share, x_buf, term, log_alpha[t])
         for y in range(L):
             log_alpha[t, y] += log_node[t, y]
-    return _log_sum_exp(log_alpha[T - 1], x_buf)
+        log_z += _normalised(log_alpha[t])
+    return log_z + _log_sum_exp(log_alpha[T - 1], x_buf)
 
 
 @kernel
-def default_log_backward(log_node, edges, log_alpha, log_z, weight, p_node, count):
+def default_log_backward(log_node, edges, log_alpha, weight, p_node, count):
     """Node marginals of one sequence, and expected counts of the stored pairs, from `default_log_forward`.
 
     lb[T-1] = 0;  lb[t-1,yp] = log(sum_y e^lv[y] + sum_stored gain(yp,y) e^lv[y]),  lv = log_node[t] + lb[t]
-    p_node = exp(la + lb - log_z);  p(yp,y) = exp(la[t-1,yp] + s(yp,y) + lv[y] - log_z)
-    Arguments: log_node (T, >= L); edges; log_alpha (T, L); log_z, finite; weight; out: p_node (T, L) = weight
-    * marginals; count (P,): += weight * p of each stored pair. Cost a token: that of the forward pass, and an
-    exp a stored pair. Source: docs/SPEC.md, D.2.
+    z[t] = log sum_y exp(la[t,y] + lb[t,y]);  p_node = exp(la + lb - z)
+    p(yp,y) = exp(la[t-1,yp] + s(yp,y) + lv[y] - z[t-1]);  then lb[t-1] -= its largest
+    So each row sums to one, however large the scores are.
+    Arguments: log_node (T, >= L); edges; log_alpha (T, L), of a sequence that has a path; weight; out: p_node
+    (T, L) = weight * marginals; count (P,): += weight * p of each stored pair. Cost a token: that of the
+    forward pass, L exps and an exp a stored pair. Source: docs/SPEC.md, D.2.
     """
     T, L = log_alpha.shape
     scores, share, x_buf, term = edges.scores, np.empty(L), np.empty(L), np.empty(L)
     log_beta, log_v = np.zeros(L), np.empty(L)
     for t in range(T - 1, -1, -1):
         for y in range(L):
-            p_node[t, y] = weight * np.exp(log_alpha[t, y] + log_beta[y] - log_z)
-            log_v[y] = log_node[t, y] + log_beta[y]
-        if t == 0:
-            break
-        for c in range(scores.member.size):
-            before = log_alpha[t - 1, scores.member[c]] - log_z
+            p_node[t, y] = log_alpha[t, y] + log_beta[y]
+        z = _log_sum_exp(p_node[t], x_buf)
+        for y in range(L):
+            p_node[t, y] = weight * np.exp(p_node[t, y] - z)
+        for c in range(scores.member.size if t < T - 1 else 0):
+            before = log_alpha[t, scores.member[c]] - z
             for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
-                count[k] += weight * np.exp(before + scores.score[k] + log_v[scores.next_label[k]])
-        _behind(edges, log_v, share, x_buf, term, log_beta)
+                log_p = before + scores.score[k] + log_v[scores.next_label[k]]
+                count[k] += weight * np.exp(min(log_p, 0.0))  # above 0 is rounding
+        _normalised(log_beta)
+        for y in range(L if t > 0 else 0):
+            log_v[y] = log_node[t, y] + log_beta[y]
+        if t > 0:
+            _behind(edges, log_v, share, x_buf, term, log_beta)

@@ -147,7 +147,7 @@ def add_gradient_by_lists(s, step, layout, lists, work, theta):
             work.active
         )  # fmt: skip
     else:
-        default_log_backward(psi, work.edges, work.active.alpha[:T], work.log_z[0], 1.0, p_node, work.product)
+        default_log_backward(psi, work.edges, work.active.alpha[:T], 1.0, p_node, work.product)
     low, high = move_pairs(cells, step, work, theta)
     for t in range(first, last):
         p_node[t - first, layout.labels[t]] -= 1.0

@@ -8,7 +8,7 @@ from helpers.problems import CASES, case, constraints_for
 from crfbook.chain import inference
 from crfbook.chain.sparse import potentials
 from crfbook.chain.sparse.default import ALIVE, PAIRS, ROWS, bound_row, largest
-from crfbook.data.constraints import Constraints, constraints_from
+from crfbook.data.constraints import Constraints, bounds_of, constraints_from
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
 
@@ -76,7 +76,7 @@ def test_bio_stays_sparse():
     """One group of labels that anything may precede, and one for each type."""
     corpus, features, w = large()
     names = ["O", *(f"{p}-{i}" for i in range(18) for p in "BI")]
-    limits = inference.bounds_of(constraints_from("BIO", names), 37)
+    limits = bounds_of(constraints_from("BIO", names), 37)
     scores = potentials.default_scores(features, w, corpus.class_ptr, corpus.class_attr, limits)
     assert len(scores.member_ptr) - 1 == 19 and len(scores.member) == 37 + 18 * 2
     assert sorted(np.diff(scores.label_ptr)) == [1] * 18 + [19]
@@ -97,7 +97,7 @@ def test_dominance_is_exact_and_saves_work():
 
 def test_a_bound_is_the_largest_gain_over_the_winner():
     corpus, features, w = large(3, share=1.0)
-    limits = inference.bounds_of(None, 37)
+    limits = bounds_of(None, 37)
     scores = potentials.default_scores(features, w, corpus.class_ptr, corpus.class_attr, limits)
     table = np.zeros((37, 37))
     table[features.edge_prev, features.edge_next] = w[features.n_node :]
