@@ -100,9 +100,9 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         delta=0 waits for the gradient.
     inference : "exact" or "active", default "exact". "active", for hundreds of labels and more: at each token
         only labels with a share of the forward mass of at least eps, and the gold one, bring their
-        transitions along (`chain.active.form`). history_ then has error_bound: nats that the objective
-        is off, at most, where sets have just been made, as at the end (not for "sgd" and "sgd-l1").
-        Prediction is exact.
+        transitions along (`chain.active.form`). history_ then has the objective of the sets, and error_bound:
+        nats that it is off, at most, where sets have just been made, as at the end (not for "sgd" and
+        "sgd-l1"). objective_ is exact, and so is prediction.
     eps : number >= 0, default None: 0.001. Of inference="active", below 1.
     patience : integer >= 1, default None: no limit. With X_dev in `fit`: stop after so many iterations
         without a better token accuracy there, and keep the weights of the best iteration.

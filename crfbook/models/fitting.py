@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from crfbook._checks import COUNTS, Stored, shown
 from crfbook.chain import inference
+from crfbook.chain.objective import Objective
 from crfbook.chain.packing import forecast
 from crfbook.data.corpus import without_zeros
 from crfbook.data.vocabulary import UnknownLabelError, number_labels
@@ -103,6 +104,11 @@ def train(
         common = dict(constraints=constraints, callback=monitor, state=state)
         result = row.load()(corpus, features, w0, **common, **{**settings.arguments(), **more})
         kept = monitor.finish(result)
+    if settings.eps and math.isfinite(kept.objective):  # of active sets: what they left out can only be more
+        with contextlib.suppress(KeyboardInterrupt, ValueError):
+            given = {"c2": settings.c2, "constraints": constraints, "n_threads": settings.n_threads}
+            value, _ = Objective(corpus, features, **given)(kept.w)
+            kept = kept._replace(objective=value + settings.c1 * float(np.abs(kept.w).sum()))
     if hasattr(kept.w, "features"):  # of the best iteration, where all weights exist virtually
         kept = kept._replace(features=kept.w.features, w=kept.w.w)
     warn_of_end(
@@ -114,7 +120,8 @@ def train(
     )
     unbounded = row.losses and not (settings.c1 or settings.c2 or state is not None)
     if unbounded and kept.status != "interrupted":
-        with contextlib.suppress(KeyboardInterrupt):  # a pass over the data; the model is there without it
+        # a pass over the data, of scores that may be too large for it; the model is there without it
+        with contextlib.suppress(KeyboardInterrupt, ValueError):
             _warn_of_runaway(corpus, features, kept.w, constraints, settings)
     return kept, monitor.columns()
 

@@ -71,7 +71,6 @@ class Learner:
     max_iterations: int | None = None
     n_evaluations = 0
     objective = violation = error_bound = float("nan")
-    least = 0.0  # of every objective; -inf where it is a logarithm
 
     def begin(self) -> None:
         """What comes before the first iteration, as a rule the first evaluation."""
@@ -118,7 +117,7 @@ class Training:
 
     def run(self, learner: Learner) -> OptResult:
         """Iterations of a `Learner` until there is a reason to stop; see the function `run`."""
-        return _kept(lambda: self._result(learner), learner.least)
+        return _kept(lambda: self._result(learner))
 
     def _result(self, learner):
         began = len(self.history)
@@ -132,8 +131,9 @@ class Training:
         except KeyboardInterrupt:
             status = "interrupted"
             objective = self.history[-1].objective if len(self.history) > began else float("nan")
-        if len(self.history) > began:  # the last look may have found it
-            self.history[-1] = self.history[-1]._replace(error_bound=learner.error_bound)
+        if len(self.history) > began and learner.error_bound >= 0.0:  # the last look may have found it
+            found = {"objective": objective, "error_bound": learner.error_bound}
+            self.history[-1] = self.history[-1]._replace(**found)
         n_iter, status = learner.before[0] + learner.iteration, learner.outcome(status)
         history, state = self.history[began:], learner.state()
         return OptResult(learner.weights(), objective, status, n_iter, history, state, learner.n_evaluations)
@@ -216,8 +216,8 @@ def _run_script(training, script):
         return result._replace(status="interrupted")
 
 
-def _kept(work, least=0.0):
-    """The `OptResult` of work(), also where Ctrl-C has waited for its end. least : see `Learner`."""
+def _kept(work):
+    """The `OptResult` of work(), also where Ctrl-C has waited for its end."""
     result = None
     try:
         # A product split over threads depends on their number in its last bits. What leaves float64 is seen
@@ -228,7 +228,6 @@ def _kept(work, least=0.0):
         if result is None:
             raise
         result = result._replace(status="interrupted")
-    objective, known = result.objective, (*GAVE_UP, "interrupted")
-    if not math.isfinite(objective) and objective != least and result.status not in known:
+    if not math.isfinite(result.objective) and result.status not in (*GAVE_UP, "interrupted"):
         result = result._replace(status="non-finite objective")
     return result

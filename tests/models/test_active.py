@@ -40,16 +40,28 @@ def test_it_trains_as_exact_inference_does(algorithm, tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ["lbfgs", "auto"])
-def test_the_objective_is_that_of_its_sets_and_the_bound_holds(algorithm):
+def test_the_history_has_the_objective_of_its_sets_and_the_bound_holds(algorithm):
     corpus = corpus_of()
     model = CRF(algorithm=algorithm, c2=0.3, inference="active", eps=5e-3).fit(corpus)
     assert model.status_ == "converged"
     exact = Objective(corpus, model.features_, c2=0.3)(model.weights_)[0]
     fresh = ActiveObjective(corpus, model.features_, c2=0.3, eps=5e-3)
-    assert fresh(model.weights_)[0] == pytest.approx(model.objective_, rel=1e-5)
+    assert fresh(model.weights_)[0] == pytest.approx(model.history_["objective"].iloc[-1], rel=1e-5)
     bound = model.history_["error_bound"].iloc[-1]
     assert 0.0 < abs(exact - fresh(model.weights_)[0]) <= fresh.error_bound
     assert bound == pytest.approx(fresh.error_bound, rel=0.05)
+
+
+@pytest.mark.parametrize("algorithm, c1", [("lbfgs", 0.0), ("owlqn", 0.2), ("sgd", 0.0), ("sgd-l1", 0.2)])
+def test_the_objective_at_the_end_is_the_exact_one(algorithm, c1):
+    """So it is not below the minimum, as that of the sets can be."""
+    corpus, c2 = corpus_of(), 0.0 if algorithm == "sgd-l1" else 0.3
+    model = CRF(algorithm=algorithm, c1=c1, c2=c2, inference="active", eps=5e-3, max_iterations=20).fit(
+        corpus
+    )
+    exact = Objective(corpus, model.features_, c2=c2)(model.weights_)[0] + c1 * np.abs(model.weights_).sum()
+    assert model.objective_ == pytest.approx(exact, rel=1e-12)
+    assert model.objective_ > CRF(c1=c1, c2=c2).fit(corpus).objective_ * (1.0 - 1e-6)
 
 
 def test_eps_of_zero_is_exact():

@@ -84,17 +84,12 @@ def test_an_objective_that_is_no_number_is_the_status(objective):
         def last_look(self):
             return objective
 
-    class Logarithm(Lost):
-        least = -np.inf
-
     def script(training):
         result = yield Halving(max_iterations=1)
         return result._replace(objective=objective)
 
     for found in (run(Lost(max_iterations=1)), stages(script)):
         assert found.status == "non-finite objective"
-    expected = "max_iterations" if objective == -np.inf else "non-finite objective"
-    assert run(Logarithm(max_iterations=1)).status == expected
     assert run(Lost(interrupt_at=(1,))).status == "interrupted"
 
 

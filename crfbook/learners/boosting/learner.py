@@ -142,7 +142,6 @@ class _Boosting(Learner):
     """Data, tables and journal. An iteration of the loop is all rounds up to the next report."""
 
     tables = anchor = ended = None
-    least = -math.inf  # the log of a sum that may be empty
 
     def __init__(
         self, corpus, features, w0, constraints, saved, cap, tol, kind, max_iterations=None, report_every=100
@@ -274,10 +273,11 @@ class _Boosting(Learner):
 
     @property
     def objective(self):
-        """Log of the loss after the last round."""
+        """Log of the loss after the last round; where nothing is lost, of the floor that its rounding has."""
         if self.anchor is None:
             return math.nan
-        return float(self.journal.log_loss[self.iteration - 1]) if self.iteration else self.anchor.log_loss
+        found = self.journal.log_loss[self.iteration - 1] if self.iteration else self.anchor.log_loss
+        return float(found) if found > -math.inf else math.log(self.tables.number[FLOOR])
 
     @property
     def violation(self):

@@ -183,6 +183,7 @@ class _Descent(Learner):
     vectors = ("w",)  # what a state holds besides numbers, each (F,)
     numbers = ("seed", "n_done", "n_halvings", "passes", "eta0", "most")
     evaluated = False  # the start
+    last_good, spoilt = None, False  # the state before the last epoch; was that epoch undone?
 
     def __init__(
         self, corpus, features, w0, constraints, eps, state, random_state, period, delta, max_iterations,
@@ -288,7 +289,8 @@ class _Descent(Learner):
         self.window = [*self.window, objective][-2 * self.period :]
         before, now = sum(self.window[: self.period]), sum(self.window[self.period :])
         fall = (before - now) / max(abs(now), TINY) if len(self.window) == 2 * self.period else math.nan
-        self.objective, self.violation, self.saved = objective, fall, self.snapshot()
+        self.objective, self.violation = objective, fall
+        self.last_good, self.saved = self.saved, self.snapshot()
         return None
 
     def forget(self):
@@ -300,8 +302,20 @@ class _Descent(Learner):
     def last_look(self):
         if not self.evaluated:
             return math.nan
+        found = self.of_weights()
+        if not found < math.inf and self.last_good is not None:  # its last step spoilt them
+            self.saved, self.spoilt = self.last_good, True
+            self.settle()
+            found = self.of_weights()
+        return found
+
+    def of_weights(self):
+        """The objective of `weights()`. Cost: a pass over the corpus."""
         self.theta, self.most = cells_of(self.cells, self.weights()), math.inf
         return self.losses(0.0, self.sequences) + self.penalty_value()
+
+    def outcome(self, status):
+        return "diverged" if self.spoilt else status
 
     @property
     def n_evaluations(self):

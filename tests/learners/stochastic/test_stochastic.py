@@ -8,7 +8,7 @@ from helpers.problems import KINDS, laid_out, loss_of, problem, separable
 from crfbook.chain.objective import Objective
 from crfbook.chain.sequence import add_gradient, score_gradient, score_sequence
 from crfbook.chain.token_layout import cells_of, epoch_order, weights_of
-from crfbook.data.corpus import take_sequences
+from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic import gradient_descent as stochastic_run
@@ -345,3 +345,19 @@ def test_sgd_l1_refuses_an_l2_penalty():
 
 def test_orders_differ_between_epochs():
     assert not np.array_equal(epoch_order(0, 1, 50), epoch_order(0, 2, 50))
+
+
+@pytest.mark.parametrize("size", [1e160, 1e200, 1e300])
+@pytest.mark.parametrize("n_epochs", [1, 2, 5])
+def test_weights_that_the_last_step_spoilt_are_not_kept(size, n_epochs):
+    """A single sequence: nobody sees what its step has done before the pass at the end."""
+    corpus = make_corpus([0, 2], [0, 1, 2], [0, 1], labels=[0, 1], attr_val=[size, 1.0])
+    features = observed(corpus, 2, 2)
+    for result in (
+        sgd_l1(corpus, features, c1=0.1, max_iterations=n_epochs),
+        sgd(corpus, features, c2=1.0, max_iterations=n_epochs),
+    ):
+        assert np.isfinite(result.objective) and result.status == "diverged" and result.n_iter < n_epochs
+        value = Objective(corpus, features, c2=0.0)(result.w)[0]
+        assert value <= 2.0 * np.log(2.0) + 1e-9  # no worse than zero weights
+        assert len(result.state["w"]) == features.n_features and result.state["epoch"] == result.n_iter
