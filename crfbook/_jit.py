@@ -2,13 +2,15 @@
 
 numba's cache works file by file: a cached caller does not notice that a kernel it calls, in another file,
 has changed, and a cached kernel ignores a later ``NUMBA_BOUNDSCHECK``. So the cache folder is named after a
-hash of every file that may hold a kernel and of that flag: whatever changes, the folder changes. It lies in
-the user's cache (``CRFBOOK_KERNEL_CACHE`` overrides it), so that read-only installations work.
+hash of what all kernels, and the constants and tuples beside them, say to the compiler, and of that flag:
+whatever of it changes, the folder changes. Docstrings, comments and places in a file say nothing to it. The
+folder lies in the user's cache (``CRFBOOK_KERNEL_CACHE`` overrides it), so that read-only installations work.
 
 What lies there carries a checksum. A damaged file is dropped and its kernel compiled again; what cannot be
 written stays in memory. A warning says so, once a process.
 """
 
+import ast
 import contextlib
 import functools
 import hashlib
@@ -42,10 +44,22 @@ def _sources():
     return [_PACKAGE / "_jit.py", *(path for path in files if b"\n@kernel" in path.read_bytes())]
 
 
+def _syntax(path):
+    """What machine code of a file depends on: kernels, classes, constants and imports, without docstrings."""
+    tree, here = ast.parse(path.read_bytes()), path.name == "_jit.py"  # which says how all kernels compile
+    plain = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
+    tree.body = [node for node in tree.body if here or node not in plain]
+    for node in ast.walk(tree):
+        holds = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if holds and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
+
+
 def _fingerprint():
     digest = hashlib.sha256()
     for path in _sources():
-        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        digest.update(f"{path.relative_to(_PACKAGE).as_posix()} {_syntax(path)}".encode())
     digest.update(str(config.BOUNDSCHECK).encode())
     return digest.hexdigest()[:16]
 
@@ -122,6 +136,12 @@ class _Place(UserProvidedCacheLocator):
     @classmethod
     def from_function(cls, function, file):
         return cls(function, file)
+
+    def get_source_stamp(self):
+        return ""  # the folder is named after what kernels say
+
+    def get_disambiguator(self):
+        return "kernel"  # there is one of a name in a file, wherever it stands
 
 
 class _Code(CompileResultCacheImpl):

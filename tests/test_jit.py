@@ -60,6 +60,47 @@ def test_what_has_code_on_disk_is_compiled(tmp_path, monkeypatch):
     assert _jit.is_compiled("some_kernel")
 
 
+KERNEL = """\"\"\"A file.\"\"\"
+import numpy as np
+LIMIT = 3.0
+class Rows(NamedTuple):
+    first: int
+@kernel
+def twice(x):
+    \"\"\"Twice x.\"\"\"
+    return 2.0 * x + LIMIT
+def rows():
+    return Rows(1)
+"""
+
+
+def test_the_cache_goes_by_what_kernels_say(tmp_path, monkeypatch):
+    """Docstrings, comments, blank lines and plain functions are no reason to compile anew; all else is."""
+    path = tmp_path / "rows.py"
+    monkeypatch.setattr(_jit, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(_jit, "_sources", lambda: [path])
+
+    def mark(old="", new=""):
+        assert old in KERNEL
+        path.write_text(KERNEL.replace(old, new, 1))
+        return _jit._fingerprint()
+
+    was = mark()
+    for old, new in [
+        ("A file.", "Another."), ("Twice x.", "x + x."), ("@kernel", "\n# on the way\n@kernel"),
+        ("Rows(1)", "Rows(2)"), ("    first: int", "    first: int  # of all"),
+    ]:  # fmt: skip
+        assert mark(old, new) == was, (old, new)
+    for old, new in [
+        ("3.0", "4.0"), ("2.0 * x", "x * 2.0"), ("(x)", "(y)"), ("first", "last"), ("numpy", "math"),
+        ("twice", "double"), ("@kernel", "@kernel\n@other"),
+    ]:  # fmt: skip
+        assert mark(old, new) != was, (old, new)
+    path = path.rename(tmp_path / "_jit.py")
+    was = mark()
+    assert mark("Rows(1)", "Rows(2)") != was  # of this file all counts: it says how kernels compile
+
+
 def count_two_kernels(stream, monkeypatch):
     """What a counter writes to `stream` while a kernel and one that it calls are compiled."""
     monkeypatch.setattr(sys, "stderr", stream)
