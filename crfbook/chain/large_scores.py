@@ -16,11 +16,14 @@ def large_sequences(corpus, features, w, n_parts=1):
     """Numbers of the sequences whose weights add up to more than LARGE: what all forms say of them is what
     `log_chain` says. n_parts : scores of a labelling at a token.
     """
-    parts = *np.split(w, [features.n_node]), corpus.attr_val
-    node, edge, value = (float(max(x.max(initial=0.0), -x.min(initial=0.0))) for x in parts)
-    edges = n_parts * corpus.lengths * (edge * int(np.diff(corpus.class_ptr).max(initial=0)))
+    value, most = (float(np.abs(x).max(initial=1.0)) for x in (corpus.attr_val, w))
+    n_edges = int(np.diff(corpus.class_ptr).max(initial=0))
+    if most * value * n_parts * (len(corpus.attr_idx) + corpus.n_tokens * n_edges) <= LARGE:
+        return []
+    node, edge = (float(np.abs(x).max(initial=0.0)) for x in np.split(w, [features.n_node]))
+    edges = n_parts * corpus.lengths * (edge * n_edges)
     counts = n_parts * np.diff(corpus.attr_ptr[corpus.seq_ptr])
-    found = np.flatnonzero(counts * min(node * max(1.0, value), 1e308) + edges > LARGE)
+    found = np.flatnonzero(counts * min(node * value, 1e308) + edges > LARGE)
     if len(found) and len(corpus.attr_val):  # large values may meet small weights
         part = take_sequences(corpus, found)._replace(label_set=corpus.label_set[:0])
         part = part._replace(attr_val=np.abs(part.attr_val))
