@@ -22,6 +22,7 @@ NDARRAY, SCALAR, asarray, dumps = np.ndarray, np.generic, np.asarray, json.dumps
 LONGEST = 300  # characters of a complaint
 DEEPEST, MOST, LARGEST = 8, 50_000, 8_000_000  # of a result: levels, parts, bytes of an array
 FILE = 64_000_000  # bytes of a file that is written
+LINE = 16_000_000  # bytes of an answer
 NONE = "there is no such function"
 DEEP = "the result is nested too deeply"
 LARGE = "the result is too large"
@@ -201,7 +202,10 @@ def answer(number, name, arguments, namespace):
         function = namespace.get(name)
         if not callable(function):
             return dumps({"answer": number, "error": NONE})
-        return dumps({"answer": number, "result": pack(function(*arguments), [])})
+        line = dumps({"answer": number, "result": pack(function(*arguments), [])})
+        if len(line) >= LINE:
+            raise Unfit(LARGE)
+        return line
     except Unfit as error:
         return dumps({"answer": number, "error": str(error)})
     except BaseException as error:
