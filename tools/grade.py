@@ -57,9 +57,11 @@ def cells_of(about, nb):
             ours.remove(name)
             continue
         code = cell.source  # as it is, where it cannot be read
-        effort -= len(code) * (1 + sum(1 for _ in MAGIC.finditer(code)))
-        with contextlib.suppress(SyntaxError, RuntimeError, UnicodeError):
-            code = TransformerManager().transform_cell(code) if effort > 0 else code
+        cost = len(code) * (1 + len(MAGIC.findall(code)))
+        if cost <= effort:
+            effort -= cost
+            with contextlib.suppress(SyntaxError, RuntimeError, UnicodeError):
+                code = TransformerManager().transform_cell(code)
         cells.append((f"{printable(name or 'cell')} [{number}]", code))
     return cells
 

@@ -27,6 +27,7 @@ MEMORY = 2 << 30  # bytes of address space: numpy alone reserves a part of one
 DISK = 500_000_000  # bytes in the worker's folder
 ROOT = Path(__file__).resolve().parents[2]
 LINES = 100_000  # of the log
+BARE = [sys.executable, "-E", "-P", "-B"]  # what starts a worker
 FENCE = str(Path(__file__).with_name("fence.py"))
 REFUSED = 97  # its exit code
 SYSTEM = ("/usr", "/etc", "/lib", "/lib64", "/opt", "/dev", "/sys/devices", "/proc/cpuinfo", "/proc/meminfo")
@@ -68,10 +69,9 @@ def fence():
     """(how a worker is started, the sentence that says so). One whole trial decides: some systems refuse new
     namespaces, others what is done in them.
     """
-    bare = [sys.executable, "-E", "-P", "-B"]
     libraries = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(place)]
     places = {form(place) for place in (*PYTHON, *libraries) for form in (os.path.abspath, os.path.realpath)}
-    fenced = [*bare, FENCE, str(ROOT), *places]
+    fenced = [*BARE, FENCE, str(ROOT), *places]
     try:
         if sys.platform != "linux":
             raise Refused(f"no namespaces on {sys.platform}")
@@ -79,16 +79,16 @@ def fence():
         if found != 1:
             raise Refused("Python does not start within namespaces")
     except Refused as error:
-        return bare, f"fence: the audit hook alone, not safe against intent ({error})"
+        return BARE, f"fence: the audit hook alone, not safe against intent ({error})"
     return fenced, "fence: namespaces"
 
 
-def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY, start=None):
+def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY, start=None, hook=True):
     """(answers, {cell: complaint}): for each call its result or `Failed`.
 
-    cells : (name, source) in their order; calls : (function, arguments); start : of a worker, see `fence`.
-    A process that ends, or that is stopped because it takes longer than `seconds`, is started anew without
-    the statement that ended it.
+    cells : (name, source) in their order; calls : (function, arguments); start : of a worker, see `fence`;
+    hook : without it, as in some tests, the fence stands alone. A process that ends, or that is stopped after
+    `seconds` without a sign, is started anew without the statement that ended it.
     """
     answers, wrong, skip, slow = {}, {}, set(), set()
     start = start or fence()[0]
@@ -101,15 +101,16 @@ def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY, start=No
         if time.monotonic() > deadline:
             answers |= {n: Failed(f"the submission took longer than {in_all:g} s in all") for n in left}
         elif left:
-            _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory, start)
+            _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory, start, hook)
     return [answers[n] for n in range(len(calls))], wrong
 
 
-def _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory, start):
+def _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory, start, hook):
     """One process: it makes calls until it has made all, or ends, or is stopped."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
-        task = {"cells": cells, "skip": skip, "memory": memory, "readable": [*PYTHON, *SYSTEM]}
+        task = {"cells": cells, "skip": skip, "memory": memory, "hook": hook}
+        task["readable"] = [*PYTHON, *SYSTEM]
         task["calls"] = [(n, calls[n][0], calls[n][1]) for n in left]
         (folder / "task").write_bytes(pickle.dumps(task))
         (folder / "log").touch()
@@ -208,8 +209,9 @@ def _lines(path):
         return
     with file:
         for line in islice(iter(lambda: file.readline(worker.LINE), b""), LINES):
-            try:
-                found = json.loads(line)
+            try:  # a line that is cut, or has more parts than a result, is not read
+                parts = line.count(b"[") + line.count(b"{")
+                found = json.loads(line) if line[-1:] == b"\n" and parts < 4 * worker.MOST else None
             except (ValueError, RecursionError):
                 found = None
             known = isinstance(found, dict) and found.keys() & {"answer", "call", "cell", "wrong", "refused"}

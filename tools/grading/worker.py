@@ -223,7 +223,8 @@ def main(folder):
             write(line.encode() + b"\n")
 
         limit(task["memory"])
-        guard(folder, task["readable"])
+        if task["hook"]:
+            guard(folder, task["readable"])
         namespace = {"__name__": "submission"}
         note(dumps({"wrong": define(task["cells"], task["skip"], note, namespace)}))
         for number, name, arguments in task["calls"]:
