@@ -138,7 +138,6 @@ PASS_THE_HOOK = {  # the audit hook alone lets these through
 REFUSED_BY_THE_HOOK = {
     "open": ["x = open({solved!r})"],
     "open, to write": ["x = open({new!r}, 'w')"],
-    "open, of the package": ["x = open({package!r}, 'r+')"],
     "subprocess": ["import subprocess; subprocess.run(['touch', {new!r}], check=True)"],
     "os.fork": ["import os; p = os.fork()", "p or os._exit(0)"],
     "os.posix_spawn": ["import os; p = os.posix_spawn('/bin/sh', ['sh', '-c', 'exit 0'], {{}})",
@@ -155,7 +154,7 @@ REFUSED_BY_THE_HOOK = {
 
 READ = {  # tricks that leave nothing to see
     "os.open with dir_fd", "a patched helper of os.path", "names in a folder", "memory in no address space",
-    "memory of System V", "a queue of System V", "namespaces of its own", "open", "open, of the package",
+    "memory of System V", "a queue of System V", "namespaces of its own", "open",
     "os.fork", "os.posix_spawn", "another's environment", "the grader's arguments",
 }  # fmt: skip
 NOT_WITHOUT = {  # not tried without the fence, and why
@@ -167,6 +166,7 @@ NOT_WITHOUT = {  # not tried without the fence, and why
     "a mount": [C, "assert c.mount(b'x', {folder!r}.encode(), b'tmpfs', 0, None) == 0"],
     "a mount undone": [C, "assert c.umount2(b'/usr/lib', 2) == 0"],
     # these need rights or a kernel that not every system gives
+    "open, of the package": ["x = open({package!r}, 'r+')"],
     "chroot": ["import os; os.chroot('.')"],
     "a device": ["import os; os.mknod('x', 0o60600, os.makedev(254, 0))"],
     "another user": ["import os; os.setgroups([1])"],
