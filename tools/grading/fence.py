@@ -31,12 +31,12 @@ LIMITS = {  # beside those of the worker
     resource.RLIMIT_MEMLOCK: 0, resource.RLIMIT_MSGQUEUE: 0,
 }  # fmt: skip
 
-# linux/sched.h, mount.h, prctl.h, securebits.h, seccomp.h
+# linux/sched.h, sys/mount.h, linux/prctl.h, asm/unistd.h
 NEW_MOUNT, NEW_IPC, NEW_USER, NEW_PID, NEW_NET, THREAD = 1 << 17, 1 << 27, 1 << 28, 1 << 29, 1 << 30, 1 << 16
 NO_SUID, NO_DEVICE, BIND, BELOW, PRIVATE, DETACH = 2, 4, 1 << 12, 1 << 14, 1 << 18, 2
 DEATH_SIGNAL, DUMPABLE, FILTER, BOUNDS, NO_NEW_RIGHTS = 1, 4, 22, 24, 38
 MACHINES = {  # its number, clone, and what is refused: execve, execveat, unshare, fork, vfork;
-    # memfd_create, memfd_secret, shmget, semget, msgget, io_uring_setup, whose memory no limit counts
+    # memfd_create, memfd_secret, shmget, semget, msgget, io_uring_setup: no limit counts their memory;
     # add_key, request_key, keyctl: the keys of who runs this; socket: some kinds (vsock) know no namespaces
     "x86_64": (0xC000003E, 56, (59, 322, 272, 57, 58, 319, 447, 29, 64, 68, 425, 248, 249, 250, 41)),
     "aarch64": (0xC00000B7, 220, (221, 281, 97, 279, 447, 194, 190, 186, 425, 217, 218, 219, 198)),

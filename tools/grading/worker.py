@@ -127,8 +127,8 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 def guard(folder, readable):
     """From here on: no other process, no network, no change outside `folder`, nothing read outside of it but
-    what lies below `readable` (Python and its packages). It stops what a student writes, not an attacker:
-    the work of strangers belongs in a container.
+    what lies below `readable` (Python and its packages). It stops a student's idea and names it; a list of
+    events is never complete. Against intent stands tools/grading/fence.py, where the system allows it.
     """
     real, case, plain = os.path.realpath, os.path.normcase, os.fsdecode
     own = (case(real(folder)) + os.sep,)
