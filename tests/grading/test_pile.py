@@ -56,7 +56,8 @@ def no_notebooks(pile):
     os.mkfifo(pile / "pipe.ipynb")
     here = os.getcwd()
     os.chdir(pile)  # an address has at most 107 bytes
-    socket.socket(socket.AF_UNIX).bind("server.ipynb")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("server.ipynb")
     os.chdir(here)
     links = {"zero": "/dev/zero", "terminal": "/dev/tty", "neighbour": "ann.ipynb", "nowhere": "nothing"}
     links["loop"] = "loop.ipynb"

@@ -164,7 +164,7 @@ def _watch(folder, seconds, deadline, start):
                 looked = now
                 stopped = _size(folder.iterdir()) > DISK
             stopped |= now - since > (seconds if size else seconds + START) or now > deadline
-            time.sleep(0 if stopped else 0.01)
+            time.sleep(0 if stopped else 0.004)
     finally:
         _stop(process)  # also what it started and left behind
         process.wait()
