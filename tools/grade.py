@@ -12,10 +12,13 @@ notebooks/assignments/README.md says more.
 
 import argparse
 import contextlib
+import json
+import os
 import re
 import sys
 import warnings
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import nbformat
@@ -24,10 +27,14 @@ import numpy as np
 from tools.grading import assignment as source
 from tools.grading.release import pack, release
 from tools.grading.report import Mark, Result, overview, table, write_csv, write_feedback
-from tools.grading.run import Failed, ask, difference
+from tools.grading.run import Failed, ask, difference, fence, printable, regular
 
 ROOT = Path(__file__).resolve().parent.parent
-LARGEST = 50_000_000  # bytes of a notebook
+LARGEST = 20_000_000  # bytes of a notebook
+WRITTEN = 2_000_000, 2000  # characters without outputs and pasted pictures; cells
+LEVELS, ENTRIES = 20, 100_000  # of folders below one that is graded; of files in each of those
+MAGIC = re.compile(r"^[ \t]*[%!?,;/]|\?[ \t]*$|=[ \t]*[%!]", re.M)
+EFFORT = 1_000_000  # characters of a submission that IPython reads: each once, and for each magic of its cell
 
 
 # ---- one submission ----
@@ -41,7 +48,7 @@ def cells_of(about, nb):
 
     ours = {name for name, _ in about.given} | {test.name for test in about.tests} | {"check"}
     looks = {cell.source.strip() for cell in about.nb.cells if source.role(cell)[0] == "text"}
-    cells = list(about.given)
+    cells, effort = list(about.given), EFFORT
     for number, cell in enumerate(nb.cells):
         if cell.cell_type != "code" or cell.source.strip() in looks:
             continue
@@ -49,10 +56,13 @@ def cells_of(about, nb):
         if name in ours:  # once: a copy of such a cell may hold something else
             ours.remove(name)
             continue
-        with contextlib.suppress(SyntaxError):
-            code = cell.source  # as it is, where it cannot be read
-            code = TransformerManager().transform_cell(code)
-        cells.append((f"{name or 'cell'} [{number}]", code))
+        code = cell.source  # as it is, where it cannot be read
+        cost = len(code) * (1 + len(MAGIC.findall(code)))
+        if cost <= effort:
+            effort -= cost
+            with contextlib.suppress(SyntaxError, RuntimeError, UnicodeError):
+                code = TransformerManager().transform_cell(code)
+        cells.append((f"{printable(name or 'cell')} [{number}]", code))
     return cells
 
 
@@ -146,11 +156,54 @@ def files(paths):
         if not path.is_dir():
             found.append(path)
             continue
-        inside = sorted(p for p in path.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+        inside = list(notebooks(path))
         if not inside:
             raise ValueError(f"{path}: no notebook in this folder")
         found += inside
-    return [(path, student(path.absolute(), names)) for path in found]
+    return [(path, printable(student(path.absolute(), names))) for path in found]
+
+
+def notebooks(folder, levels=LEVELS, left=None):
+    """Files called *.ipynb in a folder, in order; links to folders are not followed. A folder that cannot be
+    read, or is too deep or too full, stands there itself: it does not keep others from being read.
+    """
+    left = left or [ENTRIES]  # counts down
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(islice(found, left[0] + 1), key=lambda entry: entry.name)
+    except OSError:
+        entries, levels = [], 0
+    left[0] -= len(entries)
+    if levels == 0 or left[0] < 0:
+        yield Path(folder)
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name != ".ipynb_checkpoints":
+                yield from notebooks(entry.path, levels - 1, left if levels < LEVELS else None)
+        elif entry.name.endswith(".ipynb"):
+            yield Path(entry.path)
+
+
+def read(path):
+    """The notebook in a file. ValueError for what is none, or is too large."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        raise ValueError(f"a folder that cannot be read: {LEVELS} levels and {ENTRIES:,} files are the most")
+    with regular(path, LARGEST) as file:
+        nb = json.loads(file.read(LARGEST + 1))
+    try:
+        sheets = nb.get("worksheets") or [nb]  # of an old form
+        cells = [cell for sheet in sheets for cell in sheet.get("cells", [])]
+        for cell in cells:
+            cell.pop("attachments", None)
+            if "outputs" in cell:
+                cell["outputs"] = []
+    except (AttributeError, TypeError):
+        raise ValueError("not a notebook") from None
+    text = json.dumps(nb)
+    if len(text) > WRITTEN[0] or len(cells) > WRITTEN[1]:
+        raise ValueError("more than {:,} characters or {:,} cells".format(*WRITTEN))
+    return nbformat.reads(text, 4)
 
 
 def student(path, names):
@@ -170,9 +223,7 @@ def grade_files(paths, seed=None, name=None, **limits):
     def one(pair):
         result = Result(*pair)
         try:
-            if result.path.stat().st_size > LARGEST:
-                raise ValueError(f"larger than {LARGEST // 1_000_000} MB")
-            nb = nbformat.read(result.path, 4)
+            nb = read(result.path)
             of, named = recognise(nb, name), seed_of(nb)
             result.seed = seed if seed is not None else named or 0
             if named is None and seed is None:
@@ -185,7 +236,7 @@ def grade_files(paths, seed=None, name=None, **limits):
             result.marks, result.wrong = grade(about, nb, **limits)
             result.assignment, result.by_hand = about.name, about.by_hand
         except Exception as error:  # a pile does not end at a file that is none of ours
-            said = (str(error).splitlines() or [""])[0][:160]
+            said = printable((str(error).splitlines() or [""])[0][:160])
             result.remarks.append(f"cannot be graded: {said or type(error).__name__}")
         return result
 
@@ -240,6 +291,7 @@ def run(options):
             print(release(path, options.seed or 0, options.folder))
         return 0
     if command == "check":
+        print(fence()[1])
         complaints = [line for path in source.sources(names) for line in check(path, options.seed or 0)]
         print("\n".join(complaints) or "all solutions and wrong solutions get what they deserve")
         return int(bool(complaints))
@@ -250,6 +302,7 @@ def run(options):
         return 0
     if options.assignment:
         source.sources([options.assignment])  # or say now that there is none
+    print(fence()[1])
     results = grade_files(options.what, options.seed, options.assignment)
     print(table(results))
     if options.csv:

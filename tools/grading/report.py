@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tools.grading.run import printable
+
 
 @dataclass
 class Result:
@@ -76,7 +78,7 @@ def overview(results):
         whole = {"points": f"{result.points:g}", "of": f"{result.most:g}"} if result.assignment else {}
         first = {"student": result.student, "assignment": result.assignment, "seed": result.seed}
         asked = {f"{number} {name} (of {points:g}, by hand)": "" for name, points in result.by_hand.items()}
-        remarks = {"remarks": "; ".join(result.remarks), "file": result.path.as_posix()}
+        remarks = {"remarks": "; ".join(result.remarks), "file": printable(result.path.as_posix())}
         yield first | {"points": "", "of": ""} | whole | remarks | tests | asked
 
 

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +26,23 @@ IN_ALL = 120.0  # for a submission
 MEMORY = 2 << 30  # bytes of address space: numpy alone reserves a part of one
 DISK = 500_000_000  # bytes in the worker's folder
 ROOT = Path(__file__).resolve().parents[2]
+LINES = 100_000  # of the log
+BARE = [sys.executable, "-E", "-P", "-B"]  # what starts a worker
+FENCE = str(Path(__file__).with_name("fence.py"))
+REFUSED = 97  # its exit code
 SYSTEM = ("/usr", "/etc", "/lib", "/lib64", "/opt", "/dev", "/sys/devices", "/proc/cpuinfo", "/proc/meminfo")
-READABLE = [
-    *(sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages(), site.getusersitepackages()),
-    *(str(ROOT / "crfbook"), str(ROOT / "data_fetch"), *SYSTEM),
-]
+PYTHON = (sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages(), site.getusersitepackages())
+PYTHON = [place for place in PYTHON if os.path.realpath(place) != str(ROOT)]  # made right here
+PYTHON += [str(ROOT / "crfbook"), str(ROOT / "data_fetch")]
+
+
+class Refused(OSError):
+    """The system does not let the fence stand."""
+
+
+def printable(text):
+    """The text with what a terminal obeys, or no file can hold, spelt out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class Failed(Exception):
@@ -37,7 +51,7 @@ class Failed(Exception):
     SAID = re.compile(r"(\w+)((?: \(line \d{1,4} of its cell\))?): ")
 
     def __init__(self, text, ours=True):
-        super().__init__(" ".join(text.split()))
+        super().__init__(printable(" ".join(text.split())))
         self.ours = ours or text in (worker.NONE, worker.DEEP, worker.LARGE, worker.KIND)
 
     def brief(self):
@@ -50,13 +64,34 @@ class Failed(Exception):
         return f"{found[1]}{found[2]}" if known else "an error"
 
 
-def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY):
+@cache
+def fence():
+    """(how a worker is started, the sentence that says so). One whole trial decides: some systems refuse new
+    namespaces, others what is done in them.
+    """
+    libraries = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(place)]
+    places = {form(place) for place in (*PYTHON, *libraries) for form in (os.path.abspath, os.path.realpath)}
+    fenced = [*BARE, FENCE, str(ROOT), *places]
+    try:
+        if sys.platform != "linux":
+            raise Refused(f"no namespaces on {sys.platform}")
+        (found,), _ = ask([("trial", "def trial(x): return x")], [("trial", (1,))], start=fenced)
+        if found != 1:
+            raise Refused("Python does not start within namespaces")
+    except Refused as error:
+        return BARE, f"fence: the audit hook alone, not safe against intent ({error})"
+    return fenced, "fence: namespaces"
+
+
+def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY, start=None, hook=True):
     """(answers, {cell: complaint}): for each call its result or `Failed`.
 
-    cells : (name, source) in their order; calls : (function, arguments). A process that ends, or that is
-    stopped because it takes longer than `seconds`, is started anew without the statement that ended it.
+    cells : (name, source) in their order; calls : (function, arguments); start : of a worker, see `fence`;
+    hook : without it, as in some tests, the fence stands alone. A process that ends, or that is stopped after
+    `seconds` without a sign, is started anew without the statement that ended it.
     """
     answers, wrong, skip, slow = {}, {}, set(), set()
+    start = start or fence()[0]
     deadline = time.monotonic() + in_all
     while len(answers) < len(calls):
         for n in range(len(calls)):
@@ -66,29 +101,37 @@ def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY):
         if time.monotonic() > deadline:
             answers |= {n: Failed(f"the submission took longer than {in_all:g} s in all") for n in left}
         elif left:
-            _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory)
+            _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory, start, hook)
     return [answers[n] for n in range(len(calls))], wrong
 
 
-def _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory):
+def _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory, start, hook):
     """One process: it makes calls until it has made all, or ends, or is stopped."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        task = {"cells": cells, "skip": skip, "memory": memory, "readable": READABLE}
+        folder = Path(name).resolve()
+        task = {"cells": cells, "skip": skip, "memory": memory, "hook": hook}
+        task["readable"] = [*PYTHON, *SYSTEM]
         task["calls"] = [(n, calls[n][0], calls[n][1]) for n in left]
         (folder / "task").write_bytes(pickle.dumps(task))
-        stopped = _watch(folder, seconds, deadline)
-        at = None
+        (folder / "log").touch()
+        stopped, code = _watch(folder, seconds, deadline, start)
+        at, broken = None, False
         for line in _lines(folder / "log"):
+            if code == REFUSED and FENCE in start:  # no submission has run
+                raise Refused(str((line or {}).get("refused")))
+            broken = line is None
+            if broken:
+                break
             if line.get("answer") in left:
                 answers[line["answer"]] = _answer(line)
             elif isinstance(line.get("wrong"), dict):
-                said = {c: str(said)[: worker.LONGEST] for c, said in line["wrong"].items()}
+                said = {c: printable(str(said)[: worker.LONGEST]) for c, said in line["wrong"].items()}
                 wrong |= {c: said[c] for c, _ in cells if c in said}
             at = line if "call" in line or "cell" in line else at
     if all(n in answers for n in left):
         return
     how = f"took longer than {seconds:g} s" if stopped else "ended the process"
+    how = "wrote what is no answer" if broken and not stopped else how
     place = (at.get("cell"), at.get("statement")) if at else None
     if at and "call" in at and at["call"] in left and at["call"] not in answers:
         answers[at["call"]] = Failed(f"the call {how}")
@@ -100,9 +143,9 @@ def _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, mem
         answers |= {n: Failed(f"the submission {how}") for n in left if n not in answers}
 
 
-def _watch(folder, seconds, deadline):
-    """Run the worker in `folder`; True if it had to be stopped."""
-    command = [sys.executable, "-E", "-P", "-B", str(Path(worker.__file__)), str(folder)]
+def _watch(folder, seconds, deadline, start):
+    """Run the worker in `folder`: (whether it had to be stopped, its exit code)."""
+    command = [*start, str(Path(worker.__file__).resolve()), str(folder)]
     kept = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "APPDATA", "USERPROFILE")
     threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
@@ -110,23 +153,22 @@ def _watch(folder, seconds, deadline):
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     group = {"start_new_session": True} if os.name == "posix" else {}
     process = subprocess.Popen(command, cwd=folder, env=environment, **quiet, **group)
+    stopped = False
     try:
         seen, since, looked = None, time.monotonic(), time.monotonic()
-        while process.poll() is None:
+        while process.poll() is None and not stopped:
             now, size = time.monotonic(), _size([folder / "log"])
             if size != seen:
                 seen, since = size, now
             if now - looked > 0.5:
                 looked = now
-                if _size(folder.iterdir()) > DISK:
-                    return True
-            if now - since > (seconds if size else seconds + START) or now > deadline:
-                return True
-            time.sleep(0.01)
-        return False
+                stopped = _size(folder.iterdir()) > DISK
+            stopped |= now - since > (seconds if size else seconds + START) or now > deadline
+            time.sleep(0 if stopped else 0.004)
     finally:
         _stop(process)  # also what it started and left behind
         process.wait()
+    return stopped, process.returncode
 
 
 def _size(paths):
@@ -144,22 +186,40 @@ def _stop(process):
         pass
 
 
+def regular(path, most):
+    """The regular file there, open, of at most `most` bytes; ValueError for anything else, links too.
+    What may wait for ever when it is opened, as a pipe does, is not opened.
+    """
+    flags = (getattr(os, f"O_{name}", 0) for name in ("RDONLY", "NONBLOCK", "NOFOLLOW", "CLOEXEC", "BINARY"))
+    about = os.lstat(path)
+    if stat.S_ISREG(about.st_mode):
+        file = open(os.open(path, sum(flags)), "rb")
+        about = os.fstat(file.fileno())  # it may be another one by now
+        if stat.S_ISREG(about.st_mode) and about.st_size <= most:
+            return file
+        file.close()
+    raise ValueError(f"not a regular file of at most {most / 1e6:g} MB")
+
+
 def _lines(path):
-    """The dictionaries that the worker, or a student's code, wrote. No pipe or device blocks who reads."""
+    """The dictionaries that the worker, or a student's code, wrote; then None if a line is no such thing."""
     try:
-        about = os.lstat(path)
-        text = path.read_bytes() if stat.S_ISREG(about.st_mode) and about.st_size <= worker.FILE else b""
-    except OSError:
+        file = regular(path, worker.FILE)
+    except (OSError, ValueError):
         return
-    for line in text.splitlines():
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            hash_of = (found.get(name) for name in ("answer", "call", "cell", "statement"))
-            if all(isinstance(value, (int, str, type(None))) for value in hash_of):
-                yield found
+    with file:
+        for line in islice(iter(lambda: file.readline(worker.LINE), b""), LINES):
+            try:  # a line that is cut, or has more parts than a result, is not read
+                parts = line.count(b"[") + line.count(b"{")
+                found = json.loads(line) if line[-1:] == b"\n" and parts < 4 * worker.MOST else None
+            except (ValueError, RecursionError):
+                found = None
+            known = isinstance(found, dict) and found.keys() & {"answer", "call", "cell", "wrong", "refused"}
+            hash_of = [found.get(name) for name in ("answer", "call", "cell", "statement")] if known else [[]]
+            if not all(isinstance(value, (int, str, type(None))) for value in hash_of):
+                yield None
+                return
+            yield found
 
 
 def _answer(found):
