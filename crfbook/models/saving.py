@@ -94,7 +94,7 @@ class Saved:
         explains its weights and can be trained further (warm_start, partial_fit).
 
         trust : whether the file comes from someone you trust. Needed for a template with regular expressions
-            of its own: on some texts they run for ever. Those of the shipped templates need none.
+            of its own: on some texts they take 2 seconds a cell. Those of the shipped templates need none.
 
         Raises ModelFileError (a ValueError) for a file that is damaged, foreign or of a later schema, and for
         such regular expressions without trust. Every array is checked before it is used; nothing in the file
