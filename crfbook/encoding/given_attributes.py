@@ -21,6 +21,7 @@ from crfbook._checks import Stored, check_arrays, check_fields, shown
 from crfbook.data.corpus import blocks, counted, gathered, offsets, owners, pointers_of_kept, ragged_index
 from crfbook.data.vocabulary import (
     falling_order,
+    in_order,
     look_up,
     numbered,
     pack_strings,
@@ -41,6 +42,7 @@ def kind_of(X, template):
     """The form that X is to be read in: "template", "items" or "matrix";
     None if X holds no token to tell it by.
     """
+    in_order(X, "X")
     if template is not None:
         return "template"
     if is_columns(X):
@@ -84,8 +86,10 @@ def as_sequences(X):
                 sequence = list(sequence)
             else:
                 raise TypeError(f"sequence {i}: expected a list of tokens, got {shown(sequence)}")
-        elif hasattr(sequence, "items") and callable(sequence.items):
-            sequence = sequence.items()
+        elif callable(getattr(in_order(sequence, f"sequence {i}", "a list of tokens"), "items", None)):
+            sequence = (
+                list(sequence) if hasattr(sequence, "iloc") else sequence.items()
+            )  # of a Series: values
         sequences.append(sequence)
     return sequences
 

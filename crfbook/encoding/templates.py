@@ -58,6 +58,7 @@ Sources: CRF++ 0.59 and Wapiti 1.5 manuals for the notation.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Container
 from functools import cache, partial
@@ -193,8 +194,14 @@ def as_template(template: Template | File) -> Template:
             return Template.parse(template)
         if template in available():
             return load(template)
-    path = Path(template)
-    if not path.is_file():
+    if not isinstance(template, str | os.PathLike):
+        raise TypeError(f"template: expected a Template, a name, a path or a text, got {shown(template)}")
+    path = Path(os.fsdecode(template))
+    try:
+        there = path.is_file()
+    except OSError:  # a name that is too long
+        there = False
+    if not there:
         raise ValueError(
             f"template {shown(str(template))} is neither a file nor a shipped template "
             f"({', '.join(available())}) nor a template text"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import ModelFileError, shown
+from crfbook._checks import ModelFileError, file_name, shown
 from crfbook.data.features import FeatureSet, from_keys
 from crfbook.data.vocabulary import pack_strings
 
@@ -116,7 +116,7 @@ class FromCRFsuite:
         if hasattr(source, "info"):
             name, read = type(source).__name__, _told
         elif isinstance(source, (str, bytes, os.PathLike)):
-            name, read = os.fsdecode(source), _read
+            name, read = file_name(source, "from_crfsuite"), _read
         else:
             raise TypeError(
                 f"from_crfsuite: expected a path, or a tagger that has opened a model, got {shown(source)}"
