@@ -157,7 +157,8 @@ def scheme_of(labels: Iterable[Hashable]) -> str:
 
 def some_of(labels: Sequence[Hashable]) -> str:
     """A few labels, for a message."""
-    return ", ".join(f"{label!r:.40}" for label in labels[:5]) + ", ..." * (len(labels) > 5)
+    plain = (label.item() if isinstance(label, np.generic) else label for label in labels[:5])
+    return ", ".join(f"{label!r:.40}" for label in plain) + ", ..." * (len(labels) > 5)
 
 
 def warn_unread(gold, predicted, scheme, stacklevel=3):

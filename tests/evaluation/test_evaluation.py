@@ -92,6 +92,7 @@ def test_iobes_needs_its_scheme():
     assert chunks(labels) == [("A", 0, 7), ("B", 7, 8)]  # as the script: neighbours of a type run together
 
 
+@pytest.mark.filterwarnings("ignore:chunks. conlleval reads")
 @pytest.mark.parametrize("prefixes", ["BI", "IE", "BIE", "I", "B"])
 def test_against_the_plain_loop(prefixes):
     rng = np.random.default_rng(0)
