@@ -224,6 +224,8 @@ def _numbered(tokens):
     """
     kinds = set(map(type, tokens))
     only_lists = all(issubclass(kind, _LISTS) for kind in kinds)
+    if not only_lists and not all(issubclass(kind, dict) for kind in kinds):
+        raise TypeError  # also of what is empty, which nothing below would look at
     ptr = offsets(np.fromiter(map(len, tokens), np.int64, len(tokens)))
     flat = chain.from_iterable(tokens if only_lists else map(dict.items, tokens))
     return ptr, *numbered(flat, int(ptr[-1])), only_lists, False

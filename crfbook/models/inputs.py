@@ -81,6 +81,11 @@ def weighted(corpus, sample_weight):
     return corpus._replace(seq_weight=sequence_weights(sample_weight, corpus.n_sequences))
 
 
+def below_one(weight):
+    """Weights times a power of two, for shares of their sum: that of large ones leaves float64."""
+    return np.ldexp(weight, -np.frexp(weight.max(initial=1.0))[1])
+
+
 def encoder_state(encoder):
     """(JSON-able header, dict of arrays) of an `Encoder` or an `IntegerAlphabet`, for saving."""
     if isinstance(encoder, IntegerAlphabet):

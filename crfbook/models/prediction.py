@@ -18,7 +18,7 @@ from crfbook.chain import inference
 from crfbook.data.corpus import without_zeros
 from crfbook.decoding import BEAM_WIDTH, decode, kbest
 from crfbook.encoding.tag_dictionary import free_blocked
-from crfbook.models.inputs import known_corpus, listed, require_labels, sequence_weights
+from crfbook.models.inputs import below_one, known_corpus, listed, require_labels, sequence_weights
 from crfbook.models.parameters import thread_count
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Predictions:
             right[i], length[i] = sum(bool(x == z) for x, z in zip(a, b, strict=True)), len(b)
         weight = np.ones(len(found))
         if sample_weight is not None:
-            weight = sequence_weights(sample_weight, len(found))
+            weight = below_one(sequence_weights(sample_weight, len(found)))
         total = float(weight @ length)
         if not total > 0:
             raise ValueError(

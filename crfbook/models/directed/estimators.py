@@ -28,7 +28,7 @@ from crfbook.chain.objective import Objective
 from crfbook.chain.scores import path_scores
 from crfbook.chain.viterbi import viterbi_many
 from crfbook.data.constraints import bounds_of, constraints_from
-from crfbook.data.corpus import slice_sequences
+from crfbook.data.corpus import slice_sequences, without_zeros
 from crfbook.data.features import empirical_counts, observed
 from crfbook.data.features import log_edge as edge_scores
 from crfbook.data.vocabulary import row_of
@@ -405,8 +405,8 @@ def _log_share(part, whole):
 
 
 def _plain(corpus):
-    """The corpus without what an HMM cannot use: edge classes. ValueError for a negative value,
-    which is no count.
+    """The corpus without what an HMM cannot use: edge classes, and attributes seen 0 times. ValueError for a
+    negative value, which is no count.
     """
     negative = np.flatnonzero(corpus.attr_val < 0)
     if len(negative):
@@ -414,7 +414,7 @@ def _plain(corpus):
             f"{corpus.place(row_of(corpus.attr_ptr, negative[0]))}: expected attribute values >= 0 (an HMM "
             f"counts them), got {corpus.attr_val[negative[0]]}"
         )
-    return corpus._replace(
+    return without_zeros(corpus)._replace(
         edge_class=np.zeros_like(corpus.edge_class),
         class_ptr=np.array([0, 1]),
         class_attr=np.zeros(1, np.int32),
