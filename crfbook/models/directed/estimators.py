@@ -137,14 +137,8 @@ class ChainPredictions(Predictions):
     def _path_scores(self, corpus):
         score = np.zeros(corpus.n_sequences)
         for start, part, log_node, log_edge in self._parts(corpus):
-            path_scores(
-                log_node,
-                log_edge,
-                part.edge_class,
-                part.labels,
-                part.seq_ptr,
-                score[start : start + part.n_sequences],
-            )
+            out = score[start : start + part.n_sequences]
+            path_scores(log_node, log_edge, part.edge_class, part.labels, part.seq_ptr, out)
         return score
 
     def _forward_backward(self, corpus):
@@ -307,31 +301,15 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
     """
 
     def __init__(
-        self,
-        c1: float | None = 0.0,
-        c2: float | None = 1.0,
-        max_iterations: int | None = None,
-        num_memories: int | None = 6,
-        tol: float | None = 1e-6,
-        all_possible_states: bool = False,
-        all_possible_transitions: bool = False,
-        verbose: bool | int = False,
-        *,
-        template: Pattern = None,
-        constraints: Rules = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.c1 = c1
-        self.c2 = c2
-        self.max_iterations = max_iterations
-        self.num_memories = num_memories
-        self.tol = tol
-        self.all_possible_states = all_possible_states
+        self, c1: float | None = 0.0, c2: float | None = 1.0, max_iterations: int | None = None,
+        num_memories: int | None = 6, tol: float | None = 1e-6, all_possible_states: bool = False,
+        all_possible_transitions: bool = False, verbose: bool | int = False, *, template: Pattern = None,
+        constraints: Rules = None, n_jobs: int | None = None,
+    ) -> None:  # fmt: skip
+        self.c1, self.c2, self.max_iterations, self.num_memories = c1, c2, max_iterations, num_memories
+        self.tol, self.verbose, self.template, self.constraints = tol, verbose, template, constraints
+        self.all_possible_states, self.n_jobs = all_possible_states, n_jobs
         self.all_possible_transitions = all_possible_transitions
-        self.verbose = verbose
-        self.template = template
-        self.constraints = constraints
-        self.n_jobs = n_jobs
 
     def fit(
         self, X: Data, y: Labels | None = None, *, sample_weight: ArrayLike | None = None,
@@ -341,14 +319,9 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         c1, c2, tol = (given(self, *pair) for pair in (("c1",), ("c2", 1.0), ("tol", 1e-6)))
         memory, most = given(self, "num_memories", 6), given(self, "max_iterations")
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
-        features = observed(
-            corpus,
-            encoder.n_labels,
-            encoder.n_attrs,
-            encoder.n_edge_attrs,
-            all_states=bool(self.all_possible_states),
-            all_transitions=bool(self.all_possible_transitions),
-        )
+        every = {"all_states": bool(self.all_possible_states)}
+        every["all_transitions"] = bool(self.all_possible_transitions)
+        features = observed(corpus, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs, **every)
         constraints = constraints_from(self.constraints, encoder.labels_)
         obey(corpus, constraints, encoder.labels_, drop=None)
         objective = LocalObjective(
@@ -356,16 +329,9 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         )
         with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
             result = minimize(
-                objective,
-                np.zeros(features.n_features),
-                c1=c1,
-                c2=c2,
-                memory=memory,
-                max_iterations=most,
-                tol=tol,
-                tol_gradient=1000 * min(tol, 1e300),
-                callback=monitor,
-            )
+                objective, np.zeros(features.n_features), c1=c1, c2=c2, memory=memory, max_iterations=most,
+                tol=tol, tol_gradient=1000 * min(tol, 1e300), callback=monitor,
+            )  # fmt: skip
         if result.status == "interrupted" or result.status in GAVE_UP:
             interrupted = f"training ended early, after {result.n_iter} iterations: {result.status}"
             warnings.warn(gave_up(result, corpus, self) or interrupted, ConvergenceWarning, stacklevel=2)
