@@ -2,6 +2,7 @@
 what came.
 """
 
+import contextlib
 import math
 import os
 from typing import NamedTuple
@@ -40,14 +41,11 @@ def is_number(value):
 
 
 def file_name(path, what):
-    """`path` as str; ValueError, or TypeError, that begins with `what`, for what no file can be called."""
-    try:
+    """`path` as str; ValueError that begins with `what` for what no file can be called."""
+    raw = b""
+    with contextlib.suppress(TypeError, UnicodeEncodeError):
         raw = os.fsencode(path)
-    except UnicodeEncodeError:
-        raw = b""
-    except TypeError:
-        raise TypeError(f"{what}: expected the name of a file, got {shown(path)}") from None
-    if not raw or b"\0" in raw or len(raw) > LONGEST_NAME:
+    if not 0 < len(raw) <= LONGEST_NAME or b"\0" in raw:
         raise ValueError(f"{what}: expected the name of a file, got {shown(path)}")
     return os.fsdecode(raw)
 

@@ -56,8 +56,9 @@ def where(position, seq_ptr):
 def in_order(value, what, expected="a list of sequences"):
     """`value`. Raises TypeError for what has no order, or is a table: what is expected, how to get it."""
     if hasattr(value, "columns") and not hasattr(value, "seq_ptr"):
-        rows = "for _, rows in table.groupby('sentence')]"
-        how = f": its sentences are [rows.to_dict('records') {rows}, their labels [list(rows['label']) {rows}"
+        how = (
+            ": for _, rows in table.groupby('sentence') take rows.to_dict('records'), and list(rows['label'])"
+        )
     elif isinstance(value, Mapping):
         how = ": list(d.values()) where it holds sequences, TokenColumns(d, seq_ptr) where it holds columns"
     elif isinstance(value, set | frozenset):
@@ -116,7 +117,8 @@ def number_labels(labels, n, seq_ptr):
     except TypeError as error:
         raise _bad_label(labels, seq_ptr, error) from None
     plain = [_plain(label) for label in found]
-    for number in [number for number, label in enumerate(plain) if _is_missing(label)]:
+    missing = [number for number, label in enumerate(plain) if (label != label) is not False]  # as pandas.NA
+    for number in missing:
         place = where(int(np.argmax(numbers == number)), seq_ptr)
         raise ValueError(f"{place}: the label is {shown(plain[number])}, a missing value")
     if len(found) > 1:
@@ -127,27 +129,19 @@ def number_labels(labels, n, seq_ptr):
     return table[numbers], alphabet
 
 
-def _is_missing(label):
-    """NaN, NaT, pandas.NA: what is not equal to itself, or does not know."""
-    try:
-        return bool(label != label)
-    except (TypeError, ValueError):
-        return True
-
-
 def _ask_about_padding(labels, place):
     """labels: the distinct ones; place(i): where label i is."""
-    numbers = [label for label in labels if is_number(label)]
-    strings = [label for label in labels if isinstance(label, str)]
+    numbers, strings = (list(filter(kind, labels)) for kind in (is_number, lambda y: isinstance(y, str)))
     lone = strings and len(numbers) == 1 and numbers[0] <= 0
-    question = "is it padding? If so leave its tokens out of X and y; "
-    if lone or [label for label in numbers if label < 0] == [-100]:
-        label = numbers[0] if lone else -100
-        sentence = f"the label {shown(label)} is among {'strings' if strings else 'numbers >= 0'}"
-        raise ValueError(f"{place(labels.index(label))}: {sentence}, {question}else write it as a string")
+    odd = numbers if lone else [-100] * ([number for number in numbers if number < 0] == [-100])
+    question = "is it padding? If so leave its tokens out of X and y"
+    if odd:
+        sentence = (
+            f"the label {shown(odd[0])} is among {'strings' if strings else 'numbers >= 0'}, {question}"
+        )
+        raise ValueError(f"{place(labels.index(odd[0]))}: {sentence}; else write it as a string")
     if "" in strings and len(strings) > 1:
-        sentence = f"{place(labels.index(''))}: the label '' is among others, {question}else all is well"
-        warnings.warn(sentence, UserWarning, stacklevel=2)
+        warnings.warn(f"{place(labels.index(''))}: the label '' is among others, {question}", stacklevel=2)
 
 
 def label_alphabet(known):

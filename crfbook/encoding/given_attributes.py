@@ -298,9 +298,7 @@ def _pairs(token, t, seq_ptr):
 
 
 def _placed(error, place):
-    """The same sentence with the place in front; of the kinds of ValueError (bytes that are not UTF-8) only
-    that.
-    """
+    """The same sentence with the place in front; of the kinds of ValueError only that."""
     return (TypeError if isinstance(error, TypeError) else ValueError)(f"{place}: {error}")
 
 
@@ -404,9 +402,7 @@ class MatrixAttributes(_Given):
         return Rows(ptr, idx, None if (val == 1).all() else val)
 
     def _read(self, matrices):
-        """All matrices as one CSR: (ptr int64 (N+1,), column int (nnz,), value float64 (nnz,)),
-        zeros left out.
-        """
+        """All matrices as one CSR without zeros: ptr int64 (N+1,), column int and value float64 (nnz,)."""
         sizes, columns, values = [], [np.zeros(0, np.int64)], [np.zeros(0)]
         for i, matrix in enumerate(matrices):
             if matrix.shape[0] == 0:
@@ -429,9 +425,7 @@ class MatrixAttributes(_Given):
 
 
 def checked_matrix(i, matrix):
-    """Sequence i as something with `.shape` (T, A) and numbers inside.
-    Raises ValueError or TypeError naming it.
-    """
+    """Sequence i with `.shape` (T, A) and numbers inside; ValueError or TypeError that names it."""
     if not hasattr(matrix, "tocsr"):
         matrix = np.asarray(matrix)
         if matrix.ndim == 1 and matrix.size == 0:

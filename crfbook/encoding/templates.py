@@ -197,11 +197,7 @@ def as_template(template: Template | File) -> Template:
     if not isinstance(template, str | os.PathLike):
         raise TypeError(f"template: expected a Template, a name, a path or a text, got {shown(template)}")
     path = Path(os.fsdecode(template))
-    try:
-        there = path.is_file()
-    except OSError:  # a name that is too long
-        there = False
-    if not there:
+    if not os.path.isfile(path):  # False also where no file can be called so
         raise ValueError(
             f"template {shown(str(template))} is neither a file nor a shipped template "
             f"({', '.join(available())}) nor a template text"

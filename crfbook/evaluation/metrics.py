@@ -161,14 +161,14 @@ def some_of(labels: Sequence[Hashable]) -> str:
     return ", ".join(f"{label!r:.40}" for label in plain) + ", ..." * (len(labels) > 5)
 
 
-def warn_unread(gold, predicted, scheme, stacklevel=3):
-    """One UserWarning with the labels that the scheme does not read."""
+def warn_unread(gold, predicted, scheme, metric="f1"):
+    """One UserWarning with the labels that the scheme does not read, where the metric is one of chunks."""
     labels = {label for side in (gold, predicted) for sequence in side for label in sequence}
-    lost, _ = unread(labels, scheme)
+    lost = unread(labels, scheme)[0] if metric in ("f1", "precision", "recall") else []
     if lost:
         other = "; scheme='IOBES' reads more" if len(unread(labels, "IOBES")[0]) < len(lost) else ""
         sentence = f"chunks: {scheme} reads O, B-x, I-x and the like, not {some_of(lost)}{other}"
-        warnings.warn(sentence, UserWarning, stacklevel=stacklevel)
+        warnings.warn(sentence, UserWarning, stacklevel=3)
 
 
 class Counted(NamedTuple):

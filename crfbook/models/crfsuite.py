@@ -124,10 +124,8 @@ class FromCRFsuite:
         try:
             return cls._restored(*_as_saved(*read(source)), trust=False).set_params(**params)
         except (ValueError, KeyError, AttributeError, AssertionError) as error:
-            fault = f"this is no intact model of CRFsuite, {error}"
-            if read is _told:
-                fault = "its info() tells no intact model: where names hold line breaks or '-->' it cannot"
-                fault += "; give the path of the model file"
+            odd = " (names with line breaks or '-->' its info() cannot tell: give the path of the model file)"
+            fault = f"this is no intact model of CRFsuite, {error}{odd if read is _told else ''}"
             raise ModelFileError(f"{name}: {fault}") from None
 
 
@@ -195,7 +193,7 @@ def _told(tagger):
     sizes = int(info.header["num_labels"]), int(info.header["num_attrs"])
     whole = labels == tagger.labels() and (len(labels), len(attributes)) == sizes
     used = {a for a, _ in info.state_features} == set(attributes)
-    _need(whole and used and not any(re.search(r"--> |: [+-]?\d", label) for label in labels), "")
+    _need(whole and used and not any(re.search(r"--> |: [+-]?\d", label) for label in labels), "odd names")
     label, attribute = ({name: i for i, name in enumerate(names)} for names in (labels, attributes))
     rows = [(STATE, attribute[a], label[y], w) for (a, y), w in info.state_features.items()]
     rows += [(TRANSITION, label[y], label[z], w) for (y, z), w in info.transitions.items()]

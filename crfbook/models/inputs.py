@@ -156,10 +156,7 @@ def obey(corpus, constraints, labels, drop):
     if not found:
         return corpus, 0
     guilty = sorted({sequence for sequence, _, _ in found})
-    said = describe_violations(found)
-    said += "".join(
-        f"; constraints={name!r} allows all of them" for name in _obeyed(corpus, constraints, labels)
-    )
+    said = describe_violations(found) + _obeyed(corpus, constraints, labels)
     if not drop:
         remedy = "" if drop is None else " (on_violation='drop' leaves them out)"
         count = f"{len(guilty)} of {corpus.n_sequences}"
@@ -172,14 +169,15 @@ def obey(corpus, constraints, labels, drop):
 
 
 def _obeyed(corpus, constraints, labels):
-    """Name of a scheme that all labels obey, in a list; none where not the transitions are at fault."""
+    """What to say of a scheme that all labels obey; "" where not the transitions are at fault."""
     from crfbook.data.constraints import SCHEMES, constraints_from, violations
 
-    free, names = corpus._replace(label_set=np.zeros(0, np.int32)), []
+    free = corpus._replace(label_set=np.zeros(0, np.int32))
     for name in SCHEMES if violations(free, constraints, labels) else ():
         with contextlib.suppress(ValueError):  # labels that it does not read
-            names += [name] * (not violations(free, constraints_from(name, labels), labels))
-    return names[:1]
+            if not violations(free, constraints_from(name, labels), labels):
+                return f"; constraints={name!r} allows all of them"
+    return ""
 
 
 def label_columns(X, y, names):

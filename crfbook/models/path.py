@@ -163,16 +163,15 @@ def _scorer(scoring, labels):
     if callable(scoring) or scoring == "accuracy":
         return scoring if callable(scoring) else token_accuracy
     if scoring != "f1":
-        raise ValueError(
-            f"scoring: expected 'accuracy', 'f1' or a function, got {shown(scoring)}; of scikit-learn's "
-            "scores of tokens give functools.partial(crfbook.metrics.flat_f1_score, average='macro')"
-        )
+        mean = "say functools.partial(crfbook.metrics.flat_f1_score, average='macro')"
+        names = f"'accuracy', 'f1' or a function, got {shown(scoring)}"
+        raise ValueError(f"scoring: expected {names}; of scikit-learn's scores of tokens {mean}")
     scheme = scheme_of(labels)
     lost, some = unread(labels, scheme)
+    sentence = f"scoring='f1': expected labels of chunks, such as B-x, I-x and O, got {some_of(lost)}"
+    if lost and not some:
+        raise ValueError(f"{sentence}; scoring='accuracy' counts tokens")
     if lost:
-        sentence = f"scoring='f1': expected labels of chunks, such as B-x, I-x and O, got {some_of(lost)}"
-        if not some:
-            raise ValueError(f"{sentence}; scoring='accuracy' counts tokens")
         warnings.warn(f"{sentence} among others", UserWarning, stacklevel=3)
     return lambda gold, found: float(METRICS["f1"](count_chunks(gold, found, scheme).counts.sum(axis=0)))
 

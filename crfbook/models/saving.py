@@ -161,7 +161,7 @@ def save_arrays(path, kind, header, arrays):
     Raises
     ------
     TypeError : an object array, or a header that JSON cannot carry.  OSError : as the file system says.
-    ValueError, TypeError : no name for a file.
+    ValueError : no name for a file.
     """
     from crfbook import __version__
 
@@ -221,7 +221,7 @@ def load_arrays(path, kind):
     Raises
     ------
     FileNotFoundError (or another OSError) : as the file system says.
-    ValueError, TypeError : no name for a file.
+    ValueError : no name for a file.
     ModelFileError : one sentence saying why the file is refused.
     """
     path = file_name(path, "cannot load the model")
