@@ -22,7 +22,8 @@ from crfbook.encoding.attribute_rows import (
 )
 from crfbook.encoding.families import group
 from crfbook.encoding.given_attributes import as_sequences, is_columns, pointers
-from crfbook.encoding.templates import EXTRACTORS, Template, extract_all, shipped_regexes
+from crfbook.encoding.regexes import searched
+from crfbook.encoding.templates import EXTRACTORS, OF_MATCH, Template, make_extractor, shipped_regexes
 
 
 class TemplateAttributes:
@@ -284,6 +285,17 @@ class CodedColumns:
             distance = offset - self.to_end[outside]
             out[outside] = n_distinct + self.back + distance - 1
         return out
+
+
+def extract_all(source, strings):
+    """A tuple for each string: what the extractor of a source gives. ValueError for a regular expression that
+    takes too long on one of them.
+    """
+    extract = make_extractor(source.name, source.arguments)
+    if source.name not in OF_MATCH:
+        return list(map(extract, strings))
+    pattern = source.arguments[0]
+    return list(map(OF_MATCH[source.name], searched(pattern, strings, pattern in shipped_regexes())))
 
 
 class CellValues:

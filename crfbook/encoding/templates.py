@@ -413,14 +413,3 @@ def make_extractor(name: str, arguments: tuple) -> Extract:
         return make(*arguments)
     except TypeError:
         raise ValueError(f"expected {forms}, got {len(arguments)} further arguments") from None
-
-
-def extract_all(source: Source, strings: list[str]) -> list[tuple[str, ...]]:
-    """What a source's extractor gives for each string. Raises ValueError for a regular expression that takes
-    too long on one of them.
-    """
-    extract = make_extractor(source.name, source.arguments)
-    if source.name not in OF_MATCH:
-        return list(map(extract, strings))
-    pattern = source.arguments[0]
-    return list(map(OF_MATCH[source.name], searched(pattern, strings, pattern in shipped_regexes())))
