@@ -2,7 +2,9 @@
 what came.
 """
 
+import contextlib
 import math
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 COUNTS = 2**53  # counts and sizes of a file stay below: sums and shares of them are exact
 WHOLE = 2**63  # counts are int64 in kernels
 SHOWN = 80  # characters of a value in a message
+LONGEST_NAME = 4096  # bytes of a path
 
 
 class ModelFileError(ValueError):
@@ -22,18 +25,29 @@ class ModelFileError(ValueError):
 
 
 def shown(value):
-    """`repr` of what came, for a message: on one line, and cut where it is long."""
+    """`repr` of what came, for a message: on one line, printable, and cut where it is long."""
     try:
         text = repr(value)
     except Exception as error:  # an integer of more than 4,300 digits; a class whose repr is broken
         text = f"<{type(value).__name__}: {error}>"
-    text = " ".join(map(str.strip, text.split("\n")))
+    text = " ".join(map(str.strip, text[: 10 * SHOWN].split("\n")))
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def is_number(value):
     """Whether it can be compared with one: no text, no truth value, no None, no array of several."""
     return hasattr(value, "__float__") and not isinstance(value, bool) and not getattr(value, "ndim", 0)
+
+
+def file_name(path, what):
+    """`path` as str; ValueError that begins with `what` for what no file can be called."""
+    raw = b""
+    with contextlib.suppress(TypeError, UnicodeEncodeError):
+        raw = os.fsencode(path)
+    if not 0 < len(raw) <= LONGEST_NAME or b"\0" in raw:
+        raise ValueError(f"{what}: expected the name of a file, got {shown(path)}")
+    return os.fsdecode(raw)
 
 
 def _as_float(value):

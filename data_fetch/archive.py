@@ -61,10 +61,12 @@ def _names(archive, prefix, suffix):
 def _opened(path):
     try:
         return zipfile.ZipFile(Path(path))
+    except TypeError:
+        raise FetchError(f"expected the path of a zip file, got {path!r:.80}") from None
     except FileNotFoundError:
         raise FetchError(f"{path}: no such file") from None
     except DAMAGE as error:
-        raise FetchError(f"{path}: not a readable zip file ({error})") from None
+        raise FetchError(f"{str(path)!r:.200}: not a readable zip file ({error!s:.80})") from None
 
 
 def _times(archive):

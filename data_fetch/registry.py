@@ -26,17 +26,18 @@ USER_SUPPLIED = {
 
 def dataset(name):
     """Entry of a data set; `FetchError` with the known names if there is none."""
-    entry = REGISTRY.get(name) or USER_SUPPLIED.get(name)
+    entry = (REGISTRY.get(name) or USER_SUPPLIED.get(name)) if isinstance(name, str) else None
     if entry is None:
         known = ", ".join(sorted([*REGISTRY, *USER_SUPPLIED]))
-        raise FetchError(f"there is no data set {name!r:.80}; known are {known}")
+        one = "" if isinstance(name, str) else "expected the name of one data set: "
+        raise FetchError(f"{one}there is no data set {name!r:.80}; known are {known}")
     return entry
 
 
 def file_entry(name, filename):
     """Entry of one file of a data set. Only registered names pass, so none can point out of the cache."""
     files = dataset(name)["files"]
-    if filename not in files:
+    if not isinstance(filename, str) or filename not in files:
         raise FetchError(f"data set {name!r} has no file {filename!r:.80}; its files are {', '.join(files)}")
     return files[filename]
 

@@ -102,9 +102,10 @@ def locate(name: str, filename: str) -> Path | None:
 
 
 def verify(names: Iterable[str] | None = None) -> list[FileState]:
-    """FileState of every file in the cache (of the data sets `names`; None: all), hashed anew."""
+    """FileState of every file in the cache (of the data sets `names`, or of one; None: all), hashed anew."""
     _whole.clear()
     names = [*REGISTRY, *USER_SUPPLIED] if names is None else names
+    names = names if hasattr(names, "__iter__") and not isinstance(names, str) else [names]
     rows = []
     for name in names:
         for filename, entry in dataset(name)["files"].items():
@@ -121,6 +122,8 @@ def fetch(name: str, progressbar: Any = None, *, timeout: float = 30.0) -> dict[
     Raises FetchError, one sentence, if a file cannot be had.
     """
     entry = dataset(name)
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise FetchError(f"timeout: expected a number of seconds above 0, got {timeout!r:.80}")
     if name in USER_SUPPLIED:
         return _own_files(name, entry)
     paths = {filename: cache_dir() / name / filename for filename in entry["files"]}

@@ -61,7 +61,7 @@ def bounds_of(constraints, n_labels, width=None):
 
 # scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete
 # one)
-_SCHEMES = {"BIO": ("BI", "B", "BI"), "IOB1": ("BI", "I", "BI"), "BIOES": ("BIES", "BS", "ES")}
+SCHEMES = {"BIO": ("BI", "B", "BI"), "IOB1": ("BI", "I", "BI"), "BIOES": ("BIES", "BS", "ES")}
 
 
 def constraints_from(spec, labels):
@@ -185,11 +185,11 @@ def describe_violations(found, limit=5):
 
 def _scheme(name, labels):
     key = {"IOB2": "BIO", "IOBES": "BIOES"}.get(name.upper(), name.upper())
-    if key not in _SCHEMES:
+    if key not in SCHEMES:
         raise ValueError(
             f"constraints: expected 'BIO', 'IOB1', 'BIOES' or a boolean table, got {shown(name)}"
         )
-    prefixes, openers, closers = _SCHEMES[key]
+    prefixes, openers, closers = SCHEMES[key]
     parts = [_split(label, prefixes, key) for label in labels]
 
     def follows(previous, following):

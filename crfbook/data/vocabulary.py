@@ -2,11 +2,13 @@
 and how both are stored without pickle.
 """
 
+import warnings
+from collections.abc import Mapping
 from itertools import chain, pairwise, repeat
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, one_of, pointers, shown
+from crfbook._checks import Stored, check_arrays, is_number, one_of, pointers, shown
 
 
 class UnknownLabelError(ValueError):
@@ -51,6 +53,21 @@ def where(position, seq_ptr):
     return f"sequence {sequence}, token {position - int(seq_ptr[sequence])}"
 
 
+def in_order(value, what, expected="a list of sequences"):
+    """`value`. Raises TypeError for what has no order, or is a table: what is expected, how to get it."""
+    if hasattr(value, "columns") and not hasattr(value, "seq_ptr"):
+        how = (
+            ": for _, rows in table.groupby('sentence') take rows.to_dict('records'), and list(rows['label'])"
+        )
+    elif isinstance(value, Mapping):
+        how = ": list(d.values()) where it holds sequences, TokenColumns(d, seq_ptr) where it holds columns"
+    elif isinstance(value, set | frozenset):
+        how = ", which has no order"
+    else:
+        return value
+    raise TypeError(f"{what}: expected {expected}, got {type(value).__name__}{how}")
+
+
 def falling_order(counts):
     """Positions by falling count; equal counts keep their order. Returns int32 (order, rank):
     rank[order[i]] = i.
@@ -91,21 +108,40 @@ def number_labels(labels, n, seq_ptr):
     """The label alphabet of n labels: (int32 (n,) ids, list of labels, id = place).
 
     Labels are sorted, so that ids do not depend on the order of the data. None means unknown and gets -1.
-    NumPy's scalars become plain Python values. Raises ValueError or TypeError naming sequence and token.
+    NumPy's scalars become plain Python values. Raises ValueError or TypeError naming sequence and token, also
+    for what looks like padding: a number <= 0 that is the only one among strings, -100 as the only negative
+    one. An empty string among others is warned of.
     """
     try:
         numbers, found = numbered(labels, n)
     except TypeError as error:
         raise _bad_label(labels, seq_ptr, error) from None
     plain = [_plain(label) for label in found]
-    for number, label in enumerate(plain):
-        if label != label:
-            place = where(int(np.argmax(numbers == number)), seq_ptr)
-            raise ValueError(f"{place}: the label is {shown(label)}, not a number")
+    missing = [number for number, label in enumerate(plain) if (label != label) is not False]  # as pandas.NA
+    for number in missing:
+        place = where(int(np.argmax(numbers == number)), seq_ptr)
+        raise ValueError(f"{place}: the label is {shown(plain[number])}, a missing value")
+    if len(found) > 1:
+        _ask_about_padding(plain, lambda number: where(int(np.argmax(numbers == number)), seq_ptr))
     alphabet = label_alphabet({label for label in plain if label is not None})
     ids = {label: i for i, label in enumerate(alphabet)}
     table = np.array([ids.get(label, -1) for label in plain] or [-1], np.int32)
     return table[numbers], alphabet
+
+
+def _ask_about_padding(labels, place):
+    """labels: the distinct ones; place(i): where label i is."""
+    numbers, strings = (list(filter(kind, labels)) for kind in (is_number, lambda y: isinstance(y, str)))
+    lone = strings and len(numbers) == 1 and numbers[0] <= 0
+    odd = numbers if lone else [-100] * ([number for number in numbers if number < 0] == [-100])
+    question = "is it padding? If so leave its tokens out of X and y"
+    if odd:
+        sentence = (
+            f"the label {shown(odd[0])} is among {'strings' if strings else 'numbers >= 0'}, {question}"
+        )
+        raise ValueError(f"{place(labels.index(odd[0]))}: {sentence}; else write it as a string")
+    if "" in strings and len(strings) > 1:
+        warnings.warn(f"{place(labels.index(''))}: the label '' is among others, {question}", stacklevel=2)
 
 
 def label_alphabet(known):
@@ -197,13 +233,14 @@ def flat_labels(y, seq_ptr, may_be_flat=False):
     Raises ValueError naming the sequence whose length differs.
     """
     n_sequences = len(seq_ptr) - 1
-    y = list(y)
+    y = list(in_order(y, "y"))
     nested = [not isinstance(part, (str, bytes)) and hasattr(part, "__len__") for part in y]
     if may_be_flat and len(y) == seq_ptr[-1] and not any(nested):
         return y
     if len(y) != n_sequences:
         raise ValueError(f"X has {n_sequences} sequences but y has {len(y)}")
     for i, (part, length) in enumerate(zip(y, np.diff(seq_ptr).tolist(), strict=True)):
+        in_order(part, f"sequence {i}", f"a list of {length} labels")
         if not nested[i]:
             raise ValueError(f"sequence {i}: expected a list of {length} labels, got {shown(part)}")
         if len(part) != length:

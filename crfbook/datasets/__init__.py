@@ -115,7 +115,7 @@ def load_dataset(
     returned is the caller's to change. Raises ValueError for an unknown name, task or source;
     FileNotFoundError, with the command that helps, for source="real" where the corpus is not on this machine.
     """
-    if name not in CATALOGUE:
+    if not isinstance(name, str) or name not in CATALOGUE:
         raise ValueError(f"there is no data set {shown(name)}; there are {', '.join(CATALOGUE)}")
     tasks = CATALOGUE[name][0]
     task = tasks[0] if task is None else task

@@ -60,7 +60,8 @@ class Encoder:
         without: sequences of lists of attribute strings or of dicts as python-crfsuite reads them
         (`given_attributes`); one dense array or scipy.sparse matrix (T_i, A) for each sequence.
     y has one sequence of labels for each sequence of X (a flat list will do for a `TokenColumns`). Labels may
-    be strings, integers, anything hashable; None means unknown.
+    be strings, integers, anything hashable; None means unknown. What looks like padding is asked about: a
+    number <= 0 that is alone among strings, and -100 as the only negative one (ValueError).
 
     Fitted: labels_ (list, sorted; place = id), n_labels, n_attrs, n_edge_attrs, attribute_counts_ (A,) int64.
     Attribute ids fall in frequency. An attribute given twice at a token has the sum of the values.

@@ -21,6 +21,7 @@ from crfbook._checks import Stored, check_arrays, check_fields, shown
 from crfbook.data.corpus import blocks, counted, gathered, offsets, owners, pointers_of_kept, ragged_index
 from crfbook.data.vocabulary import (
     falling_order,
+    in_order,
     look_up,
     numbered,
     pack_strings,
@@ -41,6 +42,7 @@ def kind_of(X, template):
     """The form that X is to be read in: "template", "items" or "matrix";
     None if X holds no token to tell it by.
     """
+    in_order(X, "X")
     if template is not None:
         return "template"
     if is_columns(X):
@@ -84,8 +86,10 @@ def as_sequences(X):
                 sequence = list(sequence)
             else:
                 raise TypeError(f"sequence {i}: expected a list of tokens, got {shown(sequence)}")
-        elif hasattr(sequence, "items") and callable(sequence.items):
-            sequence = sequence.items()
+        elif callable(getattr(in_order(sequence, f"sequence {i}", "a list of tokens"), "items", None)):
+            sequence = (
+                list(sequence) if hasattr(sequence, "iloc") else sequence.items()
+            )  # of a Series: values
         sequences.append(sequence)
     return sequences
 
@@ -220,6 +224,8 @@ def _numbered(tokens):
     """
     kinds = set(map(type, tokens))
     only_lists = all(issubclass(kind, _LISTS) for kind in kinds)
+    if not only_lists and not all(issubclass(kind, dict) for kind in kinds):
+        raise TypeError  # also of what is empty, which nothing below would look at
     ptr = offsets(np.fromiter(map(len, tokens), np.int64, len(tokens)))
     flat = chain.from_iterable(tokens if only_lists else map(dict.items, tokens))
     return ptr, *numbered(flat, int(ptr[-1])), only_lists, False
@@ -292,9 +298,7 @@ def _pairs(token, t, seq_ptr):
 
 
 def _placed(error, place):
-    """The same sentence with the place in front; of the kinds of ValueError (bytes that are not UTF-8) only
-    that.
-    """
+    """The same sentence with the place in front; of the kinds of ValueError only that."""
     return (TypeError if isinstance(error, TypeError) else ValueError)(f"{place}: {error}")
 
 
@@ -398,9 +402,7 @@ class MatrixAttributes(_Given):
         return Rows(ptr, idx, None if (val == 1).all() else val)
 
     def _read(self, matrices):
-        """All matrices as one CSR: (ptr int64 (N+1,), column int (nnz,), value float64 (nnz,)),
-        zeros left out.
-        """
+        """All matrices as one CSR without zeros: ptr int64 (N+1,), column int and value float64 (nnz,)."""
         sizes, columns, values = [], [np.zeros(0, np.int64)], [np.zeros(0)]
         for i, matrix in enumerate(matrices):
             if matrix.shape[0] == 0:
@@ -423,9 +425,7 @@ class MatrixAttributes(_Given):
 
 
 def checked_matrix(i, matrix):
-    """Sequence i as something with `.shape` (T, A) and numbers inside.
-    Raises ValueError or TypeError naming it.
-    """
+    """Sequence i with `.shape` (T, A) and numbers inside; ValueError or TypeError that names it."""
     if not hasattr(matrix, "tocsr"):
         matrix = np.asarray(matrix)
         if matrix.ndim == 1 and matrix.size == 0:

@@ -22,7 +22,8 @@ from crfbook.encoding.attribute_rows import (
 )
 from crfbook.encoding.families import group
 from crfbook.encoding.given_attributes import as_sequences, is_columns, pointers
-from crfbook.encoding.templates import EXTRACTORS, Template, make_extractor, shipped_regexes
+from crfbook.encoding.regexes import searched
+from crfbook.encoding.templates import EXTRACTORS, OF_MATCH, Template, make_extractor, shipped_regexes
 
 
 class TemplateAttributes:
@@ -286,6 +287,17 @@ class CodedColumns:
         return out
 
 
+def extract_all(source, strings):
+    """A tuple for each string: what the extractor of a source gives. ValueError for a regular expression that
+    takes too long on one of them.
+    """
+    extract = make_extractor(source.name, source.arguments)
+    if source.name not in OF_MATCH:
+        return list(map(extract, strings))
+    pattern = source.arguments[0]
+    return list(map(OF_MATCH[source.name], searched(pattern, strings, pattern in shipped_regexes())))
+
+
 class CellValues:
     """The values that one source (column, extractor) was seen to give, sorted; code = place."""
 
@@ -293,12 +305,10 @@ class CellValues:
         self.source, self.values = source, values
         self.size = len(values) + n_boundaries
         self.codes = {value: code for code, value in enumerate(values)}
-        self.extract = make_extractor(source.name, source.arguments)
 
     @classmethod
     def learn(cls, source, distinct, n_boundaries):
-        extract = make_extractor(source.name, source.arguments)
-        return cls(source, sorted(set(chain.from_iterable(map(extract, distinct)))), n_boundaries)
+        return cls(source, sorted(set(chain.from_iterable(extract_all(source, distinct)))), n_boundaries)
 
     def tabulate(self, distinct):
         """Codes for each distinct string, then each boundary symbol.
@@ -307,7 +317,7 @@ class CellValues:
         (table, ptr): the codes of number i are table[ptr[i]:ptr[i+1]].
         An extractor without padding gives no boundary symbols.
         """
-        found = list(map(self.extract, distinct))
+        found = extract_all(self.source, distinct)
         sizes = np.fromiter(map(len, found), np.int64, len(found))
         flat = np.fromiter(
             map(self.codes.get, chain.from_iterable(found), repeat(-1)), np.int32, int(sizes.sum())

@@ -49,21 +49,24 @@ They are applied to the vocabulary of a column, once per distinct string, never 
 | `%ngrams[row,column,low,high]` | every distinct character n-gram with low <= n <= high |
 | `%each[row,column]` | every distinct part of a cell that blanks divide; nothing outside the sequence |
 
-Regular expressions are those of Python's `re` (search, not a full match). Rows lie within 1,000 tokens,
-lengths within 100 characters: a line of a file cannot ask for more work than its data are worth.
+Regular expressions are those of Python's `re` (search, not a full match). One of your own that takes more
+than 2 seconds on one cell is stopped, with an error that names both (`regexes`). Rows lie within 1,000
+tokens, lengths within 100 characters: a line of a file cannot ask for more work than its data are worth.
 
 Sources: CRF++ 0.59 and Wapiti 1.5 manuals for the notation.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Container
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from crfbook._checks import shown
+from crfbook.encoding.regexes import compiled, searched
 
 if TYPE_CHECKING:
     from crfbook._types import File
@@ -191,8 +194,10 @@ def as_template(template: Template | File) -> Template:
             return Template.parse(template)
         if template in available():
             return load(template)
-    path = Path(template)
-    if not path.is_file():
+    if not isinstance(template, str | os.PathLike):
+        raise TypeError(f"template: expected a Template, a name, a path or a text, got {shown(template)}")
+    path = Path(os.fsdecode(template))
+    if not os.path.isfile(path):  # False also where no file can be called so
         raise ValueError(
             f"template {shown(str(template))} is neither a file nor a shipped template "
             f"({', '.join(available())}) nor a template text"
@@ -253,7 +258,7 @@ def _parse_macro(macro: re.Match, regexes: Container[str] | None) -> tuple[Sourc
         for argument in arguments:  # refused before it is compiled
             if regexes is not None and isinstance(argument, str) and argument not in regexes:
                 raise ValueError(
-                    f"the regular expression {shown(argument)} may run for ever on some text; "
+                    f"the regular expression {shown(argument)} may take very long on some text; "
                     "CRF.load(path, trust=True) takes it from a file that you trust"
                 )
         make_extractor(macro["name"], arguments)
@@ -318,29 +323,9 @@ def _lower() -> Extract:
     return lambda text: (text.lower(),)
 
 
-def _test(pattern: str) -> Extract:
-    search = re.compile(pattern).search
-    return lambda text: ("true",) if search(text) else ("false",)
-
-
-def _match(pattern: str) -> Extract:
-    search = re.compile(pattern).search
-    return lambda text: ("true",) if search(text) else ()
-
-
-def _matched(pattern: str) -> Extract:
-    search = re.compile(pattern).search
-
-    def extract(text: str) -> tuple[str, ...]:
-        found = search(text)
-        return (found.group(),) if found else ("",)
-
-    return extract
-
-
-def _matched_lower(pattern: str) -> Extract:
-    extract = _matched(pattern)
-    return lambda text: (extract(text)[0].lower(),)
+def _by_regex(then: Callable[[str | None], tuple[str, ...]], pattern: str) -> Extract:
+    compiled(pattern)
+    return lambda text: then(*searched(pattern, [text], pattern in shipped_regexes()))
 
 
 def _lengths(low: int, high: int | None) -> range:
@@ -383,16 +368,24 @@ def short_shape(text: str) -> str:
     return full[:1] + "".join(c for previous, c in zip(full, full[1:], strict=False) if c != previous)
 
 
+# what extractors make of the first text that matches; None: none does
+OF_MATCH: dict[str, Callable[[str | None], tuple[str, ...]]] = {
+    "t": lambda found: ("false",) if found is None else ("true",),
+    "T": lambda found: ("false",) if found is None else ("true",),
+    "m": lambda found: (found or "",),
+    "M": lambda found: ((found or "").lower(),),
+    "match": lambda found: () if found is None else ("true",),
+}
+
 EXTRACTORS: dict[str, Extractor] = {
     "x": Extractor("%x[row,column]", _identity),
     "inside": Extractor("%inside[row,column]", _identity, padded=False),
     "X": Extractor("%X[row,column]", _lower),
     "lower": Extractor("%lower[row,column]", _lower),
-    "t": Extractor('%t[row,column,"regex"]', _test),
-    "T": Extractor('%T[row,column,"regex"]', _test),
-    "m": Extractor('%m[row,column,"regex"]', _matched),
-    "M": Extractor('%M[row,column,"regex"]', _matched_lower),
-    "match": Extractor('%match[row,column,"regex"]', _match),
+    **{
+        name: Extractor(f'%{name}[row,column,"regex"]', partial(_by_regex, then))
+        for name, then in OF_MATCH.items()
+    },
     "prefix": Extractor("%prefix[row,column,n] or %prefix[row,column,low,high]", _prefix),
     "suffix": Extractor("%suffix[row,column,n] or %suffix[row,column,low,high]", _suffix),
     "shape": Extractor("%shape[row,column]", lambda: lambda text: (shape(text),)),
@@ -420,5 +413,3 @@ def make_extractor(name: str, arguments: tuple) -> Extract:
         return make(*arguments)
     except TypeError:
         raise ValueError(f"expected {forms}, got {len(arguments)} further arguments") from None
-    except re.error as error:
-        raise ValueError(f"the regular expression {shown(arguments[0])} does not compile: {error}") from None

@@ -5,7 +5,8 @@ Where chunks start and end, and which of them two labellings share, are the rule
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import warnings
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -138,6 +139,38 @@ def token_accuracy(gold: Labels, predicted: Labels) -> float:
     return right / n_tokens if n_tokens else 0.0
 
 
+def unread(labels: Iterable[Hashable], scheme: str) -> tuple[list[Hashable], bool]:
+    """(labels of a set that are not read by this scheme, whether some of the others are of chunks).
+
+    Prefixes that are read: O B I E . [ ], with "IOBES" also S. Of B and E together conlleval does not read E.
+    """
+    prefix = {label: _split(label)[0] for label in labels}
+    known = set(TAGS) - (set() if scheme == "IOBES" else {"S"} | ({"E"} if "B" in prefix.values() else set()))
+    lost = sorted((label for label in prefix if prefix[label] not in known), key=str)
+    return lost, any(tag in known - {"O", "."} for tag in prefix.values())
+
+
+def scheme_of(labels: Iterable[Hashable]) -> str:
+    """The scheme that reads most of a set of labels: "conlleval", or "IOBES" for S-x, or B-x and E-x."""
+    return min(("conlleval", "IOBES"), key=lambda scheme: len(unread(labels, scheme)[0]))
+
+
+def some_of(labels: Sequence[Hashable]) -> str:
+    """A few labels, for a message."""
+    plain = (label.item() if isinstance(label, np.generic) else label for label in labels[:5])
+    return ", ".join(f"{label!r:.40}" for label in plain) + ", ..." * (len(labels) > 5)
+
+
+def warn_unread(gold, predicted, scheme, metric="f1"):
+    """One UserWarning with the labels that the scheme does not read, where the metric is one of chunks."""
+    labels = {label for side in (gold, predicted) for sequence in side for label in sequence}
+    lost = unread(labels, scheme)[0] if metric in ("f1", "precision", "recall") else []
+    if lost:
+        other = "; scheme='IOBES' reads more" if len(unread(labels, "IOBES")[0]) < len(lost) else ""
+        sentence = f"chunks: {scheme} reads O, B-x, I-x and the like, not {some_of(lost)}{other}"
+        warnings.warn(sentence, UserWarning, stacklevel=3)
+
+
 class Counted(NamedTuple):
     counts: np.ndarray  # (S, 7) of each sequence
     by_type: dict  # type -> (correct, gold, predicted)
@@ -221,9 +254,11 @@ def chunk_report(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> 
     in conlleval.pl (Tjong Kim Sang, version of 2004-01-26), which reads IOB1, IOB2, IOE1 and IOE2 and broken
     sequences (O then I-X starts a chunk). It does not read IOBES: neighbours of one type run together.
     "IOBES" adds what is missing. Sequences never share a chunk.
-    Raises ValueError naming the sequence whose lengths differ.
+    Raises ValueError naming the sequence whose lengths differ. Warns of labels that the scheme does not read:
+    what they mark is not counted.
     """
     counted = count_chunks(gold, predicted, scheme)
+    warn_unread(gold, predicted, scheme)
     total = counted.counts.sum(axis=0)
     rates = {name: float(METRICS[name](total)) for name in ("accuracy", "precision", "recall", "f1")}
     sizes = (int(total[column]) for column in (TOKENS, GOLD, PREDICTED, CORRECT))
@@ -256,6 +291,7 @@ def error_table(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> p
     import pandas as pd
 
     check_lengths(gold, predicted)
+    warn_unread(gold, predicted, scheme)
     kinds = ["correct", "wrong_type", "wrong_boundary", "wrong_both", "missed", "spurious"]
     counts = {}
     for labels, guess in zip(gold, predicted, strict=True):

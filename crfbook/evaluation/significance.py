@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .metrics import Labels, count_chunks, metric_function
+from .metrics import Labels, count_chunks, metric_function, warn_unread
 
 
 class Interval(NamedTuple):
@@ -51,6 +51,7 @@ def bootstrap_interval(
             f"expected sentences, 0 < level < 1 and n_samples >= 1, got {len(gold)}, {level} and {n_samples}"
         )
     counts = count_chunks(gold, predicted, scheme).counts
+    warn_unread(gold, predicted, scheme, metric)
     values = rate(_resample(counts, n_samples, _generator(random_state)))
     low, high = np.quantile(values, [0.5 - level / 2, 0.5 + level / 2])
     return Interval(float(rate(counts.sum(axis=0))), float(low), float(high))
@@ -73,6 +74,7 @@ def paired_test(
     if len(gold) == 0 or n_samples < 1:
         raise ValueError(f"expected sentences and n_samples >= 1, got {len(gold)} and {n_samples}")
     a, b = (count_chunks(gold, labels, scheme).counts for labels in (predicted_a, predicted_b))
+    warn_unread(gold, [*predicted_a, *predicted_b], scheme, metric)
     total_a, total_b = a.sum(axis=0), b.sum(axis=0)
     value_a, value_b = float(rate(total_a)), float(rate(total_b))
     rng, slack = _generator(random_state), 1e-12  # equal shuffles count as equal in spite of rounding

@@ -232,7 +232,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         ----------
         X : list of sequences, each a list of attribute dicts, of lists of strings, a dense or sparse
             array (T, A); or TokenColumns (with `template`); or a Corpus, whose label ids are the labels.
-        y : list of sequences of labels; may be left out when X carries its labels.
+        y : list of sequences of labels; may be left out when X carries its labels. A number <= 0 that is
+            alone among strings, and -100 as the only negative one, is refused: is it padding?
         X_dev, y_dev : held-out sequences; their token accuracy stands in history_ (see `patience`).
         sample_weight : (S,) weights >= 0 of the sequences, default 1; by keyword, as what follows.
         callback : called with (Step, weights) after each iteration; returning True ends training.

@@ -16,14 +16,16 @@ weight that was changed is not noticed. Source: CRFsuite 0.12, crf1d_model.c and
 from __future__ import annotations
 
 import os
+import re
 import struct
+import threading
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import ModelFileError, shown
+from crfbook._checks import ModelFileError, file_name, shown
 from crfbook.data.features import FeatureSet, from_keys
 from crfbook.data.vocabulary import pack_strings
 
@@ -42,11 +44,16 @@ _RECORD = np.dtype([("kind", "<u4"), ("source", "<u4"), ("label", "<u4"), ("weig
 STATE, TRANSITION = 0, 1
 
 
-class Tagger:
-    """What scripts ask of `tagger_`, as of a `pycrfsuite.Tagger`: one sequence is set, then asked about."""
+class Tagger(threading.local):
+    """What scripts ask of `tagger_`, as of a `pycrfsuite.Tagger`: one sequence is set, then asked about.
+    Each thread sets its own.
+    """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any) -> None:  # called anew in each thread
         self._model, self._tokens, self._rows = model, None, None
+
+    def __reduce__(self):
+        return Tagger, (self._model,)
 
     def labels(self) -> list[Any]:
         """The labels of the model."""
@@ -78,11 +85,14 @@ class FromCRFsuite:
 
     @property
     def tagger_(self) -> Tagger:
-        """A `Tagger` of this model, always the same one. It remembers a sequence: threads share the model's
-        own methods, not this.
+        """A `Tagger` of this model, always the same one. Of each thread it remembers the sequence that this
+        thread has set.
         """
         check_is_fitted(self, "weights_")
         return self.__dict__.setdefault("_tagger", Tagger(self))
+
+    def __getstate__(self):  # a copy has a tagger of its own
+        return {name: value for name, value in super().__getstate__().items() if name != "_tagger"}
 
     @classmethod
     def from_crfsuite(cls, source: File | Any) -> Self:
@@ -91,7 +101,7 @@ class FromCRFsuite:
 
         source : path of a model file; an `sklearn_crfsuite.CRF` that is fitted; or a `pycrfsuite.Tagger` that
             has opened a model, whose `info()` rounds weights to six decimals, so that near ties may fall
-            otherwise. The first needs no package beside crfbook.
+            otherwise, and cannot tell some odd names. The first needs no package beside crfbook.
 
         Parameters of the training are not in a model: those of the result are defaults, or those of an
         `sklearn_crfsuite.CRF`. objective_ is nan.
@@ -104,17 +114,19 @@ class FromCRFsuite:
             params = {k: v for k, v in source.get_params().items() if k in known and v is not None}
             source = source.modelfile.name
         if hasattr(source, "info"):
-            name, read, source = type(source).__name__, _told, source.info()
+            name, read = type(source).__name__, _told
         elif isinstance(source, (str, bytes, os.PathLike)):
-            name, read = os.fsdecode(source), _read
+            name, read = file_name(source, "from_crfsuite"), _read
         else:
             raise TypeError(
                 f"from_crfsuite: expected a path, or a tagger that has opened a model, got {shown(source)}"
             )
         try:
             return cls._restored(*_as_saved(*read(source)), trust=False).set_params(**params)
-        except (ValueError, KeyError, AttributeError) as error:
-            raise ModelFileError(f"{name}: this is no intact model of CRFsuite, {error}") from None
+        except (ValueError, KeyError, AttributeError, AssertionError) as error:
+            odd = " (names with line breaks or '-->' its info() cannot tell: give the path of the model file)"
+            fault = f"this is no intact model of CRFsuite, {error}{odd if read is _told else ''}"
+            raise ModelFileError(f"{name}: {fault}") from None
 
 
 def _need(condition, what):
@@ -172,9 +184,16 @@ def _strings(raw, place, n, what):
     return strings
 
 
-def _told(info):
-    """(labels, attributes, records) of what a tagger tells of its model."""
+def _told(tagger):
+    """(labels, attributes, records) of what a tagger tells of its model. Its `info()` reads them out of lines
+    such as "(0) attribute --> label: 0.5": other names than those of the model are refused.
+    """
+    info = tagger.info()
     labels, attributes = (sorted(d, key=lambda s: int(d[s])) for d in (info.labels, info.attributes))
+    sizes = int(info.header["num_labels"]), int(info.header["num_attrs"])
+    whole = labels == tagger.labels() and (len(labels), len(attributes)) == sizes
+    used = {a for a, _ in info.state_features} == set(attributes)
+    _need(whole and used and not any(re.search(r"--> |: [+-]?\d", label) for label in labels), "odd names")
     label, attribute = ({name: i for i, name in enumerate(names)} for names in (labels, attributes))
     rows = [(STATE, attribute[a], label[y], w) for (a, y), w in info.state_features.items()]
     rows += [(TRANSITION, label[y], label[z], w) for (y, z), w in info.transitions.items()]

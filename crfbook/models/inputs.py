@@ -1,10 +1,13 @@
 """What an estimator may be given as X, y and sample_weight, and how it becomes a `Corpus`."""
 
+import contextlib
+
 import numpy as np
 
 from crfbook._checks import check_fields, shown
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences
+from crfbook.data.vocabulary import in_order
 
 MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
 
@@ -48,7 +51,7 @@ def training_corpus(X, y, sample_weight, template):
     Raises ValueError: no token at all, X and y of different lengths, a token without a label, weights that
     are not finite and >= 0; and what the encoder raises, naming sequence and token.
     """
-    X, y = listed(X), listed(y)
+    X, y = listed(X), listed(y, "y")
     if X is None:
         raise TypeError("X: expected a list of sequences, got None")
     if isinstance(X, Corpus):
@@ -75,7 +78,12 @@ def weighted(corpus, sample_weight):
     """
     if sample_weight is None:
         return corpus
-    return corpus._replace(seq_weight=_weights(sample_weight, corpus.n_sequences))
+    return corpus._replace(seq_weight=sequence_weights(sample_weight, corpus.n_sequences))
+
+
+def below_one(weight):
+    """Weights times a power of two, for shares of their sum: that of large ones leaves float64."""
+    return np.ldexp(weight, -np.frexp(weight.max(initial=1.0))[1])
 
 
 def encoder_state(encoder):
@@ -109,7 +117,7 @@ def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
         label that it does not know raises ValueError naming sequence and token,
         or becomes -1 if `unknown` is "mark".
     """
-    X, y = listed(X), listed(y)
+    X, y = listed(X), listed(y, "y")
     if X is None:
         raise TypeError("X: expected a list of sequences, got None")
     if isinstance(X, Corpus):
@@ -148,19 +156,28 @@ def obey(corpus, constraints, labels, drop):
     if not found:
         return corpus, 0
     guilty = sorted({sequence for sequence, _, _ in found})
+    said = describe_violations(found) + _obeyed(corpus, constraints, labels)
     if not drop:
         remedy = "" if drop is None else " (on_violation='drop' leaves them out)"
-        raise ValueError(
-            f"{len(guilty)} of {corpus.n_sequences} training sequences violate the constraints{remedy}: "
-            f"{describe_violations(found)}"
-        )
+        count = f"{len(guilty)} of {corpus.n_sequences}"
+        raise ValueError(f"{count} training sequences violate the constraints{remedy}: {said}")
     kept = np.setdiff1d(np.arange(corpus.n_sequences), guilty)
     corpus = take_sequences(corpus, kept)
     if corpus.n_tokens == 0:
-        raise ValueError(
-            f"all training sequences with tokens violate the constraints: {describe_violations(found)}"
-        )
+        raise ValueError(f"all training sequences with tokens violate the constraints: {said}")
     return corpus, len(guilty)
+
+
+def _obeyed(corpus, constraints, labels):
+    """What to say of a scheme that all labels obey; "" where not the transitions are at fault."""
+    from crfbook.data.constraints import SCHEMES, constraints_from, violations
+
+    free = corpus._replace(label_set=np.zeros(0, np.int32))
+    for name in SCHEMES if violations(free, constraints, labels) else ():
+        with contextlib.suppress(ValueError):  # labels that it does not read
+            if not violations(free, constraints_from(name, labels), labels):
+                return f"; constraints={name!r} allows all of them"
+    return ""
 
 
 def label_columns(X, y, names):
@@ -183,7 +200,7 @@ def label_columns(X, y, names):
     if isinstance(y, dict):
         if set(y) != set(names):
             raise ValueError(f"y: expected the columns {', '.join(names)}, got {', '.join(map(str, y))}")
-        y = {name: [_sentence(labels, i) for i, labels in enumerate(listed(y[name]))] for name in names}
+        y = {name: [_sentence(labels, i) for i, labels in enumerate(listed(y[name], "y"))] for name in names}
         lengths = [[len(labels) for labels in y[name]] for name in names]
         for name, other in zip(names, lengths, strict=True):
             for i in range(max(len(other), len(lengths[0]))):
@@ -193,7 +210,7 @@ def label_columns(X, y, names):
                     raise ValueError(f"sequence {i}: expected as many labels {both}")
         return offsets(lengths[0]), [[label for labels in y[name] for label in labels] for name in names]
     rows, seq_ptr = [], [0]
-    for i, sentence in enumerate(listed(y)):
+    for i, sentence in enumerate(listed(y, "y")):
         for t, labels in enumerate(_sentence(sentence, i)):
             if not isinstance(labels, tuple | list) or len(labels) != len(names):
                 raise ValueError(
@@ -208,7 +225,7 @@ def label_columns(X, y, names):
 def _sentence(labels, i):
     if isinstance(labels, str) or not hasattr(labels, "__iter__"):
         raise TypeError(f"sequence {i}: expected a list of labels, got {shown(labels)}")
-    return list(labels)
+    return list(in_order(labels, f"sequence {i}", "a list of labels"))
 
 
 def same_lengths(seq_ptr, of_labels):
@@ -250,13 +267,14 @@ def with_links(X, corpus, wanted, name):
     return corpus._replace(link=np.fromiter(column, np.int32, corpus.n_tokens))
 
 
-def listed(sequences):
+def listed(sequences, name="X"):
     """Generators and other one-time iterables as lists; anything else as it is.
-    TypeError for what holds no sequences.
+    TypeError for what holds no sequences, tables among them.
     """
     held = any(hasattr(sequences, name) for name in ("__iter__", "__getitem__", "seq_ptr"))
     if sequences is not None and not held:
-        raise TypeError(f"expected a list of sequences, got {shown(sequences)}")
+        raise TypeError(f"{name}: expected a list of sequences, got {shown(sequences)}")
+    in_order(sequences, name)
     one_time = hasattr(sequences, "__iter__") and not hasattr(sequences, "__len__")
     return list(sequences) if one_time else sequences
 
@@ -295,11 +313,15 @@ def _without_unknown(corpus, n_attrs, n_edge_attrs):
     return corpus
 
 
-def _weights(sample_weight, n_sequences):
+def sequence_weights(sample_weight, n_sequences):
+    """float64 (S,); TypeError or ValueError for what are no weights."""
     try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"sample_weight: expected numbers, got {shown(sample_weight)}") from None
+        weight = np.asarray(sample_weight)
+        weight = weight.astype(np.float64) if weight.dtype.kind in "biufO" else None
+    except (TypeError, ValueError, OverflowError):
+        weight = None
+    if weight is None:
+        raise TypeError(f"sample_weight: expected numbers, got {shown(sample_weight)}")
     if weight.shape != (n_sequences,):
         raise ValueError(
             f"sample_weight: expected one weight for each of the {n_sequences} sequences, "

@@ -28,7 +28,8 @@ from crfbook._checks import function_or_none, is_number, number, shown, whole
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import Corpus, take_sequences, without_zeros
 from crfbook.data.features import select
-from crfbook.evaluation import chunk_report, token_accuracy
+from crfbook.evaluation import token_accuracy
+from crfbook.evaluation.metrics import METRICS, count_chunks, scheme_of, some_of, unread
 from crfbook.learners.coordinate.path import largest_c1
 from crfbook.models.fitting import forecast_line, train
 from crfbook.models.inputs import listed, training_corpus
@@ -40,7 +41,6 @@ from crfbook.training.monitor import JobMonitor
 if TYPE_CHECKING:
     from crfbook._types import CRF, ArrayLike, Data, Frame, Labels
 
-SCORES = {"accuracy": token_accuracy, "f1": lambda gold, found: chunk_report(gold, found).f1}
 HIGHEST = 100.0  # occurrences
 ROW = ("c1", "objective", "n_active", "n_node", "n_edge", "iterations", "status", "seconds")
 
@@ -95,7 +95,9 @@ def regularization_path(
         same values of c1.
     X_dev, y_dev : held-out sequences that are scored in place of cross-validation.
     scoring : "accuracy" of tokens, "f1" of chunks, or a function (gold, found: lists of sequences of labels)
-        -> number, larger is better; it is tried on (gold, gold) before anything is trained.
+        -> number, larger is better; it is tried on (gold, gold) before anything is trained. Chunks are
+        counted as conlleval does, and as IOBES where the labels are (S-x, or B-x and E-x): what
+        `constraints="BIOES"` allows. Labels none of which reads as a chunk are refused, some warned of.
     callback : called with (row: dict, model) after each c1 of the path itself; True ends the path.
 
     Returns a `Path`. Columns of its frame: c1, objective (of the model, its penalty included), n_active, of
@@ -108,17 +110,17 @@ def regularization_path(
     Ctrl-C keeps the models that are finished and the folds that are; the status is then "interrupted". Warns
     if no weight survives any c1. Raises ValueError for bad arguments, and what `fit` raises.
     """
-    X, y = listed(X), listed(y)
+    X, y = listed(X), listed(y, "y")
     if cv is not None and X_dev is not None:
         raise ValueError("cv and X_dev: expected one of them, got both")
     if y_dev is not None and X_dev is None:
         raise ValueError("y_dev: expected X_dev with it, got labels alone")
     function_or_none("callback", callback)
-    score = SCORES.get(scoring, scoring)
-    if not callable(score):
-        raise ValueError(f"scoring: expected 'accuracy', 'f1' or a function, got {shown(scoring)}")
-    dev = None if X_dev is None else _held_out("X_dev", listed(X_dev), listed(y_dev), score)
     problem = _Problem(model, X, y)
+    X_dev, y_dev = listed(X_dev, "X_dev"), listed(y_dev, "y_dev")
+    of_dev = gold_labels(X_dev, y_dev) if X_dev is not None and scoring == "f1" else []
+    score = _scorer(scoring, {*problem.encoder.labels_, *(label for row in of_dev for label in row)} - {None})
+    dev = None if X_dev is None else _held_out("X_dev", X_dev, y_dev, score)
     splits = [] if cv is None else _splits(cv, X, y, score)
     strengths = _grid(problem, n_strengths, ratio) if strengths is None else _checked(strengths)
     if model.verbose:
@@ -154,6 +156,24 @@ def regularization_path(
             stacklevel=2,
         )
     return _path(rows, models, np.array(scores), status)
+
+
+def _scorer(scoring, labels):
+    """The function that `scoring` stands for; labels : all that are scored."""
+    if callable(scoring) or scoring == "accuracy":
+        return scoring if callable(scoring) else token_accuracy
+    if scoring != "f1":
+        mean = "say functools.partial(crfbook.metrics.flat_f1_score, average='macro')"
+        names = f"'accuracy', 'f1' or a function, got {shown(scoring)}"
+        raise ValueError(f"scoring: expected {names}; of scikit-learn's scores of tokens {mean}")
+    scheme = scheme_of(labels)
+    lost, some = unread(labels, scheme)
+    sentence = f"scoring='f1': expected labels of chunks, such as B-x, I-x and O, got {some_of(lost)}"
+    if lost and not some:
+        raise ValueError(f"{sentence}; scoring='accuracy' counts tokens")
+    if lost:
+        warnings.warn(f"{sentence} among others", UserWarning, stacklevel=3)
+    return lambda gold, found: float(METRICS["f1"](count_chunks(gold, found, scheme).counts.sum(axis=0)))
 
 
 class _Problem:

@@ -18,7 +18,7 @@ from crfbook.chain import inference
 from crfbook.data.corpus import without_zeros
 from crfbook.decoding import BEAM_WIDTH, decode, kbest
 from crfbook.encoding.tag_dictionary import free_blocked
-from crfbook.models.inputs import known_corpus, require_labels
+from crfbook.models.inputs import below_one, known_corpus, listed, require_labels, sequence_weights
 from crfbook.models.parameters import thread_count
 
 if TYPE_CHECKING:
@@ -175,7 +175,9 @@ class Predictions:
                     f"sequence {i}: expected {len(b)} labels, one for each token of X, got {len(a)}"
                 )
             right[i], length[i] = sum(bool(x == z) for x, z in zip(a, b, strict=True)), len(b)
-        weight = np.ones(len(found)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        weight = np.ones(len(found))
+        if sample_weight is not None:
+            weight = below_one(sequence_weights(sample_weight, len(found)))
         total = float(weight @ length)
         if not total > 0:
             raise ValueError(
@@ -210,7 +212,7 @@ class Predictions:
 def gold_labels(X, y):
     """Labels as a list of lists, from y or from what X carries."""
     if y is not None:
-        return y if hasattr(y, "__len__") else list(y)
+        return listed(y, "y")
     if hasattr(X, "labels_by_sequence"):
         return X.labels_by_sequence()
     if hasattr(X, "attr_ptr"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfbook.evaluation import chunks
+from crfbook.evaluation.metrics import chunks, scheme_of
 from crfbook.plotting.style import COLOURS, DASHES, FAINT, INK, as_array, as_probabilities, axes, plain
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def tagged_text(
             )
         if confidence is not None:
             sure[i] = as_probabilities(confidence[i], (len(words),), f"confidence[{i}]")
-    found = [chunks(list(row)) for row in labels]
+    scheme = scheme_of({label for row in labels for label in row})
+    found = [chunks(list(row), scheme) for row in labels]
     types = list(types or sorted({kind for row in found for kind, _, _ in row}))
 
     sentences = [[_drawable(word, width) for word in words] for words in sentences]

@@ -1,11 +1,12 @@
 """Templates: the notation, its errors, the shipped files, and the named extractors."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
-from crfbook.encoding import templates
+from crfbook.encoding import regexes, templates
 from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.templates import (
     EXTRACTORS,
@@ -187,3 +188,40 @@ def test_as_template_takes_names_files_and_texts(tmp_path):
 def test_a_template_prints_short():
     assert repr(Template.parse("U:%x[0,0]\nB\n*:%x[1,0]")) == "<Template: 2 node and 1 edge patterns>"
     assert repr(Template.parse("B")) == "<Template: no node patterns>"
+
+
+DEEP = "(" * 10_000
+
+
+@pytest.mark.parametrize(
+    "pattern, why", [(DEEP, "recursion"), ("a{99999999999}", "too large"), ("(?\x1b)", "ext")]
+)
+def test_regular_expressions_that_do_not_compile(pattern, why):
+    """Deep ones raised RecursionError, overflowing ones OverflowError."""
+    with pytest.raises(ValueError, match=f"does not compile: .*{why}") as caught:
+        Template.parse(f'U:%t[0,0,"{pattern}"]')
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(?:a|aa)+b", "(.*)*(.*)*x", "a?" * 60 + "a" * 60])
+def test_a_search_without_end_is_stopped(pattern, monkeypatch):
+    """It ran for ever, and no signal stopped it outside the main thread."""
+    monkeypatch.setattr(regexes, "LIMIT", 0.2)
+    cell = "a" * 59 + "c"
+    with pytest.raises(
+        ValueError, match="the regular expression .* takes over 0.2 seconds on 'aaaa"
+    ) as caught:
+        make_extractor("t", (pattern,))(cell)
+    assert repr(pattern)[:70] in str(caught.value)
+    monkeypatch.setattr(regexes, "LIMIT", 60.0)
+    short = ["b", "", "x"]
+    expected = [found and found.group() for found in map(re.compile(pattern).search, short)]
+    assert regexes.searched(pattern, short) == expected
+
+
+def test_what_is_searched_apart_is_what_re_finds(monkeypatch):
+    monkeypatch.setattr(regexes, "LIMIT", 60.0)
+    cells = ["", "a-b", "\ud800-x", "ß" * 200, "Ab-cd-" * 50, "e\u0301-\u2028", "a\nb", "\x1c_"]
+    for pattern in (r"(\w+-)*\w+", r"(\s|-)+$", r"(?i)(SS|ß)+", r"(?s)(.|\n)*\W", r"([^-]*)-(?:\1|x)?"):
+        expected = [found and found.group() for found in map(re.compile(pattern).search, cells)]
+        assert regexes._in_a_process(pattern, cells) == expected == regexes.searched(pattern, cells)

@@ -92,6 +92,7 @@ def test_iobes_needs_its_scheme():
     assert chunks(labels) == [("A", 0, 7), ("B", 7, 8)]  # as the script: neighbours of a type run together
 
 
+@pytest.mark.filterwarnings("ignore:chunks. conlleval reads")
 @pytest.mark.parametrize("prefixes", ["BI", "IE", "BIE", "I", "B"])
 def test_against_the_plain_loop(prefixes):
     rng = np.random.default_rng(0)
@@ -143,6 +144,7 @@ def one_token_at_a_time(gold, predicted):
     return n_correct + inside, n_gold, n_predicted
 
 
+@pytest.mark.filterwarnings("ignore:chunks. conlleval reads")
 def test_strange_prefixes_as_the_script_reads_them():
     rng = np.random.default_rng(8)
     names = ["B", "I", "X", "B-", "O-X", "S-X", "M-X", "-X", "a-b-c", "B-b-c"]
@@ -337,3 +339,30 @@ def test_imports_nothing_of_crfbook():
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
             assert not any(name.startswith("crfbook") for name in names), path
             assert not (isinstance(node, ast.ImportFrom) and node.level > 1), path
+
+
+@pytest.mark.parametrize(
+    "labels, lost",
+    [
+        (["B_A", "I_A", "O"], "'B_A', 'I_A'"),
+        (["DET", "NN"], "'DET', 'NN'"),
+        ([1, 2], "1, 2"),
+        (["S-A", "B-A", "E-A"], "'E-A', 'S-A'; scheme='IOBES' reads more"),
+        (["B-A", "E-A"], "'E-A'; scheme='IOBES' reads more"),
+    ],
+)
+def test_labels_that_are_not_read_are_warned_of(labels, lost):
+    """What they mark was not counted, without a word."""
+    for call in (chunk_report, error_table, bootstrap_interval, lambda a, b: paired_test(a, b, b)):
+        with pytest.warns(
+            UserWarning, match=f"^chunks: conlleval reads O, B-x, I-x and the like, not {lost}$"
+        ):
+            call([labels], [labels])
+
+
+def test_labels_that_are_read_are_not(recwarn):
+    for labels in (["O"], [], ["I-A", "B-A"], ["I-A", "E-A"], ["[", "]"], ["B", "I"], ["."]):
+        chunk_report([labels], [labels])
+    chunk_report([["S-A", "B-A", "E-A", "I-A", "O"]], [["O"] * 5], scheme="IOBES")
+    bootstrap_interval([["DET"]], [["DET"]], "accuracy")
+    assert not recwarn

@@ -8,6 +8,7 @@ import os
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import data_fetch
@@ -17,7 +18,8 @@ from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
 from crfbook.learners.stochastic.gradient_descent import sgd_l1
 from crfbook.models.crf import CRF
-from crfbook.models.directed.estimators import MEMM
+from crfbook.models.directed.estimators import HMM, MEMM
+from crfbook.models.dynamic.estimator import DCRF
 from crfbook.models.saving import ModelFileError, load_arrays, save_arrays
 
 X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"a": 1.0}, {"a": 1.0, "b": 2.0}]]
@@ -118,6 +120,87 @@ def test_one_label_only():
     assert crf.predict(X) == [["A", "A"], ["A"] * 3] and crf.objective_ == pytest.approx(0, abs=1e-12)
     assert crf.predict_marginals_single(X[0]) == [{"A": pytest.approx(1)}] * 2
     assert np.allclose(crf.log_proba(X, [["A", "A"], ["A"] * 3]), 0)
+
+
+MODELS = [CRF, HMM, MEMM, lambda **more: DCRF(labels="y", **more)]
+TABLE = pd.DataFrame({"word": ["a", "b"], "label": ["A", "B"]})
+MAPPING = {"word": ["a", "b"]}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("template", [None, "U:%x[0,0]"])
+def test_tables_and_dicts_are_refused_by_name(model, template):
+    """A DataFrame was said to be 'word', or had no len(); of one that held labels the names became labels."""
+    y = [[("A",), ("B",)], [("B",), ("A",), ("A",)]] if model is MODELS[3] else Y
+    model = model(template=template)
+    table, mapping = "got DataFrame: for _, rows in table.groupby", "got dict: list.*TokenColumns"
+    refused(f"^X: expected a list of sequences, {table}", model.fit, TABLE, y, error=TypeError)
+    refused(f"^X: expected a list of sequences, {mapping}", model.fit, MAPPING, y, error=TypeError)
+    refused(f"^sequence 1: .*{table}", model.fit, [X[0], TABLE], y, error=TypeError)
+    refused("^sequence 1: expected a list of tokens, got ", model.fit, [X[0], MAPPING], y, error=TypeError)
+    refused(f"^y: expected a list of sequences, {table}", model.fit, X, TABLE, error=TypeError)
+    refused(f"^sequence 0: expected .*labels, {table}", model.fit, X, [TABLE, y[1]], error=TypeError)
+    refused("^sequence 0: .*got set, which has no order", model.fit, X, [set(y[0]), y[1]], error=TypeError)
+    model = model.set_params(template=None).fit(X, y)
+    refused(f"^X: expected a list of sequences, {table}", model.predict, TABLE, error=TypeError)
+    refused(f"^y: expected a list of sequences, {table}", model.score, X, TABLE, error=TypeError)
+
+
+def test_a_series_is_a_sequence():
+    plain = CRF().fit(X, Y).weights_
+    for data in (pd.Series(X), [pd.Series(sequence) for sequence in X]):
+        assert np.array_equal(CRF().fit(data, pd.Series(Y)).weights_, plain)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("label", [-100, 0, -1, np.int64(-100), -1.0])
+def test_padding_among_strings_is_asked_about(model, label):
+    """It became a label."""
+    pack = (lambda labels: [(label,) for label in labels]) if model is MODELS[3] else list
+    y = [pack(["A", label]), pack(Y[1])]
+    question = f"^sequence 0, token 1: the label {label} is among strings, is it padding"
+    refused(question, model().fit, X, y)
+    refused("-100 is among numbers >= 0, is it padding", model().fit, X, [pack([1, -100]), pack([1, 2, 0])])
+    with pytest.warns(UserWarning, match="sequence 0, token 1: the label '' is among others, is it padding"):
+        model().fit(X, [pack(["A", ""]), pack(Y[1])])
+
+
+@pytest.mark.parametrize(
+    "labels", [["A", 1, "B"], [-1, 1, 0], [-100, -200, 3], [True, "A", "A"], ["", "", ""], ["A", 0, 1]]
+)
+def test_labels_that_are_no_padding(labels, recwarn):
+    assert set(CRF().fit([X[1]], [labels]).classes_) == set(labels) and not recwarn
+
+
+@pytest.mark.parametrize("label", [float("nan"), np.nan, np.float32("nan"), pd.NA, pd.NaT])
+def test_missing_labels_are_named(label):
+    refused("sequence 0, token 1: the label is .*, a missing value", CRF().fit, X, [["A", label], Y[1]])
+
+
+IOB1, IOB2 = [["I-A", "I-A"], ["O", "I-A", "B-A"]], [["B-A", "I-A"], ["O", "B-A", "B-A"]]
+
+
+@pytest.mark.parametrize("model", [CRF, MEMM])
+def test_a_refusal_names_the_scheme_of_the_text(model):
+    refused("may not start .*; constraints='IOB1' allows all of them$", model(constraints="BIO").fit, X, IOB1)
+    refused("may not .*; constraints='BIO' allows all of them$", model(constraints="IOB1").fit, X, IOB2)
+    table = np.zeros((2, 2), bool)
+    refused("sequence 1, token 2: 'A' may not follow 'A'$", model(constraints=table).fit, X, Y)
+
+
+def test_weights_of_a_score_are_checked(crf):
+    refused("sample_weight: expected one weight for each of the 2", crf.score, X, Y, [1.0])
+    refused(
+        "sample_weight: expected numbers, got \\['1', '2'\\]",
+        CRF().fit,
+        X,
+        Y,
+        sample_weight=["1", "2"],
+        error=TypeError,
+    )
+    refused(
+        "sample_weight: expected numbers, got", CRF().fit, X, Y, sample_weight=[10**400, 1], error=TypeError
+    )
 
 
 # ---- attributes and values
@@ -381,9 +464,40 @@ def test_saving_to_a_bad_place(tmp_path, crf):
         CRF.load(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "x" * 5000, b"a\0b"])
 def test_names_that_no_file_can_have(crf, name):
-    refused("cannot save the model: expected the name of a file, got '", crf.save, name)
+    refused("cannot save the model: expected the name of a file, got b?'", crf.save, name)
+    for kind in (CRF, DCRF):
+        refused("cannot load the model: expected the name of a file, got b?'", kind.load, name)
+    refused("from_crfsuite: expected the name of a file, got b?'", CRF.from_crfsuite, name)
+    if isinstance(name, str):
+        refused("template '.* is neither a file nor a shipped template", templates.as_template, f"t{name}")
+    refused(
+        "not a readable zip file|no such file",
+        data_fetch.read_member,
+        f"t{name}",
+        "x",
+        error=data_fetch.FetchError,
+    )
+
+
+@pytest.mark.parametrize("name", [3, None, ["a"]])
+def test_what_is_no_name_of_a_file(crf, name):
+    refused("cannot save the model: expected the name of a file, got ", crf.save, name)
+    refused("cannot load the model: expected the name of a file, got ", CRF.load, name)
+    refused(
+        "template: expected a Template, a name, a path or a text, got ", Encoder, name or 3, error=TypeError
+    )
+
+
+@pytest.mark.parametrize("name", [["conll2000"], {"a"}, 3, ("conll2000",), b"conll2000"])
+def test_what_is_no_name_of_a_data_set(name):
+    for call in (data_fetch.fetch, lambda name: data_fetch.verify([name])):
+        refused("expected the name of one data set: ", call, name, error=data_fetch.FetchError)
+    refused("expected the name of one", data_fetch.locate, name, "x", error=data_fetch.FetchError)
+    refused("has no file ", data_fetch.locate, "conll2000", name, error=data_fetch.FetchError)
+    refused("there is no data set ", load_dataset, name)
+    refused("timeout: expected", data_fetch.fetch, "conll2000", timeout=[name], error=data_fetch.FetchError)
 
 
 def test_surrogates_in_labels_and_attributes_are_saved(tmp_path):

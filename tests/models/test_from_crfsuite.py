@@ -136,6 +136,53 @@ def test_the_tagger_answers_as_theirs(small):
         CRF().tagger_.labels()
 
 
+ODD = [
+    "a: b",
+    "-->",
+    "a --> b",
+    "--> b",
+    "b",
+    "a -->",
+    "a\nb",
+    "a\r",
+    "",
+    " ",
+    "'",
+    '"',
+    "b: 0.5",
+    "(0) b",
+    "}",
+    "\\",
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("of", ["labels", "attributes"])
+def test_odd_names_are_told_or_refused(tmp_path, of, name):
+    """python-crfsuite reads names out of lines of text: some it confuses, at others it gave no sentence."""
+    names = {"labels": ["b", "Z"], "attributes": ["b", "q"], of: [name, "b", "a"]}
+    X = [[[a] for a in names["attributes"]]]
+    tagger = trained(tmp_path / "m", X, [(names["labels"] * 2)[: len(X[0])]], c2=0.1)
+    exact = CRF.from_crfsuite(tmp_path / "m")
+    try:
+        told = CRF.from_crfsuite(tagger)
+    except ModelFileError as error:
+        assert "give the path of the model file" in str(error) and str(error).isprintable()
+        assert not name or any(part in name for part in ("\n", "\r", "--> ", ": 0"))
+        return
+    for weights in ("state_features_", "transition_features_"):
+        assert getattr(told, weights) == pytest.approx(getattr(exact, weights), abs=1e-6)
+
+
+def test_two_names_on_one_line_are_refused(tmp_path):
+    """(x, "A --> B") and ("x --> A", B) are written alike: one weight was lost in silence."""
+    X, y = [[["x"], ["x --> A"], ["x"]]], [["A --> B", "B", "A"]]
+    tagger = trained(tmp_path / "m", X, y, c2=0.1)
+    with pytest.raises(ModelFileError, match="give the path of the model file"):
+        CRF.from_crfsuite(tagger)
+    assert CRF.from_crfsuite(tmp_path / "m").predict(X) == y
+
+
 @pytest.mark.parametrize("algorithm", ["l2sgd", "ap", "pa", "arow"])
 def test_models_of_every_algorithm(tmp_path, algorithm):
     tagger = trained(tmp_path / "m", X, Y, algorithm, max_iterations=5)

@@ -16,6 +16,7 @@ from crfbook.data.features import observed
 from crfbook.learners.stochastic.dual import DualAscent
 from crfbook.models.crf import CRF
 from crfbook.models.directed.estimators import HMM, MEMM
+from crfbook.models.dynamic.estimator import DCRF
 from crfbook.models.parameters import ALGORITHMS, EITHER, NEEDED, NONE, PARAMETERS
 
 FITS = 134  # of each algorithm and model: 2,010 in all
@@ -257,3 +258,33 @@ def test_a_callback_keeps_its_own_warnings():
 
     with pytest.warns(RuntimeWarning, match="overflow"):
         CRF(max_iterations=1).fit(X, Y, callback=callback)
+
+
+def test_an_empty_token_that_is_none_is_refused():
+    """The last one, if it had no length, was taken for one without attributes."""
+    for token in ("", b"", np.zeros(0)):
+        with pytest.raises(
+            TypeError, match="sequence 1, token 2: expected a dict or a list of attribute strings"
+        ):
+            CRF().fit([X[0], [*X[1][:2], token]], Y)
+
+
+def test_an_attribute_of_value_0_says_nothing_to_an_hmm():
+    """It made a token known, and of an impossible one nan."""
+    zero = [[{**token, "a": token.get("a", 0)} for token in sequence] for sequence in X]
+    for smoothing in (0.0, 0.1):
+        one, other = HMM(smoothing).fit(X, Y), HMM(smoothing).fit(zero, Y)
+        assert np.array_equal(one.predict_marginals_array(X)[1], other.predict_marginals_array(zero)[1])
+    assert one.predict_marginals([[{}]]) == one.predict_marginals([[{"a": 0.0}]])
+
+
+def test_large_sample_weights_of_a_dynamic_model_and_of_scores():
+    y = [[(label,) for label in labels] for labels in Y]
+    model, said = silent(DCRF("linear", ("y",)), X, y, sample_weight=[1e308, 1e308])
+    assert "sample weights up to 1e+308" in said and np.isfinite(model.weights_).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fitted, labels in ((DCRF("linear", ("y",)).fit(X, y), y), (CRF().fit(X, Y), Y)):
+            assert fitted.score(X, labels, sample_weight=[1e308, 1.7e308]) == fitted.score(
+                X, labels, [1.0, 1.7]
+            )

@@ -2,6 +2,7 @@
 interrupting and plotting promise.
 """
 
+import functools
 import warnings
 from unittest import mock
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
-from crfbook import CRF, TokenColumns, load_dataset
+from crfbook import CRF, TokenColumns, load_dataset, metrics
 from crfbook.chain.objective import Objective
 from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
@@ -440,3 +441,57 @@ def test_the_axis_of_counts_names_counts(n_active, names):
     assert [tick.get_text() for tick in ax.get_yticklabels()] == names
     assert ax.get_ylim()[0] < 0 and ax.get_ylim()[1] > max(n_active)
     plt.close("all")
+
+
+# ---- in which scheme chunks are counted
+
+
+XY = [["a"], ["a"], ["b"], ["b"]], [["b"], ["b"], ["a"], ["a"]]
+IOBES = [["S-X", "S-X", "B-X", "E-X"], ["B-X", "E-X", "S-X", "S-X"]]
+
+
+@pytest.mark.parametrize("constraints", ["BIOES", "IOBES", None, {"start": {"S-X", "B-X"}}])
+def test_chunks_are_counted_in_the_scheme_of_the_model(constraints):
+    """conlleval knows no S: neighbours ran together, and no right token scored 1.0."""
+    model, dev = CRF(c2=0.1, constraints=constraints), [IOBES[1]]
+    found = regularization_path(
+        model, list(XY), IOBES, X_dev=[XY[0]], y_dev=dev, strengths=[0.01], scoring="f1"
+    )
+    assert found.best.predict([XY[0]]) == [IOBES[0]] and found.frame["score"].tolist() == [0.0]
+    same = regularization_path(
+        model, list(XY), IOBES, X_dev=list(XY), y_dev=IOBES, strengths=[0.01], scoring="f1"
+    )
+    assert same.frame["score"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    "labels", [["B_A", "I_A", "O", "O"], ["DET", "NN", "VB", "."], [1, 2, 3, 0], ["A-B"] * 4]
+)
+def test_labels_that_read_as_no_chunk_are_refused(labels):
+    """F1 was 0.0 at accuracy 1.0, and `best` meant nothing."""
+    with pytest.raises(
+        ValueError, match="scoring='f1': expected labels of chunks.*'accuracy' counts tokens"
+    ) as said:
+        regularization_path(CRF(), list(XY), [labels] * 2, cv=2, strengths=[0.01], scoring="f1")
+    assert repr(labels[0]) in str(said.value)
+    assert regularization_path(CRF(), list(XY), [labels] * 2, cv=2, strengths=[0.01]).best
+
+
+def test_some_labels_that_are_not_read_are_warned_of_once():
+    y = [["U-X", "B-X", "L-X", "O"]] * 2
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        regularization_path(CRF(), list(XY), y, cv=2, strengths=[0.1, 0.01], scoring="f1")
+        regularization_path(CRF(), list(XY), [["O"] * 4, ["O"] * 4], cv=2, strengths=[0.1], scoring="f1")
+    said = [str(warning.message) for warning in caught if "scoring" in str(warning.message)]
+    assert len(said) == 1 and "got 'L-X', 'U-X' among others" in said[0]
+
+
+@pytest.mark.parametrize("scoring", ["f1_macro", "roc_auc", ["f1"], None, {"f1": 1}])
+def test_another_score_says_which_function_to_take(scoring):
+    with pytest.raises(
+        ValueError, match=r"scoring: expected .*partial\(crfbook.metrics.flat_f1_score, average="
+    ):
+        regularization_path(CRF(), list(XY), IOBES, cv=2, scoring=scoring)
+    f1_macro = functools.partial(metrics.flat_f1_score, average="macro", zero_division=0.0)
+    regularization_path(CRF(), list(XY), IOBES, cv=2, strengths=[0.1], scoring=f1_macro)

@@ -28,7 +28,7 @@ from crfbook.chain.objective import Objective
 from crfbook.chain.scores import path_scores
 from crfbook.chain.viterbi import viterbi_many
 from crfbook.data.constraints import bounds_of, constraints_from
-from crfbook.data.corpus import slice_sequences
+from crfbook.data.corpus import slice_sequences, without_zeros
 from crfbook.data.features import empirical_counts, observed
 from crfbook.data.features import log_edge as edge_scores
 from crfbook.data.vocabulary import row_of
@@ -137,14 +137,8 @@ class ChainPredictions(Predictions):
     def _path_scores(self, corpus):
         score = np.zeros(corpus.n_sequences)
         for start, part, log_node, log_edge in self._parts(corpus):
-            path_scores(
-                log_node,
-                log_edge,
-                part.edge_class,
-                part.labels,
-                part.seq_ptr,
-                score[start : start + part.n_sequences],
-            )
+            out = score[start : start + part.n_sequences]
+            path_scores(log_node, log_edge, part.edge_class, part.labels, part.seq_ptr, out)
         return score
 
     def _forward_backward(self, corpus):
@@ -307,31 +301,15 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
     """
 
     def __init__(
-        self,
-        c1: float | None = 0.0,
-        c2: float | None = 1.0,
-        max_iterations: int | None = None,
-        num_memories: int | None = 6,
-        tol: float | None = 1e-6,
-        all_possible_states: bool = False,
-        all_possible_transitions: bool = False,
-        verbose: bool | int = False,
-        *,
-        template: Pattern = None,
-        constraints: Rules = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.c1 = c1
-        self.c2 = c2
-        self.max_iterations = max_iterations
-        self.num_memories = num_memories
-        self.tol = tol
-        self.all_possible_states = all_possible_states
+        self, c1: float | None = 0.0, c2: float | None = 1.0, max_iterations: int | None = None,
+        num_memories: int | None = 6, tol: float | None = 1e-6, all_possible_states: bool = False,
+        all_possible_transitions: bool = False, verbose: bool | int = False, *, template: Pattern = None,
+        constraints: Rules = None, n_jobs: int | None = None,
+    ) -> None:  # fmt: skip
+        self.c1, self.c2, self.max_iterations, self.num_memories = c1, c2, max_iterations, num_memories
+        self.tol, self.verbose, self.template, self.constraints = tol, verbose, template, constraints
+        self.all_possible_states, self.n_jobs = all_possible_states, n_jobs
         self.all_possible_transitions = all_possible_transitions
-        self.verbose = verbose
-        self.template = template
-        self.constraints = constraints
-        self.n_jobs = n_jobs
 
     def fit(
         self, X: Data, y: Labels | None = None, *, sample_weight: ArrayLike | None = None,
@@ -341,14 +319,9 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         c1, c2, tol = (given(self, *pair) for pair in (("c1",), ("c2", 1.0), ("tol", 1e-6)))
         memory, most = given(self, "num_memories", 6), given(self, "max_iterations")
         encoder, corpus = training_corpus(X, y, sample_weight, self.template)
-        features = observed(
-            corpus,
-            encoder.n_labels,
-            encoder.n_attrs,
-            encoder.n_edge_attrs,
-            all_states=bool(self.all_possible_states),
-            all_transitions=bool(self.all_possible_transitions),
-        )
+        every = {"all_states": bool(self.all_possible_states)}
+        every["all_transitions"] = bool(self.all_possible_transitions)
+        features = observed(corpus, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs, **every)
         constraints = constraints_from(self.constraints, encoder.labels_)
         obey(corpus, constraints, encoder.labels_, drop=None)
         objective = LocalObjective(
@@ -356,16 +329,9 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         )
         with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
             result = minimize(
-                objective,
-                np.zeros(features.n_features),
-                c1=c1,
-                c2=c2,
-                memory=memory,
-                max_iterations=most,
-                tol=tol,
-                tol_gradient=1000 * min(tol, 1e300),
-                callback=monitor,
-            )
+                objective, np.zeros(features.n_features), c1=c1, c2=c2, memory=memory, max_iterations=most,
+                tol=tol, tol_gradient=1000 * min(tol, 1e300), callback=monitor,
+            )  # fmt: skip
         if result.status == "interrupted" or result.status in GAVE_UP:
             interrupted = f"training ended early, after {result.n_iter} iterations: {result.status}"
             warnings.warn(gave_up(result, corpus, self) or interrupted, ConvergenceWarning, stacklevel=2)
@@ -405,8 +371,8 @@ def _log_share(part, whole):
 
 
 def _plain(corpus):
-    """The corpus without what an HMM cannot use: edge classes. ValueError for a negative value,
-    which is no count.
+    """The corpus without what an HMM cannot use: edge classes, and attributes seen 0 times. ValueError for a
+    negative value, which is no count.
     """
     negative = np.flatnonzero(corpus.attr_val < 0)
     if len(negative):
@@ -414,7 +380,7 @@ def _plain(corpus):
             f"{corpus.place(row_of(corpus.attr_ptr, negative[0]))}: expected attribute values >= 0 (an HMM "
             f"counts them), got {corpus.attr_val[negative[0]]}"
         )
-    return corpus._replace(
+    return without_zeros(corpus)._replace(
         edge_class=np.zeros_like(corpus.edge_class),
         class_ptr=np.array([0, 1]),
         class_attr=np.zeros(1, np.int32),

@@ -51,6 +51,7 @@ from crfbook.learners.quasi_newton import minimize
 from crfbook.models.dynamic.saved import SavedDynamic
 from crfbook.models.fitting import gave_up, warn_unconverged
 from crfbook.models.inputs import (
+    below_one,
     known_corpus,
     label_columns,
     listed,
@@ -166,11 +167,12 @@ class DCRF(SavedDynamic, BaseEstimator):
         if self.verbose:
             print(engine_cost(layout, corpus, engine, cells), flush=True)
         n_attrs = max(encoder.n_attrs, 1)
-        features = dynamic_features(layout, corpus, numbers, n_attrs, given(self, "min_freq"))
-        objective = DynamicObjective(
-            corpus, numbers, layout, features, c2=c2, n_threads=thread_count(self.n_jobs), engine=engine,
-            limit=cells, options=options,
-        )  # fmt: skip
+        with np.errstate(over="ignore", invalid="ignore"):  # `gave_up` names the numbers
+            features = dynamic_features(layout, corpus, numbers, n_attrs, given(self, "min_freq"))
+            objective = DynamicObjective(
+                corpus, numbers, layout, features, c2=c2, n_threads=thread_count(self.n_jobs), engine=engine,
+                limit=cells, options=options,
+            )  # fmt: skip
         w0 = np.zeros(features.n_features)
         if self.warm_start and hasattr(self, "weights_") and classes == self._classes:
             if all(np.array_equal(a, b) for a, b in zip(features, self.features_, strict=True)):
@@ -274,7 +276,7 @@ class DCRF(SavedDynamic, BaseEstimator):
             for labels, guess in zip(gold, found, strict=True)
         ]
         counts = [any(a is not None for a in labels) for labels in gold]
-        weight = weighted(corpus, sample_weight).token_weights * counts
+        weight = below_one(weighted(corpus, sample_weight).token_weights * counts)
         if not weight.any():
             raise ValueError("score: expected at least one token with a label and a weight, got none")
         return float(np.average(right, weights=weight))
