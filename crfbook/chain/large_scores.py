@@ -21,9 +21,10 @@ def large_sequences(corpus, features, w, n_parts=1):
     if most * value * n_parts * (len(corpus.attr_idx) + corpus.n_tokens * n_edges) <= LARGE:
         return []
     node, edge = (float(np.abs(x).max(initial=0.0)) for x in np.split(w, [features.n_node]))
-    edges = n_parts * corpus.lengths * (edge * n_edges)
     counts = n_parts * np.diff(corpus.attr_ptr[corpus.seq_ptr])
-    found = np.flatnonzero(counts * min(node * value, 1e308) + edges > LARGE)
+    with np.errstate(over="ignore"):
+        edges = n_parts * corpus.lengths * (edge * n_edges)
+        found = np.flatnonzero(counts * min(node * value, 1e308) + edges > LARGE)
     if len(found) and len(corpus.attr_val):  # large values may meet small weights
         part = take_sequences(corpus, found)._replace(label_set=corpus.label_set[:0])
         part = part._replace(attr_val=np.abs(part.attr_val))
