@@ -3,6 +3,7 @@ what came.
 """
 
 import math
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,13 @@ class ModelFileError(ValueError):
     """The file is not a model that this version can load: foreign, damaged, of a later schema, or unsafe."""
 
     def __init__(self, sentence: str) -> None:
-        # what a file says may be long, and hold what a terminal obeys
-        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence[:1000])
-        super().__init__(shown if len(shown) <= 500 else f"{shown[:500]} ...")
+        super().__init__(one_line(sentence))
+
+
+def one_line(sentence):
+    """A sentence with what a file says, which may be long and hold what a terminal obeys: cut, printable."""
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence[:1000])
+    return line if len(line) <= 500 else f"{line[:500]} ..."
 
 
 def shown(value):
@@ -85,6 +90,17 @@ def function_or_none(name, value):
     if value is not None and not callable(value):
         raise ValueError(f"{name}: expected a function or None, got {shown(value)}")
     return value
+
+
+def file_name(path, doing=""):
+    """`path` as str; ValueError for what no file can be called. doing : stands before what was expected."""
+    try:
+        raw = os.fsencode(path)
+    except UnicodeEncodeError:
+        raw = b""
+    if not raw or b"\0" in raw:
+        raise ValueError(f"{doing}expected the name of a file, got {shown(path)}")
+    return os.fsdecode(raw)
 
 
 class Stored(NamedTuple):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, shown
+from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, file_name
 from crfbook.data.constraints import Constraints
 from crfbook.data.features import FeatureSet
 from crfbook.encoding.tag_dictionary import LabelSets
@@ -165,7 +165,7 @@ def save_arrays(path, kind, header, arrays):
     """
     from crfbook import __version__
 
-    path = os.path.realpath(_file_name(path))
+    path = os.path.realpath(file_name(path, "cannot save the model: "))
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -201,18 +201,6 @@ def save_arrays(path, kind, header, arrays):
         if os.path.exists(beside):
             os.unlink(beside)
         raise
-
-
-def _file_name(path):
-    """`path` as str or bytes; ValueError for what no file can be called."""
-    name = os.fspath(path)
-    try:
-        raw = os.fsencode(name)
-    except UnicodeEncodeError:
-        raw = b""
-    if not raw or b"\0" in raw:
-        raise ValueError(f"cannot save the model: expected the name of a file, got {shown(name)}")
-    return os.fsdecode(raw)
 
 
 def _sweep(folder, name):
