@@ -158,11 +158,11 @@ def iter_conll(
         found = _token_columns(blocks, file.name, columns, label, Interner(), separator, n_before)
         return [found] if len(found) else []
 
-    held, n_before, n_lines, n_found, in_sentence, begins = io.BytesIO(), 0, 0, 0, 0, 0
+    held, n_before, n_lines, n_found, in_sentence, begins, size = io.BytesIO(), 0, 0, 0, 0, 0, 0
     with nullcontext() if file is path else file:
         while line := file.readline(MAX_LINE + _ENDS):
             held.write(line)
-            n_lines, size, blank = n_lines + 1, held.tell(), not line.strip()
+            n_lines, size, blank = n_lines + 1, size + len(line), line.isspace()
             n_found, in_sentence = n_found + (not blank), 0 if blank else in_sentence + 1
             begins = size if blank else begins
             if size - begins > MAX_PIECE:
@@ -170,7 +170,7 @@ def iter_conll(
             cut = len(line) == MAX_LINE + _ENDS and not line.endswith(b"\n")
             if cut or in_sentence > MAX_SENTENCE or (blank and (n_found >= n_tokens or size > MAX_PIECE)):
                 yield from piece()
-                held, n_before, n_found, begins = io.BytesIO(), n_lines, 0, 0
+                held, n_before, n_found, begins, size = io.BytesIO(), n_lines, 0, 0, 0
     yield from piece()
 
 
