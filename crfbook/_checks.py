@@ -19,9 +19,13 @@ class ModelFileError(ValueError):
     """The file is not a model that this version can load: foreign, damaged, of a later schema, or unsafe."""
 
     def __init__(self, sentence: str) -> None:
-        # what a file says may be long, and hold what a terminal obeys
-        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence[:1000])
-        super().__init__(shown if len(shown) <= 500 else f"{shown[:500]} ...")
+        super().__init__(one_line(sentence))
+
+
+def one_line(sentence):
+    """A sentence with what a file says, which may be long and hold what a terminal obeys: cut, printable."""
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence[:1000])
+    return line if len(line) <= 500 else f"{line[:500]} ..."
 
 
 def shown(value):
@@ -40,7 +44,7 @@ def is_number(value):
     return hasattr(value, "__float__") and not isinstance(value, bool) and not getattr(value, "ndim", 0)
 
 
-def file_name(path, what):
+def file_name(path, what="path"):
     """`path` as str; ValueError that begins with `what` for what no file can be called."""
     raw = b""
     with contextlib.suppress(TypeError, UnicodeEncodeError):

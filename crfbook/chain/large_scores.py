@@ -36,6 +36,7 @@ def large_sequences(corpus, features, w, n_parts=1):
     return found.tolist()
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def log_chain(i, corpus, features, w, constraints):
     """`LogChain` of sequence i, with what rounding may have done to its scores."""
     one = take_sequences(corpus, [i])

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from crfbook._checks import shown
+from crfbook._checks import file_name, shown
 from crfbook.data.columns import TokenColumns
 from crfbook.data.vocabulary import where
 
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 _BLANK = np.zeros(256, dtype=bool)
 _BLANK[list(b" \t\n\r\x0b\x0c")] = True  # what bytes.split() splits at; a no-break space stays in its cell
 _CHUNK = 1 << 18  # bytes parsed at a time: limits the memory of the cell list
+# what a file may hold: with these limits memory is bounded whatever comes
+MAX_LINE = 1 << 20  # bytes
+MAX_SENTENCE = 1_000_000  # tokens
+MAX_PIECE = 1 << 26  # bytes of a sentence; of more than that of whole sentences, several pieces are made
+_ENDS = 3  # bytes of the longest line ending, CR CR LF
 
 
 class Interner(dict):
@@ -40,12 +45,8 @@ class Interner(dict):
 
 def read_source(source):
     """Bytes and a name for messages, from a path, an open file (text or binary) or bytes."""
-    if isinstance(source, (bytes, bytearray)):
-        return bytes(source), "<bytes>"
-    if hasattr(source, "read"):
-        name = str(getattr(source, "name", "<file>"))
-        return _as_bytes(source.read(), name), name
-    return Path(source).read_bytes(), str(source)
+    name, blocks = _blocks(source)
+    return b"".join(blocks), name
 
 
 def clean_bytes(data, name, n_lines=0):
@@ -70,7 +71,8 @@ def _blocks(source):
     """(name for messages, iterator over the bytes in pieces of whole lines)."""
     if isinstance(source, (bytes, bytearray)) or not hasattr(source, "read"):
         is_path = not isinstance(source, (bytes, bytearray))
-        file, name = (Path(source).open("rb"), str(source)) if is_path else (io.BytesIO(source), "<bytes>")
+        name = file_name(source) if is_path else "<bytes>"
+        file = open(name, "rb") if is_path else io.BytesIO(source)  # noqa: SIM115
     else:
         file, name = source, str(getattr(source, "name", "<file>"))
         if not hasattr(file, "readline"):  # whole lines come only with all of it
@@ -79,7 +81,7 @@ def _blocks(source):
     def pieces():
         with nullcontext() if file is source else file:
             while piece := file.read(_CHUNK):
-                yield _as_bytes(piece + file.readline(), name)
+                yield _as_bytes(piece + file.readline(MAX_LINE + _ENDS), name)
 
     return name, pieces()
 
@@ -130,7 +132,8 @@ def read_conll(
     Lines starting with "#" are text.
 
     Raises ValueError naming file and line for a line with another number of cells ("expected 3 columns (...),
-    found 2"), for an empty cell, and for bytes that are not UTF-8.
+    found 2"), for an empty cell, for bytes that are not UTF-8, for a line of more than MAX_LINE bytes (1 MB),
+    and for a sentence of more than MAX_SENTENCE tokens (a million).
     """
     columns, separator = _checked_columns(columns, label), _separator_byte(separator)
     name, blocks = _blocks(path_or_file)
@@ -142,30 +145,44 @@ def iter_conll(
     path: File, columns: Iterable[str | None], label: str | None = None, separator: str | None = None,
     n_tokens: int = 50_000,
 ) -> Iterator[TokenColumns]:  # fmt: skip
-    """`read_conll` in pieces of whole sentences, at least n_tokens tokens each but the last: memory does not
-    grow with the file. Arguments and errors as there; a file without a token gives nothing.
+    """`read_conll` in pieces of whole sentences, at least n_tokens tokens or MAX_PIECE bytes (64 MB) each but
+    the last: memory does not grow with the file. A sentence of more bytes is refused. Arguments and errors as
+    there (path : also an open binary file); a file without a token gives nothing.
     """
     columns, separator = _checked_columns(columns, label), _separator_byte(separator)
+    file = path if hasattr(path, "readline") else open(file_name(path), "rb")  # noqa: SIM115
 
-    def piece(lines, n_before):
-        blocks = [b"".join(lines)]
-        found = _token_columns(blocks, str(path), columns, label, Interner(), separator, n_before)
+    def piece():
+        held.seek(0)
+        blocks = _blocks(held)[1]
+        found = _token_columns(blocks, file.name, columns, label, Interner(), separator, n_before)
         return [found] if len(found) else []
 
-    lines, n_before, found = [], 0, 0
-    with Path(path).open("rb") as file:
-        for line in file:
-            lines.append(line)
-            found += bool(line.strip())
-            if found >= n_tokens and not line.strip():
-                yield from piece(lines, n_before)
-                n_before += len(lines)
-                lines, found = [], 0
-    yield from piece(lines, n_before)
+    held, n_before, n_lines, n_found, in_sentence, begins, size = io.BytesIO(), 0, 0, 0, 0, 0, 0
+    with nullcontext() if file is path else file:
+        while line := file.readline(MAX_LINE + _ENDS):
+            held.write(line)
+            n_lines, size, blank = n_lines + 1, size + len(line), line.isspace()
+            n_found, in_sentence = n_found + (not blank), 0 if blank else in_sentence + 1
+            begins = size if blank else begins
+            if size - begins > MAX_PIECE:
+                raise _too_long(file.name, n_lines, f"a sentence of at most {MAX_PIECE:,} bytes")
+            cut = len(line) == MAX_LINE + _ENDS and not line.endswith(b"\n")
+            if cut or in_sentence > MAX_SENTENCE or (blank and (n_found >= n_tokens or size > MAX_PIECE)):
+                yield from piece()
+                held, n_before, n_found, begins, size = io.BytesIO(), n_lines, 0, 0, 0
+    yield from piece()
+
+
+def _too_long(name, line, wanted):
+    return ValueError(f"{name}, line {line}: expected {wanted}, got more")
 
 
 def _checked_columns(columns, label):
-    columns = tuple(columns)
+    given = [] if isinstance(columns, str) or not hasattr(columns, "__iter__") else list(columns)
+    if not given or not all(name is None or isinstance(name, str) for name in given):
+        raise ValueError(f"columns: expected a list of names, None to leave one out; found {shown(columns)}")
+    columns = tuple(given)
     named = [name for name in columns if name is not None]
     if label is not None and label not in named:
         raise ValueError(f"label {shown(label)} is not among the columns {', '.join(map(repr, named))}")
@@ -186,7 +203,7 @@ def _token_columns(blocks, name, columns, label, strings, separator, n_lines=0):
 def _separator_byte(separator):
     if separator is None:
         return None
-    byte = separator.encode("utf-8")
+    byte = separator.encode("utf-8", "surrogatepass") if isinstance(separator, str) else b""
     if len(byte) != 1 or byte in b"\n\r":
         raise ValueError(f"separator: expected None or one ASCII character, found {shown(separator)}")
     return byte
@@ -194,8 +211,11 @@ def _separator_byte(separator):
 
 def _read_chunks(blocks, name, columns, flat, strings, separator, n_lines=0):
     """Fill the lists of `flat`; return the positions of first tokens, int64 (S,)."""
-    starts, n_tokens, after_break = [], 0, True
+    starts, n_tokens, after_break, begun = [], 0, True, 0
     for block in blocks:
+        for k, line in enumerate(block.split(b"\n") if len(block) > MAX_LINE else (), n_lines + 1):
+            if len(line.rstrip(b"\r")) > MAX_LINE:
+                raise _too_long(name, k, f"a line of at most {MAX_LINE:,} bytes")
         if not (chunk := clean_bytes(block, name, n_lines)):
             continue  # a byte order mark and nothing else
         n_cells = _cells_per_line(chunk, separator)
@@ -204,7 +224,11 @@ def _read_chunks(blocks, name, columns, flat, strings, separator, n_lines=0):
             _ragged(chunk, int(wrong[0]), n_lines, int(n_cells[wrong[0]]), name, columns)
         begins = is_token & ~np.concatenate(([not after_break], is_token[:-1]))
         starts.append(n_tokens + (np.cumsum(is_token) - 1)[begins])
-        after_break = not is_token[-1]
+        ends = np.concatenate(([begun], starts[-1], [n_tokens + is_token.sum()]))
+        if (long := np.flatnonzero(np.diff(ends) > MAX_SENTENCE)).size:
+            line = np.flatnonzero(is_token)[ends[long[0]] + MAX_SENTENCE - n_tokens]
+            raise _too_long(name, n_lines + line + 1, f"a sentence of at most {MAX_SENTENCE:,} tokens")
+        after_break, begun = not is_token[-1], ends[-2]
         cells = _split(chunk, separator)
         if separator is not None and b"" in cells:
             _empty_cell(cells.index(b""), is_token, n_lines, name, columns)
@@ -267,6 +291,8 @@ def write_conll(
     Writing to a path is atomic. Raises ValueError for a cell that is empty or would not survive being read
     back (blanks or newlines inside; name another separator), naming sequence and token.
     """
+    if _separator_byte(separator) is None:
+        raise ValueError("separator: expected one ASCII character, found None")
     parts = [*tokens.columns.values(), *([] if tokens.labels is None else [tokens.labels]), *extra]
     for part in parts:
         if len(part) != tokens.n_tokens:

@@ -196,7 +196,7 @@ class _OneByOne(Learner):
 
     def sums(self, task, payload, *more):
         more = self.n_features, None if self.engine.client is None else versions(), *more
-        return self.engine.total(task, self.shards.files, payload, *more, group=self.group)
+        return self.engine.total(task, self.shards.shards, payload, *more, group=self.group)
 
     def weights(self):
         return self.w
@@ -237,8 +237,7 @@ def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
     """
     if wanted is not None:
         check_here(wanted)
-    path, digest = shard
-    corpus, features, place, constraints = read_shard(path, digest)
+    corpus, features, place, constraints = read_shard(*shard)
     found, count = np.zeros((2, len(place)))
     share = c2 / n_shards  # of the penalty, as it has a share of the text
     if corpus.n_tokens and 0.0 < share < math.inf and sdca_memory(corpus, features) <= memory_limit:
@@ -310,9 +309,8 @@ def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
     if wanted is not None:
         check_here(wanted)
     budget = memory_share() if budget is None else budget
-    path, digest = shard
     corpus, features, place, constraints = KEPT.get(
-        (path, digest, "corpus"), lambda: _sized(read_shard(path, digest)), budget
+        (shard, "corpus"), lambda: _sized(read_shard(*shard)), budget
     )
     moves, loss, errors = np.zeros((2, len(place))), 0.0, 0.0
     if corpus.n_tokens:

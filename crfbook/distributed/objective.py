@@ -9,6 +9,7 @@ that any worker can do any task.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from typing import NamedTuple
@@ -71,8 +72,8 @@ class _Built(NamedTuple):
     lock: threading.Lock  # its work arrays are one evaluation's at a time
 
 
-def _build(path, digest, subset, n_threads):
-    corpus, features, place, constraints = read_shard(path, digest)
+def _build(shard, subset, n_threads):
+    corpus, features, place, constraints = read_shard(*shard)
     size = 8 * len(place)
     if subset is not None:
         at_work = np.unpackbits(subset.bits, count=subset.n_features).astype(bool)
@@ -88,16 +89,16 @@ def _build(path, digest, subset, n_threads):
 def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
     """(value, `Part` of F) of a shard, without penalty.
 
-    payload : (w (F,), `Subset` or None). shard : (path, digest). what : "counts" (value and gradient) or
-    "variances" (0 and second derivatives). budget : bytes that may be kept, None: `memory_share`.
-    wanted : `versions` that a worker must have, or None.
+    payload : (w (F,), `Subset` or None). shard : what `read_shard` takes. what : "counts" (value and
+    gradient) or "variances" (0 and second derivatives). budget : bytes that may be kept, None:
+    `memory_share`. wanted : `versions` that a worker must have, or None.
     """
     if wanted is not None:
         check_here(wanted)
-    (w, subset), (path, digest) = payload, shard
+    w, subset = payload
     budget = memory_share() if budget is None else budget
-    key = path, digest, subset and subset.digest, n_threads
-    built = KEPT.get(key, lambda: _build(path, digest, subset, n_threads), budget)
+    key = shard, subset and subset.digest, n_threads
+    built = KEPT.get(key, lambda: _build(shard, subset, n_threads), budget)
     place = built.place
     if built.objective is None:
         return 0.0, Part(np.zeros(len(place)), place, n_features)
@@ -106,7 +107,7 @@ def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
         try:
             value, part = built.objective(own) if what == "counts" else (0.0, built.objective.curvature(own))
         except ValueError as error:
-            raise ShardError(f"shard {path.rpartition('/')[2]}: {error}") from None
+            raise ShardError(f"shard {os.path.basename(shard[0])}: {error}") from None
     return value, Part(part, place, n_features)
 
 
@@ -162,4 +163,4 @@ class ShardedObjective:
         n_threads, group, budget = self.settings.values()
         wanted = None if self.engine.client is None else versions()
         more = self.n_features, what, n_threads, budget, wanted
-        return self.engine.total(evaluate, self.shards.files, (w, self.subset), *more, group=group)
+        return self.engine.total(evaluate, self.shards.shards, (w, self.subset), *more, group=group)

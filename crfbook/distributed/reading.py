@@ -1,7 +1,7 @@
 """Texts in pieces: files of columns and of Parquet, columns in memory, pairs (X, y), frames of pandas.
 
 A piece is (X, y, sample weights or None), as `CRF.fit` takes them. Memory is that of one piece, or of the row
-groups of a Parquet file.
+groups of a Parquet file. The bytes of a file that are read are those that were hashed.
 """
 
 import hashlib
@@ -9,17 +9,17 @@ import io
 import os
 import pickle
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
-from crfbook._checks import shown
+from crfbook._checks import file_name, one_line, shown
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import offsets
-from crfbook.data.readers import iter_conll
+from crfbook.data.readers import MAX_SENTENCE, iter_conll
 from crfbook.data.vocabulary import flat_labels
 
 PARQUET = ".parquet", ".pq"
+BLOCK = 1 << 20  # bytes of a file that are hashed together
 
 
 def is_file(text):
@@ -41,7 +41,7 @@ def parquet():
     return pyarrow.parquet
 
 
-def pieces(text, n_tokens, columns=None, label="label"):
+def pieces(text, n_tokens, columns=None, label="label", file=None):
     """Yield (X, y, weights) of at least n_tokens tokens each, but the last.
 
     text : path of a file of columns (blank lines between sentences) or of Parquet (a row a sentence, lists of
@@ -49,16 +49,18 @@ def pieces(text, n_tokens, columns=None, label="label"):
         of pairs (x, y), a sentence each.
     columns : names of the columns of a file, the label's among them; Parquet has its own.
     label : the column that holds labels; None: there are none.
+    file : of a path, the `SameFile` that is read; None: a new one.
 
     Raises ValueError or TypeError naming the file, or the sequence and token.
     """
     if is_file(text):
+        file = file or same_file(text)
         if is_parquet(text):
-            yield from _parquet_pieces(text, n_tokens, label)
+            yield from _parquet_pieces(file, n_tokens, label)
             return
         if columns is None:
             raise ValueError(f"{text}: expected columns=, the names of the columns of this file, got none")
-        for piece in iter_conll(text, columns, label, n_tokens=n_tokens):
+        for piece in iter_conll(file, columns, label, n_tokens=n_tokens):
             yield piece, None, None
         return
     yield from _cut(*_in_memory(text, label), n_tokens)
@@ -135,8 +137,9 @@ def _of_lists(lists, label, what, first):
         for i, cell in enumerate(column):
             if isinstance(cell, str) or not hasattr(cell, "__len__"):
                 raise ValueError(f"{what} {first + i}, column {name!r}: expected a list, got {shown(cell)}")
-            if sizes is not None and len(cell) != sizes[i]:
-                wanted = f"expected {sizes[i]} values, as in the first column, got {len(cell)}"
+            most = f"at most {MAX_SENTENCE:,} values" if len(cell) > MAX_SENTENCE else ""
+            if most or (sizes is not None and len(cell) != sizes[i]):
+                wanted = f"expected {most or f'{sizes[i]} values, as in the first column'}, got {len(cell)}"
                 raise ValueError(f"{what} {first + i}, column {name!r}: {wanted}")
         sizes = sizes or list(map(len, column))
     flat = {name: list(chain.from_iterable(column)) for name, column in lists.items()}
@@ -144,18 +147,39 @@ def _of_lists(lists, label, what, first):
     return TokenColumns(flat, offsets(sizes or []), labels, label or "label")
 
 
-def _parquet_pieces(path, n_tokens, label):
-    first, held, tokens = 0, [], 0
-    with parquet().ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=1024):
-            part = batch_columns(batch, label, first, str(path))
-            first, tokens = first + len(part), tokens + part.n_tokens
-            held.append(part)
-            if tokens >= n_tokens:
-                yield joined(held), None, None
-                held, tokens = [], 0
+def _parquet_pieces(file, n_tokens, label):
+    held, tokens, batches = [], 0, parquet_batches(file, 1024, label)
+    next(batches)
+    for _, part in batches:
+        tokens += part.n_tokens
+        held.append(part)
+        if tokens >= n_tokens:
+            yield joined(held), None, None
+            held, tokens = [], 0
     if held:
         yield joined(held), None, None
+
+
+def parquet_batches(file, size, label=None, wanted=None):
+    """Yield the schema of an open file of Parquet, then (rows, their `TokenColumns`), `size` rows at a time.
+
+    wanted : function of the names that are there, gives those that are read; None: all. ValueError that names
+    the file for one that is damaged, or holds anything but lists.
+    """
+    first, name = 0, file.name
+    try:
+        with parquet().ParquetFile(file) as opened:
+            if len(set(names := opened.schema_arrow.names)) < len(names):
+                raise ValueError(f"expected columns with different names, got {', '.join(map(repr, names))}")
+            yield opened.schema_arrow
+            for batch in opened.iter_batches(batch_size=size):
+                chosen = batch.select(wanted(batch.schema.names)) if wanted else batch
+                yield batch, batch_columns(chosen, label, first, name)
+                first += len(batch)
+    except Exception as error:
+        if isinstance(error, ImportError) or getattr(error, "errno", None):
+            raise
+        raise named(error, name) from None
 
 
 def joined(parts):
@@ -171,10 +195,49 @@ def text_digest(text):
     """Hash of what `pieces` would read: of a file its bytes, else of the objects as pickle writes them."""
     if not is_file(text):
         return digest_of(text)
-    if os.path.exists(text) and not os.path.isfile(text):
-        raise ValueError(f"{text}: expected a file, which can be read twice, got a folder or a pipe")
-    with Path(text).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with same_file(text) as file:
+        return file.raw.digest
+
+
+def regular(path):
+    """`path` as str; ValueError for a folder or a pipe."""
+    name = file_name(path)
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise ValueError(f"{name}: expected a file, which can be read twice, got a folder or a pipe")
+    return name
+
+
+def same_file(path):
+    """An open file: what is read has the hash `raw.digest`, whoever writes into it meanwhile."""
+    return io.BufferedReader(_Blocks(regular(path)), BLOCK)
+
+
+class _Blocks(io.FileIO):
+    """A file of which a block is refused that has another hash than at the opening."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.hashes, whole = [], hashlib.sha256()
+        while block := self.read(BLOCK):
+            self.hashes.append(hashlib.sha256(block).digest())
+            whole.update(block)
+        self.digest = whole.hexdigest()
+        self.seek(0)
+
+    def readinto(self, out):
+        i, start = divmod(self.tell(), BLOCK)
+        if i >= len(self.hashes):
+            return 0
+        self.seek(i * BLOCK)
+        block = self.read(BLOCK)
+        if hashlib.sha256(block).digest() != self.hashes[i]:
+            raise ValueError(
+                f"{self.name}: expected a file that stays as it is, it changed while it was read"
+            )
+        part = block[start : start + len(out)]
+        out[: len(part)] = part
+        self.seek(i * BLOCK + start + len(part))
+        return len(part)
 
 
 def digest_of(value):
@@ -227,5 +290,5 @@ class _Plain(pickle.Pickler):
 def named(error, name):
     """The same kind of error, whose sentence begins with the name of the text."""
     said = str(error)
-    said = said if said.startswith(str(name)) else f"{name}: {said}"
+    said = one_line(said if said.startswith(str(name)) else f"{name}: {said}")
     return TypeError(said) if isinstance(error, TypeError) else ValueError(said)

@@ -6,11 +6,13 @@
 
 A shard numbers its own attributes from 0. `place` (F',) says where its weights stand among the F of the
 whole, and rises. All files have the format of models (models/saving.py): arrays without pickle, a checksum
-over every byte, and they appear complete or not at all.
+over every byte, and they appear complete or not at all. What is read is checked as a model is, and held
+against the alphabet: a weight of a shard stands for the same attribute and labels there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -22,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import ModelFileError, shown
-from crfbook.data.constraints import Constraints
+from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, file_name, number, shown
+from crfbook.data.constraints import Constraints, violations
 from crfbook.data.corpus import make_corpus, offsets, ragged_index
 from crfbook.data.features import FeatureSet
 from crfbook.distributed.reading import digest_of
@@ -31,6 +33,7 @@ from crfbook.encoding.templates import as_template
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import given
 from crfbook.models.saving import load_arrays, save_arrays
+from crfbook.models.weights import check_features
 
 SCHEMA = 2
 MANIFEST, ALPHABET = "manifest.json", "alphabet.crfbook"
@@ -55,7 +58,7 @@ def check_crf(crf):
         raise TypeError(f"crf: expected a CRF, got {shown(crf)}")
 
 
-class ShardError(ValueError):
+class ShardError(ModelFileError):
     """A shard, or what belongs to it, is missing, damaged, or not the one that was written."""
 
 
@@ -79,7 +82,7 @@ class Shards:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = os.path.realpath(os.fsdecode(folder))
+        self.folder = os.path.realpath(file_name(folder))
         path = Path(self.folder, MANIFEST)
         try:
             about = json.loads(path.read_text("utf-8"))
@@ -87,7 +90,7 @@ class Shards:
             raise ShardError(
                 f"{self.folder}: expected shards that write_shards has finished, there is no {MANIFEST}"
             ) from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ShardError(f"{path}: expected the manifest of shards, {error}") from None
         if not isinstance(about, dict) or about.get("schema") != SCHEMA:
             found = about.get("schema") if isinstance(about, dict) else about
@@ -100,16 +103,21 @@ class Shards:
             )
             rows = [Shard(os.path.join(self.folder, row[0]), *row[1:]) for row in about["shards"]]
             self.extremes = Extremes(*about["extremes"])
-        except (KeyError, TypeError, IndexError) as error:
+            digest = about.pop("digest", None), _hash_of(about)
+        except (KeyError, TypeError, IndexError, RecursionError) as error:
             raise ShardError(f"{path}: expected the manifest of shards, {error!r} is wrong") from None
         twice = [name for name, n in Counter(row.path for row in rows).items() if n > 1]
         if twice:
             raise ShardError(f"{path}: expected each shard once, got {os.path.basename(twice[0])} twice")
-        if about.pop("digest", None) != _hash_of(about):
+        if digest[0] != digest[1]:
             raise ShardError(
                 f"{path}: expected the manifest as write_shards left it, its hash is another: remove it, "
                 "and the same call of write_shards writes it again"
             )
+        try:
+            _check_manifest(about)
+        except ValueError as error:
+            raise ShardError(f"{path}: refused, {error}") from None
         self.shards = rows
 
     files = property(lambda self: [(shard.path, shard.digest) for shard in self.shards])
@@ -133,11 +141,31 @@ class Shards:
 
     @cached_property
     def _whole(self):
-        return read_alphabet(os.path.join(self.folder, ALPHABET), self.alphabet)
+        encoder, *rest = read_alphabet(os.path.join(self.folder, ALPHABET), self.alphabet)
+        if (text := getattr(encoder.template, "text", None)) != (wanted := self.settings["template"]):
+            raise ShardError(f"alphabet: expected the template {shown(wanted)}, got {shown(text)}")
+        return encoder, *rest
 
     encoder = property(lambda self: self._whole[0])
     features = property(lambda self: self._whole[1])
     constraints = property(lambda self: self._whole[2])
+
+
+def _check_manifest(about):
+    """ValueError unless a manifest is one that `write_manifest` could have written."""
+    text, count = ((str,), None), ((int,), 0)
+    check_fields(about, {"alphabet": text, "n_dropped": count, "settings": ((dict,), None)})
+    if missing := {*WEIGHTS, "template", "constraints"} - about["settings"].keys():
+        raise ValueError(f"settings: expected those of a CRF, {', '.join(sorted(missing))} is missing")
+    if not about["shards"]:
+        raise ValueError("shards: expected at least one, got none")
+    for row in about["shards"]:
+        fields = dict(zip(Shard._fields, row, strict=True))
+        check_fields(fields, dict(zip(fields, (text, text, count, count, count), strict=True)))
+        if not SHARD.fullmatch(row[0]):
+            raise ValueError(f"shards: expected names such as {shard_name(0)}, got {shown(row[0])}")
+    for name, largest in zip(Extremes._fields, about["extremes"], strict=True):
+        number(name, largest)
 
 
 def shard_name(i):
@@ -184,9 +212,21 @@ def write_alphabet(path, encoder, features, constraints):
 def read_alphabet(path, digest):
     """(encoder, features, constraints or None). ShardError where the file is not the one that is meant."""
     header, arrays = _load(path, "alphabet", digest)
-    state = part_of("encoder", arrays)
-    encoder = encoder_from_state(header["encoder"], state, trust=True)
-    return encoder, _features_of(header["sizes"], arrays), _constraints_of(arrays)
+    features, constraints = read_features(path, digest)
+    with _refusing(path, "alphabet"):
+        encoder = encoder_from_state(header["encoder"], part_of("encoder", arrays), trust=True)
+        check_features(features, constraints, (encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs))
+    return encoder, features, constraints
+
+
+@lru_cache(maxsize=1)
+def read_features(path, digest):
+    """(features, constraints or None) of the alphabet: what shards are held against."""
+    header, arrays = _load(path, "alphabet", digest)
+    with _refusing(path, "alphabet"):
+        features, constraints = _features_of(header["sizes"], arrays), _constraints_of(arrays)
+        check_features(features, constraints)
+    return features, constraints
 
 
 def write_shard(path, corpus, features, constraints, alphabet, source=""):
@@ -204,24 +244,63 @@ def write_shard(path, corpus, features, constraints, alphabet, source=""):
     return Shard(path, digest, corpus.n_sequences, corpus.n_tokens, small.n_features)
 
 
-def read_shard(path, digest):
-    """(corpus, features, place int64 (F',), constraints) of a shard file."""
+def read_shard(path, digest, *sizes):
+    """(corpus, features, place int64 (F',), constraints) of a shard file.
+
+    sizes : sequences, tokens and weights, as the manifest names them. ShardError in one sentence for a file
+    that is not the one that was written, or in which anything does not fit together.
+    """
     header, arrays = _load(path, "shard", digest)
-    corpus = make_corpus(**part_of("corpus", arrays))
-    features = _features_of(header["sizes"], arrays)
-    return corpus, features, arrays["place"].astype(np.int64), _constraints_of(arrays)
+    with _refusing(path, "shard"):
+        whole, limits = read_features(os.path.join(os.path.dirname(path), ALPHABET), header["alphabet"])
+        features, constraints = _features_of(header["sizes"], arrays), _constraints_of(arrays)
+        check_features(features, constraints, (whole.n_labels, *features.sizes[1:]))
+        corpus = make_corpus(**part_of("corpus", arrays))
+        ids = zip(("labels", "attr_idx", "class_attr"), features.sizes, strict=True)  # all tokens have labels
+        table = {name: Stored(np.int32, (None,), 0, size) for name, size in ids}
+        table |= dict.fromkeys(("label_set", "link"), Stored(np.int32, (0,)))
+        table["place"] = Stored("iu", (features.n_features,), 0, whole.n_features, "rising")
+        check_arrays(corpus._asdict() | {"place": arrays["place"]}, table)
+        place = arrays["place"].astype(np.int64)
+        _check_place(features, place, whole)
+        tables = {content_digest(_constraint_arrays(own), "") for own in (constraints, limits)}
+        if len(tables) > 1 or violations(corpus, limits, range(whole.n_labels)):
+            raise ValueError("constraints: expected those of the alphabet, and labels that obey them")
+        found = corpus.n_sequences, corpus.n_tokens, features.n_features
+        if sizes and sizes != found:
+            raise ValueError(f"expected {sizes} sequences, tokens and weights, got {found}")
+    return corpus, features, place, constraints
+
+
+def _check_place(small, place, whole):
+    """ValueError unless the weights of a shard are rows of the whole, complete and with the same labels."""
+
+    def rows(ptr, of_whole, at):
+        filled = np.flatnonzero(np.diff(ptr))
+        if at.size and not (0 <= at[0] and at[-1] < of_whole[-1]):
+            return False
+        items, ends = ragged_index(of_whole, np.searchsorted(of_whole, at[ptr[filled]], "right") - 1)
+        return np.array_equal(items, at) and np.array_equal(ends[1:], ptr[filled + 1])
+
+    node, edge = place[: small.n_node], place[small.n_node :] - whole.n_node
+    same = rows(small.node_ptr, whole.node_ptr, node) and rows(small.edge_ptr, whole.edge_ptr, edge)
+    same = same and np.array_equal(edge[: small.edge_ptr[1]], np.arange(whole.edge_ptr[1]))  # the constant's
+    for name, at in (("node_label", node), ("edge_prev", edge), ("edge_next", edge)):
+        same = same and np.array_equal(getattr(small, name), getattr(whole, name)[at])
+    if not same:
+        raise ValueError("place: expected rows of the alphabet's weights, complete and with the same labels")
 
 
 def shard_of(path, alphabet, source):
     """The `Shard` that a file holds of this text in this alphabet, or None: there is none, or another one."""
     try:
-        header, arrays = load_arrays(path, "shard")
-    except (OSError, ModelFileError):
+        header, _ = _load(path, "shard")
+        corpus, features, *_ = read_shard(path, header["digest"])
+    except (OSError, ShardError):
         return None
-    if [header.get(name) for name in ("schema", "alphabet", "source")] != [SCHEMA, alphabet, source]:
+    if [header["alphabet"], header.get("source")] != [alphabet, source]:
         return None
-    sizes = len(arrays["corpus.seq_ptr"]) - 1, len(arrays["corpus.attr_ptr"]) - 1, len(arrays["place"])
-    return Shard(path, header["digest"], *sizes)
+    return Shard(path, header["digest"], corpus.n_sequences, corpus.n_tokens, features.n_features)
 
 
 def own_part(corpus, features):
@@ -256,22 +335,45 @@ def content_digest(arrays, beside):
     return digest.hexdigest()
 
 
-def _load(path, kind, digest):
+def _load(path, kind, digest=None):
+    """(header, arrays) of a file that holds what its hash says; digest None: whatever hash it has."""
     name = os.path.basename(path)
-    try:
+    with _refusing(path, kind):
         header, arrays = load_arrays(path, kind)
-    except FileNotFoundError:
-        raise ShardError(f"{kind} {name}: expected a file, there is none at {path}") from None
-    except ModelFileError as error:
-        raise ShardError(f"{kind} {name} cannot be used: {error}") from None
-    if header.get("schema") != SCHEMA:
-        found = shown(header.get("schema"))
-        raise ShardError(f"{kind} {name}: expected version {SCHEMA}, got {found}: write the shards again")
-    if header.get("digest") != digest:
-        raise ShardError(
-            f"{kind} {name}: it is not the file that the manifest names, but one of another text or alphabet"
-        )
+        check_fields({"header": header}, {"header": ((dict,), None)})
+        if header.get("schema") != SCHEMA:
+            found = shown(header.get("schema"))
+            raise ShardError(f"{kind} {name}: expected version {SCHEMA}, got {found}: write the shards again")
+        own = content_digest(arrays, header["encoder" if kind == "alphabet" else "alphabet"])
+        if header["digest"] != own or digest not in (None, own):
+            raise ShardError(
+                f"{kind} {name}: it is not the file that the manifest names, but one of another text or "
+                "alphabet"
+            )
     return header, arrays
+
+
+def is_intact(kind, path, digest):
+    """Whether a file is there, and is the one that the manifest names. A task."""
+    try:
+        return bool(_load(path, kind, digest))
+    except (OSError, ShardError):
+        return False
+
+
+@contextlib.contextmanager
+def _refusing(path, kind):
+    """What does not fit in a file becomes one sentence that names the file."""
+    name = f"{kind} {os.path.basename(path)}"
+    try:
+        yield
+    except FileNotFoundError:
+        raise ShardError(f"{name}: expected a file, there is none at {path}") from None
+    except (ShardError, OSError):
+        raise
+    except Exception as error:
+        said = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ShardError(f"{name} cannot be used: {said}") from None
 
 
 def prefixed(group, arrays):

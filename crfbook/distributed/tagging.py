@@ -9,14 +9,15 @@ import re
 import secrets
 import threading
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import one_of, shown, whole
+from crfbook._checks import file_name, one_of, shown, whole
 from crfbook.data.readers import iter_conll, write_conll
 from crfbook.distributed.engine import engine_of, keep_freed
-from crfbook.distributed.reading import batch_columns, is_file, is_parquet, named, parquet
+from crfbook.distributed.reading import is_file, is_parquet, named, parquet, parquet_batches, regular
 from crfbook.models.crf import CRF
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ROWS = 1024  # sentences of a piece of Parquet
 LEFT = re.compile(r"(.+)\.[0-9a-f]{12}\.tmp")  # a file that is not yet complete: that of `tag_file`
 MODEL = ".model-{}.crfbook"  # the model in the folder `out`, while files are tagged
+MODELS = re.compile(r"\.(model)-[0-9a-f]{12}\.crfbook(\.[0-9a-f]{12}\.tmp)?")
 
 
 class Tagged(NamedTuple):
@@ -60,7 +62,9 @@ def predict_files(
     verbose : show a progress bar.
 
     Returns a list of `Tagged`, one a file, in their order (of skipped ones n_tokens is -1). Files appear
-    complete or not at all. Raises ValueError or TypeError naming file and place; FileExistsError.
+    complete or not at all. Raises ValueError or TypeError naming file and place; FileExistsError. A file of
+    columns with a line of more than 1 MB, or a sentence of more than a million tokens or 64 MB, is refused,
+    and so is a row of Parquet of more than a million values, a folder and a pipe.
     """
     check_is_fitted(crf, "weights_")
     one_of("existing", existing, ("error", "skip", "replace"))
@@ -72,12 +76,12 @@ def predict_files(
     odd = [name for name in crf.classes_ if not isinstance(name, str)]
     if odd:
         raise ValueError(f"predict_files: expected a CRF whose labels are strings, one is {shown(odd[0])}")
-    files = [os.path.abspath(os.fsdecode(path)) for path in _listed(files)]  # links keep their names
+    files = [os.path.abspath(file_name(path)) for path in _listed(files)]  # links keep their names
     names = Counter(map(os.path.basename, files))
     twice = [name for name, n in names.items() if n > 1]
     if twice:
         raise ValueError(f"files: expected names that differ, got {twice[0]} {names[twice[0]]} times")
-    out = os.path.realpath(os.fsdecode(out))
+    out = os.path.realpath(file_name(out))
     os.makedirs(out, exist_ok=True)
     targets = [os.path.join(out, os.path.basename(path)) for path in files]
     clash = [
@@ -87,30 +91,53 @@ def predict_files(
     ]
     if clash:
         raise ValueError(f"out: expected another folder than that of the files, {clash[0]} is in it")
-    there = [os.path.exists(target) for target in targets]
+    there = [os.path.lexists(target) for target in targets]  # so is a link to a file that is gone
     if existing == "error" and any(there):
         name = targets[there.index(True)]
         raise FileExistsError(f"{name} exists: existing='skip' keeps it, existing='replace' writes it again")
     columns = tuple(crf.encoder_.columns_ if columns is None else columns)
     engine = engine_of(client)
     todo = [i for i, done in enumerate(there) if not (done and existing == "skip")]
-    model = os.path.join(out, MODEL.format(secrets.token_hex(6)))
-    crf.save(model)
-    try:
-        with open(model, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        jobs = ((model, digest, files[i], targets[i], columns, label, piece_tokens) for i in todo)
-        found = dict(zip(todo, _shown(engine.run(tag_file, jobs), len(todo), verbose), strict=True))
-    finally:
-        os.unlink(model)
-        _sweep(out, {os.path.basename(targets[i]) for i in todo})
+    with _at_work(out):
+        model = os.path.join(out, MODEL.format(secrets.token_hex(6)))
+        crf.save(model)
+        try:
+            with open(model, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            jobs = ((model, digest, files[i], targets[i], columns, label, piece_tokens) for i in todo)
+            found = dict(zip(todo, _shown(engine.run(tag_file, jobs), len(todo), verbose), strict=True))
+        finally:
+            os.unlink(model)
+            _sweep(out, LEFT, {os.path.basename(targets[i]) for i in todo})
     return [found.get(i, Tagged(target, -1, -1)) for i, target in enumerate(targets)]
 
 
-def _sweep(out, names):
-    """Remove what a killed worker has left of files of these names."""
+@contextlib.contextmanager
+def _at_work(out):
+    """Context manager: whoever begins alone in `out` removes the models of calls that were killed.
+
+    The lock on the folder is the system's and ends with its process. Where there is none nothing is removed.
+    """
+    folder = None
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        folder = os.open(out, os.O_RDONLY)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _sweep(out, MODELS, ("model",))
+        fcntl.flock(folder, fcntl.LOCK_SH)  # beside others; while one is at work, nobody sweeps
+    try:
+        yield
+    finally:
+        if folder is not None:
+            os.close(folder)
+
+
+def _sweep(out, pattern, names):
+    """Remove what was left of these names: `pattern` finds them in the names of files."""
     for left in os.listdir(out):
-        found = LEFT.fullmatch(left)
+        found = pattern.fullmatch(left)
         if found and found[1] in names:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(out, left))
@@ -149,6 +176,7 @@ def tag_file(model, digest, path, target, columns, label, piece_tokens):
     beside = f"{target}.{secrets.token_hex(6)}.tmp"
     write = _tag_parquet if is_parquet(path) else _tag_columns
     try:
+        regular(path)
         sizes = write(crf, path, beside, columns, label, piece_tokens)
         if not os.path.exists(model):  # the call has failed meanwhile; another one may have written the file
             raise RuntimeError(f"{path}: the call of predict_files that asked for it has ended")
@@ -176,16 +204,16 @@ def _tag_columns(crf, path, beside, columns, label, piece_tokens):
 def _tag_parquet(crf, path, beside, columns, label, piece_tokens):
     import pyarrow as pa
 
-    pq, n_sequences, n_tokens, writer = parquet(), 0, 0, None
+    n_sequences, n_tokens, writer = 0, 0, None
     try:
-        with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
+        with open(path, "rb") as file:
+            batches = parquet_batches(file, ROWS, wanted=partial(_needed, crf))
+            schema = next(batches)
             old = schema.get_field_index(label)
             schema = schema.remove(old) if old >= 0 else schema
             schema = schema.append(pa.field(label, pa.list_(pa.string())))
-            writer = pq.ParquetWriter(beside, schema)
-            for batch in file.iter_batches(batch_size=ROWS):
-                text = batch_columns(batch.select(_needed(crf, batch.schema.names)), None, n_sequences, path)
+            writer = parquet().ParquetWriter(beside, schema)
+            for batch, text in batches:
                 labels = pa.array(crf.predict(text), pa.list_(pa.string()))
                 kept = [batch.column(i) for i, name in enumerate(batch.schema.names) if name != label]
                 writer.write_batch(pa.record_batch([*kept, labels], schema=schema))

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfbook._checks import ModelFileError, shown, whole
+from crfbook._checks import ModelFileError, file_name, shown, whole
 from crfbook.data.constraints import constraints_from, violations
 from crfbook.data.corpus import make_corpus, without_zeros
 from crfbook.data.features import empirical_counts, from_keys, observed, with_every
 from crfbook.distributed.engine import engine_of
-from crfbook.distributed.reading import is_file, n_tokens_of, named, pieces, text_digest
+from crfbook.distributed.reading import is_file, n_tokens_of, named, pieces, same_file, text_digest
 from crfbook.distributed.shards import (
     ALPHABET,
     MANIFEST,
@@ -38,6 +38,7 @@ from crfbook.distributed.shards import (
     Shards,
     check_crf,
     empty_corpus,
+    is_intact,
     part_of,
     prefixed,
     read_alphabet,
@@ -89,12 +90,13 @@ def write_shards(
     Returns `Shards`. Encoder and weights are those that `CRF.fit` would have found in all texts together
     (min_freq is held against sums of attribute values, part by part: where these are no whole numbers a sum
     may differ in its last bit). A call that was stopped is gone on with by the same call. Shards that are
-    complete and of the same texts and settings are left as they are; of others: ShardError, as where another
-    write_shards is at work in the folder. Warns of sequences left out because of on_violation="drop".
+    complete and of the same texts and settings are left as they are, after each was read once more; of
+    others, or where one is damaged: ShardError, as where another write_shards is at work in the folder. Warns
+    of sequences left out because of on_violation="drop".
 
     Raises ValueError or TypeError in one sentence that names the text, sequence and token (of a text in
-    several parts the part, in which sequences are counted); OSError as the file system says, a full disk for
-    instance.
+    several parts the part, in which sequences are counted), for a file that changes while it is read, and
+    where a limit of `predict_files` is passed; OSError as the file system says, a full disk for instance.
     """
     shard_tokens = int(whole("shard_tokens", shard_tokens, 1))
     engine = engine_of(client)
@@ -103,7 +105,7 @@ def write_shards(
         raise ValueError(f"write_shards: expected tag_dictionary=None, got {shown(crf.tag_dictionary)}")
     settings, columns = settings_of(crf), None if columns is None else tuple(columns)
     read = {"columns": columns, "label": label, "n_tokens": shard_tokens, "template": settings["template"]}
-    folder = os.path.realpath(os.fsdecode(folder))
+    folder = os.path.realpath(file_name(folder))
     parts = os.path.join(folder, PARTS)
     os.makedirs(parts, exist_ok=True)
     with _alone_in(parts):
@@ -112,8 +114,12 @@ def write_shards(
         made_of = hashlib.sha256(json.dumps([settings, of_texts], sort_keys=True).encode()).hexdigest()
         if not os.path.exists(os.path.join(folder, MANIFEST)):
             say = print if verbose else lambda *_: None
-            _finish(folder, found, engine, crf.constraints, settings | {"made_of": made_of}, say)
-        shards = _same(Shards(folder), made_of)
+            try:
+                _finish(folder, found, engine, crf.constraints, settings | {"made_of": made_of}, say)
+            except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+                told = f"{parts}: expected what an earlier call left there, {error!r}: remove this folder"
+                raise ShardError(told) from error
+        shards = _same(Shards(folder), made_of, engine)
         for name in os.listdir(parts):  # a folder of our own
             if not name.endswith((DONE, LOCK)):
                 os.unlink(os.path.join(parts, name))
@@ -215,19 +221,21 @@ def _merged(rows):
     return encoder
 
 
-def _same(shards, made_of):
-    """Finished shards, if they were made of the same and are all there; ShardError if not."""
+def _same(shards, made_of, engine):
+    """Finished shards, if they were made of the same and are all there, undamaged; ShardError if not."""
     if shards.settings.get("made_of") != made_of:
         raise ShardError(
             f"{shards.folder}: expected a new folder, or shards of the same texts and settings; "
             "the shards there are of others"
         )
-    gone = [os.path.basename(path) for path, _ in shards.files if not os.path.exists(path)]
-    if gone:
-        raise ShardError(
-            f"{shards.folder}: {gone[0]} is missing: remove {MANIFEST} there, and the same call "
-            "writes it again"
-        )
+    jobs = [("shard", *file) for file in shards.files]
+    jobs.append(("alphabet", os.path.join(shards.folder, ALPHABET), shards.alphabet))
+    for (_, path, _), intact in zip(jobs, engine.run(is_intact, jobs), strict=True):
+        if not intact:
+            what = f"{os.path.basename(path)} is {'damaged' if os.path.exists(path) else 'missing'}"
+            raise ShardError(
+                f"{shards.folder}: {what}: remove {MANIFEST} there, and the same call writes it again"
+            )
     return shards
 
 
@@ -242,7 +250,7 @@ def _texts(texts):
     seen = {}
     for i, text in enumerate(texts):
         if is_file(text):
-            path = os.path.realpath(text)
+            path = os.path.realpath(file_name(text))
             if path in seen:
                 raise ValueError(f"texts: expected each file once, got {text} as number {seen[path]} and {i}")
             seen[path] = i
@@ -271,14 +279,16 @@ def encode(text, place, read, name, finished):
     if hasattr(text, "compute"):  # a partition of a Dask collection
         text = text.compute(scheduler="synchronous")
         text = list(text) if not hasattr(text, "columns") and not isinstance(text, list | tuple) else text
-    source = hashlib.sha256(f"{text_digest(text)} {json.dumps(read, sort_keys=True)}".encode()).hexdigest()
+    file = same_file(text) if is_file(text) else None
+    digest = text_digest(text) if file is None else file.raw.digest
+    source = hashlib.sha256(f"{digest} {json.dumps(read, sort_keys=True)}".encode()).hexdigest()
     rows = _done(place, source, finished)
     if rows is not None:
         return rows
     # a task of a call that failed may still be at work, on another text: it must not meet these files
     rows, own = [], f"{place}-{source[:12]}"
     try:
-        for X, y, weights in pieces(text, read["n_tokens"], read["columns"], read["label"]):
+        for X, y, weights in pieces(text, read["n_tokens"], read["columns"], read["label"], file):
             k = len(rows)
             rows.append(_encode_piece(X, y, weights, f"{own}-{k:04d}", f"{source}-{k}", read["template"]))
     except (ValueError, TypeError) as error:
@@ -293,11 +303,14 @@ def _done(place, source, finished):
     """The rows of an earlier call for the same text, if all its files are there."""
     try:
         header, _ = load_arrays(f"{place}{DONE}", PART)
-    except (OSError, ModelFileError):
+        paths = [os.path.join(os.path.dirname(place), row["file"]) for row in header["rows"]]
+        _ = [
+            sum(row["extremes"], row["n_tokens"]) + len(row["source"]) for row in header["rows"]
+        ]  # if they are
+        there = header["source"] == source and (finished or all(map(os.path.exists, paths)))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    folder = os.path.dirname(place)
-    there = finished or all(os.path.exists(os.path.join(folder, row["file"])) for row in header["rows"])
-    return header["rows"] if there and header["source"] == source else None
+    return header["rows"] if there else None
 
 
 def _encode_piece(X, y, weights, path, source, template):

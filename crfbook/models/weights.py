@@ -175,24 +175,30 @@ def check_layout(features, w, encoder, constraints):
     """Raise ValueError unless the arrays of a loaded model fit together:
     kernels trust them and check nothing.
     """
+    check_features(features, constraints, (len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs))
+    check_arrays({"weights": w}, {"weights": Stored(np.float64, (features.n_features,))})
+
+
+def check_features(features, constraints, known=None):
+    """ValueError unless a `FeatureSet` and `Constraints` (or None) of a file, of a model or of a shard, fit
+    together. known : the sizes of their alphabets, where these are at hand.
+    """
     check_fields(
         features._asdict(), {name: ((int,), least) for name, least in zip(SIZES, (1, 0, 1), strict=True)}
     )
     n_labels, n_attrs, n_edge_attrs = features.sizes
-    known = len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs
+    known = known or features.sizes
     if features.sizes != known or max(n_attrs, n_edge_attrs * n_labels) * n_labels >= 2**63:
         raise ValueError(f"sizes of alphabets and weights: expected {known}, got {features.sizes}")
-    n_node, n_edge = features.node_label.size, features.edge_prev.size
     labels = Stored(np.int32, (None,), 0, n_labels)
+    check_arrays(features._asdict(), dict.fromkeys(("node_label", "edge_prev"), labels))
+    n_node, n_edge = features.n_node, features.edge_prev.size
     check_arrays(
-        features._asdict() | {"weights": w},
+        features._asdict(),
         {
             "node_ptr": pointers(n_attrs, n_node),
-            "node_label": labels,
             "edge_ptr": pointers(n_edge_attrs, n_edge),
-            "edge_prev": labels,
             "edge_next": labels._replace(shape=(n_edge,)),
-            "weights": Stored(np.float64, (n_node + n_edge,)),
         },
     )
     for name in ("node_keys", "edge_keys"):  # their labels rise within each row

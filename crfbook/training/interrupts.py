@@ -1,24 +1,33 @@
-"""Ctrl-C between pieces of work, not inside them.
+"""Ctrl-C between pieces of work, not inside them; and so for every signal that has a handler in Python.
 
-Python raises KeyboardInterrupt after any instruction: between two assignments that belong together, or where
-a setting has been changed and nobody yet knows how to put it back. Inside `held_back` a signal waits for the
-next `listen`, or for the end. Signals come to the main thread alone; elsewhere all of this does nothing.
+Python runs a handler after any instruction, and it may raise: between two assignments that belong together,
+or where a setting has been changed and nobody yet knows how to put it back. Inside `held_back` a signal waits
+for the next `listen`, or for the end. Signals come to the main thread alone; elsewhere all of this does
+nothing.
 """
 
 import signal
 import threading
 import time
+from _signal import getsignal  # as in `signal`, without its names for numbers: quick
+from _signal import signal as set_handler
 from contextlib import contextmanager
 
 CHUNK = 512  # sequences per compiled call of an epoch: Ctrl-C is heard between calls
 PATIENCE = 2.0  # seconds: who presses Ctrl-C again after that is heard at once, wherever the program is
+_NUMBERS = sorted(signal.valid_signals())
 
 
 class _Held:
-    """What the program does at Ctrl-C while it is held back, and the first signal that waits."""
+    """What the program does at each signal, whether signals wait now, and those that do.
 
-    handler = None
-    waiting = None  # (number, frame, when)
+    One assignment, to `inside`, decides for all signals. `_wait` stands in the place of their handlers; while
+    `inside` is false it calls them, so it does no harm where a signal keeps it from being taken away.
+    """
+
+    handlers = {}  # noqa: RUF012  number: handler
+    inside = False
+    waiting = None  # or [(number, frame, when)], each number once
 
 
 def _in_main_thread():
@@ -26,18 +35,24 @@ def _in_main_thread():
 
 
 def _wait(number, frame):
-    if _Held.waiting is None:
-        _Held.waiting = number, frame, time.monotonic()
-    elif time.monotonic() - _Held.waiting[2] > PATIENCE:
-        _Held.waiting = None
-        _Held.handler(number, frame)
+    row = next((row for row in _Held.waiting or () if row[0] == number), None)
+    now = time.monotonic()
+    if not _Held.inside:
+        _Held.handlers[number](number, frame)
+    elif row is None:
+        _Held.waiting = [*(_Held.waiting or ()), (number, frame, now)]
+    elif number == signal.SIGINT and now - row[2] > PATIENCE:
+        _Held.waiting.remove(row)
+        _Held.waiting = _Held.waiting or None
+        _Held.handlers[number](number, frame)
 
 
 def listen():
-    """Raise KeyboardInterrupt, or do what else the program does at Ctrl-C, if a signal waits."""
-    if _Held.waiting is not None and _in_main_thread():
-        (number, frame, _), _Held.waiting = _Held.waiting, None
-        _Held.handler(number, frame)
+    """Raise KeyboardInterrupt, or do what else the program does at a signal, if one waits."""
+    while _Held.waiting is not None and _in_main_thread():
+        (number, frame, _), *rest = _Held.waiting
+        _Held.waiting = rest or None
+        _Held.handlers[number](number, frame)
 
 
 def heard_chunks(order):
@@ -49,31 +64,46 @@ def heard_chunks(order):
 
 @contextmanager
 def held_back():
-    """Context manager: Ctrl-C waits for `listen`. The one that was entered first listens when it is left."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not _in_main_thread() or not callable(handler) or handler is _wait:
+    """Context manager: signals wait for `listen`. The one that was entered first listens when it is left."""
+    if _Held.inside or not _in_main_thread():
         yield
         return
-    _Held.handler = handler
-    signal.signal(signal.SIGINT, _wait)
+    mine = []
     try:
+        for number, handler in zip(_NUMBERS, map(getsignal, _NUMBERS), strict=True):
+            if callable(handler) and handler is not _wait:
+                _Held.handlers[number] = handler
+                mine.append(number)
+                set_handler(number, _wait)
+        _Held.inside = True
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
-        listen()
+        try:
+            _Held.inside = False
+            _give_back(mine)
+        finally:  # once more: a handler that has its place back may have raised before the others have theirs
+            _give_back(mine)
+            listen()
 
 
-@contextmanager
-def heard_at_once():
+def _give_back(numbers):
+    """Their handlers, unless the program has set others meanwhile."""
+    for number in numbers:
+        if getsignal(number) is _wait:
+            set_handler(number, _Held.handlers[number])
+
+
+class heard_at_once:  # noqa: N801  no generator: one that a signal keeps from its end would end too late
     """Context manager for what is not ours, inside `held_back`: a callback may sleep, and Ctrl-C wakes it.
 
     A signal that waits already goes on waiting: the callback sees every iteration that the history has.
     """
-    if signal.getsignal(signal.SIGINT) is not _wait or not _in_main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, _Held.handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, _wait)
+
+    def __enter__(self):
+        self.inside = _Held.inside and _in_main_thread()
+        if self.inside:
+            _Held.inside = False
+
+    def __exit__(self, *_):
+        if self.inside:
+            _Held.inside = True

@@ -53,11 +53,11 @@ def _set_threads(libraries, numbers):
 
 @contextmanager
 def one_blas_thread():
-    """Context manager: BLAS runs on one thread inside, and Ctrl-C waits for `listen` or for the end.
+    """Context manager: BLAS runs on one thread inside, and signals wait for `listen` or for the end.
 
     Mostly the setting belongs to the process. Several threads may be inside at once: the first sets it, the
     last puts back what was there (each for itself would free BLAS under the others' feet, and could leave it
-    at one for good). So could a Ctrl-C between the two halves of that: see interrupts.py.
+    at one for good). So could a handler that raises between the two halves of that: see interrupts.py.
     """
     with held_back():
         _enter()

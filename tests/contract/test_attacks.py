@@ -8,9 +8,9 @@ from helpers.attacks import FORGED, SHARES, attacks
 TESTS = Path(__file__).resolve().parents[1] / "attacks"
 
 
-def test_each_kind_is_tried_once_and_files_take_half(monkeypatch):
+def test_each_kind_is_tried_and_files_take_half(monkeypatch):
     text = "".join(path.read_text("utf-8") for path in TESTS.glob("test_*.py"))
-    assert sorted(re.findall(r'attacks\("(\w+)"\)', text)) == sorted(SHARES)
+    assert set(re.findall(r'attacks\("(\w+)"\)', text)) == set(SHARES)
     assert sum(SHARES.values()) == 500 and sum(SHARES[kind] for kind in FORGED) >= 250
     monkeypatch.setenv("CRFBOOK_ATTACKS", "10000")
     assert sum(1 for kind in SHARES for _ in attacks(kind)) == 10_000

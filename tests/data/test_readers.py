@@ -1,6 +1,8 @@
 """Readers: what comes out, and what a wrong file is told."""
 
 import io
+import os
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -389,3 +391,121 @@ def test_treebank_brown_cmudict():
         read_brown(b"oops\n")
     pairs = read_cmudict(b"a AH0\na(2) EY1\naalto AA1 L T OW2 # name, finnish\n")
     assert pairs == [("a", ("AH0",)), ("a", ("EY1",)), ("aalto", ("AA1", "L", "T", "OW2"))]
+
+
+# ---- limits
+
+
+def lines_of(path, data, **options):
+    path.write_bytes(data)
+    yield lambda: read_conll(path, ("word",), **options)
+    yield lambda: list(iter_conll(path, ("word",), n_tokens=2, **options))
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r\r\n", b""])
+def test_a_line_has_a_limit(tmp_path, monkeypatch, end):
+    monkeypatch.setattr(readers, "_CHUNK", 8)
+    monkeypatch.setattr(readers, "MAX_LINE", 20)
+    for read in lines_of(tmp_path / "a", b"a\n\nb\n" + b"x" * 20 + end):
+        read()
+    for size in (21, 22, 23, 24, 1000):
+        for read in lines_of(tmp_path / "a", b"a\n\nb\n" + b"x" * size + end):
+            with pytest.raises(ValueError, match=r"a, line 4: expected a line of at most 20 bytes"):
+                read()
+
+
+@pytest.mark.parametrize("chunk", [1, 10, 1 << 18])
+def test_a_sentence_has_a_limit(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(readers, "_CHUNK", chunk)
+    monkeypatch.setattr(readers, "MAX_SENTENCE", 5)
+    for read in lines_of(tmp_path / "a", b"a\n\n" + b"x\n" * 5 + b"\n" + b"y\n" * 5):
+        read()
+    for read in lines_of(tmp_path / "a", b"a\n\n" + b"x\n" * 5 + b"\n" + b"y\n" * 9):
+        with pytest.raises(ValueError, match=r"a, line 14: expected a sentence of at most 5 tokens"):
+            read()
+
+
+def test_a_sentence_of_a_million_tokens_is_none_too_long():
+    assert readers.MAX_SENTENCE >= 1_000_000 and readers.MAX_PIECE > readers.MAX_SENTENCE * 40
+
+
+def test_pieces_have_a_limit_in_bytes(tmp_path, monkeypatch):
+    """Of many blank lines, and of short sentences of long lines."""
+    monkeypatch.setattr(readers, "MAX_PIECE", 100)
+    path = tmp_path / "a"
+    path.write_bytes((b"x" * 30 + b"\n\n") * 12 + b"\n" * 300 + b"y\n")
+    found = list(iter_conll(path, ("word",), n_tokens=1000))
+    assert [piece.n_tokens for piece in found] == [4, 4, 4, 1] and found[-1].columns["word"] == ["y"]
+    path.write_bytes(b"a\n\n" + (b"x" * 30 + b"\n") * 12)
+    with pytest.raises(ValueError, match=r"a, line 6: expected a sentence of at most 100 bytes, got more$"):
+        list(iter_conll(path, ("word",)))
+
+
+@pytest.mark.parametrize("what", ["a line", "a sentence", "NUL"])
+def test_memory_is_bounded_whatever_comes(tmp_path, what):
+    """200 MB of it."""
+    size = 200_000_000
+    data = {"a line": b"x", "a sentence": b"x\n", "NUL": b"\0"}[what] * (1 << 20)
+
+    class Stream(io.RawIOBase):
+        name, left = "endless", size
+
+        def readable(self):
+            return True
+
+        def readinto(self, out):
+            n = min(len(out), len(data), self.left)
+            out[:n], self.left = data[:n], self.left - n
+            return n
+
+    def read():
+        stream = io.BufferedReader(Stream(), 1 << 20)
+        with pytest.raises(ValueError, match="^endless, line [0-9]+: expected a (line|sentence) of at most"):
+            list(iter_conll(stream, ("word",), n_tokens=1000))
+
+    sizes = {name: getattr(readers, name) for name in ("MAX_SENTENCE", "MAX_PIECE")}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, limit in sizes.items():
+            patch.setattr(readers, name, limit // 16)
+        _, peak = peak_bytes(read)
+    assert peak < 60_000_000
+
+
+# ---- what is no file, no name, no separator
+
+
+@pytest.mark.parametrize("name", ["a\0b", "", "\ud800"])
+def test_no_name_of_a_file(name):
+    for read in (lambda: read_conll(name), lambda: list(iter_conll(name, ("word",)))):
+        with pytest.raises(ValueError, match=r"^path: expected the name of a file, got '"):
+            read()
+
+
+@pytest.mark.parametrize("separator", [3, b"\t", "", "ab", "\n", "é", ("\t",), "\ud800"])
+def test_no_separator(separator, tmp_path):
+    tokens = read_conll(b"a\n", ("word",))
+    for use in (
+        lambda: read_conll(b"a\n", ("word",), separator=separator),
+        lambda: list(iter_conll(tmp_path / "x", ("word",), separator=separator)),
+        lambda: write_conll(tmp_path / "x", tokens, separator),
+    ):
+        with pytest.raises(ValueError, match=r"^separator: expected None or one ASCII character, found "):
+            use()
+    with pytest.raises(ValueError, match=r"^separator: expected one ASCII character, found None$"):
+        write_conll(tmp_path / "x", tokens, None)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("names", [3, None, "word", b"word", ("word", 3), (), {}])
+def test_no_names_of_columns(names):
+    with pytest.raises(ValueError, match=r"^columns: expected "):
+        read_conll(b"a\n", names)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_is_read_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=(tmp_path / "pipe").write_bytes, args=(b"a\nb\n",))
+    writer.start()
+    assert read_conll(tmp_path / "pipe", ("word",)).columns == {"word": ["a", "b"]}
+    writer.join()

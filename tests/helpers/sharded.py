@@ -1,5 +1,8 @@
-"""Small texts for the tests of training on shards, and comparisons of what comes of them."""
+"""Small texts for the tests of training on shards, forged files, and comparisons of what comes of them."""
 
+import contextlib
+import json
+import os
 from functools import cache
 
 import numpy as np
@@ -8,6 +11,16 @@ from scipy import sparse
 from crfbook import CRF
 from crfbook.data.columns import TokenColumns
 from crfbook.distributed import fit, write_shards
+from crfbook.distributed.objective import KEPT
+from crfbook.distributed.shards import (
+    ALPHABET,
+    MANIFEST,
+    _hash_of,
+    content_digest,
+    read_alphabet,
+    read_features,
+)
+from crfbook.models.saving import load_arrays, save_arrays
 
 TEMPLATE = "U0:%x[0,0]\nU1:%x[-1,0]/%x[0,1]\nB\nB1:%x[0,1]\n"
 NAMES = "word", "pos", "y"
@@ -63,6 +76,57 @@ def some_shards(folder, **options):
     rows, shard_tokens = sentences(), options.pop("shard_tokens", 30)
     texts = [names(rows[:25]), names(rows[25:26]), names(rows[26:])]
     return write_shards(texts, folder, CRF(**options), shard_tokens=shard_tokens)
+
+
+def forget():
+    """Drop what this process keeps of shards: the same names now hold other files."""
+    KEPT.clear(), read_alphabet.cache_clear(), read_features.cache_clear()
+
+
+def rewritten(folder, change):
+    """Change the manifest of a folder; its hash is made anew."""
+    path = os.path.join(folder, MANIFEST)
+    with open(path, encoding="utf-8") as file:
+        about = json.load(file)
+    del about["digest"]
+    about = change(about)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(about | {"digest": _hash_of(about)} if isinstance(about, dict) else about, file)
+
+
+def read_file(folder, name):
+    """(header, arrays) of a shard or of the alphabet."""
+    return load_arrays(os.path.join(folder, name), "alphabet" if name == ALPHABET else "shard")
+
+
+def replaced(folder, name, header, arrays, sizes=True):
+    """Write a shard or the alphabet of a folder, and make all hashes anew, those of shards and of the
+    manifest too; sizes : and the numbers in the manifest.
+    """
+    kind, digests = ("alphabet", "encoder") if name == ALPHABET else ("shard", "alphabet"), {}
+
+    def write(name, kind, beside, header, arrays):
+        with contextlib.suppress(KeyError, TypeError):
+            digests[name] = header["digest"] = content_digest(arrays, header[beside])
+        save_arrays(os.path.join(folder, name), kind, header, arrays)
+
+    write(name, *kind, header, arrays)
+    if name == ALPHABET and name in digests:
+        for shard in (entry for entry in os.listdir(folder) if entry.startswith("shard-")):
+            of_shard, content = read_file(folder, shard)
+            write(shard, "shard", "alphabet", of_shard | {"alphabet": digests[name]}, content)
+    of_sizes = [("corpus.seq_ptr", 1), ("corpus.attr_ptr", 1), ("place", 0)]
+
+    def change(about):
+        about["alphabet"] = digests.get(ALPHABET, about["alphabet"])
+        for row in about["shards"]:
+            row[1] = digests.get(row[0], row[1])
+            if sizes and row[0] == name:
+                row[2:] = [arrays[of].size - less for of, less in of_sizes if of in arrays]
+        return about
+
+    rewritten(folder, change)
+    forget()
 
 
 def trained(shards, client=None, *, rules, **options):

@@ -8,7 +8,17 @@ import shutil
 
 import numpy as np
 import pytest
-from helpers.sharded import labels, names, sentences, some_shards
+from helpers.sharded import (
+    TEMPLATE,
+    columns,
+    labels,
+    names,
+    read_file,
+    replaced,
+    rewritten,
+    sentences,
+    some_shards,
+)
 
 from crfbook import CRF
 from crfbook.data.features import observed
@@ -214,3 +224,167 @@ def test_a_manifest_that_was_shortened_is_refused(shards):
     with open(path, "w", encoding="utf-8") as file:
         json.dump(about, file)
     refused(shards.folder, "expected the manifest as write_shards left it, its hash is another")
+
+
+# ---- forged: every hash is the right one
+
+
+@pytest.fixture
+def with_edges(tmp_path):
+    """Shards whose transitions depend on the text, and constraints."""
+    crf = CRF(template=TEMPLATE, constraints="BIO", on_violation="drop")
+    with pytest.warns(UserWarning, match="violate"):
+        return write_shards([columns(sentences())], tmp_path / "e", crf, shard_tokens=60)
+
+
+def one(position, value):
+    """A change of one entry of an array."""
+
+    def change(array):
+        array = array.copy()
+        array[position] = value
+        return array
+
+    return change
+
+
+FORGED = [
+    ("corpus.attr_idx", one(5, 10**6), "array 'attr_idx': expected int32"),
+    ("corpus.attr_idx", one(5, -1), "attr_idx: expected ids >= 0"),
+    ("corpus.labels", one(3, 3), "array 'labels'"),
+    ("corpus.labels", one(3, -1), "array 'labels'"),
+    ("corpus.class_attr", one(-1, 10**6), "array 'class_attr'"),
+    ("corpus.class_attr", one(-1, -1), "array 'class_attr'"),
+    ("corpus.label_set", lambda a: np.zeros(60, np.int32), "label_set"),
+    ("features.node_label", one(0, 3), "array 'node_label'"),
+    ("features.node_label", one(0, 10**6), "array 'node_label'"),
+    ("features.edge_prev", one(0, -1), "array 'edge_prev'"),
+    ("features.edge_next", one(-1, 7), "array 'edge_next'"),
+    ("features.node_ptr", one(1, 10**6), "array 'node_ptr'"),
+    ("features.edge_ptr", one(1, -1), "array 'edge_ptr'"),
+    ("place", one(-1, 10**6), "array 'place'"),
+    ("place", one(1, 0), "array 'place'.* rising"),
+    ("place", lambda a: a[:-1], "array 'place'"),
+    ("place", lambda a: a + 1, "place"),
+    ("constraints.allowed", lambda a: ~a, "constraints: expected those of the alphabet"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), FORGED)
+def test_forged_shards_are_refused(with_edges, name, change, message):
+    header, arrays = read_file(with_edges.folder, "shard-00001.crfbook")
+    replaced(with_edges.folder, "shard-00001.crfbook", header, arrays | {name: change(arrays[name])})
+    rules = {"template": TEMPLATE, "constraints": "BIO", "on_violation": "drop", "max_iterations": 1}
+    for algorithm in ("lbfgs", "perceptron", "auto"):
+        with pytest.raises(ShardError, match=rf"^shard shard-00001\.crfbook cannot be used: .*{message}"):
+            fit(CRF(algorithm, **rules), with_edges.folder)
+
+
+def test_a_shard_trains_the_weights_of_its_own_attributes(shards):
+    """Every number is in its range, and every hash is right; the weights are those of other attributes."""
+    header, arrays = read_file(shards.folder, "shard-00001.crfbook")
+    whole, place = shards.features, arrays["place"].astype(np.int64)
+    other = np.setdiff1d(np.arange(whole.n_node), place)[:1]  # a weight that the shard has not
+    moved = np.sort(np.concatenate([place[1:], other])).astype(np.uint32)
+    replaced(shards.folder, "shard-00001.crfbook", header, arrays | {"place": moved})
+    refused(shards.folder, "place: expected rows of the alphabet's weights, complete and with the same label")
+
+
+def test_a_shard_with_labels_that_are_exchanged_is_refused(shards):
+    """In the shard alone: its weights would be those of other labels."""
+    header, arrays = read_file(shards.folder, "shard-00001.crfbook")
+    pair = np.flatnonzero(np.diff(arrays["features.node_ptr"]) == 1)[0]
+    label = arrays["features.node_label"].copy()
+    at = arrays["features.node_ptr"][pair]
+    label[at] = (label[at] + 1) % 3
+    replaced(shards.folder, "shard-00001.crfbook", header, arrays | {"features.node_label": label})
+    refused(shards.folder, "place: expected rows of the alphabet's weights, complete and with the same label")
+
+
+def test_a_shard_is_what_its_hash_says(shards):
+    """Sealed again, with the hash of the content that was there before."""
+    header, arrays = read_file(shards.folder, "shard-00001.crfbook")
+    values = arrays["corpus.labels"][::-1]
+    save_arrays(shards.shards[1].path, "shard", header, arrays | {"corpus.labels": values})
+    refused(shards.folder, r"^shard shard-00001\.crfbook: it is not the file that the manifest names")
+
+    def change(about):
+        about["shards"][1][1] = ""
+        return about
+
+    replaced(shards.folder, "shard-00001.crfbook", header, arrays)
+    rewritten(shards.folder, change)
+    refused(shards.folder, r"^shard shard-00001\.crfbook: it is not the file that the manifest names")
+
+
+def test_the_template_of_the_alphabet_is_that_of_the_shards(with_edges):
+    header, arrays = read_file(with_edges.folder, "alphabet.crfbook")
+    header["encoder"]["attributes"]["template"] = TEMPLATE.replace("[0,1]", "[1,1]")
+    replaced(with_edges.folder, "alphabet.crfbook", header, arrays)
+    with pytest.raises(ShardError, match="expected the template"):
+        _ = Shards(with_edges.folder).encoder
+
+
+FORGED_MANIFESTS = [
+    (lambda about: about | {"settings": {}}, "refused, settings: .* is missing"),
+    (lambda about: about | {"settings": [1]}, "refused, settings: expected dict"),
+    (lambda about: about | {"shards": []}, "refused, shards: expected at least one, got none"),
+    (lambda about: about | {"shards": {}}, "refused, shards: expected at least one, got none"),
+    (lambda about: about | {"alphabet": 5}, "refused, alphabet: expected str"),
+    (lambda about: about | {"n_dropped": "3"}, "refused, n_dropped: expected int"),
+    (lambda about: about | {"n_dropped": -3}, "refused, n_dropped: expected int"),
+    (lambda about: about | {"extremes": ["1", 1.0]}, "refused, attr_val: expected a finite number"),
+    (lambda about: about | {"extremes": [1.0]}, "is wrong"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), FORGED_MANIFESTS)
+def test_forged_manifests_are_refused(shards, change, message):
+    rewritten(shards.folder, change)
+    with pytest.raises(ShardError, match=message):
+        Shards(shards.folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (0, "../shard-00001.crfbook", "expected names such as shard-00000.crfbook"),
+        (0, "/dev/zero", "expected names such as shard-00000.crfbook"),
+        (0, "shard-00001.crfbook\0", "expected names such as shard-00000.crfbook"),
+        (0, "shard-00000.crfbook", "expected each shard once, got shard-00000.crfbook twice"),
+        (1, 7, "digest: expected str"),
+        (2, "7", "n_sequences: expected int"),
+        (3, 7.0, "n_tokens: expected int"),
+        (4, -1, "n_features: expected int"),
+        (4, True, "n_features: expected int"),
+    ],
+)
+def test_rows_of_forged_manifests_are_refused(shards, place, value, message):
+    def change(about):
+        about["shards"][1][place] = value
+        return about
+
+    rewritten(shards.folder, change)
+    with pytest.raises(ShardError, match=message):
+        Shards(shards.folder)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"schema": 2, "x": ' + "[" * 100_000, "1" * 5000])
+def test_manifests_that_json_cannot_read(shards, text):
+    with open(os.path.join(shards.folder, MANIFEST), "w") as file:
+        file.write(text)
+    refused(shards.folder, "expected the manifest of shards, ")
+
+
+@pytest.mark.parametrize("place", [2, 3, 4])
+def test_sizes_in_a_manifest_are_those_of_the_files(shards, place):
+    """Means over shards divide by the number of those that have tokens."""
+
+    def change(about):
+        about["shards"][1][place] = 0
+        return about
+
+    rewritten(shards.folder, change)
+    refused(
+        shards.folder, r"shard-00001\.crfbook cannot be used: expected \(.* sequences, tokens and weights"
+    )

@@ -4,14 +4,16 @@ import errno
 import hashlib
 import os
 
+import numpy as np
 import pytest
+from helpers.memory import peak_bytes
 from helpers.sharded import NAMES, TEMPLATE, columns, names, sentences, write_columns
 
 import crfbook.distributed.tagging as tagging
 from crfbook import CRF
 from crfbook.data.columns import TokenColumns
 from crfbook.data.readers import read_conll
-from crfbook.distributed import Tagged, predict_files
+from crfbook.distributed import Tagged, predict_files, write_shards
 
 TEXT = NAMES[:2]
 
@@ -279,3 +281,123 @@ def test_links_keep_their_names(crf, files, tmp_path):
     (tmp_path / "snap" / "test.txt").symlink_to(files[0])
     (row,) = predict_files(crf, [tmp_path / "snap" / "test.txt"], tmp_path / "out")
     assert os.path.basename(row.path) == "test.txt" and found(row.path) == expected(crf, files[0])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+@pytest.mark.parametrize("name", ["pipe.txt", "pipe.parquet", "folder.txt", "folder.parquet"])
+def test_what_is_no_regular_file_is_refused(crf, tmp_path, name):
+    """By the sentence of `write_shards`; it is not opened, which would wait for ever."""
+    path = tmp_path / name
+    path.mkdir() if name.startswith("folder") else os.mkfifo(path)
+    told = f"^{path}: expected a file, which can be read twice, got a folder or a pipe$"
+    with pytest.raises(ValueError, match=told):
+        predict_files(crf, [path], tmp_path / "out")
+    with pytest.raises(ValueError, match=told):
+        write_shards([path], tmp_path / "s", CRF(template=TEMPLATE), columns=NAMES, label="y")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no devices")
+def test_a_device_is_refused(crf, tmp_path):
+    with pytest.raises(ValueError, match="^/dev/zero: expected a file, which can be read twice, got a f"):
+        predict_files(crf, ["/dev/zero"], tmp_path / "out")
+
+
+def test_a_line_of_200_megabytes_takes_no_memory(crf, tmp_path):
+    path = tmp_path / "a.txt"
+    with open(path, "wb") as file:
+        file.write(b"a b\n\n")
+        file.truncate(200_000_000)  # NUL to the end, which takes no space
+
+    def tag():
+        with pytest.raises(ValueError, match=r"a\.txt, line 3: expected a line of at most 1,048,576 bytes"):
+            predict_files(crf, [path], tmp_path / "out")
+
+    assert peak_bytes(tag)[1] < 50_000_000
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_names_that_no_file_has(crf, files, tmp_path):
+    for attempt in (
+        lambda: predict_files(crf, ["a\0b"], tmp_path),
+        lambda: predict_files(crf, files, "a\0b"),
+    ):
+        with pytest.raises(ValueError, match=r"^path: expected the name of a file, got 'a\\x00b'$"):
+            attempt()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_a_link_to_a_missing_file_is_there(crf, files, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a.txt").symlink_to(tmp_path / "gone")
+    with pytest.raises(FileExistsError, match=r"a\.txt exists: existing='skip' keeps it"):
+        predict_files(crf, files[:1], out)
+    assert predict_files(crf, files[:1], out, existing="skip")[0].n_tokens == -1
+    assert (out / "a.txt").is_symlink() and not (tmp_path / "gone").exists()
+    predict_files(crf, files[:1], out, existing="replace")
+    assert not (out / "a.txt").is_symlink() and found(out / "a.txt") == expected(crf, files[0])
+
+
+def test_models_of_killed_calls_go(crf, files, monkeypatch, tmp_path):
+    """Not that of a call that is at work in the same folder."""
+    pytest.importorskip("fcntl")
+    out, seen, real = tmp_path / "out", [], tagging.tag_file
+    out.mkdir()
+    left = [".model-0123456789ab.crfbook", ".model-0123456789ab.crfbook.0123456789ab.tmp"]
+    mine = [".model-x.crfbook", "model-0123456789ab.crfbook"]
+    for name in (*left, *mine):
+        (out / name).write_text("")
+
+    def tag(model, *job):
+        if not seen:
+            seen.extend(name for name in os.listdir(out) if name.startswith(".model"))
+            predict_files(crf, files[1:2], out)
+            assert os.path.exists(model)
+        return real(model, *job)
+
+    monkeypatch.setattr(tagging, "tag_file", tag)
+    predict_files(crf, files[:1], out)
+    assert len(seen) == 2 and not {*left} & {*seen}
+    assert sorted(os.listdir(out)) == sorted([*mine, "a.txt", "b.txt"])
+
+
+def test_damaged_parquet_is_named(crf, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    rows = sentences(seed=5)
+    cells = {name: [[cells[j] for cells in s] for s in rows] for j, name in enumerate(NAMES)}
+    parquet.write_table(pyarrow.table(cells), tmp_path / "good")
+    good, refused = (tmp_path / "good").read_bytes(), 0
+    path = tmp_path / "a.parquet"
+    for i in range(50):
+        rng = np.random.default_rng(i)
+        bad = bytearray(good)
+        for at in rng.integers(0, len(bad), 20):
+            bad[at] = rng.integers(256)
+        path.write_bytes(bad)
+        for attempt in (
+            lambda: predict_files(crf, [path], tmp_path / "out", existing="replace"),
+            lambda i=i: write_shards([path], tmp_path / f"s{i}", CRF(template=TEMPLATE), label="y"),
+        ):
+            try:
+                attempt()
+            except ValueError as error:
+                assert str(path) in str(error) and str(error).isprintable() and len(str(error)) < 700
+                refused += 1
+    assert refused > 50
+    table = pyarrow.table([[["a"]], [["b"]], [["c"]]], ["word", "pos", "word"])
+    parquet.write_table(table, path)
+    with pytest.raises(ValueError, match=r"a\.parquet: expected columns with different names, got"):
+        predict_files(crf, [path], tmp_path / "out", existing="replace")
+
+
+def test_a_row_of_parquet_has_a_limit(crf, monkeypatch, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    monkeypatch.setattr("crfbook.distributed.reading.MAX_SENTENCE", 5)
+    table = {"word": [["a"], ["a"] * 6], "pos": [["a"], ["a"] * 6]}
+    parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet, row 1, column 'word': expected at most 5 values"):
+        predict_files(crf, [tmp_path / "a.parquet"], tmp_path / "out")

@@ -25,7 +25,8 @@ import crfbook.distributed.writing as writing
 from crfbook import CRF
 from crfbook.data.columns import TokenColumns
 from crfbook.distributed import ShardError, Shards, fit, write_shards
-from crfbook.distributed.reading import text_digest
+from crfbook.distributed.reading import same_file, text_digest
+from crfbook.models.saving import load_arrays, save_arrays
 
 ROWS = sentences()
 
@@ -511,3 +512,107 @@ def test_what_cannot_be_read_twice_is_refused(tmp_path):
             ValueError, match="expected a file, which can be read twice, got a folder or a pipe$"
         ):
             write_shards([text], tmp_path / "s", CRF(template=TEMPLATE), columns=NAMES, label="y")
+
+
+@pytest.mark.parametrize("form", ["columns", "parquet"])
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_the_bytes_that_are_hashed_are_those_that_are_read(form, size, monkeypatch, tmp_path):
+    """A text that is changed in between, and later changed back, is refused: no shards of one text with the
+    hash of another.
+    """
+    monkeypatch.setattr("crfbook.distributed.reading.BLOCK", size)
+    path, options = tmp_path / f"a.{form}", {"columns": NAMES, "label": "y", "shard_tokens": 40}
+    if form == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as parquet
+
+        cells = {name: [[cells[j] for cells in s] for s in ROWS] for j, name in enumerate(NAMES)}
+        parquet.write_table(pyarrow.table(cells), path, compression="none", use_dictionary=False)
+    else:
+        write_columns(path, ROWS)
+    text, crf, real = path.read_bytes(), CRF(template=TEMPLATE), writing.pieces
+    assert text.count(b"w1") > 3
+    wanted = write_shards([path], tmp_path / "wanted", crf, **options)
+
+    def changing(*args, **kwargs):
+        path.write_bytes(text.replace(b"w1", b"v1"))
+        yield from real(*args, **kwargs)
+        path.write_bytes(text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "pieces", changing)
+        told = rf"^{path}: expected a file that stays as it is, it changed while it was read$"
+        with pytest.raises(ValueError, match=told):
+            write_shards([path], tmp_path / "s", crf, **options)
+    path.write_bytes(text)
+    assert write_shards([path], tmp_path / "s", crf, **options).digest == wanted.digest
+
+
+def test_what_is_added_while_a_text_is_read_is_not_read(monkeypatch, tmp_path):
+    monkeypatch.setattr("crfbook.distributed.reading.BLOCK", 4)
+    (tmp_path / "a").write_bytes(b"w1 t1 O\n")  # two blocks
+    with same_file(tmp_path / "a") as file:
+        (tmp_path / "a").write_bytes(b"w1 t1 O\nw2 t1 O\n")
+        assert file.read(100) == b"w1 t1 O\n"
+
+
+@pytest.mark.parametrize("name", ["shard-00001.crfbook", "alphabet.crfbook"])
+def test_a_file_that_is_damaged_is_found_by_the_same_call(name, tmp_path):
+    shards = write_shards(parts(names), tmp_path, CRF())
+    path = tmp_path / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    told = rf": {name} is damaged: remove manifest\.json there, and the same call writes it again$"
+    with pytest.raises(ShardError, match=told):
+        write_shards(parts(names), tmp_path, CRF())
+    os.unlink(tmp_path / writing.MANIFEST)
+    assert write_shards(parts(names), tmp_path, CRF()).digest == shards.digest
+
+
+def test_a_damaged_shard_of_a_stopped_call_is_made_anew(monkeypatch, tmp_path):
+    def stop(*_):
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(writing, "write_manifest", stop)
+        write_shards(parts(names), tmp_path / "s", CRF())
+    header, arrays = load_arrays(tmp_path / "s" / "shard-00001.crfbook", "shard")
+    arrays["features.node_label"][0] = 99
+    save_arrays(tmp_path / "s" / "shard-00001.crfbook", "shard", header, arrays)
+    wanted = write_shards(parts(names), tmp_path / "t", CRF())
+    assert write_shards(parts(names), tmp_path / "s", CRF()).digest == wanted.digest
+    assert fit(CRF(max_iterations=2), tmp_path / "s").n_iter_ > 0
+
+
+def test_parts_that_cannot_be_used_are_told_with_the_way_out(monkeypatch, tmp_path):
+    def stop(*_):
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(writing, "cut", stop)
+        write_shards(parts(names), tmp_path / "s", CRF())
+    (path,) = (tmp_path / "s" / writing.PARTS).glob("text-00001-*.ids")
+    header, arrays = load_arrays(path, writing.PART)
+    arrays["corpus.attr_idx"][0] = 10**6
+    save_arrays(path, writing.PART, header, arrays)
+    with pytest.raises(ShardError, match="expected what an earlier call left there, IndexError"):
+        write_shards(parts(names), tmp_path / "s", CRF())
+    (done,) = (tmp_path / "s" / writing.PARTS).glob("text-00001*.done")
+    header, _ = load_arrays(done, writing.PART)
+    for rows in ([{"file": 3}], [{**header["rows"][0], "n_tokens": "3"}], 7):
+        save_arrays(done, writing.PART, header | {"rows": rows}, {})
+        path.unlink(missing_ok=True)
+        found = write_shards(parts(names), tmp_path / "s", CRF())
+        os.unlink(tmp_path / "s" / writing.MANIFEST)
+    assert found.digest == write_shards(parts(names), tmp_path / "t", CRF()).digest
+
+
+def test_names_that_no_file_has(tmp_path):
+    for attempt in (
+        lambda: write_shards(["a\0b"], tmp_path, CRF(template=TEMPLATE), columns=NAMES),
+        lambda: write_shards([names(ROWS)], "a\0b", CRF()),
+        lambda: Shards("a\0b"),
+    ):
+        with pytest.raises(ValueError, match=r"^path: expected the name of a file, got 'a\\x00b'$"):
+            attempt()

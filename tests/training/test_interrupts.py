@@ -1,5 +1,6 @@
-"""Ctrl-C that waits: nothing is left half done, and nothing waits for ever."""
+"""Signals that wait: nothing is left half done, and nothing waits for ever."""
 
+import contextlib
 import signal
 import sys
 from threading import Thread
@@ -112,6 +113,78 @@ def test_other_threads_leave_signals_alone():
     assert found == [signal.getsignal(signal.SIGINT)]
 
 
+class Alarm(Exception):
+    """What the handler of a program raises."""
+
+
+@pytest.fixture(params=[name for name in ("SIGINT", "SIGALRM", "SIGUSR1") if hasattr(signal, name)])
+def number(request):
+    """A signal whose handler raises `Alarm`; its handler is there again at the end."""
+
+    def handler(*_):
+        raise Alarm
+
+    number = getattr(signal, request.param)
+    before = signal.signal(number, handler)
+    yield number
+    found = signal.signal(number, before)
+    assert found is handler
+
+
+def test_every_signal_with_a_handler_waits(number):
+    done = []
+    with pytest.raises(Alarm), held_back():
+        signal.raise_signal(number)
+        done.append("after the signal")
+        with pytest.raises(Alarm), heard_at_once():
+            signal.raise_signal(number)
+        done.append("after the callback")
+        listen()
+        done.append("never")
+    assert done == ["after the signal", "after the callback"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarms")
+def test_two_signals_wait_side_by_side():
+    heard = []
+    before = signal.signal(signal.SIGALRM, lambda *_: heard.append("alarm"))
+    try:
+        with pytest.raises(KeyboardInterrupt), held_back():
+            signal.raise_signal(signal.SIGALRM)
+            press()
+            signal.raise_signal(signal.SIGALRM)  # the same wish
+            assert not heard
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert heard == ["alarm"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarms")
+def test_a_handler_that_a_callback_sets_stays():
+    def mine(*_):
+        pass
+
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    try:
+        with held_back(), heard_at_once():
+            signal.signal(signal.SIGALRM, mine)
+            with held_back():  # the callback predicts
+                pass
+        assert signal.getsignal(signal.SIGALRM) is mine
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_callback_that_is_held_back_itself_lets_the_rest_wait(number):
+    done = []
+    with pytest.raises(Alarm), held_back():
+        with heard_at_once(), held_back():
+            pass
+        signal.raise_signal(number)
+        done.append("after the signal")
+    assert done == ["after the signal"]
+
+
 def blas_threads():
     return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
 
@@ -149,3 +222,49 @@ def test_ctrl_c_at_any_line_leaves_nothing_limited():
             interrupts._Held.waiting = None
             line += 1
     assert line > 20
+
+
+def work():
+    with threads.one_blas_thread(), threads.one_blas_thread():
+        with heard_at_once(), held_back():
+            pass
+        listen()
+
+
+def raised_at(instruction, number):
+    """The signal comes at this instruction of `work` and of all that it enters and leaves: was there one?"""
+    seen, files = 0, (threads.__file__, interrupts.__file__, contextlib.__file__, __file__)
+
+    def trace(frame, event, _):
+        nonlocal seen
+        if frame.f_code.co_filename not in files:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            seen += 1
+            if seen == instruction:
+                signal.raise_signal(number)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    except Alarm:
+        pass
+    finally:
+        sys.settrace(None)
+    return seen >= instruction
+
+
+def test_a_handler_that_raises_at_any_instruction_leaves_nothing_limited(number, monkeypatch):
+    monkeypatch.setattr(interrupts, "_NUMBERS", sorted({signal.SIGINT, number, signal.SIGTERM}))
+    handler, libraries = signal.getsignal(number), threads._controller().lib_controllers
+    with threadpool_limits(3, user_api="blas"):
+        instruction = 1
+        while raised_at(instruction, number):
+            state = {lib.num_threads for lib in libraries if lib.user_api == "blas"}, threads._Limit.inside
+            assert state == ({3}, 0), f"instruction {instruction}"
+            assert not interrupts._Held.inside and interrupts._Held.waiting is None
+            assert signal.getsignal(number) is handler, f"instruction {instruction}"
+            instruction += 1
+    assert instruction > 300
