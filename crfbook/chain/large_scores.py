@@ -69,7 +69,7 @@ def path_log_proba(i, chain, labels, first=0):
 
 
 def _refuse(i, off, most):
-    if off > most:
+    if not off <= most:
         raise ValueError(
             f"sequence {i}: expected scores whose differences float64 knows, got some so large that log "
             f"probabilities may be off by {off:.1g} nats: scale values or weights down"
