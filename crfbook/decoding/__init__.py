@@ -6,7 +6,6 @@
     threshold       transitions score 0 but for stored pairs, looked at while they can win
     beam            the best few labels of each token; an approximation
     kbest, log_z    the k most probable labellings, and log Z with stored pairs; `labellings` for a corpus
-    tables          what each derives from the transitions beforehand; staggered decoding to read
     decoders        the table of names that prediction knows, and `decode` for a corpus
 
 All but beam search are exact. A decoder NAME is a pair: ``tables = NAME_tables(log_edge, ...)``,
@@ -14,15 +13,21 @@ once for a model, and ``NAME_many(log_node, tables, edge_class, seq_ptr, path, s
 Sources: docs/SPEC.md, C.1 to C.9.
 """
 
-from crfbook.decoding.beam import beam_many
-from crfbook.decoding.carpediem import carpediem_many
-from crfbook.decoding.decoders import BEAM_WIDTH, DECODERS, FORMS, check_beam, decode, label_order, search_by
+from crfbook.decoding.beam import beam_many, beam_tables
+from crfbook.decoding.carpediem import carpediem_many, carpediem_tables
+from crfbook.decoding.decoders import (
+    BEAM_WIDTH,
+    DECODERS,
+    FORMS,
+    check_beam,
+    decode,
+    label_order,
+    plain_many,
+    search_by,
+)
 from crfbook.decoding.labellings import KBest, dense_search, kbest, rank_limit
-from crfbook.decoding.plain import plain_many
-from crfbook.decoding.staggered import staggered_many
-from crfbook.decoding.tables import beam_tables, carpediem_tables, staggered_decode, staggered_tables
-from crfbook.decoding.threshold import threshold_many
-from crfbook.decoding.threshold_tables import threshold_tables
+from crfbook.decoding.staggered import staggered_decode, staggered_many, staggered_tables
+from crfbook.decoding.threshold import threshold_many, threshold_tables
 
 __all__ = [
     "BEAM_WIDTH",

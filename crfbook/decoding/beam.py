@@ -7,8 +7,11 @@ min(width, L): kept int32 (T, W), labels by falling delta; n_kept int64 (T,); de
 without the node score of the label; ahead (L,).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
+from crfbook._checks import whole
 from crfbook._jit import kernel
 
 
@@ -105,3 +108,15 @@ def beam_many(log_node, tables, edge_class, seq_ptr, path, score, counters):
         score[s] = 0.0
         if lo < hi:
             score[s] = _decode(log_node, tables.log_edge, edge_class, lo, hi, path, counters, beam)
+
+
+class BeamTables(NamedTuple):
+    """What `beam_many` reads."""
+
+    log_edge: np.ndarray  # (K, L, L)
+    width: int
+
+
+def beam_tables(log_edge, width):
+    """`BeamTables`; ValueError unless width is an integer >= 1."""
+    return BeamTables(np.ascontiguousarray(log_edge, float), whole("width", width, 1))

@@ -8,6 +8,8 @@ sequence: order int32 (T, L), a heap of the labels not yet opened, and behind it
 one last; n_opened int64 (T,); limit (T,); delta (T, L); back int32 (T, L); frame int64 (T, 2).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from crfbook._jit import kernel
@@ -146,3 +148,21 @@ def carpediem_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
         score[s] = 0.0
         if lo < hi:
             score[s] = _decode(log_node, tables, edge_class, lo, hi, path, counters, search)
+
+
+class CarpeDiemTables(NamedTuple):
+    """What `carpediem_many` reads."""
+
+    log_edge_t: np.ndarray  # (K, L, L) as [class, next, previous]
+    into: np.ndarray  # (K, L): no transition into a label scores more
+    reach: np.ndarray  # (K,): no transition scores more
+
+
+def carpediem_tables(log_edge, tight=True):
+    """`CarpeDiemTables`. tight : a bound for each next label; otherwise one for all, as in the paper.
+    Source: docs/SPEC.md, C.2.
+    """
+    log_edge_t = np.ascontiguousarray(np.swapaxes(log_edge, 1, 2), float)
+    into = log_edge_t.max(axis=2)
+    reach = into.max(axis=1)
+    return CarpeDiemTables(log_edge_t, into if tight else np.repeat(reach[:, None], into.shape[1], 1), reach)

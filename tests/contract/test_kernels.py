@@ -18,7 +18,8 @@ MINUS_INFINITY = 1e5  # a literal this far below zero is minus infinity misspelt
 
 
 def functions(tree):
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    """The kernels of a file."""
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
 
 
 def arguments(function):
@@ -92,30 +93,6 @@ def rule_decorated(tree, arrays):
     for f in functions(tree):
         decorators = [ast.unparse(d) for d in f.decorator_list]
         assert decorators == ["kernel"], f"{f.name} is decorated with {decorators}, not with @kernel"
-
-
-def rule_imports(tree, arrays):
-    """Only NumPy, math, _jit and other kernels."""
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [a.name for a in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "a relative import"
-            names = [node.module]
-            if node.module == "crfbook":
-                names = [f"crfbook.{a.name}" for a in node.names]
-        for name in names:
-            allowed = name in ("numpy", "math", "crfbook._jit") or name in HOLDING
-            assert allowed, f"a kernel imports {name}"
-
-
-def rule_only_functions(tree, arrays):
-    """No classes, no module-level work: constants, imports and kernels."""
-    for node in tree.body:
-        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        kind = isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom | ast.Assign)
-        assert text or kind, f"line {node.lineno}: {type(node).__name__} in a kernel file"
 
 
 def rule_body(tree, arrays):
@@ -201,7 +178,7 @@ def rule_few_arguments(tree, arrays):
 
 
 RULES = [
-    rule_decorated, rule_imports, rule_only_functions, rule_body,
+    rule_decorated, rule_body,
     rule_no_function_arguments, rule_docstrings, rule_length, rule_few_arguments,
 ]  # fmt: skip
 
@@ -244,12 +221,7 @@ def twice(x, out):
 
 HANDED_ON = SOUND[SOUND.index('    """out[0] <- 2') :]
 BROKEN = [
-    (rule_decorated, "@kernel\ndef twice", "def twice"),
     (rule_decorated, "@kernel\ndef twice", "@njit(parallel=True)\ndef twice"),
-    (rule_imports, "import numpy as np", "import numpy as np\nimport pandas"),
-    (rule_imports, "import numpy as np", "from crfbook.data.corpus import Corpus"),
-    (rule_imports, "import numpy as np", "from crfbook import brute"),
-    (rule_only_functions, "@kernel\ndef twice", "class A:\n    pass\n\n\n@kernel\ndef twice"),
     (rule_body, "s = 0.0", "s = -1e9"),
     (rule_body, "s = 0.0", "s = np.random.rand()"),
     (rule_body, "s = 0.0", "s = 0.0\n    print(s)"),

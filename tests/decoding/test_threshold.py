@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crfbook import brute
-from crfbook.decoding.threshold import threshold_many
-from crfbook.decoding.threshold_tables import threshold_tables
+from crfbook.decoding.threshold import threshold_many, threshold_tables
 
 
 def run(sequences):

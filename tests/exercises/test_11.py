@@ -10,7 +10,7 @@ from crfbook import CRF, load_dataset
 from crfbook.chain import inference
 from crfbook.data.features import log_edge
 from crfbook.decoding import label_order, search_by
-from crfbook.decoding.tables import staggered_decode
+from crfbook.decoding.staggered import staggered_decode
 from crfbook.encoding import templates
 from crfbook.studies.work import joint
 

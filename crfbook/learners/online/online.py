@@ -54,7 +54,7 @@ from crfbook.chain.token_layout import (
     weights_of,
     worth_lists,
 )
-from crfbook.decoding.tables import staggered_tables
+from crfbook.decoding.staggered import staggered_tables
 from crfbook.learners.online.updates import (
     LOSS,
     N_TOTALS,

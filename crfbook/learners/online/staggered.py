@@ -2,7 +2,7 @@
 
 Tables of all pairs of labels cost L^2 each time they are made, and a step moves few transitions. Of each that
 moves, two cells change, and the best scores into the rest of its row and of its column. `staggered` is
-(tables, rank): `StaggeredTables` of crfbook/decoding/tables.py for one edge class, and the place int64 (L,)
+(tables, rank): `StaggeredTables` (crfbook/decoding/staggered.py) for one edge class, and the place int64 (L,)
 of each label in tables.order. `lists`, a `ListLayout`, says which weight is the score of which pair.
 """
 
