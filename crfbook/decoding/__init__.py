@@ -3,7 +3,6 @@
     plain           every label pair of every token: what speed is measured against
     carpediem       labels are opened from the best node score down (Esposito and Radicioni 2009)
     staggered       rare labels wait behind one that stands for all of them (Kaji et al. 2010)
-    threshold       transitions score 0 but for stored pairs, looked at while they can win
     beam            the best few labels of each token; an approximation
     kbest, log_z    the k most probable labellings, and log Z with stored pairs; `labellings` for a corpus
     decoders        the table of names that prediction knows, and `decode` for a corpus
@@ -27,7 +26,6 @@ from crfbook.decoding.decoders import (
 )
 from crfbook.decoding.labellings import KBest, dense_search, kbest, rank_limit
 from crfbook.decoding.staggered import staggered_decode, staggered_many, staggered_tables
-from crfbook.decoding.threshold import threshold_many, threshold_tables
 
 __all__ = [
     "BEAM_WIDTH",
@@ -49,6 +47,4 @@ __all__ = [
     "staggered_decode",
     "staggered_many",
     "staggered_tables",
-    "threshold_many",
-    "threshold_tables",
 ]

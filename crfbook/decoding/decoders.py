@@ -16,7 +16,6 @@ from crfbook.chain.viterbi import decode_sequence
 from crfbook.decoding.beam import beam_many, beam_tables
 from crfbook.decoding.carpediem import carpediem_many, carpediem_tables
 from crfbook.decoding.staggered import staggered_many, staggered_tables
-from crfbook.decoding.threshold import threshold_many, threshold_tables
 from crfbook.training.threads import run_pieces
 
 
@@ -71,7 +70,6 @@ DECODERS = {
     "staggered-columns": Decoder(
         lambda log_edge, order, width: staggered_tables(log_edge, order, by_column=True), staggered_many
     ),
-    "threshold": Decoder(lambda log_edge, order, width: threshold_tables(log_edge), threshold_many),
     "beam": Decoder(lambda log_edge, order, width: beam_tables(log_edge, width), beam_many, exact=False),
 }
 FORMS = (*DECODING_FORMS, *DECODERS)

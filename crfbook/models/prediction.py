@@ -62,7 +62,6 @@ class Predictions:
             "default"            pairs with a weight alone, others score 0: hundreds of labels and more
             "numpy"              all label pairs, and no compiled code: a few sentences
             "plain"              all label pairs, none left out: what speed is measured against
-            "threshold"          pairs with a weight, while they can win: a rival of "default"
             "carpediem"          labels from the best score down: where attributes settle most labels
             "carpediem-tight"    the same, with a bound for each label
             "staggered"          frequent labels first, and one stand-in for the rest, until it loses

@@ -69,7 +69,7 @@ def test_exact_forms_agree_with_the_dense_one(name, constrained, kind):
             path = decode(*model, form=form)
             assert path.dtype == np.int32
             agree(path, want, *model)
-            if form not in DECODERS or form == "threshold":
+            if form not in DECODERS:
                 np.testing.assert_array_equal(path, want)
         np.testing.assert_array_equal(decode(*model, form="beam", beam_width=features.n_labels), want)
 

@@ -125,7 +125,6 @@ FIRST = [
     "default",
     "numpy",
     "plain",
-    "threshold",
     "beam",
 ]  # those labels come first
 
@@ -216,7 +215,7 @@ def test_a_text_without_any_labelling_is_named(form):
         model.predict_kbest([[], [["a"], ["b"]]], form="default")
 
 
-@pytest.mark.parametrize("form", ["default", "threshold", "plain", "sparse", "staggered-columns"])
+@pytest.mark.parametrize("form", ["default", "plain", "sparse", "staggered-columns"])
 def test_a_million_tokens_in_one_sequence(form):
     rng, n = np.random.default_rng(0), 10**6
     corpus = make_corpus([0, 0, 1, n, n], range(n + 1), rng.integers(0, 4, n), labels=rng.integers(0, 3, n))

@@ -9,6 +9,7 @@ candidate, and only the active ones take memory.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -111,82 +112,33 @@ def coordinate_descent(
     Raises ValueError for c1 = c2 = 0, arguments out of range, weights of features that do not exist,
     labels that are unknown or forbidden.
     """
-    learner = prepare(
-        corpus,
-        features,
-        w0,
-        state=state,
-        c1=c1,
-        c2=c2,
-        blocks=blocks,
-        curvature=curvature,
-        step=step,
-        factor=factor,
-        joint=joint,
-        freeze_after=freeze_after,
-        accelerate=accelerate,
-        screening=screening,
-        n_threads=n_threads,
-        tol=tol,
-        tol_gradient=tol_gradient,
-        constraints=constraints,
-        sizes=sizes,
-        edge_attrs=edge_attrs,
-        max_iterations=max_iterations,
-    )
+    given = {name: value for name, value in locals().items() if name != "callback"}
+    learner = prepare(**given)
     return learner.result(run(learner, callback))
 
 
-def prepare(
-    corpus,
-    features=None,
-    w0=None,
-    *,
-    state=None,
-    c1,
-    c2=0.0,
-    blocks=True,
-    curvature="approximate",
-    step="adaptive",
-    factor=2.0,
-    joint=True,
-    freeze_after=None,
-    accelerate=False,
-    screening=True,
-    n_threads=1,
-    tol=1e-4,
-    tol_gradient=1e-3,
-    constraints=None,
-    sizes=None,
-    edge_attrs=None,
-    max_iterations=100,
-):
+def prepare(corpus, features=None, w0=None, *, state=None, **options):
     """The `CoordinateDescent` of these arguments of `coordinate_descent`, checked."""
-    rules = Rules(c1, c2, tol, tol_gradient, max_iterations)
-    if c1 == 0 and c2 == 0:
+    o = SimpleNamespace(**coordinate_descent.__kwdefaults__ | options)
+    rules = Rules(o.c1, o.c2, o.tol, o.tol_gradient, o.max_iterations)
+    if o.c1 == 0 and o.c2 == 0:
         raise ValueError(
             "coordinate descent needs a penalty, got c1 = c2 = 0: "
             "node and edge weights of a symbol are redundant, and weights of what never occurs would run to "
             "minus infinity; give c1 or c2, or use lbfgs"
         )
-    one_of("step", step, STEPS)
-    one_of("curvature", curvature, ("approximate", "exact"))
-    number("factor", factor, above=0.0)
-    if freeze_after is not None:
-        freeze_after = whole("freeze_after", freeze_after)
-    sizes = sizes_of(corpus, features, sizes)
-    sweeper = Sweeper(
-        corpus,
-        features,
-        sizes,
-        constraints,
-        joint=joint,
-        edge_attrs=checked_edge_attrs(edge_attrs, sizes.n_edge_attrs),
-        n_threads=resolve_threads(n_threads),
-    )
-    sweeper.set_rule(c1, c2, step=step, factor=factor, exact=curvature == "exact", screening=screening)
-    accelerator = Accelerator(sweeper, constraints) if accelerate else None
-    return CoordinateDescent(sweeper, rules, blocks, freeze_after, accelerator, w0, state)
+    one_of("step", o.step, STEPS)
+    one_of("curvature", o.curvature, ("approximate", "exact"))
+    number("factor", o.factor, above=0.0)
+    freeze_after = None if o.freeze_after is None else whole("freeze_after", o.freeze_after)
+    sizes = sizes_of(corpus, features, o.sizes)
+    edge_attrs = checked_edge_attrs(o.edge_attrs, sizes.n_edge_attrs)
+    kept = {"joint": o.joint, "edge_attrs": edge_attrs, "n_threads": resolve_threads(o.n_threads)}
+    sweeper = Sweeper(corpus, features, sizes, o.constraints, **kept)
+    rule = {"step": o.step, "factor": o.factor, "exact": o.curvature == "exact", "screening": o.screening}
+    sweeper.set_rule(o.c1, o.c2, **rule)
+    accelerator = Accelerator(sweeper, o.constraints) if o.accelerate else None
+    return CoordinateDescent(sweeper, rules, o.blocks, freeze_after, accelerator, w0, state)
 
 
 def sizes_of(corpus, features, sizes):

@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crfbook._checks import function_or_none, is_number, shown, whole
-from crfbook.learners.coordinate.descent import SparseResult, checked_edge_attrs, prepare, sizes_of
+from crfbook.learners.coordinate.descent import (
+    SparseResult,
+    checked_edge_attrs,
+    coordinate_descent,
+    prepare,
+    sizes_of,
+)
 from crfbook.learners.coordinate.sweeps import Sweeper
 from crfbook.training.loop import stages
 from crfbook.training.threads import one_blas_thread
@@ -100,7 +106,7 @@ def _check_options(options):
     ):
         if name in options:
             raise ValueError(f"{name}: {why}")
-    unknown = sorted(set(options) - set(inspect.signature(prepare).parameters))
+    unknown = sorted(set(options) - set(inspect.signature(coordinate_descent).parameters))
     if unknown:
         raise TypeError(
             f"solve_path: there is no option {shown(unknown[0])}; options are those of coordinate_descent"
