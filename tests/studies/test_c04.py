@@ -9,7 +9,7 @@ import pytest
 
 from crfbook.chain import inference
 from crfbook.evaluation import paired_test
-from crfbook.studies import c04, c04_noise, read_record, run, work
+from studies import c04, c04_noise, read_record, run, work
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 

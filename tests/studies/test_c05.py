@@ -8,7 +8,7 @@ import pytest
 
 from crfbook.evaluation import paired_test
 from crfbook.learners.online import online
-from crfbook.studies import c05, c05_batch, c05_epochs, read_record, run, work
+from studies import c05, c05_batch, c05_epochs, read_record, run, work
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 pytestmark = pytest.mark.usefixtures("on_twins")

@@ -10,7 +10,7 @@ from crfbook.chain import inference
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import SECONDS, terms
 from crfbook.chain.sparse.potentials import sparsify
-from crfbook.studies.c06 import (
+from studies.c06 import (
     FORM_SETS,
     FORMS,
     Case,
@@ -21,7 +21,7 @@ from crfbook.studies.c06 import (
     held_out,
     time_forms,
 )
-from crfbook.studies.work import random_chains
+from studies.work import random_chains
 
 FITTED = [form for forms in FORM_SETS.values() for form in forms]  # together; c11 fits the default form
 

@@ -5,8 +5,8 @@ import numpy as np
 from crfbook.chain.objective import Objective
 from crfbook.evaluation import paired_test
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.studies import c06_l1 as study
-from crfbook.studies import read_record, run, work
+from studies import c06_l1 as study
+from studies import read_record, run, work
 
 
 def test_the_path_goes_down_to_where_the_best_was_not_the_last():

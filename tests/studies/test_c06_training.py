@@ -1,8 +1,8 @@
 """The parts of a sweep are parts of it; models down the path have ever more weights."""
 
 from crfbook.learners.coordinate.sweeps import VisitByParts
-from crfbook.studies import c06_training as study
-from crfbook.studies import read_record, run
+from studies import c06_training as study
+from studies import read_record, run
 
 
 def test_the_parts_of_a_sweep(on_twins, monkeypatch):

@@ -11,8 +11,8 @@ from crfbook.chain.objective import Objective
 from crfbook.data.features import select
 from crfbook.datasets.simulated import SPARSE_HMM, HiddenMarkov, sample
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.studies import c07 as sim
-from crfbook.studies import read_record, run
+from studies import c07 as sim
+from studies import read_record, run
 
 
 def small_hmm():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crfbook.studies import c07_race as race
-from crfbook.studies import read_record, run
+from studies import c07_race as race
+from studies import read_record, run
 
 SMALL = {"n_sentences": 20, "budget": 0.05}
 

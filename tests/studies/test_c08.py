@@ -12,9 +12,9 @@ import pytest
 
 from crfbook.chain.inference import decode
 from crfbook.chain.objective import Objective
-from crfbook.studies import c08 as study
-from crfbook.studies import c08_letters, read_record, run
-from crfbook.studies.work import dataset, model_error
+from studies import c08 as study
+from studies import c08_letters, read_record, run
+from studies.work import dataset, model_error
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 

@@ -7,8 +7,8 @@ import pytest
 
 from crfbook.chain.objective import Objective
 from crfbook.data.features import select
-from crfbook.studies import c09 as study
-from crfbook.studies import read_record, run
+from studies import c09 as study
+from studies import read_record, run
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 pytestmark = pytest.mark.usefixtures("on_twins")

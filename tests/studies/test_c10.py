@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crfbook.chain.sparse.choice import never_tiny
-from crfbook.studies import c10, c10_large, c11, read_record, run
+from studies import c10, c10_large, c11, read_record, run
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 

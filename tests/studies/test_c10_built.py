@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crfbook.data.corpus import make_corpus
-from crfbook.studies import c10, c10_built, run
+from studies import c10, c10_built, run
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, terms
-from crfbook.studies import c11
-from crfbook.studies.c11 import fit_default, time_decoders
-from crfbook.studies.work import random_tagger
+from studies import c11
+from studies.c11 import fit_default, time_decoders
+from studies.work import random_tagger
 
 
 def test_random_taggers_store_few_pairs():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.factors import enumerate_factors
 
-from crfbook.studies import c13_built
+from studies import c13_built
 
 pytestmark = pytest.mark.kernels
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crfbook.distributed import fit
-from crfbook.studies import c15, c15_gradient, c15_methods, work
+from studies import c15, c15_gradient, c15_methods, work
 
 pytestmark = [pytest.mark.usefixtures("on_twins"), pytest.mark.kernels]
 

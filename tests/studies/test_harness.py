@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crfbook import load_dataset, studies
+import studies
+from crfbook import load_dataset
 from crfbook.chain.sparse import choice
-from crfbook.studies import __main__ as command
-from crfbook.studies import harness, records
-from crfbook.studies.harness import Clocked, Row, race
-from crfbook.studies.records import fill, read_record, write_record
+from studies import __main__ as command
+from studies import harness, records
+from studies.harness import Clocked, Row, race
+from studies.records import fill, read_record, write_record
 from tools import paper
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
@@ -94,13 +95,14 @@ def test_memory_of_the_process():
 
 def test_a_process_that_fails_says_why(monkeypatch):
     with pytest.raises(RuntimeError, match="nobody: the process failed: .*KeyError"):
-        harness.in_own_process("crfbook.studies.c03", "nobody")
+        harness.in_own_process("studies.c03", "nobody")
 
 
 def test_the_peer_s_process_loads_no_compiled_code():
     """Its peak of memory is what ours is compared with."""
-    code = "import sys, crfbook.studies.c03; print([m for m in ('numba', 'scipy') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = "import sys, studies.c03; print([m for m in ('numba', 'scipy') if m in sys.modules])"
+    here = {"cwd": RESULTS.parent, "capture_output": True, "text": True, "check": True}
+    done = subprocess.run([sys.executable, "-c", code], **here)
     assert done.stdout.strip() == "[]"
 
 

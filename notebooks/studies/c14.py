@@ -1,6 +1,6 @@
 """Chapter 14: what users of sklearn-crfsuite run, beside python-crfsuite: dicts, few labels, L1 and L2.
 
-    python -m crfbook.studies.c14 ours:esp:wild:1      # or crfsuite; corpus, setting, number of jobs
+    python -m studies.c14 ours:esp:wild:1      # or crfsuite; corpus, setting, number of jobs
 
 is one side of a comparison in a process of its own, from dicts to a fitted model and its predictions. It
 prints one JSON line. The caller holds the dicts on both sides; making them lies outside the clock, and so

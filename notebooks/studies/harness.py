@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -162,7 +163,8 @@ def follow(learner, *args, look=None, **options):
 
 def in_own_process(module, side):
     """Run `python -m module side` in a fresh interpreter; returns the JSON that it prints, as a dict."""
-    done = subprocess.run([sys.executable, "-m", module, side], capture_output=True, text=True, check=False)
+    command, here = [sys.executable, "-m", module, side], Path(__file__).parents[1]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
     if done.returncode:
         raise RuntimeError(f"{side}: the process failed: {done.stderr.strip().splitlines()[-1:]}")
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,11 +1,11 @@
 """What the chapters and README measure: timings, and the tables of `make paper`.
 
-    python -m crfbook.studies                                             # what there is, by chapter
-    python -m crfbook.studies gradient viterbi --csv rows.csv             # timings beside their reference
-    python -m crfbook.studies loss-table-ner --folder notebooks/results   # the records of a table
+    python -m studies                                     # what there is, by chapter; in notebooks/
+    python -m studies gradient viterbi --csv rows.csv     # timings beside their reference
+    python -m studies loss-table-ner                      # a table: its records in results/
 
 `harness` declares, times, judges and records a study, `work` loads what it works on, `crfsuite` trains the
-peer; cNN.py, and cNN_part.py, have the studies of chapter NN. Nothing else in the package imports this.
+peer; cNN.py, and cNN_part.py, have the studies of chapter NN. Chapters, tools and tests import this alone.
 """
 
 import re

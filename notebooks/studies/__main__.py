@@ -1,4 +1,4 @@
-"""python -m crfbook.studies [NAME ... | all] [--repeats N] [--csv FILE] [--folder DIR]"""
+"""python -m studies [NAME ... | all] [--repeats N] [--csv FILE] [--folder DIR]"""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ TARGETS = "In a report, required and aim are shares of the time of the reference
 def main(argv=None):
     known = studies()
     timings = [name for name, one in known.items() if one.timed]
-    parser = argparse.ArgumentParser(prog="python -m crfbook.studies", description=ABOUT, epilog=TARGETS)
+    parser = argparse.ArgumentParser(prog="python -m studies", description=ABOUT, epilog=TARGETS)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(known)} or all (timings)")
     parser.add_argument("--repeats", type=int, default=None, help="counted runs of each candidate")
     parser.add_argument("--csv", help="write the rows of timings there as well")

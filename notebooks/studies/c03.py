@@ -1,6 +1,6 @@
 """Chapters 02 and 03: an evaluation, Viterbi, tagging and training beside python-crfsuite, same features.
 
-    python -m crfbook.studies.c03 ours      # or: crfsuite
+    python -m studies.c03 ours      # or: crfsuite
 
 is one side of `end-to-end`: columns to a trained model in a process of its own. It prints one JSON line.
 Reading the data set lies outside the clock for both sides; the peak memory is that of the whole process,

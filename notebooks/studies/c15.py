@@ -326,7 +326,7 @@ def sharded_large(n_copies=48):
 
 def driver_row(shard_tokens):
     """Peak memory of the process that calls `fit`, in a process of its own."""
-    found = in_own_process("crfbook.studies.c15", str(shard_tokens))
+    found = in_own_process("studies.c15", str(shard_tokens))
     return {"shards": found["shards"], "peak MB of the driver": f"{found['peak_mb']:.0f}"}
 
 

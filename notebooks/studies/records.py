@@ -43,26 +43,27 @@ def _processor():
 
 
 def commit():
-    """Commit of the checkout that this package runs from, or "unknown".
+    """Commit of the checkout that the studies run from, or "unknown".
 
-    A "+" stands after it if tracked files of the package differ.
+    A "+" stands after it if tracked files of the package or of the studies differ.
     """
-    git = partial(
-        subprocess.run, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True
-    )
+
+    def git(*words):
+        options = {"cwd": Path(__file__).parents[2], "capture_output": True, "text": True, "check": True}
+        return subprocess.run(["git", *words], **options).stdout.strip()
+
     try:
-        head = git(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip()
-        changed = git(["git", "status", "--porcelain", "-uno", "--", "."]).stdout.strip()
+        changed = git("status", "--porcelain", "-uno", "--", "crfbook", "notebooks/studies")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return head + ("+" if changed else "")
 
 
 def require_clean():
-    """RuntimeError where files of the package differ from the commit: no record could name its code."""
+    """RuntimeError where files differ from the commit: no record could name its code."""
     if commit().endswith("+"):
         raise RuntimeError(
-            "a record names the commit that made it, and files of the package differ from theirs: "
+            "a record names the commit that made it, and files of crfbook or studies differ from theirs: "
             "commit them first, or write elsewhere with dirty=True (--dirty)"
         )
 
