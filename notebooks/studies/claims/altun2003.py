@@ -7,7 +7,7 @@ boosting was not finished. What has not ended by its rule is left out: losses th
 iterations, and boosting that was not finished. "(Table 3)": read off the numbers, the text does not say so.
 """
 
-from .judge import Claim, Found, alike, less, mean_of, minus, more, near, over, ratios, spread, tested
+from .judge import Found, alike, at, less, mean_of, minus, more, near, over, ratios, spread, tested
 
 NER, POS = ("s1", "s2", "s3"), ("s1", "s2")
 CELLS = [("pos", one) for one in POS] + [("ner", one) for one in NER]
@@ -18,8 +18,8 @@ NOT_ENDED = "nothing of it ended by its rule"
 
 def off_log(table, template, part):
     """{loss: points above the log loss}: `Found`s of paired tests; log's own is 0."""
-    at = table.loc[template]
-    off = {one: tested(at[part][one] - at[part]["log"], at[f"p {part}"][one]) for one in at.index}
+    rows = table.loc[template]
+    off = {one: tested(rows[part][one] - rows[part]["log"], rows[f"p {part}"][one]) for one in rows.index}
     off["log"] = Found(0.0)
     others = [one for name, one in off.items() if name != "log"]
     return off | {name: alike([one], others)[0] for name, one in off.items() if name != "log"}
@@ -96,48 +96,33 @@ def of_losses(losses, noise):
     tables = losses.tables
     gains = [features_over_losses(tables[task], part) for k in (0, 1) for task, part in
              ((task, PARTS[task][k]) for task in ("pos", "ner"))]  # fmt: skip
-    yield Claim(
-        "features matter more than the loss: gain of the next set over the range of losses; tags, names, on "
-        "test, testb, then dev, testa", more(1), [1.58, 3.15, 1.82], sum(gains, []), "04, Tables 1 and 2",
+    yield from at("04, Tables 1 and 2",
+        ("features matter more than the loss: gain of the next set over the range of losses; tags, names, "
+         "on test, testb, then dev, testa", more(1), [1.58, 3.15, 1.82], sum(gains, [])),
+        ("the same with fewer sentences: names, testb, testa", more(1), "similar",
+         features_over_losses(losses.few, "testb") + features_over_losses(losses.few, "testa")),
+        ("the losses differ little: best less worst, tags S1, S2, names S1 to S3, on test, testb, then dev, "
+         "testa (below 3.5 points)", less(3.5), [0.34, 0.46, 3.19, 2.45, 1.71],
+         [spread_of(tables[task], one, PARTS[task][k]) for k in (0, 1) for task, one in CELLS]),
+        ("exp is below log (both sequential): tags S1, S2, names S1 to S3, on testb, testa"
+          + losses.left_out(CELLS, "exp", "log"), less(), [-0.34, -0.43, -0.24, -2.45, -1.51],
+         losses.on_both(CELLS, "exp", "log")),
+        ("pointwise log is below sequential log: names S1 to S3, on testb, testa"
+          + losses.left_out(CELLS[2:], "pointwise-log", "log"), less(), [-3.19, -1.47, -0.45],
+         losses.on_both(CELLS[2:], "pointwise-log", "log")),
+        ("and as good on tags (within 0.3 points)", near(0, 0.3), [-0.01, 0.03],
+         losses.above(CELLS[:2], "pointwise-log", parts=(0,))),
+        ("pointwise exp is above sequential exp with spelling: tags S2, names S2, S3, on testb, testa",
+         more(), [0.06, 2.21, 1.71], losses.on_both([CELLS[i] for i in (1, 3, 4)], "pointwise-exp", "exp")),
     )  # fmt: skip
-    yield Claim(
-        "the same with fewer sentences: names, testb, testa", more(1), "similar",
-        features_over_losses(losses.few, "testb") + features_over_losses(losses.few, "testa"),
-        "04, Tables 1 and 2",
+    yield from at("04, Wrong labels",
+        ("exponential losses are vulnerable to wrong labels: with a tenth of them wrong exp loses more "
+         "points than log, by, sequential, pointwise; tags S2, test", more(), "no experiment",
+         [lost_to_noise(noise, kind) for kind in ("", "pointwise-")]),
     )  # fmt: skip
-    yield Claim(
-        "the losses differ little: best less worst, tags S1, S2, names S1 to S3, on test, testb, then dev, "
-        "testa (below 3.5 points)", less(3.5), [0.34, 0.46, 3.19, 2.45, 1.71],
-        [spread_of(tables[task], one, PARTS[task][k]) for k in (0, 1) for task, one in CELLS],
-        "04, Tables 1 and 2",
-    )  # fmt: skip
-    yield Claim(
-        "exp is below log (both sequential): tags S1, S2, names S1 to S3, on testb, testa"
-        + losses.left_out(CELLS, "exp", "log"), less(), [-0.34, -0.43, -0.24, -2.45, -1.51],
-        losses.on_both(CELLS, "exp", "log"), "04, Tables 1 and 2",
-    )  # fmt: skip
-    yield Claim(
-        "pointwise log is below sequential log: names S1 to S3, on testb, testa"
-        + losses.left_out(CELLS[2:], "pointwise-log", "log"), less(),
-        [-3.19, -1.47, -0.45], losses.on_both(CELLS[2:], "pointwise-log", "log"), "04, Tables 1 and 2",
-    )  # fmt: skip
-    yield Claim(
-        "and as good on tags (within 0.3 points)", near(0, 0.3), [-0.01, 0.03],
-        losses.above(CELLS[:2], "pointwise-log", parts=(0,)), "04, Tables 1 and 2",
-    )  # fmt: skip
-    yield Claim(
-        "pointwise exp is above sequential exp with spelling: tags S2, names S2, S3, on testb, testa", more(),
-        [0.06, 2.21, 1.71], losses.on_both([CELLS[i] for i in (1, 3, 4)], "pointwise-exp", "exp"),
-        "04, Tables 1 and 2",
-    )  # fmt: skip
-    yield Claim(
-        "exponential losses are vulnerable to wrong labels: with a tenth of them wrong exp loses more points "
-        "than log, by, sequential, pointwise; tags S2, test", more(), "no experiment",
-        [lost_to_noise(noise, kind) for kind in ("", "pointwise-")], "04, Wrong labels",
-    )  # fmt: skip
-    yield Claim(
-        "a quasi-Newton method converges faster than conjugate gradients", None, "observed",
-        "no record: the package has no conjugate gradients", "04, Ways to one minimum",
+    yield from at("04, Ways to one minimum",
+        ("a quasi-Newton method converges faster than conjugate gradients", None, "observed",
+         "no record: the package has no conjugate gradients"),
     )  # fmt: skip
 
 
@@ -150,25 +135,22 @@ def of_perceptrons(record, learners):
         return [tested(averaged[part][one] - base[part][one], base[f"p {part}"][one])
                 for part in PARTS["ner"] for one in NER]  # fmt: skip
 
-    yield Claim(
-        "the perceptron is close to log (Table 3): names S1 to S3, on testb, testa (within 1 point)",
-        near(0, 1), [-0.15, -0.46, -0.65], alike(learned(exact), learned(exact)), "05, Table 3",
-    )  # fmt: skip
-    yield Claim(
-        f"the averaged perceptron is better than the plain one, which fluctuates: testb, testa ({ACL})",
-        more(), "averaged reported", learned(plain), "05, Table 3",
+    yield from at("05, Table 3",
+        ("the perceptron is close to log (Table 3): names S1 to S3, on testb, testa (within 1 point)",
+         near(0, 1), [-0.15, -0.46, -0.65], alike(learned(exact), learned(exact))),
+        (f"the averaged perceptron is better than the plain one, which fluctuates: testb, testa ({ACL})",
+         more(), "averaged reported", learned(plain)),
     )  # fmt: skip
     batch = record("05_batch_ner", "learner", "passes").groupby(level=0).last()
     online, whole = (batch.loc[name] for name in ("online, mean", "batch, mean"))
-    yield Claim(
-        "the batch perceptron is the closer approximation of log loss: its mean's F1 (our measure) less the "
-        "online mean's, testb, testa", more(), "a closer approximation",
-        [tested(whole[part] - online[part], whole[f"p {part}"]) for part in PARTS["ner"]], "05, Passes",
+    yield from at("05, Passes",
+        ("the batch perceptron is the closer approximation of log loss: its mean's F1 (our measure) less "
+         "the online mean's, testb, testa", more(), "a closer approximation",
+         [tested(whole[part] - online[part], whole[f"p {part}"]) for part in PARTS["ner"]]),
     )  # fmt: skip
-    yield Claim(
-        "the perceptron converges faster than the exact method: log's CPU seconds over its own", more(1),
-        "it may", ratios(*([table["seconds"][one] for one in NER] for table in (exact, averaged))),
-        "05, Table 3",
+    yield from at("05, Table 3",
+        ("the perceptron converges faster than the exact method: log's CPU seconds over its own", more(1),
+         "it may", ratios(*([table["seconds"][one] for one in NER] for table in (exact, averaged)))),
     )  # fmt: skip
 
 
@@ -182,11 +164,11 @@ def of_boosting(record, losses, averaged):
             best = minutes.loc[minutes[PARTS[task][1]].idxmax()]
             if best["minutes"] < minutes["minutes"].max():
                 boosted[task, template] = best
-    yield Claim(
-        "boosting is below the perceptron (Table 3; by our split bound): names S1 to S3, testb"
-        + not_ended(cell for cell in CELLS[2:] if cell not in boosted), less(), [-11.54, -3.18, -1.9],
-        [tested(best["testb"] - averaged["testb"][one], best["p testb"])
-         for (task, one), best in boosted.items() if task == "ner"] or NOT_ENDED, "05, Table 3",
+    yield from at("05, Table 3",
+        ("boosting is below the perceptron (Table 3; by our split bound): names S1 to S3, testb"
+          + not_ended(cell for cell in CELLS[2:] if cell not in boosted), less(), [-11.54, -3.18, -1.9],
+         [tested(best["testb"] - averaged["testb"][one], best["p testb"])
+          for (task, one), best in boosted.items() if task == "ner"] or NOT_ENDED),
     )  # fmt: skip
 
     gaps = {}  # boosting less exp; no test has both, and the error is that of exp's test against log
@@ -195,29 +177,22 @@ def of_boosting(record, losses, averaged):
             part = PARTS[task][0]
             gap = best[part] - tables[task][part][one, "exp"]
             gaps[task, one] = Found(gap, losses.above([(task, one)], "exp", parts=(0,))[0].error)
-    yield Claim(
-        "boosting is below exp, whose loss it lowers (by our split bound): tags S1, S2, names S1 to S3, testb"
-        + not_ended(cell for cell in CELLS if cell not in gaps), less(), [-5.15, -0.33, -11.45, -1.19, -1.04],
-        list(gaps.values()) or NOT_ENDED, "05, Table 3",
-    )  # fmt: skip
     steps = [minus(gaps[task, "s2"], gaps[task, "s1"]) for task in ("pos", "ner")
              if {(task, "s1"), (task, "s2")} <= gaps.keys()]  # fmt: skip
-    yield Claim(
-        "and nearer to it with more features (by our split bound): S1 to S2, tags, names"
-        + not_ended(cell for cell in CELLS[:4] if cell not in gaps), more(), [4.82, 10.26],
-        steps or NOT_ENDED, "05, Table 3", "not finished",
-    )  # fmt: skip
     unfinished = not_ended(cell for cell in CELLS if cell not in boosted)
     share = {(task, one): Found(best["active"] / tables[task]["active"][one, "log"])
              for (task, one), best in boosted.items()}  # fmt: skip
     full = [found for (_, one), found in share.items() if one == "s1"]
     lean = [found for (_, one), found in share.items() if one != "s1"]
-    yield Claim(
-        f"with S1 boosting takes in nearly all features (by our split bound): share of log's, tags, names "
-        f"({ACL}; above 0.8){unfinished}", more(0.8), "nearly all",
-        full or NOT_ENDED, "05, Table 3", "not finished",
-    )  # fmt: skip
-    yield Claim(
-        "boosting is sparse (a hope; by our split bound): share of log's weights, tags S2, names S2, S3 "
-        f"(below 0.5){unfinished}", less(0.5), "sparse", lean or NOT_ENDED, "05, Table 3", "not finished",
+    yield from at("05, Table 3",
+        ("boosting is below exp, whose loss it lowers (by our split bound): tags S1, S2, names S1 to S3, "
+         "testb" + not_ended(cell for cell in CELLS if cell not in gaps), less(),
+         [-5.15, -0.33, -11.45, -1.19, -1.04], list(gaps.values()) or NOT_ENDED),
+        ("and nearer to it with more features (by our split bound): S1 to S2, tags, names" + not_ended(cell
+          for cell in CELLS[:4] if cell not in gaps), more(), [4.82, 10.26], steps or NOT_ENDED,
+         "not finished"),
+        ("with S1 boosting takes in nearly all features (by our split bound): share of log's, tags, names "
+         f"({ACL}; above 0.8){unfinished}", more(0.8), "nearly all", full or NOT_ENDED, "not finished"),
+        ("boosting is sparse (a hope; by our split bound): share of log's weights, tags S2, names S2, S3 "
+         f"(below 0.5){unfinished}", less(0.5), "sparse", lean or NOT_ENDED, "not finished"),
     )  # fmt: skip

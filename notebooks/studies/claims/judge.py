@@ -42,6 +42,11 @@ class Claim(NamedTuple):
     unjudged: str = "not tested"
 
 
+def at(where, *rows):
+    """Yield the `Claim`s of one place: rows (claim, rule, paper, ours), or with `unjudged` at the end."""
+    yield from (Claim(*row[:4], where, *row[4:]) for row in rows)
+
+
 def tested(difference, p):
     """`Found` of a difference and the p-value of its paired test, its error taken for normal.
 

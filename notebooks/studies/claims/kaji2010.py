@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .judge import Claim, Found, less, minus, more, near, over, ratios
+from .judge import Found, at, less, minus, more, near, over, ratios
 
 TASKS = "pos", "joint", "supertags"
 SD, EXPANDED = "staggered", "staggered-columns"  # SD+C-EXP
@@ -37,77 +37,43 @@ def claims(record):
 def of_seconds(decoders):
     """Table 1: times as fast."""
     speed = faster(decoders, EXPANDED, "plain")
-    yield Claim(
-        "C-EXP decodes faster than Viterbi: times as fast", more(1), [3.5, 20.8, 273], speed, "11, Table 1"
-    )
-    yield Claim(
-        "by orders of magnitude with thousands of labels (100 or more)",
-        more(100),
-        [273],
-        speed[2:],
-        "11, Table 1",
-    )
-    yield Claim(
-        "its gain grows with the labels: 319 over 45, thousands over 319", more(1), [5.9, 13.1],
-        [over(b, a) for a, b in zip(speed, speed[1:], strict=False)], "11, Table 1",
-    )  # fmt: skip
-    yield Claim(
-        "C-EXP is faster than CarpeDiem, 45 and 319 labels: times as fast", more(1), [1.63, 31.4],
-        faster(decoders, EXPANDED, "carpediem", TASKS[:2]), "11, Table 1",
-    )  # fmt: skip
-    yield Claim(
-        "the same, thousands of labels",
-        None,
-        "1150",
-        "CarpeDiem takes minutes a hundred words",
-        "11, Table 1",
-    )
-    yield Claim(
-        "SD, too, decodes faster than Viterbi: times as fast", more(1), [2.2, 11, 110],
-        faster(decoders, SD, "plain"), "11, Table 1",
-    )  # fmt: skip
-    yield Claim(
-        "C-EXP is faster than SD: times as fast",
-        more(1),
-        [1.59, 1.88, 2.48],
-        faster(decoders, EXPANDED, SD),
-        "11, Table 1",
-    )
     opened = faster(decoders, "carpediem", "plain", TASKS[:2])
-    yield Claim(
-        "CarpeDiem is faster than Viterbi with 45 labels: times as fast",
-        more(1),
-        [2.15],
-        opened[:1],
-        "11, Table 1",
-    )
-    yield Claim("and slower with 319: times as fast", less(1), [0.66], opened[1:], "11, Table 1")
+    yield from at("11, Table 1",
+        ("C-EXP decodes faster than Viterbi: times as fast", more(1), [3.5, 20.8, 273], speed),
+        ("by orders of magnitude with thousands of labels (100 or more)", more(100), [273], speed[2:]),
+        ("its gain grows with the labels: 319 over 45, thousands over 319", more(1), [5.9, 13.1],
+         [over(b, a) for a, b in zip(speed, speed[1:], strict=False)]),
+        ("C-EXP is faster than CarpeDiem, 45 and 319 labels: times as fast", more(1), [1.63, 31.4],
+         faster(decoders, EXPANDED, "carpediem", TASKS[:2])),
+        ("the same, thousands of labels", None, "1150", "CarpeDiem takes minutes a hundred words"),
+        ("SD, too, decodes faster than Viterbi: times as fast", more(1), [2.2, 11, 110],
+         faster(decoders, SD, "plain")),
+        ("C-EXP is faster than SD: times as fast", more(1), [1.59, 1.88, 2.48],
+         faster(decoders, EXPANDED, SD)),
+        ("CarpeDiem is faster than Viterbi with 45 labels: times as fast", more(1), [2.15], opened[:1]),
+        ("and slower with 319: times as fast", less(1), [0.66], opened[1:]),
+    )  # fmt: skip
 
 
 def of_sweeps(decoders):
     """Table 2, and that both are exact."""
     for name, short, papers in ((SD, "SD", (6.02, 8.15)), (EXPANDED, "C-EXP", (6.12, 8.62))):
-        yield Claim(
-            f"sweeps of {short}, 45 and 319 labels: ours less theirs (within 0.5)", near(0, 0.5),
-            " / ".join(map(str, papers)),
-            [minus(a, Found(b)) for a, b in zip(sweeps(decoders, name, TASKS[:2]), papers, strict=True)],
-            "11, Table 2",
+        yield from at("11, Table 2",
+            (f"sweeps of {short}, 45 and 319 labels: ours less theirs (within 0.5)", near(0, 0.5),
+             " / ".join(map(str, papers)),
+             [minus(a, Found(b)) for a, b in zip(sweeps(decoders, name, TASKS[:2]), papers, strict=True)]),
         )  # fmt: skip
-    yield Claim(
-        "both take about as many sweeps: C-EXP less SD (within 0.7)", near(0, 0.7), [0.1, 0.47, 0.6],
-        [minus(a, b) for a, b in zip(sweeps(decoders, EXPANDED), sweeps(decoders, SD), strict=True)],
-        "11, Table 2",
-    )  # fmt: skip
     rows = [decoders.loc[SD, task] for task in TASKS]
-    yield Claim(
-        "SD takes at most log2 L + 1 sweeps: the bound less the most seen", more(-0.5), "a proof",
-        [Found(np.ceil(np.log2(row["labels"])) + 1 - row["most sweeps"]) for row in rows], "11, Table 2",
+    yield from at("11, Table 2",
+        ("both take about as many sweeps: C-EXP less SD (within 0.7)", near(0, 0.7), [0.1, 0.47, 0.6],
+         [minus(a, b) for a, b in zip(sweeps(decoders, EXPANDED), sweeps(decoders, SD), strict=True)]),
+        ("SD takes at most log2 L + 1 sweeps: the bound less the most seen", more(-0.5), "a proof",
+         [Found(np.ceil(np.log2(row["labels"])) + 1 - row["most sweeps"]) for row in rows]),
     )  # fmt: skip
     same = decoders["accuracy"].unstack("task")
-    yield Claim(
-        "exact: accuracy less Viterbi's (0)", near(0, 1e-9), "a proof",
-        [Found(same.loc[name, task] - same.loc["plain", task]) for name in (SD, EXPANDED) for task in TASKS],
-        "11, 6. Check",
+    yield from at("11, 6. Check",
+        ("exact: accuracy less Viterbi's (0)", near(0, 1e-9), "a proof",
+         [Found(same.loc[name, one] - same.loc["plain", one]) for name in (SD, EXPANDED) for one in TASKS]),
     )  # fmt: skip
 
 
@@ -115,19 +81,14 @@ def of_training(record, speed):
     """Table 3; speed : of C-EXP's decoding, over Viterbi's."""
     training = record("11_training", "transitions", "task")
     trained = ratios(*(training.loc[name, "10 epochs (s)"].loc[list(TASKS)] for name in ("tables", EXPANDED)))
-    yield Claim(
-        "C-EXP trains the perceptron faster than Viterbi: times as fast", more(1), [2.7, 13.3, 18.9], trained,
-        "11, Table 3",
-    )  # fmt: skip
-    yield Claim(
-        "training gains less than decoding: its factor over that of decoding", less(1), [0.77, 0.64, 0.07],
-        [over(a, b) for a, b in zip(trained, speed, strict=True)], "11, Table 3",
-    )  # fmt: skip
-    yield Claim(
-        "pruning is weak at the beginning of training: first epoch over a late one, C-EXP", more(1),
-        "probably",
-        ratios(*(training.loc[EXPANDED, name].loc[list(TASKS)] for name in ("first epoch", "us a token"))),
-        "11, Table 3",
+    yield from at("11, Table 3",
+        ("C-EXP trains the perceptron faster than Viterbi: times as fast", more(1), [2.7, 13.3, 18.9],
+         trained),
+        ("training gains less than decoding: its factor over that of decoding", less(1), [0.77, 0.64, 0.07],
+         [over(a, b) for a, b in zip(trained, speed, strict=True)]),
+        ("pruning is weak at the beginning of training: first epoch over a late one, C-EXP", more(1),
+         "probably",
+         ratios(*(training.loc[EXPANDED, name].loc[list(TASKS)] for name in ("first epoch", "us a token")))),
     )  # fmt: skip
 
 
@@ -138,19 +99,11 @@ def of_beams(record, decoders):
         over(one, Found(beam.loc[task, "us a token"], 0.6 * beam.loc[task, "us a token"]))
         for one, task in zip(us(decoders, EXPANDED), TASKS, strict=True)
     ]
-    yield Claim(
-        "a beam is faster than C-EXP with 45 and 319 labels: times as fast", more(1), [1.29, 1.5], narrow[:2],
-        "11, Table 4",
+    yield from at("11, Table 4",
+        ("a beam is faster than C-EXP with 45 and 319 labels: times as fast", more(1), [1.29, 1.5],
+         narrow[:2]),
+        ("and slower with thousands: times as fast", less(1), [0.6], narrow[2:]),
+        ("accuracy with 319 labels (within 0.5 points of theirs)", near(93.21, 0.5), [93.21],
+         [Found(beam.loc["joint", "exact"])]),
+        ("accuracy with 45 and 2,602 labels", None, "97.08, 91.20", "their treebanks are not public"),
     )  # fmt: skip
-    yield Claim("and slower with thousands: times as fast", less(1), [0.6], narrow[2:], "11, Table 4")
-    yield Claim(
-        "accuracy with 319 labels (within 0.5 points of theirs)", near(93.21, 0.5), [93.21],
-        [Found(beam.loc["joint", "exact"])], "11, Table 4",
-    )  # fmt: skip
-    yield Claim(
-        "accuracy with 45 and 2,602 labels",
-        None,
-        "97.08, 91.20",
-        "their treebanks are not public",
-        "11, Table 4",
-    )

@@ -3,7 +3,7 @@
 The paper's cliques are not certain (chapter 12): its model as in (4), and one with weights for single labels.
 """
 
-from .judge import Claim, Found, less, mean_of, minus, more, near, tested
+from .judge import Found, at, less, mean_of, minus, more, near, tested
 
 MODELS = {
     "(4)": "NP, lexicon of everything, pairs", "single labels": "NP, lexicon of all training sentences"
@@ -32,11 +32,10 @@ def claims(record):
     ]
     pairs = labels[0] ** 2 + labels[1] ** 2 + labels[0] * labels[1]
     weights = table.loc[MODELS["single labels"], "weights"].xs(8936, level="size").groupby("arm").first()
-    yield Claim(
-        "FCRF has less than an eighth of the weights of the chain of pairs: its share, all possible / seen",
-        less(1 / 8), "below 0.125",
-        [Found(pairs / (labels[0] * labels[1]) ** 2), Found(weights["FCRF"] / weights["flat"])],
-        "12, The paper's claims",
+    yield from at("12, The paper's claims",
+        ("FCRF has less than an eighth of the weights of the chain of pairs: its share, all possible / seen",
+         less(1 / 8), "below 0.125",
+         [Found(pairs / (labels[0] * labels[1]) ** 2), Found(weights["FCRF"] / weights["flat"])]),
     )  # fmt: skip
     yield from table_3(record)
 
@@ -59,9 +58,9 @@ def table_1(table, model):
         return [one for one in (difference(*case) for case in cases) if one] or none
 
     for measure, claim in NAMES.items():
-        yield Claim(
-            f"{claim}: points, by size; {model}", more(), PAPER[measure],
-            found(*((measure, "FCRF", "CRF+CRF", n) for n in SIZES)), "12, Table 1",
+        yield from at("12, Table 1",
+            (f"{claim}: points, by size; {model}", more(), PAPER[measure],
+             found(*((measure, "FCRF", "CRF+CRF", n) for n in SIZES))),
         )  # fmt: skip
     from scipy.stats import ttest_ind
 
@@ -70,28 +69,22 @@ def table_1(table, model):
         for n in SIZES
         if n in table.loc["FCRF"].index
     ]
-    yield Claim(
-        f"F1 differs at all sizes, t-test: p (below 0.002); {model}", less(0.002), "below 0.002",
-        [Found(ttest_ind(a, b).pvalue) for a, b in f1 if len(a) > 1], "12, Table 1",
-    )  # fmt: skip
-    yield Claim(
-        f"FCRF has about the F1 of Brill+CRF, up to 2,234 sentences (within 0.3 points); {model}",
-        near(0, 0.3), [0.01, 0.03, -0.01, 0.24, 0.12],
-        found(*(("F1", "FCRF", "Brill+CRF", n) for n in SIZES[:-1])), "12, Table 1",
-    )  # fmt: skip
-    yield Claim(
-        f"and a better one on all sentences; {model}", more(), [0.54],
-        found(("F1", "FCRF", "Brill+CRF", SIZES[-1])), "12, Table 1",
-    )  # fmt: skip
-    yield Claim(
-        f"FCRF needs half of CRF+CRF's sentences: F1 less that of twice as many (-1 or more); {model}",
-        more(-1), [-0.84, -0.62],
-        found(*(("F1", "FCRF", "CRF+CRF", n, twice) for n, twice in ((223, 447), (447, 894)))), "12, Table 1",
+    yield from at("12, Table 1",
+        (f"F1 differs at all sizes, t-test: p (below 0.002); {model}", less(0.002), "below 0.002",
+         [Found(ttest_ind(a, b).pvalue) for a, b in f1 if len(a) > 1]),
+        (f"FCRF has about the F1 of Brill+CRF, up to 2,234 sentences (within 0.3 points); {model}",
+         near(0, 0.3), [0.01, 0.03, -0.01, 0.24, 0.12],
+         found(*(("F1", "FCRF", "Brill+CRF", n) for n in SIZES[:-1]))),
+        (f"and a better one on all sentences; {model}", more(), [0.54],
+         found(("F1", "FCRF", "Brill+CRF", SIZES[-1]))),
+        (f"FCRF needs half of CRF+CRF's sentences: F1 less that of twice as many (-1 or more); {model}",
+         more(-1), [-0.84, -0.62],
+         found(*(("F1", "FCRF", "CRF+CRF", n, twice) for n, twice in ((223, 447), (447, 894))))),
     )  # fmt: skip
     spread = table.loc["FCRF", "F1"].groupby("size").std().dropna()
-    yield Claim(
-        f"F1 varies little over subsets: FCRF's standard deviation, mean of sizes (below 0.6); {model}",
-        less(0.6), [0.39], [Found(spread.mean())], "12, Figure 4",
+    yield from at("12, Figure 4",
+        (f"F1 varies little over subsets: FCRF's standard deviation, mean of sizes (below 0.6); {model}",
+         less(0.6), [0.39], [Found(spread.mean())]),
     )  # fmt: skip
 
 
@@ -106,44 +99,29 @@ def table_3(record):
     def off(a, b="exact"):
         return mean_of(training.loc[a, "F1"] - training.loc[b, "F1"])
 
-    yield Claim(
-        "approximate inference trains faster than exact: its seconds over random's, tree's", more(1),
-        [1.55, 1.51], [slower("exact", name) for name in ("random", "tree")], "13, Table 2",
-    )  # fmt: skip
-    yield Claim(
-        "with no loss in F1: random, tree less exact (within 0.3 points)", near(0, 0.3), [-0.03, 0.04],
-        [off("random"), off("tree")], "13, Table 2",
-    )  # fmt: skip
-    yield Claim(
-        "little difference between schedules, F1: tree less random (within 0.3 points)", near(0, 0.3), [0.07],
-        [off("tree", "random")], "13, Table 2",
-    )  # fmt: skip
-    yield Claim(
-        "and time: tree's seconds over random's (within 0.25 of 1)", near(1, 0.25), [1.02],
-        [slower("tree", "random")], "13, Table 2",
-    )  # fmt: skip
     early = [("random (3)", "random"), ("tree (3)", "tree")]
-    yield Claim(
-        "three iterations take longer in total than convergence: seconds over seconds", more(1), [1.18, 1.02],
-        [slower(*pair) for pair in early], "13, Table 2",
-    )  # fmt: skip
-    yield Claim(
-        "and lower F1: three iterations less convergence", less(), [-0.03, -0.65],
-        [off(*pair) for pair in early], "13, Table 2",
-    )  # fmt: skip
-    yield Claim(
-        "tree (3) ends too early: its L-BFGS iterations over tree's", less(1), [0.495],
-        [slower("tree (3)", "tree", "iterations")], "13, Table 2",
-    )  # fmt: skip
     gaps = [abs(off(name).value) for name in ("random", "tree", "random (3)")]
-    yield Claim(
-        "F1 varies more over subsets than over inference: standard deviation over the largest difference",
-        more(1), [5.3], [Found(training.loc["exact", "F1"].std() / max(gaps))], "13, Table 2",
+    yield from at("13, Table 2",
+        ("approximate inference trains faster than exact: its seconds over random's, tree's", more(1),
+         [1.55, 1.51], [slower("exact", name) for name in ("random", "tree")]),
+        ("with no loss in F1: random, tree less exact (within 0.3 points)", near(0, 0.3), [-0.03, 0.04],
+         [off("random"), off("tree")]),
+        ("little difference between schedules, F1: tree less random (within 0.3 points)", near(0, 0.3),
+         [0.07], [off("tree", "random")]),
+        ("and time: tree's seconds over random's (within 0.25 of 1)", near(1, 0.25), [1.02],
+         [slower("tree", "random")]),
+        ("three iterations take longer in total than convergence: seconds over seconds", more(1),
+         [1.18, 1.02], [slower(*pair) for pair in early]),
+        ("and lower F1: three iterations less convergence", less(), [-0.03, -0.65],
+         [off(*pair) for pair in early]),
+        ("tree (3) ends too early: its L-BFGS iterations over tree's", less(1), [0.495],
+         [slower("tree (3)", "tree", "iterations")]),
+        ("F1 varies more over subsets than over inference: standard deviation over the largest difference",
+         more(1), [5.3], [Found(training.loc["exact", "F1"].std() / max(gaps))]),
     )  # fmt: skip
     schedules = record("13_schedules", "part", "schedule")["without a fixed point"]
-    yield Claim(
-        "belief propagation always converged: sentences without a fixed point, random, tree; train, test",
-        near(0, 0.5), [0],
-        [Found(schedules[part, name]) for part in ("train", "test") for name in ("random", "tree")],
-        "13, Table 1",
+    yield from at("13, Table 1",
+        ("belief propagation always converged: sentences without a fixed point, random, tree; train, test",
+         near(0, 0.5), [0],
+         [Found(schedules[part, name]) for part in ("train", "test") for name in ("random", "tree")]),
     )  # fmt: skip
