@@ -241,15 +241,12 @@ def whole_corpus_row(tool, c2, stop, n_sentences=None):
     there, gradient_there = objective(w)
     report = work.reports(scored)["test"]
     return {
-        "weights": len(w),
-        "iterations": iterations,
-        "objective": f"{value:.4f}",
+        "weights": len(w), "iterations": iterations, "objective": f"{value:.4f}",
         "our objective there": f"{there:.4f}",
         "gap at most": f"{gradient_there @ gradient_there / (4 * c2):.2g}",
-        "accuracy": f"{100 * report.accuracy:.2f}",
-        "F1": f"{100 * report.f1:.2f}",
+        "accuracy": f"{100 * report.accuracy:.2f}", "F1": f"{100 * report.f1:.2f}",
         "CPU seconds": f"{seconds:.0f}",
-    }
+    }  # fmt: skip
 
 
 @study("03_whole_corpus.csv", frozen=("lbfgs", "objective, batched", "decoding, dense"))

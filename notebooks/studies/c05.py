@@ -233,11 +233,9 @@ def _stretches(work, bound):
 # ---- Table 3 ----
 
 LEARNERS = {
-    "perceptron": partial(online.perceptron, average=False),
-    "averaged perceptron": online.perceptron,
-    "passive-aggressive": online.passive_aggressive,
-    "AROW": online.arow,
-}
+    "perceptron": partial(online.perceptron, average=False), "averaged perceptron": online.perceptron,
+    "passive-aggressive": online.passive_aggressive, "AROW": online.arow,
+}  # fmt: skip
 CHOICES = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200)  # epochs
 BASE = "averaged perceptron"  # of the paired tests
 VARIANCE = {"s1": 10.0, "s2": 1.0, "s3": 1.0}  # of the log loss on names, as 04_variance_ner.csv chose

@@ -288,13 +288,10 @@ def held_out(first, second):
         fastest, least = both.argmin(axis=2), both.min(axis=0)
         ratio = least[np.arange(len(first)), chosen] / least.min(axis=1)
         shares = {
-            "faster form": ratio <= 1.0,
-            "within 5 %": ratio <= 1.05,
-            "within 10 %": ratio <= 1.1,
+            "faster form": ratio <= 1.0, "within 5 %": ratio <= 1.05, "within 10 %": ratio <= 1.1,
             "faster in one timing": (fastest == chosen).any(axis=0),
-            "timings disagree": fastest[0] != fastest[1],
-            "time lost": ratio - 1.0,
-        }
+            "timings disagree": fastest[0] != fastest[1], "time lost": ratio - 1.0,
+        }  # fmt: skip
         shares = {name: f"{100 * np.mean(share):.1f}" for name, share in shares.items()}
         rows.append({"forms for": kind, "cases": len(first), **shares})
     return rows

@@ -100,20 +100,12 @@ def _path_row(c1, c2, part, whole, tried, run):
     value, low, high = (f"{100 * x:.2f}" for x in bootstrap_interval(gold, guess))
     grad = Objective(whole.corpus, whole.features, c2=c2)(found.w)[1]
     return {
-        "c1": c1,
-        "c2": c2,
-        "offered": whole.features.n_features,
-        "not zero": int(np.count_nonzero(found.w)),
+        "c1": c1, "c2": c2, "offered": whole.features.n_features, "not zero": int(np.count_nonzero(found.w)),
         "objective": f"{found.objective:.4f}",
         "violation": f"{pseudo_gradient(found.w, grad, c1, np.empty_like(grad))[1]:.1e}",
-        "evaluations": found.n_evaluations,
-        "dev F1": f"{part.scores(tried.result.w)['dev']:.2f}",
-        "test F1": value,
-        "95 % from": low,
-        "to": high,
-        "CPU seconds": f"{run.seconds:.1f}",
-        "guess": guess,
-    }
+        "evaluations": found.n_evaluations, "dev F1": f"{part.scores(tried.result.w)['dev']:.2f}",
+        "test F1": value, "95 % from": low, "to": high, "CPU seconds": f"{run.seconds:.1f}", "guess": guess,
+    }  # fmt: skip
 
 
 @study("06_l1_path.csv", frozen=("owlqn", "auto", "lbfgs", "decoding, dense"))

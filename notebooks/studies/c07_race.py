@@ -49,12 +49,10 @@ ARMS = {
         "OWL-QN": partial(batch, minimize, l1_method="owlqn", **EXACT),
         "proximal quasi-Newton": partial(batch, minimize, **EXACT),
         "split variables": partial(batch, dual_variables, **EXACT),
-        "FISTA": partial(batch, proximal_gradient, **EXACT),
-        "SBCD": partial(coordinate_descent, **SWEEPS),
+        "FISTA": partial(batch, proximal_gradient, **EXACT), "SBCD": partial(coordinate_descent, **SWEEPS),
         "SBCD, two blocks": partial(coordinate_descent, joint=False, **SWEEPS),
         "SBCD, accelerated": partial(coordinate_descent, accelerate=True, **SWEEPS),
-        "SGD-L1": partial(sgd_l1, period=10**6, **ON),
-        "auto": partial(fast_l1_fit, **EXACT, **MEMORY),
+        "SGD-L1": partial(sgd_l1, period=10**6, **ON), "auto": partial(fast_l1_fit, **EXACT, **MEMORY),
     },
     "c2": {
         "L-BFGS": partial(batch, minimize, **EXACT),
@@ -63,7 +61,7 @@ ARMS = {
         "SDCA": partial(sdca, tol=0.0, **ON, **MEMORY),
         "auto": partial(fast_fit, tol=0.0, **MEMORY),
     },
-}
+}  # fmt: skip
 PEERS = {"c1": {"CRFsuite, OWL-QN": "lbfgs"}, "c2": {"CRFsuite, L-BFGS": "lbfgs", "CRFsuite, SGD": "l2sgd"}}
 PEER_STOP = {"lbfgs": {"epsilon": 1e-12, "delta": 1e-12}, "l2sgd": {"delta": 0.0}}
 
@@ -104,11 +102,9 @@ def optimum(corpus, penalty, n_sentences=N, budget=6 * BUDGET):
     return {
         **{"sequences": problem.corpus.n_sequences, "tokens": problem.corpus.n_tokens, "weights": len(w)},
         **{name: f"{getattr(problem, name):g}" for name in ("c1", "c2")},
-        "objective": f"{problem.value(w):.12g}",
-        "certified": f"{problem.certified(w):.3g}",
-        "seconds": f"{run.seconds:.1f}",
-        "pass": f"{of_a_pass:.4g}",
-    }
+        "objective": f"{problem.value(w):.12g}", "certified": f"{problem.certified(w):.3g}",
+        "seconds": f"{run.seconds:.1f}", "pass": f"{of_a_pass:.4g}",
+    }  # fmt: skip
 
 
 def arm_rows(corpus, penalty, arm, best, pace, n_sentences=N, budget=BUDGET):

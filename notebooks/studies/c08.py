@@ -203,20 +203,12 @@ class Letters:
         n_mu, setup = np.count_nonzero(model.w[: model.features.n_node]), self.setup
         error, deviation, _ = model_error(setup.held, model)
         return {
-            "c1": f"{c1:g}",
-            "start": start,
-            "iterations": iterations,
-            "seconds": f"{seconds:.1f}",
-            "train": f"{model_error(setup.corpus, model)[0]:.2f}",
-            "test": f"{error:.2f}",
-            "standard error": f"{deviation:.2f}",
-            "p": f"{compared(setup, self.rest()[0], model)[1]:.4f}",
-            "mu": n_mu,
-            "lambda": np.count_nonzero(model.w) - n_mu,
-            "objective": f"{objective:.1f}",
-            "% above the least": f"{100 * (objective / self.least(c1) - 1):.2f}",
-            "s to 1 %": close,
-        }
+            "c1": f"{c1:g}", "start": start, "iterations": iterations, "seconds": f"{seconds:.1f}",
+            "train": f"{model_error(setup.corpus, model)[0]:.2f}", "test": f"{error:.2f}",
+            "standard error": f"{deviation:.2f}", "p": f"{compared(setup, self.rest()[0], model)[1]:.4f}",
+            "mu": n_mu, "lambda": np.count_nonzero(model.w) - n_mu, "objective": f"{objective:.1f}",
+            "% above the least": f"{100 * (objective / self.least(c1) - 1):.2f}", "s to 1 %": close,
+        }  # fmt: skip
 
     def epochs(self):
         """Rows: SGD's mean of iterates, epoch after epoch, and how far it is from L-BFGS at rest."""
@@ -232,18 +224,15 @@ class Letters:
                 common = np.unique(np.stack([labels, rest])[:, labels != rest], axis=1, return_counts=True)[1]
                 rows.append(
                     {
-                        "epochs": step.iteration,
-                        "objective": f"{value:.1f}",
+                        "epochs": step.iteration, "objective": f"{value:.1f}",
                         "% above the least": f"{100 * (value / self.least(0.0) - 1):.2f}",
                         "train": f"{model_error(setup.corpus, model)[0]:.2f}",
                         "test": f"{100 * np.mean(labels != setup.held.labels):.2f}",
                         "p": f"{compared(setup, self.rest()[0], model)[1]:.4f}",
-                        "other readings": len(letter),
-                        "letters": len(set(letter)),
-                        "in five swaps": int(np.sort(common)[-5:].sum()),
-                        "fewer errors": int(gain.sum()),
+                        "other readings": len(letter), "letters": len(set(letter)),
+                        "in five swaps": int(np.sort(common)[-5:].sum()), "fewer errors": int(gain.sum()),
                     }
-                )
+                )  # fmt: skip
 
         limits = {"max_iterations": max(EPOCHS), "delta": 0.0, "c2": C2}
         follow(sgd, setup.corpus, self.everything, look=look, **limits)
@@ -293,16 +282,11 @@ class Ngrams:
         def row(c1, step, model, seconds):
             n_mu, (error, deviation, _) = model.features.n_node, model_error(setup.held, model)
             return {
-                "sweeps": step.iteration,
-                "c1": f"{c1:g}",
-                "test": f"{error:.2f}",
-                "standard error": f"{deviation:.2f}",
-                "mu": n_mu,
-                "lambda": model.features.n_features - n_mu,
-                "objective": f"{step.objective:.1f}",
-                "seconds": f"{seconds:.1f}",
+                "sweeps": step.iteration, "c1": f"{c1:g}", "test": f"{error:.2f}",
+                "standard error": f"{deviation:.2f}", "mu": n_mu, "lambda": model.features.n_features - n_mu,
+                "objective": f"{step.objective:.1f}", "seconds": f"{seconds:.1f}",
                 "MB so far": f"{self.peak_mb():.0f}",
-            }
+            }  # fmt: skip
 
         rows, models = walk(setup, self.values, [*n, SWEEPS - sum(n)], row, range(2, SWEEPS + 1, 2))
         return setup, rows, models[self.values[-1]]
@@ -316,10 +300,8 @@ class Ngrams:
         """Rows: words to phonemes by the sparse and by the dense form of Viterbi; medians, CPU seconds."""
         setup, _, model = self.path(template)
         sizes = {
-            "words": setup.held.n_sequences,
-            "letters": setup.held.n_tokens,
-            "classes": setup.held.n_classes,
-        }
+            "words": setup.held.n_sequences, "letters": setup.held.n_tokens, "classes": setup.held.n_classes,
+        }  # fmt: skip
         paths, rows = {}, []
         for form in ("sparse", "dense"):
             paths[form], spent = decode(setup.held, *model, form=form), []

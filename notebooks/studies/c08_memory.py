@@ -142,20 +142,12 @@ class Longer:
             other = labels_of(setup, MODELS[memory.before], self.found(memory.before))
             p = f"{tested(setup, other, labels)[1]:.4f}"
         return {
-            "c1": f"{c1:g}",
-            "error": f"{error:.2f}",
-            "standard error": f"{deviation:.2f}",
-            "p": p,
-            "words": f"{words:.2f}",
-            "mu and lambda": int(np.count_nonzero(found.w)),
-            "candidates": n,
-            "tuples": len(found.nu),
-            **evaluation_cost(setup, memory, found),
-            "dense products": setup.sizes[0] ** (memory.order + 1),
-            "objective": f"{found.objective:.1f}",
-            "certified gap %": f"{gap:.2f}",
-            **training_cost(found, c1),
-        }
+            "c1": f"{c1:g}", "error": f"{error:.2f}", "standard error": f"{deviation:.2f}", "p": p,
+            "words": f"{words:.2f}", "mu and lambda": int(np.count_nonzero(found.w)), "candidates": n,
+            "tuples": len(found.nu), **evaluation_cost(setup, memory, found),
+            "dense products": setup.sizes[0] ** (memory.order + 1), "objective": f"{found.objective:.1f}",
+            "certified gap %": f"{gap:.2f}", **training_cost(found, c1),
+        }  # fmt: skip
 
 
 def training_cost(found, c1):
@@ -172,11 +164,9 @@ def evaluation_cost(setup, memory, found, repeats=3):
     inner = setup.corpus.n_tokens - setup.corpus.n_sequences
     contexts = [len(z) for z in fun.automaton.contexts]
     return {
-        "pairs as states": contexts.count(2),
-        "triples as states": contexts.count(3),
-        "products": f"{setup.sizes[0] ** 2 + fun.n_products[0] / inner:.0f}",
-        "evaluation": f"{seconds:.2f}",
-    }
+        "pairs as states": contexts.count(2), "triples as states": contexts.count(3),
+        "products": f"{setup.sizes[0] ** 2 + fun.n_products[0] / inner:.0f}", "evaluation": f"{seconds:.2f}",
+    }  # fmt: skip
 
 
 def heaviest_tuples(encoder, found, n=10):

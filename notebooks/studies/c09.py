@@ -91,10 +91,8 @@ def measured(setup, guess):
     f1, right = sure("f1"), sure("accuracy")
     found |= {"F1 low": f"{100 * f1.low:.2f}", "F1 high": f"{100 * f1.high:.2f}"}
     return {
-        **found,
-        "error low": f"{100 * (1 - right.high):.3f}",
-        "error high": f"{100 * (1 - right.low):.3f}",
-    }
+        **found, "error low": f"{100 * (1 - right.high):.3f}", "error high": f"{100 * (1 - right.low):.3f}",
+    }  # fmt: skip
 
 
 class Selections:
@@ -285,19 +283,16 @@ def dip_row(kept, n, seen=1, n_sentences=None):
     w[keep] = found.w
     report, (dev, _) = setup.reports(w), setup.parts
     return {
-        "features": int(keep.sum()),
-        "seen once": int(once.sum()),
+        "features": int(keep.sum()), "seen once": int(once.sum()),
         "seen once, with O": int((once & other).sum()),
         "seen once, with O, of all": int((other & (counts == 1)).sum()),
         "loss": f"{found.objective - c2 * w @ w:.1f}",
         "sum of the first 10,000": f"{np.abs(w[first]).sum():.0f}",
-        "names proposed": report["test"].n_predicted,
-        "precision": f"{100 * report['test'].precision:.2f}",
-        "recall": f"{100 * report['test'].recall:.2f}",
-        "test F1": f"{100 * report['test'].f1:.2f}",
+        "names proposed": report["test"].n_predicted, "precision": f"{100 * report['test'].precision:.2f}",
+        "recall": f"{100 * report['test'].recall:.2f}", "test F1": f"{100 * report['test'].f1:.2f}",
         f"{dev} F1": f"{100 * report[dev].f1:.2f}",
         "gap": f"{found.history[-1].violation / found.objective:.1e}",
-    }
+    }  # fmt: skip
 
 
 @study("09_dip_wnut17.csv", frozen=("lbfgs", "objective, auto"))

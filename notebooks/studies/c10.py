@@ -223,16 +223,13 @@ def arms_of(setup):
     sparse, beam = exact_arm(setup), active_arm(setup, "zero")
     method_2 = sparse._replace(form="default")
     return {
-        "Dense": exact_arm(setup, dense=True),
-        "Sparse": sparse,
-        "Method 1": beam,
+        "Dense": exact_arm(setup, dense=True), "Sparse": sparse, "Method 1": beam,
         "Method 1, exact Viterbi": beam._replace(form="default"),
         "Default outside, exact Viterbi": active_arm(setup, "default")._replace(form="default"),
         "Method 2": method_2,
         "Method 2, (10) as printed": method_2._replace(w=printed(sparse.features, sparse.w)),
-        "Method 3": tied_arm(setup, False),
-        "Method 4": tied_arm(setup, True),
-    }
+        "Method 3": tied_arm(setup, False), "Method 4": tied_arm(setup, True),
+    }  # fmt: skip
 
 
 def labeller(corpus, features, w, form, beam_width):
@@ -374,13 +371,10 @@ def curve_rows(corpus, n_train, max_iterations):
     beam = partial(ActiveObjective, setup.train, features, c2=C2)
     arms = {
         "Dense": exact(setup.train, dense, form="batched"),
-        "Sparse": exact(setup.train, features, form="batched"),
-        "Method 1": renewing(beam(outside="zero")),
-        "Method 2": exact(setup.train, features, form="default"),
-        "Method 3": tied(),
-        "Method 4": tied(per_label=True),
-        "active sets": renewing(beam(outside="default")),
-    }
+        "Sparse": exact(setup.train, features, form="batched"), "Method 1": renewing(beam(outside="zero")),
+        "Method 2": exact(setup.train, features, form="default"), "Method 3": tied(),
+        "Method 4": tied(per_label=True), "active sets": renewing(beam(outside="default")),
+    }  # fmt: skip
     n_all = {name: len(arms[name].start()) for name in ("Method 3", "Method 4")} | {"Dense": dense.n_features}
     for name, objective in arms.items():
         objective(start := np.zeros(n_all.get(name, features.n_features)))

@@ -295,15 +295,10 @@ def skewed_chains(task):
 
 BASE = "CRF+CRF"  # the others are tested against it
 ARMS = {
-    BASE: cascade,
-    "CRF+CRF, predicted": predicted_cascade,
-    "CRF+CRF, jackknifed": jackknifed_cascade,
-    "Brill+CRF": brill,
-    "independent": independent,
-    "flat": flat,
-    "FCRF": two_chains,
+    BASE: cascade, "CRF+CRF, predicted": predicted_cascade, "CRF+CRF, jackknifed": jackknifed_cascade,
+    "Brill+CRF": brill, "independent": independent, "flat": flat, "FCRF": two_chains,
     "FCRF, skew": skewed_chains,
-}
+}  # fmt: skip
 UP_TO = {"CRF+CRF, predicted": 223, "CRF+CRF, jackknifed": 447}  # sentences; two lexica
 
 
@@ -319,11 +314,9 @@ def measured(test, said):
         for labels in zip(said.pos, said.chunk, strict=True)
     ]
     return {
-        "POS": (gold["pos"], said.pos, "accuracy"),
-        "chunk": (gold["chunk"], said.chunk, "accuracy"),
-        "joint": (joint, both, "accuracy"),
-        "F1": (gold["chunk"], said.chunk, "f1"),
-    }
+        "POS": (gold["pos"], said.pos, "accuracy"), "chunk": (gold["chunk"], said.chunk, "accuracy"),
+        "joint": (joint, both, "accuracy"), "F1": (gold["chunk"], said.chunk, "f1"),
+    }  # fmt: skip
 
 
 def subset_rows(setting, size, seed, arms):

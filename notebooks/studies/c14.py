@@ -31,11 +31,9 @@ SETTINGS = {
     "stop": {"c1": 0.0, "c2": 1.0},  # each to its own default stop
 }
 WORK = {
-    "wild": "c1 = c2 = 0.1, 100 iterations",
-    "threads": "the same, two threads",
-    "stop": "c2 = 1, each to its default stop",
-    "close": "c1 = c2 = 0.1, to 1e-4 above the optimum",
-}
+    "wild": "c1 = c2 = 0.1, 100 iterations", "threads": "the same, two threads",
+    "stop": "c2 = 1, each to its default stop", "close": "c1 = c2 = 0.1, to 1e-4 above the optimum",
+}  # fmt: skip
 CLOSE = 1e-4  # relative, above the lowest objective that either tool reaches
 CRFSUITE_MOST = 300  # iterations; where it has not come close by then, its time is what they took
 TAGGINGS = 5  # of the test part, in each process

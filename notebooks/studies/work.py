@@ -37,10 +37,8 @@ class Task(NamedTuple):
 
 
 TEST, DEV_TEST, TWO_TESTS = (
-    {"test": "test"},
-    {"dev": "dev", "test": "test"},
-    {"testa": "dev", "testb": "test"},
-)
+    {"test": "test"}, {"dev": "dev", "test": "test"}, {"testa": "dev", "testb": "test"},
+)  # fmt: skip
 TASKS = {
     "chunking": Task("conll2000", "chunking", "chunking", TEST),
     "atis": Task("atis", "slots", "words", TEST),
@@ -265,13 +263,11 @@ def random_chains(rng, smallest=2000, largest=40_000):
     share = 1.0 / np.arange(1, n_classes + 1) ** rng.uniform(0.0, 1.0)
     corpus = make_corpus(
         np.concatenate([[0], np.cumsum(length)[np.cumsum(length) < n_tokens], [n_tokens]]),
-        np.arange(n_tokens + 1),
-        np.zeros(n_tokens, int),
-        labels=rng.integers(0, n_labels, n_tokens),
+        np.arange(n_tokens + 1), np.zeros(n_tokens, int), labels=rng.integers(0, n_labels, n_tokens),
         edge_class=rng.choice(n_classes, n_tokens, p=share / share.sum()),
         class_ptr=2 * np.arange(n_classes + 1),
         class_attr=np.stack([np.zeros(n_classes, int), np.arange(1, n_classes + 1)], axis=1).ravel(),
-    )
+    )  # fmt: skip
     dense, based = np.exp(rng.uniform(np.log(0.005), np.log(0.6))), rng.random() < 0.5
     every, all_pairs = rng.random() < 1 / 3, np.arange(n_labels**2)
     stored = [rng.random(n_labels**2) < dense for _ in range(n_classes)]
