@@ -13,12 +13,13 @@ from functools import partial
 import numpy as np
 
 from . import crfsuite
-from .harness import Clocked, Row, cpu_row, in_own_process, print_alone, race, study, timed
+from .harness import Clocked, Row, cpu_row, print_alone, race, race_processes, study, timed
 from .records import each
 from .work import columns_of, dataset, load, set_up
 
 RECORD = "03_benchmarks.csv"
 ITERATIONS = 50  # of end-to-end
+TOOLS = "crfbook", "python-crfsuite"
 
 
 def _evaluations(work, threads, repeats):
@@ -33,10 +34,8 @@ def gradient(repeats=5):
     """Objective + gradient, CoNLL-2000, 22 labels, one and two threads."""
     work = load("chunking", verbose=True)
     took = _evaluations(work, (1, 2), repeats)
-    shape, name = (
-        f"{work.features.n_node:,} node weights, {work.features.n_edge} transitions",
-        "objective + gradient",
-    )
+    name = "objective + gradient"
+    shape = f"{work.features.n_node:,} node weights, {work.features.n_edge} transitions"
     yield cpu_row(f"{name}, 22 labels, 1 thread", took, 0.50, 0.35, shape, ours=1)
     wall = took[2].median_wall, took["crfsuite"].median_wall
     yield Row(f"{name}, 22 labels, 2 threads", *wall, "wall s", 0.30, 0.20)
@@ -156,13 +155,7 @@ def tagging(repeats=5):
 @study(RECORD, frozen=("lbfgs",))
 def end_to_end(repeats=3):
     """Columns to corpus + 50 iterations of L-BFGS, each side in its own process; peak memory."""
-    done = {"crfsuite": [], "ours": []}
-
-    def run(side):
-        done[side].append(in_own_process(__name__, side))
-        return Clocked(done[side][-1]["cpu"], done[side][-1]["wall"])
-
-    took = race({side: partial(run, side) for side in done}, repeats)
+    took, done = race_processes(__name__, {"crfsuite": "crfsuite", "ours": "ours"}, repeats)
     values = {side: runs[-1]["objective"] for side, runs in done.items()}
     note = f"objective: ours {values['ours']:.2f}, CRFsuite {values['crfsuite']:.2f}"
     yield cpu_row("columns to corpus + fit 50 iterations", took, 0.50, 0.35, note)
@@ -252,13 +245,9 @@ def whole_corpus_row(tool, c2, stop, n_sentences=None):
 @study("03_whole_corpus.csv", frozen=("lbfgs", "objective, batched", "decoding, dense"))
 def whole_corpus(n_sentences=None):
     """CoNLL-2000 at c2 = 1, and for 50 iterations at c2 = 0.05: objective, gap, F1; ours and CRFsuite's."""
-    tools = ("crfbook", "python-crfsuite")
-    cells = [
-        {"tool": tool, "c2": c2, "stop": stop}
-        for c2, stop in ((1.0, "its own"), (0.05, 50))
-        for tool in tools
-    ]
-    yield "03_whole_corpus.csv", each(whole_corpus_row, cells, n_sentences=n_sentences), [dataset("chunking")]
+    hows = {"c2": 1.0, "stop": "its own"}, {"c2": 0.05, "stop": 50}
+    keys = [{"tool": tool, **how} for how in hows for tool in TOOLS]
+    yield "03_whole_corpus.csv", each(whole_corpus_row, keys, n_sentences=n_sentences), [dataset("chunking")]
 
 
 if __name__ == "__main__":

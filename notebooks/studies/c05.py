@@ -25,18 +25,15 @@ from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
 from .c04 import SIZES, TEMPLATES, fit_loss, row_of
-from .harness import Clocked, Row, cpu_row, follow, race, study
-from .records import each
+from .harness import Clocked, Row, at, cpu_row, follow, race, study
+from .records import cells, each
 from .work import dataset, descend, load, set_up
-
-RECORD = "05_benchmarks.csv"
 
 # ---- an epoch beside CRFsuite's ----
 
-EPOCHS = 10
+RECORD, EPOCHS = "05_benchmarks.csv", 10
 PASSES = (5, 10, 20, 30)
-# by CRFsuite's names
-ONLINE = {"ap": online.perceptron, "pa": online.passive_aggressive, "arow": online.arow}
+ONLINE = {"ap": online.perceptron, "pa": online.passive_aggressive, "arow": online.arow}  # CRFsuite's names
 
 
 def epoch_race(work, algorithm, learners, repeats, numbers=False, **params):
@@ -82,11 +79,8 @@ def perceptron(repeats=3):
 def sgd(repeats=3):
     """SGD, sgd-l1 and sag on CoNLL-2000, c2 = 1, one thread: seconds an epoch, objective, against l2sgd."""
     work = load("chunking", verbose=True)
-    learners = {
-        "sgd": partial(stochastic.sgd, c2=1.0),
-        "sgd-l1": partial(stochastic.sgd_l1, c1=1.0),
-        "sag": partial(sag, c2=1.0),
-    }
+    learners = {"sgd": partial(stochastic.sgd, c2=1.0), "sag": partial(sag, c2=1.0)}
+    learners["sgd-l1"] = partial(stochastic.sgd_l1, c1=1.0)
     took, last = epoch_race(work, "l2sgd", learners, repeats, c2=1.0)
     l1 = f"CRFsuite has no L1; c1 = 1: {np.count_nonzero(last['sgd-l1']):,} weights after {EPOCHS}"
     twice = "it does two sums of scores and two updates, and searches for Lipschitz constants"
@@ -108,15 +102,11 @@ def stochastic_passes(repeats=1):
     optimum = best.result.objective
     reference = {tick.step.iteration: tick.step.objective for tick in best.ticks}
     for name, learner in (("sgd", stochastic.sgd), ("sag", sag)):
-        reached = {}
-
-        def watch(step, w, seconds, reached=reached):
-            reached[step.iteration] = objective(w)[0]
-
-        follow(learner, work.corpus, work.features, c2=1.0, max_iterations=max(PASSES), look=watch)
+        look, reached = at(PASSES, lambda step, w, _: (step.iteration, objective(w)[0]))
+        follow(learner, work.corpus, work.features, c2=1.0, max_iterations=max(PASSES), look=look)
         for n in PASSES:
             note = "" if n > PASSES[0] else "the trials of sgd's calibration not counted"
-            ratios = reached.get(n, optimum) / optimum - 1, reference[n] / optimum - 1
+            ratios = dict(reached).get(n, optimum) / optimum - 1, reference[n] / optimum - 1
             yield Row(f"{name}: (objective - optimum) / optimum, {n} passes", *ratios, "relative", note=note)
 
 
@@ -149,14 +139,12 @@ def _to_optimum(name, c2, required, repeats):
     goal = best * (1 + CLOSE)
 
     def theirs():
-        log, spent = crfsuite.train(peer)[1], 0.0
-        for step in log.iterations:
-            spent += float(step["time"])
-            if step["loss"] <= goal:
-                steps["crfsuite"] = step["num"]
-                return spent
-        end = log.last_iteration["loss"]
-        raise RuntimeError(f"CRFsuite stopped at {end}, never within {CLOSE:g} of {best}")
+        path = crfsuite.seconds_and_losses(crfsuite.train(peer)[1])
+        for n, (seconds, loss) in enumerate(path, 1):
+            if loss <= goal:
+                steps["crfsuite"] = n
+                return seconds
+        raise RuntimeError(f"CRFsuite stopped at {loss}, never within {CLOSE:g} of {best}")
 
     def ours(key):
         """CPU seconds until the weights shown are close enough; looking at them is left out."""
@@ -176,20 +164,16 @@ def _to_optimum(name, c2, required, repeats):
     for learner in FAST.values():  # compile on something small
         learner(few, features, c2=c2, tol=1e-2, callback=lambda step, w: False)
     candidates = {"crfsuite": theirs} | {key: partial(ours, key) for key in FAST}
-    # in turn; no warm-up of minutes
-    runs = [{key: run() for key, run in candidates.items()} for _ in range(repeats)]
+    runs = [{key: run() for key, run in candidates.items()} for _ in range(repeats)]  # no warm-up of minutes
     took = {key: float(np.median([run[key] for run in runs])) for key in candidates}
     ends = f"optimum {best:.4f}; CRFsuite is there after {steps['crfsuite']} iterations"
-    notes = {
-        "fast_fit": f"{steps['fast_fit']} epochs and iterations; {ends}",
-        "sdca": f"coordinate ascent alone: {steps['sdca']} epochs",
-        "L-BFGS": f"ours, from 0, memory 30: {steps['L-BFGS']} iterations",
-    }
-    title = {"ner": "names"}.get(name, name)
-    for key, note in notes.items():
-        asked = required if key == "fast_fit" else None
-        line = f"{key}: {title}, c2 = {c2:g}, to {CLOSE:g}"
-        yield Row(line, took[key], took["crfsuite"], "CPU s", asked, None, note)
+    what = f"{'names' if name == 'ner' else name}, c2 = {c2:g}, to {CLOSE:g}"
+    for key, asked, note in (
+        ("fast_fit", required, f"{steps['fast_fit']} epochs and iterations; {ends}"),
+        ("sdca", None, f"coordinate ascent alone: {steps['sdca']} epochs"),
+        ("L-BFGS", None, f"ours, from 0, memory 30: {steps['L-BFGS']} iterations"),
+    ):
+        yield Row(f"{key}: {what}", took[key], took["crfsuite"], "CPU s", asked, None, note)
 
 
 # ---- boosting ----
@@ -226,8 +210,8 @@ def _stretches(work, bound):
     """
     limits = {"max_iterations": STRETCHES[-1], "report_every": 1}
     run = follow(boost, work.corpus, work.features, bound=bound, **limits)
-    at = [run.ticks[max(stop, 1) - 1].cpu for stop in STRETCHES]
-    return np.diff(at) / np.diff(STRETCHES), run.result.objective
+    ends = [run.ticks[max(stop, 1) - 1].cpu for stop in STRETCHES]
+    return np.diff(ends) / np.diff(STRETCHES), run.result.objective
 
 
 # ---- Table 3 ----
@@ -239,14 +223,12 @@ LEARNERS = {
 CHOICES = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200)  # epochs
 BASE = "averaged perceptron"  # of the paired tests
 VARIANCE = {"s1": 10.0, "s2": 1.0, "s3": 1.0}  # of the log loss on names, as 04_variance_ner.csv chose
-FOLLOWED = (  # template, bound, longest sentence, rounds
+FOLLOWED = (  # template, bound, words of the longest training sentence that is kept (None: all are), rounds
     ("s1", "split", None, 50_000), ("s2", "split", None, 12_000), ("s3", "split", None, 12_000),
     ("s2", "split", 60, 5_000), ("s2", "global", None, 7_000), ("s2", "instance", None, 7_000),
     ("s3", "split", 60, 5_000), ("s3", "global", None, 7_000),
 )  # fmt: skip
-LOOKS = (  # rounds
-    100, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10_000, 15_000, 20_000, 30_000, 50_000,
-)  # fmt: skip
+LOOKS = 100 * np.array([1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500])  # rounds
 
 
 def fit_learner(setup, learner, iterations, look=None, **options):
@@ -258,14 +240,10 @@ def fit_learner(setup, learner, iterations, look=None, **options):
 
 def epochs_row(task, template, learner):
     """Scores on a tenth of the training data after each of `CHOICES`; the best (the smallest of equals)."""
-    setup, found = set_up(task, template, held_out=True), {}
-
-    def look(step, w, seconds):
-        if step.iteration in CHOICES:
-            found[step.iteration] = round(setup.scores(w)["tenth"], 2)
-
+    setup = set_up(task, template, held_out=True)
+    look, found = at(CHOICES, lambda step, w, _: (step.iteration, round(setup.scores(w)["tenth"], 2)))
     fit_learner(setup, LEARNERS[learner], CHOICES[-1], look)
-    best = max(found, key=lambda n: (found[n], -n))
+    best = max(found := dict(found), key=lambda n: (found[n], -n))
     return {**{str(n): f"{found[n]:.2f}" if n in found else "" for n in CHOICES}, "chosen": best}
 
 
@@ -284,39 +262,41 @@ def labels_of(setup, w):
 
 def p_values(setup, base, w):
     """{"p part": p-value of a paired test of weights against the labels of the averaged perceptron}."""
-    found, metric = labels_of(setup, w), setup.task.measure.lower()
-    tests = {
-        name: paired_test(part.gold, base[name], found[name], metric) for name, part in setup.parts.items()
-    }
-    return {f"p {name}": f"{test.p_value:.4f}" for name, test in tests.items()}
+    found, metric, p = labels_of(setup, w), setup.task.measure.lower(), {}
+    for name, part in setup.parts.items():
+        p[f"p {name}"] = f"{paired_test(part.gold, base[name], found[name], metric).p_value:.4f}"
+    return p
+
+
+def tested_row(setup, base, found, seconds):
+    """`row_of` an `OptResult`, with how it ended, tested against the labels of the averaged perceptron."""
+    more = {"iterations": found.n_iter, "status": found.status, **p_values(setup, base, found.w)}
+    return row_of(setup, found.w, seconds, **more)
 
 
 def learner_row(task, template, learner, n_sentences, iterations, base_epochs):
     """Scores after so many epochs: a row of Table 3, or a point of a learning curve."""
     setup = set_up(task, template, n_sentences)
     result, seconds, _ = fit_learner(setup, LEARNERS[learner], iterations)
-    tests = p_values(setup, base_labels(task, template, n_sentences, base_epochs), result.w)
-    return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status, **tests)
+    return tested_row(setup, base_labels(task, template, n_sentences, base_epochs), result, seconds)
 
 
 def log_row(task, template, variance, base_epochs):
     """The log loss on all sentences, against the averaged perceptron."""
-    setup = set_up(task, template)
-    result, seconds = fit_loss(setup, "log", variance)
-    tests = p_values(setup, base_labels(task, template, None, base_epochs), result.w)
-    return row_of(setup, result.w, seconds, iterations=result.n_iter, status=result.status, **tests)
+    setup, base = set_up(task, template), base_labels(task, template, None, base_epochs)
+    return tested_row(setup, base, *fit_loss(setup, "log", variance))
 
 
 @study("05_epochs_{}.csv", "05_{}.csv", of=("ner",), frozen=("perceptron", "pa", "arow", "lbfgs"))
 def learner_table(task):
     """Online learners of Table 3 with learning curves, epochs chosen before; the log loss; ten minutes."""
     data = [dataset(task)]
-    cells = [{"template": template, "learner": name} for name in LEARNERS for template in TEMPLATES[task]]
-    rows = yield f"05_epochs_{task}.csv", each(epochs_row, cells, task=task), data
+    keys = [{"template": template, "learner": name} for name in LEARNERS for template in TEMPLATES[task]]
+    rows = yield f"05_epochs_{task}.csv", each(epochs_row, keys, task=task), data
     best, whole = {(row["template"], row["learner"]): int(row["chosen"]) for row in rows}, len(data[0].train)
     jobs = []
     for n in SIZES[task][::-1]:  # the paper's table first, then the learning curve
-        for cell in cells:
+        for cell in keys:
             epochs = best[tuple(cell.values())], best[cell["template"], BASE]
             more = dict(zip(("n_sentences", "iterations", "base_epochs"), (n, *epochs), strict=True))
             jobs.append(({**cell, "sentences": n or whole}, partial(learner_row, task, **cell, **more)))
@@ -326,11 +306,10 @@ def learner_table(task):
     yield f"05_{task}.csv", jobs, data
 
 
-# ---- boosting, an hour ----
+# ---- boosting, an hour, and round by round ----
 
 TEMPLATES_BY_COST = {"ner": ("s3", "s2", "s1"), "pos": ("s2", "s1")}
-# CPU time of a feature set
-MINUTES = {"ner": (0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60), "pos": (1, 2, 5, 10, 20)}
+MINUTES = {"ner": (0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60), "pos": (1, 2, 5, 10, 20)}  # of a feature set
 SAVED = 100.0  # CPU seconds between two savings of the weights
 
 
@@ -342,28 +321,26 @@ def minutes_row(task, template, minutes, kept):
     """
     setup = set_up(task, template)
     everybody = dict(np.load(kept)) if kept.exists() else {}
-    w, rounds, before, log_loss = (
-        everybody.get(f"{template} {name}", default)
-        for name, default in (("w", None), ("rounds", 0), ("seconds", 0.0), ("log_loss", np.nan))
-    )
-    now, last = (w, rounds, before, log_loss), before
+    names = [f"{template} {name}" for name in ("w", "rounds", "seconds", "log_loss")]
+    begun = [
+        everybody.get(name, default) for name, default in zip(names, (None, 0, 0.0, np.nan), strict=True)
+    ]
+    now, last = begun, begun[2]
 
     def save():
-        names = zip(("w", "rounds", "seconds", "log_loss"), now, strict=True)
-        np.savez(kept.with_suffix(".tmp.npz"), **everybody | {f"{template} {name}": v for name, v in names})
+        np.savez(kept.with_suffix(".tmp.npz"), **everybody | dict(zip(names, now, strict=True)))
         kept.with_suffix(".tmp.npz").replace(kept)
 
     def keep(step, w, seconds):
         nonlocal now, last
-        now = w.copy(), rounds + step.iteration, before + seconds, step.objective
+        now = w.copy(), begun[1] + step.iteration, begun[2] + seconds, step.objective
         if now[2] - last > SAVED:
             last = now[2]
             save()
         return now[2] >= 60 * minutes
 
-    if before < 60 * minutes:
-        learner = partial(boost, bound="split", report_every=20, tol=0.0)
-        fit_learner(setup, learner, None, keep, w0=w)
+    if last < 60 * minutes:
+        fit_learner(setup, partial(boost, bound="split", report_every=20, tol=0.0), None, keep, w0=begun[0])
         save()
     w, rounds, seconds, log_loss = now
     more = {"log_loss": f"{log_loss:.3f}", **p_values(setup, base_labels(task, template), w)}
@@ -373,11 +350,8 @@ def minutes_row(task, template, minutes, kept):
 @study("05_boosting_{}.csv", of=("ner", "pos"), frozen=("boosting", "perceptron"))
 def boosting_minutes(task):
     """Boosting by the split bound against CPU time: an hour a feature set of names, 20 minutes of tags."""
-    cells = [{"template": name, "minutes": n} for n in MINUTES[task] for name in TEMPLATES_BY_COST[task]]
-    yield f"05_boosting_{task}.csv", each(minutes_row, cells, task=task), [dataset(task)]
-
-
-# ---- boosting, round by round ----
+    keys = [{"template": name, "minutes": n} for n in MINUTES[task] for name in TEMPLATES_BY_COST[task]]
+    yield f"05_boosting_{task}.csv", each(minutes_row, keys, task=task), [dataset(task)]
 
 
 def without_long(setup, longest):
@@ -387,25 +361,19 @@ def without_long(setup, longest):
 
 
 def rounds_rows(task, template, bound, longest, rounds):
-    """Boosting after each of `LOOKS` and at its end: rounds, log of the loss, scores, weights, seconds.
-
-    longest: words of the longest training sentence that is kept; None: all are.
-    """
-    setup, rows = set_up(task, template), []
-    setup = setup if longest is None else without_long(setup, longest)
+    """Boosting after each of `LOOKS` and at its end: rounds, log of the loss, scores, weights, seconds."""
+    setup = set_up(task, template)
+    setup = without_long(setup, longest) if longest else setup
 
     def row(step, w, seconds):
         begin = {"rounds": step.iteration, "log_loss": f"{step.objective:.3f}"}
-        rows.append({**begin, "sentences": setup.corpus.n_sequences, **row_of(setup, w, seconds)})
+        return {**begin, "sentences": setup.corpus.n_sequences, **row_of(setup, w, seconds)}
 
-    def look(step, w, seconds):
-        if step.iteration in LOOKS:
-            row(step, w, seconds)
-
+    look, found = at(LOOKS, row)
     result, seconds, _ = fit_learner(setup, partial(boost, bound=bound), rounds, look)
     if result.n_iter not in LOOKS:  # it converged, or was to end elsewhere
-        row(result.history[-1], result.w, seconds)
-    return rows
+        found.append(row(result.history[-1], result.w, seconds))
+    return found
 
 
 @study("05_rounds_{}.csv", of=("ner",), frozen=("boosting",))
@@ -416,3 +384,66 @@ def boosting_rounds(task):
         key = {"template": template, "bound": bound, "longest": longest or "all"}
         jobs.append((key, partial(rounds_rows, task, template, bound, longest, rounds)))
     yield f"05_rounds_{task}.csv", jobs, [dataset(task)]
+
+
+# ---- perceptrons whose epochs were at the end of CHOICES, for longer ----
+
+LONGER = (100, CHOICES[-1], 400, 800)  # epochs
+EDGE = cells(template=("s1", "s2"), learner=["perceptron"]) + cells(template=["s1"], learner=[BASE])
+
+
+def longer_rows(task, template, learner):
+    """A row for each of `LONGER`: scores on the tenth, where epochs are chosen, and of learning from all on
+    the held-out parts; p: against the labels after the table's epochs.
+    """
+    setup, whole = set_up(task, template, held_out=True), set_up(task, template)
+    fit = partial(fit_learner, learner=LEARNERS[learner], iterations=LONGER[-1])
+    look, tenth = at(LONGER, lambda step, w, _: (step.iteration, setup.scores(w)["tenth"]))
+    fit(setup, look=look)
+    look, found = at(LONGER, lambda step, w, _: (step.iteration, labels_of(whole, w)))
+    fit(whole, look=look)
+    tenth, found, rows = dict(tenth), dict(found), []
+    for n, labels in found.items():
+        row = {"epochs": n, "tenth": f"{tenth[n]:.2f}" if n in tenth else ""}
+        for name, part in whole.parts.items():
+            end = found[CHOICES[-1]][name]
+            test = paired_test(part.gold, end, labels[name], whole.task.measure.lower())
+            row |= {name: f"{100 * test.value_b:.2f}", f"p {name}": f"{test.p_value:.4f}"}
+        rows.append(row)
+    return rows
+
+
+@study("05_more_epochs_ner.csv", frozen=("perceptron",))
+def more_epochs(task="ner"):
+    """Perceptrons of Table 3 for 400 and 800 epochs; five minutes."""
+    yield f"05_more_epochs_{task}.csv", each(longer_rows, EDGE, task=task), [dataset(task)]
+
+
+# ---- the batch perceptron beside the online one, with and without the mean ----
+
+BATCH = {  # of the perceptron: passes, options
+    "online, last": (200, {"average": False}), "online, mean": (200, {}),
+    "batch, last": (6400, {"average": False, "batch": True}), "batch, mean": (6400, {"batch": True}),
+}  # fmt: skip
+N_BATCH, AGAINST = 800, "online, mean"  # sentences; the averaged perceptron, what paired tests are against
+PASSES_SHOWN = (1, 3, 6, 12, 25, 50, 100, 200, 400, 800, 1600, 3200, 6400)
+
+
+def batch_rows(task, learner):
+    """A perceptron after some passes over 800 sentences, S2, and at its end; tests are against `AGAINST`."""
+    setup, rows, (most, options) = set_up(task, "s2", N_BATCH), [], BATCH[learner]
+    base = base_labels(task, "s2", N_BATCH, BATCH[AGAINST][0])
+
+    def look(step, w, seconds):
+        if step.iteration in PASSES_SHOWN or step.objective == 0.0:
+            begin = {"passes": step.iteration, "loss": f"{step.objective:.2f}"}
+            rows.append({**begin, **row_of(setup, w, seconds, **p_values(setup, base, w))})
+
+    fit_learner(setup, partial(online.perceptron, **options), most, look)
+    return rows
+
+
+@study("05_batch_{}.csv", of=("ner",), frozen=("perceptron",))
+def batch_perceptron(task):
+    """The batch perceptron until it separates 800 sentences, beside the online one; eleven minutes."""
+    yield f"05_batch_{task}.csv", each(batch_rows, cells(learner=BATCH), task=task), [dataset(task)]

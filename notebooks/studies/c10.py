@@ -35,8 +35,9 @@ from crfbook.learners.quasi_newton import ActiveLBFGS, minimize
 from crfbook.training.loop import run
 
 from . import crfsuite
-from .c11 import jobs_of, us_a_token
+from .c11 import us_a_token
 from .harness import follow, race, study, timed
+from .records import cells, each, rounded
 
 C2 = 0.125  # a prior of variance 4, as in the paper
 TOL = 1e-4  # of the objective: the certificate of every arm
@@ -346,9 +347,8 @@ def start_rows(corpus, n_train, max_iterations):
 @study("10_starts.csv", frozen=("lbfgs", "active sets", "tied potentials"))
 def active_starts(names=("atis", "simulated 279"), n_train=1000, max_iterations=100):
     """The pseudo-likelihood as a start, and sets by share or by mass (Pal et al. 2006); minutes."""
-    jobs = jobs_of(
-        start_rows, ("corpus",), [(n,) for n in names], n_train=n_train, max_iterations=max_iterations
-    )
+    limits = {"n_train": n_train, "max_iterations": max_iterations}
+    jobs = each(rounded(start_rows), cells(corpus=names), **limits)
     yield "10_starts.csv", jobs, [one for name in names for one in columns_of(name)[2]]
 
 
@@ -395,9 +395,8 @@ def curve_rows(corpus, n_train, max_iterations):
 @study("10_curves.csv", frozen=("lbfgs", "objective, default", "active sets", "tied potentials"))
 def active_curves(names=("conll2000", "nettalk", "atis", "simulated 279"), n_train=300, max_iterations=200):
     """Figure 1: objectives against CPU seconds, all methods, from 300 sentences; minutes."""
-    jobs = jobs_of(
-        curve_rows, ("corpus",), [(n,) for n in names], n_train=n_train, max_iterations=max_iterations
-    )
+    limits = {"n_train": n_train, "max_iterations": max_iterations}
+    jobs = each(rounded(curve_rows), cells(corpus=names), **limits)
     yield "10_curves.csv", jobs, [one for name in names for one in columns_of(name)[2]]
 
 
@@ -428,5 +427,5 @@ def peer_row(corpus, n_train, n_iterations):
 @study("10_peers.csv", frozen=("lbfgs", "decoders"))
 def active_peers(names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), n_train=1000):
     """Training and decoding beside CRFsuite on the same features; minutes."""
-    jobs = jobs_of(peer_row, ("corpus",), [(n,) for n in names], n_train=n_train, n_iterations=20)
+    jobs = each(rounded(peer_row), cells(corpus=names), n_train=n_train, n_iterations=20)
     yield "10_peers.csv", jobs, [one for name in names for one in columns_of(name)[2]]

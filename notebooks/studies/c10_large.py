@@ -14,9 +14,11 @@ from crfbook.chain.objective import Objective
 from crfbook.decoding import decode
 from crfbook.learners.stochastic import sgd
 
-from .c10 import renewing
-from .c11 import TAGGERS, beginning, data_of, growing_tagger, jobs_of, tagger, us_a_token
-from .harness import Row, follow, in_own_process, own_peak_mb, print_json, race, study
+from .built import FEWER, PROGRAMS, built_row, require
+from .c10 import columns_of, renewing
+from .c11 import TAGGERS, beginning, data_of, growing_tagger, tagger, us_a_token
+from .harness import Row, cpu_row, follow, in_own_process, own_peak_mb, print_json, race, study
+from .records import cells, each, rounded
 from .work import MOST_CELLS
 
 LARGE = ("joint", "morphology", "supertags")
@@ -66,8 +68,7 @@ def epochs_of(name, eps, n_epochs=EPOCHS):
 @study("10_sgd.csv", frozen=("sgd", "active sets"))
 def active_sgd(shares=(0.0, 1e-5, 1e-3, 1e-2)):
     """CRFs by stochastic gradient, exact and with active sets: seconds and accuracy of epochs; minutes."""
-    keys = [(name, eps) for name in LARGE for eps in shares]
-    jobs = jobs_of(lambda name, eps: epochs_of(name, eps)[0], ("task", "eps"), keys)
+    jobs = each(rounded(lambda task, eps: epochs_of(task, eps)[0]), cells(task=LARGE, eps=shares))
     yield "10_sgd.csv", jobs, data_of()
 
 
@@ -106,8 +107,8 @@ def errors_of(exact, active, w):
 @study("10_errors.csv", frozen=("active sets", "objective, default"))
 def active_errors(names=LARGE, n_repeats=3):
     """Error of log Z, its bound, and time against eps, for Method 1 and with the default outside; minutes."""
-    keys = [(name, weights) for name in names for weights in ("0.2 epochs", "3 epochs")]
-    yield "10_errors.csv", jobs_of(error_rows, ("task", "weights"), keys, n_repeats=n_repeats), data_of()
+    keys = cells(task=names, weights=("0.2 epochs", "3 epochs"))
+    yield "10_errors.csv", each(rounded(error_rows), keys, n_repeats=n_repeats), data_of()
 
 
 def growth_rows(labels, n_repeats):
@@ -118,17 +119,15 @@ def growth_rows(labels, n_repeats):
         ("active sets", partial(ActiveObjective, eps=1e-3)),
     ):  # fmt: skip
         part = beginning(whole, max(200, MOST_CELLS / labels**2)) if name == "tables" else whole
-        rows.append(
-            {"form": name, "us a token": us_a_token(part, partial(make(part, features), w), n_repeats)}
-        )
+        us = us_a_token(part, partial(make(part, features), w), n_repeats)
+        rows.append({"form": name, "us a token": us})
     return rows
 
 
 @study("10_growth.csv", frozen=("objective, batched", "objective, default", "active sets"))
 def active_growth(sizes=(50, 100, 200, 500, 1000, 2000, 5000), n_repeats=3):
     """Microseconds a token of a value and gradient against L, labels by Zipf's law; minutes."""
-    keys = [(n,) for n in sizes]
-    yield "10_growth.csv", jobs_of(growth_rows, ("labels",), keys, n_repeats=n_repeats), []
+    yield "10_growth.csv", each(rounded(growth_rows), cells(labels=sizes), n_repeats=n_repeats), []
 
 
 TOL = 1e-4  # of the objective, or for c2 = 0 a thousandth of the largest entry of its gradient, in nats
@@ -196,7 +195,7 @@ def training_fits(names=("joint", "supertags")):
     jobs = []
     for task in names:
         n_tokens, hows = FITTED[task]
-        jobs += jobs_of(fit_row, ("task", "how"), [(task, how) for how in hows], n_tokens=n_tokens)
+        jobs += each(rounded(fit_row), cells(task=[task], how=hows), n_tokens=n_tokens)
     yield "10_fits.csv", jobs, data_of()
 
 
@@ -214,9 +213,8 @@ def training_targets(repeats=3):
             took.append(us_a_token(part, run, repeats))
         work = f"{name}, {task.features.n_labels:,} labels: value and gradient / batched form"
         yield Row(work, *took, "us a token", *limits)
-    us = us_a_token(
-        task.train, partial(Objective(task.train, task.features, form="default"), task.w), repeats
-    )
+    whole = partial(Objective(task.train, task.features, form="default"), task.w)
+    us = us_a_token(task.train, whole, repeats)
     yield Row("supertags, whole corpus: value and gradient", us, 1.0, "us a token", 110.0, 60.0)
     (active, _), (exact, _) = (epochs_of("supertags", eps) for eps in (1e-3, 0.0))
     seconds = float(np.median(np.diff([0.0, *(row["CPU s"] for row in active)])))
@@ -243,12 +241,24 @@ def active_targets(task, repeats):
         error, bound = errors_of(exact, active, task.w)
         if error.sum() <= ERROR * part.n_tokens:
             break
-    took = race({"active": partial(active, task.w), "exact": partial(exact, task.w)}, repeats)
-    took = [took[form].median_cpu for form in ("active", "exact")]
+    took = race({"ours": partial(active, task.w), "exact": partial(exact, task.w)}, repeats)
     note = f"eps {eps:.2g}: {active.n_kept:.1f} labels and {error.sum() / part.n_tokens:.2g} nats a token"
-    yield Row("supertags: gradient with active sets / exact", *took, "CPU s", 0.7, 0.5, note)
+    line = "supertags: gradient with active sets / exact"
+    yield cpu_row(line, took, 0.7, 0.5, note, reference="exact")
     ratio = float(np.median(bound[error > 1e-9] / error[error > 1e-9]))
     yield Row("supertags: bound / error, median of sentences", ratio, 1.0, "ratio", 100.0, 10.0)
+
+
+@study("10_built.csv", frozen=("objective, auto", "objective, default"))
+def active_peers_built(
+    names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), programs=tuple(PROGRAMS),
+    n_train=1000, fewer=FEWER,
+):  # fmt: skip
+    """Training beside CRF++ and MALLET, which the reader builds; twenty minutes."""
+    require(programs)
+    keys = cells(corpus=names, program=programs)
+    jobs = each(rounded(built_row), keys, n_train=n_train, fewer=fewer)
+    yield "10_built.csv", jobs, [one for name in names for one in columns_of(name)[2]]
 
 
 if __name__ == "__main__":

@@ -8,10 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain import inference
-from crfbook.chain.inference import decode
 from crfbook.chain.numpy_form import edge_scores
-from crfbook.chain.objective import Objective
-from crfbook.chain.sparse.choice import DECODING, FormChooser, choose_form, terms
+from crfbook.chain.sparse.choice import DECODING, choose_form
 from crfbook.data.corpus import Corpus, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets import load_dataset
@@ -23,49 +21,17 @@ from crfbook.learners.online import perceptron
 from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
+from .costs import TRAINING, fit_default, print_fit, time_decoders, time_training
 from .harness import Row, race, study
-from .work import MOST_CELLS, joint, random_tagger, zipf_tagger
-
-TRAINING = "batched", "default"
-
-
-def time_decoders(n_cases, seed, repeats=3, largest=2500):
-    """[(`Sizes`, {form: least CPU seconds})] of random taggers."""
-    rng, found = np.random.default_rng(seed), []
-    for _ in range(n_cases):
-        corpus, features, w = random_tagger(rng, largest)
-        sizes = FormChooser(features, corpus, "auto", 1, kernels=True).sizes(w)
-        runs = {form: partial(decode, corpus, features, w, form=form.partition(" ")[0]) for form in DECODING}
-        found.append((sizes, {form: float(min(timing.cpu)) for form, timing in race(runs, repeats).items()}))
-    return found
-
-
-def time_training(n_cases, seed, repeats=3, largest=2500):
-    """`time_decoders` of a value and gradient; scores are a third of those of decoding."""
-    rng, found = np.random.default_rng(seed), []
-    for _ in range(n_cases):
-        corpus, features, w = random_tagger(rng, largest)
-        sizes = FormChooser(features, corpus, "auto", kernels=True).sizes(w)
-        runs = {form: partial(Objective(corpus, features, form=form), 0.3 * w) for form in TRAINING}
-        found.append((sizes, {form: float(min(timing.cpu)) for form, timing in race(runs, repeats).items()}))
-    return found
-
-
-def fit_default(cases, form=DECODING[2]):
-    """Coefficients >= 0 of a form in chain/sparse/choice.py: least squares of relative errors."""
-    from scipy.optimize import nnls
-
-    rows = np.array([terms(form, sizes) for sizes, _ in cases])
-    scale, took = rows.max(axis=0), np.array([seconds[form] for _, seconds in cases])
-    return nnls(rows / scale / took[:, None], np.ones(len(took)))[0] / scale
+from .records import cells, each, rounded
+from .work import MOST_CELLS, joint, zipf_tagger
 
 
 @study()
 def default_fit(n_cases=60):
     """The coefficients of the default forms in chain/sparse/choice.py, measured anew: printed only."""
-    for form, time_cases in ((TRAINING[1], time_training), (DECODING[2], time_decoders)):
-        found = fit_default(time_cases(n_cases, 0), form)
-        print(f'    "{form}": ({", ".join(f"{value:.3g}" for value in found)}),')
+    timed_by = {TRAINING[1]: time_training, DECODING[2]: time_decoders}
+    print_fit({form: fit_default(times(n_cases, 0), form) for form, times in timed_by.items()})
     yield from ()
 
 
@@ -73,7 +39,7 @@ def default_fit(n_cases=60):
 def decoding_choice(repeats=3, n_cases=30):
     """How often the cost model chooses the fastest form of Viterbi, on random taggers not in its fit."""
     kept = []
-    for sizes, took in time_decoders(n_cases, 1, repeats):
+    for _, sizes, took in time_decoders(n_cases, 1, repeats):
         chosen = choose_form(sizes, DECODING)
         kept.append((sizes, took, chosen, took[chosen] / min(took.values())))
     lost = np.array([ratio for *_, ratio in kept])
@@ -181,9 +147,7 @@ def decoding_times(task, n_repeats, corpus, form, beam_width=BEAM_WIDTH):
         took = race({"all": lambda: ready(corpus.seq_ptr, slice(None), *out)}, n_repeats)["all"].cpu
     else:
         model = corpus, features, w
-        runs = {
-            "all": partial(decode_by, *model, form=form), "scores": partial(node_scores_by_parts, *model)
-        }  # fmt: skip
+        runs = {"all": partial(decode_by, *model, form=form), "scores": partial(node_scores_by_parts, *model)}
         raced = race(runs, n_repeats)
         took = np.array(raced["all"].cpu) - raced["scores"].median_cpu
     return np.sort(took) * 1e6 / corpus.n_tokens
@@ -230,17 +194,6 @@ def sweeps_of(task, decoder):
     return np.array(found)
 
 
-def jobs_of(make, columns, keys, **options):
-    """Jobs of a table: make(*key, **options) for each of `keys`, which name its row."""
-
-    def rounded(key):
-        made = make(*key, **options)
-        rows = made if isinstance(made, list) else [made]
-        return [{name: f"{x:.5g}" if isinstance(x, float) else x for name, x in row.items()} for row in rows]
-
-    return [(dict(zip(columns, key, strict=True)), partial(rounded, key)) for key in keys]
-
-
 def data_of():
     """The data sets of TAGGERS."""
     return [load_dataset(*about[:2], verbose=False) for about in TAGGERS.values()]
@@ -252,16 +205,12 @@ OF_CRF = "plain", "dense", "default", "threshold", "staggered", "staggered-colum
 @study("11_decoders.csv", frozen=("perceptron", "auto", "decoders"))
 def decoders(n_repeats=5):
     """Tables 1 and 2: microseconds a token, sentences a second and sweeps of each decoder; an hour."""
-    keys = [
-        (name, "perceptron", form)
-        for name in TAGGERS
-        for form in COMPARED
-        if not (form.startswith("carpediem") and name == "supertags")  # minutes a hundred tokens
-    ]
-    # a gradient of a CRF of 2,322 labels takes minutes
-    keys += [(name, "CRF", form) for name in TAGGERS if name != "supertags" for form in OF_CRF]
-    jobs = jobs_of(decoder_row, ("task", "model", "decoder"), keys, n_repeats=n_repeats)
-    yield "11_decoders.csv", jobs, data_of()
+    keys = cells(task=TAGGERS, model=["perceptron"], decoder=COMPARED)
+    keys += cells(task=TAGGERS, model=["CRF"], decoder=OF_CRF)
+    # supertags: CarpeDiem takes minutes a hundred tokens, and so does a gradient of a CRF of 2,322 labels
+    slow = "CRF", "carpediem", "carpediem-tight"
+    keys = [key for key in keys if key["task"] != "supertags" or not {*slow} & {*key.values()}]
+    yield "11_decoders.csv", each(rounded(decoder_row), keys, n_repeats=n_repeats), data_of()
 
 
 def beam_rows(task, n_repeats):
@@ -273,10 +222,9 @@ def beam_rows(task, n_repeats):
         options = {"form": "beam", "beam_width": width}
         accuracy = 100 * np.mean(decode_by(corpus, features, task.w, **options) == corpus.labels)
         us = decoding_times(task, n_repeats, part_for(corpus, features.n_labels, "beam"), **options)
-        row = {"width": width, "accuracy": accuracy, "exact": exact, "us a token": us[len(us) // 2]}
-        rows.append(
-            row | {"sentences a second": 1e6 / row["us a token"] / corpus.n_tokens * corpus.n_sequences}
-        )
+        us = us[len(us) // 2]
+        row = {"width": width, "accuracy": accuracy, "exact": exact, "us a token": us}
+        rows.append(row | {"sentences a second": 1e6 / us / corpus.n_tokens * corpus.n_sequences})
         if accuracy >= exact - 0.1:
             return rows
         width *= 2
@@ -285,8 +233,7 @@ def beam_rows(task, n_repeats):
 @study("11_beam.csv", frozen=("perceptron", "decoders"))
 def decoding_beam(n_repeats=5):
     """Table 4: beam search with the smallest width in 1, 2, 4, .. within 0.1 points of exact decoding."""
-    keys = [(name,) for name in TAGGERS]
-    yield "11_beam.csv", jobs_of(beam_rows, ("task",), keys, n_repeats=n_repeats), data_of()
+    yield "11_beam.csv", each(rounded(beam_rows), cells(task=TAGGERS), n_repeats=n_repeats), data_of()
 
 
 TRAINING_FORMS = {"stored pairs": "auto", "tables": "plain"}  # the others have their names
@@ -319,9 +266,8 @@ def training_row(task, transitions, n_repeats):
 @study("11_training.csv", frozen=("perceptron", "decoders"))
 def decoding_training(n_repeats=3):
     """Table 3: training the averaged perceptron by stored pairs, tables and staggered decoding; minutes."""
-    keys = [(name, how) for name in TAGGERS for how in (*TRAINING_FORMS, "staggered", "staggered-columns")]
-    jobs = jobs_of(training_row, ("task", "transitions"), keys, n_repeats=n_repeats)
-    yield "11_training.csv", jobs, data_of()
+    keys = cells(task=TAGGERS, transitions=(*TRAINING_FORMS, "staggered", "staggered-columns"))
+    yield "11_training.csv", each(rounded(training_row), keys, n_repeats=n_repeats), data_of()
 
 
 def kbest_row(task, k, n_repeats):
@@ -334,8 +280,8 @@ def kbest_row(task, k, n_repeats):
 @study("11_kbest.csv", frozen=("perceptron", "decoders"))
 def decoding_kbest(n_repeats=3):
     """The k best labellings: microseconds a token for k = 1, 10, 100."""
-    keys = [(name, k) for name in TAGGERS for k in (1, 10, 100)]
-    yield "11_kbest.csv", jobs_of(kbest_row, ("task", "k"), keys, n_repeats=n_repeats), data_of()
+    keys = cells(task=TAGGERS, k=(1, 10, 100))
+    yield "11_kbest.csv", each(rounded(kbest_row), keys, n_repeats=n_repeats), data_of()
 
 
 def peer_row(task):
@@ -370,8 +316,7 @@ PEER_CELLS = 3e8  # tokens times label pairs that CRFsuite decodes
 @study("11_peers.csv", frozen=("perceptron", "decoders"))
 def decoding_peers():
     """Tagging with hundreds of labels beside CRFsuite, from attributes to labels, one thread; minutes."""
-    keys = [(name,) for name in TAGGERS]
-    yield "11_peers.csv", jobs_of(peer_row, ("task",), keys), data_of()
+    yield "11_peers.csv", each(rounded(peer_row), cells(task=TAGGERS)), data_of()
 
 
 # ---- what it must reach ----
@@ -396,10 +341,8 @@ def decoding_targets(repeats=5):
         off = abs(float(np.mean(sweeps_of(tagger(name), "staggered"))) - sweeps)
         yield Row(f"{name}: sweeps of staggered decoding, off the paper's {sweeps}", off, 1.0, "sweeps", 0.5)
     for name, form, beside, *limits in REACH:
-        took = [
-            float(np.median(decoding_times(tagger(name), repeats, part_of(name, one), one)))
-            for one in (form, beside)
-        ]
+        times = (decoding_times(tagger(name), repeats, part_of(name, one), one) for one in (form, beside))
+        took = [float(np.median(us)) for us in times]
         yield Row(f"{name}: {form} / {beside}, node scores not counted", *took, "us a token", *limits)
     for name, form, *limits in (("supertags", "auto", 20.0, 10.0), ("joint", "auto"), ("pos", "auto")):
         task = tagger(name)
@@ -446,4 +389,4 @@ def growth_rows(labels, n_repeats):
 @study("11_growth.csv", frozen=("decoders",))
 def decoding_growth(n_repeats=3):
     """Microseconds a token against L from 50 to 5,000 labels by Zipf's law."""
-    yield "11_growth.csv", jobs_of(growth_rows, ("labels",), [(n,) for n in GROWN], n_repeats=n_repeats), []
+    yield "11_growth.csv", each(rounded(growth_rows), cells(labels=GROWN), n_repeats=n_repeats), []

@@ -19,8 +19,8 @@ from crfbook.dynamic.viterbi import chains_viterbi, two_chains_viterbi
 from crfbook.encoding.encoder import Encoder
 from crfbook.learners.quasi_newton import minimize
 
-from .c11 import jobs_of
-from .harness import Row, race, study, timed
+from .harness import Row, cpu_row, race, study, timed
+from .records import rounded
 from .work import dataset
 
 C2 = 0.05
@@ -134,10 +134,9 @@ def dcrf_targets(repeats=5):
     took = race({"ours": partial(ours, few.w), "flat": partial(flat, w_flat)}, repeats)
     seconds = took["ours"].median_cpu
     work = f"POS x chunk, {SUBSET} sentences: value and gradient / "
-    yield Row(work + f"chain of {n_flat} labels", seconds, took["flat"].median_cpu, "CPU s", 1.4, 0.9)
+    yield cpu_row(work + f"chain of {n_flat} labels", took, 1.4, 0.9, reference="flat")
     took = race({"ours": partial(ours, few.w), "product": partial(product, w_product)}, max(1, repeats // 2))
-    pair = took["ours"].median_cpu, took["product"].median_cpu
-    yield Row(work + f"chain of {n_product} labels", *pair, "CPU s", 1 / 6, 1 / 8)
+    yield cpu_row(work + f"chain of {n_product} labels", took, 1 / 6, 1 / 8, reference="product")
     yield Row(f"POS x chunk, {SUBSET} sentences: value and gradient", seconds, 1.0, "CPU s", 0.20, 0.12)
     memory = sum(array.nbytes for array in work_arrays(ours)) / 1e6
     yield Row("POS x chunk: work memory", memory, 1.0, "MB", 20, 10, f"{few.corpus.n_tokens:,} tokens")
@@ -150,9 +149,8 @@ def dcrf_targets(repeats=5):
         note = f"{' x '.join(map(str, one.layout.sizes))}, {one.features.n_features:,} weights"
         yield Row(name + ": value and gradient", took, 1.0, "CPU s", *limits, note)
     took = race(viterbi_runs(few), repeats)
-    pair, rate = [took[how].median_cpu for how in ("without", "with")], few.corpus.n_sequences
-    note = f"{rate / pair[0]:,.0f} sentences a second"
-    yield Row("POS x chunk: Viterbi / with back pointers", *pair, "CPU s", 0.35, 0.25, note)
+    note = f"{few.corpus.n_sequences / took['without'].median_cpu:,.0f} sentences a second"
+    yield cpu_row("POS x chunk: Viterbi / with back pointers", took, 0.35, 0.25, note, "without", "with")
     found, took = timed(minimize, ours, np.zeros_like(few.w), c2=C2, tol=1e-4)
     note = f"{found.status}, {found.n_iter} iterations, objective {found.objective:.2f}"
     yield Row(f"POS x chunk, {SUBSET} sentences: training to 1e-4", took, 1.0, "CPU s", 40, 20, note)
@@ -198,9 +196,8 @@ GROWTH = (  # labels of each chain, tokens of a sentence
 @study("12_growth.csv", frozen=("dynamic",))
 def dcrf_growth(n_tokens=4000, n_repeats=3):
     """Microseconds a token of a value and gradient against labels, tokens and chains; minutes."""
-    by_name = {(" x ".join(map(str, sizes)), longest): sizes for sizes, longest in GROWTH}
-
-    def make(chains, longest):
-        return growth_row(by_name[chains, longest], longest, n_tokens, n_repeats)
-
-    yield "12_growth.csv", jobs_of(make, ("chains", "tokens of a sentence"), list(by_name)), []
+    jobs, make = [], partial(rounded(growth_row), n_tokens=n_tokens, n_repeats=n_repeats)
+    for sizes, longest in GROWTH:
+        key = {"chains": " x ".join(map(str, sizes)), "tokens of a sentence": longest}
+        jobs.append((key, partial(make, sizes=sizes, longest=longest)))
+    yield "12_growth.csv", jobs, []

@@ -39,9 +39,10 @@ from crfbook.evaluation import paired_test
 from crfbook.learners.quasi_newton import minimize
 
 from . import c12
-from .c11 import jobs_of
+from .built import pgmpy_rows
 from .c12_speed import C2, SUBSET, encoder, objective_of, problem, words_of
-from .harness import Row, race, study, timed
+from .harness import Row, cpu_row, race, study, timed
+from .records import cells, each, rounded
 from .work import dataset
 
 TEST = 300  # sentences
@@ -149,7 +150,6 @@ def schedule_row(part, schedule):
 @study("13_schedules.csv", frozen=("dynamic", "dynamic, messages"))
 def bp_schedules(schedules=tuple(SCHEDULES)):
     """Messages, distance to the fixed point and error of every schedule, on training and test sentences."""
-    keys = [(part, name) for part in PARTS for name in ("exact", *schedules)]
 
     def make(part, schedule):
         if schedule != "exact":
@@ -160,7 +160,8 @@ def bp_schedules(schedules=tuple(SCHEDULES)):
         row = dict.fromkeys(schedule_row(part, "block"), "")
         return {**row, "us a token": 1e6 * seconds / part_of(part).n_tokens}
 
-    yield "13_schedules.csv", jobs_of(make, ("part", "schedule"), keys), [dataset("chunking")]
+    keys = cells(part=PARTS, schedule=("exact", *schedules))
+    yield "13_schedules.csv", each(rounded(make), keys), [dataset("chunking")]
 
 
 # ---- best labellings ----
@@ -205,8 +206,8 @@ DECODED = (
 @study("13_map.csv", frozen=("dynamic", "dynamic, messages"))
 def bp_map():
     """Best labellings: elimination, max-product, dual decomposition with its certificate, and pruned."""
-    keys = [(part, decoder) for part in PARTS for decoder in DECODED]
-    yield "13_map.csv", jobs_of(decoded_row, ("part", "decoder"), keys), [dataset("chunking")]
+    jobs = each(rounded(decoded_row), cells(part=PARTS, decoder=DECODED))
+    yield "13_map.csv", jobs, [dataset("chunking")]
 
 
 # ---- training: Table 3 ----
@@ -248,8 +249,8 @@ def judged(test, said):
 @study("13_training.csv", frozen=("dynamic", "dynamic, block", "dynamic, random", "dynamic, tree"))
 def bp_training(seeds=c12.SEEDS, inferences=tuple(TRAINED)):
     """Table 3 of Sutton et al. (2004): training with exact and with approximate inference; an hour."""
-    keys = [(seed, name) for seed in seeds for name in inferences]
-    yield "13_training.csv", jobs_of(training_row, ("seed", "inference"), keys), [dataset("chunking")]
+    jobs = each(rounded(training_row), cells(seed=seeds, inference=inferences))
+    yield "13_training.csv", jobs, [dataset("chunking")]
 
 
 # ---- skip chains ----
@@ -326,9 +327,9 @@ VARIANCES = 0.1, 0.3
 @study("13_skip.csv", frozen=("dynamic", "dynamic, links"))
 def skip_chain(arms=SKIPPING, variances=VARIANCES, n_documents=None):
     """Names in Dutch documents: a chain, and one with edges between equal words; half an hour."""
-    keys = [(arm, c2) for c2 in variances for arm in arms]
-    make = partial(skip_row, n_documents=n_documents)
-    yield "13_skip.csv", jobs_of(make, ("arm", "c2"), keys), [load_dataset("conll2002", task="ned")]
+    keys = [{"arm": arm, "c2": c2} for c2 in variances for arm in arms]
+    jobs = each(rounded(skip_row), keys, n_documents=n_documents)
+    yield "13_skip.csv", jobs, [load_dataset("conll2002", task="ned")]
 
 
 # ---- targets ----
@@ -366,9 +367,9 @@ def bp_targets(repeats=7):
     corpus = part_of("train")
     runs = {name: sums_run(corpus, name) for name in ("block", "elimination")}
     took = race(runs, repeats)
-    pair = took["block"].median_cpu, took["elimination"].median_cpu
-    note = f"{1e6 * pair[0] / corpus.n_tokens:.1f} and {1e6 * pair[1] / corpus.n_tokens:.1f} us a token"
-    yield Row("chain blocks / exact elimination, inference alone", *pair, "CPU s", 0.6, 0.4, note)
+    note = " and ".join(f"{1e6 * took[name].median_cpu / corpus.n_tokens:.1f}" for name in runs)
+    work = "chain blocks / exact elimination, inference alone"
+    yield cpu_row(work, took, 0.6, 0.4, f"{note} us a token", "block", "elimination")
     sent = {name: schedule_row("train", name) for name in ("block", "random")}
     a_token = (sent[name]["messages a token"] for name in ("block", "random"))
     yield Row("messages a token to 1e-3: blocks / random", *a_token, "messages", 0.65, 0.5)
@@ -384,3 +385,16 @@ def bp_targets(repeats=7):
         share = found["exact"] if "pruned" in decoder else found["certified"]
         work = f"{part}: best labellings not found by {decoder}"
         yield Row(work, 1.0 - share, 1.0, "share", 1.0 - required + 1e-12)
+
+
+PGMPY_SIZES = ((5, 4), 6), ((9, 9), 6), ((9, 9), 10)  # labels of the chains, tokens
+
+
+@study("13_built.csv", frozen=("dynamic, memory", "dynamic, messages"))
+def bp_pgmpy():
+    """Exact log Z of small two-chain models beside pgmpy's; its Python is the reader's, see NEEDS."""
+    jobs = []
+    for sizes, n in PGMPY_SIZES:
+        key = {"models": f"{' x '.join(map(str, sizes))}, {n} tokens"}
+        jobs.append((key, partial(rounded(pgmpy_rows), sizes=sizes, n_steps=n)))
+    yield "13_built.csv", jobs, []

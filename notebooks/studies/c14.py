@@ -11,10 +11,10 @@ import json
 import sys
 import time
 import warnings
-from functools import partial
 from statistics import geometric_mean, median
 
-from .harness import Clocked, Row, in_own_process, own_peak_mb, race, study
+from .crfsuite import reached, seconds_and_losses, train, trainer
+from .harness import Row, cpu_row, in_own_process, own_peak_mb, race_processes, study
 
 CORPORA = {  # (data set, task, column of tags or None); NER but for the last two
     "esp": ("conll2002", "esp", "pos"),
@@ -85,19 +85,14 @@ def dicts(name):
 
 def _crfsuite(X, y, setting, jobs):
     """(CPU seconds and objective of each iteration, the tagging of sentences)."""
-    from .crfsuite import train, trainer
-
     far = FAR | {"max_iterations": CRFSUITE_MOST}
     params = SETTINGS[setting] | (far if setting == "exact" else {})
     params["feature.possible_transitions"] = params.pop("all_possible_transitions", False)
     clock = time.process_time()
     tagger, log = train(trainer(X, y, **params))
-    steps, seconds = [(float(step["time"]), step["loss"]) for step in log.iterations], 0.0
-    reading, path = time.process_time() - clock - sum(spent for spent, _ in steps), []
-    for spent, loss in steps:
-        seconds += spent
-        path.append((reading + seconds, loss))
-    return path, lambda new: [tagger.tag(x) for x in new]
+    path = seconds_and_losses(log)
+    reading = time.process_time() - clock - path[-1][0]
+    return [(reading + spent, loss) for spent, loss in path], lambda new: [tagger.tag(x) for x in new]
 
 
 def _ours(X, y, setting, jobs):
@@ -138,22 +133,12 @@ def _print_side(side, name, setting, jobs):
 
 def _raced(name, setting, repeats, jobs=1, sides=SIDES):
     """(Timings of the sides, what each printed)."""
-    done = {side: [] for side in sides}
-
-    def run(side):
-        done[side].append(in_own_process(__name__, f"{side}:{name}:{setting}:{jobs}"))
-        return Clocked(done[side][-1]["cpu"], done[side][-1]["wall"])
-
-    return race({side: partial(run, side) for side in sides}, repeats, warm_up=False), done
+    arguments = {side: f"{side}:{name}:{setting}:{jobs}" for side in sides}
+    return race_processes(__name__, arguments, repeats, warm_up=False)
 
 
 def _middle(done, what):
     return [median(run[what] for run in done[side]) for side in ("ours", "crfsuite")]
-
-
-def _reached(path, goal):
-    """CPU seconds until an objective is at most `goal`; inf: never."""
-    return next((seconds for seconds, objective in path if objective <= goal), float("inf"))
 
 
 @study()
@@ -181,9 +166,7 @@ def _rows(name, repeats):
         in_own_process(__name__, f"ours:{name}:{setting}:0")
     took, done = _raced(name, "wild", repeats)
     ends = {side: done[side][0]["path"][-1][1] for side in SIDES}
-    seconds = [took[side].median_cpu for side in ("ours", "crfsuite")]
-    about = done["ours"][0]["about"]
-    yield "wild", Row(f"{name}: {WORK['wild']}", *seconds, "CPU s", 0.6, 0.4, about)
+    yield "wild", cpu_row(f"{name}: {WORK['wild']}", took, 0.6, 0.4, done["ours"][0]["about"])
     yield "end", Row(f"{name}: its objective", ends["ours"], ends["crfsuite"], "nats", 1.0)
     yield "memory", Row(f"{name}: peak memory", *_middle(done, "peak_mb"), "MB", 1.3, 1.0)
     yield "tagging", Row(f"{name}: labels of the test part", *_middle(done, "tagging"), "CPU s", 1.0, 0.7)
@@ -195,18 +178,16 @@ def _rows(name, repeats):
     ends = {side: done[side][0]["path"][-1][1] for side in SIDES}
     note = f"ours {iterations['ours']} iterations to {ends['ours']:.1f}, "
     note += f"CRFsuite {iterations['crfsuite']} to {ends['crfsuite']:.1f}"
-    seconds = [took[side].median_cpu for side in ("ours", "crfsuite")]
-    yield "stop", Row(f"{name}: {WORK['stop']}", *seconds, "CPU s", 0.6, 0.35, note)
+    yield "stop", cpu_row(f"{name}: {WORK['stop']}", took, 0.6, 0.35, note)
     _, done = _raced(name, "exact", 1)
     paths = {side: done[side][0]["path"] for side in SIDES}
     best = min(path[-1][1] for path in paths.values())
-    seconds = [_reached(paths[side], best * (1.0 + CLOSE)) for side in ("ours", "crfsuite")]
+    seconds = [reached(paths[side], best * (1.0 + CLOSE)) for side in ("ours", "crfsuite")]
     note = f"lowest objective {best:.2f}"
     if seconds[1] == float("inf"):  # it took at least what it took without having got there
         seconds[1] = paths["crfsuite"][-1][0]
-        note += (
-            f"; CRFsuite stands at {paths['crfsuite'][-1][1]:.2f} after {len(paths['crfsuite'])} iterations"
-        )
+        stands = paths["crfsuite"][-1][1]
+        note += f"; CRFsuite stands at {stands:.2f} after {len(paths['crfsuite'])} iterations"
     yield "close", Row(f"{name}: {WORK['close']}", *seconds, "CPU s", note=note)
 
 

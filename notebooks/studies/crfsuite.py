@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -90,6 +90,17 @@ def train_tagger(work, iterations=20, **params):
         params["max_iterations"] = iterations
     tagger, log = train(trainer(*sentences(work), **params))
     return tagger, log.last_iteration
+
+
+def seconds_and_losses(log):
+    """[(CPU seconds so far, objective)] of each iteration, by CRFsuite's own clock."""
+    spent = accumulate(float(step["time"]) for step in log.iterations)
+    return list(zip(spent, (step["loss"] for step in log.iterations), strict=True))
+
+
+def reached(path, goal):
+    """Seconds until an objective of `seconds_and_losses` is at most `goal`; inf: never."""
+    return next((seconds for seconds, objective in path if objective <= goal), float("inf"))
 
 
 def seconds_per_evaluation(peer, iterations=8):

@@ -158,6 +158,17 @@ def follow(learner, *args, look=None, **options):
     return Run(result, time.process_time() - begin[0] - aside[0], ticks)
 
 
+def at(marks, make):
+    """(look, rows) for `follow`: rows gets make(step, w, seconds) at the iterations `marks`."""
+    rows = []
+
+    def look(step, w, seconds):
+        if step.iteration in marks:
+            rows.append(make(step, w, seconds))
+
+    return look, rows
+
+
 # ---- processes and memory ----
 
 
@@ -168,6 +179,19 @@ def in_own_process(module, side):
     if done.returncode:
         raise RuntimeError(f"{side}: the process failed: {done.stderr.strip().splitlines()[-1:]}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def race_processes(module, arguments, repeats, warm_up=True):
+    """(timings, {side: what each of its processes printed}) of `python -m module argument`, the arguments by
+    side.
+    """
+    done = {side: [] for side in arguments}
+
+    def run(side):
+        done[side].append(in_own_process(module, arguments[side]))
+        return Clocked(done[side][-1]["cpu"], done[side][-1]["wall"])
+
+    return race({side: partial(run, side) for side in arguments}, repeats, warm_up), done
 
 
 def print_json(found):

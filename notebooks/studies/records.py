@@ -17,6 +17,7 @@ import subprocess
 import time
 from functools import partial
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 
 FROZEN = "frozen "  # begins the keys of a header that name a case
@@ -141,9 +142,27 @@ def read_record(path):
     return {key: value for key, _, value in head}, list(csv.DictReader(lines[n_head:]))
 
 
-def each(make, cells, **options):
-    """Jobs for `fill`: make(**cell, **options) for each dict of `cells`, which is the key of its row."""
-    return [(cell, partial(make, **cell, **options)) for cell in cells]
+def cells(**columns):
+    """Keys of rows: a dict for each choice of one value a column, the last column fastest."""
+    return [dict(zip(columns, values, strict=True)) for values in product(*columns.values())]
+
+
+def each(make, keys, **options):
+    """Jobs for `fill`: make(**key, **options) for each dict of `keys`, which is the key of its row."""
+    return [(key, partial(make, **key, **options)) for key in keys]
+
+
+def rounded(make):
+    """`make`, with five digits of the floats in its row or rows."""
+
+    def rows(**options):
+        made = make(**options)
+        return [
+            {name: f"{x:.5g}" if isinstance(x, float) else x for name, x in row.items()}
+            for row in (made if isinstance(made, list) else [made])
+        ]
+
+    return rows
 
 
 def recorded(name, folder="results"):

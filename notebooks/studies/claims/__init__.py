@@ -47,14 +47,7 @@ def claims(paper, folder="results"):
     """The table of a paper: claim, paper, ours, verdict, where. A record that changes it changes verdicts."""
     import pandas as pd
 
-    rows = [
-        (
-            one.claim,
-            shown(one.paper, one.rule),
-            shown(one.ours, one.rule),
-            verdict(one.rule, one.ours, one.unjudged),
-            one.where,
-        )
-        for one in listed(paper, folder)
-    ]
+    rows = []
+    for claim, rule, theirs, ours, where, unjudged in listed(paper, folder):
+        rows.append([claim, shown(theirs, rule), shown(ours, rule), verdict(rule, ours, unjudged), where])
     return pd.DataFrame(rows, columns=["claim", "paper", "ours", "verdict", "where"])

@@ -1,4 +1,4 @@
-"""Chapter 10: training beside CRF++ and MALLET, as Jeong, Lin and Lee (2009) did; the reader builds them.
+"""Programs that the reader builds: CRF++, MALLET (chapter 10, as Jeong, Lin, Lee, 2009), pgmpy (chapter 13).
 
 Each learns from a text file in a process of its own, on one thread, under the penalty of `active_peers`:
 |w|^2 times c2 for ours, 1 / (2 C) for CRF++, 1 / (2 variance) for MALLET. An evaluation is a value and
@@ -17,6 +17,7 @@ gradient with its share of L-BFGS. Start-up, reading and writing do not count:
              have the weight 0.
 """
 
+import json
 import os
 import re
 import shutil
@@ -31,12 +32,14 @@ import numpy as np
 
 from crfbook.chain.objective import Objective
 from crfbook.data.features import observed
+from crfbook.dynamic import check_options, factor_graph, propagate
+from crfbook.dynamic.junction import junction_plan
+from crfbook.dynamic.messages import junction_log_z
 from crfbook.learners.quasi_newton import minimize
 
-from .c10 import C2, columns_of, encoded
-from .c11 import jobs_of
+from .c10 import C2, encoded
 from .crfsuite import attribute_numbers
-from .harness import study, timed
+from .harness import timed
 
 PAD = "_"  # fills a row of CRF++, whose tokens have equally many columns: one more attribute, often repeated
 WARM = 3  # evaluations
@@ -46,6 +49,8 @@ NEEDS = {
     "./configure and make, and add the folder of crf_learn to PATH",
     "MALLET": "MALLET: expected java on PATH, and in MALLET_CLASSPATH the class path of MALLET 2.0.8: "
     "compile its src/cc/mallet/fst with javac, and name the folder of the classes and lib/*.jar there",
+    "pgmpy": "bp_pgmpy: expected PGMPY_PYTHON, the path of a Python that has pgmpy "
+    "(python -m venv, pip install pgmpy)",
 }
 
 JAVA = """
@@ -250,13 +255,96 @@ def built_row(corpus, program, n_train, fewer):
     }  # fmt: skip
 
 
-@study("10_built.csv", frozen=("objective, auto", "objective, default"))
-def active_peers_built(
-    names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), programs=tuple(PROGRAMS),
-    n_train=1000, fewer=FEWER,
-):  # fmt: skip
-    """Training beside CRF++ and MALLET, which the reader builds; twenty minutes."""
-    require(programs)
-    keys = [(name, program) for name in names for program in programs]
-    jobs = jobs_of(built_row, ("corpus", "program"), keys, n_train=n_train, fewer=fewer)
-    yield "10_built.csv", jobs, [one for name in names for one in columns_of(name)[2]]
+# ---- log Z of small two-chain models beside pgmpy ----
+
+# pgmpy's `BeliefPropagation` passes messages along a junction tree: it is exact, and there is no loopy one.
+# The same models go through ours: elimination's general sister, the junction tree, and sweeps of loopy
+# messages. Construction of trees, plans and graphs counts on both sides, reading does not.
+
+SENTENCES = 20
+
+PEER = """
+import json, sys, time, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from pgmpy.factors.discrete import DiscreteFactor
+from pgmpy.inference import BeliefPropagation
+from pgmpy.models import DiscreteMarkovNetwork
+import pgmpy
+
+found = []
+for one in json.load(open(sys.argv[1])):
+    cards, clock = one["cards"], time.process_time()
+    model = DiscreteMarkovNetwork()
+    model.add_nodes_from(range(len(cards)))
+    model.add_edges_from([s for s in one["scopes"] if len(s) == 2])
+    model.add_factors(*(
+        DiscreteFactor(s, [cards[v] for v in s], np.exp(t)) for s, t in zip(one["scopes"], one["tables"])
+    ))
+    run = BeliefPropagation(model)
+    run.calibrate()
+    beliefs = run.get_clique_beliefs()
+    log_z = float(np.log(next(iter(beliefs.values())).values.sum()))
+    found.append([log_z, time.process_time() - clock])
+print(json.dumps([pgmpy.__version__, found]))
+"""
+
+
+def models(sizes, n_steps):
+    """SENTENCES random ladders: dicts of cards, scopes (single variables first) and log tables, flat."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(SENTENCES):
+        cards = [*sizes] * n_steps
+        scopes = [(v,) for v in range(2 * n_steps)] + [(2 * t, 2 * t + 1) for t in range(n_steps)]
+        scopes += [(v, v + 2) for v in range(2 * n_steps - 2)]
+        tables = [rng.normal(size=int(np.prod([cards[v] for v in scope]))).tolist() for scope in scopes]
+        found.append({"cards": cards, "scopes": scopes, "tables": tables})
+    return found
+
+
+def by_tree(one):
+    """log Z by our junction tree, and all marginals."""
+    plan = junction_plan(one["cards"], one["scopes"])
+    log_tables = np.concatenate(one["tables"])
+    work = np.empty(plan.cells), np.empty((2, int(plan.message_ptr[-1])))
+    return junction_log_z(plan, log_tables, np.empty_like(log_tables), *work)
+
+
+def by_messages(one):
+    """Bethe's log Z by sweeps."""
+    pairs = [k for k, scope in enumerate(one["scopes"]) if len(scope) == 2]
+    graph = factor_graph(one["cards"], [one["scopes"][k] for k in pairs])
+    phi = np.full((len(one["cards"]), graph.width), -np.inf)
+    for scope, table in zip(one["scopes"], one["tables"], strict=True):
+        if len(scope) == 1:
+            phi[scope[0], : len(table)] = table
+    tables = np.concatenate([one["tables"][k] for k in pairs])
+    return float(propagate(graph, phi, tables, check_options("sweep")).log_z[0])
+
+
+def log_z_of(cases, run):
+    """(log Z of each, CPU seconds of all), after a first model that compiles."""
+    run(cases[0])
+    return timed(lambda: np.array([run(one) for one in cases]))
+
+
+def pgmpy_rows(sizes, n_steps):
+    """CPU seconds of SENTENCES models, and the largest difference of log Z."""
+    python = os.environ.get("PGMPY_PYTHON", "")
+    if not shutil.which(python):
+        raise ValueError(NEEDS["pgmpy"])
+    cases = models(sizes, n_steps)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "models.json").write_text(json.dumps(cases))
+        (Path(folder) / "peer.py").write_text(PEER)
+        command = [python, str(Path(folder) / "peer.py"), str(Path(folder) / "models.json")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    version, found = json.loads(done.stdout.splitlines()[-1])
+    log_z, seconds = np.array(found).T
+    program = f"pgmpy {version}, junction tree"
+    rows = [{"program": program, "CPU s": seconds.sum(), "ratio": 1.0, "log Z": 0.0}]
+    for name, run in (("ours, junction tree", by_tree), ("ours, loopy messages", by_messages)):
+        said, took = log_z_of(cases, run)
+        gap = float(np.abs(said - log_z).max())
+        rows.append({"program": name, "CPU s": took, "ratio": seconds.sum() / took, "log Z": gap})
+    return [{**row, "log Z": f"{row['log Z']:.2g}"} for row in rows]
