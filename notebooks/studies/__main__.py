@@ -10,9 +10,7 @@ from . import measure, run, studies
 from .harness import report
 from .records import environment, require_clean, write_report
 
-ABOUT = (
-    "Measure crfbook beside python-crfsuite, or make the tables of a chapter again. Without a NAME: the list."
-)
+ABOUT = "Measure crfbook beside python-crfsuite, or make the tables of a chapter. Without a NAME: the list."
 TARGETS = "In a report, required and aim are shares of the time of the reference in the same run."
 
 

@@ -10,7 +10,7 @@ gradient with its share of L-BFGS. Start-up, reading and writing do not count:
     MALLET   weights of the attributes and labels seen together, and a bias, a start and an end of each
              label; a weight for every pair of labels, or ("pairs seen") for those seen, where the others
              are impossible, and cost nothing. It skips a sequence then whose first label follows no label
-             anywhere. Its command for taggers has no such model: `JAVA` asks the library. Median of the
+             anywhere. Its command for taggers has no such model: Peer.java asks the library. Median of the
              CPU seconds of the process between evaluations, after WARM, in which Java compiles.
     ours     CPU seconds of L-BFGS over its evaluations, form "auto", on the same sequences: with the
              program's weights (MALLET's biases apart), and with those of what was seen alone. Other pairs
@@ -30,15 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.objective import Objective
+from crfbook import Objective, minimize
 from crfbook.data.features import observed
 from crfbook.dynamic import check_options, factor_graph, propagate
 from crfbook.dynamic.junction import junction_plan
 from crfbook.dynamic.messages import junction_log_z
-from crfbook.learners.quasi_newton import minimize
 
 from .c10 import C2, encoded
-from .crfsuite import attribute_numbers
+from .crfsuite import attribute_numbers, label_numbers
 from .harness import timed
 
 PAD = "_"  # fills a row of CRF++, whose tokens have equally many columns: one more attribute, often repeated
@@ -53,55 +52,11 @@ NEEDS = {
     "(python -m venv, pip install pgmpy)",
 }
 
-JAVA = """
-import cc.mallet.fst.*;
-import cc.mallet.optimize.LimitedMemoryBFGS;
-import cc.mallet.pipe.iterator.LineGroupIterator;
-import cc.mallet.types.InstanceList;
-import java.lang.management.ManagementFactory;
-import java.util.regex.Pattern;
-
-public class Peer {
-    static double cpu() {
-        var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        return system.getProcessCpuTime() / 1e9;
-    }
-
-    public static void main(String[] given) throws Exception {
-        var pipe = new SimpleTagger.SimpleTaggerSentence2FeatureVectorSequence();
-        var train = new InstanceList(pipe);
-        var file = new java.io.FileReader(given[0]);
-        train.addThruPipe(new LineGroupIterator(file, Pattern.compile("^\\\\s*$"), true));
-        var crf = new CRF(pipe, null);
-        if (given[3].equals("all"))
-            crf.addFullyConnectedStatesForThreeQuarterLabels(train);
-        else
-            crf.addStatesForThreeQuarterLabelsConnectedAsIn(train);
-        crf.setWeightsDimensionAsIn(train, false);
-        var objective = new CRFOptimizableByLabelLikelihood(crf, train) {
-            int left = Integer.parseInt(given[2]);
-
-            protected double getExpectationValue() {
-                double value = super.getExpectationValue();
-                System.out.println("evaluation " + cpu() + " " + value);
-                if (--left == 0) System.exit(0);
-                return value;
-            }
-        };
-        objective.setGaussianPriorVariance(Double.parseDouble(given[1]));
-        System.out.println("weights " + objective.getNumParameters());
-        new LimitedMemoryBFGS(objective).optimize();
-    }
-}
-"""
-
 
 def require(programs):
     """RuntimeError with one sentence for the first program that is not there."""
-    there = {
-        "CRF++": shutil.which("crf_learn"),
-        "MALLET": shutil.which("java") and os.environ.get("MALLET_CLASSPATH"),
-    }
+    mallet = shutil.which("java") and os.environ.get("MALLET_CLASSPATH")
+    there = {"CRF++": shutil.which("crf_learn"), "MALLET": mallet}
     for program in programs:
         if program not in PROGRAMS:
             raise ValueError(f"programs: expected names among {'; '.join(PROGRAMS)}; got {program}")
@@ -114,11 +69,8 @@ def require(programs):
 
 def rows_of(corpus):
     """Lists of columns of each sequence: attributes of a token, by number, and its label, by number."""
-    labels = np.split(corpus.labels.astype(str), corpus.seq_ptr[1:-1])
-    return [
-        [[*attributes, label] for attributes, label in zip(tokens, own.tolist(), strict=True)]
-        for tokens, own in zip(attribute_numbers(corpus), labels, strict=True)
-    ]
+    pairs = zip(attribute_numbers(corpus), label_numbers(corpus), strict=True)
+    return [[[*a, y] for a, y in zip(tokens, labels, strict=True)] for tokens, labels in pairs]
 
 
 def write_text(path, rows, width=0):
@@ -165,7 +117,7 @@ def read_crfpp(log):
 
 
 def read_mallet(log):
-    """(weights, evaluations, CPU seconds of one) of what `JAVA` printed."""
+    """(weights, evaluations, CPU seconds of one) of what Peer.java printed."""
     clock = [float(t) for t in re.findall(r"^evaluation (\S+) ", log, re.M)]
     if len(clock) < WARM + 2:
         raise RuntimeError(f"MALLET: expected at least {WARM + 2} evaluations, got {len(clock)}")
@@ -187,14 +139,16 @@ def crfpp(corpus, folder, n_evaluations):
 
 def mallet(corpus, folder, n_evaluations, pairs="seen"):
     """The same of MALLET, with "all" pairs of labels or those "seen"."""
-    text, source = folder / "text", folder / "Peer.java"
+    text, source = folder / "text", Path(__file__).with_name("Peer.java")
     write_text(text, rows_of(corpus))
-    source.write_text(JAVA, encoding="ascii")
-    options = "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=1", "-Xmx3g"
-    path = os.environ["MALLET_CLASSPATH"]
-    return read_mallet(
-        said("java", *options, "-cp", path, source, text, VARIANCE, WARM + 1 + n_evaluations, pairs)[0]
+    options = (
+        "-XX:+UseSerialGC",
+        "-XX:ActiveProcessorCount=1",
+        "-Xmx3g",
+        "-cp",
+        os.environ["MALLET_CLASSPATH"],
     )
+    return read_mallet(said("java", *options, source, text, VARIANCE, WARM + 1 + n_evaluations, pairs)[0])
 
 
 def ours(corpus, features, n_iterations=20):
@@ -207,9 +161,8 @@ def ours(corpus, features, n_iterations=20):
 
     for w in (np.zeros(features.n_features), np.full(features.n_features, 1e-3)):  # compiles
         objective(w)
-    _, seconds = timed(
-        minimize, counted, np.zeros(features.n_features), c2=C2, tol=0.0, max_iterations=n_iterations
-    )
+    limits = {"c2": C2, "tol": 0.0, "max_iterations": n_iterations}
+    seconds = timed(minimize, counted, np.zeros(features.n_features), **limits)[1]
     return seconds / len(calls)
 
 
@@ -239,9 +192,8 @@ def built_row(corpus, program, n_train, fewer):
     n = min(fewer.get(corpus, n_train), n_train) if peer.all_transitions else n_train
     setup = encoded(corpus, n)
     seen = observed(setup.train, *setup.sizes)
-    same = observed(
-        setup.train, *setup.sizes, all_states=peer.all_states, all_transitions=peer.all_transitions
-    )
+    more = {"all_states": peer.all_states, "all_transitions": peer.all_transitions}
+    same = observed(setup.train, *setup.sizes, **more)
     with tempfile.TemporaryDirectory() as folder:
         n_weights, n_timed, theirs = peer.run(setup.train, Path(folder), peer.n_evaluations)
     seconds = ours(setup.train, same)

@@ -1,4 +1,4 @@
-"""Chapter 04: the four losses, what a gradient costs and where training leads; Tables 1 and 2.
+"""Chapter 04: the four losses, what a gradient costs and where training leads; Tables 1 and 2; wrong labels.
 
 The tables are those of Altun, Johnson and Hofmann (2003), on their corpora as we have them. The variance of
 the Gaussian prior is chosen for each cell and size on the last tenth of the training data, by one rule for
@@ -10,18 +10,17 @@ from functools import partial
 
 import numpy as np
 
+from crfbook import Objective, TokenColumns
 from crfbook.chain.inference import node_marginals
 from crfbook.chain.losses.form import LOSSES
-from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import never_tiny
-from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import take_sequences
 from crfbook.evaluation import bootstrap_interval, paired_test
 from crfbook.learners.quasi_newton.loss_path import minimize_loss
 
 from . import crfsuite
 from .harness import Row, cpu_row, race, study, timed
-from .records import each
+from .records import cells, each
 from .work import columns_of, dataset, encode, load, set_up
 
 REQUIRED = {"exp": 1.1, "pointwise-log": 2.2, "pointwise-exp": 2.2}  # times the log loss's seconds
@@ -185,15 +184,15 @@ def variance_rows(task, template, n_sentences):
 def loss_table(task):
     """Table 1 (pos) or 2 (ner) at two sizes, variances chosen before: some twenty CPU minutes."""
     data = [dataset(task)]
-    cells = [(template, n) for n in SIZES[task][::-1] for template in TEMPLATES[task]]
-    keys = [{"template": template, "sentences": n or len(data[0].train)} for template, n in cells]
-    jobs = [(key, partial(variance_rows, task, *cell)) for key, cell in zip(keys, cells, strict=True)]
+    sizes = [(template, n) for n in SIZES[task][::-1] for template in TEMPLATES[task]]
+    keys = [{"template": template, "sentences": n or len(data[0].train)} for template, n in sizes]
+    jobs = [(key, partial(variance_rows, task, *size)) for key, size in zip(keys, sizes, strict=True)]
     rows = yield f"04_variance_{task}.csv", jobs, data
     best = {tuple(map(str, key.values())): {} for key in keys}
     for row in rows:
         best[row["template"], row["sentences"]][row["loss"]] = float(row["chosen"])
-    cells = zip(keys, cells, best.values(), strict=True)
-    jobs = [(key, partial(loss_rows, task, *cell, chosen)) for key, cell, chosen in cells]
+    rows = zip(keys, sizes, best.values(), strict=True)
+    jobs = [(key, partial(loss_rows, task, *size, chosen)) for key, size, chosen in rows]
     yield f"04_{task}.csv", jobs, data
 
 
@@ -218,11 +217,9 @@ def peer_row(template, tool, variance):
 @study("04_peer_ner.csv", frozen=("lbfgs", "decoding, dense"))
 def loss_table_peer(variance=0.5):
     """The log loss of S2 and S3 on Spanish names at c2 = 1, by us and by CRFsuite; some minutes."""
-    tools = ("crfbook", "python-crfsuite")
-    cells = [{"template": template, "tool": tool} for template in ("s2", "s3") for tool in tools]
-    rows, c2 = each(peer_row, cells, variance=variance), f"{0.5 / variance:g}"
-    jobs = [({**cell, "c2": c2}, make) for cell, make in rows]
-    yield "04_peer_ner.csv", jobs, [dataset("ner")]
+    keys = cells(template=("s2", "s3"), tool=("crfbook", "python-crfsuite"))
+    rows, c2 = each(peer_row, keys, variance=variance), f"{0.5 / variance:g}"
+    yield "04_peer_ner.csv", [({**key, "c2": c2}, make) for key, make in rows], [dataset("ner")]
 
 
 # ---- wrong labels in the training text, in several draws ----
@@ -270,5 +267,5 @@ def noise_rows(wrong, draw, n_sentences=N_SENTENCES):
 @study("04_noise.csv", frozen=("lbfgs, BIO and a tag dictionary", "exp", "pointwise-log", "pointwise-exp"))
 def label_noise(n_sentences=N_SENTENCES):
     """Wrong labels in the first 200 sentences of the treebank, five draws of each share; some minutes."""
-    cells = [{"wrong": rate, "draw": draw} for rate in RATES for draw in range(DRAWS if rate else 1)]
-    yield "04_noise.csv", each(noise_rows, cells, n_sentences=n_sentences), [dataset("pos")]
+    keys = [{"wrong": rate, "draw": draw} for rate in RATES for draw in range(DRAWS if rate else 1)]
+    yield "04_noise.csv", each(noise_rows, keys, n_sentences=n_sentences), [dataset("pos")]

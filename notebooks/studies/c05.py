@@ -12,15 +12,11 @@ from functools import cache, partial
 
 import numpy as np
 
-from crfbook.chain.objective import Objective
+from crfbook import Objective, minimize
 from crfbook.data.corpus import slice_sequences, take_sequences
 from crfbook.evaluation import paired_test
-from crfbook.learners.boosting.learner import boost
-from crfbook.learners.online import online
-from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.stochastic import gradient_descent as stochastic
-from crfbook.learners.stochastic.averaged import sag
-from crfbook.learners.stochastic.dual import sdca
+from crfbook.learners import online, stochastic
+from crfbook.learners.boosting import boost
 from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
@@ -79,7 +75,7 @@ def perceptron(repeats=3):
 def sgd(repeats=3):
     """SGD, sgd-l1 and sag on CoNLL-2000, c2 = 1, one thread: seconds an epoch, objective, against l2sgd."""
     work = load("chunking", verbose=True)
-    learners = {"sgd": partial(stochastic.sgd, c2=1.0), "sag": partial(sag, c2=1.0)}
+    learners = {"sgd": partial(stochastic.sgd, c2=1.0), "sag": partial(stochastic.sag, c2=1.0)}
     learners["sgd-l1"] = partial(stochastic.sgd_l1, c1=1.0)
     took, last = epoch_race(work, "l2sgd", learners, repeats, c2=1.0)
     l1 = f"CRFsuite has no L1; c1 = 1: {np.count_nonzero(last['sgd-l1']):,} weights after {EPOCHS}"
@@ -101,7 +97,7 @@ def stochastic_passes(repeats=1):
     best = follow(minimize, objective, start, c2=1.0, memory=30, tol=1e-7)
     optimum = best.result.objective
     reference = {tick.step.iteration: tick.step.objective for tick in best.ticks}
-    for name, learner in (("sgd", stochastic.sgd), ("sag", sag)):
+    for name, learner in (("sgd", stochastic.sgd), ("sag", stochastic.sag)):
         look, reached = at(PASSES, lambda step, w, _: (step.iteration, objective(w)[0]))
         follow(learner, work.corpus, work.features, c2=1.0, max_iterations=max(PASSES), look=look)
         for n in PASSES:
@@ -114,7 +110,7 @@ def stochastic_passes(repeats=1):
 
 CLOSE = 1e-4
 PIECES = (("chunking", 1.0, 0.10), ("chunking", 0.05, 0.20), ("ner", 1.0, 0.15))  # work, c2, required
-FAST = {"fast_fit": fast_fit, "sdca": sdca, "L-BFGS": partial(descend, memory=30)}
+FAST = {"fast_fit": fast_fit, "sdca": stochastic.sdca, "L-BFGS": partial(descend, memory=30)}
 
 
 @study("05_fast_benchmarks.csv", frozen=("auto", "sdca", "lbfgs"))
@@ -322,9 +318,8 @@ def minutes_row(task, template, minutes, kept):
     setup = set_up(task, template)
     everybody = dict(np.load(kept)) if kept.exists() else {}
     names = [f"{template} {name}" for name in ("w", "rounds", "seconds", "log_loss")]
-    begun = [
-        everybody.get(name, default) for name, default in zip(names, (None, 0, 0.0, np.nan), strict=True)
-    ]
+    starts = zip(names, (None, 0, 0.0, np.nan), strict=True)
+    begun = [everybody.get(name, start) for name, start in starts]
     now, last = begun, begun[2]
 
     def save():

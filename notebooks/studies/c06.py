@@ -1,4 +1,4 @@
-"""Chapter 06: sparse forms of forward-backward beside dense ones; OWL-QN on them, what forms cost; L1 or L2.
+"""Chapter 06: sparse forms of forward-backward beside dense ones; OWL-QN on them, what forms cost; L1.
 
 Figure 5 of Sokolovska, Lavergne, Cappe and Yvon (2010) compares forms of forward-backward on the same chains.
 Scores of the tokens are ready when the clock starts; each form ends with log Z, all node marginals and the
@@ -13,11 +13,11 @@ from functools import partial
 
 import numpy as np
 
+from crfbook import Objective, minimize
 from crfbook.chain.batch import Batch, make_work, sparse_work
 from crfbook.chain.forms import Problem, table_edges
 from crfbook.chain.forward_backward import forward_backward_many
 from crfbook.chain.inference import node_scores
-from crfbook.chain.objective import Objective
 from crfbook.chain.packing import batch_rows, pack, padded
 from crfbook.chain.sparse.choice import TABLE_SHARE, FormChooser
 from crfbook.chain.sparse.form import PairSums, SparseBatch, SparsePairs
@@ -25,9 +25,8 @@ from crfbook.chain.sparse.potentials import sparse_edges
 from crfbook.evaluation import bootstrap_interval, paired_test
 from crfbook.learners.coordinate.arrays import scatter
 from crfbook.learners.coordinate.descent import prepare
-from crfbook.learners.quasi_newton.lbfgs import minimize
+from crfbook.learners.quasi_newton import minimize_on_support
 from crfbook.learners.quasi_newton.steps import pseudo_gradient
-from crfbook.learners.quasi_newton.support import minimize_on_support
 from crfbook.learners.stochastic.fast import fast_fit
 from crfbook.training.certificate import duality_gap
 from crfbook.training.loop import OptResult

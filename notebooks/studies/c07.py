@@ -1,4 +1,4 @@
-"""Chapter 07: coordinate descent on simulated sequences (Table 1) and on NetTalk, and tagging there.
+"""Chapter 07: coordinate descent on simulated sequences (Table 1), and one race of all optimisers.
 
 Table 1 of Sokolovska, Lavergne, Cappe and Yvon (2010) has models M1 to M8 on sequences of a hidden Markov
 model, 100 times over. Every replication has ten training sequences of its own and weights of its own. All are
@@ -13,20 +13,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook import Objective, make_corpus, minimize
 from crfbook.chain.inference import decode
-from crfbook.chain.objective import Objective
-from crfbook.data.corpus import make_corpus, slice_sequences
+from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import observed, select, without_plain_transitions
 from crfbook.datasets.simulated import SPARSE_HMM, sample
-from crfbook.learners.coordinate.descent import coordinate_descent
-from crfbook.learners.quasi_newton import dual_variables, minimize, proximal_gradient
+from crfbook.learners.coordinate import coordinate_descent
+from crfbook.learners.quasi_newton import dual_variables, proximal_gradient
 from crfbook.learners.stochastic import sag, sdca, sgd, sgd_l1
 from crfbook.learners.stochastic.fast import fast_fit, fast_l1_fit
 from crfbook.training.certificate import duality_gap
 
 from . import crfsuite
 from .harness import follow, study, timed
-from .records import each
+from .records import cells, each
 from .work import dataset, descend, set_up
 
 # ---- Table 1 ----
@@ -121,18 +121,12 @@ class Simulation:
         train, test = self.errors(features, result.w)
         counts = [np.count_nonzero(w) / self.n for w in np.split(result.w, [features.n_node])]
         found = zip(COLUMNS, (100 * train.mean(), 100 * test.mean(), *counts), strict=True)
+        papers = {f"paper {k}": "" if x is None else f"{x:g}" for k, x in zip(COLUMNS, paper, strict=True)}
         return {
-            "model": name,
-            "c1": f"{c1:g}",
-            "c2": f"{c2:g}",
-            "replications": self.n,
-            **{key: f"{value:.1f}" for key, value in found},
-            "sd test": f"{100 * test.std():.1f}",
-            **{f"paper {k}": "" if x is None else f"{x:g}" for k, x in zip(COLUMNS, paper, strict=True)},
-            "iterations": result.n_iter,
-            "status": result.status,
-            "seconds": f"{seconds:.1f}",
-        }
+            "model": name, "c1": f"{c1:g}", "c2": f"{c2:g}", "replications": self.n,
+            **{key: f"{value:.1f}" for key, value in found}, "sd test": f"{100 * test.std():.1f}", **papers,
+            "iterations": result.n_iter, "status": result.status, "seconds": f"{seconds:.1f}",
+        }  # fmt: skip
 
     def errors(self, features, w):
         """(on the training tokens, on new text: expected), an array (n,) each: errors of a token, 0 to 1."""
@@ -320,9 +314,8 @@ def _peer_rows(problem, algorithm, best, passes):
     value, active, log = trained(n)
     if abs(log[-1]["loss"] / value - 1.0) > 1e-5:
         raise RuntimeError(f"CRFsuite says {log[-1]['loss']}, its weights have the objective {value}")
-    seconds, due = 0.0, 0.0
-    for step in log:
-        seconds += float(step["time"])
+    due = 0.0
+    for step, seconds in zip(log, np.cumsum([float(step["time"]) for step in log]), strict=True):
         if seconds > budget:
             break
         if seconds >= due or step is log[-1]:
@@ -340,12 +333,12 @@ def _peer_rows(problem, algorithm, best, passes):
 def race_of_all(pieces=None, n_sentences=N, budget=BUDGET):
     """All optimisers, gap to the optimum against CPU seconds: c1 = 1, c2 = 0.1; 20 CPU minutes."""
     names = list(PIECES) if pieces is None else pieces
-    cells = [{"corpus": name, "penalty": penalty} for name in names for penalty in ARMS]
+    keys = cells(corpus=names, penalty=ARMS)
     data = [dataset(task) for task in dict.fromkeys(PIECES[name][0] for name in names)]
     limits = {"n_sentences": n_sentences}
-    optima = yield "07_optima.csv", each(optimum, cells, budget=6 * budget, **limits), data
+    optima = yield "07_optima.csv", each(optimum, keys, budget=6 * budget, **limits), data
     jobs = []
-    for cell, row in zip(cells, optima, strict=True):
+    for cell, row in zip(keys, optima, strict=True):
         plain = PIECES[cell["corpus"]][0] != "nettalk"  # CRFsuite has no pairs that read a letter
         arms = [arm for arm in ARMS[cell["penalty"]] if arm != "SBCD, two blocks" or not plain]
         arms += PEERS[cell["penalty"]] if plain else []

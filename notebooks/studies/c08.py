@@ -1,4 +1,4 @@
-"""Chapter 08: letters to phonemes on NetTalk: Tables 2 and 3, Figures 1 and 4, and longer memory.
+"""Chapter 08: letters to phonemes on NetTalk: Tables 2 and 3, Figures 1 and 4.
 
 The tables and figures are those of Sokolovska, Lavergne, Cappe and Yvon (2010). The values of c1 are not
 legible in the paper. They are chosen on the last tenth of the training words: the largest c1 whose error
@@ -13,17 +13,15 @@ from functools import cache, partial
 
 import numpy as np
 
+from crfbook import Objective, minimize
 from crfbook.chain.inference import decode
-from crfbook.chain.objective import Objective
 from crfbook.evaluation import paired_test
+from crfbook.learners.coordinate import coordinate_descent, solve_path
 from crfbook.learners.coordinate.arrays import Sparse
-from crfbook.learners.coordinate.descent import coordinate_descent
-from crfbook.learners.coordinate.path import solve_path
-from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.stochastic.gradient_descent import sgd
+from crfbook.learners.stochastic import sgd
 
-from .harness import follow, peak_mb, study, timed
-from .records import each
+from .harness import at, follow, peak_mb, study, timed
+from .records import cells, each
 from .work import LETTERS_C2 as C2
 from .work import dataset, error_of, load, model_error
 
@@ -99,6 +97,13 @@ def tested(setup, before, after):
     found = [setup.encoder.decode(path, setup.held.seq_ptr) for path in (before, after)]
     test = paired_test(setup.words.labels_by_sequence(), *found, "accuracy", random_state=0)
     return 100 * test.difference, test.p_value
+
+
+def difference(setup, before, after):
+    """The columns of `tested`, and the standard error of the difference."""
+    (fewer, p), labels = tested(setup, before, after), setup.held.labels
+    error = error_of(setup.held, (before != labels).astype(int) - (after != labels))[1]
+    return {"difference": f"{fewer:.2f}", "standard error": f"{error:.2f}", "p": f"{p:.4f}"}
 
 
 def compared(setup, before, after):
@@ -186,9 +191,8 @@ class Letters:
             if value <= (1 + CLOSE) * least and not near:
                 near.append(seconds)
             if step.iteration == n:
-                kept.extend(
-                    (w if isinstance(w, Sparse) else Sparse(self.everything, w.copy()), value, seconds)
-                )
+                model = w if isinstance(w, Sparse) else Sparse(self.everything, w.copy())
+                kept.extend((model, value, seconds))
             return bool(kept) and (bool(near) or seconds > BUDGET)
 
         learner(**{**limits, "max_iterations": 1})  # compiles
@@ -212,28 +216,26 @@ class Letters:
 
     def epochs(self):
         """Rows: SGD's mean of iterates, epoch after epoch, and how far it is from L-BFGS at rest."""
-        setup, rows = self.setup, []
+        setup = self.setup
         fun, rest = Objective(setup.corpus, self.everything, c2=C2), decode(setup.held, *self.rest()[0])
 
-        def look(step, w, seconds):
-            if step.iteration in EPOCHS:
-                model = Sparse(self.everything, w)
-                value, labels = fun(w)[0], decode(setup.held, *model)
-                letter = np.array(setup.words.columns["letter"])[labels != rest]
-                gain = (rest != setup.held.labels).astype(int) - (labels != setup.held.labels)
-                common = np.unique(np.stack([labels, rest])[:, labels != rest], axis=1, return_counts=True)[1]
-                rows.append(
-                    {
-                        "epochs": step.iteration, "objective": f"{value:.1f}",
-                        "% above the least": f"{100 * (value / self.least(0.0) - 1):.2f}",
-                        "train": f"{model_error(setup.corpus, model)[0]:.2f}",
-                        "test": f"{100 * np.mean(labels != setup.held.labels):.2f}",
-                        "p": f"{compared(setup, self.rest()[0], model)[1]:.4f}",
-                        "other readings": len(letter), "letters": len(set(letter)),
-                        "in five swaps": int(np.sort(common)[-5:].sum()), "fewer errors": int(gain.sum()),
-                    }
-                )  # fmt: skip
+        def row(step, w, _):
+            model = Sparse(self.everything, w)
+            value, labels = fun(w)[0], decode(setup.held, *model)
+            letter = np.array(setup.words.columns["letter"])[labels != rest]
+            gain = (rest != setup.held.labels).astype(int) - (labels != setup.held.labels)
+            common = np.unique(np.stack([labels, rest])[:, labels != rest], axis=1, return_counts=True)[1]
+            return {
+                "epochs": step.iteration, "objective": f"{value:.1f}",
+                "% above the least": f"{100 * (value / self.least(0.0) - 1):.2f}",
+                "train": f"{model_error(setup.corpus, model)[0]:.2f}",
+                "test": f"{100 * np.mean(labels != setup.held.labels):.2f}",
+                "p": f"{compared(setup, self.rest()[0], model)[1]:.4f}", "other readings": len(letter),
+                "letters": len(set(letter)), "in five swaps": int(np.sort(common)[-5:].sum()),
+                "fewer errors": int(gain.sum()),
+            }  # fmt: skip
 
+        look, rows = at(EPOCHS, row)
         limits = {"max_iterations": max(EPOCHS), "delta": 0.0, "c2": C2}
         follow(sgd, setup.corpus, self.everything, look=look, **limits)
         return rows
@@ -255,11 +257,10 @@ class Letters:
             owner = np.repeat(test_of, np.diff(features.edge_ptr))
             np.add.at(lam, (owner, features.edge_next), size[features.n_node :])
             dense |= {f"{kind} mu": mu, f"{kind} lambda": lam}
-        cells = [(a, y, phoneme) for a in np.argsort(letter) for y, phoneme in enumerate(names.labels_)]
-        tables = [{name: f"{table[a, y]:.4g}" for name, table in dense.items()} for a, y, _ in cells]
-        return [
-            {"letter": letter[a], "phoneme": p, **row} for (a, _, p), row in zip(cells, tables, strict=True)
-        ]
+        places = [(a, y, phoneme) for a in np.argsort(letter) for y, phoneme in enumerate(names.labels_)]
+        tables = [{name: f"{table[a, y]:.4g}" for name, table in dense.items()} for a, y, _ in places]
+        rows = zip(places, tables, strict=True)
+        return [{"letter": letter[a], "phoneme": p, **row} for (a, _, p), row in rows]
 
 
 class Ngrams:
@@ -270,9 +271,9 @@ class Ngrams:
 
     def sizes(self, template):
         """Tests and candidates, in millions."""
-        n_labels, n_attrs, n_edge_attrs = set_up(template, self.n_words).sizes
-        million = (n_attrs * n_labels + n_edge_attrs * n_labels**2) / 1e6
-        return {"tests": n_attrs, "edge tests": n_edge_attrs, "million": f"{million:.3f}"}
+        setup = set_up(template, self.n_words)
+        _, n_attrs, n_edge_attrs = setup.sizes
+        return {"tests": n_attrs, "edge tests": n_edge_attrs, "million": f"{setup.n_candidates / 1e6:.3f}"}
 
     @cache  # noqa: B019 - one object a run
     def path(self, template):
@@ -317,11 +318,7 @@ class Ngrams:
     def paired(self, before, after):
         """The row of a paired test of two templates' last models on the test words."""
         ends = [self.path(template) for template in (before, after)]
-        held, paths = ends[0][0].held, [decode(setup.held, *model) for setup, _, model in ends]
-        less = (paths[0] != held.labels).astype(int) - (paths[1] != held.labels)
-        difference, p = tested(ends[0][0], *paths)
-        found = {"difference": difference, "standard error": error_of(held, less)[1]}
-        return {**{name: f"{value:.2f}" for name, value in found.items()}, "p": f"{p:.4f}"}
+        return difference(ends[0][0], *(decode(setup.held, *model) for setup, _, model in ends))
 
     def errors(self, template="ngrams_5"):
         """Rows: how often a letter of the test words with this phoneme got that one."""
@@ -335,12 +332,7 @@ class Ngrams:
         return [{**dict(zip(keys, name, strict=True)), "count": int(n)} for name, n in found]
 
 
-PAIRED = (  # of Table 3
-    ("pseudo_ngrams_3", "ngrams_3"),
-    ("pseudo_ngrams_5", "ngrams_5"),
-    ("pseudo_ngrams_3", "pseudo_ngrams_5"),
-    ("ngrams_3", "ngrams_5"),
-)
+PAIRED = (TESTS[:2], TESTS[2:], TESTS[::2], TESTS[1::2])  # of Table 3
 TABLES = "choice candidates letters epochs weights ngrams paired errors tagging".split()
 FROZEN = ("sbcd", "sbcd, virtual weights", "path, sbcd", "owlqn", "lbfgs", "sgd", "decoding, sparse")
 
@@ -349,18 +341,17 @@ FROZEN = ("sbcd", "sbcd, virtual weights", "path, sbcd", "owlqn", "lbfgs", "sgd"
 def phonetization(n_words=None):
     """Tables 2 and 3, Figures 1 and 4: records of chapter 08; half an hour."""
     data = [dataset("nettalk")]
-    choices = [{"template": name} for name in CHOICES]
-    rows = yield "08_choice.csv", each(choice_rows, choices, n_words=n_words), data
+    rows = yield "08_choice.csv", each(choice_rows, cells(template=CHOICES), n_words=n_words), data
     letters = Letters(chosen(rows, "letter_tests"), n_words)
     ngrams = Ngrams(chosen(rows, "ngrams_5"), n_words)
-    yield "08_candidates.csv", each(ngrams.sizes, [{"template": name} for name in COUNTED]), data
+    yield "08_candidates.csv", each(ngrams.sizes, cells(template=COUNTED)), data
     methods = {name: partial(letters.method, name) for name in (*ITERATIONS, "SBCD, from zero")}
     methods |= {"L-BFGS, at rest": letters.at_rest, "SBCD": letters.path_rows}
     yield "08_letters.csv", [({"method": name}, make) for name, make in methods.items()], data
     yield "08_epochs.csv", [({"method": "SGD"}, letters.epochs)], data
     yield "08_weights.csv", [({"data": "NetTalk"}, letters.weights)], data
     # the leanest first (pseudo 5-grams need more than 5-grams): the peak of memory is that of all so far
-    order = [{"template": name} for name in (*TESTS[:2], TESTS[3], TESTS[2])]
+    order = cells(template=(*TESTS[:2], TESTS[3], TESTS[2]))
     yield "08_ngrams.csv", each(lambda template: ngrams.path(template)[1], order), data
     pairs = [{"before": one, "after": other} for one, other in PAIRED]
     yield "08_paired.csv", each(ngrams.paired, pairs), data
@@ -377,14 +368,12 @@ SWEEPS_FROM_ZERO = 20
 def swept(template, c1, n_words=None):
     """(rows after each sweep from zero, labels of the test words after each)."""
     setup, rows, paths = set_up(template, n_words), [], []
-    n_labels, n_attrs, n_edge_attrs = setup.sizes
-    n = n_attrs * n_labels + n_edge_attrs * n_labels**2
 
     def look(step, model, seconds):
         paths.append(decode(setup.held, *model))
         error, deviation, _ = error_of(setup.held, paths[-1] != setup.held.labels)
         scores = {"test": f"{error:.2f}", "standard error": f"{deviation:.2f}"}
-        sizes = {"active": model.features.n_features, "candidates": n}
+        sizes = {"active": model.features.n_features, "candidates": setup.n_candidates}
         found = {"template": template, "sweeps": step.iteration, **scores, **sizes}
         rows.append({**found, "objective": f"{step.objective:.1f}", "seconds": f"{seconds:.1f}"})
 
@@ -407,8 +396,8 @@ def from_zero_rows(letters, c1, n_words=None):
 @study("08_from_zero.csv", frozen=("sbcd", "sbcd, virtual weights", "decoding, sparse"))
 def contexts_from_zero(n_words=None):
     """SBCD from zero for the four contexts of Table 3, sweep after sweep, at two penalties; ten minutes."""
-    cells = [{"letters": n, "c1": c1} for n in (5, 3) for c1 in FROM_ZERO]
-    yield "08_from_zero.csv", each(from_zero_rows, cells, n_words=n_words), [dataset("nettalk")]
+    keys = cells(letters=(5, 3), c1=FROM_ZERO)
+    yield "08_from_zero.csv", each(from_zero_rows, keys, n_words=n_words), [dataset("nettalk")]
 
 
 # ---- are SBCD and OWL-QN as accurate as each other in Table 2? ----
@@ -433,18 +422,15 @@ def trained(letters, name):
 def paired_row(before, after, c1=C1, n_words=None):
     """Errors of two methods; how many points fewer the second makes, its standard error, p."""
     letters = Letters(c1, n_words)
-    held, names = letters.setup.held, (before, after)
-    paths = [decode(held, *trained(letters, name)) for name in names]
-    less = (paths[0] != held.labels).astype(int) - (paths[1] != held.labels)
-    errors = [100 * np.mean(path != held.labels) for path in paths]
-    fewer, p = tested(letters.setup, *paths)
-    found = dict(zip(("error before", "error after", "difference"), (*errors, fewer), strict=True))
-    found["standard error"] = error_of(held, less)[1]
-    return {"c1": f"{c1:g}", **{name: f"{value:.2f}" for name, value in found.items()}, "p": f"{p:.4f}"}
+    held = letters.setup.held
+    paths = [decode(held, *trained(letters, name)) for name in (before, after)]
+    errors = [f"{100 * np.mean(path != held.labels):.2f}" for path in paths]
+    found = {"c1": f"{c1:g}", "error before": errors[0], "error after": errors[1]}
+    return found | difference(letters.setup, *paths)
 
 
 @study("08_letters_paired.csv", frozen=("sbcd", "owlqn", "decoding, sparse"))
 def letters_paired(n_words=None, c1=C1):
     """SBCD against OWL-QN in Table 2: a paired test after the paper's numbers of iterations; a minute."""
-    cells = [dict(zip(("before", "after"), pair, strict=True)) for pair in PAIRS]
-    yield "08_letters_paired.csv", each(paired_row, cells, c1=c1, n_words=n_words), [dataset("nettalk")]
+    keys = [dict(zip(("before", "after"), pair, strict=True)) for pair in PAIRS]
+    yield "08_letters_paired.csv", each(paired_row, keys, c1=c1, n_words=n_words), [dataset("nettalk")]

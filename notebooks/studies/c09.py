@@ -14,24 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook import Objective, load_dataset
 from crfbook.chain.inference import decode
-from crfbook.chain.objective import Objective
-from crfbook.data.features import (
-    empirical_counts,
-    heaviest,
-    most_informative,
-    mutual_information,
-    select,
-    without_plain_transitions,
-)
-from crfbook.datasets import load_dataset
+from crfbook.data import features as sets
 from crfbook.evaluation import bootstrap_interval, chunk_report, paired_test
+from crfbook.learners.coordinate import coordinate_descent
 from crfbook.learners.coordinate.arrays import Sparse
-from crfbook.learners.coordinate.descent import coordinate_descent
 from crfbook.training.certificate import duality_gap
 
 from .harness import study, timed
-from .records import each
+from .records import cells, each
 from .work import TASKS, dataset, descend, set_up
 
 TOL = 0.01  # certified relative gap (L2), share of c1 by which a condition may fail (L1)
@@ -111,21 +103,17 @@ class Selections:
         if selection in L1:
             return self._l1(selection, setting)
         if selection == "threshold":
-            models = [m._replace(w=np.where(heaviest(m.w, setting), m.w, 0.0)) for m in self.whole()]
+            models = [m._replace(w=np.where(sets.heaviest(m.w, setting), m.w, 0.0)) for m in self.whole()]
         else:
-            keep = (
-                self.most_seen
-                if selection == "cut-off"
-                else partial(most_informative, self.corpus, self.features)
-            )
-            kept = keep(setting)
+            given = self.corpus, self.features, setting
+            kept = self.most_seen(setting) if selection == "cut-off" else sets.most_informative(*given)
             models = self.whole() if kept.all() else self._l2(kept)
         return max(models, key=self._dev_f1)
 
     def most_seen(self, n):
         """Boolean (F,): the n features that were seen most often, equals by lot."""
         lot = np.random.default_rng(0).permutation(self.features.n_features)
-        order = np.lexsort([lot, -empirical_counts(self.corpus, self.features)])
+        order = np.lexsort([lot, -sets.empirical_counts(self.corpus, self.features)])
         return np.isin(np.arange(len(order)), order[:n])
 
     def _dev_f1(self, model):
@@ -136,7 +124,7 @@ class Selections:
         """A `Model` for each c2, trained from the one before."""
         models, part = [], np.zeros(keep.sum())
         for c2 in C2:
-            fit = partial(descend, self.corpus, select(self.features, keep), part, c2=c2, tol=TOL)
+            fit = partial(descend, self.corpus, sets.select(self.features, keep), part, c2=c2, tol=TOL)
             found, seconds = timed(fit, max_iterations=BATCH["proximal"])
             w, part = np.zeros(len(keep)), found.w
             w[keep] = part
@@ -203,8 +191,8 @@ class Selections:
 
     def rivals(self, rows):
         """Jobs for `fill`: the others, as large as some L1 models (rows of the path), and larger."""
-        l1 = {int(row["features"]): ("OWL-QN", float(row["setting"])) for row in rows
-              if float(row["setting"]) in EQUAL}  # fmt: skip
+        equal = [row for row in rows if float(row["setting"]) in EQUAL]
+        l1 = {int(row["features"]): ("OWL-QN", float(row["setting"])) for row in equal}
         for name in ("threshold", "mutual information", "cut-off"):
             for n in [*l1, *self.fixed]:
                 mi = None if name == "mutual information" else ("mutual information", n)
@@ -219,11 +207,10 @@ class Selections:
             now = found.setdefault(row["selection"], row)
             if float(row[f"{self.dev} F1"]) > float(now[f"{self.dev} F1"]):
                 found[row["selection"]] = row
-        chosen = {name: (name, (float if name in L1 else int)(row["setting"]))
-                  for name, row in found.items()}  # fmt: skip
-        for name, mine in chosen.items():
-            l1 = None if name == "OWL-QN" else chosen["OWL-QN"]
-            yield {"selection": name, "setting": found[name]["setting"]}, partial(self.row, *mine, l1)
+        for name, row in found.items():
+            l1 = None if name == "OWL-QN" else ("OWL-QN", float(found["OWL-QN"]["setting"]))
+            mine = name, (float if name in L1 else int)(row["setting"])
+            yield {"selection": name, "setting": row["setting"]}, partial(self.row, *mine, l1)
 
     def ends(self, best):
         """Jobs for `fill`: cut-offs at features seen once or more and twice or more, mutual information of
@@ -231,7 +218,7 @@ class Selections:
 
         Here a cut-off draws no lots, and thresholding all features is the same as keeping all.
         """
-        counts = empirical_counts(self.corpus, self.features)
+        counts = sets.empirical_counts(self.corpus, self.features)
         for seen in SEEN:
             n = int((counts >= seen).sum())
             for name in ("mutual information", "cut-off"):
@@ -272,13 +259,13 @@ def dip_row(kept, n, seen=1, n_sentences=None):
     """A row: the n features of largest information among those seen so often, what they are, what they do."""
     setup, c2 = set_up("wnut17", "ner", n_sentences), 0.1
     corpus, features = setup.corpus, setup.features
-    counts, plain = empirical_counts(corpus, features), ~without_plain_transitions(features)
-    score = np.where(plain, np.inf, np.where(counts >= seen, mutual_information(corpus, features), -1.0))
+    counts, plain = sets.empirical_counts(corpus, features), ~sets.without_plain_transitions(features)
+    score = np.where(plain, np.inf, np.where(counts >= seen, sets.mutual_information(corpus, features), -1.0))
     order = np.argsort(-score, kind="stable")
     first, keep = order[:10_000], np.isin(np.arange(len(order)), order[:n])
     once = keep & (counts == 1)
     other = np.append(features.node_label, features.edge_next) == setup.encoder.labels_.index("O")
-    found = descend(corpus, select(features, keep), c2=c2, tol=TOL / 10)
+    found = descend(corpus, sets.select(features, keep), c2=c2, tol=TOL / 10)
     w = np.zeros(len(keep))
     w[keep] = found.w
     report, (dev, _) = setup.reports(w), setup.parts
@@ -298,8 +285,7 @@ def dip_row(kept, n, seen=1, n_sentences=None):
 @study("09_dip_wnut17.csv", frozen=("lbfgs", "objective, auto"))
 def dip(n_sentences=None):
     """What enters and what changes when mutual information keeps 10,000, 20,000, 50,000 features."""
-    cells = [{"kept": "all", "n": n} for n in (10_000, 20_000, 50_000)]
-    jobs = each(dip_row, cells, n_sentences=n_sentences)
+    jobs = each(dip_row, cells(kept=["all"], n=(10_000, 20_000, 50_000)), n_sentences=n_sentences)
     seen = partial(dip_row, "seen twice", 20_000, 2, n_sentences)
     yield "09_dip_wnut17.csv", [*jobs, ({"kept": "seen twice", "n": 20_000}, seen)], [dataset("wnut17")]
 
@@ -330,13 +316,12 @@ class Pairs:
     def _guess(self, transitions, c1):
         setup, found = self.setups[transitions], self.model(transitions, c1)[0]
         labels = setup.encoder.decode
-        return {name: labels(decode(held.corpus, found.features, found.w), held.corpus.seq_ptr)
-                for name, held in setup.parts.items()}  # fmt: skip
+        paths = {name: decode(part.corpus, found.features, found.w) for name, part in setup.parts.items()}
+        return {name: labels(path, setup.parts[name].corpus.seq_ptr) for name, path in paths.items()}
 
     def row(self, transitions, c1):
         """A row; with tests on pairs it is tested against plain transitions at the same c1."""
         setup, (found, seconds) = self.setups[transitions], self.model(transitions, c1)
-        n_labels, n_attrs, n_edge_attrs = setup.sizes
         violation = found.history[-1].violation
         objective, gap = l1_gap(setup.corpus, found.features, found.w, c1, violation)
         gain = p = ""
@@ -344,7 +329,7 @@ class Pairs:
             gold = setup.parts["testb"].gold
             gain, p = tested(gold, *(self.guess(name, c1)["testb"] for name in (transitions, "plain")))
         return {
-            "candidates": n_attrs * n_labels + n_edge_attrs * n_labels**2,
+            "candidates": setup.n_candidates,
             "node": found.features.n_node,
             "pairs": found.features.n_edge,
             **measured(setup, self.guess(transitions, c1)),
@@ -357,5 +342,5 @@ class Pairs:
 def pairs(n_sentences=PAIR_SENTENCES):
     """Word and shape tests on pairs of labels beside plain transitions: Spanish names, SBCD."""
     at = Pairs(n_sentences)
-    cells = [{"transitions": name, "c1": c1} for c1 in PAIR_STRENGTHS for name in TESTS]
-    yield "09_pairs_ner.csv", each(at.row, cells), [dataset("ner")]
+    keys = [{"transitions": name, "c1": c1} for c1 in PAIR_STRENGTHS for name in TESTS]
+    yield "09_pairs_ner.csv", each(at.row, keys), [dataset("ner")]

@@ -10,28 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.active import (
-    ActiveObjective,
-    PseudoLikelihood,
-    TiedObjective,
-    after_another,
-    printed,
-    tied_features,
-)
+from crfbook import Corpus, Encoder, FeatureSet, Objective, TokenColumns, load_dataset, minimize
+from crfbook.chain import active
 from crfbook.chain.active.sets import EPS
 from crfbook.chain.numpy_form import edge_scores
-from crfbook.chain.objective import Objective
 from crfbook.chain.ready import ready_model, stretch_scores
-from crfbook.data.columns import TokenColumns
-from crfbook.data.corpus import Corpus
-from crfbook.data.features import FeatureSet, frequency_cutoff, observed
-from crfbook.datasets import load_dataset
+from crfbook.data.features import frequency_cutoff, observed
 from crfbook.datasets.simulated import HiddenMarkov, large_label_hmm, sample
 from crfbook.decoding import BEAM_WIDTH, DECODERS, decode, search_by
 from crfbook.encoding import templates
-from crfbook.encoding.encoder import Encoder
 from crfbook.evaluation import paired_test
-from crfbook.learners.quasi_newton import ActiveLBFGS, minimize
+from crfbook.learners.quasi_newton import ActiveLBFGS
 from crfbook.training.loop import run
 
 from . import crfsuite
@@ -184,7 +173,7 @@ def trained(objective, n, start=None, max_iterations=None):
         objective(w)
     start = np.zeros(n) if start is None else start
     rules = {"c2": C2, "tol": TOL, "max_iterations": MOST if max_iterations is None else max_iterations}
-    if isinstance(objective, ActiveObjective):
+    if isinstance(objective, active.ActiveObjective):
         objective.renew()
         found, seconds = timed(lambda: run(ActiveLBFGS(objective, start, **rules)))
     else:
@@ -204,7 +193,7 @@ def active_arm(setup, outside):
     active sets are in the mean.
     """
     features = observed(setup.train, *setup.sizes)
-    objective = ActiveObjective(setup.train, features, c2=C2, outside=outside)
+    objective = active.ActiveObjective(setup.train, features, c2=C2, outside=outside)
     found, seconds = trained(objective, features.n_features)
     exact, width = Objective(setup.train, features), int(np.ceil(objective.n_kept))
     return Arm(features, found.w, found, seconds, -exact(found.w)[0], "beam", width)
@@ -212,8 +201,8 @@ def active_arm(setup, outside):
 
 def tied_arm(setup, per_label):
     """Methods 3 and 4."""
-    later, fewer = tied_features(setup.train, observed(setup.train, *setup.sizes))
-    tied = TiedObjective(Objective(later, fewer), c2=C2, per_label=per_label)
+    later, fewer = active.tied_features(setup.train, observed(setup.train, *setup.sizes))
+    tied = active.TiedObjective(Objective(later, fewer), c2=C2, per_label=per_label)
     found, seconds = trained(tied, len(tied.start()))
     log_likelihood = C2 * float(found.w @ found.w) - found.objective
     return Arm(fewer, tied.fold(found.w), found, seconds, log_likelihood, after=True)
@@ -228,7 +217,7 @@ def arms_of(setup):
         "Method 1, exact Viterbi": beam._replace(form="default"),
         "Default outside, exact Viterbi": active_arm(setup, "default")._replace(form="default"),
         "Method 2": method_2,
-        "Method 2, (10) as printed": method_2._replace(w=printed(sparse.features, sparse.w)),
+        "Method 2, (10) as printed": method_2._replace(w=active.printed(sparse.features, sparse.w)),
         "Method 3": tied_arm(setup, False), "Method 4": tied_arm(setup, True),
     }  # fmt: skip
 
@@ -253,7 +242,7 @@ def arm_rows(name, n_train, n_repeats):
     exactly, as the package would ("auto").
     """
     setup = encoded(name, n_train)
-    arms, later = arms_of(setup), after_another(setup.test)
+    arms, later = arms_of(setup), active.after_another(setup.test)
     runs, paths, rows = {}, {}, []
     for arm, one in arms.items():
         model = later if one.after else setup.test, one.features, one.w
@@ -277,11 +266,10 @@ def arm_rows(name, n_train, n_repeats):
     return rows
 
 
-@study(
-    "10_corpora.csv",
-    "10_methods.csv",
-    frozen=("lbfgs", "objective, default", "active sets", "tied potentials", "decoders"),
-)
+TRAINED = "lbfgs", "objective, default", "active sets", "tied potentials"
+
+
+@study("10_corpora.csv", "10_methods.csv", frozen=(*TRAINED, "decoders"))
 def active_sets(names=tuple(TASKS), n_train=None, n_repeats=5):
     """Tables 1 and 2 of Jeong, Lin and Lee (2009): Dense, Sparse and Methods 1 to 4; half an hour."""
     data = {name: columns_of(name)[2] for name in names}
@@ -306,7 +294,7 @@ def mass_of(corpus, features, w):
     """The eps with which the rule "mass" keeps about as many labels at w as the rule "share" with EPS."""
 
     def kept(eps, rule):
-        objective = ActiveObjective(corpus, features, eps=eps, rule=rule)
+        objective = active.ActiveObjective(corpus, features, eps=eps, rule=rule)
         objective(w)
         return objective.n_kept
 
@@ -321,16 +309,14 @@ def start_rows(corpus, n_train, max_iterations):
     setup, rows = encoded(corpus, n_train), []
     features = observed(setup.train, *setup.sizes)
     n, exact = features.n_features, Objective(setup.train, features, c2=C2)
-    begun, took = trained(PseudoLikelihood(setup.train, features, c2=C2), n, None, START)
+    begun, took = trained(active.PseudoLikelihood(setup.train, features, c2=C2), n, None, START)
     eps = {"share": EPS, "mass": mass_of(setup.train, features, trained(exact, n)[0].w)}
-    for start, w0, before, spent in (
-        ("zero", None, 0, 0.0),
-        ("pseudo-likelihood", begun.w, begun.n_iter, took),
-    ):
+    starts = ("zero", None, 0, 0.0), ("pseudo-likelihood", begun.w, begun.n_iter, took)
+    for start, w0, before, spent in starts:
         for method, rule, options in (("exact", "", None), *ACTIVE):
             objective, kept = exact, features.n_labels
             if options:
-                objective = ActiveObjective(setup.train, features, c2=C2, eps=eps[rule], **options)
+                objective = active.ActiveObjective(setup.train, features, c2=C2, eps=eps[rule], **options)
             found, seconds = trained(objective, n, w0, max_iterations - before)
             if options:
                 kept = objective.n_kept
@@ -366,9 +352,9 @@ def curve_rows(corpus, n_train, max_iterations):
     """
     setup, rows = encoded(corpus, n_train), []
     features, dense = (observed(setup.train, *setup.sizes, all_states=a, all_transitions=a) for a in (0, 1))
-    later, fewer = tied_features(setup.train, features)
-    exact, tied = partial(Objective, c2=C2), partial(TiedObjective, Objective(later, fewer), c2=C2)
-    beam = partial(ActiveObjective, setup.train, features, c2=C2)
+    later, fewer = active.tied_features(setup.train, features)
+    exact, tied = partial(Objective, c2=C2), partial(active.TiedObjective, Objective(later, fewer), c2=C2)
+    beam = partial(active.ActiveObjective, setup.train, features, c2=C2)
     arms = {
         "Dense": exact(setup.train, dense, form="batched"),
         "Sparse": exact(setup.train, features, form="batched"), "Method 1": renewing(beam(outside="zero")),
@@ -392,7 +378,7 @@ def curve_rows(corpus, n_train, max_iterations):
     return rows
 
 
-@study("10_curves.csv", frozen=("lbfgs", "objective, default", "active sets", "tied potentials"))
+@study("10_curves.csv", frozen=TRAINED)
 def active_curves(names=("conll2000", "nettalk", "atis", "simulated 279"), n_train=300, max_iterations=200):
     """Figure 1: objectives against CPU seconds, all methods, from 300 sentences; minutes."""
     limits = {"n_train": n_train, "max_iterations": max_iterations}
@@ -400,15 +386,14 @@ def active_curves(names=("conll2000", "nettalk", "atis", "simulated 279"), n_tra
     yield "10_curves.csv", jobs, [one for name in names for one in columns_of(name)[2]]
 
 
+ONLY_SEEN = {"feature.possible_transitions": False, "feature.possible_states": False}
+
+
 def peer_row(corpus, n_train, n_iterations):
     """CPU seconds of iterations of L-BFGS on the same features, beside CRFsuite's."""
     setup = encoded(corpus, n_train)
-    names = setup.train.labels.astype(str)
-    labels = [part.tolist() for part in np.split(names, setup.train.seq_ptr[1:-1])]
-    peer = crfsuite.trainer(
-        crfsuite.attribute_numbers(setup.train), labels, c2=C2, max_iterations=n_iterations,
-        **{"feature.possible_transitions": False, "feature.possible_states": False},
-    )  # fmt: skip
+    rows = crfsuite.attribute_numbers(setup.train), crfsuite.label_numbers(setup.train)
+    peer = crfsuite.trainer(*rows, c2=C2, max_iterations=n_iterations, **ONLY_SEEN)
     (tagger, log), theirs = timed(crfsuite.train, peer)
     features = observed(setup.train, *setup.sizes)
     objective = Objective(setup.train, features, c2=C2)

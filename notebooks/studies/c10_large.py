@@ -1,4 +1,4 @@
-"""Chapter 10, second half: training with hundreds and thousands of labels, on the corpora of chapter 11."""
+"""Chapter 10, second half: training with thousands of labels, as in chapter 11; beside CRF++ and MALLET."""
 
 import sys
 import time
@@ -8,9 +8,9 @@ from functools import cache, partial
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from crfbook import Objective
 from crfbook.chain.active import ActiveObjective
 from crfbook.chain.active.form import OUTSIDE
-from crfbook.chain.objective import Objective
 from crfbook.decoding import decode
 from crfbook.learners.stochastic import sgd
 

@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook import Corpus, Encoder, FeatureSet, load_dataset
 from crfbook.chain import inference
 from crfbook.chain.numpy_form import edge_scores
 from crfbook.chain.sparse.choice import DECODING, choose_form
-from crfbook.data.corpus import Corpus, slice_sequences, take_sequences
-from crfbook.data.features import FeatureSet, observed
-from crfbook.datasets import load_dataset
+from crfbook.data.corpus import slice_sequences, take_sequences
+from crfbook.data.features import observed
 from crfbook.decoding import BEAM_WIDTH, DECODERS, kbest, label_order, search_by
 from crfbook.decoding import decode as decode_by
 from crfbook.encoding import templates
-from crfbook.encoding.encoder import Encoder
 from crfbook.learners.online import perceptron
 from crfbook.learners.stochastic.fast import fast_fit
 
@@ -297,9 +296,9 @@ def peer_row(task):
         kept = take_sequences(task.train, np.unique(np.searchsorted(task.train.seq_ptr, first, "right") - 1))
     else:  # a token of each label, by itself: an epoch of sentences takes half an hour
         kept = take_sequences(task.train._replace(seq_ptr=np.arange(task.train.n_tokens + 1)), first)
-    corpus, names = beginning(task.test, PEER_CELLS / task.features.n_labels**2), kept.labels.astype(str)
-    labels = [part.tolist() for part in np.split(names, kept.seq_ptr[1:-1])]
-    peer = crfsuite.trainer(crfsuite.attribute_numbers(kept), labels, "ap", max_iterations=1)
+    corpus = beginning(task.test, PEER_CELLS / task.features.n_labels**2)
+    rows = crfsuite.attribute_numbers(kept), crfsuite.label_numbers(kept)
+    peer = crfsuite.trainer(*rows, "ap", max_iterations=1)
     model, log = crfsuite.train(peer)
     seconds, _ = crfsuite.viterbi_seconds(model, crfsuite.attribute_numbers(corpus))
     ours = us_a_token(task.test, partial(decode_by, task.test, task.features, task.w), 3)

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook import CRF, DCRF
-from crfbook.data.columns import TokenColumns
+from crfbook import CRF, DCRF, TokenColumns
 from crfbook.dynamic import Clique, factorial, memory
 from crfbook.evaluation import paired_test
 
@@ -73,21 +72,12 @@ SETTINGS = {
 }
 NONE, SUBSET, ALL, EVERYTHING, PAIRS, ALL_PAIRS, MEMORY, CHUNKS = SETTINGS
 PLAN = (  # settings, sizes, seeds, in the order of the record; lexica are compared over rows
-    ((ALL, SUBSET, NONE, EVERYTHING), (223,), SEEDS),
-    ((ALL,), (447,), SEEDS),
-    ((PAIRS,), (223,), SEEDS),
-    ((EVERYTHING, NONE, SUBSET), (447,), SEEDS[:3]),
-    ((ALL,), (670, 894, 2234), SEEDS),
-    ((PAIRS,), (447, 670), SEEDS),
-    ((CHUNKS,), (223,), SEEDS),
-    ((ALL_PAIRS,), (223,), SEEDS[:3]),
-    ((ALL,), (8936,), SEEDS[:1]),
-    ((CHUNKS,), (447,), SEEDS[:3]),
-    ((PAIRS,), (894,), SEEDS),
-    ((PAIRS,), (2234,), SEEDS[:1]),
-    ((SUBSET,), (894,), SEEDS[:3]),
-    ((MEMORY,), (223,), SEEDS[:3]),
-)
+    ((ALL, SUBSET, NONE, EVERYTHING), (223,), SEEDS), ((ALL,), (447,), SEEDS), ((PAIRS,), (223,), SEEDS),
+    ((EVERYTHING, NONE, SUBSET), (447,), SEEDS[:3]), ((ALL,), (670, 894, 2234), SEEDS),
+    ((PAIRS,), (447, 670), SEEDS), ((CHUNKS,), (223,), SEEDS), ((ALL_PAIRS,), (223,), SEEDS[:3]),
+    ((ALL,), (8936,), SEEDS[:1]), ((CHUNKS,), (447,), SEEDS[:3]), ((PAIRS,), (894,), SEEDS),
+    ((PAIRS,), (2234,), SEEDS[:1]), ((SUBSET,), (894,), SEEDS[:3]), ((MEMORY,), (223,), SEEDS[:3]),
+)  # fmt: skip
 
 
 def template(pos=False, constant=True):
@@ -176,10 +166,7 @@ class Task:
             "everything": [self.all_training, self.test],
         }[self.setting.lexicon])  # fmt: skip
         of = {word: marks(word, tags.get(word, ())) for part in parts for word in part.columns["word"]}
-        return [
-            TokenColumns({**part.columns, "marks": [of[w] for w in part.columns["word"]]}, part.seq_ptr)
-            for part in parts
-        ]
+        return [with_column(part, "marks", [[of[w] for w in part.columns["word"]]]) for part in parts]
 
     @cached_property
     def tagger(self):
@@ -235,9 +222,8 @@ def jackknifed_cascade(task):
     """The second CRF learns from tags of taggers that have not seen the sentence: 5 folds."""
     train, tags, taggers = task.marked[0], [None] * len(task.train), []
     for fold in range(FOLDS):
-        inside, outside = (
-            [i for i in range(len(train)) if (i % FOLDS == fold) == out] for out in (False, True)
-        )
+        outside = list(range(fold, len(train), FOLDS))
+        inside = sorted({*range(len(train))} - {*outside})
         taggers.append(task.chain(train.take(inside), "pos"))
         for i, said in zip(outside, taggers[-1].model.predict(train.take(outside)), strict=True):
             tags[i] = said
@@ -308,14 +294,14 @@ UP_TO = {"CRF+CRF, predicted": 223, "CRF+CRF, jackknifed": 447}  # sentences; tw
 def measured(test, said):
     """{column: (gold, labels, metric)} of what an arm says; labels None where it does not say it."""
     gold = {name: test.by_sequence(name) for name in ("pos", "chunk")}
-    joint = [[f"{p} {c}" for p, c in zip(*both, strict=True)] for both in zip(*gold.values(), strict=True)]
-    both = said.pos and [
-        [f"{p} {c}" for p, c in zip(*labels, strict=True)]
-        for labels in zip(said.pos, said.chunk, strict=True)
-    ]
+
+    def joint(*columns):
+        return [[f"{p} {c}" for p, c in zip(*both, strict=True)] for both in zip(*columns, strict=True)]
+
+    both = said.pos and joint(said.pos, said.chunk)
     return {
         "POS": (gold["pos"], said.pos, "accuracy"), "chunk": (gold["chunk"], said.chunk, "accuracy"),
-        "joint": (joint, both, "accuracy"), "F1": (gold["chunk"], said.chunk, "f1"),
+        "joint": (joint(*gold.values()), both, "accuracy"), "F1": (gold["chunk"], said.chunk, "f1"),
     }  # fmt: skip
 
 
@@ -360,13 +346,9 @@ def dcrf_table(plan=PLAN, arms=None):
 
     arms : of all rows; None: those of `arms_of`.
     """
-    cells = [
-        {"setting": setting, "size": size, "seed": seed}
-        for settings, sizes, seeds in plan
-        for size, setting, seed in product(sizes, settings, seeds)
-    ]
-    jobs = [
-        (cell, partial(subset_rows, **cell, arms=arms or arms_of(cell["setting"], cell["size"])))
-        for cell in cells
-    ]
+    jobs = []
+    for settings, sizes, seeds in plan:
+        for size, setting, seed in product(sizes, settings, seeds):
+            key = {"setting": setting, "size": size, "seed": seed}
+            jobs.append((key, partial(subset_rows, **key, arms=arms or arms_of(setting, size))))
     yield "12_table.csv", jobs, [dataset("chunking")]

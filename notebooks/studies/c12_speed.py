@@ -2,22 +2,20 @@
 
 import time
 from functools import cache, partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.objective import Objective
+from crfbook import Encoder, Objective, TokenColumns, make_corpus, minimize
 from crfbook.chain.ready import stretch_scores
-from crfbook.data.columns import TokenColumns
-from crfbook.data.corpus import make_corpus, take_sequences
+from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
 from crfbook.data.vocabulary import number_labels
 from crfbook.dynamic import DynamicModel, DynamicObjective, dynamic_features, factorial, lay_out_template
 from crfbook.dynamic.inference import ready_rows
 from crfbook.dynamic.potentials import max_chains
 from crfbook.dynamic.viterbi import chains_viterbi, two_chains_viterbi
-from crfbook.encoding.encoder import Encoder
-from crfbook.learners.quasi_newton import minimize
 
 from .harness import Row, cpu_row, race, study, timed
 from .records import rounded
@@ -101,9 +99,7 @@ def viterbi_runs(one):
     n_cells, longest = len(chains.log_beside), corpus.longest
     path, score = np.zeros((corpus.n_tokens, 2), np.int32), np.zeros(corpus.n_sequences)
     work = np.empty((longest, n_cells)), np.empty((2, n_cells))
-    blocks = [
-        np.ascontiguousarray(rows[:, a:b]) for a, b in zip(layout.first, layout.first[1:], strict=False)
-    ]
+    blocks = [np.ascontiguousarray(rows[:, a:b]) for a, b in pairwise(layout.first)]
     tables = dict(zip((table.at for table in layout.tables), ready.tables, strict=True))
     beside = tables.get(((0, 0), (0, 1)))
     beside = tables[(0, 1), (0, 0)].T.copy() if beside is None else beside
@@ -112,7 +108,7 @@ def viterbi_runs(one):
     other, totals = np.zeros((corpus.n_tokens, 2), np.int32), np.zeros(corpus.n_sequences)
 
     def with_pointers():
-        for i, (a, b) in enumerate(zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False)):
+        for i, (a, b) in enumerate(pairwise(corpus.seq_ptr)):
             totals[i] = two_chains_viterbi(*(u[a:b] for u in blocks), *given, other[a:b], *back)
 
     without = partial(chains_viterbi, rows, chains, corpus.seq_ptr, path, score, *work)
@@ -128,15 +124,13 @@ def dcrf_targets(repeats=5):
     """What exact inference and training of factorial CRFs must reach, in one run; a quarter of an hour."""
     few = problem("all", SUBSET)
     ours, whole = objective_of(few), problem("all")
-    (flat, w_flat, n_flat), (product, w_product, n_product) = (
-        joint_chain(few, whole, every) for every in (False, True)
-    )
+    (flat, w_flat, n_flat), (product, *pairs) = (joint_chain(few, whole, every) for every in (False, True))
     took = race({"ours": partial(ours, few.w), "flat": partial(flat, w_flat)}, repeats)
     seconds = took["ours"].median_cpu
     work = f"POS x chunk, {SUBSET} sentences: value and gradient / "
     yield cpu_row(work + f"chain of {n_flat} labels", took, 1.4, 0.9, reference="flat")
-    took = race({"ours": partial(ours, few.w), "product": partial(product, w_product)}, max(1, repeats // 2))
-    yield cpu_row(work + f"chain of {n_product} labels", took, 1 / 6, 1 / 8, reference="product")
+    took = race({"ours": partial(ours, few.w), "product": partial(product, pairs[0])}, max(1, repeats // 2))
+    yield cpu_row(work + f"chain of {pairs[1]} labels", took, 1 / 6, 1 / 8, reference="product")
     yield Row(f"POS x chunk, {SUBSET} sentences: value and gradient", seconds, 1.0, "CPU s", 0.20, 0.12)
     memory = sum(array.nbytes for array in work_arrays(ours)) / 1e6
     yield Row("POS x chunk: work memory", memory, 1.0, "MB", 20, 10, f"{few.corpus.n_tokens:,} tokens")

@@ -11,32 +11,15 @@ from functools import cache, partial
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from crfbook import DCRF
+from crfbook import DCRF, TokenColumns, dynamic, load_dataset, minimize
 from crfbook.chain.batch import Batch, make_work
 from crfbook.chain.forms import Problem as FormProblem
 from crfbook.chain.packing import pack
 from crfbook.chain.ready import stretch_scores
-from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import slice_sequences
-from crfbook.datasets import load_dataset
-from crfbook.dynamic import (
-    OPTIONS,
-    DynamicModel,
-    check_options,
-    decode,
-    decode_dual,
-    factor_graph,
-    factorial,
-    linear,
-    marginals,
-    max_product,
-    propagate,
-    skip,
-)
 from crfbook.dynamic.engines import batch_rows, make_form
 from crfbook.dynamic.inference import ready_rows
 from crfbook.evaluation import paired_test
-from crfbook.learners.quasi_newton import minimize
 
 from . import c12
 from .built import pgmpy_rows
@@ -59,7 +42,7 @@ SCHEDULES = {
 def engine_of(name):
     """(engine, `Options`) of a name of SCHEDULES."""
     engine = name.partition(",")[0].partition(" (")[0]
-    return engine, OPTIONS._replace(schedule=engine, **SCHEDULES[name])
+    return engine, dynamic.OPTIONS._replace(schedule=engine, **SCHEDULES[name])
 
 
 @cache
@@ -78,31 +61,31 @@ def part_of(part):
     return slice_sequences(test, 0, min(TEST, test.n_sequences))
 
 
-def model_of(engine, options=OPTIONS):
+def model_of(engine, options=dynamic.OPTIONS):
     one = trained()
-    return DynamicModel(one.layout, one.features, one.w, engine, options=options)
+    return dynamic.DynamicModel(one.layout, one.features, one.w, engine, options=options)
 
 
 @cache
 def exact_of(part):
-    return marginals(part_of(part), model_of("elimination"))
+    return dynamic.marginals(part_of(part), model_of("elimination"))
 
 
 @cache
 def fixed_point(part):
-    return marginals(part_of(part), model_of("block", OPTIONS._replace(tol=EXACT_TO, max_sweeps=5000)))
+    options = dynamic.OPTIONS._replace(tol=EXACT_TO, max_sweeps=5000)
+    return dynamic.marginals(part_of(part), model_of("block", options))
 
 
 # ---- inference ----
 
 
-def sums_run(corpus, engine, options=OPTIONS):
+def sums_run(corpus, engine, options=dynamic.OPTIONS):
     """A callable that computes marginals of all cells from given scores, without what features cost."""
     one = trained()
     ready = ready_rows(corpus, model_of(engine))
-    scores = stretch_scores(
-        ready.corpus, ready.scores, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens)
-    )
+    whole = slice(0, corpus.n_sequences), slice(0, corpus.n_tokens)
+    scores = stretch_scores(ready.corpus, ready.scores, *whole)
     packing = pack(ready.corpus, batch_rows(one.layout, engine), n_shards=1)
     free = np.zeros((0, one.layout.n_cells), bool)
     given = FormProblem(one.features, None, None, packing, None), one.layout, free
@@ -133,7 +116,7 @@ def schedule_row(part, schedule):
     run, stats = sums_run(corpus, engine, options), np.zeros(4, np.int64)
     run()  # compiles
     seconds = min(timed(run)[1] for _ in range(3))
-    p, log_z = marginals(corpus, model_of(engine, options), stats=stats)
+    p, log_z = dynamic.marginals(corpus, model_of(engine, options), stats=stats)
     (right, exact), (fixed, _) = exact_of(part), fixed_point(part)
     error = np.abs(p - right)
     return {
@@ -170,15 +153,16 @@ def bp_schedules(schedules=tuple(SCHEDULES)):
 def decoded_row(part, decoder):
     """Share of sentences whose best labelling is found, of those proved, and microseconds a token."""
     corpus, name, _, sweeps = part_of(part), *decoder.partition(" ")
-    best, model = decode(corpus, model_of("elimination"))[1], model_of("elimination")
+    best, model = dynamic.decode(corpus, model_of("elimination"))[1], model_of("elimination")
     proved = converged = np.nan
 
     def run():
         if name == "max-product":
-            return max_product(corpus, model_of("sweep", OPTIONS._replace(max_sweeps=200)))
+            return dynamic.max_product(corpus, model_of("sweep", dynamic.OPTIONS._replace(max_sweeps=200)))
         if name == "dual":
-            return decode_dual(corpus, model, max_sweeps=int(sweeps.split()[0]), prune="pruned" in sweeps)
-        return decode(corpus, model)
+            most, *prune = sweeps.split()
+            return dynamic.decode_dual(corpus, model, max_sweeps=int(most), prune=bool(prune))
+        return dynamic.decode(corpus, model)
 
     found = run()
     seconds = min(timed(run)[1] for _ in range(3))
@@ -212,9 +196,8 @@ def bp_map():
 
 # ---- training: Table 3 ----
 
-TRAINED = {"exact": {}, "block": {}, "random": {}, "tree": {}, "mean-field": {"max_sweeps": 100}} | {
-    f"{name} (3)": {"bp_tol": 0.0, "max_sweeps": 3} for name in ("random", "tree", "block")
-}
+TRAINED = {"exact": {}, "block": {}, "random": {}, "tree": {}, "mean-field": {"max_sweeps": 100}}
+TRAINED |= dict.fromkeys(("random (3)", "tree (3)", "block (3)"), {"bp_tol": 0.0, "max_sweeps": 3})
 
 
 def training_row(seed, inference):
@@ -222,28 +205,22 @@ def training_row(seed, inference):
     task = c12.Task(c12.SETTINGS[c12.ALL], SUBSET, seed)
     train, test = task.marked
     engine = inference.partition(" (")[0]
-    model = DCRF(
-        factorial("pos", "chunk"), ("pos", "chunk"), template=c12.template(constant=False), **c12.TRAINING,
-        inference=engine, **TRAINED[inference],
-    )  # fmt: skip
+    options = {"template": c12.template(constant=False), **c12.TRAINING, **TRAINED[inference]}
+    model = DCRF(dynamic.factorial("pos", "chunk"), ("pos", "chunk"), inference=engine, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the record has the status
         one = c12.learn(model, train)
         said = c12.both_of(model.predict(test), one)  # exactly
     model.engine_ = "elimination"
     exact = model.c2 * (model.weights_ @ model.weights_) - model.log_proba(train).sum()
-    found = {name: paired_test(*case).value_b for name, case in judged(task.test, said).items()}
+    found = {}
+    for name, (gold, labels, metric) in c12.measured(task.test, said).items():
+        found[name] = 100 * paired_test(gold, labels, labels, metric).value_b
     return {
         "own objective": model.objective_, "exact objective": exact,
-        **{name: 100 * value for name, value in found.items()}, "iterations": model.n_iter_,
+        **found, "iterations": model.n_iter_,
         "status": model.status_, "CPU s": one.seconds,
     }  # fmt: skip
-
-
-def judged(test, said):
-    """{column: what `paired_test` reads} of an arm alone."""
-    rows = c12.measured(test, said)
-    return {name: (gold, labels, labels, metric) for name, (gold, labels, metric) in rows.items()}
 
 
 @study("13_training.csv", frozen=("dynamic", "dynamic, block", "dynamic, random", "dynamic, tree"))
@@ -281,7 +258,7 @@ def chain_and_skip(arm, c2, n_documents=None):
     train = documents()["train"]
     train = train.take(range(min(n_documents or len(train), len(train))))
     skipping = arm != "chain"
-    cliques = [*linear("entity"), *skip("entity") * skipping]
+    cliques = [*dynamic.linear("entity"), *dynamic.skip("entity") * skipping]
     more = {"link": "link", "inference": arm.removeprefix("skip, "), "damping": DAMPING} if skipping else {}
     common = {"template": "s3", "c2": c2, "tol": 1e-4, "max_iterations": 500}
     with warnings.catch_warnings():
@@ -344,7 +321,7 @@ def ladder(sizes, n_steps, n_sentences, seed=0):
         scopes += [(base + 2 * t, base + 2 * t + 1) for t in range(n_steps)]
         scopes += [(base + 2 * t + k, base + 2 * t + 2 + k) for t in range(n_steps - 1) for k in (0, 1)]
         table_of += [0] * n_steps + [1, 2] * (n_steps - 1)
-    graph = factor_graph(cards, scopes, table_of)
+    graph = dynamic.factor_graph(cards, scopes, table_of)
     phi = np.full((len(cards), graph.width), -np.inf)
     for v, n in enumerate(cards):
         phi[v, :n] = rng.normal(size=n)
@@ -354,8 +331,8 @@ def ladder(sizes, n_steps, n_sentences, seed=0):
 def message_ns(sizes, repeats):
     """CPU nanoseconds a message of synchronous sweeps, less what a call costs beside them."""
     model = ladder(sizes, 24, 50)
-    few, many = (check_options("sync", 0.0, n) for n in (1, 21))
-    runs = [partial(propagate, *model, options, None, False) for options in (few, many)]
+    few, many = (dynamic.check_options("sync", 0.0, n) for n in (1, 21))
+    runs = [partial(dynamic.propagate, *model, options, None, False) for options in (few, many)]
     took = race(dict(zip(("few", "many"), runs, strict=True)), repeats)
     sent = [run().n_messages for run in runs]
     return 1e9 * (took["many"].median_cpu - took["few"].median_cpu) / (sent[1] - sent[0])

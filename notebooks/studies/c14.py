@@ -55,11 +55,8 @@ def attributes(words, tags, i):
             found[end] = True
             continue
         near, name = words[i + shift], f"{shift:+d}:"
-        found |= {
-            f"{name}word.lower()": near.lower(),
-            f"{name}word.istitle()": near.istitle(),
-            f"{name}word.isupper()": near.isupper(),
-        }
+        found |= {f"{name}word.lower()": near.lower(), f"{name}word.istitle()": near.istitle()}
+        found[f"{name}word.isupper()"] = near.isupper()
         if tags:
             found |= {f"{name}postag": tags[i + shift], f"{name}postag[:2]": tags[i + shift][:2]}
     return found

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crfbook import CRF, write_conll
-from crfbook.data.columns import TokenColumns
+from crfbook import CRF, TokenColumns, write_conll
 from crfbook.distributed import ClusterLost, ShardedObjective, Shards, fit, predict_files, write_shards
 from crfbook.distributed.engine import engine_of
 from crfbook.distributed.fitting import train

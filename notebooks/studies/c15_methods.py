@@ -27,18 +27,8 @@ from crfbook.learners.stochastic.dual import DualAscent
 from crfbook.learners.stochastic.sdca_steps import sdca_epoch
 from crfbook.models.parameters import check_settings
 
-from .c15 import (
-    C2,
-    NOISE,
-    cluster,
-    copies,
-    counting,
-    cpu_seconds,
-    loopback_bytes,
-    model,
-    support_row,
-    tagging_row,
-)
+from . import c15
+from .c15 import C2, copies, cpu_seconds, loopback_bytes, model
 from .harness import Row, study
 from .records import each
 from .work import dataset
@@ -72,9 +62,8 @@ def cocoa(shards, c2, n_rounds, look, sigma=None):
         moves = np.zeros_like(w)
         for ascent, (_, _, place) in zip(ascents, parts, strict=True):
             ascent.theta[:] = before = cells_of(ascent.cells, w[place])
-            order = ascent.sequences[
-                np.random.default_rng([r, len(place)]).permutation(len(ascent.sequences))
-            ]
+            rng = np.random.default_rng([r, len(place)])
+            order = ascent.sequences[rng.permutation(len(ascent.sequences))]
             arrays = ascent.layout, ascent.memory, ascent.work, ascent.trial
             sdca_epoch(order, c2 / sigma, *arrays, ascent.theta)
             moves[place] += weights_of(ascent.cells, ascent.theta - before) / sigma
@@ -89,7 +78,7 @@ FROM_ZEROS = "auto, from zeros"
 def rounds_row(method, parts, best):
     """Exchanges (weights to all shards, a sum back) until the objective is within GAPS."""
     with tempfile.TemporaryDirectory() as folder:
-        shards, there = shards_of(folder, parts), counting(Local())
+        shards, there = shards_of(folder, parts), c15.counting(Local())
         objective, reached, count = ShardedObjective(shards, Local(), C2), {}, [0]
 
         def look(w):
@@ -243,7 +232,7 @@ def gradient_row(n_copies, noise, profiler=False, repeats=15):
     """
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        client = stack.enter_context(cluster(profiler=profiler))
+        client = stack.enter_context(c15.cluster(profiler=profiler))
         shards = write_shards(copies(n_copies, noise), folder, model())
         w = 0.01 * np.random.default_rng(0).standard_normal(shards.features.n_features)
         alone = stack.enter_context(without_engine(shards, w))
@@ -282,7 +271,7 @@ def gradient_row(n_copies, noise, profiler=False, repeats=15):
 @study("15_gradient.csv", frozen=("lbfgs",))
 def sharded_gradient():
     """CPU seconds and bytes of a gradient by two workers, beside the same shards in one process; minutes."""
-    cases = (1, 0.0, False), (10, 0.0, False), (10, 0.0, True), (10, NOISE, False)
+    cases = (1, 0.0, False), (10, 0.0, False), (10, 0.0, True), (10, c15.NOISE, False)
     cells = [{"copies": n, "noise": noise, "profiler": profiler} for n, noise, profiler in cases]
     jobs = [(cell, partial(gradient_row, *cell.values())) for cell in cells]
     yield "15_gradient.csv", jobs, [dataset("chunking")]
@@ -298,11 +287,11 @@ def sharded_targets(repeats=15):
     yield Row("gradient by two workers / the same shards here", *cpu, "CPU s", 1.20, 1.10, alone)
     sent = float(row["bytes / (2 F 8 W)"])
     yield Row("bytes an evaluation / (2 F x 8 x workers)", sent, 1.0, "", 1.5, None, note)
-    row = support_row(1.0)
+    row = c15.support_row(1.0)
     sent = float(row["bytes an evaluation / (2 F 8 W)"])
     note = f"c1 = 1, {row['evaluations']} evaluations to the end, those of all weights included"
     yield Row("the same with L1, mean over a training", sent, 1.0, "", 1.5, 0.6, note)
     for kind in ("conll", "parquet"):
-        row = tagging_row(kind, repeats)
+        row = c15.tagging_row(kind, repeats)
         rates = float(row["tokens a CPU s here"]), float(row["tokens a CPU s, two workers"])
         yield Row(f"tagging {kind}: one process / two workers, tokens a CPU s", *rates, "", 1 / 0.8, 1 / 0.95)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook import Objective
 from crfbook.chain.inference import decode
-from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import DECODING, FormChooser, Sizes, choose_form, terms
 
 from .harness import race
@@ -136,9 +136,7 @@ def held_out(first, second):
     rows = []
     for kind, forms in FORM_SETS.items():
         chosen = np.array([forms.index(choose_form(getattr(case, kind), forms)) for case in first])
-        both = np.array(
-            [[[case.took[form] for form in forms] for case in cases] for cases in (first, second)]
-        )
+        both = np.array([[[one.took[form] for form in forms] for one in some] for some in (first, second)])
         fastest, least = both.argmin(axis=2), both.min(axis=0)
         ratio = least[np.arange(len(first)), chosen] / least.min(axis=1)
         shares = {

@@ -26,6 +26,11 @@ def attribute_numbers(corpus):
     return [tokens[i:j] for i, j in pairwise(corpus.seq_ptr.tolist())]
 
 
+def label_numbers(corpus):
+    """Labels of every token of every sequence, as strings of digits."""
+    return [part.tolist() for part in np.split(corpus.labels.astype(str), corpus.seq_ptr[1:-1])]
+
+
 def attribute_strings(columns, template):
     """Attribute lists as a user of CRFsuite builds them: f-strings, token by token.
 

@@ -109,10 +109,8 @@ def race(candidates, repeats=5, warm_up=True):
     for _ in range(repeats):
         for name, run in candidates.items():
             samples[name].append(_once(run))
-    return {
-        name: Timing(name, [c for c, _ in pairs], [w for _, w in pairs], warm[name])
-        for name, pairs in samples.items()
-    }
+    columns = {name: map(list, zip(*pairs, strict=True)) for name, pairs in samples.items()}
+    return {name: Timing(name, *both, warm[name]) for name, both in columns.items()}
 
 
 def timed(run, *args, **options):

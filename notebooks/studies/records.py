@@ -20,6 +20,7 @@ from importlib import metadata
 from itertools import product
 from pathlib import Path
 
+RESULTS = Path(__file__).parents[1] / "results"  # beside the chapters, wherever these run
 FROZEN = "frozen "  # begins the keys of a header that name a case
 
 
@@ -157,15 +158,13 @@ def rounded(make):
 
     def rows(**options):
         made = make(**options)
-        return [
-            {name: f"{x:.5g}" if isinstance(x, float) else x for name, x in row.items()}
-            for row in (made if isinstance(made, list) else [made])
-        ]
+        made = made if isinstance(made, list) else [made]
+        return [{k: f"{x:.5g}" if isinstance(x, float) else x for k, x in row.items()} for row in made]
 
     return rows
 
 
-def recorded(name, folder="results"):
+def recorded(name, folder=RESULTS):
     """The rows of NN_<table> as a table of strings; prints when and at which commit it was recorded."""
     import pandas as pd  # loads megabytes, which the peer's process in c03.py should not
 

@@ -13,13 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.data.columns import TokenColumns
+from crfbook import Corpus, Encoder, FeatureSet, TokenColumns, load_dataset, make_corpus
 from crfbook.data.constraints import Constraints
-from crfbook.data.corpus import Corpus, make_corpus
-from crfbook.data.features import FeatureSet, observed, select, without_plain_transitions
-from crfbook.datasets import load_dataset
+from crfbook.data.features import observed, select, without_plain_transitions
 from crfbook.encoding import templates
-from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.tag_dictionary import TagDictionary
 
 LETTERS_C2 = 0.0005  # of all models of letters, as in the sparse-CRF paper
@@ -74,6 +71,12 @@ class Work:
     @property
     def sizes(self):
         return self.encoder.n_labels, self.encoder.n_attrs, self.encoder.n_edge_attrs
+
+    @property
+    def n_candidates(self):
+        """How many weights there could be: of attributes and labels, of edge attributes and pairs."""
+        n_labels, n_attrs, n_edge_attrs = self.sizes
+        return n_attrs * n_labels + n_edge_attrs * n_labels**2
 
     @cached_property
     def features(self):
@@ -315,8 +318,5 @@ def zipf_tagger(rng, n_labels, n_tokens, per_label=10.0, size=1.0):
     node_ptr, node = np.cumsum([0, *map(len, labels)]), np.concatenate(labels).astype(np.int32)
     edges = np.array([0, len(pair)]), (pair // n_labels).astype(np.int32), (pair % n_labels).astype(np.int32)
     features = FeatureSet(n_labels, n_words, 1, node_ptr, node, *edges)
-    return (
-        corpus,
-        features,
-        np.concatenate([rng.normal(3.0, 2.0, len(node)), rng.normal(0.0, 2.0 * size, len(pair))]),
-    )
+    w = np.concatenate([rng.normal(3.0, 2.0, len(node)), rng.normal(0.0, 2.0 * size, len(pair))])
+    return corpus, features, w

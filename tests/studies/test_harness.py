@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,6 +76,23 @@ def test_time_spent_looking_at_a_learner_does_not_count():
     assert run.result == 2 and [tick.step for tick in run.ticks] == ["step 0", "step 1", "step 2"]
     assert 0.03 <= run.ticks[2].cpu <= run.seconds < 1.0 and run.ticks[0].cpu < run.ticks[1].cpu
     assert run.ticks[2].wall >= 0.03
+
+
+def test_a_learner_is_looked_at_where_it_is_asked_for():
+    look, rows = harness.at((2, 5), lambda step, w, seconds: (step.iteration, w, seconds))
+    for n in range(1, 5):
+        assert not look(SimpleNamespace(iteration=n), "w", 0.5 * n)
+    assert rows == [(2, "w", 1.0)]
+
+
+def test_processes_are_raced_by_their_own_clocks(monkeypatch):
+    spent = iter(range(1, 7))
+    monkeypatch.setattr(
+        harness, "in_own_process", lambda module, side: {"cpu": next(spent), "wall": 9.0, "of": side}
+    )
+    took, done = harness.race_processes("module", {"a": "first", "b": "second"}, 2)
+    assert took["a"].cpu == [3, 5] and took["b"].cpu == [4, 6] and took["b"].wall == [9.0, 9.0]
+    assert [run["of"] for run in done["b"]] == ["second"] * 3  # the warm-up, too
 
 
 def test_fits():
@@ -323,6 +341,19 @@ def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
     assert float(about["seconds"]) >= 0 and [p.name for p in tmp_path.glob("04*")] == ["04_x.csv"]
     fill(path, [job("a")])
     assert calls[-1] == "a" and len(read_record(path)[1]) == 1
+
+
+def test_keys_are_all_combinations_and_floats_have_five_digits():
+    assert records.cells(a="xy", b=(1, 2)) == [dict(zip("ab", pair, strict=True)) for pair in
+                                               (("x", 1), ("x", 2), ("y", 1), ("y", 2))]  # fmt: skip
+    for made in ({"n": 7, "x": 2 / 3}, [{"n": 7, "x": 2 / 3}]):
+        ((key, make),) = records.each(records.rounded(lambda n, made=made: made), [{"n": 7}])
+        assert key == {"n": 7} and make() == [{"n": 7, "x": "0.66667"}]
+
+
+def test_records_are_found_from_any_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert len(records.recorded("07_simulation")) == 8
 
 
 def test_a_record_names_all_commits_that_made_it(monkeypatch, tmp_path):

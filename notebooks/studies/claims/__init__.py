@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..records import read_record
+from ..records import RESULTS, read_record
 from .judge import UNJUDGED, VERDICTS, shown, verdict
 
 __all__ = ["PAPERS", "UNJUDGED", "VERDICTS", "claims", "listed"]
@@ -23,7 +23,7 @@ PAPERS = {  # the chapter that has the table, and the paper
 }
 
 
-def listed(paper, folder="results"):
+def listed(paper, folder=RESULTS):
     """The `Claim`s of a paper of PAPERS, from the records of a folder."""
 
     def record(name, *keys):
@@ -43,7 +43,7 @@ def _number(text):
         return text or np.nan
 
 
-def claims(paper, folder="results"):
+def claims(paper, folder=RESULTS):
     """The table of a paper: claim, paper, ours, verdict, where. A record that changes it changes verdicts."""
     import pandas as pd
 

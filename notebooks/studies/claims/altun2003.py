@@ -114,13 +114,11 @@ def of_losses(losses, noise):
          losses.above(CELLS[:2], "pointwise-log", parts=(0,))),
         ("pointwise exp is above sequential exp with spelling: tags S2, names S2, S3, on testb, testa",
          more(), [0.06, 2.21, 1.71], losses.on_both([CELLS[i] for i in (1, 3, 4)], "pointwise-exp", "exp")),
-    )  # fmt: skip
-    yield from at("04, Wrong labels",
+        "04, Wrong labels",
         ("exponential losses are vulnerable to wrong labels: with a tenth of them wrong exp loses more "
          "points than log, by, sequential, pointwise; tags S2, test", more(), "no experiment",
          [lost_to_noise(noise, kind) for kind in ("", "pointwise-")]),
-    )  # fmt: skip
-    yield from at("04, Ways to one minimum",
+        "04, Ways to one minimum",
         ("a quasi-Newton method converges faster than conjugate gradients", None, "observed",
          "no record: the package has no conjugate gradients"),
     )  # fmt: skip
@@ -135,20 +133,18 @@ def of_perceptrons(record, learners):
         return [tested(averaged[part][one] - base[part][one], base[f"p {part}"][one])
                 for part in PARTS["ner"] for one in NER]  # fmt: skip
 
+    batch = record("05_batch_ner", "learner", "passes").groupby(level=0).last()
+    online, whole = (batch.loc[name] for name in ("online, mean", "batch, mean"))
     yield from at("05, Table 3",
         ("the perceptron is close to log (Table 3): names S1 to S3, on testb, testa (within 1 point)",
          near(0, 1), [-0.15, -0.46, -0.65], alike(learned(exact), learned(exact))),
         (f"the averaged perceptron is better than the plain one, which fluctuates: testb, testa ({ACL})",
          more(), "averaged reported", learned(plain)),
-    )  # fmt: skip
-    batch = record("05_batch_ner", "learner", "passes").groupby(level=0).last()
-    online, whole = (batch.loc[name] for name in ("online, mean", "batch, mean"))
-    yield from at("05, Passes",
+        "05, Passes",
         ("the batch perceptron is the closer approximation of log loss: its mean's F1 (our measure) less "
          "the online mean's, testb, testa", more(), "a closer approximation",
          [tested(whole[part] - online[part], whole[f"p {part}"]) for part in PARTS["ner"]]),
-    )  # fmt: skip
-    yield from at("05, Table 3",
+        "05, Table 3",
         ("the perceptron converges faster than the exact method: log's CPU seconds over its own", more(1),
          "it may", ratios(*([table["seconds"][one] for one in NER] for table in (exact, averaged)))),
     )  # fmt: skip

@@ -23,19 +23,17 @@ def of_pairs(record, table):
     """Pairs that the corpora show, what a token costs with them, and the likelihood without the others."""
     corpora = record("10_corpora", "corpus")
     off = [corpora.loc[c, "Abar"] - paper for c, paper in (("conll2000", 6.59), ("nettalk", 22.18))]
+    growth = record("10_growth")
+    stored = growth[(growth["form"] == "stored pairs") & (growth["labels"] >= 200)]
+    gap = table["above its minimum, at most"]
+    higher = (table["log-likelihood"]["Dense"] - table["log-likelihood"]["Sparse"])[[*REAL, *MANY]]
     yield from at("10, Table 1",
         ("pairs seen over labels on CoNLL00, NetTalk: ours less theirs (within 0.05)", near(0.0, 0.05),
          "6.59 / 22.18", [Found(x) for x in off]),
-    )  # fmt: skip
-    growth = record("10_growth")
-    stored = growth[(growth["form"] == "stored pairs") & (growth["labels"] >= 200)]
-    yield from at("10, Figure 5",
+        "10, Figure 5",
         ("a token costs |A| L, not L^2: the power of L at a constant |A| (below 1.5)", less(1.5), [1],
          [slope(stored["labels"], stored["us a token"])]),
-    )  # fmt: skip
-    gap = table["above its minimum, at most"]
-    higher = (table["log-likelihood"]["Dense"] - table["log-likelihood"]["Sparse"])[[*REAL, *MANY]]
-    yield from at("10, Table 2",
+        "10, Table 2",
         ("Dense has a higher training log-likelihood than Sparse: difference", more(), "yes",
          [Found(x, gap.loc[c, "Dense"] + gap.loc[c, "Sparse"]) for c, x in higher.items()]),
     )  # fmt: skip
@@ -47,6 +45,9 @@ def of_training(record, table):
     seconds, steps = ends["CPU s"], ends["iteration"]
     ended = ends["status"].loc["Method 1"] == "converged"
     shares = (steps.loc["Method 1"] / steps.loc["Sparse"]).items()
+    failed = (table["status"]["Method 1"] != "converged").sum()
+    gap = table["above its minimum, at most"]
+    above = 100 * gap.loc["nettalk"] / table["objective"].loc["nettalk"]
     yield from at("10, Figure 4",
         ("Methods 1 to 4 train faster than Sparse: its seconds over theirs", more(1.0), "yes",
          [one for name in NAMES for one in ratios(seconds.loc["Sparse"], seconds.loc[name])]),
@@ -54,11 +55,7 @@ def of_training(record, table):
          ratios(seconds.loc["Method 1"], seconds.loc[[*NAMES[1:]]].min())),
         ("Method 1 ends after fewer iterations: over those of Sparse (rounding decides if the search fails)",
          less(1.0), "mostly", [Found(x, 0.0 if ended[c] else np.inf) for c, x in shares]),
-    )  # fmt: skip
-    failed = (table["status"]["Method 1"] != "converged").sum()
-    gap = table["above its minimum, at most"]
-    above = 100 * gap.loc["nettalk"] / table["objective"].loc["nettalk"]
-    yield from at("10, Table 2",
+        "10, Table 2",
         (f"Method 1 sometimes fails to converge: corpora of {len(table)}", more(), "Encyclopedia",
          [Found(int(failed))]),
         ("Methods 3, 4 miss the optimum on NetTalk: above it, at most (more than 1 %)", more(1.0), "yes",
@@ -97,23 +94,20 @@ def of_accuracy(table):
 def of_speed(record, table):
     """What the active labels hold, seconds of decoding, and other programs."""
     kept = record("10_errors").query("outside == 'zero' and weights == '3 epochs' and eps == 0.001")
+    ms = table["ms a sentence"]
+    faster = dict(zip(ms.index, ratios(ms["Sparse"], ms["Method 2"]), strict=True))
+    built = record("10_built", "corpus", "program")["CPU s"] / record("10_built", "corpus", "program")["ours"]
     yield from at("10, Table 4",
         ("Method 1 with eps = 0.001 keeps 99 % of the probability: a word, in % (98.5 or more)", more(98.5),
          [99], [Found(x) for x in 100 * np.exp(-kept["error"])]),
-    )  # fmt: skip
-    ms = table["ms a sentence"]
-    faster = dict(zip(ms.index, ratios(ms["Sparse"], ms["Method 2"]), strict=True))
-    yield from at("10, Table 2b",
+        "10, Table 2b",
         ("Method 2 decodes faster with many labels: Sparse's time over its time", more(1.0), [2.77, 6.96],
          [faster[c] for c in MANY]),
         ("and with few: PTB, CoNLL00, NetTalk", more(1.0), [1.22, 1.19, 1.38], [faster[c] for c in REAL]),
-    )  # fmt: skip
-    built = record("10_built", "corpus", "program")["CPU s"] / record("10_built", "corpus", "program")["ours"]
-    yield from at("10, Table 7",
+        "10, Table 7",
         ("training on Communicator beside MALLET, CRF++: their seconds over ours", more(1.0), [4.82, 49.3],
          [ratio(built["atis", name], 1.0) for name in ("MALLET, pairs seen", "CRF++")]),
         ("decoding beside MALLET, CRF++", None, "6.9 / 12", "their decoders were not run"),
-    )  # fmt: skip
-    yield from at("10, Table 1",
+        "10, Table 1",
         ("accuracy beside MALLET, CRF++ (%)", None, "91.92, 91.56, 91.87", "Communicator is private"),
     )  # fmt: skip

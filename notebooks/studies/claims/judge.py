@@ -42,9 +42,15 @@ class Claim(NamedTuple):
     unjudged: str = "not tested"
 
 
-def at(where, *rows):
-    """Yield the `Claim`s of one place: rows (claim, rule, paper, ours), or with `unjudged` at the end."""
-    yield from (Claim(*row[:4], where, *row[4:]) for row in rows)
+def at(*rows):
+    """Yield `Claim`s: rows (claim, rule, paper, ours), or with `unjudged` at the end. A text before rows is
+    their place, the field `where`.
+    """
+    for row in rows:
+        if isinstance(row, str):
+            where = row
+        else:
+            yield Claim(*row[:4], where, *row[4:])
 
 
 def tested(difference, p):

@@ -64,14 +64,13 @@ def of_sweeps(decoders):
              [minus(a, Found(b)) for a, b in zip(sweeps(decoders, name, TASKS[:2]), papers, strict=True)]),
         )  # fmt: skip
     rows = [decoders.loc[SD, task] for task in TASKS]
+    same = decoders["accuracy"].unstack("task")
     yield from at("11, Table 2",
         ("both take about as many sweeps: C-EXP less SD (within 0.7)", near(0, 0.7), [0.1, 0.47, 0.6],
          [minus(a, b) for a, b in zip(sweeps(decoders, EXPANDED), sweeps(decoders, SD), strict=True)]),
         ("SD takes at most log2 L + 1 sweeps: the bound less the most seen", more(-0.5), "a proof",
          [Found(np.ceil(np.log2(row["labels"])) + 1 - row["most sweeps"]) for row in rows]),
-    )  # fmt: skip
-    same = decoders["accuracy"].unstack("task")
-    yield from at("11, 6. Check",
+        "11, 6. Check",
         ("exact: accuracy less Viterbi's (0)", near(0, 1e-9), "a proof",
          [Found(same.loc[name, one] - same.loc["plain", one]) for name in (SD, EXPANDED) for one in TASKS]),
     )  # fmt: skip

@@ -72,6 +72,7 @@ def sparse_sums(record):
     line = linregress(few.index, few[lists])
     speed = record("06_training_speed", "c1")
     sweep, untouched = speed["sweep"], speed["recursion, one by one"]  # active weights do not change this
+    tagging = record("08_tagging", "form")["decode"]
     yield from at("06, Figure 5",
         ("few active pairs speed up a gradient: tables word by word over lists in batches, to 10,000 pairs",
          more(1), "yes", ratios(few[own], few[lists], noise)),
@@ -86,9 +87,7 @@ def sparse_sums(record):
          "not judged"),
         ("sparser models train several times faster: a sweep at c1 = 0 over one at c1 = 10 (above 2)",
          more(2), [5], [ratio(sweep[0.0], sweep[10.0], untouched.max() / untouched.min())]),
-    )  # fmt: skip
-    tagging = record("08_tagging", "form")["decode"]
-    yield from at("08, Tagging",
+        "08, Tagging",
         ("sparse Viterbi labels faster: dense over sparse seconds", more(1), "possible, not measured",
          [ratio(tagging["dense"], tagging["sparse"])]),
     )  # fmt: skip

@@ -69,6 +69,7 @@ def table_1(table, model):
         for n in SIZES
         if n in table.loc["FCRF"].index
     ]
+    spread = table.loc["FCRF", "F1"].groupby("size").std().dropna()
     yield from at("12, Table 1",
         (f"F1 differs at all sizes, t-test: p (below 0.002); {model}", less(0.002), "below 0.002",
          [Found(ttest_ind(a, b).pvalue) for a, b in f1 if len(a) > 1]),
@@ -80,9 +81,7 @@ def table_1(table, model):
         (f"FCRF needs half of CRF+CRF's sentences: F1 less that of twice as many (-1 or more); {model}",
          more(-1), [-0.84, -0.62],
          found(*(("F1", "FCRF", "CRF+CRF", n, twice) for n, twice in ((223, 447), (447, 894))))),
-    )  # fmt: skip
-    spread = table.loc["FCRF", "F1"].groupby("size").std().dropna()
-    yield from at("12, Figure 4",
+        "12, Figure 4",
         (f"F1 varies little over subsets: FCRF's standard deviation, mean of sizes (below 0.6); {model}",
          less(0.6), [0.39], [Found(spread.mean())]),
     )  # fmt: skip
@@ -101,6 +100,7 @@ def table_3(record):
 
     early = [("random (3)", "random"), ("tree (3)", "tree")]
     gaps = [abs(off(name).value) for name in ("random", "tree", "random (3)")]
+    schedules = record("13_schedules", "part", "schedule")["without a fixed point"]
     yield from at("13, Table 2",
         ("approximate inference trains faster than exact: its seconds over random's, tree's", more(1),
          [1.55, 1.51], [slower("exact", name) for name in ("random", "tree")]),
@@ -118,9 +118,7 @@ def table_3(record):
          [slower("tree (3)", "tree", "iterations")]),
         ("F1 varies more over subsets than over inference: standard deviation over the largest difference",
          more(1), [5.3], [Found(training.loc["exact", "F1"].std() / max(gaps))]),
-    )  # fmt: skip
-    schedules = record("13_schedules", "part", "schedule")["without a fixed point"]
-    yield from at("13, Table 1",
+        "13, Table 1",
         ("belief propagation always converged: sentences without a fixed point, random, tree; train, test",
          near(0, 0.5), [0],
          [Found(schedules[part, name]) for part in ("train", "test") for name in ("random", "tree")]),
