@@ -12,6 +12,7 @@ noisy: quote ratios and medians, never a single time. Compilation is timed apart
 
 import inspect
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -172,8 +173,10 @@ def at(marks, make):
 
 def in_own_process(module, side):
     """Run `python -m module side` in a fresh interpreter; returns the JSON that it prints, as a dict."""
-    command, here = [sys.executable, "-m", module, side], Path(__file__).parents[1]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
+    command, known = [sys.executable, "-m", module, side], os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [known])])
+    options = {"capture_output": True, "text": True, "check": False}
+    done = subprocess.run(command, **options, env=os.environ | {"PYTHONPATH": path})
     if done.returncode:
         raise RuntimeError(f"{side}: the process failed: {done.stderr.strip().splitlines()[-1:]}")
     return json.loads(done.stdout.splitlines()[-1])
