@@ -98,12 +98,8 @@ def letters(record):
     its text sets beside OWL-QN.
     """
     by = record("08_letters", "method")
-    path, rest, from_zero = (
-        by.loc["SBCD"].set_index("c1"),
-        by.loc["L-BFGS, at rest"],
-        by.loc["SBCD, from zero"],
-    )
-    lean = path.loc[from_zero["c1"]]
+    rest, from_zero = by.loc["L-BFGS, at rest"], by.loc["SBCD, from zero"]
+    lean = by.loc["SBCD"].set_index("c1").loc[from_zero["c1"]]
     zeros = 1 - lean["lambda"] / rest["lambda"]
     pair = record("08_letters_paired", "before", "after").loc[("OWL-QN", "SBCD, from zero")]
     yield from at("08, Table 2",

@@ -26,10 +26,8 @@ def claims(record):
     for model, setting in MODELS.items():
         yield from table_1(table.loc[setting], model)
     targets = record("12_targets", "work")
-    labels = [
-        float(n)
-        for n in targets.loc["POS x NP, all sentences: value and gradient", "note"].split(",")[0].split("x")
-    ]
+    note = targets.loc["POS x NP, all sentences: value and gradient", "note"]
+    labels = [float(n) for n in note.split(",")[0].split("x")]
     pairs = labels[0] ** 2 + labels[1] ** 2 + labels[0] * labels[1]
     weights = table.loc[MODELS["single labels"], "weights"].xs(8936, level="size").groupby("arm").first()
     yield from at("12, The paper's claims",
@@ -64,11 +62,8 @@ def table_1(table, model):
         )  # fmt: skip
     from scipy.stats import ttest_ind
 
-    f1 = [
-        [table.loc[arm, "F1"].loc[n] for arm in ("FCRF", "CRF+CRF")]
-        for n in SIZES
-        if n in table.loc["FCRF"].index
-    ]
+    sizes = [n for n in SIZES if n in table.loc["FCRF"].index]
+    f1 = [[table.loc[arm, "F1"].loc[n] for arm in ("FCRF", "CRF+CRF")] for n in sizes]
     spread = table.loc["FCRF", "F1"].groupby("size").std().dropna()
     yield from at("12, Table 1",
         (f"F1 differs at all sizes, t-test: p (below 0.002); {model}", less(0.002), "below 0.002",
