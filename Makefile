@@ -1,18 +1,20 @@
 # make book | test | lab     each works on a fresh machine, without the others having run
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
+# make study NAME=gradient   one of notebooks/studies, a timing or a table; without NAME: the list
 # make assignments | grade   for teachers: notebooks/assignments/README.md
 # make teaching | wheelhouse for teachers: slides and summaries; wheels for a room without a network
 # make clean                 remove build/ and caches (the environment stays); make distclean removes it too
 #
 # Variables: PYTHON=python3.12 (3.11 or later; found by itself), VENV=.venv, CHAPTERS="02 03", JOBS=2,
 #            LAB="--no-browser --port 8890" (options for JupyterLab; in a container, as root: LAB=--allow-root)
+#            OPTIONS="--repeats 3" (of a study)
 #            SEED=7 SUBMITTED=folder (of a release, of what students handed in)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help book test real lab outputs paper assignments grade teaching wheelhouse clean distclean install
+.PHONY: help book test real lab outputs paper study assignments grade teaching wheelhouse clean distclean install
 
 VENV ?= .venv
 CHAPTERS ?=
@@ -28,7 +30,7 @@ BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCA
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 10
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 12
 
 install: $(STAMP)
 
@@ -82,6 +84,10 @@ wheelhouse: $(STAMP)
 
 paper: $(STAMP)
 	@$(PY) -m tools.paper $(CHAPTERS)
+
+# In notebooks/, as the chapters run: the records are in results/.
+study: $(STAMP)
+	@cd notebooks && $(abspath $(PY)) -m studies $(NAME) $(OPTIONS)
 
 # What students get goes to build/assignments/release, everything with solutions beside it.
 assignments: $(STAMP)

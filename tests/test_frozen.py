@@ -342,7 +342,7 @@ def dynamic(**options):
 def messages():
     """Beliefs of every schedule, converged and stopped; best labellings by messages and with certificates."""
     from crfbook.dynamic import OPTIONS, DynamicModel, decode, decode_dual, marginals, max_product
-    from crfbook.studies.c13 import SCHEDULES, engine_of
+    from studies.c13 import SCHEDULES, engine_of
 
     model, test = dynamic_model(), two_layers()[1]
     corpus, beliefs, log_z = model.encoder_.transform(test.select(("word",))), [], []
@@ -561,4 +561,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[1] / "notebooks"))  # where studies is; pytest knows it
     main(sys.argv[1:])

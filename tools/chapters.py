@@ -59,16 +59,17 @@ HOME = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["crfbook"]["
 
 
 def install_cell(home=HOME):
-    """Colab installs from the project's own address; without one, from the folder that the reader brings."""
+    """On Colab: the checkout, from its own address or brought by the reader; then its folder of chapters."""
     told = "The book has no address on the web yet: upload the folder of its checkout, named crfbook."
-    source = f"crfbook[peers] @ git+{home}" if home else "./crfbook[peers]"
+    bring = f"!git clone --quiet --depth 1 {home} crfbook" if home else f'print("{told}")'
     return (
         "# Only Google Colab needs this cell: everywhere else the package is installed, "
         "and it does nothing.\n"
-        "import sys\n"
-        'if "google.colab" in sys.modules:\n'
-        + ("" if home else f'    print("{told}")\n')
-        + f'    %pip install --quiet "{source}"'
+        "import os, sys\n"
+        'if "google.colab" in sys.modules and not os.path.isdir("studies"):\n'
+        f"    {bring}\n"
+        '    %pip install --quiet "./crfbook[peers]"\n'
+        "    %cd crfbook/notebooks"
     )
 
 

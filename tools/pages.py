@@ -11,7 +11,7 @@ from jinja2 import pass_context
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-from crfbook.studies.claims import PAPERS, UNJUDGED, VERDICTS, claims
+from studies.claims import PAPERS, UNJUDGED, VERDICTS, claims
 from tools.chapters import NOTEBOOKS, normalise, promise, title
 from tools.formulas import to_mathml
 

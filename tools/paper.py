@@ -2,7 +2,7 @@
 
     python -m tools.paper [NN ...]
 
-The chapters write their tables to notebooks/results/, by the studies of crfbook.studies; nothing else in
+The chapters write their tables to notebooks/results/, by notebooks/studies; nothing else in
 notebooks/ changes. A chapter after which a record of its studies is still the old one has failed.
 """
 
@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from crfbook.studies import studies
+from studies import studies
 from tools.chapters import NOTEBOOKS, asked_for_help, chapters
 from tools.execute import cell_timeout, report, run_all
 

@@ -251,7 +251,7 @@ COLUMNS = (
 
 def stale_costs(text, folder):
     """Rows of the table of costs whose numbers are not those of their record; records without a row."""
-    from crfbook.studies import read_record
+    from studies import read_record
 
     rows = dict(re.findall(r"^\| \[[^|]+\]\([^|)]*/(14_wild_\w+\.csv)\) \| (.+) \|$", text, re.M))
     yield from (f"{path.name} has no row" for path in folder.glob("14_wild_*.csv") if path.name not in rows)

@@ -47,7 +47,7 @@ OURS_ALONE = ("matrix products", "loss + gradient", "boosting")  # their referen
 
 def record(name, **where):
     """The about and the one row of a record of notebooks/results in which columns have these values."""
-    from crfbook.studies import read_record
+    from studies import read_record
 
     about, rows = read_record(ROOT / "notebooks" / "results" / f"{name}.csv")
     (row,) = [row for row in rows if where.items() <= row.items()]
@@ -92,7 +92,7 @@ def test_readme_ratios_are_those_of_the_records():
     """README's tables of ratios: rows of the records as they stand there,
     and none of those that a target was set for is left out.
     """
-    from crfbook.studies import read_record
+    from studies import read_record
 
     folder = ROOT / "notebooks" / "results"
     rows, own = (

@@ -7,7 +7,7 @@ from crfbook import Encoder, brute, load_dataset
 from crfbook.chain import inference
 from crfbook.data.features import log_edge
 from crfbook.learners.coordinate.descent import coordinate_descent
-from crfbook.studies import c08 as study
+from studies import c08 as study
 
 
 def test_exercise_1_about_five_thousand_trigrams():

@@ -9,7 +9,7 @@ from crfbook import CRF, load_dataset
 from crfbook.chain import inference
 from crfbook.data.features import log_edge
 from crfbook.encoding import templates
-from crfbook.studies.work import joint
+from studies.work import joint
 
 C2 = 0.1
 

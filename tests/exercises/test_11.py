@@ -12,7 +12,7 @@ from crfbook.data.features import log_edge
 from crfbook.decoding import label_order, search_by
 from crfbook.decoding.staggered import staggered_decode
 from crfbook.encoding import templates
-from crfbook.studies.work import joint
+from studies.work import joint
 
 
 def random_model(rng, T, L):

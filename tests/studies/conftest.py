@@ -2,14 +2,14 @@
 
 import pytest
 
-from crfbook.studies import work
+from studies import work
 
 
 @pytest.fixture(autouse=True)
 def clean_tree(monkeypatch):
     """While the package is worked on, its files differ from the commit's."""
-    monkeypatch.setattr("crfbook.studies.require_clean", lambda: None)
-    monkeypatch.setattr("crfbook.studies.__main__.require_clean", lambda: None)
+    monkeypatch.setattr("studies.require_clean", lambda: None)
+    monkeypatch.setattr("studies.__main__.require_clean", lambda: None)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crfbook.studies import read_record, run
+from studies import read_record, run
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 

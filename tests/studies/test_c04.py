@@ -9,7 +9,7 @@ import pytest
 
 from crfbook.chain import inference
 from crfbook.evaluation import paired_test
-from crfbook.studies import c04, c04_noise, read_record, run, work
+from studies import c04, read_record, run, work
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 
@@ -128,33 +128,33 @@ def test_crfsuite_has_our_objective_and_scores(monkeypatch, tmp_path):
 
 def test_wrong_labels_are_other_labels_and_as_many_as_asked():
     columns = work.dataset("pos").train
-    draws = [c04_noise.with_wrong_labels(columns, 0.1, draw) for draw in (0, 1)]
+    draws = [c04.with_wrong_labels(columns, 0.1, draw) for draw in (0, 1)]
     for noisy, wrong in draws:
         changed = np.array(noisy.labels) != np.array(columns.labels)
         np.testing.assert_array_equal(changed, wrong)
         assert abs(wrong.mean() - 0.1) < 4 * np.sqrt(0.09 / len(wrong))
         assert noisy.columns == columns.columns and set(noisy.labels) <= set(columns.labels)
     assert (draws[0][1] != draws[1][1]).any()
-    assert c04_noise.with_wrong_labels(columns, 0.0)[0].labels == list(columns.labels)
+    assert c04.with_wrong_labels(columns, 0.0)[0].labels == list(columns.labels)
 
 
 def test_each_loss_has_the_variance_that_is_best_on_dev_and_a_test_against_log(monkeypatch):
-    monkeypatch.setattr(c04_noise, "VARIANCES", (0.01, 1.0, 10.0, 100.0, 1000.0))
-    monkeypatch.setattr(c04_noise, "LOSSES", ("log", "exp"))
-    learnt, encode = [], c04_noise.encode
-    monkeypatch.setattr(c04_noise, "encode", lambda *given: learnt.append(given[2]) or encode(*given))
-    rows = c04_noise.noise_rows(0.1, 3, 60)
+    monkeypatch.setattr(c04, "NOISY_VARIANCES", (0.01, 1.0, 10.0, 100.0, 1000.0))
+    monkeypatch.setattr(c04, "LOSSES", ("log", "exp"))
+    learnt, encode = [], c04.encode
+    monkeypatch.setattr(c04, "encode", lambda *given: learnt.append(given[2]) or encode(*given))
+    rows = c04.noise_rows(0.1, 3, 60)
     right = work.dataset("pos").train.head(60)
-    assert learnt[0].labels == c04_noise.with_wrong_labels(right, 0.1, 3)[0].labels != list(right.labels)
+    assert learnt[0].labels == c04.with_wrong_labels(right, 0.1, 3)[0].labels != list(right.labels)
     held = {part: work.dataset("pos").splits[part] for part in ("dev", "test")}
     setup, guesses = encode("pos", "s2", learnt[0], held), []
     for row in rows:
-        tried = {v: float(row[f"{v:g}"]) for v in c04_noise.VARIANCES if row[f"{v:g}"]}
+        tried = {v: float(row[f"{v:g}"]) for v in c04.NOISY_VARIANCES if row[f"{v:g}"]}
         best = float(row["variance"])
         assert tried[best] == max(tried.values()) and max(tried) >= c04.ENOUGH
-        on_dev, *_ = c04.along_variances(setup, row["loss"], c04_noise.VARIANCES, "dev")
+        on_dev, *_ = c04.along_variances(setup, row["loss"], c04.NOISY_VARIANCES, "dev")
         assert list(tried.values()) == pytest.approx(list(on_dev.values()), abs=0.006)
-        assert best < max(tried) < max(c04_noise.VARIANCES)  # it ended after the first that is no better
+        assert best < max(tried) < max(c04.NOISY_VARIANCES)  # it ended after the first that is no better
         assert row["inside"] == (min(tried) < best < max(tried))
         w = c04.fit_loss(setup, row["loss"], best)[0].w
         assert float(row["test"]) == pytest.approx(setup.scores(w)["test"], abs=0.006)
@@ -167,4 +167,4 @@ def test_one_label_leaves_none_that_could_be_wrong():
     columns = work.dataset("pos").train.head(3)
     one = work.TokenColumns(columns.columns, columns.seq_ptr, ["NN"] * columns.n_tokens)
     with pytest.raises(ValueError, match=r"^columns: expected two labels or more, .* got 1$"):
-        c04_noise.with_wrong_labels(one, 0.1)
+        c04.with_wrong_labels(one, 0.1)

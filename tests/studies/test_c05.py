@@ -8,7 +8,7 @@ import pytest
 
 from crfbook.evaluation import paired_test
 from crfbook.learners.online import online
-from crfbook.studies import c05, c05_batch, c05_epochs, read_record, run, work
+from studies import c05, read_record, run, work
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 pytestmark = pytest.mark.usefixtures("on_twins")
@@ -44,10 +44,10 @@ def test_learners_fill_a_small_table(monkeypatch, tmp_path):
 
 def test_perceptrons_go_on_beyond_the_table(monkeypatch, tmp_path):
     short(monkeypatch)
-    monkeypatch.setattr(c05_epochs, "set_up", c05.set_up)
-    monkeypatch.setattr(c05_epochs, "CHOICES", (1, 2))
-    monkeypatch.setattr(c05_epochs, "LONGER", (1, 2, 3))
-    monkeypatch.setattr(c05_epochs, "EDGE", (("s2", "averaged perceptron"),))
+    monkeypatch.setattr(c05, "set_up", c05.set_up)
+    monkeypatch.setattr(c05, "CHOICES", (1, 2))
+    monkeypatch.setattr(c05, "LONGER", (1, 2, 3))
+    monkeypatch.setattr(c05, "EDGE", [{"template": "s2", "learner": "averaged perceptron"}])
     rows = read_record(*run("more-epochs", folder=tmp_path))[1]
     assert [row["epochs"] for row in rows] == ["1", "2", "3"] and rows[1]["p testa"] == "1.0000"
     whole = c05.set_up("ner", "s2")
@@ -65,18 +65,16 @@ def test_the_log_loss_has_the_variances_of_chapter_04():
 def test_the_batch_perceptron_is_given_its_passes(monkeypatch, tmp_path):
     """Its loss falls to where the online one is, in many more passes."""
     short(monkeypatch)
-    monkeypatch.setattr(
-        c05_batch, "BATCH", {name: (n // 2, more) for name, (n, more) in c05_batch.BATCH.items()}
-    )
+    monkeypatch.setattr(c05, "BATCH", {name: (n // 2, more) for name, (n, more) in c05.BATCH.items()})
     few = lambda task, template, n: work.set_up(task, template, 60)  # noqa: E731
-    for module in (c05, c05_batch):
+    for module in (c05, c05):
         monkeypatch.setattr(module, "set_up", few)
-    monkeypatch.setattr(c05_batch, "PASSES_SHOWN", (1, 25))
+    monkeypatch.setattr(c05, "PASSES_SHOWN", (1, 25))
     rows = read_record(*run("batch-perceptron-ner", folder=tmp_path))[1]
     assert list(rows[0]) == [
         *("learner", "passes", "loss", "testa", "testb", "active", "p testa", "p testb", "seconds")
     ]
-    ends = {name: [row for row in rows if row["learner"] == name][-1] for name in c05_batch.BATCH}
+    ends = {name: [row for row in rows if row["learner"] == name][-1] for name in c05.BATCH}
     assert all(float(row["loss"]) == 0 for row in ends.values())  # 60 sentences are separated
     assert int(ends["batch, last"]["passes"]) > int(ends["online, last"]["passes"])
     labels = {name: batch_labels(name, int(row["passes"])) for name, row in ends.items()}
@@ -93,7 +91,7 @@ def test_the_batch_perceptron_is_given_its_passes(monkeypatch, tmp_path):
 
 def batch_labels(name, passes):
     """{part: labels} after so many passes over 60 sentences, S2."""
-    setup, options = work.set_up("ner", "s2", 60), c05_batch.BATCH[name][1]
+    setup, options = work.set_up("ner", "s2", 60), c05.BATCH[name][1]
     learner = partial(online.perceptron, setup.corpus, setup.features, constraints=setup.constraints)
     w = learner(max_iterations=passes, **options).w
     return {part: setup.guess(w, part) for part in setup.parts}

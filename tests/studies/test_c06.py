@@ -10,18 +10,14 @@ from crfbook.chain import inference
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import SECONDS, terms
 from crfbook.chain.sparse.potentials import sparsify
-from crfbook.studies.c06 import (
-    FORM_SETS,
-    FORMS,
-    Case,
-    ChainForms,
-    case_sizes,
-    fit_forms,
-    form_row,
-    held_out,
-    time_forms,
-)
-from crfbook.studies.work import random_chains
+from crfbook.evaluation import paired_test
+from crfbook.learners.coordinate.sweeps import VisitByParts
+from crfbook.learners.quasi_newton.lbfgs import minimize
+from studies import c06 as study
+from studies import read_record, run, work
+from studies.c06 import FORMS, ChainForms, form_row
+from studies.costs import FORM_SETS, Case, case_sizes, fit_forms, held_out, time_forms
+from studies.work import random_chains
 
 FITTED = [form for forms in FORM_SETS.values() for form in forms]  # together; c11 fits the default form
 
@@ -124,3 +120,64 @@ def test_the_fit_finds_which_form_is_faster(monkeypatch):
     for row in held_out(cases, cases):
         assert row["cases"] == 60 and float(row["timings disagree"]) == 0
         assert float(row["faster form"]) >= 90 and float(row["time lost"]) < 1
+
+
+# ---- the parts of a sweep are parts of it; models down the path have ever more weights ----
+
+
+def test_the_parts_of_a_sweep(on_twins, monkeypatch):
+    monkeypatch.setattr(VisitByParts, "n_by_parts", 10**9)  # as after many other sweeps in this process
+    setup = study.set_up("letter_tests", 40)
+    models = study.walk(setup, (3.0, 1.0), 2, lambda *_: None)[1]
+    parts = study.sweep_parts(setup, 1.0, models[1.0], repeats=1)
+    assert set(parts) == {"sweep", "sweep, recursion", "sweep, gradient"}
+    assert parts["sweep, recursion"] + parts["sweep, gradient"] <= parts["sweep"] * 1.01 + 1e-4
+    monkeypatch.setattr(study, "timed", lambda run, *arguments: (run(*arguments), 1.0))  # calls, not seconds
+    calls = study.sweep_parts(setup, 1.0, models[1.0], repeats=1)
+    assert calls["sweep"] == 1 and calls["sweep, recursion"] > 1 and calls["sweep, gradient"] > 1
+
+
+def test_the_record(on_twins, monkeypatch, tmp_path):
+    monkeypatch.setattr(study, "PATH", (3.0, 1.0, 0.0))
+    (path,) = run("training-speed", folder=tmp_path, n_repeats=1, n_words=40)
+    rows = read_record(path)[1]
+    active = [int(row["mu"]) + int(row["lambda"]) for row in rows]
+    assert [row["c1"] for row in rows] == ["3", "1", "0"] and active == sorted(active)
+    assert active[-1] > 10 * active[0] > 0
+    assert all(float(value) >= 0 for row in rows for key, value in row.items() if "," in key)
+
+
+# ---- the path of L1: each model is near its optimum, and is tested against the best L2 ----
+
+
+def test_the_path_goes_down_to_where_the_best_was_not_the_last():
+    assert list(study.STRENGTHS) == sorted(study.STRENGTHS, reverse=True) and study.STRENGTHS[-1] == 0.0075
+    assert study.NEAR <= 0.05
+
+
+def test_the_path_ends_near_the_optimum_of_each_c1(on_twins, monkeypatch, tmp_path):
+    """`violation` is that of the weights, at most NEAR of c1, and is not that of one size for all c1;
+    gain and p are against the c2 that is best on dev.
+    """
+    template, train, parts = work.columns_of("chunking")
+    few = template, train.head(60), {name: part.head(60) for name, part in parts.items()}
+    monkeypatch.setattr(study, "columns_of", lambda task, verbose: few)
+    rows = read_record(*run("l1-path", folder=tmp_path, strengths=(2.0, 0.5, 0.02), ridges=(1.0, 0.1)))[1]
+    assert [(float(row["c1"]), float(row["c2"])) for row in rows] == [
+        *((2.0, 0.0), (0.5, 0.0), (0.02, 0.0), (0.0, 1.0), (0.0, 0.1))
+    ]
+    whole = work.encode("chunking", *few)
+    loss, zero = Objective(whole.corpus, whole.features), np.zeros(whole.features.n_features)
+    for row in rows[:3]:
+        c1, end = float(row["c1"]), float(row["objective"])
+        assert 0 < float(row["violation"]) <= 1.01 * study.NEAR * c1  # two digits
+        exact = minimize(loss, zero, c1=c1, tol_gradient=1e-3 * c1).objective
+        assert exact - 1e-2 <= end <= 1.001 * exact
+    assert float(rows[0]["violation"]) > study.NEAR * 0.02  # a larger c1 may end sooner
+    best = max(rows[3:], key=lambda row: float(row["dev F1"]))
+    ridge = study.fast_fit(whole.corpus, whole.features, c2=float(best["c2"]), tol=1e-5)
+    first = study.train_l1(whole, 2.0, tol_gradient=study.NEAR * 2.0).result
+    labels = [whole.guess(found.w, "test") for found in (ridge, first)]
+    test = paired_test(whole.parts["test"].gold, *labels)
+    assert (rows[0]["gain"], rows[0]["p"]) == (f"{100 * test.difference:+.2f}", f"{test.p_value:.4f}")
+    assert (best["gain"], best["p"]) == ("+0.00", "1.0000") and test.p_value < 1

@@ -12,9 +12,9 @@ import pytest
 
 from crfbook.chain.inference import decode
 from crfbook.chain.objective import Objective
-from crfbook.studies import c08 as study
-from crfbook.studies import c08_letters, read_record, run
-from crfbook.studies.work import dataset, model_error
+from studies import c08 as study
+from studies import read_record, run
+from studies.work import dataset, model_error
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 
@@ -173,13 +173,13 @@ def test_learners_of_table_2_are_paired_where_their_rows_end(tmp_path):
     assert row["before"] == "OWL-QN" and row["after"].startswith("SBCD") and row["c1"] == "1"
     fewer = float(row["error before"]) - float(row["error after"])
     assert float(row["difference"]) == pytest.approx(fewer, abs=0.011)
-    models = [c08_letters.trained(at, row[when]) for when in ("before", "after")]
+    models = [study.trained(at, row[when]) for when in ("before", "after")]
     assert [str(np.count_nonzero(m.w[: m.features.n_node])) for m in models] == [str(r["mu"]) for r in rows]
     assert row["p"] == f"{study.compared(at.setup, *models)[1]:.4f}" and 0 < float(row["p"]) <= 1
 
 
 def test_the_penalty_of_the_pair_is_the_one_that_held_out_words_chose():
     rows = read_record(RESULTS / "08_choice.csv")[1]
-    assert study.chosen(rows, "letter_tests") == c08_letters.C1
+    assert study.chosen(rows, "letter_tests") == study.C1
     table = read_record(RESULTS / "08_letters.csv")[1]
-    assert {row["c1"] for row in table if row["method"] in c08_letters.PAIRS[0]} == {f"{c08_letters.C1:g}"}
+    assert {row["c1"] for row in table if row["method"] in study.PAIRS[0]} == {f"{study.C1:g}"}

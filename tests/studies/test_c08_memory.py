@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from crfbook.chain.objective import Objective
-from crfbook.studies import c08_memory as study
-from crfbook.studies import read_record, run
+from studies import c08_memory as study
+from studies import read_record, run
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import pytest
 
 from crfbook.chain.objective import Objective
 from crfbook.data.features import select
-from crfbook.studies import c09 as study
-from crfbook.studies import read_record, run
+from studies import c09 as study
+from studies import read_record, run
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
 pytestmark = pytest.mark.usefixtures("on_twins")
@@ -102,7 +102,7 @@ def test_the_largest_rivals_are_true_cut_offs(tmp_path, at, monkeypatch):
         assert [float(row["setting"]) for row in best if row["selection"] == "OWL-QN"] == [c1]
     monkeypatch.setattr(study, "BEST", {"wnut17": 1.0})
     rows = read_record(run("selection-ends-wnut17", folder=tmp_path, n_sentences=60)[0])[1]
-    counts = study.empirical_counts(at.corpus, at.features)
+    counts = study.sets.empirical_counts(at.corpus, at.features)
     assert [int(row["setting"]) for row in rows] == [np.sum(counts >= m) for m in (2, 2, 1, 1)]
     assert np.array_equal(at.most_seen(int(rows[1]["setting"])), counts >= 2)
     assert rows[2]["objective"] == rows[3]["objective"] and float(rows[3]["gain MI"]) == 0.0

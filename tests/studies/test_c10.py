@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crfbook.chain.sparse.choice import never_tiny
-from crfbook.studies import c10, c10_large, c11, read_record, run
+from studies import c10, c10_large, c11, read_record, run
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 
@@ -61,7 +61,7 @@ def test_a_mass_that_keeps_as_many_labels():
     w = np.random.default_rng(0).normal(size=features.n_features)
     kept = []
     for rule, eps in (("share", c10.EPS), ("mass", c10.mass_of(setup.train, features, w))):
-        objective = c10.ActiveObjective(setup.train, features, eps=eps, rule=rule)
+        objective = c10.active.ActiveObjective(setup.train, features, eps=eps, rule=rule)
         objective(w)
         kept.append(objective.n_kept)
     assert 1.0 < kept[0] < features.n_labels and abs(kept[1] - kept[0]) < 0.2

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, terms
-from crfbook.studies import c11
-from crfbook.studies.c11 import fit_default, time_decoders
-from crfbook.studies.work import random_tagger
+from studies import c11
+from studies.costs import Case, fit_default, time_decoders, time_training
+from studies.work import random_tagger
 
 
 def test_random_taggers_store_few_pairs():
@@ -18,12 +18,12 @@ def test_random_taggers_store_few_pairs():
 
 
 def test_all_forms_are_timed():
-    ((sizes, took),) = time_decoders(1, 0, repeats=1, largest=40)
+    ((_, sizes, took),) = time_decoders(1, 0, repeats=1, largest=40)
     assert sorted(took) == sorted(DECODING) and sizes.plain > 0 and sizes.cells == sizes.labels
 
 
 def test_both_forms_of_training_are_timed():
-    ((sizes, took),) = c11.time_training(1, 0, repeats=1, largest=40)
+    ((sizes, _, took),) = time_training(1, 0, repeats=1, largest=40)
     assert sorted(took) == ["batched", "default"] and sizes.stored > 0 and min(took.values()) > 0.0
 
 
@@ -33,9 +33,9 @@ def test_the_fit_finds_the_costs():
     for _ in range(30):
         corpus, features, w = random_tagger(rng, largest=200)
         sizes = FormChooser(features, corpus, "auto", 1, kernels=True).sizes(w)
-        cases.append((sizes, {DECODING[2]: float(true @ terms(DECODING[2], sizes))}))
+        cases.append(Case(None, sizes, {DECODING[2]: float(true @ terms(DECODING[2], sizes))}))
     found = fit_default(cases)
-    for sizes, took in cases:
+    for _, sizes, took in cases:
         np.testing.assert_allclose(found @ terms(DECODING[2], sizes), took[DECODING[2]], rtol=1e-3)
 
 

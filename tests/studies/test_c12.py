@@ -6,7 +6,7 @@ import pytest
 from crfbook.data.columns import TokenColumns
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
-from crfbook.studies import c12, read_record, run, work
+from studies import c12, read_record, run, work
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 

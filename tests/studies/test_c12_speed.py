@@ -9,8 +9,8 @@ import pytest
 from crfbook.chain.inference import node_scores
 from crfbook.dynamic import DynamicModel, decode
 from crfbook.dynamic.layout import log_tables
-from crfbook.studies import c12_speed as study
-from crfbook.studies import work
+from studies import c12_speed as study
+from studies import work
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("on_twins")]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from crfbook.studies import c12_speed, c13
-from crfbook.studies.harness import Row
+from studies import c12_speed, c13
+from studies.harness import Row
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("on_twins")]
 SOME = 25  # sentences

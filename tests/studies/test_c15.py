@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crfbook.distributed import fit
-from crfbook.studies import c15, c15_gradient, c15_methods, work
+from studies import c15, c15_methods, work
 
 pytestmark = [pytest.mark.usefixtures("on_twins"), pytest.mark.kernels]
 
@@ -23,13 +23,13 @@ def test_copies_are_noisy_and_the_first_is_the_text():
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_two_processes_without_an_engine_do_every_shard_once(n, monkeypatch, tmp_path):
-    done, evaluate = [], c15_gradient.evaluate
+    done, evaluate = [], c15_methods.evaluate
     monkeypatch.setattr(
-        c15_gradient, "evaluate", lambda w, shard, *more: done.append(shard) or evaluate(w, shard, *more)
+        c15_methods, "evaluate", lambda w, shard, *more: done.append(shard) or evaluate(w, shard, *more)
     )
-    monkeypatch.setattr(c15_gradient, "ProcessPoolExecutor", lambda size, context: ThreadPoolExecutor(size))
+    monkeypatch.setattr(c15_methods, "ProcessPoolExecutor", lambda size, context: ThreadPoolExecutor(size))
     shards = c15_methods.shards_of(tmp_path, n, 60)
-    with c15_gradient.without_engine(shards, np.zeros(shards.features.n_features)) as alone:
+    with c15_methods.without_engine(shards, np.zeros(shards.features.n_features)) as alone:
         assert list(alone) == ["in turn", "at once"]
         for run in alone.values():
             assert run() >= 0 and sorted(done) == sorted(shards.files) and len(done) == n

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crfbook.studies.claims import PAPERS, claims, judge, listed, sokolovska2010
-from crfbook.studies.claims.judge import Found, less, mean_of, more, near, verdict
-from crfbook.studies.records import read_record
+from studies.claims import PAPERS, claims, judge, listed, sokolovska2010
+from studies.claims.judge import Found, less, mean_of, more, near, verdict
+from studies.records import read_record
 from tools import chapters as book
 
 UNJUDGED = {"not tested", "not finished", "not judged", "seen in the chapter", "fitted", "other data"}

@@ -7,16 +7,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from crfbook import load_dataset, studies
+import studies
+from crfbook import load_dataset
 from crfbook.chain.sparse import choice
-from crfbook.studies import __main__ as command
-from crfbook.studies import harness, records
-from crfbook.studies.harness import Clocked, Row, race
-from crfbook.studies.records import fill, read_record, write_record
+from studies import __main__ as command
+from studies import harness, records
+from studies.harness import Clocked, Row, race
+from studies.records import fill, read_record, write_record
 from tools import paper
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results"
@@ -76,6 +78,23 @@ def test_time_spent_looking_at_a_learner_does_not_count():
     assert run.ticks[2].wall >= 0.03
 
 
+def test_a_learner_is_looked_at_where_it_is_asked_for():
+    look, rows = harness.at((2, 5), lambda step, w, seconds: (step.iteration, w, seconds))
+    for n in range(1, 5):
+        assert not look(SimpleNamespace(iteration=n), "w", 0.5 * n)
+    assert rows == [(2, "w", 1.0)]
+
+
+def test_processes_are_raced_by_their_own_clocks(monkeypatch):
+    spent = iter(range(1, 7))
+    monkeypatch.setattr(
+        harness, "in_own_process", lambda module, side: {"cpu": next(spent), "wall": 9.0, "of": side}
+    )
+    took, done = harness.race_processes("module", {"a": "first", "b": "second"}, 2)
+    assert took["a"].cpu == [3, 5] and took["b"].cpu == [4, 6] and took["b"].wall == [9.0, 9.0]
+    assert [run["of"] for run in done["b"]] == ["second"] * 3  # the warm-up, too
+
+
 def test_fits():
     x = np.array([1.0, 2.0, 5.0])
     np.testing.assert_allclose(harness.affine_fit(x, 3 + 2 * x), (3, 2, 1), rtol=1e-12)
@@ -94,13 +113,14 @@ def test_memory_of_the_process():
 
 def test_a_process_that_fails_says_why(monkeypatch):
     with pytest.raises(RuntimeError, match="nobody: the process failed: .*KeyError"):
-        harness.in_own_process("crfbook.studies.c03", "nobody")
+        harness.in_own_process("studies.c03", "nobody")
 
 
 def test_the_peer_s_process_loads_no_compiled_code():
     """Its peak of memory is what ours is compared with."""
-    code = "import sys, crfbook.studies.c03; print([m for m in ('numba', 'scipy') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = "import sys, studies.c03; print([m for m in ('numba', 'scipy') if m in sys.modules])"
+    here = {"cwd": RESULTS.parent, "capture_output": True, "text": True, "check": True}
+    done = subprocess.run([sys.executable, "-c", code], **here)
     assert done.stdout.strip() == "[]"
 
 
@@ -321,6 +341,19 @@ def test_a_cut_record_goes_on_and_a_finished_one_begins_anew(tmp_path):
     assert float(about["seconds"]) >= 0 and [p.name for p in tmp_path.glob("04*")] == ["04_x.csv"]
     fill(path, [job("a")])
     assert calls[-1] == "a" and len(read_record(path)[1]) == 1
+
+
+def test_keys_are_all_combinations_and_floats_have_five_digits():
+    assert records.cells(a="xy", b=(1, 2)) == [dict(zip("ab", pair, strict=True)) for pair in
+                                               (("x", 1), ("x", 2), ("y", 1), ("y", 2))]  # fmt: skip
+    for made in ({"n": 7, "x": 2 / 3}, [{"n": 7, "x": 2 / 3}]):
+        ((key, make),) = records.each(records.rounded(lambda n, made=made: made), [{"n": 7}])
+        assert key == {"n": 7} and make() == [{"n": 7, "x": "0.66667"}]
+
+
+def test_records_are_found_from_any_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert len(records.recorded("07_simulation")) == 8
 
 
 def test_a_record_names_all_commits_that_made_it(monkeypatch, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from crfbook import load_dataset
 from crfbook.chain.inference import decode
-from crfbook.studies import crfsuite, work
+from studies import crfsuite, work
 
 
 @pytest.fixture

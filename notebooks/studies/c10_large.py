@@ -1,0 +1,265 @@
+"""Chapter 10, second half: training with thousands of labels, as in chapter 11; beside CRF++ and MALLET."""
+
+import sys
+import time
+import warnings
+from functools import cache, partial
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from crfbook import Objective
+from crfbook.chain.active import ActiveObjective
+from crfbook.chain.active.form import OUTSIDE
+from crfbook.decoding import decode
+from crfbook.learners.stochastic import sgd
+
+from .built import FEWER, PROGRAMS, built_row, require
+from .c10 import columns_of, renewing
+from .c11 import TAGGERS, beginning, data_of, growing_tagger, tagger, us_a_token
+from .harness import Row, cpu_row, follow, in_own_process, own_peak_mb, print_json, race, study
+from .records import cells, each, rounded
+from .work import MOST_CELLS
+
+LARGE = ("joint", "morphology", "supertags")
+LEAST_SHARES = 1e-1, 1e-2, 1e-3, 1e-4, 1e-5
+GRADIENT_CELLS = 8e9  # tokens times label pairs that the batched form is timed on
+MOST_TIMED = 20_000  # tokens that other gradients are timed on
+EPOCHS = 3
+ERROR = 4.4e-3  # nats a token: where active sets are held against exact inference
+
+
+STEPS = {  # of SGD; the first step size is not searched for: all arms take the same ones
+    "c2": 0.0, "delta": 0.0, "calibration_eta": 0.1, "calibration_candidates": 1,
+    "calibration_max_trials": 1, "calibration_samples": 10,
+}  # fmt: skip
+
+
+def accuracy_of(task, w):
+    """Test accuracy in %."""
+    return 100 * float(np.mean(decode(task.test, task.features, w) == task.test.labels))
+
+
+@cache
+def trained_by_sgd(name, weights):
+    """A `Tagger` with the weights of a CRF without penalty, early in training ("0.2 epochs") or after it."""
+    task = tagger(name, None)
+    if weights == "3 epochs":
+        return task._replace(w=epochs_of(name, 1e-3)[1])
+    early = beginning(task.train, task.train.n_tokens // 5)
+    return task._replace(w=sgd(early, task.features, eps=1e-3, max_iterations=1, **STEPS).w)
+
+
+@cache
+def epochs_of(name, eps, n_epochs=EPOCHS):
+    """(rows: CPU seconds until then and test accuracy of each epoch of SGD without penalty, its weights)."""
+    task, rows = tagger(name, None), []
+    sgd(beginning(task.train, 100), task.features, eps=eps, max_iterations=1, **STEPS)  # compiles
+
+    def look(step, w, cpu):
+        rows.append({"epoch": step.iteration, "CPU s": cpu, "accuracy": accuracy_of(task, w)})
+
+    options = {"eps": eps, "max_iterations": n_epochs, **STEPS}
+    found = follow(sgd, task.train, task.features, look=look, **options)
+    about = {"labels": task.features.n_labels, "tokens": task.train.n_tokens}
+    return [{**row, **about} for row in rows], found.result.w
+
+
+@study("10_sgd.csv", frozen=("sgd", "active sets"))
+def active_sgd(shares=(0.0, 1e-5, 1e-3, 1e-2)):
+    """CRFs by stochastic gradient, exact and with active sets: seconds and accuracy of epochs; minutes."""
+    jobs = each(rounded(lambda task, eps: epochs_of(task, eps)[0]), cells(task=LARGE, eps=shares))
+    yield "10_sgd.csv", jobs, data_of()
+
+
+def error_rows(task, weights, n_repeats):
+    """Losses with active sets beside the exact one, early and late in training; CPU us a token of a value and
+    gradient on frozen sets, and where the sets are made, with the bound.
+    """
+    task, rows = trained_by_sgd(task, weights), []
+    features, w, part = task.features, task.w, beginning(task.train, MOST_TIMED)
+    exact, n = Objective(part, features, form="default"), part.n_tokens
+    us_exact, (_, grad) = us_a_token(part, partial(exact, w), n_repeats), exact(w)
+    for eps in LEAST_SHARES:
+        for outside in OUTSIDE:
+            active = ActiveObjective(part, features, eps=eps, outside=outside)
+            making = us_a_token(part, partial(renewing(active), w), n_repeats)
+            error, bound = errors_of(exact, active, w)
+            off = float(np.linalg.norm(active(w)[1] - grad) / np.linalg.norm(grad))
+            rows.append({
+                "eps": eps, "outside": outside, "labels": features.n_labels, "active": active.n_kept,
+                "error": error.sum() / n, "bound": bound.sum() / n,
+                "bound / error": float(np.median(bound[error > 1e-9] / error[error > 1e-9])),
+                "gradient error (%)": 100.0 * off,
+                "us a token": us_a_token(part, partial(active, w), n_repeats),
+                "us a token, making the sets": making, "exact us a token": us_exact,
+            })  # fmt: skip
+    return rows
+
+
+def errors_of(exact, active, w):
+    """(error, its bound) of log Z of each sequence, in nats, on sets made at w."""
+    active.renew()
+    exact(w), active(w)
+    return np.abs(exact.log_z - active.log_z), active.bounds
+
+
+@study("10_errors.csv", frozen=("active sets", "objective, default"))
+def active_errors(names=LARGE, n_repeats=3):
+    """Error of log Z, its bound, and time against eps, for Method 1 and with the default outside; minutes."""
+    keys = cells(task=names, weights=("0.2 epochs", "3 epochs"))
+    yield "10_errors.csv", each(rounded(error_rows), keys, n_repeats=n_repeats), data_of()
+
+
+def growth_rows(labels, n_repeats):
+    """CPU us a token of a value and gradient on a `growing_tagger`, by tables, stored pairs, active sets."""
+    rows, (whole, features, w) = [], growing_tagger(labels, 8000)
+    for name, make in (
+        ("tables", partial(Objective, form="batched")), ("stored pairs", partial(Objective, form="default")),
+        ("active sets", partial(ActiveObjective, eps=1e-3)),
+    ):  # fmt: skip
+        part = beginning(whole, max(200, MOST_CELLS / labels**2)) if name == "tables" else whole
+        us = us_a_token(part, partial(make(part, features), w), n_repeats)
+        rows.append({"form": name, "us a token": us})
+    return rows
+
+
+@study("10_growth.csv", frozen=("objective, batched", "objective, default", "active sets"))
+def active_growth(sizes=(50, 100, 200, 500, 1000, 2000, 5000), n_repeats=3):
+    """Microseconds a token of a value and gradient against L, labels by Zipf's law; minutes."""
+    yield "10_growth.csv", each(rounded(growth_rows), cells(labels=sizes), n_repeats=n_repeats), []
+
+
+TOL = 1e-4  # of the objective, or for c2 = 0 a thousandth of the largest entry of its gradient, in nats
+FITS = {  # how, what `CRF` is given
+    "exact": {"algorithm": "auto", "c2": 1.0, "memory_limit": 1e8},  # no room for dual coordinate ascent
+    "active": {"algorithm": "auto", "c2": 1.0, "inference": "active"},
+    "SGD, active": {"algorithm": "sgd", "c2": 1.0, "inference": "active", "max_iterations": 5},
+    "SGD-L1, active": {"algorithm": "sgd-l1", "c1": 1.0, "inference": "active", "max_iterations": 5},
+    "OWL-QN, active": {
+        "algorithm": "owlqn", "c1": 1.0, "c2": 0.0, "inference": "active", "max_iterations": 40,
+    },
+}  # fmt: skip
+FITTED = {  # task: tokens it learns from (None: all), how
+    "joint": (None, ("exact", "active")),
+    "morphology": (None, ("exact", "active")),
+    "supertags": (40_000, ("SGD, active", "SGD-L1, active", "OWL-QN, active")),
+}
+
+
+@cache
+def fit_row(task, how, n_tokens=None):
+    """One fit of a `CRF` in a process of its own, two threads: seconds, memory, accuracy."""
+    return in_own_process(__name__, f"{task}/{how}/{n_tokens or ''}")
+
+
+def fit_alone(task, how, n_tokens=""):
+    """What `fit_row` runs: its columns. The objective is the exact one; at most so many times as far from
+    the minimum as its rule for an end allows.
+    """
+    from crfbook.models.crf import CRF
+
+    options = {"tol": TOL, "n_jobs": 2, **FITS[how]}
+    if "sgd" in options["algorithm"]:
+        del options["tol"], options["n_jobs"]
+    about, model = tagger(task, None), CRF(**options)
+    train = beginning(about.train, float(n_tokens or "inf"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(beginning(train, 1000))  # compiles
+        cpu, wall = time.process_time(), time.perf_counter()
+        model.fit(train)
+    cpu, wall, peak = time.process_time() - cpu, time.perf_counter() - wall, own_peak_mb()
+    last, w = model.history_.iloc[-1], model.weights_
+    c1, c2 = options.get("c1", 0.0), options.get("c2", 0.0)
+    loss = Objective(train, model.features_, c2=c2, form="default", n_threads=2)(w)[0]
+    objective = loss + c1 * float(np.abs(w).sum())
+    allowed = TOL * objective if c2 else 1000 * TOL
+    return {
+        "labels": about.features.n_labels, "tokens": train.n_tokens, "c1": c1, "c2": c2,
+        "CPU s": cpu, "wall s": wall, "iterations": model.n_iter_, "status": model.status_,
+        "objective": objective, "times its certificate": float(last["violation"]) / allowed,
+        "bound on what sets leave out": float(last.get("error_bound", np.nan)),
+        "weights": len(w), "not 0": int(np.count_nonzero(w)),
+        "accuracy": 100 * model.score(about.test), "peak MB": peak,
+    }  # fmt: skip
+
+
+@study("10_fits.csv", frozen=("lbfgs", "owlqn", "sgd", "sgd-l1", "active sets"))
+def training_fits(names=("joint", "supertags")):
+    """CRFs by quasi-Newton and stochastic gradients: seconds, memory, accuracy, weights; half an hour.
+
+    The supertags learn from a beginning, and not to a certificate, for time. Their exact fit by L-BFGS, on
+    all, is in the record of `training_targets`, which needs it.
+    """
+    jobs = []
+    for task in names:
+        n_tokens, hows = FITTED[task]
+        jobs += each(rounded(fit_row), cells(task=[task], how=hows), n_tokens=n_tokens)
+    yield "10_fits.csv", jobs, data_of()
+
+
+REACH = {"joint": (0.9, 0.75), "morphology": (0.3, 0.18), "supertags": (1 / 10, 1 / 20)}
+
+
+@study("10_targets.csv")
+def training_targets(repeats=3):
+    """What training with many labels must reach, in one run; an hour."""
+    for name, limits in REACH.items():
+        task, took = trained_by_sgd(name, "3 epochs"), []
+        few = beginning(task.train, GRADIENT_CELLS / task.features.n_labels**2)
+        for part, form in ((beginning(task.train, MOST_TIMED), "default"), (few, "batched")):
+            run = partial(Objective(part, task.features, form=form), task.w)
+            took.append(us_a_token(part, run, repeats))
+        work = f"{name}, {task.features.n_labels:,} labels: value and gradient / batched form"
+        yield Row(work, *took, "us a token", *limits)
+    whole = partial(Objective(task.train, task.features, form="default"), task.w)
+    us = us_a_token(task.train, whole, repeats)
+    yield Row("supertags, whole corpus: value and gradient", us, 1.0, "us a token", 110.0, 60.0)
+    (active, _), (exact, _) = (epochs_of("supertags", eps) for eps in (1e-3, 0.0))
+    seconds = float(np.median(np.diff([0.0, *(row["CPU s"] for row in active)])))
+    yield Row("supertags: epoch of SGD, eps 1e-3", seconds, 1.0, "CPU s", 15.0, 9.0)
+    right = [rows[-1]["accuracy"] for rows in (exact, active)]
+    note = f"after {EPOCHS} epochs: {right[0]:.2f} exact, {right[1]:.2f} active"
+    yield Row("supertags: accuracy that active sets lose", right[0] - right[1], 1.0, "points", 0.2, note=note)
+    yield from active_targets(task, repeats)
+    found = fit_row("supertags", "exact")
+    note = f"{found['status']}, {found['iterations']} epochs and iterations, two threads"
+    yield Row("supertags: fit to 1e-4, c2 = 1", found["wall s"] / 3600, 1.0, "hours", 1.0, 0.3, note)
+    yield Row("supertags: memory of that process", found["peak MB"] / 1000, 1.0, "GB", 1.5)
+    for name, (*_, required) in TAGGERS.items():
+        right = epochs_of(name, 1e-3, 5)[0][-1]["accuracy"]
+        yield Row(f"{name}: accuracy, perceptron / CRF after 5 epochs of SGD", required, right, "%", 1.0)
+
+
+def active_targets(task, repeats):
+    """The rows of active sets as large as an error of ERROR nats a token allows."""
+    part = beginning(task.train, MOST_TIMED)
+    exact = Objective(part, task.features, form="default")
+    for eps in np.geomspace(1e-1, 1e-4, 31):
+        active = ActiveObjective(part, task.features, eps=eps)
+        error, bound = errors_of(exact, active, task.w)
+        if error.sum() <= ERROR * part.n_tokens:
+            break
+    took = race({"ours": partial(active, task.w), "exact": partial(exact, task.w)}, repeats)
+    note = f"eps {eps:.2g}: {active.n_kept:.1f} labels and {error.sum() / part.n_tokens:.2g} nats a token"
+    line = "supertags: gradient with active sets / exact"
+    yield cpu_row(line, took, 0.7, 0.5, note, reference="exact")
+    ratio = float(np.median(bound[error > 1e-9] / error[error > 1e-9]))
+    yield Row("supertags: bound / error, median of sentences", ratio, 1.0, "ratio", 100.0, 10.0)
+
+
+@study("10_built.csv", frozen=("objective, auto", "objective, default"))
+def active_peers_built(
+    names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), programs=tuple(PROGRAMS),
+    n_train=1000, fewer=FEWER,
+):  # fmt: skip
+    """Training beside CRF++ and MALLET, which the reader builds; twenty minutes."""
+    require(programs)
+    keys = cells(corpus=names, program=programs)
+    jobs = each(rounded(built_row), keys, n_train=n_train, fewer=fewer)
+    yield "10_built.csv", jobs, [one for name in names for one in columns_of(name)[2]]
+
+
+if __name__ == "__main__":
+    print_json(fit_alone(*sys.argv[1].split("/")))

@@ -1,0 +1,193 @@
+"""Chapter 14: what users of sklearn-crfsuite run, beside python-crfsuite: dicts, few labels, L1 and L2.
+
+    python -m studies.c14 ours:esp:wild:1      # or crfsuite; corpus, setting, number of jobs
+
+is one side of a comparison in a process of its own, from dicts to a fitted model and its predictions. It
+prints one JSON line. The caller holds the dicts on both sides; making them lies outside the clock, and so
+does compiling: a run of a few iterations on the same corpus comes first.
+"""
+
+import json
+import sys
+import time
+import warnings
+from statistics import geometric_mean, median
+
+from .crfsuite import reached, seconds_and_losses, train, trainer
+from .harness import Row, cpu_row, in_own_process, own_peak_mb, race_processes, study
+
+CORPORA = {  # (data set, task, column of tags or None); NER but for the last two
+    "esp": ("conll2002", "esp", "pos"),
+    "ned": ("conll2002", "ned", "pos"),
+    "wnut17": ("wnut17", "ner", None),
+    "fewnerd": ("fewnerd-inter", None, None),
+    "ewt": ("ud-english-ewt", "upos", None),
+    "atis": ("atis", "slots", None),
+}
+WILD = {"c1": 0.1, "c2": 0.1, "max_iterations": 100, "all_possible_transitions": True}
+SETTINGS = {
+    "wild": WILD,
+    "exact": WILD | {"max_iterations": 1000},  # ours ends where its certificate is met; CRFSUITE_MOST
+    "stop": {"c1": 0.0, "c2": 1.0},  # each to its own default stop
+}
+WORK = {
+    "wild": "c1 = c2 = 0.1, 100 iterations", "threads": "the same, two threads",
+    "stop": "c2 = 1, each to its default stop", "close": "c1 = c2 = 0.1, to 1e-4 above the optimum",
+}  # fmt: skip
+CLOSE = 1e-4  # relative, above the lowest objective that either tool reaches
+CRFSUITE_MOST = 300  # iterations; where it has not come close by then, its time is what they took
+TAGGINGS = 5  # of the test part, in each process
+COMPILING = 12  # iterations that compile whatever a setting needs
+FAR = {"period": 10, "delta": 1e-9, "epsilon": 1e-9}  # CRFsuite's stops, out of the way
+
+
+def attributes(words, tags, i):
+    """What sklearn-crfsuite's tutorial tells of token i: form and tag, also those of its neighbours."""
+    word = words[i]
+    found = {
+        "bias": 1.0, "word.lower()": word.lower(), "word[-3:]": word[-3:], "word[-2:]": word[-2:],
+        "word.isupper()": word.isupper(), "word.istitle()": word.istitle(), "word.isdigit()": word.isdigit(),
+    }  # fmt: skip
+    if tags:
+        found |= {"postag": tags[i], "postag[:2]": tags[i][:2]}
+    for shift, end in ((-1, "BOS"), (1, "EOS")):
+        if not 0 <= i + shift < len(words):
+            found[end] = True
+            continue
+        near, name = words[i + shift], f"{shift:+d}:"
+        found |= {f"{name}word.lower()": near.lower(), f"{name}word.istitle()": near.istitle()}
+        found[f"{name}word.isupper()"] = near.isupper()
+        if tags:
+            found |= {f"{name}postag": tags[i + shift], f"{name}postag[:2]": tags[i + shift][:2]}
+    return found
+
+
+def dicts(name):
+    """(X, y, X of the test part, description) of a corpus: lists of lists of dicts."""
+    from crfbook.datasets import load_dataset
+
+    dataset, task, tag = CORPORA[name]
+    data = load_dataset(dataset, verbose=False, **({"task": task} if task else {}))
+
+    def rows(columns):
+        place = list(columns.columns).index(tag) if tag else None
+        for sentence in columns.sentences():
+            words = [token[0] for token in sentence]
+            tags = [token[place] for token in sentence] if tag else None
+            yield [attributes(words, tags, i) for i in range(len(words))]
+
+    about = f"{data.source}, {data.train.n_tokens:,} tokens, {len(set(data.train.labels)):,} labels"
+    return list(rows(data.train)), data.train.labels_by_sequence(), list(rows(data.test)), about
+
+
+def _crfsuite(X, y, setting, jobs):
+    """(CPU seconds and objective of each iteration, the tagging of sentences)."""
+    far = FAR | {"max_iterations": CRFSUITE_MOST}
+    params = SETTINGS[setting] | (far if setting == "exact" else {})
+    params["feature.possible_transitions"] = params.pop("all_possible_transitions", False)
+    clock = time.process_time()
+    tagger, log = train(trainer(X, y, **params))
+    path = seconds_and_losses(log)
+    reading = time.process_time() - clock - path[-1][0]
+    return [(reading + spent, loss) for spent, loss in path], lambda new: [tagger.tag(x) for x in new]
+
+
+def _ours(X, y, setting, jobs):
+    """The same, by `CRF`; jobs 0: COMPILING iterations on one thread."""
+    from crfbook.models.crf import CRF
+
+    clock, path = time.process_time(), []
+    few = {} if jobs else {"max_iterations": COMPILING}
+    model = CRF(n_jobs=jobs or 1, **SETTINGS[setting] | few)
+    model.fit(X, y, callback=lambda step, w: path.append((time.process_time() - clock, step.objective)))
+    return path, model.predict
+
+
+SIDES = {"crfsuite": _crfsuite, "ours": _ours}
+
+
+def _print_side(side, name, setting, jobs):
+    """Train and tag; print seconds, objectives, and the memory of the process when it had trained."""
+    X, y, new, about = dicts(name)
+    train = SIDES[side]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a first fit that is thrown away: it may compile
+        if side == "ours":
+            from crfbook.chain.sparse.choice import never_tiny
+
+            with never_tiny():
+                train(X[:60], y[:60], setting, jobs)[1](X[:60])
+    cpu, wall = time.process_time(), time.perf_counter()
+    path, tag = train(X, y, setting, jobs)
+    spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    peak, tagging = own_peak_mb(), []
+    for _ in range(TAGGINGS):
+        cpu = time.process_time()
+        tag(new)
+        tagging.append(time.process_time() - cpu)
+    print(json.dumps({**spent, "tagging": median(tagging), "peak_mb": peak, "path": path, "about": about}))
+
+
+def _raced(name, setting, repeats, jobs=1, sides=SIDES):
+    """(Timings of the sides, what each printed)."""
+    arguments = {side: f"{side}:{name}:{setting}:{jobs}" for side in sides}
+    return race_processes(__name__, arguments, repeats, warm_up=False)
+
+
+def _middle(done, what):
+    return [median(run[what] for run in done[side]) for side in ("ours", "crfsuite")]
+
+
+@study()
+def wild(repeats=3):
+    """Dicts to a model and to labels, as users of sklearn-crfsuite run it: six corpora, and means."""
+    ratios = {}
+    for corpus in CORPORA:
+        for what, row in _rows(corpus, repeats):
+            ratios.setdefault(what, []).append(row.ratio)
+            yield row
+    bounds = {"wild": (0.45, 0.3), "threads": (0.3, 0.2), "stop": (0.4, 0.25), "close": (0.35, 0.2)}
+    for what, limits in bounds.items():
+        yield Row(f"geometric mean: {WORK[what]}", geometric_mean(ratios[what]), 1.0, "ratio", *limits)
+
+
+@study("14_wild_{}.csv", of=tuple(CORPORA))
+def wild_on(name, repeats=3):
+    """The same on one corpus."""
+    yield from (row for _, row in _rows(name, repeats))
+
+
+def _rows(name, repeats):
+    """(kind, `Row`) of one corpus."""
+    for setting in SETTINGS:
+        in_own_process(__name__, f"ours:{name}:{setting}:0")
+    took, done = _raced(name, "wild", repeats)
+    ends = {side: done[side][0]["path"][-1][1] for side in SIDES}
+    yield "wild", cpu_row(f"{name}: {WORK['wild']}", took, 0.6, 0.4, done["ours"][0]["about"])
+    yield "end", Row(f"{name}: its objective", ends["ours"], ends["crfsuite"], "nats", 1.0)
+    yield "memory", Row(f"{name}: peak memory", *_middle(done, "peak_mb"), "MB", 1.3, 1.0)
+    yield "tagging", Row(f"{name}: labels of the test part", *_middle(done, "tagging"), "CPU s", 1.0, 0.7)
+    ours = _raced(name, "wild", repeats, jobs=2, sides=["ours"])[0]["ours"]
+    wall = ours.median_wall, took["crfsuite"].median_wall
+    yield "threads", Row(f"{name}: {WORK['threads']}", *wall, "wall s")
+    took, done = _raced(name, "stop", repeats)
+    iterations = {side: len(done[side][0]["path"]) for side in SIDES}
+    ends = {side: done[side][0]["path"][-1][1] for side in SIDES}
+    note = f"ours {iterations['ours']} iterations to {ends['ours']:.1f}, "
+    note += f"CRFsuite {iterations['crfsuite']} to {ends['crfsuite']:.1f}"
+    yield "stop", cpu_row(f"{name}: {WORK['stop']}", took, 0.6, 0.35, note)
+    _, done = _raced(name, "exact", 1)
+    paths = {side: done[side][0]["path"] for side in SIDES}
+    best = min(path[-1][1] for path in paths.values())
+    seconds = [reached(paths[side], best * (1.0 + CLOSE)) for side in ("ours", "crfsuite")]
+    note = f"lowest objective {best:.2f}"
+    if seconds[1] == float("inf"):  # it took at least what it took without having got there
+        seconds[1] = paths["crfsuite"][-1][0]
+        stands = paths["crfsuite"][-1][1]
+        note += f"; CRFsuite stands at {stands:.2f} after {len(paths['crfsuite'])} iterations"
+    yield "close", Row(f"{name}: {WORK['close']}", *seconds, "CPU s", note=note)
+
+
+if __name__ == "__main__":
+    side, corpus, setting, jobs = sys.argv[1].split(":")
+    _print_side(side, corpus, setting, int(jobs))

@@ -1,0 +1,53 @@
+"""What each paper claims, beside what the records say: `claims("jeong2009")`, a table for its last chapter.
+
+Numbers of ours come from the records alone, each with its error: half of a 95 % interval, of random subsets,
+of repeats or of a paired test. `print(VERDICTS)` says what a verdict means.
+"""
+
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from ..records import RESULTS, read_record
+from .judge import UNJUDGED, VERDICTS, shown, verdict
+
+__all__ = ["PAPERS", "UNJUDGED", "VERDICTS", "claims", "listed"]
+
+PAPERS = {  # the chapter that has the table, and the paper
+    "altun2003": ("05", "Altun, Johnson and Hofmann (2003)"),
+    "sokolovska2010": ("09", "Sokolovska, Lavergne, Cappe and Yvon (2010)"),
+    "jeong2009": ("10", "Jeong, Lin and Lee (2009)"),
+    "kaji2010": ("11", "Kaji, Fujiwara, Yoshinaga and Kitsuregawa (2010)"),
+    "sutton2004": ("13", "Sutton, Rohanimanesh and McCallum (2004)"),
+}
+
+
+def listed(paper, folder=RESULTS):
+    """The `Claim`s of a paper of PAPERS, from the records of a folder."""
+
+    def record(name, *keys):
+        """The rows of NN_<table> as a DataFrame, numbers as numbers; keys: the columns of its index."""
+        import pandas as pd
+
+        table = pd.DataFrame(read_record(Path(folder) / f"{name}.csv")[1]).map(_number)
+        return table.set_index(list(keys)).sort_index(kind="stable") if keys else table
+
+    return list(import_module(f"{__name__}.{paper}").claims(record))
+
+
+def _number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return text or np.nan
+
+
+def claims(paper, folder=RESULTS):
+    """The table of a paper: claim, paper, ours, verdict, where. A record that changes it changes verdicts."""
+    import pandas as pd
+
+    rows = []
+    for claim, rule, theirs, ours, where, unjudged in listed(paper, folder):
+        rows.append([claim, shown(theirs, rule), shown(ours, rule), verdict(rule, ours, unjudged), where])
+    return pd.DataFrame(rows, columns=["claim", "paper", "ours", "verdict", "where"])

@@ -1,0 +1,171 @@
+"""Numbers with their errors, and rules that say whether they are on the side that a paper claims."""
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+LEAST_P = 1e-4  # of 10,000 permutations
+SINGLE = 2.5  # the most by which single timings of one pass differed in a record (07_race.csv of 2026-11-23)
+SHOWN = 6  # numbers of a claim, one by one
+
+
+class Found(NamedTuple):
+    """A number, and half of its 95 % interval: 0 for a count, infinity where one run says nothing of it."""
+
+    value: float
+    error: float = 0.0
+    p: float = math.nan  # of the paired test that the error is made from
+
+    def __str__(self):
+        text = f"{self.value:,.0f}" if abs(self.value) >= 1000 else f"{self.value:.3g}"
+        if not math.isnan(self.p):
+            return f"{text} (p {self.p:.2g})"
+        return f"{text} ±{self.error:.2g}" if 0.0 < self.error < math.inf else text
+
+
+class Claim(NamedTuple):
+    """One row of a paper's table.
+
+    rule : `Found` -> 1 on the claimed side, -1 on the other, 0 undecided; None for what is not judged.
+    paper : its numbers, to which the rule applies, too; or words. ours : a list of `Found`, or why there are
+    none. where : "NN, " and the heading, table or figure of that chapter. unjudged : the verdict without one.
+    """
+
+    claim: str
+    rule: Callable | None
+    paper: list | str
+    ours: list | str
+    where: str
+    unjudged: str = "not tested"
+
+
+def at(*rows):
+    """Yield `Claim`s: rows (claim, rule, paper, ours), or with `unjudged` at the end. A text before rows is
+    their place, the field `where`.
+    """
+    for row in rows:
+        if isinstance(row, str):
+            where = row
+        else:
+            yield Claim(*row[:4], where, *row[4:])
+
+
+def tested(difference, p):
+    """`Found` of a difference and the p-value of its paired test, its error taken for normal.
+
+    A p-value at LEAST_P may be less: the error is then too large, and more is left undecided. One above 0.5
+    says nothing of the error: it is infinite (see `alike`).
+    """
+    z = NormalDist().inv_cdf(1.0 - max(p, LEAST_P) / 2.0)
+    return Found(difference, 1.96 * abs(difference) / z if p <= 0.5 else math.inf, p)
+
+
+def alike(tests, design):
+    """`tests`; those without an error get the median error of `design`, tests on the same sentences."""
+    errors = [one.error for one in design if one.error < math.inf]
+    error = float(np.median(errors)) if errors else math.inf
+    return [one._replace(error=error) if one.error == math.inf else one for one in tests]
+
+
+def mean_of(values):
+    """`Found` of the mean over random subsets or seeds."""
+    from scipy.stats import t
+
+    values = np.asarray(values, float)
+    n = len(values)
+    spread = t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n) if n > 1 else math.inf
+    return Found(float(values.mean()), float(spread))
+
+
+def ratio(a, b, factor=SINGLE):
+    """`Found` of a / b for seconds that were measured once: good to a factor. Its error is that to the side
+    of 1.
+    """
+    value = a / b
+    return Found(value, value * (1.0 - 1.0 / factor if value >= 1.0 else factor - 1.0))
+
+
+def ratios(a, b, factor=SINGLE):
+    """`ratio` of each pair of two lists."""
+    return [ratio(*pair, factor) for pair in zip(a, b, strict=True)]
+
+
+def spread(found):
+    """`Found` of the largest less the smallest; all have errors against one arm."""
+    low, high = min(found), max(found)
+    return minus(high, low)
+
+
+def minus(a, b):
+    """a - b of two `Found`. They may share an arm, so their errors are added, which bounds the error."""
+    return Found(a.value - b.value, a.error + b.error)
+
+
+def over(a, b):
+    """a / b of two `Found`, whose relative errors are independent."""
+    value = a.value / b.value
+    return Found(value, abs(value) * math.hypot(a.error / a.value, b.error / b.value))
+
+
+def slope(x, y):
+    """`Found` of the power with which y grows with x."""
+    from scipy.stats import linregress, t
+
+    line = linregress(np.log(x), np.log(y))
+    return Found(float(line.slope), float(t.ppf(0.975, len(x) - 2) * line.stderr))
+
+
+def _side(off, error):
+    return 0 if not abs(off) > error else 1 if off > 0 else -1
+
+
+def more(least=0.0):
+    return lambda one: _side(one.value - least, one.error)
+
+
+def less(most=0.0):
+    return lambda one: _side(most - one.value, one.error)
+
+
+def near(target, margin):
+    return lambda one: _side(margin - abs(one.value - target), one.error)
+
+
+VERDICTS = """holds: all our numbers are on the claimed side by more than their errors
+reversed: all are on the other side by more than their errors
+... where decided: so are those that their errors decide; some are undecided
+mixed: some are on each side by more than their errors
+undecided: all are within their errors
+An error is half of a 95 % interval; seconds that were measured once are good to a factor of {SINGLE}."""
+VERDICTS = VERDICTS.format(SINGLE=SINGLE)
+
+UNJUDGED = """not tested: no record has it
+other data: the paper's corpus is not to be had, and ours says nothing on this
+fitted: what the paper leaves open was chosen by this number
+seen in the chapter, not judged: the chapter shows it; no rule decides"""
+
+
+def verdict(rule, found, unjudged="not tested"):
+    """The word of VERDICTS for the `Found`s of a claim; `unjudged` without a rule, or with nothing found."""
+    sides = [] if rule is None or isinstance(found, str) else [rule(one) for one in found]
+    if not sides:
+        return unjudged
+    decided = {side for side in sides if side}
+    if len(decided) != 1:
+        return "mixed" if decided else "undecided"
+    return ("holds" if 1 in decided else "reversed") + " where decided" * (0 in sides)
+
+
+def shown(numbers, rule):
+    """The numbers of a claim as text."""
+    if isinstance(numbers, str):
+        return numbers
+    numbers = [one if isinstance(one, Found) else Found(one) for one in numbers]
+    if len(numbers) <= SHOWN:
+        return " / ".join(map(str, numbers))
+    ends, sides = sorted(numbers)[:: len(numbers) - 1], [rule(one) for one in numbers]
+    counts = f"{sides.count(1)} of {len(sides)} as claimed, {sides.count(-1)} against"
+    return f"{ends[0]} to {ends[1]}; {counts}"

@@ -1,0 +1,106 @@
+"""Kaji, Fujiwara, Yoshinaga, Kitsuregawa (2010), chapter 11: 45, 319, 2,602 labels; ours 44, 319, 2,322."""
+
+import numpy as np
+
+from .judge import Found, at, less, minus, more, near, over, ratios
+
+TASKS = "pos", "joint", "supertags"
+SD, EXPANDED = "staggered", "staggered-columns"  # SD+C-EXP
+
+
+def us(decoders, name, tasks=TASKS):
+    """Microseconds a word, half of their range as error."""
+    rows = [decoders.loc[name, task] for task in tasks]
+    return [Found(row["us a token"], (row["slowest"] - row["fastest"]) / 2) for row in rows]
+
+
+def faster(decoders, name, base, tasks=TASKS):
+    """How many times as fast as base."""
+    return [over(a, b) for a, b in zip(us(decoders, base, tasks), us(decoders, name, tasks), strict=True)]
+
+
+def sweeps(decoders, name, tasks=TASKS):
+    """Sweeps a sequence, with their 95 % interval as error."""
+    rows = [decoders.loc[name, task] for task in tasks]
+    return [Found(row["sweeps"], 1.96 * row["sweeps error"]) for row in rows]
+
+
+def claims(record):
+    """Yield its `Claim`s."""
+    decoders = record("11_decoders", "model", "decoder", "task").loc["perceptron"]
+    yield from of_seconds(decoders)
+    yield from of_sweeps(decoders)
+    yield from of_training(record, faster(decoders, EXPANDED, "plain"))
+    yield from of_beams(record, decoders)
+
+
+def of_seconds(decoders):
+    """Table 1: times as fast."""
+    speed = faster(decoders, EXPANDED, "plain")
+    opened = faster(decoders, "carpediem", "plain", TASKS[:2])
+    yield from at("11, Table 1",
+        ("C-EXP decodes faster than Viterbi: times as fast", more(1), [3.5, 20.8, 273], speed),
+        ("by orders of magnitude with thousands of labels (100 or more)", more(100), [273], speed[2:]),
+        ("its gain grows with the labels: 319 over 45, thousands over 319", more(1), [5.9, 13.1],
+         [over(b, a) for a, b in zip(speed, speed[1:], strict=False)]),
+        ("C-EXP is faster than CarpeDiem, 45 and 319 labels: times as fast", more(1), [1.63, 31.4],
+         faster(decoders, EXPANDED, "carpediem", TASKS[:2])),
+        ("the same, thousands of labels", None, "1150", "CarpeDiem takes minutes a hundred words"),
+        ("SD, too, decodes faster than Viterbi: times as fast", more(1), [2.2, 11, 110],
+         faster(decoders, SD, "plain")),
+        ("C-EXP is faster than SD: times as fast", more(1), [1.59, 1.88, 2.48],
+         faster(decoders, EXPANDED, SD)),
+        ("CarpeDiem is faster than Viterbi with 45 labels: times as fast", more(1), [2.15], opened[:1]),
+        ("and slower with 319: times as fast", less(1), [0.66], opened[1:]),
+    )  # fmt: skip
+
+
+def of_sweeps(decoders):
+    """Table 2, and that both are exact."""
+    for name, short, papers in ((SD, "SD", (6.02, 8.15)), (EXPANDED, "C-EXP", (6.12, 8.62))):
+        yield from at("11, Table 2",
+            (f"sweeps of {short}, 45 and 319 labels: ours less theirs (within 0.5)", near(0, 0.5),
+             " / ".join(map(str, papers)),
+             [minus(a, Found(b)) for a, b in zip(sweeps(decoders, name, TASKS[:2]), papers, strict=True)]),
+        )  # fmt: skip
+    rows = [decoders.loc[SD, task] for task in TASKS]
+    same = decoders["accuracy"].unstack("task")
+    yield from at("11, Table 2",
+        ("both take about as many sweeps: C-EXP less SD (within 0.7)", near(0, 0.7), [0.1, 0.47, 0.6],
+         [minus(a, b) for a, b in zip(sweeps(decoders, EXPANDED), sweeps(decoders, SD), strict=True)]),
+        ("SD takes at most log2 L + 1 sweeps: the bound less the most seen", more(-0.5), "a proof",
+         [Found(np.ceil(np.log2(row["labels"])) + 1 - row["most sweeps"]) for row in rows]),
+        "11, 6. Check",
+        ("exact: accuracy less Viterbi's (0)", near(0, 1e-9), "a proof",
+         [Found(same.loc[name, one] - same.loc["plain", one]) for name in (SD, EXPANDED) for one in TASKS]),
+    )  # fmt: skip
+
+
+def of_training(record, speed):
+    """Table 3; speed : of C-EXP's decoding, over Viterbi's."""
+    training = record("11_training", "transitions", "task")
+    trained = ratios(*(training.loc[name, "10 epochs (s)"].loc[list(TASKS)] for name in ("tables", EXPANDED)))
+    yield from at("11, Table 3",
+        ("C-EXP trains the perceptron faster than Viterbi: times as fast", more(1), [2.7, 13.3, 18.9],
+         trained),
+        ("training gains less than decoding: its factor over that of decoding", less(1), [0.77, 0.64, 0.07],
+         [over(a, b) for a, b in zip(trained, speed, strict=True)]),
+        ("pruning is weak at the beginning of training: first epoch over a late one, C-EXP", more(1),
+         "probably",
+         ratios(*(training.loc[EXPANDED, name].loc[list(TASKS)] for name in ("first epoch", "us a token")))),
+    )  # fmt: skip
+
+
+def of_beams(record, decoders):
+    """Table 4."""
+    beam = record("11_beam").groupby("task").last()
+    pairs = zip(us(decoders, EXPANDED), beam["us a token"].loc[list(TASKS)], strict=True)
+    narrow = [over(one, Found(other, 0.6 * other)) for one, other in pairs]
+    yield from at("11, Table 4",
+        ("a beam is faster than C-EXP with 45 and 319 labels: times as fast", more(1), [1.29, 1.5],
+         narrow[:2]),
+        ("and slower with thousands: times as fast", less(1), [0.6], narrow[2:]),
+        ("accuracy with 319 labels (within 0.5 points of theirs)", near(93.21, 0.5), [93.21],
+         [Found(beam.loc["joint", "exact"])]),
+        ("accuracy with 45 and 2,602 labels", None, "97.08, 91.20", "their treebanks are not public"),
+    )  # fmt: skip
