@@ -138,7 +138,8 @@ class _Place(UserProvidedCacheLocator):
         return cls(function, file)
 
     def get_source_stamp(self):
-        return ""  # the folder is named after what kernels say
+        # the folder is named after what kernels of the package say; others go by their file, as with numba
+        return "" if Path(self._py_file).is_relative_to(_PACKAGE) else super().get_source_stamp()
 
     def get_disambiguator(self):
         return "kernel"  # there is one of a name in a file, wherever it stands

@@ -82,16 +82,17 @@ def decode(
 ):
     """The most probable labels, int32 (N,); for "beam" good ones.
 
-    form : one of FORMS. Those of `inference.decode` are left to it; the others are DECODERS.
+    form : one of FORMS, or a `Decoder` of one's own. Those of `inference.decode` are left to it; the others
+        are DECODERS.
     beam_width : labels of a token that "beam" keeps, at least 1.
     counters : int64 (3,), added to by DECODERS alone: nodes and label pairs looked at, sweeps.
     Raises ValueError for another form or width, for tables beyond memory, for a beam without path, and
     otherwise as `inference` does.
     """
-    one_of("form", form, FORMS)
+    own = isinstance(form, Decoder)
     beam_width = whole("beam_width", beam_width, 1)
-    check_tables(form, corpus.n_classes, features.n_labels)
-    if form not in DECODERS:
+    check_tables("plain" if own else one_of("form", form, FORMS), corpus.n_classes, features.n_labels)
+    if not own and form not in DECODERS:
         return inference.decode(corpus, features, w, constraints, n_threads, form)
     model = ready_model(corpus, features, w, constraints, edge_scores, False, padding=False)
     search = search_by(form, model.edges, label_order(features, model.w), beam_width)
@@ -126,10 +127,10 @@ def check_tables(form, n_classes, n_labels):
 
 
 def search_by(form, log_edge, order, beam_width=BEAM_WIDTH):
-    """f(log_node (n, L), edge_class, seq_ptr, path, score) -> counters (3,): one of DECODERS on transitions
-    log_edge (K, L, L); order : see `label_order`.
+    """f(log_node (n, L), edge_class, seq_ptr, path, score) -> counters (3,): a `Decoder`, or one of DECODERS,
+    on transitions log_edge (K, L, L); order : see `label_order`.
     """
-    decoder = DECODERS[form]
+    decoder = DECODERS.get(form, form)
     tables = decoder.tables(log_edge, order, beam_width)
 
     def search(log_node, edge_class, seq_ptr, path, score):
