@@ -2,7 +2,7 @@
 
 numba's cache works file by file: a cached caller does not notice that a kernel it calls, in another file,
 has changed, and a cached kernel ignores a later ``NUMBA_BOUNDSCHECK``. So the cache folder is named after a
-hash of what all kernels, and the constants and tuples beside them, say to the compiler, and of that flag:
+hash of what all kernels, all tuples, and the constants beside kernels say to the compiler, and of that flag:
 whatever of it changes, the folder changes. Docstrings, comments and places in a file say nothing to it. The
 folder lies in the user's cache (``CRFBOOK_KERNEL_CACHE`` overrides it), so that read-only installations work.
 
@@ -39,21 +39,32 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def _sources():
-    """This file, and every file that holds a kernel, in a fixed order."""
+    """This file, and every file that holds a kernel or a tuple of arrays, in a fixed order."""
     files = sorted(_PACKAGE.rglob("*.py"))
-    return [_PACKAGE / "_jit.py", *(path for path in files if b"\n@kernel" in path.read_bytes())]
+    marks = b"\n@kernel", b"NamedTuple", b"namedtuple("
+    held = (path for path in files if any(mark in path.read_bytes() for mark in marks))
+    return [_PACKAGE / "_jit.py", *(path for path in held if path.name != "_jit.py")]
 
 
 def _syntax(path):
-    """What machine code of a file depends on: kernels, classes, constants and imports, without docstrings."""
-    tree, here = ast.parse(path.read_bytes()), path.name == "_jit.py"  # which says how all kernels compile
-    plain = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
-    tree.body = [node for node in tree.body if here or node not in plain]
+    """What machine code depends on, without docstrings: of a file with kernels all but plain functions, of
+    others the tuples, whose fields kernels read by their places.
+    """
+    text = path.read_bytes()
+    tree, all_counts = ast.parse(text), path.name == "_jit.py"  # which says how all kernels compile
+    tree.body = [node for node in tree.body if all_counts or _counts(node, b"\n@kernel" in text)]
     for node in ast.walk(tree):
         holds = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         if holds and ast.get_docstring(node) is not None:
             del node.body[0]
     return ast.dump(tree)
+
+
+def _counts(node, kernels):
+    if kernels:
+        return not isinstance(node, ast.FunctionDef) or bool(node.decorator_list)
+    made = node.bases if isinstance(node, ast.ClassDef) else [getattr(node, "value", None)]
+    return any("namedtuple" in ast.dump(part).lower() for part in made if part is not None)
 
 
 def _fingerprint():
@@ -86,9 +97,30 @@ def _prune(folder, keep):
                 shutil.rmtree(old, ignore_errors=True)
 
 
+def _remembered_fingerprint(root):
+    """`_fingerprint`, from a file of `root` where these very sources have been read before: that takes no
+    hundredth of the time.
+    """
+    seen = hashlib.sha256(
+        b"".join(path.read_bytes() for path in _sources()) + str(config.BOUNDSCHECK).encode()
+    )
+    memo = root / "fingerprints" / seen.hexdigest()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if len(name := memo.read_text()) == 16 and name.isalnum():
+            return name
+    name = _fingerprint()
+    with contextlib.suppress(OSError):
+        memo.parent.mkdir(parents=True, exist_ok=True)
+        beside = memo.with_suffix(f".{os.getpid()}")
+        beside.write_text(name)
+        os.replace(beside, memo)
+    return name
+
+
 def _cache_folder():
     """Folder for this version's machine code, or None where there is none and none can be made."""
-    root, name = _user_cache(), _fingerprint()
+    root = _user_cache()
+    name = _remembered_fingerprint(root)
     with contextlib.suppress(OSError):
         (root / name).mkdir(parents=True, exist_ok=True)
         os.utime(root / name)

@@ -96,9 +96,32 @@ def test_the_cache_goes_by_what_kernels_say(tmp_path, monkeypatch):
         ("twice", "double"), ("@kernel", "@kernel\n@other"),
     ]:  # fmt: skip
         assert mark(old, new) != was, (old, new)
+    # of a file without kernels the tuples count, since kernels read their fields by their places
+    for old, new, same in [("a: int\n    b: int", "b: int\n    a: int", False), ("= 1", "= 2", True)]:
+        text = "from typing import NamedTuple\nX = 1\nclass P(NamedTuple):\n    a: int\n    b: int\n"
+        path.write_text(text)
+        was = _jit._fingerprint()
+        path.write_text(text.replace(old, new))
+        assert (_jit._fingerprint() == was) == same
     path = path.rename(tmp_path / "_jit.py")
     was = mark()
     assert mark("Rows(1)", "Rows(2)") != was  # of this file all counts: it says how kernels compile
+
+
+def test_sources_that_were_read_before_are_not_read_again(tmp_path, monkeypatch):
+    path, root = tmp_path / "rows.py", tmp_path / "cache"
+    path.write_text(KERNEL)
+    monkeypatch.setattr(_jit, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(_jit, "_sources", lambda: [path])
+    was = _jit._remembered_fingerprint(root)
+    with monkeypatch.context() as without:
+        without.setattr(_jit, "_fingerprint", None)
+        assert _jit._remembered_fingerprint(root) == was
+    path.write_text(KERNEL.replace("2.0", "3.0"))
+    assert _jit._remembered_fingerprint(root) == _jit._fingerprint() != was
+    for memo in (root / "fingerprints").iterdir():
+        memo.write_text("no name")
+    assert _jit._remembered_fingerprint(root) == _jit._fingerprint()
 
 
 def count_two_kernels(stream, monkeypatch):

@@ -57,18 +57,22 @@ def log_chain(i, corpus, features, w, constraints):
 
 def known_well(i, chain):
     """The chain of sequence i; ValueError where its probabilities are lost in the rounding of scores."""
-    _refuse(i, chain.off, MOST_OFF)
+    refuse(i, chain.off, MOST_OFF)
     return chain
 
 
 def path_log_proba(i, chain, labels, first=0):
-    """`LogChain.log_proba`; ValueError where rounding of scores may move it by more than 1e-6."""
-    found, bold = (part.log_proba(labels, first) for part in (chain, chain.bold))
-    _refuse(i, max(chain.off, abs(bold - found)), max(MOST_OFF, 1e-6 * -found))
+    """`LogChain.log_proba`; ValueError where rounding of scores may move it by more than MOST_OFF and by more
+    than 1e-6 of it. 0 is sure where no other label is alive.
+    """
+    found = chain.log_proba(labels, first)
+    if found < 0.0 or chain.off:
+        refuse(i, chain.path_off(labels, first), max(MOST_OFF, 1e-6 * -found))
     return found
 
 
-def _refuse(i, off, most):
+def refuse(i, off, most=MOST_OFF):
+    """ValueError for sequence i if its log probabilities may be off by more than `most` nats."""
     if not off <= most:
         raise ValueError(
             f"sequence {i}: expected scores whose differences float64 knows, got some so large that log "

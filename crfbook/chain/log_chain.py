@@ -10,7 +10,7 @@ import numpy as np
 
 LARGE = 1e8  # nats: sequences whose weights add up to more come here; all forms keep 7 digits up to there
 DEAD = 800.0  # nats below the best: a probability of 0
-MOST_OFF = 5e-7  # nats that a log probability may be off
+MOST_OFF = 1e-6  # nats that a log probability may be off
 
 
 class LogChain:
@@ -21,8 +21,8 @@ class LogChain:
 
     u, s : the scores less the largest of each row and class. log_z : -inf where every path is forbidden.
     off : nats, a bound of the rounding error of log probabilities that are not DEAD; 0 where each token has
-        one label that is not, whatever rounding does. node_off (T, L), edge_off (K, L, L): how far the scores
-        themselves may be off; None: not at all, and off is 0.
+        one label that is not, whatever rounding does. rounding : the bound all the same.
+    node_off (T, L), edge_off (K, L, L): how far the scores may be off; None: not at all, and off is 0.
     Cost: 2 T L^2 exps, twice with errors. Source: Rabiner (1989), section V.A, in logarithms.
     """
 
@@ -43,13 +43,15 @@ class LogChain:
             self.back[t - 1] = finite_max(self.b[t - 1], 0)
             self.b[t - 1] -= self.back[t - 1]
         self.log_z = float((top + self.gain).sum() + edge_top[edge_class[1:]].sum() + _lse(self.a[-1], 0))
-        self.off, self.bold = 0.0, self
+        self.off, self.rounding, self.node_off, self.edge_off = 0.0, 0.0, node_off, edge_off
         if node_off is not None:
-            self.bold = LogChain(log_node + node_off, log_edge + edge_off, edge_class)
-            self.off = self.bold._bound(node_off, edge_off)
+            bold = LogChain(log_node + node_off, log_edge + edge_off, edge_class)
+            self.rounding, alone = bold._bound(node_off, edge_off)
+            self.off = 0.0 if alone else self.rounding
 
     def _bound(self, node_off, edge_off):
-        """`off`, where the scores are the largest that they may be.
+        """(`rounding`, whether one label of each token is alive), where the scores are the largest that they
+        may be.
 
         No term of a recursion is above 0, so three additions round by less than 2 eps times their result,
         |a| + |gain| (or |b| + |back|). On the way to a cell that is alive |a| + |b| is at most that of cells
@@ -64,7 +66,7 @@ class LogChain:
         for t, k in enumerate(self.edge_class[1:].tolist(), 1):
             off += edge_off[k][np.ix_(alive[t - 1], alive[t])].max(initial=0.0)
         alone = ((gap <= DEAD + 4.0 * n * off).sum(axis=1) == 1).all()
-        return 0.0 if alone else float(off)
+        return float(off), alone
 
     @property
     @np.errstate(all="ignore")
@@ -91,6 +93,15 @@ class LogChain:
                 ways = self.table[self.edge_class[t], labels[t - first - 1]] + (self.u[t] + self.b[t])
             total += min(0.0, ways[y] - _lse(ways, 0)) if ways[y] > -np.inf else -np.inf
         return float(total)
+
+    def path_off(self, labels, first=0):
+        """A bound of the rounding error of `log_proba`, in nats, also for labels that are DEAD."""
+        places = list(enumerate(labels, first))
+        pairs = zip(places[:-1], places[1:], strict=True)
+        nodes = sum(self.node_off[t, y] for t, y in places)
+        return (
+            self.rounding + nodes + sum(self.edge_off[self.edge_class[t], a, b] for (_, a), (t, b) in pairs)
+        )
 
 
 def finite_max(scores, axis):

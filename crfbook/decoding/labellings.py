@@ -10,7 +10,7 @@ from crfbook._checks import one_of, whole
 from crfbook.chain import inference
 from crfbook.chain.batch import spare_or_new
 from crfbook.chain.forms import table_edges
-from crfbook.chain.large_scores import large_sequences, log_chain, path_log_proba
+from crfbook.chain.large_scores import large_sequences, log_chain, path_log_proba, refuse
 from crfbook.chain.ready import ready_model, stretch_scores, stretches
 from crfbook.chain.sparse.choice import decoding_form
 from crfbook.chain.sparse.potentials import default_scores, default_work
@@ -121,6 +121,8 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     log_proba = score - log_z[:, None]
     for i in large_sequences(corpus, features, w):
         chain, tokens = log_chain(i, corpus, features, w, constraints), slice(*corpus.seq_ptr[i : i + 2])
+        if chain.off:  # which of near ones is the better may be lost in their scores
+            refuse(i, np.spacing(np.abs(score[i, 0])))
         for rank in range(found[i]):
             log_proba[i, rank] = path_log_proba(i, chain, path[tokens, rank])
     return KBest(path, score, log_proba, found)

@@ -1,6 +1,6 @@
 """Regular expressions of users on the strings of a column: a search that may run for ever is stopped.
 
-`re` tries one way after the other: for `(a+)+$` on a word of 40 letters some 10^12. Within a process nothing
+`re` tries one way after the other: for `(a+)+$` on 40 letters a and a b some 10^12. Within a process nothing
 stops it in every thread and on every system. So what may take long runs in a process of its own,
 which a watchdog of Python ends after LIMIT seconds on one cell. Most searches are short by the form of the
 expression, and start no process.

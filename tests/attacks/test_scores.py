@@ -134,7 +134,9 @@ def compare(model, try_):
         if log_p is not None:
             want = exact[i].log_proba.get(tuple(corpus.labels[tokens].tolist()), -np.inf)
             close(log_p[i], want, f"{try_}: log p of sequence {i}")
+        ranked = sorted(exact[i].log_proba.values(), reverse=True)
         for rank in range(best.found[i] if best is not None else 0):
+            close(best.log_proba[i, rank], ranked[rank], f"{try_}: the best of rank {rank} of sequence {i}")
             want = exact[i].log_proba[tuple(best.path[tokens, rank].tolist())]
             close(best.log_proba[i, rank], want, f"{try_}: rank {rank} of sequence {i}")
         first = int(try_.integers(corpus.lengths[i]))

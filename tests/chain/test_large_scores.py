@@ -13,6 +13,7 @@ from crfbook.chain.objective import Objective
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
+from crfbook.decoding import kbest
 from crfbook.dynamic.inference import DynamicModel, marginals
 
 pytestmark = pytest.mark.kernels
@@ -86,6 +87,26 @@ def test_differences_that_rounding_hides_are_refused_by_all_forms(size):
     with pytest.raises(ValueError, match="float64 knows"):
         inference.span_log_proba(corpus, features, w, [(0, 0, [1])])
     assert np.isfinite(inference.log_partition(corpus, features, w)).all()
+
+
+def test_the_best_labellings_are_not_chosen_by_what_their_sums_have_lost():
+    """Both labels get 1e17 at the first token: beside it the transitions count for nothing in float64."""
+    corpus, features, w = chain_of((1e17, 1e17), (0.0, 1.0, 2.0, 3.0), n_tokens=2)
+    with pytest.raises(ValueError, match="^sequence 0: .* log probabilities may be off by .* nats"):
+        kbest(corpus, features, w, k=1)
+    corpus, features, w = chain_of((1e17, 0.0), (0.0, 1.0, 2.0, 3.0), n_tokens=2)
+    best = kbest(corpus, features, w, k=1)
+    assert best.path[:, 0].tolist() == [0, 0] and best.log_proba[0, 0] == 0.0
+
+
+@pytest.mark.parametrize("large, less", [(1e20, 1e8 + 5000.0), (1e18, 1e9)])
+def test_an_improbable_label_of_attributes_that_cancel(large, less):
+    """Its score is off by the rounding of attributes that both labels have, and that cancel."""
+    corpus = make_corpus([0, 1], [0, 3], [0, 1, 2], labels=[1])
+    features = observed(corpus, 2, 3, all_states=True)
+    w = np.array([large, large, less, 0.0, -large, -large])
+    with pytest.raises(ValueError, match="float64 knows"):
+        inference.log_proba(corpus, features, w)
 
 
 @pytest.mark.parametrize("soft", [-1e9, -1e30, -1e100])

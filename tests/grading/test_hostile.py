@@ -119,6 +119,7 @@ WRONG = {
     "returns a large array": returns("score", "np.zeros(10**7)"),
     "returns a large list": returns("score", "[0.0] * 10**6"),
     "returns a large number": returns("score", "10 ** 10**6"),
+    "returns texts that an array fills up": returns("score", "['x' * 9999] + [''] * 16000"),
     "returns a large text": returns("score", "'x' * 10**7"),
     "raises what cannot be said": ERROR + inside("score", "raise E"),
     "sets numpy to raise": inside("score", "np.seterr(all='raise'); return 0"),

@@ -69,7 +69,13 @@ def fence():
     """(how a worker is started, the sentence that says so). One whole trial decides: some systems refuse new
     namespaces, others what is done in them.
     """
-    libraries = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(place)]
+    libraries = [
+        Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(place)
+    ]
+    # none that shows the book
+    libraries = [
+        p for p in libraries if not (p.resolve().is_relative_to(ROOT) or ROOT.is_relative_to(p.resolve()))
+    ]
     places = {form(place) for place in (*PYTHON, *libraries) for form in (os.path.abspath, os.path.realpath)}
     fenced = [*BARE, FENCE, str(ROOT), *places]
     try:
@@ -257,7 +263,13 @@ def difference(expected, got, tol):
     return _of_numbers(np.asarray(expected), got, tol)
 
 
+def _has_text(value):
+    return isinstance(value, str) or isinstance(value, (list, tuple)) and any(map(_has_text, value))
+
+
 def _of_numbers(expected, got, tol):
+    if expected.dtype.kind in "biufc" and _has_text(got):  # which an array would fill up to the longest one
+        return f"returned {_kind(got)}, expected numbers"
     try:
         found = np.asarray(got)
     except ValueError:
