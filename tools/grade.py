@@ -25,9 +25,10 @@ import nbformat
 import numpy as np
 
 from tools.grading import assignment as source
+from tools.grading.compare import difference
 from tools.grading.release import pack, release
 from tools.grading.report import Mark, Result, overview, table, write_csv, write_feedback
-from tools.grading.run import Failed, ask, difference, fence, printable, regular
+from tools.grading.run import Failed, ask, fence, printable, regular
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGEST = 20_000_000  # bytes of a notebook

@@ -5,7 +5,7 @@ in the student's own process. What that costs is listed in notebooks/assignments
 import inspect
 import re
 
-from tools.grading import run
+from tools.grading import compare
 from tools.grading.assignment import HIDDEN, TOLERANCE, role, shown, unmarked
 
 NAMED = re.compile(r"\bcase\((\w+)\s*,")
@@ -18,7 +18,6 @@ _stderr, _sys.stderr = _sys.stderr, _io.StringIO()
 LAST = """\
 ### BEGIN HIDDEN TESTS
 import contextlib, copy, io
-import numpy as np
 {difference}
 _solution = {{"__name__": "solution"}}
 exec({solution!r}, _solution)
@@ -69,8 +68,7 @@ def hidden_tests(about):
     """{grade_id: source} of the test cells: examples with numbers, and hidden tests that run anywhere."""
     codes, tests = [code for _, code in about.given], {test.name: test for test in about.tests}
     codes += [unmarked(cell.source) for cell in about.nb.cells if role(cell)[0] == "solution"]
-    parts = (run.difference, run._of_numbers, run._kind)
-    common = {"difference": "\n".join(map(inspect.getsource, parts)), "solution": "\n".join(codes)}
+    common = {"difference": inspect.getsource(compare), "solution": "\n".join(codes)}
     found = {}
     for cell in about.nb.cells:
         kind, named = role(cell)
