@@ -14,7 +14,7 @@ shard, and whoever asks does not know how:
     SparsePairs       the pairs of labels that have a weight: sparse/form.py
     DefaultPairs      the same for one edge class and many labels: sparse/form.py
     StepTables        tables without kernels, for tiny problems: numpy_form.py
-    LossTables        gradients of the other losses: losses/form.py
+    LossTables        gradients of the other losses: losses.py
     LocalTables       one classifier a token, MEMM: models/directed
     TupleArcs         weights on label tuples: learners/tuples
 """
@@ -24,10 +24,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.batch import Batch
 from crfbook.chain.forward_backward import exp_edges
 from crfbook.chain.forward_backward_batched import add_edge_sum, groups_of
 from crfbook.chain.likelihood import (
+    Batch,
     add_tree,
     batch_gradient,
     batch_scores,

@@ -8,7 +8,7 @@ it continues. Sequences must not be empty.
 A batch is named by (b, packing): its number, and the `Packing` of packing.py with all orders of rows, which
 lists its arrays with shapes. Products with tables are one matrix product per step and edge class.
 Several edge classes: ``group_rows`` is run once when a batch is packed; its arrays may stay empty if K = 1.
-The NamedTuples `edges` (`Edges` of forms.py) and `work` (`Work` of batch.py, as long as the
+The NamedTuples `edges` (`Edges` of forms.py) and `work` (`Work` of likelihood.py, as long as the
 longest batch) list their arrays with shapes.
 Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 4):
 results are the same.

@@ -14,7 +14,6 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from crfbook.chain.batch import make_work, spare_or_new
 from crfbook.chain.forms import table_edges
 from crfbook.chain.forward_backward import (
     edge_marginal_log,
@@ -23,8 +22,7 @@ from crfbook.chain.forward_backward import (
     forward_backward_log,
     forward_backward_scaled,
 )
-from crfbook.chain.large_scores import known_well, large_sequences, log_chain, path_log_proba
-from crfbook.chain.likelihood import open_rows
+from crfbook.chain.likelihood import make_work, open_rows, spare_or_new
 from crfbook.chain.numpy_form import Lattice, Steps, edge_scores, viterbi_by_steps
 from crfbook.chain.objective import LOG_LOSS_FORMS, check_paths
 from crfbook.chain.packing import (
@@ -33,7 +31,16 @@ from crfbook.chain.packing import (
     pack,
     padded,
 )
-from crfbook.chain.ready import add_scores, ready_model, stretch_scores, stretches
+from crfbook.chain.ready import (
+    add_scores,
+    known_well,
+    large_sequences,
+    log_chain,
+    path_log_proba,
+    ready_model,
+    stretch_scores,
+    stretches,
+)
 from crfbook.chain.sparse.choice import FormChooser, decoding_form, is_tiny
 from crfbook.chain.sparse.default import default_viterbi_many
 from crfbook.chain.sparse.potentials import (

@@ -1,5 +1,5 @@
 """What training minimises: the penalised negative log-likelihood of a corpus, and its gradient;
-or another loss (losses/form.py).
+or another loss (losses.py).
 
     value(w) = sum_i weight_i (log Z_i - score_i(y_i)) + c2 |w|^2        in nats
     grad(w)  = expected counts - gold counts + 2 c2 w
@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crfbook._checks import number, one_of
-from crfbook.chain.batch import Counts, Spare, make_work
 from crfbook.chain.forms import Problem, Tables
-from crfbook.chain.likelihood import add_tree
-from crfbook.chain.losses.form import LossTables, make_loss
+from crfbook.chain.likelihood import Counts, Spare, add_tree, make_work
+from crfbook.chain.losses import LossTables, make_loss
 from crfbook.chain.numpy_form import StepTables, list_all
 from crfbook.chain.packing import batch_rows, lay_out, n_shards, pack, padded, padded_bounds
 from crfbook.chain.scores import collect_dense, fill_dense
@@ -78,7 +77,7 @@ class Objective:
     constraints : Constraints or None; forbidden transitions score -inf in Z.
     n_threads : int; the result has the same bits for any value.
     batch_tokens : int or None, rows of a batch; None is what `batch_rows` says.
-    loss : "log", "exp", "pointwise-log" or "pointwise-exp", see losses/form.py; the exp losses are pure
+    loss : "log", "exp", "pointwise-log" or "pointwise-exp", see losses.py; the exp losses are pure
         numbers, not nats.
     clamp : None, or M > 0: phi(u) = e^u - 1 goes on as a straight line where u > M nats.
     log_scale : value and gradient, penalty included, are multiplied by exp(-log_scale). Where 1/p exceeds

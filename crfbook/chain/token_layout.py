@@ -64,7 +64,7 @@ class OnlineWork(NamedTuple):
 
 
 class ListLayout(NamedTuple):
-    """Weights and transitions as learners/online/lists.py reads them; of others no array has an entry."""
+    """Weights and transitions as learners/online/staggered.py reads them; of others no array has an entry."""
 
     number: np.ndarray  # int64 (N,): 0, 1, 2, ...
     attr_ptr: np.ndarray  # this and the next two as in a Corpus

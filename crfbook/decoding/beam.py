@@ -2,7 +2,7 @@
 
 Width 1 is the greedy path, width L or more is Viterbi. In between a path may be missed. Forbidden = -inf.
 
-`tables` is BeamTables of tables.py. `beam` is a tuple of work arrays, T tokens of the longest sequence, W =
+`tables` is BeamTables. `beam` is a tuple of work arrays, T tokens of the longest sequence, W =
 min(width, L): kept int32 (T, W), labels by falling delta; n_kept int64 (T,); delta and best (T, W), with and
 without the node score of the label; ahead (L,).
 """

@@ -3,7 +3,7 @@
 Every bound is added up in the order of the score that it bounds, and rounding keeps that order. So scores are
 those of ``viterbi_many`` bit for bit. Forbidden = -inf, and no bound is ever +inf.
 
-`tables` is CarpeDiemTables of tables.py. `search` is a tuple of work arrays, T tokens of the longest
+`tables` is CarpeDiemTables. `search` is a tuple of work arrays, T tokens of the longest
 sequence: order int32 (T, L), a heap of the labels not yet opened, and behind it the opened ones, the first
 one last; n_opened int64 (T,); limit (T,); delta (T, L); back int32 (T, L); frame int64 (T, 2).
 """

@@ -8,10 +8,17 @@ import numpy as np
 
 from crfbook._checks import one_of, whole
 from crfbook.chain import inference
-from crfbook.chain.batch import spare_or_new
 from crfbook.chain.forms import table_edges
-from crfbook.chain.large_scores import large_sequences, log_chain, path_log_proba, refuse
-from crfbook.chain.ready import ready_model, stretch_scores, stretches
+from crfbook.chain.likelihood import spare_or_new
+from crfbook.chain.ready import (
+    large_sequences,
+    log_chain,
+    path_log_proba,
+    ready_model,
+    refuse,
+    stretch_scores,
+    stretches,
+)
 from crfbook.chain.sparse.choice import decoding_form
 from crfbook.chain.sparse.potentials import default_scores, default_work
 from crfbook.chain.viterbi import dominance

@@ -1,10 +1,10 @@
 """Staggered decoding: frequent labels are looked at first, one label z stands for all others of a token.
 
 A best path that avoids z is the answer. Otherwise tokens (columns) get twice as many labels, and the next
-sweep runs in the other direction. ``staggered_decode`` in tables.py is the readable form. Forbidden = -inf;
+sweep runs in the other direction. ``staggered_decode`` is the readable form. Forbidden = -inf;
 bounds that are not known yet are +inf. -inf decides before it is added to another: -inf + inf is NaN.
 
-Labels are numbered by their place in tables.order, `tables` is StaggeredTables of tables.py. `lattice` is a
+Labels are numbered by their place in tables.order, `tables` is StaggeredTables. `lattice` is a
 tuple of work arrays, T tokens of the longest sequence, M levels:
 column int64 (T, 4): labels expanded, labels kept (expanded and not pruned), whether z is alive, level of z;
 kept int32 (T, L): rising; bound (2, T, L+1) as [direction, token, label, z last]: the best score of what lies

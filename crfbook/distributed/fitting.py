@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfbook._checks import function_or_none, shown, whole
-from crfbook.distributed.engine import Part, engine_of, memory_share
-from crfbook.distributed.handshake import check_here, versions
+from crfbook.distributed.engine import Part, check_here, engine_of, memory_share, versions
 from crfbook.distributed.objective import KEPT, ShardedObjective
 from crfbook.distributed.shards import Shards, check_crf, read_shard, settings_of
 from crfbook.learners.online import perceptron

@@ -20,8 +20,7 @@ from crfbook._checks import number, whole
 from crfbook.chain.objective import Objective, check_weights, l2_penalty
 from crfbook.chain.packing import forecast
 from crfbook.data.features import select
-from crfbook.distributed.engine import Part, memory_share
-from crfbook.distributed.handshake import check_here, versions
+from crfbook.distributed.engine import Part, check_here, memory_share, versions
 from crfbook.distributed.shards import ShardError, read_shard
 from crfbook.training.threads import one_blas_thread
 

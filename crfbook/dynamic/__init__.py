@@ -9,21 +9,20 @@
     decode_dual                                                      exact by dual decomposition (dual.py)
 
 Two engines are exact: elimination by matrix products (elimination.py, viterbi.py) for chains with potentials
-between neighbours, junction trees (junction.py, messages.py) for everything else that is small enough. Belief
-propagation (loopy.py; sum_product.py, log_messages.py, schedules.py) is approximate, and takes any template;
+between neighbours, junction trees (junction.py, junction.py) for everything else that is small enough. Belief
+propagation (loopy.py; sum_product.py, sum_product.py, loopy.py) is approximate, and takes any template;
 chain blocks (blocks.py, block_sweeps.py) send whole chains' messages at once. engines.py chooses.
 Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.5.
 """
 
 from crfbook.dynamic.blocks import ChainBlocks
-from crfbook.dynamic.engines import EXACT, FORMS, check_engine, engine_cost, engines_of
+from crfbook.dynamic.engines import EXACT, FORMS, Propagation, check_engine, engine_cost, engines_of
 from crfbook.dynamic.graphs import factor_graph, join_tables, split_tables
 from crfbook.dynamic.inference import DynamicModel, decode, decode_dual, kbest, marginals, max_product
 from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import check_pair, dynamic_features, lay_out_template, with_tables
 from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
 from crfbook.dynamic.objective import DynamicObjective
-from crfbook.dynamic.propagation import Propagation
 from crfbook.dynamic.templates import (
     Clique,
     add_memories,

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.batch import Work
 from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log
+from crfbook.chain.likelihood import Work
 from crfbook.dynamic.block_batch import BELIEFS, MEAN_FIELD, close_dead, open_blocks
 from crfbook.dynamic.block_sweeps import sweep_blocks
 from crfbook.dynamic.forms import JunctionTrees

@@ -11,9 +11,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from crfbook.chain.batch import Batch, Work
 from crfbook.chain.forms import Form
-from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores
+from crfbook.chain.likelihood import Batch, Work, add_tree, batch_gradient, batch_scores
 from crfbook.dynamic.elimination import chains_backward, chains_forward
 from crfbook.dynamic.junction import sequence_sums
 from crfbook.dynamic.layout import log_tables, row_bounds

@@ -11,7 +11,7 @@ import numpy as np
 
 from crfbook._checks import Stored, check_arrays, shown
 from crfbook.data.vocabulary import look_up
-from crfbook.encoding.attribute_rows import append_cell, select_known
+from crfbook.encoding.given_attributes import append_cell, select_known
 
 LIMIT = 2**62  # keys stay below
 TABLE = 2**20  # up to this many possible keys a table replaces sorting and searching

@@ -13,17 +13,25 @@ import numpy as np
 from crfbook._checks import Stored, check_arrays, check_fields, shown
 from crfbook.data.corpus import inner_tokens, offsets, positions
 from crfbook.data.vocabulary import falling_order, numbered, pack_strings, unpack_strings, where
-from crfbook.encoding.attribute_rows import (
+from crfbook.encoding.families import group
+from crfbook.encoding.given_attributes import (
     Rows,
+    as_sequences,
     edge_classes,
     gather,
+    is_columns,
+    pointers,
     select_known,
     sum_duplicates,
 )
-from crfbook.encoding.families import group
-from crfbook.encoding.given_attributes import as_sequences, is_columns, pointers
-from crfbook.encoding.regexes import searched
-from crfbook.encoding.templates import EXTRACTORS, OF_MATCH, Template, make_extractor, shipped_regexes
+from crfbook.encoding.templates import (
+    EXTRACTORS,
+    OF_MATCH,
+    Template,
+    make_extractor,
+    searched,
+    shipped_regexes,
+)
 
 
 class TemplateAttributes:

@@ -16,7 +16,7 @@ import numpy as np
 
 from crfbook._checks import number, one_of, shown, whole
 from crfbook.chain.active.sets import EPS, check_eps
-from crfbook.chain.losses.form import LOSSES
+from crfbook.chain.losses import LOSSES
 from crfbook.training.threads import resolve_threads
 
 # what an algorithm makes of a penalty; EITHER: not both 0
@@ -83,7 +83,7 @@ ALGORITHMS = {
     "arow": Algorithm(_LEARNERS + "online:arow", (), one_pass=_AS_THEY_COME),
     "boosting": Algorithm(
         _LEARNERS + "boosting:boost",
-        ("exp",), memory=_LEARNERS + "boosting.layout:state_bytes",
+        ("exp",), memory=_LEARNERS + "boosting.learner:state_bytes",
     ),
 }  # fmt: skip
 # the names that CRFsuite and sklearn-crfsuite have for them

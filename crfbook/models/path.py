@@ -30,7 +30,7 @@ from crfbook.data.corpus import Corpus, take_sequences, without_zeros
 from crfbook.data.features import select
 from crfbook.evaluation import token_accuracy
 from crfbook.evaluation.metrics import METRICS, count_chunks, scheme_of, some_of, unread
-from crfbook.learners.coordinate.path import largest_c1
+from crfbook.learners.coordinate.descent import largest_c1
 from crfbook.models.fitting import forecast_line, train
 from crfbook.models.inputs import listed, training_corpus
 from crfbook.models.parameters import check_settings

@@ -33,8 +33,7 @@ import numpy as np
 from crfbook import Objective, minimize
 from crfbook.data.features import observed
 from crfbook.dynamic import check_options, factor_graph, propagate
-from crfbook.dynamic.junction import junction_plan
-from crfbook.dynamic.messages import junction_log_z
+from crfbook.dynamic.junction import junction_log_z, junction_plan
 
 from .c10 import C2, encoded
 from .crfsuite import attribute_numbers, label_numbers

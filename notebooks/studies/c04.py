@@ -12,7 +12,7 @@ import numpy as np
 
 from crfbook import Objective, TokenColumns
 from crfbook.chain.inference import node_marginals
-from crfbook.chain.losses.form import LOSSES
+from crfbook.chain.losses import LOSSES
 from crfbook.chain.sparse.choice import never_tiny
 from crfbook.data.corpus import take_sequences
 from crfbook.evaluation import bootstrap_interval, paired_test

@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 
 from crfbook import Objective, minimize
-from crfbook.chain.batch import Batch, make_work, sparse_work
 from crfbook.chain.forms import Problem, table_edges
 from crfbook.chain.forward_backward import forward_backward_many
 from crfbook.chain.inference import node_scores
+from crfbook.chain.likelihood import Batch, make_work, sparse_work
 from crfbook.chain.packing import batch_rows, pack, padded
 from crfbook.chain.sparse.choice import TABLE_SHARE, FormChooser
 from crfbook.chain.sparse.form import PairSums, SparseBatch, SparsePairs
@@ -26,7 +26,7 @@ from crfbook.evaluation import bootstrap_interval, paired_test
 from crfbook.learners.coordinate.arrays import scatter
 from crfbook.learners.coordinate.descent import prepare
 from crfbook.learners.quasi_newton import minimize_on_support
-from crfbook.learners.quasi_newton.steps import pseudo_gradient
+from crfbook.learners.quasi_newton.l1 import pseudo_gradient
 from crfbook.learners.stochastic.fast import fast_fit
 from crfbook.training.certificate import duality_gap
 from crfbook.training.loop import OptResult

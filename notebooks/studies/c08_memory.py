@@ -18,7 +18,7 @@ from crfbook.chain.inference import decode
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.datasets.simulated import SPARSE_HMM, sample
 from crfbook.learners.coordinate import coordinate_descent, solve_path
-from crfbook.learners.quasi_newton.steps import pseudo_gradient
+from crfbook.learners.quasi_newton.l1 import pseudo_gradient
 from crfbook.learners.tuples.automaton import Tuples, tuple_occurrences
 from crfbook.learners.tuples.tuple_chain import TupleObjective, decode_tuples, train_tuples
 from crfbook.training.certificate import duality_gap

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from crfbook import DCRF, TokenColumns, dynamic, load_dataset, minimize
-from crfbook.chain.batch import Batch, make_work
 from crfbook.chain.forms import Problem as FormProblem
+from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
 from crfbook.chain.ready import stretch_scores
 from crfbook.data.corpus import slice_sequences

@@ -9,7 +9,7 @@ import pytest
 from helpers.attacks import ODD_TEXTS, attacks, one_sentence
 
 from crfbook import Encoder, Template
-from crfbook.encoding import regexes
+from crfbook.encoding import templates as regexes
 from crfbook.encoding.templates import as_template
 
 pytestmark = pytest.mark.kernels

@@ -5,8 +5,8 @@ import pytest
 from helpers.corpora import brute_value, random_corpus, random_model
 from helpers.problems import CASES, case, central_differences, constraints_for
 
-from crfbook.chain.batch import Work
 from crfbook.chain.forms import Tables
+from crfbook.chain.likelihood import Work
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import forecast
 from crfbook.data.constraints import Constraints

@@ -28,7 +28,7 @@ from crfbook.chain.token_layout import (
 )
 from crfbook.data.constraints import Constraints, bounds_of
 from crfbook.data.corpus import take_sequences
-from crfbook.learners.boosting.layout import lay_out_boosting
+from crfbook.learners.boosting.learner import lay_out_boosting
 from crfbook.learners.boosting.rounds import score_attributes
 from crfbook.learners.stochastic.dual import DualAscent
 

@@ -11,8 +11,8 @@ from helpers.dynamic import DynamicProblem, dynamic_problem, factors_of
 from helpers.factors import enumerate_factors, loopy_beliefs
 
 import crfbook.dynamic.blocks as blocks_module
-from crfbook.chain.batch import Batch, make_work
 from crfbook.chain.forms import Problem
+from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
 from crfbook.chain.ready import stretch_scores
 from crfbook.data.constraints import Constraints

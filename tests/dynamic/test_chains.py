@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.corpora import random_corpus
 
-from crfbook.chain.batch import Batch, make_work
+from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from crfbook.dynamic.graphs import by_sentence, factor_graph, join_tables, layout_graph, split_tables
 from crfbook.dynamic.junction import unroll
-from crfbook.dynamic.loopy import OPTIONS, ORDERS, check_options
-from crfbook.dynamic.schedules import copy_tables
+from crfbook.dynamic.loopy import OPTIONS, ORDERS, check_options, copy_tables
 
 pytestmark = pytest.mark.kernels
 CELLS = "expected tables of at most 1,099,511,627,776 cells in all"

@@ -9,8 +9,7 @@ from helpers.factors import enumerate_factors, factor_sizes, random_tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crfbook.dynamic.junction import _eliminate, junction_plan, plan_of, unroll
-from crfbook.dynamic.messages import junction_log_z, junction_max
+from crfbook.dynamic.junction import _eliminate, junction_log_z, junction_max, junction_plan, plan_of, unroll
 from crfbook.dynamic.templates import (
     Clique,
     factorial,

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import crfbook.dynamic.loopy as loopy
 from crfbook.dynamic.graphs import factor_graph
-from crfbook.dynamic.junction import junction_plan
-from crfbook.dynamic.log_messages import log_sweep
+from crfbook.dynamic.junction import junction_log_z, junction_plan
 from crfbook.dynamic.loopy import (
     LOG_SUM,
     SCHEDULES,
@@ -22,8 +21,13 @@ from crfbook.dynamic.loopy import (
     propagate,
     score_of,
 )
-from crfbook.dynamic.messages import junction_log_z
-from crfbook.dynamic.sum_product import plain_message, product_at, product_of_others, sum_product_sweep
+from crfbook.dynamic.sum_product import (
+    log_sweep,
+    plain_message,
+    product_at,
+    product_of_others,
+    sum_product_sweep,
+)
 
 pytestmark = pytest.mark.kernels
 schedules = pytest.mark.parametrize("schedule", SCHEDULES)

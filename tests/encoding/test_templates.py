@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from crfbook.encoding import regexes, templates
+from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.templates import (
     EXTRACTORS,
@@ -206,22 +206,22 @@ def test_regular_expressions_that_do_not_compile(pattern, why):
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(?:a|aa)+b", "(.*)*(.*)*x", "a?" * 60 + "a" * 60])
 def test_a_search_without_end_is_stopped(pattern, monkeypatch):
     """It ran for ever, and no signal stopped it outside the main thread."""
-    monkeypatch.setattr(regexes, "LIMIT", 0.2)
+    monkeypatch.setattr(templates, "LIMIT", 0.2)
     cell = "a" * 59 + "c"
     with pytest.raises(
         ValueError, match="the regular expression .* takes over 0.2 seconds on 'aaaa"
     ) as caught:
         make_extractor("t", (pattern,))(cell)
     assert repr(pattern)[:70] in str(caught.value)
-    monkeypatch.setattr(regexes, "LIMIT", 60.0)
+    monkeypatch.setattr(templates, "LIMIT", 60.0)
     short = ["b", "", "x"]
     expected = [found and found.group() for found in map(re.compile(pattern).search, short)]
-    assert regexes.searched(pattern, short) == expected
+    assert templates.searched(pattern, short) == expected
 
 
 def test_what_is_searched_apart_is_what_re_finds(monkeypatch):
-    monkeypatch.setattr(regexes, "LIMIT", 60.0)
+    monkeypatch.setattr(templates, "LIMIT", 60.0)
     cells = ["", "a-b", "\ud800-x", "ß" * 200, "Ab-cd-" * 50, "e\u0301-\u2028", "a\nb", "\x1c_"]
     for pattern in (r"(\w+-)*\w+", r"(\s|-)+$", r"(?i)(SS|ß)+", r"(?s)(.|\n)*\W", r"([^-]*)-(?:\1|x)?"):
         expected = [found and found.group() for found in map(re.compile(pattern).search, cells)]
-        assert regexes._in_a_process(pattern, cells) == expected == regexes.searched(pattern, cells)
+        assert templates._in_a_process(pattern, cells) == expected == templates.searched(pattern, cells)

@@ -8,8 +8,7 @@ import pytest
 from crfbook import make_corpus
 from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
-from crfbook.learners.boosting.layout import lay_out_boosting
-from crfbook.learners.boosting.learner import boost
+from crfbook.learners.boosting.learner import boost, lay_out_boosting
 from crfbook.learners.online.online import passive_aggressive, perceptron
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from crfbook.chain.batch import make_work
 from crfbook.chain.forms import make_edges
 from crfbook.chain.forward_backward import (
     add_edge_marginals_log,
@@ -19,6 +18,7 @@ from crfbook.chain.forward_backward import (
     node_marginals_log,
 )
 from crfbook.chain.forward_backward_batched import forward_backward_batched, group_rows
+from crfbook.chain.likelihood import make_work
 from crfbook.chain.packing import Packing
 from crfbook.chain.viterbi import viterbi, viterbi_many
 from crfbook.data.constraints import bounds_of

@@ -15,8 +15,7 @@ from sklearn.model_selection import cross_val_score
 from crfbook.data.corpus import make_corpus, offsets
 from crfbook.data.features import log_edge, observed
 from crfbook.models.crf import CRF
-from crfbook.models.directed.estimators import HMM, MEMM, LocalObjective
-from crfbook.models.directed.factors import emission_scores, move_normalisers
+from crfbook.models.directed import HMM, MEMM, LocalObjective, emission_scores, move_normalisers
 
 X = [
     [["the"], ["dog"], ["runs"]],

@@ -15,8 +15,8 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
 from crfbook.learners.stochastic.dual import DualAscent
 from crfbook.models.crf import CRF
-from crfbook.models.directed.estimators import HMM, MEMM
-from crfbook.models.dynamic.estimator import DCRF
+from crfbook.models.directed import HMM, MEMM
+from crfbook.models.dynamic import DCRF
 from crfbook.models.parameters import ALGORITHMS, EITHER, NEEDED, NONE, PARAMETERS
 
 FITS = 134  # of each algorithm and model: 2,010 in all

@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 from crfbook.data.columns import TokenColumns
 from crfbook.data.corpus import make_corpus
 from crfbook.models.crf import CRF
-from crfbook.models.directed.estimators import HMM, MEMM
+from crfbook.models.directed import HMM, MEMM
 
 RNG = np.random.default_rng(5)
 Y = [RNG.choice(["DET", "N", "V"], size=t).tolist() for t in RNG.integers(1, 8, size=30)]

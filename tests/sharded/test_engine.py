@@ -16,8 +16,7 @@ import crfbook.distributed.engine as engine
 import crfbook.distributed.writing as writing
 from crfbook import CRF
 from crfbook.distributed import ClusterLost, ShardedObjective, fit, write_shards
-from crfbook.distributed.engine import Cluster, Local, engine_of
-from crfbook.distributed.handshake import versions
+from crfbook.distributed.engine import Cluster, Local, engine_of, versions
 
 RULES = {"algorithm": "lbfgs", "c1": 0.3, "c2": 0.1}
 

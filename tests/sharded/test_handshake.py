@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from helpers.sharded import some_shards
 
-import crfbook.distributed.handshake as handshake
+import crfbook.distributed.engine as handshake
 from crfbook import CRF
 from crfbook.distributed import fit
-from crfbook.distributed.engine import Cluster
+from crfbook.distributed.engine import Cluster, check_here, check_workers, introduce, versions
 from crfbook.distributed.fitting import alone, mixed_epoch
-from crfbook.distributed.handshake import check_here, check_workers, introduce, versions
 from crfbook.distributed.objective import evaluate
 
 
@@ -76,7 +75,7 @@ def test_who_joins_later_is_checked():
 
 def test_a_worker_of_another_version_is_refused(client, tmp_path):
     def become(version):
-        import crfbook.distributed.handshake as handshake
+        import crfbook.distributed.engine as handshake
 
         handshake.versions()["numba"] = version
 
@@ -93,7 +92,7 @@ def test_a_worker_of_another_version_is_refused(client, tmp_path):
 
 def test_a_worker_that_changes_on_the_way_is_refused(client, tmp_path):
     def become(version):
-        import crfbook.distributed.handshake as handshake
+        import crfbook.distributed.engine as handshake
 
         handshake.versions()["numba"] = version
 

@@ -10,8 +10,7 @@ Source: Jeong, Lin and Lee (2009); docs/SPEC.md, D.1 to D.9.
 """
 
 from crfbook.chain.active.form import ActiveObjective
-from crfbook.chain.active.pseudo import PseudoLikelihood
-from crfbook.chain.active.tied import TiedObjective, after_another, printed, tied_features
+from crfbook.chain.active.tied import PseudoLikelihood, TiedObjective, after_another, printed, tied_features
 
 __all__ = [
     "ActiveObjective",

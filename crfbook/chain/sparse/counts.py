@@ -11,8 +11,8 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log
 from crfbook.chain.forward_backward_batched import groups_of
-from crfbook.chain.sparse.entries import class_scores, open_table
 from crfbook.chain.sparse.forward_backward import CANCELLED, put_entries
+from crfbook.chain.sparse.potentials import class_scores, open_table
 from crfbook.chain.vector_math import copy_row
 
 

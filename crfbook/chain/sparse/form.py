@@ -10,10 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.batch import Batch, lane_work, sparse_work
 from crfbook.chain.forms import Form, squared
 from crfbook.chain.forward_backward import node_marginals_log
-from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores, gather_sequence, spread_rows
+from crfbook.chain.likelihood import (
+    Batch,
+    add_tree,
+    batch_gradient,
+    batch_scores,
+    gather_sequence,
+    lane_work,
+    sparse_work,
+    spread_rows,
+)
 from crfbook.chain.packing import padded, with_groups
 from crfbook.chain.sparse.choice import class_pairs, counts_as_tables
 from crfbook.chain.sparse.counts import (
@@ -24,8 +32,12 @@ from crfbook.chain.sparse.counts import (
     sparse_log_forward,
 )
 from crfbook.chain.sparse.forward_backward import sparse_backward, sparse_forward
-from crfbook.chain.sparse.lanes import LANES, lanes_forward_backward
-from crfbook.chain.sparse.lanes_log import default_log_backward, default_log_forward
+from crfbook.chain.sparse.lanes import (
+    LANES,
+    default_log_backward,
+    default_log_forward,
+    lanes_forward_backward,
+)
 from crfbook.chain.sparse.potentials import (
     DefaultSums,
     default_edges,

@@ -5,7 +5,7 @@ psi_edge = base + gain, base = 1 (rank one) or the potentials of the plain trans
 expm1(weights), which is 0 wherever no weight is. So a token costs one product per stored pair of its class,
 instead of L^2. Rows are packed as in forward_backward_batched.py; each step goes class by class, so that a
 list of pairs is read once for all its rows. (b, packing) names a batch, as there; `edges` is a SparseEdges
-(potentials.py), `work` a `Work` (chain/batch.py): they list their arrays with shapes; M >= L labels,
+(potentials.py), `work` a `Work` (chain/likelihood.py): they list their arrays with shapes; M >= L labels,
 padded.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
 from crfbook.chain.forward_backward_batched import erase_flagged, exp_rows, steps_of
-from crfbook.chain.sparse.entries import open_table
+from crfbook.chain.sparse.potentials import open_table
 from crfbook.chain.vector_math import copy_row
 
 # A sum of base and gains below this share of the base has lost digits: it is computed again from psi, all of

@@ -10,14 +10,13 @@ wakes when the ceiling reaches log L + log share - log S: all that sleep hold to
 share is a thousandth of the least decrease (relative) that a round has promised so far, at most 1e-3 and at
 least 1e-9. It also limits the rounding of the sums (`boost_rounds`); so m_k, relative to the largest counts,
 and L are known to two shares. The NamedTuples `data`, `index`, `state` and `work` list their arrays with
-shapes (layout.py, chain/token_layout.py).
+shapes (learner.py, chain/token_layout.py).
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.sequence import bound_nodes, sequence_marginals, subtract_gold
-from crfbook.learners.boosting.instance import tighten
 from crfbook.learners.boosting.selection import (
     BLOCK,
     DRIFT,
@@ -34,6 +33,7 @@ from crfbook.learners.boosting.selection import (
     VISITS,
     select_feature,
     select_split,
+    tighten,
 )
 
 SLACK, LEAST_SHARE = 1e-3, 1e-9  # see above

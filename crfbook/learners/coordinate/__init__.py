@@ -7,7 +7,6 @@
 Source: Sokolovska et al. (2010), section 4; docs/SPEC.md, A.6 and A.10 and A.13.
 """
 
-from crfbook.learners.coordinate.descent import cd, coordinate_descent, sbcd
-from crfbook.learners.coordinate.path import solve_path
+from crfbook.learners.coordinate.descent import cd, coordinate_descent, sbcd, solve_path
 
 __all__ = ["cd", "coordinate_descent", "sbcd", "solve_path"]

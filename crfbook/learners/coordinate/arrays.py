@@ -15,8 +15,7 @@ import numpy as np
 from crfbook.chain.packing import padded, padded_bounds
 from crfbook.data.corpus import offsets, owners, stretches
 from crfbook.data.features import FeatureSet, find, select
-from crfbook.learners.coordinate.lattice import BEHIND, CHANGED
-from crfbook.learners.coordinate.tables import ROOM, SIZE, START
+from crfbook.learners.coordinate.lattice import BEHIND, CHANGED, ROOM, SIZE, START
 from crfbook.learners.coordinate.token_index import Blocks, lattice_rows, node_rows
 
 # transition tables of classes: whole ones beside lists, or all of them for a quasi-Newton step

@@ -12,8 +12,7 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
-from crfbook.learners.coordinate.lattice import SCALE, UNSAFE, mass, token_scores
-from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, START
+from crfbook.learners.coordinate.lattice import LABEL, SCALE, SHIFT, SIZE, START, UNSAFE, mass, token_scores
 
 OLD, NEW, GRADIENT, CURVE = 0, 1, 2, 3  # rows of Move.number
 EXPECTED, CURVATURE, GOLD = 0, 1, 2  # rows of BlockSums.node and .edge

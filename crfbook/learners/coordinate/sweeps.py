@@ -43,8 +43,17 @@ from crfbook.learners.coordinate.derivatives import (
     close_unsafe,
     exact_curvature,
 )
-from crfbook.learners.coordinate.lattice import UNSAFE, extend_alphas, extend_betas, score_rows
-from crfbook.learners.coordinate.tables import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes
+from crfbook.learners.coordinate.lattice import (
+    LABEL,
+    SHIFT,
+    SIZE,
+    UNSAFE,
+    extend_alphas,
+    extend_betas,
+    rebuild_base,
+    rebuild_classes,
+    score_rows,
+)
 from crfbook.learners.coordinate.token_index import balanced, count_bounds, gold_edges, inverted_index
 from crfbook.learners.coordinate.visit import (
     ADAPTIVE,

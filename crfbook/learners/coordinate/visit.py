@@ -24,16 +24,20 @@ from crfbook.learners.coordinate.derivatives import (
     block_gradient,
     gold_doubt,
 )
-from crfbook.learners.coordinate.lattice import extend, keep_log_z, log_z_change, mark_change, score_rows
-from crfbook.learners.coordinate.tables import (
+from crfbook.learners.coordinate.lattice import (
     LABEL,
     SHIFT,
     SIZE,
     START,
+    extend,
+    keep_log_z,
+    log_z_change,
+    mark_change,
     place_list,
     rebuild_base,
     rebuild_classes,
     room_for_classes,
+    score_rows,
 )
 
 ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # Rule.step

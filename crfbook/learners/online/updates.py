@@ -11,8 +11,8 @@ attribute, then the flat weights w (F,) of the FeatureSet (the places of the fre
 and `work` (OnlineWork) of chain/token_layout.py list their arrays with shapes.
 Everything costs time in proportion to the sequence. Tables of transitions are kept until a weight changes:
 `work.known` marks those that are of the present weights. Where labels are many, there are no tables and no
-dense rows, but `work.lists` (lists.py); otherwise its arrays are empty. `work.staggered` (staggered.py) is
-None unless staggered decoding is asked for.
+dense rows, but `work.lists` (staggered.py); otherwise its arrays are empty. `work.staggered` (staggered.py)
+is None unless staggered decoding is asked for.
 """
 
 import math
@@ -23,7 +23,7 @@ from crfbook._jit import kernel
 from crfbook.chain.sequence import score_class, score_nodes
 from crfbook.chain.sparse.default import find_next
 from crfbook.chain.viterbi import decode_sequence
-from crfbook.learners.online.lists import decode_by_lists, refresh_all, refresh_pairs
+from crfbook.learners.online.staggered import decode_by_lists, refresh_all, refresh_pairs
 
 LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS, N_TOTALS = 0, 1, 2, 3, 4, 5  # places of `totals`
 

@@ -11,9 +11,8 @@
 Sources: Andrew and Gao (2007); docs/SPEC.md, A.11; each file names its own.
 """
 
-from crfbook.learners.quasi_newton.active import ActiveLBFGS
 from crfbook.learners.quasi_newton.l1 import dual_variables, proximal_gradient
-from crfbook.learners.quasi_newton.lbfgs import LBFGS, minimize
+from crfbook.learners.quasi_newton.lbfgs import LBFGS, ActiveLBFGS, minimize
 from crfbook.learners.quasi_newton.loss_path import quasi_newton
 from crfbook.learners.quasi_newton.support import Shrinking, both_sizes, minimize_on_support
 

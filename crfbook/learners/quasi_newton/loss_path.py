@@ -23,10 +23,9 @@ import numpy as np
 
 from crfbook._checks import shown
 from crfbook.chain.active.form import ActiveObjective
-from crfbook.chain.losses.form import make_loss
+from crfbook.chain.losses import make_loss
 from crfbook.chain.objective import Objective
-from crfbook.learners.quasi_newton.active import ActiveLBFGS
-from crfbook.learners.quasi_newton.lbfgs import LBFGS
+from crfbook.learners.quasi_newton.lbfgs import LBFGS, ActiveLBFGS
 from crfbook.learners.quasi_newton.support import Start, minimize_on_support
 from crfbook.training.loop import OptResult, run, stages
 

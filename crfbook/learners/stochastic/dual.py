@@ -19,7 +19,7 @@ import numpy as np
 from crfbook._checks import number, whole
 from crfbook.chain.objective import check_weights
 from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, weights_of
-from crfbook.learners.stochastic.remembered import Rememberer, edge_places, memory_bytes
+from crfbook.learners.stochastic.averaged import Rememberer, edge_places, memory_bytes
 from crfbook.learners.stochastic.sdca_steps import sdca_epoch, start_at_gold, start_at_scores
 from crfbook.training.certificate import Rules
 from crfbook.training.interrupts import heard_chunks
@@ -40,7 +40,7 @@ class DualMemory(NamedTuple):
 
     nu: np.ndarray  # (N, L), 0 where a label is forbidden
     mu: np.ndarray  # (N, L)
-    edge_nu: np.ndarray  # (n_edge_memory,): for the label pairs that have a weight, see remembered.py
+    edge_nu: np.ndarray  # (n_edge_memory,): for the label pairs that have a weight, see averaged.py
     edge_mu: np.ndarray  # (n_edge_memory,): sums of pair marginals over the tokens of a class
     edge_start: np.ndarray  # int64 (S+1,): those of sequence s
     pair_ptr: np.ndarray  # int64 (K+1,)

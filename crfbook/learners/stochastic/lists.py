@@ -18,7 +18,7 @@ from crfbook.chain.forward_backward_batched import exp_rows
 from crfbook.chain.scores import list_gradient, list_scores
 from crfbook.chain.sequence import bound_nodes
 from crfbook.chain.sparse.default import find_next
-from crfbook.chain.sparse.lanes_log import default_log_backward, default_log_forward
+from crfbook.chain.sparse.lanes import default_log_backward, default_log_forward
 from crfbook.learners.stochastic.gradient_steps import clip_cells
 
 

@@ -1,13 +1,13 @@
 """Label contexts in logarithms, every context with every next label: forward-backward as the reference, and
 for extreme weights; Viterbi for the best labelling.
 
-States, arcs and back-offs are those of arcs.py; arc -1 stands for a transition without one.
+States, arcs and back-offs are those of forward_backward.py; arc -1 stands for a transition without one.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.learners.tuples.arcs import expand_arcs
+from crfbook.learners.tuples.forward_backward import expand_arcs
 
 
 @kernel

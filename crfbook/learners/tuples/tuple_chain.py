@@ -22,16 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from crfbook._checks import function_or_none, number, shown, whole
-from crfbook.chain.batch import Batch, Spare
 from crfbook.chain.forms import Tables, table_edges
 from crfbook.chain.forward_backward import exp_nodes
 from crfbook.chain.inference import node_scores
-from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores
+from crfbook.chain.likelihood import Batch, Spare, add_tree, batch_gradient, batch_scores
 from crfbook.chain.objective import Objective, check_paths, check_weights, l2_penalty
 from crfbook.chain.packing import padded
 from crfbook.data.constraints import check_label_set
 from crfbook.learners.quasi_newton import minimize
-from crfbook.learners.tuples.arcs import fill_lanes, lanes_log_z
 from crfbook.learners.tuples.automaton import (
     Automaton,
     TupleCounts,
@@ -42,6 +40,8 @@ from crfbook.learners.tuples.automaton import (
 )
 from crfbook.learners.tuples.forward_backward import (
     TUPLE_SPREAD,
+    fill_lanes,
+    lanes_log_z,
     tuple_backward,
     tuple_forward,
 )

@@ -13,8 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from crfbook import brute
-from crfbook.chain.losses.form import LOSSES, make_loss
-from crfbook.chain.losses.gradients import sequence_loss_log, value_and_slope
+from crfbook.chain.losses import LOSSES, make_loss, sequence_loss_log, value_and_slope
 from crfbook.chain.objective import Objective
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus

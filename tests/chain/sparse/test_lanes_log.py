@@ -10,7 +10,7 @@ from helpers.problems import CASES, case, constraints_for
 from crfbook import brute
 from crfbook.chain import inference
 from crfbook.chain.sparse.form import DefaultPairs
-from crfbook.chain.sparse.lanes_log import default_log_forward
+from crfbook.chain.sparse.lanes import default_log_forward
 from crfbook.data.constraints import constraints_from
 
 BIO = ["O", *(f"{p}-{i}" for i in range(18) for p in "BI")]

@@ -14,11 +14,18 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.learners.boosting import learner as boosting
-from crfbook.learners.boosting.instance import least_sum, tighten
-from crfbook.learners.boosting.layout import lay_out_boosting
-from crfbook.learners.boosting.learner import boost
+from crfbook.learners.boosting.learner import boost, lay_out_boosting
 from crfbook.learners.boosting.rounds import DRIFTED, PAUSED
-from crfbook.learners.boosting.selection import INSTANCE, ROUNDS, SHARE, TOTAL, best_step, split_step
+from crfbook.learners.boosting.selection import (
+    INSTANCE,
+    ROUNDS,
+    SHARE,
+    TOTAL,
+    best_step,
+    least_sum,
+    split_step,
+    tighten,
+)
 
 LENGTHS = (3, 0, 1, 4, 2, 4)
 CORPORA = {

@@ -10,8 +10,7 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
 from crfbook.learners.coordinate import descent
-from crfbook.learners.coordinate.descent import coordinate_descent
-from crfbook.learners.coordinate.path import solve_path
+from crfbook.learners.coordinate.descent import coordinate_descent, solve_path
 from crfbook.learners.quasi_newton.lbfgs import minimize
 
 pytestmark = pytest.mark.kernels

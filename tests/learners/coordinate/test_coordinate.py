@@ -20,9 +20,15 @@ from crfbook.learners.coordinate import arrays as arrays_module
 from crfbook.learners.coordinate import sweeps
 from crfbook.learners.coordinate.arrays import Sparse, scatter
 from crfbook.learners.coordinate.derivatives import feature_variance
-from crfbook.learners.coordinate.descent import CoordinateDescent, coordinate_descent, prepare
-from crfbook.learners.coordinate.path import falling, largest_c1, solve_path
-from crfbook.learners.coordinate.tables import LABEL, SHIFT
+from crfbook.learners.coordinate.descent import (
+    CoordinateDescent,
+    coordinate_descent,
+    falling,
+    largest_c1,
+    prepare,
+    solve_path,
+)
+from crfbook.learners.coordinate.lattice import LABEL, SHIFT
 from crfbook.learners.quasi_newton.l1 import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.training import interrupts

@@ -10,8 +10,7 @@ from crfbook.chain.objective import Objective
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed, select
 from crfbook.learners.coordinate.arrays import Sparse, scatter
-from crfbook.learners.coordinate.descent import coordinate_descent
-from crfbook.learners.coordinate.path import falling, solve_path
+from crfbook.learners.coordinate.descent import coordinate_descent, falling, solve_path
 from crfbook.learners.coordinate.sweeps import VisitByParts
 from crfbook.learners.quasi_newton.l1 import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize

@@ -8,8 +8,8 @@ from helpers.problems import on_both, problem
 from crfbook.chain import token_layout
 from crfbook.data.constraints import Constraints
 from crfbook.learners.online import online
-from crfbook.learners.online.lists import refresh_all
 from crfbook.learners.online.online import arow, passive_aggressive, perceptron
+from crfbook.learners.online.staggered import refresh_all
 
 pytestmark = pytest.mark.kernels
 LEARNERS = {

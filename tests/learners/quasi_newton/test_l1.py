@@ -12,9 +12,15 @@ from helpers.problems import kkt
 from crfbook.chain.inference import iter_edge_marginals, node_marginals
 from crfbook.chain.objective import Objective
 from crfbook.data.features import observed
-from crfbook.learners.quasi_newton.l1 import LocalModel, dual_variables, proximal_gradient
+from crfbook.learners.quasi_newton.l1 import (
+    BLOCK,
+    LocalModel,
+    dual_variables,
+    proximal_gradient,
+    proximal_step,
+    pseudo_gradient,
+)
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.quasi_newton.steps import BLOCK, proximal_step, pseudo_gradient
 from crfbook.models.crf import CRF
 from crfbook.training.certificate import duality_gap
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.corpora import random_model
 
-from crfbook.chain.losses.form import LOSSES
+from crfbook.chain.losses import LOSSES
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import make_corpus
 from crfbook.learners.quasi_newton.lbfgs import minimize
