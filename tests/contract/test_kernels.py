@@ -19,7 +19,8 @@ MINUS_INFINITY = 1e5  # a literal this far below zero is minus infinity misspelt
 
 def functions(tree):
     """The kernels of a file."""
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [f for f in found if any(re.search("kernel|jit", ast.unparse(d)) for d in f.decorator_list)]
 
 
 def arguments(function):
