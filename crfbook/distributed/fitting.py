@@ -26,10 +26,10 @@ from crfbook.learners.quasi_newton import LBFGS, Shrinking
 from crfbook.learners.stochastic import Stretched
 from crfbook.learners.stochastic.dual import DualAscent, sdca_memory
 from crfbook.models.crf import CRF
-from crfbook.models.fitting import warn_of_end
+from crfbook.models.fitting import carried_over, warn_of_end
+from crfbook.models.inputs import TrainingSet
 from crfbook.models.parameters import check_settings
 from crfbook.models.saving import load_arrays, save_arrays
-from crfbook.models.weights import carried_over
 from crfbook.training.loop import Callback, Learner, Step, run, stages
 from crfbook.training.monitor import Monitor
 
@@ -99,8 +99,8 @@ def fit(
         KEPT.clear()
     warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
     kept = kept._replace(state=None)  # the checkpoint has it; `partial_fit` goes on from the weights
-    found = kept, monitor.columns(), shards.n_dropped, settings.algorithm, shards.n_sequences
-    crf._keep(shards.encoder, features, shards.constraints, None, *found)
+    ready = TrainingSet(shards.encoder, None, shards.constraints, None, features, shards.n_dropped)
+    crf._keep(ready, kept, monitor.columns(), settings.algorithm, shards.n_sequences)
     keeper.finish(result)  # last: the model is there even if the disk is full
     return crf
 

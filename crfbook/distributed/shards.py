@@ -32,8 +32,7 @@ from crfbook.distributed.reading import digest_of
 from crfbook.encoding.templates import as_template
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import given
-from crfbook.models.saving import load_arrays, save_arrays
-from crfbook.models.weights import check_features
+from crfbook.models.saving import check_features, load_arrays, save_arrays
 
 SCHEMA = 2
 MANIFEST, ALPHABET = "manifest.json", "alphabet.crfbook"

@@ -52,9 +52,15 @@ from crfbook.distributed.shards import (
 from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.merging import renumbered
 from crfbook.models.crf import CRF
-from crfbook.models.inputs import encoder_from_state, encoder_state, obey, require_labels, weighted
+from crfbook.models.inputs import (
+    encoder_from_state,
+    encoder_state,
+    kept_weights,
+    obey,
+    require_labels,
+    weighted,
+)
 from crfbook.models.saving import load_arrays, save_arrays
-from crfbook.models.weights import kept_weights
 
 PARTS = ".crfbook-parts"  # folder of what is needed until the shards are there
 PART = "part"  # kind of its files

@@ -8,13 +8,17 @@ folder imports nothing of the rest of crfbook. Rates are fractions (0.9375);
 
 from .metrics import (
     ChunkReport,
+    Interval,
+    PairedTest,
+    bootstrap_interval,
     chunk_report,
     chunks,
     confusion,
     error_table,
+    holm,
+    paired_test,
     token_accuracy,
 )
-from .significance import Interval, PairedTest, bootstrap_interval, holm, paired_test
 
 __all__ = [
     "ChunkReport",

@@ -13,31 +13,34 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import shown, whole
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.columns import Data
-from crfbook.data.constraints import ConstraintsLike, constraints_from
-from crfbook.data.corpus import without_zeros
+from crfbook.data.constraints import ConstraintsLike
 from crfbook.data.vocabulary import Labels
-from crfbook.encoding.tag_dictionary import TagDictionary, TagDictionaryLike, free_blocked
+from crfbook.encoding.tag_dictionary import TagDictionaryLike
 from crfbook.encoding.templates import TemplateLike
 from crfbook.models.crfsuite import FromCRFsuite
-from crfbook.models.fitting import Stream, dev_accuracy, train
-from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
+from crfbook.models.fitting import (
+    Stream,
+    carried_features,
+    carried_over,
+    dev_accuracy,
+    train,
+    warn_of_runaway,
+)
+from crfbook.models.inputs import training_set
 from crfbook.models.parameters import Seed, check_settings
-from crfbook.models.prediction import Predictions
-from crfbook.models.saving import Saved
-from crfbook.models.weights import WeightNames, carried_features, carried_over, choose_features
+from crfbook.models.prediction import Predictions, WeightNames
+from crfbook.models.saving import SavedCRF
 from crfbook.training.loop import Callback
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 
-class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
+class CRF(Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
     """Linear-chain CRF.
 
     Minimises, in nats,
@@ -246,72 +249,26 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         Returns self. Raises ValueError or TypeError in one sentence that names the sequence, the token
         and what was expected; MemoryError for an algorithm that would take more than memory_limit.
         """
-        settings, X = check_settings(self), listed(X)
-        encoder, corpus = training_corpus(X, y, sample_weight, self.template)
-        corpus, constraints, sets, n_dropped = self._restrict(X, corpus, encoder, settings)
-        features = choose_features(corpus, encoder, settings, constraints)
-        corpus = without_zeros(corpus)
+        settings = check_settings(self)
+        ready = training_set(self, settings, X, y, sample_weight)
         warm = self.warm_start and hasattr(self, "weights_")
         if warm and settings.virtual:
-            features = carried_features(self, encoder)
-        w0 = carried_over(self, encoder, features) if warm else np.zeros(features.n_features)
-        dev = None
-        if X_dev is not None:
-            if y_dev is None and getattr(X_dev, "labels", None) is None:
-                hint = "sample_weight goes by keyword"
-                raise ValueError(f"fit: X_dev was given without its labels y_dev ({hint}), {shown(X_dev)}")
-            held_out = known_corpus(encoder, X_dev, y_dev, unknown="mark", label_sets=sets)
-            held_out = free_blocked(held_out, constraints)
-            dev = dev_accuracy(held_out, features, constraints, settings.n_threads)
-        elif y_dev is not None or settings.patience is not None:
-            what = "patience" if y_dev is None else "y_dev"
-            raise ValueError(f"fit: {what} was given without X_dev, the held-out sequences it is for")
-        result, history = train(
-            corpus, features, constraints, settings, w0, dev=dev, callback=callback, verbose=self.verbose
-        )
-        features = getattr(result, "features", features)
-        found = result, history, n_dropped, settings.algorithm, corpus.n_sequences
-        self._keep(encoder, features, constraints, sets, *found)
+            ready = ready._replace(features=carried_features(self, ready.encoder))
+        n_features = ready.features.n_features
+        w0 = carried_over(self, ready.encoder, ready.features) if warm else np.zeros(n_features)
+        dev = dev_accuracy(ready, settings, X_dev, y_dev)
+        result, history = train(ready, settings, w0, dev=dev, callback=callback, verbose=self.verbose)
+        ready = ready._replace(features=getattr(result, "features", ready.features))
+        self._keep(ready, result, history, settings.algorithm, ready.corpus.n_sequences)
+        warn_of_runaway(self, settings, ready.corpus)
         return self
 
-    def _restrict(self, X, corpus, encoder, settings, sets=None):
-        """(corpus, constraints, label sets or None, number of sequences left out):
-        what may be labelled how.
-        """
-        constraints = constraints_from(self.constraints, encoder.labels_)
-        if sets is None and self.tag_dictionary is not None:
-            sets = self._dictionary(X, corpus, encoder).encode(encoder.labels_)
-        if sets is not None:
-            corpus = corpus._replace(label_set=sets.label_set(X, encoder.columns_))
-            constraints = sets.constrain(constraints)
-        corpus, n_dropped = obey(corpus, constraints, encoder.labels_, settings.on_violation == "drop")
-        if n_dropped:
-            warnings.warn(
-                f"{n_dropped} training sequences violate the constraints and were left out",
-                UserWarning,
-                stacklevel=3,
-            )
-        return corpus, constraints, sets, n_dropped
-
-    def _dictionary(self, X, corpus, encoder):
-        """The TagDictionary that was given, or learnt from the training columns;
-        it allows all that these show.
-        """
-        if self.template is None:
-            raise ValueError("tag_dictionary: expected columns of words with a template, got attributes")
-        gold = [encoder.labels_[y] for y in corpus.labels.tolist()]
-        if not isinstance(self.tag_dictionary, TagDictionary):
-            return TagDictionary.learn(
-                X, [gold], whole("tag_dictionary", self.tag_dictionary, 1, wrong=TypeError)
-            )
-        return self.tag_dictionary.allowing(X, gold)
-
-    def _keep(self, encoder, features, constraints, sets, result, history, n_dropped, algorithm, n_seen):
-        """Become the model that training has found."""
-        self.encoder_, self.features_, self.constraints_ = encoder, features, constraints
-        self.label_sets_ = sets
+    def _keep(self, ready, result, history, algorithm, n_seen):
+        """Become the model that training has found. ready : the `TrainingSet`; n_seen : sequences in all."""
+        self.encoder_, self.features_ = ready.encoder, ready.features
+        self.constraints_, self.label_sets_ = ready.constraints, ready.label_sets
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
-        self.n_iter_, self.n_dropped_ = result.n_iter, n_dropped
+        self.n_iter_, self.n_dropped_ = result.n_iter, ready.n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
         self.__dict__.pop("_tagger", None)  # of the model before
 
@@ -333,17 +290,3 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
             )
         self._learner = self._learner[0], None
         return self
-
-    @property
-    def history_(self) -> DataFrame:
-        """The iterations as a pandas DataFrame (made when asked for: training does not need pandas)."""
-        import pandas
-
-        check_is_fitted(self, "weights_")
-        return pandas.DataFrame(self._history)
-
-    @property
-    def classes_(self) -> list[Any]:
-        """The labels; index = label id in every array."""
-        check_is_fitted(self, "weights_")
-        return list(self.encoder_.labels_)

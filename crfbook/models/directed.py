@@ -51,8 +51,7 @@ from crfbook.learners.quasi_newton import minimize
 from crfbook.models.fitting import gave_up
 from crfbook.models.inputs import known_corpus, obey, require_labels, training_corpus
 from crfbook.models.parameters import given, thread_count
-from crfbook.models.prediction import Predictions
-from crfbook.models.weights import WeightNames
+from crfbook.models.prediction import Predictions, WeightNames
 from crfbook.training.loop import GAVE_UP, Callback
 from crfbook.training.monitor import Monitor
 

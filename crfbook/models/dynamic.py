@@ -3,8 +3,6 @@
     p(y | x) = 1/Z(x) prod_c prod_t Psi_c(y_c,t, x, t),   the cliques c of a template, at all tokens t
 
 Source: Sutton, Rohanimanesh and McCallum (2004), eq. (3).
-
-Files of dynamic CRFs: what of one goes into a file, and how it comes out again.
 """
 
 from __future__ import annotations
@@ -14,16 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import (
-    File,
-    ModelFileError,
     Stored,
     check_arrays,
-    check_fields,
     number,
     one_of,
     pointers,
@@ -67,8 +61,6 @@ from crfbook.models.fitting import gave_up, warn_unconverged
 from crfbook.models.inputs import (
     IntegerAlphabet,
     below_one,
-    encoder_from_state,
-    encoder_state,
     known_corpus,
     label_columns,
     listed,
@@ -80,106 +72,65 @@ from crfbook.models.inputs import (
 )
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Sequences
-from crfbook.models.saving import FITTED, SCALARS, load_arrays, save_arrays
+from crfbook.models.saving import SCALARS, Saved
 from crfbook.training.loop import GAVE_UP, Callback
 from crfbook.training.monitor import Monitor
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 
-REBUILT = "cliques", "labels", "template", "constraints"  # of a file by other means than its parameters
+class SavedDCRF(Saved):
+    """What of a `DCRF` goes into a file, and how it comes out again."""
 
+    _kind, _groups = "DCRF", ("limits",)
+    _rebuilt = "cliques", "labels", "template", "constraints"
 
-class SavedDynamic:
-    """The part of `DCRF` that reads and writes model files."""
-
-    def save(self, path: File) -> None:
-        """Write the model to one file, atomically and without pickle. Labels are strings or numbers."""
-        check_is_fitted(self, "weights_")
+    def _stored(self):
         for name, labels in self._classes.items():
             for label in labels:
                 if not isinstance(label, str | int | float | None):
                     raise TypeError(
                         f"column {name!r}: expected labels that are strings or numbers, got {shown(label)}"
                     )
-        state, arrays = encoder_state(self.encoder_)
-        arrays = {f"encoder.{name}": array for name, array in arrays.items()}
-        arrays |= {
-            "weights": self.weights_,
-            "node_ptr": self.features_.node_ptr,
-            "node_label": self.features_.node_label,
-        }
-        arrays |= {f"history.{name}": column for name, column in self._history.items()}
-        keys = list(self._limits)
+        arrays = {"node_ptr": self.features_.node_ptr, "node_label": self.features_.node_label}
         for i, limits in enumerate(self._limits.values()):
             parts = limits[:3] if isinstance(limits, Constraints) else (limits,)
             arrays |= {f"limits.{i}.{j}": part for j, part in enumerate(parts)}
-        params = {n: v.item() if isinstance(v, np.generic) else v for n, v in self.get_params().items()}
-        params = {n: v for n, v in params.items() if v is None or isinstance(v, bool | int | float | str)}
         header = {
-            "params": {n: v for n, v in params.items() if n not in REBUILT}, "labels": list(self._columns),
-            "encoder": state, "classes": self._classes, "limits": keys,
-            "cliques": [list(clique) for clique in self._cliques],
-            "fitted": {name: getattr(self, name) for name in FITTED}, "engine": self.engine_,
+            "labels": list(self._columns), "classes": self._classes, "limits": list(self._limits),
+            "cliques": [list(clique) for clique in self._cliques], "engine": self.engine_,
             "unconverged": self.n_unconverged_,
         }  # fmt: skip
-        save_arrays(path, "DCRF", header, arrays)
+        return header, arrays
 
-    @classmethod
-    def load(cls, path: File, trust: bool = False) -> Self:
-        """A model that `save` wrote. trust : as in `CRF.load`. Raises ModelFileError as that does."""
-        header, arrays = load_arrays(path, "DCRF")
-        try:
-            return cls._restored(header, arrays, trust)
-        except KeyError as error:
-            raise ModelFileError(f"{path}: refused, {error} is missing, or no part of a model") from None
-        except Exception as error:
-            raise ModelFileError(f"{path}: refused, {error}") from None
-
-    @classmethod
-    def _restored(cls, header, arrays, trust):
-        cliques = [
+    def _take_up(self, header, arrays, part):
+        self.cliques = self._cliques = [
             Clique(tuple((dt, chain) for dt, chain in at), features, rule, tuple(labels))
             for at, features, rule, labels in header["cliques"]
         ]
-        part = {name: {} for name in ("encoder", "history", "limits")}
-        for key, array in arrays.items():
-            group, _, name = key.partition(".")
-            if name:
-                part[group][name] = array
-        check_fields(header["params"], {name: (SCALARS, None) for name in header["params"]})
-        model = cls(cliques, tuple(header["labels"]), **header["params"])
-        model._classes, model._limits, model._columns = header["classes"], {}, model._names()
-        check_classes(model._classes, [*model._columns, *memories_of(cliques)])
+        self.labels = tuple(header["labels"])
+        self._classes, self._limits, self._columns = header["classes"], {}, self._names()
+        check_classes(self._classes, [*self._columns, *memories_of(self.cliques)])
         check_arrays(part["limits"], {n: Stored(bool, array.shape) for n, array in part["limits"].items()})
         for i, key in enumerate(header["limits"]):
             parts = [part["limits"][f"{i}.{j}"] for j in range(3 if isinstance(key, str) else 1)]
-            model._limits[key if isinstance(key, str) else tuple(key)] = (
+            self._limits[key if isinstance(key, str) else tuple(key)] = (
                 Constraints(*parts) if len(parts) > 1 else parts[0]
             )
-        model.encoder_ = encoder_from_state(header["encoder"], part["encoder"], trust)
-        model.layout_ = lay_out_template(cliques, tuple(model._classes), model._classes, model._limits)
-        check_sizes(model.layout_, model.encoder_, arrays)
+        self.layout_ = lay_out_template(self.cliques, tuple(self._classes), self._classes, self._limits)
+        check_sizes(self.layout_, self.encoder_, arrays)
         n_attrs = len(arrays["node_ptr"]) - 1
         none = np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
-        nodes = FeatureSet(model.layout_.n_cells, n_attrs, 1, arrays["node_ptr"], arrays["node_label"], *none)
-        model.features_, model.weights_ = with_tables(nodes, model.layout_), arrays["weights"]
+        nodes = FeatureSet(self.layout_.n_cells, n_attrs, 1, arrays["node_ptr"], arrays["node_label"], *none)
+        self.features_ = with_tables(nodes, self.layout_)
         check_arrays({"node_keys": nodes.node_keys}, {"node_keys": Stored(np.int64, order="rising")})
-        check_fields(header["fitted"], FITTED)
-        for name in FITTED:
-            setattr(model, name, header["fitted"][name])
-        model.engine_ = one_of("engine", header["engine"], engines_of(model.layout_))
-        corpora = isinstance(model.encoder_, IntegerAlphabet)  # which have links of their own
-        if reads_links(cliques) and not (corpora or isinstance(model.link, str)):
-            raise ValueError(f"link: expected the name of a column, got {shown(model.link)}")
-        model.n_unconverged_ = whole("unconverged", header.get("unconverged", 0), 0)
-        model.constraints = model._limits or None
-        rows = (part["history"]["iteration"].size,)
-        check_arrays(part["history"], dict.fromkeys(part["history"], Stored("iuf", rows, finite=False)))
-        model.template, model._history = getattr(model.encoder_, "template", None), part["history"]
-        model._cliques = cliques
-        return model
+        self.engine_ = one_of("engine", header["engine"], engines_of(self.layout_))
+        corpora = isinstance(self.encoder_, IntegerAlphabet)  # which have links of their own
+        if reads_links(self.cliques) and not (corpora or isinstance(self.link, str)):
+            raise ValueError(f"link: expected the name of a column, got {shown(self.link)}")
+        self.n_unconverged_ = whole("unconverged", header.get("unconverged", 0), 0)
+        self.constraints = self._limits or None
 
 
 def check_classes(classes, names):
@@ -211,7 +162,7 @@ DECODERS = "auto", "exact", "max-product", "dual", "posterior"
 PRESETS = {"factorial": factorial, "linear": linear}
 
 
-class DCRF(SavedDynamic, BaseEstimator):
+class DCRF(SavedDCRF):
     """Dynamic CRF: one probability for all label columns of a sentence.
 
     Minimises sum_i sample_weight_i * -log p(y_i | x_i) + c1 * |w|_1 + c2 * |w|_2^2, in nats, as `CRF` does.
@@ -425,14 +376,6 @@ class DCRF(SavedDynamic, BaseEstimator):
         check_is_fitted(self, "weights_")
         return {name: list(labels) for name, labels in self._classes.items()}
 
-    @property
-    def history_(self) -> DataFrame:
-        """The iterations as a pandas DataFrame."""
-        import pandas
-
-        check_is_fitted(self, "weights_")
-        return pandas.DataFrame(self._history)
-
     def table(self, clique: int | str) -> np.ndarray:
         """The weights of a clique that do not depend on the text, an axis a label: by number or name."""
         check_is_fitted(self, "weights_")
@@ -506,7 +449,7 @@ class DCRF(SavedDynamic, BaseEstimator):
         X = listed(X)
         corpus, model = self._ready(X)
         seq_ptr, columns = label_columns(X, y, self._columns)
-        same_lengths(corpus.seq_ptr, seq_ptr)
+        same_lengths(corpus.lengths, np.diff(seq_ptr))
         return corpus, model, columns
 
     def _named(self, path):

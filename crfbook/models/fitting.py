@@ -19,18 +19,12 @@ from crfbook.chain import inference
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import forecast
 from crfbook.data.columns import Data
-from crfbook.data.corpus import without_zeros
-from crfbook.data.vocabulary import Labels, UnknownLabelError, number_labels
-from crfbook.models.inputs import (
-    IntegerAlphabet,
-    known_corpus,
-    listed,
-    require_labels,
-    training_corpus,
-    weighted,
-)
+from crfbook.data.features import find, from_keys
+from crfbook.data.vocabulary import Labels, UnknownLabelError
+from crfbook.encoding.tag_dictionary import free_blocked
+from crfbook.models.inputs import known_corpus, listed, require_labels, restricted, training_set, weighted
 from crfbook.models.parameters import ALGORITHMS, NONE, PARAMETERS, check_settings
-from crfbook.models.weights import choose_features, merged
+from crfbook.models.prediction import Fitted
 from crfbook.training.loop import GAVE_UP
 from crfbook.training.monitor import Monitor
 
@@ -64,44 +58,54 @@ def state_table(algorithm, n_features):
     return others | {name: Stored(np.float64, (n_features,), least.get(name)) for name in vectors}
 
 
-def dev_accuracy(corpus, features, constraints, n_threads):
-    """Score for a `Monitor`: token accuracy (weights -> float) on held-out sequences.
+def dev_accuracy(ready, settings, X_dev, y_dev):
+    """Score for a `Monitor`: token accuracy (weights -> float) on held-out sequences; None without X_dev.
 
-    corpus : labels that the model does not know are -1 and count as errors.
-        Raises ValueError without any token.
+    ready : `TrainingSet`. Labels that it does not know count as errors. Raises ValueError without any token,
+    and for X_dev, y_dev or a patience that lack what they need.
     """
+    if X_dev is None:
+        if y_dev is not None or settings.patience is not None:
+            what = "patience" if y_dev is None else "y_dev"
+            raise ValueError(f"fit: {what} was given without X_dev, the held-out sequences it is for")
+        return None
+    if y_dev is None and getattr(X_dev, "labels", None) is None:
+        hint = "sample_weight goes by keyword"
+        raise ValueError(f"fit: X_dev was given without its labels y_dev ({hint}), {shown(X_dev)}")
+    corpus = known_corpus(ready.encoder, X_dev, y_dev, "mark", ready.label_sets)
+    corpus = free_blocked(corpus, ready.constraints)
     if corpus.n_tokens == 0:
         raise ValueError("X_dev: expected at least one token, got none")
 
     def accuracy(w):
-        at = (w.features, w.w) if hasattr(w, "features") else (features, w)
-        path = inference.decode(corpus, *at, constraints, n_threads)
+        at = (w.features, w.w) if hasattr(w, "features") else (ready.features, w)
+        path = inference.decode(corpus, *at, ready.constraints, settings.n_threads)
         return float(np.mean(path == corpus.labels))
 
     return accuracy
 
 
-def train(
-    corpus, features, constraints, settings, w0, *, dev=None, callback=None, verbose=False, state=None, **more
-):
+def train(ready, settings, w0, *, dev=None, callback=None, verbose=False, state=None, **more):
     """Run the algorithm of `settings` from w0 (F,), or on from `state`. Returns (OptResult,
     history as {column: array}).
 
+    ready : `TrainingSet`.
     dev : score on held-out data, see `dev_accuracy`; with a patience, `w` and `objective` are those of its
         best iteration.
     more : arguments in place of those of the settings.
 
-    Of virtual weights (`Settings.virtual`) w0 and the result are about some: `features` then belong to w0,
-    and the result has its own. Warns when the optimiser had to give up or was interrupted, and when weights
-    grow without end; to reach the number of iterations that was asked for is no reason to warn.
+    Of virtual weights (`Settings.virtual`) w0 and the result are about some: `ready.features` then belong to
+    w0, and the result has its own. Warns when the optimiser had to give up or was interrupted; to reach the
+    number of iterations that was asked for is no reason to warn.
     """
-    row = ALGORITHMS[settings.algorithm]
+    corpus, constraints, features = ready.corpus, ready.constraints, ready.features
     if verbose:
         print(forecast_line(corpus, features, settings), flush=True)
     watched = dict(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience)
     with Monitor(**watched, callback=callback, total=settings.max_iterations) as monitor:
         common = dict(constraints=constraints, callback=monitor, state=state)
-        result = row.load()(corpus, features, w0, **common, **{**settings.arguments(), **more})
+        learner = ALGORITHMS[settings.algorithm].load()
+        result = learner(corpus, features, w0, **common, **{**settings.arguments(), **more})
         kept = monitor.finish(result)
     if settings.eps and math.isfinite(kept.objective):  # of active sets: what they left out can only be more
         with contextlib.suppress(KeyboardInterrupt, ValueError):
@@ -110,18 +114,8 @@ def train(
             kept = kept._replace(objective=value + settings.c1 * float(np.abs(kept.w).sum()))
     if hasattr(kept.w, "features"):  # of the best iteration, where all weights exist virtually
         kept = kept._replace(features=kept.w.features, w=kept.w.w)
-    warn_of_end(
-        kept,
-        corpus,
-        settings,
-        settings.max_iterations is None and "max_iterations" not in more,
-        features.n_labels,
-    )
-    unbounded = row.losses and not (settings.c1 or settings.c2 or state is not None)
-    if unbounded and kept.status != "interrupted":
-        # a pass over the data, of scores that may be too large for it; the model is there without it
-        with contextlib.suppress(KeyboardInterrupt, ValueError):
-            _warn_of_runaway(corpus, features, kept.w, constraints, settings)
+    by_default = settings.max_iterations is None and "max_iterations" not in more
+    warn_of_end(kept, corpus, settings, by_default, features.n_labels)
     return kept, monitor.columns()
 
 
@@ -189,18 +183,23 @@ def warn_of_end(result, corpus, settings, by_default, n_labels):
             warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
 
 
-def _warn_of_runaway(corpus, features, w, constraints, settings):
-    """Without a penalty there may be no minimum: weights that separate the data only get better by growing.
+def warn_of_runaway(model, settings, corpus):
+    """Warn where the weights of a fitted CRF would grow without end.
 
-    If every gold labelling has p > 1/2 it beats all others,
-    so that s * w with s -> infinity takes the loss to 0: proven.
+    Without a penalty there may be no minimum: weights that separate the data only get better by growing. If
+    every gold labelling has p > 1/2, it beats all others, so that s * w with s -> infinity takes the loss to
+    0: proven. That takes a pass over the data, of scores that may be too large for it.
     """
-    largest = float(np.abs(w).max(initial=0.0))
-    log_p = np.full(1, -np.inf)
+    row = ALGORITHMS[settings.algorithm]
+    if settings.c1 or settings.c2 or not row.losses or model.status_ == "interrupted":
+        return
+    largest, log_p = float(np.abs(model.weights_).max(initial=0.0)), np.full(1, -np.inf)
     if largest > 0:
-        log_p = inference.log_proba(corpus, features, w, constraints, settings.n_threads)
+        try:
+            log_p = model.log_proba(corpus)
+        except (KeyboardInterrupt, ValueError):  # the model is there without it
+            return
     if log_p.min(initial=0.0) > -math.log(2) or largest > RUNAWAY:
-        row = ALGORITHMS[settings.algorithm]
         able = [f"{name}=0.01" for name in ("c2", "c1") if getattr(row, name) != NONE]
         remedy = f"{' or '.join(able)} gives a minimum" if able else "fewer iterations keep them small"
         why = (
@@ -212,7 +211,7 @@ def _warn_of_runaway(corpus, features, w, constraints, settings):
             "weights keep growing: without a penalty (c1 = c2 = 0) there is no minimum here, "
             f"{why}; the model can be used, its probabilities are near 0 and 1; {remedy}",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -241,7 +240,67 @@ def forecast_line(corpus, features, settings):
     )
 
 
-class Stream:
+def carried_over(old, encoder, features):
+    """Start weights (F,) from a fitted model: what has the same names keeps its weight, the rest is 0."""
+    label, attribute, edge_attribute = _new_places(old.encoder_, encoder)
+    before, w_old = old.features_, old.weights_
+    w = np.zeros(features.n_features)
+
+    n, n_node = features.n_labels, features.n_node
+    nodes = _joined(n, attribute[before.node_attr], label[before.node_label])
+    edges = _joined(n, edge_attribute[before.edge_attr], label[before.edge_prev], label[before.edge_next])
+    for keys, wanted, new, old in (
+        (features.node_keys, nodes, w[:n_node], w_old[: before.n_node]),
+        (features.edge_keys, edges, w[n_node:], w_old[before.n_node :]),
+    ):
+        where, hit = find(keys, wanted)
+        new[where[hit]] = old[hit]
+    return w
+
+
+def carried_features(old, encoder):
+    """FeatureSet of those weights of a fitted model whose names the new alphabets have too."""
+    label, attribute, edge_attribute = _new_places(old.encoder_, encoder)
+    before, n = old.features_, len(encoder.labels_)
+    nodes = _joined(n, attribute[before.node_attr], label[before.node_label])
+    edges = _joined(n, edge_attribute[before.edge_attr], label[before.edge_prev], label[before.edge_next])
+    nodes, edges = (np.sort(keys[keys >= 0]) for keys in (nodes, edges))
+    return from_keys(n, encoder.n_attrs, encoder.n_edge_attrs, nodes, edges)
+
+
+def _new_places(old, new):
+    """Where each label, attribute and edge attribute of an encoder stands in a new one, -1 if it does not."""
+    return (
+        _positions(old.labels_, new.labels_),
+        _positions(old.attribute_names(), new.attribute_names()),
+        _positions(old.edge_attribute_names(), new.edge_attribute_names()),
+    )
+
+
+def _joined(n_labels, owner, *labels):
+    """Keys (owner * L + label) * L + ..., -1 where a part is."""
+    key = owner
+    for label in labels:
+        key = np.where((key < 0) | (label < 0), -1, key * n_labels + label)
+    return key
+
+
+def merged(old, new):
+    """A FeatureSet that has the weights of both (of the same alphabets),
+    and the places (F,) of the old one's in it.
+    """
+    nodes, edges = np.union1d(old.node_keys, new.node_keys), np.union1d(old.edge_keys, new.edge_keys)
+    place = [np.searchsorted(nodes, old.node_keys), len(nodes) + np.searchsorted(edges, old.edge_keys)]
+    return from_keys(*old.sizes, nodes, edges), np.concatenate(place)
+
+
+def _positions(old_names, new_names):
+    """Where each old name stands among the new ones, -1 if it does not."""
+    where = {name: i for i, name in enumerate(new_names)}
+    return np.array([where.get(name, -1) for name in old_names], dtype=np.int64)
+
+
+class Stream(Fitted):
     """The part of `CRF` that learns from sequences as they come."""
 
     def partial_fit(
@@ -274,48 +333,51 @@ class Stream:
                 f"partial_fit: algorithm={settings.algorithm!r} needs all sequences at once; "
                 f"these learn from them as they come: {able}"
             )
-        X = listed(X)
         if hasattr(self, "weights_"):
-            if classes is not None and set(classes) != set(self.encoder_.labels_):
-                raise ValueError(
-                    f"partial_fit: expected the classes of the first call, {shown(self.encoder_.labels_)}, "
-                    f"got {shown(classes)}"
-                )
-            try:
-                corpus = known_corpus(self.encoder_, X, y, "raise", self.label_sets_)
-            except UnknownLabelError as error:
-                remedy = "the first partial_fit has to name all labels: classes=[...]"
-                raise ValueError(f"{error}; {remedy}") from None
-            corpus = weighted(require_labels(corpus), sample_weight)
-            if corpus.n_tokens == 0:
+            ready = self._more(settings, X, y, classes, sample_weight)
+            if ready is None:
                 return self
-            encoder, features, w, state = self.encoder_, self.features_, self.weights_, None
+            ready, w, state = ready
             seen, history = self._n_seen, self._history
-            if self._learner[0] == settings.algorithm:
-                state = self._learner[1]
-            restricted = self._restrict(X, corpus, encoder, settings, self.label_sets_)
-            corpus, constraints, sets, n_dropped = restricted
-            more = choose_features(corpus, encoder, settings, constraints)
-            features, place = merged(features, more)
-            w = _spread(w, place, features.n_features)
-            state = _grown(state, place, features.n_features, settings)
         else:
-            encoder, corpus = training_corpus(X, y, sample_weight, self.template)
-            corpus = with_classes(encoder, corpus, classes)
-            corpus, constraints, sets, n_dropped = self._restrict(X, corpus, encoder, settings)
-            features = choose_features(corpus, encoder, settings, constraints)
-            w, state, seen, history = np.zeros(features.n_features), None, 0, None
-        corpus = without_zeros(corpus)
-        seen += corpus.n_sequences
-        epoch = self._one_pass(row, settings, state, corpus, seen)
-        result, steps = train(corpus, features, constraints, settings, w, state=state, **epoch)
+            ready = training_set(self, settings, X, y, sample_weight, classes)
+            w, state, seen, history = np.zeros(ready.features.n_features), None, 0, None
+        seen += ready.corpus.n_sequences
+        epoch = self._one_pass(row, settings, state, ready.corpus, seen)
+        result, steps = train(ready, settings, w, state=state, **epoch)
         if history is not None:
             steps = {
                 name: np.concatenate([history[name], column]) if name in history else column
                 for name, column in steps.items()
             }
-        self._keep(encoder, features, constraints, sets, result, steps, n_dropped, settings.algorithm, seen)
+        self._keep(ready, result, steps, settings.algorithm, seen)
+        if state is None:
+            warn_of_runaway(self, settings, ready.corpus)
         return self
+
+    def _more(self, settings, X, y, classes, sample_weight):
+        """(`TrainingSet`, weights, state of the learner or None) to go on from with more sequences; None if
+        they have no token.
+        """
+        if classes is not None and set(classes) != set(self.encoder_.labels_):
+            raise ValueError(
+                f"partial_fit: expected the classes of the first call, {shown(self.encoder_.labels_)}, "
+                f"got {shown(classes)}"
+            )
+        X = listed(X)
+        try:
+            corpus = known_corpus(self.encoder_, X, y, "raise", self.label_sets_)
+        except UnknownLabelError as error:
+            remedy = "the first partial_fit has to name all labels: classes=[...]"
+            raise ValueError(f"{error}; {remedy}") from None
+        corpus = weighted(require_labels(corpus), sample_weight)
+        if corpus.n_tokens == 0:
+            return None
+        ready = restricted(self, settings, X, self.encoder_, corpus, self.label_sets_)
+        features, place = merged(self.features_, ready.features)
+        trained_by, state = self._learner
+        state = _grown(state if trained_by == settings.algorithm else None, place, features, settings)
+        return ready._replace(features=features), _spread(self.weights_, place, features), state
 
     def _one_pass(self, row, settings, state, corpus, seen):
         """Arguments of one more epoch over `corpus`, after which `seen` sequences have come in all."""
@@ -329,29 +391,13 @@ class Stream:
         return more
 
 
-def with_classes(encoder, corpus, classes):
-    """The corpus with label ids of an alphabet that has `classes` too; the encoder is changed."""
-    if classes is None:
-        return corpus
-    classes = list(classes)
-    if isinstance(encoder, IntegerAlphabet):
-        encoder.n_labels = max(encoder.n_labels, 1 + max(classes, default=0))
-        encoder.labels_ = list(range(encoder.n_labels))
-        return corpus
-    both = [*classes, *encoder.labels_]
-    ids, alphabet = number_labels(both, len(both), np.array([0, len(both)]))
-    old = ids[len(classes) :]
-    encoder.labels_ = alphabet
-    return corpus._replace(labels=old[corpus.labels].astype(np.int32))
-
-
-def _spread(vector, place, n_features, rest=0.0):
-    out = np.full(n_features, rest)
+def _spread(vector, place, features, rest=0.0):
+    out = np.full(features.n_features, rest)
     out[place] = vector
     return out
 
 
-def _grown(state, place, n_features, settings):
+def _grown(state, place, features, settings):
     """A learner's state with room for new weights, as if they had been there from the beginning: 0,
     or the first variance.
     """
@@ -359,6 +405,6 @@ def _grown(state, place, n_features, settings):
         return None
     first = {"variance": 1.0 if settings.variance is None else settings.variance}
     return {
-        name: _spread(array, place, n_features, first.get(name, 0.0)) if name in VECTORS else array
+        name: _spread(array, place, features, first.get(name, 0.0)) if name in VECTORS else array
         for name, array in state.items()
     }

@@ -1,13 +1,19 @@
 """What an estimator may be given as X, y and sample_weight, and how it becomes a `Corpus`."""
 
 import contextlib
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from crfbook._checks import check_fields, shown
+from crfbook._checks import check_fields, shown, whole
 from crfbook.data.columns import TokenColumns
-from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences
-from crfbook.data.vocabulary import in_order
+from crfbook.data.constraints import SCHEMES, Constraints, constraints_from, describe_violations, violations
+from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences, without_zeros
+from crfbook.data.features import FeatureSet, empirical_counts, from_keys, observed, select
+from crfbook.data.vocabulary import in_order, number_labels
+from crfbook.encoding.encoder import Encoder
+from crfbook.encoding.tag_dictionary import LabelSets, TagDictionary
 
 MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
 
@@ -45,21 +51,110 @@ class IntegerAlphabet:
         return [flat[start:stop] for start, stop in zip(seq_ptr[:-1], seq_ptr[1:], strict=True)]
 
 
+class TrainingSet(NamedTuple):
+    """What a `CRF` makes of X and y before it trains."""
+
+    encoder: Any
+    corpus: Corpus  # labelled; its labels obey the constraints
+    constraints: Constraints
+    label_sets: LabelSets | None  # of the tag dictionary
+    features: FeatureSet
+    n_dropped: int  # sequences left out: on_violation="drop"
+
+
+def training_set(model, settings, X, y, sample_weight, classes=None):
+    """`TrainingSet` of a CRF with a new encoder, which knows what occurs in X and y, and `classes`."""
+    X = listed(X)
+    encoder, corpus = training_corpus(X, y, sample_weight, model.template)
+    return restricted(model, settings, X, encoder, with_classes(encoder, corpus, classes))
+
+
+def restricted(model, settings, X, encoder, corpus, label_sets=None):
+    """`TrainingSet` of a corpus that stands for X: what may be labelled how, and which weights there are.
+
+    label_sets : of the tag dictionary that the model has already; None: of the one that its parameter asks
+        for. Warns of sequences that are left out.
+    """
+    constraints = constraints_from(model.constraints, encoder.labels_)
+    if label_sets is None and model.tag_dictionary is not None:
+        label_sets = _dictionary(model, X, corpus, encoder).encode(encoder.labels_)
+    if label_sets is not None:
+        corpus = corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
+        constraints = label_sets.constrain(constraints)
+    corpus, n_dropped = obey(corpus, constraints, encoder.labels_, settings.on_violation == "drop")
+    if n_dropped:
+        warnings.warn(
+            f"{n_dropped} training sequences violate the constraints and were left out",
+            UserWarning,
+            stacklevel=4,
+        )
+    features = choose_features(corpus, encoder, settings, constraints)
+    return TrainingSet(encoder, without_zeros(corpus), constraints, label_sets, features, n_dropped)
+
+
+def choose_features(corpus, encoder, settings, constraints):
+    """FeatureSet for training, and CRFsuite's cut-off: the counts (of sums of attribute values, not of
+    sample weights) must reach `min_freq`. Transitions that the constraints forbid get no weight. Where all
+    weights exist virtually (`Settings.virtual`): one of the same sizes without any."""
+    sizes = len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs
+    if settings.virtual:
+        return from_keys(*sizes, *np.zeros((2, 0), np.int64))
+    every = dict(all_states=settings.all_possible_states, all_transitions=settings.all_possible_transitions)
+    features, counts = observed(corpus, *sizes, **every), None
+    if settings.min_freq > 0:
+        counts = empirical_counts(corpus._replace(seq_weight=np.zeros(0)), features)
+    return kept_weights(features, counts, settings.min_freq, constraints)
+
+
+def kept_weights(features, counts, min_freq, constraints):
+    """FeatureSet without transitions that the constraints forbid, and without weights whose counts (F,) do
+    not reach min_freq (counts None: all do).
+    """
+    keep = np.ones(features.n_features, dtype=bool)
+    if constraints is not None:
+        keep[features.n_node :] = constraints.allowed[features.edge_prev, features.edge_next]
+    if counts is not None:
+        keep &= counts >= min_freq
+    return features if keep.all() else select(features, keep)
+
+
+def _dictionary(model, X, corpus, encoder):
+    """The TagDictionary that was given, or learnt from the training columns;
+    it allows all that these show.
+    """
+    if model.template is None:
+        raise ValueError("tag_dictionary: expected columns of words with a template, got attributes")
+    gold = [encoder.labels_[y] for y in corpus.labels.tolist()]
+    if isinstance(model.tag_dictionary, TagDictionary):
+        return model.tag_dictionary.allowing(X, gold)
+    return TagDictionary.learn(X, [gold], whole("tag_dictionary", model.tag_dictionary, 1, wrong=TypeError))
+
+
+def with_classes(encoder, corpus, classes):
+    """The corpus with label ids of an alphabet that has `classes` too; the encoder is changed."""
+    if classes is None:
+        return corpus
+    classes = list(classes)
+    if isinstance(encoder, IntegerAlphabet):
+        encoder.n_labels = max(encoder.n_labels, 1 + max(classes, default=0))
+        encoder.labels_ = list(range(encoder.n_labels))
+        return corpus
+    both = [*classes, *encoder.labels_]
+    ids, encoder.labels_ = number_labels(both, len(both), np.array([0, len(both)]))
+    return corpus._replace(labels=ids[len(classes) :][corpus.labels].astype(np.int32))
+
+
 def training_corpus(X, y, sample_weight, template):
     """(encoder, corpus) for `fit`; the encoder is new and knows what occurs in X and y.
 
     Raises ValueError: no token at all, X and y of different lengths, a token without a label, weights that
     are not finite and >= 0; and what the encoder raises, naming sequence and token.
     """
-    X, y = listed(X), listed(y, "y")
-    if X is None:
-        raise TypeError("X: expected a list of sequences, got None")
+    X, y = _given(X, y)
     if isinstance(X, Corpus):
         corpus = _checked(X, y)
         encoder = IntegerAlphabet.of(corpus)
     else:
-        from crfbook.encoding.encoder import Encoder
-
         if y is None and getattr(X, "labels", None) is None:
             raise ValueError(
                 "fit: expected labels y, one sequence of labels for each sequence of X, got none"
@@ -68,8 +163,7 @@ def training_corpus(X, y, sample_weight, template):
         corpus = encoder.fit_transform(X, y)
     if corpus.n_tokens == 0:
         raise ValueError(f"nothing to learn from: X has {corpus.n_sequences} sequences and no token")
-    _all_labelled(corpus)
-    return encoder, weighted(corpus, sample_weight)
+    return encoder, weighted(require_labels(corpus), sample_weight)
 
 
 def weighted(corpus, sample_weight):
@@ -105,21 +199,17 @@ def encoder_from_state(header, arrays, trust):
         if sizes["n_labels"] > MOST_LABELS:
             raise ValueError(f"n_labels: expected at most {MOST_LABELS:,}, got {sizes['n_labels']:,}")
         return IntegerAlphabet(**sizes)
-    from crfbook.encoding.encoder import Encoder
-
     return Encoder.from_state({"header": header, "arrays": arrays}, trust)
 
 
 def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
     """Corpus of new text for a trained model. Attributes that the model does not know are left out.
 
-    label_sets : `LabelSets` of its tag dictionary, or None; a ready Corpus keeps the label_set that it has. A
-        label that it does not know raises ValueError naming sequence and token,
-        or becomes -1 if `unknown` is "mark".
+    unknown : a label that the model does not know raises ValueError naming sequence and token ("raise"), or
+        becomes -1 ("mark").
+    label_sets : `LabelSets` of its tag dictionary, or None; a ready Corpus keeps the label_set that it has.
     """
-    X, y = listed(X), listed(y, "y")
-    if X is None:
-        raise TypeError("X: expected a list of sequences, got None")
+    X, y = _given(X, y)
     if isinstance(X, Corpus):
         corpus = _without_unknown(_checked(X, y), encoder.n_attrs, encoder.n_edge_attrs)
         unseen = corpus.labels >= len(encoder.labels_)
@@ -139,8 +229,10 @@ def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
 
 
 def require_labels(corpus):
-    """Raise ValueError naming the first token that has no label."""
-    _all_labelled(corpus)
+    """The corpus; ValueError naming the first token that has no label."""
+    unknown = np.flatnonzero(corpus.labels < 0)
+    if len(unknown):
+        raise ValueError(f"{corpus.place(unknown[0])}: expected a label, got none")
     return corpus
 
 
@@ -150,8 +242,6 @@ def obey(corpus, constraints, labels, drop):
     Returns (corpus, number of sequences left out). Raises ValueError listing the first violations unless
     `drop` (None: a model that cannot drop), and in any case if nothing is left.
     """
-    from crfbook.data.constraints import describe_violations, violations
-
     found = violations(corpus, constraints, labels)
     if not found:
         return corpus, 0
@@ -170,8 +260,6 @@ def obey(corpus, constraints, labels, drop):
 
 def _obeyed(corpus, constraints, labels):
     """What to say of a scheme that all labels obey; "" where not the transitions are at fault."""
-    from crfbook.data.constraints import SCHEMES, constraints_from, violations
-
     free = corpus._replace(label_set=np.zeros(0, np.int32))
     for name in SCHEMES if violations(free, constraints, labels) else ():
         with contextlib.suppress(ValueError):  # labels that it does not read
@@ -228,18 +316,16 @@ def _sentence(labels, i):
     return list(in_order(labels, f"sequence {i}", "a list of labels"))
 
 
-def same_lengths(seq_ptr, of_labels):
-    """Raise ValueError unless labels with these pointers are those of a corpus with `seq_ptr`."""
-    if len(seq_ptr) != len(of_labels):
-        both = f"{len(seq_ptr) - 1} in X and {len(of_labels) - 1} in y"
+def same_lengths(lengths, found):
+    """ValueError unless labels of so many tokens (S,) are those of sequences of these lengths (S,)."""
+    if len(lengths) != len(found):
+        both = f"{len(lengths)} in X and {len(found)} in y"
         raise ValueError(f"X and y: expected as many sequences in both, got {both}")
-    lengths, found = np.diff(seq_ptr), np.diff(of_labels)
-    wrong = np.flatnonzero(lengths != found)
-    if len(wrong):
-        i = wrong[0]
-        raise ValueError(
-            f"sequence {i}: expected {lengths[i]} labels, one for each token of X, got {found[i]}"
-        )
+    for i, (length, n_labels) in enumerate(zip(lengths, found, strict=True)):
+        if length != n_labels:
+            raise ValueError(
+                f"sequence {i}: expected {length} labels, one for each token of X, got {n_labels}"
+            )
 
 
 def without_labels(X, names):
@@ -267,6 +353,14 @@ def with_links(X, corpus, wanted, name):
     return corpus._replace(link=np.fromiter(column, np.int32, corpus.n_tokens))
 
 
+def _given(X, y):
+    """X and y as lists; TypeError if there is no X."""
+    X, y = listed(X), listed(y, "y")
+    if X is None:
+        raise TypeError("X: expected a list of sequences, got None")
+    return X, y
+
+
 def listed(sequences, name="X"):
     """Generators and other one-time iterables as lists; anything else as it is.
     TypeError for what holds no sequences, tables among them.
@@ -284,15 +378,7 @@ def _checked(corpus, y):
     corpus = make_corpus(**corpus._asdict())
     if y is None:
         return corpus
-    if len(y) != corpus.n_sequences:
-        raise ValueError(
-            f"X and y: expected as many sequences in both, got {corpus.n_sequences} in X and {len(y)} in y"
-        )
-    for i, (labels, length) in enumerate(zip(y, corpus.lengths.tolist(), strict=True)):
-        if len(labels) != length:
-            raise ValueError(
-                f"sequence {i}: expected {length} labels, one for each token of X, got {len(labels)}"
-            )
+    same_lengths(corpus.lengths, [len(labels) for labels in y])
     flat = [label for labels in y for label in labels]
     return make_corpus(**corpus._replace(labels=np.array(flat) if flat else None)._asdict())
 
@@ -335,9 +421,3 @@ def sequence_weights(sample_weight, n_sequences):
     if n_sequences and not weight.any():
         raise ValueError("sample_weight: expected a weight above 0, got only zeros")
     return np.ascontiguousarray(weight)
-
-
-def _all_labelled(corpus):
-    unknown = np.flatnonzero(corpus.labels < 0)
-    if len(unknown):
-        raise ValueError(f"{corpus.place(unknown[0])}: expected a label, got none")

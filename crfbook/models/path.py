@@ -28,7 +28,7 @@ from sklearn.base import clone
 from crfbook._checks import function_or_none, is_number, number, shown, whole
 from crfbook.chain.objective import Objective
 from crfbook.data.columns import Data
-from crfbook.data.corpus import Corpus, take_sequences, without_zeros
+from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import select
 from crfbook.data.vocabulary import Labels
 from crfbook.evaluation import token_accuracy
@@ -36,10 +36,9 @@ from crfbook.evaluation.metrics import METRICS, count_chunks, scheme_of, some_of
 from crfbook.learners.coordinate.descent import largest_c1
 from crfbook.models.crf import CRF
 from crfbook.models.fitting import forecast_line, train
-from crfbook.models.inputs import listed, training_corpus
+from crfbook.models.inputs import listed, training_set
 from crfbook.models.parameters import check_settings
 from crfbook.models.prediction import gold_labels
-from crfbook.models.weights import choose_features
 from crfbook.training.monitor import JobMonitor
 
 if TYPE_CHECKING:
@@ -123,12 +122,13 @@ def regularization_path(
     problem = _Problem(model, X, y)
     X_dev, y_dev = listed(X_dev, "X_dev"), listed(y_dev, "y_dev")
     of_dev = gold_labels(X_dev, y_dev) if X_dev is not None and scoring == "f1" else []
-    score = _scorer(scoring, {*problem.encoder.labels_, *(label for row in of_dev for label in row)} - {None})
+    known = {*problem.ready.encoder.labels_, *(label for row in of_dev for label in row)}
+    score = _scorer(scoring, known - {None})
     dev = None if X_dev is None else _held_out("X_dev", X_dev, y_dev, score)
     splits = [] if cv is None else _splits(cv, X, y, score)
     strengths = _grid(problem, n_strengths, ratio) if strengths is None else _checked(strengths)
     if model.verbose:
-        print(forecast_line(problem.corpus, problem.features, problem.settings), flush=True)
+        print(forecast_line(problem.ready.corpus, problem.ready.features, problem.settings), flush=True)
     rows, models, scores, status = [], [], [], "complete"
     with JobMonitor(problem.model.verbose, len(strengths) * (1 + len(splits))) as jobs:
         try:
@@ -185,19 +185,16 @@ class _Problem:
 
     def __init__(self, model, X, y):
         self.model = clone(model)
-        self.settings = settings = check_settings(self.model.set_params(c1=1.0))
-        self.encoder, corpus = training_corpus(X, y, None, model.template)
-        restricted = self.model._restrict(X, corpus, self.encoder, settings)
-        self.corpus, self.constraints, self.sets, self.n_dropped = restricted
-        self.features = choose_features(self.corpus, self.encoder, settings, self.constraints)
-        self.corpus = without_zeros(self.corpus)
+        self.settings = check_settings(self.model.set_params(c1=1.0))
+        self.ready = training_set(self.model, self.settings, X, y, None)
 
     def largest_gradient(self):
         """c1_max: from here on w = 0 is the solution."""
+        corpus, features, constraints = self.ready.corpus, self.ready.features, self.ready.constraints
         if self.settings.virtual:
-            return largest_c1(self.corpus, sizes=self.features.sizes, constraints=self.constraints)
-        objective = Objective(self.corpus, self.features, constraints=self.constraints)
-        return float(np.abs(objective(np.zeros(self.features.n_features))[1]).max(initial=0.0))
+            return largest_c1(corpus, sizes=features.sizes, constraints=constraints)
+        objective = Objective(corpus, features, constraints=constraints)
+        return float(np.abs(objective(np.zeros(features.n_features))[1]).max(initial=0.0))
 
     def solve(self, strengths, jobs, part):
         """Yield (row, fitted model) for each c1, from the solution of the one before.
@@ -205,7 +202,7 @@ class _Problem:
 
         jobs : the `JobMonitor` that shows them, as those of `part`, what the data are called.
         """
-        features, w = self.features, np.zeros(self.features.n_features)
+        ready, w = self.ready, np.zeros(self.ready.features.n_features)
         watch = {"callback": jobs} if self.model.verbose else {}
         for c1 in strengths:
             fitted = clone(self.model).set_params(c1=float(c1))
@@ -213,15 +210,15 @@ class _Problem:
             jobs.begin(f"{part}, c1 = {c1:.3g}")
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "training was interrupted|the model is empty", UserWarning)
-                result, history = train(self.corpus, features, self.constraints, settings, w, **watch)
+                result, history = train(ready, settings, w, **watch)
             if result.status == "interrupted":
                 return
-            features = getattr(result, "features", features)
+            ready = ready._replace(features=getattr(result, "features", ready.features))
             w, keep = result.w, result.w != 0
-            n_node = int(np.count_nonzero(keep[: features.n_node]))
-            small = result._replace(w=w[keep], state={})
-            kept = self.encoder, select(features, keep), self.constraints, self.sets, small, history
-            fitted._keep(*kept, self.n_dropped, settings.algorithm, self.corpus.n_sequences)
+            n_node = int(np.count_nonzero(keep[: ready.features.n_node]))
+            small = ready._replace(features=select(ready.features, keep))
+            active = result._replace(w=w[keep], state={})
+            fitted._keep(small, active, history, settings.algorithm, ready.corpus.n_sequences)
             n_active = int(np.count_nonzero(keep))
             jobs.done(
                 f"{result.status} after {result.n_iter} iterations, objective {result.objective:.2f}, "
@@ -237,7 +234,7 @@ def _grid(problem, n_strengths, ratio):
     largest = problem.largest_gradient()
     if largest == 0:
         raise ValueError("the gradient at w = 0 is 0: no weight would ever leave it, and there is no path")
-    weight = problem.corpus.seq_weight
+    weight = problem.ready.corpus.seq_weight
     top = min(largest, HIGHEST * (weight.mean() if weight.size else 1.0))
     return top * np.geomspace(1.0, ratio, n_strengths)
 

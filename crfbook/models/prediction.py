@@ -1,28 +1,41 @@
-"""What a trained CRF says about new sequences: labels, probabilities of tokens,
-of pairs and of whole labellings.
+"""What a trained model says: of new sequences labels and probabilities, of itself the weights by name.
 
-A Viterbi score is not a confidence; `predict_marginals` are probabilities,
-and `log_proba` is the one of a whole labelling.
+A Viterbi score is not a confidence. `predict_marginals` gives probabilities of tokens, `log_proba` that of a
+whole labelling. Dictionaries and tables leave out weights that are exactly zero, as CRFsuite's model files
+do: they score as if they did not exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import shown
 from crfbook.chain import inference
 from crfbook.data.columns import Data
+from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import without_zeros
+from crfbook.data.features import FeatureSet
 from crfbook.data.vocabulary import Labels
 from crfbook.decoding import BEAM_WIDTH, decode, kbest
-from crfbook.encoding.tag_dictionary import free_blocked
-from crfbook.models.inputs import below_one, known_corpus, listed, require_labels, sequence_weights
+from crfbook.encoding.tag_dictionary import LabelSets, free_blocked
+from crfbook.models.inputs import (
+    below_one,
+    known_corpus,
+    listed,
+    require_labels,
+    same_lengths,
+    sequence_weights,
+)
 from crfbook.models.parameters import thread_count
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class Sequences(list):
@@ -40,13 +53,21 @@ class Sequences(list):
 
 
 class Predictions:
-    """The part of `CRF` that predicts. Needs encoder_, features_, weights_, constraints_ and n_jobs.
+    """The part of an estimator that predicts. Needs encoder_, features_, weights_, constraints_ and n_jobs.
 
     X is what `fit` takes, or a Corpus encoded with this model's encoder_. Attributes that training did not
     know have no weight and are ignored. Nothing here changes the model: several threads may share it. Every
     method raises NotFittedError before `fit`, and ValueError naming the sequence where the constraints forbid
     all its paths.
     """
+
+    encoder_: Any  # Encoder, or IntegerAlphabet
+
+    @property
+    def classes_(self) -> list[Any]:
+        """The labels; index = label id in every array."""
+        check_is_fitted(self, "encoder_")
+        return list(self.encoder_.labels_)
 
     def predict(self, X: Data, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[list[Any]]:
         """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
@@ -162,18 +183,10 @@ class Predictions:
         """
         found = self.predict(X)
         gold = gold_labels(X, y)
-        if len(gold) != len(found):
-            raise ValueError(
-                f"X and y: expected as many sequences in both, got {len(found)} in X and {len(gold)} in y"
-            )
-        right = np.zeros(len(found))
-        length = np.zeros(len(found))
-        for i, (a, b) in enumerate(zip(gold, found, strict=True)):
-            if len(a) != len(b):
-                raise ValueError(
-                    f"sequence {i}: expected {len(b)} labels, one for each token of X, got {len(a)}"
-                )
-            right[i], length[i] = sum(bool(x == z) for x, z in zip(a, b, strict=True)), len(b)
+        length = np.array([len(labels) for labels in found], float)
+        same_lengths(length.astype(int), [len(labels) for labels in gold])
+        pairs = zip(gold, found, strict=True)
+        right = np.array([sum(bool(x == z) for x, z in zip(a, b, strict=True)) for a, b in pairs], float)
         weight = np.ones(len(found))
         if sample_weight is not None:
             weight = below_one(sequence_weights(sample_weight, len(found)))
@@ -206,6 +219,92 @@ class Predictions:
 
     def _model(self):
         return self.features_, self.weights_, self.constraints_, thread_count(self.n_jobs)
+
+
+class Fitted(BaseEstimator):
+    """What a trained model has, for the parts of the estimators that read it."""
+
+    encoder_: Any  # Encoder, or IntegerAlphabet
+    features_: FeatureSet
+    weights_: np.ndarray  # (F,)
+    constraints_: Constraints | None
+    label_sets_: LabelSets | None
+    _history: dict[str, np.ndarray]
+    _learner: tuple[str, dict[str, Any] | None]  # the algorithm, and the state that it goes on from
+    _n_seen: int  # sequences that it was trained on
+
+    @property
+    def history_(self) -> DataFrame:
+        """The iterations as a pandas DataFrame, made when asked for: training does not need pandas."""
+        import pandas
+
+        check_is_fitted(self, "weights_")
+        return pandas.DataFrame(self._history)
+
+
+class WeightNames(Fitted):
+    """The part of an estimator that gives its weights by name."""
+
+    @property
+    def attributes_(self) -> list[Any]:
+        """Names of the attributes that have a weight other than zero, most frequent first."""
+        check_is_fitted(self, "weights_")
+        names = self.encoder_.attribute_names()
+        attrs = self.features_.node_attr[self.weights_[: self.features_.n_node] != 0]
+        return [names[a] for a in np.unique(attrs)]
+
+    @property
+    def num_attributes_(self) -> int:
+        """How many attributes have a weight other than zero."""
+        return len(self.attributes_)
+
+    @property
+    def state_features_(self) -> dict[tuple[Any, Any], float]:
+        """{(attribute, label): weight}."""
+        check_is_fitted(self, "weights_")
+        names, labels = self.encoder_.attribute_names(), self.encoder_.labels_
+        attrs, ids = self.features_.node_attr.tolist(), self.features_.node_label.tolist()
+        weights = self.weights_[: self.features_.n_node].tolist()
+        return {(names[a], labels[y]): w for a, y, w in zip(attrs, ids, weights, strict=True) if w}
+
+    @property
+    def transition_features_(self) -> dict[tuple[Any, Any], float]:
+        """{(label_from, label_to): weight} of the plain transitions.
+
+        A pair that is missing has weight 0. That does not forbid it: only `constraints` forbid.
+        """
+        return {(p, n): w for (b, p, n), w in self._edges() if b == 0}
+
+    @property
+    def edge_features_(self) -> dict[tuple[Any, Any, Any], float]:
+        """{(edge attribute, label_from, label_to): weight} of the transitions that depend on the text
+        (bigram patterns of a template)."""
+        check_is_fitted(self, "weights_")
+        names = self.encoder_.edge_attribute_names()
+        return {(names[b], p, n): w for (b, p, n), w in self._edges() if b}
+
+    def weights_to_frame(self) -> DataFrame:
+        """All weights other than zero as a pandas DataFrame, largest magnitude first.
+
+        Columns: kind ("state", "transition" or "edge"), attribute, from, label, weight. `from` is the
+        previous label of a transition and missing for a state feature;
+        `attribute` is missing for a plain transition.
+        """
+        import pandas
+
+        rows = [("state", a, None, y, w) for (a, y), w in self.state_features_.items()]
+        rows += [("transition", None, p, n, w) for (p, n), w in self.transition_features_.items()]
+        rows += [("edge", b, p, n, w) for (b, p, n), w in self.edge_features_.items()]
+        frame = pandas.DataFrame(rows, columns=["kind", "attribute", "from", "label", "weight"])
+        return frame.sort_values("weight", key=abs, ascending=False, kind="stable", ignore_index=True)
+
+    def _edges(self):
+        check_is_fitted(self, "weights_")
+        labels, features = self.encoder_.labels_, self.features_
+        columns = features.edge_attr, features.edge_prev, features.edge_next, self.weights_[features.n_node :]
+        for b, p, n, w in zip(*(column.tolist() for column in columns), strict=True):
+            if w:
+                yield (b, labels[p], labels[n]), w
 
 
 def gold_labels(X, y):

@@ -1,4 +1,4 @@
-"""Model files: what of a CRF goes into one, how it comes out again, and the format.
+"""Model files: what of a model goes into one, how it comes out again, and the format.
 
 A model is one file: a zip of plain arrays (npz) with a JSON header and a checksum over every byte.
 
@@ -26,7 +26,7 @@ from typing import Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import File, ModelFileError, Stored, check_arrays, check_fields, file_name
+from crfbook._checks import File, ModelFileError, Stored, check_arrays, check_fields, file_name, pointers
 from crfbook.data.constraints import Constraints
 from crfbook.data.features import FeatureSet
 from crfbook.encoding.tag_dictionary import LabelSets
@@ -34,9 +34,10 @@ from crfbook.models.crfsuite import MAGIC
 from crfbook.models.fitting import state_table
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import ALGORITHMS, resolve
-from crfbook.models.weights import check_layout
+from crfbook.models.prediction import Fitted
 
 SCHEMA = 1
+SIZES = FeatureSet._fields[:3]
 _HEADER = "crfbook_header"
 _MARK = b"crfbook sha256 "
 _DIGITS = 64
@@ -49,46 +50,38 @@ FITTED = {
 SCALARS = type(None), bool, int, float, str
 
 
-class Saved:
-    """The part of `CRF` that reads and writes model files."""
+class Saved(Fitted):
+    """The part of an estimator that reads and writes model files.
+
+    A subclass has a `_kind`, `_groups` of arrays beside those that every model has, parameters that are
+    `_rebuilt` by other means than the header, and `_stored` and `_take_up` for what it alone has.
+    """
+
+    _kind, _groups, _rebuilt = "", (), ("template",)
 
     def save(self, path: File) -> None:
         """Write the trained model to one file, atomically and without pickle.
 
         The state of a learner that `partial_fit` can go on from is kept; batch algorithms go on from the
         weights (warm_start). Raises NotFittedError before `fit`; TypeError for labels other than strings,
-        numbers, booleans and tuples of these.
+        numbers, booleans and tuples of these (of a `DCRF`: strings and numbers).
         """
         check_is_fitted(self, "weights_")
-        state, arrays = encoder_state(self.encoder_)
-        arrays = {f"encoder.{name}": array for name, array in arrays.items()}
-        features = self.features_._asdict()
-        arrays.update({f"features.{name}": features.pop(name) for name in FeatureSet._fields[3:]})
-        arrays["weights"] = self.weights_
-        if self.constraints_ is not None:
-            tables = self.constraints_._asdict().items()
-            arrays.update({f"constraints.{name}": table for name, table in tables if table is not None})
-        arrays.update({f"history.{name}": column for name, column in self._history.items()})
-        fitted = {name: getattr(self, name) for name in FITTED}
-        header = {"features": features, "encoder": state, "fitted": fitted}
-        if self.label_sets_ is not None:
-            header["dictionary"], words = self.label_sets_.get_state()
-            arrays.update({f"dictionary.{name}": array for name, array in words.items()})
-        trained_by, learner = self._learner
-        if ALGORITHMS[trained_by].one_pass is not None:
-            arrays.update({f"state.{name}": array for name, array in (learner or {}).items()})
-        header["trained_by"], header["n_seen"] = trained_by, self._n_seen
-        # template and a table of constraints come back from the encoder and from constraints_
+        header, arrays = self._stored()
+        header["encoder"], of_encoder = encoder_state(self.encoder_)
+        arrays |= {f"encoder.{name}": array for name, array in of_encoder.items()}
+        arrays |= {f"history.{name}": column for name, column in self._history.items()}
         params = self.get_params()
         params = {n: value.item() if isinstance(value, np.generic) else value for n, value in params.items()}
-        params = {n: v for n, v in params.items() if v is None or isinstance(v, (bool, int, float, str))}
-        params.pop("template", None)
-        save_arrays(path, "CRF", {"params": params, **header}, arrays)
+        header["params"] = {
+            n: value for n, value in params.items() if isinstance(value, SCALARS) and n not in self._rebuilt
+        }
+        header["fitted"] = {name: getattr(self, name) for name in FITTED}
+        save_arrays(path, self._kind, header, {"weights": self.weights_, **arrays})
 
     @classmethod
     def load(cls, path: File, trust: bool = False) -> Self:
-        """A model that `save` wrote; it predicts,
-        explains its weights and can be trained further (warm_start, partial_fit).
+        """A model that `save` wrote; it predicts, explains its weights and can be trained further.
 
         trust : whether the file comes from someone you trust. Needed for a template with regular expressions
             of its own: on some texts they take 2 seconds a cell. Those of the shipped templates need none.
@@ -97,7 +90,7 @@ class Saved:
         such regular expressions without trust. Every array is checked before it is used; nothing in the file
         is executed.
         """
-        header, arrays = load_arrays(path, "CRF")
+        header, arrays = load_arrays(path, cls._kind)
         try:
             return cls._restored(header, arrays, trust)
         except KeyError as error:  # an intact file that no `save` wrote
@@ -107,41 +100,64 @@ class Saved:
 
     @classmethod
     def _restored(cls, header, arrays, trust):
-        part = {name: {} for name in ("features", "encoder", "constraints", "history", "dictionary", "state")}
+        part = {name: {} for name in ("encoder", "history", *cls._groups)}
         for key, array in arrays.items():
             group, _, name = key.partition(".")
             if name:
                 part[group][name] = array
-        check_fields(header["params"], {name: (SCALARS, None) for name in header["params"]})
+        check_fields(header["params"], dict.fromkeys(header["params"], (SCALARS, None)))
         model = cls(**header["params"])
         model.encoder_ = encoder_from_state(header["encoder"], part["encoder"], trust)
-        model.features_ = FeatureSet(**header["features"], **part["features"])
-        model.constraints_ = Constraints(**part["constraints"]) if part["constraints"] else None
         model.weights_ = arrays["weights"]
-        check_layout(model.features_, model.weights_, model.encoder_, model.constraints_)
-        model.label_sets_ = None
+        model.template = getattr(model.encoder_, "template", None)
+        model._take_up(header, arrays, part)
+        check_fields(header["fitted"], FITTED)
+        for name in FITTED:
+            setattr(model, name, header["fitted"][name])
+        model._history = part["history"]
+        rows = (model._history["iteration"].size,)
+        check_arrays(model._history, dict.fromkeys(model._history, Stored("iuf", rows, finite=False)))
+        return model
+
+
+class SavedCRF(Saved):
+    """What of a `CRF` goes into a file, and how it comes out again."""
+
+    _kind, _groups = "CRF", ("features", "constraints", "dictionary", "state")
+
+    def _stored(self):
+        features = self.features_._asdict()
+        arrays = {f"features.{name}": features.pop(name) for name in FeatureSet._fields[3:]}
+        if self.constraints_ is not None:
+            tables = self.constraints_._asdict().items()
+            arrays |= {f"constraints.{name}": table for name, table in tables if table is not None}
+        trained_by, learner = self._learner
+        header = {"features": features, "trained_by": trained_by, "n_seen": self._n_seen}
+        if self.label_sets_ is not None:
+            header["dictionary"], words = self.label_sets_.get_state()
+            arrays |= {f"dictionary.{name}": array for name, array in words.items()}
+        if ALGORITHMS[trained_by].one_pass is not None:
+            arrays |= {f"state.{name}": array for name, array in (learner or {}).items()}
+        return header, arrays
+
+    def _take_up(self, header, arrays, part):
+        self.features_ = FeatureSet(**header["features"], **part["features"])
+        own = self.constraints_ = Constraints(**part["constraints"]) if part["constraints"] else None
+        check_layout(self.features_, self.weights_, self.encoder_, own)
+        self.label_sets_ = None
         if "dictionary" in header:
-            if not (model.constraints_ and hasattr(model.encoder_, "columns_")):
+            if not (own and hasattr(self.encoder_, "columns_")):
                 raise ValueError(
                     "tag dictionary: expected constraints and columns of words with it, got none"
                 )
             of_dictionary = header["dictionary"], part["dictionary"]
-            model.label_sets_ = LabelSets.from_state(*of_dictionary, model.constraints_.label_sets)
-        if model.constraints is None and model.constraints_ is not None:
-            own = model.constraints_
-            model.constraints = own._replace(label_sets=None) if model.label_sets_ else own
-        model.template = getattr(model.encoder_, "template", None)
-        check_fields(header["fitted"], FITTED)
-        for name in FITTED:
-            setattr(model, name, header["fitted"][name])
+            self.label_sets_ = LabelSets.from_state(*of_dictionary, own.label_sets)
+        if self.constraints is None and own is not None:  # a table of constraints is no word of the header
+            self.constraints = own._replace(label_sets=None) if self.label_sets_ else own
         check_fields(header, {"n_seen": ((int,), 0)})
-        model._history, model._n_seen = part["history"], header["n_seen"]
-        rows = (model._history["iteration"].size,)
-        check_arrays(part["history"], dict.fromkeys(part["history"], Stored("iuf", rows, finite=False)))
-        key = resolve(header["trained_by"])
-        check_arrays(part["state"], state_table(key, len(model.weights_)) if part["state"] else {})
-        model._learner = key, part["state"] or None
-        return model
+        key, self._n_seen = resolve(header["trained_by"]), header["n_seen"]
+        check_arrays(part["state"], state_table(key, len(self.weights_)) if part["state"] else {})
+        self._learner = key, part["state"] or None
 
 
 def save_arrays(path, kind, header, arrays):
@@ -322,3 +338,41 @@ def _read_array(archive, name):
         raise ValueError(f"array {name!r} does not have the size that its shape says")
     file.seek(0)
     return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def check_layout(features, w, encoder, constraints):
+    """Raise ValueError unless the arrays of a loaded model fit together:
+    kernels trust them and check nothing.
+    """
+    check_features(features, constraints, (len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs))
+    check_arrays({"weights": w}, {"weights": Stored(np.float64, (features.n_features,))})
+
+
+def check_features(features, constraints, known=None):
+    """ValueError unless a `FeatureSet` and `Constraints` (or None) of a file, of a model or of a shard, fit
+    together. known : the sizes of their alphabets, where these are at hand.
+    """
+    check_fields(
+        features._asdict(), {name: ((int,), least) for name, least in zip(SIZES, (1, 0, 1), strict=True)}
+    )
+    n_labels, n_attrs, n_edge_attrs = features.sizes
+    known = known or features.sizes
+    if features.sizes != known or max(n_attrs, n_edge_attrs * n_labels) * n_labels >= 2**63:
+        raise ValueError(f"sizes of alphabets and weights: expected {known}, got {features.sizes}")
+    labels = Stored(np.int32, (None,), 0, n_labels)
+    check_arrays(features._asdict(), dict.fromkeys(("node_label", "edge_prev"), labels))
+    n_node, n_edge = features.n_node, features.edge_prev.size
+    check_arrays(
+        features._asdict(),
+        {
+            "node_ptr": pointers(n_attrs, n_node),
+            "edge_ptr": pointers(n_edge_attrs, n_edge),
+            "edge_next": labels._replace(shape=(n_edge,)),
+        },
+    )
+    for name in ("node_keys", "edge_keys"):  # their labels rise within each row
+        check_arrays({name: getattr(features, name)}, {name: Stored(np.int64, order="rising")})
+    if constraints is not None:
+        tables = {name: table for name, table in constraints._asdict().items() if table is not None}
+        shapes = zip(tables, ((n_labels, n_labels), (n_labels,), (n_labels,), (None, n_labels)), strict=False)
+        check_arrays(tables, {name: Stored(bool, shape) for name, shape in shapes})

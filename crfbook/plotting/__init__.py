@@ -7,8 +7,15 @@ Ito (2008), Blues and PuOr: they differ in lightness too, and lines differ in da
 a colour-blind reader nor a grey print loses anything. matplotlib is loaded at the first figure.
 """
 
-from crfbook.plotting.curves import label_bars, learning_curve, regularization_path, timing_growth
-from crfbook.plotting.matrices import confusion, heatmap, weight_matrix
+from crfbook.plotting.charts import (
+    confusion,
+    heatmap,
+    label_bars,
+    learning_curve,
+    regularization_path,
+    timing_growth,
+    weight_matrix,
+)
 from crfbook.plotting.sentences import lattice, tagged_text
 
 __all__ = [

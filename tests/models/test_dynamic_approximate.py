@@ -24,7 +24,7 @@ from crfbook.dynamic import (
     memory,
     skip,
 )
-from crfbook.models.dynamic import estimator
+from crfbook.models import dynamic as estimator
 from crfbook.models.saving import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels

@@ -10,9 +10,8 @@ from crfbook.data.corpus import make_corpus, slice_sequences
 from crfbook.data.features import log_edge, observed
 from crfbook.learners.online import online
 from crfbook.models.crf import CRF
-from crfbook.models.fitting import VECTORS
+from crfbook.models.fitting import VECTORS, merged
 from crfbook.models.parameters import ALGORITHMS
-from crfbook.models.weights import merged
 
 RNG = np.random.default_rng(7)
 Y = [RNG.choice(["DET", "N", "V"], size=t).tolist() for t in RNG.integers(1, 7, size=40)]
