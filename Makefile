@@ -98,7 +98,7 @@ grade: $(STAMP)
 	  --csv build/grades.csv --feedback build/feedback
 
 clean:
-	rm -rf build dist .pytest_cache .hypothesis .ruff_cache
+	rm -rf build dist .pytest_cache .hypothesis .ruff_cache .mypy_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean

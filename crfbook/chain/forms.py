@@ -20,7 +20,7 @@ shard, and whoever asks does not know how:
 """
 
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -174,8 +174,8 @@ def shard_variances(shard, w, dense, edges, packing, layout, work, counts, edge_
 class Tables(Form):
     """Transitions as tables (K, M, M), filled from the weights at each evaluation."""
 
-    offers = ("counts", "variances")
-    sums = {
+    offers: tuple[str, ...] = ("counts", "variances")
+    sums: ClassVar = {
         "counts": partial(shard_counts, batches=likelihood_of_batches, redo=Batch.redo),
         "variances": shard_variances,
     }

@@ -186,7 +186,7 @@ class TokenColumns:
             and self.columns == other.columns
         )
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # equal ones may change: Python's own way to say so
 
     def __repr__(self):
         labels = "no labels" if self.labels is None else f"labels {self.label_name}"

@@ -195,7 +195,7 @@ class Corpus(NamedTuple):
         return where(token, self.seq_ptr)
 
 
-def _integers(name, values, dtype):
+def _integers(name, values, dtype) -> np.ndarray:
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iub":
         raise TypeError(f"{name}: expected integers, got dtype {array.dtype}")
@@ -207,14 +207,14 @@ def _integers(name, values, dtype):
     return np.ascontiguousarray(array, dtype=dtype)
 
 
-def _pointers(name, values, n_items, what):
+def _pointers(name, values, n_items, what) -> np.ndarray:
     pointers = _integers(name, values, np.int64)
     if len(pointers) == 0 or pointers[0] != 0 or pointers[-1] != n_items or np.any(np.diff(pointers) < 0):
         raise ValueError(f"{name}: expected pointers that rise from 0 to {n_items} ({what})")
     return pointers
 
 
-def _floats(name, values, size, minimum=None):
+def _floats(name, values, size, minimum=None) -> np.ndarray:
     if values is None:
         return np.zeros(0)
     array = np.ascontiguousarray(values, dtype=np.float64)
@@ -269,7 +269,7 @@ def make_corpus(
     edge_class = _integers("edge_class", edge_class, np.int32)
     labels = _integers("labels", np.full(n_tokens, -1) if labels is None else labels, np.int32)
     label_set, link = (
-        _integers(name, np.zeros(0) if given is None or not len(given) else given, np.int32)
+        _integers(name, np.zeros(0) if given is None or not np.size(given) else given, np.int32)
         for name, given in (("label_set", label_set), ("link", link))
     )
     sized = {"edge_class": edge_class, "labels": labels, "label_set": label_set, "link": link}

@@ -149,7 +149,7 @@ def iter_conll(
     there (path : also an open binary file); a file without a token gives nothing.
     """
     columns, separator = _checked_columns(columns, label), _separator_byte(separator)
-    file = path if hasattr(path, "readline") else open(file_name(path), "rb")  # noqa: SIM115
+    file: Any = path if hasattr(path, "readline") else open(file_name(path), "rb")  # noqa: SIM115
 
     def piece():
         held.seek(0)

@@ -73,7 +73,7 @@ def _in_memory(text, label):
     if hasattr(text, "to_dict") and hasattr(text, "columns"):  # a DataFrame
         return frame_columns(text, label), None, None
     if isinstance(text, tuple) and len(text) in (2, 3) and not hasattr(text[0], "attr_ptr"):
-        X, y, weights = (*text, *[None] * (3 - len(text)))
+        X, y, weights = (*text, None)[:3]
         if isinstance(X, TokenColumns) and y is not None:  # may be flat
             labels = flat_labels(y, X.seq_ptr, may_be_flat=True)
             X, y = TokenColumns(X.columns, X.seq_ptr, labels, X.label_name), None

@@ -155,7 +155,7 @@ def _shown(results, n, verbose):
     return tqdm(results, total=n, unit="file", desc="tagging")
 
 
-_MODELS = {}  # digest: the last model of this process; a model under another name is the same one
+_MODELS: dict[str, CRF] = {}  # digest: the last model of this process, whatever its file is called
 _READING = threading.Lock()
 
 

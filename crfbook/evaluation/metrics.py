@@ -261,9 +261,9 @@ def chunk_report(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> 
     counted = count_chunks(gold, predicted, scheme)
     warn_unread(gold, predicted, scheme)
     total = counted.counts.sum(axis=0)
-    rates = {name: float(METRICS[name](total)) for name in ("accuracy", "precision", "recall", "f1")}
+    rates = (float(METRICS[name](total)) for name in ("accuracy", "precision", "recall", "f1"))
     sizes = (int(total[column]) for column in (TOKENS, GOLD, PREDICTED, CORRECT))
-    return ChunkReport(*sizes, **rates, by_type=counted.by_type)
+    return ChunkReport._make([*sizes, *rates, counted.by_type])
 
 
 def chunks(labels: Sequence[Hashable], scheme: str = "conlleval") -> list[tuple[str, int, int]]:
@@ -294,7 +294,7 @@ def error_table(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> p
     check_lengths(gold, predicted)
     warn_unread(gold, predicted, scheme)
     kinds = ["correct", "wrong_type", "wrong_boundary", "wrong_both", "missed", "spurious"]
-    counts = {}
+    counts: dict[str, dict[str, int]] = {}
     for labels, guess in zip(gold, predicted, strict=True):
         ours, theirs = chunks(labels, scheme), chunks(guess, scheme)
         for chunk in ours:

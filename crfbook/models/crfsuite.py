@@ -23,9 +23,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import File, ModelFileError, file_name, shown
+from crfbook._checks import ModelFileError, file_name, shown
 from crfbook.data.features import FeatureSet, from_keys
 from crfbook.data.vocabulary import pack_strings
 
@@ -47,7 +48,8 @@ class Tagger(threading.local):
     """
 
     def __init__(self, model: Any) -> None:  # called anew in each thread
-        self._model, self._tokens, self._rows = model, None, None
+        self._model, self._tokens = model, None
+        self._rows: Any = None  # marginals of the sequence, once they are asked for
 
     def __reduce__(self):
         return Tagger, (self._model,)
@@ -77,7 +79,7 @@ class Tagger(threading.local):
         return self._rows[pos][y]
 
 
-class FromCRFsuite:
+class FromCRFsuite(BaseEstimator):
     """The part of `CRF` that takes over what CRFsuite has trained, and what its scripts ask of a tagger."""
 
     @property
@@ -92,7 +94,7 @@ class FromCRFsuite:
         return {name: value for name, value in super().__getstate__().items() if name != "_tagger"}
 
     @classmethod
-    def from_crfsuite(cls, source: File | Any) -> Self:
+    def from_crfsuite(cls, source: Any) -> Self:
         """A model of CRFsuite as a fitted CRF. It predicts the same, can be saved, and trained further
         (warm_start).
 
@@ -135,7 +137,7 @@ def _read(path):
     """(labels, attributes, records) of a model file."""
     with open(path, "rb") as file:
         start = file.read(_HEADER.size)
-        _need(start[:4] == MAGIC, f"it does not begin with {MAGIC}")
+        _need(start[:4] == MAGIC, f"it does not begin with {MAGIC!r}")
         size = file.seek(0, os.SEEK_END)
         _need(len(start) == _HEADER.size, f"its header is cut short at {size} bytes")
         _, announced, kind, version, _, n_labels, n_attributes, *places = _HEADER.unpack(start)

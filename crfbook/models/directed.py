@@ -203,11 +203,12 @@ class ChainPredictions(Predictions):
         check_is_fitted(self, "encoder_")
         return list(self.encoder_.labels_)
 
-    def predict_marginals(self, X: Data) -> list[list[dict[Any, float]]]:
+    # one way to compute them, so there is no form to choose
+    def predict_marginals(self, X: Data) -> list[list[dict[Any, float]]]:  # type: ignore[override]
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token."""
         return self._named(self.predict_marginals_array(X))
 
-    def predict_marginals_array(self, X: Data) -> list[np.ndarray]:
+    def predict_marginals_array(self, X: Data) -> list[np.ndarray]:  # type: ignore[override]
         """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
         return [p_node for p_node, _ in self._marginals(self._known(X), edges=False)]
 

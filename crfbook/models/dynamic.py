@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from crfbook import dynamic
 from crfbook._checks import (
     Stored,
     check_arrays,
@@ -28,33 +29,7 @@ from crfbook.data.columns import Data
 from crfbook.data.constraints import Constraints, constraints_from, table_by_name
 from crfbook.data.features import FeatureSet
 from crfbook.data.vocabulary import encode_labels, number_labels
-from crfbook.dynamic import (
-    EXACT,
-    FORMS,
-    LIMIT,
-    Clique,
-    DynamicModel,
-    DynamicObjective,
-    add_memories,
-    check_cliques,
-    check_engine,
-    check_options,
-    check_pair,
-    decode,
-    decode_dual,
-    dynamic_features,
-    engine_cost,
-    engines_of,
-    factorial,
-    kbest,
-    lay_out_template,
-    linear,
-    marginals,
-    max_product,
-    memories_of,
-    reads_links,
-    with_tables,
-)
+from crfbook.dynamic import EXACT, Clique
 from crfbook.encoding.templates import TemplateLike
 from crfbook.learners.quasi_newton import minimize
 from crfbook.models.fitting import gave_up, warn_unconverged
@@ -78,6 +53,9 @@ from crfbook.training.monitor import Monitor
 
 if TYPE_CHECKING:
     pass
+
+DECODERS = "auto", "exact", "max-product", "dual", "posterior"
+PRESETS = {"factorial": dynamic.factorial, "linear": dynamic.linear}
 
 
 class SavedDCRF(Saved):
@@ -111,23 +89,24 @@ class SavedDCRF(Saved):
         ]
         self.labels = tuple(header["labels"])
         self._classes, self._limits, self._columns = header["classes"], {}, self._names()
-        check_classes(self._classes, [*self._columns, *memories_of(self.cliques)])
+        check_classes(self._classes, [*self._columns, *dynamic.memories_of(self.cliques)])
         check_arrays(part["limits"], {n: Stored(bool, array.shape) for n, array in part["limits"].items()})
         for i, key in enumerate(header["limits"]):
             parts = [part["limits"][f"{i}.{j}"] for j in range(3 if isinstance(key, str) else 1)]
             self._limits[key if isinstance(key, str) else tuple(key)] = (
                 Constraints(*parts) if len(parts) > 1 else parts[0]
             )
-        self.layout_ = lay_out_template(self.cliques, tuple(self._classes), self._classes, self._limits)
+        chains = tuple(self._classes)
+        self.layout_ = dynamic.lay_out_template(self.cliques, chains, self._classes, self._limits)
         check_sizes(self.layout_, self.encoder_, arrays)
         n_attrs = len(arrays["node_ptr"]) - 1
         none = np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
         nodes = FeatureSet(self.layout_.n_cells, n_attrs, 1, arrays["node_ptr"], arrays["node_label"], *none)
-        self.features_ = with_tables(nodes, self.layout_)
+        self.features_ = dynamic.with_tables(nodes, self.layout_)
         check_arrays({"node_keys": nodes.node_keys}, {"node_keys": Stored(np.int64, order="rising")})
-        self.engine_ = one_of("engine", header["engine"], engines_of(self.layout_))
+        self.engine_ = one_of("engine", header["engine"], dynamic.engines_of(self.layout_))
         corpora = isinstance(self.encoder_, IntegerAlphabet)  # which have links of their own
-        if reads_links(self.cliques) and not (corpora or isinstance(self.link, str)):
+        if dynamic.reads_links(self.cliques) and not (corpora or isinstance(self.link, str)):
             raise ValueError(f"link: expected the name of a column, got {shown(self.link)}")
         self.n_unconverged_ = whole("unconverged", header.get("unconverged", 0), 0)
         self.constraints = self._limits or None
@@ -156,10 +135,6 @@ def check_sizes(layout, encoder, arrays):
             "weights": Stored(np.float64, (n_node + layout.n_tables,)),
         },
     )
-
-
-DECODERS = "auto", "exact", "max-product", "dual", "posterior"
-PRESETS = {"factorial": factorial, "linear": linear}
 
 
 class DCRF(SavedDCRF):
@@ -205,7 +180,7 @@ class DCRF(SavedDCRF):
         self, cliques: str | list[Clique] = "factorial", labels: tuple[str, ...] = ("a", "b"),
         c1: float = 0.0, c2: float | None = None, max_iterations: int | None = None, tol: float | None = None,
         min_freq: float = 0, *, template: TemplateLike = None, constraints: dict[Any, Any] | None = None,
-        inference: str = "auto", max_cells: int = LIMIT, bp_tol: float = 1e-3, max_sweeps: int = 1000,
+        inference: str = "auto", max_cells: int = dynamic.LIMIT, bp_tol: float = 1e-3, max_sweeps: int = 1000,
         damping: float = 0.0, random_state: int = 0, link: str | None = None, num_memories: int | None = None,
         max_linesearch: int | None = None, n_jobs: int | None = None, warm_start: bool = False,
         verbose: bool | int = False,
@@ -230,7 +205,7 @@ class DCRF(SavedDCRF):
         c1, c2, tol = (given(self, *pair) for pair in (("c1",), ("c2", 1.0), ("tol", 1e-6)))
         memory, search = given(self, "num_memories", 10 if c1 else 6), given(self, "max_linesearch", 20)
         most, cells = given(self, "max_iterations"), whole("max_cells", self.max_cells, 1)
-        engine = one_of("inference", self.inference, ("auto", "exact", *FORMS))
+        engine = one_of("inference", self.inference, ("auto", "exact", *dynamic.FORMS))
         X, names, cliques = listed(X), self._names(), self._template()
         seq_ptr, columns = label_columns(X, y, names)
         numbers, classes = [], {}
@@ -239,32 +214,35 @@ class DCRF(SavedDCRF):
             if not classes[name]:
                 raise ValueError(f"column {name!r}: expected some labels, got {len(column)} unknown ones")
             numbers.append(ids)
-        numbers = add_memories(cliques, classes, np.stack(numbers, axis=1), seq_ptr)
+        numbers = dynamic.add_memories(cliques, classes, np.stack(numbers, axis=1), seq_ptr)
         zeros = [[0] * int(n) for n in np.diff(seq_ptr)]
         X = without_labels(X, names)
         encoder, corpus = training_corpus(X, zeros, sample_weight, self.template)
-        corpus = with_links(X, corpus, reads_links(cliques), self.link)
+        corpus = with_links(X, corpus, dynamic.reads_links(cliques), self.link)
         limits = limits_of(self.constraints, classes)
-        layout = lay_out_template(cliques, tuple(classes), classes, limits)
-        engine = check_engine(layout, corpus, engine, cells)
+        layout = dynamic.lay_out_template(cliques, tuple(classes), classes, limits)
+        engine = dynamic.check_engine(layout, corpus, engine, cells)
         options = self._options(engine)
-        if self.inference == "auto" and engine not in EXACT and not reads_links(cliques):
+        if self.inference == "auto" and engine not in EXACT and not dynamic.reads_links(cliques):
             warnings.warn(
                 f"inference='auto': exact inference needs more than max_cells={cells:,} for this template; "
                 f"{engine!r} is taken, an approximation", UserWarning, stacklevel=2,
             )  # fmt: skip
         if self.verbose:
-            print(engine_cost(layout, corpus, engine, cells), flush=True)
+            print(dynamic.engine_cost(layout, corpus, engine, cells), flush=True)
         n_attrs = max(encoder.n_attrs, 1)
         with np.errstate(over="ignore", invalid="ignore"):  # `gave_up` names the numbers
-            features = dynamic_features(layout, corpus, numbers, n_attrs, given(self, "min_freq"))
-            objective = DynamicObjective(
+            features = dynamic.dynamic_features(layout, corpus, numbers, n_attrs, given(self, "min_freq"))
+            objective = dynamic.DynamicObjective(
                 corpus, numbers, layout, features, c2=c2, n_threads=thread_count(self.n_jobs), engine=engine,
                 limit=cells, options=options,
             )  # fmt: skip
         w0 = np.zeros(features.n_features)
         if self.warm_start and hasattr(self, "weights_") and classes == self._classes:
-            if all(np.array_equal(a, b) for a, b in zip(features, self.features_, strict=True)):
+            same = (
+                np.array_equal(getattr(features, n), getattr(self.features_, n)) for n in features._fields
+            )
+            if all(same):
                 w0 = self.weights_
         with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
             result = minimize(
@@ -312,7 +290,7 @@ class DCRF(SavedDCRF):
         if model.engine not in EXACT:
             raise ValueError(f"predict_kbest: expected exact inference, got {model.engine!r}")
         [(_, log_z)] = self._marginals(corpus, model, rows=False)
-        ranked = kbest(corpus, model, k, n_threads)
+        ranked = dynamic.kbest(corpus, model, k, n_threads)
         return [
             [(self._named(path), min(score - z, 0.0)) for path, score in found]
             for found, z in zip(ranked, log_z.tolist(), strict=True)
@@ -398,27 +376,27 @@ class DCRF(SavedDCRF):
     def _template(self):
         if isinstance(self.cliques, str):
             return PRESETS[one_of("cliques", self.cliques, PRESETS)](*self._names())
-        return check_cliques(self.cliques)
+        return dynamic.check_cliques(self.cliques)
 
     def _options(self, engine):
         tol, seed = number("bp_tol", self.bp_tol), whole("random_state", self.random_state)
         schedule = "sync" if engine in EXACT else engine
-        return check_options(schedule, tol, self.max_sweeps, self.damping, seed)
+        return dynamic.check_options(schedule, tol, self.max_sweeps, self.damping, seed)
 
     def _ready(self, X):
         check_is_fitted(self, "weights_")
         X = without_labels(listed(X), self._columns)
         corpus = known_corpus(self.encoder_, X, unknown="mark")
-        corpus = with_links(X, corpus, reads_links(self._cliques), self.link)
+        corpus = with_links(X, corpus, dynamic.reads_links(self._cliques), self.link)
         cells = whole("max_cells", self.max_cells, 1)
         how = self.engine_, cells, self._options(self.engine_)
-        return corpus, DynamicModel(self.layout_, self.features_, self.weights_, *how)
+        return corpus, dynamic.DynamicModel(self.layout_, self.features_, self.weights_, *how)
 
     def _marginals(self, corpus, model, known=(None,), rows=True):
         """What `marginals` says, for each of `known`; one warning where messages did not converge."""
         stats, n_threads = np.zeros((len(known), 4), np.int64), thread_count(self.n_jobs)
         found = [
-            marginals(corpus, model, which, n_threads, rows, part)
+            dynamic.marginals(corpus, model, which, n_threads, rows, part)
             for which, part in zip(known, stats, strict=True)
         ]
         n, failed = stats[:, :2].max(axis=0)
@@ -435,14 +413,15 @@ class DCRF(SavedDCRF):
             found = [p[:, a:b].argmax(axis=1) for a, b in zip(first[:-1], first[1:], strict=True)]
             return np.stack(found, axis=1)
         if form in ("auto", "exact") and model.engine not in EXACT:
-            wanted = check_engine(self.layout_, corpus, form, model.limit)
+            wanted = dynamic.check_engine(self.layout_, corpus, form, model.limit)
             form, model = ("exact", model._replace(engine=wanted)) if wanted in EXACT else (form, model)
         if form == "max-product" or form == "auto" and model.engine not in EXACT:
-            path, _, converged = max_product(corpus, model, n_threads=n_threads)
+            path, _, converged = dynamic.max_product(corpus, model, n_threads=n_threads)
             if not converged.all():
                 warn_unconverged(np.sum(~converged), len(corpus.filled), "max-product", stacklevel=4)
             return path
-        return (decode_dual if form == "dual" else decode)(corpus, model, n_threads=n_threads)[0]
+        search = dynamic.decode_dual if form == "dual" else dynamic.decode
+        return search(corpus, model, n_threads=n_threads)[0]
 
     def _with_labels(self, X, y):
         """(corpus, model, labels of all tokens, a list a column) of X and y."""
@@ -477,6 +456,6 @@ def limits_of(spec, classes):
                 raise ValueError(f"constraints of {names[0]!r}: expected no label_sets, got {shown(value)}")
         else:
             table = table_by_name(value, *(classes[name] for name in names[:2])) if len(names) == 2 else None
-            check_pair(names, table, classes)
+            dynamic.check_pair(names, table, classes)
             found[names] = table
     return found

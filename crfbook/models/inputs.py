@@ -55,7 +55,7 @@ class TrainingSet(NamedTuple):
     """What a `CRF` makes of X and y before it trains."""
 
     encoder: Any
-    corpus: Corpus  # labelled; its labels obey the constraints
+    corpus: Any  # Corpus, labelled; its labels obey the constraints
     constraints: Constraints
     label_sets: LabelSets | None  # of the tag dictionary
     features: FeatureSet

@@ -181,7 +181,7 @@ _INERT = tuple(name for name, row in PARAMETERS.items() if row.kind == "inert")
 _NAMED_LAST = ("max_linesearch", "tol", "c2", *_INERT)  # in a warning; the others in alphabetical order
 
 
-class Settings(namedtuple("Settings", PARAMETERS)):
+class Settings(namedtuple("Settings", PARAMETERS)):  # type: ignore[misc]  # fields: the rows of the table
     """The parameters as training uses them: checked, and None has become the default where there is one."""
 
     __slots__ = ()
@@ -228,7 +228,7 @@ def check_settings(model):
     """
     key = resolve(model.algorithm)
     values = {name: given(model, name) if row.concerns(key) else None for name, row in PARAMETERS.items()}
-    row, loss, c1, c2 = ALGORITHMS[key], *(values[name] for name in ("loss", "c1", "c2"))
+    row, loss, c1, c2 = ALGORITHMS[key], values["loss"], values["c1"], values["c2"]
     check_combination(key, loss, values["clamp"], c1, c2)
     values["eps"] = _eps(key, values["inference"], loss, values["eps"])
     _warn_of_idle(model, key)

@@ -229,7 +229,7 @@ class _Problem:
             yield dict(zip(ROW, found, strict=True)), fitted
 
 
-def _grid(problem, n_strengths, ratio):
+def _grid(problem, n_strengths, ratio) -> np.ndarray:
     n_strengths, ratio = whole("n_strengths", n_strengths, 1), number("ratio", ratio, above=0.0, most=1.0)
     largest = problem.largest_gradient()
     if largest == 0:
@@ -239,7 +239,7 @@ def _grid(problem, n_strengths, ratio):
     return top * np.geomspace(1.0, ratio, n_strengths)
 
 
-def _checked(strengths):
+def _checked(strengths) -> np.ndarray:
     values = np.asarray(strengths).reshape(-1)
     if not (len(values) and values.dtype.kind in "iuf" and np.isfinite(values).all() and values.min() > 0):
         raise ValueError(f"strengths: expected finite numbers > 0, got {shown(strengths)}")

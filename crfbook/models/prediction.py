@@ -52,8 +52,8 @@ class Sequences(list):
         return array
 
 
-class Predictions:
-    """The part of an estimator that predicts. Needs encoder_, features_, weights_, constraints_ and n_jobs.
+class Predictions(BaseEstimator):
+    """The part of an estimator that predicts. Needs encoder_, and of `CRF` all of `Fitted`, and n_jobs.
 
     X is what `fit` takes, or a Corpus encoded with this model's encoder_. Attributes that training did not
     know have no weight and are ignored. Nothing here changes the model: several threads may share it. Every
@@ -217,7 +217,7 @@ class Predictions:
         corpus = without_zeros(known_corpus(self.encoder_, X, y, unknown, self.label_sets_))
         return corpus if self.label_sets_ is None else free_blocked(corpus, self.constraints_)
 
-    def _model(self):
+    def _model(self) -> tuple[FeatureSet, np.ndarray, Constraints | None, int]:
         return self.features_, self.weights_, self.constraints_, thread_count(self.n_jobs)
 
 

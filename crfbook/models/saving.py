@@ -57,7 +57,9 @@ class Saved(Fitted):
     `_rebuilt` by other means than the header, and `_stored` and `_take_up` for what it alone has.
     """
 
-    _kind, _groups, _rebuilt = "", (), ("template",)
+    _kind: str
+    _groups: tuple[str, ...]
+    _rebuilt: tuple[str, ...] = ("template",)
 
     def save(self, path: File) -> None:
         """Write the trained model to one file, atomically and without pickle.

@@ -8,7 +8,7 @@ from helpers.dynamic import X, Y
 from helpers.problems import central_differences
 from sklearn.exceptions import ConvergenceWarning
 
-from crfbook import DCRF, ModelFileError, TokenColumns
+from crfbook import DCRF, ModelFileError, TokenColumns, dynamic
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.dynamic import (
@@ -24,7 +24,6 @@ from crfbook.dynamic import (
     memory,
     skip,
 )
-from crfbook.models import dynamic as estimator
 from crfbook.models.saving import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels
@@ -248,7 +247,7 @@ def test_damping_is_for_messages_that_have_it():
 
 def test_decoding_is_exact_where_it_can_be(monkeypatch):
     model = fitted("block")
-    monkeypatch.setattr(estimator, "max_product", None)
+    monkeypatch.setattr(dynamic, "max_product", None)
     assert model.predict(X) == Y
 
 
