@@ -1,6 +1,4 @@
-"""Checks of what users hand in, or files hold: each raises one sentence that says of what, what was expected,
-what came.
-"""
+"""Checks of user input and of files. Each raises one sentence: of what, what was expected, what came."""
 
 import contextlib
 import math
@@ -24,9 +22,13 @@ class ModelFileError(ValueError):
         super().__init__(one_line(sentence))
 
 
+def _printable(text):
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def one_line(sentence):
     """A sentence with what a file says, which may be long and hold what a terminal obeys: cut, printable."""
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence[:1000])
+    line = _printable(sentence[:1000])
     return line if len(line) <= 500 else f"{line[:500]} ..."
 
 
@@ -37,7 +39,7 @@ def shown(value):
     except Exception as error:  # an integer of more than 4,300 digits; a class whose repr is broken
         text = f"<{type(value).__name__}: {error}>"
     text = " ".join(map(str.strip, text[: 10 * SHOWN].split("\n")))
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    text = _printable(text)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 

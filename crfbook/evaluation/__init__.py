@@ -1,9 +1,7 @@
-"""Metrics on label sequences: token accuracy, chunks counted exactly as conlleval counts them,
-intervals and tests.
+"""Metrics on label sequences: token accuracy, chunks as conlleval counts them, intervals and tests.
 
-Input is always lists of sequences of labels, gold first. Nothing here knows how they were predicted: this
-folder imports nothing of the rest of crfbook. Rates are fractions (0.9375);
-`ChunkReport.text` prints conlleval's percentages.
+Input is always lists of sequences of labels, gold first. This folder imports nothing of the rest of crfbook.
+Rates are fractions (0.9375). `ChunkReport.text` prints conlleval's percentages.
 """
 
 from .metrics import (

@@ -81,8 +81,7 @@ def _edges(before, tag, changed, iobes):
 
 
 def correct_ends(gold, found):
-    """Positions just after chunks that both labellings have (n+1,): conlleval's `inCorrect`,
-    without the loop.
+    """Positions just after chunks that both labellings have, (n+1,): conlleval's `inCorrect` without a loop.
 
     The end of the file closes what is open, be it a chunk of a strange prefix that no rule has ended.
     """
@@ -131,9 +130,7 @@ def check_lengths(gold, predicted):
 
 
 def token_accuracy(gold: Labels, predicted: Labels) -> float:
-    """Share of the tokens whose label is right; 0.0 if there is no token.
-    Labels may be any objects that compare.
-    """
+    """Share of the tokens whose label is right; 0.0 without tokens. Labels are any objects that compare."""
     check_lengths(gold, predicted)
     n_tokens = sum(len(labels) for labels in gold)
     right = sum(bool(x == z) for a, b in zip(gold, predicted, strict=True) for x, z in zip(a, b, strict=True))
@@ -248,8 +245,7 @@ def _percentages(n_correct, n_gold, n_predicted):
 
 
 def chunk_report(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> ChunkReport:
-    """Precision, recall and F1 of chunks (type, first and last token right), overall and by type:
-    a `ChunkReport`.
+    """`ChunkReport`: precision, recall and F1 of chunks (type, first and last token right), also by type.
 
     The label is cut at its first dash into prefix and type. With scheme "conlleval" chunks start and end as
     in conlleval.pl (Tjong Kim Sang, version of 2004-01-26), which reads IOB1, IOB2, IOE1 and IOE2 and broken
@@ -282,12 +278,11 @@ def chunks(labels: Sequence[Hashable], scheme: str = "conlleval") -> list[tuple[
 
 
 def error_table(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> pd.DataFrame:
-    """What became of each gold chunk, by type: DataFrame; and `spurious`,
-    the predicted chunks that touch no gold chunk.
+    """DataFrame of what became of the gold chunks of each type.
 
     correct: same span and type. wrong_type: same span. wrong_boundary: a predicted chunk of the same type
     overlaps. wrong_both: one of another type overlaps. missed: none overlaps. The first that holds;
-    these five add up to the gold chunks.
+    these five add up to the gold chunks. spurious: predicted chunks that overlap no gold chunk.
     """
     import pandas as pd
 
@@ -322,8 +317,9 @@ def _fate(chunk, others):
 
 
 def confusion(gold: Labels, predicted: Labels, labels: Sequence[Hashable] | None = None) -> pd.DataFrame:
-    """Token counts as a DataFrame, gold labels down, predicted across;
-    `labels` fixes rows and columns (default: all, sorted).
+    """Token counts as a DataFrame: gold labels down, predicted labels across.
+
+    labels : those of the rows and columns, in order; None: all, sorted.
     """
     import pandas as pd
 

@@ -9,7 +9,7 @@ trains, and turns label ids back into labels. Source: Lafferty, McCallum, Pereir
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,9 +35,6 @@ from crfbook.models.parameters import Seed, check_settings
 from crfbook.models.prediction import Predictions, WeightNames
 from crfbook.models.saving import SavedCRF
 from crfbook.training.loop import Callback
-
-if TYPE_CHECKING:
-    pass
 
 
 class CRF(Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):

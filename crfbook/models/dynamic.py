@@ -8,11 +8,10 @@ Source: Sutton, Rohanimanesh and McCallum (2004), eq. (3).
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook import dynamic
@@ -32,7 +31,7 @@ from crfbook.data.vocabulary import encode_labels, number_labels
 from crfbook.dynamic import EXACT, Clique
 from crfbook.encoding.templates import TemplateLike
 from crfbook.learners.quasi_newton import minimize
-from crfbook.models.fitting import gave_up, warn_unconverged
+from crfbook.models.fitting import warn_of_early_end, warn_unconverged
 from crfbook.models.inputs import (
     IntegerAlphabet,
     below_one,
@@ -48,11 +47,8 @@ from crfbook.models.inputs import (
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Sequences
 from crfbook.models.saving import SCALARS, Saved
-from crfbook.training.loop import GAVE_UP, Callback
+from crfbook.training.loop import Callback
 from crfbook.training.monitor import Monitor
-
-if TYPE_CHECKING:
-    pass
 
 DECODERS = "auto", "exact", "max-product", "dual", "posterior"
 PRESETS = {"factorial": dynamic.factorial, "linear": dynamic.linear}
@@ -250,9 +246,7 @@ class DCRF(SavedDCRF):
                 max_iterations=most, tol=tol, tol_gradient=1000 * min(tol, 1e300), max_linesearch=search,
                 callback=monitor,
             )  # fmt: skip
-        if result.status == "interrupted" or result.status in GAVE_UP:
-            ended = f"training ended early, after {result.n_iter} iterations: {result.status}"
-            warnings.warn(gave_up(result, corpus, self) or ended, ConvergenceWarning, stacklevel=2)
+        warn_of_early_end(result, corpus, self, stacklevel=2)
         self.encoder_, self.layout_, self.features_, self.engine_ = encoder, layout, features, engine
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_unconverged_ = 0

@@ -50,9 +50,7 @@ VECTORS = {name for vectors, _ in STATES.values() for name in vectors}
 
 
 def state_table(algorithm, n_features):
-    """{name: Stored} of the arrays that `partial_fit` with this algorithm goes on from;
-    KeyError if it cannot.
-    """
+    """{name: Stored} of the arrays that `partial_fit` with this algorithm goes on from, or KeyError."""
     vectors, others = STATES[algorithm]
     least = {"variance": 0.0}  # a negative one makes a step that never ends
     return others | {name: Stored(np.float64, (n_features,), least.get(name)) for name in vectors}
@@ -86,8 +84,7 @@ def dev_accuracy(ready, settings, X_dev, y_dev):
 
 
 def train(ready, settings, w0, *, dev=None, callback=None, verbose=False, state=None, **more):
-    """Run the algorithm of `settings` from w0 (F,), or on from `state`. Returns (OptResult,
-    history as {column: array}).
+    """Run the algorithm of `settings` from w0 (F,), or on from `state`: (OptResult, {column: array}).
 
     ready : `TrainingSet`.
     dev : score on held-out data, see `dev_accuracy`; with a patience, `w` and `objective` are those of its
@@ -140,6 +137,14 @@ def gave_up(result, corpus, settings):
     return f"training ended early, after {result.n_iter} iterations: {result.status}; the {end}{cause}"
 
 
+def warn_of_early_end(result, corpus, settings, stacklevel):
+    """One `ConvergenceWarning` where training was interrupted or gave up; settings : as for `gave_up`."""
+    if result.status == "interrupted" or result.status in GAVE_UP:
+        ended = f"training ended early, after {result.n_iter} iterations: {result.status}"
+        sentence = gave_up(result, corpus, settings) or ended
+        warnings.warn(sentence, ConvergenceWarning, stacklevel=stacklevel + 1)
+
+
 def warn_unconverged(n, of, engine, stacklevel):
     """One `ConvergenceWarning` for sequences whose messages did not converge."""
     sentence = (
@@ -152,7 +157,7 @@ def warn_unconverged(n, of, engine, stacklevel):
 def warn_of_end(result, corpus, settings, by_default, n_labels):
     """Warn where training gave up, was interrupted, or left an empty model.
 
-    corpus : or anything with its attr_val and seq_weight. by_default : nobody has set max_iterations.
+    corpus : or anything with its attr_val and seq_weight. by_default : max_iterations was not given.
     """
     status, n, key, sentence, kind = result.status, result.n_iter, settings.algorithm, "", ConvergenceWarning
     if status == "interrupted":
@@ -242,39 +247,33 @@ def forecast_line(corpus, features, settings):
 
 def carried_over(old, encoder, features):
     """Start weights (F,) from a fitted model: what has the same names keeps its weight, the rest is 0."""
-    label, attribute, edge_attribute = _new_places(old.encoder_, encoder)
-    before, w_old = old.features_, old.weights_
-    w = np.zeros(features.n_features)
-
-    n, n_node = features.n_labels, features.n_node
-    nodes = _joined(n, attribute[before.node_attr], label[before.node_label])
-    edges = _joined(n, edge_attribute[before.edge_attr], label[before.edge_prev], label[before.edge_next])
-    for keys, wanted, new, old in (
+    before, w_old, w, n_node = old.features_, old.weights_, np.zeros(features.n_features), features.n_node
+    nodes, edges = _carried_keys(old, encoder)
+    for keys, wanted, new, weights in (
         (features.node_keys, nodes, w[:n_node], w_old[: before.n_node]),
         (features.edge_keys, edges, w[n_node:], w_old[before.n_node :]),
     ):
         where, hit = find(keys, wanted)
-        new[where[hit]] = old[hit]
+        new[where[hit]] = weights[hit]
     return w
 
 
 def carried_features(old, encoder):
     """FeatureSet of those weights of a fitted model whose names the new alphabets have too."""
-    label, attribute, edge_attribute = _new_places(old.encoder_, encoder)
-    before, n = old.features_, len(encoder.labels_)
-    nodes = _joined(n, attribute[before.node_attr], label[before.node_label])
-    edges = _joined(n, edge_attribute[before.edge_attr], label[before.edge_prev], label[before.edge_next])
-    nodes, edges = (np.sort(keys[keys >= 0]) for keys in (nodes, edges))
-    return from_keys(n, encoder.n_attrs, encoder.n_edge_attrs, nodes, edges)
+    nodes, edges = (np.sort(keys[keys >= 0]) for keys in _carried_keys(old, encoder))
+    return from_keys(len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs, nodes, edges)
 
 
-def _new_places(old, new):
-    """Where each label, attribute and edge attribute of an encoder stands in a new one, -1 if it does not."""
-    return (
-        _positions(old.labels_, new.labels_),
-        _positions(old.attribute_names(), new.attribute_names()),
-        _positions(old.edge_attribute_names(), new.edge_attribute_names()),
+def _carried_keys(old, encoder):
+    """Keys of the node and the edge weights of a fitted model in new alphabets; -1: a name is not there."""
+    label, attribute, edge_attribute = (
+        _positions(old.encoder_.labels_, encoder.labels_),
+        _positions(old.encoder_.attribute_names(), encoder.attribute_names()),
+        _positions(old.encoder_.edge_attribute_names(), encoder.edge_attribute_names()),
     )
+    before, n = old.features_, len(encoder.labels_)
+    edges = edge_attribute[before.edge_attr], label[before.edge_prev], label[before.edge_next]
+    return _joined(n, attribute[before.node_attr], label[before.node_label]), _joined(n, *edges)
 
 
 def _joined(n_labels, owner, *labels):
@@ -398,9 +397,7 @@ def _spread(vector, place, features, rest=0.0):
 
 
 def _grown(state, place, features, settings):
-    """A learner's state with room for new weights, as if they had been there from the beginning: 0,
-    or the first variance.
-    """
+    """A learner's state with entries for new weights, as they are at the beginning: 0, or the variance."""
     if state is None:
         return None
     first = {"variance": 1.0 if settings.variance is None else settings.variance}

@@ -103,13 +103,11 @@ class Parameter(NamedTuple):
     above: float | None = None  # in place of the least: it must be larger
     readers: tuple = ()  # the algorithms that take it; (): `CRF` itself reads it
     off: object = None  # the value, beside None, that asks for nothing
-    idle: bool = True  # where nobody reads it, a warning names it
+    idle: bool = True  # a warning names it where the algorithm does not read it
     choices: tuple = ()
 
     def concerns(self, key):
-        """Whether to check it for an algorithm: what the default algorithm does not know,
-        only those that read it do.
-        """
+        """Whether to check it for an algorithm. One that "lbfgs" does not read is checked for its readers."""
         return key in self.readers or not (self.readers and self.idle) or "lbfgs" in self.readers
 
 
@@ -198,9 +196,7 @@ class Settings(namedtuple("Settings", PARAMETERS)):  # type: ignore[misc]  # fie
 
     @property
     def virtual(self):
-        """All weights exist and none is laid out: the algorithm keeps those that are active,
-        `features_` will be these.
-        """
+        """Whether all weights exist and none is laid out. The algorithm keeps the active ones."""
         every = self.all_possible_states and self.all_possible_transitions and not self.min_freq
         return bool(ALGORITHMS[self.algorithm].virtual and every and self.c1 > 0)
 
@@ -303,9 +299,7 @@ def thread_count(n_jobs):
 
 
 def seed(random_state):
-    """`random_state` as scikit-learn means it, as an int >= 0: an int is itself,
-    anything else is drawn from once.
-    """
+    """`random_state` as scikit-learn means it, as an int >= 0. An int is itself; else one is drawn."""
     an_int = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)
     if an_int and random_state >= 0:
         return int(random_state)

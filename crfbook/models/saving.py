@@ -343,9 +343,7 @@ def _read_array(archive, name):
 
 
 def check_layout(features, w, encoder, constraints):
-    """Raise ValueError unless the arrays of a loaded model fit together:
-    kernels trust them and check nothing.
-    """
+    """ValueError unless the arrays of a loaded model fit together. Kernels trust them and check nothing."""
     check_features(features, constraints, (len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs))
     check_arrays({"weights": w}, {"weights": Stored(np.float64, (features.n_features,))})
 

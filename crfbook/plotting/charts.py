@@ -213,7 +213,7 @@ def regularization_path(
         other.spines["top"].set_visible(False)
     if chosen is not None:
         ax.axvline(c1[chosen], color=INK, lw=1.0)
-        late = chosen > len(c1) / 2  # then there is more room on the left
+        late = chosen > len(c1) / 2  # then there is more space on the left
         place = dict(xy=(c1[chosen], 0.03), xycoords=("data", "axes fraction"), textcoords="offset points")
         place |= dict(xytext=(-4 if late else 4, 0), va="bottom", ha="right" if late else "left")
         ax.annotate(f"c1 = {c1[chosen]:.3g}", fontsize=9, **place)

@@ -167,8 +167,8 @@ def lattice(
     ax.set_xticks(range(n_words), words, fontsize=11, color=INK)
     ax.set_yticks(row, labels, fontsize=11, color=INK)
     plain(ax, frame=False)
-    room = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
-    across = 72 * min(0.62 * room.height / (n_labels + 0.1), 0.5 * room.width / n_words, 0.45)  # points
+    box = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
+    across = 72 * min(0.62 * box.height / (n_labels + 0.1), 0.5 * box.width / n_words, 0.45)  # points
 
     _lattice_edges(ax, lines, row, plain=edges is None)
     for k, (name, ids) in enumerate(paths.items()):

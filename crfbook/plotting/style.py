@@ -9,9 +9,7 @@ INK, FAINT = "#333333", "#C8C8C8"
 
 
 def axes(ax, width, height):
-    """`ax`, or the axes of a new figure of that size in inches,
-    small enough to be read at half a page's width.
-    """
+    """`ax`, or the axes of a new figure of that size in inches."""
     if ax is not None:
         return ax
     try:

@@ -14,9 +14,7 @@ Function = Callable[[np.ndarray], tuple[float, np.ndarray]]  # w -> (objective, 
 
 
 class Rules:
-    """The common arguments of such optimisers, checked, and their stopping rule;
-    see `minimize` of learners/quasi_newton.
-    """
+    """Arguments that such optimisers share, checked, and their stopping rule: see `quasi_newton.minimize`."""
 
     def __init__(self, c1, c2, tol, tol_gradient=0.0, max_iterations=None):
         self.c1, self.c2 = number("c1", c1), number("c2", c2)
@@ -24,8 +22,9 @@ class Rules:
         self.max_iterations = None if max_iterations is None else whole("max_iterations", max_iterations)
 
     def violation(self, squares, largest):
-        """`Step.violation` of a pseudo-gradient: c2 > 0: bound |pg|^2/(4 c2) on what is left; c2 = 0:
-        its largest entry.
+        """`Step.violation` of a pseudo-gradient pg.
+
+        c2 > 0: |pg|^2 / (4 c2), a bound on objective minus minimum. c2 = 0: the largest entry.
         """
         if not math.isfinite(squares):
             return squares  # a maximum may pass over nan
@@ -75,8 +74,7 @@ def evaluated(fun, w):
 
 
 def duality_gap(value, grad, w, c1):
-    """At most this far, in nats, is  f(w) + c1 |w|_1  from its minimum,
-    for any convex f that is nowhere negative.
+    """A bound, in nats, on  f(w) + c1 |w|_1  minus its minimum, for a convex f that is nowhere negative.
 
         f(u) >= s (f(w) + g.(u - w))  for every u and 0 <= s <= 1,
         s g.u + c1 |u|_1 >= 0  if  s |g|_inf <= c1,

@@ -1,9 +1,8 @@
 """Ctrl-C between pieces of work, not inside them; and so for every signal that has a handler in Python.
 
-Python runs a handler after any instruction, and it may raise: between two assignments that belong together,
-or where a setting has been changed and nobody yet knows how to put it back. Inside `held_back` a signal waits
-for the next `listen`, or for the end. Signals come to the main thread alone; elsewhere all of this does
-nothing.
+Python runs a handler after any instruction, and the handler may raise: between two assignments that belong
+together, or before a changed setting is recorded. Inside `held_back` a signal waits for the next `listen`, or
+for the end. Signals come to the main thread alone. In other threads these functions do nothing.
 """
 
 import signal
@@ -13,8 +12,8 @@ from _signal import getsignal  # as in `signal`, without its names for numbers: 
 from _signal import signal as set_handler
 from contextlib import contextmanager
 
-CHUNK = 512  # sequences per compiled call of an epoch: Ctrl-C is heard between calls
-PATIENCE = 2.0  # seconds: who presses Ctrl-C again after that is heard at once, wherever the program is
+CHUNK = 512  # sequences per compiled call of an epoch: Ctrl-C is delivered between calls
+PATIENCE = 2.0  # seconds: a second Ctrl-C after that is delivered at once, wherever the program is
 _NUMBERS = sorted(signal.valid_signals())
 
 
@@ -56,7 +55,7 @@ def listen():
 
 
 def heard_chunks(order):
-    """The sequences of an epoch, cut into stretches for one compiled call each; before each it listens."""
+    """The sequences of an epoch in chunks, one for each compiled call. Signals are delivered before each."""
     for first in range(0, len(order), CHUNK):
         listen()
         yield order[first : first + CHUNK]

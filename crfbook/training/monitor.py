@@ -1,5 +1,4 @@
-"""What watches a training run: the history of its iterations, a progress bar, held-out data,
-the user's callback.
+"""What watches a training run: history of iterations, progress bar, held-out data, the user's callback.
 
 A `Monitor` is the `callback` of any optimiser that reports `Step`s. The time it takes is its own:
 `Step.seconds` leaves it out, `monitor.seconds` counts it.
@@ -15,7 +14,20 @@ from crfbook._checks import function_or_none, whole
 STOPPED_EARLY = "no better on held-out data"
 
 
-class Monitor:
+class _Shown:
+    """A context manager that takes its bar off the screen in the end."""
+
+    bar = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.bar is not None:
+            self.bar.close()
+
+
+class Monitor(_Shown):
     """Callback of an optimiser; `finish(result)` afterwards picks the best weights if held-out data was
     watched.
 
@@ -40,7 +52,8 @@ class Monitor:
         self.best_w, self.best = None, None  # weights and place of the best score
         self.stopped_early = False
         self.seconds = 0.0
-        self._show = _line if verbose == 2 else _Bar(total) if verbose else None
+        self.lines = verbose == 2
+        self.bar = _Bar(total) if verbose and not self.lines else None
 
     @property
     def wants_state(self):
@@ -52,8 +65,12 @@ class Monitor:
         self.steps.append(step)
         if self.score is not None:
             self._watch(w)
-        if self._show is not None:
-            self._show(step, f"{self.score_name} {self.scores[-1]:.4f}" if self.scores else "")
+        note = f"{self.score_name} {self.scores[-1]:.4f}" if self.scores else ""
+        if self.lines:
+            _line(step, note)
+        elif self.bar is not None:
+            so_far = f"objective {step.objective:.2f}, violation {step.violation:.2e}"
+            self.bar.show(1, f"{so_far}, {note}" if note else so_far)
         stop = self.callback is not None and bool(self.callback(step, w, *state))
         self.seconds += time.perf_counter() - began
         return stop or self.stopped_early
@@ -64,20 +81,8 @@ class Monitor:
             self.best, self.best_w = len(self.scores) - 1, w.copy()
         self.stopped_early = self.patience is not None and len(self.scores) - 1 - self.best >= self.patience
 
-    def close(self):
-        """Take the bar off the screen; `with Monitor(...)` does it."""
-        if isinstance(self._show, _Bar):
-            self._show.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
     def finish(self, result):
         """The OptResult to keep: with `patience`, the weights and objective of the best iteration."""
-        self.close()
         if self.steps and result.history:  # its last step knows more than the callback saw
             self.steps[-1] = result.history[-1]
         if self.stopped_early and result.status == "stopped by callback":
@@ -94,8 +99,9 @@ class Monitor:
 
 
 def history_columns(steps, **more):
-    """{name: array (n,)}: the fields of Step for each of n steps,
-    and what is given besides (cut or filled to n). Without active sets there is no error_bound.
+    """{name: array (n,)}: the fields of Step for each of n steps; error_bound with active sets alone.
+
+    more : further columns, cut or filled with nan to n rows.
     """
     fields = ("iteration", "objective", "violation", "n_active", "seconds")
     bounds = [step.error_bound for step in steps]
@@ -123,11 +129,6 @@ class _Bar:
     def __init__(self, total, unit="it", desc="training"):
         self.settings, self.bar = {"total": total, "unit": unit, "desc": desc}, None
 
-    def __call__(self, step, note):
-        self.show(
-            1, f"objective {step.objective:.2f}, violation {step.violation:.2e}" + (note and f", {note}")
-        )
-
     def show(self, n_done, text):
         if self.bar is None:
             from tqdm.auto import tqdm
@@ -142,7 +143,7 @@ class _Bar:
             self.bar = None
 
 
-class JobMonitor:
+class JobMonitor(_Shown):
     """Progress of many training runs, which are called jobs: one bar over all of them, and what is under way.
 
     verbose: False, True (the bar, on stderr) or 2 (a line for each finished job). n_jobs: how many there will
@@ -179,10 +180,3 @@ class JobMonitor:
             self.bar.show(1, f"{self.job}: {note}")
         elif self.lines:
             print(f"{self.n_done:4d} of {self.n_jobs}  {self.job}: {note}", file=sys.stderr, flush=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.bar is not None:
-            self.bar.close()

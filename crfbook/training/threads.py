@@ -31,9 +31,7 @@ class _Limit:
 
 
 def _libraries(per_thread):
-    """BLAS libraries whose number of threads is a setting of each thread (OpenMP),
-    or of the process (all others).
-    """
+    """BLAS libraries whose number of threads is a setting of each thread (OpenMP), or else of the process."""
     return [
         lib
         for lib in _controller().lib_controllers
@@ -94,9 +92,7 @@ def _leave():
 
 
 def _after_fork():
-    """A child has only the thread that forked: the others are not inside any more,
-    nor will they release the lock.
-    """
+    """A child has only the thread that forked. The others are not inside any more, and hold no lock."""
     before, _Limit.inside, _Limit.lock = _Limit.inside, getattr(_Limit.mine, "depth", 0), Lock()
     if before and not _Limit.inside:
         _set_threads(_libraries(False), _Limit.before)
@@ -107,8 +103,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def resolve_threads(n_threads):
-    """Number of threads meant by `n_threads` (scikit-learn's n_jobs): None is 1, -1 all cores,
-    -2 all but one.
+    """Number of threads that `n_threads` (scikit-learn's n_jobs) means: None: 1, -1: all cores, -2: one less.
 
     Raises ValueError for 0 and for what is not an integer.
     """
