@@ -507,13 +507,16 @@ def test_occurrences_of_value_0_are_no_work_and_change_nothing(algorithm, monkey
     settings |= {"c1": 0.5, "c2": 0} if algorithm in ("owlqn", "sgd-l1", "sbcd", "cd") else {}
     trained = []
     run = crf_module.train
-    monkeypatch.setattr(
-        crf_module, "train", lambda corpus, *a, **k: trained.append(corpus) or run(corpus, *a, **k)
-    )
+
+    def watched(ready, *args, **options):
+        trained.append(ready.corpus)
+        return run(ready, *args, **options)
+
+    monkeypatch.setattr(crf_module, "train", watched)
     model = CRF(**settings).fit(ZEROS, Y_ZEROS)
     values, names = trained[0].attr_val, set(model.encoder_.attribute_names())
     assert values.all() and "never" in names and len(model.weights_) == model.features_.n_features
-    monkeypatch.setattr(crf_module, "without_zeros", lambda corpus: corpus)
+    monkeypatch.setattr("crfbook.models.inputs.without_zeros", lambda corpus: corpus)
     with_zeros = CRF(**settings).fit(ZEROS, Y_ZEROS)
     assert not trained[1].attr_val.all()
     assert all(np.array_equal(a, b) for a, b in zip(model.features_, with_zeros.features_, strict=True))

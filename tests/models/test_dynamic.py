@@ -372,7 +372,7 @@ def test_marginals_of_labels_do_not_hold_those_of_pairs(monkeypatch):
         return found
 
     model = fitted(cliques=factorial("pos", "np", features="supported"))
-    monkeypatch.setattr("crfbook.models.dynamic.marginals", watched)
+    monkeypatch.setattr("crfbook.dynamic.marginals", watched)
     p = model.predict_marginals_array(X)
     assert seen == [(11, 6)] and model.layout_.n_cells > 15
     for name in p:

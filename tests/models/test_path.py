@@ -80,7 +80,7 @@ def test_a_path_falls_from_a_hundred_occurrences_to_a_tenth_of_one(train):
     assert problem.largest_gradient() > 200
     found = regularization_path(few, train).frame["c1"]
     np.testing.assert_allclose(found, 100.0 * 1e-3 ** (np.arange(10) / 9))
-    half = problem.corpus._replace(seq_weight=np.full(60, 0.5))
+    half = problem.ready.corpus._replace(seq_weight=np.full(60, 0.5))
     np.testing.assert_allclose(
         regularization_path(CRF(max_iterations=1), half, n_strengths=2, ratio=0.1).frame["c1"], [50.0, 5.0]
     )
@@ -163,9 +163,9 @@ def test_errors_of_the_mean_and_the_sparsest_within_one(train):
 def test_each_point_starts_from_the_one_before(train, monkeypatch):
     starts, ends, train_it = [], [], path_module.train
 
-    def watched(corpus, features, constraints, settings, w0, **options):
+    def watched(ready, settings, w0, **options):
         starts.append(w0.copy())
-        result, history = train_it(corpus, features, constraints, settings, w0, **options)
+        result, history = train_it(ready, settings, w0, **options)
         ends.append(result.w.copy())
         return result, history
 
