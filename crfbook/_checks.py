@@ -14,6 +14,8 @@ WHOLE = 2**63  # counts are int64 in kernels
 SHOWN = 80  # characters of a value in a message
 LONGEST_NAME = 4096  # bytes of a path
 
+File = str | os.PathLike[str]
+
 
 class ModelFileError(ValueError):
     """The file is not a model that this version can load: foreign, damaged, of a later schema, or unsafe."""

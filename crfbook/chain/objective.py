@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import number, one_of
 from crfbook.chain.forms import Problem, Tables
@@ -26,13 +27,10 @@ from crfbook.chain.packing import batch_rows, lay_out, n_shards, pack, padded, p
 from crfbook.chain.scores import collect_dense, fill_dense
 from crfbook.chain.sparse.choice import FormChooser
 from crfbook.chain.sparse.form import DefaultPairs, SparsePairs
-from crfbook.data.constraints import check_constraints, describe_violations, violations
-from crfbook.data.features import empirical_counts
+from crfbook.data.constraints import Limits, check_constraints, describe_violations, violations
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet, empirical_counts
 from crfbook.training.threads import one_blas_thread, resolve_threads, run_pieces
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Corpus, FeatureSet, Limits
-
 
 LOG_LOSS_FORMS = {"batched": Tables, "sparse": SparsePairs, "default": DefaultPairs, "numpy": StepTables}
 

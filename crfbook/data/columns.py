@@ -14,15 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import shown
-from crfbook.data.corpus import ragged_index
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike
+from crfbook.data.corpus import Corpus, ragged_index
 
 
 class TokenColumns:
@@ -194,6 +192,9 @@ class TokenColumns:
         labels = "no labels" if self.labels is None else f"labels {self.label_name}"
         size = f"{len(self):,} sentences, {self.n_tokens:,} tokens"
         return f"TokenColumns({size}; columns {', '.join(self.names)}; {labels})"
+
+
+Data = TokenColumns | Corpus | Iterable[Any]  # what estimators and encoders read
 
 
 _ABBREVIATIONS = """

@@ -6,9 +6,11 @@ and no decoded path can contain it. That is not the same as a transition that wa
 an unseen transition merely has no weight of its own (it scores 0) and stays possible.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import shown
 
@@ -27,6 +29,10 @@ class Constraints(NamedTuple):
     start: np.ndarray
     end: np.ndarray
     label_sets: np.ndarray | None = None
+
+
+Limits = Constraints | None
+ConstraintsLike = str | Constraints | Mapping[str, Any] | ArrayLike | None  # what `constraints_from` reads
 
 
 class Bounds(NamedTuple):

@@ -6,14 +6,12 @@ sequence begins; attributes of all tokens stand in a row, `attr_ptr` says where 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook.data.vocabulary import where
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike
 
 
 def offsets(sizes):

@@ -14,16 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any
 
 import numpy as np
 
-from crfbook._checks import file_name, shown
+from crfbook._checks import File, file_name, shown
 from crfbook.data.columns import TokenColumns
 from crfbook.data.vocabulary import where
 
-if TYPE_CHECKING:
-    from crfbook._types import File, Source
+Readable = File | IO[Any] | bytes
 
 _BLANK = np.zeros(256, dtype=bool)
 _BLANK[list(b" \t\n\r\x0b\x0c")] = True  # what bytes.split() splits at; a no-break space stays in its cell
@@ -118,8 +117,8 @@ def _not_utf8(data, name, n_lines=0):
 
 
 def read_conll(
-    path_or_file: Source, columns: Iterable[str | None] = ("word", "pos", "chunk"), label: str | None = None,
-    separator: str | None = None, interner: Interner | None = None,
+    path_or_file: Readable, columns: Iterable[str | None] = ("word", "pos", "chunk"),
+    label: str | None = None, separator: str | None = None, interner: Interner | None = None,
 ) -> TokenColumns:  # fmt: skip
     """Read a file of columns into `TokenColumns`.
 

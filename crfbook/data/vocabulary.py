@@ -3,12 +3,14 @@ and how both are stored without pickle.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise, repeat
 
 import numpy as np
 
 from crfbook._checks import Stored, check_arrays, is_number, one_of, pointers, shown
+
+Labels = Iterable[Sequence[Hashable]]  # one sequence of labels for each sentence
 
 
 class UnknownLabelError(ValueError):

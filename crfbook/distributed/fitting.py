@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from crfbook._checks import function_or_none, shown, whole
+from crfbook._checks import File, function_or_none, shown, whole
 from crfbook.distributed.engine import Part, check_here, engine_of, memory_share, versions
 from crfbook.distributed.objective import KEPT, ShardedObjective
 from crfbook.distributed.shards import Shards, check_crf, read_shard, settings_of
@@ -25,15 +25,13 @@ from crfbook.learners.online import perceptron
 from crfbook.learners.quasi_newton import LBFGS, Shrinking
 from crfbook.learners.stochastic import Stretched
 from crfbook.learners.stochastic.dual import DualAscent, sdca_memory
+from crfbook.models.crf import CRF
 from crfbook.models.fitting import warn_of_end
 from crfbook.models.parameters import check_settings
 from crfbook.models.saving import load_arrays, save_arrays
 from crfbook.models.weights import carried_over
-from crfbook.training.loop import Learner, Step, run, stages
+from crfbook.training.loop import Callback, Learner, Step, run, stages
 from crfbook.training.monitor import Monitor
-
-if TYPE_CHECKING:
-    from crfbook._types import CRF, Callback, File
 
 ALGORITHMS = "lbfgs", "owlqn", "auto", "perceptron"
 ALONE_EPOCHS = 6  # of each shard for itself, before L-BFGS begins at the mean ("auto")

@@ -9,19 +9,17 @@ import re
 import secrets
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import file_name, one_of, shown, whole
+from crfbook._checks import File, file_name, one_of, shown, whole
 from crfbook.data.readers import iter_conll, write_conll
 from crfbook.distributed.engine import engine_of, keep_freed
 from crfbook.distributed.reading import is_file, is_parquet, named, parquet, parquet_batches, regular
 from crfbook.models.crf import CRF
-
-if TYPE_CHECKING:
-    from crfbook._types import File, Iterable
 
 ROWS = 1024  # sentences of a piece of Parquet
 LEFT = re.compile(r"(.+)\.[0-9a-f]{12}\.tmp")  # a file that is not yet complete: that of `tag_file`

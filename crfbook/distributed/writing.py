@@ -18,12 +18,12 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
-from crfbook._checks import ModelFileError, file_name, shown, whole
+from crfbook._checks import File, ModelFileError, file_name, shown, whole
 from crfbook.data.constraints import constraints_from, violations
 from crfbook.data.corpus import make_corpus, without_zeros
 from crfbook.data.features import empirical_counts, from_keys, observed, with_every
@@ -51,12 +51,10 @@ from crfbook.distributed.shards import (
 )
 from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.merging import renumbered
+from crfbook.models.crf import CRF
 from crfbook.models.inputs import encoder_from_state, encoder_state, obey, require_labels, weighted
 from crfbook.models.saving import load_arrays, save_arrays
 from crfbook.models.weights import kept_weights
-
-if TYPE_CHECKING:
-    from crfbook._types import CRF, File, Iterable
 
 PARTS = ".crfbook-parts"  # folder of what is needed until the shards are there
 PART = "part"  # kind of its files

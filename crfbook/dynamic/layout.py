@@ -8,19 +8,16 @@ and take the place of a FeatureSet's edge weights: edge attribute c is clique c.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from crfbook._checks import shown
 from crfbook.chain.packing import padded
 from crfbook.data.constraints import Bounds, Constraints, check_constraints
-from crfbook.data.corpus import offsets, ragged_index
+from crfbook.data.corpus import Corpus, offsets, ragged_index
 from crfbook.data.features import FeatureSet, distinct_keys, find, from_keys
 from crfbook.dynamic.templates import LINKED, MEMORIES, check_template, reads_links, rule_table
-
-if TYPE_CHECKING:
-    from crfbook._types import Corpus
 
 MOST_CELLS = 1 << 22  # joint labels of a clique, or of all chains where elimination has them
 MOST_IN_ALL = 4 * MOST_CELLS  # of all cliques

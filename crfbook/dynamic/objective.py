@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import number
 from crfbook.chain.objective import Objective, check_weights, l2_penalty
-from crfbook.data.corpus import take_sequences
+from crfbook.data.corpus import Corpus, take_sequences
+from crfbook.data.features import FeatureSet
 from crfbook.dynamic.engines import batch_rows, check_engine, linked_tables, make_form
 from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import gold_counts, instances, known_sets
 from crfbook.dynamic.loopy import OPTIONS, Options
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Corpus, FeatureSet
     from crfbook.dynamic.layout import Layout
 
 

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import Stored, check_arrays, check_fields, number, shown
-from crfbook.data.corpus import make_corpus
+from crfbook.data.columns import Data
+from crfbook.data.corpus import Corpus, make_corpus
 from crfbook.data.vocabulary import (
+    Labels,
     encode_labels,
     flat_labels,
     label_alphabet,
@@ -31,10 +34,7 @@ from crfbook.encoding.given_attributes import (
 )
 from crfbook.encoding.merging import merged_attributes
 from crfbook.encoding.template_attributes import TemplateAttributes, as_columns
-from crfbook.encoding.templates import as_template
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Corpus, Data, Labels, Pattern
+from crfbook.encoding.templates import TemplateLike, as_template
 
 _KINDS = {kind.kind: kind for kind in (TemplateAttributes, ItemAttributes, MatrixAttributes)}
 _HOT = 1000
@@ -68,7 +68,7 @@ class Encoder:
     """
 
     def __init__(
-        self, template: Pattern = None, min_freq: float = 0, attribute_names: Sequence[str] | None = None
+        self, template: TemplateLike = None, min_freq: float = 0, attribute_names: Sequence[str] | None = None
     ) -> None:
         number("min_freq", min_freq, finite=False)
         self.template = None if template is None else as_template(template)

@@ -86,6 +86,9 @@ class TagDictionary:
         return f"<TagDictionary: {len(self):,} words>"
 
 
+TagDictionaryLike = int | TagDictionary | None
+
+
 class LabelSets:
     """A tag dictionary encoded for one model: row_of, word -> row of the table of sets, bool (D, L).
     Row 0 allows everything.

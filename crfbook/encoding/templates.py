@@ -65,21 +65,17 @@ expression, and start no process.
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Container
-from functools import cache, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-from crfbook._checks import shown
-
-if TYPE_CHECKING:
-    from crfbook._types import File
-import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+from crfbook._checks import File, shown
 
 LIMIT = 2.0  # seconds for one cell
 STEPS = 10**7  # of a search that is never stopped: some tenths of a second
@@ -240,6 +236,9 @@ def load(name: str) -> Template:
 def available() -> list[str]:
     """Names of the shipped templates."""
     return sorted(path.stem for path in _FOLDER.glob("*.txt"))
+
+
+TemplateLike = Template | File | None
 
 
 @cache

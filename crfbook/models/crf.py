@@ -12,24 +12,29 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import shown, whole
 from crfbook.chain.sparse.potentials import sparsify
-from crfbook.data.constraints import constraints_from
+from crfbook.data.columns import Data
+from crfbook.data.constraints import ConstraintsLike, constraints_from
 from crfbook.data.corpus import without_zeros
-from crfbook.encoding.tag_dictionary import TagDictionary, free_blocked
+from crfbook.data.vocabulary import Labels
+from crfbook.encoding.tag_dictionary import TagDictionary, TagDictionaryLike, free_blocked
+from crfbook.encoding.templates import TemplateLike
 from crfbook.models.crfsuite import FromCRFsuite
 from crfbook.models.fitting import Stream, dev_accuracy, train
 from crfbook.models.inputs import known_corpus, listed, obey, training_corpus
-from crfbook.models.parameters import check_settings
+from crfbook.models.parameters import Seed, check_settings
 from crfbook.models.prediction import Predictions
 from crfbook.models.saving import Saved
 from crfbook.models.weights import WeightNames, carried_features, carried_over, choose_features
+from crfbook.training.loop import Callback
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Data, Dictionary, Frame, Labels, Pattern, Rules, Seed
+    from pandas import DataFrame
 
 
 class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
@@ -199,8 +204,8 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         error_sensitive: bool | None = None, averaging: bool | None = None,
         variance: float | None = None, gamma: float | None = None, verbose: bool | int = False,
         model_filename: Any = None, keep_tempfiles: Any = None, trainer_cls: Any = None, *,
-        template: Pattern = None, constraints: Rules = None, on_violation: str = "raise",
-        tag_dictionary: Dictionary = None, loss: str | None = None, clamp: float | None = None,
+        template: TemplateLike = None, constraints: ConstraintsLike = None, on_violation: str = "raise",
+        tag_dictionary: TagDictionaryLike = None, loss: str | None = None, clamp: float | None = None,
         random_state: Seed = 0, n_jobs: int | None = None, tol: float | None = None,
         patience: int | None = None, warm_start: bool = False, memory_limit: float = 2e9,
         inference: str | None = "exact", eps: float | None = None,
@@ -330,7 +335,7 @@ class CRF(Predictions, Stream, WeightNames, Saved, FromCRFsuite, BaseEstimator):
         return self
 
     @property
-    def history_(self) -> Frame:
+    def history_(self) -> DataFrame:
         """The iterations as a pandas DataFrame (made when asked for: training does not need pandas)."""
         import pandas
 

@@ -20,17 +20,14 @@ import re
 import struct
 import threading
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import ModelFileError, file_name, shown
+from crfbook._checks import File, ModelFileError, file_name, shown
 from crfbook.data.features import FeatureSet, from_keys
 from crfbook.data.vocabulary import pack_strings
-
-if TYPE_CHECKING:
-    from crfbook._types import File
 
 MAGIC = b"lCRF"
 CHUNKS = {

@@ -23,38 +23,41 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import number, one_of, whole
+from crfbook._jit import kernel
 from crfbook.chain import inference
 from crfbook.chain.forms import Tables
 from crfbook.chain.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
+from crfbook.chain.forward_backward_batched import steps_of
+from crfbook.chain.likelihood import batch_gradient, batch_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.scores import path_scores
+from crfbook.chain.vector_math import exp_inplace
 from crfbook.chain.viterbi import viterbi_many
-from crfbook.data.constraints import bounds_of, constraints_from
+from crfbook.data.columns import Data
+from crfbook.data.constraints import ConstraintsLike, bounds_of, constraints_from
 from crfbook.data.corpus import slice_sequences, without_zeros
 from crfbook.data.features import empirical_counts, observed
 from crfbook.data.features import log_edge as edge_scores
-from crfbook.data.vocabulary import row_of
+from crfbook.data.vocabulary import Labels, row_of
 from crfbook.decoding import DECODERS, KBest, check_beam, dense_search, label_order, rank_limit, search_by
+from crfbook.encoding.templates import TemplateLike
 from crfbook.learners.quasi_newton import minimize
 from crfbook.models.fitting import gave_up
 from crfbook.models.inputs import known_corpus, obey, require_labels, training_corpus
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Predictions
 from crfbook.models.weights import WeightNames
-from crfbook.training.loop import GAVE_UP
+from crfbook.training.loop import GAVE_UP, Callback
 from crfbook.training.monitor import Monitor
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Data, Frame, Labels, Pattern, Rules
-from crfbook._jit import kernel
-from crfbook.chain.forward_backward_batched import steps_of
-from crfbook.chain.likelihood import batch_gradient, batch_scores
-from crfbook.chain.vector_math import exp_inplace
+    from pandas import DataFrame
 
 
 @kernel
@@ -354,7 +357,7 @@ class HMM(ChainPredictions, BaseEstimator):
     absent_ is that of a known attribute never seen with a label.
     """
 
-    def __init__(self, smoothing: float = 0.1, *, template: Pattern = None) -> None:
+    def __init__(self, smoothing: float = 0.1, *, template: TemplateLike = None) -> None:
         self.smoothing = smoothing
         self.template = template
 
@@ -440,8 +443,8 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
     def __init__(
         self, c1: float | None = 0.0, c2: float | None = 1.0, max_iterations: int | None = None,
         num_memories: int | None = 6, tol: float | None = 1e-6, all_possible_states: bool = False,
-        all_possible_transitions: bool = False, verbose: bool | int = False, *, template: Pattern = None,
-        constraints: Rules = None, n_jobs: int | None = None,
+        all_possible_transitions: bool = False, verbose: bool | int = False, *, template: TemplateLike = None,
+        constraints: ConstraintsLike = None, n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         self.c1, self.c2, self.max_iterations, self.num_memories = c1, c2, max_iterations, num_memories
         self.tol, self.verbose, self.template, self.constraints = tol, verbose, template, constraints
@@ -479,7 +482,7 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         return self
 
     @property
-    def history_(self) -> Frame:
+    def history_(self) -> DataFrame:
         """The iterations as a pandas DataFrame."""
         import pandas
 

@@ -13,17 +13,26 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import (
+    File,
+    ModelFileError,
+    Stored,
+    check_arrays,
+    check_fields,
     number,
     one_of,
+    pointers,
     shown,
     whole,
 )
-from crfbook.data.constraints import constraints_from, table_by_name
+from crfbook.data.columns import Data
+from crfbook.data.constraints import Constraints, constraints_from, table_by_name
+from crfbook.data.features import FeatureSet
 from crfbook.data.vocabulary import encode_labels, number_labels
 from crfbook.dynamic import (
     EXACT,
@@ -41,18 +50,25 @@ from crfbook.dynamic import (
     decode_dual,
     dynamic_features,
     engine_cost,
+    engines_of,
     factorial,
     kbest,
     lay_out_template,
     linear,
     marginals,
     max_product,
+    memories_of,
     reads_links,
+    with_tables,
 )
+from crfbook.encoding.templates import TemplateLike
 from crfbook.learners.quasi_newton import minimize
 from crfbook.models.fitting import gave_up, warn_unconverged
 from crfbook.models.inputs import (
+    IntegerAlphabet,
     below_one,
+    encoder_from_state,
+    encoder_state,
     known_corpus,
     label_columns,
     listed,
@@ -64,28 +80,12 @@ from crfbook.models.inputs import (
 )
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Sequences
-from crfbook.training.loop import GAVE_UP
+from crfbook.models.saving import FITTED, SCALARS, load_arrays, save_arrays
+from crfbook.training.loop import GAVE_UP, Callback
 from crfbook.training.monitor import Monitor
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Data, Frame, Pattern
-from typing import TYPE_CHECKING
-
-from crfbook._checks import (
-    ModelFileError,
-    Stored,
-    check_arrays,
-    check_fields,
-    pointers,
-)
-from crfbook.data.constraints import Constraints
-from crfbook.data.features import FeatureSet
-from crfbook.dynamic import engines_of, memories_of, with_tables
-from crfbook.models.inputs import IntegerAlphabet, encoder_from_state, encoder_state
-from crfbook.models.saving import FITTED, SCALARS, load_arrays, save_arrays
-
-if TYPE_CHECKING:
-    from crfbook._types import File
+    from pandas import DataFrame
 
 
 REBUILT = "cliques", "labels", "template", "constraints"  # of a file by other means than its parameters
@@ -253,7 +253,7 @@ class DCRF(SavedDynamic, BaseEstimator):
     def __init__(
         self, cliques: str | list[Clique] = "factorial", labels: tuple[str, ...] = ("a", "b"),
         c1: float = 0.0, c2: float | None = None, max_iterations: int | None = None, tol: float | None = None,
-        min_freq: float = 0, *, template: Pattern = None, constraints: dict[Any, Any] | None = None,
+        min_freq: float = 0, *, template: TemplateLike = None, constraints: dict[Any, Any] | None = None,
         inference: str = "auto", max_cells: int = LIMIT, bp_tol: float = 1e-3, max_sweeps: int = 1000,
         damping: float = 0.0, random_state: int = 0, link: str | None = None, num_memories: int | None = None,
         max_linesearch: int | None = None, n_jobs: int | None = None, warm_start: bool = False,
@@ -426,7 +426,7 @@ class DCRF(SavedDynamic, BaseEstimator):
         return {name: list(labels) for name, labels in self._classes.items()}
 
     @property
-    def history_(self) -> Frame:
+    def history_(self) -> DataFrame:
         """The iterations as a pandas DataFrame."""
         import pandas
 

@@ -8,17 +8,19 @@ import contextlib
 import math
 import warnings
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from crfbook._checks import COUNTS, Stored, shown
 from crfbook.chain import inference
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import forecast
+from crfbook.data.columns import Data
 from crfbook.data.corpus import without_zeros
-from crfbook.data.vocabulary import UnknownLabelError, number_labels
+from crfbook.data.vocabulary import Labels, UnknownLabelError, number_labels
 from crfbook.models.inputs import (
     IntegerAlphabet,
     known_corpus,
@@ -31,9 +33,6 @@ from crfbook.models.parameters import ALGORITHMS, NONE, PARAMETERS, check_settin
 from crfbook.models.weights import choose_features, merged
 from crfbook.training.loop import GAVE_UP
 from crfbook.training.monitor import Monitor
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Data, Labels
 
 # to reach their default number of epochs is to stop before the goal
 CERTIFIED = ("sgd", "sag", "sdca", "sbcd", "cd")

@@ -21,6 +21,7 @@ from crfbook.training.threads import resolve_threads
 
 # what an algorithm makes of a penalty; EITHER: not both 0
 NONE, ANY, NEEDED, EITHER = "none", "any", "needed", "either"
+Seed = int | np.random.RandomState | None
 SMALL_CHANGE = 1e-6  # default of delta for c2 = 0, where nothing bounds the distance to the minimum
 
 

@@ -22,15 +22,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from crfbook._checks import function_or_none, is_number, number, shown, whole
 from crfbook.chain.objective import Objective
+from crfbook.data.columns import Data
 from crfbook.data.corpus import Corpus, take_sequences, without_zeros
 from crfbook.data.features import select
+from crfbook.data.vocabulary import Labels
 from crfbook.evaluation import token_accuracy
 from crfbook.evaluation.metrics import METRICS, count_chunks, scheme_of, some_of, unread
 from crfbook.learners.coordinate.descent import largest_c1
+from crfbook.models.crf import CRF
 from crfbook.models.fitting import forecast_line, train
 from crfbook.models.inputs import listed, training_corpus
 from crfbook.models.parameters import check_settings
@@ -39,7 +43,7 @@ from crfbook.models.weights import choose_features
 from crfbook.training.monitor import JobMonitor
 
 if TYPE_CHECKING:
-    from crfbook._types import CRF, ArrayLike, Data, Frame, Labels
+    from pandas import DataFrame
 
 HIGHEST = 100.0  # occurrences
 ROW = ("c1", "objective", "n_active", "n_node", "n_edge", "iterations", "status", "seconds")
@@ -48,7 +52,7 @@ ROW = ("c1", "objective", "n_active", "n_node", "n_edge", "iterations", "status"
 class Path(NamedTuple):
     """What `regularization_path` returns."""
 
-    frame: Frame  # one row for each c1, falling; columns see there
+    frame: DataFrame  # one row for each c1, falling; columns see there
     models: list[CRF]  # the fitted CRFs, row by row; each holds its active weights alone
     chosen: int | None  # row of the best score, None without scores
     status: str  # "complete" or "interrupted"

@@ -8,21 +8,21 @@ and `log_proba` is the one of a whole labelling.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import shown
 from crfbook.chain import inference
+from crfbook.data.columns import Data
 from crfbook.data.corpus import without_zeros
+from crfbook.data.vocabulary import Labels
 from crfbook.decoding import BEAM_WIDTH, decode, kbest
 from crfbook.encoding.tag_dictionary import free_blocked
 from crfbook.models.inputs import below_one, known_corpus, listed, require_labels, sequence_weights
 from crfbook.models.parameters import thread_count
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Data, Labels
 
 
 class Sequences(list):

@@ -21,12 +21,12 @@ import re
 import secrets
 import time
 import zipfile
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, file_name
+from crfbook._checks import File, ModelFileError, Stored, check_arrays, check_fields, file_name
 from crfbook.data.constraints import Constraints
 from crfbook.data.features import FeatureSet
 from crfbook.encoding.tag_dictionary import LabelSets
@@ -35,9 +35,6 @@ from crfbook.models.fitting import state_table
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import ALGORITHMS, resolve
 from crfbook.models.weights import check_layout
-
-if TYPE_CHECKING:
-    from crfbook._types import File
 
 SCHEMA = 1
 _HEADER = "crfbook_header"

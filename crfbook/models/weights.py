@@ -15,7 +15,7 @@ from crfbook._checks import Stored, check_arrays, check_fields, pointers
 from crfbook.data.features import FeatureSet, empirical_counts, find, from_keys, observed, select
 
 if TYPE_CHECKING:
-    from crfbook._types import Frame
+    from pandas import DataFrame
 
 SIZES = FeatureSet._fields[:3]
 
@@ -141,7 +141,7 @@ class WeightNames:
         names = self.encoder_.edge_attribute_names()
         return {(names[b], p, n): w for (b, p, n), w in self._edges() if b}
 
-    def weights_to_frame(self) -> Frame:
+    def weights_to_frame(self) -> DataFrame:
         """All weights other than zero as a pandas DataFrame, largest magnitude first.
 
         Columns: kind ("state", "transition" or "edge"), attribute, from, label, weight. `from` is the

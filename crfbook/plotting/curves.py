@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook.plotting.style import (
     COLOURS,
@@ -20,7 +21,7 @@ from crfbook.plotting.style import (
 )
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Axes
+    from matplotlib.axes import Axes
 
 
 def label_bars(

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import shown
 from crfbook.plotting.style import as_array, axes, plain
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Axes
+    from matplotlib.axes import Axes
 
 
 def heatmap(

@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook.evaluation.metrics import chunks, scheme_of
 from crfbook.plotting.style import COLOURS, DASHES, FAINT, INK, as_array, as_probabilities, axes, plain
 
 if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Axes
+    from matplotlib.axes import Axes
 
 _TYPES = COLOURS[:1] + COLOURS[2:6]  # orange is kept for what is doubtful
 _MONO = 0.602  # width of a character of DejaVu Sans Mono, in units of the font size

@@ -2,12 +2,15 @@
 
 import math
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
 from crfbook._checks import number, whole
 
 TINY = 1e-300  # a divisor that is never 0
+
+Function = Callable[[np.ndarray], tuple[float, np.ndarray]]  # w -> (objective, gradient)
 
 
 class Rules:

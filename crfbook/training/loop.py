@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crfbook._checks import function_or_none
 from crfbook.training.interrupts import heard_at_once, listen
 from crfbook.training.threads import one_blas_thread
-
-if TYPE_CHECKING:
-    from crfbook._types import Callback
-
 
 GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")  # statuses
 
@@ -56,6 +52,10 @@ class OptResult(NamedTuple):
     history: list  # of Step: the iterations of this call
     state: dict  # arrays only; the same learner, given it, goes on as if it had never stopped
     n_evaluations: int = 0
+
+
+Callback = Callable[[Step, Any], object] | None
+State = Mapping[str, Any] | None
 
 
 class Learner:

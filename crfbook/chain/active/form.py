@@ -11,21 +11,20 @@ A packed batch with active sets: its sequences one after another, as each has se
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from crfbook._checks import number, one_of
+from crfbook._jit import kernel
+from crfbook.chain.active.sequence import ABOVE, BELOW, active_backward, active_forward, bound_log_z
 from crfbook.chain.active.sets import EPS, ActiveRule, active_work, check_eps, check_transitions, extremes
+from crfbook.chain.forward_backward_batched import exp_rows
 from crfbook.chain.likelihood import batch_gradient, batch_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.form import DefaultBatch, DefaultPairs
-
-if TYPE_CHECKING:
-    from crfbook._types import Corpus, FeatureSet
-from crfbook._jit import kernel
-from crfbook.chain.active.sequence import ABOVE, BELOW, active_backward, active_forward, bound_log_z
-from crfbook.chain.forward_backward_batched import exp_rows
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet
 
 
 @kernel

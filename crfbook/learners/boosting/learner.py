@@ -13,15 +13,19 @@ and the state that rounds change.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_matrix
 from scipy.special import logsumexp
 
 from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import check_labels, check_weights
-from crfbook.chain.token_layout import sequence_work
-from crfbook.data.features import log_edge
+from crfbook.chain.token_layout import sequence_work, used_classes
+from crfbook.data.constraints import Bounds, Limits, bounds_of
+from crfbook.data.corpus import Corpus, offsets, owners, ragged_index
+from crfbook.data.features import FeatureSet, log_edge, row_offsets
 from crfbook.learners.boosting.rounds import (
     AT_FLOOR,
     CONVERGED,
@@ -34,6 +38,7 @@ from crfbook.learners.boosting.rounds import (
     visit,
 )
 from crfbook.learners.boosting.selection import (
+    BLOCK,
     DRIFT,
     FLOOR,
     GIVEN,
@@ -44,19 +49,11 @@ from crfbook.learners.boosting.selection import (
     SHARE,
     SPLIT,
     VISITS,
+    edge_extremes,
+    node_extremes,
 )
 from crfbook.training.interrupts import heard_chunks, listen
-from crfbook.training.loop import Learner, run
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
-from scipy.sparse import csr_matrix
-
-from crfbook.chain.token_layout import used_classes
-from crfbook.data.constraints import Bounds, bounds_of
-from crfbook.data.corpus import offsets, owners, ragged_index
-from crfbook.data.features import row_offsets
-from crfbook.learners.boosting.selection import BLOCK, edge_extremes, node_extremes
+from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 
 class BoostData(NamedTuple):

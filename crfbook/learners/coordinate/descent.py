@@ -20,36 +20,27 @@ as an estimator.
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from crfbook._checks import number, one_of, shown, whole
+from crfbook._checks import function_or_none, is_number, number, one_of, shown, whole
 from crfbook.chain.objective import Objective, check_weights
+from crfbook.data.constraints import Limits
+from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet, select
 from crfbook.learners.coordinate.arrays import TABLE_BYTES, ModelSizes, Sparse
 from crfbook.learners.coordinate.sweeps import STEPS, Sweeper
 from crfbook.learners.coordinate.visit import ADAPTIVE, LARGEST, SQUARES
 from crfbook.learners.quasi_newton import minimize
 from crfbook.training.certificate import Rules
-from crfbook.training.loop import Learner, run
-from crfbook.training.threads import resolve_threads
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, Limits, State
-import inspect
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
-from crfbook._checks import function_or_none, is_number
-from crfbook.training.loop import stages
-from crfbook.training.threads import one_blas_thread
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Corpus, FeatureSet, Limits
-
+from crfbook.training.loop import Callback, Learner, State, run, stages
+from crfbook.training.threads import one_blas_thread, resolve_threads
 
 MAX_FROZEN = 20  # sweeps over active weights between two over all candidates
 SLOW = 0.01  # a sweep that lowers the objective by less than this share is slow

@@ -39,9 +39,8 @@ ValueError for labels that are unknown or forbidden, weights that are not finite
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import number, one_of, shown, whole
 from crfbook.chain.objective import check_labels, check_weights
@@ -54,6 +53,9 @@ from crfbook.chain.token_layout import (
     weights_of,
     worth_lists,
 )
+from crfbook.data.constraints import Limits
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet
 from crfbook.decoding.staggered import staggered_tables
 from crfbook.learners.online.updates import (
     LOSS,
@@ -68,11 +70,7 @@ from crfbook.learners.online.updates import (
     perceptron_epoch,
 )
 from crfbook.training.interrupts import heard_chunks
-from crfbook.training.loop import Learner, run
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
-
+from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 FORMS = "auto", "plain", "staggered", "staggered-columns"
 

@@ -39,20 +39,17 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg.blas import ddot
 from scipy.optimize import minimize as scipy_minimize
 
 from crfbook._checks import whole
-from crfbook.training.certificate import Rules, checked_start, evaluated
-from crfbook.training.interrupts import listen
-from crfbook.training.loop import Learner, Training, run
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Function, OptResult, State
 from crfbook._jit import kernel
+from crfbook.training.certificate import Function, Rules, checked_start, evaluated
+from crfbook.training.interrupts import listen
+from crfbook.training.loop import Callback, Learner, OptResult, State, Training, run
 
 BLOCK = 1024  # weights at a time
 

@@ -18,19 +18,16 @@ fresh sets, whatever the end was.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg.blas import daxpy, ddot
 
 from crfbook._checks import number, one_of, whole
 from crfbook.learners.quasi_newton.l1 import LocalModel, align_direction, orthant_step, pseudo_gradient
-from crfbook.training.certificate import Rules, checked_start, evaluated
-from crfbook.training.loop import Learner, run
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Function, OptResult, State
-
+from crfbook.training.certificate import Function, Rules, checked_start, evaluated
+from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 FLOOR = 1e-15  # a relative decrease below this is rounding, not progress
 FLOOR_STEPS = 3

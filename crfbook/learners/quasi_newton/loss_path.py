@@ -17,20 +17,21 @@ alone, with c1 on a support that grows (support.py).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import shown
 from crfbook.chain.active.form import ActiveObjective
 from crfbook.chain.losses import make_loss
 from crfbook.chain.objective import Objective
+from crfbook.data.constraints import Limits
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet
 from crfbook.learners.quasi_newton.lbfgs import LBFGS, ActiveLBFGS
 from crfbook.learners.quasi_newton.support import Start, minimize_on_support
-from crfbook.training.loop import OptResult, run, stages
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, State
+from crfbook.training.loop import Callback, OptResult, State, run, stages
 
 CLAMPS = (10.0, 20.0, 40.0)
 # relative gap, and relative fall in ten iterations, at which a stage that only prepares the next one ends

@@ -11,17 +11,17 @@ with a check of all weights.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook.chain.objective import Objective
-from crfbook.data.features import select
+from crfbook.data.constraints import Limits
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet, select
 from crfbook.learners.quasi_newton.lbfgs import LBFGS
-from crfbook.training.loop import Learner, stages
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
+from crfbook.training.loop import Callback, Learner, OptResult, State, stages
 
 # in so many iterations the objective fell by less than this share: work on the support from now on
 SETTLED = (10, 1e-4)

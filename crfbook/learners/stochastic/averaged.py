@@ -16,24 +16,30 @@ sequence s stand in one stretch of a flat array, edge class by edge class that i
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import whole
-from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, weights_of
-from crfbook.learners.stochastic.gradient_steps import sag_steps, write_out
-from crfbook.training.certificate import Rules
-from crfbook.training.interrupts import listen
-from crfbook.training.loop import run
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
 from crfbook.chain.objective import Objective, check_labels, check_weights
-from crfbook.chain.token_layout import dense_attributes, lay_out_online, row_width, used_classes
-from crfbook.data.corpus import offsets
-from crfbook.training.certificate import TINY
-from crfbook.training.loop import Learner
+from crfbook.chain.token_layout import (
+    cells_of,
+    dense_attributes,
+    epoch_order,
+    lay_out_online,
+    row_width,
+    sequence_work,
+    used_classes,
+    weights_of,
+)
+from crfbook.data.constraints import Limits
+from crfbook.data.corpus import Corpus, offsets
+from crfbook.data.features import FeatureSet
+from crfbook.learners.stochastic.gradient_steps import sag_steps, write_out
+from crfbook.training.certificate import TINY, Rules
+from crfbook.training.interrupts import listen
+from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 EDGE_ORDER = 2  # in a state: its classes rise; without this entry: as the sequence used them first
 

@@ -12,21 +12,22 @@ is the exponentiated gradient of Collins et al. (2008).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import number, whole
 from crfbook.chain.objective import check_weights
 from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, weights_of
+from crfbook.data.constraints import Limits
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet
 from crfbook.learners.stochastic.averaged import Rememberer, edge_places, memory_bytes
 from crfbook.learners.stochastic.sdca_steps import sdca_epoch, start_at_gold, start_at_scores
 from crfbook.training.certificate import Rules
 from crfbook.training.interrupts import heard_chunks
-from crfbook.training.loop import run
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
+from crfbook.training.loop import Callback, OptResult, State, run
 
 WHOLE_EPOCHS = 3  # at the start: every sequence
 SKIP_BELOW = 0.3  # times the mean gap: skipped later, ...

@@ -23,9 +23,10 @@ out what such epochs know.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import whole
 from crfbook.chain.active.form import ActiveObjective
@@ -33,14 +34,14 @@ from crfbook.chain.active.sets import EPS
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import is_tiny
 from crfbook.chain.token_layout import worth_lists
+from crfbook.data.constraints import Limits
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet
 from crfbook.learners.quasi_newton import LBFGS, ActiveLBFGS, Shrinking, both_sizes, quasi_newton
 from crfbook.learners.stochastic.dual import DualAscent, check_memory, sdca_memory
 from crfbook.learners.stochastic.gradient_descent import Sgd
 from crfbook.training.certificate import TINY
-from crfbook.training.loop import stages
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
+from crfbook.training.loop import Callback, OptResult, State, stages
 
 HANDOVER = 0.15  # gap / objective below which L-BFGS may take over ...
 SLOW = 0.17  # ... once ascent gains fewer decades than this a pass, over the last LOOK_BACK epochs

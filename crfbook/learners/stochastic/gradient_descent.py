@@ -39,9 +39,9 @@ that are not finite, and parameters out of range.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import number, shown, whole
 from crfbook.chain.active.sets import check_eps, check_transitions, list_work
@@ -55,14 +55,14 @@ from crfbook.chain.token_layout import (
     weights_of,
     worth_lists,
 )
+from crfbook.data.constraints import Limits
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet
 from crfbook.learners.stochastic.gradient_steps import clip_cells, sgd_l1_steps, sgd_steps
 from crfbook.learners.stochastic.lists import sgd_l1_list_steps, sgd_list_steps
 from crfbook.training.certificate import TINY
 from crfbook.training.interrupts import heard_chunks
-from crfbook.training.loop import Learner, run
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Callback, Corpus, FeatureSet, Limits, OptResult, State
+from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 DECAY = 0.85  # of the learning rate of sgd_l1 in an epoch: Wapiti's
 MAX_HALVINGS = 30

@@ -17,9 +17,10 @@ of ALL candidates, in which the others have weight 0. There are no hard constrai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crfbook._checks import function_or_none, number, shown, whole
 from crfbook.chain.forms import Tables, table_edges
@@ -29,6 +30,8 @@ from crfbook.chain.likelihood import Batch, Spare, add_tree, batch_gradient, bat
 from crfbook.chain.objective import Objective, check_paths, check_weights, l2_penalty
 from crfbook.chain.packing import padded
 from crfbook.data.constraints import check_label_set
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet
 from crfbook.learners.quasi_newton import minimize
 from crfbook.learners.tuples.automaton import (
     Automaton,
@@ -48,9 +51,6 @@ from crfbook.learners.tuples.forward_backward import (
 from crfbook.learners.tuples.log_form import tuple_chain_log, tuple_viterbi_many
 from crfbook.training.certificate import Rules
 from crfbook.training.loop import Learner, run
-
-if TYPE_CHECKING:
-    from crfbook._types import ArrayLike, Corpus, FeatureSet
 
 
 def lanes_for(n_patterns):
