@@ -43,9 +43,9 @@ from crfbook.chain.forward_backward_batched import (
     steps_of,
     times_edges,
 )
-from crfbook.chain.likelihood import batch_gradient, batch_scores, gather_sequence, loss_work
+from crfbook.chain.likelihood import batch_gradient, batch_scores, loss_work
 from crfbook.chain.scores import path_scores
-from crfbook.chain.vector_math import copy_row
+from crfbook.chain.vector_math import log_sum_exp
 
 # A slope above exp(500) counts as infinite: times all that multiplies it up to a gradient, it is a float64.
 LARGEST_SLOPE = 500.0
@@ -73,20 +73,6 @@ def value_and_slope(u, loss):
 
 
 @kernel
-def _log_sum(x):
-    """LSE x = m + log sum exp(x - m), m = max x; -inf if m is -inf."""
-    m = -np.inf
-    for v in x:
-        m = max(m, v)
-    if m == -np.inf:
-        return m
-    total = 0.0
-    for v in x:
-        total += np.exp(v - m)
-    return m + np.log(total)
-
-
-@kernel
 def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_beta, log_ah, log_bh):
     """log_ah, log_bh (T, L): the events y_t = gold, weighted exp(log_d[t]), carried forward and backward.
 
@@ -102,7 +88,7 @@ def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_be
             for y in range(L):
                 for yp in range(L):
                     work[yp] = log_ah[t - 1, yp] + log_edge[edge_class[t], yp, y]
-                log_ah[t, y] = log_node[t, y] + _log_sum(work)
+                log_ah[t, y] = log_node[t, y] + log_sum_exp(work)
         y = labels[t]
         log_ah[t, y] = np.logaddexp(log_ah[t, y], log_d[t] + log_alpha[t, y])
     for t in range(T - 1, -1, -1):
@@ -110,7 +96,7 @@ def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_be
             for yp in range(L):
                 for y in range(L):
                     work[y] = log_edge[edge_class[t + 1], yp, y] + log_node[t + 1, y] + log_bh[t + 1, y]
-                log_bh[t, yp] = _log_sum(work)
+                log_bh[t, yp] = log_sum_exp(work)
         y = labels[t]
         log_bh[t, y] = np.logaddexp(log_bh[t, y], log_d[t] + log_beta[t, y])
 
@@ -399,37 +385,6 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
 
 
 @kernel
-def redo_flagged_losses(b, packing, log_edge, loss, log_node, log_z, u, value, p_node, edge_sum, flags):
-    """`sequence_loss_log` for the flagged sequences of a batch, in place of the batched form.
-
-    Arguments: b, packing; log_edge (K, M, M); loss; log_node (n, M), scores as they were before
-    exponentiation; out: log_z, value (B,), u (B,) or, if pointwise, (n,); p_node (n, M), edge_sum (K, M, M)
-    +=, all for flagged sequences only; one without any path gets log_z = -inf and adds nothing; flags (>=
-    B,), read. Cost: see `sequence_loss_log`. Source: chapter 04.
-    """
-    (step_ptr, row_class, _), lo = steps_of(b, packing), packing.row_ptr[b]
-    T, M = step_ptr.size - 1, log_node.shape[1]
-    rows, classes, gold = np.empty(T, np.int64), np.empty(T, np.int32), np.empty(T, np.int32)
-    scores, p, u_buf = np.empty((T, M)), np.empty((T, M)), np.zeros(T)
-    for r in range(log_z.size):
-        if not flags[r]:
-            continue
-        n = gather_sequence(r, log_node, row_class, step_ptr, rows, classes, scores)
-        for t in range(n):
-            gold[t] = packing.labels[lo + rows[t]]
-        weight = packing.weight[packing.slot_ptr[b] + r]
-        value[r], log_z[r] = sequence_loss_log(
-            scores[:n], log_edge, classes[:n], gold[:n], weight, loss, u_buf[:n], p[:n], edge_sum
-        )
-        if not loss.pointwise:
-            u[r] = u_buf[0]
-        for t in range(n):
-            copy_row(p, t, p_node, rows[t])
-            if loss.pointwise:
-                u[rows[t]] = u_buf[t]
-
-
-@kernel
 def losses_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, edge_sum, of_loss):
     """`likelihood_of_batches` for the other losses: of each sequence, and the gradient of their weighted sum.
 
@@ -512,9 +467,24 @@ class LossTables(Tables):
         return losses_of_batches(*given, (self.loss, self.u, self.value))
 
     def _redo(self, batch, edges, log_z, edge_sum):
-        rows = batch.place[1].rows(batch.place[0]) if self.loss.pointwise else batch.slots
-        out = log_z[batch.slots], self.u[rows], self.value[batch.slots], batch.p_node, edge_sum
-        redo_flagged_losses(*batch.place, edges.log_edge, self.loss, batch.log_node, *out, batch.flags)
+        """`sequence_loss_log` of the flagged sequences of a batch; log_node holds the scores again."""
+        b, packing = batch.place
+        for r in np.flatnonzero(batch.flags):
+            rows, slot = batch.rows(r), batch.slots.start + r
+            chain = (
+                batch.log_node[rows],
+                edges.log_edge,
+                batch.row_class[rows],
+                packing.labels[packing.rows(b)][rows],
+            )
+            u, p_node = np.zeros(len(rows)), np.empty((len(rows), batch.log_node.shape[1]))
+            found = sequence_loss_log(*chain, batch.weight[r], self.loss, u, p_node, edge_sum)
+            self.value[slot], log_z[slot] = found
+            batch.p_node[rows] = p_node
+            if self.loss.pointwise:
+                self.u[packing.row_ptr[b] + rows] = u
+            else:
+                self.u[slot] = u[0]
 
     def work(self, work):
         return loss_work(work, self.loss)

@@ -76,7 +76,7 @@ class ChainForms:
 
     def run(self, form):
         """`Clocked` seconds of one forward-backward over the corpus."""
-        for sums in (self.table_sum, *self.sums):
+        for sums in (self.table_sum, *self.sums[:3]):
             sums[:] = 0
         cpu = wall = 0.0
         for kernels in self._one_by_one() if form == FORMS[0] else self._batches(form):

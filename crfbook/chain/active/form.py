@@ -20,7 +20,6 @@ from crfbook._jit import kernel
 from crfbook.chain.active.sequence import ABOVE, BELOW, active_backward, active_forward, bound_log_z
 from crfbook.chain.active.sets import EPS, ActiveRule, active_work, check_eps, check_transitions, extremes
 from crfbook.chain.forward_backward_batched import exp_rows
-from crfbook.chain.likelihood import batch_gradient, batch_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.form import DefaultBatch, DefaultPairs
 from crfbook.data.corpus import Corpus
@@ -107,6 +106,10 @@ class Chosen(NamedTuple):
 class ActiveBatch(DefaultBatch):
     """A batch of sequences that go one by one."""
 
+    def __init__(self, b, packing, work):
+        super().__init__(b, packing, work._replace(alpha=work.prev))
+        self.active = work.alpha
+
     @staticmethod
     def needs(work, packing, n_labels):
         longest = max((len(packing.steps(b)) - 1 for b in range(packing.n_batches)), default=0)
@@ -134,34 +137,16 @@ class ActivePairs(DefaultPairs):
             self.limits = extremes(self.edges)
             self.chosen = [None] * len(self.chosen)
 
-    def run(self, what, shard, w, dense, work, counts):
-        sums, (packing, layout) = self.parts[shard], (self.problem.packing, self.problem.layout)
-        counts.grad[:], counts.dense_grad[:], bad = 0.0, 0.0, -1
-        given = w, dense, self.edges.bounds, packing, layout
-        for b in packing.batches(shard):
-            batch = ActiveBatch(b, packing, work._replace(alpha=work.prev))
-            batch_scores(b, *given, batch.log_node)
-            found = Found(counts.log_z[batch.slots], batch.p_node, sums.product, self.bound[:, batch.slots])
-            self.sums_of(b, batch, found, work)
-            if batch.flags.any():
-                batch_scores(b, *given, batch.log_node)
-                batch.redo(self.edges, counts.log_z, sums)
-                lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
-                bad = int(batch.slots.start + lost[0]) if bad < 0 and len(lost) else bad
-                redone = batch.slots.start + np.flatnonzero(batch.flags)
-                self.bound[:, redone] = counts.log_z[redone]
-            batch_gradient(b, batch.p_node, packing, layout, counts.dense_grad, counts.grad)
-        return bad
-
-    def sums_of(self, b, batch, found, work):
-        """Run one batch; where the sets are stale, make and keep them."""
-        packing, n_rows, n_slots = self.problem.packing, len(batch.log_node), len(batch.weight)
+    def batch_sums(self, what, batch, log_z, sums):
+        """As in `Stages`; where the sets are stale, they are made and kept."""
+        (b, packing), n_rows, n_slots = batch.place, len(batch.log_node), len(batch.weight)
         chosen = self.chosen[b]
         if chosen is None:
             ptr, start = np.zeros(n_rows + n_slots, np.int64), np.zeros(n_slots + 1, np.int64)
             chosen = Chosen(np.empty(0, np.int32), ptr, start)
+        found = Found(log_z[batch.slots], batch.p_node, sums.product, self.bound[:, batch.slots])
         common = b, packing, self.edges, self.rule, int(self.stale), batch.log_node, found
-        cell = active_batch(*common, chosen, self.limits, work.alpha, batch.flags)
+        cell = active_batch(*common, chosen, self.limits, batch.active, batch.flags)
         if self.stale:
             self.chosen[b] = chosen._replace(cell=cell[: chosen.start[-1]].copy())
             size = sum(each.cell.nbytes for each in self.chosen if each is not None)
@@ -172,6 +157,12 @@ class ActivePairs(DefaultPairs):
                     f"got {size / 1e6:.3g} MB before all tokens were seen; a larger eps (now {eps:g}) keeps "
                     "fewer, exact inference keeps none"
                 )
+        return batch.flags.any()
+
+    def redo(self, batch, log_z, sums):
+        super().redo(batch, log_z, sums)
+        redone = batch.slots.start + np.flatnonzero(batch.flags)
+        self.bound[:, redone] = log_z[redone]
 
     def collect(self, total):
         super().collect(total)

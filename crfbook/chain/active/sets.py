@@ -52,7 +52,7 @@ class ListWork(NamedTuple):
     """What stochastic gradient writes while it visits one sequence after another; T = the longest, C cells, P
     stored pairs.
 
-    In the log form `alpha` of `active` holds logarithms, `psi` scores and `product` expected counts.
+    In the log form `psi` holds scores and `product` expected counts.
     """
 
     psi: np.ndarray  # (T, L): scores, then their exp

@@ -155,28 +155,6 @@ def fill_scores(active, log_base, scores, stamp_buf, touched_buf, pair_buf):
             scores.prev[e], scores.next_label[e], scores.entry_score[e] = code // L, code % L, pair_buf[code]
 
 
-@kernel
-def class_scores(k, edges, table):
-    """table[yp,y] = log_base[yp,y] + sum_b lam[b,yp,y]: the scores of class k in the logarithmic domain.
-
-    Arguments: k; edges; out: table (M, M), padding labels -inf. Cost: M^2 and the weights of the class.
-    Source: Sokolovska et al. (2010), eq. (3).
-    """
-    active, log_base, L = edges.active, edges.log_base, edges.active.n_labels
-    for yp in range(table.shape[0]):
-        for y in range(table.shape[1]):
-            if log_base.size:
-                table[yp, y] = log_base[yp, y]
-            else:
-                table[yp, y] = 0.0 if yp < L and y < L else -np.inf
-    for i in range(active.class_ptr[k], active.class_ptr[k + 1]):
-        b = active.class_attr[i]
-        if b == 0 or b >= active.attr_ptr.size - 1:
-            continue
-        for j in range(active.attr_ptr[b], active.attr_ptr[b + 1]):
-            table[active.attr_code[j] // L, active.attr_code[j] % L] += active.attr_log[j]
-
-
 # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
 WIDE = 150.0
 # a class with entries in more than this share of all label pairs is kept as a table: a list would be larger
@@ -385,6 +363,21 @@ def sparse_edges(features, w, class_ptr, class_attr, bounds=None, table_share=TA
     edges.wide[:] = ~(spread + base_spread <= WIDE)
     edges.edge_spread[0] = min(base_spread + spread[edges.wide == 0].max(initial=0.0), WIDE)
     return edges
+
+
+def class_scores(edges, k):
+    """(M, M): scores of the transitions of class k of a `SparseEdges`, -inf for padding labels."""
+    active, width = edges.active, len(edges.bounds.middle)
+    if edges.log_base.size:
+        table = edges.log_base.copy()
+    else:
+        table = np.full((width, width), -np.inf)
+        table[: active.n_labels, : active.n_labels] = 0.0
+    for b in active.class_attr[active.class_ptr[k] : active.class_ptr[k + 1]]:
+        if 0 < b < len(active.attr_ptr) - 1:
+            some = slice(active.attr_ptr[b], active.attr_ptr[b + 1])
+            table[np.divmod(active.attr_code[some], active.n_labels)] += active.attr_log[some]
+    return table
 
 
 def sparse_scores(features, w, class_ptr, class_attr, bounds):

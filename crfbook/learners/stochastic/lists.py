@@ -18,7 +18,7 @@ from crfbook.chain.forward_backward_batched import exp_rows
 from crfbook.chain.scores import list_gradient, list_scores
 from crfbook.chain.sequence import bound_nodes
 from crfbook.chain.sparse.default import find_next
-from crfbook.chain.sparse.lanes import default_log_backward, default_log_forward
+from crfbook.chain.sparse.lanes import default_log_sums
 from crfbook.learners.stochastic.gradient_steps import clip_cells
 
 
@@ -96,11 +96,9 @@ def loss_by_lists(s, theta, scale, spread, layout, lists, work):
             return log_z + work.log_z[0] - gold
     work.flags[0] = 1
     refresh_cells(work.cells, theta, work.pairs, work.edges)
-    for k in range(work.pairs.weight.size):
-        work.edges.column_gain[k] = work.edges.gain[work.edges.column_place[k]]
     score_nodes_by_lists(s, theta, scale, layout, lists, psi)
-    work.log_z[0] = default_log_forward(psi, work.edges, work.active.alpha[: last - first])
-    return work.log_z[0] - gold
+    p_node = work.p_node[: last - first]
+    return default_log_sums(psi, work.edges.scores, 0.0, p_node, work.product) - gold
 
 
 @kernel
@@ -147,7 +145,7 @@ def add_gradient_by_lists(s, step, layout, lists, work, theta):
             work.active
         )  # fmt: skip
     else:
-        default_log_backward(psi, work.edges, work.active.alpha[:T], 1.0, p_node, work.product)
+        default_log_sums(psi, work.edges.scores, 1.0, p_node, work.product)
     low, high = move_pairs(cells, step, work, theta)
     for t in range(first, last):
         p_node[t - first, layout.labels[t]] -= 1.0

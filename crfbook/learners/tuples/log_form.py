@@ -7,6 +7,7 @@ States, arcs and back-offs are those of forward_backward.py; arc -1 stands for a
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.vector_math import log_sum_exp
 from crfbook.learners.tuples.forward_backward import expand_arcs
 
 
@@ -22,19 +23,6 @@ def step_scores(t, k, log_node, log_edge, log_factor, last, arc_of, step):
         for y in range(step.shape[1]):
             e = arc_of[q, y]
             step[q, y] = log_node[t, y] + log_edge[k, last[q], y] + (log_factor[e] if e >= 0 else 0.0)
-
-
-@kernel
-def _log_sum_exp(row):
-    """LSE of a row: its largest value m + log sum exp(row - m); m itself if it is not finite."""
-    high, total = -np.inf, 0.0
-    for i in range(row.size):
-        high = max(high, row[i])
-    if not np.isfinite(high):
-        return high
-    for i in range(row.size):
-        total += np.exp(row[i] - high)
-    return high + np.log(total)
 
 
 @kernel
@@ -102,7 +90,7 @@ def tuple_chain_log(log_node, log_edge, edge_class, weight, rows, arcs, log_fact
         expand_arcs(arcs.pattern[edge_class[t]], arcs, arc_of, dest)
         step_scores(t, edge_class[t], log_node, log_edge, log_factor, last, arc_of, step)
         _forward_log(t, step, dest, log_alpha, high, total)
-    log_z = _log_sum_exp(log_alpha[T - 1])
+    log_z = log_sum_exp(log_alpha[T - 1])
     for t in range(T - 1 if np.isfinite(log_z) else -1, -1, -1):
         p, p_sum, k = counts.p_node[rows[t]], 0.0, edge_class[t]
         for y in range(M):
@@ -120,7 +108,7 @@ def tuple_chain_log(log_node, log_edge, edge_class, weight, rows, arcs, log_fact
         for q in range(Q):
             for y in range(M):
                 step[q, y] += log_beta[dest[q, y]]
-            total[q] = _log_sum_exp(step[q])
+            total[q] = log_sum_exp(step[q])
             for y in range(M):
                 step[q, y] += log_alpha[t - 1, q] - log_z
         _add_counts_log(weight, step, arc_of, last, counts.edge_sum[k], counts.arc_sum)
