@@ -1,4 +1,7 @@
-"""Four losses of a labelled sequence, one token or one path at a time, and their gradients in the log domain.
+"""The losses beside the log loss: their gradients, their names and settings, and the form that has them.
+
+    sum_i weight_i phi(u_i),   u_i = -log p(y_i | x_i)              "log", "exp"
+    sum_i weight_i sum_t phi(u_it),   u_it = -log p(y_it | x_i)     "pointwise-log", "pointwise-exp"
 
 u = -log p, where p is the probability of the gold path (sequential) or of one gold label (pointwise):
 
@@ -7,21 +10,14 @@ u = -log p, where p is the probability of the gold path (sequential) or of one g
 
 All gradients have one rule, a = phi'(u):  a (E[S] - S(gold))  and  sum_t a_t (E[S] - E[S | y_t = gold]).
 Losses and gradients are multiplied by exp(-log_scale), so that 1/p may exceed float64. `loss` is the
-NamedTuple: (pointwise, exponential, clamp, log_scale).
+NamedTuple `Loss`.
 
-First one sequence at a time, to read. Then the packed batches of a shard, with matrix products as in
-forward_backward_batched.py. Sequential losses need no more than the log loss: once the forward pass knows log
-Z, the slope a = phi'(u) becomes the weight that the backward pass starts from. Pointwise ones cost twice the
-matrix products. Sequences that the scaled form cannot handle, or whose gold labels have less than 1e-100 of
-the probability, go through the log form. `packing`, `edges`, `work` and `counts` are those of likelihood.py.
-
-The losses beside the log loss: their names and settings, and the form that has their gradients.
-
-    sum_i weight_i phi(u_i),   u_i = -log p(y_i | x_i)              "log", "exp"
-    sum_i weight_i sum_t phi(u_it),   u_it = -log p(y_it | x_i)     "pointwise-log", "pointwise-exp"
-
-phi(u) = u or e^u - 1, the latter linear beyond a clamp M if one is given. Source: Altun,
-Johnson and Hofmann (2003), section 3.3.
+First comes one sequence at a time, in logarithms, to read. Then come the packed batches of a shard, with
+matrix products as in forward_backward_batched.py. Sequential losses need no more than the log loss: once the
+forward pass knows log Z, the slope a = phi'(u) becomes the weight that the backward pass starts from.
+Pointwise ones cost twice the matrix products. A sequence goes through the log form where the scaled form
+cannot hold it, or where a gold label has less than 1e-100 of the probability. `packing`, `edges`, `work` and
+`counts` are those of likelihood.py. Source: Altun, Johnson and Hofmann (2003), section 3.3.
 """
 
 import math
@@ -357,20 +353,9 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     products, n M exps. Source: Altun, Johnson and Hofmann (2003), section 4.1; the sweep: Kakade,
     Teh and Roweis (2002).
     """
-    n, flags = log_node.shape[0], work.flags[: log_z.size]
-    ahead, behind, steps, groups = (
-        work.ahead[:n],
-        work.behind[:n],
-        steps_of(b, packing),
-        groups_of(b, packing),
-    )
-    alpha, gain, prev, pair, psi_edge = (
-        work.alpha[:n],
-        work.gain[:n],
-        work.prev[:n],
-        work.pair,
-        edges.psi_edge,
-    )
+    n, psi_edge, flags = log_node.shape[0], edges.psi_edge, work.flags[: log_z.size]
+    alpha, gain, prev, pair = work.alpha[:n], work.gain[:n], work.prev[:n], work.pair
+    steps, groups = steps_of(b, packing), groups_of(b, packing)
     n_flagged = forward_batched(
         steps, psi_edge, edges.edge_max, edges.edge_spread, log_node, log_z, alpha, gain, flags, pair[0], prev
     )
@@ -379,8 +364,8 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     if flags.sum() > n_flagged:
         n_flagged = erase_flagged(steps[0], flags, log_z, log_node, alpha, gain)
     _forward_events(b, packing, edges, log_node, p_node, work)
-    add_edge_sum(steps[0], groups, psi_edge, ahead, log_node, edge_sum, prev, pair)
-    add_edge_sum(steps[0], groups, psi_edge, alpha, behind, edge_sum, prev, pair)
+    add_edge_sum(steps[0], groups, psi_edge, work.ahead[:n], log_node, edge_sum, prev, pair)
+    add_edge_sum(steps[0], groups, psi_edge, alpha, work.behind[:n], edge_sum, prev, pair)
     return n_flagged
 
 

@@ -122,7 +122,7 @@ def log_sum_exp(x):
     """
     high, total = -np.inf, 0.0
     for i in range(x.size):
-        high = max(high, x[i])
+        high = x[i] if x[i] > high else high
     if not np.isfinite(high):
         return high
     for i in range(x.size):

@@ -5,7 +5,7 @@ every step, and its line search fails. So the sets are frozen: the objective is 
 its sets. Where it has been minimised, or sooner, the sets are made anew from the weights (`renew`), and with
 them the bound on what they leave out.
 
-A packed batch with active sets: its sequences one after another, as each has sets of its own.
+The sequences of a packed batch go one after another, as each has sets of its own (`active_batch`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,43 @@ import numpy as np
 
 from crfbook._checks import number, one_of
 from crfbook._jit import kernel
-from crfbook.chain.active.sequence import ABOVE, BELOW, active_backward, active_forward, bound_log_z
-from crfbook.chain.active.sets import EPS, ActiveRule, active_work, check_eps, check_transitions, extremes
+from crfbook.chain.active.sequence import (
+    ABOVE,
+    BELOW,
+    EPS,
+    ActiveRule,
+    active_backward,
+    active_forward,
+    active_work,
+    bound_log_z,
+    check_eps,
+    check_transitions,
+    extremes,
+)
 from crfbook.chain.forward_backward_batched import exp_rows
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.form import DefaultBatch, DefaultPairs
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
+
+RULES, OUTSIDE = ("share", "mass"), ("zero", "default")
+
+
+class Found(NamedTuple):
+    """What a batch finds (B sequences, n rows, P stored pairs)."""
+
+    log_z: np.ndarray  # (B,): NaN where the log form is needed
+    p_node: np.ndarray  # (n, M): weight * marginals
+    product: np.ndarray  # (P,): expected counts divided by the potentials, added to
+    bound: np.ndarray  # (2, B): log Z of the whole model is at most and at least this
+
+
+class Chosen(NamedTuple):
+    """The active cells of a batch: those of sequence r begin at start[r], with its own pointers."""
+
+    cell: np.ndarray  # int32
+    ptr: np.ndarray  # int64 (n+B,): T+1 of each sequence, relative to its start
+    start: np.ndarray  # int64 (B+1,)
 
 
 @kernel
@@ -81,26 +111,6 @@ def active_batch(b, packing, edges, rule, choose, log_node, found, chosen, limit
         if choose:
             chosen.start[r + 1] = begin + ptr[T]
     return cell
-
-
-RULES, OUTSIDE = ("share", "mass"), ("zero", "default")
-
-
-class Found(NamedTuple):
-    """What a batch finds (B sequences, n rows, P stored pairs)."""
-
-    log_z: np.ndarray  # (B,): NaN where the log form is needed
-    p_node: np.ndarray  # (n, M): weight * marginals
-    product: np.ndarray  # (P,): expected counts divided by the potentials, added to
-    bound: np.ndarray  # (2, B): log Z of the whole model is at most and at least this
-
-
-class Chosen(NamedTuple):
-    """The active cells of a batch: those of sequence r begin at start[r], with its own pointers."""
-
-    cell: np.ndarray  # int32
-    ptr: np.ndarray  # int64 (n+B,): T+1 of each sequence, relative to its start
-    start: np.ndarray  # int64 (B+1,)
 
 
 class ActiveBatch(DefaultBatch):

@@ -24,8 +24,13 @@ from crfbook.chain.likelihood import (
 )
 from crfbook.chain.packing import padded, with_groups
 from crfbook.chain.sparse.choice import class_pairs, counts_as_tables
-from crfbook.chain.sparse.counts import base_counts, edge_counts, recount
-from crfbook.chain.sparse.forward_backward import sparse_backward, sparse_forward
+from crfbook.chain.sparse.forward_backward import (
+    base_counts,
+    edge_counts,
+    recount,
+    sparse_backward,
+    sparse_forward,
+)
 from crfbook.chain.sparse.lanes import LANES, default_log_sums, lanes_forward_backward
 from crfbook.chain.sparse.potentials import (
     DefaultSums,

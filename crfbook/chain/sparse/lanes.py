@@ -84,28 +84,34 @@ def _weighted(factor_buf, x):
 
 
 @kernel
-def _column_anew(y, edges, before, factor_buf):
-    """sum_yp before[yp] psi(yp,y), each pair by itself, the stored ones in place of the default."""
+def column_factors(y, edges, factor):
+    """factor[yp] = psi(yp,y), each pair by itself: what a sum that has lost digits is added up from anew.
+
+    Arguments: y; edges; out: factor (L,), 0 where forbidden. Cost: L, an exp a stored pair.
+    Source: chapter 10.
+    """
     scores = edges.scores
-    factor_buf[:] = 0.0
+    factor[:] = 0.0
     g = scores.group[y]
     for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
-        factor_buf[scores.member[c]] = 1.0
+        factor[scores.member[c]] = 1.0
     for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
-        factor_buf[edges.column_prev[k]] = np.exp(scores.score[edges.column_place[k]])
-    return _weighted(factor_buf, before)
+        factor[edges.column_prev[k]] = np.exp(scores.score[edges.column_place[k]])
 
 
 @kernel
-def _row_anew(c, g, edges, behind, factor_buf):
-    """sum over the next labels y of group g of psi(c,y) behind[y], each pair by itself."""
+def row_factors(c, g, edges, factor):
+    """factor[y] = psi(c,y) for the next labels y of group g, as `column_factors`.
+
+    Arguments: c: a cell of g; g; edges; out: factor (L,), 0 for other labels. Cost: L, an exp a stored pair.
+    Source: chapter 10.
+    """
     scores = edges.scores
-    factor_buf[:] = 0.0
+    factor[:] = 0.0
     for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
-        factor_buf[scores.label[i]] = 1.0
+        factor[scores.label[i]] = 1.0
     for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
-        factor_buf[scores.next_label[k]] = np.exp(scores.score[k])
-    return _weighted(factor_buf, behind)
+        factor[scores.next_label[k]] = np.exp(scores.score[k])
 
 
 @kernel
@@ -121,7 +127,8 @@ def _mix(edges, before, psi, alpha, factor_buf):
             for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
                 a = _plus(a, edges.column_gain[k], _get(before, np.uint32(edges.column_prev[k])))
             if _lost_digits(a, total):
-                a = _column_anew(y, edges, before, factor_buf)
+                column_factors(y, edges, factor_buf)
+                a = _weighted(factor_buf, before)
             a = _times(a, _get(psi, y))
             _put(a, alpha, y)
             mass = _plus(mass, 1.0, a)
@@ -195,7 +202,8 @@ def _step_back(edges, before, v, beta, product, square, share, factor_buf):
                     q = _times(p, x)
                     square[k] += _dot(_times(q, share), q)
             if _lost_digits(a, total):
-                a = _row_anew(c, g, edges, v, factor_buf)
+                row_factors(c, g, edges, factor_buf)
+                a = _weighted(factor_buf, v)
             _put(_plus(_get(beta, yp), 1.0, a), beta, yp)
 
 
