@@ -52,8 +52,8 @@ def value_and_slope(u, loss):
     """(phi(u), phi'(u)) exp(-log_scale) for u >= 0; u below 0 is rounding and counts as 0.
 
     With m = min(u, M):  phi(u) = e^m ((u - m) + 1 - e^-m),  phi'(u) = e^m.  Where m - log_scale > 500 the
-    value is inf and the slope stays e^500: finite, of the right direction,
-    for a line search that is told to go back.
+    value is inf and the slope stays e^500: finite and of the right direction for a line search, which goes
+    back.
 
     Arguments: u, a number in nats; loss, see above. Cost: two exps. Source: Altun, Johnson and Hofmann
     (2003), eq. (1), (2); the clamp is ours.
@@ -99,9 +99,7 @@ def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_be
 
 @kernel
 def _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, log_z, grad_node, grad_edge):
-    """weight (total E[S] - events): see `sequence_loss_log`. `chain` = (log_alpha, log_beta, log_ah,
-    log_bh).
-    """
+    """weight (total E[S] - events), see `sequence_loss_log`; chain: (log_alpha, log_beta, log_ah, log_bh)."""
     T, L = log_node.shape
     log_alpha, log_beta, log_ah, log_bh = chain
     for t in range(T):
@@ -122,8 +120,7 @@ def _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, lo
 
 @kernel
 def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, grad_node, grad_edge):
-    """(weight * loss, log_z) of one sequence and the gradient by its scores;
-    (0, log_z) if log_z is not finite.
+    """(weight * loss, log_z) of one sequence and the gradient by its scores; loss 0 if log_z is not finite.
 
     sequential: u[0] = log_z - score(y),  a = phi'(u),  grad_node[t] = a (p_node[t] - onehot(y_t)), edges so
     pointwise:  u[t] = -log p_node[t, y_t],  a_t = phi'(u_t),  d_t = a_t / p_node[t, y_t],  total = sum_t a_t
@@ -243,11 +240,10 @@ def sequential_batched(b, packing, edges, loss, log_node, log_z, u, value, p_nod
 
 @kernel
 def _events(lo, hi, labels, weight, loss, beta, u, value, work):
-    """For the rows lo..hi of a step: d[i] = weight a / p with p = alpha beta at the gold label,
-    into work.event; work.behind += d beta there.
+    """work.event[i] = d[i] = weight a / p for the rows lo..hi of a step, p = alpha beta at the gold label.
 
-    Adds weight a to work.slope[r] and weight phi(u) to value[r]. Where p is too small for the scaled form,
-    r is flagged and d is 0.
+    Adds d beta there to work.behind, weight a to work.slope[r] and weight phi(u) to value[r]. Where p is too
+    small for the scaled form, r is flagged and d is 0.
     """
     flags, event = work.flags, work.event
     for i in range(lo, hi):
@@ -269,11 +265,10 @@ def _events(lo, hi, labels, weight, loss, beta, u, value, work):
 
 @kernel
 def _backward_events(b, packing, edges, loss, psi_node, u, value, beta, work):
-    """beta[t-1] = P_t beta[t],  Bh[t-1] = d[t-1] beta[t-1] + P_t Bh[t],
-    P_t = gain[t-1] psi_edge diag(psi_node[t]).
+    """beta[t-1] = P_t beta[t],  Bh[t-1] = d[t-1] beta[t-1] + P_t Bh[t].
 
-    beta starts from gain and not from 1 (see forward_backward_batched), so that alpha beta sums to one.
-    Bh is work.behind.
+    P_t = gain[t-1] psi_edge diag(psi_node[t]). beta starts from gain and not from 1 (see
+    forward_backward_batched), so that alpha beta sums to one. Bh is work.behind.
     """
     step_ptr, row_class, by_step = steps_of(b, packing)
     labels = packing.labels[packing.row_ptr[b] : packing.row_ptr[b + 1]]
@@ -306,8 +301,7 @@ def _backward_events(b, packing, edges, loss, psi_node, u, value, beta, work):
 
 @kernel
 def _forward_events(b, packing, edges, psi_node, p_node, work):
-    """X[t] = total alpha[t] - Ah[t], Ah[t] = d[t] alpha[t] + Ah[t-1] @ P_t:
-    so X[t] = X[t-1] @ P_t - d[t] alpha[t].
+    """X[t] = total alpha[t] - Ah[t] = X[t-1] @ P_t - d[t] alpha[t], as Ah[t] = d[t] alpha[t] + Ah[t-1] @ P_t.
 
     p_node comes in as beta and leaves as the gradient  (X[t] + d[t] alpha[t]) beta[t] - alpha[t] Bh[t].  X is
     work.ahead. For the sums over edges, psi_node leaves as P_t's part v = psi_node beta gain,
@@ -417,7 +411,7 @@ class Loss(NamedTuple):
 
     @property
     def is_other(self):
-        """Is it another one than the log loss?"""
+        """Is it a loss other than the log loss?"""
         return self.pointwise or self.exponential
 
 
@@ -485,8 +479,9 @@ class LossTables(Tables):
         return slot
 
     def log_total(self, weight):
-        """log sum_i weight_i loss_i of the last evaluation, without log_scale;
-        exact where the sum itself exceeds float64.
+        """log sum_i weight_i loss_i of the last evaluation, without log_scale.
+
+        It is exact where the sum itself exceeds float64.
         """
         u = np.maximum(self.u, 0.0)
         m = np.minimum(u, self.loss.clamp) if self.loss.exponential else np.zeros(len(u))

@@ -226,8 +226,9 @@ class ActiveObjective(Objective):
 
     @property
     def error_bound(self) -> float:
-        """Nats: how far the value was from that of the whole model, at most, when the sets were made (but for
-        rounding); NaN before.
+        """Nats: how far the value was from that of the whole model, at most, when the sets were made.
+
+        Rounding is left out; NaN before the first evaluation.
         """
         return float(self._packing.weight @ self.bounds) if self._made else math.nan
 

@@ -330,15 +330,16 @@ def active_forward(rows, psi, labels, edges, rule, choose, cell, ptr, work, pair
 
 @kernel
 def active_backward(rows, psi, weight, edges, rule, cell, ptr, p_node, product, work):
-    """p_node (n, >= L) = weight * marginals of the rows of one sequence; product (P,) of the stored pairs of
-    active cells += weight * sums of alpha[t-1,yp] v[t,y]: psi(yp,y) times that are expected counts.
+    """p_node = weight * marginals of the rows of one sequence, and sums for the stored pairs of active cells.
 
+    product(yp,y) += weight * sum_t alpha[t-1,yp] v[t,y]:  psi(yp,y) times that are expected counts
     beta[T-1] = weight,  v[t,y] = psi[t,y] beta[t,y] / c[t]
     beta[t-1,yp] = sum_y v[t,y] + sum_stored gain(yp,y) v[t,y] if yp is active, else sum_y v[t,y]
     p_node[t,y] = alpha[t,y] beta[t,y]
 
-    Arguments: rows, psi, edges, rule, cell, ptr, work as `active_forward` left them; weight; out: p_node,
-    product, added to. Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (9); chapter 10.
+    Arguments: rows, psi, edges, rule, cell, ptr, work as `active_forward` left them; weight; out: p_node
+    (n, >= L); product (P,), added to. Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq.
+    (9); chapter 10.
     """
     T, L = rows.size, work.alpha.shape[1]
     scores, v, beta = edges.scores, work.v, work.beta

@@ -97,8 +97,9 @@ class PseudoLikelihood:
 
 
 def alone(corpus, features):
-    """The corpus with each token a sequence, and the attributes "after yp", number A + yp, and "before yn",
-    number A + L + yn.
+    """The corpus with each token a sequence, which has two more attributes.
+
+    "after yp" has the number A + yp, and "before yn" the number A + L + yn.
     """
     inner, labels = corpus.inner, corpus.labels
     after = features.n_attrs + labels[inner - 1]
@@ -129,9 +130,10 @@ def after_another(corpus):
 
 
 def tied_features(corpus, features, least_count=LEAST_COUNT):
-    """(`after_another` of the corpus, its FeatureSet): pairs of labels that occur at most `least_count` times
-    lose their weight; the new attribute has one for each label, and these come first.
+    """(`after_another` of the corpus, its FeatureSet).
 
+    Pairs of labels that occur at most `least_count` times lose their weight. The new attribute has a weight
+    for each label, and these come first.
     Raises ValueError where transitions depend on attributes of the tokens.
     """
     check_plain("tied transitions", corpus, features)

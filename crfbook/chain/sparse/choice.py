@@ -53,9 +53,9 @@ _kernels_only = ContextVar("kernels_only", default=False)
 
 
 def is_tiny(corpus, features):
-    """Is a problem so small that NumPy takes it (numpy_form.py)? A matter of sizes alone: the same problem is
-    always computed in the same way, whatever has been compiled before.
+    """Is a problem so small that NumPy takes it (numpy_form.py)?
 
+    Sizes alone decide: the same problem is always computed in the same way, whatever is compiled already.
     Seconds of an evaluation: calls of NumPy at each time step and class, and work at cells and pairs.
     """
     if _kernels_only.get() or features.n_attrs > TINY_ATTRS:
@@ -143,8 +143,10 @@ def choose_form(sizes, forms=("batched", "sparse")):
 
 
 class FormChooser:
-    """Chooses, at given weights, the form for a corpus. `form`: "auto",
-    or the one to take whatever the weights are; `tiny`: it is "numpy". kernels: it must not be.
+    """Chooses, at given weights, the form for a corpus.
+
+    form : "auto", or the one to take whatever the weights are. kernels : True: "numpy" is none of the
+    choices. The attribute `tiny` says whether it is "numpy".
 
     Raises ValueError for another word, and for "default" where transitions depend on the text.
     """
@@ -174,8 +176,9 @@ class FormChooser:
             self.data_sizes = Sizes(self.n_tokens, width, n_classes, *self._groups(), *none)
 
     def choose(self, w):
-        """ "batched", "sparse" or "numpy". What takes milliseconds is batched, sparing the other
-        form's compilation; large tables are not made.
+        """The form at the weights w (F,).
+
+        What takes milliseconds is batched: the other form need not be compiled. Large tables are not made.
         """
         if self.tiny or self.form != "auto":
             return "numpy" if self.tiny else self.form
@@ -235,11 +238,10 @@ def class_pairs(features, class_ptr, class_attr):
 
 
 def counts_as_tables(features, rows, visits, pairs):
-    """Is it cheaper to form the counts of a class as a table, one product,
-    than pair by pair? See counts.py.
+    """Is it cheaper to form the counts of a class as a table, one product, than pair by pair?
 
-    rows: tokens of each class; visits: classes met, summed over the batches; pairs: weights of each class.
-    Nanoseconds: a pair and row 1.8; a table 5 M^2 for filling and adding,
+    See `edge_counts`. rows : tokens of each class. visits : classes met, summed over the batches. pairs :
+    weights of each class. A pair and row cost 1.8 nanoseconds; a table costs 5 M^2 for filling and adding,
     and 0.1 M^2 for each row (measured at L = 51).
     """
     cells = padded(features.n_labels) ** 2
@@ -247,8 +249,9 @@ def counts_as_tables(features, rows, visits, pairs):
 
 
 def decoding_form(form, corpus, features, w, constraints=None):
-    """ "dense", "sparse", "default" or "numpy": `form` itself, or for "auto" the one that is predicted to be
-    the fastest for Viterbi on a corpus; "numpy" if that is tiny.
+    """The form of Viterbi for a corpus: `form` itself, or for "auto" the one predicted to be the fastest.
+
+    It is "numpy" if the corpus is tiny. Raises ValueError for another word.
     """
     if one_of("form", form, DECODING_FORMS) != "auto":
         return form

@@ -144,9 +144,7 @@ def _times_table(source, rows, shift_in, table, shift_out, out, buf):
 
 @kernel
 def _repair(based, source, i, forward, part, o, out, table):
-    """Recompute, from sums of positive numbers, what row o has lost; out[o] belongs to source[i], table (M,
-    M): its potentials.
-    """
+    """Recompute what row o of out has lost, from sums of positive numbers: source[i] times table (M, M)."""
     M = out.shape[1]
     for y in range(M):
         if out[o, y] < CANCELLED * part[o, y if based else 0]:
@@ -184,12 +182,11 @@ def _check_step(source, lo, hi, shift_in, forward, edges, row_class, by_step, pa
 
 @kernel
 def _times_edges(t, forward, edges, row_class, step_ptr, by_step, source, part, out, buf, table):
-    """All rows i of step t and the rows before them, class by class: out[i] = source[before i] @ psi_edge
-    (forward), or out[before i] = psi_edge @ source[i].
+    """Forward out[i] = source[before i] @ psi_edge, else out[before i] = psi_edge @ source[i].
 
-    part (n, M), part[:, 0] filled if there is no base, buf (>= 2 rows, M), table (M, M): work. Returns the
-    number of products with entries. Callers pass a typed constant for `forward`:
-    with the literals True and False numba would compile all of this twice.
+    i are the rows of step t. They go class by class. part (n, M), part[:, 0] filled if there is no base, buf
+    (>= 2 rows, M), table (M, M): work. Returns the number of products with entries. Callers pass a typed
+    constant for `forward`: with the literals True and False numba would compile all of this twice.
     """
     lo, hi, shift = step_ptr[t], step_ptr[t + 1], step_ptr[t] - step_ptr[t - 1]
     shift_in, shift_out = (shift, 0) if forward else (0, shift)
@@ -223,10 +220,9 @@ def _times_edges(t, forward, edges, row_class, step_ptr, by_step, source, part, 
 
 @kernel
 def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
-    """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi;
-    flags where not safe.
+    """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi.
 
-    Eight partial sums do not wait for each other; M is a multiple of 4.
+    What is not safe is flagged. Eight partial sums do not wait for each other; M is a multiple of 4.
     """
     M = alpha.shape[1]
     for i in range(lo, hi):
@@ -256,8 +252,9 @@ def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
 
 @kernel
 def _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part):
-    """p_node[i] = alpha[i] beta[i] and v[i] = psi_node[i] beta[i] / c, in the places of beta and psi_node;
-    part[i - shift,0] = sum v.
+    """p_node[i] = alpha[i] beta[i], v[i] = psi_node[i] beta[i] / c, part[i - shift,0] = sum v.
+
+    p_node comes in as beta, and psi_node leaves as v.
     """
     M = alpha.shape[1]
     for i in range(lo, hi):
@@ -276,11 +273,10 @@ def _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part):
 
 @kernel
 def flag_wide(row_class, step_ptr, wide, flags):
-    """flags[r] = 1 for the sequences with a transition whose potentials differ by too much for float64 to
-    hold them scaled.
+    """flags[r] = 1 for the sequences with a transition of a wide class.
 
-    Arguments: row_class int32 (n,), step_ptr int64 (T+1,) of a batch; wide uint8 (K,); out: flags uint8 (B,).
-    Cost: n. Source: chapter 06.
+    Its potentials differ by too much for float64 to hold them scaled. Arguments: row_class int32 (n,),
+    step_ptr int64 (T+1,) of a batch; wide uint8 (K,); out: flags uint8 (B,). Cost: n. Source: chapter 06.
     """
     for t in range(1, step_ptr.size - 1):
         for i in range(step_ptr[t], step_ptr[t + 1]):
@@ -290,8 +286,7 @@ def flag_wide(row_class, step_ptr, wide, flags):
 
 @kernel
 def sparse_forward(b, packing, edges, log_node, log_z, work, n_products):
-    """Scaled forward vectors of a packed batch; returns how many sequences are flagged:
-    they need the log form.
+    """Scaled forward vectors of a packed batch; returns how many sequences are flagged for the log form.
 
     m[t,y] = psi_node[t,y] (sum_yp alpha[t-1,yp] base[yp,y] + sum of alpha[t-1,yp] gain[yp,y] over the
     support of y)
@@ -365,12 +360,11 @@ def add_table(table, start, stop, edge_prev, edge_next, n_labels, grad):
 
 @kernel
 def add_pairs(alpha, v, rows, prev_row, start, stop, prev, next_label, table, out):
-    """out[f] += table[yp, y] sum_i alpha[prev_row[i], yp] v[i, y] with (yp, y) = (prev[f], next_label[f]),
-    start <= f < stop.
+    """out[f] += table[yp, y] sum_i alpha[prev_row[i], yp] v[i, y], start <= f < stop.
 
-    Arguments: alpha, v (n, M); rows int64 (m,), prev_row int64 (n,); start, stop; prev, next_label (F',);
-    table (M, M); out: out (F',).
-    Cost: two products for each pair and row. Source: Sokolovska et al. (2010), eq. (5).
+    (yp, y) is (prev[f], next_label[f]). Arguments: alpha, v (n, M); rows int64 (m,), prev_row int64 (n,);
+    start, stop; prev, next_label (F',); table (M, M); out: out (F',). Cost: two products for each pair and
+    row. Source: Sokolovska et al. (2010), eq. (5).
     """
     a, b, M = alpha.reshape(-1), v.reshape(-1), np.uint64(alpha.shape[1])
     j = 0
@@ -443,8 +437,7 @@ def correct_base(alpha, v, rows, prev_row, start, stop, prev, next_label, gain, 
 
 @kernel
 def base_counts(b, packing, edges, v, work):
-    """counts[yp,y] = sum_i p_edge[i,yp,y] over all classes: one product for the base,
-    then what the entries of each class change.
+    """counts[yp,y] = sum_i p_edge[i,yp,y]: one product for the base, then what the entries of classes change.
 
     whole = base sum_i alpha v,   counts = whole + sum_k gain_k sum_{i of class k} alpha v: differences.
     A pair that keeps less than CANCELLED of `whole` has lost digits; returns how many have: they are for
@@ -483,11 +476,11 @@ def base_counts(b, packing, edges, v, work):
 
 @kernel
 def recount(b, packing, edges, v, work):
-    """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where `base_counts` has lost
-    digits, without differences.
+    """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where `base_counts` lost digits.
 
-    Arguments as there: b, packing; edges; v (n, M), work.alpha; work.table is the base, work.whole as it left
-    it; out: counts = work.base_sum (M, M). Cost: two products for each lost pair and row. Source: chapter 06.
+    Nothing is subtracted. Arguments as there: b, packing; edges; v (n, M), work.alpha; work.table is the
+    base, work.whole as it left it; out: counts = work.base_sum (M, M). Cost: two products for each lost pair
+    and row. Source: chapter 06.
     """
     (class_start, by_class, prev_row), M = groups_of(b, packing), v.shape[1]
     alpha, counts, whole = work.alpha, work.base_sum, work.whole
@@ -512,8 +505,7 @@ def recount(b, packing, edges, v, work):
 
 @kernel
 def edge_counts(b, packing, edges, v, edge_ptr, edge_prev, edge_next, whole, grad, base_sum, work):
-    """Expected counts of the edge weights of a batch into grad;
-    those of attribute 0 as a table into base_sum, if `whole`.
+    """Add expected counts of the edge weights of a batch to grad; `whole`: those of attribute 0 to base_sum.
 
     grad[b,yp,y] += sum_{k with b} psi_k[yp,y] sum_{i of class k} alpha[prev_row[i],yp] v[i,y]
     Arguments: b, packing: a batch, grouped; edges; v (n, M) of `sparse_backward`, work.alpha; edge_ptr int64

@@ -7,14 +7,11 @@ with them is a jump in memory. LANES sequences side by side jump together, and t
 vector registers. A *lane* is the place of a sequence in [label, lane] arrays, and in tuples of LANES numbers.
 
 Hard constraints make groups of next labels, as in default.py; each group has a first sum of its own.
-gain >= -1, and digits are lost where it takes most of the first sum away: such sums are added up anew.
+gain >= -1, and digits are lost where it takes most of the first sum away: such sums are added up anew. What
+scaled numbers cannot hold is flagged, and goes through `default_log_sums`, one sequence at a time.
+
 `edges` is a `DefaultEdges` of potentials.py; `cells` is a tuple of work arrays, T steps of the longest batch:
 psi, alpha (T, L, LANES), scale (T, LANES), v, beta (L, LANES), factor_buf (L,). One edge class.
-
-Forward-backward with a default in logarithms: nothing underflows, whatever is forbidden.
-
-What lanes.py flags comes here, one sequence at a time, and what only wants log Z of a few of them. `edges` is
-a `DefaultEdges` of potentials.py. One edge class.
 """
 
 import numpy as np
@@ -240,8 +237,7 @@ def _lanes_backward(r, step_ptr, edges, weight, flags, p_node, sums, cells):
 
 @kernel
 def lanes_forward_backward(b, packing, edges, log_node, log_z, p_node, sums, work):
-    """log Z, node marginals and sums for the stored pairs of a packed batch; returns how many sequences are
-    flagged.
+    """log Z, node marginals and sums for the stored pairs of a batch; returns how many sequences are flagged.
 
     alpha[0,y] = psi[0,y] / c[0],  c[t] such that sum_y alpha[t,y] = 1
     alpha[t,y] = psi[t,y] (sum_yp alpha[t-1,yp] + sum_stored alpha[t-1,yp] gain(yp,y)) / c[t]

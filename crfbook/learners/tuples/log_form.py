@@ -1,5 +1,8 @@
-"""Label contexts in logarithms, every context with every next label: forward-backward as the reference, and
-for extreme weights; Viterbi for the best labelling.
+"""Label contexts in logarithms, every context with every next label.
+
+Forward-backward is the reference, and for extreme weights; Viterbi finds the best labelling. Neither goes by
+the tables of chain/forward_backward.py: of the Q^2 pairs of contexts only Q M can follow each other, and a
+table of all would be as large as the square of their number.
 
 States, arcs and back-offs are those of forward_backward.py; arc -1 stands for a transition without one.
 """
@@ -27,8 +30,9 @@ def step_scores(t, k, log_node, log_edge, log_factor, last, arc_of, step):
 
 @kernel
 def _forward_log(t, step, dest, log_alpha, high, total):
-    """log_alpha[t,d] = LSE of log_alpha[t-1,q] + step[q,y] over all (q, y) that lead to d. All (., Q); step,
-    dest (Q, M).
+    """log_alpha[t,d] = LSE of log_alpha[t-1,q] + step[q,y] over all (q, y) that lead to d.
+
+    step, dest (Q, M); log_alpha (T, Q); work: high, total (Q,).
     """
     Q, M = step.shape
     for d in range(Q):
@@ -47,7 +51,8 @@ def _forward_log(t, step, dest, log_alpha, high, total):
 
 @kernel
 def _add_counts_log(weight, step, arc_of, last, edge_sum, arc_sum):
-    """Add weight * p(context q, then y) to edge_sum (M, M) and to arc_sum of its arc;
+    """Add weight * p(context q, then y) to edge_sum (M, M) and to arc_sum of its arc.
+
     step (Q, M) is log p but for a constant: probabilities sum to one.
     """
     (Q, M), high, total = step.shape, -np.inf, 0.0
@@ -68,8 +73,7 @@ def _add_counts_log(weight, step, arc_of, last, edge_sum, arc_sum):
 
 @kernel
 def tuple_chain_log(log_node, log_edge, edge_class, weight, rows, arcs, log_factor, counts):
-    """log Z of one sequence over label contexts, and its expected counts; -inf, and no counts,
-    if every path is forbidden.
+    """log Z of one sequence over label contexts, and its counts; -inf, and none, if all paths are forbidden.
 
     log_alpha[0,y] = log_node[0,y],  log_alpha[t,d] = LSE over (q,y) -> d of log_alpha[t-1,q] + step[q,y]
     log_beta[T-1] = 0,  log_beta[t-1,q] = LSE_y(step[q,y] + log_beta[t,dest[q,y]])

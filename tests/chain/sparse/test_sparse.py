@@ -3,11 +3,13 @@ products counted.
 """
 
 import warnings
+from functools import partial
 from threading import Thread
 
 import numpy as np
 import pytest
 from helpers.corpora import brute_value, chains_of, random_corpus, random_model
+from helpers.memory import peak_bytes
 from helpers.problems import constraints_for
 
 from crfbook import brute
@@ -17,6 +19,7 @@ from crfbook.chain.packing import padded_bounds
 from crfbook.chain.sparse import choice as cost_model
 from crfbook.chain.sparse import forward_backward as kernels
 from crfbook.chain.sparse.choice import SECONDS, FormChooser, Sizes, choose_form, decoding_form, terms
+from crfbook.chain.sparse.form import SparseBatch
 from crfbook.chain.sparse.potentials import sparse_edges, sparsify
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, slice_sequences
@@ -412,3 +415,23 @@ def test_the_faster_form_is_the_one_with_fewer_seconds():
         assert np.isfinite(terms(form, sizes)).all() and min(counts.values()) >= 0, form
     place = list(SECONDS["batched"]).index("tokens * square")
     assert terms("batched", sizes)[place] == 1e5 * 56.0 * 56.0
+
+
+def test_the_log_form_has_one_table_at_a_time():
+    """300 tokens of 300 classes, 60 labels, too far apart for scaled vectors: tables of all take 9 MB."""
+    rng = np.random.default_rng(0)
+    corpus = random_corpus(rng, (300,), 60, 7, 300)
+    features, w = random_model(rng, corpus, 60, 7)
+    w[features.n_node :] *= 1000.0
+    edges = sparse_edges(features, w, corpus.class_ptr, corpus.class_attr)
+    log_node = np.full((300, len(edges.bounds.middle)), -np.inf)
+    log_node[:, :60] = inference.node_scores(corpus, features, w)
+    chain = edges, log_node, corpus.edge_class
+    run = partial(SparseBatch.log_sums, *chain, 1.0, SparseBatch.no_sums(edges))
+    run()  # compiles
+    (log_z, p_node), peak = peak_bytes(run)
+    assert peak < 2e6
+    np.testing.assert_allclose(p_node.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(
+        log_z, inference.log_partition(corpus, features, w, form="batched")[0], rtol=1e-12
+    )
