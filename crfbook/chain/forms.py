@@ -134,9 +134,7 @@ def shard_counts(shard, w, dense, edges, packing, layout, work, counts, edge_sum
         batch = Batch(b, packing, work)
         batch_scores(b, w, dense, edges.bounds, packing, layout, batch.log_node)
         redo(batch, edges, counts.log_z, edge_sum)
-        lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
-        if bad < 0 and len(lost):
-            bad = int(packing.slot_ptr[b] + lost[0])
+        bad = batch.first_lost(counts.log_z, bad)
         batch_gradient(b, batch.p_node, packing, layout, counts.dense_grad, counts.grad)
         if (b := b + 1) == end:
             break

@@ -126,6 +126,29 @@ def add_edge_marginals_log(log_node, log_edge, edge_class, log_alpha, log_beta, 
 
 
 @kernel
+def sequence_sums_log(log_node, log_edge, edge_class, weight, p_node, edge_sum):
+    """log_z, node marginals and summed edge marginals of one sequence in the log domain.
+
+    log_z of forward_backward_log;  p_node = weight * that of node_marginals_log;  edge_sum as in
+    add_edge_marginals_log. All forms hand it the sequences that scaled vectors cannot hold.
+
+    Arguments: log_node (T, L), log_edge (K, L, L), edge_class (T,), weight; out: p_node (T, L), zeros if the
+    weight is 0 or log_z is not finite; edge_sum (K, L, L) as [class, previous, next], added to. Cost: 3 T L^2
+    exps. Source: Lafferty, McCallum and Pereira (2001), section 3.
+    """
+    log_alpha, log_beta = np.empty(log_node.shape), np.empty(log_node.shape)
+    log_z = forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta)
+    counts = np.isfinite(log_z) and weight != 0.0
+    if counts:
+        node_marginals_log(log_alpha, log_beta, log_z, p_node)
+        add_edge_marginals_log(log_node, log_edge, edge_class, log_alpha, log_beta, log_z, weight, edge_sum)
+    for t in range(p_node.shape[0]):
+        for y in range(p_node.shape[1]):
+            p_node[t, y] = weight * p_node[t, y] if counts else 0.0
+    return log_z
+
+
+@kernel
 def exp_nodes(log_node, psi_node, node_max):
     """psi_node[t] = exp(log_node[t] - node_max[t]), node_max[t] = max_y log_node[t]; returns node_spread.
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
+from crfbook.chain.forward_backward import sequence_sums_log
 from crfbook.chain.forward_backward_batched import forward_backward_batched, steps_of
 from crfbook.chain.scores import (
     dense_gradient,
@@ -27,7 +27,6 @@ from crfbook.chain.scores import (
     pair_gradient,
     pair_scores,
 )
-from crfbook.chain.vector_math import copy_row
 
 
 @kernel
@@ -57,57 +56,6 @@ def open_rows(step_ptr, row_set, bounds, log_node):
         bound, u = bounds.label_sets[row_set[i]], log_node[i]
         for y in range(u.size):
             u[y] += bound[y]
-
-
-@kernel
-def gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u):
-    """Collect the rows of sequence r of a packed batch; returns their number n.
-
-    Arguments: r; log_node (n', M), row_class (n',), step_ptr (T+1,); out, filled up to n <= T: rows int64
-    (T,): row of the batch at each step; classes int32 (T,); u (T, M): scores. Cost O(n M). Source:
-    chapter 02.
-    """
-    n = 0
-    while n < step_ptr.size - 1 and step_ptr[n] + r < step_ptr[n + 1]:
-        rows[n] = step_ptr[n] + r
-        classes[n] = row_class[rows[n]]
-        copy_row(log_node, rows[n], u, n)
-        n += 1
-    return n
-
-
-@kernel
-def redo_flagged(b, packing, log_edge, log_node, log_z, p_node, edge_sum, flags):
-    """Log-domain forward-backward for the flagged sequences of a batch, in place of the scaled form.
-
-    la[t,y] = u[t,y] + LSE_yp(la[t-1,yp] + log_edge[yp,y]); p_node = exp(la + lb - log_z);
-    see forward_backward.
-
-    Arguments: b, packing: the batch; log_edge (K, M, M); log_node (n, M), scores as they were before
-    forward_backward_batched overwrote them; out: log_z (B,), p_node (n, M) = weight * marginals, edge_sum
-    (K, M, M) +=, all as there, for flagged sequences only; a sequence without any path gets log_z = -inf and
-    adds nothing; flags (>= B,), read. Cost: 3 T M^2 exps a sequence. Source: chapter 02.
-    """
-    step_ptr, row_class, _ = steps_of(b, packing)
-    T, M = step_ptr.size - 1, log_node.shape[1]
-    rows = np.empty(T, np.int64)
-    classes = np.empty(T, np.int32)
-    u, log_alpha, log_beta, p = np.empty((T, M)), np.empty((T, M)), np.empty((T, M)), np.empty((T, M))
-    for r in range(log_z.size):
-        if not flags[r]:
-            continue
-        n = gather_sequence(r, log_node, row_class, step_ptr, rows, classes, u)
-        log_z[r] = forward_backward_log(u[:n], log_edge, classes[:n], log_alpha[:n], log_beta[:n])
-        if not np.isfinite(log_z[r]):
-            continue
-        weight = packing.weight[packing.slot_ptr[b] + r]
-        node_marginals_log(log_alpha[:n], log_beta[:n], log_z[r], p[:n])
-        add_edge_marginals_log(
-            u[:n], log_edge, classes[:n], log_alpha[:n], log_beta[:n], log_z[r], weight, edge_sum
-        )
-        for t in range(n):
-            for y in range(M):
-                p_node[rows[t], y] = weight * p[t, y]
 
 
 @kernel
@@ -396,7 +344,27 @@ class Batch:
             *self.place, edges, self.log_node, log_z[self.slots], self.p_node, edge_sum, self.work
         )
 
-    def redo(self, edges, log_z, edge_sum):
-        """Log-domain forward-backward of the flagged sequences; log_node holds the scores again."""
-        out = log_z[self.slots], self.p_node, edge_sum
-        redo_flagged(*self.place, edges.log_edge, self.log_node, *out, self.work.flags)
+    def rows(self, r):
+        """int64: the rows of sequence r of the batch."""
+        return self.step_ptr[:-1][np.diff(self.step_ptr) > r] + r
+
+    def redo(self, edges, log_z, sums):
+        """Log-domain forward-backward of the flagged sequences; log_node holds the scores again.
+
+        A sequence without a path has log Z = -inf and adds nothing.
+        """
+        for r in np.flatnonzero(self.flags):
+            rows = self.rows(r)
+            found = self.log_sums(edges, self.log_node[rows], self.row_class[rows], self.weight[r], sums)
+            log_z[self.slots.start + r], self.p_node[rows] = found
+
+    @staticmethod
+    def log_sums(edges, log_node, edge_class, weight, edge_sum):
+        """(log Z, p_node (T, M)) of one sequence, by `sequence_sums_log`; edge_sum gets its counts."""
+        p_node = np.empty_like(log_node)
+        return sequence_sums_log(log_node, edges.log_edge, edge_class, weight, p_node, edge_sum), p_node
+
+    def first_lost(self, log_z, bad):
+        """`bad`, or in place of -1 the packed number of the first sequence here without a finite log Z."""
+        lost = np.flatnonzero(~np.isfinite(log_z[self.slots]))
+        return int(self.slots.start + lost[0]) if bad < 0 and len(lost) else bad

@@ -1,4 +1,7 @@
-"""Four losses of a labelled sequence, one token or one path at a time, and their gradients in the log domain.
+"""The losses beside the log loss: their gradients, their names and settings, and the form that has them.
+
+    sum_i weight_i phi(u_i),   u_i = -log p(y_i | x_i)              "log", "exp"
+    sum_i weight_i sum_t phi(u_it),   u_it = -log p(y_it | x_i)     "pointwise-log", "pointwise-exp"
 
 u = -log p, where p is the probability of the gold path (sequential) or of one gold label (pointwise):
 
@@ -7,21 +10,14 @@ u = -log p, where p is the probability of the gold path (sequential) or of one g
 
 All gradients have one rule, a = phi'(u):  a (E[S] - S(gold))  and  sum_t a_t (E[S] - E[S | y_t = gold]).
 Losses and gradients are multiplied by exp(-log_scale), so that 1/p may exceed float64. `loss` is the
-NamedTuple: (pointwise, exponential, clamp, log_scale).
+NamedTuple `Loss`.
 
-First one sequence at a time, to read. Then the packed batches of a shard, with matrix products as in
-forward_backward_batched.py. Sequential losses need no more than the log loss: once the forward pass knows log
-Z, the slope a = phi'(u) becomes the weight that the backward pass starts from. Pointwise ones cost twice the
-matrix products. Sequences that the scaled form cannot handle, or whose gold labels have less than 1e-100 of
-the probability, go through the log form. `packing`, `edges`, `work` and `counts` are those of likelihood.py.
-
-The losses beside the log loss: their names and settings, and the form that has their gradients.
-
-    sum_i weight_i phi(u_i),   u_i = -log p(y_i | x_i)              "log", "exp"
-    sum_i weight_i sum_t phi(u_it),   u_it = -log p(y_it | x_i)     "pointwise-log", "pointwise-exp"
-
-phi(u) = u or e^u - 1, the latter linear beyond a clamp M if one is given. Source: Altun,
-Johnson and Hofmann (2003), section 3.3.
+First comes one sequence at a time, in logarithms, to read. Then come the packed batches of a shard, with
+matrix products as in forward_backward_batched.py. Sequential losses need no more than the log loss: once the
+forward pass knows log Z, the slope a = phi'(u) becomes the weight that the backward pass starts from.
+Pointwise ones cost twice the matrix products. A sequence goes through the log form where the scaled form
+cannot hold it, or where a gold label has less than 1e-100 of the probability. `packing`, `edges`, `work` and
+`counts` are those of likelihood.py. Source: Altun, Johnson and Hofmann (2003), section 3.3.
 """
 
 import math
@@ -43,9 +39,9 @@ from crfbook.chain.forward_backward_batched import (
     steps_of,
     times_edges,
 )
-from crfbook.chain.likelihood import batch_gradient, batch_scores, gather_sequence, loss_work
+from crfbook.chain.likelihood import batch_gradient, batch_scores, loss_work
 from crfbook.chain.scores import path_scores
-from crfbook.chain.vector_math import copy_row
+from crfbook.chain.vector_math import log_sum_exp
 
 # A slope above exp(500) counts as infinite: times all that multiplies it up to a gradient, it is a float64.
 LARGEST_SLOPE = 500.0
@@ -56,8 +52,8 @@ def value_and_slope(u, loss):
     """(phi(u), phi'(u)) exp(-log_scale) for u >= 0; u below 0 is rounding and counts as 0.
 
     With m = min(u, M):  phi(u) = e^m ((u - m) + 1 - e^-m),  phi'(u) = e^m.  Where m - log_scale > 500 the
-    value is inf and the slope stays e^500: finite, of the right direction,
-    for a line search that is told to go back.
+    value is inf and the slope stays e^500: finite and of the right direction for a line search, which goes
+    back.
 
     Arguments: u, a number in nats; loss, see above. Cost: two exps. Source: Altun, Johnson and Hofmann
     (2003), eq. (1), (2); the clamp is ours.
@@ -70,20 +66,6 @@ def value_and_slope(u, loss):
         return np.inf, np.exp(LARGEST_SLOPE)
     slope = np.exp(m - loss.log_scale)
     return slope * ((u - m) - np.expm1(-m)), slope
-
-
-@kernel
-def _log_sum(x):
-    """LSE x = m + log sum exp(x - m), m = max x; -inf if m is -inf."""
-    m = -np.inf
-    for v in x:
-        m = max(m, v)
-    if m == -np.inf:
-        return m
-    total = 0.0
-    for v in x:
-        total += np.exp(v - m)
-    return m + np.log(total)
 
 
 @kernel
@@ -102,7 +84,7 @@ def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_be
             for y in range(L):
                 for yp in range(L):
                     work[yp] = log_ah[t - 1, yp] + log_edge[edge_class[t], yp, y]
-                log_ah[t, y] = log_node[t, y] + _log_sum(work)
+                log_ah[t, y] = log_node[t, y] + log_sum_exp(work)
         y = labels[t]
         log_ah[t, y] = np.logaddexp(log_ah[t, y], log_d[t] + log_alpha[t, y])
     for t in range(T - 1, -1, -1):
@@ -110,16 +92,14 @@ def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_be
             for yp in range(L):
                 for y in range(L):
                     work[y] = log_edge[edge_class[t + 1], yp, y] + log_node[t + 1, y] + log_bh[t + 1, y]
-                log_bh[t, yp] = _log_sum(work)
+                log_bh[t, yp] = log_sum_exp(work)
         y = labels[t]
         log_bh[t, y] = np.logaddexp(log_bh[t, y], log_d[t] + log_beta[t, y])
 
 
 @kernel
 def _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, log_z, grad_node, grad_edge):
-    """weight (total E[S] - events): see `sequence_loss_log`. `chain` = (log_alpha, log_beta, log_ah,
-    log_bh).
-    """
+    """weight (total E[S] - events), see `sequence_loss_log`; chain: (log_alpha, log_beta, log_ah, log_bh)."""
     T, L = log_node.shape
     log_alpha, log_beta, log_ah, log_bh = chain
     for t in range(T):
@@ -140,8 +120,7 @@ def _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, lo
 
 @kernel
 def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, grad_node, grad_edge):
-    """(weight * loss, log_z) of one sequence and the gradient by its scores;
-    (0, log_z) if log_z is not finite.
+    """(weight * loss, log_z) of one sequence and the gradient by its scores; loss 0 if log_z is not finite.
 
     sequential: u[0] = log_z - score(y),  a = phi'(u),  grad_node[t] = a (p_node[t] - onehot(y_t)), edges so
     pointwise:  u[t] = -log p_node[t, y_t],  a_t = phi'(u_t),  d_t = a_t / p_node[t, y_t],  total = sum_t a_t
@@ -261,11 +240,10 @@ def sequential_batched(b, packing, edges, loss, log_node, log_z, u, value, p_nod
 
 @kernel
 def _events(lo, hi, labels, weight, loss, beta, u, value, work):
-    """For the rows lo..hi of a step: d[i] = weight a / p with p = alpha beta at the gold label,
-    into work.event; work.behind += d beta there.
+    """work.event[i] = d[i] = weight a / p for the rows lo..hi of a step, p = alpha beta at the gold label.
 
-    Adds weight a to work.slope[r] and weight phi(u) to value[r]. Where p is too small for the scaled form,
-    r is flagged and d is 0.
+    Adds d beta there to work.behind, weight a to work.slope[r] and weight phi(u) to value[r]. Where p is too
+    small for the scaled form, r is flagged and d is 0.
     """
     flags, event = work.flags, work.event
     for i in range(lo, hi):
@@ -287,11 +265,10 @@ def _events(lo, hi, labels, weight, loss, beta, u, value, work):
 
 @kernel
 def _backward_events(b, packing, edges, loss, psi_node, u, value, beta, work):
-    """beta[t-1] = P_t beta[t],  Bh[t-1] = d[t-1] beta[t-1] + P_t Bh[t],
-    P_t = gain[t-1] psi_edge diag(psi_node[t]).
+    """beta[t-1] = P_t beta[t],  Bh[t-1] = d[t-1] beta[t-1] + P_t Bh[t].
 
-    beta starts from gain and not from 1 (see forward_backward_batched), so that alpha beta sums to one.
-    Bh is work.behind.
+    P_t = gain[t-1] psi_edge diag(psi_node[t]). beta starts from gain and not from 1 (see
+    forward_backward_batched), so that alpha beta sums to one. Bh is work.behind.
     """
     step_ptr, row_class, by_step = steps_of(b, packing)
     labels = packing.labels[packing.row_ptr[b] : packing.row_ptr[b + 1]]
@@ -324,8 +301,7 @@ def _backward_events(b, packing, edges, loss, psi_node, u, value, beta, work):
 
 @kernel
 def _forward_events(b, packing, edges, psi_node, p_node, work):
-    """X[t] = total alpha[t] - Ah[t], Ah[t] = d[t] alpha[t] + Ah[t-1] @ P_t:
-    so X[t] = X[t-1] @ P_t - d[t] alpha[t].
+    """X[t] = total alpha[t] - Ah[t] = X[t-1] @ P_t - d[t] alpha[t], as Ah[t] = d[t] alpha[t] + Ah[t-1] @ P_t.
 
     p_node comes in as beta and leaves as the gradient  (X[t] + d[t] alpha[t]) beta[t] - alpha[t] Bh[t].  X is
     work.ahead. For the sums over edges, psi_node leaves as P_t's part v = psi_node beta gain,
@@ -371,20 +347,9 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     products, n M exps. Source: Altun, Johnson and Hofmann (2003), section 4.1; the sweep: Kakade,
     Teh and Roweis (2002).
     """
-    n, flags = log_node.shape[0], work.flags[: log_z.size]
-    ahead, behind, steps, groups = (
-        work.ahead[:n],
-        work.behind[:n],
-        steps_of(b, packing),
-        groups_of(b, packing),
-    )
-    alpha, gain, prev, pair, psi_edge = (
-        work.alpha[:n],
-        work.gain[:n],
-        work.prev[:n],
-        work.pair,
-        edges.psi_edge,
-    )
+    n, psi_edge, flags = log_node.shape[0], edges.psi_edge, work.flags[: log_z.size]
+    alpha, gain, prev, pair = work.alpha[:n], work.gain[:n], work.prev[:n], work.pair
+    steps, groups = steps_of(b, packing), groups_of(b, packing)
     n_flagged = forward_batched(
         steps, psi_edge, edges.edge_max, edges.edge_spread, log_node, log_z, alpha, gain, flags, pair[0], prev
     )
@@ -393,40 +358,9 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     if flags.sum() > n_flagged:
         n_flagged = erase_flagged(steps[0], flags, log_z, log_node, alpha, gain)
     _forward_events(b, packing, edges, log_node, p_node, work)
-    add_edge_sum(steps[0], groups, psi_edge, ahead, log_node, edge_sum, prev, pair)
-    add_edge_sum(steps[0], groups, psi_edge, alpha, behind, edge_sum, prev, pair)
+    add_edge_sum(steps[0], groups, psi_edge, work.ahead[:n], log_node, edge_sum, prev, pair)
+    add_edge_sum(steps[0], groups, psi_edge, alpha, work.behind[:n], edge_sum, prev, pair)
     return n_flagged
-
-
-@kernel
-def redo_flagged_losses(b, packing, log_edge, loss, log_node, log_z, u, value, p_node, edge_sum, flags):
-    """`sequence_loss_log` for the flagged sequences of a batch, in place of the batched form.
-
-    Arguments: b, packing; log_edge (K, M, M); loss; log_node (n, M), scores as they were before
-    exponentiation; out: log_z, value (B,), u (B,) or, if pointwise, (n,); p_node (n, M), edge_sum (K, M, M)
-    +=, all for flagged sequences only; one without any path gets log_z = -inf and adds nothing; flags (>=
-    B,), read. Cost: see `sequence_loss_log`. Source: chapter 04.
-    """
-    (step_ptr, row_class, _), lo = steps_of(b, packing), packing.row_ptr[b]
-    T, M = step_ptr.size - 1, log_node.shape[1]
-    rows, classes, gold = np.empty(T, np.int64), np.empty(T, np.int32), np.empty(T, np.int32)
-    scores, p, u_buf = np.empty((T, M)), np.empty((T, M)), np.zeros(T)
-    for r in range(log_z.size):
-        if not flags[r]:
-            continue
-        n = gather_sequence(r, log_node, row_class, step_ptr, rows, classes, scores)
-        for t in range(n):
-            gold[t] = packing.labels[lo + rows[t]]
-        weight = packing.weight[packing.slot_ptr[b] + r]
-        value[r], log_z[r] = sequence_loss_log(
-            scores[:n], log_edge, classes[:n], gold[:n], weight, loss, u_buf[:n], p[:n], edge_sum
-        )
-        if not loss.pointwise:
-            u[r] = u_buf[0]
-        for t in range(n):
-            copy_row(p, t, p_node, rows[t])
-            if loss.pointwise:
-                u[rows[t]] = u_buf[t]
 
 
 @kernel
@@ -477,7 +411,7 @@ class Loss(NamedTuple):
 
     @property
     def is_other(self):
-        """Is it another one than the log loss?"""
+        """Is it a loss other than the log loss?"""
         return self.pointwise or self.exponential
 
 
@@ -512,9 +446,24 @@ class LossTables(Tables):
         return losses_of_batches(*given, (self.loss, self.u, self.value))
 
     def _redo(self, batch, edges, log_z, edge_sum):
-        rows = batch.place[1].rows(batch.place[0]) if self.loss.pointwise else batch.slots
-        out = log_z[batch.slots], self.u[rows], self.value[batch.slots], batch.p_node, edge_sum
-        redo_flagged_losses(*batch.place, edges.log_edge, self.loss, batch.log_node, *out, batch.flags)
+        """`sequence_loss_log` of the flagged sequences of a batch; log_node holds the scores again."""
+        b, packing = batch.place
+        for r in np.flatnonzero(batch.flags):
+            rows, slot = batch.rows(r), batch.slots.start + r
+            chain = (
+                batch.log_node[rows],
+                edges.log_edge,
+                batch.row_class[rows],
+                packing.labels[packing.rows(b)][rows],
+            )
+            u, p_node = np.zeros(len(rows)), np.empty((len(rows), batch.log_node.shape[1]))
+            found = sequence_loss_log(*chain, batch.weight[r], self.loss, u, p_node, edge_sum)
+            self.value[slot], log_z[slot] = found
+            batch.p_node[rows] = p_node
+            if self.loss.pointwise:
+                self.u[packing.row_ptr[b] + rows] = u
+            else:
+                self.u[slot] = u[0]
 
     def work(self, work):
         return loss_work(work, self.loss)
@@ -530,8 +479,9 @@ class LossTables(Tables):
         return slot
 
     def log_total(self, weight):
-        """log sum_i weight_i loss_i of the last evaluation, without log_scale;
-        exact where the sum itself exceeds float64.
+        """log sum_i weight_i loss_i of the last evaluation, without log_scale.
+
+        It is exact where the sum itself exceeds float64.
         """
         u = np.maximum(self.u, 0.0)
         m = np.minimum(u, self.loss.clamp) if self.loss.exponential else np.zeros(len(u))

@@ -112,3 +112,19 @@ def add_products(factor, pair, out):
     for yp in range(out.shape[0]):
         for y in range(out.shape[1]):
             out[yp, y] += factor[yp, y] * pair[yp, y]
+
+
+@kernel
+def log_sum_exp(x):
+    """log sum_i exp(x[i]) = m + log sum_i exp(x[i] - m), m = max x; m itself if that is not finite.
+
+    Arguments: x (n,). Cost: n exps. Source: docs/SPEC.md, 0.2.
+    """
+    high, total = -np.inf, 0.0
+    for i in range(x.size):
+        high = x[i] if x[i] > high else high
+    if not np.isfinite(high):
+        return high
+    for i in range(x.size):
+        total += np.exp(x[i] - high)
+    return high + np.log(total)

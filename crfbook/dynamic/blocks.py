@@ -172,8 +172,7 @@ class ChainBlocks(JunctionTrees):
                 part[table.start : table.start + table.size] += found[start : start + table.size]
 
     def redo(self, batch, r, log_z, part):
-        b, rows, weight = batch.place[0], batch.step_ptr[:-1] + r, batch.weight[r]
-        rows = rows[rows < batch.step_ptr[1:]]
+        b, rows, weight = batch.place[0], batch.rows(r), batch.weight[r]
         ptr, end = self.links[b]
         here = np.isin(end[0], rows)
         ptr = np.append(0, np.cumsum(here))[ptr]

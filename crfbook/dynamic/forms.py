@@ -56,9 +56,7 @@ class JunctionTrees(Form):
                 batch_scores(*scores)
             for r in np.flatnonzero(np.isnan(log_z)):
                 self.redo(batch, r, log_z, part)
-            wrong = np.flatnonzero(~np.isfinite(log_z))
-            if bad < 0 and len(wrong):
-                bad = int(batch.slots.start + wrong[0])
+            bad = batch.first_lost(counts.log_z, bad)
             batch_gradient(b, batch.p_node, packing, places, counts.dense_grad, counts.grad)
         self.finish(sums, part)
         return bad
@@ -77,8 +75,7 @@ class JunctionTrees(Form):
 
     def redo(self, batch, r, log_z, part):
         """Sequence r of a batch in logarithms, from its rows of batch.log_node."""
-        rows = batch.step_ptr[:-1] + r
-        rows = rows[rows < batch.step_ptr[1:]]
+        rows = batch.rows(r)
         found = sequence_sums(self.layout, self.tables, batch.log_node[rows], self.limit)
         log_z[r] = found.log_z
         batch.p_node[rows] = batch.weight[r] * found.p_row

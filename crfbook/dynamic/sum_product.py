@@ -25,7 +25,7 @@ less (+)_y of it. A message of -inf alone says that every labelling is forbidden
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.vector_math import exp_inplace
+from crfbook.chain.vector_math import exp_inplace, log_sum_exp
 
 
 @kernel
@@ -55,19 +55,6 @@ def _sum_of_others(s, graph, log_phi, msg, w, q):
                     w[r * n + y] = above + q[y]
             rows *= n
     return rows
-
-
-@kernel
-def _log_total(x):
-    """log sum exp x, -inf for -inf alone."""
-    top, total = -np.inf, 0.0
-    for y in range(x.size):
-        top = x[y] if x[y] > top else top
-    if top == -np.inf:
-        return top
-    for y in range(x.size):
-        total += np.exp(x[y] - top)
-    return top + np.log(total)
 
 
 @kernel
@@ -124,7 +111,7 @@ def log_sweep(order, graph, potentials, msg, new, damping, maximum, change, lost
         rows = _sum_of_others(s, graph, potentials.phi, msg, work.w, work.q)
         out[n:] = -np.inf
         _fold(work.w, rows, potentials.table[first : first + rows * n], n, maximum, out, work.q)
-        total = out.max() if maximum else _log_total(out)
+        total = out.max() if maximum else log_sum_exp(out)
         lost[c] = total == -np.inf
         if lost[c]:
             continue
@@ -154,7 +141,7 @@ def log_beliefs(wanted, graph, potentials, msg, maximum, log_z, p_var, z_factor,
             continue
         for v in range(graph.first_var[c], graph.first_var[c + 1]):
             _sum_at(v, -1, graph, potentials.phi, msg, q)
-            total = q.max() if maximum else _log_total(q)
+            total = q.max() if maximum else log_sum_exp(q)
             lost[c] |= total == -np.inf
             for y in range(graph.n_labels[v]):
                 p_var[v, y] = q[y] - total if maximum else np.exp(q[y] - total)
@@ -168,7 +155,7 @@ def log_beliefs(wanted, graph, potentials, msg, maximum, log_z, p_var, z_factor,
             _sum_at(graph.slot_var[s], s, graph, potentials.phi, msg, q)
             for y in range(n):
                 out[y] += q[y]
-            total = _log_total(out[:n])
+            total = log_sum_exp(out[:n])
             lost[c] |= total == -np.inf
             z_factor[f] = total
             log_z[c] += total

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._checks import number, one_of, shown, whole
-from crfbook.chain.active.sets import EPS, check_eps
+from crfbook.chain.active.sequence import EPS, check_eps
 from crfbook.chain.losses import LOSSES
 from crfbook.training.threads import resolve_threads
 

@@ -29,7 +29,7 @@ from .work import MOST_CELLS, joint, zipf_tagger
 
 @study()
 def default_fit(n_cases=60):
-    """The coefficients of the default forms in chain/sparse/choice.py, measured anew: printed only."""
+    """The coefficients of the default forms in chain/sparse/seconds.json, measured anew: printed only."""
     timed_by = {TRAINING[1]: time_training, DECODING[2]: time_decoders}
     print_fit({form: fit_default(times(n_cases, 0), form) for form, times in timed_by.items()})
     yield from ()

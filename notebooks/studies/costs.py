@@ -1,5 +1,6 @@
-"""What forms cost: random models timed in each form, and fits of chain/sparse/choice.py."""
+"""What forms cost: random models timed in each form, and fits of chain/sparse/seconds.json."""
 
+import json
 from functools import partial
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from crfbook import Objective
 from crfbook.chain.inference import decode
-from crfbook.chain.sparse.choice import DECODING, FormChooser, Sizes, choose_form, terms
+from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, Sizes, choose_form, terms
 
 from .harness import race
 from .work import random_chains, random_tagger
@@ -77,7 +78,7 @@ def time_training(n_cases, seed, repeats=3, largest=2500):
 
 
 def fit_default(cases, form=DECODING[2]):
-    """Coefficients >= 0 of a form in chain/sparse/choice.py: least squares of relative errors."""
+    """Coefficients >= 0 of a form in chain/sparse/seconds.json: least squares of relative errors."""
     from scipy.optimize import nnls
 
     rows = np.array([case.terms(form) for case in cases])
@@ -86,9 +87,12 @@ def fit_default(cases, form=DECODING[2]):
 
 
 def print_fit(fitted):
-    """Print {form: coefficients} as chain/sparse/choice.py has them."""
-    for form, values in fitted.items():
-        print(f'    "{form}": ({", ".join(f"{value:.3g}" for value in values)}),')
+    """Print {form: coefficients} as chain/sparse/seconds.json has them, by the names of the counts."""
+    named = {
+        form: {count: float(f"{value:.3g}") for count, value in zip(SECONDS[form], values, strict=True)}
+        for form, values in fitted.items()
+    }
+    print(json.dumps(named, indent=2))
 
 
 def fit_forms(cases):

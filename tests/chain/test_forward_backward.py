@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crfbook import brute
+from crfbook.chain.forward_backward import sequence_sums_log
 
 pytestmark = pytest.mark.kernels
 
@@ -42,6 +43,21 @@ def test_equals_enumeration(run, chain):
     assert result.status == 0
     assert_same(result, log_z, brute.node_marginals(*chain), brute.edge_marginals(*chain), **CLOSE)
     np.testing.assert_allclose(result.p_edge_sum, brute.edge_marginal_sums(*chain), **CLOSE)
+
+
+@given(chain=chains(), weight=st.sampled_from([0.0, 0.5, 3.0]))
+def test_sums_of_a_sequence_in_logarithms(chain, weight):
+    """They are those of enumeration times the weight, added to what is there; nothing if all is forbidden."""
+    log_node, log_edge, edge_class = chain
+    p_node, edge_sum = np.full(log_node.shape, 7.0), np.full(log_edge.shape, 2.0)
+    log_z = sequence_sums_log(log_node, log_edge, edge_class, weight, p_node, edge_sum)
+    wanted = brute.log_z(*chain)
+    np.testing.assert_allclose(log_z, wanted, **CLOSE)
+    if wanted == -np.inf:
+        assert not p_node.any() and (edge_sum == 2.0).all()
+        return
+    np.testing.assert_allclose(p_node, weight * brute.node_marginals(*chain), **CLOSE)
+    np.testing.assert_allclose(edge_sum, 2.0 + weight * brute.edge_marginal_sums(*chain), **CLOSE)
 
 
 @pytest.mark.parametrize("run", [run_log, run_scaled])

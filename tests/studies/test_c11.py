@@ -1,11 +1,13 @@
 """Random taggers are what they say, and the fit of the default form's costs is a fit."""
 
+import json
+
 import numpy as np
 import pytest
 
 from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, terms
 from studies import c11
-from studies.costs import Case, fit_default, time_decoders, time_training
+from studies.costs import Case, fit_default, print_fit, time_decoders, time_training
 from studies.work import random_tagger
 
 
@@ -29,7 +31,7 @@ def test_both_forms_of_training_are_timed():
 
 def test_the_fit_finds_the_costs():
     rng, cases = np.random.default_rng(1), []
-    true = np.array(SECONDS[DECODING[2]]) + 1e-9
+    true = np.array(list(SECONDS[DECODING[2]].values())) + 1e-9
     for _ in range(30):
         corpus, features, w = random_tagger(rng, largest=200)
         sizes = FormChooser(features, corpus, "auto", 1, kernels=True).sizes(w)
@@ -37,6 +39,14 @@ def test_the_fit_finds_the_costs():
     found = fit_default(cases)
     for _, sizes, took in cases:
         np.testing.assert_allclose(found @ terms(DECODING[2], sizes), took[DECODING[2]], rtol=1e-3)
+
+
+def test_a_fit_is_printed_as_the_file_has_it(capsys):
+    """All coefficients of the file, printed, are the file again: the same names in the same order."""
+    print_fit({form: list(counts.values()) for form, counts in SECONDS.items()})
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == SECONDS
+    assert [list(counts) for counts in printed.values()] == [list(counts) for counts in SECONDS.values()]
 
 
 def test_rows_of_the_papers_tables(monkeypatch):

@@ -219,17 +219,18 @@ def test_the_command_makes_the_records_of_a_table(toys, monkeypatch, tmp_path, c
 
 def test_studies_time_kernels_however_small_their_data(toys, monkeypatch, tmp_path):
     seen, rows, table = [], toys["toy-rows"], toys["toy-table-a"]
+    corpus = SimpleNamespace(n_tokens=1, n_classes=1, longest=1, attr_idx=[])
+    features = SimpleNamespace(n_attrs=1, n_labels=2)
 
     def look(run):
-        seen.append(choice.TINY_SECONDS)
+        seen.append(choice.is_tiny(corpus, features))
         return run()
 
     monkeypatch.setitem(toys, "toy-rows", rows._replace(run=lambda: look(rows.run)))
     monkeypatch.setitem(toys, "toy-table-a", table._replace(run=lambda: look(table.run)))
-    before = choice.TINY_SECONDS
     list(studies.measure("toy-rows"))
     studies.run("toy-table-a", folder=tmp_path)
-    assert seen == [0.0, 0.0] and choice.TINY_SECONDS == before > 0
+    assert seen == [False, False] and choice.is_tiny(corpus, features)
 
 
 def test_a_name_of_the_other_kind_is_refused(toys, tmp_path):

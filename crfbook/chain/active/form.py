@@ -5,7 +5,7 @@ every step, and its line search fails. So the sets are frozen: the objective is 
 its sets. Where it has been minimised, or sooner, the sets are made anew from the weights (`renew`), and with
 them the bound on what they leave out.
 
-A packed batch with active sets: its sequences one after another, as each has sets of its own.
+The sequences of a packed batch go one after another, as each has sets of its own (`active_batch`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,43 @@ import numpy as np
 
 from crfbook._checks import number, one_of
 from crfbook._jit import kernel
-from crfbook.chain.active.sequence import ABOVE, BELOW, active_backward, active_forward, bound_log_z
-from crfbook.chain.active.sets import EPS, ActiveRule, active_work, check_eps, check_transitions, extremes
+from crfbook.chain.active.sequence import (
+    ABOVE,
+    BELOW,
+    EPS,
+    ActiveRule,
+    active_backward,
+    active_forward,
+    active_work,
+    bound_log_z,
+    check_eps,
+    check_transitions,
+    extremes,
+)
 from crfbook.chain.forward_backward_batched import exp_rows
-from crfbook.chain.likelihood import batch_gradient, batch_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.form import DefaultBatch, DefaultPairs
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
+
+RULES, OUTSIDE = ("share", "mass"), ("zero", "default")
+
+
+class Found(NamedTuple):
+    """What a batch finds (B sequences, n rows, P stored pairs)."""
+
+    log_z: np.ndarray  # (B,): NaN where the log form is needed
+    p_node: np.ndarray  # (n, M): weight * marginals
+    product: np.ndarray  # (P,): expected counts divided by the potentials, added to
+    bound: np.ndarray  # (2, B): log Z of the whole model is at most and at least this
+
+
+class Chosen(NamedTuple):
+    """The active cells of a batch: those of sequence r begin at start[r], with its own pointers."""
+
+    cell: np.ndarray  # int32
+    ptr: np.ndarray  # int64 (n+B,): T+1 of each sequence, relative to its start
+    start: np.ndarray  # int64 (B+1,)
 
 
 @kernel
@@ -84,28 +113,12 @@ def active_batch(b, packing, edges, rule, choose, log_node, found, chosen, limit
     return cell
 
 
-RULES, OUTSIDE = ("share", "mass"), ("zero", "default")
-
-
-class Found(NamedTuple):
-    """What a batch finds (B sequences, n rows, P stored pairs)."""
-
-    log_z: np.ndarray  # (B,): NaN where the log form is needed
-    p_node: np.ndarray  # (n, M): weight * marginals
-    product: np.ndarray  # (P,): expected counts divided by the potentials, added to
-    bound: np.ndarray  # (2, B): log Z of the whole model is at most and at least this
-
-
-class Chosen(NamedTuple):
-    """The active cells of a batch: those of sequence r begin at start[r], with its own pointers."""
-
-    cell: np.ndarray  # int32
-    ptr: np.ndarray  # int64 (n+B,): T+1 of each sequence, relative to its start
-    start: np.ndarray  # int64 (B+1,)
-
-
 class ActiveBatch(DefaultBatch):
     """A batch of sequences that go one by one."""
+
+    def __init__(self, b, packing, work):
+        super().__init__(b, packing, work._replace(alpha=work.prev))
+        self.active = work.alpha
 
     @staticmethod
     def needs(work, packing, n_labels):
@@ -134,34 +147,16 @@ class ActivePairs(DefaultPairs):
             self.limits = extremes(self.edges)
             self.chosen = [None] * len(self.chosen)
 
-    def run(self, what, shard, w, dense, work, counts):
-        sums, (packing, layout) = self.parts[shard], (self.problem.packing, self.problem.layout)
-        counts.grad[:], counts.dense_grad[:], bad = 0.0, 0.0, -1
-        given = w, dense, self.edges.bounds, packing, layout
-        for b in packing.batches(shard):
-            batch = ActiveBatch(b, packing, work._replace(alpha=work.prev))
-            batch_scores(b, *given, batch.log_node)
-            found = Found(counts.log_z[batch.slots], batch.p_node, sums.product, self.bound[:, batch.slots])
-            self.sums_of(b, batch, found, work)
-            if batch.flags.any():
-                batch_scores(b, *given, batch.log_node)
-                batch.redo(self.edges, counts.log_z, sums)
-                lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
-                bad = int(batch.slots.start + lost[0]) if bad < 0 and len(lost) else bad
-                redone = batch.slots.start + np.flatnonzero(batch.flags)
-                self.bound[:, redone] = counts.log_z[redone]
-            batch_gradient(b, batch.p_node, packing, layout, counts.dense_grad, counts.grad)
-        return bad
-
-    def sums_of(self, b, batch, found, work):
-        """Run one batch; where the sets are stale, make and keep them."""
-        packing, n_rows, n_slots = self.problem.packing, len(batch.log_node), len(batch.weight)
+    def batch_sums(self, what, batch, log_z, sums):
+        """As in `Stages`; where the sets are stale, they are made and kept."""
+        (b, packing), n_rows, n_slots = batch.place, len(batch.log_node), len(batch.weight)
         chosen = self.chosen[b]
         if chosen is None:
             ptr, start = np.zeros(n_rows + n_slots, np.int64), np.zeros(n_slots + 1, np.int64)
             chosen = Chosen(np.empty(0, np.int32), ptr, start)
+        found = Found(log_z[batch.slots], batch.p_node, sums.product, self.bound[:, batch.slots])
         common = b, packing, self.edges, self.rule, int(self.stale), batch.log_node, found
-        cell = active_batch(*common, chosen, self.limits, work.alpha, batch.flags)
+        cell = active_batch(*common, chosen, self.limits, batch.active, batch.flags)
         if self.stale:
             self.chosen[b] = chosen._replace(cell=cell[: chosen.start[-1]].copy())
             size = sum(each.cell.nbytes for each in self.chosen if each is not None)
@@ -172,6 +167,12 @@ class ActivePairs(DefaultPairs):
                     f"got {size / 1e6:.3g} MB before all tokens were seen; a larger eps (now {eps:g}) keeps "
                     "fewer, exact inference keeps none"
                 )
+        return batch.flags.any()
+
+    def redo(self, batch, log_z, sums):
+        super().redo(batch, log_z, sums)
+        redone = batch.slots.start + np.flatnonzero(batch.flags)
+        self.bound[:, redone] = log_z[redone]
 
     def collect(self, total):
         super().collect(total)
@@ -225,8 +226,9 @@ class ActiveObjective(Objective):
 
     @property
     def error_bound(self) -> float:
-        """Nats: how far the value was from that of the whole model, at most, when the sets were made (but for
-        rounding); NaN before.
+        """Nats: how far the value was from that of the whole model, at most, when the sets were made.
+
+        Rounding is left out; NaN before the first evaluation.
         """
         return float(self._packing.weight @ self.bounds) if self._made else math.nan
 

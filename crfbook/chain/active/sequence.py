@@ -6,21 +6,20 @@ enough, or if it is the gold label. Of the others all pairs get the default, pot
     a[t,y] = psi[t,y] ( sum_yp alpha[t-1,yp] + sum_{yp active, stored} alpha[t-1,yp] gain(yp,y) )
 
 No mass is lost by that, only its preferences are. `outside` = 0 is the beam of Pal, Sutton and McCallum
-(2006), Method 1 of Jeong, Lin and Lee (2009): labels that are not active are left out altogether.
-Either way this is exact inference in another model, whose transitions depend on the token; while the sets
-stay, so do log Z, which is convex in the weights, and its gradient.
+(2006), Method 1 of Jeong, Lin and Lee (2009): labels that are not active are left out altogether. Either way
+this is exact inference in another model, whose transitions depend on the token. While the sets stay, so do
+log Z, which is convex in the weights, and its gradient.
 
-Here a sequence goes by itself, as its sets are its own. `rows` int64 (T,): rows of its tokens in psi,
-p_node, labels; `edges`: a `DefaultEdges` of sparse/potentials.py; `rule`, `work`, `pairs`: see sets.py. A
-*cell* is a previous label in the list of a group, as in sparse/default.py. The active cells of token t are
+A sequence goes by itself, as its sets are its own. `rows` int64 (T,): rows of its tokens in psi, p_node,
+labels; `edges`: a `DefaultEdges` of sparse/potentials.py; `rule`, `work`, `pairs`: see below. A *cell* is a
+previous label in the list of a group, as in sparse/default.py. The active cells of token t are
 cell[ptr[t]:ptr[t+1]], rising: cell int32 (>= T C,), ptr int64 (T+1,). theta (F,): the present weights, where
 `pairs` is not None.
 
-How wrong log Z of active sets can be, from what was dropped.
-
-All numbers are positive, so a vector above alpha stays above it in every later step, and one below stays
-below. Each step is as in sequence.py, with more or less for the pairs that were dropped. Of the next labels
-y that are active themselves all pairs are taken in. Of the others the dropped labels bring at most
+`bound_log_z` says how wrong log Z of active sets can be, from what was dropped. All numbers are positive, so
+a vector above alpha stays above it in every later step, and one below stays below. Each step is as in
+`active_step`, with more or less for the pairs that were dropped. Of the next labels y that are active
+themselves all pairs are taken in. Of the others the dropped labels bring at most
 
     high(y) = min( lost max_yp gain(yp,y),  largest sum_yp gain(yp,y) ),  gain > 0 alone,
 
@@ -32,14 +31,93 @@ whatever the rule of the sets was. Next labels that are not active have little m
 is close. Source: ours; chapter 10 derives it.
 """
 
+from numbers import Real
+from typing import NamedTuple
+
 import numpy as np
 
+from crfbook._checks import shown
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
-from crfbook.chain.sparse.lanes import LEAST_SHARE
+from crfbook.chain.sparse.lanes import LEAST_SHARE, column_factors, row_factors
 from crfbook.chain.vector_math import exp_inplace
 
+EPS = 1e-3  # the paper's, and the default
 ALL = -2  # in place of the token that labels are marked with
+ABOVE, BELOW = 0, 1  # sides of `bound_log_z`
+
+
+class ActiveRule(NamedTuple):
+    """Which labels are active."""
+
+    least_share: float  # eps: those with alpha >= eps; 0: all
+    lost_mass: float  # >= 0: the smallest set that loses at most this; -1: eps alone counts
+    outside: int  # 1: the default potential for all pairs of other labels; 0: no potential
+
+
+class ActiveWork(NamedTuple):
+    """What one thread writes; T steps of the longest sequence."""
+
+    alpha: np.ndarray  # (T, L)
+    scale: np.ndarray  # (T,)
+    v: np.ndarray  # (L,)
+    beta: np.ndarray  # (L,)
+    factor: np.ndarray  # (L,)
+    aside: np.ndarray  # (L,)
+    mark: np.ndarray  # int64 (L,): the last token that a label was active at
+
+
+class PairWeights(NamedTuple):
+    """Where the scores of stored pairs come from while the weights change all the time: scale w[weight]."""
+
+    weight: np.ndarray  # int64 (P,): weight of each stored pair
+    scale: np.ndarray  # (1,)
+    step: np.ndarray  # int64 (1,): number of the present weights
+    known: np.ndarray  # int64 (C,): of the weights that the pairs of a cell have been taken from
+
+
+class Extremes(NamedTuple):
+    """Of the stored pairs into each label, those that raise it (first row) and those that lower it."""
+
+    largest: np.ndarray  # (2, L): of |gain|
+    total: np.ndarray  # (2, L): sum of |gain|
+    last: np.ndarray  # int32: labels that nothing may follow; no set has them
+
+
+def check_eps(eps):
+    """`eps` as a number in [0, 1); ValueError."""
+    flag = isinstance(eps, bool | np.bool_)
+    if flag or not isinstance(eps, Real) or not 0.0 <= eps < 1.0:
+        raise ValueError(f"eps: expected a number from 0 to below 1, got {shown(eps)}")
+    return float(eps)
+
+
+def check_transitions(corpus, features):
+    """ValueError where transitions depend on attributes."""
+    if (corpus.n_classes, features.n_edge_attrs) != (1, 1):
+        raise ValueError(
+            "active sets: expected the same transitions at all tokens, got those of "
+            f"{corpus.n_classes:,} classes and {features.n_edge_attrs:,} attributes: use exact inference"
+        )
+
+
+def active_work(n_steps, n_labels):
+    """`ActiveWork` for sequences of up to n_steps tokens."""
+    vectors = np.empty((4, n_labels))
+    table, marks = np.empty((n_steps, n_labels)), np.empty(n_labels, np.int64)
+    return ActiveWork(table, np.empty(n_steps), *vectors, marks)
+
+
+def extremes(edges):
+    """`Extremes` of a `DefaultEdges`."""
+    n_labels, into = len(edges.scores.group), edges.scores.next_label
+    largest, total = np.zeros((2, 2, n_labels))
+    for side, gain in enumerate((edges.gain, -edges.gain)):
+        gain = np.maximum(gain, 0.0)
+        np.maximum.at(largest[side], into, gain)
+        total[side] = np.bincount(into, gain, minlength=n_labels)
+    last = np.setdiff1d(np.arange(n_labels), edges.scores.member).astype(np.int32)
+    return Extremes(largest, total, last)
 
 
 @kernel
@@ -139,37 +217,28 @@ def _group_total(g, x, t, scores, outside, mark):
 
 
 @kernel
+def _product(x, y):
+    """sum_i x[i] y[i]."""
+    total = 0.0
+    for i in range(x.size):
+        total += x[i] * y[i]
+    return total
+
+
+@kernel
 def column_anew(y, t, before, edges, outside, mark, factor):
     """sum_yp before[yp] psi_t(yp,y), each pair by itself: what cancellation has spoilt.
 
     Arguments: y; t: stored pairs of labels marked t count, ALL: of all labels; before (L,); edges; outside;
     mark (L,); work: factor (L,). Cost: L, an exp a stored pair. Source: chapter 10.
     """
-    scores, total = edges.scores, 0.0
-    g = scores.group[y]
+    scores, g = edges.scores, edges.scores.group[y]
+    column_factors(y, edges, factor)
     for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
         yp = scores.member[c]
-        factor[yp] = 1.0 if outside or mark[yp] == t else 0.0
-    for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
-        if t == ALL or mark[edges.column_prev[k]] == t:
-            factor[edges.column_prev[k]] = np.exp(scores.score[edges.column_place[k]])
-    for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
-        total += before[scores.member[c]] * factor[scores.member[c]]
-    return total
-
-
-@kernel
-def _row_anew(c, g, edges, v, factor):
-    """sum over the next labels y of group g of psi(c,y) v[y], each pair by itself."""
-    scores, total = edges.scores, 0.0
-    labels = scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]]
-    for y in labels:
-        factor[y] = 1.0
-    for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
-        factor[scores.next_label[k]] = np.exp(scores.score[k])
-    for y in labels:
-        total += v[y] * factor[y]
-    return total
+        if t != ALL and mark[yp] != t:
+            factor[yp] = 1.0 if outside else 0.0
+    return _product(before, factor)
 
 
 @kernel
@@ -261,15 +330,16 @@ def active_forward(rows, psi, labels, edges, rule, choose, cell, ptr, work, pair
 
 @kernel
 def active_backward(rows, psi, weight, edges, rule, cell, ptr, p_node, product, work):
-    """p_node (n, >= L) = weight * marginals of the rows of one sequence; product (P,) of the stored pairs of
-    active cells += weight * sums of alpha[t-1,yp] v[t,y]: psi(yp,y) times that are expected counts.
+    """p_node = weight * marginals of the rows of one sequence, and sums for the stored pairs of active cells.
 
+    product(yp,y) += weight * sum_t alpha[t-1,yp] v[t,y]:  psi(yp,y) times that are expected counts
     beta[T-1] = weight,  v[t,y] = psi[t,y] beta[t,y] / c[t]
     beta[t-1,yp] = sum_y v[t,y] + sum_stored gain(yp,y) v[t,y] if yp is active, else sum_y v[t,y]
     p_node[t,y] = alpha[t,y] beta[t,y]
 
-    Arguments: rows, psi, edges, rule, cell, ptr, work as `active_forward` left them; weight; out: p_node,
-    product, added to. Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (9); chapter 10.
+    Arguments: rows, psi, edges, rule, cell, ptr, work as `active_forward` left them; weight; out: p_node
+    (n, >= L); product (P,), added to. Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq.
+    (9); chapter 10.
     """
     T, L = rows.size, work.alpha.shape[1]
     scores, v, beta = edges.scores, work.v, work.beta
@@ -303,7 +373,8 @@ def active_backward(rows, psi, weight, edges, rule, cell, ptr, p_node, product, 
                     some += edges.gain[k] * g_v
                     product[k] += x * g_v
                 if some < LEAST_SHARE * total:
-                    some = _row_anew(c, g, edges, v, work.factor)
+                    row_factors(c, g, edges, work.factor)
+                    some = _product(v, work.factor)
                 work.aside[i - begin] = beta[yp] + some
                 i += 1
             # of what is not active under outside = 0, alpha is 0 and beta is not used
@@ -315,9 +386,6 @@ def active_backward(rows, psi, weight, edges, rule, cell, ptr, p_node, product, 
                     beta[scores.member[c]] += total
             for j in range(begin, i):
                 beta[scores.member[cell[j]]] = work.aside[j - begin]
-
-
-ABOVE, BELOW = 0, 1
 
 
 @kernel

@@ -39,6 +39,32 @@ from crfbook.chain.objective import Objective, check_labels, check_weights, l2_p
 from crfbook.data.corpus import offsets
 from crfbook.data.features import frequency_cutoff, from_keys, select
 
+LEAST_COUNT = 4  # pairs that occur more often in training are active
+
+
+def with_attributes(corpus, token, attr, first=False):
+    """The corpus with more attributes of value 1: attr (n,) at token int (n,), behind those that it has.
+
+    first : True: before them.
+    """
+    order = np.argsort(token, kind="stable")  # of tokens without attributes the places are the same
+    where = corpus.attr_ptr[token[order] + (0 if first else 1)]
+    values = np.insert(corpus.attr_val, where, 1.0) if len(corpus.attr_val) else corpus.attr_val
+    return corpus._replace(
+        attr_ptr=corpus.attr_ptr + offsets(np.bincount(token, minlength=corpus.n_tokens)),
+        attr_idx=np.insert(corpus.attr_idx, where, attr[order].astype(np.int32)),
+        attr_val=values,
+    )
+
+
+def check_plain(what, corpus, features):
+    """ValueError where transitions depend on attributes of the tokens."""
+    if corpus.n_classes != 1 or features.n_edge_attrs != 1:
+        raise ValueError(
+            f"{what}: expected plain transitions, the same at all tokens, got "
+            f"{corpus.n_classes} edge classes and {features.n_edge_attrs} edge attributes"
+        )
+
 
 class PseudoLikelihood:
     """PL of a corpus; call it with weights w (F,) to get (value, grad (F,)), in nats.
@@ -56,21 +82,11 @@ class PseudoLikelihood:
     def __init__(self, corpus, features, *, c2=0.0, constraints=None, n_threads=1):
         if constraints is not None or len(corpus.label_set):
             raise ValueError("pseudo-likelihood: expected no constraints, as it is a start alone, got some")
-        if corpus.n_classes != 1 or features.n_edge_attrs != 1:
-            raise ValueError(
-                "pseudo-likelihood: expected plain transitions, the same at all tokens, got "
-                f"{corpus.n_classes} edge classes and {features.n_edge_attrs} edge attributes"
-            )
+        check_plain("pseudo-likelihood", corpus, features)
         check_labels(corpus, features, None)
         self.features, self.c2 = features, number("c2", c2)
         by_next = np.argsort(features.edge_next, kind="stable")
-        self._place = np.concatenate(
-            [
-                np.arange(features.n_node),
-                features.n_node + np.arange(features.n_edge),
-                features.n_node + by_next,
-            ]
-        )
+        self._place = np.concatenate([np.arange(features.n_features), features.n_node + by_next])
         self._alone = Objective(alone(corpus, features), split(features, by_next), n_threads=n_threads)
 
     def __call__(self, w):
@@ -81,24 +97,16 @@ class PseudoLikelihood:
 
 
 def alone(corpus, features):
-    """The corpus with each token a sequence, and the attributes "after yp", number A + yp, and "before yn",
-    number A + L + yn.
+    """The corpus with each token a sequence, which has two more attributes.
+
+    "after yp" has the number A + yp, and "before yn" the number A + L + yn.
     """
-    inner, n_tokens = corpus.inner, corpus.n_tokens
-    more = np.zeros(n_tokens, np.int64)
-    more[inner] += 1
-    more[inner - 1] += 1
-    after = features.n_attrs + corpus.labels[inner - 1]
-    before = features.n_attrs + features.n_labels + corpus.labels[inner]
-    token = np.concatenate([inner, inner - 1])
-    order = np.argsort(token, kind="stable")  # of tokens without attributes the places are the same
-    where = corpus.attr_ptr[1:][token[order]]
-    values = np.insert(corpus.attr_val, where, 1.0) if len(corpus.attr_val) else corpus.attr_val
-    return corpus._replace(
-        seq_ptr=np.arange(n_tokens + 1),
-        attr_ptr=corpus.attr_ptr + offsets(more),
-        attr_idx=np.insert(corpus.attr_idx, where, np.concatenate([after, before])[order].astype(np.int32)),
-        attr_val=values,
+    inner, labels = corpus.inner, corpus.labels
+    after = features.n_attrs + labels[inner - 1]
+    before = features.n_attrs + features.n_labels + labels[inner]
+    every = with_attributes(corpus, np.concatenate([inner, inner - 1]), np.concatenate([after, before]))
+    return every._replace(
+        seq_ptr=np.arange(corpus.n_tokens + 1),
         seq_weight=corpus.token_weights if len(corpus.seq_weight) else corpus.seq_weight,
     )
 
@@ -112,37 +120,23 @@ def split(features, by_next):
     return from_keys(n_labels, n_attrs + 2 * n_labels, 1, keys, np.zeros(0, np.int64))
 
 
-LEAST_COUNT = 4  # pairs that occur more often in training are active
-
-
 def after_another(corpus):
     """The corpus whose tokens, but for the first of each sequence, have one more attribute, of value 1.
 
     Its id is 0, as it is the most frequent one; the others rise by one.
     """
-    inner = corpus.inner
-    more = np.zeros(corpus.n_tokens, np.int64)
-    more[inner] = 1
-    where = corpus.attr_ptr[inner]
-    values = np.insert(corpus.attr_val, where, 1.0) if len(corpus.attr_val) else corpus.attr_val
-    return corpus._replace(
-        attr_ptr=corpus.attr_ptr + offsets(more),
-        attr_idx=np.insert(corpus.attr_idx + np.int32(1), where, np.int32(0)),
-        attr_val=values,
-    )
+    later = corpus._replace(attr_idx=corpus.attr_idx + np.int32(1))
+    return with_attributes(later, corpus.inner, np.zeros(len(corpus.inner)), first=True)
 
 
 def tied_features(corpus, features, least_count=LEAST_COUNT):
-    """(`after_another` of the corpus, its FeatureSet): pairs of labels that occur at most `least_count` times
-    lose their weight; the new attribute has one for each label, and these come first.
+    """(`after_another` of the corpus, its FeatureSet).
 
+    Pairs of labels that occur at most `least_count` times lose their weight. The new attribute has a weight
+    for each label, and these come first.
     Raises ValueError where transitions depend on attributes of the tokens.
     """
-    if corpus.n_classes != 1 or features.n_edge_attrs != 1:
-        raise ValueError(
-            "tied transitions: expected plain transitions, the same at all tokens, got "
-            f"{corpus.n_classes} edge classes and {features.n_edge_attrs} edge attributes"
-        )
+    check_plain("tied transitions", corpus, features)
     keep = frequency_cutoff(corpus, features, number("least_count", least_count, -1.0) + 1)
     keep[: features.n_node] = True
     fewer = select(features, keep)

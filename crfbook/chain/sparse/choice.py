@@ -1,19 +1,25 @@
-"""Which form is the faster for a model at hand: seconds predicted from counts,
-with coefficients measured once.
+"""Which form is the faster for a model at hand: seconds predicted from counts, with coefficients fitted once.
 
 Training and marginals have a batched form (one product of matrices a step and class) and a sparse one (one
-product for each stored pair); decoding has a dense and a sparse one. Seconds are sums of counts times
-coefficients. Those below were fitted by the study `form-fit` to 300 random cases on one core of a 2.5 GHz
-Xeon with AVX-512 (L from 10 to 120, 1 to 2,000 classes, 2,000 to 150,000 tokens, 0.5 to 60 per cent of the
-pairs stored). In eight-fold cross-validation there the faster form was chosen in 96 % of the cases in
-training (one within 5 % of it in 98 %; 0.2 % of the time lost) and in 97 % in decoding. Cases that the fit
-did not see: notebooks/results/06_form_costs.csv. Those of the default forms come from 40 (training) and 60
-random taggers of 20 to 2,500 labels (study `default-fit`; `decoding-choice` says how often decoding chooses
-well). On another machine both give others; the argument `form` overrides the choice.
+product for each stored pair); decoding has a dense and a sparse one. Where few pairs have a weight at all,
+both have a default form too. Seconds are sums of counts times coefficients. seconds.json names both: a count
+is a product of the factors that `factors` knows.
+
+The study `form-fit` fitted the coefficients to 300 random cases on one core of a 2.5 GHz Xeon with AVX-512 (L
+from 10 to 120, 1 to 2,000 classes, 2,000 to 150,000 tokens, 0.5 to 60 per cent of the pairs stored). In
+eight-fold cross-validation there the faster form was chosen in 96 % of the cases in training (one within 5 %
+of it in 98 %; 0.2 % of the time lost) and in 97 % in decoding. Cases that the fit did not see:
+notebooks/results/06_form_costs.csv. The study `default-fit` fitted those of the default forms, to 40
+(training) and 60 random taggers of 20 to 2,500 labels; `decoding-choice` says how often decoding chooses
+well. Another machine gives other coefficients; the argument `form` overrides the choice.
 """
 
+import json
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
+from math import prod
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +31,10 @@ from crfbook.data.corpus import offsets
 
 FORMS = ("auto", "batched", "sparse", "default", "numpy")
 DECODING_FORMS = ("auto", "dense", "sparse", "default", "numpy")
+DECODING = "dense decoding", "sparse decoding", "default decoding"
 
+# {form: {count: seconds}}
+SECONDS = json.loads(Path(__file__).with_name("seconds.json").read_text(encoding="utf-8"))
 # seconds of the dense form below which nothing else is considered: it takes hundreds of uses to save what
 # compiling costs
 SMALL = 0.05
@@ -40,35 +49,16 @@ TINY_ATTRS = 8_000  # a model with more of them was trained with kernels, and pr
 TABLE_BYTES = 1 << 30  # tables of all classes larger than this are not made
 LANES_BYTES = 128  # of lanes.py, for each label and step of the longest sequence
 CACHE_BYTES = 2e6  # tables much larger than this are read from memory, not from the cache
-
-SECONDS = {  # form: coefficients, in the order of `terms`
-    "batched": (
-        0.000638, 2.96e-09, 5.31e-09, 3.07e-05, 5.81e-09, 2.07e-10, 4.27e-08, 7.59e-07, 2.04e-13, 1.67e-09,
-        1.78e-10, 1.9e-09,
-    ),
-    "sparse": (
-        0.00124, 1.77e-08, 1.22e-08, 3.4e-06, 8.74e-07, 7.6e-09, 2.35e-09, 1.36e-09, 4.95e-10, 7.98e-08,
-        9.37e-11, 2.39e-10, 1.3e-13, 1.01e-10, 5.45e-10, 8.57e-11, 3.08e-08, 2.43e-09, 3.58e-09, 1.34e-10,
-        2.15e-09, 4.53e-09,
-    ),
-    "default": (0.00184, 9.36e-08, 1.3e-08, 0, 1.34e-09, 4.05e-07),
-    "dense decoding": (
-        0.000674, 3.77e-08, 8.68e-09, 1.74e-05, 5.39e-13, 2.74e-10, 3.59e-11, 2.43e-08, 4.05e-09, 2.09e-10,
-    ),
-    "sparse decoding": (
-        0.000558, 1.63e-07, 1.41e-08, 2.27e-06, 7.4e-09, 4.87e-08, 7.03e-13, 3.96e-10, 1.17e-09, 2.76e-11,
-    ),
-    "default decoding": (0, 3.82e-08, 0, 1.2e-08, 1.38e-07, 4.64e-07, 0, 4.21e-09),
-}  # fmt: skip
+_kernels_only = ContextVar("kernels_only", default=False)
 
 
 def is_tiny(corpus, features):
-    """Is a problem so small that NumPy takes it (numpy_form.py)? A matter of sizes alone: the same problem is
-    always computed in the same way, whatever has been compiled before.
+    """Is a problem so small that NumPy takes it (numpy_form.py)?
 
+    Sizes alone decide: the same problem is always computed in the same way, whatever is compiled already.
     Seconds of an evaluation: calls of NumPy at each time step and class, and work at cells and pairs.
     """
-    if features.n_attrs > TINY_ATTRS:
+    if _kernels_only.get() or features.n_attrs > TINY_ATTRS:
         return False
     cells = corpus.n_tokens * features.n_labels
     pairs, tables = cells * features.n_labels, corpus.n_classes * features.n_labels**2
@@ -78,13 +68,12 @@ def is_tiny(corpus, features):
 
 @contextmanager
 def never_tiny():
-    """Context manager: no problem is tiny inside. For studies: what they time and warm up is kernels."""
-    global TINY_SECONDS
-    before, TINY_SECONDS = TINY_SECONDS, 0.0
+    """Context manager: in this thread no problem is tiny inside. Studies time kernels, and warm them up."""
+    token = _kernels_only.set(True)
     try:
         yield
     finally:
-        TINY_SECONDS = before
+        _kernels_only.reset(token)
 
 
 class Sizes(NamedTuple):
@@ -110,92 +99,42 @@ class Sizes(NamedTuple):
     stored: float  # plain transitions of the feature set, whatever their weights
 
 
-def terms(form, s):
-    """The counts that the seconds of a form are linear in: "batched", "sparse", "default", "dense decoding",
-    "sparse decoding" or "default decoding".
+def factors(s):
+    """{name: number}: what the counts of seconds.json are products of, at `Sizes` s: its fields, and others.
 
     spill: the share of the tables of all classes that does not stay in the processor's cache. alone: 1 if no
-    row shares its step and class with another. Decoding goes by stretches;
-    labels that cannot win are left out (`pruned`) where a stretch is long.
+    row shares its step and class with another. several: 1 if there is more than one class, so that rows are
+    sorted. Decoding goes by stretches; labels that cannot win are left out (`pruned`) where a stretch is
+    long. row_pairs: stored pairs in a row of default.py.
     """
-    cells = s.labels**2
-    spill = 8 * s.classes * cells / (8 * s.classes * cells + CACHE_BYTES)
-    alone = min(1.0, s.groups / max(1.0, s.tokens))
+    square = s.labels**2
     stretches = float(n_stretches(s.tokens, s.labels))
     pruned = float(s.tokens / stretches > 4 * s.classes * s.labels)
-    common = 1.0, s.tokens, s.tokens * s.labels, s.classes
-    if form == "batched":  # a single class needs no sorting of rows
-        return (
-            *common,
-            (s.classes > 1) * s.tokens * s.labels,
-            s.tokens * cells,
-            s.classes * cells,
-            s.groups,
-            s.groups * cells,
-            s.groups * cells * spill,
-            spill * s.classes * cells,
-            s.groups * s.labels,
-        )
-    if form == "sparse":
-        return (
-            *common,
-            s.groups,
-            s.groups * s.labels,
-            s.listed,
-            s.listed * alone,
-            s.based * s.listed,
-            s.list_entries,
-            s.based * s.tokens * cells,
-            s.based * (1.0 - s.whole) * s.tokens * cells,
-            s.tokens * cells * alone,
-            s.table_tokens * cells,
-            s.table_tokens * cells * alone,
-            s.table_tokens * cells * spill,
-            s.tables * cells,
-            s.pairs,
-            s.pairs * alone,
-            s.whole * s.tokens * cells,
-            s.whole * s.visits * cells,
-            s.whole * s.visits * cells * spill,
-        )
-    if form == "dense decoding":
-        return (
-            *common,
-            (1.0 - pruned) * s.tokens * cells,
-            (1.0 - pruned) * s.tokens * cells * spill,
-            pruned * s.tokens * cells,
-            s.classes * cells,
-            stretches * s.classes * cells,
-            pruned * stretches * s.classes * cells * s.labels,
-        )
-    if form == "default":
-        return 1.0, s.tokens, s.tokens * s.labels, s.tokens * s.cells, s.tokens * s.stored, s.stored
-    if form == "default decoding":  # pairs: stored ones of a row, in all classes
-        pairs = s.plain + s.entries / s.classes
-        return (
-            1.0,
-            s.tokens,
-            s.tokens * s.labels,
-            s.tokens * s.cells,
-            s.tokens * pairs / s.labels,
-            s.classes * pairs,
-            s.classes * s.cells,
-            cells,
-        )
-    return (
-        *common,
-        s.products,
-        s.entries,
-        s.based * s.tokens * cells,
-        s.based * s.products,
-        s.based * stretches * cells * s.labels,
-        (1.0 - s.based) * s.products / s.labels,
-    )
+    return s._asdict() | {
+        "evaluation": 1.0,
+        "square": square,
+        "per_label": 1.0 / s.labels,
+        "several": float(s.classes > 1),
+        "spill": 8 * s.classes * square / (8 * s.classes * square + CACHE_BYTES),
+        "alone": min(1.0, s.groups / max(1.0, s.tokens)),
+        "unbased": 1.0 - s.based,
+        "by_pairs": 1.0 - s.whole,
+        "row_pairs": s.plain + s.entries / s.classes,
+        "stretches": stretches,
+        "pruned": pruned,
+        "unpruned": 1.0 - pruned,
+    }
+
+
+def terms(form, sizes):
+    """The counts that the seconds of a form of seconds.json are linear in, in the order of that file."""
+    known = factors(sizes)
+    return [prod(known[name] for name in count.split(" * ")) for count in SECONDS[form]]
 
 
 def seconds(form, sizes):
-    """Predicted seconds of `form`, one of those that `terms` knows."""
-    return float(np.dot(SECONDS[form], terms(form, sizes)))
+    """Predicted seconds of a form of seconds.json."""
+    return float(np.dot(list(SECONDS[form].values()), terms(form, sizes)))
 
 
 def choose_form(sizes, forms=("batched", "sparse")):
@@ -204,8 +143,10 @@ def choose_form(sizes, forms=("batched", "sparse")):
 
 
 class FormChooser:
-    """Chooses, at given weights, the form for a corpus. `form`: "auto",
-    or the one to take whatever the weights are; `tiny`: it is "numpy". kernels: it must not be.
+    """Chooses, at given weights, the form for a corpus.
+
+    form : "auto", or the one to take whatever the weights are. kernels : True: "numpy" is none of the
+    choices. The attribute `tiny` says whether it is "numpy".
 
     Raises ValueError for another word, and for "default" where transitions depend on the text.
     """
@@ -235,8 +176,9 @@ class FormChooser:
             self.data_sizes = Sizes(self.n_tokens, width, n_classes, *self._groups(), *none)
 
     def choose(self, w):
-        """ "batched", "sparse" or "numpy". What takes milliseconds is batched, sparing the other
-        form's compilation; large tables are not made.
+        """The form at the weights w (F,).
+
+        What takes milliseconds is batched: the other form need not be compiled. Large tables are not made.
         """
         if self.tiny or self.form != "auto":
             return "numpy" if self.tiny else self.form
@@ -296,23 +238,20 @@ def class_pairs(features, class_ptr, class_attr):
 
 
 def counts_as_tables(features, rows, visits, pairs):
-    """Is it cheaper to form the counts of a class as a table, one product,
-    than pair by pair? See counts.py.
+    """Is it cheaper to form the counts of a class as a table, one product, than pair by pair?
 
-    rows: tokens of each class; visits: classes met, summed over the batches; pairs: weights of each class.
-    Nanoseconds: a pair and row 1.8; a table 5 M^2 for filling and adding,
+    See `edge_counts`. rows : tokens of each class. visits : classes met, summed over the batches. pairs :
+    weights of each class. A pair and row cost 1.8 nanoseconds; a table costs 5 M^2 for filling and adding,
     and 0.1 M^2 for each row (measured at L = 51).
     """
     cells = padded(features.n_labels) ** 2
     return 1.8 * (rows @ pairs) > cells * (5.0 * visits + 0.1 * rows.sum())
 
 
-DECODING = "dense decoding", "sparse decoding", "default decoding"
-
-
 def decoding_form(form, corpus, features, w, constraints=None):
-    """ "dense", "sparse", "default" or "numpy": `form` itself, or for "auto" the one that is predicted to be
-    the fastest for Viterbi on a corpus; "numpy" if that is tiny.
+    """The form of Viterbi for a corpus: `form` itself, or for "auto" the one predicted to be the fastest.
+
+    It is "numpy" if the corpus is tiny. Raises ValueError for another word.
     """
     if one_of("form", form, DECODING_FORMS) != "auto":
         return form

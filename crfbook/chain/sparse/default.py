@@ -52,13 +52,13 @@ def find_next(next_label, start, stop, y):
 
 @kernel
 def bound_row(q, first, stop, base, scores, bound, b):
-    """bound[b + c - first] = max(0, max over next labels y of s(c,y) - s(q,y)) for the cells c of one group,
-    rounded up.
+    """bound[b + c - first] = max(0, max_y s(c,y) - s(q,y)) for the cells c of one group, rounded up.
 
-    Where c stores (c,y), y is looked at; of the others only the y counts that q stores with the lowest score.
-    Arguments: q: the winning cell; first, stop: the cells of its group; base: k C for the edge class k;
-    scores; out: bound float32 (>= b + stop - first,). Allocates 12 L bytes. Cost: L, the stored pairs of the
-    group, and sorting those of q. Source: Esposito and Radicioni (2009), the idea; chapter 11.
+    y are the next labels. Where c stores (c,y), y is looked at; of the others only the y counts that q stores
+    with the lowest score. Arguments: q: the winning cell; first, stop: the cells of its group; base: k C for
+    the edge class k; scores; out: bound float32 (>= b + stop - first,). Allocates 12 L bytes. Cost: L, the
+    stored pairs of the group, and sorting those of q. Source: Esposito and Radicioni (2009), the idea;
+    chapter 11.
     """
     next_label, s = scores.next_label, scores.score
     q_start, q_stop = scores.row_ptr[base + q], scores.row_ptr[base + q + 1]
@@ -125,11 +125,11 @@ def cells_alive(d, first, size, lift, place, limit, pool, n):
 
 @kernel
 def default_step(k, g, delta, scores, work, pool, n_pool, seen):
-    """best[y] = max_yp delta[yp] + s(yp,y) for the next labels y of group g; returns the end of its cells in
-    pool.
+    """best[y] = max_yp delta[yp] + s(yp,y) for the next labels y of group g.
 
-    Where q has a stored pair with a score below 0, the default comes from another cell, if that is larger.
-    Without a table of bounds, row extremes say who is alive: they let in more.
+    Returns the end of its cells in pool. Where q has a stored pair with a score below 0, the default comes
+    from another cell, if that is larger. Without a table of bounds, row extremes say which cells are alive:
+    they let in more.
     Arguments: k: edge class; g; delta (L,): of the token before; scores; out: work: best (L,); pool int32 (>=
     n_pool + cells of g,): the cells alive are pool[n_pool:end]; seen int64 (4,), added to. Cost: the cells
     and labels of g, and the stored pairs of the cells alive. Source: chapter 11.
@@ -192,8 +192,9 @@ def default_step(k, g, delta, scores, work, pool, n_pool, seen):
 def score_block(first, stop, lo, hi, tokens, nodes, log_node):
     """log_node[r,y]: scores of tokens first + r < stop of the sequence lo..hi-1, hard constraints included.
 
-    Arguments: first, stop, lo, hi; tokens, nodes: see `default_viterbi_many`; out: log_node (>= stop - first,
-    L). Cost: one multiply-add per stored (occurrence, weight) pair. Source: docs/SPEC.md, F.2.
+    Arguments: first, stop, lo, hi; tokens, nodes: see `default_viterbi_many`; out: log_node
+    (>= stop - first, L). Cost: one multiply-add per stored (occurrence, weight) pair. Source: docs/SPEC.md,
+    F.2.
     """
     for t in range(first, stop):
         row = log_node[t - first]
@@ -279,8 +280,7 @@ def default_trace_back(lo, hi, edge_class, scores, work, pools, pool_ptr, path):
 
 @kernel
 def default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, seen):
-    """Best path and score of sequences first..stop-1, from attributes: those of ``viterbi_many``,
-    bit for bit.
+    """Best path and score of sequences first..stop-1, from attributes: bit for bit those of ``viterbi_many``.
 
     delta[0] = log_node[0]
     delta[t,y] = log_node[t,y] + best[t,y],  best as in `default_step` for the group of y

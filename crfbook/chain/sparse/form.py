@@ -2,8 +2,9 @@
 
 `SparsePairs` knows any number of edge classes. `DefaultPairs` knows one, and is made for hundreds of labels.
 
-Here the stages are separate kernels. A batch of thousands of rows takes milliseconds, the calls from Python
-some 0.1 ms, and the rare ones (digits lost, the log domain) are compiled only where they are needed.
+Here the stages are separate kernels, called from Python: for a batch of thousands of rows that costs 0.1 ms
+of some milliseconds. What only some data need (digits lost, the log domain) is compiled when it is first
+called.
 """
 
 from typing import NamedTuple
@@ -11,42 +12,75 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.forms import Form, squared
-from crfbook.chain.forward_backward import node_marginals_log
+from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
 from crfbook.chain.likelihood import (
     Batch,
     add_tree,
     batch_gradient,
     batch_scores,
-    gather_sequence,
     lane_work,
     sparse_work,
     spread_rows,
 )
 from crfbook.chain.packing import padded, with_groups
 from crfbook.chain.sparse.choice import class_pairs, counts_as_tables
-from crfbook.chain.sparse.counts import (
+from crfbook.chain.sparse.forward_backward import (
     base_counts,
     edge_counts,
     recount,
-    sparse_log_backward,
-    sparse_log_forward,
+    sparse_backward,
+    sparse_forward,
 )
-from crfbook.chain.sparse.forward_backward import sparse_backward, sparse_forward
-from crfbook.chain.sparse.lanes import (
-    LANES,
-    default_log_backward,
-    default_log_forward,
-    lanes_forward_backward,
-)
+from crfbook.chain.sparse.lanes import LANES, default_log_sums, lanes_forward_backward
 from crfbook.chain.sparse.potentials import (
     DefaultSums,
+    class_scores,
     default_edges,
     default_scores,
     sparse_edges,
     with_scores,
 )
 
-_NO_PAIRS = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
+
+class Stages(Form):
+    """A form whose stages are kernels of their own. `batch` is its kind of batch, `edges` its potentials."""
+
+    offers = ("counts", "variances")
+
+    def run(self, what, shard, w, dense, work, counts):
+        packing, layout = self.problem.packing, self.problem.layout
+        sums, bad = self.begin(what, shard), -1
+        counts.grad[:], counts.dense_grad[:] = 0.0, 0.0
+        given = w, dense, self.edges.bounds, packing, layout
+        values = squared(layout) if what == "variances" else layout
+        for b in packing.batches(shard):
+            batch = self.batch(b, packing, work)
+            batch_scores(b, *given, batch.log_node)
+            n_flagged = self.batch_sums(what, batch, counts.log_z, sums)
+            if n_flagged and what == "counts":  # variances leave out sequences that need the log form
+                batch_scores(b, *given, batch.log_node)
+                self.redo(batch, counts.log_z, sums)
+                bad = batch.first_lost(counts.log_z, bad)
+            batch_gradient(b, batch.p_node, packing, values, counts.dense_grad, counts.grad)
+        self.end(what, sums)
+        return bad
+
+    def begin(self, what, shard):
+        """What the sums for transitions of one shard are added to."""
+        raise NotImplementedError
+
+    def batch_sums(self, what, batch, log_z, sums):
+        """Fill p_node and log_z of a batch from its scores, and add to sums; returns how many sequences are
+        flagged.
+        """
+        raise NotImplementedError
+
+    def redo(self, batch, log_z, sums):
+        """The flagged sequences of a batch in logarithms; its log_node holds the scores again."""
+        batch.redo(self.edges, log_z, sums)
+
+    def end(self, what, sums):
+        """Called when all batches of a shard are done."""
 
 
 class PairSums(NamedTuple):
@@ -55,6 +89,7 @@ class PairSums(NamedTuple):
     grad: np.ndarray  # (n_edge,): of the weights, plain transitions left out
     base_sum: np.ndarray  # (M, M): of plain transitions
     n_products: np.ndarray  # int64 (2,): products with stored pairs, forward and backward
+    pairs: tuple | None = None  # (edge_ptr, edge_prev, edge_next) of the weights; None: no counts are wanted
 
 
 class SparseBatch(Batch):
@@ -77,30 +112,43 @@ class SparseBatch(Batch):
         sparse_backward(*chain, self.p_node, *spare)
         return n_flagged
 
-    def redo(self, edges, log_z, sums, pairs=_NO_PAIRS):
-        """Log-domain forward-backward of the flagged sequences; log_node holds the scores again.
+    @staticmethod
+    def log_sums(edges, log_node, edge_class, weight, sums):
+        """As in `Batch`. Each step is a sequence of two tokens: one class at a time has a table."""
+        log_alpha, log_beta, p_node = log_node.copy(), np.zeros_like(log_node), np.empty_like(log_node)
+        two, alpha, beta = np.zeros((3, 2, log_node.shape[1]))
+        only = np.zeros(2, np.int32)
+        log_z = forward_backward_log(log_node[:1], np.zeros((1, *alpha.shape)), only, alpha, beta)
+        for t in range(1, len(log_node)):
+            two[:] = log_alpha[t - 1], log_node[t]
+            log_z = forward_backward_log(two, class_scores(edges, edge_class[t])[None], only, alpha, beta)
+            log_alpha[t] = alpha[1]
+        for t in range(len(log_node) - 1 if np.isfinite(log_z) else 0, 0, -1):
+            table = class_scores(edges, edge_class[t])[None]
+            two[:] = log_alpha[t - 1], log_node[t] + log_beta[t]
+            total = forward_backward_log(two, table, only, alpha, beta)
+            log_beta[t - 1] = beta[0]
+            if sums.pairs:
+                p_edge = np.zeros_like(table)
+                add_edge_marginals_log(two, table, only, alpha, beta, total, weight, p_edge)
+                _add_class(edges.active, edge_class[t], p_edge[0], sums)
+        node_marginals_log(log_alpha, log_beta, log_z if np.isfinite(log_z) else -np.inf, p_node)
+        return log_z, weight * p_node
 
-        pairs : (edge_ptr, edge_prev, edge_next) of the weights whose counts sums.grad gets
-        A sequence without a path has log Z = -inf and adds nothing.
-        """
-        n_steps, width = len(self.step_ptr) - 1, self.log_node.shape[1]
-        rows, classes = np.empty(n_steps, np.int64), np.empty(n_steps, np.int32)
-        table = np.empty((1, width, width))
-        u, log_alpha, log_beta, p = (np.empty((n_steps, width)) for _ in range(4))
-        for r in np.flatnonzero(self.flags):
-            n = gather_sequence(r, self.log_node, self.row_class, self.step_ptr, rows, classes, u)
-            chain, weight = (u[:n], classes[:n], edges, log_alpha[:n]), self.weight[r]
-            found = log_z[self.slots.start + r] = sparse_log_forward(*chain, table)
-            if np.isfinite(found):
-                sparse_log_backward(*chain, weight, *pairs, log_beta[:n], *sums[:2], table)
-                node_marginals_log(log_alpha[:n], log_beta[:n], found, p[:n])
-                self.p_node[rows[:n]] = weight * p[:n]
+
+def _add_class(active, k, p_edge, sums):
+    """Add pair marginals (M, M) of class k to the counts of its weights."""
+    edge_ptr, edge_prev, edge_next = sums.pairs
+    np.add(sums.base_sum, p_edge, out=sums.base_sum)
+    for b in active.class_attr[active.class_ptr[k] : active.class_ptr[k + 1]]:
+        if 0 < b < len(edge_ptr) - 1:
+            some = slice(edge_ptr[b], edge_ptr[b + 1])
+            sums.grad[some] += p_edge[edge_prev[some], edge_next[some]]
 
 
-class SparsePairs(Form):
+class SparsePairs(Stages):
     """Transitions as the pairs of labels that have a weight; all others have potential 1."""
 
-    offers = ("counts", "variances")
     batch = SparseBatch
     potentials = staticmethod(sparse_edges)
 
@@ -126,45 +174,30 @@ class SparsePairs(Form):
             # exp(2 WIDE) is a number: what counted is taken off again
             self.squared = twice._replace(wide=self.edges.wide)
 
-    def run(self, what, shard, w, dense, work, counts):
-        sums = PairSums(*(part[shard] for part in self.parts))
-        for out in (counts.grad, counts.dense_grad, *sums):
-            out[:] = 0
-        packing, layout = self.problem.packing, self.problem.layout
-        given = w, dense, self.edges.bounds, packing, layout
-        if what == "variances":
-            return self._variances(shard, given, work, counts, sums)
-        bad = -1
-        for b in packing.batches(shard):
-            batch = SparseBatch(b, packing, work)
-            batch_scores(b, *given, batch.log_node)
-            n_flagged = batch.forward_backward(self.edges, counts.log_z, sums)
-            self.add_counts(batch, self.edges, sums)
-            if n_flagged:
-                batch_scores(b, *given, batch.log_node)
-                batch.redo(self.edges, counts.log_z, sums, self.pairs)
-                lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
-                bad = int(batch.slots.start + lost[0]) if bad < 0 and len(lost) else bad
-            batch_gradient(b, batch.p_node, packing, layout, counts.dense_grad, counts.grad)
-        return bad
+    def begin(self, what, shard):
+        """(`PairSums`, `PairSums` of squares)."""
+        sums = PairSums(*(part[shard] for part in self.parts[:3]), self.pairs)
+        for part in sums[:3]:
+            part[:] = 0
+        return sums, PairSums(*map(np.zeros_like, sums[:3])) if what == "variances" else None
 
-    def _variances(self, shard, given, work, counts, sums):
-        """Sums of variances where `run` leaves expected counts; -1. Sequences that need the log form are left
-        out. The sum of p_edge^2 has the form of an expected count, with alpha^2, v^2 and exp(2 weights).
-        """
-        squares, (*_, packing, layout) = PairSums(*map(np.zeros_like, sums)), given
-        layout = squared(layout)
-        for b in packing.batches(shard):
-            batch = SparseBatch(b, packing, work)
-            batch_scores(b, *given, batch.log_node)
-            batch.forward_backward(self.edges, counts.log_z, sums)
-            self.add_counts(batch, self.edges, sums)
+    def batch_sums(self, what, batch, log_z, sums):
+        """The sum of p_edge^2 has the form of an expected count, with alpha^2, v^2 and exp(2 weights)."""
+        sums, squares = sums
+        n_flagged = batch.forward_backward(self.edges, log_z, sums)
+        self.add_counts(batch, self.edges, sums)
+        if squares:
             spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
             self.add_counts(batch, self.squared, squares)
-            batch_gradient(b, batch.p_node, packing, layout, counts.dense_grad, counts.grad)
-        for count, square in zip(sums[:2], squares[:2], strict=True):
-            count -= np.minimum(count, square)
-        return -1
+        return n_flagged
+
+    def redo(self, batch, log_z, sums):
+        batch.redo(self.edges, log_z, sums[0])
+
+    def end(self, what, sums):
+        if what == "variances":
+            for count, square in zip(*(each[:2] for each in sums), strict=True):
+                count -= np.minimum(count, square)
 
     def add_counts(self, batch, edges, sums):
         """Add the expected counts of a batch to grad and base_sum of sums.
@@ -204,19 +237,11 @@ class DefaultBatch(Batch):
         chain = edges, self.log_node, log_z[self.slots], self.p_node
         return lanes_forward_backward(*self.place, *chain, sums, self.work)
 
-    def redo(self, edges, log_z, sums):
-        """Log-domain forward-backward of the flagged sequences; log_node holds the scores again."""
-        n_steps, width = len(self.step_ptr) - 1, self.log_node.shape[1]
-        rows, classes = np.empty(n_steps, np.int64), np.empty(n_steps, np.int32)
-        u, log_alpha = np.empty((n_steps, width)), np.empty((n_steps, len(edges.scores.group)))
-        p = np.empty_like(log_alpha)
-        for r in np.flatnonzero(self.flags):
-            n = gather_sequence(r, self.log_node, self.row_class, self.step_ptr, rows, classes, u)
-            found = log_z[self.slots.start + r] = default_log_forward(u[:n], edges, log_alpha[:n])
-            if np.isfinite(found):
-                weight = self.weight[r]
-                default_log_backward(u[:n], edges, log_alpha[:n], weight, p[:n], sums.count)
-                self.p_node[rows[:n], : p.shape[1]] = p[:n]
+    @staticmethod
+    def log_sums(edges, log_node, edge_class, weight, sums):
+        """As in `Batch`, see `default_log_sums`."""
+        p_node = np.empty_like(log_node)
+        return default_log_sums(log_node, edges.scores, weight, p_node, sums.count), p_node
 
 
 def default_sums(n_pairs, squares=False):
@@ -228,10 +253,9 @@ def _default_potentials(features, w, class_ptr, class_attr, bounds):
     return default_edges(default_scores(features, w, class_ptr, class_attr, bounds), bounds)
 
 
-class DefaultPairs(Form):
+class DefaultPairs(Stages):
     """Transitions of one edge class as a default, potential 1, and the pairs of labels that have a weight."""
 
-    offers = ("counts", "variances")
     batch = DefaultBatch
     potentials = staticmethod(_default_potentials)
 
@@ -250,24 +274,14 @@ class DefaultPairs(Form):
         squares = what == "variances"
         self.parts = [default_sums(len(self.weight_of), squares) for _ in self.parts]
 
-    def run(self, what, shard, w, dense, work, counts):
-        sums, (packing, layout) = self.parts[shard], (self.problem.packing, self.problem.layout)
-        counts.grad[:], counts.dense_grad[:], bad = 0.0, 0.0, -1
-        given = w, dense, self.edges.bounds, packing, layout
-        squares = squared(layout) if what == "variances" else layout
-        for b in packing.batches(shard):
-            batch = DefaultBatch(b, packing, work)
-            batch_scores(b, *given, batch.log_node)
-            n_flagged = batch.forward_backward(self.edges, counts.log_z, sums)
-            if what == "variances":  # sequences that need the log form are left out
-                spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
-            elif n_flagged:
-                batch_scores(b, *given, batch.log_node)
-                batch.redo(self.edges, counts.log_z, sums)
-                lost = np.flatnonzero(~np.isfinite(counts.log_z[batch.slots]))
-                bad = int(batch.slots.start + lost[0]) if bad < 0 and len(lost) else bad
-            batch_gradient(b, batch.p_node, packing, squares, counts.dense_grad, counts.grad)
-        return bad
+    def begin(self, what, shard):
+        return self.parts[shard]
+
+    def batch_sums(self, what, batch, log_z, sums):
+        n_flagged = batch.forward_backward(self.edges, log_z, sums)
+        if what == "variances":
+            spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
+        return n_flagged
 
     def collect(self, total):
         # neighbours first, so that the sum does not depend on who computed which part

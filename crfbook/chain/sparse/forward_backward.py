@@ -1,19 +1,20 @@
-"""Sparse forward-backward: one product with a base that all tokens share,
-plus the few label pairs that have a weight.
+"""Sparse forward-backward: one product with a base that all tokens share, plus the label pairs with a weight.
 
 psi_edge = base + gain, base = 1 (rank one) or the potentials of the plain transitions, gain = base
 expm1(weights), which is 0 wherever no weight is. So a token costs one product per stored pair of its class,
-instead of L^2. Rows are packed as in forward_backward_batched.py; each step goes class by class, so that a
-list of pairs is read once for all its rows. (b, packing) names a batch, as there; `edges` is a SparseEdges
-(potentials.py), `work` a `Work` (chain/likelihood.py): they list their arrays with shapes; M >= L labels,
-padded.
+instead of L^2. Rows are packed as in forward_backward_batched.py. Each step goes class by class: a list of
+pairs is read once for all its rows. Then come expected counts of edge weights, class by class too: whole
+tables where most pairs have a weight, pair by pair where few have.
+
+(b, packing) names a batch, as there. `edges` is a SparseEdges (potentials.py), `work` a `SparseWork`
+(chain/likelihood.py): they list their arrays with shapes. M >= L labels, padded.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
-from crfbook.chain.forward_backward_batched import erase_flagged, exp_rows, steps_of
+from crfbook.chain.forward_backward_batched import erase_flagged, exp_rows, groups_of, steps_of
 from crfbook.chain.sparse.potentials import open_table
 from crfbook.chain.vector_math import copy_row
 
@@ -23,54 +24,42 @@ CANCELLED = 1e-3
 
 
 @kernel
-def push_row_by_row(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
-    """out[i,y] = part[i,y] + sum_yp source[i - shift,yp] gain[yp,y] over the entries start:stop, for i in
-    rows.
+def times_entries(source, source_row, source_label, gain, target_row, target_label, out):
+    """out[target_row[j],target_label[e]] += source[source_row[j],source_label[e]] gain[e] for all j and e.
 
-    Arguments: source (n, M); rows int64 (m,); shift; start, stop; prev, next_label uint32 (E,), gain (E,);
-    based, part (n, M): what the base contributes, the same number part[i,0] in a whole row unless based; out:
-    out (n, M). The forward step to read; `push_entries` is the one that runs. Cost: one product for each
-    entry and row. Source: Sokolovska et al. (2010), eq. (9).
+    Forward, to read: source_label are the previous labels of the entries, target_label the next ones;
+    `push_entries` is the kernel that runs. Backward the two change places; `pull_entries` runs.
+    Arguments: source (n, M); source_row, target_row int64 (m,); source_label, target_label uint32 (E,), gain
+    (E,); out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010), (9).
     """
-    for i in rows:
-        for y in range(out.shape[1]):
-            out[i, y] = part[i, y if based else 0]
-        for e in range(start, stop):
-            out[i, next_label[e]] += source[i - shift, prev[e]] * gain[e]
+    for j in range(source_row.size):
+        for e in range(gain.size):
+            out[target_row[j], target_label[e]] += source[source_row[j], source_label[e]] * gain[e]
 
 
 @kernel
-def pull_row_by_row(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
-    """out[i - shift,yp] = part[i - shift,yp] + sum_y gain[yp,y] source[i,y], for i in rows:
-    `push_row_by_row` transposed.
-
-    Arguments as in `push_row_by_row`: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,),
-    gain (E,); based, part (n, M); out: out (n, M). The backward step to read; `pull_entries` is the one that
-    runs. Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
-    """
+def _open_rows(rows, shift, based, part, out):
+    """out[i - shift,y] = part[i - shift,y], or part[i - shift,0] for all y unless based, for i in rows."""
     for i in rows:
-        o = i - shift
+        level = part[i - shift, 0]
         for y in range(out.shape[1]):
-            out[o, y] = part[o, y if based else 0]
-        for e in range(start, stop):
-            out[o, prev[e]] += gain[e] * source[i, next_label[e]]
+            out[i - shift, y] = part[i - shift, y] if based else level
 
 
 @kernel
 def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
-    """The same as `push_row_by_row`, but four rows at a time, so that an entry is loaded once for all four.
+    """out[i,y] = part[i,y] + sum_yp source[i - shift,yp] gain[yp,y] over the entries, for i in rows.
 
-    Cells are counted from the beginning of the matrices (x of source, u of out; row i begins at i M) by
-    unsigned numbers: no index is checked for its sign. Arguments as in `push_row_by_row`, the entries sorted
-    by prev: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,), gain (E,); based, part (n,
-    M); out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
+    Rows go four at a time, so that an entry is loaded once for all four; `times_entries` is the sister to
+    read. Cells are counted from the beginning of the matrices (x of source, u of out; row i begins at i M) by
+    unsigned numbers: no index is checked for its sign. Arguments: source (n, M); rows int64 (m,); shift;
+    start, stop; prev, next_label uint32 (E,), gain (E,): entries sorted by prev; based; part (n, M): what the
+    base contributes, the same number part[i,0] in a whole row unless based; out: out (n, M). Cost: one
+    product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
     """
     x, u, M, s = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1]), np.uint64(shift * out.shape[1])
     for j in range(0, rows.size, 4):
-        for i in rows[j : j + 4]:
-            level = part[i, 0]
-            for y in range(out.shape[1]):
-                out[i, y] = part[i, y] if based else level
+        _open_rows(rows[j : j + 4], 0, based, part, out)
         if j + 4 > rows.size:
             for i in rows[j:]:
                 o0 = np.uint64(i) * M
@@ -94,7 +83,7 @@ def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based
 
 @kernel
 def pull_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
-    """The same as `pull_row_by_row`, but four rows at a time, see `push_entries`.
+    """out[i - shift,yp] = part[i - shift,yp] + sum_y gain[yp,y] source[i,y], for i in rows: the way back.
 
     Arguments as in `push_entries`: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,), gain
     (E,); based, part (n, M); out: out (n, M). Cost: one product for each entry and row. Source:
@@ -102,10 +91,7 @@ def pull_entries(source, rows, shift, start, stop, prev, next_label, gain, based
     """
     x, u, M, s = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1]), np.uint64(shift * out.shape[1])
     for j in range(0, rows.size, 4):
-        for i in rows[j : j + 4]:
-            level = part[i - shift, 0]
-            for y in range(out.shape[1]):
-                out[i - shift, y] = part[i - shift, y] if based else level
+        _open_rows(rows[j : j + 4], shift, based, part, out)
         if j + 4 > rows.size:
             for i in rows[j:]:
                 o0 = np.uint64(i) * M
@@ -132,14 +118,17 @@ def pull_entries(source, rows, shift, start, stop, prev, next_label, gain, based
 
 
 @kernel
-def put_entries(start, stop, prev, next_label, value, table):
-    """table[prev[e], next_label[e]] = value[e] for start <= e < stop.
+def open_class(k, edges, table_buf):
+    """The potentials of class k as a table (M, M): its own, or table_buf with the entries of the class.
 
-    Arguments: start, stop; prev, next_label (E,), value (E,); out: table (M, M). Cost: one step an entry.
+    Arguments: k; edges; work: table_buf (M, M), the base until `close_class`. Cost: one step an entry.
     Source: chapter 06.
     """
-    for e in range(start, stop):
-        table[prev[e], next_label[e]] = value[e]
+    if edges.table_of[k] >= 0:
+        return edges.table[edges.table_of[k]]
+    for e in range(edges.entry_ptr[k], edges.entry_ptr[k + 1]):
+        table_buf[edges.prev[e], edges.next_label[e]] = edges.psi[e]
+    return table_buf
 
 
 @kernel
@@ -155,9 +144,7 @@ def _times_table(source, rows, shift_in, table, shift_out, out, buf):
 
 @kernel
 def _repair(based, source, i, forward, part, o, out, table):
-    """Recompute, from sums of positive numbers, what row o has lost; out[o] belongs to source[i], table (M,
-    M): its potentials.
-    """
+    """Recompute what row o of out has lost, from sums of positive numbers: source[i] times table (M, M)."""
     M = out.shape[1]
     for y in range(M):
         if out[o, y] < CANCELLED * part[o, y if based else 0]:
@@ -188,21 +175,18 @@ def _check_step(source, lo, hi, shift_in, forward, edges, row_class, by_step, pa
             continue
         if filled != k:
             open_table(edges.base, edges.active.n_labels, table)
-            put_entries(
-                edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev, edges.next_label, edges.psi, table
-            )
+            open_class(k, edges, table)
             filled = k
         _repair(based, source, i - shift_in, forward, part, o, out, table)
 
 
 @kernel
 def _times_edges(t, forward, edges, row_class, step_ptr, by_step, source, part, out, buf, table):
-    """All rows i of step t and the rows before them, class by class: out[i] = source[before i] @ psi_edge
-    (forward), or out[before i] = psi_edge @ source[i].
+    """Forward out[i] = source[before i] @ psi_edge, else out[before i] = psi_edge @ source[i].
 
-    part (n, M), part[:, 0] filled if there is no base, buf (>= 2 rows, M), table (M, M): work. Returns the
-    number of products with entries. Callers pass a typed constant for `forward`:
-    with the literals True and False numba would compile all of this twice.
+    i are the rows of step t. They go class by class. part (n, M), part[:, 0] filled if there is no base, buf
+    (>= 2 rows, M), table (M, M): work. Returns the number of products with entries. Callers pass a typed
+    constant for `forward`: with the literals True and False numba would compile all of this twice.
     """
     lo, hi, shift = step_ptr[t], step_ptr[t + 1], step_ptr[t] - step_ptr[t - 1]
     shift_in, shift_out = (shift, 0) if forward else (0, shift)
@@ -236,10 +220,9 @@ def _times_edges(t, forward, edges, row_class, step_ptr, by_step, source, part, 
 
 @kernel
 def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
-    """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi;
-    flags where not safe.
+    """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi.
 
-    Eight partial sums do not wait for each other; M is a multiple of 4.
+    What is not safe is flagged. Eight partial sums do not wait for each other; M is a multiple of 4.
     """
     M = alpha.shape[1]
     for i in range(lo, hi):
@@ -255,12 +238,8 @@ def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
             a4, a5 = a4 + alpha[i, y + 4], a5 + alpha[i, y + 5]
             a6, a7 = a6 + alpha[i, y + 6], a7 + alpha[i, y + 7]
         if M % 8:
-            a0, a1, a2, a3 = (
-                a0 + alpha[i, M - 4],
-                a1 + alpha[i, M - 3],
-                a2 + alpha[i, M - 2],
-                a3 + alpha[i, M - 1],
-            )
+            a0, a1 = a0 + alpha[i, M - 4], a1 + alpha[i, M - 3]
+            a2, a3 = a2 + alpha[i, M - 2], a3 + alpha[i, M - 1]
         total = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
         if small > 0 or not (total > 0.0 and total < np.inf):
             flags[i - lo] = 1
@@ -273,8 +252,9 @@ def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
 
 @kernel
 def _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part):
-    """p_node[i] = alpha[i] beta[i] and v[i] = psi_node[i] beta[i] / c, in the places of beta and psi_node;
-    part[i - shift,0] = sum v.
+    """p_node[i] = alpha[i] beta[i], v[i] = psi_node[i] beta[i] / c, part[i - shift,0] = sum v.
+
+    p_node comes in as beta, and psi_node leaves as v.
     """
     M = alpha.shape[1]
     for i in range(lo, hi):
@@ -293,11 +273,10 @@ def _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part):
 
 @kernel
 def flag_wide(row_class, step_ptr, wide, flags):
-    """flags[r] = 1 for the sequences with a transition whose potentials differ by too much for float64 to
-    hold them scaled.
+    """flags[r] = 1 for the sequences with a transition of a wide class.
 
-    Arguments: row_class int32 (n,), step_ptr int64 (T+1,) of a batch; wide uint8 (K,); out: flags uint8 (B,).
-    Cost: n. Source: chapter 06.
+    Its potentials differ by too much for float64 to hold them scaled. Arguments: row_class int32 (n,),
+    step_ptr int64 (T+1,) of a batch; wide uint8 (K,); out: flags uint8 (B,). Cost: n. Source: chapter 06.
     """
     for t in range(1, step_ptr.size - 1):
         for i in range(step_ptr[t], step_ptr[t + 1]):
@@ -307,8 +286,7 @@ def flag_wide(row_class, step_ptr, wide, flags):
 
 @kernel
 def sparse_forward(b, packing, edges, log_node, log_z, work, n_products):
-    """Scaled forward vectors of a packed batch; returns how many sequences are flagged:
-    they need the log form.
+    """Scaled forward vectors of a packed batch; returns how many sequences are flagged for the log form.
 
     m[t,y] = psi_node[t,y] (sum_yp alpha[t-1,yp] base[yp,y] + sum of alpha[t-1,yp] gain[yp,y] over the
     support of y)
@@ -360,3 +338,205 @@ def sparse_backward(b, packing, edges, psi_node, p_node, work, n_products):
                 t, np.bool_(False), edges, row_class, step_ptr, by_step, psi_node, part, p_node, work.prev,
                 work.pair,
             )  # fmt: skip
+
+
+@kernel
+def add_table(table, start, stop, edge_prev, edge_next, n_labels, grad):
+    """grad[f] += table[edge_prev[f], edge_next[f]] for start <= f < stop.
+
+    Arguments: table (M, M); start, stop; edge_prev, edge_next int32 (n_edge,): weights of a FeatureSet;
+    n_labels; out: grad (n_edge,). Cost: one addition a weight, contiguous where all L^2 exist. Source:
+    Sokolovska et al. (2010), eq. (5).
+    """
+    L = n_labels
+    if stop - start == L * L:
+        for yp in range(L):
+            for y in range(L):
+                grad[start + yp * L + y] += table[yp, y]
+        return
+    for f in range(start, stop):
+        grad[f] += table[edge_prev[f], edge_next[f]]
+
+
+@kernel
+def add_pairs(alpha, v, rows, prev_row, start, stop, prev, next_label, table, out):
+    """out[f] += table[yp, y] sum_i alpha[prev_row[i], yp] v[i, y], start <= f < stop.
+
+    (yp, y) is (prev[f], next_label[f]). Arguments: alpha, v (n, M); rows int64 (m,), prev_row int64 (n,);
+    start, stop; prev, next_label (F',); table (M, M); out: out (F',). Cost: two products for each pair and
+    row. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    a, b, M = alpha.reshape(-1), v.reshape(-1), np.uint64(alpha.shape[1])
+    j = 0
+    while j < rows.size:
+        four = j + 4 <= rows.size
+        i0 = rows[j]
+        i1, i2, i3 = (rows[j + 1], rows[j + 2], rows[j + 3]) if four else (i0, i0, i0)
+        p0, p1 = np.uint64(prev_row[i0]) * M, np.uint64(prev_row[i1]) * M
+        p2, p3 = np.uint64(prev_row[i2]) * M, np.uint64(prev_row[i3]) * M
+        q0, q1, q2, q3 = np.uint64(i0) * M, np.uint64(i1) * M, np.uint64(i2) * M, np.uint64(i3) * M
+        for f in range(start, stop):
+            yp, y = np.uint64(prev[f]), np.uint64(next_label[f])
+            total = a[p0 + yp] * b[q0 + y]
+            if four:
+                total += a[p1 + yp] * b[q1 + y] + a[p2 + yp] * b[q2 + y] + a[p3 + yp] * b[q3 + y]
+            out[f] += total * table[yp, y]
+        j += 4 if four else 1
+
+
+@kernel
+def gather_product(alpha, v, rows, prev_row, buf, out):
+    """out = sum_i alpha[prev_row[i]]^T v[i] over rows: one matrix product.
+
+    Arguments: alpha, v (n, M); rows int64 (m,); prev_row int64 (n,); out: out (M, M); work: buf (>= n, M).
+    Cost: m M^2 multiply-adds. Source: Sokolovska et al. (2010), section 3.2.
+    """
+    M, half, first = out.shape[0], max(1, buf.shape[0] // 2), 0
+    product = np.empty((M, M))
+    for yp in range(M):
+        for y in range(M):
+            out[yp, y] = 0.0
+    while first < rows.size:
+        m = min(half, rows.size - first)
+        for j in range(m):
+            copy_row(alpha, prev_row[rows[first + j]], buf, j)
+            copy_row(v, rows[first + j], buf, half + j)
+        np.dot(buf[:m].T, buf[half : half + m], product)
+        for yp in range(M):
+            for y in range(M):
+                out[yp, y] += product[yp, y]
+        first += m
+
+
+@kernel
+def close_class(k, edges, table_buf):
+    """table_buf = the base again, undoing `open_class`.
+
+    Arguments: k; edges; out: table_buf (M, M). Cost: one step an entry. Source: chapter 06.
+    """
+    for e in range(edges.entry_ptr[k], edges.entry_ptr[k + 1]):
+        yp, y = edges.prev[e], edges.next_label[e]
+        table_buf[yp, y] = edges.base[yp, y] if edges.base.size else 1.0
+
+
+@kernel
+def correct_base(alpha, v, rows, prev_row, start, stop, prev, next_label, gain, counts):
+    """counts[yp,y] += gain[e] sum_i alpha[prev_row[i],yp] v[i,y] for the entries e = (yp, y) of start:stop.
+
+    Arguments as in `add_pairs`: alpha, v (n, M), rows (m,), prev_row (n,); start, stop; prev, next_label
+    (E,), gain (E,); out: counts (M, M). Cost: two products for each entry and row. Source: Sokolovska et al.
+    (2010), eq. (5).
+    """
+    for e in range(start, stop):
+        yp, y = prev[e], next_label[e]
+        total = 0.0
+        for i in rows:
+            total += alpha[prev_row[i], yp] * v[i, y]
+        counts[yp, y] += gain[e] * total
+
+
+@kernel
+def base_counts(b, packing, edges, v, work):
+    """counts[yp,y] = sum_i p_edge[i,yp,y]: one product for the base, then what the entries of classes change.
+
+    whole = base sum_i alpha v,   counts = whole + sum_k gain_k sum_{i of class k} alpha v: differences.
+    A pair that keeps less than CANCELLED of `whole` has lost digits; returns how many have: they are for
+    `recount`. Arguments as in `edge_counts`: b, packing; edges; v (n, M), work.alpha; out: counts =
+    work.base_sum and work.whole (M, M). Cost: n M^2 multiply-adds, two products for each entry and row.
+    Source: Sokolovska et al. (2010), eq. (5).
+    """
+    (class_start, by_class, prev_row), M = groups_of(b, packing), v.shape[1]
+    alpha, buf, pair, table = work.alpha, work.prev[: v.shape[0]], work.pair, work.table
+    counts, whole = work.base_sum, work.whole
+    open_table(edges.base, edges.active.n_labels, table)
+    gather_product(alpha, v, by_class[: class_start[class_start.size - 1]], prev_row, buf, pair)
+    for yp in range(M):
+        for y in range(M):
+            whole[yp, y] = counts[yp, y] = pair[yp, y] * table[yp, y]
+    for k in range(edges.table_of.size):
+        rows, d = by_class[class_start[k] : class_start[k + 1]], edges.table_of[k]
+        if rows.size == 0 or edges.wide[k]:
+            continue
+        if d >= 0:
+            gather_product(alpha, v, rows, prev_row, buf, pair)
+            for yp in range(M):
+                for y in range(M):
+                    counts[yp, y] += (edges.table[d, yp, y] - table[yp, y]) * pair[yp, y]
+        else:
+            correct_base(
+                alpha, v, rows, prev_row, edges.entry_ptr[k], edges.entry_ptr[k + 1], edges.prev,
+                edges.next_label, edges.gain, counts,
+            )  # fmt: skip
+    n_lost = 0
+    for yp in range(M):
+        for y in range(M):
+            n_lost += counts[yp, y] < CANCELLED * whole[yp, y]
+    return n_lost
+
+
+@kernel
+def recount(b, packing, edges, v, work):
+    """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where `base_counts` lost digits.
+
+    Nothing is subtracted. Arguments as there: b, packing; edges; v (n, M), work.alpha; work.table is the
+    base, work.whole as it left it; out: counts = work.base_sum (M, M). Cost: two products for each lost pair
+    and row. Source: chapter 06.
+    """
+    (class_start, by_class, prev_row), M = groups_of(b, packing), v.shape[1]
+    alpha, counts, whole = work.alpha, work.base_sum, work.whole
+    lost = np.empty((M * M, 2), np.int64)
+    n_lost = 0
+    for yp in range(M):
+        for y in range(M):
+            if counts[yp, y] < CANCELLED * whole[yp, y]:
+                counts[yp, y], lost[n_lost, 0], lost[n_lost, 1], n_lost = 0.0, yp, y, n_lost + 1
+    for k in range(edges.table_of.size):
+        rows = by_class[class_start[k] : class_start[k + 1]]
+        if rows.size == 0 or edges.wide[k]:
+            continue
+        psi = open_class(k, edges, work.table)
+        for j in range(n_lost):
+            yp, y, total = lost[j, 0], lost[j, 1], 0.0
+            for i in rows:
+                total += alpha[prev_row[i], yp] * v[i, y]
+            counts[yp, y] += psi[yp, y] * total
+        close_class(k, edges, work.table)
+
+
+@kernel
+def edge_counts(b, packing, edges, v, edge_ptr, edge_prev, edge_next, whole, grad, base_sum, work):
+    """Add expected counts of the edge weights of a batch to grad; `whole`: those of attribute 0 to base_sum.
+
+    grad[b,yp,y] += sum_{k with b} psi_k[yp,y] sum_{i of class k} alpha[prev_row[i],yp] v[i,y]
+    Arguments: b, packing: a batch, grouped; edges; v (n, M) of `sparse_backward`, work.alpha; edge_ptr int64
+    (B+1,), edge_prev, edge_next int32 (n_edge,) of the FeatureSet; whole: 1 to form psi_k as a table and
+    multiply it as a whole, 0 to go pair by pair and leave attribute 0 to `base_counts`; out: grad (n_edge,),
+    base_sum (M, M), added to; work: its prev, pair and table are overwritten. A wide class is passed over:
+    its sequences are left to the log domain. Cost: n M^2, or n times the weights of a class.
+    Source: Sokolovska et al. (2010), eq. (5).
+    """
+    M, L, has_base, active = v.shape[1], edges.active.n_labels, edge_ptr[1] > 0, edges.active
+    class_start, by_class, prev_row = groups_of(b, packing)
+    alpha, buf, pair, table = work.alpha, work.prev[: v.shape[0]], work.pair, work.table
+    open_table(edges.base, L, table)
+    for k in range(edges.table_of.size):
+        rows = by_class[class_start[k] : class_start[k + 1]]
+        if rows.size == 0 or edges.wide[k]:
+            continue
+        psi = open_class(k, edges, table)
+        if whole:
+            gather_product(alpha, v, rows, prev_row, buf, pair)
+            for yp in range(M):
+                for y in range(M):
+                    pair[yp, y] *= psi[yp, y]
+                    base_sum[yp, y] += pair[yp, y] if has_base else 0.0
+        for j in range(active.class_ptr[k], active.class_ptr[k + 1]):
+            c = active.class_attr[j]
+            if c == 0 or c >= edge_ptr.size - 1:
+                continue
+            lo, hi = edge_ptr[c], edge_ptr[c + 1]
+            if whole:
+                add_table(pair, lo, hi, edge_prev, edge_next, L, grad)
+            else:
+                add_pairs(alpha, v, rows, prev_row, lo, hi, edge_prev, edge_next, psi, grad)
+        close_class(k, edges, table)

@@ -7,22 +7,18 @@ with them is a jump in memory. LANES sequences side by side jump together, and t
 vector registers. A *lane* is the place of a sequence in [label, lane] arrays, and in tuples of LANES numbers.
 
 Hard constraints make groups of next labels, as in default.py; each group has a first sum of its own.
-gain >= -1, and digits are lost where it takes most of the first sum away: such sums are added up anew.
+gain >= -1, and digits are lost where it takes most of the first sum away: such sums are added up anew. What
+scaled numbers cannot hold is flagged, and goes through `default_log_sums`, one sequence at a time.
+
 `edges` is a `DefaultEdges` of potentials.py; `cells` is a tuple of work arrays, T steps of the longest batch:
 psi, alpha (T, L, LANES), scale (T, LANES), v, beta (L, LANES), factor_buf (L,). One edge class.
-
-Forward-backward with a default in logarithms: nothing underflows, whatever is forbidden.
-
-What lanes.py flags comes here, one sequence at a time, and what only wants log Z of a few of them. `edges` is
-a `DefaultEdges` of potentials.py. One edge class.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.forward_backward import SMALLEST_MASS
+from crfbook.chain.forward_backward import SMALLEST_MASS, sequence_sums_log
 from crfbook.chain.forward_backward_batched import exp_rows
-from crfbook.chain.vector_math import exp_inplace
 
 LANES = 8
 NOTHING = (0.0,) * LANES
@@ -85,28 +81,34 @@ def _weighted(factor_buf, x):
 
 
 @kernel
-def _column_anew(y, edges, before, factor_buf):
-    """sum_yp before[yp] psi(yp,y), each pair by itself, the stored ones in place of the default."""
+def column_factors(y, edges, factor):
+    """factor[yp] = psi(yp,y), each pair by itself: what a sum that has lost digits is added up from anew.
+
+    Arguments: y; edges; out: factor (L,), 0 where forbidden. Cost: L, an exp a stored pair.
+    Source: chapter 10.
+    """
     scores = edges.scores
-    factor_buf[:] = 0.0
+    factor[:] = 0.0
     g = scores.group[y]
     for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
-        factor_buf[scores.member[c]] = 1.0
+        factor[scores.member[c]] = 1.0
     for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
-        factor_buf[edges.column_prev[k]] = np.exp(scores.score[edges.column_place[k]])
-    return _weighted(factor_buf, before)
+        factor[edges.column_prev[k]] = np.exp(scores.score[edges.column_place[k]])
 
 
 @kernel
-def _row_anew(c, g, edges, behind, factor_buf):
-    """sum over the next labels y of group g of psi(c,y) behind[y], each pair by itself."""
+def row_factors(c, g, edges, factor):
+    """factor[y] = psi(c,y) for the next labels y of group g, as `column_factors`.
+
+    Arguments: c: a cell of g; g; edges; out: factor (L,), 0 for other labels. Cost: L, an exp a stored pair.
+    Source: chapter 10.
+    """
     scores = edges.scores
-    factor_buf[:] = 0.0
+    factor[:] = 0.0
     for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
-        factor_buf[scores.label[i]] = 1.0
+        factor[scores.label[i]] = 1.0
     for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
-        factor_buf[scores.next_label[k]] = np.exp(scores.score[k])
-    return _weighted(factor_buf, behind)
+        factor[scores.next_label[k]] = np.exp(scores.score[k])
 
 
 @kernel
@@ -122,7 +124,8 @@ def _mix(edges, before, psi, alpha, factor_buf):
             for k in range(edges.column_ptr[y], edges.column_ptr[y + 1]):
                 a = _plus(a, edges.column_gain[k], _get(before, np.uint32(edges.column_prev[k])))
             if _lost_digits(a, total):
-                a = _column_anew(y, edges, before, factor_buf)
+                column_factors(y, edges, factor_buf)
+                a = _weighted(factor_buf, before)
             a = _times(a, _get(psi, y))
             _put(a, alpha, y)
             mass = _plus(mass, 1.0, a)
@@ -196,7 +199,8 @@ def _step_back(edges, before, v, beta, product, square, share, factor_buf):
                     q = _times(p, x)
                     square[k] += _dot(_times(q, share), q)
             if _lost_digits(a, total):
-                a = _row_anew(c, g, edges, v, factor_buf)
+                row_factors(c, g, edges, factor_buf)
+                a = _weighted(factor_buf, v)
             _put(_plus(_get(beta, yp), 1.0, a), beta, yp)
 
 
@@ -233,8 +237,7 @@ def _lanes_backward(r, step_ptr, edges, weight, flags, p_node, sums, cells):
 
 @kernel
 def lanes_forward_backward(b, packing, edges, log_node, log_z, p_node, sums, work):
-    """log Z, node marginals and sums for the stored pairs of a packed batch; returns how many sequences are
-    flagged.
+    """log Z, node marginals and sums for the stored pairs of a batch; returns how many sequences are flagged.
 
     alpha[0,y] = psi[0,y] / c[0],  c[t] such that sum_y alpha[t,y] = 1
     alpha[t,y] = psi[t,y] (sum_yp alpha[t-1,yp] + sum_stored alpha[t-1,yp] gain(yp,y)) / c[t]
@@ -267,158 +270,25 @@ def lanes_forward_backward(b, packing, edges, log_node, log_z, p_node, sums, wor
 
 
 @kernel
-def _log_sum_exp(x, x_buf):
-    """log sum_i exp(x[i]); -inf if all are."""
-    high, total = -np.inf, 0.0
-    for i in range(x.size):
-        high = x[i] if x[i] > high else high
-    if high == -np.inf:
-        return high
-    for i in range(x.size):
-        x_buf[i] = x[i] - high
-    exp_inplace(x_buf)
-    for i in range(x.size):
-        total += x_buf[i]
-    return high + np.log(total)
+def default_log_sums(log_node, scores, weight, p_node, count):
+    """`sequence_sums_log` of one sequence, whose transitions become a table; returns log_z.
 
-
-@kernel
-def _shares(x, share):
-    """share = exp(x - high); returns high, the largest x."""
-    high = -np.inf
-    for y in range(x.size):
-        high = x[y] if x[y] > high else high
-    for y in range(x.size):
-        share[y] = x[y] - high if x[y] > -np.inf else -np.inf
-    exp_inplace(share)
-    return high
-
-
-@kernel
-def _least_total(edges):
-    """Sums of shares above this count all that matters: a share below exp(-708) is 0, whatever its gain."""
-    return np.exp(min(edges.edge_spread[0], 700.0) - 660.0)
-
-
-@kernel
-def _log_of(total, some, high, least):
-    """high + log(some), or NaN where `some`, what stored pairs left of total, has lost digits."""
-    safe = total > least and some > LEAST_SHARE * total and some < 1e300
-    return high + np.log(some) if safe else np.nan
-
-
-@kernel
-def _before(edges, log_alpha, share, x_buf, term, out):
-    """out[y] = log sum_yp exp(log_alpha[yp] + s(yp,y))."""
-    scores, high, least = edges.scores, _shares(log_alpha, share), _least_total(edges)
+    Arguments: log_node (T, M); scores: a `DefaultScores`, of one class; weight; out: p_node (T, M) = weight *
+    marginals; count (P,): += weight * p of each stored pair. Cost: 3 T M^2 exps, tables of 16 M^2 bytes.
+    Source: docs/SPEC.md, A.3.
+    """
+    T, M = log_node.shape
+    log_edge, edge_sum = np.full((1, M, M), -np.inf), np.zeros((1, M, M))
     for g in range(scores.member_ptr.size - 1):
-        first, stop, total = scores.member_ptr[g], scores.member_ptr[g + 1], 0.0
-        for c in range(first, stop):
-            total += share[scores.member[c]]
-        for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
-            y, some = scores.label[i], total
-            columns = range(edges.column_ptr[y], edges.column_ptr[y + 1])
-            for k in columns:
-                some += share[edges.column_prev[k]] * edges.column_gain[k]
-            out[y] = _log_of(total, some, high, least)
-            if np.isnan(out[y]):
-                term[:] = -np.inf
-                for c in range(first, stop):
-                    term[scores.member[c]] = log_alpha[scores.member[c]]
-                for k in columns:
-                    yp = edges.column_prev[k]
-                    term[yp] = log_alpha[yp] + scores.score[edges.column_place[k]]
-                out[y] = _log_sum_exp(term, x_buf)
-
-
-@kernel
-def _behind(edges, log_v, share, x_buf, term, out):
-    """out[yp] = log sum_y exp(s(yp,y) + log_v[y])."""
-    scores, high, least = edges.scores, _shares(log_v, share), _least_total(edges)
-    out[:] = -np.inf
-    for g in range(scores.member_ptr.size - 1):
-        labels, total = scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]], 0.0
-        for y in labels:
-            total += share[y]
         for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
-            row, some = range(scores.row_ptr[c], scores.row_ptr[c + 1]), total
-            for k in row:
-                some += share[scores.next_label[k]] * edges.gain[k]
-            found = _log_of(total, some, high, least)
-            if np.isnan(found):
-                term[:] = -np.inf
-                for y in labels:
-                    term[y] = log_v[y]
-                for k in row:
-                    term[scores.next_label[k]] = log_v[scores.next_label[k]] + scores.score[k]
-                found = _log_sum_exp(term, x_buf)
-            yp = scores.member[c]
-            out[yp] = np.logaddexp(out[yp], found)
-
-
-@kernel
-def _normalised(x):
-    """x[y] -= max x; returns that, and 0 where all are -inf."""
-    high = -np.inf
-    for y in range(x.size):
-        high = x[y] if x[y] > high else high
-    for y in range(x.size if high > -np.inf else 0):
-        x[y] -= high
-    return high if high > -np.inf else 0.0
-
-
-@kernel
-def default_log_forward(log_node, edges, log_alpha):
-    """Forward vectors of one sequence in logarithms, the largest of each 0; returns log Z, -inf if every path
-    is forbidden.
-
-    la[0] = log_node[0] - gain[0],  a = exp la[t-1]
-    la[t,y] = log_node[t,y] + log(sum_yp a[yp] + sum_stored a[yp] gain(yp,y)) - gain[t]
-    log_z = sum_t gain[t] + log sum_y exp la[T-1,y]
-    Arguments: log_node (T, >= L), T >= 1; edges; out: log_alpha (T, L). Cost a token: L exps and logarithms,
-    the stored pairs, and L exps more for each sum that lost digits. Source: docs/SPEC.md, A.3, D.2.
-    """
-    T, L = log_alpha.shape
-    share, x_buf, term = np.empty(L), np.empty(L), np.empty(L)
-    for y in range(L):
-        log_alpha[0, y] = log_node[0, y]
-    log_z = _normalised(log_alpha[0])
-    for t in range(1, T):
-        _before(edges, log_alpha[t - 1], share, x_buf, term, log_alpha[t])
-        for y in range(L):
-            log_alpha[t, y] += log_node[t, y]
-        log_z += _normalised(log_alpha[t])
-    return log_z + _log_sum_exp(log_alpha[T - 1], x_buf)
-
-
-@kernel
-def default_log_backward(log_node, edges, log_alpha, weight, p_node, count):
-    """Node marginals of one sequence, and expected counts of the stored pairs, from `default_log_forward`.
-
-    lb[T-1] = 0;  lb[t-1,yp] = log(sum_y e^lv[y] + sum_stored gain(yp,y) e^lv[y]),  lv = log_node[t] + lb[t]
-    z[t] = log sum_y exp(la[t,y] + lb[t,y]);  p_node = exp(la + lb - z)
-    p(yp,y) = exp(la[t-1,yp] + s(yp,y) + lv[y] - z[t-1]);  then lb[t-1] -= its largest
-    So each row sums to one, however large the scores are.
-    Arguments: log_node (T, >= L); edges; log_alpha (T, L), of a sequence that has a path; weight; out: p_node
-    (T, L) = weight * marginals; count (P,): += weight * p of each stored pair. Cost a token: that of the
-    forward pass, L exps and an exp a stored pair. Source: docs/SPEC.md, D.2.
-    """
-    T, L = log_alpha.shape
-    scores, share, x_buf, term = edges.scores, np.empty(L), np.empty(L), np.empty(L)
-    log_beta, log_v = np.zeros(L), np.empty(L)
-    for t in range(T - 1, -1, -1):
-        for y in range(L):
-            p_node[t, y] = log_alpha[t, y] + log_beta[y]
-        z = _log_sum_exp(p_node[t], x_buf)
-        for y in range(L):
-            p_node[t, y] = weight * np.exp(p_node[t, y] - z)
-        for c in range(scores.member.size if t < T - 1 else 0):
-            before = log_alpha[t, scores.member[c]] - z
+            row = log_edge[0, scores.member[c]]
+            for i in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
+                row[scores.label[i]] = 0.0
             for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
-                log_p = before + scores.score[k] + log_v[scores.next_label[k]]
-                count[k] += weight * np.exp(min(log_p, 0.0))  # above 0 is rounding
-        _normalised(log_beta)
-        for y in range(L if t > 0 else 0):
-            log_v[y] = log_node[t, y] + log_beta[y]
-        if t > 0:
-            _behind(edges, log_v, share, x_buf, term, log_beta)
+                row[scores.next_label[k]] = scores.score[k]
+    log_z = sequence_sums_log(log_node, log_edge, np.zeros(T, np.int32), weight, p_node, edge_sum)
+    for c in range(scores.member.size):
+        row = edge_sum[0, scores.member[c]]
+        for k in range(scores.row_ptr[c], scores.row_ptr[c + 1]):
+            count[k] += row[scores.next_label[k]]
+    return log_z

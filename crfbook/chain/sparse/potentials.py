@@ -1,17 +1,11 @@
-"""Sparse transitions: a base that all classes share plus, for each class,
-the label pairs in which it differs.
+"""Sparse transitions: a base that all classes share, and the label pairs in which each class differs from it.
 
-Built from the weights without a table (K, L, L): memory grows with the weights that are not zero. Source:
-Sokolovska et al. (2010), section 3.2.
-
-Edge potentials of a class as a base plus sparse differences,
-merged from the weights of its edge attributes.
-
-Weights are attribute by attribute: those of edge attribute b > 0 that are not zero are attr_code,
+They are merged from the weights of edge attributes, without a table (K, L, L): memory grows with the weights
+that are not zero. The weights of edge attribute b > 0 that are not zero are attr_code,
 attr_log[attr_ptr[b] : attr_ptr[b + 1]], code = previous * L + next, rising. Attribute 0, plain transitions,
-and hard constraints are the base (M, M), shared by all classes; with neither of them the base is 1
-everywhere, and has shape (0, 0). The NamedTuples `active` (ActiveEdges), `edges` (SparseEdges) and `scores`
-(SparseScores) of potentials.py list their arrays with shapes.
+and hard constraints are the base (M, M). With neither of them the base is 1 everywhere, and has shape (0, 0).
+The NamedTuples `active` (ActiveEdges), `edges` (SparseEdges) and `scores` (SparseScores) list their arrays
+with shapes. Source: Sokolovska et al. (2010), section 3.2.
 """
 
 from typing import NamedTuple
@@ -29,11 +23,11 @@ from crfbook.data.features import row_offsets, select
 
 @kernel
 def count_entries(active, stamp_buf, count):
-    """count[k] = how many label pairs have a weight in some attribute b > 0 of class k:
-    the union of their supports.
+    """count[k] = how many label pairs have a weight in some attribute b > 0 of class k.
 
-    Arguments: active; work: stamp_buf int64 (L*L,), all -1; out: count int64 (K,). Cost: one step for each
-    weight of each class. Source: Sokolovska et al. (2010), section 3.2.
+    This is the size of the union of their supports. Arguments: active; work: stamp_buf int64 (L*L,), all -1;
+    out: count int64 (K,). Cost: one step for each weight of each class. Source: Sokolovska et al. (2010),
+    section 3.2.
     """
     for k in range(count.size):
         count[k] = 0
@@ -48,11 +42,10 @@ def count_entries(active, stamp_buf, count):
 
 @kernel
 def sort_touched(touched, n, stamp, mark):
-    """Put touched[:n], the positions of stamp that hold mark, into rising order: sorted if few,
-    found again if many.
+    """Put touched[:n], the positions of stamp that hold mark, into rising order.
 
-    Arguments: touched uint32 (m,), changed; n; stamp int64 (m,); mark. Cost: n log n, or m. Source:
-    chapter 06.
+    Few are sorted, many are looked for again. Arguments: touched uint32 (m,), changed; n; stamp int64 (m,);
+    mark. Cost: n log n, or m. Source: chapter 06.
     """
     if n * 32 < stamp.size:
         touched[:n].sort()
@@ -81,12 +74,11 @@ def open_table(base, n_labels, table):
 
 @kernel
 def merge_weights(k, active, opening, stamp_buf, touched_buf, pair_buf):
-    """pair_buf[code] = opening + sum_b lam[b, code] for every pair of the support of class k;
-    returns how many there are.
+    """pair_buf[code] = opening + sum_b lam[b, code] for every pair of the support of class k.
 
-    Their codes, rising, are left in touched_buf. Arguments: k; active; opening (M, M) or (0, 0): zeros; out:
-    touched_buf uint32 (L*L,), pair_buf (L*L,); work: stamp_buf int64 (L*L,), no k in it. Cost: one step a
-    weight, and sorting. Source: Sokolovska et al. (2010), eq. (3).
+    Returns how many pairs there are; their codes, rising, are in touched_buf. Arguments: k; active; opening
+    (M, M) or (0, 0): zeros; out: touched_buf uint32 (L*L,), pair_buf (L*L,); work: stamp_buf int64 (L*L,), no
+    k in it. Cost: one step a weight, and sorting. Source: Sokolovska et al. (2010), eq. (3).
     """
     n, L = 0, active.n_labels
     for i in range(active.class_ptr[k], active.class_ptr[k + 1]):
@@ -107,10 +99,9 @@ def merge_weights(k, active, opening, stamp_buf, touched_buf, pair_buf):
 
 @kernel
 def fill_entries(edges, spread, stamp_buf, touched_buf, pair_buf):
-    """psi[e] = base[yp,y] exp(sum_b lam[b,yp,y]) and gain[e] = psi[e] - base[yp,y]
-    of every pair (yp, y) of the support of a class.
+    """psi[e] = base[yp,y] exp(sum_b lam[b,yp,y]), gain[e] = psi[e] - base[yp,y] of every pair of a support.
 
-    One exponential of the sum, whatever the number of attributes: gain = base expm1(sum). A class with
+    There is one exponential, of the sum, for any number of attributes: gain = base expm1(sum). A class with
     table_of[k] >= 0 is written as a whole table instead. Arguments: edges, of which active, base, table_of
     and entry_ptr are read; out: its prev, next_label, gain, psi (E,) and table (D, M, M); spread (K,):
     largest minus smallest of 0 and the sums; work: stamp_buf int64 (L*L,), all -1; touched_buf uint32 (L*L,);
@@ -140,12 +131,12 @@ def fill_entries(edges, spread, stamp_buf, touched_buf, pair_buf):
 
 @kernel
 def fill_scores(active, log_base, scores, stamp_buf, touched_buf, pair_buf):
-    """entry_score[e] = log_base[yp,y] + sum_b lam[b,yp,y] of every pair of the support of a class,
-    summed in that order.
+    """entry_score[e] = log_base[yp,y] + sum_b lam[b,yp,y] of every pair of the support of a class.
 
-    Arguments as in `fill_entries`: active; log_base (M, M) or (0, 0); scores, of which entry_ptr is read;
-    out: its prev, next_label and entry_score (E,); work: stamp_buf (L*L,), all -1; touched_buf (L*L,);
-    pair_buf (L*L,). Cost: one step a weight. Source: Sokolovska et al. (2010), eq. (10).
+    Terms are added in that order. Arguments as in `fill_entries`: active; log_base (M, M) or (0, 0); scores,
+    of which entry_ptr is read; out: its prev, next_label and entry_score (E,); work: stamp_buf (L*L,), all
+    -1; touched_buf (L*L,); pair_buf (L*L,). Cost: one step a weight. Source: Sokolovska et al. (2010), eq.
+    (10).
     """
     L = active.n_labels
     for k in range(scores.entry_ptr.size - 1):
@@ -153,28 +144,6 @@ def fill_scores(active, log_base, scores, stamp_buf, touched_buf, pair_buf):
         for i in range(n):
             e, code = scores.entry_ptr[k] + i, touched_buf[i]
             scores.prev[e], scores.next_label[e], scores.entry_score[e] = code // L, code % L, pair_buf[code]
-
-
-@kernel
-def class_scores(k, edges, table):
-    """table[yp,y] = log_base[yp,y] + sum_b lam[b,yp,y]: the scores of class k in the logarithmic domain.
-
-    Arguments: k; edges; out: table (M, M), padding labels -inf. Cost: M^2 and the weights of the class.
-    Source: Sokolovska et al. (2010), eq. (3).
-    """
-    active, log_base, L = edges.active, edges.log_base, edges.active.n_labels
-    for yp in range(table.shape[0]):
-        for y in range(table.shape[1]):
-            if log_base.size:
-                table[yp, y] = log_base[yp, y]
-            else:
-                table[yp, y] = 0.0 if yp < L and y < L else -np.inf
-    for i in range(active.class_ptr[k], active.class_ptr[k + 1]):
-        b = active.class_attr[i]
-        if b == 0 or b >= active.attr_ptr.size - 1:
-            continue
-        for j in range(active.attr_ptr[b], active.attr_ptr[b + 1]):
-            table[active.attr_code[j] // L, active.attr_code[j] % L] += active.attr_log[j]
 
 
 # nats between potentials of a class; beyond, its sequences are computed in the log domain (MAX_SPREAD / 2)
@@ -217,9 +186,7 @@ class SparseEdges(NamedTuple):
 
 
 class SparseScores(NamedTuple):
-    """Transition scores of K classes for decoding: a base,
-    and the pairs of each class that differ from it (E entries).
-    """
+    """Transition scores of K classes for decoding: a base, and the pairs that differ from it (E entries)."""
 
     # (1, M, M): plain transitions, -inf where forbidden and for padding, or (0, 0, 0): 0 everywhere
     log_base: np.ndarray
@@ -230,8 +197,9 @@ class SparseScores(NamedTuple):
 
 
 class DefaultScores(NamedTuple):
-    """Transition scores of K classes for default.py: 0 but for stored pairs. G groups of next labels, each
-    with the previous labels that may precede it; C of these *cells* in all.
+    """Transition scores of K classes for default.py: 0 but for stored pairs.
+
+    Next labels form G groups, each with the previous labels that may precede it: C of these *cells* in all.
     """
 
     group: np.ndarray  # int32 (L,): of each next label
@@ -329,9 +297,7 @@ def active_edges(features, w, class_ptr, class_attr):
 
 
 def count_supports(active):
-    """int64 (K,): number of label pairs that have a weight in some attribute of each class,
-    attribute 0 left out.
-    """
+    """int64 (K,): number of label pairs with a weight in some attribute of each class but attribute 0."""
     count = np.empty(len(active.class_ptr) - 1, np.int64)
     count_entries(active, np.full(active.n_labels**2, -1), count)
     return count
@@ -348,9 +314,7 @@ def _scratch(n_labels):
 
 
 def base_scores(features, w, bounds):
-    """log_base (M, M): plain transitions, -inf where forbidden and for padding labels;
-    (0, 0) if they are all 0.
-    """
+    """log_base (M, M): plain transitions, -inf where forbidden and for padding; (0, 0) if all are 0."""
     n_labels, n_base = features.n_labels, int(features.edge_ptr[1])
     weights = w[features.n_node : features.n_node + n_base]
     if not weights.any() and not bounds.edge[:n_labels, :n_labels].any():
@@ -385,6 +349,21 @@ def sparse_edges(features, w, class_ptr, class_attr, bounds=None, table_share=TA
     edges.wide[:] = ~(spread + base_spread <= WIDE)
     edges.edge_spread[0] = min(base_spread + spread[edges.wide == 0].max(initial=0.0), WIDE)
     return edges
+
+
+def class_scores(edges, k):
+    """(M, M): scores of the transitions of class k of a `SparseEdges`, -inf for padding labels."""
+    active, width = edges.active, len(edges.bounds.middle)
+    if edges.log_base.size:
+        table = edges.log_base.copy()
+    else:
+        table = np.full((width, width), -np.inf)
+        table[: active.n_labels, : active.n_labels] = 0.0
+    for b in active.class_attr[active.class_ptr[k] : active.class_ptr[k + 1]]:
+        if 0 < b < len(active.attr_ptr) - 1:
+            some = slice(active.attr_ptr[b], active.attr_ptr[b + 1])
+            table[np.divmod(active.attr_code[some], active.n_labels)] += active.attr_log[some]
+    return table
 
 
 def sparse_scores(features, w, class_ptr, class_attr, bounds):
@@ -442,8 +421,9 @@ def default_edges(scores, bounds):
 
 
 def with_scores(edges, score):
-    """`DefaultEdges` with other scores (P,) of the same stored pairs. What is only read in decoding, max_row
-    and min_row, is left as it was.
+    """`DefaultEdges` with other scores (P,) of the same stored pairs.
+
+    max_row and min_row, which only decoding reads, stay as they were.
     """
     with np.errstate(over="ignore"):
         gain = np.expm1(score)
@@ -463,11 +443,10 @@ def distinct_columns(table):
 
 
 def sparsify(features, w, threshold=0.0):
-    """(FeatureSet, weights) of the weights with |w| > threshold alone: same scores if the threshold is 0,
-    less to look at.
+    """(FeatureSet, weights) of the weights with |w| > threshold alone.
 
-    With a threshold this is the a-posteriori selection of Sokolovska et al. (2010), section 6.3:
-    no weight is trained again.
+    Scores stay the same if the threshold is 0. With a larger one this is the a-posteriori selection of
+    Sokolovska et al. (2010), section 6.3: no weight is trained again.
     """
     w = np.asarray(w, dtype=np.float64)
     if w.shape != (features.n_features,):

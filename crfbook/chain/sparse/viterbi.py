@@ -1,10 +1,8 @@
-"""Sparse Viterbi: the best labelling where few label pairs of a class differ from a base that all classes
-share.
+"""Sparse Viterbi: the best labelling where few label pairs of a class differ from a base of all classes.
 
 The base alone is decoded as viterbi_many does (its rows thinned out by `dominance`); then each stored pair of
-the token's class is looked at once. Scores add up in the order of the dense form,
-so that scores and paths are the same bit for bit. `scores` is a SparseScores (potentials.py),
-which lists its arrays with shapes.
+the token's class is looked at once. Scores add up in the order of the dense form, so that scores and paths
+are the same bit for bit. `scores` is a SparseScores (potentials.py), which lists its arrays with shapes.
 """
 
 import numpy as np
@@ -38,14 +36,13 @@ def best_base(t, delta, log_base, bound, reach, n_labels, rows_buf, base_best):
 
 @kernel
 def apply_entries(t, mark, k, scores, delta, base_best, best, stamp_buf, dirty_buf):
-    """best[t,y] = max(max over the support of column y of delta[t-1,yp] + entry_score,
-    max over the rest of the base).
+    """best[t,y] = the largest delta[t-1,yp] + score[yp,y]: entries in column y's support, the base elsewhere.
 
     The base's own best counts unless the label that reaches it is in the support with a lower score: only
     such a column is searched again without its support. Arguments: t; mark: a number not in stamp_buf; k: the
-    class; scores; delta (T, M); base_best (T, M) of `best_base`; out: best (T, M); work: stamp_buf int64 (M,
-    M); dirty_buf uint8 (M,). Returns the number of columns searched again. Cost: one comparison an entry, M
-    for each such column. Source: Sokolovska et al. (2010), eq. (10).
+    class; scores; delta (T, M); base_best (T, M) of `best_base`; out: best (T, M); work: dirty_buf uint8
+    (M,); stamp_buf int64 (M, M). Returns the number of columns searched again. Cost: one comparison an entry,
+    M for each such column. Source: Sokolovska et al. (2010), eq. (10).
     """
     start, stop, log_base = scores.entry_ptr[k], scores.entry_ptr[k + 1], scores.log_base
     M = best.shape[1]
@@ -99,8 +96,7 @@ def sparse_trace_back(scores, edge_class, lo, hi, delta, best, path, column_buf)
 
 @kernel
 def sparse_viterbi_many(log_node, scores, n_labels, edge_class, seq_ptr, path, score):
-    """Best path and score of every sequence: those of ``viterbi_many``,
-    in time that grows with the entries of the classes.
+    """Best path and score of every sequence: those of ``viterbi_many``, in time that grows with the entries.
 
     delta[t,y] = log_node[t,y] + max(max_{yp in support of y} (delta[t-1,yp] + entry_score[yp,y]),
                                      max_{yp not in it} (delta[t-1,yp] + log_base[yp,y]))

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from crfbook._checks import whole
 from crfbook.chain.active.form import ActiveObjective
-from crfbook.chain.active.sets import EPS
+from crfbook.chain.active.sequence import EPS
 from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import is_tiny
 from crfbook.chain.token_layout import worth_lists

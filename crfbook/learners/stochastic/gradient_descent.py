@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crfbook._checks import number, shown, whole
-from crfbook.chain.active.sets import check_eps, check_transitions, list_work
+from crfbook.chain.active.sequence import check_eps, check_transitions
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import (
     cells_of,
@@ -59,7 +59,7 @@ from crfbook.data.constraints import Limits
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.learners.stochastic.gradient_steps import clip_cells, sgd_l1_steps, sgd_steps
-from crfbook.learners.stochastic.lists import sgd_l1_list_steps, sgd_list_steps
+from crfbook.learners.stochastic.lists import list_work, sgd_l1_list_steps, sgd_list_steps
 from crfbook.training.certificate import TINY
 from crfbook.training.interrupts import heard_chunks
 from crfbook.training.loop import Callback, Learner, OptResult, State, run

@@ -4,22 +4,70 @@ What gradient_steps.py does on dense rows and tables of transitions is done here
 stand in the FeatureSet: cells are the weights w (F,) themselves. Transitions are potentials of 1 and stored
 pairs, of which those of active labels count (chain/active/sequence.py): as the sets are chosen anew at each
 visit, a label that comes to matter comes in. eps = 0 is exact. `lists`: a `ListLayout` of
-chain/token_layout.py; `work`: a `ListWork` of chain/active/sets.py. One edge class with one edge attribute.
+chain/token_layout.py; `work`: a `ListWork`. One edge class with one edge attribute.
 
 After a step all pairs of active labels have moved, others have at most shrunk. So scores and gains of a label
 are made when a sequence first needs them, from theta.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.active.sequence import active_backward, active_forward, refresh_cells
+from crfbook.chain.active.sequence import (
+    ActiveRule,
+    ActiveWork,
+    PairWeights,
+    active_backward,
+    active_forward,
+    active_work,
+    refresh_cells,
+)
 from crfbook.chain.forward_backward_batched import exp_rows
 from crfbook.chain.scores import list_gradient, list_scores
 from crfbook.chain.sequence import bound_nodes
 from crfbook.chain.sparse.default import find_next
-from crfbook.chain.sparse.lanes import default_log_backward, default_log_forward
+from crfbook.chain.sparse.lanes import default_log_sums
+from crfbook.chain.sparse.potentials import DefaultEdges, default_edges
 from crfbook.learners.stochastic.gradient_steps import clip_cells
+
+
+class ListWork(NamedTuple):
+    """What stochastic gradient writes while it visits one sequence after another; T = the longest, C cells, P
+    stored pairs.
+
+    In the log form `psi` holds scores and `product` expected counts.
+    """
+
+    psi: np.ndarray  # (T, L): scores, then their exp
+    p_node: np.ndarray  # (T, L)
+    log_z: np.ndarray  # (1,): what exp took away
+    flags: np.ndarray  # (1,): 1: the log form is needed
+    rows: np.ndarray  # int64 (T+1,): 0, 1, 2, ...
+    cells: np.ndarray  # int32 (C,): 0, 1, 2, ...
+    edges: DefaultEdges
+    product: np.ndarray  # (P,): zeros between visits
+    pairs: PairWeights
+    rule: ActiveRule
+    cell: np.ndarray  # int32 (T C,): active cells
+    ptr: np.ndarray  # int64 (T+1,)
+    active: ActiveWork
+
+
+def list_work(corpus, layout, lists, eps):
+    """`ListWork` for the sequences of a corpus, from its `lay_out_lists`."""
+    scores, longest = lists.scores, max(1, corpus.longest)
+    n_labels, n_cells = len(scores.group), len(scores.member)
+    weight = len(lists.node_label) + scores.score.astype(np.int64) - 1
+    edges = default_edges(scores._replace(score=np.zeros(len(weight))), layout.bounds)
+    psi, p_node = np.zeros((2, longest, n_labels))
+    numbers = np.arange(longest + 1), np.arange(n_cells, dtype=np.int32)
+    single = np.zeros(1), np.zeros(1, np.uint8)
+    pairs = PairWeights(weight, np.zeros(1), np.zeros(1, np.int64), np.full(n_cells, -1))
+    sets = np.zeros(longest * n_cells, np.int32), np.zeros(longest + 1, np.int64)
+    found = psi, p_node, *single, *numbers, edges, np.zeros(len(weight)), pairs
+    return ListWork(*found, ActiveRule(float(eps), -1.0, 1), *sets, active_work(longest, n_labels))
 
 
 @kernel
@@ -96,11 +144,9 @@ def loss_by_lists(s, theta, scale, spread, layout, lists, work):
             return log_z + work.log_z[0] - gold
     work.flags[0] = 1
     refresh_cells(work.cells, theta, work.pairs, work.edges)
-    for k in range(work.pairs.weight.size):
-        work.edges.column_gain[k] = work.edges.gain[work.edges.column_place[k]]
     score_nodes_by_lists(s, theta, scale, layout, lists, psi)
-    work.log_z[0] = default_log_forward(psi, work.edges, work.active.alpha[: last - first])
-    return work.log_z[0] - gold
+    p_node = work.p_node[: last - first]
+    return default_log_sums(psi, work.edges.scores, 0.0, p_node, work.product) - gold
 
 
 @kernel
@@ -147,7 +193,7 @@ def add_gradient_by_lists(s, step, layout, lists, work, theta):
             work.active
         )  # fmt: skip
     else:
-        default_log_backward(psi, work.edges, work.active.alpha[:T], 1.0, p_node, work.product)
+        default_log_sums(psi, work.edges.scores, 1.0, p_node, work.product)
     low, high = move_pairs(cells, step, work, theta)
     for t in range(first, last):
         p_node[t - first, layout.labels[t]] -= 1.0

@@ -1,5 +1,8 @@
-"""Label contexts in logarithms, every context with every next label: forward-backward as the reference, and
-for extreme weights; Viterbi for the best labelling.
+"""Label contexts in logarithms, every context with every next label.
+
+Forward-backward is the reference, and for extreme weights; Viterbi finds the best labelling. Neither goes by
+the tables of chain/forward_backward.py: of the Q^2 pairs of contexts only Q M can follow each other, and a
+table of all would be as large as the square of their number.
 
 States, arcs and back-offs are those of forward_backward.py; arc -1 stands for a transition without one.
 """
@@ -7,6 +10,7 @@ States, arcs and back-offs are those of forward_backward.py; arc -1 stands for a
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.vector_math import log_sum_exp
 from crfbook.learners.tuples.forward_backward import expand_arcs
 
 
@@ -25,22 +29,10 @@ def step_scores(t, k, log_node, log_edge, log_factor, last, arc_of, step):
 
 
 @kernel
-def _log_sum_exp(row):
-    """LSE of a row: its largest value m + log sum exp(row - m); m itself if it is not finite."""
-    high, total = -np.inf, 0.0
-    for i in range(row.size):
-        high = max(high, row[i])
-    if not np.isfinite(high):
-        return high
-    for i in range(row.size):
-        total += np.exp(row[i] - high)
-    return high + np.log(total)
-
-
-@kernel
 def _forward_log(t, step, dest, log_alpha, high, total):
-    """log_alpha[t,d] = LSE of log_alpha[t-1,q] + step[q,y] over all (q, y) that lead to d. All (., Q); step,
-    dest (Q, M).
+    """log_alpha[t,d] = LSE of log_alpha[t-1,q] + step[q,y] over all (q, y) that lead to d.
+
+    step, dest (Q, M); log_alpha (T, Q); work: high, total (Q,).
     """
     Q, M = step.shape
     for d in range(Q):
@@ -59,7 +51,8 @@ def _forward_log(t, step, dest, log_alpha, high, total):
 
 @kernel
 def _add_counts_log(weight, step, arc_of, last, edge_sum, arc_sum):
-    """Add weight * p(context q, then y) to edge_sum (M, M) and to arc_sum of its arc;
+    """Add weight * p(context q, then y) to edge_sum (M, M) and to arc_sum of its arc.
+
     step (Q, M) is log p but for a constant: probabilities sum to one.
     """
     (Q, M), high, total = step.shape, -np.inf, 0.0
@@ -80,8 +73,7 @@ def _add_counts_log(weight, step, arc_of, last, edge_sum, arc_sum):
 
 @kernel
 def tuple_chain_log(log_node, log_edge, edge_class, weight, rows, arcs, log_factor, counts):
-    """log Z of one sequence over label contexts, and its expected counts; -inf, and no counts,
-    if every path is forbidden.
+    """log Z of one sequence over label contexts, and its counts; -inf, and none, if all paths are forbidden.
 
     log_alpha[0,y] = log_node[0,y],  log_alpha[t,d] = LSE over (q,y) -> d of log_alpha[t-1,q] + step[q,y]
     log_beta[T-1] = 0,  log_beta[t-1,q] = LSE_y(step[q,y] + log_beta[t,dest[q,y]])
@@ -102,7 +94,7 @@ def tuple_chain_log(log_node, log_edge, edge_class, weight, rows, arcs, log_fact
         expand_arcs(arcs.pattern[edge_class[t]], arcs, arc_of, dest)
         step_scores(t, edge_class[t], log_node, log_edge, log_factor, last, arc_of, step)
         _forward_log(t, step, dest, log_alpha, high, total)
-    log_z = _log_sum_exp(log_alpha[T - 1])
+    log_z = log_sum_exp(log_alpha[T - 1])
     for t in range(T - 1 if np.isfinite(log_z) else -1, -1, -1):
         p, p_sum, k = counts.p_node[rows[t]], 0.0, edge_class[t]
         for y in range(M):
@@ -120,7 +112,7 @@ def tuple_chain_log(log_node, log_edge, edge_class, weight, rows, arcs, log_fact
         for q in range(Q):
             for y in range(M):
                 step[q, y] += log_beta[dest[q, y]]
-            total[q] = _log_sum_exp(step[q])
+            total[q] = log_sum_exp(step[q])
             for y in range(M):
                 step[q, y] += log_alpha[t - 1, q] - log_z
         _add_counts_log(weight, step, arc_of, last, counts.edge_sum[k], counts.arc_sum)

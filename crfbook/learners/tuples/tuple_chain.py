@@ -83,14 +83,6 @@ class _TupleBatch(Batch):
             refused[(np.arange(len(far)) - np.repeat(self.step_ptr[:-1], self.alive))[far]] = True
         return refused
 
-    def length(self, slot):
-        """Tokens of a sequence."""
-        return np.count_nonzero(self.alive > slot)
-
-    def rows(self, slot):
-        """Its rows, int64."""
-        return self.step_ptr[: self.length(slot)] + slot
-
 
 class TupleArcs(Tables):
     """Transitions as tables with label tuples beside them, whose weights are `nu` (G,)."""

@@ -10,7 +10,7 @@ from helpers.problems import CASES, case, constraints_for
 from crfbook import brute
 from crfbook.chain import inference
 from crfbook.chain.sparse.form import DefaultPairs
-from crfbook.chain.sparse.lanes import default_log_forward
+from crfbook.chain.sparse.lanes import default_log_sums
 from crfbook.data.constraints import constraints_from
 
 BIO = ["O", *(f"{p}-{i}" for i in range(18) for p in "BI")]
@@ -23,8 +23,9 @@ def log_z_of(corpus, features, w, constraints=None):
     log_node, log_z = inference.stretch_scores(corpus, model, *every), np.zeros(corpus.n_sequences)
     for i, (lo, hi) in enumerate(pairwise(corpus.seq_ptr)):
         if lo < hi:
-            log_alpha = np.empty((hi - lo, features.n_labels))
-            log_z[i] = default_log_forward(log_node[lo:hi], model.edges, log_alpha)
+            p_node, sums = np.empty_like(log_node[lo:hi]), DefaultPairs.batch.no_sums(model.edges)
+            log_z[i] = default_log_sums(log_node[lo:hi], model.edges.scores, 1.0, p_node, sums.count)
+            assert default_log_sums(log_node[lo:hi], model.edges.scores, 0.0, p_node, sums.count) == log_z[i]
     return log_z
 
 

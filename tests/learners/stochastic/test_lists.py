@@ -8,7 +8,6 @@ from helpers.problems import central_differences, on_both, problem
 
 from crfbook import brute
 from crfbook.chain import token_layout
-from crfbook.chain.active.sets import list_work
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
@@ -34,7 +33,7 @@ def wide(seed=0, n_labels=41, lengths=None):
 
 def laid_out(corpus, features, constraints, eps):
     layout, _, lists = token_layout.lay_out_lists(corpus, features, constraints)
-    return layout, lists, list_work(corpus, layout, lists, eps)
+    return layout, lists, by_lists.list_work(corpus, layout, lists, eps)
 
 
 def active_tables(u, table, labels, eps):
