@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook import Objective, load_dataset
+from crfbook import Objective
 from crfbook.chain.inference import decode
 from crfbook.data import features as sets
 from crfbook.evaluation import bootstrap_interval, chunk_report, paired_test
@@ -24,7 +24,7 @@ from crfbook.training.certificate import duality_gap
 
 from .harness import study, timed
 from .records import cells, each
-from .work import TASKS, dataset, descend, set_up
+from .work import TASKS, dataset, descend, load_dataset, set_up
 
 TOL = 0.01  # certified relative gap (L2), share of c1 by which a condition may fail (L1)
 C2 = (12.5, 2.5, 0.5, 0.1, 0.02, 0.004)
@@ -238,7 +238,7 @@ def selection(task, n_sentences=None):
     if task not in NAMED:
         raise ValueError(f"there is no selection task {task!r}; there are {', '.join(NAMED)}")
     if task == "conll2003":
-        load_dataset(task, source="real", verbose=False)
+        load_dataset(task, source="real")
     at, data = Selections(task, n_sentences), [dataset(task)]
     path = yield f"09_path_{task}.csv", at.path("OWL-QN"), data
     rest = yield f"09_selection_{task}.csv", list(at.rivals(path)), data

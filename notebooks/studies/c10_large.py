@@ -1,7 +1,5 @@
 """Chapter 10, second half: training with thousands of labels, as in chapter 11; beside CRF++ and MALLET."""
 
-import sys
-import time
 import warnings
 from functools import cache, partial
 
@@ -17,7 +15,7 @@ from crfbook.learners.stochastic import sgd
 from .built import FEWER, PROGRAMS, built_row, require
 from .c10 import columns_of, renewing
 from .c11 import TAGGERS, beginning, data_of, growing_tagger, tagger, us_a_token
-from .harness import Row, cpu_row, follow, in_own_process, own_peak_mb, print_json, race, study
+from .harness import Row, clocked, cpu_row, follow, in_own_process, own_peak_mb, race, study
 from .records import cells, each, rounded
 from .work import MOST_CELLS
 
@@ -150,10 +148,10 @@ FITTED = {  # task: tokens it learns from (None: all), how
 @cache
 def fit_row(task, how, n_tokens=None):
     """One fit of a `CRF` in a process of its own, two threads: seconds, memory, accuracy."""
-    return in_own_process(__name__, f"{task}/{how}/{n_tokens or ''}")
+    return in_own_process(fit_alone, task, how, n_tokens)
 
 
-def fit_alone(task, how, n_tokens=""):
+def fit_alone(task, how, n_tokens=None):
     """What `fit_row` runs: its columns. The objective is the exact one; at most so many times as far from
     the minimum as its rule for an end allows.
     """
@@ -163,21 +161,19 @@ def fit_alone(task, how, n_tokens=""):
     if "sgd" in options["algorithm"]:
         del options["tol"], options["n_jobs"]
     about, model = tagger(task, None), CRF(**options)
-    train = beginning(about.train, float(n_tokens or "inf"))
+    train = beginning(about.train, n_tokens or np.inf)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(beginning(train, 1000))  # compiles
-        cpu, wall = time.process_time(), time.perf_counter()
-        model.fit(train)
-    cpu, wall, peak = time.process_time() - cpu, time.perf_counter() - wall, own_peak_mb()
-    last, w = model.history_.iloc[-1], model.weights_
+        spent = clocked(model.fit, train)[1]
+    peak, last, w = own_peak_mb(), model.history_.iloc[-1], model.weights_
     c1, c2 = options.get("c1", 0.0), options.get("c2", 0.0)
     loss = Objective(train, model.features_, c2=c2, form="default", n_threads=2)(w)[0]
     objective = loss + c1 * float(np.abs(w).sum())
     allowed = TOL * objective if c2 else 1000 * TOL
     return {
         "labels": about.features.n_labels, "tokens": train.n_tokens, "c1": c1, "c2": c2,
-        "CPU s": cpu, "wall s": wall, "iterations": model.n_iter_, "status": model.status_,
+        "CPU s": spent["cpu"], "wall s": spent["wall"], "iterations": model.n_iter_, "status": model.status_,
         "objective": objective, "times its certificate": float(last["violation"]) / allowed,
         "bound on what sets leave out": float(last.get("error_bound", np.nan)),
         "weights": len(w), "not 0": int(np.count_nonzero(w)),
@@ -259,7 +255,3 @@ def active_peers_built(
     keys = cells(corpus=names, program=programs)
     jobs = each(rounded(built_row), keys, n_train=n_train, fewer=fewer)
     yield "10_built.csv", jobs, [one for name in names for one in columns_of(name)[2]]
-
-
-if __name__ == "__main__":
-    print_json(fit_alone(*sys.argv[1].split("/")))

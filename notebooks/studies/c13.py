@@ -1,7 +1,7 @@
 """Chapter 13: belief propagation: schedules, training, best labellings, skip chains.
 
 The model of chapter 12 labels tags and all phrases (44 x 22) of 447 sentences of CoNLL-2000, as
-`c12_speed.problem`. Table 3 of Sutton, Rohanimanesh and McCallum (2004) has tags and noun phrases, and the
+`c12.problem`. Table 3 of Sutton, Rohanimanesh and McCallum (2004) has tags and noun phrases, and the
 features of c12.py.
 """
 
@@ -11,7 +11,7 @@ from functools import cache, partial
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from crfbook import DCRF, TokenColumns, dynamic, load_dataset, minimize
+from crfbook import DCRF, TokenColumns, dynamic, minimize
 from crfbook.chain.forms import Problem as FormProblem
 from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
@@ -23,10 +23,10 @@ from crfbook.evaluation import paired_test
 
 from . import c12
 from .built import pgmpy_rows
-from .c12_speed import C2, SUBSET, encoder, objective_of, problem, words_of
+from .c12 import C2, FEW, encoder, objective_of, problem, words_of
 from .harness import Row, cpu_row, race, study, timed
 from .records import cells, each, rounded
-from .work import dataset
+from .work import dataset, load_dataset
 
 TEST = 300  # sentences
 PARTS = "train", "test"
@@ -47,8 +47,8 @@ def engine_of(name):
 
 @cache
 def trained(chunks="all"):
-    """`Problem` of c12_speed with the weights of exact training to 1e-4; 46 seconds."""
-    one = problem(chunks, SUBSET)
+    """`Problem` of c12 with the weights of exact training to 1e-4; 46 seconds."""
+    one = problem(chunks, FEW)
     return one._replace(w=minimize(objective_of(one), np.zeros_like(one.w), c2=C2, tol=1e-4).w)
 
 
@@ -202,7 +202,7 @@ TRAINED |= dict.fromkeys(("random (3)", "tree (3)", "block (3)"), {"bp_tol": 0.0
 
 def training_row(seed, inference):
     """One line of Table 3: what training by an approximation finds, judged by exact inference."""
-    task = c12.Task(c12.SETTINGS[c12.ALL], SUBSET, seed)
+    task = c12.Task(c12.SETTINGS[c12.ALL], FEW, seed)
     train, test = task.marked
     engine = inference.partition(" (")[0]
     options = {"template": c12.template(constant=False), **c12.TRAINING, **TRAINED[inference]}
@@ -238,7 +238,7 @@ def documents():
     """{split: TokenColumns of whole documents} of Dutch CoNLL-2002; column `link`: capitalised words that are
     not first in their sentence.
     """
-    data, found = load_dataset("conll2002", task="ned"), {}
+    data, found = load_dataset("conll2002", "ned", verbose=True), {}
     for name in ("train", "dev", "test"):
         part = getattr(data, name)
         words, first = part.columns["word"], set(part.seq_ptr[:-1].tolist())
@@ -306,7 +306,7 @@ def skip_chain(arms=SKIPPING, variances=VARIANCES, n_documents=None):
     """Names in Dutch documents: a chain, and one with edges between equal words; half an hour."""
     keys = [{"arm": arm, "c2": c2} for c2 in variances for arm in arms]
     jobs = each(rounded(skip_row), keys, n_documents=n_documents)
-    yield "13_skip.csv", jobs, [load_dataset("conll2002", task="ned")]
+    yield "13_skip.csv", jobs, [load_dataset("conll2002", "ned")]
 
 
 # ---- targets ----

@@ -9,7 +9,7 @@ import pytest
 from crfbook.chain.inference import node_scores
 from crfbook.dynamic import DynamicModel, decode
 from crfbook.dynamic.layout import log_tables
-from studies import c12_speed as study
+from studies import c12 as study
 from studies import work
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("on_twins")]
