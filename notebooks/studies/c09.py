@@ -122,13 +122,14 @@ class Selections:
 
     def _l2(self, keep):
         """A `Model` for each c2, trained from the one before."""
-        models, part = [], np.zeros(keep.sum())
+        models, part, features = [], np.zeros(keep.sum()), sets.select(self.features, keep)
         for c2 in C2:
-            fit = partial(descend, self.corpus, sets.select(self.features, keep), part, c2=c2, tol=TOL)
+            fit = partial(descend, self.corpus, features, part, c2=c2, tol=TOL)
             found, seconds = timed(fit, max_iterations=BATCH["proximal"])
             w, part = np.zeros(len(keep)), found.w
             w[keep] = part
-            gap = found.history[-1].violation / found.objective
+            grad = Objective(self.corpus, features, c2=c2)(part)[1]  # the start, too, may meet TOL
+            gap = grad @ grad / (4.0 * c2) / found.objective
             models.append(Model(w, c2, found.objective, gap, found.n_iter, seconds))
         return models
 

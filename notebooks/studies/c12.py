@@ -416,9 +416,8 @@ def made(corpus, labels, cliques, names):
 
 
 def objective_of(one, n_threads=1):
-    return dynamic.DynamicObjective(
-        one.corpus, one.labels, one.layout, one.features, c2=C2, n_threads=n_threads
-    )
+    given = one.corpus, one.labels, one.layout, one.features
+    return dynamic.DynamicObjective(*given, c2=C2, n_threads=n_threads)
 
 
 def joint_chain(one, whole, every):
