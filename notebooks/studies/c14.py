@@ -6,11 +6,10 @@ few iterations on the same corpus comes first.
 """
 
 import time
-import warnings
 from statistics import geometric_mean, median
 
 from .crfsuite import reached, seconds_and_losses, train, trainer
-from .harness import Row, clocked, cpu_row, in_own_process, own_peak_mb, race_processes, study, timed
+from .harness import Row, clocked, cpu_row, in_own_process, own_peak_mb, quiet, race_processes, study, timed
 from .work import load_dataset
 
 CORPORA = {  # (data set, task, column of tags or None); NER but for the last two
@@ -105,8 +104,7 @@ def one_side(side, name, setting, jobs):
     """Train and tag: seconds, objectives, and the memory of the process when it had trained."""
     X, y, new, about = dicts(name)
     train = SIDES[side]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a first fit that is thrown away: it may compile
+    with quiet():  # of a first fit that is thrown away: it may compile
         if side == "ours":
             from crfbook.chain.sparse.choice import never_tiny
 

@@ -17,7 +17,9 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -168,6 +170,14 @@ def at(marks, make):
             rows.append(make(step, w, seconds))
 
     return look, rows
+
+
+@contextmanager
+def quiet():
+    """No warnings: a record has the status, and of a fit that is thrown away nobody reads it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 # ---- processes and memory ----
