@@ -149,7 +149,7 @@ def test_both_searches_are_the_decoder_s(small, monkeypatch):
 def test_targets_are_of_what_they_say(monkeypatch):
     """One run on few sentences; training is left out."""
     whole, raced = study.problem.__wrapped__, {}
-    monkeypatch.setattr(study, "SUBSET", 8)
+    monkeypatch.setattr(study, "FEW", 8)
     monkeypatch.setattr(study, "problem", lambda chunks, n=SOME: whole(chunks, n))
     stopped = SimpleNamespace(status="stopped", n_iter=0, objective=0.0)
     monkeypatch.setattr(study, "minimize", lambda *_, **options: stopped)
