@@ -1,19 +1,16 @@
 """Chapters 02 and 03: an evaluation, Viterbi, tagging and training beside python-crfsuite, same features.
 
-    python -m studies.c03 ours      # or: crfsuite
-
-is one side of `end-to-end`: columns to a trained model in a process of its own. It prints one JSON line.
-Reading the data set lies outside the clock for both sides; the peak memory is that of the whole process,
-imports included: the peer's side loads no compiled code.
+Each side of `end-to-end` goes from columns to a trained model in a process of its own. Reading the data set
+lies outside the clock for both; the peak memory is that of the whole process, imports included: the peer's
+side loads no compiled code.
 """
 
-import sys
 from functools import partial
 
 import numpy as np
 
 from . import crfsuite
-from .harness import Clocked, Row, cpu_row, print_alone, race, race_processes, study, timed
+from .harness import Clocked, Row, clocked, cpu_row, own_peak_mb, race, race_processes, study, timed
 from .records import each
 from .work import columns_of, dataset, load, set_up
 
@@ -155,7 +152,7 @@ def tagging(repeats=5):
 @study(RECORD, frozen=("lbfgs",))
 def end_to_end(repeats=3):
     """Columns to corpus + 50 iterations of L-BFGS, each side in its own process; peak memory."""
-    took, done = race_processes(__name__, {"crfsuite": "crfsuite", "ours": "ours"}, repeats)
+    took, done = race_processes(one_side, {"crfsuite": ["crfsuite"], "ours": ["ours"]}, repeats)
     values = {side: runs[-1]["objective"] for side, runs in done.items()}
     note = f"objective: ours {values['ours']:.2f}, CRFsuite {values['crfsuite']:.2f}"
     yield cpu_row("columns to corpus + fit 50 iterations", took, 0.50, 0.35, note)
@@ -188,6 +185,12 @@ def _fit_crfsuite():
         return peer.logparser.last_iteration["loss"]
 
     return run
+
+
+def one_side(side):
+    """Seconds of a side of `end_to_end` ("ours", "crfsuite"), its objective, the memory of the process."""
+    objective, spent = clocked({"ours": _fit_ours, "crfsuite": _fit_crfsuite}[side]())
+    return {**spent, "objective": objective, "peak_mb": own_peak_mb()}
 
 
 @study()
@@ -248,7 +251,3 @@ def whole_corpus(n_sentences=None):
     hows = {"c2": 1.0, "stop": "its own"}, {"c2": 0.05, "stop": 50}
     keys = [{"tool": tool, **how} for how in hows for tool in TOOLS]
     yield "03_whole_corpus.csv", each(whole_corpus_row, keys, n_sentences=n_sentences), [dataset("chunking")]
-
-
-if __name__ == "__main__":
-    print_alone({"ours": _fit_ours, "crfsuite": _fit_crfsuite}[sys.argv[1]]())

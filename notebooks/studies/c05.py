@@ -264,23 +264,17 @@ def p_values(setup, base, w):
     return p
 
 
-def tested_row(setup, base, found, seconds):
-    """`row_of` an `OptResult`, with how it ended, tested against the labels of the averaged perceptron."""
+def learner_row(task, template, learner, n_sentences, iterations, base_epochs):
+    """A row of Table 3, or a point of a learning curve: scores after so many epochs, or of the log loss at
+    its end (iterations None), with tests against the averaged perceptron.
+    """
+    setup, base = set_up(task, template, n_sentences), base_labels(task, template, n_sentences, base_epochs)
+    if iterations is None:
+        found, seconds = fit_loss(setup, "log", VARIANCE[template])
+    else:
+        found, seconds, _ = fit_learner(setup, LEARNERS[learner], iterations)
     more = {"iterations": found.n_iter, "status": found.status, **p_values(setup, base, found.w)}
     return row_of(setup, found.w, seconds, **more)
-
-
-def learner_row(task, template, learner, n_sentences, iterations, base_epochs):
-    """Scores after so many epochs: a row of Table 3, or a point of a learning curve."""
-    setup = set_up(task, template, n_sentences)
-    result, seconds, _ = fit_learner(setup, LEARNERS[learner], iterations)
-    return tested_row(setup, base_labels(task, template, n_sentences, base_epochs), result, seconds)
-
-
-def log_row(task, template, variance, base_epochs):
-    """The log loss on all sentences, against the averaged perceptron."""
-    setup, base = set_up(task, template), base_labels(task, template, None, base_epochs)
-    return tested_row(setup, base, *fit_loss(setup, "log", variance))
 
 
 @study("05_epochs_{}.csv", "05_{}.csv", of=("ner",), frozen=("perceptron", "pa", "arow", "lbfgs"))
@@ -289,16 +283,16 @@ def learner_table(task):
     data = [dataset(task)]
     keys = [{"template": template, "learner": name} for name in LEARNERS for template in TEMPLATES[task]]
     rows = yield f"05_epochs_{task}.csv", each(epochs_row, keys, task=task), data
-    best, whole = {(row["template"], row["learner"]): int(row["chosen"]) for row in rows}, len(data[0].train)
+    best = {(row["template"], row["learner"]): int(row["chosen"]) for row in rows}
+    sized = [
+        (key, n) for n in SIZES[task][::-1] for key in keys
+    ]  # the paper's table, then the learning curve
+    sized += [({"template": template, "learner": "log loss"}, None) for template in TEMPLATES[task]]
     jobs = []
-    for n in SIZES[task][::-1]:  # the paper's table first, then the learning curve
-        for cell in keys:
-            epochs = best[tuple(cell.values())], best[cell["template"], BASE]
-            more = dict(zip(("n_sentences", "iterations", "base_epochs"), (n, *epochs), strict=True))
-            jobs.append(({**cell, "sentences": n or whole}, partial(learner_row, task, **cell, **more)))
-    for template in TEMPLATES[task]:
-        key = {"template": template, "learner": "log loss", "sentences": whole}
-        jobs.append((key, partial(log_row, task, template, VARIANCE[template], best[template, BASE])))
+    for key, n in sized:
+        epochs = best.get(tuple(key.values())), best[key["template"], BASE]
+        row = partial(learner_row, task, *key.values(), n, *epochs)
+        jobs.append(({**key, "sentences": n or len(data[0].train)}, row))
     yield f"05_{task}.csv", jobs, data
 
 

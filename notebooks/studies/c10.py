@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook import Corpus, Encoder, FeatureSet, Objective, TokenColumns, load_dataset, minimize
+from crfbook import Corpus, Encoder, FeatureSet, Objective, TokenColumns, minimize
 from crfbook.chain import active
 from crfbook.chain.active.sequence import EPS
 from crfbook.chain.numpy_form import edge_scores
@@ -27,6 +27,7 @@ from . import crfsuite
 from .c11 import us_a_token
 from .harness import follow, race, study, timed
 from .records import cells, each, rounded
+from .work import load_dataset
 
 C2 = 0.125  # a prior of variance 4, as in the paper
 TOL = 1e-4  # of the objective: the certificate of every arm
@@ -94,7 +95,7 @@ def columns_of(name):
     if task.n_labels:
         sizes = enumerate(SIMULATED.values())
         return (*(simulated_columns(task.n_labels, n, seed) for seed, n in sizes), [])
-    data = load_dataset(task.dataset, task.task, verbose=False)
+    data = load_dataset(task.dataset, task.task)
     return data.train, data.test, [data]
 
 

@@ -1,23 +1,28 @@
 """Chapter 10, second half: training with thousands of labels, as in chapter 11; beside CRF++ and MALLET."""
 
-import sys
-import time
-import warnings
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
 from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from crfbook import Objective
+from crfbook import Objective, minimize
 from crfbook.chain.active import ActiveObjective
 from crfbook.chain.active.form import OUTSIDE
+from crfbook.data.features import observed
 from crfbook.decoding import decode
 from crfbook.learners.stochastic import sgd
 
-from .built import FEWER, PROGRAMS, built_row, require
-from .c10 import columns_of, renewing
+from .c10 import C2, columns_of, encoded, renewing
 from .c11 import TAGGERS, beginning, data_of, growing_tagger, tagger, us_a_token
-from .harness import Row, cpu_row, follow, in_own_process, own_peak_mb, print_json, race, study
+from .crfsuite import attribute_numbers, label_numbers
+from .harness import Row, clocked, cpu_row, follow, in_own_process, own_peak_mb, quiet, race, study, timed
 from .records import cells, each, rounded
 from .work import MOST_CELLS
 
@@ -150,10 +155,10 @@ FITTED = {  # task: tokens it learns from (None: all), how
 @cache
 def fit_row(task, how, n_tokens=None):
     """One fit of a `CRF` in a process of its own, two threads: seconds, memory, accuracy."""
-    return in_own_process(__name__, f"{task}/{how}/{n_tokens or ''}")
+    return in_own_process(fit_alone, task, how, n_tokens)
 
 
-def fit_alone(task, how, n_tokens=""):
+def fit_alone(task, how, n_tokens=None):
     """What `fit_row` runs: its columns. The objective is the exact one; at most so many times as far from
     the minimum as its rule for an end allows.
     """
@@ -163,21 +168,18 @@ def fit_alone(task, how, n_tokens=""):
     if "sgd" in options["algorithm"]:
         del options["tol"], options["n_jobs"]
     about, model = tagger(task, None), CRF(**options)
-    train = beginning(about.train, float(n_tokens or "inf"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    train = beginning(about.train, n_tokens or np.inf)
+    with quiet():
         model.fit(beginning(train, 1000))  # compiles
-        cpu, wall = time.process_time(), time.perf_counter()
-        model.fit(train)
-    cpu, wall, peak = time.process_time() - cpu, time.perf_counter() - wall, own_peak_mb()
-    last, w = model.history_.iloc[-1], model.weights_
+        spent = clocked(model.fit, train)[1]
+    peak, last, w = own_peak_mb(), model.history_.iloc[-1], model.weights_
     c1, c2 = options.get("c1", 0.0), options.get("c2", 0.0)
     loss = Objective(train, model.features_, c2=c2, form="default", n_threads=2)(w)[0]
     objective = loss + c1 * float(np.abs(w).sum())
     allowed = TOL * objective if c2 else 1000 * TOL
     return {
         "labels": about.features.n_labels, "tokens": train.n_tokens, "c1": c1, "c2": c2,
-        "CPU s": cpu, "wall s": wall, "iterations": model.n_iter_, "status": model.status_,
+        "CPU s": spent["cpu"], "wall s": spent["wall"], "iterations": model.n_iter_, "status": model.status_,
         "objective": objective, "times its certificate": float(last["violation"]) / allowed,
         "bound on what sets leave out": float(last.get("error_bound", np.nan)),
         "weights": len(w), "not 0": int(np.count_nonzero(w)),
@@ -249,6 +251,184 @@ def active_targets(task, repeats):
     yield Row("supertags: bound / error, median of sentences", ratio, 1.0, "ratio", 100.0, 10.0)
 
 
+# ---- beside programs that the reader builds: CRF++, MALLET ----
+
+# Each learns from a text file in a process of its own, on one thread, under the penalty of `active_peers`:
+# |w|^2 times c2 for ours, 1 / (2 C) for CRF++, 1 / (2 variance) for MALLET. An evaluation is a value and
+# gradient with its share of L-BFGS. Start-up, reading and writing do not count:
+#
+#     CRF++    a weight for every attribute and label, and for every pair of labels. It evaluates once an
+#              iteration. CPU seconds of a run less those of a run of one iteration, over the evaluations
+#              between.
+#     MALLET   weights of the attributes and labels seen together, and a bias, a start and an end of each
+#              label; a weight for every pair of labels, or ("pairs seen") for those seen, where the others
+#              are impossible, and cost nothing. It skips a sequence then whose first label follows no label
+#              anywhere. Its command for taggers has no such model: Peer.java asks the library. Median of the
+#              CPU seconds of the process between evaluations, after WARM, in which Java compiles.
+#     ours     CPU seconds of L-BFGS over its evaluations, form "auto", on the same sequences: with the
+#              program's weights (MALLET's biases apart), and with those of what was seen alone. Other pairs
+#              have the weight 0.
+
+PAD = "_"  # fills a row of CRF++, whose tokens have equally many columns: one more attribute, often repeated
+WARM = 3  # evaluations
+VARIANCE = 1.0 / (2.0 * C2)
+NEEDS = {
+    "CRF++": "CRF++: expected the program crf_learn on PATH; build its sources with "
+    "./configure and make, and add the folder of crf_learn to PATH",
+    "MALLET": "MALLET: expected java on PATH, and in MALLET_CLASSPATH the class path of MALLET 2.0.8: "
+    "compile its src/cc/mallet/fst with javac, and name the folder of the classes and lib/*.jar there",
+}
+
+
+def require(programs):
+    """RuntimeError with one sentence for the first program that is not there."""
+    mallet = shutil.which("java") and os.environ.get("MALLET_CLASSPATH")
+    there = {"CRF++": shutil.which("crf_learn"), "MALLET": mallet}
+    for program in programs:
+        if program not in PROGRAMS:
+            raise ValueError(f"programs: expected names among {'; '.join(PROGRAMS)}; got {program}")
+        if not there[name := program.partition(",")[0]]:
+            raise RuntimeError(NEEDS[name])
+
+
+# ---- files ----
+
+
+def rows_of(corpus):
+    """Lists of columns of each sequence: attributes of a token, by number, and its label, by number."""
+    pairs = zip(attribute_numbers(corpus), label_numbers(corpus), strict=True)
+    return [[[*a, y] for a, y in zip(tokens, labels, strict=True)] for tokens, labels in pairs]
+
+
+def write_text(path, rows, width=0):
+    """Write rows of sequences, a token a line, an empty line after each sequence.
+
+    width : PADs stand before the label of a row of fewer columns.
+    """
+    with open(path, "w", encoding="ascii") as file:
+        for sequence in rows:
+            for row in sequence:
+                print(*row[:-1], *[PAD] * (width - len(row)), row[-1], file=file)
+            print(file=file)
+
+
+def write_template(path, width):
+    """Write CRF++'s template: all columns but the label share one identifier, as a bag of words; plain
+    bigrams.
+    """
+    lines = [f"U:%x[0,{i}]" for i in range(width - 1)]
+    Path(path).write_text("\n".join([*lines, "", "B", ""]), encoding="ascii")
+
+
+# ---- programs ----
+
+
+def said(*command):
+    """(what a program printed, its CPU seconds); RuntimeError with its last line if it fails."""
+    import resource  # not on every system
+
+    def spent():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before = spent()
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+    return done.stdout, spent() - before
+
+
+def read_crfpp(log):
+    """(weights, evaluations) of what `crf_learn` printed."""
+    return int(re.search(r"Number of features: *(\d+)", log)[1]), len(re.findall(r"^iter=\d+", log, re.M))
+
+
+def read_mallet(log):
+    """(weights, evaluations, CPU seconds of one) of what Peer.java printed."""
+    clock = [float(t) for t in re.findall(r"^evaluation (\S+) ", log, re.M)]
+    if len(clock) < WARM + 2:
+        raise RuntimeError(f"MALLET: expected at least {WARM + 2} evaluations, got {len(clock)}")
+    seconds = np.diff(clock[WARM:])
+    return int(re.search(r"^weights (\d+)", log, re.M)[1]), len(seconds), float(np.median(seconds))
+
+
+def crfpp(corpus, folder, n_evaluations):
+    """(weights, evaluations timed, CPU seconds of one) of CRF++."""
+    rows, (text, template, model) = rows_of(corpus), (folder / name for name in ("text", "template", "model"))
+    width = max(len(row) for sequence in rows for row in sequence)
+    write_text(text, rows, width)
+    write_template(template, width)
+    options = "-p", 1, "-c", VARIANCE, "-e", 1e-12  # of the objective: no iteration changes it by less
+    runs = [said("crf_learn", *options, "-m", n, template, text, model) for n in (1, 1 + n_evaluations)]
+    (n_weights, first), (_, last) = (read_crfpp(log) for log, _ in runs)
+    return n_weights, last - first, (runs[1][1] - runs[0][1]) / (last - first)
+
+
+def mallet(corpus, folder, n_evaluations, pairs="seen"):
+    """The same of MALLET, with "all" pairs of labels or those "seen"."""
+    text, source = folder / "text", Path(__file__).with_name("Peer.java")
+    write_text(text, rows_of(corpus))
+    options = (
+        "-XX:+UseSerialGC",
+        "-XX:ActiveProcessorCount=1",
+        "-Xmx3g",
+        "-cp",
+        os.environ["MALLET_CLASSPATH"],
+    )
+    return read_mallet(said("java", *options, source, text, VARIANCE, WARM + 1 + n_evaluations, pairs)[0])
+
+
+def ours(corpus, features, n_iterations=20):
+    """CPU seconds of an evaluation in our L-BFGS."""
+    objective = Objective(corpus, features, c2=C2)
+    for w in (np.zeros(features.n_features), np.full(features.n_features, 1e-3)):  # compiles
+        objective(w)
+    limits = {"c2": C2, "tol": 0.0, "max_iterations": n_iterations}
+    found, seconds = timed(minimize, objective, np.zeros(features.n_features), **limits)
+    return seconds / found.n_evaluations
+
+
+class Program(NamedTuple):
+    """How a program is run, and the weights that it has beside those of what was seen.
+
+    run : (corpus, folder, n_evaluations) -> (weights, evaluations timed, CPU seconds of one)
+    """
+
+    run: Callable
+    all_states: bool
+    all_transitions: bool
+    n_evaluations: int  # that are timed
+
+
+PROGRAMS = {
+    "CRF++": Program(crfpp, True, True, 4),
+    "MALLET": Program(partial(mallet, pairs="all"), False, True, 3),
+    "MALLET, pairs seen": Program(mallet, False, False, 10),
+}
+FEWER = {"atis": 500, "simulated 120": 200, "simulated 279": 60}  # sequences, where all pairs are too slow
+
+
+def built_row(corpus, program, n_train, fewer):
+    """CPU seconds of an evaluation of a program, and of ours."""
+    peer = PROGRAMS[program]
+    n = min(fewer.get(corpus, n_train), n_train) if peer.all_transitions else n_train
+    setup = encoded(corpus, n)
+    seen = observed(setup.train, *setup.sizes)
+    more = {"all_states": peer.all_states, "all_transitions": peer.all_transitions}
+    same = observed(setup.train, *setup.sizes, **more)
+    with tempfile.TemporaryDirectory() as folder:
+        n_weights, n_timed, theirs = peer.run(setup.train, Path(folder), peer.n_evaluations)
+    seconds = ours(setup.train, same)
+    seconds_seen = ours(setup.train, seen) if peer.all_transitions else seconds
+    return {
+        "labels": seen.n_labels, "sequences": setup.train.n_sequences, "tokens": setup.train.n_tokens,
+        "evaluations": n_timed, "weights": n_weights, "CPU s": theirs,
+        "our weights": same.n_features, "ours": seconds, "ratio": theirs / seconds,
+        "our weights, seen": seen.n_features, "ours, seen": seconds_seen,
+        "ratio, seen": theirs / seconds_seen,
+    }  # fmt: skip
+
+
 @study("10_built.csv", frozen=("objective, auto", "objective, default"))
 def active_peers_built(
     names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), programs=tuple(PROGRAMS),
@@ -259,7 +439,3 @@ def active_peers_built(
     keys = cells(corpus=names, program=programs)
     jobs = each(rounded(built_row), keys, n_train=n_train, fewer=fewer)
     yield "10_built.csv", jobs, [one for name in names for one in columns_of(name)[2]]
-
-
-if __name__ == "__main__":
-    print_json(fit_alone(*sys.argv[1].split("/")))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook import Corpus, Encoder, FeatureSet, load_dataset
+from crfbook import Corpus, Encoder, FeatureSet
 from crfbook.chain import inference
 from crfbook.chain.numpy_form import edge_scores
 from crfbook.chain.sparse.choice import DECODING, choose_form
@@ -24,7 +24,7 @@ from .costs import TRAINING, fit_default, print_fit, time_decoders, time_trainin
 from .harness import Row, race, study
 from .records import cells, each, rounded
 from .threshold import THRESHOLD
-from .work import MOST_CELLS, joint, zipf_tagger
+from .work import MOST_CELLS, joint, load_dataset, zipf_tagger
 
 
 @study()
@@ -77,7 +77,7 @@ def tagger(name, model="perceptron"):
     """`Tagger` of one of TAGGERS: an averaged perceptron of 10 epochs, a CRF with c2 = 1, at most 100
     iterations, or None: no weights.
     """
-    data = load_dataset(*TAGGERS[name][:2], verbose=False)
+    data = load_dataset(*TAGGERS[name][:2])
     parts = data.train, data.test
     if name == "joint":
         parts = [joint(part, None) for part in parts]
@@ -200,7 +200,7 @@ def sweeps_of(task, decoder):
 
 def data_of():
     """The data sets of TAGGERS."""
-    return [load_dataset(*about[:2], verbose=False) for about in TAGGERS.values()]
+    return [load_dataset(*about[:2]) for about in TAGGERS.values()]
 
 
 OF_CRF = "plain", "dense", "default", "threshold", "staggered", "staggered-columns"

@@ -1,17 +1,21 @@
 """Chapter 13: belief propagation: schedules, training, best labellings, skip chains.
 
 The model of chapter 12 labels tags and all phrases (44 x 22) of 447 sentences of CoNLL-2000, as
-`c12_speed.problem`. Table 3 of Sutton, Rohanimanesh and McCallum (2004) has tags and noun phrases, and the
+`c12.problem`. Table 3 of Sutton, Rohanimanesh and McCallum (2004) has tags and noun phrases, and the
 features of c12.py.
 """
 
-import warnings
+import json
+import os
+import shutil
+import subprocess
+import tempfile
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from crfbook import DCRF, TokenColumns, dynamic, load_dataset, minimize
+from crfbook import DCRF, TokenColumns, dynamic, minimize
 from crfbook.chain.forms import Problem as FormProblem
 from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
@@ -19,14 +23,14 @@ from crfbook.chain.ready import stretch_scores
 from crfbook.data.corpus import slice_sequences
 from crfbook.dynamic.engines import batch_rows, make_form
 from crfbook.dynamic.inference import ready_rows
+from crfbook.dynamic.junction import junction_log_z, junction_plan
 from crfbook.evaluation import paired_test
 
 from . import c12
-from .built import pgmpy_rows
-from .c12_speed import C2, SUBSET, encoder, objective_of, problem, words_of
-from .harness import Row, cpu_row, race, study, timed
+from .c12 import C2, FEW, encoder, objective_of, problem, words_of
+from .harness import Row, cpu_row, quiet, race, study, timed
 from .records import cells, each, rounded
-from .work import dataset
+from .work import dataset, load_dataset
 
 TEST = 300  # sentences
 PARTS = "train", "test"
@@ -47,8 +51,8 @@ def engine_of(name):
 
 @cache
 def trained(chunks="all"):
-    """`Problem` of c12_speed with the weights of exact training to 1e-4; 46 seconds."""
-    one = problem(chunks, SUBSET)
+    """`Problem` of c12 with the weights of exact training to 1e-4; 46 seconds."""
+    one = problem(chunks, FEW)
     return one._replace(w=minimize(objective_of(one), np.zeros_like(one.w), c2=C2, tol=1e-4).w)
 
 
@@ -110,12 +114,17 @@ def sums_run(corpus, engine, options=dynamic.OPTIONS):
     return run
 
 
+def us_a_token(corpus, run):
+    """The least CPU microseconds a token of three calls of run()."""
+    return 1e6 * min(timed(run)[1] for _ in range(3)) / corpus.n_tokens
+
+
 def schedule_row(part, schedule):
     """One line of 13_schedules.csv."""
     corpus, (engine, options) = part_of(part), engine_of(schedule)
     run, stats = sums_run(corpus, engine, options), np.zeros(4, np.int64)
     run()  # compiles
-    seconds = min(timed(run)[1] for _ in range(3))
+    us = us_a_token(corpus, run)
     p, log_z = dynamic.marginals(corpus, model_of(engine, options), stats=stats)
     (right, exact), (fixed, _) = exact_of(part), fixed_point(part)
     error = np.abs(p - right)
@@ -126,7 +135,7 @@ def schedule_row(part, schedule):
         "log Z less exact, a token": (log_z - exact).sum() / corpus.n_tokens,
         "largest error of a marginal": error.max(),
         "mean error of a token": error.sum() / corpus.n_tokens / 2 / len(trained().layout.sizes),
-        "us a token": 1e6 * seconds / corpus.n_tokens,
+        "us a token": us,
     }  # fmt: skip
 
 
@@ -139,9 +148,8 @@ def bp_schedules(schedules=tuple(SCHEDULES)):
             return schedule_row(part, schedule)
         run = sums_run(part_of(part), "elimination")
         run()
-        seconds = min(timed(run)[1] for _ in range(3))
-        row = dict.fromkeys(schedule_row(part, "block"), "")
-        return {**row, "us a token": 1e6 * seconds / part_of(part).n_tokens}
+        us = us_a_token(part_of(part), run)
+        return dict.fromkeys(schedule_row(part, "block"), "") | {"us a token": us}
 
     keys = cells(part=PARTS, schedule=("exact", *schedules))
     yield "13_schedules.csv", each(rounded(make), keys), [dataset("chunking")]
@@ -164,16 +172,14 @@ def decoded_row(part, decoder):
             return dynamic.decode_dual(corpus, model, max_sweeps=int(most), prune=bool(prune))
         return dynamic.decode(corpus, model)
 
-    found = run()
-    seconds = min(timed(run)[1] for _ in range(3))
+    found, us = run(), us_a_token(corpus, run)
     score = found.score if name == "dual" else found[1]
     if name == "dual":
         proved = np.mean(~found.pruned & near(found.bound, found.score))
     if name == "max-product":
         converged = np.mean(found[2])
     return {
-        "exact": np.mean(near(best, score)), "certified": proved,
-        "converged": converged, "us a token": 1e6 * seconds / corpus.n_tokens,
+        "exact": np.mean(near(best, score)), "certified": proved, "converged": converged, "us a token": us,
     }  # fmt: skip
 
 
@@ -202,13 +208,12 @@ TRAINED |= dict.fromkeys(("random (3)", "tree (3)", "block (3)"), {"bp_tol": 0.0
 
 def training_row(seed, inference):
     """One line of Table 3: what training by an approximation finds, judged by exact inference."""
-    task = c12.Task(c12.SETTINGS[c12.ALL], SUBSET, seed)
+    task = c12.Task(c12.SETTINGS[c12.ALL], FEW, seed)
     train, test = task.marked
     engine = inference.partition(" (")[0]
     options = {"template": c12.template(constant=False), **c12.TRAINING, **TRAINED[inference]}
     model = DCRF(dynamic.factorial("pos", "chunk"), ("pos", "chunk"), inference=engine, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the record has the status
+    with quiet():
         one = c12.learn(model, train)
         said = c12.both_of(model.predict(test), one)  # exactly
     model.engine_ = "elimination"
@@ -217,9 +222,8 @@ def training_row(seed, inference):
     for name, (gold, labels, metric) in c12.measured(task.test, said).items():
         found[name] = 100 * paired_test(gold, labels, labels, metric).value_b
     return {
-        "own objective": model.objective_, "exact objective": exact,
-        **found, "iterations": model.n_iter_,
-        "status": model.status_, "CPU s": one.seconds,
+        "own objective": model.objective_, "exact objective": exact, **found,
+        "iterations": model.n_iter_, "status": model.status_, "CPU s": one.seconds,
     }  # fmt: skip
 
 
@@ -238,7 +242,7 @@ def documents():
     """{split: TokenColumns of whole documents} of Dutch CoNLL-2002; column `link`: capitalised words that are
     not first in their sentence.
     """
-    data, found = load_dataset("conll2002", task="ned"), {}
+    data, found = load_dataset("conll2002", "ned", verbose=True), {}
     for name in ("train", "dev", "test"):
         part = getattr(data, name)
         words, first = part.columns["word"], set(part.seq_ptr[:-1].tolist())
@@ -261,15 +265,13 @@ def chain_and_skip(arm, c2, n_documents=None):
     cliques = [*dynamic.linear("entity"), *dynamic.skip("entity") * skipping]
     more = {"link": "link", "inference": arm.removeprefix("skip, "), "damping": DAMPING} if skipping else {}
     common = {"template": "s3", "c2": c2, "tol": 1e-4, "max_iterations": 500}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with quiet():
         return c12.Trained(*timed(DCRF(cliques, ("entity",), **common, **more).fit, train))
 
 
 def entities(model, columns, form="auto"):
     """Labels of each document, lists of lists."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with quiet():
         return [[y for (y,) in labels] for labels in model.predict(columns, form)]
 
 
@@ -306,7 +308,7 @@ def skip_chain(arms=SKIPPING, variances=VARIANCES, n_documents=None):
     """Names in Dutch documents: a chain, and one with edges between equal words; half an hour."""
     keys = [{"arm": arm, "c2": c2} for c2 in variances for arm in arms]
     jobs = each(rounded(skip_row), keys, n_documents=n_documents)
-    yield "13_skip.csv", jobs, [load_dataset("conll2002", task="ned")]
+    yield "13_skip.csv", jobs, [load_dataset("conll2002", "ned")]
 
 
 # ---- targets ----
@@ -362,6 +364,103 @@ def bp_targets(repeats=7):
         share = found["exact"] if "pruned" in decoder else found["certified"]
         work = f"{part}: best labellings not found by {decoder}"
         yield Row(work, 1.0 - share, 1.0, "share", 1.0 - required + 1e-12)
+
+
+# ---- log Z of small two-chain models beside pgmpy ----
+
+# pgmpy's `BeliefPropagation` passes messages along a junction tree: it is exact, and there is no loopy one.
+# The same models go through ours: elimination's general sister, the junction tree, and sweeps of loopy
+# messages. Construction of trees, plans and graphs counts on both sides, reading does not.
+
+NEEDS = "bp_pgmpy: expected PGMPY_PYTHON, the path of a Python that has pgmpy "
+NEEDS += "(python -m venv, pip install pgmpy)"
+SENTENCES = 20
+
+PEER = """
+import json, sys, time, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from pgmpy.factors.discrete import DiscreteFactor
+from pgmpy.inference import BeliefPropagation
+from pgmpy.models import DiscreteMarkovNetwork
+import pgmpy
+
+found = []
+for one in json.load(open(sys.argv[1])):
+    cards, clock = one["cards"], time.process_time()
+    model = DiscreteMarkovNetwork()
+    model.add_nodes_from(range(len(cards)))
+    model.add_edges_from([s for s in one["scopes"] if len(s) == 2])
+    model.add_factors(*(
+        DiscreteFactor(s, [cards[v] for v in s], np.exp(t)) for s, t in zip(one["scopes"], one["tables"])
+    ))
+    run = BeliefPropagation(model)
+    run.calibrate()
+    beliefs = run.get_clique_beliefs()
+    log_z = float(np.log(next(iter(beliefs.values())).values.sum()))
+    found.append([log_z, time.process_time() - clock])
+print(json.dumps([pgmpy.__version__, found]))
+"""
+
+
+def models(sizes, n_steps):
+    """SENTENCES random ladders: dicts of cards, scopes (single variables first) and log tables, flat."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(SENTENCES):
+        cards = [*sizes] * n_steps
+        scopes = [(v,) for v in range(2 * n_steps)] + [(2 * t, 2 * t + 1) for t in range(n_steps)]
+        scopes += [(v, v + 2) for v in range(2 * n_steps - 2)]
+        tables = [rng.normal(size=int(np.prod([cards[v] for v in scope]))).tolist() for scope in scopes]
+        found.append({"cards": cards, "scopes": scopes, "tables": tables})
+    return found
+
+
+def by_tree(one):
+    """log Z by our junction tree, and all marginals."""
+    plan = junction_plan(one["cards"], one["scopes"])
+    log_tables = np.concatenate(one["tables"])
+    work = np.empty(plan.cells), np.empty((2, int(plan.message_ptr[-1])))
+    return junction_log_z(plan, log_tables, np.empty_like(log_tables), *work)
+
+
+def by_messages(one):
+    """Bethe's log Z by sweeps."""
+    pairs = [k for k, scope in enumerate(one["scopes"]) if len(scope) == 2]
+    graph = dynamic.factor_graph(one["cards"], [one["scopes"][k] for k in pairs])
+    phi = np.full((len(one["cards"]), graph.width), -np.inf)
+    for scope, table in zip(one["scopes"], one["tables"], strict=True):
+        if len(scope) == 1:
+            phi[scope[0], : len(table)] = table
+    tables = np.concatenate([one["tables"][k] for k in pairs])
+    return float(dynamic.propagate(graph, phi, tables, dynamic.check_options("sweep")).log_z[0])
+
+
+def log_z_of(cases, run):
+    """(log Z of each, CPU seconds of all), after a first model that compiles."""
+    run(cases[0])
+    return timed(lambda: np.array([run(one) for one in cases]))
+
+
+def pgmpy_rows(sizes, n_steps):
+    """CPU seconds of SENTENCES models, and the largest difference of log Z."""
+    python = os.environ.get("PGMPY_PYTHON", "")
+    if not shutil.which(python):
+        raise ValueError(NEEDS)
+    cases = models(sizes, n_steps)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "models.json").write_text(json.dumps(cases))
+        (Path(folder) / "peer.py").write_text(PEER)
+        command = [python, str(Path(folder) / "peer.py"), str(Path(folder) / "models.json")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    version, found = json.loads(done.stdout.splitlines()[-1])
+    log_z, seconds = np.array(found).T
+    program = f"pgmpy {version}, junction tree"
+    rows = [{"program": program, "CPU s": seconds.sum(), "ratio": 1.0, "log Z": 0.0}]
+    for name, run in (("ours, junction tree", by_tree), ("ours, loopy messages", by_messages)):
+        said, took = log_z_of(cases, run)
+        gap = float(np.abs(said - log_z).max())
+        rows.append({"program": name, "CPU s": took, "ratio": seconds.sum() / took, "log Z": gap})
+    return [{**row, "log Z": f"{row['log Z']:.2g}"} for row in rows]
 
 
 PGMPY_SIZES = ((5, 4), 6), ((9, 9), 6), ((9, 9), 10)  # labels of the chains, tokens

@@ -1,20 +1,16 @@
 """Chapter 14: what users of sklearn-crfsuite run, beside python-crfsuite: dicts, few labels, L1 and L2.
 
-    python -m studies.c14 ours:esp:wild:1      # or crfsuite; corpus, setting, number of jobs
-
-is one side of a comparison in a process of its own, from dicts to a fitted model and its predictions. It
-prints one JSON line. The caller holds the dicts on both sides; making them lies outside the clock, and so
-does compiling: a run of a few iterations on the same corpus comes first.
+Each side of a comparison goes from dicts to a fitted model and its predictions in a process of its own. The
+caller holds the dicts on both sides; making them lies outside the clock, and so does compiling: a run of a
+few iterations on the same corpus comes first.
 """
 
-import json
-import sys
 import time
-import warnings
 from statistics import geometric_mean, median
 
 from .crfsuite import reached, seconds_and_losses, train, trainer
-from .harness import Row, cpu_row, in_own_process, own_peak_mb, race_processes, study
+from .harness import Row, clocked, cpu_row, in_own_process, own_peak_mb, quiet, race_processes, study, timed
+from .work import load_dataset
 
 CORPORA = {  # (data set, task, column of tags or None); NER but for the last two
     "esp": ("conll2002", "esp", "pos"),
@@ -64,10 +60,8 @@ def attributes(words, tags, i):
 
 def dicts(name):
     """(X, y, X of the test part, description) of a corpus: lists of lists of dicts."""
-    from crfbook.datasets import load_dataset
-
     dataset, task, tag = CORPORA[name]
-    data = load_dataset(dataset, verbose=False, **({"task": task} if task else {}))
+    data = load_dataset(dataset, task)
 
     def rows(columns):
         place = list(columns.columns).index(tag) if tag else None
@@ -106,32 +100,24 @@ def _ours(X, y, setting, jobs):
 SIDES = {"crfsuite": _crfsuite, "ours": _ours}
 
 
-def _print_side(side, name, setting, jobs):
-    """Train and tag; print seconds, objectives, and the memory of the process when it had trained."""
+def one_side(side, name, setting, jobs):
+    """Train and tag: seconds, objectives, and the memory of the process when it had trained."""
     X, y, new, about = dicts(name)
     train = SIDES[side]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a first fit that is thrown away: it may compile
+    with quiet():  # of a first fit that is thrown away: it may compile
         if side == "ours":
             from crfbook.chain.sparse.choice import never_tiny
 
             with never_tiny():
                 train(X[:60], y[:60], setting, jobs)[1](X[:60])
-    cpu, wall = time.process_time(), time.perf_counter()
-    path, tag = train(X, y, setting, jobs)
-    spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    peak, tagging = own_peak_mb(), []
-    for _ in range(TAGGINGS):
-        cpu = time.process_time()
-        tag(new)
-        tagging.append(time.process_time() - cpu)
-    print(json.dumps({**spent, "tagging": median(tagging), "peak_mb": peak, "path": path, "about": about}))
+    (path, tag), spent = clocked(train, X, y, setting, jobs)
+    peak, tagging = own_peak_mb(), median(timed(tag, new)[1] for _ in range(TAGGINGS))
+    return {**spent, "tagging": tagging, "peak_mb": peak, "path": path, "about": about}
 
 
 def _raced(name, setting, repeats, jobs=1, sides=SIDES):
-    """(Timings of the sides, what each printed)."""
-    arguments = {side: f"{side}:{name}:{setting}:{jobs}" for side in sides}
-    return race_processes(__name__, arguments, repeats, warm_up=False)
+    """(Timings of the sides, what each returned)."""
+    return race_processes(one_side, {side: (side, name, setting, jobs) for side in sides}, repeats, False)
 
 
 def _middle(done, what):
@@ -160,7 +146,7 @@ def wild_on(name, repeats=3):
 def _rows(name, repeats):
     """(kind, `Row`) of one corpus."""
     for setting in SETTINGS:
-        in_own_process(__name__, f"ours:{name}:{setting}:0")
+        in_own_process(one_side, "ours", name, setting, 0)
     took, done = _raced(name, "wild", repeats)
     ends = {side: done[side][0]["path"][-1][1] for side in SIDES}
     yield "wild", cpu_row(f"{name}: {WORK['wild']}", took, 0.6, 0.4, done["ours"][0]["about"])
@@ -186,8 +172,3 @@ def _rows(name, repeats):
         stands = paths["crfsuite"][-1][1]
         note += f"; CRFsuite stands at {stands:.2f} after {len(paths['crfsuite'])} iterations"
     yield "close", Row(f"{name}: {WORK['close']}", *seconds, "CPU s", note=note)
-
-
-if __name__ == "__main__":
-    side, corpus, setting, jobs = sys.argv[1].split(":")
-    _print_side(side, corpus, setting, int(jobs))

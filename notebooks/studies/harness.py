@@ -17,12 +17,16 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from .work import TWINS
 
 
 class Study(NamedTuple):
@@ -168,44 +172,55 @@ def at(marks, make):
     return look, rows
 
 
+@contextmanager
+def quiet():
+    """No warnings: a record has the status, and of a fit that is thrown away nobody reads it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 # ---- processes and memory ----
 
 
-def in_own_process(module, side):
-    """Run `python -m module side` in a fresh interpreter; returns the JSON that it prints, as a dict."""
-    command, known = [sys.executable, "-m", module, side], os.environ.get("PYTHONPATH")
+def in_own_process(run, *arguments):
+    """What run(*arguments), a function of a module, returns in a fresh interpreter; all of it is JSON.
+
+    RuntimeError with the last line of the process's complaint.
+    """
+    code = f"import json, {run.__module__} as here; found = here.{run.__name__}(*{arguments!r}); "
+    code += "from studies.work import TWINS; print(json.dumps([found, sorted(TWINS)]))"
+    known = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [known])])
     options = {"capture_output": True, "text": True, "check": False}
-    done = subprocess.run(command, **options, env=os.environ | {"PYTHONPATH": path})
+    done = subprocess.run([sys.executable, "-c", code], **options, env=os.environ | {"PYTHONPATH": path})
     if done.returncode:
-        raise RuntimeError(f"{side}: the process failed: {done.stderr.strip().splitlines()[-1:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+        side, said = " ".join(map(str, arguments)), done.stderr.strip().splitlines()[-1:]
+        raise RuntimeError(f"{side}: the process failed: {said}")
+    found, twins = json.loads(done.stdout.splitlines()[-1])
+    TWINS.update(twins)
+    return found
 
 
-def race_processes(module, arguments, repeats, warm_up=True):
-    """(timings, {side: what each of its processes printed}) of `python -m module argument`, the arguments by
-    side.
+def race_processes(run, arguments, repeats, warm_up=True):
+    """(timings, {side: what each of its processes returned}) of run(*arguments), the arguments by side.
+
+    run : returns a dict; "cpu" and "wall" are its seconds.
     """
     done = {side: [] for side in arguments}
 
-    def run(side):
-        done[side].append(in_own_process(module, arguments[side]))
+    def once(side):
+        done[side].append(in_own_process(run, *arguments[side]))
         return Clocked(done[side][-1]["cpu"], done[side][-1]["wall"])
 
-    return race({side: partial(run, side) for side in arguments}, repeats, warm_up), done
+    return race({side: partial(once, side) for side in arguments}, repeats, warm_up), done
 
 
-def print_json(found):
-    """Print a dict for `in_own_process`."""
-    print(json.dumps(found))
-
-
-def print_alone(run):
-    """Time run() and print for `in_own_process`: seconds, what it returns, the process's memory."""
+def clocked(run, *args):
+    """(what run(*args) returns, {"cpu": seconds, "wall": seconds})."""
     cpu, wall = time.process_time(), time.perf_counter()
-    objective = run()
-    spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    print_json({**spent, "objective": objective, "peak_mb": own_peak_mb()})
+    found = run(*args)
+    return found, {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
 
 
 def own_peak_mb():

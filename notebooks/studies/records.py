@@ -21,6 +21,7 @@ from itertools import product
 from pathlib import Path
 
 RESULTS = Path(__file__).parents[1] / "results"  # beside the chapters, wherever these run
+OF_TWINS = Path(__file__).parents[2] / "build" / "results"  # not committed
 FROZEN = "frozen "  # begins the keys of a header that name a case
 
 
@@ -200,16 +201,24 @@ def fill(path, jobs, datasets=(), frozen=()):
     return part.replace(path)
 
 
+def folder_of(folder, datasets=()):
+    """Where a record goes: `folder`, but no record of a built-in twin joins those of RESULTS."""
+    if Path(folder).resolve() != RESULTS.resolve() or all(one.source == "real" for one in datasets):
+        return Path(folder)
+    print(f"built-in twins in place of the corpora: not into {RESULTS.name}, but into {OF_TWINS}")
+    return OF_TWINS
+
+
 def fill_all(made, folder, frozen=()):
-    """Fill in `folder` what a study yields, (file, jobs, data sets); send it the rows. Returns the paths.
+    """Fill in `folder_of` what a study yields, (file, jobs, data sets); send it the rows. Returns the paths.
 
     frozen : the cases of tests/frozen.json that the records name.
     """
     paths, rows = [], None
     while True:
         try:
-            name, *rest = made.send(rows)
+            name, jobs, *data = made.send(rows)
         except StopIteration:
             return paths
-        paths.append(fill(Path(folder) / name, *rest, frozen=frozen))
+        paths.append(fill(folder_of(folder, *data) / name, jobs, *data, frozen=frozen))
         rows = read_record(paths[-1])[1]

@@ -5,7 +5,7 @@ import pytest
 from helpers.factors import enumerate_factors
 
 from crfbook.data.corpus import make_corpus
-from studies import built, c10, run
+from studies import c10, c10_large, c13, run
 
 pytestmark = pytest.mark.usefixtures("on_twins")
 
@@ -31,27 +31,27 @@ def corpus():
 
 
 def test_the_files_hold_the_corpus(corpus, tmp_path):
-    rows, text = built.rows_of(corpus), tmp_path / "text"
-    built.write_text(text, rows)
+    rows, text = c10_large.rows_of(corpus), tmp_path / "text"
+    c10_large.write_text(text, rows)
     assert text.read_text() == "0 2 5 1\n1 0\n\n1\n\n"  # attributes, label
-    built.write_text(text, rows, width=4)
+    c10_large.write_text(text, rows, width=4)
     assert text.read_text() == "0 2 5 1\n1 _ _ 0\n\n_ _ _ 1\n\n"
-    built.write_template(text, width=4)
+    c10_large.write_template(text, width=4)
     assert text.read_text() == "U:%x[0,0]\nU:%x[0,1]\nU:%x[0,2]\n\nB\n"
 
 
 def test_the_penalties_are_the_same():
     w = np.array([0.5, -2.0])
-    assert c10.C2 * w @ w == pytest.approx(w @ w / (2 * built.VARIANCE))
+    assert c10.C2 * w @ w == pytest.approx(w @ w / (2 * c10_large.VARIANCE))
 
 
 def test_logs_are_read():
-    assert built.read_crfpp(CRFPP_LOG) == (1234, 3)
+    assert c10_large.read_crfpp(CRFPP_LOG) == (1234, 3)
     clock = [1.0, 5.0, 8.0, 9.0, 9.5, 11.5, 12.1]  # Java compiles at first
     log = "weights 77\n" + "".join(f"evaluation {t} -12.5\n" for t in clock)
-    assert built.read_mallet(log) == (77, 3, pytest.approx(0.6))
+    assert c10_large.read_mallet(log) == (77, 3, pytest.approx(0.6))
     with pytest.raises(RuntimeError, match="MALLET: expected at least 5 evaluations, got 1"):
-        built.read_mallet("weights 77\nevaluation 1.0 -12.5\n")
+        c10_large.read_mallet("weights 77\nevaluation 1.0 -12.5\n")
 
 
 def script(folder, name, lines):
@@ -78,7 +78,7 @@ def test_a_program_that_fails_says_why(corpus, monkeypatch, tmp_path):
     script(tmp_path, "crf_learn", ["echo cannot open >&2", "exit 1"])
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(RuntimeError, match="crf_learn failed: .*cannot open"):
-        built.crfpp(corpus, tmp_path, 2)
+        c10_large.crfpp(corpus, tmp_path, 2)
 
 
 def test_a_row_counts_the_evaluations_between_two_runs(monkeypatch, tmp_path):
@@ -88,7 +88,7 @@ def test_a_row_counts_the_evaluations_between_two_runs(monkeypatch, tmp_path):
         'i=0; while [ $i -lt $2 ]; do echo iter=$i; i=$((i + 1)); done',
     ])  # fmt: skip
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    row = built.built_row("conll2000", "CRF++", 20, {"conll2000": 5})
+    row = c10_large.built_row("conll2000", "CRF++", 20, {"conll2000": 5})
     assert (row["sequences"], row["evaluations"], row["weights"]) == (5, 4, 5000)
     assert row["our weights"] > row["our weights, seen"] and row["ratio"] == row["CPU s"] / row["ours"]
 
@@ -98,14 +98,14 @@ def test_a_row_counts_the_evaluations_between_two_runs(monkeypatch, tmp_path):
 
 @pytest.mark.kernels
 def test_both_ways_of_ours_have_the_log_z_of_the_listing():
-    case = built.models((3, 2), 3)[1]
+    case = c13.models((3, 2), 3)[1]
     want = enumerate_factors(case["cards"], case["scopes"], np.concatenate(case["tables"])).log_z
-    assert built.by_tree(case) == pytest.approx(want, rel=1e-12)
-    assert built.by_messages(case) == pytest.approx(want, rel=0.05)
-    assert built.by_messages(case) != want
+    assert c13.by_tree(case) == pytest.approx(want, rel=1e-12)
+    assert c13.by_messages(case) == pytest.approx(want, rel=0.05)
+    assert c13.by_messages(case) != want
 
 
 def test_without_pgmpy_it_says_what_it_needs(monkeypatch):
     monkeypatch.setenv("PGMPY_PYTHON", "")
     with pytest.raises(ValueError, match="expected PGMPY_PYTHON"):
-        built.pgmpy_rows((3, 2), 3)
+        c13.pgmpy_rows((3, 2), 3)

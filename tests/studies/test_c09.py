@@ -45,6 +45,12 @@ def test_an_l2_model_is_the_optimum_of_what_is_kept_and_the_best_penalty_on_dev(
     assert at._dev_f1(best) == max(at._dev_f1(model) for model in models)
 
 
+def test_a_model_whose_start_is_close_enough_has_its_gap_too(at, monkeypatch):
+    monkeypatch.setattr(study, "TOL", 1e6)
+    models = at._l2(at.most_seen(17))
+    assert all(model.iterations == 0 and 0 < model.gap < study.TOL for model in models)
+
+
 def test_thresholding_trains_no_more(at):
     row, whole = at.row("threshold", 150), at.whole()
     assert row["features"] == 150 and row["seconds"] in [f"{model.seconds:.1f}" for model in whole]

@@ -9,7 +9,7 @@ import pytest
 from crfbook.chain.inference import node_scores
 from crfbook.dynamic import DynamicModel, decode
 from crfbook.dynamic.layout import log_tables
-from studies import c12_speed as study
+from studies import c12 as study
 from studies import work
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("on_twins")]
@@ -149,7 +149,7 @@ def test_both_searches_are_the_decoder_s(small, monkeypatch):
 def test_targets_are_of_what_they_say(monkeypatch):
     """One run on few sentences; training is left out."""
     whole, raced = study.problem.__wrapped__, {}
-    monkeypatch.setattr(study, "SUBSET", 8)
+    monkeypatch.setattr(study, "FEW", 8)
     monkeypatch.setattr(study, "problem", lambda chunks, n=SOME: whole(chunks, n))
     stopped = SimpleNamespace(status="stopped", n_iter=0, objective=0.0)
     monkeypatch.setattr(study, "minimize", lambda *_, **options: stopped)

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from studies import c12_speed, c13
+from studies import c12, c13
 from studies.harness import Row
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("on_twins")]
 SOME = 25  # sentences
-CACHED = c12_speed.problem, c12_speed.encoder, c13.trained, c13.part_of, c13.exact_of, c13.fixed_point
+CACHED = c12.problem, c12.encoder, c13.trained, c13.part_of, c13.exact_of, c13.fixed_point
 CACHED += c13.documents, c13.skipped
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(c13, "SUBSET", SOME)
+    monkeypatch.setattr(c13, "FEW", SOME)
     monkeypatch.setattr(c13, "TEST", SOME)
     for made in CACHED:
         made.cache_clear()

@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import studies
 from crfbook import load_dataset
 from crfbook.chain.sparse import choice
 from studies import __main__ as command
-from studies import harness, records
+from studies import c03, c14, harness, records, work
 from studies.harness import Clocked, Row, race
 from studies.records import fill, read_record, write_record
 from tools import paper
@@ -88,9 +89,9 @@ def test_a_learner_is_looked_at_where_it_is_asked_for():
 def test_processes_are_raced_by_their_own_clocks(monkeypatch):
     spent = iter(range(1, 7))
     monkeypatch.setattr(
-        harness, "in_own_process", lambda module, side: {"cpu": next(spent), "wall": 9.0, "of": side}
+        harness, "in_own_process", lambda run, side: {"cpu": next(spent), "wall": 9.0, "of": side}
     )
-    took, done = harness.race_processes("module", {"a": "first", "b": "second"}, 2)
+    took, done = harness.race_processes(len, {"a": ["first"], "b": ["second"]}, 2)
     assert took["a"].cpu == [3, 5] and took["b"].cpu == [4, 6] and took["b"].wall == [9.0, 9.0]
     assert [run["of"] for run in done["b"]] == ["second"] * 3  # the warm-up, too
 
@@ -111,9 +112,16 @@ def test_memory_of_the_process():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
 
 
-def test_a_process_that_fails_says_why(monkeypatch):
+def test_a_process_that_fails_says_why():
     with pytest.raises(RuntimeError, match="nobody: the process failed: .*KeyError"):
-        harness.in_own_process("studies.c03", "nobody")
+        harness.in_own_process(c03.one_side, "nobody")
+
+
+def test_a_process_says_what_it_found_and_which_twins_it_loaded(on_twins, monkeypatch):
+    monkeypatch.setattr(work, "TWINS", set())
+    monkeypatch.setattr(harness, "TWINS", work.TWINS)
+    X, *_, about = harness.in_own_process(c14.dicts, "atis")
+    assert "bias" in X[0][0] and about.startswith("builtin") and work.TWINS == {"atis"}
 
 
 def test_the_peer_s_process_loads_no_compiled_code():
@@ -195,6 +203,36 @@ def test_the_command_writes_rows_and_says_what_was_missed(toys, monkeypatch, tmp
     assert [row["verdict"] for row in read_record(path)[1]] == ["met", "MISSED"]
     out = capsys.readouterr()
     assert "... toy-rows" in out.err and "date: " in out.out and f"written to {path}" in out.out
+
+
+def test_on_twins_no_target_is_judged(toys, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: True)
+    monkeypatch.setattr(command, "TWINS", {"atis"})
+    path = tmp_path / "rows.csv"
+    assert command.main(["toy-rows", "--repeats", "3", "--csv", str(path)]) == 0
+    assert [row["verdict"] for row in read_record(path)[1]] == ["", ""]
+    out = capsys.readouterr().out
+    assert "targets are not judged: built-in twins stand in for atis" in out and "MISSED" not in out
+
+
+@pytest.mark.parametrize("source", ["builtin", "real"])
+def test_records_of_twins_leave_the_committed_ones_alone(source, toys, monkeypatch, tmp_path, capsys):
+    committed, aside = tmp_path / "results", tmp_path / "build" / "results"
+    monkeypatch.setattr(records, "RESULTS", committed)
+    monkeypatch.setattr(records, "OF_TWINS", aside)
+    twin = load_dataset("atis", source="builtin", verbose=False)
+    twin = replace(twin, source=source)
+    monkeypatch.setattr(records, "data_hashes", lambda dataset: {})
+
+    def run():
+        yield "00_a.csv", [({}, lambda: {"x": 7})], [twin]
+        yield "01_a.csv", [({}, lambda: {"x": 8})]  # of no corpus
+
+    monkeypatch.setitem(toys, "toy-table-a", toys["toy-table-a"]._replace(run=run))
+    first, second = studies.run("toy-table-a", folder=committed)
+    assert first == (committed if source == "real" else aside) / "00_a.csv" and second.parent == committed
+    assert (str(aside) in capsys.readouterr().out) == (source == "builtin")
+    assert studies.run("toy-table-a", folder=tmp_path)[0].parent == tmp_path
 
 
 def test_what_is_measured_is_kept(toys, monkeypatch, tmp_path):
