@@ -193,25 +193,6 @@ def one_side(side):
     return {**spent, "objective": objective, "peak_mb": own_peak_mb()}
 
 
-@study()
-def optimum(repeats=1):
-    """The optimum on CoNLL-2000, c2 = 1: ours, CRFsuite's far past its stop, and both objectives there."""
-    from crfbook.chain.objective import Objective
-    from crfbook.learners.quasi_newton.lbfgs import minimize
-
-    work = load("chunking", verbose=True)
-    tagger, log = crfsuite.train_tagger(work, None, epsilon=1e-9, delta=1e-12)
-    objective = Objective(work.corpus, work.features, c2=1.0, n_threads=2)
-    found = minimize(objective, np.zeros(work.features.n_features), c2=1.0, tol=1e-8)
-    there, gradient_there = objective(crfsuite.weights_of(work, tagger))
-    note = f"{found.objective:.6f} against {log['loss']:.6f} after {log['num']} iterations of CRFsuite "
-    note += f"(epsilon 1e-9, delta 1e-12); ours {found.n_iter}, {found.status}"
-    yield Row("optimum, CoNLL-2000, c2 = 1", found.objective, log["loss"], "nats", 1 + 1e-6, None, note)
-    gap = gradient_there @ gradient_there / 4.0
-    note = f"relative difference {abs(there / log['loss'] - 1):.1e}; the optimum lies at most {gap:.1e} below"
-    yield Row("our objective at CRFsuite's weights", there, log["loss"], "nats", 1 + 1e-9, None, note)
-
-
 def whole_corpus_row(tool, c2, stop, n_sentences=None):
     """One tool on CoNLL-2000, L-BFGS with six pairs; `stop`: "its own" rule, or a number of iterations.
 

@@ -19,7 +19,7 @@ from crfbook.evaluation import bootstrap_interval, paired_test
 from crfbook.learners.quasi_newton.loss_path import minimize_loss
 
 from . import crfsuite
-from .harness import Row, cpu_row, race, study, timed
+from .harness import cpu_row, race, study, timed
 from .records import cells, each
 from .work import columns_of, dataset, encode, load, set_up
 
@@ -51,21 +51,6 @@ def losses(repeats=9):
             line = f"{loss} loss + gradient, {work.features.n_labels} labels, 1 thread"
             asked = required if name == "chunking" else None
             yield cpu_row(line, took, asked, None, note, ours=loss, reference="log")
-
-
-@study()
-def loss_training(repeats=1):
-    """Training with each loss to its end on CoNLL-2000, c2 = 1: CPU seconds against the log loss's, F1."""
-    work, reference = load("chunking", verbose=True), None
-    for loss in ("log", *REQUIRED):
-        how = {"loss": loss, "c2": 1.0, "tol": 1e-4}
-        found, seconds = timed(minimize_loss, work.corpus, work.features, **how)
-        reference = reference or seconds
-        test = work.reports(found.w)["test"]
-        note = f"objective {found.objective:.2f}, {found.status} after {found.n_iter} iterations, "
-        note += f"{found.n_evaluations} evaluations; "
-        note += f"test accuracy {100 * test.accuracy:.2f}, F1 {100 * test.f1:.2f}"
-        yield Row(f"training, {loss} loss", seconds, reference, "CPU s", None, None, note)
 
 
 # ---- Tables 1 and 2 ----

@@ -12,7 +12,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from crfbook import Objective, minimize
+from crfbook import Objective
 from crfbook.data.corpus import slice_sequences, take_sequences
 from crfbook.evaluation import paired_test
 from crfbook.learners import online, stochastic
@@ -69,41 +69,6 @@ def perceptron(repeats=3):
     names = load("ner", "s2")  # fewer labels, fewer attributes
     took, _ = epoch_race(names, "ap", {"ours": online.perceptron}, repeats, numbers=True)
     yield cpu_row("perceptron, one epoch, Spanish names, S2, 9 labels", took)
-
-
-@study()
-def sgd(repeats=3):
-    """SGD, sgd-l1 and sag on CoNLL-2000, c2 = 1, one thread: seconds an epoch, objective, against l2sgd."""
-    work = load("chunking", verbose=True)
-    learners = {"sgd": partial(stochastic.sgd, c2=1.0), "sag": partial(stochastic.sag, c2=1.0)}
-    learners["sgd-l1"] = partial(stochastic.sgd_l1, c1=1.0)
-    took, last = epoch_race(work, "l2sgd", learners, repeats, c2=1.0)
-    l1 = f"CRFsuite has no L1; c1 = 1: {np.count_nonzero(last['sgd-l1']):,} weights after {EPOCHS}"
-    twice = "it does two sums of scores and two updates, and searches for Lipschitz constants"
-    notes = {"sgd": "", "sgd-l1": f"against the same, {l1}", "sag": f"against the same; {twice}"}
-    for name, note in notes.items():
-        yield cpu_row(f"{name}, one epoch", took, note=note, ours=name)
-    objective = Objective(work.corpus, work.features, c2=1.0)
-    values = objective(last["sgd"])[0], objective(crfsuite.weights_of(work, last["crfsuite"]))[0]
-    note = "ours the mean over epochs, CRFsuite's the best epoch"
-    yield Row(f"sgd, objective after {EPOCHS} epochs", *values, "nats", 1.0, None, note)
-
-
-@study()
-def stochastic_passes(repeats=1):
-    """CoNLL-2000, c2 = 1: how far from the optimum sgd and sag are after 5 to 30 passes, against L-BFGS."""
-    work = load("chunking", verbose=True)
-    objective, start = Objective(work.corpus, work.features, c2=1.0), np.zeros(work.features.n_features)
-    best = follow(minimize, objective, start, c2=1.0, memory=30, tol=1e-7)
-    optimum = best.result.objective
-    reference = {tick.step.iteration: tick.step.objective for tick in best.ticks}
-    for name, learner in (("sgd", stochastic.sgd), ("sag", stochastic.sag)):
-        look, reached = at(PASSES, lambda step, w, _: (step.iteration, objective(w)[0]))
-        follow(learner, work.corpus, work.features, c2=1.0, max_iterations=max(PASSES), look=look)
-        for n in PASSES:
-            note = "" if n > PASSES[0] else "the trials of sgd's calibration not counted"
-            ratios = dict(reached).get(n, optimum) / optimum - 1, reference[n] / optimum - 1
-            yield Row(f"{name}: (objective - optimum) / optimum, {n} passes", *ratios, "relative", note=note)
 
 
 # ---- to the optimum ----

@@ -230,16 +230,6 @@ def form_fit():
     yield from ()
 
 
-@study()
-def sparse_choice(repeats=1):
-    """How often the cost model chooses the slower form, on 80 random models not in its fit; ten minutes."""
-    for row in held_out(new_cases(), new_cases()):
-        kind, cases = row.pop("forms for"), row.pop("cases")
-        note = f"{cases} cases: " + ", ".join(f"{name} {value} %" for name, value in row.items())
-        slower = (100 - float(row["faster form"])) / 100
-        yield Row(f"{kind}: the slower form is chosen", slower, 1.0, "share", 0.05, None, note)
-
-
 # ---- what sparsity saves in training ----
 
 # The paper says of its Table 2 that a sweep of coordinate descent costs less where fewer weights are active.
@@ -399,17 +389,3 @@ def _path_row(c1, c2, part, whole, tried, run):
 def l1_path(**strengths):
     """CoNLL-2000: F1 and size of models for falling c1, and for several c2; half an hour."""
     yield "06_l1_path.csv", [({}, lambda: sum(penalty_path(**strengths), []))], [dataset("chunking")]
-
-
-@study()
-def l1_accuracy(repeats=1):
-    """F1 and size of an L1 model against L2, c1 and c2 chosen on held-out training sentences; CoNLL-2000."""
-    tables = penalty_path()
-    l1, l2 = (max(rows, key=lambda row: float(row["dev F1"])) for rows in tables)
-    tried = ", ".join(f"{row['c1']:g}: {row['dev F1']}" for row in tables[0])
-    note = f"c1 = {l1['c1']:g} by F1 on held-out sentences ({tried})"
-    yield Row("weights of the L1 model", l1["not zero"], l2["not zero"], "weights", 0.1, None, note)
-    errors = [100 - float(row["test F1"]) for row in (l1, l2)]
-    note = f"F1 {l1['test F1']} against {l2['test F1']} (c2 = {l2['c2']:g}): "
-    note += f"{errors[0] - errors[1]:.2f} lost, 0.3 allowed"
-    yield Row("error of the L1 model, 100 - F1", *errors, "points", 1 + 0.3 / errors[1], None, note)
