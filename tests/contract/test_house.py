@@ -10,9 +10,10 @@ from importlib import import_module
 
 import pytest
 import yaml
-from helpers.sources import code_lines, is_for_types, tracked_files
+from helpers.sources import is_for_types, tracked_files
 
 from tools import chapters as book
+from tools.over_commits import code_lines
 
 ROOT = book.ROOT
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
