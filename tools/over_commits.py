@@ -36,7 +36,9 @@ for _name in "perceptron pa arow sgd sag sdca boosting auto".split():
 for _name in "owlqn sgd-l1 sbcd cd".split():
     MODELS[_name] = f'CRF("{_name}", {SHORT}, c1=1.0)'
 MODELS["active"] = f'CRF(inference="active", {SHORT})'
-MODELS["DCRF"] = f'DCRF(dynamic.factorial("pos", "chunk"), ("pos", "chunk"), {SHORT})'
+MODELS["DCRF"] = f'DCRF(dynamic.factorial("pos", "chunk"), ("pos", "chunk"), {SHORT})'.replace(
+    "chunking", "words"
+)
 FEWER = {"cd": 20, "DCRF": 400}  # sentences of 2,000
 COMPILE = {
     name: f"{BEGIN}crfbook.{model}.fit(train[: {FEWER.get(name)}]).predict(test)"
