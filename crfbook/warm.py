@@ -31,10 +31,76 @@ def crf(**parameters):
         model = CRF(**{"template": _TEMPLATE, **SHORT, **parameters}).fit(train)
         model.predict(train)
         model.predict_marginals(train)
+        list(model.predict_edge_marginals(train))
         model.log_proba(train)
         model.score(train)
 
     return call
+
+
+def extreme(train):
+    """Sequences whose probabilities underflow: every form and loss computes them once more in logarithms."""
+    import numpy as np
+
+    from crfbook import Encoder
+    from crfbook.chain.inference import iter_edge_marginals, node_marginals
+    from crfbook.chain.objective import Objective
+    from crfbook.data.features import observed
+
+    by_tags = "U:%x[0,word]\nB:%x[0,pos]\nB"  # transitions of many classes, which lose digits in differences
+    cases = (_TEMPLATE, 1e3, ("batched", "sparse", "default")), (by_tags, 10.0, ("batched", "sparse"))
+    for template, scale, forms in cases:
+        encoder = Encoder(template)
+        corpus = encoder.fit_transform(train)
+        features = observed(corpus, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs)
+        w = np.random.default_rng(0).normal(scale=scale, size=features.n_features)
+        for form in forms:
+            objective = Objective(corpus, features, form=form)
+            objective(w)
+            objective.curvature(w)
+            node_marginals(corpus, features, w, form=form)
+        for loss in ("exp", "pointwise-log", "pointwise-exp"):
+            Objective(corpus, features, loss=loss)(w)
+        list(iter_edge_marginals(corpus, features, w))
+
+
+def starts(train):
+    """Learners that go on from weights; what they know of these before the first step."""
+    from crfbook import Encoder
+    from crfbook.chain.objective import Objective
+    from crfbook.data.features import observed
+    from crfbook.learners.online import perceptron
+    from crfbook.learners.quasi_newton import minimize, proximal_gradient
+    from crfbook.learners.stochastic import sdca
+
+    encoder = Encoder(_TEMPLATE)
+    corpus = encoder.fit_transform(train)
+    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    w = perceptron(corpus, features, max_iterations=1).w
+    perceptron(corpus, features, w, max_iterations=0)
+    sdca(corpus, features, w, c2=1.0, max_iterations=1)
+    objective = Objective(corpus, features)
+    minimize(objective, w, c1=1.0, l1_method="owlqn", max_iterations=2)
+    proximal_gradient(objective, w, c1=1.0, max_iterations=1)
+
+
+def blocks(train):
+    """Coordinate descent where Python makes the visit of a block: large ones, exact curvatures; and sequences
+    whose probabilities underflow.
+    """
+    import numpy as np
+
+    from crfbook import Encoder
+    from crfbook.data.features import observed
+    from crfbook.learners.coordinate import coordinate_descent
+
+    encoder = Encoder(_TEMPLATE)
+    corpus = encoder.fit_transform(train[:20])
+    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    w = np.random.default_rng(0).normal(scale=1e3, size=features.n_features)
+    for start in (None, w):
+        options = {"c1": 1.0, "c2": 0.1, "curvature": "exact", "max_iterations": 1}
+        coordinate_descent(corpus, features, start, **options)
 
 
 def directed(train):
@@ -44,6 +110,8 @@ def directed(train):
     for model in (HMM(template="U:%x[0,word]\nB"), MEMM(template=_TEMPLATE, **SHORT)):
         model.fit(train).predict(train)
         model.predict_marginals(train)
+        list(model.predict_edge_marginals(train))
+        model.log_proba(train)
 
 
 def path(train):
@@ -109,9 +177,14 @@ def dynamic(train):
         model = DCRF(cliques, **both).fit(train)
         model.predict(train)
         model.predict_marginals(train)
-    for inference in ("junction", "block", "sweep"):
-        model = DCRF(labels=("pos", "chunk"), template=_TEMPLATE, **SHORT, inference=inference).fit(train[:5])
+    model.predict_kbest(train[:5], k=2)
+    for inference in ("junction", "block", "sweep", "tree", "residual"):
+        limits = {"chunk": "BIO"} if inference == "block" else None
+        model = DCRF(inference=inference, constraints=limits, **both).fit(train[:5])
         model.predict(train[:5], form="exact" if inference == "junction" else "max-product")
+        model.weights_ = 1e4 * model.weights_  # probabilities underflow
+        model.predict_marginals(train[:5])
+    model.predict(train[:5], form="dual")
 
 
 # job -> what it calls, and the chapters that need it; the longest first
@@ -121,6 +194,7 @@ JOBS = {
         crf(algorithm="sbcd", c1=1.0, all_possible_states=True, all_possible_transitions=True),
         "07 08 09",
     ),
+    "blocks": (blocks, "07 08 09"),
     "bio": (crf(constraints="BIO"), "00 02"),
     "directed": (directed, "01"),
     "exp": (crf(loss="exp"), "04"),
@@ -140,6 +214,9 @@ JOBS = {
     "tuples": (tuples, "08"),
     "decoders": (decoders, "11"),
     "active": (crf(inference="active"), "10"),
+    "l1": (crf(c1=1.0), "06 09"),
+    "starts": (starts, "05 06"),
+    "extreme": (extreme, "04 06 10"),
     "many labels": (many_labels, "10"),
     "dynamic": (dynamic, "12 13"),
     "path": (path, "09"),

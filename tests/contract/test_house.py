@@ -10,9 +10,10 @@ from importlib import import_module
 
 import pytest
 import yaml
-from helpers.sources import code_lines, is_for_types, tracked_files
+from helpers.sources import is_for_types, tracked_files
 
 from tools import chapters as book
+from tools.over_commits import code_lines
 
 ROOT = book.ROOT
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -329,6 +330,18 @@ def test_environment_file_is_the_same_set():
     assert conda - wanted == {"pip", f"python{project['requires-python']}"}
     assert wanted <= conda
     assert [d for d in listed if isinstance(d, dict)] == [{"pip": ["-e ."]}]
+
+
+def test_a_commit_is_checked_for_what_ci_checks():
+    """Hooks are steps of `.ci/run`; the one for notebooks takes all chapters."""
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    entry = {hook["id"]: hook["entry"] for hook in hooks}
+    steps = (ROOT / ".ci" / "run").read_text()
+    assert {"ruff-lint", "ruff-format", "codespell", "notebooks-tidy"} == set(entry)
+    assert all(entry[name].removesuffix(" --force-exclude") in steps for name in entry if "tidy" not in name)
+    tidied = re.compile(next(hook["files"] for hook in hooks if hook["id"] == "notebooks-tidy"))
+    names = {name for name, _ in tracked_files(ROOT) if tidied.search(name)}
+    assert names == {f"notebooks/{path.name}" for path in book.chapters()}
 
 
 def test_requirements_are_ranges():
