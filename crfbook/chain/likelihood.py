@@ -128,13 +128,18 @@ def batch_scores(b, w, dense, bounds, packing, layout, log_node):
         w, layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1],
         log_node.reshape(-1),
     )  # fmt: skip
-    lists = layout.lists
-    if lists.row_token.size:
-        list_scores(
-            w, lists.node_ptr, lists.node_label, dense, lists.dense_of,
-            lists.row_token[packing.row_ptr[b] : packing.row_ptr[b + 1]], lists.attr_ptr, lists.attr_idx,
-            lists.attr_val, log_node,
-        )  # fmt: skip
+    _scores_of_lists(w, dense, layout.lists, packing.row_ptr[b], packing.row_ptr[b + 1], log_node)
+
+
+@kernel
+def _scores_of_lists(w, dense, lists, lo, hi, log_node):
+    """`list_scores` of the rows lo..hi-1 of all batches; without lists nothing, and nothing is compiled."""
+    if lists is None:
+        return
+    list_scores(
+        w, lists.node_ptr, lists.node_label, dense, lists.dense_of, lists.row_token[lo:hi], lists.attr_ptr,
+        lists.attr_idx, lists.attr_val, log_node,
+    )  # fmt: skip
 
 
 @kernel
@@ -153,13 +158,18 @@ def batch_gradient(b, p_node, packing, layout, dense_grad, grad):
         p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
         layout.pair_ptr[b + 1], grad,
     )  # fmt: skip
-    lists = layout.lists
-    if lists.row_token.size:
-        list_gradient(
-            p_node, lists.node_ptr, lists.node_label, lists.dense_of,
-            lists.row_token[packing.row_ptr[b] : packing.row_ptr[b + 1]], lists.attr_ptr, lists.attr_idx,
-            lists.attr_val, dense_grad, grad,
-        )  # fmt: skip
+    _gradient_of_lists(p_node, layout.lists, packing.row_ptr[b], packing.row_ptr[b + 1], dense_grad, grad)
+
+
+@kernel
+def _gradient_of_lists(p_node, lists, lo, hi, dense_grad, grad):
+    """`list_gradient` of the rows lo..hi-1 of all batches; see `_scores_of_lists`."""
+    if lists is None:
+        return
+    list_gradient(
+        p_node, lists.node_ptr, lists.node_label, lists.dense_of, lists.row_token[lo:hi], lists.attr_ptr,
+        lists.attr_idx, lists.attr_val, dense_grad, grad,
+    )  # fmt: skip
 
 
 @kernel
@@ -215,25 +225,19 @@ def likelihood_of_batches(b, shard, w, dense, edges, packing, layout, work, coun
     return -1
 
 
-@kernel
 def add_tree(parts, out):
     """out[k] = parts[0, k] + parts[1, k] + ... as a binary tree whose shape depends on len(parts) only.
 
     ((p0 + p1) + (p2 + p3)) + ...: neighbours first, so the sum does not depend on who computed which part.
-    Arguments: parts (P, F), overwritten; out: (F,), overwritten. Cost P F additions, in blocks that fit the
-    first-level cache. Source: Blelloch (1990), "Prefix sums", section 1.
+    Arguments: parts (P, F), overwritten; out: (F,), overwritten. Cost: P F additions.
+    Source: Blelloch (1990), "Prefix sums", section 1.
     """
-    n_parts, block = parts.shape[0], 512
-    for lo in range(0, out.size, block):
-        hi = min(lo + block, out.size)
-        stride = 1
-        while stride < n_parts:
-            for i in range(0, n_parts - stride, 2 * stride):
-                for k in range(lo, hi):
-                    parts[i, k] += parts[i + stride, k]
-            stride *= 2
-        for k in range(lo, hi):
-            out[k] = parts[0, k]
+    stride = 1
+    while stride < len(parts):
+        for i in range(0, len(parts) - stride, 2 * stride):
+            parts[i] += parts[i + stride]
+        stride *= 2
+    out[:] = parts[0]
 
 
 class Work(NamedTuple):

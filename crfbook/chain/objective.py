@@ -256,11 +256,9 @@ class Objective:
         """(forward, backward): products with stored pairs in the last evaluation in the sparse form;
         (0, 0) before there was one.
         """
-        return (
-            tuple(self._made["sparse"][0].parts.n_products.sum(axis=0).tolist())
-            if "sparse" in self._made
-            else (0, 0)
-        )
+        if "sparse" not in self._made:
+            return 0, 0
+        return tuple(self._made["sparse"][0].parts.n_products.sum(axis=0).tolist())
 
     @property
     def log_z(self) -> np.ndarray:
