@@ -1,7 +1,7 @@
 """The port between an objective and the chain: what every form of inference offers, and the form with tables.
 
 A form keeps transitions in one representation. It sums over all labellings of a packed corpus, shard by
-shard, and whoever asks does not know how:
+shard. Its callers do not know how:
 
     prepare(w, what)                take the weights
     run(what, shard, w, ...)        the sums of one shard
@@ -15,7 +15,7 @@ shard, and whoever asks does not know how:
     DefaultPairs      the same for one edge class and many labels: sparse/form.py
     StepTables        tables without kernels, for tiny problems: numpy_form.py
     LossTables        gradients of the other losses: losses.py
-    LocalTables       one classifier a token, MEMM: models/directed
+    LocalTables       one classifier a token, MEMM: models/directed.py
     TupleArcs         weights on label tuples: learners/tuples
 """
 

@@ -2,12 +2,11 @@
 
 A batch goes through all three stages while it lies in the processor's cache. The gold labels appear nowhere:
 sum_i score(y_i) = w . (gold counts), and those counts are constants that the objective subtracts once.
-The NamedTuples `packing`, `layout` (packing.py), `edges` (forms.py), `work` and `counts`
-(likelihood.py) list their arrays with shapes. M >= L labels are padded to whole vector registers: padding
-labels score -inf.
+The NamedTuples `packing`, `layout` (packing.py), `edges` (forms.py), `work` and `counts` (below) list their
+arrays with shapes. M >= L labels are padded to whole vector registers: padding labels score -inf.
 
-One batch of a packing: the work arrays of a thread, and what Python does with them where a stage at a time
-is fast enough (sparse/form.py). n rows and B sequences of the largest batch, M padded labels.
+This file also has the work arrays of a thread, and `Batch`: one batch of a packing, for forms that call stage
+by stage from Python (sparse/form.py). n rows and B sequences are those of the largest batch.
 """
 
 from collections import namedtuple
@@ -198,7 +197,7 @@ def spread_rows(step_ptr, weight, p_node, alpha, v):
 def likelihood_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, edge_sum):
     """Expected counts of the sequences of one shard, and their log Z, from its batch b on: until all are done
     (-1), or one is flagged, whose number is returned. That one has all but its flagged sequences in edge_sum,
-    and nothing in counts; who redoes those calls again with the batch behind it.
+    and nothing in counts; the caller redoes those and goes on with the batch behind it.
 
     grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y]
     edge_sum[k, yp, y] = sum_{t of class k} weight p_edge
@@ -335,15 +334,15 @@ def lane_work(work, n_steps, n_labels, n_lanes):
 
 
 class Spare:
-    """Work arrays, one for each thread: who needs some gets them, and puts them back."""
+    """Work arrays, one set for each thread; a thread gets a set and puts it back."""
 
     def __init__(self, items):
         self.items = list(items)
         self.fill()
 
     def fill(self):
-        """All of them again, before an evaluation: where Ctrl-C came between `get` and `put`,
-        whoever is next would wait for ever.
+        """All of them again, before an evaluation. After Ctrl-C between `get` and `put` the next thread would
+        wait for ever.
         """
         queue = SimpleQueue()
         for item in self.items:
@@ -389,7 +388,7 @@ class Batch:
 
     @staticmethod
     def no_sums(edges):
-        """What the sums of transitions are added to, where nobody wants them."""
+        """Arrays for the sums of transitions where they are not needed."""
         return np.zeros(edges.log_edge.shape)
 
     def forward_backward(self, edges, log_z, edge_sum):

@@ -286,7 +286,7 @@ class Objective:
         return float(self._terms.u.max(initial=0.0))
 
     def _run_shard(self, form, spare, what, shard, w, dense, grad):
-        """Sums of one shard into grad (n_node,), with the work arrays of whoever is free."""
+        """Sums of one shard into grad (n_node,), with work arrays that are free."""
         features, layout = self.features, self._problem.layout
         work, dense_grad = buffers = spare.get()
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs

@@ -222,7 +222,7 @@ def many_weights(features):
 
 
 def dense_rows(corpus, features):
-    """(dense_of int32 (A,), member_ptr, member): attributes worth a dense row, and who shares it; data only.
+    """(dense_of int32 (A,), member_ptr, member): attributes worth a dense row, and those that share one.
 
     Attributes that carry others (`find_bundles`) are always dense. If all weights exist, all attributes are:
     then the weight vector is the table, and no row is shared.
@@ -251,14 +251,14 @@ def entries_of(corpus, features, row_token, row_base, members, width):
     `dense_rows` returns them; width: cells of a row. Values are (0,) where all are ones.
     """
     dense_of, member_ptr, member = members
-    nobody, valued = np.full(features.n_attrs, -1, np.int64), len(corpus.attr_val) > 0
+    unseen, valued = np.full(features.n_attrs, -1, np.int64), len(corpus.attr_val) > 0
     dense_ptr, pair_ptr = np.empty((2, len(row_token) + 1), np.int64)
     lists = corpus.attr_ptr, corpus.attr_idx
-    count_layout(row_token, *lists, *members, features.node_ptr, dense_ptr, pair_ptr, nobody.copy())
+    count_layout(row_token, *lists, *members, features.node_ptr, dense_ptr, pair_ptr, unseen.copy())
     dense, pairs = _entries(int(dense_ptr[-1]), valued), _entries(int(pair_ptr[-1]), valued)
     layout = Layout(member_ptr, member, dense_ptr, *dense, pair_ptr, *pairs, None)
     weights = dense_of, features.node_ptr, features.node_label
-    fill_layout(row_token, row_base, *lists, corpus.attr_val, *weights, width, layout, nobody)
+    fill_layout(row_token, row_base, *lists, corpus.attr_val, *weights, width, layout, unseen)
     return layout
 
 

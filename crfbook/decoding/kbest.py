@@ -1,7 +1,7 @@
-"""The k best labellings of a sequence: Viterbi forwards, then as few further labellings as are asked for.
+"""The k best labellings of a sequence: Viterbi forwards, then the further labellings one by one.
 
 The labellings of tokens 0..t that end in label y, best first, are one ranked list for each (t, y); the best
-of a list is known from Viterbi, the others are made when somebody asks. A labelling in the list of (t, y) is
+of a list is known from Viterbi, the others are made when needed. A labelling in the list of (t, y) is
 one in the list of (t-1, yp), and y. So the list of (t, y) merges L lists, by a heap.
 
 Order: by score, added up as Viterbi adds; among equal scores the smaller label one token before, and then the
@@ -14,7 +14,7 @@ A labelling is an entry e of a pool that grows. `pool` is a pair of arrays. numb
   EDGE   score of that transition
 link int64 (P, 4):
   PREV   label yp of token t-1
-  BACK   its entry in the list of (t-1, yp), or FIRST: the first one, which nobody has looked for yet
+  BACK   its entry in the list of (t-1, yp), or FIRST: the first one, not looked for yet
   NEXT   in a list: the entry behind it, END or UNKNOWN; in a heap: the next child of the same parent
   CHILD  in a list: the root of the heap of (t, y), if this is the last so far; in a heap: the first child
 Token T, behind the last one, has one label and no scores: its list holds the labellings of the sequence.
