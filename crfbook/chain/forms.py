@@ -1,7 +1,7 @@
 """The port between an objective and the chain: what every form of inference offers, and the form with tables.
 
 A form keeps transitions in one representation. It sums over all labellings of a packed corpus, shard by
-shard, and whoever asks does not know how:
+shard. Its callers do not know how:
 
     prepare(w, what)                take the weights
     run(what, shard, w, ...)        the sums of one shard
@@ -15,17 +15,18 @@ shard, and whoever asks does not know how:
     DefaultPairs      the same for one edge class and many labels: sparse/form.py
     StepTables        tables without kernels, for tiny problems: numpy_form.py
     LossTables        gradients of the other losses: losses.py
-    LocalTables       one classifier a token, MEMM: models/directed
+    LocalTables       one classifier a token, MEMM: models/directed.py
     TupleArcs         weights on label tuples: learners/tuples
 """
 
+import copy
 from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from crfbook.chain.forward_backward import exp_edges
-from crfbook.chain.forward_backward_batched import add_edge_sum, groups_of
+from crfbook.chain.forward_backward_batched import add_edge_sum
 from crfbook.chain.likelihood import (
     Batch,
     add_tree,
@@ -34,7 +35,7 @@ from crfbook.chain.likelihood import (
     likelihood_of_batches,
     spread_rows,
 )
-from crfbook.chain.packing import padded, padded_bounds
+from crfbook.chain.packing import padded, padded_bounds, with_groups
 from crfbook.data.constraints import Bounds
 from crfbook.data.features import edge_gradient, log_edge
 
@@ -77,6 +78,12 @@ class Problem:
         self.features, self.classes, self.bounds = features, classes, bounds
         self.packing, self.layout = packing, layout
 
+    def grouped(self):
+        """The same problem, its packing with `Groups`."""
+        other = copy.copy(self)
+        other.packing = with_groups(self.packing, len(self.classes[0]) - 1)
+        return other
+
     @cached_property
     def edge_parts(self):
         """(n_shards, K, M, M): what each shard finds for the tables of all classes; never two at once."""
@@ -116,7 +123,9 @@ class Form:
 
 def squared(layout):
     """The layout with the squares of its values: what sums of variances are collected by."""
-    lists = layout.lists._replace(attr_val=layout.lists.attr_val**2)
+    lists = layout.lists and layout.lists._replace(attr_val=layout.lists.attr_val**2)
+    if layout.dense_val is None:
+        return layout._replace(lists=lists)
     return layout._replace(dense_val=layout.dense_val**2, pair_val=layout.pair_val**2, lists=lists)
 
 
@@ -161,8 +170,8 @@ def shard_variances(shard, w, dense, edges, packing, layout, work, counts, edge_
         batch_scores(b, w, dense, edges.bounds, packing, layout, batch.log_node)
         batch.forward_backward(edges, counts.log_z, edge_sum)
         spread_rows(batch.step_ptr, batch.weight, batch.p_node, batch.alpha, batch.log_node)
-        each = batch.step_ptr, groups_of(b, packing), psi_squared, batch.alpha, batch.log_node
-        add_edge_sum(*each, square_sum, work.prev[: len(batch.alpha)], work.pair)
+        each = psi_squared, batch.alpha, batch.log_node, square_sum, work.prev[: len(batch.alpha)], work.pair
+        add_edge_sum(b, packing, *each)
         batch_gradient(b, batch.p_node, packing, squares, counts.dense_grad, counts.grad)
     # false where a square left float64
     np.subtract(edge_sum, np.minimum(square_sum, edge_sum), out=edge_sum, where=square_sum < np.inf)

@@ -197,7 +197,6 @@ def exp_class(k, log_edge, psi_edge, psi_edge_t, edge_max):
     return high - low
 
 
-@kernel
 def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
     """psi_edge[k] = exp(log_edge[k] - edge_max[k]), edge_max[k] = max log_edge[k]; returns edge_spread.
 
@@ -206,10 +205,13 @@ def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
     its transposes [class, next, previous], edge_max (K,) (0 where a class has no finite value).
     Cost: K L^2 exps. Source: Rabiner (1989), section V.A.
     """
-    edge_spread = 0.0
-    for k in range(log_edge.shape[0]):
-        edge_spread = max(edge_spread, exp_class(k, log_edge, psi_edge, psi_edge_t, edge_max))
-    return edge_spread
+    high = log_edge.max(axis=(1, 2))
+    low = log_edge.min(axis=(1, 2), initial=np.inf, where=log_edge > -np.inf)
+    edge_max[:] = np.where(high > -np.inf, high, 0.0)
+    np.subtract(log_edge, edge_max[:, None, None], out=psi_edge)
+    exp_inplace(psi_edge.reshape(-1))
+    psi_edge_t[:] = psi_edge.transpose(0, 2, 1)
+    return max(0.0, float((high - low).max()))
 
 
 @kernel
@@ -301,42 +303,3 @@ def edge_marginal_scaled(t, psi_node, psi_edge, edge_class, alpha, beta, scale, 
     for yp in range(L):
         for y in range(L):
             p_edge[yp, y] = alpha[t - 1, yp] * psi_edge[k, yp, y] * (psi_node[t, y] * beta[t, y] / scale[t])
-
-
-@kernel
-def forward_backward_many(
-    log_node, psi_edge, psi_edge_t, edge_max, edge_spread, edge_class, seq_ptr, log_z, p_node, edge_sum
-):
-    """`forward_backward_scaled` sequence by sequence: log Z,
-    node marginals and summed edge marginals of a corpus.
-
-    Arguments: log_node (N, L); psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread: of exp_edges;
-    edge_class (N,); seq_ptr (S+1,); out: log_z (S,), NaN where the log form is needed (such a sequence adds
-    nothing else); p_node (N, L); edge_sum (K, L, L). Cost: 3 N L^2 multiply-adds, N L exps. Source:
-    Rabiner (1989), section V.A.
-    """
-    longest, L = max(1, np.diff(seq_ptr).max()), log_node.shape[1]
-    psi_node, alpha, beta = np.empty((longest, L)), np.empty((longest, L)), np.empty((longest, L))
-    node_max, scale = np.empty(longest), np.empty(longest)
-    edge_sum[:] = 0.0
-    log_z[:] = 0.0
-    for s in np.flatnonzero(np.diff(seq_ptr)):
-        lo, T = seq_ptr[s], seq_ptr[s + 1] - seq_ptr[s]
-        classes = edge_class[lo : lo + T]
-        spread = edge_spread + exp_nodes(log_node[lo : lo + T], psi_node[:T], node_max[:T])
-        if forward_backward_scaled(
-            psi_node[:T], psi_edge, psi_edge_t, classes, spread, alpha[:T], beta[:T], scale[:T]
-        ):
-            log_z[s] = np.nan
-            continue
-        log_z[s] = log_z_scaled(scale[:T], node_max[:T], edge_max, classes)
-        for t in range(T):
-            v = beta[t]
-            for y in range(L):
-                p_node[lo + t, y] = alpha[t, y] * v[y]
-                v[y] *= psi_node[t, y] / scale[t]
-            for yp in range(L if t > 0 else 0):
-                a, row = alpha[t - 1, yp], edge_sum[classes[t], yp]
-                for y in range(L):
-                    row[y] += a * v[y]
-    edge_sum *= psi_edge

@@ -7,7 +7,7 @@ it continues. Sequences must not be empty.
 
 A batch is named by (b, packing): its number, and the `Packing` of packing.py with all orders of rows, which
 lists its arrays with shapes. Products with tables are one matrix product per step and edge class.
-Several edge classes: ``group_rows`` is run once when a batch is packed; its arrays may stay empty if K = 1.
+Several edge classes: ``group_rows`` is run once when a batch is packed; without it packing.groups is None.
 The NamedTuples `edges` (`Edges` of forms.py) and `work` (`Work` of likelihood.py, as long as the
 longest batch) list their arrays with shapes.
 Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 4):
@@ -23,13 +23,21 @@ from crfbook.chain.vector_math import add_products, copy_row, exp_inplace
 
 @kernel
 def steps_of(b, packing):
-    """Batch b step by step: (step_ptr (T+1,), row_class (n,), by_step (n,) or (0,)), parts of `packing`.
+    """Batch b step by step: (step_ptr (T+1,), row_class (n,), by_step (n,) or None), parts of `packing`.
 
     Arguments: b, packing: a `Packing` of packing.py. Cost: 1. Source: chapter 02.
     """
     lo, hi = packing.row_ptr[b], packing.row_ptr[b + 1]
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
-    return step_ptr, packing.row_class[lo:hi], packing.by_step[lo:hi]
+    return step_ptr, packing.row_class[lo:hi], _by_step(packing.groups, lo, hi)
+
+
+@kernel
+def _by_step(groups, lo, hi):
+    """by_step of the rows lo..hi-1; None without groups."""
+    if groups is None:
+        return None
+    return groups.by_step[lo:hi]
 
 
 @kernel
@@ -38,8 +46,8 @@ def groups_of(b, packing):
 
     Arguments: b, packing, grouped. Cost: 1. Source: chapter 02.
     """
-    lo, hi = packing.row_ptr[b], packing.row_ptr[b + 1]
-    return packing.class_start[b], packing.by_class[lo:hi], packing.prev_row[lo:hi]
+    groups, lo, hi = packing.groups, packing.row_ptr[b], packing.row_ptr[b + 1]
+    return groups.class_start[b], groups.by_class[lo:hi], groups.prev_row[lo:hi]
 
 
 @kernel
@@ -47,12 +55,20 @@ def times_edges(source, matrices, rows, row_class, order, lo, out, buf):
     """out[r] = source[r] @ matrices[class of row lo + r], r < rows: one product per run of equal classes.
 
     Arguments: source (>= rows, L), matrices (K, L, L), rows; row_class (n,), order (n,): rows of the step,
-    class by class (by_step of `group_rows`), both may have length 0 if K = 1; lo: first row of the step; out:
-    out (rows, L); work: buf (2 rows, L) for the gathered operands, not read if K = 1. Cost:
+    class by class (by_step of `group_rows`), not read if K = 1, when order may be None; lo: first row of the
+    step; out: out (rows, L); work: buf (2 rows, L) for the gathered operands, not read if K = 1. Cost:
     rows L^2 multiply-adds. Source: chapter 02.
     """
     if matrices.shape[0] == 1:
         np.dot(source[:rows], matrices[0], out[:rows])
+    else:
+        _times_by_class(source, matrices, rows, row_class, order, lo, out, buf)
+
+
+@kernel
+def _times_by_class(source, matrices, rows, row_class, order, lo, out, buf):
+    """`times_edges` for several classes."""
+    if order is None:  # a step of one class: nothing of this is compiled
         return
     start = 0
     while start < rows:
@@ -68,36 +84,44 @@ def times_edges(source, matrices, rows, row_class, order, lo, out, buf):
 
 
 @kernel
-def add_edge_sum(step_ptr, groups, psi_edge, alpha, v, edge_sum, prev, pair):
+def add_edge_sum(b, packing, psi_edge, alpha, v, edge_sum, prev, pair):
     """edge_sum[k] += psi_edge[k] * sum over rows i of class k of alpha[before i]^T v[i]:
     one product per class.
 
-    Arguments: step_ptr (T+1,), groups: of `steps_of` and `groups_of`; psi_edge (K, L, L); alpha, v (n, L);
+    Arguments: b, packing: a batch; psi_edge (K, L, L); alpha, v (n, L);
     out: edge_sum (K, L, L), added to; work: prev (n, L), pair (L, L). Cost: n L^2 multiply-adds.
     Source: Rabiner (1989), section V.A; chapter 02.
     """
-    n, T = v.shape[0], step_ptr.size - 1
-    if psi_edge.shape[0] == 1:
-        # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought
-        # together.
-        first, full = step_ptr[1], 1
-        while full < T and step_ptr[full + 1] - step_ptr[full] == first:
-            full += 1
-        split = step_ptr[full]
-        if split > first:
-            np.dot(alpha[: split - first].T, v[first:split], pair)
-            add_products(psi_edge[0], pair, edge_sum[0])
-        if split == n:
-            return
-        for t in range(full, T):
-            lo, hi = step_ptr[t], step_ptr[t + 1]
-            for r in range(hi - lo):
-                copy_row(alpha, step_ptr[t - 1] + r, prev, lo + r)
-        np.dot(prev[split:].T, v[split:], pair)
-        add_products(psi_edge[0], pair, edge_sum[0])
+    if psi_edge.shape[0] > 1:
+        _add_by_class(b, packing.row_ptr[b], packing.groups, psi_edge, alpha, v, edge_sum, prev, pair)
         return
-    class_start, by_class, prev_row = groups
-    chunk = max(1, n // 2)  # both gathered operands share prev
+    step_ptr = steps_of(b, packing)[0]
+    n, T = v.shape[0], step_ptr.size - 1
+    # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought together.
+    first, full = step_ptr[1], 1
+    while full < T and step_ptr[full + 1] - step_ptr[full] == first:
+        full += 1
+    split = step_ptr[full]
+    if split > first:
+        np.dot(alpha[: split - first].T, v[first:split], pair)
+        add_products(psi_edge[0], pair, edge_sum[0])
+    if split == n:
+        return
+    for t in range(full, T):
+        lo, hi = step_ptr[t], step_ptr[t + 1]
+        for r in range(hi - lo):
+            copy_row(alpha, step_ptr[t - 1] + r, prev, lo + r)
+    np.dot(prev[split:].T, v[split:], pair)
+    add_products(psi_edge[0], pair, edge_sum[0])
+
+
+@kernel
+def _add_by_class(b, lo, groups, psi_edge, alpha, v, edge_sum, prev, pair):
+    """`add_edge_sum` for several classes; lo: first row of the batch."""
+    if groups is None:  # nothing of this is compiled
+        return
+    class_start, by_class, prev_row = groups.class_start[b], groups.by_class[lo:], groups.prev_row[lo:]
+    chunk = max(1, v.shape[0] // 2)  # both gathered operands share prev
     for k in range(psi_edge.shape[0]):
         for start in range(class_start[k], class_start[k + 1], chunk):
             size = min(chunk, class_start[k + 1] - start)
@@ -351,5 +375,5 @@ def forward_backward_batched(b, packing, edges, log_node, log_z, p_node, edge_su
     weight = packing.weight[packing.slot_ptr[b] : packing.slot_ptr[b + 1]]
     backward_batched(steps, edges.psi_edge_t, weight, alpha, gain, log_node, p_node, prev)
     v = log_node
-    add_edge_sum(steps[0], groups_of(b, packing), psi_edge, alpha, v, edge_sum, prev, pair)
+    add_edge_sum(b, packing, psi_edge, alpha, v, edge_sum, prev, pair)
     return n_flagged

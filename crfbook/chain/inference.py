@@ -1,50 +1,63 @@
-"""What a trained chain says about a corpus: best labels, marginals, log-probabilities. Arrays only,
-no strings.
+"""What a trained chain says about a corpus: best labels, marginals, log-probabilities. Arrays, no strings.
 
 Common arguments: corpus (S sequences, N tokens), features (L labels, F weights), w (F,), constraints (or
 None). Work goes through in stretches of whole sequences, so that memory does not grow with the corpus. All
-functions raise ValueError for weights that are not finite and, naming it,
-for a sequence all of whose paths are forbidden.
+functions raise ValueError for weights that are not finite, and for a sequence all of whose paths are
+forbidden, naming it.
+
+`ready_model` is a feature set with its weights; `stretch_scores` are its scores of a stretch. Models with
+scores of their own (models/directed.py) give them to `in_stretches`, `best_paths` and `log_form`.
+
+Some sequences have scores so large that forms of inference would lose the digits of probabilities. All forms
+hand them to `LogChain`, which says how far rounding may have moved its probabilities. Where that is more than
+MOST_OFF, they are refused in one sentence.
 """
 
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
+from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.forms import table_edges
+from crfbook.chain.forms import Edges, table_edges
 from crfbook.chain.forward_backward import (
     edge_marginal_log,
     edge_marginal_scaled,
     exp_nodes,
     forward_backward_log,
     forward_backward_scaled,
+    node_marginals_log,
 )
 from crfbook.chain.likelihood import make_work, open_rows, spare_or_new
-from crfbook.chain.numpy_form import Lattice, Steps, edge_scores, viterbi_by_steps
-from crfbook.chain.objective import LOG_LOSS_FORMS, check_paths
+from crfbook.chain.numpy_form import (
+    LARGE,
+    MOST_OFF,
+    Lattice,
+    LogChain,
+    Steps,
+    add_attribute_scores,
+    edge_scores,
+    viterbi_by_steps,
+)
+from crfbook.chain.objective import LOG_LOSS_FORMS, check_paths, check_weights
 from crfbook.chain.packing import (
     FEW_CLASSES,
     batch_rows,
+    many_weights,
+    n_stretches,
     pack,
     padded,
+    padded_bounds,
 )
-from crfbook.chain.ready import (
-    add_scores,
-    known_well,
-    large_sequences,
-    log_chain,
-    path_log_proba,
-    ready_model,
-    stretch_scores,
-    stretches,
-)
+from crfbook.chain.scores import fill_dense, list_scores
 from crfbook.chain.sparse.choice import FormChooser, decoding_form, is_tiny
 from crfbook.chain.sparse.default import default_viterbi_many
 from crfbook.chain.sparse.potentials import (
     NodeLists,
+    SparseEdges,
+    SparseScores,
     Tokens,
     default_scores,
     default_work,
@@ -52,10 +65,130 @@ from crfbook.chain.sparse.potentials import (
 )
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import viterbi_many
-from crfbook.data.constraints import Constraints
+from crfbook.data.constraints import Bounds, Constraints, bounds_of, check_label_set
 from crfbook.data.corpus import owners, ragged_index, slice_sequences, take_sequences
-from crfbook.data.features import find
+from crfbook.data.features import FeatureSet, find
 from crfbook.training.threads import one_blas_thread, run_pieces
+
+DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
+
+
+class _Model(NamedTuple):
+    """A feature set with its weights: potentials, and dense copies of frequent rows of weights."""
+
+    features: FeatureSet
+    w: np.ndarray  # (F,)
+    bounds: Bounds  # of M labels
+    edges: Edges | SparseEdges | SparseScores | np.ndarray | None
+    dense: np.ndarray  # (H, M or L); H may be 0
+    dense_of: np.ndarray  # int32 (A',): dense row of attribute a < A', or -1
+    tiny: bool  # no kernels
+    may_overflow: bool  # weights or values so large that sums must be looked at
+
+
+def ready_model(corpus, features, w, constraints, transitions=None, tiny=None, padding=True):
+    """`_Model` for a corpus, with dense copies if the corpus is large enough to repay them.
+
+    transitions : (features, w, class_ptr, class_attr, bounds) -> edges; None: they are not needed.
+    tiny : no kernels; None: if the corpus is. padding : labels are padded to vector registers.
+    """
+    tiny = is_tiny(corpus, features) if tiny is None else tiny
+    w = check_weights(w, features.n_features)
+    check_label_set(corpus, constraints)
+    make_bounds = padded_bounds if padding else bounds_of
+    edges, bounds = None, make_bounds(constraints, features.n_labels)
+    if transitions is not None:
+        with one_blas_thread():
+            edges = transitions(features, w, corpus.class_ptr, corpus.class_attr, bounds)
+    n_labels = features.n_labels
+    # Ids fall in frequency, so the rows worth copying are among the first ones.
+    head = 0 if tiny else min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
+    rows = np.flatnonzero(many_weights(features)[:head])
+    dense_of = np.full(head, -1, np.int32)
+    dense_of[rows] = np.arange(len(rows))
+    dense = np.zeros((len(rows), n_labels))
+    if not tiny:
+        fill_dense(w, np.arange(len(rows) + 1), rows, features.node_ptr, features.node_label, dense)
+    reach = float(np.abs(w).max(initial=0.0)) * max(1.0, float(np.abs(corpus.attr_val).max(initial=0.0)))
+    may_overflow = not reach * (len(corpus.attr_idx) + 1.0) < 1e300
+    return _Model(features, w, bounds, edges, dense, dense_of, tiny, may_overflow)
+
+
+def stretches(seq_ptr, n_labels):
+    """[(slice of sequences, slice of tokens)]: neighbouring whole sequences, about as many tokens in each as
+    `n_stretches` says.
+    """
+    n = n_stretches(seq_ptr[-1], n_labels)
+    cuts = np.searchsorted(seq_ptr, seq_ptr[-1] * np.arange(1, n) / n)
+    cuts = np.unique(np.concatenate([[0], cuts, [len(seq_ptr) - 1]]))
+    return [
+        (slice(int(a), int(b)), slice(int(seq_ptr[a]), int(seq_ptr[b])))
+        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+    ]
+
+
+def in_stretches(corpus, n_labels, scores, call, n_threads=1):
+    """[call(log_node, edge_class, seq_ptr, sequences, tokens)] of all `stretches` of a corpus.
+
+    scores : (slice of sequences, slice of tokens) -> log_node (n, >= L). seq_ptr counts from the first of
+        these tokens.
+    """
+    pieces = stretches(corpus.seq_ptr, n_labels)
+
+    def piece(i):
+        sequences, tokens = pieces[i]
+        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+        return call(scores(sequences, tokens), corpus.edge_class[tokens], seq_ptr, sequences, tokens)
+
+    return run_pieces(piece, len(pieces), n_threads)
+
+
+def best_paths(corpus, n_labels, scores, search, n_threads=1):
+    """(path int32 (N,), score (S,), what each search returned): search(log_node, edge_class, seq_ptr, path,
+    score) on all stretches, see `in_stretches`.
+    """
+    path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
+
+    def call(log_node, edge_class, seq_ptr, sequences, tokens):
+        return search(log_node, edge_class, seq_ptr, path[tokens], score[sequences])
+
+    return path, score, in_stretches(corpus, n_labels, scores, call, n_threads)
+
+
+def add_scores(corpus, model, tokens, log_node):
+    """log_node (n, >= L) += scores of the attributes of `tokens` int64 (n,).
+
+    A sum that overflows to +inf, or that is inf - inf, would make a decoder pass over the label in silence.
+    """
+    features = model.features
+    if model.tiny:
+        with np.errstate(over="ignore", invalid="ignore"):
+            add_attribute_scores(corpus, features, model.w, tokens, log_node)
+    else:
+        lists = features.node_ptr, features.node_label, model.dense, model.dense_of
+        list_scores(model.w, *lists, tokens, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, log_node)
+    if model.may_overflow:
+        bad = tokens[~(log_node < np.inf).all(axis=1)]
+        if len(bad):
+            raise ValueError(
+                f"{corpus.place(bad.min())}: expected scores within float64, "
+                "got a sum of weights that exceeds it"
+            )
+
+
+def stretch_scores(corpus, model, sequences, tokens):
+    """log_node (n, M) of neighbouring sequences with start and end constraints, padding labels at -inf."""
+    bounds = model.bounds
+    seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+    filled = seq_ptr[:-1] < seq_ptr[1:]
+    log_node = np.empty((tokens.stop - tokens.start, len(bounds.middle)))
+    log_node[:] = bounds.middle
+    log_node[seq_ptr[:-1][filled]] = bounds.start
+    log_node[seq_ptr[1:][filled] - 1] += bounds.end
+    if len(corpus.label_set):
+        log_node += bounds.label_sets[corpus.label_set[tokens]]
+    add_scores(corpus, model, np.arange(tokens.start, tokens.stop), log_node)
+    return log_node
 
 
 def _dense_viterbi(log_node, edges, n_labels, *arguments):
@@ -80,17 +213,12 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
         return _decode_by_default(corpus, features, w, constraints, n_threads)[0]
     potentials, viterbi = DECODERS[name]
     model = ready_model(corpus, features, w, constraints, potentials, name == "numpy")
-    path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    pieces = stretches(corpus.seq_ptr, features.n_labels)
+    n_labels, scores = features.n_labels, partial(stretch_scores, corpus, model)
 
-    def piece(i):
-        sequences, tokens = pieces[i]
-        log_node = stretch_scores(corpus, model, *pieces[i])
-        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
-        out = corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences]
-        viterbi(log_node, model.edges, features.n_labels, *out)
+    def search(log_node, *arguments):
+        viterbi(log_node, model.edges, n_labels, *arguments)
 
-    run_pieces(piece, len(pieces), n_threads)
+    path, score, _ = best_paths(corpus, n_labels, scores, search, n_threads)
     check_paths(score, np.arange(len(score)), constraints)
     return path
 
@@ -98,21 +226,14 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
 def _decode_by_default(corpus, features, w, constraints, n_threads):
     """(`decode`, counts as default.py has them int64 (4,)): transitions as a default and stored pairs."""
     model = ready_model(corpus, features, w, constraints, default_scores, False, padding=False)
-    scores, bounds = model.edges, model.bounds
-    number = np.arange(corpus.n_tokens)
-    tokens = Tokens(
-        number, corpus.seq_ptr, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, corpus.edge_class,
-        corpus.label_set,
-    )  # fmt: skip
+    scores, bounds, number = model.edges, model.bounds, np.arange(corpus.n_tokens)
+    attributes = corpus.attr_ptr, corpus.attr_idx, corpus.attr_val
+    tokens = Tokens(number, corpus.seq_ptr, *attributes, corpus.edge_class, corpus.label_set)
     limits = bounds.start, bounds.middle, bounds.end, bounds.label_sets
     lists = model.w, features.node_ptr, features.node_label, model.dense, model.dense_of
     nodes = NodeLists(*lists, *limits, np.array([model.may_overflow]))
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    pieces, works, seen = (
-        stretches(corpus.seq_ptr, features.n_labels),
-        SimpleQueue(),
-        np.zeros((4,), np.int64),
-    )
+    pieces, works, seen = stretches(corpus.seq_ptr, features.n_labels), SimpleQueue(), np.zeros(4, np.int64)
 
     def piece(i):
         work = spare_or_new(works, partial(default_work, scores))
@@ -230,64 +351,66 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
     """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y); (0, L,
     L) if T < 2.
     """
-    given = corpus, features, w, constraints
+    given, n_labels = (corpus, features, w, constraints), features.n_labels
     large, tiny = set(large_sequences(corpus, features, w)), is_tiny(corpus, features)
-    for i, p_edge in enumerate((_tiny_edge_marginals if tiny else _kernel_edge_marginals)(*given)):
-        yield known_well(i, log_chain(i, *given)).p_edge()[1:] if i in large else p_edge
-
-
-def _kernel_edge_marginals(corpus, features, w, constraints):
-    """`iter_edge_marginals` with kernels."""
-    few = corpus.n_classes <= FEW_CLASSES
-    model = ready_model(corpus, features, w, constraints, table_edges if few else None)
-    n_labels = features.n_labels
-    for i in range(corpus.n_sequences):
-        tokens = slice(int(corpus.seq_ptr[i]), int(corpus.seq_ptr[i + 1]))
+    few = tiny or corpus.n_classes <= FEW_CLASSES
+    transitions = edge_scores if tiny else table_edges
+    model = ready_model(*given, transitions if few else None, tiny, padding=not tiny)
+    marginals = _tiny_edge_marginals if tiny else _edge_marginals
+    for i, (start, stop) in enumerate(pairwise(corpus.seq_ptr.tolist())):
+        tokens = slice(start, stop)
         log_node = stretch_scores(corpus, model, slice(i, i + 1), tokens)
         edges, edge_class = model.edges, corpus.edge_class[tokens]
         if not few:  # tables of this sequence's classes: no more than what is yielded
             classes, edge_class = np.unique(edge_class, return_inverse=True)
             items, class_ptr = ragged_index(corpus.class_ptr, classes)
             edges = table_edges(features, w, class_ptr, corpus.class_attr[items], model.bounds)
-        p_edge = _edge_marginals(log_node, edges, edge_class.astype(np.int32), i, constraints)
+        p_edge = np.zeros((1, n_labels, n_labels))
+        if start < stop:
+            p_edge, log_z = marginals(log_node, edges, edge_class.astype(np.int32))
+            check_paths(np.array([log_z]), np.array([i]), constraints)
+        if i in large:
+            p_edge = known_well(i, log_chain(i, *given)).p_edge()
         yield np.ascontiguousarray(p_edge[1:, :n_labels, :n_labels])
 
 
-def _tiny_edge_marginals(corpus, features, w, constraints):
-    """`iter_edge_marginals` without kernels."""
-    model, n_labels = ready_model(corpus, features, w, constraints, edge_scores), features.n_labels
-    for i, (start, stop) in enumerate(pairwise(corpus.seq_ptr.tolist())):
-        tokens = slice(start, stop)
-        log_node = stretch_scores(corpus, model, slice(i, i + 1), tokens)[:, :n_labels]
-        p_edge = np.zeros((1, n_labels, n_labels))
-        if len(log_node):
-            steps = Steps(np.arange(len(log_node) + 1), corpus.edge_class[tokens], corpus.n_classes)
-            lattice = Lattice(steps, log_node, model.edges)
-            check_paths(lattice.log_z, np.array([i]), constraints)
-            p_edge = lattice.p_edge()
-        yield p_edge[1:]
+def _tiny_edge_marginals(log_node, log_edge, edge_class):
+    """(p_edge (T, L, L), zeros first; log Z) of one sequence, without kernels."""
+    lattice = Lattice(Steps(np.arange(len(log_node) + 1), edge_class, len(log_edge)), log_node, log_edge)
+    return lattice.p_edge(), lattice.log_z[0]
 
 
-def _edge_marginals(log_node, edges, edge_class, i, constraints):
-    """(T, M, M) of one sequence; the log form where the scaled one is not safe."""
+def _edge_marginals(log_node, edges, edge_class):
+    """(p_edge (T, M, M), zeros first; log Z, or 0.0) of one sequence; the log form where the scaled one is
+    not safe.
+    """
     n_tokens, width = log_node.shape
-    p_edge = np.zeros((n_tokens, width, width))
-    if n_tokens == 0:
-        return p_edge
-    psi_node, alpha, beta = np.empty(log_node.shape), np.empty(log_node.shape), np.empty(log_node.shape)
-    scale = np.empty(n_tokens)
+    psi_node, alpha, beta = np.empty((3, n_tokens, width))
+    scale, p_edge = np.empty(n_tokens), np.zeros((n_tokens, width, width))
     spread = edges.edge_spread[0] + exp_nodes(log_node, psi_node, np.empty(n_tokens))
-    if not forward_backward_scaled(
+    if forward_backward_scaled(
         psi_node, edges.psi_edge, edges.psi_edge_t, edge_class, spread, alpha, beta, scale
     ):
-        for t in range(1, n_tokens):
-            edge_marginal_scaled(t, psi_node, edges.psi_edge, edge_class, alpha, beta, scale, p_edge[t])
-        return p_edge
-    log_z = forward_backward_log(log_node, edges.log_edge, edge_class, alpha, beta)
-    check_paths(np.array([log_z]), np.array([i]), constraints)
+        log_z, _, p_edge = log_form(log_node, edges.log_edge, edge_class)
+        return p_edge, log_z
     for t in range(1, n_tokens):
-        edge_marginal_log(t, log_node, edges.log_edge, edge_class, alpha, beta, log_z, p_edge[t])
-    return p_edge
+        edge_marginal_scaled(t, psi_node, edges.psi_edge, edge_class, alpha, beta, scale, p_edge[t])
+    return p_edge, 0.0
+
+
+def log_form(log_node, log_edge, edge_class, edges=True):
+    """(log Z, p_node (T, L), p_edge (T, L, L), zeros first) of one sequence, T >= 1, in logarithms.
+
+    log_node (T, L), log_edge (K, L, L), edge_class int32 (T,). edges : False: p_edge is left 0.
+    """
+    (n_tokens, width), p_node = log_node.shape, np.empty_like(log_node)
+    alpha, beta = np.empty((2, n_tokens, width))
+    p_edge = np.zeros((n_tokens if edges else 1, width, width))
+    log_z = forward_backward_log(log_node, log_edge, edge_class, alpha, beta)
+    node_marginals_log(alpha, beta, log_z, p_node)
+    for t in range(1, len(p_edge)):
+        edge_marginal_log(t, log_node, log_edge, edge_class, alpha, beta, log_z, p_edge[t])
+    return log_z, p_node, p_edge
 
 
 def _forward_backward(corpus, features, w, constraints, n_threads, p_node, form):
@@ -333,10 +456,8 @@ def _forward_backward_by(form, corpus, features, w, constraints, n_threads, p_no
 
 def _tiny_forward_backward(corpus, features, w, constraints, p_node):
     """`_forward_backward` without kernels."""
-    model, out = (
-        ready_model(corpus, features, w, constraints, edge_scores, True),
-        np.zeros(corpus.n_sequences),
-    )
+    model = ready_model(corpus, features, w, constraints, edge_scores, True)
+    out = np.zeros(corpus.n_sequences)
     packing = pack(corpus, max(1, corpus.n_tokens), n_shards=1, grouped=False)
     if packing.n_batches:
         scores = stretch_scores(corpus, model, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens))
@@ -371,3 +492,71 @@ def _edge_path_scores(corpus, features, w, constraints=None):
     if constraints is not None:
         out[token[~constraints.allowed[before, here]]] = -np.inf
     return out
+
+
+def large_sequences(corpus, features, w, n_parts=1):
+    """Numbers of the sequences whose weights add up to more than LARGE: what all forms say of them is what
+    `log_chain` says. n_parts : scores of a labelling at a token.
+    """
+    value, most = (float(np.abs(x).max(initial=1.0)) for x in (corpus.attr_val, w))
+    n_edges = int(np.diff(corpus.class_ptr).max(initial=0))
+    if most * value * n_parts * (len(corpus.attr_idx) + corpus.n_tokens * n_edges) <= LARGE:
+        return []
+    node, edge = (float(np.abs(x).max(initial=0.0)) for x in np.split(w, [features.n_node]))
+    counts = n_parts * np.diff(corpus.attr_ptr[corpus.seq_ptr])
+    with np.errstate(over="ignore"):
+        edges = n_parts * corpus.lengths * (edge * n_edges)
+        found = np.flatnonzero(counts * min(node * value, 1e308) + edges > LARGE)
+    if len(found) and len(corpus.attr_val):  # large values may meet small weights
+        part = take_sequences(corpus, found)._replace(label_set=corpus.label_set[:0])
+        part = part._replace(attr_val=np.abs(part.attr_val))
+        model = ready_model(part, features, np.abs(w), None, padding=False)
+        cut = stretches(part.seq_ptr, features.n_labels)
+        rows = [stretch_scores(part, model, *place).max(axis=1) for place in cut]
+        nodes = n_parts * np.bincount(part.sequence, np.concatenate(rows), minlength=len(found))
+        found = found[edges[found] + nodes > LARGE]
+    return found.tolist()
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def log_chain(i, corpus, features, w, constraints):
+    """`LogChain` of sequence i, with what rounding may have done to its scores."""
+    one = take_sequences(corpus, [i])
+    classes, edge_class = np.unique(one.edge_class, return_inverse=True)
+    items, class_ptr = ragged_index(one.class_ptr, classes)
+    one = one._replace(edge_class=edge_class, class_ptr=class_ptr, class_attr=one.class_attr[items])
+    sized = one._replace(attr_val=np.abs(one.attr_val), label_set=one.label_set[:0])
+    (node, edge), (node_size, edge_size) = (
+        (stretch_scores(text, model, slice(0, 1), slice(0, text.n_tokens)), model.edges)
+        for text, weights, limits in ((one, w, constraints), (sized, np.abs(w), None))
+        for model in [ready_model(text, features, weights, limits, edge_scores, True, padding=False)]
+    )
+    # of n terms n - 1 additions round, and each product with a value
+    n_node, n_edge = np.diff(one.attr_ptr) - (len(one.attr_val) == 0), np.diff(class_ptr) - 1
+    off = [np.maximum(n_node, 0)[:, None] * node_size, n_edge[:, None, None] * edge_size]
+    return LogChain(node, edge, edge_class, *(np.finfo(float).eps * part for part in off))
+
+
+def known_well(i, chain):
+    """The chain of sequence i; ValueError where its probabilities are lost in the rounding of scores."""
+    refuse(i, chain.off, MOST_OFF)
+    return chain
+
+
+def path_log_proba(i, chain, labels, first=0):
+    """`LogChain.log_proba`; ValueError where rounding of scores may move it by more than MOST_OFF and by more
+    than 1e-6 of it. 0 is sure where no other label is alive.
+    """
+    found = chain.log_proba(labels, first)
+    if found < 0.0 or chain.off:
+        refuse(i, chain.path_off(labels, first), max(MOST_OFF, 1e-6 * -found))
+    return found
+
+
+def refuse(i, off, most=MOST_OFF):
+    """ValueError for sequence i if its log probabilities may be off by more than `most` nats."""
+    if not off <= most:
+        raise ValueError(
+            f"sequence {i}: expected scores whose differences float64 knows, got some so large that log "
+            f"probabilities may be off by {off:.1g} nats: scale values or weights down"
+        )

@@ -2,12 +2,11 @@
 
 A batch goes through all three stages while it lies in the processor's cache. The gold labels appear nowhere:
 sum_i score(y_i) = w . (gold counts), and those counts are constants that the objective subtracts once.
-The NamedTuples `packing`, `layout` (packing.py), `edges` (forms.py), `work` and `counts`
-(likelihood.py) list their arrays with shapes. M >= L labels are padded to whole vector registers: padding
-labels score -inf.
+The NamedTuples `packing`, `layout` (packing.py), `edges` (forms.py), `work` and `counts` (below) list their
+arrays with shapes. M >= L labels are padded to whole vector registers: padding labels score -inf.
 
-One batch of a packing: the work arrays of a thread, and what Python does with them where a stage at a time
-is fast enough (sparse/form.py). n rows and B sequences of the largest batch, M padded labels.
+This file also has the work arrays of a thread, and `Batch`: one batch of a packing, for forms that call stage
+by stage from Python (sparse/form.py). n rows and B sequences are those of the largest batch.
 """
 
 from collections import namedtuple
@@ -76,13 +75,18 @@ def batch_scores(b, w, dense, bounds, packing, layout, log_node):
         w, layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1],
         log_node.reshape(-1),
     )  # fmt: skip
-    lists = layout.lists
-    if lists.row_token.size:
-        list_scores(
-            w, lists.node_ptr, lists.node_label, dense, lists.dense_of,
-            lists.row_token[packing.row_ptr[b] : packing.row_ptr[b + 1]], lists.attr_ptr, lists.attr_idx,
-            lists.attr_val, log_node,
-        )  # fmt: skip
+    _scores_of_lists(w, dense, layout.lists, packing.row_ptr[b], packing.row_ptr[b + 1], log_node)
+
+
+@kernel
+def _scores_of_lists(w, dense, lists, lo, hi, log_node):
+    """`list_scores` of the rows lo..hi-1 of all batches; without lists nothing, and nothing is compiled."""
+    if lists is None:
+        return
+    list_scores(
+        w, lists.node_ptr, lists.node_label, dense, lists.dense_of, lists.row_token[lo:hi], lists.attr_ptr,
+        lists.attr_idx, lists.attr_val, log_node,
+    )  # fmt: skip
 
 
 @kernel
@@ -101,13 +105,18 @@ def batch_gradient(b, p_node, packing, layout, dense_grad, grad):
         p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
         layout.pair_ptr[b + 1], grad,
     )  # fmt: skip
-    lists = layout.lists
-    if lists.row_token.size:
-        list_gradient(
-            p_node, lists.node_ptr, lists.node_label, lists.dense_of,
-            lists.row_token[packing.row_ptr[b] : packing.row_ptr[b + 1]], lists.attr_ptr, lists.attr_idx,
-            lists.attr_val, dense_grad, grad,
-        )  # fmt: skip
+    _gradient_of_lists(p_node, layout.lists, packing.row_ptr[b], packing.row_ptr[b + 1], dense_grad, grad)
+
+
+@kernel
+def _gradient_of_lists(p_node, lists, lo, hi, dense_grad, grad):
+    """`list_gradient` of the rows lo..hi-1 of all batches; see `_scores_of_lists`."""
+    if lists is None:
+        return
+    list_gradient(
+        p_node, lists.node_ptr, lists.node_label, lists.dense_of, lists.row_token[lo:hi], lists.attr_ptr,
+        lists.attr_idx, lists.attr_val, dense_grad, grad,
+    )  # fmt: skip
 
 
 @kernel
@@ -136,7 +145,7 @@ def spread_rows(step_ptr, weight, p_node, alpha, v):
 def likelihood_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, edge_sum):
     """Expected counts of the sequences of one shard, and their log Z, from its batch b on: until all are done
     (-1), or one is flagged, whose number is returned. That one has all but its flagged sequences in edge_sum,
-    and nothing in counts; who redoes those calls again with the batch behind it.
+    and nothing in counts; the caller redoes those and goes on with the batch behind it.
 
     grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y]
     edge_sum[k, yp, y] = sum_{t of class k} weight p_edge
@@ -163,25 +172,19 @@ def likelihood_of_batches(b, shard, w, dense, edges, packing, layout, work, coun
     return -1
 
 
-@kernel
 def add_tree(parts, out):
     """out[k] = parts[0, k] + parts[1, k] + ... as a binary tree whose shape depends on len(parts) only.
 
     ((p0 + p1) + (p2 + p3)) + ...: neighbours first, so the sum does not depend on who computed which part.
-    Arguments: parts (P, F), overwritten; out: (F,), overwritten. Cost P F additions, in blocks that fit the
-    first-level cache. Source: Blelloch (1990), "Prefix sums", section 1.
+    Arguments: parts (P, F), overwritten; out: (F,), overwritten. Cost: P F additions.
+    Source: Blelloch (1990), "Prefix sums", section 1.
     """
-    n_parts, block = parts.shape[0], 512
-    for lo in range(0, out.size, block):
-        hi = min(lo + block, out.size)
-        stride = 1
-        while stride < n_parts:
-            for i in range(0, n_parts - stride, 2 * stride):
-                for k in range(lo, hi):
-                    parts[i, k] += parts[i + stride, k]
-            stride *= 2
-        for k in range(lo, hi):
-            out[k] = parts[0, k]
+    stride = 1
+    while stride < len(parts):
+        for i in range(0, len(parts) - stride, 2 * stride):
+            parts[i] += parts[i + stride]
+        stride *= 2
+    out[:] = parts[0]
 
 
 class Work(NamedTuple):
@@ -279,15 +282,15 @@ def lane_work(work, n_steps, n_labels, n_lanes):
 
 
 class Spare:
-    """Work arrays, one for each thread: who needs some gets them, and puts them back."""
+    """Work arrays, one set for each thread; a thread gets a set and puts it back."""
 
     def __init__(self, items):
         self.items = list(items)
         self.fill()
 
     def fill(self):
-        """All of them again, before an evaluation: where Ctrl-C came between `get` and `put`,
-        whoever is next would wait for ever.
+        """All of them again, before an evaluation. After Ctrl-C between `get` and `put` the next thread would
+        wait for ever.
         """
         queue = SimpleQueue()
         for item in self.items:
@@ -333,7 +336,7 @@ class Batch:
 
     @staticmethod
     def no_sums(edges):
-        """What the sums of transitions are added to, where nobody wants them."""
+        """Arrays for the sums of transitions where they are not needed."""
         return np.zeros(edges.log_edge.shape)
 
     def forward_backward(self, edges, log_z, edge_sum):

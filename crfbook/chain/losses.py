@@ -35,7 +35,6 @@ from crfbook.chain.forward_backward_batched import (
     backward_batched,
     erase_flagged,
     forward_batched,
-    groups_of,
     steps_of,
     times_edges,
 )
@@ -233,7 +232,7 @@ def sequential_batched(b, packing, edges, loss, log_node, log_z, u, value, p_nod
             v, a = value_and_slope(u[r], loss)
             value[r], slope[r] = weight * v, weight * a
     backward_batched(steps, edges.psi_edge_t, slope, alpha, gain, log_node, p_node, prev)
-    add_edge_sum(step_ptr, groups_of(b, packing), edges.psi_edge, alpha, log_node, edge_sum, prev, pair)
+    add_edge_sum(b, packing, edges.psi_edge, alpha, log_node, edge_sum, prev, pair)
     _subtract_gold(row_class, step_ptr, labels, slope, p_node, edge_sum)
     return n_flagged
 
@@ -349,7 +348,7 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     """
     n, psi_edge, flags = log_node.shape[0], edges.psi_edge, work.flags[: log_z.size]
     alpha, gain, prev, pair = work.alpha[:n], work.gain[:n], work.prev[:n], work.pair
-    steps, groups = steps_of(b, packing), groups_of(b, packing)
+    steps = steps_of(b, packing)
     n_flagged = forward_batched(
         steps, psi_edge, edges.edge_max, edges.edge_spread, log_node, log_z, alpha, gain, flags, pair[0], prev
     )
@@ -358,8 +357,8 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     if flags.sum() > n_flagged:
         n_flagged = erase_flagged(steps[0], flags, log_z, log_node, alpha, gain)
     _forward_events(b, packing, edges, log_node, p_node, work)
-    add_edge_sum(steps[0], groups, psi_edge, work.ahead[:n], log_node, edge_sum, prev, pair)
-    add_edge_sum(steps[0], groups, psi_edge, alpha, work.behind[:n], edge_sum, prev, pair)
+    add_edge_sum(b, packing, psi_edge, work.ahead[:n], log_node, edge_sum, prev, pair)
+    add_edge_sum(b, packing, psi_edge, alpha, work.behind[:n], edge_sum, prev, pair)
     return n_flagged
 
 

@@ -256,11 +256,9 @@ class Objective:
         """(forward, backward): products with stored pairs in the last evaluation in the sparse form;
         (0, 0) before there was one.
         """
-        return (
-            tuple(self._made["sparse"][0].parts.n_products.sum(axis=0).tolist())
-            if "sparse" in self._made
-            else (0, 0)
-        )
+        if "sparse" not in self._made:
+            return 0, 0
+        return tuple(self._made["sparse"][0].parts.n_products.sum(axis=0).tolist())
 
     @property
     def log_z(self) -> np.ndarray:
@@ -288,7 +286,7 @@ class Objective:
         return float(self._terms.u.max(initial=0.0))
 
     def _run_shard(self, form, spare, what, shard, w, dense, grad):
-        """Sums of one shard into grad (n_node,), with the work arrays of whoever is free."""
+        """Sums of one shard into grad (n_node,), with work arrays that are free."""
         features, layout = self.features, self._problem.layout
         work, dense_grad = buffers = spare.get()
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs

@@ -4,8 +4,8 @@ A batch holds sequences sorted by falling length. Its rows are "step-major": fir
 sequences, then all second tokens, and so on; the sequences that have ended are simply missing at the end of
 a step. Nothing is padded, and the predecessor of row step_ptr[t] + r is row step_ptr[t-1] + r.
 
-Beside the rows: the layout of their weights, attributes that share one dense row (`find_bundles`), and what
-an evaluation of all of this will take (`forecast`).
+This file also has the layout of the rows' weights (`lay_out`), attributes that share one dense row
+(`find_bundles`), and a forecast of what an evaluation takes (`forecast`).
 """
 
 from typing import NamedTuple
@@ -45,9 +45,18 @@ def padded_bounds(constraints, n_labels):
 
 
 def n_stretches(n_tokens, n_labels):
-    """In how many stretches of neighbouring sequences a corpus is decoded."""
+    """Number of stretches of neighbouring sequences in which a corpus is decoded."""
     rows = max(1, min(STRETCH_ROWS, STRETCH_BYTES // (8 * n_labels)))
     return max(1, int(n_tokens) // rows)
+
+
+class Groups(NamedTuple):
+    """Orders of the rows of each batch that bring equal edge classes together, see `group_rows`."""
+
+    class_start: np.ndarray  # int64 (B, K+1)
+    by_class: np.ndarray  # int64 (N,)
+    by_step: np.ndarray  # int64 (N,)
+    prev_row: np.ndarray  # int64 (N,)
 
 
 class Packing(NamedTuple):
@@ -64,11 +73,7 @@ class Packing(NamedTuple):
     labels: np.ndarray  # int32 (N,): its gold label
     weight: np.ndarray  # (S',): of the sequences in packed order
     shard_ptr: np.ndarray  # int64 (n_shards+1,): batches of each shard
-    # int64 (B, K+1); this and the next three: see kernels group_rows, empty if not grouped
-    class_start: np.ndarray
-    by_class: np.ndarray  # int64 (N,) or (0,)
-    by_step: np.ndarray  # int64 (N,) or (0,)
-    prev_row: np.ndarray  # int64 (N,) or (0,)
+    groups: Groups | None  # None: there is one edge class, and no form with pairs
 
     @property
     def n_shards(self):
@@ -118,11 +123,11 @@ def pack(corpus, batch_rows=1024, n_shards=4, grouped=None):
         step_start[b + 1] = step_start[b] + len(step)
     row_class = corpus.edge_class[row_token]
     grouped = corpus.n_classes > 1 if grouped is None else grouped
-    groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes, grouped)
+    groups = _groups(row_class, row_ptr, steps[1:], corpus.n_classes) if grouped else None
     row_set = corpus.label_set[row_token] if len(corpus.label_set) else corpus.label_set
     order = sequence, slot_ptr, row_ptr, step_start, np.concatenate(steps), row_token
     gold = corpus.labels[row_token], corpus.weights[sequence]
-    return Packing(*order, row_class, row_set, *gold, _shards(row_ptr, n_shards), *groups)
+    return Packing(*order, row_class, row_set, *gold, _shards(row_ptr, n_shards), groups)
 
 
 def step_major(start, lengths):
@@ -135,23 +140,20 @@ def step_major(start, lengths):
 
 def with_groups(packing, n_classes):
     """The packing with orders by class, which forms with pairs need also where there is one class."""
-    if len(packing.by_class):
+    if packing.groups:
         return packing
     steps = [packing.steps(b) for b in range(packing.n_batches)]
-    groups = _groups(packing.row_class, packing.row_ptr, steps, n_classes, True)
-    return Packing(*packing[:-4], *groups)
+    return packing._replace(groups=_groups(packing.row_class, packing.row_ptr, steps, n_classes))
 
 
-def _groups(row_class, row_ptr, steps, n_classes, grouped):
-    """Orders that bring equal edge classes of a batch together (`group_rows`); empty if not wanted."""
-    n_rows = len(row_class) if grouped else 0
+def _groups(row_class, row_ptr, steps, n_classes):
+    """The `Groups` of these batches."""
     class_start = np.zeros((len(steps), n_classes + 1), np.int64)
-    by_class, by_step, prev_row = (np.zeros(n_rows, np.int64) for _ in range(3))
-    if n_rows:
-        for b, step in enumerate(steps):
-            rows = slice(row_ptr[b], row_ptr[b + 1])
-            group_rows(row_class[rows], step, class_start[b], by_class[rows], by_step[rows], prev_row[rows])
-    return class_start, by_class, by_step, prev_row
+    orders = np.zeros((3, len(row_class)), np.int64)
+    for b, step in enumerate(steps):
+        rows = slice(row_ptr[b], row_ptr[b + 1])
+        group_rows(row_class[rows], step, class_start[b], *orders[:, rows])
+    return Groups(class_start, *orders)
 
 
 def _cuts(lengths, batch_rows):
@@ -173,9 +175,7 @@ def _shards(row_ptr, n_shards):
 
 
 class TokenLists(NamedTuple):
-    """Attributes of tokens as the corpus has them, in place of entries that memory has no room for; or empty
-    arrays.
-    """
+    """Attributes of tokens as the corpus has them, in place of entries that memory has no room for."""
 
     row_token: np.ndarray  # int64 (N,): corpus token of each packed row
     attr_ptr: np.ndarray  # this and the next four as in a Corpus and a FeatureSet
@@ -184,12 +184,6 @@ class TokenLists(NamedTuple):
     node_ptr: np.ndarray
     node_label: np.ndarray
     dense_of: np.ndarray  # int32 (A,): dense row of an attribute, or -1
-
-
-def no_token_lists():
-    """`TokenLists` of nothing."""
-    none, nothing = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    return TokenLists(none, none, nothing, np.zeros(0), none, nothing, nothing)
 
 
 class Layout(NamedTuple):
@@ -201,12 +195,12 @@ class Layout(NamedTuple):
     dense_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by dense_id
     dense_id: np.ndarray  # int32 (R,): dense row of weights
     dense_row: np.ndarray  # int32 (R,): row of the batch it is added to
-    dense_val: np.ndarray  # float64 (R,), or (0,): all ones
+    dense_val: np.ndarray | None  # float64 (R,); None: all ones
     pair_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by pair_weight
     pair_weight: np.ndarray  # int32 (P,): index into w
     pair_cell: np.ndarray  # int32 (P,): row of the batch * M + label
-    pair_val: np.ndarray  # float64 (P,), or (0,): all ones
-    lists: TokenLists
+    pair_val: np.ndarray | None  # float64 (P,); None: all ones
+    lists: TokenLists | None  # None: all is in the entries
 
     @property
     def n_dense(self):
@@ -228,10 +222,10 @@ def many_weights(features):
 
 
 def dense_rows(corpus, features):
-    """(dense_of int32 (A,), member_ptr, member): attributes worth a dense row, and who shares it; data only.
+    """(dense_of int32 (A,), member_ptr, member): attributes worth a dense row, and those that share one.
 
-    Attributes that carry others (packing.py) are dense anyway, and all of them are if all weights exist: then
-    the weight vector is the table, and nobody shares a row.
+    Attributes that carry others (`find_bundles`) are always dense. If all weights exist, all attributes are:
+    then the weight vector is the table, and no row is shared.
     """
     dense_of = np.full(features.n_attrs, -1, np.int32)
     if features.n_node == features.n_attrs * features.n_labels:
@@ -254,17 +248,17 @@ def entries_of(corpus, features, row_token, row_base, members, width):
     """`Layout` of some tokens, row by row: its dense_ptr and pair_ptr int64 (n+1,) are those of n rows.
 
     row_token int64 (n,): the token of a row; row_base (n,): what an entry calls that row; members: as
-    `dense_rows` returns them; width: cells of a row.
+    `dense_rows` returns them; width: cells of a row. Values are (0,) where all are ones.
     """
     dense_of, member_ptr, member = members
-    nobody, valued = np.full(features.n_attrs, -1, np.int64), len(corpus.attr_val) > 0
+    unseen, valued = np.full(features.n_attrs, -1, np.int64), len(corpus.attr_val) > 0
     dense_ptr, pair_ptr = np.empty((2, len(row_token) + 1), np.int64)
     lists = corpus.attr_ptr, corpus.attr_idx
-    count_layout(row_token, *lists, *members, features.node_ptr, dense_ptr, pair_ptr, nobody.copy())
+    count_layout(row_token, *lists, *members, features.node_ptr, dense_ptr, pair_ptr, unseen.copy())
     dense, pairs = _entries(int(dense_ptr[-1]), valued), _entries(int(pair_ptr[-1]), valued)
-    layout = Layout(member_ptr, member, dense_ptr, *dense, pair_ptr, *pairs, no_token_lists())
+    layout = Layout(member_ptr, member, dense_ptr, *dense, pair_ptr, *pairs, None)
     weights = dense_of, features.node_ptr, features.node_label
-    fill_layout(row_token, row_base, *lists, corpus.attr_val, *weights, width, layout, nobody)
+    fill_layout(row_token, row_base, *lists, corpus.attr_val, *weights, width, layout, unseen)
     return layout
 
 
@@ -285,7 +279,7 @@ def lay_out(corpus, features, packing, width):
     layout = rows._replace(dense_ptr=dense_ptr, pair_ptr=pair_ptr)
     _sort_entries(dense_ptr, layout.dense_id, layout.dense_row, layout.dense_val)
     _sort_entries(pair_ptr, layout.pair_weight, layout.pair_cell, layout.pair_val)
-    return layout
+    return layout if len(corpus.attr_val) else layout._replace(dense_val=None, pair_val=None)
 
 
 def _lay_out_lists(corpus, features, packing, attr):
@@ -293,16 +287,14 @@ def _lay_out_lists(corpus, features, packing, attr):
     dense_of = np.full(features.n_attrs, -1, np.int32)
     dense_of[attr] = np.arange(len(attr))
     none, nothing = np.zeros(packing.n_batches + 1, np.int64), np.zeros(0, np.int32)
-    entries = none, nothing, nothing, np.zeros(0)
+    entries = none, nothing, nothing, None
     rows = packing.row_token, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val
     lists = TokenLists(*rows, features.node_ptr, features.node_label, dense_of)
     return Layout(np.arange(len(attr) + 1), attr, *entries, *entries, lists)
 
 
 def _sort_entries(ptr, source, target, value):
-    """Order the entries of each batch by source: a table larger than the caches is then walked,
-    not jumped through.
-    """
+    """Order the entries of each batch by source, so that a table larger than the caches is read in order."""
     for lo, hi in zip(ptr[:-1], ptr[1:], strict=True):
         key = source[lo:hi].astype(np.int64) << 32 | target[lo:hi]
         if len(value):
@@ -314,11 +306,10 @@ def _sort_entries(ptr, source, target, value):
 
 
 def find_bundles(corpus, n_attrs):
-    """(carrier (C,), ptr (C+1,), member): attribute carrier[c] always comes with member[ptr[c]:ptr[c+1]],
-    and carries them.
+    """(carrier (C,), ptr (C+1,), member): attribute carrier[c] carries member[ptr[c]:ptr[c+1]], all int64.
 
-    In no token is an attribute carried twice, and what carries is not carried. Attributes with values, or
-    repeated within a token, stay out. All int64; cost O(nnz) a few times over.
+    Those occur in every token in which carrier[c] does. In no token is an attribute carried twice, and no
+    carrier is carried. Attributes with values, or repeated within a token, stay out. Cost O(nnz) a few times.
     """
     none = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64)
     if len(corpus.attr_val) or n_attrs == 0:
@@ -330,29 +321,14 @@ def find_bundles(corpus, n_attrs):
     longest = int(np.diff(corpus.attr_ptr).max(initial=0))
     companion = np.zeros((len(carrier), min(longest, MAX_COMPANIONS)), np.int32)
     n_companions, repeated = np.full(len(carrier), -1, np.int32), np.zeros(n_attrs, np.uint8)
-    find_companions(
-        corpus.attr_ptr,
-        corpus.attr_idx,
-        candidate,
-        companion,
-        n_companions,
-        repeated,
-        np.full(n_attrs, -1, np.int64),
-    )
+    lists, unseen = (corpus.attr_ptr, corpus.attr_idx, candidate), np.full(n_attrs, -1, np.int64)
+    find_companions(*lists, companion, n_companions, repeated, unseen.copy())
     column = np.arange(companion.shape[1])
     keep = (column < n_companions[:, None]) & (repeated[companion] == 0) & (repeated[carrier] == 0)[:, None]
     for _ in range(PASSES):
         n_companions, companion = _keep(companion, keep)
         claims = np.zeros(companion.shape, np.int32)
-        count_claims(
-            corpus.attr_ptr,
-            corpus.attr_idx,
-            candidate,
-            companion,
-            n_companions,
-            claims,
-            np.full(n_attrs, -1, np.int64),
-        )
+        count_claims(*lists, companion, n_companions, claims, unseen.copy())
         keep = (column < n_companions[:, None]) & (claims == count[carrier][:, None])
     n_members = keep.sum(axis=1)
     some = n_members > 0
@@ -362,9 +338,8 @@ def find_bundles(corpus, n_attrs):
 def _keep(companion, keep):
     """Move what is kept to the front of each row: (how many (C,), rows)."""
     order = np.argsort(~keep, axis=1, kind="stable")
-    return keep.sum(axis=1).astype(np.int32), np.ascontiguousarray(
-        np.take_along_axis(companion, order, axis=1)
-    )
+    moved = np.ascontiguousarray(np.take_along_axis(companion, order, axis=1))
+    return keep.sum(axis=1).astype(np.int32), moved
 
 
 def batch_rows(n_classes, n_labels=1):
@@ -388,11 +363,10 @@ def n_shards(n_tokens, n_node):
 
 
 def forecast(corpus, features):
-    """`Forecast` of memory and time of one evaluation on one thread, from counts alone,
-    before anything is built.
+    """`Forecast` of memory and time of one evaluation on one thread, from counts alone.
 
     Seconds were fitted on one machine (a 2.5 GHz server core); expect a factor of two on others. Shared rows
-    of weights (packing.py) are not known yet: on template corpora the truth lies up to 40 per cent lower.
+    of weights (`find_bundles`) are not known yet: on template corpora the truth is up to 40 per cent lower.
     """
     count = np.bincount(corpus.attr_idx, minlength=features.n_attrs)[: features.n_attrs]
     dense, pairs = worth_a_row(features, count), count * np.diff(features.node_ptr)

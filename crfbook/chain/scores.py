@@ -127,54 +127,45 @@ def dense_scores(dense, dense_id, dense_row, dense_val, start, stop, log_node):
     """log_node[dense_row[i], y] += dense_val[i] dense[dense_id[i], y] for start <= i < stop.
 
     Arguments: dense (H, M); dense_id, dense_row int32 (R,): dense row of weights, row of the batch; dense_val
-    float64 (R,), or (0,) for all ones; out: log_node (n, >= M), added to. Sorted by dense_id, the large table
+    float64 (R,), or None for all ones; out: log_node (n, >= M), added to. Sorted by dense_id, the large table
     is walked in order while the batch stays in the second-level cache. Cost: M additions an entry,
     over contiguous memory. Source: docs/SPEC.md, F.2.
     """
     width = dense.shape[1]
     for i in range(start, stop):
         d, u = dense[dense_id[i]], log_node[dense_row[i]]
-        if dense_val.size:
-            for y in range(width):
-                u[y] += dense_val[i] * d[y]
-        else:
-            for y in range(width):
-                u[y] += d[y]
+        x = dense_val[i] if dense_val is not None else 1.0
+        for y in range(width):
+            u[y] += x * d[y]
 
 
 @kernel
 def dense_gradient(p_node, dense_id, dense_row, dense_val, start, stop, dense_grad):
     """dense_grad[dense_id[i], y] += dense_val[i] p_node[dense_row[i], y]: `dense_scores` transposed.
 
-    Arguments: p_node (n, >= M); dense_id, dense_row (R,), dense_val (R,) or (0,), start, stop as in
+    Arguments: p_node (n, >= M); dense_id, dense_row (R,), dense_val (R,) or None, start, stop as in
     `dense_scores`; out: dense_grad (H, M), added to. Cost: M additions an entry.
     Source: Sokolovska et al. (2010), eq. (5); docs/SPEC.md, F.2.
     """
     width = dense_grad.shape[1]
     for i in range(start, stop):
         g, p = dense_grad[dense_id[i]], p_node[dense_row[i]]
-        if dense_val.size:
-            for y in range(width):
-                g[y] += dense_val[i] * p[y]
-        else:
-            for y in range(width):
-                g[y] += p[y]
+        x = dense_val[i] if dense_val is not None else 1.0
+        for y in range(width):
+            g[y] += x * p[y]
 
 
 @kernel
 def pair_scores(w, pair_weight, pair_cell, pair_val, start, stop, log_node):
     """log_node.flat[pair_cell[i]] += pair_val[i] w[pair_weight[i]] for start <= i < stop.
 
-    Arguments: w (F,); pair_weight, pair_cell int32 (P,); pair_val (P,), or (0,) for all ones; out: log_node
+    Arguments: w (F,); pair_weight, pair_cell int32 (P,); pair_val (P,), or None for all ones; out: log_node
     (n * M,), flat, added to. The loads do not depend on each other, so the processor overlaps them. Cost: one
     addition a pair. Source: docs/SPEC.md, F.2.
     """
-    if pair_val.size:
-        for i in range(start, stop):
-            log_node[pair_cell[i]] += pair_val[i] * w[pair_weight[i]]
-    else:
-        for i in range(start, stop):
-            log_node[pair_cell[i]] += w[pair_weight[i]]
+    for i in range(start, stop):
+        x = pair_val[i] if pair_val is not None else 1.0
+        log_node[pair_cell[i]] += x * w[pair_weight[i]]
 
 
 @kernel
@@ -184,12 +175,9 @@ def pair_gradient(p_node, pair_weight, pair_cell, pair_val, start, stop, grad):
     Arguments: p_node (n * M,), flat; pair_weight, pair_cell, pair_val, start, stop as in `pair_scores`;
     out: grad (F,), added to. Cost: one addition a pair. Source: Sokolovska et al. (2010), eq. (5).
     """
-    if pair_val.size:
-        for i in range(start, stop):
-            grad[pair_weight[i]] += pair_val[i] * p_node[pair_cell[i]]
-    else:
-        for i in range(start, stop):
-            grad[pair_weight[i]] += p_node[pair_cell[i]]
+    for i in range(start, stop):
+        x = pair_val[i] if pair_val is not None else 1.0
+        grad[pair_weight[i]] += x * p_node[pair_cell[i]]
 
 
 @kernel

@@ -180,6 +180,29 @@ def decode_sequence(
 
 
 @kernel
+def decode_sequences(log_node, log_edge, log_edge_t, bound, reach, edge_class, seq_ptr, path, score):
+    """``decode_sequence`` for every sequence: ``viterbi_many``, its tables made before.
+
+    Arguments: log_node (n, L); log_edge, log_edge_t, bound (K, L, L) and reach as there; edge_class (n,);
+    seq_ptr (S+1,); out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if
+    all is forbidden. Allocates 2 (longest T) L numbers. Cost: n L^2 additions and maxima, less what is
+    skipped. Source: Viterbi (1967); chapter 02.
+    """
+    L, longest = log_node.shape[1], 1
+    for s in range(score.size):
+        longest = max(longest, seq_ptr[s + 1] - seq_ptr[s])
+    delta, best, rows = np.empty((longest, L)), np.empty((longest, L)), np.empty(L, np.int64)
+    path[:] = 0
+    for s in range(score.size):
+        lo, hi = seq_ptr[s], seq_ptr[s + 1]
+        score[s] = 0.0
+        if lo < hi:
+            work = path, delta, best, rows
+            score[s] = decode_sequence(
+                log_node, log_edge, log_edge_t, bound, reach, edge_class, lo, hi, *work
+            )
+
+
 def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
     """Best path and score of every sequence: the scores and paths of ``viterbi``, several times faster.
 
@@ -196,36 +219,15 @@ def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
     Cost: n L^2 additions and maxima, less what is skipped, and K L^3 for bound where n is large enough to
     gain by it. Source: Viterbi (1967); chapter 02.
     """
-    L, K = log_node.shape[1], log_edge.shape[0]
-    log_edge_t = np.empty((K, L, L))
-    for k in range(K):
-        for yp in range(L):
-            for y in range(L):
-                log_edge_t[k, y, yp] = log_edge[k, yp, y]
-    bound, reach = np.empty((0, 0, 0)), 0.0
-    if log_node.shape[0] > 4 * K * L:
-        bound = np.empty((K, L, L))
-        reach = dominance(log_edge, log_edge_t, bound)
-    longest = 1
-    for s in range(score.size):
-        longest = max(longest, seq_ptr[s + 1] - seq_ptr[s])
-    delta_buf, best_buf, rows_buf = np.empty((longest, L)), np.empty((longest, L)), np.empty(L, np.int64)
-    path[:] = 0
-    for s in range(score.size):
-        lo, hi = seq_ptr[s], seq_ptr[s + 1]
-        score[s] = 0.0
-        if lo < hi:
-            score[s] = decode_sequence(
-                log_node,
-                log_edge,
-                log_edge_t,
-                bound,
-                reach,
-                edge_class,
-                lo,
-                hi,
-                path,
-                delta_buf,
-                best_buf,
-                rows_buf,
-            )
+    log_edge_t = np.ascontiguousarray(log_edge.transpose(0, 2, 1))
+    bound, reach = bounds_of_losers(log_edge, log_edge_t, len(log_node))
+    decode_sequences(log_node, log_edge, log_edge_t, bound, reach, edge_class, seq_ptr, path, score)
+
+
+def bounds_of_losers(log_edge, log_edge_t, n_tokens):
+    """(bound (K, L, L), reach) of ``dominance`` where n_tokens repay it; else bound is (0, 0, 0)."""
+    n_classes, n_labels, _ = log_edge.shape
+    if n_tokens <= 4 * n_classes * n_labels:
+        return np.empty((0, 0, 0)), 0.0
+    bound = np.empty(log_edge.shape)
+    return bound, dominance(log_edge, log_edge_t, bound)

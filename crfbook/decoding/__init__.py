@@ -4,7 +4,7 @@
     carpediem       labels are opened from the best node score down (Esposito and Radicioni 2009)
     staggered       rare labels wait behind one that stands for all of them (Kaji et al. 2010)
     beam            the best few labels of each token; an approximation
-    kbest, log_z    the k most probable labellings, and log Z with stored pairs; `labellings` for a corpus
+    kbest, log_z    the k most probable labellings, and log Z with stored pairs
     decoders        the table of names that prediction knows, and `decode` for a corpus
 
 All but beam search are exact. A decoder NAME is a pair: ``tables = NAME_tables(log_edge, ...)``,
@@ -20,11 +20,12 @@ from crfbook.decoding.decoders import (
     FORMS,
     check_beam,
     decode,
+    decode_given,
     label_order,
     plain_many,
     search_by,
 )
-from crfbook.decoding.labellings import KBest, dense_search, kbest, rank_limit
+from crfbook.decoding.kbest import KBest, dense_search, kbest, rank_limit, ranked_paths
 from crfbook.decoding.staggered import staggered_decode, staggered_many, staggered_tables
 
 __all__ = [
@@ -38,11 +39,13 @@ __all__ = [
     "carpediem_tables",
     "check_beam",
     "decode",
+    "decode_given",
     "dense_search",
     "kbest",
     "label_order",
     "plain_many",
     "rank_limit",
+    "ranked_paths",
     "search_by",
     "staggered_decode",
     "staggered_many",

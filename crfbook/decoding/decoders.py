@@ -1,22 +1,20 @@
 """The table of decoders, and one way to run any form of decoding on a corpus. Arrays only, no strings."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from crfbook._checks import one_of, whole
-from crfbook._jit import kernel
 from crfbook.chain import inference
 from crfbook.chain.numpy_form import edge_scores
 from crfbook.chain.objective import check_paths
-from crfbook.chain.ready import ready_model, stretch_scores, stretches
 from crfbook.chain.sparse.choice import DECODING_FORMS, TABLE_BYTES
-from crfbook.chain.viterbi import decode_sequence
+from crfbook.chain.viterbi import decode_sequences, viterbi_many
 from crfbook.decoding.beam import beam_many, beam_tables
 from crfbook.decoding.carpediem import carpediem_many, carpediem_tables
 from crfbook.decoding.staggered import staggered_many, staggered_tables
-from crfbook.training.threads import run_pieces
 
 
 class Decoder(NamedTuple):
@@ -27,7 +25,6 @@ class Decoder(NamedTuple):
     exact: bool = True
 
 
-@kernel
 def plain_many(log_node, tables, edge_class, seq_ptr, path, score, counters):
     """Best path and score of every sequence; the recursion of ``viterbi``, four rows of pairs at a time.
 
@@ -37,24 +34,11 @@ def plain_many(log_node, tables, edge_class, seq_ptr, path, score, counters):
     sequence, -inf (and a path of zeros) if all is forbidden; counters int64 (3,), added to: nodes, label
     pairs, sequences. Cost: n L^2 additions and maxima. Source: Viterbi (1967).
     """
-    log_edge, log_edge_t = tables
-    L, longest = log_node.shape[1], 1
-    for s in range(score.size):
-        longest = max(longest, seq_ptr[s + 1] - seq_ptr[s])
-    delta, best, rows = np.empty((longest, L)), np.empty((longest, L)), np.empty(L, np.int64)
     nothing_is_left_out = np.empty((0, 0, 0))
-    path[:] = 0
-    for s in range(score.size):
-        lo, hi = seq_ptr[s], seq_ptr[s + 1]
-        score[s] = 0.0
-        if lo < hi:
-            work = path, delta, best, rows
-            score[s] = decode_sequence(
-                log_node, log_edge, log_edge_t, nothing_is_left_out, 0.0, edge_class, lo, hi, *work
-            )
-            counters[0] += (hi - lo) * L
-            counters[1] += (hi - lo - 1) * L * L
-            counters[2] += 1
+    decode_sequences(log_node, *tables, nothing_is_left_out, 0.0, edge_class, seq_ptr, path, score)
+    lengths, n_labels = np.diff(seq_ptr), log_node.shape[1]
+    n_filled = np.count_nonzero(lengths)
+    counters += [n_labels * lengths.sum(), n_labels**2 * (lengths.sum() - n_filled), n_filled]
 
 
 def _plain_tables(log_edge, order, width):
@@ -94,23 +78,24 @@ def decode(
     check_tables("plain" if own else one_of("form", form, FORMS), corpus.n_classes, features.n_labels)
     if not own and form not in DECODERS:
         return inference.decode(corpus, features, w, constraints, n_threads, form)
-    model = ready_model(corpus, features, w, constraints, edge_scores, False, padding=False)
-    search = search_by(form, model.edges, label_order(features, model.w), beam_width)
-    path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    pieces = stretches(corpus.seq_ptr, features.n_labels)
-
-    def piece(i):
-        sequences, tokens = pieces[i]
-        log_node = stretch_scores(corpus, model, *pieces[i])
-        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
-        return search(log_node, corpus.edge_class[tokens], seq_ptr, path[tokens], score[sequences])
-
-    for seen in run_pieces(piece, len(pieces), n_threads):
-        if counters is not None:
-            counters += seen
-    check_beam(form, beam_width, score)
+    model = inference.ready_model(corpus, features, w, constraints, edge_scores, False, padding=False)
+    scores, order = partial(inference.stretch_scores, corpus, model), label_order(features, model.w)
+    path, score, seen = decode_given(corpus, model.edges, scores, form, order, beam_width, n_threads)
+    if counters is not None:
+        counters += sum(seen)
     check_paths(score, np.arange(len(score)), constraints)
     return path
+
+
+def decode_given(corpus, log_edge, scores, form, order, beam_width=BEAM_WIDTH, n_threads=1):
+    """(path int32 (N,), score (S,), [counters (3,) of each stretch]): `search_by` on scores that are given.
+
+    log_edge (K, L, L); scores : see `inference.in_stretches`. Raises ValueError for a beam without path.
+    """
+    search = search_by(form, log_edge, order, beam_width)
+    found = inference.best_paths(corpus, log_edge.shape[1], scores, search, n_threads)
+    check_beam(form, beam_width, found[1])
+    return found
 
 
 def check_tables(form, n_classes, n_labels):
@@ -128,14 +113,17 @@ def check_tables(form, n_classes, n_labels):
 
 def search_by(form, log_edge, order, beam_width=BEAM_WIDTH):
     """f(log_node (n, L), edge_class, seq_ptr, path, score) -> counters (3,): a `Decoder`, or one of DECODERS,
-    on transitions log_edge (K, L, L); order : see `label_order`.
+    on transitions log_edge (K, L, L), or "dense", whose counters stay 0. order : see `label_order`.
     """
     decoder = DECODERS.get(form, form)
-    tables = decoder.tables(log_edge, order, beam_width)
+    tables = None if form == "dense" else decoder.tables(log_edge, order, beam_width)
 
-    def search(log_node, edge_class, seq_ptr, path, score):
+    def search(log_node, *arguments):
         counters = np.zeros(3, np.int64)
-        decoder.many(log_node, tables, edge_class, seq_ptr, path, score, counters)
+        if tables is None:
+            viterbi_many(log_node, log_edge, *arguments)
+        else:
+            decoder.many(log_node, tables, *arguments, counters)
         return counters
 
     return search

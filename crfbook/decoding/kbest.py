@@ -1,7 +1,7 @@
-"""The k best labellings of a sequence: Viterbi forwards, then as few further labellings as are asked for.
+"""The k best labellings of a sequence: Viterbi forwards, then the further labellings one by one.
 
 The labellings of tokens 0..t that end in label y, best first, are one ranked list for each (t, y); the best
-of a list is known from Viterbi, the others are made when somebody asks. A labelling in the list of (t, y) is
+of a list is known from Viterbi, the others are made when needed. A labelling in the list of (t, y) is
 one in the list of (t-1, yp), and y. So the list of (t, y) merges L lists, by a heap.
 
 Order: by score, added up as Viterbi adds; among equal scores the smaller label one token before, and then the
@@ -14,23 +14,39 @@ A labelling is an entry e of a pool that grows. `pool` is a pair of arrays. numb
   EDGE   score of that transition
 link int64 (P, 4):
   PREV   label yp of token t-1
-  BACK   its entry in the list of (t-1, yp), or FIRST: the first one, which nobody has looked for yet
+  BACK   its entry in the list of (t-1, yp), or FIRST: the first one, not looked for yet
   NEXT   in a list: the entry behind it, END or UNKNOWN; in a heap: the next child of the same parent
   CHILD  in a list: the root of the heap of (t, y), if this is the last so far; in a heap: the first child
 Token T, behind the last one, has one label and no scores: its list holds the labellings of the sequence.
 `lattice` is a tuple: log_node (n, L), tables (a KBestTables), edge_class int32 (n,), delta (n, L) with
 Viterbi's scores, head int64 (longest T + 1, L): the first entry of each list or END, column_buf (L,).
+
+`kbest` ranks the labellings of a corpus. `dense_search` and `stored_search` hand the kernels transitions.
 """
+
+from functools import partial
+from queue import SimpleQueue
+from typing import NamedTuple
 
 import numpy as np
 
+from crfbook._checks import one_of, whole
 from crfbook._jit import kernel
+from crfbook.chain import inference
+from crfbook.chain.forms import table_edges
+from crfbook.chain.inference import large_sequences, log_chain, path_log_proba, refuse
+from crfbook.chain.likelihood import spare_or_new
+from crfbook.chain.sparse.choice import decoding_form
 from crfbook.chain.sparse.default import default_step
-from crfbook.chain.viterbi import _largest, _max_plus, _surviving
+from crfbook.chain.sparse.potentials import default_scores, default_work
+from crfbook.chain.viterbi import _largest, _max_plus, _surviving, bounds_of_losers
+from crfbook.data.corpus import offsets, owners
+from crfbook.decoding.decoders import check_tables
 
 SCORE, EDGE = 0, 1
 PREV, BACK, NEXT, CHILD = 0, 1, 2, 3
 END, UNKNOWN, FIRST = -1, -2, -3
+FORMS = ("auto", "dense", "default")
 
 
 @kernel
@@ -357,3 +373,114 @@ def kbest_many(log_node, delta, tables, edge_class, seq_ptr, path, score, found,
         counters[0] += size[0]
     counters[1] += size[1]
     counters[2] += size[2]
+
+
+class KBestTables(NamedTuple):
+    """Transitions as `kbest_many` reads them: a table, or 0 but for stored pairs.
+    The arrays of the other kind are empty, so that both are one type, and are compiled once.
+    """
+
+    log_edge_t: np.ndarray  # (K, L, L) as [class, next, previous], or (0, 0, 0): stored pairs
+    group: np.ndarray  # int32 (L,), this and the next two as in `DefaultScores`
+    member_ptr: np.ndarray
+    member: np.ndarray
+    column_ptr: np.ndarray  # int64 (K L + 1,): stored pairs by class and next label
+    column_prev: np.ndarray  # int32
+    column_score: np.ndarray
+
+
+def dense_search(log_edge, n_tokens):
+    """f(log_node, edge_class, seq_ptr, path, score, found, counters): `kbest_many` with a table log_edge (K,
+    L, L); labels that cannot win are left out of Viterbi where n_tokens repay it.
+    """
+    log_edge_t = np.ascontiguousarray(log_edge.transpose(0, 2, 1))
+    ptr, label = np.zeros(1, np.int64), np.zeros(0, np.int32)
+    tables = KBestTables(log_edge_t, label, ptr, label, ptr, label, np.zeros(0))
+    bound, reach = bounds_of_losers(log_edge, log_edge_t, n_tokens)
+
+    def search(log_node, edge_class, seq_ptr, *out):
+        delta = np.empty(log_node.shape)
+        viterbi_scores(log_node, log_edge, bound, reach, edge_class, seq_ptr, delta)
+        kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
+
+    return search
+
+
+def stored_search(scores, n_classes):
+    """`dense_search` with `DefaultScores`."""
+    n_labels, idle = len(scores.group), SimpleQueue()
+    k, cell = np.divmod(owners(scores.row_ptr), max(1, len(scores.member)))
+    column = k * n_labels + scores.next_label
+    order = np.argsort(column, kind="stable")
+    column_ptr = offsets(np.bincount(column, minlength=n_classes * n_labels))
+    columns = column_ptr, scores.member[cell[order]], scores.score[order]
+    groups = scores.group, scores.member_ptr, scores.member
+    tables = KBestTables(np.zeros((0, 0, 0)), *groups, *columns)
+
+    def search(log_node, edge_class, seq_ptr, *out):
+        delta, work = np.empty(log_node.shape), spare_or_new(idle, partial(default_work, scores))
+        viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
+        idle.put(work)
+        kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
+
+    return search
+
+
+class KBest(NamedTuple):
+    """The best labellings of N tokens, S sequences: of rank 0 to k-1, or fewer if no sequence has k."""
+
+    path: np.ndarray  # int32 (N, k), 0 where there are fewer
+    score: np.ndarray  # (S, k) in nats, falling, -inf where there are fewer
+    log_proba: np.ndarray  # (S, k): score - log Z
+    found: np.ndarray  # int64 (S,): how many there are, k at most
+
+
+def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto"):
+    """`KBest`: the k most probable labellings of every sequence that the constraints allow, or all there are.
+
+    Rank 0 is the path of `inference.decode`. k : at least 1. form : "dense", a table of all label pairs;
+    "default", those that are stored; or "auto": as `inference.decode` chooses. Both find the same bits, but
+    for the rounding of log Z.
+    Raises ValueError for another k or form, and otherwise as `inference` does.
+    """
+    k = rank_limit(k, corpus, features.n_labels)
+    check_tables(one_of("form", form, FORMS), corpus.n_classes, features.n_labels)
+    name = decoding_form(form, corpus, features, w, constraints)
+    stored = name in ("default", "sparse")
+    transitions = default_scores if stored else table_edges
+    log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
+    model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=not stored)
+    if stored:
+        search = stored_search(model.edges, corpus.n_classes)
+    else:
+        search = dense_search(model.edges.log_edge, corpus.n_tokens)
+    scores = partial(inference.stretch_scores, corpus, model)
+    path, score, found = ranked_paths(corpus, features.n_labels, scores, search, k, n_threads)
+    log_proba = score - log_z[:, None]
+    for i in large_sequences(corpus, features, w):
+        chain, tokens = log_chain(i, corpus, features, w, constraints), slice(*corpus.seq_ptr[i : i + 2])
+        if chain.off:  # which of near ones is the better may be lost in their scores
+            refuse(i, np.spacing(np.abs(score[i, 0])))
+        for rank in range(found[i]):
+            log_proba[i, rank] = path_log_proba(i, chain, path[tokens, rank])
+    return KBest(path, score, log_proba, found)
+
+
+def ranked_paths(corpus, n_labels, scores, search, k, n_threads=1):
+    """(path int32 (N, k), score (S, k), found int64 (S,)) by `dense_search` or `stored_search`; scores: see
+    `inference.in_stretches`.
+    """
+    path, score = np.empty((corpus.n_tokens, k), np.int32), np.empty((corpus.n_sequences, k))
+    found = np.empty(corpus.n_sequences, np.int64)
+
+    def call(log_node, edge_class, seq_ptr, sequences, tokens):
+        out = path[tokens], score[sequences], found[sequences], np.zeros(3, np.int64)
+        search(log_node, edge_class, seq_ptr, *out)
+
+    inference.in_stretches(corpus, n_labels, scores, call, n_threads)
+    return path, score, found
+
+
+def rank_limit(k, corpus, n_labels):
+    """k, or how many labellings the longest sequence has, if they are fewer; ValueError for a bad k."""
+    return min(whole("k", k, 1), n_labels ** min(corpus.longest, 63))

@@ -12,11 +12,11 @@ import numpy as np
 
 from crfbook._checks import whole
 from crfbook.chain.forms import Problem
+from crfbook.chain.inference import large_sequences, ready_model, stretch_scores, stretches
 from crfbook.chain.likelihood import Batch, make_work
-from crfbook.chain.log_chain import LARGE
+from crfbook.chain.numpy_form import LARGE
 from crfbook.chain.objective import check_paths
 from crfbook.chain.packing import pack
-from crfbook.chain.ready import large_sequences, ready_model, stretch_scores, stretches
 from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import FeatureSet
 from crfbook.dynamic.dual import dual_sequences

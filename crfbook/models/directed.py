@@ -1,19 +1,14 @@
-"""Directed rivals of the CRF on the same corpora:
-the hidden Markov model and the maximum-entropy Markov model.
+"""Directed rivals of the CRF on the same corpora: the hidden and the maximum-entropy Markov model.
 
     HMM     p(x, y) = p(y_0) prod_t p(y_t | y_{t-1}) prod_t p(x_t | y_t)   counted
     MEMM    p(y | x) = p(y_0 | x) prod_t p(y_t | y_{t-1}, x)               trained, a small classifier a token
     CRF     p(y | x) = exp(score(y)) / Z(x)                                trained, normalised once a sequence
 
-All three end as tables log_node and log_edge, so decoding and marginals are the same kernels. Sources:
-Rabiner (1989); McCallum, Freitag, Pereira (2000); Lafferty, McCallum, Pereira (2001), on label bias.
-
-Directed chains: emissions of the HMM, local likelihood of the MEMM,
-and the MEMM written as a chain of potentials.
-
-Both are products of conditional probabilities along the chain. Once their factors stand as log_node and
-log_edge, decoding and marginals are those of the CRF (viterbi, forward_backward).
-The containers of arrays are those of `likelihood_of_batches`.
+All three end as tables log_node and log_edge. An HMM sums emissions, and a MEMM is written as a chain of
+potentials (`move_normalisers`). So decoding and marginals are those of the CRF (chain/inference.py); sums are
+in logarithms. The MEMM's likelihood is a form of the objective (`LocalTables`). Its containers of arrays are
+those of `likelihood_of_batches`. Sources: Rabiner (1989); McCallum, Freitag and Pereira (2000); Lafferty,
+McCallum and Pereira (2001), on label bias.
 """
 
 from __future__ import annotations
@@ -32,20 +27,26 @@ from crfbook._checks import number, one_of, whole
 from crfbook._jit import kernel
 from crfbook.chain import inference
 from crfbook.chain.forms import Tables
-from crfbook.chain.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
 from crfbook.chain.forward_backward_batched import steps_of
 from crfbook.chain.likelihood import batch_gradient, batch_scores
+from crfbook.chain.numpy_form import edge_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.scores import path_scores
 from crfbook.chain.vector_math import exp_inplace
-from crfbook.chain.viterbi import viterbi_many
 from crfbook.data.columns import Data
-from crfbook.data.constraints import ConstraintsLike, bounds_of, constraints_from
+from crfbook.data.constraints import ConstraintsLike, constraints_from
 from crfbook.data.corpus import slice_sequences, without_zeros
 from crfbook.data.features import empirical_counts, observed
-from crfbook.data.features import log_edge as edge_scores
 from crfbook.data.vocabulary import Labels, row_of
-from crfbook.decoding import DECODERS, KBest, check_beam, dense_search, label_order, rank_limit, search_by
+from crfbook.decoding import (
+    DECODERS,
+    KBest,
+    decode_given,
+    dense_search,
+    label_order,
+    rank_limit,
+    ranked_paths,
+)
 from crfbook.encoding.templates import TemplateLike
 from crfbook.learners.quasi_newton import minimize
 from crfbook.models.fitting import gave_up
@@ -186,13 +187,12 @@ def move_normalisers(log_node, log_edge, edge_class, seq_ptr):
                 log_node[t - 1, yp] -= high + np.log(z)
 
 
-CELLS = 1 << 21  # of log_node at a time: 16 MB
 FORMS = ("auto", "dense", *DECODERS)  # of decoding; "auto" is "dense"
 
 
 class ChainPredictions(Predictions):
-    """`Predictions` over tables. A subclass has encoder_, features_, `_tables(corpus) -> log_node (N, L),
-    log_edge (K, L, L)` and `_weights`, of nodes first.
+    """`Predictions` over tables. A subclass has encoder_, features_, `_weights`, those of nodes first, and
+    `_tables(corpus)`: log_edge (K, L, L), and the scores that `inference.in_stretches` asks for.
 
     Forms of decoding: "auto", which is "dense", and those of `CRF.predict` below "numpy".
     """
@@ -210,18 +210,17 @@ class ChainPredictions(Predictions):
 
     def predict_marginals_array(self, X: Data) -> list[np.ndarray]:  # type: ignore[override]
         """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
-        return [p_node for p_node, _ in self._marginals(self._known(X), edges=False)]
+        return [p_node for _, p_node, _ in self._marginals(self._known(X), edges=False)]
 
     def predict_edge_marginals(self, X: Data) -> Iterator[np.ndarray]:
-        return (p_edge for _, p_edge in self._marginals(self._known(X), edges=True))
+        return (p_edge[1:] for *_, p_edge in self._marginals(self._known(X)))
 
     def log_proba(self, X: Data, y: Labels | None = None) -> np.ndarray:
         """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence,
         -inf for an impossible labelling.
         """
         corpus = require_labels(self._known(X, y, "raise"))
-        log_z = np.array([log_z for *_, log_z in self._forward_backward(corpus)])
-        return np.minimum(self._path_scores(corpus) - log_z, 0.0)  # above 0 is rounding
+        return np.minimum(self._path_scores(corpus) - self._log_z(corpus), 0.0)  # above 0 is rounding
 
     predict_edge_marginals.__doc__ = Predictions.predict_edge_marginals.__doc__
 
@@ -229,84 +228,56 @@ class ChainPredictions(Predictions):
         check_is_fitted(self, "encoder_")
         return known_corpus(self.encoder_, X, y, unknown)
 
-    def _parts(self, corpus):
-        """(number of the first sequence, part of the corpus, log_node, log_edge): whole sequences,
-        a few megabytes at a time.
-        """
-        budget = max(1, CELLS // self.features_.n_labels)
-        start = 0
-        while start < corpus.n_sequences:
-            stop = int(np.searchsorted(corpus.seq_ptr, corpus.seq_ptr[start] + budget, side="right")) - 1
-            stop = min(max(stop, start + 1), corpus.n_sequences)
-            part = slice_sequences(corpus, start, stop)
-            yield start, part, *self._tables(part)
-            start = stop
-
     def _decode(self, corpus, form, beam_width):
         one_of("form", form, FORMS)
         beam_width = whole("beam_width", beam_width, 1)
-        path, search = np.empty(corpus.n_tokens, np.int32), None
-        for start, part, log_node, log_edge in self._parts(corpus):
-            first = corpus.seq_ptr[start]
-            score = np.empty(part.n_sequences)
-            if search is None and form in DECODERS:
-                search = search_by(form, log_edge, label_order(self.features_, self._weights), beam_width)
-            given = part.edge_class, part.seq_ptr, path[first : first + part.n_tokens], score
-            if search is None:
-                viterbi_many(log_node, log_edge, *given)
-            else:
-                search(log_node, *given)
-            check_beam(form, beam_width, score, start)
-            for i in np.flatnonzero(~np.isfinite(score))[:1]:
-                raise _impossible(start + i)
+        form, (log_edge, scores) = "dense" if form == "auto" else form, self._tables(corpus)
+        order = label_order(self.features_, self._weights) if form in DECODERS else None
+        path, score, _ = decode_given(corpus, log_edge, scores, form, order, beam_width)
+        _check_possible(score)
         return path
 
     def _kbest(self, corpus, k, form):
         one_of("form", form, ("auto", "dense"))
-        k = rank_limit(k, corpus, self.features_.n_labels)
-        path, found = np.empty((corpus.n_tokens, k), np.int32), np.empty(corpus.n_sequences, np.int64)
-        score, search = np.empty((corpus.n_sequences, k)), None
-        for start, part, log_node, log_edge in self._parts(corpus):
-            search = search or dense_search(log_edge, corpus.n_tokens)
-            first, sequences = corpus.seq_ptr[start], slice(start, start + part.n_sequences)
-            out = path[first : first + part.n_tokens], score[sequences], found[sequences]
-            search(log_node, part.edge_class, part.seq_ptr, *out, np.zeros(3, np.int64))
-        log_z = np.array([log_z for *_, log_z in self._forward_backward(corpus)])
-        return KBest(path, score, score - log_z[:, None], found)
+        n_labels, (log_edge, scores) = self.features_.n_labels, self._tables(corpus)
+        k, search = rank_limit(k, corpus, n_labels), dense_search(log_edge, corpus.n_tokens)
+        path, score, found = ranked_paths(corpus, n_labels, scores, search, k)
+        return KBest(path, score, score - self._log_z(corpus)[:, None], found)
 
     def _path_scores(self, corpus):
-        score = np.zeros(corpus.n_sequences)
-        for start, part, log_node, log_edge in self._parts(corpus):
-            out = score[start : start + part.n_sequences]
-            path_scores(log_node, log_edge, part.edge_class, part.labels, part.seq_ptr, out)
+        score, (log_edge, scores) = np.zeros(corpus.n_sequences), self._tables(corpus)
+
+        def call(log_node, edge_class, seq_ptr, sequences, tokens):
+            path_scores(log_node, log_edge, edge_class, corpus.labels[tokens], seq_ptr, score[sequences])
+
+        inference.in_stretches(corpus, self.features_.n_labels, scores, call)
         return score
 
-    def _forward_backward(self, corpus):
-        """((log_node, log_edge, classes), log alpha, log beta, log Z) of each sequence, in the log domain."""
-        for start, part, log_node, log_edge in self._parts(corpus):
-            for i in range(part.n_sequences):
-                tokens = slice(int(part.seq_ptr[i]), int(part.seq_ptr[i + 1]))
-                node, classes = log_node[tokens], part.edge_class[tokens]
-                log_alpha, log_beta, log_z = np.empty_like(node), np.empty_like(node), 0.0
-                if len(node):
-                    log_z = forward_backward_log(node, log_edge, classes, log_alpha, log_beta)
-                if not np.isfinite(log_z):
-                    raise _impossible(start + i)
-                yield (node, log_edge, classes), log_alpha, log_beta, log_z
+    def _log_z(self, corpus):
+        return np.array([log_z for log_z, *_ in self._marginals(corpus, edges=False)])
 
-    def _marginals(self, corpus, edges):
-        for (node, log_edge, classes), log_alpha, log_beta, log_z in self._forward_backward(corpus):
-            p_node, p_edge = np.empty_like(node), np.empty((max(len(node) - 1, 0), *log_edge.shape[1:]))
-            node_marginals_log(log_alpha, log_beta, log_z, p_node)
-            for t in range(1, len(node) if edges else 0):
-                edge_marginal_log(t, node, log_edge, classes, log_alpha, log_beta, log_z, p_edge[t - 1])
-            yield p_node, p_edge
+    def _marginals(self, corpus, edges=True):
+        """`inference.log_form` of each sequence; of an empty one log Z = 0."""
+        log_edge, scores = self._tables(corpus)
+        none = np.empty((1, *log_edge.shape[1:]))
+        for sequences, tokens in inference.stretches(corpus.seq_ptr, self.features_.n_labels):
+            log_node = scores(sequences, tokens)
+            for i in range(sequences.start, sequences.stop):
+                start, stop = corpus.seq_ptr[i : i + 2]
+                node, found = log_node[start - tokens.start : stop - tokens.start], (0.0, log_node[:0], none)
+                if start < stop:
+                    found = inference.log_form(node, log_edge, corpus.edge_class[start:stop], edges)
+                _check_possible(found[:1], i)
+                yield found
 
 
-def _impossible(i):
-    return ValueError(
-        f"sequence {i}: every labelling has probability 0 in float64 (in an HMM, smoothing > 0 prevents that)"
-    )
+def _check_possible(scores, first=0):
+    """ValueError naming the first sequence whose score is not finite; `first` is the number of scores[0]."""
+    for i in np.flatnonzero(~np.isfinite(scores))[:1]:
+        raise ValueError(
+            f"sequence {first + i}: every labelling has probability 0 in float64 (in an HMM, smoothing > 0 "
+            "prevents that)"
+        )
 
 
 class LocalTables(Tables):
@@ -392,21 +363,19 @@ class HMM(ChainPredictions, BaseEstimator):
         return self
 
     def _tables(self, corpus):
-        log_node = np.empty((corpus.n_tokens, self.features_.n_labels))
-        emission_scores(
-            self.emission_,
-            self.absent_,
-            self.unknown_,
-            self.features_.node_ptr,
-            self.features_.node_label,
-            corpus.attr_ptr,
-            corpus.attr_idx,
-            corpus.attr_val,
-            log_node,
-            np.empty(log_node.shape[1]),
-        )
-        log_node[corpus.first] += self.start_
-        return log_node, self.transition_[None]
+        logs = self.emission_, self.absent_, self.unknown_
+
+        def scores(sequences, tokens):
+            part = slice_sequences(corpus, sequences.start, sequences.stop)
+            lists = part.attr_ptr, part.attr_idx, part.attr_val
+            log_node, seen_buf = np.empty((part.n_tokens, len(self.start_))), np.empty(len(self.start_))
+            emission_scores(
+                *logs, self.features_.node_ptr, self.features_.node_label, *lists, log_node, seen_buf
+            )
+            log_node[part.first] += self.start_
+            return log_node
+
+        return self.transition_[None], scores
 
     @property
     def _weights(self):
@@ -494,14 +463,16 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         return self.weights_
 
     def _tables(self, corpus):
-        log_node = inference.node_scores(corpus, self.features_, self.weights_)
-        edges = edge_scores(self.features_, self.weights_, corpus.class_ptr, corpus.class_attr)
-        bounds = bounds_of(self.constraints_, self.features_.n_labels)
-        edges[:, bounds.edge < 0.0] = -np.inf
-        log_node[corpus.first] += bounds.start
-        log_node[corpus.last] += bounds.end
-        move_normalisers(log_node, edges, corpus.edge_class, corpus.seq_ptr)
-        return log_node, edges
+        given = self.features_, self.weights_, self.constraints_
+        model = inference.ready_model(corpus, *given, edge_scores, padding=False)
+
+        def scores(sequences, tokens):
+            log_node = inference.stretch_scores(corpus, model, sequences, tokens)
+            seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+            move_normalisers(log_node, model.edges, corpus.edge_class[tokens], seq_ptr)
+            return log_node
+
+        return model.edges, scores
 
 
 def _log_share(part, whole):

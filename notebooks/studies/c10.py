@@ -13,8 +13,8 @@ import numpy as np
 from crfbook import Corpus, Encoder, FeatureSet, Objective, TokenColumns, minimize
 from crfbook.chain import active
 from crfbook.chain.active.sequence import EPS
+from crfbook.chain.inference import ready_model, stretch_scores
 from crfbook.chain.numpy_form import edge_scores
-from crfbook.chain.ready import ready_model, stretch_scores
 from crfbook.data.features import frequency_cutoff, observed
 from crfbook.datasets.simulated import HiddenMarkov, large_label_hmm, sample
 from crfbook.decoding import BEAM_WIDTH, DECODERS, decode, search_by

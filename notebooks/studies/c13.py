@@ -17,9 +17,9 @@ import numpy as np
 
 from crfbook import DCRF, TokenColumns, dynamic, minimize
 from crfbook.chain.forms import Problem as FormProblem
+from crfbook.chain.inference import stretch_scores
 from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
-from crfbook.chain.ready import stretch_scores
 from crfbook.data.corpus import slice_sequences
 from crfbook.dynamic.engines import batch_rows, make_form
 from crfbook.dynamic.inference import ready_rows

@@ -6,7 +6,7 @@ from helpers.corpora import brute_node_scores, chains_of, random_corpus, random_
 from helpers.problems import CASES, case, constraints_for
 
 from crfbook import brute
-from crfbook.chain import inference, packing, ready
+from crfbook.chain import inference, packing
 from crfbook.data.constraints import Constraints
 
 pytestmark = pytest.mark.usefixtures("both_ways")
@@ -83,7 +83,7 @@ def test_node_scores_and_long_corpora(monkeypatch):
     path, scores = inference.decode(corpus, features, w), inference.sequence_scores(corpus, features, w)
     assert len(inference.ready_model(corpus, features, w, None, tiny=False).dense) > 0
     monkeypatch.setattr(packing, "STRETCH_ROWS", 50)
-    monkeypatch.setattr(ready, "DENSE_BYTES", 0)
+    monkeypatch.setattr(inference, "DENSE_BYTES", 0)
     monkeypatch.setattr(inference, "batch_rows", lambda n_classes, n_labels: 50)
     assert len(inference.stretches(corpus.seq_ptr, features.n_labels)) > 5
     np.testing.assert_array_equal(inference.decode(corpus, features, w, n_threads=3), path)

@@ -7,8 +7,8 @@ from helpers.dynamic import dynamic_problem
 from helpers.problems import problem
 
 from crfbook import brute
-from crfbook.chain import inference, ready
-from crfbook.chain.log_chain import LARGE, LogChain
+from crfbook.chain import inference
+from crfbook.chain.numpy_form import LARGE, LogChain
 from crfbook.chain.objective import Objective
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
@@ -128,7 +128,7 @@ def test_large_values_that_meet_small_weights_are_no_large_scores():
     w[features.n_node - 1] = 5.0  # of an attribute whose values are small
     corpus.attr_val[corpus.attr_idx == features.n_attrs - 1] = 1.0
     assert np.abs(w).max() * np.abs(corpus.attr_val).max() > LARGE
-    assert ready.large_sequences(corpus, features, w) == []
+    assert inference.large_sequences(corpus, features, w) == []
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -172,7 +172,7 @@ def test_directed_models_predict_by_every_form(directed, form):
 
 
 def test_directed_models_have_the_k_best(directed, monkeypatch):
-    monkeypatch.setattr("crfbook.models.directed.CELLS", 6)  # several parts
+    monkeypatch.setattr(packing, "STRETCH_ROWS", 3)  # several parts
     best = directed.predict_kbest(X, 100)
     assert [len(pairs) for pairs in best] == [27, 3, 1, 9]
     assert [pairs[0][0] for pairs in best] == directed.predict(X)

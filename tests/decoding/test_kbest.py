@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crfbook import brute
-from crfbook.decoding.kbest import kbest_by_lists
-from crfbook.decoding.labellings import dense_search
+from crfbook.decoding.kbest import dense_search, kbest_by_lists
 
 
 def run(sequences, k, skip=True):

@@ -8,7 +8,7 @@ from helpers.problems import CASES, case, constraints_for, problem
 from crfbook import brute
 from crfbook.chain import inference, packing
 from crfbook.data.constraints import constraints_from
-from crfbook.decoding import kbest, labellings
+from crfbook.decoding import kbest
 from crfbook.models.crf import CRF
 
 X = [[{"a": 1}, {"b": 1}, {"a": 1}], [{"b": 1}], [], [{"a": 1}, {"b": 1}]]
@@ -99,8 +99,8 @@ def test_stored_pairs_of_many_labels(monkeypatch, scheme, n_threads):
 def test_sparse_transitions_take_stored_pairs(monkeypatch):
     """Where decoding takes pairs and no table, so does `kbest`."""
     corpus, features, w = case("plain")
-    monkeypatch.setattr(labellings, "decoding_form", lambda *given: "sparse")
-    monkeypatch.setattr(labellings, "dense_search", None)
+    monkeypatch.setattr("crfbook.decoding.kbest.decoding_form", lambda *given: "sparse")
+    monkeypatch.setattr("crfbook.decoding.kbest.dense_search", None)
     assert kbest(corpus, features, w, k=2).found.tolist() == [2, 1, 2, 2, 2]
 
 

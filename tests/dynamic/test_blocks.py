@@ -12,9 +12,9 @@ from helpers.factors import enumerate_factors, loopy_beliefs
 
 import crfbook.dynamic.blocks as blocks_module
 from crfbook.chain.forms import Problem
+from crfbook.chain.inference import stretch_scores
 from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
-from crfbook.chain.ready import stretch_scores
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.dynamic.blocks import ChainBlocks, block_chains

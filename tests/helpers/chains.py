@@ -19,7 +19,7 @@ from crfbook.chain.forward_backward import (
 )
 from crfbook.chain.forward_backward_batched import forward_backward_batched, group_rows
 from crfbook.chain.likelihood import make_work
-from crfbook.chain.packing import Packing
+from crfbook.chain.packing import Groups, Packing
 from crfbook.chain.viterbi import viterbi, viterbi_many
 from crfbook.data.constraints import bounds_of
 
@@ -111,15 +111,16 @@ def edges_of(log_edge):
 
 
 def one_batch(step_ptr, row_class, n_classes, weight):
-    """`Packing` of one batch, made by hand; its orders by class are empty for a single class."""
-    n, n_slots, none = len(row_class), len(weight), np.zeros(0, np.int32)
-    groups = [np.full(size * (n_classes > 1), -9, np.int64) for size in (n_classes + 1, n, n, n)]
+    """`Packing` of one batch, made by hand; a single class has no `Groups`."""
+    n, n_slots, none, groups = len(row_class), len(weight), np.zeros(0, np.int32), None
     if n_classes > 1:
-        group_rows(row_class, step_ptr, *groups)
+        orders = [np.full(size, -9, np.int64) for size in (n_classes + 1, n, n, n)]
+        group_rows(row_class, step_ptr, *orders)
+        groups = Groups(orders[0][None], *orders[1:])
     ends = [np.array([0, size]) for size in (n_slots, n, len(step_ptr))]
     tokens, shard_ptr = np.arange(n), np.array([0, 1])
-    rest = shard_ptr, groups[0][None], *groups[1:]
-    return Packing(np.arange(n_slots), *ends, step_ptr, tokens, row_class, none, none, weight, *rest)
+    rest = none, none, weight, shard_ptr, groups
+    return Packing(np.arange(n_slots), *ends, step_ptr, tokens, row_class, *rest)
 
 
 class BatchResult(NamedTuple):

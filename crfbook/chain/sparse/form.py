@@ -22,7 +22,7 @@ from crfbook.chain.likelihood import (
     sparse_work,
     spread_rows,
 )
-from crfbook.chain.packing import padded, with_groups
+from crfbook.chain.packing import padded
 from crfbook.chain.sparse.choice import class_pairs, counts_as_tables
 from crfbook.chain.sparse.forward_backward import (
     base_counts,
@@ -153,16 +153,15 @@ class SparsePairs(Stages):
     potentials = staticmethod(sparse_edges)
 
     def __init__(self, problem):
-        super().__init__(problem)
-        features = problem.features
-        problem.packing = packing = with_groups(problem.packing, len(problem.classes[0]) - 1)
+        super().__init__(problem.grouped())
+        features, packing = problem.features, self.problem.packing
         n_shards, width = packing.n_shards, padded(features.n_labels)
         self.parts = PairSums(
             np.empty((n_shards, features.n_edge)),
             np.empty((n_shards, width, width)),
             np.zeros((n_shards, 2), np.int64),
         )
-        rows, pairs = np.diff(packing.class_start, axis=1), class_pairs(features, *problem.classes)
+        rows, pairs = np.diff(packing.groups.class_start, axis=1), class_pairs(features, *problem.classes)
         self.whole = int(counts_as_tables(features, rows.sum(axis=0), np.count_nonzero(rows), pairs))
         self.pairs = features.edge_ptr, features.edge_prev, features.edge_next
 
