@@ -16,13 +16,20 @@ Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.5.
 """
 
 from crfbook.dynamic.blocks import ChainBlocks
-from crfbook.dynamic.engines import EXACT, FORMS, Propagation, check_engine, engine_cost, engines_of
 from crfbook.dynamic.graphs import factor_graph, join_tables, split_tables
 from crfbook.dynamic.inference import DynamicModel, decode, decode_dual, kbest, marginals, max_product
 from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import check_pair, dynamic_features, lay_out_template, with_tables
 from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
-from crfbook.dynamic.objective import DynamicObjective
+from crfbook.dynamic.objective import (
+    EXACT,
+    FORMS,
+    DynamicObjective,
+    Propagation,
+    check_engine,
+    engine_cost,
+    engines_of,
+)
 from crfbook.dynamic.templates import (
     Clique,
     add_memories,

@@ -12,29 +12,30 @@ mean field: Saul and Jordan (1996), "Exploiting tractable substructures in intra
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import NamedTuple
 
 import numpy as np
 
 from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log
 from crfbook.chain.likelihood import Work
-from crfbook.dynamic.block_batch import BELIEFS, MEAN_FIELD, close_dead, open_blocks
+from crfbook.data.corpus import offsets, positions
+from crfbook.dynamic.block_batch import (
+    BELIEFS,
+    MEAN_FIELD,
+    LinkedSums,
+    SweepRule,
+    close_dead,
+    linked_chains,
+    linked_sums,
+    linked_work,
+    open_blocks,
+)
 from crfbook.dynamic.block_sweeps import sweep_blocks
-from crfbook.dynamic.forms import JunctionTrees
-from crfbook.dynamic.potentials import BlockSums, block_potentials, block_sums, block_work
+from crfbook.dynamic.graphs import links_of_batches
+from crfbook.dynamic.junction import JunctionTrees
 
 KINDS = {"block": BELIEFS, "mean-field": MEAN_FIELD}
-# The arrays of `Work`, and a `BlockWork`.
-DynamicWork = namedtuple("DynamicWork", (*Work._fields, "blocks"))
-
-
-class Rule(NamedTuple):
-    """How messages are sent."""
-
-    kind: int  # BELIEFS or MEAN_FIELD
-    tol: float  # of a message that sums to one
-    damping: float  # share of the old message
-    max_sweeps: int
+# The arrays of `Work`, and a `LinkedWork`.
+BlockwiseWork = namedtuple("BlockwiseWork", (*Work._fields, "blocks"))
 
 
 def block_chains(layout, schedule="block", links=()):
@@ -75,32 +76,19 @@ def _transitions(layout, links):
 
 def batch_links(layout, across, links, packing):
     """For each batch (link_ptr (G+1,), end int64 (2, E)): the rows that the links of each group join."""
-    row_of = np.empty(int(packing.row_token.max(initial=-1)) + 1, np.int64)
-    row_of[packing.row_token] = np.arange(len(packing.row_token))
     found = []
-    for b in range(packing.n_batches):
-        rows, step, parts = packing.rows(b), packing.steps(b), []
-        owner = _owners(step)
+    for b, given in enumerate(links_of_batches(packing, links)):
+        step, parts = packing.steps(b), [np.zeros((2, 0), np.int64)]
         for n in across:
             (dt, _), (last, _) = layout.tables[n].at
-            if n in links:
-                ends = row_of[np.asarray(links[n], np.int64).reshape(-1, 2).T] - rows.start
-                inside = (ends >= 0) & (ends < step[-1])
-                ends = ends[:, inside.all(axis=0)]
-            else:
+            if n not in given:
                 late = np.arange(step[min(last - dt, len(step) - 1)], step[-1])
                 early = np.searchsorted(step, late, side="right") - 1 - (last - dt)
-                ends = np.stack([step[early] + owner[late], late])
-            parts.append(ends)
-        ptr = np.cumsum([0, *(part.shape[1] for part in parts)]).astype(np.int64)
-        none = np.zeros((2, 0), np.int64)
-        found.append((ptr, np.ascontiguousarray(np.concatenate([none, *parts], axis=1))))
+                given[n] = np.stack([step[early] + positions(step)[late], late])
+            parts.append(given[n])
+        ptr = offsets([part.shape[1] for part in parts[1:]])
+        found.append((ptr, np.ascontiguousarray(np.concatenate(parts, axis=1))))
     return found
-
-
-def _owners(step):
-    """The sequence of each row of a batch."""
-    return np.arange(step[-1]) - np.repeat(step[:-1], np.diff(step))
 
 
 class ChainBlocks(JunctionTrees):
@@ -118,7 +106,7 @@ class ChainBlocks(JunctionTrees):
         links, packing = links or {}, problem.packing
         if reason := block_chains(layout, options.schedule, links):
             raise ValueError(f"inference={options.schedule!r}: {reason}; 'tree' takes any template")
-        self.rule = Rule(KINDS[options.schedule], options.tol, options.damping, options.max_sweeps)
+        self.rule = SweepRule(KINDS[options.schedule], options.tol, options.damping, options.max_sweeps)
         self.along = _transitions(layout, links)
         self.across = [
             n for n, table in enumerate(layout.tables) if len(table.at) == 2 and n not in self.along
@@ -130,7 +118,7 @@ class ChainBlocks(JunctionTrees):
     def prepare(self, w, what):
         super().prepare(w, what)
         mean_field = self.rule.kind == MEAN_FIELD
-        self.blocks = block_potentials(self.layout, self.tables, self.along, self.across, mean_field)
+        self.blocks = linked_chains(self.layout, self.tables, self.along, self.across, mean_field)
         self.stats[:] = 0
 
     def work(self, work):
@@ -138,14 +126,14 @@ class ChainBlocks(JunctionTrees):
         steps = [packing.steps(b) for b in range(packing.n_batches)]
         wide = max((int(step[1]) for step in steps), default=1)
         n_steps = max((len(step) - 1 for step in steps), default=1)
-        return DynamicWork(*work, self._work(len(work.gain), wide, n_steps, ptrs))
+        return BlockwiseWork(*work, self._work(len(work.gain), wide, n_steps, ptrs))
 
     def _work(self, n, wide, n_steps, ptrs):
         ends = [tuple(chain for _, chain in self.layout.tables[g].at) for g in self.across]
-        return block_work(self.layout.sizes, ends, n, wide, n_steps, ptrs)
+        return linked_work(self.layout.sizes, ends, n, wide, n_steps, ptrs)
 
     def begin(self):
-        return block_sums(self.blocks, len(self.bounds.middle))
+        return linked_sums(self.blocks, len(self.bounds.middle))
 
     def batch_sums(self, batch, work, log_z, sums):
         b, sums = batch.place[0], self.begin() if sums is None else sums
@@ -182,7 +170,7 @@ class ChainBlocks(JunctionTrees):
         end = np.searchsorted(rows, end[:, here])
         log_z[r], *stats = self._sums_in_logs(batch.log_node[rows], (ptr, end), p, sums)
         batch.p_node[rows] = weight * p
-        self._add(BlockSums(*(weight * array for array in sums)), part)
+        self._add(LinkedSums(*(weight * array for array in sums)), part)
         self.stats[self.shard_of[b]] += (1, *stats)
 
     def _sums_in_logs(self, scores, links, p, sums):
@@ -193,7 +181,7 @@ class ChainBlocks(JunctionTrees):
         blocks, n_steps, first = self.blocks, len(scores), self.layout.first
         (ptr, end), step_ptr = links, np.arange(n_steps + 1)
         work = self._work(n_steps, 1, n_steps, [ptr])
-        if open_blocks(step_ptr, links, scores, blocks, self.rule.kind, work) or blocks.is_hard[0]:
+        if open_blocks(step_ptr, links, scores, blocks, self.rule.kind, work) or blocks.is_hard:
             close_dead(scores, blocks, work)
             if work.done[0]:
                 return -np.inf, 0, 0, 0

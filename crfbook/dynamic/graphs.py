@@ -17,7 +17,7 @@ import numpy as np
 
 from crfbook._checks import shown
 from crfbook.chain.packing import padded
-from crfbook.data.corpus import offsets, owners
+from crfbook.data.corpus import offsets, owners, positions
 
 MOST = 4  # variables of a factor
 MOST_CELLS = 1 << 40  # of all tables: more would not fit any memory, and many more no int64
@@ -163,26 +163,41 @@ class Rows(NamedTuple):
 
 def by_sentence(step_ptr):
     """(rows of a batch sentence by sentence, the sentence of each, its position); see chain/packing.py."""
-    t = owners(step_ptr)
-    r = np.arange(step_ptr[-1]) - step_ptr[t]
+    t, r = owners(step_ptr), positions(step_ptr)
     row = np.argsort(r, kind="stable")
     return row, r[row], t[row]
+
+
+def links_of_batches(packing, links):
+    """For each batch {number of a table: int64 (2, E)}, rows of the batch.
+
+    links : {number of a table: int64 (E, 2), tokens of the corpus}, both of one sequence; or None.
+    """
+    out, row_of = [{} for _ in range(packing.n_batches)], np.argsort(packing.row_token)
+    for number, pairs in (links or {}).items():
+        ends = row_of[np.reshape(pairs, (-1, 2)).T]
+        batch = np.searchsorted(packing.row_ptr, ends[0], side="right") - 1
+        order = np.argsort(batch, kind="stable")
+        cuts = np.searchsorted(batch[order], np.arange(packing.n_batches + 1))
+        for b, found in enumerate(out):
+            found[number] = ends[:, order[cuts[b] : cuts[b + 1]]] - packing.row_ptr[b]
+    return out
 
 
 def layout_graph(layout, tokens, n_sentences, links=None) -> Rows:
     """The `Rows` of sentences, one component each.
 
     tokens : (row, sentence, position) of each, as `by_sentence` has them. links : {number of a table: int64
-    (E, 2)}, tokens as `Rows` counts them; such a table joins them in place of neighbours.
+    (2, E), rows}; such a table joins the tokens of these rows in place of neighbours.
     """
     row, component, position = tokens
-    m, links = len(layout.sizes), links or {}
+    m, links, token_of = len(layout.sizes), links or {}, np.argsort(row)
     ends, tables, shape, instances, n_tables = [np.zeros((0, MOST), np.int64)], [], [], [], 0
     for number, table in enumerate(layout.tables):
         if len(table.at) == 1:
             continue
         if number in links:
-            joined = links[number]
+            joined = token_of[links[number]].T
             token = joined[:, 1]
         else:
             token = np.flatnonzero(position >= table.span)

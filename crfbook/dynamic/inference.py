@@ -19,20 +19,18 @@ from crfbook.chain.packing import pack
 from crfbook.chain.ready import large_sequences, ready_model, stretch_scores, stretches
 from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import FeatureSet
-from crfbook.dynamic.dual import dual_sequences
-from crfbook.dynamic.engines import batch_rows, linked_tables, make_form
+from crfbook.dynamic.dual import dual_chains, dual_sequences
 from crfbook.dynamic.graphs import layout_graph, rows_scores
 from crfbook.dynamic.junction import LIMIT, sequence_best
 from crfbook.dynamic.layout import Layout, known_sets, log_tables, row_bounds
 from crfbook.dynamic.loopy import OPTIONS, Options, max_marginals
-from crfbook.dynamic.objective import plain
-from crfbook.dynamic.potentials import dual_chains, max_chains
-from crfbook.dynamic.viterbi import best_and_second, chains_viterbi
+from crfbook.dynamic.objective import batch_rows, linked_tables, make_form, plain
+from crfbook.dynamic.viterbi import best_and_second, chains_viterbi, max_chains
 from crfbook.training.threads import run_pieces
 
 
 class DynamicModel(NamedTuple):
-    """A template with its weights, and the engine: a name of `engines.FORMS`."""
+    """A template with its weights, and the engine: a name of `objective.FORMS`."""
 
     layout: Layout
     features: FeatureSet
@@ -103,7 +101,7 @@ def _best(rows, seq_ptr, chains, model, tables, path, score):
                 path[lo:hi], score[i] = sequence_best(model.layout, tables, rows[lo:hi], model.limit)
         return
     chains, axes = chains
-    n_cells, longest = len(chains.log_beside), int(np.diff(seq_ptr).max(initial=1))
+    n_cells, longest = len(chains.beside), int(np.diff(seq_ptr).max(initial=1))
     found = np.zeros(path.shape, np.int32)
     chains_viterbi(rows, chains, seq_ptr, found, score, np.empty((longest, n_cells)), np.empty((2, n_cells)))
     path[:, axes] = found
@@ -128,7 +126,7 @@ def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
         log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
         place = np.arange(len(log_node)), corpus.sequence[tokens] - sequences.start, corpus.position[tokens]
         inside = {
-            number: pairs[(pairs[:, 0] >= tokens.start) & (pairs[:, 0] < tokens.stop)] - tokens.start
+            number: pairs[(pairs[:, 0] >= tokens.start) & (pairs[:, 0] < tokens.stop)].T - tokens.start
             for number, pairs in links.items()
         }
         rows = layout_graph(layout, place, sequences.stop - sequences.start, inside)
@@ -301,7 +299,7 @@ def _parts_by_prefixes(rows, chains, axes):
     A part (cells, t, cell): labellings that end in cells[t+1:], with the joint label `cell` at t or one that
     follows it in the order of `best_and_second`.
     """
-    T, n_cells = len(rows), len(chains.log_beside)
+    T, n_cells = len(rows), len(chains.beside)
     delta, buf = np.empty((T, n_cells)), np.empty((2, n_cells))
     labels, score = np.zeros((T, len(axes)), np.int32), np.zeros(1)
     chains_viterbi(rows, chains, np.array([0, T]), labels, score, delta, buf)

@@ -2,17 +2,12 @@
 
 Variables are eliminated one by one, and the neighbours of each become a clique. The maximal cliques make a
 tree in which a variable's cliques are connected; a clique and its parent share their *separator*. Messages
-along the tree (`crfbook.dynamic.junction`) give log Z, marginals and the best assignment. The cost is the
-number of cells of all cliques' tables. A plan depends on the template and on the length of a sequence, not on
-its potentials.
+along the tree give log Z and marginals, or the best assignment. The cost is the number of cells of all
+cliques' tables. A plan depends on the template and on the length of a sequence, not on its potentials.
 
+Kernels take any model of factors. `log_tables` holds the factors' tables one after the other. -inf forbids;
++inf and NaN are not allowed. `JunctionTrees` is the form of them, sequence by sequence, in logarithms.
 Source: Lauritzen and Spiegelhalter (1988); Koller and Friedman (2009), chapter 10; docs/SPEC.md, B.3.
-
-Messages along a junction tree: log Z and marginals, or the best assignment, of any model of factors.
-
-`plan` is a `crfbook.dynamic.junction.Plan`. Each clique has a table: a matrix [others, separator], as the
-variables that it shares with its parent stand last. `log_tables` holds the factors' tables one after the
-other. -inf forbids; +inf and NaN are not allowed.
 """
 
 from __future__ import annotations
@@ -27,7 +22,41 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.forms import Form
+from crfbook.chain.likelihood import Batch, add_tree, batch_gradient, batch_scores
 from crfbook.chain.vector_math import exp_inplace
+from crfbook.data.corpus import offsets
+from crfbook.dynamic.layout import log_tables, row_bounds
+
+LIMIT = 1 << 20  # cells of one clique's table
+
+At = Sequence[Sequence[tuple[int, int]]]
+
+
+class Plan(NamedTuple):
+    """A junction tree of C cliques and F factors, as int64 arrays. Children stand before their parents.
+
+    The variables of a clique's table stand in the order of its axes, the last one changing fastest, and those
+    of the separator from its parent stand last, in the order of the parent. So a table is a matrix [others,
+    separator], and a cell of the separator is a column. The last clique is the root; its separator is empty
+    and has one cell.
+    What maps the cells of a clique to those of a smaller table, a factor's or a child's separator, is a few
+    axes: a number of cells, and the step in the smaller table, 0 for what it does not have.
+    """
+
+    card: np.ndarray  # (V,): labels of each variable
+    var: np.ndarray  # variables of all cliques, var_ptr (C+1,) delimits them
+    var_ptr: np.ndarray
+    parent: np.ndarray  # (C,), -1 for the root
+    cell_ptr: np.ndarray  # (C+1,): cells of the tables
+    message_ptr: np.ndarray  # (C+1,): cells of the separators
+    home: np.ndarray  # (F,): the clique that holds a factor
+    factor_ptr: np.ndarray  # (F+1,): cells of the factors' tables
+    axis_card: np.ndarray  # axes of F factors in their cliques, then of C separators in the parents
+    axis_step: np.ndarray
+    axis_ptr: np.ndarray  # (F+C+1,)
+    largest: int  # cells of the largest clique
+    cells: int  # cells of all cliques
 
 
 @kernel
@@ -150,10 +179,10 @@ def junction_log_z(plan, log_tables, p_tables, tables_buf, message_buf):
     becomes 0.
 
     Arguments: plan, a Plan; log_tables (cells of all factors,); out: p_tables (cells of all factors,), zeros
-    if all is forbidden; work: tables_buf (plan.cells,), message_buf (2, plan.message_ptr[-1]).
-    Cost: one exp and some ten additions or multiplications for each cell of a clique, and two additions for
-    each of its factors and children; a logarithm for each cell of a separator.
-    Source: Lauritzen and Spiegelhalter (1988); docs/SPEC.md, B.3.
+    if all is forbidden; work: tables_buf (plan.cells,), message_buf (2, plan.message_ptr[-1]). Cost: one exp
+    and some ten additions or multiplications for each cell of a clique, and two additions for each of its
+    factors and children; a logarithm for each cell of a separator. Source: Lauritzen and Spiegelhalter
+    (1988); docs/SPEC.md, B.3.
     """
     n_factors, n_cliques = plan.home.size, plan.parent.size
     message, total = message_buf[0], message_buf[1]
@@ -191,9 +220,9 @@ def junction_max(plan, log_tables, path, tables_buf, message_buf):
     smaller label of the smaller variable. Over several cliques that is no fixed order of assignments.
 
     Arguments: plan, a Plan; log_tables (cells of all factors,); out: path int32 (V,); work: tables_buf
-    (plan.cells,), message_buf (2, plan.message_ptr[-1]).
-    Cost: two comparisons for each cell of a clique, and an addition for each of its factors and children.
-    Source: Koller and Friedman (2009), section 13.3; docs/SPEC.md, B.3.
+    (plan.cells,), message_buf (2, plan.message_ptr[-1]). Cost: two comparisons for each cell of a clique, and
+    an addition for each of its factors and children. Source: Koller and Friedman (2009), section 13.3;
+    docs/SPEC.md, B.3.
     """
     n_factors, n_cliques = plan.home.size, plan.parent.size
     message = message_buf[0]
@@ -223,37 +252,6 @@ def junction_max(plan, log_tables, path, tables_buf, message_buf):
             r //= plan.card[plan.var[i]]
             i -= 1
     return score
-
-
-LIMIT = 1 << 20  # cells of one clique's table
-
-At = Sequence[Sequence[tuple[int, int]]]
-
-
-class Plan(NamedTuple):
-    """A junction tree of C cliques and F factors, as int64 arrays. Children stand before their parents.
-
-    The variables of a clique's table stand in the order of its axes, the last one changing fastest, and those
-    of the separator from its parent stand last, in the order of the parent. So a table is a matrix [others,
-    separator], and a cell of the separator is a column. The last clique is the root; its separator is empty
-    and has one cell.
-    What maps the cells of a clique to those of a smaller table, a factor's or a child's separator, is a few
-    axes: a number of cells, and the step in the smaller table, 0 for what it does not have.
-    """
-
-    card: np.ndarray  # (V,): labels of each variable
-    var: np.ndarray  # variables of all cliques, var_ptr (C+1,) delimits them
-    var_ptr: np.ndarray
-    parent: np.ndarray  # (C,), -1 for the root
-    cell_ptr: np.ndarray  # (C+1,): cells of the tables
-    message_ptr: np.ndarray  # (C+1,): cells of the separators
-    home: np.ndarray  # (F,): the clique that holds a factor
-    factor_ptr: np.ndarray  # (F+1,): cells of the factors' tables
-    axis_card: np.ndarray  # axes of F factors in their cliques, then of C separators in the parents
-    axis_step: np.ndarray
-    axis_ptr: np.ndarray  # (F+C+1,)
-    largest: int  # cells of the largest clique
-    cells: int  # cells of all cliques
 
 
 def unroll(at: At, n_steps: int) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
@@ -370,10 +368,6 @@ def _axes(order: Sequence[int], small: Sequence[int], cards: Sequence[int]) -> l
     return axes
 
 
-def _pointers(sizes: Sequence[int]) -> np.ndarray:
-    return np.array([0, *accumulate(sizes)], np.int64)
-
-
 def junction_plan(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: int = LIMIT) -> Plan:
     """The junction tree of a model: min-fill elimination, a tree of the maximal cliques.
 
@@ -400,15 +394,15 @@ def junction_plan(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: 
     return Plan(
         np.array(cards, np.int64),
         np.array([v for name in names for v in order[name]], np.int64),
-        _pointers([len(order[name]) for name in names]),
+        offsets([len(order[name]) for name in names]),
         np.array([number[parent[name]] for name in names], np.int64),
-        _pointers(cells),
-        _pointers([prod(cards[v] for v in separators[name]) for name in names]),
+        offsets(cells),
+        offsets([prod(cards[v] for v in separators[name]) for name in names]),
         np.array([number[home] for home in homes], np.int64),
-        _pointers([prod(cards[v] for v in scope) for scope in scopes]),
+        offsets([prod(cards[v] for v in scope) for scope in scopes]),
         axes[:, 0].copy(),
         axes[:, 1].copy(),
-        _pointers([len(walk) for walk in walks]),
+        offsets([len(walk) for walk in walks]),
         max(cells),
         sum(cells),
     )
@@ -470,9 +464,9 @@ def sequence_sums(layout, tables, rows, limit=LIMIT):
     tables : of `log_tables`. rows (T, M), T >= 1. Cost: 2 exps a cell of the junction tree.
     """
     plan, n_steps = tree_plan(layout, len(rows), limit), len(rows)
-    log_tables = _factors(layout, tables, rows)
-    p_tables, message = np.empty_like(log_tables), np.empty((2, int(plan.message_ptr[-1])))
-    log_z = junction_log_z(plan, log_tables, p_tables, np.empty(int(plan.cells)), message)
+    scores = _factors(layout, tables, rows)
+    p_tables, message = np.empty_like(scores), np.empty((2, int(plan.message_ptr[-1])))
+    log_z = junction_log_z(plan, scores, p_tables, np.empty(int(plan.cells)), message)
     found = Sums(float(log_z), np.zeros(rows.shape), np.zeros(layout.n_tables))
     start = 0
     for chain, size in enumerate(layout.sizes):
@@ -494,7 +488,66 @@ def sequence_best(layout, tables, rows, limit=LIMIT):
     """(labels int32 (T, m), score): the best labelling of a sequence, -inf where all are forbidden."""
     plan = tree_plan(layout, len(rows), limit)
     labels = np.zeros(len(rows) * len(layout.sizes), np.int32)
-    log_tables = _factors(layout, tables, rows)
     buffers = np.empty(int(plan.cells)), np.empty((2, int(plan.message_ptr[-1])))
-    score = junction_max(plan, log_tables, labels, *buffers)
+    score = junction_max(plan, _factors(layout, tables, rows), labels, *buffers)
     return labels.reshape(len(rows), -1), float(score)
+
+
+class JunctionTrees(Form):
+    """Any template, each sequence in logarithms."""
+
+    def __init__(self, problem, layout, label_sets, limit):
+        super().__init__(problem)
+        self.layout, self.label_sets, self.limit = layout, label_sets, limit
+        self.parts = np.zeros((max(1, problem.packing.n_shards), problem.features.n_edge))
+
+    def prepare(self, w, what):
+        self.tables = log_tables(self.layout, self.problem.features, w)
+        self.bounds = row_bounds(self.layout, self.tables, self.label_sets)
+
+    def run(self, what, shard, w, dense, work, counts):
+        packing, places, part, bad = self.problem.packing, self.problem.layout, self.parts[shard], -1
+        counts.grad[:], counts.dense_grad[:], part[:] = 0.0, 0.0, 0.0
+        sums = self.begin()
+        for b in packing.batches(shard):
+            batch = Batch(b, packing, work)
+            scores = b, w, dense, self.bounds, packing, places, batch.log_node
+            batch_scores(*scores)
+            log_z = counts.log_z[batch.slots]
+            if self.batch_sums(batch, work, log_z, sums):
+                batch_scores(*scores)
+            for r in np.flatnonzero(np.isnan(log_z)):
+                self.redo(batch, r, log_z, part)
+            wrong = np.flatnonzero(~np.isfinite(log_z))
+            if bad < 0 and len(wrong):
+                bad = int(batch.slots.start + wrong[0])
+            batch_gradient(b, batch.p_node, packing, places, counts.dense_grad, counts.grad)
+        self.finish(sums, part)
+        return bad
+
+    def begin(self):
+        """Sums of a shard."""
+        return None
+
+    def batch_sums(self, batch, work, log_z, sums):
+        """From batch.log_node, which may be overwritten, log_z (B,) and batch.p_node: weight times marginals
+        of all cells of a row. NaN in log_z, and no marginals: sequences for `redo`. Returns whether there are
+        some, and the scores are gone. sums: of `begin`; None where log Z alone is wanted.
+        """
+        batch.p_node[:], log_z[:] = 0.0, np.nan
+        return False
+
+    def redo(self, batch, r, log_z, part):
+        """Sequence r of a batch in logarithms, from its rows of batch.log_node."""
+        rows = batch.step_ptr[:-1] + r
+        rows = rows[rows < batch.step_ptr[1:]]
+        found = sequence_sums(self.layout, self.tables, batch.log_node[rows], self.limit)
+        log_z[r] = found.log_z
+        batch.p_node[rows] = batch.weight[r] * found.p_row
+        part += batch.weight[r] * found.counts
+
+    def finish(self, sums, part):
+        """Add the sums of a shard to part (n_tables,)."""
+
+    def collect(self, total):
+        add_tree(self.parts, total[self.problem.features.n_node :])

@@ -26,13 +26,16 @@ from crfbook._jit import kernel
 from crfbook.dynamic.graphs import Graph
 from crfbook.dynamic.sum_product import (
     LEAST,
-    log_beliefs,
-    log_counts,
-    log_sweep,
-    sum_product_beliefs,
-    sum_product_counts,
-    sum_product_sweep,
+    LOG_MAX,
+    LOG_SUM,
+    SUM,
+    message_beliefs,
+    message_counts,
+    message_sweep,
 )
+
+SCHEDULES = ("sync", "random", "residual", "sweep", "tree")
+BLOCKS = ("block", "mean-field")  # of blocks.py
 
 
 @kernel
@@ -144,11 +147,7 @@ def _sift(i, size, queue):
 def _propose(s, c, graph, potentials, domain, msg, queue, state, work):
     """queue.new[s] <- the message along slot s of component c, its priority <- the change."""
     queue.one[0], state.change[c] = s, 0.0
-    what = graph, potentials, msg, queue.new, 0.0
-    if domain == 0:
-        sum_product_sweep(queue.one, *what, state.change, state.lost, work)
-    else:
-        log_sweep(queue.one, *what, domain - 1, state.change, state.lost, work)
+    message_sweep(queue.one, graph, potentials, msg, domain, queue.new, 0.0, state.change, state.lost, work)
     queue.priority[s] = state.change[c]
 
 
@@ -213,11 +212,6 @@ def copy_tables(log_tables, graph, copies):
                     copy = graph.copy_ptr[4 * k + axis] + before * behind * (n + 3 & -4) + y
                     for r in range(behind):
                         copies[copy + r * (n + 3 & -4)] = log_tables[cell + r]
-
-
-SCHEDULES = ("sync", "random", "residual", "sweep", "tree")
-BLOCKS = ("block", "mean-field")  # of blocks.py
-SUM, LOG_SUM, LOG_MAX = range(3)  # domains: probabilities, logarithms, logarithms with maxima
 
 
 class Options(NamedTuple):
@@ -356,17 +350,13 @@ def _domain(domain, graph, potentials, wanted, options, weight, found, rng):
         return found, wanted
     base, work, z_factor = found.log_z.copy(), _buffers(graph), np.zeros(len(graph.factor_table))
     msg, state, converged, n_messages = _iterate(graph, potentials, domain, wanted, options, rng)
-    what = wanted.astype(np.uint8), graph, potentials, msg
-    if domain == SUM:
-        sum_product_beliefs(*what, found.log_z, found.p_var, z_factor, state.lost, work)
-    else:
-        log_beliefs(*what, 0, found.log_z, found.p_var, z_factor, state.lost, work)
+    what = graph, potentials, msg, domain
+    message_beliefs(wanted, *what, found.log_z, found.p_var, z_factor, state.lost, work)
     lost = wanted & (state.lost > 0)
     found.log_z[lost] = base[lost]
     if found.p_table is not None:
         kept = np.where(wanted & ~lost, weight, 0.0)
-        count = sum_product_counts if domain == SUM else log_counts
-        count(kept, *what[1:], z_factor, found.p_table, work)
+        message_counts(kept, *what, z_factor, found.p_table, work)
     found = found._replace(
         converged=np.where(wanted, converged, found.converged),
         sweeps=np.where(wanted, state.sweeps, found.sweeps),
@@ -390,8 +380,7 @@ def max_marginals(
     wanted, p_var = np.ones(len(base), bool), np.full(scores.phi.shape, -np.inf)
     rng = np.random.default_rng([options.seed, stream])
     msg, state, converged, n_messages = _iterate(graph, scores, LOG_MAX, wanted, options, rng)
-    what = wanted.astype(np.uint8), graph, scores, msg
-    log_beliefs(*what, 1, base, p_var, np.zeros(0), state.lost, _buffers(graph))
+    message_beliefs(wanted, graph, scores, msg, LOG_MAX, base, p_var, None, state.lost, _buffers(graph))
     labels = p_var.argmax(axis=1).astype(np.int32)
     labels[state.lost[graph.component] > 0] = 0
     score = score_of(graph, log_phi, log_tables, labels)
@@ -494,11 +483,8 @@ def _iterate(graph, potentials, domain, wanted, options, rng):
             active &= state.change < options.tol
         order = orders.next(active, order)
         state.change[active] = 0.0
-        out = msg, new, options.damping
-        if domain == SUM:
-            sum_product_sweep(order, graph, potentials, *out, state.change, state.lost, work)
-        else:
-            log_sweep(order, graph, potentials, *out, domain - LOG_SUM, state.change, state.lost, work)
+        how = domain, new, options.damping
+        message_sweep(order, graph, potentials, msg, *how, state.change, state.lost, work)
         msg, new = new, msg
         n_messages += len(order)
         state.sweeps[active] += 1

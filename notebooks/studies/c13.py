@@ -17,8 +17,8 @@ from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
 from crfbook.chain.ready import stretch_scores
 from crfbook.data.corpus import slice_sequences
-from crfbook.dynamic.engines import batch_rows, make_form
 from crfbook.dynamic.inference import ready_rows
+from crfbook.dynamic.objective import batch_rows, make_form
 from crfbook.evaluation import paired_test
 
 from . import c12
