@@ -1,8 +1,8 @@
 """A batch of chain blocks (block_sweeps.py): its arrays, what it begins with, what it closes, who leaves it.
 
-`blocks` and `work` are a `LinkedChains` and a `LinkedWork`, which list their arrays with shapes: m chains, G groups
-of links; n rows of B sequences that are left, step-major as in chain/forward_backward_batched.py. kind:
-BELIEFS or MEAN_FIELD.
+`blocks` and `work` are a `LinkedChains` and a `LinkedWork`, which list their arrays with shapes: m chains, G
+groups of links; n rows of B sequences that are left, step-major as in chain/forward_backward_batched.py.
+kind: BELIEFS or MEAN_FIELD.
 """
 
 from typing import NamedTuple
@@ -50,10 +50,10 @@ class LinkedChains(NamedTuple):
 
 
 class LinkedWork(NamedTuple):
-    """What sweeps write, for up to N rows of B sequences of T steps, E links; M labels of all chains."""
+    """What sweeps write, for up to N rows of B sequences, E links; M labels of all chains."""
 
     count: np.ndarray  # int64 (3,): rows, sequences and steps that are left
-    step: np.ndarray  # int64 (T+1,): where each of the steps begins
+    step: np.ndarray  # int64 (N+1,): where each of the steps begins
     seq: np.ndarray  # int64 (N,): sequence of each row
     origin: np.ndarray  # int64 (N,): the row of the batch that it was
     slot: np.ndarray  # int64 (B,): the sequence of the batch that each was
@@ -90,7 +90,10 @@ class LinkedSums(NamedTuple):
 
 
 def linked_chains(layout, tables, along, across, mean_field):
-    """`LinkedChains` of the scores of `log_tables`. along, across : numbers of tables of transitions, of links."""
+    """`LinkedChains` of the scores of `log_tables`.
+
+    along, across : numbers of tables of transitions, of links.
+    """
     pairs, none = [np.zeros((0, 0))] * len(layout.sizes), np.zeros((0, 0))
     for n in along:
         pairs[layout.tables[n].at[0][1]] = tables[n]
@@ -119,13 +122,8 @@ def _flat_tables(tables, as_scores=False):
     return *flat, *(np.array([number[i] for number in found], float) for i in (1, 2))
 
 
-def linked_sums(blocks, n_cells):
-    """`LinkedSums` of zeros, for rows of n_cells cells."""
-    return LinkedSums(np.zeros_like(blocks.psi_pair), np.zeros_like(blocks.psi_link), np.zeros(n_cells))
-
-
-def linked_work(sizes, ends, n, wide, steps, link_ptrs):
-    """`LinkedWork` for batches of up to n rows, `wide` sequences, `steps` steps and these links.
+def linked_work(sizes, ends, n, wide, link_ptrs):
+    """`LinkedWork` for batches of up to n rows, `wide` sequences and these links.
 
     ends : (a, b) of each group. link_ptrs : (G+1,) of each batch.
     """
@@ -138,7 +136,7 @@ def linked_work(sizes, ends, n, wide, steps, link_ptrs):
         return np.zeros(shape, np.int64)
 
     return LinkedWork(
-        ints(3), ints(steps + 1), *ints(2, n), *ints(5, wide), *np.zeros((2, wide), np.uint8),
+        ints(3), ints(n + 1), *ints(2, n), *ints(5, wide), *np.zeros((2, wide), np.uint8),
         np.zeros((m, wide)), np.empty((m, n)), *np.empty((4, labels * n)), ints(n_groups + 1),
         *ints(2, n_groups), ints(2, n_links), np.empty(n_links), *np.empty((2, cells)),
         *np.empty((2, max(n, n_links) * most)), np.ones(max(wide, most)),

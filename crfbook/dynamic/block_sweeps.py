@@ -13,8 +13,8 @@ is left has alpha and p above 0; one below SMALLEST_MASS flags its sequence for 
 MAX_SPREAD nats then make no product that underflows, and no division by 0.
 In mean field the cavity is the belief q itself, and the message the field q[row of e] @ log X, a score.
 
-Sequences leave the batch when they are done. `blocks`, `work`, `sums` and `rule` are a `LinkedChains`, `LinkedWork`,
-`LinkedSums` and `SweepRule` of block_batch.py, with shapes.
+Sequences leave the batch when they are done. `blocks`, `work`, `sums` and `rule` are a `LinkedChains`,
+`LinkedWork`, `LinkedSums` and `SweepRule` of block_batch.py, with shapes.
 """
 
 import numpy as np
@@ -127,11 +127,12 @@ def take_cavities(k, rule, blocks, work):
 
 @kernel
 def send_messages(k, rule, log_node, blocks, work):
-    """Messages along all links of chain k, from its cavities.
+    """Messages along all links of chain k, from its cavities; returns how many.
 
     Arguments: k, rule, log_node (n, M), blocks (`LinkedChains`); out: work.message, work.moved (B,): how many
     numbers of a sequence moved by tol or more. Cost: E L L' multiply-adds. Source: docs/SPEC.md, B.4.
     """
+    n_sent = 0
     for g in range(blocks.link.shape[0]):
         for side in range(2):
             if blocks.link[g, side] != k:
@@ -139,6 +140,7 @@ def send_messages(k, rule, log_node, blocks, work):
             rows, cavity = ends_of(g, side, work), side_of(g, side, blocks, work, work.cavity)
             into = side_of(g, 1 - side, blocks, work, work.message)
             E, L = into.shape
+            n_sent += E
             if rule.kind == MEAN_FIELD:
                 times_table(g, side, cavity, log_node, blocks, work, into)
                 continue
@@ -153,6 +155,7 @@ def send_messages(k, rule, log_node, blocks, work):
                     n_moved += 1 - (abs(v - into[e, y]) < bound)
                     into[e, y] = v
                 work.moved[work.seq[rows[e]]] += n_moved
+    return n_sent
 
 
 @kernel
@@ -209,7 +212,7 @@ def leaving_log_z(kind, log_node, blocks, work, log_z):
 
 
 @kernel
-def add_products(one, two, total):
+def add_pairs(one, two, total):
     """total += one^T two, cell after cell.
 
     Arguments: one (c, L), two (c, L'); out: total (>= L L',). Cost: c L L' multiply-adds. Source: chapter 13.
@@ -246,7 +249,7 @@ def leaving_sums(kind, weight, log_node, blocks, work, p_node, sums):
                         two[c, y] = w * v[i, y]
                     c += 1
         if c > 0:
-            add_products(one[:c], two[:c], sums.pair[start:])
+            add_pairs(one[:c], two[:c], sums.pair[start:])
     for g in range(blocks.link.shape[0]):
         link_sums(g, kind, weight, log_node, blocks, work, p_node, sums)
 
@@ -280,7 +283,7 @@ def link_sums(g, kind, weight, log_node, blocks, work, p_node, sums):
             two[c, x] = w * right[e, x]
         c += 1
     if c > 0:
-        add_products(one[:c], two[:c], sums.link[blocks.link[g, 2] :])
+        add_pairs(one[:c], two[:c], sums.link[blocks.link[g, 2] :])
 
 
 @kernel
@@ -335,10 +338,7 @@ def sweep_blocks(step_ptr, links, weight, log_node, blocks, rule, log_z, p_node,
             stats[3] += 2 * (n - B) * (blocks.pair_start[k] >= 0)
             if last:
                 continue
-            send_messages(k, rule, log_node, blocks, work)
-            for g in range(blocks.link.shape[0]):
-                for side in range(2):
-                    stats[3] += work.n_links[g] if blocks.link[g, side] == k else 0
+            stats[3] += send_messages(k, rule, log_node, blocks, work)
             n_done = settle(sweep + 1, blocks, work)
             if LEAVE * n_done >= n or n_done > 0 and k == m - 1 and sweep + 1 == rule.max_sweeps:
                 leave(1, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work)

@@ -11,12 +11,9 @@ mean field: Saul and Jordan (1996), "Exploiting tractable substructures in intra
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 import numpy as np
 
 from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log
-from crfbook.chain.likelihood import Work
 from crfbook.data.corpus import offsets, positions
 from crfbook.dynamic.block_batch import (
     BELIEFS,
@@ -25,17 +22,14 @@ from crfbook.dynamic.block_batch import (
     SweepRule,
     close_dead,
     linked_chains,
-    linked_sums,
     linked_work,
     open_blocks,
 )
 from crfbook.dynamic.block_sweeps import sweep_blocks
 from crfbook.dynamic.graphs import links_of_batches
-from crfbook.dynamic.junction import JunctionTrees
+from crfbook.dynamic.junction import FormWork, JunctionTrees
 
 KINDS = {"block": BELIEFS, "mean-field": MEAN_FIELD}
-# The arrays of `Work`, and a `LinkedWork`.
-BlockwiseWork = namedtuple("BlockwiseWork", (*Work._fields, "blocks"))
 
 
 def block_chains(layout, schedule="block", links=()):
@@ -46,7 +40,8 @@ def block_chains(layout, schedule="block", links=()):
     for number, table in enumerate(layout.tables):
         chains, span = {chain for _, chain in table.at}, table.span
         given = table.linked or number in links
-        name = table.name if table.name != "constraints" else f"constraints of {_names(layout, chains)}"
+        both = " and ".join(layout.chains[chain] for chain in sorted(chains))
+        name = table.name if table.name != "constraints" else f"constraints of {both}"
         if len(table.at) > 2:
             return f"expected cliques of one or two labels, got {name}"
         if len(table.at) == 1:
@@ -59,10 +54,6 @@ def block_chains(layout, schedule="block", links=()):
             if len(chains) == 2 and table.allowed is not None:
                 return f"mean field: expected all pairs of labels of two chains allowed, got {name}"
     return ""
-
-
-def _names(layout, chains):
-    return " and ".join(layout.chains[chain] for chain in sorted(chains))
 
 
 def _transitions(layout, links):
@@ -98,7 +89,6 @@ class ChainBlocks(JunctionTrees):
         "mean-field" (log Z is a lower bound). A sequence is done when no chain's last update changed a
         message, which sums to one, by tol or more; mean field: a belief at a link.
     links : {number of a table: int64 (E, 2), tokens of the corpus whose labels it joins}.
-    stats, an attribute, int64 (n_shards, 4): sequences, those that did not converge, sweeps, messages.
     """
 
     def __init__(self, problem, layout, label_sets, limit, options, links=None):
@@ -112,34 +102,30 @@ class ChainBlocks(JunctionTrees):
             n for n, table in enumerate(layout.tables) if len(table.at) == 2 and n not in self.along
         ]
         self.links = batch_links(layout, self.across, links, packing)
-        self.shard_of = np.repeat(np.arange(packing.n_shards), np.diff(packing.shard_ptr))
-        self.stats = np.zeros((max(1, packing.n_shards), 4), np.int64)
 
     def prepare(self, w, what):
         super().prepare(w, what)
         mean_field = self.rule.kind == MEAN_FIELD
         self.blocks = linked_chains(self.layout, self.tables, self.along, self.across, mean_field)
-        self.stats[:] = 0
 
     def work(self, work):
-        packing, ptrs = self.problem.packing, [ptr for ptr, _ in self.links]
-        steps = [packing.steps(b) for b in range(packing.n_batches)]
-        wide = max((int(step[1]) for step in steps), default=1)
-        n_steps = max((len(step) - 1 for step in steps), default=1)
-        return BlockwiseWork(*work, self._work(len(work.gain), wide, n_steps, ptrs))
+        return FormWork(*work, self._work(len(work.gain), len(work.flags), [ptr for ptr, _ in self.links]))
 
-    def _work(self, n, wide, n_steps, ptrs):
+    def _work(self, n, wide, ptrs):
         ends = [tuple(chain for _, chain in self.layout.tables[g].at) for g in self.across]
-        return linked_work(self.layout.sizes, ends, n, wide, n_steps, ptrs)
+        return linked_work(self.layout.sizes, ends, n, wide, ptrs)
 
     def begin(self):
-        return linked_sums(self.blocks, len(self.bounds.middle))
+        blocks = self.blocks
+        return LinkedSums(
+            np.zeros_like(blocks.psi_pair), np.zeros_like(blocks.psi_link), np.zeros(len(self.bounds.middle))
+        )
 
     def batch_sums(self, batch, work, log_z, sums):
         b, sums = batch.place[0], self.begin() if sums is None else sums
         n_flagged = sweep_blocks(
             batch.step_ptr, self.links[b], batch.weight, batch.log_node, self.blocks, self.rule, log_z,
-            batch.p_node, sums, self.stats[self.shard_of[b]], work.blocks,
+            batch.p_node, sums, self.stats[self.shard_of[b]], work.own,
         )  # fmt: skip
         sums.row[:] += batch.p_node.sum(axis=0)
         return n_flagged > 0
@@ -157,7 +143,7 @@ class ChainBlocks(JunctionTrees):
         for n, table in enumerate(tables):
             if table.start >= 0:
                 found, start = (sums.row, table.row) if table.row >= 0 else begins[n]
-                part[table.start : table.start + table.size] += found[start : start + table.size]
+                part[table.weights] += found[start : start + table.size]
 
     def redo(self, batch, r, log_z, part):
         b, rows, weight = batch.place[0], batch.step_ptr[:-1] + r, batch.weight[r]
@@ -180,7 +166,7 @@ class ChainBlocks(JunctionTrees):
         """
         blocks, n_steps, first = self.blocks, len(scores), self.layout.first
         (ptr, end), step_ptr = links, np.arange(n_steps + 1)
-        work = self._work(n_steps, 1, n_steps, [ptr])
+        work = self._work(n_steps, 1, [ptr])
         if open_blocks(step_ptr, links, scores, blocks, self.rule.kind, work) or blocks.is_hard:
             close_dead(scores, blocks, work)
             if work.done[0]:

@@ -280,44 +280,25 @@ def cells_left(T, one, two, least, cell, start):
 
 
 @kernel
-def distinct(number, seen, out):
-    """The different ones among numbers, in order of appearance; returns how many.
-
-    Arguments: number int64 (n,); out: out int64 (m,); work: seen uint8 (m,), m > all numbers. Cost: n + m.
-    Source: chapter 12.
-    """
-    seen[:], n = 0, 0
-    for y in number:
-        if not seen[y]:
-            seen[y], out[n] = 1, y
-            n += 1
-    return n
-
-
-@kernel
 def step_left(before, here, delta, new, one, two, X):
     """A step of elimination over joint labels that are left: new[i], the best score up to the old labels.
 
     X[a', b] = max_b' delta[a', b'] + pair_2[b', b],   new[a, b] = max_a' X[a', b] + pair_1[a', a]
 
     Arguments: before int32 (n',), here int32 (n,): cells of two neighbouring tokens; delta (n',); out: new
-    (n,); one, two (`DualChain`); work: X (L_1, L_2). Cost: n' (labels b of `here`) + n
-    (labels a' of `before`), at most that of elimination. Source: docs/SPEC.md, B.3.
+    (n,); one, two (`DualChain`); work: X (L_1, L_2). Cost: n' L_2 + n L_1, at most that of elimination.
+    Source: docs/SPEC.md, B.3.
     """
-    L_2 = X.shape[1]
-    a_old, b_new = np.empty(X.shape[0], np.int64), np.empty(L_2, np.int64)
-    n_a = distinct(before // L_2, np.empty(X.shape[0], np.uint8), a_old)
-    n_b = distinct(here % L_2, np.empty(L_2, np.uint8), b_new)
-    for a in a_old[:n_a]:
-        X[a] = -np.inf
+    L_1, L_2 = X.shape
+    X[:] = -np.inf
     for i in range(before.size):
         row, pair, d = X[before[i] // L_2], two.pair[before[i] % L_2], delta[i]
-        for b in b_new[:n_b]:
+        for b in range(L_2):
             s = d + pair[b]
             row[b] = s if s > row[b] else row[b]
     for i in range(here.size):
         a, b, best = here[i] // L_2, here[i] % L_2, -np.inf
-        for ap in a_old[:n_a]:
+        for ap in range(L_1):
             s = X[ap, b] + one.pair[ap, a]
             best = s if s > best else best
         new[i] = best

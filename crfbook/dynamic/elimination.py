@@ -18,17 +18,15 @@ value of the axes before. `chains` is a `ChainTables` and `work` a `ChainWork`, 
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import MAX_SPREAD, SMALLEST_MASS
-from crfbook.chain.likelihood import Work
 from crfbook.chain.vector_math import exp_inplace
 from crfbook.data.corpus import offsets
-from crfbook.dynamic.junction import JunctionTrees
+from crfbook.dynamic.junction import FormWork, JunctionTrees
 
 BYTES = 8 << 20  # of alpha and what stands between, aimed at
 
@@ -85,10 +83,6 @@ class ChainSums(NamedTuple):
     skew: np.ndarray  # (m, K) or (0, K)
 
 
-# The arrays of `Work`, and a `ChainWork`.
-EliminationWork = namedtuple("EliminationWork", (*Work._fields, "chains"))
-
-
 def chain_tables(layout, tables, axes):
     """`ChainTables` of the scores of `log_tables`, chains in the order `axes`; None for what differs."""
     size, m = np.array([layout.sizes[chain] for chain in axes], np.int64), len(axes)
@@ -140,10 +134,8 @@ def chain_potentials(layout, tables):
     block = [(lo, lo + L, 0) for lo, L in zip(chains.first, chains.size, strict=True)]
     block += [(t.row, t.row + t.size, t.span) for t in layout.tables if t.row >= 0 and len(t.at) > 1]
     pair = [exp_table(table) for table in np.split(chains.pair, chains.pair_start[1:])]
-    steps, (beside, most, width) = (
-        pair + [exp_table(table) for table in chains.skew],
-        exp_table(chains.beside),
-    )
+    steps = pair + [exp_table(table) for table in chains.skew]
+    beside, most, width = exp_table(chains.beside)
     return chains._replace(
         pair=np.concatenate([psi for psi, *_ in pair]),
         beside=beside,
@@ -210,31 +202,23 @@ def transitions_of(k, i, psi, chains):
 
 
 @kernel
-def eliminate(k, source, table, back, chains, n_rows, out):
-    """out[.., y, ..] = sum_yp source[.., yp, ..] table[yp, y] over the axis of chain k; back: with the
-    transpose of the table. Returns the number of products.
+def eliminate(k, source, table, chains, n_rows, out):
+    """out[.., y, ..] = sum_yp source[.., yp, ..] table[yp, y] over the axis of chain k; on the way back the
+    table is given transposed. Returns the number of products.
 
-    Arguments: k; source (>= K n_rows,); table (L_k, L_k); back 0 or 1; chains (`ChainTables`); n_rows of the
-    step; out: out (>= K n_rows,). Cost: K n_rows L_k multiply-adds. Source: Sutton, Rohanimanesh and McCallum
-    (2004), section 3.2; docs/SPEC.md, B.3.
+    Arguments: k; source (>= K n_rows,); table (L_k, L_k); chains (`ChainTables`); n_rows of the step; out:
+    out (>= K n_rows,). Cost: K n_rows L_k multiply-adds. Source: Sutton, Rohanimanesh and McCallum (2004),
+    section 3.2; docs/SPEC.md, B.3.
     """
     L, before = chains.size[k], chains.before[k]
     if k == chains.size.size - 1:
         n = before * n_rows
-        rows, target = source[: n * L].reshape(n, L), out[: n * L].reshape(n, L)
-        if back:
-            np.dot(rows, table.T, target)
-        else:
-            np.dot(rows, table, target)
+        np.dot(source[: n * L].reshape(n, L), table, out[: n * L].reshape(n, L))
         return n * L * L
     width = chains.after[k] * n_rows
     for p in range(before):
         block = slice(p * L * width, (p + 1) * L * width)
-        columns, target = source[block].reshape(L, width), out[block].reshape(L, width)
-        if back:
-            np.dot(table, columns, target)
-        else:
-            np.dot(table.T, columns, target)
+        np.dot(table.T, source[block].reshape(L, width), out[block].reshape(L, width))
     return before * L * L * width
 
 
@@ -334,7 +318,7 @@ def chains_forward(step_ptr, chains, log_node, log_z, flags, work):
                     times_cells(chains.skew[k], n_rows, chains, source)
                 target = state if k == 0 else work.between[k - 1, lo * K : (lo + n_rows) * K]
                 table = transitions_of(k, lo, log_node, chains)
-                work.n_products[0] += eliminate(k, source, table, 0, chains, n_rows, target)
+                work.n_products[0] += eliminate(k, source, table, chains, n_rows, target)
                 source = target
             factor[:n_rows] = work.gain[before : before + n_rows]
         times_nodes(lo, factor[:n_rows], log_node, chains, state, total[:n_rows], flags)
@@ -489,8 +473,7 @@ def chains_backward(step_ptr, weight, chains, psi, p_node, sums, work):
                     source = work.kept
             v = work.wide[now]
             pair_counts(k, lo, source, v, psi, chains, n_rows, p_node, sums, work.pair)
-            table = transitions_of(k, lo, psi, chains)
-            eliminate(k, v, table, 1, chains, n_rows, work.wide[1 - now])
+            eliminate(k, v, transitions_of(k, lo, psi, chains).T, chains, n_rows, work.wide[1 - now])
             now = 1 - now
             if chains.has_skew[k]:
                 skew_counts(k, source, work.wide[now], chains, n_rows, sums)
@@ -509,10 +492,8 @@ class Elimination(JunctionTrees):
     """Chains with potentials between neighbours: each batch by matrix products."""
 
     def work(self, work):
-        packing = self.problem.packing
-        wide = max((int(packing.steps(b)[1]) for b in range(packing.n_batches)), default=0)
         sizes = [self.layout.sizes[chain] for chain in self.layout.axes]
-        return EliminationWork(*work, chain_work(sizes, len(work.gain), wide))
+        return FormWork(*work, chain_work(sizes, len(work.gain), len(work.flags)))
 
     def redo(self, batch, r, log_z, part):
         try:
@@ -533,13 +514,13 @@ class Elimination(JunctionTrees):
 
     def batch_sums(self, batch, work, log_z, sums):
         step_ptr, chains = batch.step_ptr, self.chains
-        lost = chains_forward(step_ptr, chains, batch.log_node, log_z, batch.flags, work.chains)
+        lost = chains_forward(step_ptr, chains, batch.log_node, log_z, batch.flags, work.own)
         if lost:
-            erase(step_ptr, chains, np.flatnonzero(batch.flags), batch.log_node, work.chains)
+            erase(step_ptr, chains, np.flatnonzero(batch.flags), batch.log_node, work.own)
             log_z[batch.flags > 0] = np.nan
         if sums is None:
             return lost > 0
-        chains_backward(step_ptr, batch.weight, chains, batch.log_node, batch.p_node, sums[0], work.chains)
+        chains_backward(step_ptr, batch.weight, chains, batch.log_node, batch.p_node, sums[0], work.own)
         sums[1][:] += batch.p_node.sum(axis=0)
         return lost > 0
 
@@ -554,7 +535,7 @@ class Elimination(JunctionTrees):
                 continue
             where = [place[chain] for _, chain in table.at]
             if table.row >= 0:
-                found = row_sum[table.row : table.row + table.size]
+                found = row_sum[table.cells]
             elif table.span and where[0] == where[1]:
                 cells = slice(chains.pair_start[where[0]], chains.pair_start[where[0]] + table.size)
                 found = sums.pair[cells] * chains.pair[cells]
@@ -562,7 +543,7 @@ class Elimination(JunctionTrees):
                 whole = sums.skew[where[0]] if table.span else sums.beside
                 others = tuple(k for k in range(len(sizes)) if k not in where)
                 found = whole.reshape(sizes).sum(axis=others)
-            part[table.start : table.start + table.size] += found.reshape(-1)
+            part[table.weights] += found.reshape(-1)
 
 
 def erase(step_ptr, chains, flagged, psi, work):

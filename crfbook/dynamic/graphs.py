@@ -150,10 +150,10 @@ class Instances(NamedTuple):
 
     number: int  # of the table in layout.tables
     tables: slice  # tables of the graph: one for all, or one for each factor
-    token: np.ndarray  # (E,): that has the scores of each, as `Rows` counts tokens
+    token: np.ndarray  # (E,): that has the scores of each, as `SentenceGraph` counts tokens
 
 
-class Rows(NamedTuple):
+class SentenceGraph(NamedTuple):
     """Sentences as one graph: variable k m + j is the label of chain j at token k, sentence by sentence."""
 
     graph: Graph
@@ -184,8 +184,8 @@ def links_of_batches(packing, links):
     return out
 
 
-def layout_graph(layout, tokens, n_sentences, links=None) -> Rows:
-    """The `Rows` of sentences, one component each.
+def layout_graph(layout, tokens, n_sentences, links=None) -> SentenceGraph:
+    """The `SentenceGraph` of sentences, one component each.
 
     tokens : (row, sentence, position) of each, as `by_sentence` has them. links : {number of a table: int64
     (2, E), rows}; such a table joins the tokens of these rows in place of neighbours.
@@ -215,7 +215,7 @@ def layout_graph(layout, tokens, n_sentences, links=None) -> Rows:
     sizes = np.tile(np.array(layout.sizes, np.int64), len(row))
     shape = np.array(shape, np.int64).reshape(-1, MOST)
     each = (np.repeat(part, m) for part in (component, position))
-    return Rows(_graph(sizes, *each, ends[order], tables[order], shape, n_sentences), row, instances)
+    return SentenceGraph(_graph(sizes, *each, ends[order], tables[order], shape, n_sentences), row, instances)
 
 
 def rows_scores(layout, rows, log_tables, log_node):
@@ -230,32 +230,31 @@ def rows_scores(layout, rows, log_tables, log_node):
         if table.row < 0:
             parts.append(log_tables[found.number].reshape(-1))
         else:
-            parts.append(log_node[found.token, table.row : table.row + table.size].reshape(-1))
+            parts.append(log_node[found.token, table.cells].reshape(-1))
     return log_phi, np.concatenate(parts)
 
 
 def rows_counts(layout, rows, weight, p_var, p_table, p_node, counts):
     """Beliefs of a graph as what a form owes: p_node (n, M), and counts (n_tables,) or None.
 
-    p_var (V, W) of each variable, weight (C,) of each sentence; p_table (cells,), weights included, or None.
+    p_var (V, W) of each variable, weight (C,) of each sentence; p_table (cells,), weights included.
     """
     graph, m, p_node[:] = rows.graph, len(layout.sizes), 0.0
     p_row = np.zeros((len(rows.row), p_node.shape[1]))
     for chain, (size, first) in enumerate(zip(layout.sizes, layout.first, strict=False)):
         p_row[:, first : first + size] = weight[graph.component[chain::m], None] * p_var[chain::m, :size]
-    for found in rows.instances if p_table is not None else ():
+    counts = np.zeros(layout.n_tables) if counts is None else counts
+    for found in rows.instances:
         table = layout.tables[found.number]
         p = p_table[graph.cell_ptr[found.tables.start] : graph.cell_ptr[found.tables.stop]]
         p = p.reshape(-1, table.size)
         if table.row >= 0:
-            np.add.at(p_row[:, table.row : table.row + table.size], found.token, p)
-        if table.start >= 0 and counts is not None:
-            counts[table.start : table.start + table.size] += p.sum(axis=0)
-    for table in layout.tables if counts is not None else ():
+            np.add.at(p_row[:, table.cells], found.token, p)
+        if table.start >= 0:
+            counts[table.weights] += p.sum(axis=0)
+    for table in layout.tables:
         if len(table.at) == 1 and table.start >= 0:
-            counts[table.start : table.start + table.size] += p_row[
-                :, table.row : table.row + table.size
-            ].sum(axis=0)
+            counts[table.weights] += p_row[:, table.cells].sum(axis=0)
     p_node[rows.row] = p_row
 
 

@@ -266,7 +266,7 @@ class Beliefs(NamedTuple):
 
     log_z: np.ndarray  # (C,): as Bethe has it; -inf where messages find every labelling forbidden
     p_var: np.ndarray  # (V, W): of single variables; zeros where log_z is -inf
-    p_table: np.ndarray | None  # (cells,): of factors, times weights, summed over those that share a table
+    p_table: np.ndarray  # (cells,): of factors, times weights, summed over those that share a table
     converged: np.ndarray  # bool (C,)
     sweeps: np.ndarray  # int64 (C,)
     n_messages: int
@@ -292,36 +292,25 @@ def check_options(
     damping : share of the old message in a new one, below 1; "sync" and "block" have it.
     seed : of random orders.
     """
-    options = Options(
-        one_of("schedule", schedule, (*SCHEDULES, *BLOCKS)),
-        number("tol", tol),
-        whole("max_sweeps", max_sweeps),
-        number("damping", damping),
-        whole("seed", seed),
-        bool(early_stop),
-    )
-    if options.damping >= 1.0 or options.damping and schedule not in ("sync", "block"):
+    one_of("schedule", schedule, (*SCHEDULES, *BLOCKS))
+    tol, max_sweeps = number("tol", tol), whole("max_sweeps", max_sweeps)
+    damping, seed = number("damping", damping), whole("seed", seed)
+    if damping >= 1.0 or damping and schedule not in ("sync", "block"):
         raise ValueError(
             "damping: expected a number below 1, and 0 unless schedule is 'sync' or 'block', got "
-            f"{options.damping:g} with schedule={schedule!r}"
+            f"{damping:g} with schedule={schedule!r}"
         )
-    return options
+    return Options(schedule, tol, max_sweeps, damping, seed, bool(early_stop))
 
 
 def propagate(
-    graph: Graph,
-    log_phi: np.ndarray,
-    log_tables: np.ndarray,
-    options: Options = OPTIONS,
-    weight: np.ndarray | None = None,
-    counts: bool = True,
-    stream: int = 0,
-) -> Beliefs:
+    graph: Graph, log_phi: np.ndarray, log_tables: np.ndarray, options: Options = OPTIONS,
+    weight: np.ndarray | None = None, stream: int = 0,
+) -> Beliefs:  # fmt: skip
     """`Beliefs` of a graph.
 
     log_phi (V, W), log_tables (cells,): scores, see graphs.py; -inf forbids, any size; what stands behind a
     variable's labels is not read. weight (C,): of each component in p_table; None: ones.
-    counts : whether p_table is wanted.
     stream : random orders are those of (options.seed, stream).
     Messages start uniform. Components that probabilities cannot hold are computed again in logarithms.
     """
@@ -329,10 +318,8 @@ def propagate(
     weight = np.ones(graph.n_components) if weight is None else np.asarray(weight, float)
     if weight.shape != base.shape:
         raise ValueError(f"weight: expected one for each of {len(base)} components, got {weight.shape}")
-    found = Beliefs(
-        base, np.zeros(scores.phi.shape), np.zeros(graph.cell_ptr[-1]) if counts else None,
-        np.zeros(len(base), bool), np.zeros(len(base), np.int64), 0,
-    )  # fmt: skip
+    p_var, p_table, n = np.zeros(scores.phi.shape), np.zeros(graph.cell_ptr[-1]), len(base)
+    found = Beliefs(base, p_var, p_table, np.zeros(n, bool), np.zeros(n, np.int64), 0)
     rng = np.random.default_rng([options.seed, stream])
     wanted = ~_too_wide(graph, scores)
     found, lost = _domain(SUM, graph, _exp(scores), wanted, options, weight, found, rng)
@@ -354,23 +341,13 @@ def _domain(domain, graph, potentials, wanted, options, weight, found, rng):
     message_beliefs(wanted, *what, found.log_z, found.p_var, z_factor, state.lost, work)
     lost = wanted & (state.lost > 0)
     found.log_z[lost] = base[lost]
-    if found.p_table is not None:
-        kept = np.where(wanted & ~lost, weight, 0.0)
-        message_counts(kept, *what, z_factor, found.p_table, work)
-    found = found._replace(
-        converged=np.where(wanted, converged, found.converged),
-        sweeps=np.where(wanted, state.sweeps, found.sweeps),
-        n_messages=found.n_messages + n_messages,
-    )
-    return found, lost
+    message_counts(np.where(wanted & ~lost, weight, 0.0), *what, z_factor, found.p_table, work)
+    found.converged[wanted], found.sweeps[wanted] = converged[wanted], state.sweeps[wanted]
+    return found._replace(n_messages=found.n_messages + n_messages), lost
 
 
 def max_marginals(
-    graph: Graph,
-    log_phi: np.ndarray,
-    log_tables: np.ndarray,
-    options: Options = OPTIONS,
-    stream: int = 0,
+    graph: Graph, log_phi: np.ndarray, log_tables: np.ndarray, options: Options = OPTIONS, stream: int = 0
 ) -> MaxMarginals:
     """`MaxMarginals`: of each variable the label with the largest max-marginal, the smaller one of a tie.
 
@@ -555,20 +532,19 @@ class _Random(_Fixed):
     def shuffled(self, active):
         """Factors of active components in a random order, component by component."""
         factors = self.rng.permutation(np.flatnonzero(active[self.component]))
-        component = self.component[factors]
-        if len(active) <= 1 << 15:
-            component = component.astype(np.int16)  # which NumPy sorts by counting
-        return factors[np.argsort(component, kind="stable")]
+        return factors[self.by_component(factors)]
+
+    def by_component(self, factors):
+        """The stable order that sorts factors by component."""
+        few = self.graph.n_components <= 1 << 15  # NumPy sorts int16 by counting
+        return np.argsort(self.component[factors].astype(np.int16 if few else np.int64), kind="stable")
 
     def next(self, active, before):
         factors, graph = self.shuffled(active), self.graph
         last, arity = graph.factor_ptr[factors + 1] - 1, np.diff(graph.factor_ptr)[factors]
         passes = [np.flatnonzero(arity > i) for i in range(int(arity.max()))]
         slots = np.concatenate([last[some] - i for i, some in enumerate(passes)])
-        component = self.component[np.concatenate([factors[some] for some in passes])]
-        if len(active) <= 1 << 15:
-            component = component.astype(np.int16)
-        return slots[np.argsort(component, kind="stable")]
+        return slots[self.by_component(np.concatenate([factors[some] for some in passes]))]
 
 
 class _Tree(_Random):

@@ -30,7 +30,7 @@ from crfbook.dynamic.layout import gold_counts, instances, known_sets
 from crfbook.dynamic.loopy import BLOCKS, OPTIONS, SCHEDULES, Options, propagate
 
 if TYPE_CHECKING:
-    from crfbook.dynamic.layout import Layout
+    from crfbook.dynamic.layout import TemplateLayout
 
 
 class Propagation(JunctionTrees):
@@ -40,33 +40,25 @@ class Propagation(JunctionTrees):
     links : {number of a table in layout.tables: int64 (E, 2), tokens of the corpus}. Such a table joins the
         label of chain at[0] of the first token with that of chain at[1] of the second one. What its scores
         owe to the text is that of the second token.
-    stats : int64 (shards, 4), of the last evaluation: sequences, those that did not converge, sweeps summed
-        over sequences, messages.
     """
 
     def __init__(self, problem, layout, label_sets, limit, options, links=None):
         super().__init__(problem, layout, label_sets, limit)
         self.options = options
-        self.stats = np.zeros((max(1, problem.packing.n_shards), 4), np.int64)
         self.links = links_of_batches(problem.packing, links)
-
-    def prepare(self, w, what):
-        super().prepare(w, what)
-        self.stats[:] = 0
 
     def begin(self):
         return np.zeros(self.layout.n_tables)
 
     def batch_sums(self, batch, work, log_z, sums):
-        b, packing = batch.place
+        b = batch.place[0]
         rows = layout_graph(self.layout, by_sentence(batch.step_ptr), len(log_z), self.links[b])
         scores = rows_scores(self.layout, rows, self.tables, batch.log_node)
         found = propagate(rows.graph, *scores, self.options, batch.weight, stream=b)
         log_z[:] = found.log_z
         rows_counts(self.layout, rows, batch.weight, found.p_var, found.p_table, batch.p_node, sums)
-        shard = np.searchsorted(packing.shard_ptr, b, side="right") - 1
         failed = len(log_z) - np.count_nonzero(found.converged)
-        self.stats[shard] += len(log_z), failed, found.sweeps.sum(), found.n_messages
+        self.stats[self.shard_of[b]] += len(log_z), failed, found.sweeps.sum(), found.n_messages
         return False
 
     def finish(self, sums, part):
@@ -76,7 +68,6 @@ class Propagation(JunctionTrees):
 EXACT = {"elimination": Elimination, "junction": JunctionTrees}
 FORMS = {**EXACT, **dict.fromkeys(BLOCKS, ChainBlocks), **dict.fromkeys(SCHEDULES, Propagation)}
 ROWS = {"junction": 512, "block": 1024, "mean-field": 1024}  # of a batch
-GRAPH_ROWS = 4096
 
 
 def check_engine(layout, corpus, engine, limit=LIMIT):
@@ -143,7 +134,7 @@ def make_form(problem, layout, label_sets, limit, engine, options, links):
 
 def batch_rows(layout, engine):
     """Rows of a batch."""
-    return elimination_rows(layout) if engine == "elimination" else ROWS.get(engine, GRAPH_ROWS)
+    return elimination_rows(layout) if engine == "elimination" else ROWS.get(engine, 4096)
 
 
 def linked_tables(layout, corpus):
@@ -151,7 +142,7 @@ def linked_tables(layout, corpus):
     return {i: corpus.linked for i, table in enumerate(layout.tables) if table.linked}
 
 
-class Lattice(Objective):
+class JointObjective(Objective):
     """sum_i weight_i log Z_i - w . counts, over the joint labels that label sets leave."""
 
     _forms: ClassVar = {"batched": make_form}
@@ -174,7 +165,7 @@ class Lattice(Objective):
     def work_arrays(self):
         """What elimination writes on its way, of one thread, after a first call."""
         _, spare = self._made["batched"]
-        return spare.items[0][0].chains
+        return spare.items[0][0].own
 
     @property
     def stats(self):
@@ -212,8 +203,8 @@ class DynamicObjective:
     """
 
     def __init__(
-        self, corpus: Corpus, labels: ArrayLike, layout: Layout, features: FeatureSet, *, c2: float = 0.0,
-        n_threads: int = 1, engine: str = "exact", limit: int = LIMIT,
+        self, corpus: Corpus, labels: ArrayLike, layout: TemplateLayout, features: FeatureSet, *,
+        c2: float = 0.0, n_threads: int = 1, engine: str = "exact", limit: int = LIMIT,
         options: Options = OPTIONS,
     ) -> None:  # fmt: skip
         self.c2, self.features = number("c2", c2), features
@@ -228,12 +219,12 @@ class DynamicObjective:
             counts = gold_counts(layout, take_sequences(corpus, whole), features, labels[tokens])
         more = n_threads, limit, engine, options
         none = np.zeros((0, layout.n_cells), bool)
-        self.free, self.known = Lattice(corpus, features, layout, counts, none, *more), None
+        self.free, self.known = JointObjective(corpus, features, layout, counts, none, *more), None
         if len(partial):
             tokens = np.isin(corpus.sequence, partial)
             which, sets = known_sets(layout, labels[tokens])
             part = take_sequences(corpus, partial)._replace(label_set=which)
-            self.known = Lattice(part, features, layout, np.zeros(len(counts)), sets, *more)
+            self.known = JointObjective(part, features, layout, np.zeros(len(counts)), sets, *more)
         if self.known is not None and len(bad := self.known.without_labelling()):
             raise ValueError(
                 f"sequence {partial[bad.min()]}: the constraints forbid every labelling with its known labels"

@@ -1,8 +1,8 @@
 """Messages of belief propagation: sweeps over slots, beliefs, log Z; probabilities or logarithms.
 
-`graph` is a `Graph` (graphs.py), `potentials` a `Potentials` (loopy.py): phi (V, W), and copies of the tables,
-one for each axis, whose last axis is that one. So the message along slot s = (f, v) is a vector times a
-matrix with contiguous rows:
+`graph` is a `Graph` (graphs.py), `potentials` a `Potentials` (loopy.py): phi (V, W), and copies of the
+tables, one for each axis, whose last axis is that one. So the message along slot s = (f, v) is a vector times
+a matrix with contiguous rows:
 
     q_u(x) = phi_u(x) prod_{slots e at u, not of f} m_e(x)                  the variable without the factor
     m_s(y) ~ sum_r T(r, y) prod_{other variables u of f} q_u(r_u)           r: their labels
@@ -94,11 +94,8 @@ def cavity_at(v, skip, graph, phi, msg, domain, q):
     Arguments: v; skip, a slot or -1; graph; phi (V, W); msg (S, W); domain; out: q (W,). Cost: labels times
     degree. Source: docs/SPEC.md, B.4.
     """
-    n, row, slots = (
-        graph.n_labels[v] + 3 & -4,
-        phi[v],
-        graph.var_slot[graph.var_ptr[v] : graph.var_ptr[v + 1]],
-    )
+    n, row = graph.n_labels[v] + 3 & -4, phi[v]
+    slots = graph.var_slot[graph.var_ptr[v] : graph.var_ptr[v + 1]]
     for y in range(n):
         q[y] = row[y]
     if domain is None:
