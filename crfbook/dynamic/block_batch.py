@@ -1,4 +1,4 @@
-"""A batch of chain blocks (block_sweeps.py): its arrays, what it begins with, what it closes, who leaves it.
+"""A batch of chain blocks (block_sweeps.py): its arrays, its start, closed labels, and sequences that leave.
 
 `blocks` and `work` are a `LinkedChains` and a `LinkedWork`, which list their arrays with shapes: m chains, G
 groups of links; n rows of B sequences that are left, step-major as in chain/forward_backward_batched.py.
@@ -147,8 +147,8 @@ def linked_work(sizes, ends, n, wide, link_ptrs):
 def rows_of(k, n, blocks, array):
     """The first n rows of chain k, (n, L_k).
 
-    Arguments: k, n, blocks (`LinkedChains`); array (cells,): of work, chain after chain, each of as many rows
-    as the largest batch. Cost: 1, a view. Source: chapter 13.
+    Arguments: k, n, blocks (`LinkedChains`, see the top); array (cells,): of work, chain after chain, each of
+    as many rows as the largest batch. Cost: 1, a view. Source: chapter 13.
     """
     L, lo = blocks.size[k], blocks.first[k] * (array.size // blocks.first[-1])
     return array[lo : lo + n * L].reshape(n, L)
@@ -158,8 +158,8 @@ def rows_of(k, n, blocks, array):
 def side_of(g, side, blocks, work, array):
     """Messages or cavities of group g at its chain a (side 0) or b (side 1), (n_links[g], L).
 
-    Arguments: g, side, blocks (`LinkedChains`), work; array (cells,): work.message or work.cavity. Cost: 1, a
-    view. Source: chapter 13.
+    Arguments: g, side, blocks (`LinkedChains`, see the top), work; array (cells,): work.message or
+    work.cavity. Cost: 1, a view. Source: chapter 13.
     """
     L, lo, n = blocks.size[blocks.link[g, side]], work.link_at[g], work.n_links[g]
     if side == 1:
@@ -180,8 +180,8 @@ def ends_of(g, side, work):
 def table_of(g, blocks, tables):
     """The shared table of group g, (L_a, L_b), or its transpose (L_b, L_a) from transposed tables, flat.
 
-    Arguments: g, blocks (`LinkedChains`); tables (n_cells,): one of its arrays. Cost: 1, a view. Source:
-    chapter 13.
+    Arguments: g, blocks (`LinkedChains`, see the top); tables (n_cells,): one of its arrays. Cost: 1, a view.
+    Source: chapter 13.
     """
     size = blocks.size[blocks.link[g, 0]] * blocks.size[blocks.link[g, 1]]
     return tables[blocks.link[g, 2] : blocks.link[g, 2] + size]
@@ -191,8 +191,9 @@ def table_of(g, blocks, tables):
 def times_table(g, side, source, log_node, blocks, work, out):
     """out[e] = source[e] @ X, from side 0 of group g, or with the transpose from side 1; mean field: log X.
 
-    Arguments: g, side; source (E, L); log_node (n, M): tables of rows; blocks (`LinkedChains`), work; out:
-    out (E, L'), L' labels of the other chain. Cost: E L L' multiply-adds. Source: docs/SPEC.md, B.4.
+    Arguments: g, side; source (E, L); log_node (n, M): tables of rows; blocks (`LinkedChains`, see the top),
+    work; out: out (E, L'), L' labels of the other chain. Cost: E L L' multiply-adds. Source: docs/SPEC.md,
+    B.4.
     """
     La, Lb, row = blocks.size[blocks.link[g, 0]], blocks.size[blocks.link[g, 1]], blocks.link[g, 3]
     if row < 0:
@@ -217,7 +218,7 @@ def open_blocks(step_ptr, links, log_node, blocks, kind, work):
     are -inf.
 
     Arguments: step_ptr (T+1,); links: (link_ptr (G+1,), end (2, E)); log_node (n, M); blocks
-    (`LinkedChains`); kind; out: work. Cost: n M. Source: docs/SPEC.md, B.4.
+    (`LinkedChains`, see the top); kind; out: work. Cost: n M. Source: docs/SPEC.md, B.4.
     """
     n, B, T = step_ptr[-1], step_ptr[1], step_ptr.size - 1
     work.count[0], work.count[1], work.count[2] = n, B, T
@@ -294,8 +295,8 @@ def close_along(step, log_pair, u):
 def close_links(g, side, log_node, blocks, work):
     """Close labels at one side of group g that no open label at the other allows; returns how many.
 
-    Arguments: g, side, log_node (n, M), blocks (`LinkedChains`); out: work.u. Cost: E L_a L_b at most.
-    Source: as in `close_row`.
+    Arguments: g, side, log_node (n, M), blocks (`LinkedChains`, see the top); out: work.u. Cost: E L_a L_b at
+    most. Source: as in `close_row`.
     """
     a, b, row = blocks.link[g, 0], blocks.link[g, 1], blocks.link[g, 3]
     n, n_closed, La, Lb = work.count[0], 0, blocks.size[a], blocks.size[b]
@@ -315,8 +316,8 @@ def close_dead(log_node, blocks, work):
     token of no label are done.
 
     What is closed so has no belief at a fixed point of belief propagation, and only that.
-    Arguments: log_node (n, M), blocks (`LinkedChains`); out: work.u, work.done. Cost: a few n L. Source:
-    Dechter and Mateescu (2003), "A simple insight into iterative belief propagation's success".
+    Arguments: log_node (n, M), blocks (`LinkedChains`, see the top); out: work.u, work.done. Cost: a few n L.
+    Source: Dechter and Mateescu (2003), "A simple insight into iterative belief propagation's success".
     """
     n, T = work.count[0], work.count[2]
     n_closed = 1
@@ -345,7 +346,7 @@ def exp_scores(log_node, blocks, work):
     """work.u and cells of rows become exp(scores); flags what spreads too far.
 
     Arguments: log_node (n, M): cells of links that have their own tables, overwritten; blocks
-    (`LinkedChains`); out: work.u, work.offset, work.flags. Cost: n M exps. Source: chapter 02.
+    (`LinkedChains`, see the top); out: work.u, work.offset, work.flags. Cost: n M exps. Source: chapter 02.
     """
     n, B, T = work.count[0], work.count[1], work.count[2]
     for k in range(blocks.size.size):
@@ -378,7 +379,7 @@ def exp_scores(log_node, blocks, work):
 
 @kernel
 def move_rows(place, array):
-    """Rows i of array (n, L) go to place[i] <= i (n,); -1: they go away.
+    """Row i of array (n, L) moves to place[i] <= i (n,); -1: it is dropped.
 
     Arguments: place (n,); out: array (n, L). Cost: n L. Source: chapter 13.
     """
@@ -391,7 +392,7 @@ def move_rows(place, array):
 def compact(blocks, work):
     """Sequences that are done leave the batch.
 
-    Arguments: blocks (`LinkedChains`); out: work. Cost: n (L_1 + .. + L_m). Source: chapter 13.
+    Arguments: blocks (`LinkedChains`, see the top); out: work. Cost: n (L_1 + .. + L_m). Source: chapter 13.
     """
     n, B, T = work.count[0], work.count[1], work.count[2]
     place, c, n_steps = np.full(n, -1), 0, 0

@@ -227,15 +227,13 @@ def rows_scores(layout, rows, log_tables, log_node):
     parts = [np.zeros(0)]
     for found in rows.instances:
         table = layout.tables[found.number]
-        if table.row < 0:
-            parts.append(log_tables[found.number].reshape(-1))
-        else:
-            parts.append(log_node[found.token, table.cells].reshape(-1))
+        cells = log_tables[found.number] if table.row < 0 else log_node[found.token, table.cells]
+        parts.append(cells.reshape(-1))
     return log_phi, np.concatenate(parts)
 
 
 def rows_counts(layout, rows, weight, p_var, p_table, p_node, counts):
-    """Beliefs of a graph as what a form owes: p_node (n, M), and counts (n_tables,) or None.
+    """Fill p_node (n, M) with beliefs of the cells of rows, and add to counts (n_tables,), if it is not None.
 
     p_var (V, W) of each variable, weight (C,) of each sentence; p_table (cells,), weights included.
     """

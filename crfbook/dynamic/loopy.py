@@ -6,13 +6,10 @@
 Schedules: "sync" sends all messages from the old ones, "random" along shuffled factors (Sutton et al., 2004),
 "sweep" from left to right and back, "tree" along random spanning trees (TRP), "residual" always the one that
 would change most, and then, as small changes add up, a sweep: it goes on if that finds a change of tol.
-Orders are made here, by NumPy and a generator that is handed in; kernels send.
-Source: docs/SPEC.md, B.4 and B.5.
-
-In which order messages are sent: spanning trees, and the queue of the largest changes.
-
-`graph` is a `Graph` (graphs.py). A spanning tree joins variables and factors: a factor of two variables is in
-it with both slots or not at all, one of more may be in it with some of them.
+NumPy makes the orders from a given generator. Kernels send messages (sum_product.py), build spanning trees,
+and keep the queue of the largest changes. `graph` is a `Graph` (graphs.py). A spanning tree joins variables
+and factors: a factor of two variables is in it with both slots or not at all, one of more variables may be
+in it with some of them. Source: docs/SPEC.md, B.4 and B.5.
 """
 
 from __future__ import annotations
@@ -158,10 +155,10 @@ def residual_messages(components, graph, potentials, domain, msg, tol, most, que
 
     The new messages of all slots wait in a heap. Where one is sent, those that depend on it are computed
     again.
-    Arguments: components (n,); graph; potentials; domain, see loopy.py; out: msg (S, W); tol; most; work:
-    queue, a `Queue`; out: state, a `State` (both loopy.py); work, a `Buffers`. Returns how many messages were
-    computed. Cost: a message and the depth of the heap for each neighbour of what is sent. Source: Elidan,
-    McGraw and Koller (2006), Residual belief propagation.
+    Arguments: components (n,); graph; potentials; domain, see sum_product.py; out: msg (S, W); tol; most;
+    work: queue, a `Queue`; out: state, a `State`; work, a `Buffers`. Returns how many messages were computed.
+    Cost: a message and the depth of the heap for each neighbour of what is sent. Source: Elidan, McGraw and
+    Koller (2006), Residual belief propagation.
     """
     n_computed = 0
     for c in components:
@@ -262,7 +259,7 @@ class Queue(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """What belief propagation says of C components."""
+    """What belief propagation finds for C components."""
 
     log_z: np.ndarray  # (C,): as Bethe has it; -inf where messages find every labelling forbidden
     p_var: np.ndarray  # (V, W): of single variables; zeros where log_z is -inf

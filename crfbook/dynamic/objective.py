@@ -38,8 +38,8 @@ class Propagation(JunctionTrees):
 
     options : of `check_options`. Random orders are those of (seed, batch).
     links : {number of a table in layout.tables: int64 (E, 2), tokens of the corpus}. Such a table joins the
-        label of chain at[0] of the first token with that of chain at[1] of the second one. What its scores
-        owe to the text is that of the second token.
+        label of chain at[0] of the first token with that of chain at[1] of the second one. Its scores read
+        the attributes of the second token.
     """
 
     def __init__(self, problem, layout, label_sets, limit, options, links=None):

@@ -57,7 +57,7 @@ def nodes(*chains: str, features: str = "supported") -> list[Clique]:
 
 
 def linear(*chains: str, features: str = "bias", node_features: str = "supported") -> list[Clique]:
-    """A linear-chain CRF for each chain, that know nothing of each other."""
+    """A linear-chain CRF for each chain, without potentials between chains."""
     return [
         *nodes(*chains, features=node_features),
         *(Clique(((0, chain), (1, chain)), features) for chain in chains),
@@ -108,7 +108,7 @@ def memory(chain: str, name: str, rule: str, labels: Iterable[Any], features: st
 def hierarchical(upper: str, lower: str, end: str, features: str = "bias") -> list[Clique]:
     """Two levels: the label of `upper` can change only after a token whose label in `end` is true.
 
-    A chain inside each label of the upper one, that begins anew where it does. Source: the paper's Figure 2c.
+    The lower chain restarts wherever the label of the upper one ends. Source: the paper's Figure 2c.
     """
     return [
         *nodes(upper, lower, end),

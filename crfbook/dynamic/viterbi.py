@@ -120,8 +120,8 @@ def max_plus(a, b, out):
 def add_labels(t, log_node, chains, state):
     """state[cell] += the scores of the cell's labels at token t.
 
-    Arguments: t, log_node (n, M), chains (`ChainTables`); out: state (K,). Cost: 2 K. Source: docs/SPEC.md,
-    B.3.
+    Arguments: t, log_node (n, M), chains (`ChainTables`, see the top); out: state (K,). Cost: 2 K. Source:
+    docs/SPEC.md, B.3.
     """
     m, row = chains.size.size, log_node[t]
     L, first = chains.size[m - 1], chains.first[m - 1]
@@ -163,10 +163,11 @@ def best_before(t, cell, log_node, chains, delta, buf):
 def chains_viterbi(log_node, chains, seq_ptr, path, score, delta, buf):
     """The best joint labelling of each sequence; of equally good ones, one.
 
-    Arguments: log_node (n, M): scores of rows, limits included, sequence by sequence; chains (`ChainTables`);
-    seq_ptr (S+1,); out: path int32 (n, m), in the order of the axes; score (S,), -inf where every labelling
-    is forbidden (path 0 then), 0 for no token; work: delta (longest, K), buf (2, K). Cost: K (L_1 + .. + L_m)
-    additions and maxima a token. Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2; chapter 12.
+    Arguments: log_node (n, M): scores of rows, limits included, sequence by sequence; chains
+    (`ChainTables`, see the top); seq_ptr (S+1,); out: path int32 (n, m), in the order of the axes; score
+    (S,), -inf where every labelling is forbidden (path 0 then), 0 for no token; work: delta (longest, K), buf
+    (2, K). Cost: K (L_1 + .. + L_m) additions and maxima a token. Source: Sutton, Rohanimanesh and McCallum
+    (2004), section 3.2; chapter 12.
     """
     m = chains.size.size
     for s in range(seq_ptr.size - 1):
