@@ -4,25 +4,32 @@
                                                                      what a template is made of (templates.py)
     lay_out_template, dynamic_features                               its labels and weights (layout.py)
     DynamicObjective                                                 what training minimises (objective.py)
-    DynamicModel, decode, marginals, kbest, max_product              what a trained model says (inference.py)
+    DynamicModel, decode, marginals, kbest, max_product              predictions (inference.py)
     factor_graph, propagate, max_marginals, check_options            belief propagation (graphs.py, loopy.py)
     decode_dual                                                      exact by dual decomposition (dual.py)
 
-Two engines are exact: elimination by matrix products (elimination.py, viterbi.py) for chains with potentials
-between neighbours, junction trees (junction.py, junction.py) for everything else that is small enough. Belief
-propagation (loopy.py; sum_product.py, sum_product.py, loopy.py) is approximate, and takes any template;
-chain blocks (blocks.py, block_sweeps.py) send whole chains' messages at once. engines.py chooses.
+Two engines are exact. Elimination by matrix products (elimination.py, viterbi.py) takes chains with
+potentials between neighbours, junction trees (junction.py) everything else that is small enough. Belief
+propagation (loopy.py, sum_product.py) is approximate, and takes any template. Chain blocks (blocks.py,
+block_batch.py, block_sweeps.py) update a whole chain at once. `check_engine` (objective.py) chooses.
 Source: Sutton, Rohanimanesh and McCallum (2004); docs/SPEC.md, B.1 to B.5.
 """
 
 from crfbook.dynamic.blocks import ChainBlocks
-from crfbook.dynamic.engines import EXACT, FORMS, Propagation, check_engine, engine_cost, engines_of
 from crfbook.dynamic.graphs import factor_graph, join_tables, split_tables
 from crfbook.dynamic.inference import DynamicModel, decode, decode_dual, kbest, marginals, max_product
 from crfbook.dynamic.junction import LIMIT
 from crfbook.dynamic.layout import check_pair, dynamic_features, lay_out_template, with_tables
 from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
-from crfbook.dynamic.objective import DynamicObjective
+from crfbook.dynamic.objective import (
+    EXACT,
+    FORMS,
+    DynamicObjective,
+    Propagation,
+    check_engine,
+    engine_cost,
+    engines_of,
+)
 from crfbook.dynamic.templates import (
     Clique,
     add_memories,

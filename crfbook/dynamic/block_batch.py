@@ -1,9 +1,11 @@
-"""A batch of chain blocks (block_sweeps.py): its arrays, what it begins with, what it closes, who leaves it.
+"""A batch of chain blocks (block_sweeps.py): its arrays, its start, closed labels, and sequences that leave.
 
-`blocks` and `work` are a `Blocks` and a `BlockWork` of potentials.py, which list their arrays with shapes: m
-chains, G groups of links; n rows of B sequences that are left, step-major as in
-chain/forward_backward_batched.py. kind: BELIEFS or MEAN_FIELD.
+`blocks` and `work` are a `LinkedChains` and a `LinkedWork`, which list their arrays with shapes: m chains, G
+groups of links; n rows of B sequences that are left, step-major as in chain/forward_backward_batched.py.
+kind: BELIEFS or MEAN_FIELD.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,16 +13,142 @@ from crfbook._jit import kernel
 from crfbook.chain.forward_backward import MAX_SPREAD
 from crfbook.chain.forward_backward_batched import exp_rows
 from crfbook.chain.vector_math import copy_row, exp_inplace
+from crfbook.data.corpus import offsets
+from crfbook.dynamic.elimination import exp_table
 
 BELIEFS, MEAN_FIELD = 0, 1
+
+
+class SweepRule(NamedTuple):
+    """How messages are sent."""
+
+    kind: int  # BELIEFS or MEAN_FIELD
+    tol: float  # of a message that sums to one
+    damping: float  # share of the old message
+    max_sweeps: int
+
+
+class LinkedChains(NamedTuple):
+    """Potentials of m chains and G groups of links, for block_sweeps.py. Tables lie one after the other."""
+
+    size: np.ndarray  # int64 (m,): L_k
+    first: np.ndarray  # int64 (m+1,): first column of each chain in a row of scores
+    pair_start: np.ndarray  # int64 (m,): where the transitions of each chain begin; -1: it has none
+    log_pair: np.ndarray  # (sum L_k^2,), [previous, next]
+    psi_pair: np.ndarray  # exp(log_pair - pair_max)
+    psi_pair_t: np.ndarray  # [next, previous]
+    pair_max: np.ndarray  # (m,)
+    pair_spread: np.ndarray  # (m,): largest difference of finite values
+    # int64 (G, 4): chain a, chain b, where its table begins, first column of its cells in the rows of b or -1
+    link: np.ndarray
+    log_link: np.ndarray  # (sum L_a L_b,), [a, b]; nothing of groups that have cells in rows
+    psi_link: np.ndarray  # exp(log_link - link_max); mean field: log_link
+    psi_link_t: np.ndarray  # [b, a]
+    link_max: np.ndarray  # (G,)
+    link_spread: np.ndarray  # (G,)
+    is_hard: bool  # whether a table forbids a pair
+
+
+class LinkedWork(NamedTuple):
+    """What sweeps write, for up to N rows of B sequences, E links; M labels of all chains."""
+
+    count: np.ndarray  # int64 (3,): rows, sequences and steps that are left
+    step: np.ndarray  # int64 (N+1,): where each of the steps begins
+    seq: np.ndarray  # int64 (N,): sequence of each row
+    origin: np.ndarray  # int64 (N,): the row of the batch that it was
+    slot: np.ndarray  # int64 (B,): the sequence of the batch that each was
+    length: np.ndarray  # int64 (B,)
+    quiet: np.ndarray  # int64 (B,): chains in a row whose update moved no message of it
+    moved: np.ndarray  # int64 (B,): how many numbers of its messages the last update moved
+    sweeps: np.ndarray  # int64 (B,): after which it was done
+    done: np.ndarray  # uint8 (B,)
+    flags: np.ndarray  # uint8 (B,): 1 where the log form is needed
+    offset: np.ndarray  # (m, B): nats taken out of the scores of each chain; mean field: less its fields
+    gain: np.ndarray  # (m, N)
+    u: np.ndarray  # (M N,): exp(scores) of each chain; mean field: scores
+    psi: np.ndarray  # (M N,): what a chain was run with, then v of `backward_batched`
+    alpha: np.ndarray  # (M N,)
+    p: np.ndarray  # (M N,): beliefs
+    link_ptr: np.ndarray  # int64 (G+1,): links of each group
+    link_at: np.ndarray  # int64 (G,): where its messages and cavities begin
+    n_links: np.ndarray  # int64 (G,): how many are left
+    end: np.ndarray  # int64 (2, E): rows of the links at a and b
+    link_z: np.ndarray  # (E,): cavity X cavity
+    message: np.ndarray  # into the a of a group's links, (E, L_a), then into the b; group after group
+    cavity: np.ndarray  # of those labels, laid out as `message`
+    one: np.ndarray  # gathered operands, (N or E, largest L)
+    two: np.ndarray
+    ones: np.ndarray
+
+
+class LinkedSums(NamedTuple):
+    """What a shard finds for weights that do not depend on the text."""
+
+    pair: np.ndarray  # of transitions, still without their potentials
+    link: np.ndarray  # of links, too; mean field: whole
+    row: np.ndarray  # (M,): beliefs of the cells of rows, summed over rows
+
+
+def linked_chains(layout, tables, along, across, mean_field):
+    """`LinkedChains` of the scores of `log_tables`.
+
+    along, across : numbers of tables of transitions, of links.
+    """
+    pairs, none = [np.zeros((0, 0))] * len(layout.sizes), np.zeros((0, 0))
+    for n in along:
+        pairs[layout.tables[n].at[0][1]] = tables[n]
+    shared = [tables[n] if layout.tables[n].row < 0 else none for n in across]
+    start, where = (offsets([table.size for table in part])[:-1] for part in (pairs, shared))
+    link = [
+        (*(chain for _, chain in layout.tables[n].at), begin, layout.tables[n].row)
+        for n, begin in zip(across, where, strict=True)
+    ]
+    return LinkedChains(
+        np.array(layout.sizes, np.int64), layout.first,
+        np.where([pair.size > 0 for pair in pairs], start, -1), *_flat_tables(pairs),
+        np.array(link, np.int64).reshape(-1, 4), *_flat_tables(shared, mean_field),
+        any((tables[n] == -np.inf).any() for n in (*along, *across)),
+    )  # fmt: skip
+
+
+def _flat_tables(tables, as_scores=False):
+    """(scores, exp of them less the largest, the same of transposed tables: one after the other; the largest
+    of each table, its spread); as_scores: scores in place of exp.
+    """
+    found = [exp_table(table) for table in tables]
+    psi = tables if as_scores else [table for table, *_ in found]
+    parts = (tables, psi, [table.T for table in psi])
+    flat = (np.concatenate([np.zeros(0), *(table.reshape(-1) for table in part)]) for part in parts)
+    return *flat, *(np.array([number[i] for number in found], float) for i in (1, 2))
+
+
+def linked_work(sizes, ends, n, wide, link_ptrs):
+    """`LinkedWork` for batches of up to n rows, `wide` sequences and these links.
+
+    ends : (a, b) of each group. link_ptrs : (G+1,) of each batch.
+    """
+    most, m, n_groups, labels = max(sizes), len(sizes), len(ends), sum(sizes)
+    n_links = max((int(ptr[-1]) for ptr in link_ptrs), default=0)
+    widths = np.array([sizes[a] + sizes[b] for a, b in ends], np.int64)
+    cells = max((int(np.diff(ptr) @ widths) for ptr in link_ptrs), default=0)
+
+    def ints(*shape):
+        return np.zeros(shape, np.int64)
+
+    return LinkedWork(
+        ints(3), ints(n + 1), *ints(2, n), *ints(5, wide), *np.zeros((2, wide), np.uint8),
+        np.zeros((m, wide)), np.empty((m, n)), *np.empty((4, labels * n)), ints(n_groups + 1),
+        *ints(2, n_groups), ints(2, n_links), np.empty(n_links), *np.empty((2, cells)),
+        *np.empty((2, max(n, n_links) * most)), np.ones(max(wide, most)),
+    )  # fmt: skip
 
 
 @kernel
 def rows_of(k, n, blocks, array):
     """The first n rows of chain k, (n, L_k).
 
-    Arguments: k, n, blocks (`Blocks`, see the top); array (cells,): of work, chain
-    after chain, each of as many rows as the largest batch. Cost: 1, a view. Source: chapter 13.
+    Arguments: k, n, blocks (`LinkedChains`, see the top); array (cells,): of work, chain after chain, each of
+    as many rows as the largest batch. Cost: 1, a view. Source: chapter 13.
     """
     L, lo = blocks.size[k], blocks.first[k] * (array.size // blocks.first[-1])
     return array[lo : lo + n * L].reshape(n, L)
@@ -30,7 +158,7 @@ def rows_of(k, n, blocks, array):
 def side_of(g, side, blocks, work, array):
     """Messages or cavities of group g at its chain a (side 0) or b (side 1), (n_links[g], L).
 
-    Arguments: g, side, blocks (`Blocks`, see the top), work; array (cells,): work.message or
+    Arguments: g, side, blocks (`LinkedChains`, see the top), work; array (cells,): work.message or
     work.cavity. Cost: 1, a view. Source: chapter 13.
     """
     L, lo, n = blocks.size[blocks.link[g, side]], work.link_at[g], work.n_links[g]
@@ -52,8 +180,8 @@ def ends_of(g, side, work):
 def table_of(g, blocks, tables):
     """The shared table of group g, (L_a, L_b), or its transpose (L_b, L_a) from transposed tables, flat.
 
-    Arguments: g, blocks (`Blocks`, see the top); tables (n_cells,): one of its arrays.
-    Cost: 1, a view. Source: chapter 13.
+    Arguments: g, blocks (`LinkedChains`, see the top); tables (n_cells,): one of its arrays. Cost: 1, a view.
+    Source: chapter 13.
     """
     size = blocks.size[blocks.link[g, 0]] * blocks.size[blocks.link[g, 1]]
     return tables[blocks.link[g, 2] : blocks.link[g, 2] + size]
@@ -63,8 +191,9 @@ def table_of(g, blocks, tables):
 def times_table(g, side, source, log_node, blocks, work, out):
     """out[e] = source[e] @ X, from side 0 of group g, or with the transpose from side 1; mean field: log X.
 
-    Arguments: g, side; source (E, L); log_node (n, M): tables of rows; blocks (`Blocks`, see the top), work;
-    out: out (E, L'), L' labels of the other chain. Cost: E L L' multiply-adds. Source: docs/SPEC.md, B.4.
+    Arguments: g, side; source (E, L); log_node (n, M): tables of rows; blocks (`LinkedChains`, see the top),
+    work; out: out (E, L'), L' labels of the other chain. Cost: E L L' multiply-adds. Source: docs/SPEC.md,
+    B.4.
     """
     La, Lb, row = blocks.size[blocks.link[g, 0]], blocks.size[blocks.link[g, 1]], blocks.link[g, 3]
     if row < 0:
@@ -88,8 +217,8 @@ def open_blocks(step_ptr, links, log_node, blocks, kind, work):
     """The scores of a batch chain by chain, uniform messages (mean field: none); returns how many scores
     are -inf.
 
-    Arguments: step_ptr (T+1,); links: (link_ptr (G+1,), end (2, E)); log_node (n, M); blocks (`Blocks`, see
-    the top); kind; out: work. Cost: n M. Source: docs/SPEC.md, B.4.
+    Arguments: step_ptr (T+1,); links: (link_ptr (G+1,), end (2, E)); log_node (n, M); blocks
+    (`LinkedChains`, see the top); kind; out: work. Cost: n M. Source: docs/SPEC.md, B.4.
     """
     n, B, T = step_ptr[-1], step_ptr[1], step_ptr.size - 1
     work.count[0], work.count[1], work.count[2] = n, B, T
@@ -129,8 +258,8 @@ def open_blocks(step_ptr, links, log_node, blocks, kind, work):
 def close_row(u, beside, log_pair):
     """Close labels y of a token that no open label x of its neighbour allows; returns how many.
 
-    Arguments: out: u (L,), -inf: closed; beside (L,), scores of the neighbour; log_pair (L, L) [x, y].
-    Cost: L^2 at most. Source: arc consistency; Dechter and Mateescu (2003).
+    Arguments: out: u (L,), -inf: closed; beside (L,), scores of the neighbour; log_pair (L, L) [x, y]. Cost:
+    L^2 at most. Source: arc consistency; Dechter and Mateescu (2003).
     """
     n_closed = 0
     for y in range(u.size):
@@ -166,8 +295,8 @@ def close_along(step, log_pair, u):
 def close_links(g, side, log_node, blocks, work):
     """Close labels at one side of group g that no open label at the other allows; returns how many.
 
-    Arguments: g, side, log_node (n, M), blocks (`Blocks`, see the top); out: work.u. Cost: E L_a L_b at most.
-    Source: as in `close_row`.
+    Arguments: g, side, log_node (n, M), blocks (`LinkedChains`, see the top); out: work.u. Cost: E L_a L_b at
+    most. Source: as in `close_row`.
     """
     a, b, row = blocks.link[g, 0], blocks.link[g, 1], blocks.link[g, 3]
     n, n_closed, La, Lb = work.count[0], 0, blocks.size[a], blocks.size[b]
@@ -187,7 +316,7 @@ def close_dead(log_node, blocks, work):
     token of no label are done.
 
     What is closed so has no belief at a fixed point of belief propagation, and only that.
-    Arguments: log_node (n, M), blocks (`Blocks`, see the top); out: work.u, work.done. Cost: a few n L.
+    Arguments: log_node (n, M), blocks (`LinkedChains`, see the top); out: work.u, work.done. Cost: a few n L.
     Source: Dechter and Mateescu (2003), "A simple insight into iterative belief propagation's success".
     """
     n, T = work.count[0], work.count[2]
@@ -216,8 +345,8 @@ def close_dead(log_node, blocks, work):
 def exp_scores(log_node, blocks, work):
     """work.u and cells of rows become exp(scores); flags what spreads too far.
 
-    Arguments: log_node (n, M): cells of links that have their own tables, overwritten; blocks (`Blocks`, see
-    the top); out: work.u, work.offset, work.flags. Cost: n M exps. Source: chapter 02.
+    Arguments: log_node (n, M): cells of links that have their own tables, overwritten; blocks
+    (`LinkedChains`, see the top); out: work.u, work.offset, work.flags. Cost: n M exps. Source: chapter 02.
     """
     n, B, T = work.count[0], work.count[1], work.count[2]
     for k in range(blocks.size.size):
@@ -250,7 +379,7 @@ def exp_scores(log_node, blocks, work):
 
 @kernel
 def move_rows(place, array):
-    """Rows i of array (n, L) go to place[i] <= i (n,); -1: they go away.
+    """Row i of array (n, L) moves to place[i] <= i (n,); -1: it is dropped.
 
     Arguments: place (n,); out: array (n, L). Cost: n L. Source: chapter 13.
     """
@@ -263,15 +392,14 @@ def move_rows(place, array):
 def compact(blocks, work):
     """Sequences that are done leave the batch.
 
-    Arguments: blocks (`Blocks`, see the top); out: work. Cost: n (L_1 + .. + L_m). Source: chapter 13.
+    Arguments: blocks (`LinkedChains`, see the top); out: work. Cost: n (L_1 + .. + L_m). Source: chapter 13.
     """
     n, B, T = work.count[0], work.count[1], work.count[2]
-    place, c, n_steps = work.place, 0, 0
+    place, c, n_steps = np.full(n, -1), 0, 0
     for t in range(T):
         lo, hi = work.step[t], work.step[t + 1]
         work.step[t] = c
         for i in range(lo, hi):
-            place[i] = -1
             if work.done[work.seq[i]] == 0:
                 place[i], work.origin[c] = c, work.origin[i]
                 c += 1
@@ -279,13 +407,12 @@ def compact(blocks, work):
     work.step[n_steps] = c
     for k in range(blocks.size.size):
         for array in (work.u, work.psi, work.alpha, work.p):
-            move_rows(place[:n], rows_of(k, n, blocks, array))
-        move_rows(place[:n], work.gain[k, :n].reshape(n, 1))
+            move_rows(place, rows_of(k, n, blocks, array))
+        move_rows(place, work.gain[k, :n].reshape(n, 1))
     for g in range(blocks.link.shape[0]):
         rows, other, kept, E = ends_of(g, 0, work), ends_of(g, 1, work), 0, work.n_links[g]
-        where = work.link_place[:E]
+        where = np.full(E, -1)
         for e in range(E):
-            where[e] = -1
             if place[rows[e]] >= 0:
                 where[e], rows[kept], other[kept] = kept, place[rows[e]], place[other[e]]
                 kept += 1

@@ -13,8 +13,8 @@ is left has alpha and p above 0; one below SMALLEST_MASS flags its sequence for 
 MAX_SPREAD nats then make no product that underflows, and no division by 0.
 In mean field the cavity is the belief q itself, and the message the field q[row of e] @ log X, a score.
 
-Sequences leave the batch when they are done. `blocks`, `work` and `sums` are a `Blocks`, `BlockWork` and
-`BlockSums` of potentials.py, `rule` a `Rule` of blocks.py, with shapes; see also block_batch.py.
+Sequences leave the batch when they are done. `blocks`, `work`, `sums` and `rule` are a `LinkedChains`,
+`LinkedWork`, `LinkedSums` and `SweepRule` of block_batch.py, with shapes.
 """
 
 import numpy as np
@@ -43,9 +43,9 @@ LEAVE = 8  # sequences leave when one row in LEAVE is done
 def run_chain(k, kind, blocks, work):
     """Beliefs p of chain k given the messages into it; flags sequences that lose digits.
 
-    Arguments: k, kind, blocks (`Blocks`, see the top); out: work: psi (v of the chain), alpha, gain, p of the
-    chain, flags. Cost: 2 n L^2 multiply-adds. Source: Sutton, Rohanimanesh and McCallum (2004), section
-    3.2; chapter 13.
+    Arguments: k, kind, blocks (`LinkedChains`, see the top); out: work: psi (v of the chain), alpha, gain, p
+    of the chain, flags. Cost: 2 n L^2 multiply-adds. Source: Sutton, Rohanimanesh and McCallum (2004),
+    section 3.2; chapter 13.
     """
     n, B, T = work.count[0], work.count[1], work.count[2]
     L, start, step = blocks.size[k], blocks.pair_start[k], work.step[: T + 1]
@@ -99,8 +99,8 @@ def run_chain(k, kind, blocks, work):
 def take_cavities(k, rule, blocks, work):
     """What chain k says at the ends of its links without the messages that came along them; mean field: q.
 
-    Arguments: k, rule, blocks (`Blocks`, see the top); out: work.cavity; mean field: work.moved, work.offset.
-    Cost: E L. Source: docs/SPEC.md, B.4.
+    Arguments: k, rule, blocks (`LinkedChains`, see the top); out: work.cavity; mean field: work.moved,
+    work.offset. Cost: E L. Source: docs/SPEC.md, B.4.
     """
     n, L = work.count[0], blocks.size[k]
     p = rows_of(k, n, blocks, work.p)
@@ -127,12 +127,13 @@ def take_cavities(k, rule, blocks, work):
 
 @kernel
 def send_messages(k, rule, log_node, blocks, work):
-    """Messages along all links of chain k, from its cavities.
+    """Messages along all links of chain k, from its cavities; returns how many.
 
-    Arguments: k, rule, log_node (n, M), blocks (`Blocks`, see the top); out: work.message, work.moved (B,):
-    how many numbers of a sequence moved by tol or more. Cost: E L L' multiply-adds. Source: docs/SPEC.md,
-    B.4.
+    Arguments: k, rule, log_node (n, M), blocks (`LinkedChains`, see the top); out: work.message, work.moved
+    (B,): how many numbers of a sequence moved by tol or more. Cost: E L L' multiply-adds. Source:
+    docs/SPEC.md, B.4.
     """
+    n_sent = 0
     for g in range(blocks.link.shape[0]):
         for side in range(2):
             if blocks.link[g, side] != k:
@@ -140,12 +141,13 @@ def send_messages(k, rule, log_node, blocks, work):
             rows, cavity = ends_of(g, side, work), side_of(g, side, blocks, work, work.cavity)
             into = side_of(g, 1 - side, blocks, work, work.message)
             E, L = into.shape
+            n_sent += E
             if rule.kind == MEAN_FIELD:
                 times_table(g, side, cavity, log_node, blocks, work, into)
                 continue
-            raw, total = work.one[: E * L].reshape(E, L), work.total[:E]
+            raw = work.one[: E * L].reshape(E, L)
             times_table(g, side, cavity, log_node, blocks, work, raw)
-            np.dot(raw, work.ones[:L], total)
+            total = np.dot(raw, work.ones[:L])
             bound = rule.tol * L
             for e in range(E):
                 f, n_moved = (1.0 - rule.damping) * L / total[e], 0
@@ -154,6 +156,7 @@ def send_messages(k, rule, log_node, blocks, work):
                     n_moved += 1 - (abs(v - into[e, y]) < bound)
                     into[e, y] = v
                 work.moved[work.seq[rows[e]]] += n_moved
+    return n_sent
 
 
 @kernel
@@ -161,8 +164,8 @@ def settle(sweep, blocks, work):
     """A sequence is done when no message of it moved in the last update of each chain; returns how many rows
     are done.
 
-    Arguments: sweep, its number; blocks (`Blocks`, see the top); out: work.quiet, work.done, work.sweeps.
-    Cost: B. Source: docs/SPEC.md, B.4.
+    Arguments: sweep, its number; blocks (`LinkedChains`, see the top); out: work.quiet, work.done,
+    work.sweeps. Cost: B. Source: docs/SPEC.md, B.4.
     """
     n_done = 0
     for r in range(work.count[1]):
@@ -180,8 +183,9 @@ def leaving_log_z(kind, log_node, blocks, work, log_z):
     The sum of the chains' log Z and, over links, of log (cavity X cavity). Mean field: the sum of the chains'
     log Z less their fields and, over links, of q log X q.
 
-    Arguments: kind, log_node (n, M), blocks (`Blocks`, see the top), work; out: log_z (B of the batch,),
-    work.link_z (E,): of each link, work.flags. Cost: E L_a L_b multiply-adds. Source: docs/SPEC.md, B.5.
+    Arguments: kind, log_node (n, M), blocks (`LinkedChains`, see the top), work; out: log_z
+    (B of the batch,), work.link_z (E,): of each link, work.flags. Cost: E L_a L_b multiply-adds. Source:
+    docs/SPEC.md, B.5.
     """
     n, B, m = work.count[0], work.count[1], blocks.size.size
     value = np.zeros(B)
@@ -210,11 +214,22 @@ def leaving_log_z(kind, log_node, blocks, work, log_z):
 
 
 @kernel
+def add_pairs(one, two, total):
+    """total += one^T two, cell after cell.
+
+    Arguments: one (c, L), two (c, L'); out: total (>= L L',). Cost: c L L' multiply-adds. Source: chapter 13.
+    """
+    pair = np.dot(one.T, two).reshape(-1)
+    for j in range(pair.size):
+        total[j] += pair[j]
+
+
+@kernel
 def leaving_sums(kind, weight, log_node, blocks, work, p_node, sums):
     """Beliefs of the sequences that are done, and the sums of those of pairs, still without their potentials.
 
-    Arguments: kind, weight (B of the batch,), log_node (n, M), blocks (`Blocks`, see the top), work; out:
-    p_node (n, M), sums: added to. Cost: n L^2 + E L_a L_b multiply-adds. Source: docs/SPEC.md, B.4.
+    Arguments: kind, weight (B of the batch,), log_node (n, M), blocks (`LinkedChains`, see the top), work;
+    out: p_node (n, M), sums: added to. Cost: n L^2 + E L_a L_b multiply-adds. Source: docs/SPEC.md, B.4.
     """
     n, T = work.count[0], work.count[2]
     for k in range(blocks.size.size):
@@ -236,10 +251,7 @@ def leaving_sums(kind, weight, log_node, blocks, work, p_node, sums):
                         two[c, y] = w * v[i, y]
                     c += 1
         if c > 0:
-            pair = work.pair[: L * L].reshape(L, L)
-            np.dot(one[:c].T, two[:c], pair)
-            for j in range(L * L):
-                sums.pair[start + j] += work.pair[j]
+            add_pairs(one[:c], two[:c], sums.pair[start:])
     for g in range(blocks.link.shape[0]):
         link_sums(g, kind, weight, log_node, blocks, work, p_node, sums)
 
@@ -248,8 +260,8 @@ def leaving_sums(kind, weight, log_node, blocks, work, p_node, sums):
 def link_sums(g, kind, weight, log_node, blocks, work, p_node, sums):
     """The same for the links of group g; those that have their own tables, with them, to p_node.
 
-    Arguments: g, kind, weight (B of the batch,), log_node (n, M), blocks (`Blocks`, see the top), work; out:
-    p_node (n, M), sums. Cost: E L_a L_b multiply-adds. Source: docs/SPEC.md, B.4.
+    Arguments: g, kind, weight (B of the batch,), log_node (n, M), blocks (`LinkedChains`, see the top), work;
+    out: p_node (n, M), sums. Cost: E L_a L_b multiply-adds. Source: docs/SPEC.md, B.4.
     """
     La, Lb, row, c = blocks.size[blocks.link[g, 0]], blocks.size[blocks.link[g, 1]], blocks.link[g, 3], 0
     left, right = side_of(g, 0, blocks, work, work.cavity), side_of(g, 1, blocks, work, work.cavity)
@@ -273,17 +285,14 @@ def link_sums(g, kind, weight, log_node, blocks, work, p_node, sums):
             two[c, x] = w * right[e, x]
         c += 1
     if c > 0:
-        pair = work.pair[: La * Lb].reshape(La, Lb)
-        np.dot(one[:c].T, two[:c], pair)
-        for j in range(La * Lb):
-            sums.link[blocks.link[g, 2] + j] += work.pair[j]
+        add_pairs(one[:c], two[:c], sums.link[blocks.link[g, 2] :])
 
 
 @kernel
 def leave(converged, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work):
     """What the sequences that are done have found; then they leave.
 
-    Arguments: converged (0 or 1), weight (B,), log_node (n, M), blocks (`Blocks`, see the top), rule;
+    Arguments: converged (0 or 1), weight (B,), log_node (n, M), blocks (`LinkedChains`, see the top), rule;
     out: log_z (B,), p_node (n, M), sums, stats (4,), work. Cost: see `leaving_log_z`, `leaving_sums`,
     `compact`. Source: chapter 13.
     """
@@ -304,15 +313,15 @@ def sweep_blocks(step_ptr, links, weight, log_node, blocks, rule, log_z, p_node,
     Chain after chain, until no message into or out of a sequence moves by rule.tol; at rule.max_sweeps each
     chain once more, with the messages as they are.
     Arguments: step_ptr (T+1,); links: (link_ptr (G+1,), end (2, E)); weight (B,); log_node (n, M),
-    overwritten; blocks (`Blocks`, see the top), rule; out: log_z (B,): NaN where the log form is needed,
-    -inf where all labels of a token are forbidden; p_node (n, M) = weight * beliefs; sums, stats (4,):
-    added to; work. Cost: a sweep is 2 n L^2 a chain and 2 E L_a L_b a group, in matrix products. Source:
-    docs/SPEC.md, B.4, B.5; chapter 13.
+    overwritten; blocks (`LinkedChains`, see the top), rule; out: log_z (B,): NaN where the log form is
+    needed, -inf where all labels of a token are forbidden; p_node (n, M) = weight * beliefs; sums, stats
+    (4,): added to; work. Cost: a sweep is 2 n L^2 a chain and 2 E L_a L_b a group, in matrix products.
+    Source: docs/SPEC.md, B.4, B.5; chapter 13.
     """
     m = blocks.size.size
     p_node[:] = 0.0
     log_z[:] = -np.inf
-    if open_blocks(step_ptr, links, log_node, blocks, rule.kind, work) > 0 or blocks.is_hard[0]:
+    if open_blocks(step_ptr, links, log_node, blocks, rule.kind, work) > 0 or blocks.is_hard:
         close_dead(log_node, blocks, work)
         compact(blocks, work)
     if rule.kind == BELIEFS and work.count[1] > 0:
@@ -331,10 +340,7 @@ def sweep_blocks(step_ptr, links, weight, log_node, blocks, rule, log_z, p_node,
             stats[3] += 2 * (n - B) * (blocks.pair_start[k] >= 0)
             if last:
                 continue
-            send_messages(k, rule, log_node, blocks, work)
-            for g in range(blocks.link.shape[0]):
-                for side in range(2):
-                    stats[3] += work.n_links[g] if blocks.link[g, side] == k else 0
+            stats[3] += send_messages(k, rule, log_node, blocks, work)
             n_done = settle(sweep + 1, blocks, work)
             if LEAVE * n_done >= n or n_done > 0 and k == m - 1 and sweep + 1 == rule.max_sweeps:
                 leave(1, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work)

@@ -11,30 +11,25 @@ mean field: Saul and Jordan (1996), "Exploiting tractable substructures in intra
 
 from __future__ import annotations
 
-from collections import namedtuple
-from typing import NamedTuple
-
 import numpy as np
 
 from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log
-from crfbook.chain.likelihood import Work
-from crfbook.dynamic.block_batch import BELIEFS, MEAN_FIELD, close_dead, open_blocks
+from crfbook.data.corpus import offsets, positions
+from crfbook.dynamic.block_batch import (
+    BELIEFS,
+    MEAN_FIELD,
+    LinkedSums,
+    SweepRule,
+    close_dead,
+    linked_chains,
+    linked_work,
+    open_blocks,
+)
 from crfbook.dynamic.block_sweeps import sweep_blocks
-from crfbook.dynamic.forms import JunctionTrees
-from crfbook.dynamic.potentials import BlockSums, block_potentials, block_sums, block_work
+from crfbook.dynamic.graphs import links_of_batches
+from crfbook.dynamic.junction import FormWork, JunctionTrees
 
 KINDS = {"block": BELIEFS, "mean-field": MEAN_FIELD}
-# The arrays of `Work`, and a `BlockWork`.
-DynamicWork = namedtuple("DynamicWork", (*Work._fields, "blocks"))
-
-
-class Rule(NamedTuple):
-    """How messages are sent."""
-
-    kind: int  # BELIEFS or MEAN_FIELD
-    tol: float  # of a message that sums to one
-    damping: float  # share of the old message
-    max_sweeps: int
 
 
 def block_chains(layout, schedule="block", links=()):
@@ -45,7 +40,8 @@ def block_chains(layout, schedule="block", links=()):
     for number, table in enumerate(layout.tables):
         chains, span = {chain for _, chain in table.at}, table.span
         given = table.linked or number in links
-        name = table.name if table.name != "constraints" else f"constraints of {_names(layout, chains)}"
+        both = " and ".join(layout.chains[chain] for chain in sorted(chains))
+        name = table.name if table.name != "constraints" else f"constraints of {both}"
         if len(table.at) > 2:
             return f"expected cliques of one or two labels, got {name}"
         if len(table.at) == 1:
@@ -60,10 +56,6 @@ def block_chains(layout, schedule="block", links=()):
     return ""
 
 
-def _names(layout, chains):
-    return " and ".join(layout.chains[chain] for chain in sorted(chains))
-
-
 def _transitions(layout, links):
     """Numbers of the tables of neighbours in one chain; all other pairs are links."""
     return [
@@ -75,32 +67,19 @@ def _transitions(layout, links):
 
 def batch_links(layout, across, links, packing):
     """For each batch (link_ptr (G+1,), end int64 (2, E)): the rows that the links of each group join."""
-    row_of = np.empty(int(packing.row_token.max(initial=-1)) + 1, np.int64)
-    row_of[packing.row_token] = np.arange(len(packing.row_token))
     found = []
-    for b in range(packing.n_batches):
-        rows, step, parts = packing.rows(b), packing.steps(b), []
-        owner = _owners(step)
+    for b, given in enumerate(links_of_batches(packing, links)):
+        step, parts = packing.steps(b), [np.zeros((2, 0), np.int64)]
         for n in across:
             (dt, _), (last, _) = layout.tables[n].at
-            if n in links:
-                ends = row_of[np.asarray(links[n], np.int64).reshape(-1, 2).T] - rows.start
-                inside = (ends >= 0) & (ends < step[-1])
-                ends = ends[:, inside.all(axis=0)]
-            else:
+            if n not in given:
                 late = np.arange(step[min(last - dt, len(step) - 1)], step[-1])
                 early = np.searchsorted(step, late, side="right") - 1 - (last - dt)
-                ends = np.stack([step[early] + owner[late], late])
-            parts.append(ends)
-        ptr = np.cumsum([0, *(part.shape[1] for part in parts)]).astype(np.int64)
-        none = np.zeros((2, 0), np.int64)
-        found.append((ptr, np.ascontiguousarray(np.concatenate([none, *parts], axis=1))))
+                given[n] = np.stack([step[early] + positions(step)[late], late])
+            parts.append(given[n])
+        ptr = offsets([part.shape[1] for part in parts[1:]])
+        found.append((ptr, np.ascontiguousarray(np.concatenate(parts, axis=1))))
     return found
-
-
-def _owners(step):
-    """The sequence of each row of a batch."""
-    return np.arange(step[-1]) - np.repeat(step[:-1], np.diff(step))
 
 
 class ChainBlocks(JunctionTrees):
@@ -110,7 +89,6 @@ class ChainBlocks(JunctionTrees):
         "mean-field" (log Z is a lower bound). A sequence is done when no chain's last update changed a
         message, which sums to one, by tol or more; mean field: a belief at a link.
     links : {number of a table: int64 (E, 2), tokens of the corpus whose labels it joins}.
-    stats, an attribute, int64 (n_shards, 4): sequences, those that did not converge, sweeps, messages.
     """
 
     def __init__(self, problem, layout, label_sets, limit, options, links=None):
@@ -118,40 +96,36 @@ class ChainBlocks(JunctionTrees):
         links, packing = links or {}, problem.packing
         if reason := block_chains(layout, options.schedule, links):
             raise ValueError(f"inference={options.schedule!r}: {reason}; 'tree' takes any template")
-        self.rule = Rule(KINDS[options.schedule], options.tol, options.damping, options.max_sweeps)
+        self.rule = SweepRule(KINDS[options.schedule], options.tol, options.damping, options.max_sweeps)
         self.along = _transitions(layout, links)
         self.across = [
             n for n, table in enumerate(layout.tables) if len(table.at) == 2 and n not in self.along
         ]
         self.links = batch_links(layout, self.across, links, packing)
-        self.shard_of = np.repeat(np.arange(packing.n_shards), np.diff(packing.shard_ptr))
-        self.stats = np.zeros((max(1, packing.n_shards), 4), np.int64)
 
     def prepare(self, w, what):
         super().prepare(w, what)
         mean_field = self.rule.kind == MEAN_FIELD
-        self.blocks = block_potentials(self.layout, self.tables, self.along, self.across, mean_field)
-        self.stats[:] = 0
+        self.blocks = linked_chains(self.layout, self.tables, self.along, self.across, mean_field)
 
     def work(self, work):
-        packing, ptrs = self.problem.packing, [ptr for ptr, _ in self.links]
-        steps = [packing.steps(b) for b in range(packing.n_batches)]
-        wide = max((int(step[1]) for step in steps), default=1)
-        n_steps = max((len(step) - 1 for step in steps), default=1)
-        return DynamicWork(*work, self._work(len(work.gain), wide, n_steps, ptrs))
+        return FormWork(*work, self._work(len(work.gain), len(work.flags), [ptr for ptr, _ in self.links]))
 
-    def _work(self, n, wide, n_steps, ptrs):
+    def _work(self, n, wide, ptrs):
         ends = [tuple(chain for _, chain in self.layout.tables[g].at) for g in self.across]
-        return block_work(self.layout.sizes, ends, n, wide, n_steps, ptrs)
+        return linked_work(self.layout.sizes, ends, n, wide, ptrs)
 
     def begin(self):
-        return block_sums(self.blocks, len(self.bounds.middle))
+        blocks = self.blocks
+        return LinkedSums(
+            np.zeros_like(blocks.psi_pair), np.zeros_like(blocks.psi_link), np.zeros(len(self.bounds.middle))
+        )
 
     def batch_sums(self, batch, work, log_z, sums):
         b, sums = batch.place[0], self.begin() if sums is None else sums
         n_flagged = sweep_blocks(
             batch.step_ptr, self.links[b], batch.weight, batch.log_node, self.blocks, self.rule, log_z,
-            batch.p_node, sums, self.stats[self.shard_of[b]], work.blocks,
+            batch.p_node, sums, self.stats[self.shard_of[b]], work.own,
         )  # fmt: skip
         sums.row[:] += batch.p_node.sum(axis=0)
         return n_flagged > 0
@@ -169,7 +143,7 @@ class ChainBlocks(JunctionTrees):
         for n, table in enumerate(tables):
             if table.start >= 0:
                 found, start = (sums.row, table.row) if table.row >= 0 else begins[n]
-                part[table.start : table.start + table.size] += found[start : start + table.size]
+                part[table.weights] += found[start : start + table.size]
 
     def redo(self, batch, r, log_z, part):
         b, rows, weight = batch.place[0], batch.rows(r), batch.weight[r]
@@ -181,7 +155,7 @@ class ChainBlocks(JunctionTrees):
         end = np.searchsorted(rows, end[:, here])
         log_z[r], *stats = self._sums_in_logs(batch.log_node[rows], (ptr, end), p, sums)
         batch.p_node[rows] = weight * p
-        self._add(BlockSums(*(weight * array for array in sums)), part)
+        self._add(LinkedSums(*(weight * array for array in sums)), part)
         self.stats[self.shard_of[b]] += (1, *stats)
 
     def _sums_in_logs(self, scores, links, p, sums):
@@ -191,8 +165,8 @@ class ChainBlocks(JunctionTrees):
         """
         blocks, n_steps, first = self.blocks, len(scores), self.layout.first
         (ptr, end), step_ptr = links, np.arange(n_steps + 1)
-        work = self._work(n_steps, 1, n_steps, [ptr])
-        if open_blocks(step_ptr, links, scores, blocks, self.rule.kind, work) or blocks.is_hard[0]:
+        work = self._work(n_steps, 1, [ptr])
+        if open_blocks(step_ptr, links, scores, blocks, self.rule.kind, work) or blocks.is_hard:
             close_dead(scores, blocks, work)
             if work.done[0]:
                 return -np.inf, 0, 0, 0

@@ -13,16 +13,50 @@ parts disagree in a circle. Then joint labels of a token whose own bound is belo
 dropped (pruning), and elimination of what is left is exact.
 
 Hard rules: c and g of a label that a part forbids are -inf, both of them, so every part forbids it.
-`one` and `two` are `DualChain`s of potentials.py, with their shapes; T tokens of a sequence.
+`one` and `two` are `DualChain`s, with their shapes; T tokens of a sequence.
 Source: Kolmogorov (2006), Convergent tree-reweighted message passing for energy minimization; Sontag,
 Globerson and Jaakkola (2011), Introduction to dual decomposition for inference.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from crfbook._jit import kernel
 
 TOLERANCE = 1e-9  # of a certificate, relative to the bound
+
+
+class DualChain(NamedTuple):
+    """One of two chains, its scores, and what sweeps write."""
+
+    first: int  # first column of its scores
+    pair: np.ndarray  # (L, L): scores of transitions, [previous, next]
+    pair_t: np.ndarray  # (L, L): the same, [next, previous]
+    beside: np.ndarray  # (L of the other chain, L): scores of the two labels of a token
+    u: np.ndarray  # (longest, L): scores of the labels of a sequence
+    c: np.ndarray  # (longest, L): what is left of them to the chain
+    g: np.ndarray  # (longest, L): what is given to the rungs
+    A: np.ndarray  # (longest, L): the best of what is before
+    B: np.ndarray  # (longest, L): and of what follows
+    node: np.ndarray  # (longest, L): scores where the labels of the other chain are known
+    follows: np.ndarray  # (longest, L): B of these
+    M: np.ndarray  # (L,): max-marginals of the chain
+    R: np.ndarray  # (L,): and of a rung
+    path: np.ndarray  # int32 (longest,): best labels of the chain
+    given: np.ndarray  # int32 (longest,): the same, where the labels of the other chain are known
+
+
+def dual_chains(chains, longest):
+    """Both `DualChain`s of two `ChainTables` of `max_chains`, for sequences of up to `longest` tokens."""
+    found, beside = [], chains.beside.reshape(chains.size)
+    for first, L, start in zip(chains.first.tolist(), chains.size.tolist(), chains.pair_start, strict=True):
+        beside = np.ascontiguousarray(beside.T)
+        pair = chains.pair[start : start + L * L].reshape(L, L)
+        rows, cells = (np.empty((longest, L)) for _ in range(7)), (np.empty(L) for _ in range(2))
+        paths = (np.empty(longest, np.int32) for _ in range(2))
+        found.append(DualChain(first, pair, np.ascontiguousarray(pair.T), beside, *rows, *cells, *paths))
+    return found
 
 
 @kernel
@@ -97,8 +131,8 @@ def ahead(T, node, pair_t, buf, out):
 
     out[T-1, y] = 0,   out[t, y] = max_yn pair[y, yn] + node[t+1, yn] + out[t+1, yn]
 
-    Arguments: T; node (longest, L), pair_t (L, L) [next, previous]; out: out (longest, L); work: buf
-    (L,). Cost: T L^2 maxima. Source: docs/SPEC.md, B.3.
+    Arguments: T; node (longest, L), pair_t (L, L) [next, previous]; out: out (longest, L); work: buf (L,).
+    Cost: T L^2 maxima. Source: docs/SPEC.md, B.3.
     """
     out[T - 1] = 0.0
     for t in range(T - 1, 0, -1):
@@ -113,8 +147,8 @@ def sweep(T, one, two):
 
     Forwards at t, A[t] is made of the newest c on the left, and B[t] of c on the right, which has not changed
     since B came: so M is a max-marginal of the chain as it is, as `average` needs. Backwards likewise.
-    Arguments: T; one, two (`DualChain`, see the top). Cost: T (2 L_1^2 + 2 L_2^2 + 4 L_1 L_2) maxima.
-    Source: Kolmogorov (2006), sequential averaging.
+    Arguments: T; one, two (`DualChain`, see the top). Cost: T (2 L_1^2 + 2 L_2^2 + 4 L_1 L_2) maxima. Source:
+    Kolmogorov (2006), sequential averaging.
     """
     for t in range(T):
         for own in (one, two):
@@ -223,9 +257,9 @@ def cells_left(T, one, two, least, cell, start):
     No labelling through (a, b) at t has more than D with chain 1 held at a, chain 2 at b and rung t at both:
     M_1[t, a] + M_2[t, b] + R_t(a, b), the M of `average`; other rungs have 0. What is -inf goes, too.
 
-    Arguments: T; one, two (`DualChain`, see the top) after a `sweep`; least, a score; out: cell int32 (T L_1
-    L_2,): a L_2 + b, token after token; start int64 (T+1,): where those of each begin. Cost: T (L_1^2 + L_2^2
-    + L_1 L_2) maxima. Source: chapter 12.
+    Arguments: T; one, two (`DualChain`, see the top) after a `sweep`; least, a score; out: cell int32
+    (T L_1 L_2,): a L_2 + b, token after token; start int64 (T+1,): where those of each begin. Cost: T
+    (L_1^2 + L_2^2 + L_1 L_2) maxima. Source: chapter 12.
     """
     n, L_2 = 0, two.R.size
     for t in range(T):
@@ -247,44 +281,25 @@ def cells_left(T, one, two, least, cell, start):
 
 
 @kernel
-def distinct(number, seen, out):
-    """The different ones among numbers, in order of appearance; returns how many.
-
-    Arguments: number int64 (n,); out: out int64 (m,); work: seen uint8 (m,), m > all numbers. Cost: n + m.
-    Source: chapter 12.
-    """
-    seen[:], n = 0, 0
-    for y in number:
-        if not seen[y]:
-            seen[y], out[n] = 1, y
-            n += 1
-    return n
-
-
-@kernel
 def step_left(before, here, delta, new, one, two, X):
     """A step of elimination over joint labels that are left: new[i], the best score up to the old labels.
 
     X[a', b] = max_b' delta[a', b'] + pair_2[b', b],   new[a, b] = max_a' X[a', b] + pair_1[a', a]
 
     Arguments: before int32 (n',), here int32 (n,): cells of two neighbouring tokens; delta (n',); out: new
-    (n,); one, two (`DualChain`, see the top); work: X (L_1, L_2). Cost: n' (labels b of `here`) + n (labels
-    a' of `before`), at most that of elimination. Source: docs/SPEC.md, B.3.
+    (n,); one, two (`DualChain`, see the top); work: X (L_1, L_2). Cost: n' L_2 + n L_1, at most that of
+    elimination. Source: docs/SPEC.md, B.3.
     """
-    L_2 = X.shape[1]
-    a_old, b_new = np.empty(X.shape[0], np.int64), np.empty(L_2, np.int64)
-    n_a = distinct(before // L_2, np.empty(X.shape[0], np.uint8), a_old)
-    n_b = distinct(here % L_2, np.empty(L_2, np.uint8), b_new)
-    for a in a_old[:n_a]:
-        X[a] = -np.inf
+    L_1, L_2 = X.shape
+    X[:] = -np.inf
     for i in range(before.size):
         row, pair, d = X[before[i] // L_2], two.pair[before[i] % L_2], delta[i]
-        for b in b_new[:n_b]:
+        for b in range(L_2):
             s = d + pair[b]
             row[b] = s if s > row[b] else row[b]
     for i in range(here.size):
         a, b, best = here[i] // L_2, here[i] % L_2, -np.inf
-        for ap in a_old[:n_a]:
+        for ap in range(L_1):
             s = X[ap, b] + one.pair[ap, a]
             best = s if s > best else best
         new[i] = best

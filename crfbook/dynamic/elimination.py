@@ -11,14 +11,149 @@ so a step costs K (L_1 + .. + L_m) products, where one over joint labels costs K
 label that is still there and of ones that have come (skew edges): elementwise, at no product.
 Packed batches ("step-major") as in chain/forward_backward_batched.py. n rows of B sequences; a step of b rows
 lies as (L_1, .., L_{m-1}, b, L_m), C order, flat: each product is then one matrix product, or one for each
-value of the axes before. `chains` is a `Chains` and `work` a `ChainWork` of potentials.py, with their shapes.
+value of the axes before. `chains` is a `ChainTables` and `work` a `ChainWork`, with their shapes below.
+
+`Elimination` is the form of these kernels. Where they would lose digits, junction trees compute a sequence.
 """
+
+from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import MAX_SPREAD, SMALLEST_MASS
 from crfbook.chain.vector_math import exp_inplace
+from crfbook.data.corpus import offsets
+from crfbook.dynamic.junction import FormWork, JunctionTrees
+
+BYTES = 8 << 20  # of alpha and what stands between, aimed at
+
+
+class ChainTables(NamedTuple):
+    """Sizes, places and shared potentials of m chains: exp of scores for sums, scores for maxima.
+
+    L_k labels of chain k, K = L_1 L_2 .. L_m joint labels; axes in the order of a `TemplateLayout`, or for
+    maxima turned round. None stands for what only sums, or only maxima, read.
+    """
+
+    size: np.ndarray  # int64 (m,): L_k
+    before: np.ndarray  # int64 (m,): product of the sizes before
+    after: np.ndarray  # int64 (m,): and of those after
+    first: np.ndarray  # int64 (m,): first column of each chain in a row of scores
+    column: (
+        np.ndarray
+    )  # int64 (m-1, K / L_m): column of chain k's label, for the cells of all axes but the last
+    pair_row: np.ndarray  # int64 (m,): first column of a row's own transitions; -1: all share `pair`
+    beside_row: int  # the same for the potentials of a token's labels
+    pair: np.ndarray  # (sum L_k^2,): transitions of each chain, [previous, next]
+    pair_start: np.ndarray  # int64 (m,): where those of each begin
+    beside: np.ndarray  # (K,): of the labels of a token
+    skew: np.ndarray  # (m, K): of an old label of chain k and labels that have come; or (0, K)
+    has_skew: np.ndarray  # uint8 (m,)
+    block: (
+        np.ndarray | None
+    )  # sums, int64 (n_blocks, 3): first and last column of a row's block; 1: a transition
+    log_token: float | None  # sums: nats taken out of beside
+    log_step: float | None  # sums: and of pair and skew
+    spread: float | None  # sums: nats between the largest and the smallest product of shared potentials
+    cell: (
+        np.ndarray | None
+    )  # maxima, int64 (K,): the place of each cell in a row's potentials of a token's labels
+
+
+class ChainWork(NamedTuple):
+    """What elimination writes on its way, for a batch of n rows and B sequences."""
+
+    alpha: np.ndarray  # (K n,)
+    between: np.ndarray  # (m-1, K n): what the elimination of each chain but the last starts from
+    wide: np.ndarray  # (2, K B)
+    kept: np.ndarray  # (K B,)
+    gain: np.ndarray  # (n,)
+    pair: np.ndarray  # (largest L_k squared,)
+    n_products: np.ndarray  # int64 (1,): multiply-adds of forward steps
+
+
+class ChainSums(NamedTuple):
+    """What a shard finds for the shared potentials."""
+
+    pair: np.ndarray  # (sum L_k^2,): still without those potentials
+    beside: np.ndarray  # (K,)
+    skew: np.ndarray  # (m, K) or (0, K)
+
+
+def chain_tables(layout, tables, axes):
+    """`ChainTables` of the scores of `log_tables`, chains in the order `axes`; None for what differs."""
+    size, m = np.array([layout.sizes[chain] for chain in axes], np.int64), len(axes)
+    before = np.concatenate([[1], np.cumprod(size[:-1])]).astype(np.int64)
+    first, place = layout.first[axes], {chain: k for k, chain in enumerate(axes)}
+    column = np.indices(size[:-1]).reshape(m - 1, before[-1]) + first[:-1, None]
+    pair_row, beside_row, has_skew = np.full(m, -1), -1, np.zeros(m, np.uint8)
+    pair, beside, skew = [np.zeros((L, L)) for L in size], np.zeros(size), np.zeros((m, *size))
+    for table, scores in zip(layout.tables, tables, strict=True):
+        where = [place[chain] for _, chain in table.at]
+        if table.row >= 0:  # its scores are in the rows
+            if table.span:
+                pair_row[where[0]] = table.row
+            elif len(where) > 1:
+                beside_row = table.row
+        elif table.span == 0:
+            beside += along(scores, where, m)
+        elif where[0] == where[1]:
+            pair[where[0]] += scores
+        else:
+            skew[where[0]] += along(scores, where, m)
+            has_skew[where[0]] = 1
+    return ChainTables(
+        size, before, np.prod(size) // (before * size), first, np.ascontiguousarray(column), pair_row,
+        beside_row, np.concatenate([table.reshape(-1) for table in pair]), offsets(size * size)[:-1],
+        beside.reshape(-1), skew.reshape(m, -1) if has_skew.any() else np.zeros((0, beside.size)), has_skew,
+        *[None] * 5,
+    )  # fmt: skip
+
+
+def along(scores, where, m):
+    """A table of the axes `where` in a shape that broadcasts over m axes."""
+    order, shape = np.argsort(where), np.ones(m, np.int64)
+    shape[np.sort(where)] = np.array(scores.shape)[order]
+    return scores.transpose(order).reshape(shape)
+
+
+def exp_table(scores):
+    """(exp(scores - largest), largest, nats between the largest and the smallest finite one)."""
+    finite = scores[np.isfinite(scores)]
+    if not len(finite):
+        return np.zeros(scores.shape), 0.0, 0.0
+    return np.exp(scores - finite.max()), finite.max(), finite.max() - finite.min()
+
+
+def chain_potentials(layout, tables):
+    """`ChainTables` for sums, of the scores of `log_tables`."""
+    chains = chain_tables(layout, tables, list(layout.axes))
+    block = [(lo, lo + L, 0) for lo, L in zip(chains.first, chains.size, strict=True)]
+    block += [(t.row, t.row + t.size, t.span) for t in layout.tables if t.row >= 0 and len(t.at) > 1]
+    pair = [exp_table(table) for table in np.split(chains.pair, chains.pair_start[1:])]
+    steps = pair + [exp_table(table) for table in chains.skew]
+    beside, most, width = exp_table(chains.beside)
+    return chains._replace(
+        pair=np.concatenate([psi for psi, *_ in pair]),
+        beside=beside,
+        skew=np.array([psi for psi, *_ in steps[len(pair) :]]).reshape(chains.skew.shape),
+        block=np.array(block, np.int64),
+        log_token=float(most),
+        log_step=float(sum(part[1] for part in steps)),
+        spread=float(width + sum(part[2] for part in steps)),
+    )
+
+
+def chain_work(sizes, n_rows, n_wide):
+    """`ChainWork` for chains of these sizes and batches of up to n_rows rows of n_wide sequences."""
+    n_cells = int(np.prod(sizes))
+    alpha, between = np.empty(n_cells * n_rows), np.empty((len(sizes) - 1, n_cells * n_rows))
+    wide, kept = np.empty((2, n_cells * n_wide)), np.empty(n_cells * n_wide)
+    pair, n_products = np.empty(max(sizes) ** 2), np.zeros(1, np.int64)
+    return ChainWork(alpha, between, wide, kept, np.empty(n_rows), pair, n_products)
 
 
 @kernel
@@ -28,13 +163,13 @@ def exp_blocks(log_node, step_ptr, chains, log_z, flags):
     A row has a block of scores for each chain, then one for each pair of labels whose weights depend on the
     text (not read at first tokens, where it is one of a transition). Beyond MAX_SPREAD nats between the
     largest and the smallest product of a step, digits may be lost unseen: flagged.
-    Arguments: log_node (n, M), overwritten; step_ptr (T+1,) of a packed batch; chains (`Chains`, see the
-    top); out: log_z (B,), added to; flags uint8 (B,): 1 where the log form is needed. Cost: n M exps. Source:
-    chapter 12.
+    Arguments: log_node (n, M), overwritten; step_ptr (T+1,) of a packed batch; chains
+    (`ChainTables`, see the top); out: log_z (B,), added to; flags uint8 (B,): 1 where the log form is needed.
+    Cost: n M exps. Source: chapter 12.
     """
     for t in range(step_ptr.size - 1):
         for i in range(step_ptr[t], step_ptr[t + 1]):
-            row, r, spread = log_node[i], i - step_ptr[t], chains.spread[0]
+            row, r, spread = log_node[i], i - step_ptr[t], chains.spread
             for k in range(chains.block.shape[0]):
                 high, low = -np.inf, np.inf
                 for y in range(chains.block[k, 0], chains.block[k, 1]):
@@ -56,8 +191,8 @@ def exp_blocks(log_node, step_ptr, chains, log_z, flags):
 def transitions_of(k, i, psi, chains):
     """Transitions (L_k, L_k) [previous, next] of chain k into row i: shared by all tokens, or that row's own.
 
-    Arguments: k, i, chains, psi (n, M) of `exp_blocks`; or scores (n, M) and chains of viterbi.py.
-    Cost: 1, a view. Source: chapter 12.
+    Arguments: k, i, chains, psi (n, M) of `exp_blocks`; or scores (n, M) and chains of viterbi.py. Cost: 1, a
+    view. Source: chapter 12.
     """
     L, start = chains.size[k], chains.pair_start[k]
     if chains.pair_row[k] >= 0:
@@ -67,46 +202,38 @@ def transitions_of(k, i, psi, chains):
 
 
 @kernel
-def eliminate(k, source, table, back, chains, n_rows, out):
-    """out[.., y, ..] = sum_yp source[.., yp, ..] table[yp, y] over the axis of chain k; back: with the
-    transpose of the table. Returns the number of products.
+def eliminate(k, source, table, chains, n_rows, out):
+    """out[.., y, ..] = sum_yp source[.., yp, ..] table[yp, y] over the axis of chain k; on the way back the
+    table is given transposed. Returns the number of products.
 
-    Arguments: k; source (>= K n_rows,); table (L_k, L_k); back 0 or 1; chains (`Chains`, see the top); n_rows
-    of the step; out: out (>= K n_rows,). Cost: K n_rows L_k multiply-adds. Source: Sutton, Rohanimanesh and
-    McCallum (2004), section 3.2; docs/SPEC.md, B.3.
+    Arguments: k; source (>= K n_rows,); table (L_k, L_k); chains (`ChainTables`, see the top); n_rows of the
+    step; out: out (>= K n_rows,). Cost: K n_rows L_k multiply-adds. Source: Sutton, Rohanimanesh and McCallum
+    (2004), section 3.2; docs/SPEC.md, B.3.
     """
     L, before = chains.size[k], chains.before[k]
     if k == chains.size.size - 1:
         n = before * n_rows
-        rows, target = source[: n * L].reshape(n, L), out[: n * L].reshape(n, L)
-        if back:
-            np.dot(rows, table.T, target)
-        else:
-            np.dot(rows, table, target)
+        np.dot(source[: n * L].reshape(n, L), table, out[: n * L].reshape(n, L))
         return n * L * L
     width = chains.after[k] * n_rows
     for p in range(before):
         block = slice(p * L * width, (p + 1) * L * width)
-        columns, target = source[block].reshape(L, width), out[block].reshape(L, width)
-        if back:
-            np.dot(table, columns, target)
-        else:
-            np.dot(table.T, columns, target)
+        np.dot(table.T, source[block].reshape(L, width), out[block].reshape(L, width))
     return before * L * L * width
 
 
 @kernel
-def continuing(source, n_before, n_rows, chains, out):
-    """The first n_rows of a step's n_before rows: those that have a next token.
+def copy_step(source, n_before, n_rows, chains, out):
+    """The first rows of a step of n_before rows, as those of a step of n_rows: as many as both have.
 
-    Arguments: source (>= K n_before,), n_before, n_rows, chains (`Chains`, see the top); out: out (>= K
-    n_rows,). Cost: K n_rows. Source: chapter 12.
+    Arguments: source (>= K n_before,), n_before, n_rows, chains (`ChainTables`, see the top); out: out
+    (>= K n_rows,). Cost: K n_rows. Source: chapter 12.
     """
     P, L = chains.before[-1], chains.size[-1]
     cells = source[: P * n_before * L].reshape(P, n_before * L)
     kept = out[: P * n_rows * L].reshape(P, n_rows * L)
     for p in range(P):
-        for j in range(n_rows * L):
+        for j in range(min(n_before, n_rows) * L):
             kept[p, j] = cells[p, j]
 
 
@@ -114,8 +241,8 @@ def continuing(source, n_before, n_rows, chains, out):
 def times_cells(table, n_rows, chains, state):
     """state[cell, row] *= table[cell] for all rows.
 
-    Arguments: table (K,), n_rows, chains (`Chains`, see the top); out: state (>= K n_rows,), in the layout of
-    a step. Cost: K n_rows. Source: chapter 12.
+    Arguments: table (K,), n_rows, chains (`ChainTables`, see the top); out: state (>= K n_rows,), in the
+    layout of a step. Cost: K n_rows. Source: chapter 12.
     """
     P, L = chains.before[-1], chains.size[-1]
     cells, factor = state[: P * n_rows * L].reshape(P, n_rows, L), table.reshape(P, L)
@@ -129,13 +256,13 @@ def times_cells(table, n_rows, chains, state):
 def times_nodes(lo, factor, psi, chains, state, total, flags):
     """state[cell, row] *= factor[row] psi_1[row, y_1] .. psi_m[row, y_m] beside[cell]; sums and lost digits.
 
-    Arguments: lo, first row of the step; factor (b,); psi (n, M); chains (`Chains`, see the top); out: state
-    (>= K b,), total (b,): its sum over all cells; flags (B,): 1 where a cell has less than SMALLEST_MASS.
-    Cost: 3 K b. Source: docs/SPEC.md, B.3.
+    Arguments: lo, first row of the step; factor (b,); psi (n, M); chains (`ChainTables`, see the top); out:
+    state (>= K b,), total (b,): its sum over all cells; flags (B,): 1 where a cell has less than
+    SMALLEST_MASS. Cost: 3 K b. Source: docs/SPEC.md, B.3.
     """
-    last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row[0]
-    L, P, first = chains.size[last], chains.before[last], chains.block[last, 0]
-    cells, beside = state[: P * n_rows * L].reshape(P, n_rows, L), chains.psi_beside.reshape(P, L)
+    last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row
+    L, P, first = chains.size[last], chains.before[last], chains.first[last]
+    cells, beside = state[: P * n_rows * L].reshape(P, n_rows, L), chains.beside.reshape(P, L)
     nodes = psi[lo : lo + n_rows, first : first + L].copy()
     for p in range(P):
         for b in range(n_rows):
@@ -166,10 +293,10 @@ def chains_forward(step_ptr, chains, log_node, log_z, flags, work):
 
     alpha[t] = X_0 o nodes gain[t-1], gain[t] = 1 / sum alpha[t]; see the top of the file.
 
-    Arguments: step_ptr (T+1,); chains (`Chains`, see the top); log_node (n, M), becomes psi; out: log_z (B,),
-    flags uint8 (B,), work.alpha (K n,), work.between (m-1, K n): where the elimination of chain k starts;
-    work.gain (n,). Cost: K (L_1 + .. + L_m) multiply-adds a row, counted in work.n_products.
-    Source: docs/SPEC.md, B.3; chapter 12.
+    Arguments: step_ptr (T+1,); chains (`ChainTables`, see the top); log_node (n, M), becomes psi; out: log_z
+    (B,), flags uint8 (B,), work.alpha (K n,), work.between (m-1, K n): where the elimination of chain k
+    starts; work.gain (n,). Cost: K (L_1 + .. + L_m) multiply-adds a row, counted in work.n_products. Source:
+    docs/SPEC.md, B.3; chapter 12.
     """
     m, K = chains.size.size, chains.before[-1] * chains.size[-1]
     log_z[:], flags[:] = 0.0, 0
@@ -184,21 +311,21 @@ def chains_forward(step_ptr, chains, log_node, log_z, flags, work):
             before = step_ptr[t - 1]
             source = work.alpha[before * K : lo * K]
             if lo - before > n_rows:
-                continuing(source, lo - before, n_rows, chains, work.kept)
+                copy_step(source, lo - before, n_rows, chains, work.kept)
                 source = work.kept
             for k in range(m - 1, -1, -1):
                 if chains.has_skew[k]:
-                    times_cells(chains.psi_skew[k], n_rows, chains, source)
+                    times_cells(chains.skew[k], n_rows, chains, source)
                 target = state if k == 0 else work.between[k - 1, lo * K : (lo + n_rows) * K]
                 table = transitions_of(k, lo, log_node, chains)
-                work.n_products[0] += eliminate(k, source, table, 0, chains, n_rows, target)
+                work.n_products[0] += eliminate(k, source, table, chains, n_rows, target)
                 source = target
             factor[:n_rows] = work.gain[before : before + n_rows]
         times_nodes(lo, factor[:n_rows], log_node, chains, state, total[:n_rows], flags)
         for b in range(n_rows):
             gain = 1.0 / total[b]
             work.gain[lo + b] = gain
-            log_z[b] += np.log(total[b]) + chains.log_token[0] + (chains.log_step[0] if t else 0.0)
+            log_z[b] += np.log(total[b]) + chains.log_token + (chains.log_step if t else 0.0)
             if not (gain > 0.0 and gain < np.inf):
                 flags[b] = 1
     n_flagged = 0
@@ -212,14 +339,14 @@ def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
     """q = alpha o g, in place of alpha, summed into the marginals of each chain; g becomes v = g o nodes o
     factor.
 
-    Arguments: lo, first row of the step; factor (b,): the gain before; psi (n, M); chains (`Chains`, see the
-    top); out: alpha, g (>= K b,), overwritten; p_node (n, M) of these rows; sums.beside (K,), added to. Cost:
-    5 K b. Source: docs/SPEC.md, B.3.
+    Arguments: lo, first row of the step; factor (b,): the gain before; psi (n, M); chains
+    (`ChainTables`, see the top); out: alpha, g (>= K b,), overwritten; p_node (n, M) of these rows;
+    sums.beside (K,), added to. Cost: 5 K b. Source: docs/SPEC.md, B.3.
     """
-    last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row[0]
-    L, P, first = chains.size[last], chains.before[last], chains.block[last, 0]
+    last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row
+    L, P, first = chains.size[last], chains.before[last], chains.first[last]
     q, v = alpha[: P * n_rows * L].reshape(P, n_rows, L), g[: P * n_rows * L].reshape(P, n_rows, L)
-    beside, cell_sum = chains.psi_beside.reshape(P, L), sums.beside.reshape(P, L)
+    beside, cell_sum = chains.beside.reshape(P, L), sums.beside.reshape(P, L)
     nodes, found = psi[lo : lo + n_rows, first : first + L].copy(), np.zeros((n_rows, L))
     p_node[lo : lo + n_rows] = 0.0
     for p in range(P):
@@ -251,15 +378,13 @@ def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
 def open_ends(following, weight, gain, chains, g, out):
     """g of the rows that have a next token, and weight gain for those that end here.
 
-    Arguments: following, number of the first; weight (B,); gain (b,); chains (`Chains`, see the top); g (>= K
-    following,); out: out (>= K b,). Cost: K b. Source: docs/SPEC.md, B.3.
+    Arguments: following, number of the first; weight (B,); gain (b,); chains (`ChainTables`, see the top); g
+    (>= K following,); out: out (>= K b,). Cost: K b. Source: docs/SPEC.md, B.3.
     """
     P, L, n_rows = chains.before[-1], chains.size[-1], gain.size
+    copy_step(g, following, n_rows, chains, out)
     cells = out[: P * n_rows * L].reshape(P, n_rows * L)
-    kept = g[: P * following * L].reshape(P, following * L)
     for p in range(P):
-        for j in range(following * L):
-            cells[p, j] = kept[p, j]
         for b in range(following, n_rows):
             cells[p, b * L : (b + 1) * L] = weight[b] * gain[b]
 
@@ -269,7 +394,7 @@ def pair_counts(k, lo, before, v, psi, chains, n_rows, p_node, sums, buf):
     """Expected transitions of chain k into a step: sum before[.., yp, ..] v[.., y, ..], not yet times psi_k;
     in rows that have transitions of their own, with them, to p_node.
 
-    Arguments: k, lo, before, v (>= K n_rows,), psi (n, M), chains (`Chains`, see the top), n_rows; out:
+    Arguments: k, lo, before, v (>= K n_rows,), psi (n, M), chains (`ChainTables`, see the top), n_rows; out:
     p_node (n, M) or sums.pair, added to; work: buf (>= L_k^2,). Cost: K n_rows L_k multiply-adds. Source:
     docs/SPEC.md, B.3.
     """
@@ -296,11 +421,12 @@ def pair_counts(k, lo, before, v, psi, chains, n_rows, p_node, sums, buf):
 def skew_counts(k, before, v, chains, n_rows, sums):
     """Expected pairs of an old label of chain k and new ones; v *= the potentials S_k.
 
-    Arguments: k; before (>= K n_rows,): with S_k in it; v (>= K n_rows,), overwritten; chains (`Chains`, see
-    the top); n_rows; out: sums.skew (m, K), row k added to. Cost: 3 K n_rows. Source: chapter 12.
+    Arguments: k; before (>= K n_rows,): with S_k in it; v (>= K n_rows,), overwritten; chains
+    (`ChainTables`, see the top); n_rows; out: sums.skew (m, K), row k added to. Cost: 3 K n_rows. Source:
+    chapter 12.
     """
     P, L = chains.before[-1], chains.size[-1]
-    table, out = chains.psi_skew[k].reshape(P, L), sums.skew[k].reshape(P, L)
+    table, out = chains.skew[k].reshape(P, L), sums.skew[k].reshape(P, L)
     here, cells = before[: P * n_rows * L].reshape(P, n_rows, L), v[: P * n_rows * L].reshape(P, n_rows, L)
     for p in range(P):
         for b in range(n_rows):
@@ -316,10 +442,11 @@ def chains_backward(step_ptr, weight, chains, psi, p_node, sums, work):
     g[T-1] = weight gain,  v = g o nodes gain[t-1],  then for k = 1 .. m: counts of chain k from `between` and
     v, v <- v over psi_k transposed;  g[t-1] = v.
 
-    Arguments: step_ptr (T+1,); weight (B,); chains (`Chains`, see the top); psi (n, M) of `chains_forward`;
-    out: p_node (n, M) = weight * marginals, of all blocks; sums (`ChainSums`): added to, those of pairs still
-    without their potential; work: the arrays of `chains_forward`, and work.wide (2, K B), work.pair.
-    Cost: 2 K (L_1 + .. + L_m) multiply-adds a row. Source: docs/SPEC.md, B.3; chapter 12.
+    Arguments: step_ptr (T+1,); weight (B,); chains (`ChainTables`, see the top); psi (n, M) of
+    `chains_forward`; out: p_node (n, M) = weight * marginals, of all blocks; sums (`ChainSums`): added to,
+    those of pairs still without their potential; work: the arrays of `chains_forward`, and work.wide
+    (2, K B), work.pair. Cost: 2 K (L_1 + .. + L_m) multiply-adds a row. Source: docs/SPEC.md, B.3; chapter
+    12.
     """
     m, K = chains.size.size, chains.before[-1] * chains.size[-1]
     now, following = 0, 0
@@ -344,13 +471,88 @@ def chains_backward(step_ptr, weight, chains, psi, p_node, sums, work):
             else:
                 source = work.alpha[before * K : lo * K]
                 if lo - before > n_rows:
-                    continuing(source, lo - before, n_rows, chains, work.kept)
+                    copy_step(source, lo - before, n_rows, chains, work.kept)
                     source = work.kept
             v = work.wide[now]
             pair_counts(k, lo, source, v, psi, chains, n_rows, p_node, sums, work.pair)
-            table = transitions_of(k, lo, psi, chains)
-            eliminate(k, v, table, 1, chains, n_rows, work.wide[1 - now])
+            eliminate(k, v, transitions_of(k, lo, psi, chains).T, chains, n_rows, work.wide[1 - now])
             now = 1 - now
             if chains.has_skew[k]:
                 skew_counts(k, source, work.wide[now], chains, n_rows, sums)
         following = n_rows
+
+
+def elimination_rows(layout):
+    """Rows of a batch. One sequence where transitions depend on the text: products have no common factor."""
+    if any(table.row >= 0 and table.span for table in layout.tables):
+        return 1
+    cells = float(np.prod(layout.sizes)) * len(layout.sizes)
+    return int(np.clip(BYTES / (8 * cells), 64, 4096))
+
+
+class Elimination(JunctionTrees):
+    """Chains with potentials between neighbours: each batch by matrix products."""
+
+    def work(self, work):
+        sizes = [self.layout.sizes[chain] for chain in self.layout.axes]
+        return FormWork(*work, chain_work(sizes, len(work.gain), len(work.flags)))
+
+    def redo(self, batch, r, log_z, part):
+        try:
+            super().redo(batch, r, log_z, part)
+        except ValueError as error:
+            raise ValueError(
+                f"scores too far apart for elimination need junction trees, but {error} (max_cells)"
+            ) from None
+
+    def prepare(self, w, what):
+        super().prepare(w, what)
+        self.chains = chain_potentials(self.layout, self.tables)
+
+    def begin(self):
+        chains = self.chains
+        sums = ChainSums(*(np.zeros_like(psi) for psi in (chains.pair, chains.beside, chains.skew)))
+        return sums, np.zeros(len(self.bounds.middle))
+
+    def batch_sums(self, batch, work, log_z, sums):
+        step_ptr, chains = batch.step_ptr, self.chains
+        lost = chains_forward(step_ptr, chains, batch.log_node, log_z, batch.flags, work.own)
+        if lost:
+            erase(step_ptr, chains, np.flatnonzero(batch.flags), batch.log_node, work.own)
+            log_z[batch.flags > 0] = np.nan
+        if sums is None:
+            return lost > 0
+        chains_backward(step_ptr, batch.weight, chains, batch.log_node, batch.p_node, sums[0], work.own)
+        sums[1][:] += batch.p_node.sum(axis=0)
+        return lost > 0
+
+    def finish(self, sums, part):
+        """The counts of all weights that do not depend on the text; sums: `ChainSums`, and marginals of the
+        cells of rows, summed over rows.
+        """
+        (sums, row_sum), chains = sums, self.chains
+        place, sizes = {chain: k for k, chain in enumerate(self.layout.axes)}, tuple(chains.size)
+        for table in self.layout.tables:
+            if table.start < 0:
+                continue
+            where = [place[chain] for _, chain in table.at]
+            if table.row >= 0:
+                found = row_sum[table.cells]
+            elif table.span and where[0] == where[1]:
+                cells = slice(chains.pair_start[where[0]], chains.pair_start[where[0]] + table.size)
+                found = sums.pair[cells] * chains.pair[cells]
+            else:
+                whole = sums.skew[where[0]] if table.span else sums.beside
+                others = tuple(k for k in range(len(sizes)) if k not in where)
+                found = whole.reshape(sizes).sum(axis=others)
+            part[table.weights] += found.reshape(-1)
+
+
+def erase(step_ptr, chains, flagged, psi, work):
+    """Sequences that need the log form are emptied, so that they add nothing anywhere."""
+    last, n_cells = chains.size[-1], len(chains.beside)
+    for lo, hi in zip(step_ptr[:-1].tolist(), step_ptr[1:].tolist(), strict=True):
+        here = flagged[flagged < hi - lo]
+        work.gain[lo + here], psi[lo + here] = 0.0, 0.0
+        for array in (work.alpha, *work.between):
+            array[lo * n_cells : hi * n_cells].reshape(-1, hi - lo, last)[:, here] = 0.0

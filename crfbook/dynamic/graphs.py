@@ -17,7 +17,7 @@ import numpy as np
 
 from crfbook._checks import shown
 from crfbook.chain.packing import padded
-from crfbook.data.corpus import offsets, owners
+from crfbook.data.corpus import offsets, owners, positions
 
 MOST = 4  # variables of a factor
 MOST_CELLS = 1 << 40  # of all tables: more would not fit any memory, and many more no int64
@@ -150,10 +150,10 @@ class Instances(NamedTuple):
 
     number: int  # of the table in layout.tables
     tables: slice  # tables of the graph: one for all, or one for each factor
-    token: np.ndarray  # (E,): that has the scores of each, as `Rows` counts tokens
+    token: np.ndarray  # (E,): that has the scores of each, as `SentenceGraph` counts tokens
 
 
-class Rows(NamedTuple):
+class SentenceGraph(NamedTuple):
     """Sentences as one graph: variable k m + j is the label of chain j at token k, sentence by sentence."""
 
     graph: Graph
@@ -163,26 +163,41 @@ class Rows(NamedTuple):
 
 def by_sentence(step_ptr):
     """(rows of a batch sentence by sentence, the sentence of each, its position); see chain/packing.py."""
-    t = owners(step_ptr)
-    r = np.arange(step_ptr[-1]) - step_ptr[t]
+    t, r = owners(step_ptr), positions(step_ptr)
     row = np.argsort(r, kind="stable")
     return row, r[row], t[row]
 
 
-def layout_graph(layout, tokens, n_sentences, links=None) -> Rows:
-    """The `Rows` of sentences, one component each.
+def links_of_batches(packing, links):
+    """For each batch {number of a table: int64 (2, E)}, rows of the batch.
+
+    links : {number of a table: int64 (E, 2), tokens of the corpus}, both of one sequence; or None.
+    """
+    out, row_of = [{} for _ in range(packing.n_batches)], np.argsort(packing.row_token)
+    for number, pairs in (links or {}).items():
+        ends = row_of[np.reshape(pairs, (-1, 2)).T]
+        batch = np.searchsorted(packing.row_ptr, ends[0], side="right") - 1
+        order = np.argsort(batch, kind="stable")
+        cuts = np.searchsorted(batch[order], np.arange(packing.n_batches + 1))
+        for b, found in enumerate(out):
+            found[number] = ends[:, order[cuts[b] : cuts[b + 1]]] - packing.row_ptr[b]
+    return out
+
+
+def layout_graph(layout, tokens, n_sentences, links=None) -> SentenceGraph:
+    """The `SentenceGraph` of sentences, one component each.
 
     tokens : (row, sentence, position) of each, as `by_sentence` has them. links : {number of a table: int64
-    (E, 2)}, tokens as `Rows` counts them; such a table joins them in place of neighbours.
+    (2, E), rows}; such a table joins the tokens of these rows in place of neighbours.
     """
     row, component, position = tokens
-    m, links = len(layout.sizes), links or {}
+    m, links, token_of = len(layout.sizes), links or {}, np.argsort(row)
     ends, tables, shape, instances, n_tables = [np.zeros((0, MOST), np.int64)], [], [], [], 0
     for number, table in enumerate(layout.tables):
         if len(table.at) == 1:
             continue
         if number in links:
-            joined = links[number]
+            joined = token_of[links[number]].T
             token = joined[:, 1]
         else:
             token = np.flatnonzero(position >= table.span)
@@ -200,7 +215,7 @@ def layout_graph(layout, tokens, n_sentences, links=None) -> Rows:
     sizes = np.tile(np.array(layout.sizes, np.int64), len(row))
     shape = np.array(shape, np.int64).reshape(-1, MOST)
     each = (np.repeat(part, m) for part in (component, position))
-    return Rows(_graph(sizes, *each, ends[order], tables[order], shape, n_sentences), row, instances)
+    return SentenceGraph(_graph(sizes, *each, ends[order], tables[order], shape, n_sentences), row, instances)
 
 
 def rows_scores(layout, rows, log_tables, log_node):
@@ -212,35 +227,32 @@ def rows_scores(layout, rows, log_tables, log_node):
     parts = [np.zeros(0)]
     for found in rows.instances:
         table = layout.tables[found.number]
-        if table.row < 0:
-            parts.append(log_tables[found.number].reshape(-1))
-        else:
-            parts.append(log_node[found.token, table.row : table.row + table.size].reshape(-1))
+        cells = log_tables[found.number] if table.row < 0 else log_node[found.token, table.cells]
+        parts.append(cells.reshape(-1))
     return log_phi, np.concatenate(parts)
 
 
 def rows_counts(layout, rows, weight, p_var, p_table, p_node, counts):
-    """Beliefs of a graph as what a form owes: p_node (n, M), and counts (n_tables,) or None.
+    """Fill p_node (n, M) with beliefs of the cells of rows, and add to counts (n_tables,), if it is not None.
 
-    p_var (V, W) of each variable, weight (C,) of each sentence; p_table (cells,), weights included, or None.
+    p_var (V, W) of each variable, weight (C,) of each sentence; p_table (cells,), weights included.
     """
     graph, m, p_node[:] = rows.graph, len(layout.sizes), 0.0
     p_row = np.zeros((len(rows.row), p_node.shape[1]))
     for chain, (size, first) in enumerate(zip(layout.sizes, layout.first, strict=False)):
         p_row[:, first : first + size] = weight[graph.component[chain::m], None] * p_var[chain::m, :size]
-    for found in rows.instances if p_table is not None else ():
+    counts = np.zeros(layout.n_tables) if counts is None else counts
+    for found in rows.instances:
         table = layout.tables[found.number]
         p = p_table[graph.cell_ptr[found.tables.start] : graph.cell_ptr[found.tables.stop]]
         p = p.reshape(-1, table.size)
         if table.row >= 0:
-            np.add.at(p_row[:, table.row : table.row + table.size], found.token, p)
-        if table.start >= 0 and counts is not None:
-            counts[table.start : table.start + table.size] += p.sum(axis=0)
-    for table in layout.tables if counts is not None else ():
+            np.add.at(p_row[:, table.cells], found.token, p)
+        if table.start >= 0:
+            counts[table.weights] += p.sum(axis=0)
+    for table in layout.tables:
         if len(table.at) == 1 and table.start >= 0:
-            counts[table.start : table.start + table.size] += p_row[
-                :, table.row : table.row + table.size
-            ].sum(axis=0)
+            counts[table.weights] += p_row[:, table.cells].sum(axis=0)
     p_node[rows.row] = p_row
 
 

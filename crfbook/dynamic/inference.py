@@ -5,6 +5,7 @@ label may be any, or None; n_threads.
 """
 
 import heapq
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -19,22 +20,20 @@ from crfbook.chain.objective import check_paths
 from crfbook.chain.packing import pack
 from crfbook.data.corpus import slice_sequences
 from crfbook.data.features import FeatureSet
-from crfbook.dynamic.dual import dual_sequences
-from crfbook.dynamic.engines import batch_rows, linked_tables, make_form
+from crfbook.dynamic.dual import dual_chains, dual_sequences
 from crfbook.dynamic.graphs import layout_graph, rows_scores
 from crfbook.dynamic.junction import LIMIT, sequence_best
-from crfbook.dynamic.layout import Layout, known_sets, log_tables, row_bounds
+from crfbook.dynamic.layout import TemplateLayout, known_sets, log_tables, row_bounds
 from crfbook.dynamic.loopy import OPTIONS, Options, max_marginals
-from crfbook.dynamic.objective import plain
-from crfbook.dynamic.potentials import dual_chains, max_chains
-from crfbook.dynamic.viterbi import best_and_second, chains_viterbi
+from crfbook.dynamic.objective import batch_rows, linked_tables, make_form, plain
+from crfbook.dynamic.viterbi import best_and_second, chains_viterbi, max_chains
 from crfbook.training.threads import run_pieces
 
 
 class DynamicModel(NamedTuple):
-    """A template with its weights, and the engine: a name of `engines.FORMS`."""
+    """A template with its weights, and the engine: a name of `objective.FORMS`."""
 
-    layout: Layout
+    layout: TemplateLayout
     features: FeatureSet
     w: np.ndarray  # (F,)
     engine: str
@@ -60,6 +59,19 @@ class Ready(NamedTuple):
     tables: list
     pieces: list  # of `stretches`
 
+    def run(self, piece, n_threads):
+        """[piece(i, sequences, tokens, seq_ptr, rows), ...]: of each piece its sequences and tokens (slices),
+        where its sequences begin, and the scores of its rows (n, M).
+        """
+
+        def task(i):
+            sequences, tokens = self.pieces[i]
+            seq_ptr = self.corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+            rows = stretch_scores(self.corpus, self.scores, sequences, tokens)
+            return piece(i, sequences, tokens, seq_ptr, rows)
+
+        return run_pieces(task, len(self.pieces), n_threads)
+
 
 def ready_rows(corpus, model, known=None):
     """`Ready`: a corpus with what its rows of scores are made of, see `stretch_scores`."""
@@ -84,29 +96,22 @@ def decode(corpus, model, known=None, n_threads=1):
     path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
     chains = max_chains(layout, ready.tables) if model.engine == "elimination" else None
 
-    def piece(i):
-        sequences, tokens = ready.pieces[i]
-        rows = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
-        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
-        _best(rows, seq_ptr, chains, model, ready.tables, path[tokens], score[sequences])
+    def piece(i, sequences, tokens, seq_ptr, rows):
+        labels, best = path[tokens], score[sequences]
+        if chains is None:
+            for i, (lo, hi) in enumerate(zip(seq_ptr[:-1], seq_ptr[1:], strict=True)):
+                if hi > lo:
+                    labels[lo:hi], best[i] = sequence_best(layout, ready.tables, rows[lo:hi], model.limit)
+            return
+        tables, axes = chains
+        n_cells, longest = len(tables.beside), int(np.diff(seq_ptr).max(initial=1))
+        found, delta, buf = np.zeros_like(labels), np.empty((longest, n_cells)), np.empty((2, n_cells))
+        chains_viterbi(rows, tables, seq_ptr, found, best, delta, buf)
+        labels[:, axes] = found
 
-    run_pieces(piece, len(ready.pieces), n_threads)
+    ready.run(piece, n_threads)
     check_paths(score, np.arange(len(score)), True)
     return path, score
-
-
-def _best(rows, seq_ptr, chains, model, tables, path, score):
-    """Fill path (n, m) and score of neighbouring sequences from their rows (n, M)."""
-    if chains is None:
-        for i, (lo, hi) in enumerate(zip(seq_ptr[:-1], seq_ptr[1:], strict=True)):
-            if hi > lo:
-                path[lo:hi], score[i] = sequence_best(model.layout, tables, rows[lo:hi], model.limit)
-        return
-    chains, axes = chains
-    n_cells, longest = len(chains.log_beside), int(np.diff(seq_ptr).max(initial=1))
-    found = np.zeros(path.shape, np.int32)
-    chains_viterbi(rows, chains, seq_ptr, found, score, np.empty((longest, n_cells)), np.empty((2, n_cells)))
-    path[:, axes] = found
 
 
 def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
@@ -123,12 +128,10 @@ def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
     damping = model.options.damping if schedule == "sync" else 0.0
     options = model.options._replace(schedule=schedule, damping=damping)
 
-    def piece(i):
-        sequences, tokens = ready.pieces[i]
-        log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
+    def piece(i, sequences, tokens, seq_ptr, log_node):
         place = np.arange(len(log_node)), corpus.sequence[tokens] - sequences.start, corpus.position[tokens]
         inside = {
-            number: pairs[(pairs[:, 0] >= tokens.start) & (pairs[:, 0] < tokens.stop)] - tokens.start
+            number: pairs[(pairs[:, 0] >= tokens.start) & (pairs[:, 0] < tokens.stop)].T - tokens.start
             for number, pairs in links.items()
         }
         rows = layout_graph(layout, place, sequences.stop - sequences.start, inside)
@@ -136,7 +139,7 @@ def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
         path[tokens] = found.labels.reshape(-1, path.shape[1])
         score[sequences], converged[sequences] = found.score, found.converged
 
-    run_pieces(piece, len(ready.pieces), n_threads)
+    ready.run(piece, n_threads)
     return path, score, converged
 
 
@@ -156,15 +159,12 @@ def decode_dual(corpus, model, known=None, n_threads=1, max_sweeps=2, prune=True
     found = np.full((corpus.n_tokens, 2), -1, np.int32)
     about = np.zeros(S), np.zeros(S), np.zeros(S, np.int64), np.zeros(S, bool)
 
-    def piece(i):
-        sequences, tokens = ready.pieces[i]
-        rows = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
-        seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
+    def piece(i, sequences, tokens, seq_ptr, rows):
         one, two = dual_chains(chains, int(np.diff(seq_ptr).max(initial=1)))
         out = found[tokens], *(numbers[sequences] for numbers in about)
         dual_sequences(rows, seq_ptr, one, two, max_sweeps, int(prune), *out)
 
-    run_pieces(piece, len(ready.pieces), n_threads)
+    ready.run(piece, n_threads)
     best = DualBest(np.empty_like(found), *about)
     best.labels[:, axes] = found
     check_paths(best.bound, np.arange(S), True)
@@ -210,31 +210,24 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):
     p = np.empty((corpus.n_tokens, width)) if width else None
     log_z = np.zeros(corpus.n_sequences)
 
-    def piece(i):
-        sequences, tokens = ready.pieces[i]
+    def piece(i, sequences, tokens, seq_ptr, rows):
         part = slice_sequences(ready.corpus, sequences.start, sequences.stop)
-        log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
         packing = pack(part, batch_rows(layout, model.engine), n_shards=1)
         problem = Problem(model.features, None, None, packing, None)
         how = model.limit, model.engine, model.options, linked_tables(layout, part)
         form = make_form(problem, layout, np.zeros((0, layout.n_cells), bool), *how)
         form.prepare(model.w, "counts")
-        work, sums = form.work(make_work(packing, log_node.shape[1])), form.begin() if width else None
+        work, sums = form.work(make_work(packing, rows.shape[1])), form.begin() if width else None
         for b in range(packing.n_batches):
             batch, token = Batch(b, packing, work), packing.row_token[packing.rows(b)]
-            found = np.zeros(len(batch.weight))
-            batch.log_node[:] = log_node[token]
-            if form.batch_sums(batch, work, found, sums):
-                batch.log_node[:] = log_node[token]
-            for r in np.flatnonzero(np.isnan(found)):
-                form.redo(batch, r, found, np.zeros(layout.n_tables))
+            found, fill = np.zeros(len(batch.weight)), partial(np.copyto, batch.log_node, rows[token])
+            form.infer(batch, work, fill, found, sums, np.zeros(layout.n_tables))
             log_z[sequences.start + packing.sequence[batch.slots]] = found
             if width:
                 p[tokens.start + token] = batch.p_node[:, :width]
+        return form.stats.sum(axis=0)
 
-        return getattr(form, "stats", np.zeros((1, 4), np.int64)).sum(axis=0)
-
-    done = run_pieces(piece, len(ready.pieces), n_threads)
+    done = ready.run(piece, n_threads)
     if stats is not None:
         stats += sum(done)
     if known is None:
@@ -256,11 +249,9 @@ def kbest(corpus, model, k, n_threads=1):
     chains = max_chains(model.layout, ready.tables) if model.engine == "elimination" else None
     out = [None] * corpus.n_sequences
 
-    def piece(i):
-        sequences, tokens = ready.pieces[i]
-        log_node = stretch_scores(ready.corpus, ready.scores, sequences, tokens)
-        for s in range(sequences.start, sequences.stop):
-            rows = log_node[corpus.seq_ptr[s] - tokens.start : corpus.seq_ptr[s + 1] - tokens.start]
+    def piece(i, sequences, tokens, seq_ptr, log_node):
+        for s, lo, hi in zip(range(sequences.start, sequences.stop), seq_ptr, seq_ptr[1:], strict=False):
+            rows = log_node[lo:hi]
             if len(rows) == 0:
                 out[s] = [(np.zeros((0, m), np.int32), 0.0)]
             elif chains is None:
@@ -268,7 +259,7 @@ def kbest(corpus, model, k, n_threads=1):
             else:
                 out[s] = _ranked(*_parts_by_prefixes(rows, *chains), k)
 
-    run_pieces(piece, len(ready.pieces), n_threads)
+    ready.run(piece, n_threads)
     return out
 
 
@@ -301,7 +292,7 @@ def _parts_by_prefixes(rows, chains, axes):
     A part (cells, t, cell): labellings that end in cells[t+1:], with the joint label `cell` at t or one that
     follows it in the order of `best_and_second`.
     """
-    T, n_cells = len(rows), len(chains.log_beside)
+    T, n_cells = len(rows), len(chains.beside)
     delta, buf = np.empty((T, n_cells)), np.empty((2, n_cells))
     labels, score = np.zeros((T, len(axes)), np.int32), np.zeros(1)
     chains_viterbi(rows, chains, np.array([0, T]), labels, score, delta, buf)

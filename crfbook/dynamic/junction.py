@@ -2,23 +2,19 @@
 
 Variables are eliminated one by one, and the neighbours of each become a clique. The maximal cliques make a
 tree in which a variable's cliques are connected; a clique and its parent share their *separator*. Messages
-along the tree (`crfbook.dynamic.junction`) give log Z, marginals and the best assignment. The cost is the
-number of cells of all cliques' tables. A plan depends on the template and on the length of a sequence, not on
-its potentials.
+along the tree give log Z and marginals, or the best assignment. The cost is the number of cells of all
+cliques' tables. A plan depends on the template and on the length of a sequence, not on its potentials.
 
+Kernels take any model of factors. `log_tables` holds the factors' tables one after the other. -inf forbids;
++inf and NaN are not allowed. `JunctionTrees` is the form of them, sequence by sequence, in logarithms.
 Source: Lauritzen and Spiegelhalter (1988); Koller and Friedman (2009), chapter 10; docs/SPEC.md, B.3.
-
-Messages along a junction tree: log Z and marginals, or the best assignment, of any model of factors.
-
-`plan` is a `crfbook.dynamic.junction.Plan`. Each clique has a table: a matrix [others, separator], as the
-variables that it shares with its parent stand last. `log_tables` holds the factors' tables one after the
-other. -inf forbids; +inf and NaN are not allowed.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from math import prod
@@ -27,7 +23,41 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.forms import Form
+from crfbook.chain.likelihood import Batch, Work, add_tree, batch_gradient, batch_scores
 from crfbook.chain.vector_math import exp_inplace
+from crfbook.data.corpus import offsets
+from crfbook.dynamic.layout import log_tables, row_bounds
+
+LIMIT = 1 << 20  # cells of one clique's table
+
+At = Sequence[Sequence[tuple[int, int]]]
+
+
+class Plan(NamedTuple):
+    """A junction tree of C cliques and F factors, as int64 arrays. Children stand before their parents.
+
+    The variables of a clique's table stand in the order of its axes, the last one changing fastest, and those
+    of the separator from its parent stand last, in the order of the parent. So a table is a matrix [others,
+    separator], and a cell of the separator is a column. The last clique is the root; its separator is empty
+    and has one cell.
+    What maps the cells of a clique to those of a smaller table, a factor's or a child's separator, is a few
+    axes: a number of cells, and the step in the smaller table, 0 for what it does not have.
+    """
+
+    card: np.ndarray  # (V,): labels of each variable
+    var: np.ndarray  # variables of all cliques, var_ptr (C+1,) delimits them
+    var_ptr: np.ndarray
+    parent: np.ndarray  # (C,), -1 for the root
+    cell_ptr: np.ndarray  # (C+1,): cells of the tables
+    message_ptr: np.ndarray  # (C+1,): cells of the separators
+    home: np.ndarray  # (F,): the clique that holds a factor
+    factor_ptr: np.ndarray  # (F+1,): cells of the factors' tables
+    axis_card: np.ndarray  # axes of F factors in their cliques, then of C separators in the parents
+    axis_step: np.ndarray
+    axis_ptr: np.ndarray  # (F+C+1,)
+    largest: int  # cells of the largest clique
+    cells: int  # cells of all cliques
 
 
 @kernel
@@ -47,48 +77,30 @@ def _next_row(at, lo, last, plan, digit):
 
 
 @kernel
-def _add_to_clique(walk, plan, small, first, table, cell):
-    """table[cell:] += the smaller table small[first:], each of its cells wherever its labels stand."""
+def _walk_clique(walk, plan, upwards, table, cell, small, first):
+    """table[cell:] += the smaller table small[first:], each of its cells wherever its labels stand. Upwards:
+    small[first:], which has zeros, <- sums of the cells table[cell:] that have the same labels there.
+    """
     lo, last = plan.axis_ptr[walk], plan.axis_ptr[walk + 1] - 1
     n, step = plan.axis_card[last], plan.axis_step[last]
-    digit = np.zeros(last - lo, np.int64)
-    at = 0
+    digit, at = np.zeros(last - lo, np.int64), 0
     while at >= 0:
         k = first + at
-        if step == 0:
-            v = small[k]
-            for i in range(n):
-                table[cell + i] += v
-        elif step == 1:
-            for i in range(n):
-                table[cell + i] += small[k + i]
-        else:
-            for i in range(n):
-                table[cell + i] += small[k + i * step]
-        cell += n
-        at = _next_row(at, lo, last, plan, digit)
-
-
-@kernel
-def _sum_of_clique(walk, plan, table, cell, small, first):
-    """small[first:] <- sums of the cells table[cell:] that have the same labels there; small has zeros."""
-    lo, last = plan.axis_ptr[walk], plan.axis_ptr[walk + 1] - 1
-    n, step = plan.axis_card[last], plan.axis_step[last]
-    digit = np.zeros(last - lo, np.int64)
-    at = 0
-    while at >= 0:
-        k = first + at
-        if step == 0:
+        if step == 0 and upwards:
             total = 0.0
             for i in range(n):
                 total += table[cell + i]
             small[k] += total
-        elif step == 1:
+        elif step == 0:
+            v = small[k]
             for i in range(n):
-                small[k + i] += table[cell + i]
-        else:
+                table[cell + i] += v
+        elif upwards:
             for i in range(n):
                 small[k + i * step] += table[cell + i]
+        else:
+            for i in range(n):
+                table[cell + i] += small[k + i * step]
         cell += n
         at = _next_row(at, lo, last, plan, digit)
 
@@ -99,7 +111,7 @@ def _begin(plan, log_tables, tables):
     for i in range(plan.cells):
         tables[i] = 0.0
     for f in range(plan.home.size):
-        _add_to_clique(f, plan, log_tables, plan.factor_ptr[f], tables, plan.cell_ptr[plan.home[f]])
+        _walk_clique(f, plan, 0, tables, plan.cell_ptr[plan.home[f]], log_tables, plan.factor_ptr[f])
 
 
 @kernel
@@ -150,10 +162,10 @@ def junction_log_z(plan, log_tables, p_tables, tables_buf, message_buf):
     becomes 0.
 
     Arguments: plan, a Plan; log_tables (cells of all factors,); out: p_tables (cells of all factors,), zeros
-    if all is forbidden; work: tables_buf (plan.cells,), message_buf (2, plan.message_ptr[-1]).
-    Cost: one exp and some ten additions or multiplications for each cell of a clique, and two additions for
-    each of its factors and children; a logarithm for each cell of a separator.
-    Source: Lauritzen and Spiegelhalter (1988); docs/SPEC.md, B.3.
+    if all is forbidden; work: tables_buf (plan.cells,), message_buf (2, plan.message_ptr[-1]). Cost: one exp
+    and some ten additions or multiplications for each cell of a clique, and two additions for each of its
+    factors and children; a logarithm for each cell of a separator. Source: Lauritzen and Spiegelhalter
+    (1988); docs/SPEC.md, B.3.
     """
     n_factors, n_cliques = plan.home.size, plan.parent.size
     message, total = message_buf[0], message_buf[1]
@@ -163,21 +175,21 @@ def junction_log_z(plan, log_tables, p_tables, tables_buf, message_buf):
         _normalise_columns(lo, hi, tables_buf, first, plan.message_ptr[c + 1] - first, message, total)
         if plan.parent[c] >= 0:
             above = plan.cell_ptr[plan.parent[c]]
-            _add_to_clique(n_factors + c, plan, message, first, tables_buf, above)
+            _walk_clique(n_factors + c, plan, 0, tables_buf, above, message, first)
     log_z = message[plan.message_ptr[n_cliques - 1]]
     for c in range(n_cliques - 2, -1, -1):
         first, n = plan.message_ptr[c], plan.message_ptr[c + 1] - plan.message_ptr[c]
         for s in range(n):
             message[first + s] = 0.0
         above = plan.cell_ptr[plan.parent[c]]
-        _sum_of_clique(n_factors + c, plan, tables_buf, above, message, first)
+        _walk_clique(n_factors + c, plan, 1, tables_buf, above, message, first)
         for k in range(plan.cell_ptr[c], plan.cell_ptr[c + 1], n):
             for s in range(n):
                 tables_buf[k + s] *= message[first + s]
     for i in range(p_tables.size):
         p_tables[i] = 0.0
     for f in range(n_factors):
-        _sum_of_clique(f, plan, tables_buf, plan.cell_ptr[plan.home[f]], p_tables, plan.factor_ptr[f])
+        _walk_clique(f, plan, 1, tables_buf, plan.cell_ptr[plan.home[f]], p_tables, plan.factor_ptr[f])
     return log_z
 
 
@@ -191,9 +203,9 @@ def junction_max(plan, log_tables, path, tables_buf, message_buf):
     smaller label of the smaller variable. Over several cliques that is no fixed order of assignments.
 
     Arguments: plan, a Plan; log_tables (cells of all factors,); out: path int32 (V,); work: tables_buf
-    (plan.cells,), message_buf (2, plan.message_ptr[-1]).
-    Cost: two comparisons for each cell of a clique, and an addition for each of its factors and children.
-    Source: Koller and Friedman (2009), section 13.3; docs/SPEC.md, B.3.
+    (plan.cells,), message_buf (2, plan.message_ptr[-1]). Cost: two comparisons for each cell of a clique, and
+    an addition for each of its factors and children. Source: Koller and Friedman (2009), section 13.3;
+    docs/SPEC.md, B.3.
     """
     n_factors, n_cliques = plan.home.size, plan.parent.size
     message = message_buf[0]
@@ -204,7 +216,7 @@ def junction_max(plan, log_tables, path, tables_buf, message_buf):
         _column_maxima(lo, hi, tables_buf, first, plan.message_ptr[c + 1] - first, message)
         if plan.parent[c] >= 0:
             above = plan.cell_ptr[plan.parent[c]]
-            _add_to_clique(n_factors + c, plan, message, first, tables_buf, above)
+            _walk_clique(n_factors + c, plan, 0, tables_buf, above, message, first)
     score = message[plan.message_ptr[n_cliques - 1]]
     for c in range(n_cliques - 1 if score > -np.inf else -1, -1, -1):
         n = plan.message_ptr[c + 1] - plan.message_ptr[c]
@@ -225,37 +237,6 @@ def junction_max(plan, log_tables, path, tables_buf, message_buf):
     return score
 
 
-LIMIT = 1 << 20  # cells of one clique's table
-
-At = Sequence[Sequence[tuple[int, int]]]
-
-
-class Plan(NamedTuple):
-    """A junction tree of C cliques and F factors, as int64 arrays. Children stand before their parents.
-
-    The variables of a clique's table stand in the order of its axes, the last one changing fastest, and those
-    of the separator from its parent stand last, in the order of the parent. So a table is a matrix [others,
-    separator], and a cell of the separator is a column. The last clique is the root; its separator is empty
-    and has one cell.
-    What maps the cells of a clique to those of a smaller table, a factor's or a child's separator, is a few
-    axes: a number of cells, and the step in the smaller table, 0 for what it does not have.
-    """
-
-    card: np.ndarray  # (V,): labels of each variable
-    var: np.ndarray  # variables of all cliques, var_ptr (C+1,) delimits them
-    var_ptr: np.ndarray
-    parent: np.ndarray  # (C,), -1 for the root
-    cell_ptr: np.ndarray  # (C+1,): cells of the tables
-    message_ptr: np.ndarray  # (C+1,): cells of the separators
-    home: np.ndarray  # (F,): the clique that holds a factor
-    factor_ptr: np.ndarray  # (F+1,): cells of the factors' tables
-    axis_card: np.ndarray  # axes of F factors in their cliques, then of C separators in the parents
-    axis_step: np.ndarray
-    axis_ptr: np.ndarray  # (F+C+1,)
-    largest: int  # cells of the largest clique
-    cells: int  # cells of all cliques
-
-
 def unroll(at: At, n_steps: int) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
     """Factors of a sequence of n_steps tokens: (their variables, (clique, its first token) of each).
 
@@ -273,15 +254,11 @@ def unroll(at: At, n_steps: int) -> tuple[list[tuple[int, ...]], list[tuple[int,
     return scopes, where
 
 
-def _fill(v: int, near: list[set[int]]) -> int:
-    """How many pairs of neighbours of v are no neighbours of each other."""
-    return sum(len(near[v] - near[u]) for u in near[v]) // 2
-
-
 def _eliminate(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: int) -> dict[int, set[int]]:
     """{variable: it and its neighbours when it goes}, in min-fill order.
 
-    Ties: the clique with fewer cells, then the smaller variable. The fill is counted again only where an edge
+    The fill is how many pairs of neighbours of a variable are no neighbours of each other. Ties: the clique
+    with fewer cells, then the smaller variable. The fill is counted again only where an edge
     came or went. Cost: for V variables with d neighbours, V d^2 differences of sets.
     """
     near = [{v} for v in range(len(cards))]
@@ -290,7 +267,8 @@ def _eliminate(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: int
             near[v].update(scope)
 
     def entry(v: int) -> tuple[int, int, int]:
-        return _fill(v, near), prod(cards[u] for u in near[v]), v
+        fill = sum(len(near[v] - near[u]) for u in near[v]) // 2
+        return fill, prod(cards[u] for u in near[v]), v
 
     now = [entry(v) for v in range(len(cards))]
     heap = list(now)
@@ -370,10 +348,6 @@ def _axes(order: Sequence[int], small: Sequence[int], cards: Sequence[int]) -> l
     return axes
 
 
-def _pointers(sizes: Sequence[int]) -> np.ndarray:
-    return np.array([0, *accumulate(sizes)], np.int64)
-
-
 def junction_plan(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: int = LIMIT) -> Plan:
     """The junction tree of a model: min-fill elimination, a tree of the maximal cliques.
 
@@ -397,21 +371,15 @@ def junction_plan(cards: Sequence[int], scopes: Sequence[Sequence[int]], limit: 
     walks += [_axes(order[parent[name]], separators[name], cards) for name in names]
     cells = [prod(cards[v] for v in order[name]) for name in names]
     axes = np.array([axis for walk in walks for axis in walk], np.int64).reshape(-1, 2)
+    integers = partial(np.array, dtype=np.int64)
     return Plan(
-        np.array(cards, np.int64),
-        np.array([v for name in names for v in order[name]], np.int64),
-        _pointers([len(order[name]) for name in names]),
-        np.array([number[parent[name]] for name in names], np.int64),
-        _pointers(cells),
-        _pointers([prod(cards[v] for v in separators[name]) for name in names]),
-        np.array([number[home] for home in homes], np.int64),
-        _pointers([prod(cards[v] for v in scope) for scope in scopes]),
-        axes[:, 0].copy(),
-        axes[:, 1].copy(),
-        _pointers([len(walk) for walk in walks]),
-        max(cells),
-        sum(cells),
-    )
+        integers(cards), integers([v for name in names for v in order[name]]),
+        offsets([len(order[name]) for name in names]), integers([number[parent[name]] for name in names]),
+        offsets(cells), offsets([prod(cards[v] for v in separators[name]) for name in names]),
+        integers([number[home] for home in homes]),
+        offsets([prod(cards[v] for v in scope) for scope in scopes]),
+        axes[:, 0].copy(), axes[:, 1].copy(), offsets([len(walk) for walk in walks]), max(cells), sum(cells),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
@@ -425,19 +393,6 @@ def plan_of(
     return junction_plan(cards * n_steps, unroll(at, n_steps)[0], limit)
 
 
-class Sums(NamedTuple):
-    """What a sequence of T tokens says."""
-
-    log_z: float
-    p_row: np.ndarray  # (T, M): marginals of the cells of rows
-    counts: np.ndarray  # (n_tables,): those of weights that do not depend on the text, summed
-
-
-def cliques_of(layout):
-    """Cliques of the tree: a label of each chain by itself, then the tables of several labels."""
-    return [table for table in layout.tables if len(table.at) > 1]
-
-
 def tree_plan(layout, n_steps, limit=LIMIT):
     """The `Plan` for sequences of n_steps tokens; ValueError where a clique has more cells than the limit."""
     linked = next((table.name for table in layout.tables if table.linked), None)
@@ -447,7 +402,7 @@ def tree_plan(layout, n_steps, limit=LIMIT):
             "approximate inference"
         )
     alone = (((0, chain),) for chain in range(len(layout.chains)))
-    at = (*alone, *(table.at for table in cliques_of(layout)))
+    at = (*alone, *(table.at for table in layout.tables if len(table.at) > 1))
     return plan_of(at, layout.sizes, n_steps, limit)
 
 
@@ -458,43 +413,117 @@ def _factors(layout, tables, rows):
     for table, scores in zip(layout.tables, tables, strict=True):
         if len(table.at) > 1:
             if table.row >= 0:
-                parts.append(rows[table.span :, table.row : table.row + table.size].reshape(-1))
+                parts.append(rows[table.span :, table.cells].reshape(-1))
             else:
                 parts.append(np.tile(scores.reshape(-1), max(0, n_steps - table.span)))
     return np.concatenate(parts)
 
 
 def sequence_sums(layout, tables, rows, limit=LIMIT):
-    """`Sums` of a sequence; log Z is -inf, and everything 0, where every labelling is forbidden.
+    """(log Z, p (T, M), counts (n_tables,)) of a sequence: marginals of the cells of rows; those of weights
+    that do not depend on the text, summed. log Z is -inf, and everything 0, where every labelling is
+    forbidden.
 
     tables : of `log_tables`. rows (T, M), T >= 1. Cost: 2 exps a cell of the junction tree.
     """
     plan, n_steps = tree_plan(layout, len(rows), limit), len(rows)
-    log_tables = _factors(layout, tables, rows)
-    p_tables, message = np.empty_like(log_tables), np.empty((2, int(plan.message_ptr[-1])))
-    log_z = junction_log_z(plan, log_tables, p_tables, np.empty(int(plan.cells)), message)
-    found = Sums(float(log_z), np.zeros(rows.shape), np.zeros(layout.n_tables))
-    start = 0
+    scores = _factors(layout, tables, rows)
+    p_tables, message = np.empty_like(scores), np.empty((2, int(plan.message_ptr[-1])))
+    log_z = junction_log_z(plan, scores, p_tables, np.empty(int(plan.cells)), message)
+    p_row, counts, start = np.zeros(rows.shape), np.zeros(layout.n_tables), 0
     for chain, size in enumerate(layout.sizes):
         part, start = p_tables[start : start + n_steps * size], start + n_steps * size
-        found.p_row[:, layout.first[chain] : layout.first[chain + 1]] = part.reshape(n_steps, size)
+        p_row[:, layout.first[chain] : layout.first[chain + 1]] = part.reshape(n_steps, size)
     for table in layout.tables:
-        n, p = max(0, n_steps - table.span), found.p_row[:, table.row : table.row + table.size]
+        n, p = max(0, n_steps - table.span), p_row[:, table.cells]
         if len(table.at) > 1:
             part, start = p_tables[start : start + n * table.size], start + n * table.size
             if table.row >= 0:
                 p[table.span :] = part.reshape(n, table.size)
             p = part.reshape(n, table.size)
         if table.start >= 0:
-            found.counts[table.start : table.start + table.size] += p.sum(axis=0)
-    return found
+            counts[table.weights] += p.sum(axis=0)
+    return float(log_z), p_row, counts
 
 
 def sequence_best(layout, tables, rows, limit=LIMIT):
     """(labels int32 (T, m), score): the best labelling of a sequence, -inf where all are forbidden."""
     plan = tree_plan(layout, len(rows), limit)
     labels = np.zeros(len(rows) * len(layout.sizes), np.int32)
-    log_tables = _factors(layout, tables, rows)
     buffers = np.empty(int(plan.cells)), np.empty((2, int(plan.message_ptr[-1])))
-    score = junction_max(plan, log_tables, labels, *buffers)
+    score = junction_max(plan, _factors(layout, tables, rows), labels, *buffers)
     return labels.reshape(len(rows), -1), float(score)
+
+
+# The arrays of `Work`, and those that the form's own kernels write.
+FormWork = namedtuple("FormWork", (*Work._fields, "own"))
+
+
+class JunctionTrees(Form):
+    """Any template, each sequence in logarithms.
+
+    stats : int64 (shards, 4), of an approximation's last evaluation: sequences, those that did not converge,
+        sweeps summed over sequences, messages.
+    """
+
+    def __init__(self, problem, layout, label_sets, limit):
+        super().__init__(problem)
+        self.layout, self.label_sets, self.limit = layout, label_sets, limit
+        n_shards = max(1, problem.packing.n_shards)
+        self.parts = np.zeros((n_shards, problem.features.n_edge))
+        self.stats = np.zeros((n_shards, 4), np.int64)
+        self.shard_of = np.repeat(np.arange(problem.packing.n_shards), np.diff(problem.packing.shard_ptr))
+
+    def prepare(self, w, what):
+        self.tables = log_tables(self.layout, self.problem.features, w)
+        self.bounds = row_bounds(self.layout, self.tables, self.label_sets)
+        self.stats[:] = 0
+
+    def run(self, what, shard, w, dense, work, counts):
+        packing, places, part, bad = self.problem.packing, self.problem.layout, self.parts[shard], -1
+        counts.grad[:], counts.dense_grad[:], part[:] = 0.0, 0.0, 0.0
+        sums = self.begin()
+        for b in packing.batches(shard):
+            batch = Batch(b, packing, work)
+            log_z = counts.log_z[batch.slots]
+            fill = partial(batch_scores, b, w, dense, self.bounds, packing, places, batch.log_node)
+            self.infer(batch, work, fill, log_z, sums, part)
+            bad = batch.first_lost(counts.log_z, bad)
+            batch_gradient(b, batch.p_node, packing, places, counts.dense_grad, counts.grad)
+        self.finish(sums, part)
+        return bad
+
+    def begin(self):
+        """Sums of a shard."""
+        return None
+
+    def infer(self, batch, work, fill, log_z, sums, part):
+        """log_z (B,) and batch.p_node of a batch, as `batch_sums` and `redo`; fill() puts its scores into
+        batch.log_node.
+        """
+        fill()
+        if self.batch_sums(batch, work, log_z, sums):
+            fill()
+        for r in np.flatnonzero(np.isnan(log_z)):
+            self.redo(batch, r, log_z, part)
+
+    def batch_sums(self, batch, work, log_z, sums):
+        """From batch.log_node, which may be overwritten, log_z (B,) and batch.p_node: weight times marginals
+        of all cells of a row. NaN in log_z, and no marginals: sequences for `redo`. Returns whether there are
+        some, and the scores are gone. sums: of `begin`; None where log Z alone is wanted.
+        """
+        batch.p_node[:], log_z[:] = 0.0, np.nan
+        return False
+
+    def redo(self, batch, r, log_z, part):
+        """Sequence r of a batch in logarithms, from its rows of batch.log_node."""
+        rows = batch.rows(r)
+        log_z[r], p, counts = sequence_sums(self.layout, self.tables, batch.log_node[rows], self.limit)
+        batch.p_node[rows] = batch.weight[r] * p
+        part += batch.weight[r] * counts
+
+    def finish(self, sums, part):
+        """Add the sums of a shard to part (n_tables,)."""
+
+    def collect(self, total):
+        add_tree(self.parts, total[self.problem.features.n_node :])

@@ -15,7 +15,7 @@ import numpy as np
 from crfbook._checks import shown
 from crfbook.chain.packing import padded
 from crfbook.data.constraints import Bounds, Constraints, check_constraints
-from crfbook.data.corpus import Corpus, offsets, ragged_index
+from crfbook.data.corpus import Corpus, offsets, positions, ragged_index
 from crfbook.data.features import FeatureSet, distinct_keys, find, from_keys
 from crfbook.dynamic.templates import LINKED, MEMORIES, check_template, reads_links, rule_table
 
@@ -41,12 +41,22 @@ class Table(NamedTuple):
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
+    def cells(self) -> slice:
+        """Columns of its cells in a row of scores."""
+        return slice(self.row, self.row + self.size)
+
+    @property
+    def weights(self) -> slice:
+        """Places of its weights among those that do not depend on the text."""
+        return slice(self.start, self.start + self.size)
+
+    @property
     def span(self) -> int:
         """dt of its last token, where its attributes are read."""
         return max(dt for dt, _ in self.at)
 
 
-class Layout(NamedTuple):
+class TemplateLayout(NamedTuple):
     """All cliques of a template, for m chains of given labels."""
 
     chains: tuple[str, ...]
@@ -68,8 +78,8 @@ class Layout(NamedTuple):
         return offsets(self.sizes)
 
 
-def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
-    """The `Layout` of a template.
+def lay_out_template(cliques, chains, labels, constraints=None) -> TemplateLayout:
+    """The `TemplateLayout` of a template.
 
     chains : names. labels : {chain: its labels}. constraints : {chain: Constraints, (chain, other): bool
     (labels of the first, labels of the other)}. Raises ValueError as `check_template` does, and for a clique
@@ -115,7 +125,7 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
             raise ValueError(
                 f"template: expected at most {MOST_IN_ALL:,} joint labels of all cliques, got more"
             )
-        allowed = rule_table(clique, labels)
+        allowed = rule_table(clique, [labels[chain] for _, chain in clique.at])
         allowed = None if allowed is None else allowed.transpose(order)
         linked = clique.rule == LINKED
         if not linked and (limits := closed.pop(at, None)) is not None and not limits.all():
@@ -133,7 +143,7 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> Layout:
             tables.append(Table("constraints", at, limits.shape, "none", -1, -1, limits))
     free = np.ones(n_cells - len(start), bool)
     limits = (np.concatenate([limit, free]) for limit in (start, end))
-    return Layout(tuple(chains), sizes, axes, tuple(tables), n_cells, *limits)
+    return TemplateLayout(tuple(chains), sizes, axes, tuple(tables), n_cells, *limits)
 
 
 def check_pair(names, limits, labels):
@@ -237,16 +247,9 @@ def dynamic_features(layout, corpus: Corpus, labels, n_attrs, min_freq=0) -> Fea
 def with_tables(nodes, layout):
     """The FeatureSet with these node weights, and the tables of a layout in place of its edge weights."""
     sizes = [table.size if table.start >= 0 else 0 for table in layout.tables]
-    pairs = [
-        np.divmod(np.arange(table.size, dtype=np.int32), np.int32(table.shape[-1]))
-        for table in layout.tables
-        if table.start >= 0
-    ]
-    none = np.zeros((2, 0), np.int32)
-    prev, following = (np.concatenate(part) for part in zip(none, *pairs, strict=True))
-    return nodes._replace(
-        n_edge_attrs=len(sizes), edge_ptr=offsets(sizes), edge_prev=prev, edge_next=following
-    )
+    last, ptr = np.repeat([table.shape[-1] for table in layout.tables], sizes), offsets(sizes)
+    prev, following = (cells.astype(np.int32) for cells in np.divmod(positions(ptr), last))
+    return nodes._replace(n_edge_attrs=len(sizes), edge_ptr=ptr, edge_prev=prev, edge_next=following)
 
 
 def gold_counts(layout, corpus, features, labels):
@@ -260,8 +263,7 @@ def gold_counts(layout, corpus, features, labels):
     for table in layout.tables:
         if table.start >= 0:
             tokens, cells = instances(table, corpus, labels)
-            where = slice(features.n_node + table.start, features.n_node + table.start + table.size)
-            counts[where] = np.bincount(cells, weight[tokens], minlength=table.size)
+            counts[features.n_node :][table.weights] = np.bincount(cells, weight[tokens], table.size)
     return counts
 
 
@@ -271,8 +273,7 @@ def log_tables(layout, features, w):
     for table in layout.tables:
         scores = np.zeros(table.shape)
         if table.start >= 0:
-            first = features.n_node + table.start
-            scores += w[first : first + table.size].reshape(table.shape)
+            scores += w[features.n_node :][table.weights].reshape(table.shape)
         if table.allowed is not None:
             scores[~table.allowed] = -np.inf
         found.append(scores)
@@ -289,7 +290,7 @@ def row_bounds(layout, tables, label_sets) -> Bounds:
     middle[:n_cells] = 0.0
     for table, scores in zip(layout.tables, tables, strict=True):
         if table.row >= 0:
-            middle[table.row : table.row + table.size] += scores.reshape(-1)
+            middle[table.cells] += scores.reshape(-1)
 
     def closed(allowed):
         out = np.full((*allowed.shape[:-1], width), -np.inf)

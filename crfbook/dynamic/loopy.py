@@ -6,13 +6,10 @@
 Schedules: "sync" sends all messages from the old ones, "random" along shuffled factors (Sutton et al., 2004),
 "sweep" from left to right and back, "tree" along random spanning trees (TRP), "residual" always the one that
 would change most, and then, as small changes add up, a sweep: it goes on if that finds a change of tol.
-Orders are made here, by NumPy and a generator that is handed in; kernels send.
-Source: docs/SPEC.md, B.4 and B.5.
-
-In which order messages are sent: spanning trees, and the queue of the largest changes.
-
-`graph` is a `Graph` (graphs.py). A spanning tree joins variables and factors: a factor of two variables is in
-it with both slots or not at all, one of more may be in it with some of them.
+NumPy makes the orders from a given generator. Kernels send messages (sum_product.py), build spanning trees,
+and keep the queue of the largest changes. `graph` is a `Graph` (graphs.py). A spanning tree joins variables
+and factors: a factor of two variables is in it with both slots or not at all, one of more variables may be
+in it with some of them. Source: docs/SPEC.md, B.4 and B.5.
 """
 
 from __future__ import annotations
@@ -26,13 +23,16 @@ from crfbook._jit import kernel
 from crfbook.dynamic.graphs import Graph
 from crfbook.dynamic.sum_product import (
     LEAST,
-    log_beliefs,
-    log_counts,
-    log_sweep,
-    sum_product_beliefs,
-    sum_product_counts,
-    sum_product_sweep,
+    LOG_MAX,
+    LOG_SUM,
+    SUM,
+    message_beliefs,
+    message_counts,
+    message_sweep,
 )
+
+SCHEDULES = ("sync", "random", "residual", "sweep", "tree")
+BLOCKS = ("block", "mean-field")  # of blocks.py
 
 
 @kernel
@@ -144,11 +144,7 @@ def _sift(i, size, queue):
 def _propose(s, c, graph, potentials, domain, msg, queue, state, work):
     """queue.new[s] <- the message along slot s of component c, its priority <- the change."""
     queue.one[0], state.change[c] = s, 0.0
-    what = graph, potentials, msg, queue.new, 0.0
-    if domain == 0:
-        sum_product_sweep(queue.one, *what, state.change, state.lost, work)
-    else:
-        log_sweep(queue.one, *what, domain - 1, state.change, state.lost, work)
+    message_sweep(queue.one, graph, potentials, msg, domain, queue.new, 0.0, state.change, state.lost, work)
     queue.priority[s] = state.change[c]
 
 
@@ -159,10 +155,10 @@ def residual_messages(components, graph, potentials, domain, msg, tol, most, que
 
     The new messages of all slots wait in a heap. Where one is sent, those that depend on it are computed
     again.
-    Arguments: components (n,); graph; potentials; domain, see loopy.py; out: msg (S, W); tol; most; work:
-    queue, a `Queue`; out: state, a `State` (both loopy.py); work, a `Buffers`. Returns how many messages were
-    computed. Cost: a message and the depth of the heap for each neighbour of what is sent. Source: Elidan,
-    McGraw and Koller (2006), Residual belief propagation.
+    Arguments: components (n,); graph; potentials; domain, see sum_product.py; out: msg (S, W); tol; most;
+    work: queue, a `Queue`; out: state, a `State`; work, a `Buffers`. Returns how many messages were computed.
+    Cost: a message and the depth of the heap for each neighbour of what is sent. Source: Elidan, McGraw and
+    Koller (2006), Residual belief propagation.
     """
     n_computed = 0
     for c in components:
@@ -215,11 +211,6 @@ def copy_tables(log_tables, graph, copies):
                         copies[copy + r * (n + 3 & -4)] = log_tables[cell + r]
 
 
-SCHEDULES = ("sync", "random", "residual", "sweep", "tree")
-BLOCKS = ("block", "mean-field")  # of blocks.py
-SUM, LOG_SUM, LOG_MAX = range(3)  # domains: probabilities, logarithms, logarithms with maxima
-
-
 class Options(NamedTuple):
     """How messages are sent. See `check_options`."""
 
@@ -268,11 +259,11 @@ class Queue(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """What belief propagation says of C components."""
+    """What belief propagation finds for C components."""
 
     log_z: np.ndarray  # (C,): as Bethe has it; -inf where messages find every labelling forbidden
     p_var: np.ndarray  # (V, W): of single variables; zeros where log_z is -inf
-    p_table: np.ndarray | None  # (cells,): of factors, times weights, summed over those that share a table
+    p_table: np.ndarray  # (cells,): of factors, times weights, summed over those that share a table
     converged: np.ndarray  # bool (C,)
     sweeps: np.ndarray  # int64 (C,)
     n_messages: int
@@ -298,36 +289,25 @@ def check_options(
     damping : share of the old message in a new one, below 1; "sync" and "block" have it.
     seed : of random orders.
     """
-    options = Options(
-        one_of("schedule", schedule, (*SCHEDULES, *BLOCKS)),
-        number("tol", tol),
-        whole("max_sweeps", max_sweeps),
-        number("damping", damping),
-        whole("seed", seed),
-        bool(early_stop),
-    )
-    if options.damping >= 1.0 or options.damping and schedule not in ("sync", "block"):
+    one_of("schedule", schedule, (*SCHEDULES, *BLOCKS))
+    tol, max_sweeps = number("tol", tol), whole("max_sweeps", max_sweeps)
+    damping, seed = number("damping", damping), whole("seed", seed)
+    if damping >= 1.0 or damping and schedule not in ("sync", "block"):
         raise ValueError(
             "damping: expected a number below 1, and 0 unless schedule is 'sync' or 'block', got "
-            f"{options.damping:g} with schedule={schedule!r}"
+            f"{damping:g} with schedule={schedule!r}"
         )
-    return options
+    return Options(schedule, tol, max_sweeps, damping, seed, bool(early_stop))
 
 
 def propagate(
-    graph: Graph,
-    log_phi: np.ndarray,
-    log_tables: np.ndarray,
-    options: Options = OPTIONS,
-    weight: np.ndarray | None = None,
-    counts: bool = True,
-    stream: int = 0,
-) -> Beliefs:
+    graph: Graph, log_phi: np.ndarray, log_tables: np.ndarray, options: Options = OPTIONS,
+    weight: np.ndarray | None = None, stream: int = 0,
+) -> Beliefs:  # fmt: skip
     """`Beliefs` of a graph.
 
     log_phi (V, W), log_tables (cells,): scores, see graphs.py; -inf forbids, any size; what stands behind a
     variable's labels is not read. weight (C,): of each component in p_table; None: ones.
-    counts : whether p_table is wanted.
     stream : random orders are those of (options.seed, stream).
     Messages start uniform. Components that probabilities cannot hold are computed again in logarithms.
     """
@@ -335,10 +315,8 @@ def propagate(
     weight = np.ones(graph.n_components) if weight is None else np.asarray(weight, float)
     if weight.shape != base.shape:
         raise ValueError(f"weight: expected one for each of {len(base)} components, got {weight.shape}")
-    found = Beliefs(
-        base, np.zeros(scores.phi.shape), np.zeros(graph.cell_ptr[-1]) if counts else None,
-        np.zeros(len(base), bool), np.zeros(len(base), np.int64), 0,
-    )  # fmt: skip
+    p_var, p_table, n = np.zeros(scores.phi.shape), np.zeros(graph.cell_ptr[-1]), len(base)
+    found = Beliefs(base, p_var, p_table, np.zeros(n, bool), np.zeros(n, np.int64), 0)
     rng = np.random.default_rng([options.seed, stream])
     wanted = ~_too_wide(graph, scores)
     found, lost = _domain(SUM, graph, _exp(scores), wanted, options, weight, found, rng)
@@ -356,31 +334,17 @@ def _domain(domain, graph, potentials, wanted, options, weight, found, rng):
         return found, wanted
     base, work, z_factor = found.log_z.copy(), _buffers(graph), np.zeros(len(graph.factor_table))
     msg, state, converged, n_messages = _iterate(graph, potentials, domain, wanted, options, rng)
-    what = wanted.astype(np.uint8), graph, potentials, msg
-    if domain == SUM:
-        sum_product_beliefs(*what, found.log_z, found.p_var, z_factor, state.lost, work)
-    else:
-        log_beliefs(*what, 0, found.log_z, found.p_var, z_factor, state.lost, work)
+    what = graph, potentials, msg, domain
+    message_beliefs(wanted, *what, found.log_z, found.p_var, z_factor, state.lost, work)
     lost = wanted & (state.lost > 0)
     found.log_z[lost] = base[lost]
-    if found.p_table is not None:
-        kept = np.where(wanted & ~lost, weight, 0.0)
-        count = sum_product_counts if domain == SUM else log_counts
-        count(kept, *what[1:], z_factor, found.p_table, work)
-    found = found._replace(
-        converged=np.where(wanted, converged, found.converged),
-        sweeps=np.where(wanted, state.sweeps, found.sweeps),
-        n_messages=found.n_messages + n_messages,
-    )
-    return found, lost
+    message_counts(np.where(wanted & ~lost, weight, 0.0), *what, z_factor, found.p_table, work)
+    found.converged[wanted], found.sweeps[wanted] = converged[wanted], state.sweeps[wanted]
+    return found._replace(n_messages=found.n_messages + n_messages), lost
 
 
 def max_marginals(
-    graph: Graph,
-    log_phi: np.ndarray,
-    log_tables: np.ndarray,
-    options: Options = OPTIONS,
-    stream: int = 0,
+    graph: Graph, log_phi: np.ndarray, log_tables: np.ndarray, options: Options = OPTIONS, stream: int = 0
 ) -> MaxMarginals:
     """`MaxMarginals`: of each variable the label with the largest max-marginal, the smaller one of a tie.
 
@@ -390,8 +354,7 @@ def max_marginals(
     wanted, p_var = np.ones(len(base), bool), np.full(scores.phi.shape, -np.inf)
     rng = np.random.default_rng([options.seed, stream])
     msg, state, converged, n_messages = _iterate(graph, scores, LOG_MAX, wanted, options, rng)
-    what = wanted.astype(np.uint8), graph, scores, msg
-    log_beliefs(*what, 1, base, p_var, np.zeros(0), state.lost, _buffers(graph))
+    message_beliefs(wanted, graph, scores, msg, LOG_MAX, base, p_var, None, state.lost, _buffers(graph))
     labels = p_var.argmax(axis=1).astype(np.int32)
     labels[state.lost[graph.component] > 0] = 0
     score = score_of(graph, log_phi, log_tables, labels)
@@ -494,11 +457,8 @@ def _iterate(graph, potentials, domain, wanted, options, rng):
             active &= state.change < options.tol
         order = orders.next(active, order)
         state.change[active] = 0.0
-        out = msg, new, options.damping
-        if domain == SUM:
-            sum_product_sweep(order, graph, potentials, *out, state.change, state.lost, work)
-        else:
-            log_sweep(order, graph, potentials, *out, domain - LOG_SUM, state.change, state.lost, work)
+        how = domain, new, options.damping
+        message_sweep(order, graph, potentials, msg, *how, state.change, state.lost, work)
         msg, new = new, msg
         n_messages += len(order)
         state.sweeps[active] += 1
@@ -569,20 +529,19 @@ class _Random(_Fixed):
     def shuffled(self, active):
         """Factors of active components in a random order, component by component."""
         factors = self.rng.permutation(np.flatnonzero(active[self.component]))
-        component = self.component[factors]
-        if len(active) <= 1 << 15:
-            component = component.astype(np.int16)  # which NumPy sorts by counting
-        return factors[np.argsort(component, kind="stable")]
+        return factors[self.by_component(factors)]
+
+    def by_component(self, factors):
+        """The stable order that sorts factors by component."""
+        few = self.graph.n_components <= 1 << 15  # NumPy sorts int16 by counting
+        return np.argsort(self.component[factors].astype(np.int16 if few else np.int64), kind="stable")
 
     def next(self, active, before):
         factors, graph = self.shuffled(active), self.graph
         last, arity = graph.factor_ptr[factors + 1] - 1, np.diff(graph.factor_ptr)[factors]
         passes = [np.flatnonzero(arity > i) for i in range(int(arity.max()))]
         slots = np.concatenate([last[some] - i for i, some in enumerate(passes)])
-        component = self.component[np.concatenate([factors[some] for some in passes])]
-        if len(active) <= 1 << 15:
-            component = component.astype(np.int16)
-        return slots[np.argsort(component, kind="stable")]
+        return slots[self.by_component(np.concatenate([factors[some] for some in passes]))]
 
 
 class _Tree(_Random):

@@ -1,4 +1,15 @@
-"""What training of a dynamic CRF minimises: `DynamicObjective`."""
+"""How a dynamic CRF is computed with: engines, the choice between them, and what training minimises.
+
+elimination    chains with potentials between neighbouring labels, by matrix products        exact
+junction       junction trees: any template whose largest clique is small enough             exact
+block          belief propagation, each chain at once                                        approximate
+sweep, random, tree, residual, sync    belief propagation message by message                 approximate
+mean-field     chains that know each other's marginals: a lower bound of log Z               approximate
+
+Each engine is a form behind the port of chain/forms.py. `Propagation` sends messages along any template, and
+along links between tokens that are far apart (skip chains). A batch of sentences is one graph; sentences that
+have converged are left alone. `DynamicObjective` is the objective over these forms.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +22,127 @@ from crfbook._checks import number
 from crfbook.chain.objective import Objective, check_weights, l2_penalty
 from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import FeatureSet
-from crfbook.dynamic.engines import batch_rows, check_engine, linked_tables, make_form
-from crfbook.dynamic.junction import LIMIT
+from crfbook.dynamic.blocks import ChainBlocks, block_chains
+from crfbook.dynamic.elimination import Elimination, elimination_rows
+from crfbook.dynamic.graphs import by_sentence, layout_graph, links_of_batches, rows_counts, rows_scores
+from crfbook.dynamic.junction import LIMIT, JunctionTrees, tree_plan
 from crfbook.dynamic.layout import gold_counts, instances, known_sets
-from crfbook.dynamic.loopy import OPTIONS, Options
+from crfbook.dynamic.loopy import BLOCKS, OPTIONS, SCHEDULES, Options, propagate
 
 if TYPE_CHECKING:
-    from crfbook.dynamic.layout import Layout
+    from crfbook.dynamic.layout import TemplateLayout
 
 
-class Lattice(Objective):
+class Propagation(JunctionTrees):
+    """Beliefs in the place of marginals, the Bethe approximation in that of log Z.
+
+    options : of `check_options`. Random orders are those of (seed, batch).
+    links : {number of a table in layout.tables: int64 (E, 2), tokens of the corpus}. Such a table joins the
+        label of chain at[0] of the first token with that of chain at[1] of the second one. Its scores read
+        the attributes of the second token.
+    """
+
+    def __init__(self, problem, layout, label_sets, limit, options, links=None):
+        super().__init__(problem, layout, label_sets, limit)
+        self.options = options
+        self.links = links_of_batches(problem.packing, links)
+
+    def begin(self):
+        return np.zeros(self.layout.n_tables)
+
+    def batch_sums(self, batch, work, log_z, sums):
+        b = batch.place[0]
+        rows = layout_graph(self.layout, by_sentence(batch.step_ptr), len(log_z), self.links[b])
+        scores = rows_scores(self.layout, rows, self.tables, batch.log_node)
+        found = propagate(rows.graph, *scores, self.options, batch.weight, stream=b)
+        log_z[:] = found.log_z
+        rows_counts(self.layout, rows, batch.weight, found.p_var, found.p_table, batch.p_node, sums)
+        failed = len(log_z) - np.count_nonzero(found.converged)
+        self.stats[self.shard_of[b]] += len(log_z), failed, found.sweeps.sum(), found.n_messages
+        return False
+
+    def finish(self, sums, part):
+        part += sums
+
+
+EXACT = {"elimination": Elimination, "junction": JunctionTrees}
+FORMS = {**EXACT, **dict.fromkeys(BLOCKS, ChainBlocks), **dict.fromkeys(SCHEDULES, Propagation)}
+ROWS = {"junction": 512, "block": 1024, "mean-field": 1024}  # of a batch
+
+
+def check_engine(layout, corpus, engine, limit=LIMIT):
+    """The name of an engine; ValueError where it cannot do this template, before a table is made.
+
+    engine : a name of `FORMS`; "exact" is the faster exact one that can, "auto" an approximate one where none
+    can. Of junction trees, those of all lengths in the corpus are planned: that of a long sequence can have a
+    wider clique.
+    """
+    if engine == "auto":
+        try:
+            return check_engine(layout, corpus, "exact", limit)
+        except ValueError:
+            return "tree" if block_chains(layout) else "block"
+    cells = int(np.prod(layout.sizes, dtype=np.float64)) if layout.axes else 0
+    if engine == "exact":
+        engine = "elimination" if 0 < cells <= limit else "junction"
+    if engine == "elimination" and cells > limit:
+        raise ValueError(
+            f"engine='elimination': expected at most {limit:,} joint labels of all chains, got {cells:,}"
+        )
+    if engine == "elimination" and not layout.axes:
+        raise ValueError(
+            "engine='elimination': expected potentials between neighbouring labels of chains, got a template "
+            "with others; 'junction' takes any"
+        )
+    if engine == "junction":
+        for n_steps in np.unique(corpus.lengths[corpus.lengths > 0])[::-1].tolist():
+            tree_plan(layout, n_steps, limit)
+    if engine in BLOCKS and (why := block_chains(layout, engine)):
+        raise ValueError(f"inference={engine!r}: {why}; 'tree' takes any template")
+    return engine
+
+
+def engines_of(layout):
+    """Names of the engines that can do a template, if it is small enough."""
+    refused = {"elimination": not layout.axes, "junction": any(table.linked for table in layout.tables)}
+    refused |= {name: block_chains(layout, name) for name in BLOCKS}
+    return [name for name in FORMS if not refused.get(name)]
+
+
+def engine_cost(layout, corpus, engine, limit=LIMIT):
+    """What inference costs, in one line, from sizes alone."""
+    sizes = layout.sizes
+    joint = f"{' x '.join(map(str, sizes))} labels"
+    if engine == "elimination":
+        steps = int(np.prod(sizes, dtype=np.int64)) * sum(sizes)
+        return f"{joint}: elimination, {steps:,} products a token forward"
+    if engine == "junction":
+        plan = tree_plan(layout, max(1, corpus.longest), limit)
+        cells = f"cliques of up to {int(plan.largest):,} cells, {int(plan.cells):,} for the longest sequence"
+        return f"{joint}: junction trees, {cells}"
+    pairs = sum(2 * table.size for table in layout.tables if len(table.at) > 1)
+    return f"{joint}: {engine}, an approximation, about {pairs:,} products a token and sweep"
+
+
+def make_form(problem, layout, label_sets, limit, engine, options, links):
+    """The form of an engine. options : of `check_options`; links : of `linked_tables`; for approximations."""
+    form = FORMS[engine]
+    if engine in EXACT:
+        return form(problem, layout, label_sets, limit)
+    return form(problem, layout, label_sets, limit, options._replace(schedule=engine), links)
+
+
+def batch_rows(layout, engine):
+    """Rows of a batch."""
+    return elimination_rows(layout) if engine == "elimination" else ROWS.get(engine, 4096)
+
+
+def linked_tables(layout, corpus):
+    """{number of a table: int64 (E, 2), tokens}: pairs of linked tokens, for cliques that join them."""
+    return {i: corpus.linked for i, table in enumerate(layout.tables) if table.linked}
+
+
+class JointObjective(Objective):
     """sum_i weight_i log Z_i - w . counts, over the joint labels that label sets leave."""
 
     _forms: ClassVar = {"batched": make_form}
@@ -43,7 +165,7 @@ class Lattice(Objective):
     def work_arrays(self):
         """What elimination writes on its way, of one thread, after a first call."""
         _, spare = self._made["batched"]
-        return spare.items[0][0].chains
+        return spare.items[0][0].own
 
     @property
     def stats(self):
@@ -70,7 +192,7 @@ class DynamicObjective:
     corpus : Corpus; its labels and transitions are not looked at. labels int32 (N, m), -1: unknown.
     layout, features : of `lay_out_template` and `dynamic_features`.
     c2, n_threads : as `Objective`.
-    engine : a name of `engines.FORMS`, or "exact": elimination where it can. limit : cells of the largest
+    engine : a name of `FORMS`, or "exact": elimination where it can. limit : cells of the largest
     clique of a junction tree. options : of `check_options`, for approximations.
 
     Of an approximation, log Z is Bethe's (mean field: a lower bound), and the gradient is the value's where
@@ -81,8 +203,8 @@ class DynamicObjective:
     """
 
     def __init__(
-        self, corpus: Corpus, labels: ArrayLike, layout: Layout, features: FeatureSet, *, c2: float = 0.0,
-        n_threads: int = 1, engine: str = "exact", limit: int = LIMIT,
+        self, corpus: Corpus, labels: ArrayLike, layout: TemplateLayout, features: FeatureSet, *,
+        c2: float = 0.0, n_threads: int = 1, engine: str = "exact", limit: int = LIMIT,
         options: Options = OPTIONS,
     ) -> None:  # fmt: skip
         self.c2, self.features = number("c2", c2), features
@@ -97,12 +219,12 @@ class DynamicObjective:
             counts = gold_counts(layout, take_sequences(corpus, whole), features, labels[tokens])
         more = n_threads, limit, engine, options
         none = np.zeros((0, layout.n_cells), bool)
-        self.free, self.known = Lattice(corpus, features, layout, counts, none, *more), None
+        self.free, self.known = JointObjective(corpus, features, layout, counts, none, *more), None
         if len(partial):
             tokens = np.isin(corpus.sequence, partial)
             which, sets = known_sets(layout, labels[tokens])
             part = take_sequences(corpus, partial)._replace(label_set=which)
-            self.known = Lattice(part, features, layout, np.zeros(len(counts)), sets, *more)
+            self.known = JointObjective(part, features, layout, np.zeros(len(counts)), sets, *more)
         if self.known is not None and len(bad := self.known.without_labelling()):
             raise ValueError(
                 f"sequence {partial[bad.min()]}: the constraints forbid every labelling with its known labels"

@@ -57,7 +57,7 @@ def nodes(*chains: str, features: str = "supported") -> list[Clique]:
 
 
 def linear(*chains: str, features: str = "bias", node_features: str = "supported") -> list[Clique]:
-    """A linear-chain CRF for each chain, that know nothing of each other."""
+    """A linear-chain CRF for each chain, without potentials between chains."""
     return [
         *nodes(*chains, features=node_features),
         *(Clique(((0, chain), (1, chain)), features) for chain in chains),
@@ -108,7 +108,7 @@ def memory(chain: str, name: str, rule: str, labels: Iterable[Any], features: st
 def hierarchical(upper: str, lower: str, end: str, features: str = "bias") -> list[Clique]:
     """Two levels: the label of `upper` can change only after a token whose label in `end` is true.
 
-    A chain inside each label of the upper one, that begins anew where it does. Source: the paper's Figure 2c.
+    The lower chain restarts wherever the label of the upper one ends. Source: the paper's Figure 2c.
     """
     return [
         *nodes(upper, lower, end),
@@ -187,17 +187,17 @@ def check_cliques(cliques: Iterable[Clique]) -> list[Clique]:
     return list(found.values())
 
 
-def rule_table(clique: Clique, labels: dict[str, list[Any]]) -> np.ndarray | None:
+def rule_table(clique: Clique, labels: Sequence[list[Any]]) -> np.ndarray | None:
     """Which cells of a clique its rule allows: bool, one axis for each of its labels; None without a rule.
 
-    labels : {chain: its labels, in order}. Rules, for a clique of labels a, b, c:
+    labels : those of the chain of each label that it reads. Rules, for a clique of labels a, b, c:
         "copy unless"  c = a, unless b is true
         "last other"   c = a if b is among the clique's labels, else c = b
         "seen"         c = (a is true, or b is among the clique's labels)
     """
     if clique.rule in ("", LINKED):
         return None
-    first, second, third = (labels[chain] for _, chain in clique.at)
+    first, second, third = labels
     after = {
         "copy unless": lambda a, b: third if b else [a],
         "last other": lambda a, b: [a if b in clique.labels else b],
@@ -223,11 +223,7 @@ def memory_column(clique: Clique, labels: list[Any], own: list[Any], ids: Any, s
 
     labels, own : those of its chain and its own. ids int32 (N,): of its chain, -1: unknown. seq_ptr (S+1,).
     """
-    names = {"b": labels, "a": own, "c": own}
-    first, second, third = clique.at
-    table = rule_table(
-        clique._replace(at=((first[0], "a"), (second[0], "b"), (third[0], "c"))), names
-    ).argmax(axis=2)
+    table = rule_table(clique, [own, labels, own]).argmax(axis=2)
     column = np.zeros(len(ids), np.int32)
     for start, stop in zip(seq_ptr[:-1].tolist(), seq_ptr[1:].tolist(), strict=True):
         for t in range(start + 1, stop):

@@ -8,13 +8,24 @@ cannot vectorise. Only those of the best path are read. So delta is kept, and th
 the best path are looked at again on the way back: m K additions a step, beside K (L_1 + .. + L_m) before.
 
 Here the first axis is eliminated first: with the largest chain last, maxima run over long rows. Else as
-elimination.py. `chains` is a `MaxChains` of potentials.py, with its shapes.
+elimination.py. `chains` is a `ChainTables` of elimination.py, made by `max_chains`.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.dynamic.elimination import transitions_of
+from crfbook.dynamic.elimination import chain_tables, transitions_of
+
+
+def max_chains(layout, tables):
+    """`ChainTables` for maxima, of the scores of `log_tables`, and the chain of each axis."""
+    axes = list(layout.axes)
+    if any(table.span and table.at[0][1] != table.at[1][1] for table in layout.tables if len(table.at) == 2):
+        axes = axes[::-1]
+    chains, sizes = chain_tables(layout, tables, axes), [layout.sizes[chain] for chain in layout.axes]
+    place = [layout.axes.index(chain) for chain in axes]
+    cell = np.arange(chains.beside.size).reshape(sizes).transpose(place)
+    return chains._replace(cell=np.ascontiguousarray(cell.reshape(-1))), axes
 
 
 @kernel
@@ -109,7 +120,7 @@ def max_plus(a, b, out):
 def add_labels(t, log_node, chains, state):
     """state[cell] += the scores of the cell's labels at token t.
 
-    Arguments: t, log_node (n, M), chains (`MaxChains`, see the top); out: state (K,). Cost: 2 K. Source:
+    Arguments: t, log_node (n, M), chains (`ChainTables`, see the top); out: state (K,). Cost: 2 K. Source:
     docs/SPEC.md, B.3.
     """
     m, row = chains.size.size, log_node[t]
@@ -117,20 +128,20 @@ def add_labels(t, log_node, chains, state):
     for p in range(chains.before[m - 1]):
         f = 0.0
         for k in range(m - 1):
-            f += row[chains.first[k] + p // (chains.before[m - 1] // chains.before[k + 1]) % chains.size[k]]
+            f += row[chains.column[k, p]]
         for y in range(L):
-            state[p * L + y] += f + row[first + y] + chains.log_beside[p * L + y]
-    if chains.beside_row[0] >= 0:
+            state[p * L + y] += f + row[first + y] + chains.beside[p * L + y]
+    if chains.beside_row >= 0:
         for c in range(state.size):
-            state[c] += row[chains.beside_row[0] + chains.cell[c]]
+            state[c] += row[chains.beside_row + chains.cell[c]]
 
 
 @kernel
 def best_before(t, cell, log_node, chains, delta, buf):
     """The best cell of token t - 1 before `cell` of token t: all of them are looked at.
 
-    Arguments: t, cell; log_node (n, M) of the sequence, chains, delta (T, K); work: buf (K,).
-    Cost: (m + 1) K. Source: chapter 12.
+    Arguments: t, cell; log_node (n, M) of the sequence, chains, delta (T, K); work: buf (K,). Cost: (m + 1)
+    K. Source: chapter 12.
     """
     buf[:] = delta[t - 1]
     for k in range(chains.size.size):
@@ -140,7 +151,7 @@ def best_before(t, cell, log_node, chains, delta, buf):
         for yp in range(L):
             v = table[yp, y]
             if chains.has_skew[k]:
-                v += chains.log_skew[k, cell + (yp - y) * after]
+                v += chains.skew[k, cell + (yp - y) * after]
             for p in range(chains.before[k]):
                 lo = (p * L + yp) * after
                 for j in range(lo, lo + after):
@@ -152,11 +163,11 @@ def best_before(t, cell, log_node, chains, delta, buf):
 def chains_viterbi(log_node, chains, seq_ptr, path, score, delta, buf):
     """The best joint labelling of each sequence; of equally good ones, one.
 
-    Arguments: log_node (n, M): scores of rows, limits included, sequence by sequence; chains (`MaxChains`,
-    see the top); seq_ptr (S+1,); out: path int32 (n, m), in the order of the axes; score (S,), -inf where
-    every labelling is forbidden (path 0 then), 0 for no token; work: delta (longest, K), buf (2, K). Cost: K
-    (L_1 + .. + L_m) additions and maxima a token. Source: Sutton, Rohanimanesh and McCallum (2004), section
-    3.2; chapter 12.
+    Arguments: log_node (n, M): scores of rows, limits included, sequence by sequence; chains
+    (`ChainTables`, see the top); seq_ptr (S+1,); out: path int32 (n, m), in the order of the axes; score
+    (S,), -inf where every labelling is forbidden (path 0 then), 0 for no token; work: delta (longest, K), buf
+    (2, K). Cost: K (L_1 + .. + L_m) additions and maxima a token. Source: Sutton, Rohanimanesh and McCallum
+    (2004), section 3.2; chapter 12.
     """
     m = chains.size.size
     for s in range(seq_ptr.size - 1):
@@ -173,7 +184,7 @@ def chains_viterbi(log_node, chains, seq_ptr, path, score, delta, buf):
                 out = state if k == m - 1 else buf[k % 2]
                 if chains.has_skew[k]:
                     for c in range(source.size):
-                        source[c] += chains.log_skew[k, c]
+                        source[c] += chains.skew[k, c]
                 L, after, n = chains.size[k], chains.after[k], chains.before[k]
                 table = transitions_of(k, t, rows, chains)
                 if after == 1:

@@ -23,8 +23,7 @@ from crfbook.data.features import observed
 from crfbook.data.vocabulary import number_labels
 from crfbook.dynamic import Clique, factorial, memory
 from crfbook.dynamic.inference import ready_rows
-from crfbook.dynamic.potentials import max_chains
-from crfbook.dynamic.viterbi import chains_viterbi, two_chains_viterbi
+from crfbook.dynamic.viterbi import chains_viterbi, max_chains, two_chains_viterbi
 from crfbook.evaluation import paired_test
 
 from .harness import Row, cpu_row, race, study, timed
@@ -440,7 +439,7 @@ def viterbi_runs(one):
     ready = ready_rows(corpus, dynamic.DynamicModel(layout, one.features, one.w, "elimination"))
     rows = stretch_scores(ready.corpus, ready.scores, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens))
     chains, axes = max_chains(layout, ready.tables)
-    n_cells, longest = len(chains.log_beside), corpus.longest
+    n_cells, longest = len(chains.beside), corpus.longest
     path, score = np.zeros((corpus.n_tokens, 2), np.int32), np.zeros(corpus.n_sequences)
     work = np.empty((longest, n_cells)), np.empty((2, n_cells))
     blocks = [np.ascontiguousarray(rows[:, a:b]) for a, b in pairwise(layout.first)]

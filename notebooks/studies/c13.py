@@ -21,9 +21,9 @@ from crfbook.chain.inference import stretch_scores
 from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
 from crfbook.data.corpus import slice_sequences
-from crfbook.dynamic.engines import batch_rows, make_form
 from crfbook.dynamic.inference import ready_rows
 from crfbook.dynamic.junction import junction_log_z, junction_plan
+from crfbook.dynamic.objective import batch_rows, make_form
 from crfbook.evaluation import paired_test
 
 from . import c12
@@ -102,12 +102,8 @@ def sums_run(corpus, engine, options=dynamic.OPTIONS):
         sums, part = form.begin(), np.zeros(one.layout.n_tables)
         for b, rows in enumerate(batches):
             batch = Batch(b, packing, work)
-            log_z = np.zeros(len(batch.weight))
-            batch.log_node[:] = rows
-            if form.batch_sums(batch, work, log_z, sums):
-                batch.log_node[:] = rows
-            for r in np.flatnonzero(np.isnan(log_z)):
-                form.redo(batch, r, log_z, part)
+            fill = partial(np.copyto, batch.log_node, rows)
+            form.infer(batch, work, fill, np.zeros(len(batch.weight)), sums, part)
         form.finish(sums, part)
         return form
 

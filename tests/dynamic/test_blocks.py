@@ -2,6 +2,7 @@
 they maximise, hard rules, scores that do not fit into scaled tables.
 """
 
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from crfbook.dynamic.blocks import ChainBlocks, block_chains
 from crfbook.dynamic.inference import DynamicModel, ready_rows
 from crfbook.dynamic.layout import dynamic_features, known_sets, lay_out_template
 from crfbook.dynamic.loopy import OPTIONS
-from crfbook.dynamic.objective import Lattice, plain
+from crfbook.dynamic.objective import JointObjective, plain
 from crfbook.dynamic.templates import Clique, factorial, linear, memory
 
 pytestmark = pytest.mark.kernels
@@ -34,7 +35,7 @@ TEXT = (
 )
 
 
-class Blocky(Lattice):
+class Blocky(JointObjective):
     """log Z of chain blocks summed over a corpus, with its gradient."""
 
     _forms: ClassVar = {"batched": ChainBlocks}
@@ -82,11 +83,7 @@ def run(problem, known=None, rows=16, links=None, **options):
         batch, token = Batch(b, packing, work), packing.row_token[packing.rows(b)]
         found = np.full(len(batch.weight), np.inf)
         batch.p_node[:] = np.nan
-        batch.log_node[:] = scores[token]
-        if form.batch_sums(batch, work, found, sums):
-            batch.log_node[:] = scores[token]
-        for r in np.flatnonzero(np.isnan(found)):
-            form.redo(batch, r, found, part)
+        form.infer(batch, work, partial(np.copyto, batch.log_node, scores[token]), found, sums, part)
         log_z[packing.sequence[batch.slots]] = found
         p[token] = batch.p_node[:, : layout.n_cells]
     form.finish(sums, part)

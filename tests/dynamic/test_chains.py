@@ -10,14 +10,12 @@ from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
-from crfbook.dynamic.elimination import chains_forward
-from crfbook.dynamic.forms import elimination_rows
+from crfbook.dynamic.elimination import chain_potentials, chain_work, chains_forward, elimination_rows
 from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals
 from crfbook.dynamic.layout import dynamic_features, lay_out_template, log_tables
 from crfbook.dynamic.objective import DynamicObjective
-from crfbook.dynamic.potentials import chain_potentials, chain_work, max_chains
 from crfbook.dynamic.templates import Clique, factorial, linear
-from crfbook.dynamic.viterbi import chains_viterbi, max_plus, two_chains_viterbi
+from crfbook.dynamic.viterbi import chains_viterbi, max_chains, max_plus, two_chains_viterbi
 
 pytestmark = pytest.mark.kernels
 LENGTHS = (4, 1, 7, 0, 7, 2, 12)

@@ -10,11 +10,11 @@ from helpers.dynamic import dynamic_problem, enumerate_sequence
 from crfbook.chain.inference import node_scores
 from crfbook.data.constraints import Constraints
 from crfbook.dynamic import DynamicModel, decode, decode_dual, factorial, linear
-from crfbook.dynamic.dual import ahead, average, best_of, cells_left, follow_given, sweep
+from crfbook.dynamic.dual import ahead, average, best_of, cells_left, dual_chains, follow_given, sweep
 from crfbook.dynamic.inference import check_dual
 from crfbook.dynamic.layout import dynamic_features, lay_out_template, log_tables
-from crfbook.dynamic.potentials import dual_chains, max_chains
 from crfbook.dynamic.templates import Clique, nodes
+from crfbook.dynamic.viterbi import max_chains
 
 pytestmark = pytest.mark.kernels
 NAMES = ("two chains", "large first", "independent")

@@ -6,7 +6,7 @@ from helpers.dynamic import dynamic_problem
 
 from crfbook.chain.inference import node_scores
 from crfbook.dynamic import DynamicModel, decode, factorial, lay_out_template
-from crfbook.dynamic.forms import BYTES, elimination_rows
+from crfbook.dynamic.elimination import BYTES, elimination_rows
 from crfbook.dynamic.layout import log_tables
 from crfbook.dynamic.objective import DynamicObjective
 from crfbook.dynamic.viterbi import max_plus, two_chains_viterbi

@@ -94,7 +94,8 @@ def test_templates_equal_enumeration(name, one_token, seed):
     cards = cards * (1 if one_token else n_steps)
     tables = np.split(random_tables(rng, cards, scopes), np.cumsum(factor_sizes(cards, scopes)))
     for table, (number, _) in zip(tables, where, strict=False):
-        allowed = rule_table(cliques[number], labels)
+        clique = cliques[number]
+        allowed = rule_table(clique, [labels[chain] for _, chain in clique.at])
         if allowed is not None:
             table[~allowed.ravel()] = -np.inf
     assert_equals_enumeration(cards, scopes, np.concatenate(tables))

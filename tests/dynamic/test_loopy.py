@@ -11,22 +11,14 @@ from hypothesis import strategies as st
 import crfbook.dynamic.loopy as loopy
 from crfbook.dynamic.graphs import factor_graph
 from crfbook.dynamic.junction import junction_log_z, junction_plan
-from crfbook.dynamic.loopy import (
-    LOG_SUM,
-    SCHEDULES,
-    SUM,
-    Buffers,
-    check_options,
-    max_marginals,
-    propagate,
-    score_of,
-)
+from crfbook.dynamic.loopy import SCHEDULES, Buffers, check_options, max_marginals, propagate, score_of
 from crfbook.dynamic.sum_product import (
-    log_sweep,
+    LOG_SUM,
+    SUM,
+    cavities_of_others,
+    cavity_at,
+    message_sweep,
     plain_message,
-    product_at,
-    product_of_others,
-    sum_product_sweep,
 )
 
 pytestmark = pytest.mark.kernels
@@ -172,7 +164,7 @@ def test_a_label_fades_at_once_and_wins(schedule, triples):
 def test_many_neighbours(schedule, monkeypatch):
     """A star of 700 leaves: the product of all messages is no number of 64 bits; probabilities suffice."""
     n = 700
-    monkeypatch.setattr(loopy, "log_beliefs", None)
+    monkeypatch.setattr(loopy, "LOG_SUM", "never needed")
     rng = np.random.default_rng(0)
     graph = factor_graph([5] + [3] * n, [(0, v + 1) if v % 2 else (v + 1, 0) for v in range(n)])
     tables = [rng.normal(size=(5, 3) if v % 2 else (3, 5)) for v in range(n)]
@@ -504,31 +496,25 @@ def test_messages_as_they_are_read(cards):
     msg = np.where(inside, rng.random((len(n), graph.width)), 0.0)
     msg /= msg.sum(axis=1)[:, None]
     work = Buffers(*(np.full(size, np.nan) for size in (graph.most_rows, graph.width, graph.width)))
+    with np.errstate(divide="ignore"):
+        logs = np.log(msg)
     for s in range(len(n)):
         order, want = np.array([s]), np.full(graph.width, np.nan)
         plain_message(s, graph, loopy._exp(scores), msg, want)
         for domain in (SUM, LOG_SUM):
             change, lost = np.zeros(1), np.zeros(1, np.uint8)
-            if domain == SUM:
-                new = np.zeros_like(msg)
-                sum_product_sweep(order, graph, loopy._exp(scores), msg, new, 0.0, change, lost, work)
-                largest = np.abs(want[: n[s]] - msg[s, : n[s]]).max()
-            else:
-                with np.errstate(divide="ignore"):
-                    logs, new = np.log(msg), np.full_like(msg, -np.inf)
-                log_sweep(order, graph, scores, logs, new, 0.0, 0, change, lost, work)
-                largest = np.abs(new[s, : n[s]] - logs[s, : n[s]]).max()
-                new = np.exp(new)
+            potentials, old, view = (
+                (scores, logs, np.exp) if domain == LOG_SUM else (loopy._exp(scores), msg, np.array)
+            )
+            out, damped = np.full((2, *msg.shape), 0.0 if domain is SUM else -np.inf)
+            what = order, graph, potentials, old, domain
+            message_sweep(*what, out, 0.0, change, lost, work)
+            largest, new = np.abs(out[s, : n[s]] - old[s, : n[s]]).max(), view(out)
             assert not lost[0] and change[0] == pytest.approx(largest, rel=1e-9)
             np.testing.assert_allclose(new[s, : n[s]], want[: n[s]], rtol=1e-12, atol=1e-15)
             assert not new[s, n[s] :].any() and not new[np.arange(len(n)) != s].any()
-            if domain == SUM:
-                sum_product_sweep(order, graph, loopy._exp(scores), msg, new, 0.25, change, lost, work)
-            else:
-                damped = np.full_like(logs, -np.inf)
-                log_sweep(order, graph, scores, logs, damped, 0.25, 0, change, lost, work)
-                new = np.exp(damped)
-            np.testing.assert_allclose(new[s], 0.75 * want + 0.25 * msg[s], rtol=1e-12, atol=1e-15)
+            message_sweep(*what, damped, 0.25, change, lost, work)
+            np.testing.assert_allclose(view(damped)[s], 0.75 * want + 0.25 * msg[s], rtol=1e-12, atol=1e-15)
 
 
 def test_small_products_are_reported():
@@ -536,11 +522,11 @@ def test_small_products_are_reported():
     graph = factor_graph([2, 2, 2, 2], [(0, 1, 2), (0, 3), (3, 0)])
     phi, msg = np.ones((4, 4)), np.tile([1.0, 1e-100, 0.0, 0.0], (7, 1))
     w, q = np.zeros(4), np.zeros(4)
-    assert product_at(3, -1, graph, phi, msg, q)[0] == 1 and q[1] == pytest.approx(1e-200)
-    assert product_at(0, -1, graph, phi, msg, q)[0] == 2 and q[1] == pytest.approx(1e-300)
-    assert product_at(3, 4, graph, phi, msg, q)[0] == 0
+    assert cavity_at(3, -1, graph, phi, msg, SUM, q)[0] == 1 and q[1] == pytest.approx(1e-200)
+    assert cavity_at(0, -1, graph, phi, msg, SUM, q)[0] == 2 and q[1] == pytest.approx(1e-300)
+    assert cavity_at(3, 4, graph, phi, msg, SUM, q)[0] == 0
     phi[1:3, 1] = 1e-80
-    rows, lost, _ = product_of_others(0, graph, phi, msg, w, q)
+    rows, lost, _ = cavities_of_others(0, graph, phi, msg, SUM, w, q)
     assert rows == 4 and lost == 1 and w.tolist() == pytest.approx([1.0, 1e-80, 1e-80, 1e-160])
 
 
