@@ -376,3 +376,74 @@ def visit_blocks(order, start, only, rule, arrays):
         if missing:
             return place, total, missing
     return order.size, total, 0
+
+
+def marginals_plain(i, corpus, mu, nu):
+    """p[t, y] (T, L) and q[t, yp, y] (T, L, L): probabilities of labels, and of labels with the one before,
+    at the tokens of sequence i; q[0] is 0.
+
+        u[t, y] = sum_a x[t, a] mu[a, y],  v[t, yp, y] = sum of nu[b, yp, y] over the edge attributes b of t
+        log_alpha[t, y] = u[t, y] + LSE_yp(log_alpha[t-1, yp] + v[t, yp, y])
+        log_beta[t-1, yp] = LSE_y(v[t, yp, y] + u[t, y] + log_beta[t, y])
+
+    Source: Sokolovska et al. (2010), eq. (3), (9), in logarithms.
+    """
+    tokens = range(*corpus.seq_ptr[i : i + 2])
+    u, v = np.zeros((len(tokens), mu.shape[1])), np.zeros((len(tokens), *nu.shape[1:]))
+    for t, token in enumerate(tokens):
+        held, k = slice(*corpus.attr_ptr[token : token + 2]), corpus.edge_class[token]
+        u[t] = corpus.values[held] @ mu[corpus.attr_idx[held]]
+        v[t] = nu[corpus.class_attr[slice(*corpus.class_ptr[k : k + 2])]].sum(axis=0)
+    log_alpha, log_beta = u.copy(), np.zeros_like(u)
+    for t in range(1, len(u)):
+        log_alpha[t] += np.logaddexp.reduce(log_alpha[t - 1, :, None] + v[t], axis=0)
+    for t in range(len(u) - 1, 0, -1):
+        log_beta[t - 1] = np.logaddexp.reduce(v[t] + u[t] + log_beta[t], axis=1)
+    log_z, q = np.logaddexp.reduce(log_alpha[-1]), np.zeros_like(v)
+    q[1:] = np.exp(log_alpha[:-1, :, None] + v[1:] + (u + log_beta)[1:, None, :] - log_z)
+    return np.exp(log_alpha + log_beta - log_z), q
+
+
+def block_sums_plain(a, b, corpus, mu, nu):
+    """(expected, curvature, gold) of the weights of block (a, b): node (3, L) and edge (3, L, L), from the
+    sequences that hold its symbol and from no other.
+
+        expected = sum_t w x p,  curvature = sum_t w x^2 p (1 - p),  gold = sum_t w x 1{y_t = y}
+
+    over the occurrences t of the symbol, w the weight of the sequence; likewise of pairs, where x is 1.
+    Source: Sokolovska et al. (2010), eq. (5), (16).
+    """
+    n_labels = mu.shape[1]
+    node, edge, one = np.zeros((3, n_labels)), np.zeros((3, n_labels, n_labels)), np.eye(n_labels)
+    for i, (begin, end) in enumerate(zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)):
+        x, holds = np.zeros(end - begin), np.zeros(end - begin, bool)
+        for t, k in enumerate(corpus.edge_class[begin:end]):
+            held = slice(*corpus.attr_ptr[begin + t : begin + t + 2])
+            x[t] = corpus.values[held] @ (corpus.attr_idx[held] == a)
+            holds[t] = t > 0 and b in corpus.class_attr[slice(*corpus.class_ptr[k : k + 2])]
+        if not (x.any() or holds.any()):
+            continue
+        (p, q), y, w = marginals_plain(i, corpus, mu, nu), corpus.labels[begin:end], corpus.weights[i]
+        node += w * np.stack([x @ p, x**2 @ (p - p**2), x @ one[y]])
+        for t in np.flatnonzero(holds):
+            edge += w * np.stack([q[t], q[t] - q[t] ** 2, np.outer(one[y[t - 1]], one[y[t]])])
+    return node, edge
+
+
+def sweep_plain(blocks, corpus, mu, nu, c1, c2, factor):
+    """One sweep of Algorithm 2: the readable sister of `visit_blocks`, with the rule FIXED and all weights.
+
+        h = factor curvature,  g = expected - gold,  w = S(h w - g, c1) / (h + 2 c2)
+        S(z, c) = sign(z) max(|z| - c, 0)
+
+    for all weights w of a block at once. Arguments: blocks: pairs (node attribute a, edge attribute b), -1:
+    none; corpus; mu (A, L), nu (B, L, L): weights of node and of edge attributes, changed in place; c1, c2;
+    factor. Source: Sokolovska et al. (2010), Algorithm 2, eq. (13), (14).
+    """
+    for a, b in blocks:
+        for k, weights, sums in zip((a, b), (mu, nu), block_sums_plain(a, b, corpus, mu, nu), strict=True):
+            if k >= 0:
+                expected, curvature, gold = sums
+                h = factor * np.maximum(curvature, 1e-12)
+                z = h * weights[k] - (expected - gold)
+                weights[k] = np.sign(z) * np.maximum(np.abs(z) - c1, 0.0) / (h + 2.0 * c2)

@@ -8,7 +8,7 @@ from types import FunctionType
 import numpy as np
 import pytest
 from helpers.corpora import brute_value, random_corpus, random_model
-from helpers.problems import C1, C2, run_of, symbols
+from helpers.problems import C1, C2, dense_weights, run_of, symbols
 
 from crfbook import brute
 from crfbook.chain.objective import Objective
@@ -18,7 +18,7 @@ from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets.simulated import SPARSE_HMM, sample
 from crfbook.learners.coordinate import arrays as arrays_module
 from crfbook.learners.coordinate import sweeps
-from crfbook.learners.coordinate.arrays import Sparse, scatter
+from crfbook.learners.coordinate.arrays import ModelSizes, Sparse, scatter
 from crfbook.learners.coordinate.derivatives import feature_variance
 from crfbook.learners.coordinate.descent import (
     CoordinateDescent,
@@ -29,6 +29,8 @@ from crfbook.learners.coordinate.descent import (
     solve_path,
 )
 from crfbook.learners.coordinate.lattice import LABEL, SHIFT
+from crfbook.learners.coordinate.sweeps import Sweeper
+from crfbook.learners.coordinate.visit import sweep_plain
 from crfbook.learners.quasi_newton.l1 import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.training import interrupts
@@ -78,6 +80,31 @@ def test_same_optimum_as_owlqn_and_proximal_gradient(kind, share):
     assert np.array_equal(found.w != 0, best.w != 0)
     objectives = [step.objective for step in found.history]
     assert max(np.diff(objectives), default=0.0) <= 1e-9  # adaptive: monotone
+
+
+@pytest.mark.parametrize("joint", [True, False], ids=["joint", "apart"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_sweep_equals_its_readable_sister(seed, kind, joint):
+    """From random weights, a part of them 0; three sweeps, so that weights come and go."""
+    rng = np.random.default_rng(seed)
+    corpus = random_corpus(rng, lengths=LENGTHS, **kind)
+    features, w = random_model(rng, corpus, all_states=True, all_transitions=True)
+    w *= rng.random(len(w)) < 0.5
+    run, weights = Sweeper(corpus, None, ModelSizes(*features.sizes), None, joint=joint), []
+    run.set_rule(C1, C2, step="fixed", factor=2.0)
+    run.load(Sparse(features, w))
+    run.renew()
+    mu, nu = dense_weights(features, w)
+    for _ in range(3):
+        run.sweep()
+        sweep_plain(run.arrays.blocks.member.T.tolist(), corpus, mu, nu, C1, C2, 2.0)
+        found = dense_weights(*run.export())
+        weights.append(np.concatenate([part.ravel() for part in found]))
+        for mine, plain in zip(found, (mu, nu), strict=True):
+            np.testing.assert_allclose(mine, plain, rtol=1e-9, atol=1e-11)
+    before, after = weights[0] != 0, weights[-1] != 0
+    assert (before & ~after).any() and (after & ~before).any()
 
 
 OPTIONS = [
