@@ -128,6 +128,51 @@ def orthant_step(w, direction, pg, step, w_new):
     return predicted, norm1
 
 
+def owlqn_plain(fun, w, c1, iterations, memory=10):
+    """Minimise fun(w) + c1 |w|_1 by so many steps of OWL-QN: the readable sister of `minimize(..., c1=c1,
+    l1_method="owlqn")`; returns the weights (F,). With c1 = 0 it is L-BFGS with a line search that halves.
+
+        pg[k] = grad[k] + c1 sign(w[k]), or where w[k] = 0  sign(grad[k]) max(|grad[k]| - c1, 0)
+        d = -H pg   by the two loops over the pairs s = w' - w, y = grad' - grad of the smooth part
+        d[k] = 0    where it does not descend:  d[k] pg[k] >= 0
+        w' = w + step d, or 0 where its sign is not that of the orthant, xi = sign(w), or -sign(pg) at 0
+
+    Arguments: fun: w -> (value, grad (F,)) of the smooth part; w (F,): the start; c1; iterations; memory:
+    pairs that are kept. Source: Andrew and Gao (2007), sections 3.1 and 3.2.
+    """
+    pairs, (value, grad) = [], fun(w)
+    objective = value + c1 * np.abs(w).sum()
+    for _ in range(iterations):
+        at_zero = np.sign(grad) * np.maximum(np.abs(grad) - c1, 0.0)
+        pg = np.where(w != 0, grad + c1 * np.sign(w), at_zero)
+        d, shares = -pg, []
+        for s, y in reversed(pairs):
+            shares.append(s @ d / (s @ y))
+            d -= shares[-1] * y
+        if pairs:
+            s, y = pairs[-1]
+            d *= (s @ y) / (y @ y)
+        for (s, y), share in zip(pairs, reversed(shares), strict=True):
+            d += (share - y @ d / (s @ y)) * s
+        d[d * pg >= 0] = 0.0
+        xi, step = np.where(w != 0, np.sign(w), -np.sign(pg)), 1.0
+        if not pairs:
+            step /= max(1.0, np.linalg.norm(pg))
+        while True:
+            moved = w + step * d
+            moved[moved * xi <= 0] = 0.0
+            value, grad_moved = fun(moved)
+            lower = value + c1 * np.abs(moved).sum()
+            if lower <= objective + 1e-4 * pg @ (moved - w):
+                break
+            step /= 2.0
+        s, y = moved - w, grad_moved - grad
+        if s @ y > 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
+            pairs = [*pairs, (s, y)][-memory:]
+        w, grad, objective = moved, grad_moved, lower
+    return w
+
+
 @kernel
 def proximal_step(v, grad, step, c1, w_new):
     """One proximal-gradient step from v, written into `w_new`; returns (grad . d, |d|^2,
