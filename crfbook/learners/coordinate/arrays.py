@@ -176,17 +176,7 @@ class Move(NamedTuple):
     model: np.ndarray  # (3,): gradient times step, squares of the step by curvature, change of the penalty
 
 
-class Existing(NamedTuple):
-    """Weights that exist, as in a FeatureSet; all arrays are empty where all exist virtually."""
-
-    node_ptr: np.ndarray  # int64 (A+1,)
-    node_label: np.ndarray  # int32
-    edge_ptr: np.ndarray  # int64 (B+1,)
-    edge_prev: np.ndarray  # int32
-    edge_next: np.ndarray  # int32
-
-
-class Rule(NamedTuple):
+class VisitRule(NamedTuple):
     """Numbers that steer a visit."""
 
     c1: float
@@ -210,7 +200,7 @@ class VisitArrays(NamedTuple):
     lattices: Lattices
     tables: SharedTables
     weights: Weights
-    exist: Existing
+    exist: FeatureSet  # the weights that exist; all its arrays are empty where all exist virtually
     # (3, G): step factors of the adaptive rule; bounds of an entry of the gradient; curvatures of the safe
     # rule
     number: np.ndarray

@@ -51,24 +51,6 @@ def place_list(r, n, row):
 
 
 @kernel
-def room_for_classes(classes, more, class_ptr, class_attr, class_row, weight_row):
-    """Places in the pool of differences that rebuilding these classes may take,
-    if `more` entries come to each.
-
-    Arguments: classes int32 (n,); more; class_ptr (K+1,), class_attr (n,) of SharedTables; class_row (3,
-    K+1), weight_row (3, B+1): rows of the lists of classes and of weights. Cost: the edge attributes of
-    these classes. Source: docs/SPEC.md, A.10.
-    """
-    need = 0
-    for k in classes:
-        n = more
-        for j in range(class_ptr[k], class_ptr[k + 1]):
-            n += weight_row[SIZE, class_attr[j]]
-        need += n + n // 4 if n > class_row[ROOM, k] else 0
-    return need
-
-
-@kernel
 def _sum_weights(k, class_ptr, class_attr, lists, sum_buf, touched_buf):
     """sum_buf[yp, y] = s[k][yp, y] at the cells touched_buf[:n]; returns n. sum_buf (M, M) is nan before,
     and elsewhere after.

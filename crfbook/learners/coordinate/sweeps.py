@@ -1,28 +1,26 @@
-"""Sweeps of blockwise coordinate descent over the arrays that kernels change: their weights, objective and
-certificate; and one visit of a block in parts, for large blocks on several threads, blocks with unsafe
-sequences, exact curvatures, and for all blocks where they are few and `visit_blocks` is not compiled.
+"""Sweeps of blockwise coordinate descent over the arrays that kernels change, their weights, objective and
+certificate.
 
-A visit in parts is `visit_blocks` (visit.py) itself, its source run by Python: the kernels that it calls are
-compiled one by one, and `VisitByParts` takes the place of three of them. Sequences that share rows of alpha
-(beta) stay together in a group, gradients are cut into shards of tokens: both by the data alone. Sums are
-added in a fixed binary tree: the result has the same bits for any number of threads.
+`visit_blocks` (visit.py) visits most blocks. `VisitByParts` makes one visit from Python, and calls the
+kernels of a visit one by one: for large blocks on several threads, for blocks with unsafe sequences, for
+exact curvatures, and for all blocks where they are few and `visit_blocks` is not compiled. Sequences that
+share rows of alpha (beta) stay together in a group, gradients are cut into shards of tokens: both by the data
+alone. Sums are added in a fixed binary tree: the result has the same bits for any number of threads.
 """
 
-from types import FunctionType
+import math
 
 import numpy as np
 
-import crfbook.learners.coordinate.visit as kernels
 from crfbook._jit import is_compiled
 from crfbook.chain.objective import check_labels, padded
 from crfbook.data.corpus import owners
 from crfbook.data.features import FeatureSet, find, from_keys
 from crfbook.learners.coordinate.arrays import (
     DENSE_SHARE,
-    Existing,
-    Rule,
     Sparse,
     VisitArrays,
+    VisitRule,
     Weights,
     active_among,
     block_sums,
@@ -42,6 +40,7 @@ from crfbook.learners.coordinate.derivatives import (
     block_gradient,
     close_unsafe,
     exact_curvature,
+    gold_doubt,
 )
 from crfbook.learners.coordinate.lattice import (
     LABEL,
@@ -50,6 +49,9 @@ from crfbook.learners.coordinate.lattice import (
     UNSAFE,
     extend_alphas,
     extend_betas,
+    keep_log_z,
+    log_z_change,
+    mark_change,
     rebuild_base,
     rebuild_classes,
     score_rows,
@@ -57,16 +59,29 @@ from crfbook.learners.coordinate.lattice import (
 from crfbook.learners.coordinate.token_index import balanced, count_bounds, gold_edges, inverted_index
 from crfbook.learners.coordinate.visit import (
     ADAPTIVE,
+    BEND,
     BY_PARTS,
     CS,
     FACTOR,
     FIXED,
     LARGEST,
+    LIMIT,
+    MAX_TRIALS,
+    PASSES,
+    PENALTY,
     SAFE,
+    SAFE_CURVE,
+    SCREENED,
     SQUARES,
+    STEP_PASSES,
     WAPITI,
+    candidates,
     clear_block,
+    judge,
+    load_block,
+    missing_room,
     propose,
+    renew_tables,
     scale_curvatures,
     visit_blocks,
     write_block,
@@ -94,10 +109,11 @@ class Sweeper:
             node_kept, edge_kept = np.ones(sizes.n_attrs, bool), np.ones(sizes.n_edge_attrs, bool)
             if edge_attrs is not None:
                 edge_kept = np.isin(np.arange(sizes.n_edge_attrs), edge_attrs)
-            exist = [np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32, np.int32)]
+            none, labels = np.zeros(0, np.int64), np.zeros(0, np.int32)
+            exist = FeatureSet(*sizes, none, labels, none, labels, labels)
         else:
             node_kept, edge_kept = np.diff(features.node_ptr) > 0, np.diff(features.edge_ptr) > 0
-            exist = [getattr(features, name) for name in Existing._fields]
+            exist = features
         self._edge_kept = edge_kept
         tables, base_log, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
         self._empty_base = base_log.copy()
@@ -110,7 +126,7 @@ class Sweeper:
             lattices,
             tables,
             Weights(np.zeros((sizes.n_attrs, width)), base_log, lists),
-            Existing(*exist),
+            exist,
             number=np.stack([np.full(blocks.n_blocks, 2.0), limit, square]),
             sums=block_sums(width),
             move=no_move(width),
@@ -128,7 +144,7 @@ class Sweeper:
         factor, n_labels = float(factor) if step == "fixed" else 1.0, int(self.sizes.n_labels)
         flags = int(step == "cs"), int(exact), int(frozen), int(screening), 0, self.base_holds
         dense_above = int(DENSE_SHARE * n_labels**2)
-        self.rule = Rule(float(c1), float(c2), factor, STEPS[step], *flags, dense_above, n_labels)
+        self.rule = VisitRule(float(c1), float(c2), factor, STEPS[step], *flags, dense_above, n_labels)
 
     # ---- weights in and out
 
@@ -375,28 +391,63 @@ class VisitByParts:
         return sum(int(work.steps[0]) for work in self.works)
 
     def visit(self, g, only, rule, arrays):
-        """`visit_blocks` for block g: (change of the objective, places that its pool needs before)."""
-        source = getattr(kernels.visit_blocks, "py_func", kernels.visit_blocks)
-        parts = {
-            "extend": lambda *arguments: self.extend(*arguments[:4], arrays),
-            "block_gradient": lambda *_: self.gradient(g, rule, arrays),
-            "scale_curvatures": lambda *_: self.curvatures(g, rule, arrays),
-        }
-        visit = FunctionType(source.__code__, vars(kernels) | parts)
+        """`visit_blocks` for block g alone: (change of the objective, places that its pool needs before)."""
+        blocks, weights, move, count = arrays.blocks, arrays.weights, arrays.move, arrays.count
+        (a, b), visits = blocks.member[:, g].tolist(), slice(*blocks.visit_ptr[g : g + 2].tolist())
+        visited, low, high = blocks.visit_seq[visits], blocks.visit_low[visits], blocks.visit_high[visits]
         try:
-            return visit(np.array([g]), 0, only, rule, arrays)[1:]
-        except BaseException:  # Ctrl-C: a step that nobody has judged must not stay
-            move, (a, b) = arrays.move, arrays.blocks.member[:, g].tolist()
-            if move.n[0]:  # whoever goes on renews tables and lattices
-                propose(int(move.n[0]), np.inf, rule.c1, rule.c2, move.number, move.model)
-                write_block(a, b, rule, arrays.weights, move)
-            clear_block(a, b, rule, arrays.weights, move)
+            empty = load_block(a, b, rule, weights, move) == 0 and rule.screening
+            if empty and arrays.number[LIMIT, g] <= rule.c1:
+                count[SCREENED] += 1
+                return 0.0, 0
+            self.extend(visited, low, high, 0, arrays)
+            if empty and gold_doubt(g, rule.c1, blocks, arrays.lattices, arrays.tables) <= rule.c1:
+                count[SCREENED] += 1
+                return 0.0, 0
+            self.gradient(g, rule, arrays)
+            count[PASSES] += len(visited)
+            n = candidates(a, b, only, rule, weights, arrays.exist, arrays.sums, move, arrays.seen)
+            missing = missing_room(b, n, rule, blocks, arrays.tables, weights)
+            if n == 0 or rule.measure or missing:
+                return 0.0, 0 if rule.measure else missing
+            self.curvatures(g, rule, arrays)
+            return self._step(g, n, visited, high, rule, arrays), 0
+        except BaseException:  # Ctrl-C: a step that was not judged must not stay
+            if move.n[0]:  # `renew` brings tables and lattices after it
+                propose(int(move.n[0]), math.inf, rule.c1, rule.c2, move.number, move.model)
+                write_block(a, b, rule, weights, move)
             raise
+        finally:
+            clear_block(b, move)
+
+    def _step(self, g, n, visited, high, rule, arrays):
+        """Steps of the n candidates until one is good; returns the change of the objective."""
+        blocks, lattices, tables, weights = arrays.blocks, arrays.lattices, arrays.tables, arrays.weights
+        move, number, a, b = arrays.move, arrays.number, *blocks.member[:, g].tolist()
+        score_row = blocks.score_row[slice(*blocks.score_ptr[g : g + 2])]
+        noise, adaptive = keep_log_z(visited, lattices.log_z, arrays.log_z), rule.step == ADAPTIVE
+        factor = number[FACTOR, g] if adaptive else rule.factor
+        for trial in range(MAX_TRIALS):
+            back = trial == MAX_TRIALS - 1  # to the weights as they were
+            propose(n, math.inf if back else factor, rule.c1, rule.c2, move.number, move.model)
+            if move.model[BEND] == 0.0 and trial == 0:
+                break
+            write_block(a, b, rule, weights, move)
+            renew_tables(b, rule, blocks, tables, weights, arrays.work)
+            change = -mark_change(g, blocks, lattices, move)
+            score_rows(score_row, weights.mu, lattices)
+            if adaptive:
+                self.extend(visited, high, high, 1, arrays)
+                change += log_z_change(visited, lattices.weight, lattices.log_z, arrays.log_z)
+                arrays.count[STEP_PASSES] += len(visited)
+            good, factor = judge(change, noise, trial, adaptive, move.model, factor)
+            if good:
+                number[FACTOR, g] = factor
+                return change + move.model[PENALTY]
+        return 0.0
 
     def extend(self, sequences, low, high, measure, arrays):
-        """`extend` of lattice.py, on several threads;
-        log Z in logarithms where that has none. Returns 0: no sequence is left to be done.
-        """
+        """`extend` of lattice.py, on several threads; log Z in logarithms where that has none."""
         lattices, tables = arrays.lattices, arrays.tables
         alone = self.n_threads == 1 or len(sequences) < ALONE
 
@@ -414,7 +465,6 @@ class VisitByParts:
             run_pieces(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
         if measure:
             close_unsafe(sequences, lattices, tables, arrays.weights)
-        return 0
 
     def gradient(self, g, rule, arrays):
         """`block_gradient`: in shards where the block is large; unsafe sequences in logarithms."""
@@ -442,7 +492,7 @@ class VisitByParts:
         """`scale_curvatures`, after the exact ones where the rule says so."""
         if rule.exact:
             exact_curvature(g, arrays.blocks, arrays.lattices, arrays.tables, arrays.weights, arrays.move)
-        scale_curvatures(rule, arrays.number[kernels.SAFE_CURVE, g], arrays.sums, arrays.move)
+        scale_curvatures(rule, arrays.number[SAFE_CURVE, g], arrays.sums, arrays.move)
 
 
 def tree_sum(parts):

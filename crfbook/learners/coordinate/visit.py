@@ -4,8 +4,9 @@ Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithm 2 (and 1: a block of whic
 First the step of one block: candidates, their new weights, and what these do to tables and lattices. A
 candidate is a weight of the block that is not zero, or would not stay zero: cell yp << SHIFT | y, or -1 - y
 for a node weight. `move` is a Move: its first move.n[0] candidates count. `arrays` is a VisitArrays, `rule` a
-Rule: everything that a visit reads and changes, see arrays.py. The visit is written here and nowhere else:
-sweeps.py has Python run this source, with parts that no kernel can do.
+VisitRule: everything that a visit reads and changes, see arrays.py. `visit_blocks` makes the visits in one
+kernel; `VisitByParts` of sweeps.py makes one by calling the same kernels from Python. `sweep_plain` is the
+readable sister.
 """
 
 import math
@@ -26,6 +27,7 @@ from crfbook.learners.coordinate.derivatives import (
 )
 from crfbook.learners.coordinate.lattice import (
     LABEL,
+    ROOM,
     SHIFT,
     SIZE,
     START,
@@ -36,11 +38,10 @@ from crfbook.learners.coordinate.lattice import (
     place_list,
     rebuild_base,
     rebuild_classes,
-    room_for_classes,
     score_rows,
 )
 
-ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # Rule.step
+ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # VisitRule.step
 LARGEST, SQUARES = 0, 1  # places of VisitArrays.seen: of the violations of the KKT conditions
 SLOPE, BEND, PENALTY = 0, 1, 2  # places of Move.model, see `propose`
 FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
@@ -143,11 +144,11 @@ def candidates(a, b, only, rule, weights, exist, sums, move, seen):
 @kernel
 def scale_curvatures(rule, square, sums, move):
     """Curvatures of the step rule: floored (ADAPTIVE), as they are (FIXED),
-    times the largest Newton step (WAPITI, SQUARES), constant (SAFE).
+    times the largest Newton step (WAPITI, CS), constant (SAFE).
 
-    SQUARES, times gamma: of one choice with probabilities p the Hessian diag(p) - p p' is at most 2 diag(p (1
-    - p)); where node and edge weights move together,
-        Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (docs/SPEC.md, A.8).
+    WAPITI and CS multiply them by gamma, too. CS: of one choice with probabilities p the Hessian
+    diag(p) - p p' is at most 2 diag(p (1 - p)). Where node and edge weights move together,
+    Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (docs/SPEC.md, A.8).
     Arguments: rule; square: the curvature of the safe rule; sums; move. Cost: M^2. Source: docs/SPEC.md, A.9.
     """
     n, cell, curve, high, node, edge = move.n[0], move.cell, move.number[CURVE], 0.0, 1.0, 1.0
@@ -233,27 +234,17 @@ def write_block(a, b, rule, weights, move):
 
 
 @kernel
-def clear_block(a, b, rule, weights, move):
+def clear_block(b, move):
     """No candidates; old_edge and delta back to 0 after `load_block` and a step.
 
-    Arguments: a, b; rule; weights; move. Cost: as `load_block`. Source: none needed.
+    Arguments: b; move. Cost: M, and M^2 where there is an edge attribute. Source: none needed.
     """
-    old_edge, lists = move.old_edge, weights.lists
-    for j in range(move.n[0]):
-        c = move.cell[j]
-        if c < 0:
-            move.delta_node[-1 - c] = 0.0
-        else:
-            move.delta_edge[c >> SHIFT, c & LABEL] = 0.0
-            old_edge[c >> SHIFT, c & LABEL] = 0.0
+    old_edge, delta_edge = move.old_edge, move.delta_edge
     move.n[0] = 0
-    if b == 0 and rule.base_holds:
-        for yp in range(old_edge.shape[0]):
-            for y in range(old_edge.shape[1]):
-                old_edge[yp, y] = 0.0
-    elif b >= 0:
-        for e in range(lists.row[START, b], lists.row[START, b] + lists.row[SIZE, b]):
-            old_edge[lists.cell[e] >> SHIFT, lists.cell[e] & LABEL] = 0.0
+    for yp in range(old_edge.shape[0]):
+        move.delta_node[yp] = 0.0
+        for y in range(old_edge.shape[1] if b >= 0 else 0):
+            old_edge[yp, y], delta_edge[yp, y] = 0.0, 0.0
 
 
 @kernel
@@ -275,16 +266,20 @@ def missing_room(b, n, rule, blocks, tables, weights):
     """Free places that the pool of the classes must have before edge attribute b may have n weights;
     0 if both pools will do.
 
-    Arguments: b; n; rule; blocks; tables; weights. Cost: the classes of b. Source: docs/SPEC.md, A.10.
+    Arguments: b; n; rule; blocks; tables; weights. Cost: the edge attributes of the classes of b.
+    Source: docs/SPEC.md, A.10.
     """
     if b < 0 or (b == 0 and rule.base_holds):
         return 0
-    classes, row = blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]], tables.lists.row
-    lists = weights.lists
-    need = room_for_classes(classes, n, tables.class_ptr, tables.class_attr, row, lists.row)
+    lists, pool, need = weights.lists, tables.lists, 0
+    for k in blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]]:
+        most = n
+        for j in range(tables.class_ptr[k], tables.class_ptr[k + 1]):
+            most += lists.row[SIZE, tables.class_attr[j]]
+        need += most + most // 4 if most > pool.row[ROOM, k] else 0
     if n + n // 4 > lists.cell.size - lists.row[START, lists.row.shape[1] - 1]:
         return max(1, need)
-    return need if need > tables.lists.cell.size - row[START, row.shape[1] - 1] else 0
+    return need if need > pool.cell.size - pool.row[START, pool.row.shape[1] - 1] else 0
 
 
 @kernel
@@ -372,7 +367,7 @@ def visit_blocks(order, start, only, rule, arrays):
                 total += change + move.model[PENALTY]
                 number[FACTOR, g] = factor
                 break
-        clear_block(a, b, rule, weights, move)
+        clear_block(b, move)
         if missing:
             return place, total, missing
     return order.size, total, 0
