@@ -83,7 +83,7 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
     if few != derivatives.FEW_TOKENS:  # compiled in: a global of the kernel
         monkeypatch.setattr(derivatives, "FEW_TOKENS", few)
         sums = getattr(derivatives.block_gradient, "py_func", derivatives.block_gradient)
-        monkeypatch.setattr("crfbook.learners.coordinate.sweeps.block_gradient", sums)
+        monkeypatch.setattr("crfbook.learners.coordinate.visit.block_gradient", sums)
     monkeypatch.setattr("crfbook.learners.coordinate.sweeps.DENSE_SHARE", share)
     run = Sweeper(corpus, features, ModelSizes(*features[:3]), None, joint=False)
     run.set_rule(0.3, 0.05)

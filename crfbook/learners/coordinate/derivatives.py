@@ -24,9 +24,9 @@ def gold_doubt(g, limit, blocks, lattices, tables):
     """sum over the occurrences of block g of weight |x| (1 - p(gold)), cut short once above limit;
     inf if a sequence is unsafe.
 
-    Each entry of the block's gradient is at most this: it gains x (1 - p) where it is gold, loses x p <= x (1
-    - p(gold)) elsewhere. So a block without active weights stays without them for certain while this is at
-        most c1.
+    Each entry of the block's gradient is at most this: it gains x (1 - p) where it is gold, and loses
+    x p <= x (1 - p(gold)) elsewhere. So a block without active weights stays without them while this is at
+    most c1.
     Arguments: g; limit; blocks; lattices and tables after `extend`. Cost: M a token, and lists. Source:
     Sokolovska et al. (2010), eq. (5), (13).
     """
@@ -105,7 +105,7 @@ def _flush(at, n, psi, rows, repeated, edge):
     edge[CURVATURE] += w repeat p (1 - p).
 
     Two matrix products (three if repeated) instead of n outer ones: the table multiplies sums, not tokens.
-    left and right are spoilt.
+    left and right are overwritten.
     """
     M, left, right, product = psi.shape[0], rows.left[at : at + n], rows.right[at : at + n], rows.product
     weight, repeat = rows.given[0, at : at + n], rows.given[1, at : at + n]

@@ -1,23 +1,21 @@
-"""Forward and backward vectors, kept between visits, shared by sequences that begin or end alike,
-and extended only as far as needed.
-
-alpha of token t lies in row alpha_row[t], which all sequences with the same tokens up to t share; beta in
-beta_row[t], psi_node in node_row[t] likewise. alpha is good for the first place[AHEAD, i] positions of
-sequence i, beta from position place[BEHIND, i] on; what lies beyond is good where it was computed
-(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: then another sequence
-    has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note,
-    so that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
-A change of weights at positions first..last of a sequence spoils alpha from first on and beta before last,
-and nothing else. `lattices` and `tables`: see arrays.py. Source:
-Sokolovska et al. (2010), section 4.4; docs/SPEC.md, A.10.
-
-Transition tables of edge classes as a dense base and packed differences, and products with them.
+"""Transition tables of edge classes, and forward and backward vectors that are kept between visits, shared by
+sequences that begin or end alike, and extended only as far as needed.
 
 Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of
 the weights of its edge attributes (the constant one aside, which is the base). D[k] has few entries; where it
 has many, or psi is tiny, the whole table is kept. A cell is a pair (yp, y) as one number, see SHIFT.
-`tables` is a SharedTables, `weights` a Weights, `lists` a Lists, `work` a LatticeWork of arrays.py, which
-lists their arrays.
+
+alpha of token t lies in row alpha_row[t], which all sequences with the same tokens up to t share; beta in
+beta_row[t], psi_node in node_row[t] likewise. alpha is good for the first place[AHEAD, i] positions of
+sequence i, beta from position place[BEHIND, i] on. What lies beyond is good where it was computed
+(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: then another sequence
+has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note, so
+that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
+A change of weights at positions first..last of a sequence makes alpha from first on and beta before last
+wrong, and nothing else.
+
+`tables` is a SharedTables, `lattices` a Lattices, `weights` a Weights, `lists` a Lists, `work` a LatticeWork:
+arrays.py lists their arrays. Source: Sokolovska et al. (2010), section 4.4; docs/SPEC.md, A.10.
 """
 
 import numpy as np
@@ -32,6 +30,9 @@ START, SIZE, ROOM = 0, 1, 2  # rows of Lists.row
 # a cell (yp, y) is the number yp << SHIFT | y: no division when a list is read
 SHIFT, LABEL = 16, 0xFFFF
 CENTRE, WIDTH, FLAT = 0, 1, 2  # places of SharedTables.level, see `rebuild_base`
+NODE_MAX, NODE_SPREAD = 0, 1  # rows of Lattices.node_note
+SCALE, LOG_SCALE = 0, 1  # rows of Lattices.alpha_note
+AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Lattices.place
 
 
 @kernel
@@ -202,11 +203,6 @@ def from_right(v, psi_t, out, r):
             )
 
 
-NODE_MAX, NODE_SPREAD = 0, 1  # rows of Lattices.node_note
-SCALE, LOG_SCALE = 0, 1  # rows of Lattices.alpha_note
-AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Lattices.place
-
-
 @kernel
 def token_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
     """u[y] = bound[y] + sum_{a in x_t} x[a] mu[a, y].
@@ -252,13 +248,9 @@ def score_rows(rows, mu, lattices):
 @kernel
 def _finish(v, r, spread):
     """Sum of row r of v (n, M), which is divided by it; 0 where scaled vectors cannot be trusted."""
-    a, b, c, d, tiny, M = 0.0, 0.0, 0.0, 0.0, 0, v.shape[1]
-    for j in range(M // 4):
-        y = 4 * j
-        a, b, c, d = a + v[r, y], b + v[r, y + 1], c + v[r, y + 2], d + v[r, y + 3]
+    total, tiny, M = total_of(v[r]), 0, v.shape[1]
     for y in range(M):
         tiny += 1 if 0.0 < v[r, y] < SMALLEST_MASS else 0
-    total = (a + b) + (c + d)
     if not (spread <= MAX_SPREAD and total > 0.0 and total < np.inf) or tiny:
         return 0.0
     share = 1.0 / total
@@ -446,7 +438,7 @@ def log_z_change(sequences, weight, log_z, before):
 
 @kernel
 def mark_change(g, blocks, lattices, move):
-    """After a change of block g: what it spoils in its sequences;
+    """After a change of block g: which vectors of its sequences are no longer good;
     returns the change of their weighted gold scores.
 
     Arguments: g; blocks; lattices; move, of which deltas are read. Cost: the occurrences of the symbol.

@@ -1,14 +1,6 @@
-"""Sweeps of blockwise coordinate descent over the arrays that kernels change, their weights, objective and
-certificate.
-
-`visit_blocks` (visit.py) visits most blocks. `VisitByParts` makes one visit from Python, and calls the
-kernels of a visit one by one: for large blocks on several threads, for blocks with unsafe sequences, for
-exact curvatures, and for all blocks where they are few and `visit_blocks` is not compiled. Sequences that
-share rows of alpha (beta) stay together in a group, gradients are cut into shards of tokens: both by the data
-alone. Sums are added in a fixed binary tree: the result has the same bits for any number of threads.
+"""Sweeps of blockwise coordinate descent over the arrays that kernels change: their weights, objective and
+certificate. visit.py visits a block.
 """
-
-import math
 
 import numpy as np
 
@@ -35,67 +27,29 @@ from crfbook.learners.coordinate.arrays import (
     no_move,
     scatter,
 )
-from crfbook.learners.coordinate.derivatives import (
-    add_unsafe,
-    block_gradient,
-    close_unsafe,
-    exact_curvature,
-    gold_doubt,
-)
-from crfbook.learners.coordinate.lattice import (
-    LABEL,
-    SHIFT,
-    SIZE,
-    UNSAFE,
-    extend_alphas,
-    extend_betas,
-    keep_log_z,
-    log_z_change,
-    mark_change,
-    rebuild_base,
-    rebuild_classes,
-    score_rows,
-)
-from crfbook.learners.coordinate.token_index import balanced, count_bounds, gold_edges, inverted_index
+from crfbook.learners.coordinate.lattice import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes, score_rows
+from crfbook.learners.coordinate.token_index import count_bounds, gold_edges, inverted_index
 from crfbook.learners.coordinate.visit import (
     ADAPTIVE,
-    BEND,
+    ALONE,
     BY_PARTS,
     CS,
     FACTOR,
     FIXED,
     LARGEST,
-    LIMIT,
-    MAX_TRIALS,
-    PASSES,
-    PENALTY,
     SAFE,
-    SAFE_CURVE,
-    SCREENED,
     SQUARES,
-    STEP_PASSES,
     WAPITI,
-    candidates,
-    clear_block,
-    judge,
-    load_block,
-    missing_room,
-    propose,
-    renew_tables,
-    scale_curvatures,
+    VisitByParts,
     visit_blocks,
-    write_block,
 )
 from crfbook.training.interrupts import listen
-from crfbook.training.threads import run_pieces
 
 STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
-CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
-ALONE = 2000  # visits: fewer are done before the threads have begun
+CHUNK = 1 << 14  # visits between two moments at which Ctrl-C takes effect
 LARGE = ALONE  # blocks of so many visits are visited in parts
 FEW_BLOCKS = 100  # blocks: a visit in parts costs 0.2 ms more, which is less than compiling `visit_blocks`
 MOST_BY_PARTS = 10_000  # unless a process makes so many of them
-SHARDS = 4
 
 
 class Sweeper:
@@ -155,9 +109,7 @@ class Sweeper:
         return active_among(name, sparse, self.sizes, self.features, self._edge_kept)
 
     def load(self, sparse):
-        """Set the weights to those of a `Sparse`,
-        which only has features that exist here (`admit` sees to it).
-        """
+        """Set the weights to those of a `Sparse`, which only has features that exist here: see `admit`."""
         features, w = sparse
         mu, base, _ = self.arrays.weights
         mu[:] = 0.0
@@ -210,30 +162,20 @@ class Sweeper:
 
     def resume(self, state):
         """The weights and numbers that `keep` gave for the same problem; `renew` goes on from them."""
-        lacking = [
-            name
-            for name in (*FeatureSet._fields, "w", "factor", "count", "log_z")
-            if not isinstance(state, dict) or name not in state
-        ]
+        names = (*FeatureSet._fields, "w", "factor", "count", "log_z")
+        lacking = [name for name in names if not isinstance(state, dict) or name not in state]
         if lacking:
             raise ValueError(f"state: expected SparseResult.state, got one without {lacking[0]}")
         sizes = tuple(int(state[name]) for name in self.sizes._fields)
-        same = (
-            np.shape(state["factor"]) == (self.arrays.blocks.n_blocks,)
-            and np.shape(state["log_z"]) == self.arrays.lattices.log_z.shape
-        )
-        if sizes != tuple(self.sizes) or not same:
+        shapes, log_z = (np.shape(state["factor"]), np.shape(state["log_z"])), self.arrays.lattices.log_z
+        if (sizes, *shapes) != (tuple(self.sizes), (self.arrays.blocks.n_blocks,), log_z.shape):
             raise ValueError(
                 "state: expected that of coordinate_descent on the same corpus and features, "
                 f"(L, A, B) = {tuple(self.sizes)} with {self.arrays.blocks.n_blocks} blocks, "
                 f"got {sizes} with {len(np.atleast_1d(state['factor']))}"
             )
-        self.load(
-            self.admit(
-                "state",
-                Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"]),
-            )
-        )
+        features = FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:]))
+        self.load(self.admit("state", Sparse(features, state["w"])))
         self.arrays.number[FACTOR] = state["factor"]
         self.arrays.count[:] = state["count"]
         self._log_z = np.array(state["log_z"], np.float64)
@@ -318,9 +260,8 @@ class Sweeper:
             listen()
             stop, missing = int(large[np.searchsorted(large, place)]), BY_PARTS
             if stop > place:
-                stop = min(
-                    stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1
-                )
+                done = visits[place - 1] if place else 0
+                stop = min(stop, int(np.searchsorted(visits, done + CHUNK)) + 1)
                 place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.arrays)
                 total += change
             if missing == BY_PARTS:
@@ -369,135 +310,3 @@ class Sweeper:
         finally:
             self.rule = rule
         return float(self.arrays.seen[LARGEST]), float(self.arrays.seen[SQUARES])
-
-
-class VisitByParts:
-    """Work arrays of the shards, and the visit."""
-
-    n_by_parts = 0  # visits that `visit_blocks` could have made, in this process
-
-    def __init__(self, width, lattices, n_threads):
-        self.n_threads = n_threads
-        self.works = [lattice_work(width) for _ in range(SHARDS)]
-        self.sums = [block_sums(width) for _ in range(SHARDS)]
-        length = np.diff(lattices.seq_ptr)
-        self.groups = np.zeros((2, len(length)), np.int64)  # for beta, alpha
-        ends = (lattices.beta_row, lattices.seq_ptr[1:] - 2), (lattices.alpha_row, lattices.seq_ptr[:-1])
-        for group, (row, token) in zip(self.groups, ends, strict=True):
-            group[length > 1] = balanced(row[token[length > 1]], length[length > 1], SHARDS)
-
-    @property
-    def products(self):
-        return sum(int(work.steps[0]) for work in self.works)
-
-    def visit(self, g, only, rule, arrays):
-        """`visit_blocks` for block g alone: (change of the objective, places that its pool needs before)."""
-        blocks, weights, move, count = arrays.blocks, arrays.weights, arrays.move, arrays.count
-        (a, b), visits = blocks.member[:, g].tolist(), slice(*blocks.visit_ptr[g : g + 2].tolist())
-        visited, low, high = blocks.visit_seq[visits], blocks.visit_low[visits], blocks.visit_high[visits]
-        try:
-            empty = load_block(a, b, rule, weights, move) == 0 and rule.screening
-            if empty and arrays.number[LIMIT, g] <= rule.c1:
-                count[SCREENED] += 1
-                return 0.0, 0
-            self.extend(visited, low, high, 0, arrays)
-            if empty and gold_doubt(g, rule.c1, blocks, arrays.lattices, arrays.tables) <= rule.c1:
-                count[SCREENED] += 1
-                return 0.0, 0
-            self.gradient(g, rule, arrays)
-            count[PASSES] += len(visited)
-            n = candidates(a, b, only, rule, weights, arrays.exist, arrays.sums, move, arrays.seen)
-            missing = missing_room(b, n, rule, blocks, arrays.tables, weights)
-            if n == 0 or rule.measure or missing:
-                return 0.0, 0 if rule.measure else missing
-            self.curvatures(g, rule, arrays)
-            return self._step(g, n, visited, high, rule, arrays), 0
-        except BaseException:  # Ctrl-C: a step that was not judged must not stay
-            if move.n[0]:  # `renew` brings tables and lattices after it
-                propose(int(move.n[0]), math.inf, rule.c1, rule.c2, move.number, move.model)
-                write_block(a, b, rule, weights, move)
-            raise
-        finally:
-            clear_block(b, move)
-
-    def _step(self, g, n, visited, high, rule, arrays):
-        """Steps of the n candidates until one is good; returns the change of the objective."""
-        blocks, lattices, tables, weights = arrays.blocks, arrays.lattices, arrays.tables, arrays.weights
-        move, number, a, b = arrays.move, arrays.number, *blocks.member[:, g].tolist()
-        score_row = blocks.score_row[slice(*blocks.score_ptr[g : g + 2])]
-        noise, adaptive = keep_log_z(visited, lattices.log_z, arrays.log_z), rule.step == ADAPTIVE
-        factor = number[FACTOR, g] if adaptive else rule.factor
-        for trial in range(MAX_TRIALS):
-            back = trial == MAX_TRIALS - 1  # to the weights as they were
-            propose(n, math.inf if back else factor, rule.c1, rule.c2, move.number, move.model)
-            if move.model[BEND] == 0.0 and trial == 0:
-                break
-            write_block(a, b, rule, weights, move)
-            renew_tables(b, rule, blocks, tables, weights, arrays.work)
-            change = -mark_change(g, blocks, lattices, move)
-            score_rows(score_row, weights.mu, lattices)
-            if adaptive:
-                self.extend(visited, high, high, 1, arrays)
-                change += log_z_change(visited, lattices.weight, lattices.log_z, arrays.log_z)
-                arrays.count[STEP_PASSES] += len(visited)
-            good, factor = judge(change, noise, trial, adaptive, move.model, factor)
-            if good:
-                number[FACTOR, g] = factor
-                return change + move.model[PENALTY]
-        return 0.0
-
-    def extend(self, sequences, low, high, measure, arrays):
-        """`extend` of lattice.py, on several threads; log Z in logarithms where that has none."""
-        lattices, tables = arrays.lattices, arrays.tables
-        alone = self.n_threads == 1 or len(sequences) < ALONE
-
-        def betas(work, which):
-            work.steps[0] += extend_betas(sequences[which], low[which], lattices, tables, work.right)
-
-        def alphas(work, which):
-            work.steps[0] += extend_alphas(sequences[which], high[which], measure, lattices, tables)
-
-        for task, group in zip((betas, alphas), self.groups, strict=True):
-            if alone:
-                task(self.works[0], slice(None))
-                continue
-            mine = [group[sequences] == s for s in range(SHARDS)]
-            run_pieces(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
-        if measure:
-            close_unsafe(sequences, lattices, tables, arrays.weights)
-
-    def gradient(self, g, rule, arrays):
-        """`block_gradient`: in shards where the block is large; unsafe sequences in logarithms."""
-        blocks, lattices, tables, sums = arrays.blocks, arrays.lattices, arrays.tables, arrays.sums
-        first, last = blocks.visit_ptr[g : g + 2].tolist()
-        alone = last - first < ALONE  # at once, as `visit_blocks` does
-        cuts = np.linspace(blocks.occ_ptr[first], blocks.occ_ptr[last], 2 if alone else SHARDS + 1).astype(
-            np.int64
-        )
-
-        def shard(s, sums):
-            low, high = cuts[s : s + 2].tolist()
-            block_gradient(g, low, high, rule.repeats, blocks, lattices, tables, sums, self.works[s])
-
-        if alone:
-            shard(0, sums)
-        else:
-            run_pieces(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
-            for out, *parts in zip(sums, *self.sums, strict=True):
-                out[:] = tree_sum(parts)
-        if lattices.place[UNSAFE, blocks.visit_seq[first:last]].any():
-            add_unsafe(g, rule.repeats, blocks, lattices, tables, arrays.weights, sums)
-
-    def curvatures(self, g, rule, arrays):
-        """`scale_curvatures`, after the exact ones where the rule says so."""
-        if rule.exact:
-            exact_curvature(g, arrays.blocks, arrays.lattices, arrays.tables, arrays.weights, arrays.move)
-        scale_curvatures(rule, arrays.number[SAFE_CURVE, g], arrays.sums, arrays.move)
-
-
-def tree_sum(parts):
-    """Sum of the parts, added pair by pair."""
-    parts = list(parts)
-    while len(parts) > 1:
-        parts = [sum(parts[i + 1 : i + 2], parts[i]) for i in range(0, len(parts), 2)]
-    return parts[0]

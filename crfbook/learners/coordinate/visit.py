@@ -5,8 +5,11 @@ First the step of one block: candidates, their new weights, and what these do to
 candidate is a weight of the block that is not zero, or would not stay zero: cell yp << SHIFT | y, or -1 - y
 for a node weight. `move` is a Move: its first move.n[0] candidates count. `arrays` is a VisitArrays, `rule` a
 VisitRule: everything that a visit reads and changes, see arrays.py. `visit_blocks` makes the visits in one
-kernel; `VisitByParts` of sweeps.py makes one by calling the same kernels from Python. `sweep_plain` is the
-readable sister.
+kernel. `VisitByParts` makes one from Python, and calls the kernels one by one: of a large block on several
+threads, of a block with unsafe sequences, with exact curvatures, and where blocks are few and `visit_blocks`
+is not compiled. Sequences that share rows of alpha (beta) stay together in a group, gradients are cut into
+shards of tokens: both by the data alone. Sums are added in a fixed binary tree: the result has the same bits
+for any number of threads. `sweep_plain` is the readable sister.
 """
 
 import math
@@ -14,6 +17,7 @@ import math
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.learners.coordinate.arrays import block_sums, lattice_work
 from crfbook.learners.coordinate.derivatives import (
     CURVATURE,
     CURVE,
@@ -22,7 +26,10 @@ from crfbook.learners.coordinate.derivatives import (
     GRADIENT,
     NEW,
     OLD,
+    add_unsafe,
     block_gradient,
+    close_unsafe,
+    exact_curvature,
     gold_doubt,
 )
 from crfbook.learners.coordinate.lattice import (
@@ -31,7 +38,10 @@ from crfbook.learners.coordinate.lattice import (
     SHIFT,
     SIZE,
     START,
+    UNSAFE,
     extend,
+    extend_alphas,
+    extend_betas,
     keep_log_z,
     log_z_change,
     mark_change,
@@ -40,6 +50,8 @@ from crfbook.learners.coordinate.lattice import (
     rebuild_classes,
     score_rows,
 )
+from crfbook.learners.coordinate.token_index import balanced
+from crfbook.training.threads import run_pieces
 
 ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # VisitRule.step
 LARGEST, SQUARES = 0, 1  # places of VisitArrays.seen: of the violations of the KKT conditions
@@ -51,6 +63,8 @@ LEAST_FACTOR = 0.1  # of the adaptive rule
 FACTOR, LIMIT, SAFE_CURVE = 0, 1, 2  # rows of VisitArrays.number
 PASSES, STEP_PASSES, SCREENED = 0, 1, 2  # places of VisitArrays.count
 BY_PARTS = -1
+ALONE = 2000  # visits: fewer are done before the threads have begun
+SHARDS = 4
 
 
 @kernel
@@ -371,6 +385,138 @@ def visit_blocks(order, start, only, rule, arrays):
         if missing:
             return place, total, missing
     return order.size, total, 0
+
+
+class VisitByParts:
+    """Work arrays of the shards, and the visit."""
+
+    n_by_parts = 0  # visits that `visit_blocks` could have made, in this process
+
+    def __init__(self, width, lattices, n_threads):
+        self.n_threads = n_threads
+        self.works = [lattice_work(width) for _ in range(SHARDS)]
+        self.sums = [block_sums(width) for _ in range(SHARDS)]
+        length = np.diff(lattices.seq_ptr)
+        self.groups = np.zeros((2, len(length)), np.int64)  # for beta, alpha
+        ends = (lattices.beta_row, lattices.seq_ptr[1:] - 2), (lattices.alpha_row, lattices.seq_ptr[:-1])
+        for group, (row, token) in zip(self.groups, ends, strict=True):
+            group[length > 1] = balanced(row[token[length > 1]], length[length > 1], SHARDS)
+
+    @property
+    def products(self):
+        return sum(int(work.steps[0]) for work in self.works)
+
+    def visit(self, g, only, rule, arrays):
+        """`visit_blocks` for block g alone: (change of the objective, places that its pool needs before)."""
+        blocks, weights, move, count = arrays.blocks, arrays.weights, arrays.move, arrays.count
+        (a, b), visits = blocks.member[:, g].tolist(), slice(*blocks.visit_ptr[g : g + 2].tolist())
+        visited, low, high = blocks.visit_seq[visits], blocks.visit_low[visits], blocks.visit_high[visits]
+        try:
+            empty = load_block(a, b, rule, weights, move) == 0 and rule.screening
+            if empty and arrays.number[LIMIT, g] <= rule.c1:
+                count[SCREENED] += 1
+                return 0.0, 0
+            self.extend(visited, low, high, 0, arrays)
+            if empty and gold_doubt(g, rule.c1, blocks, arrays.lattices, arrays.tables) <= rule.c1:
+                count[SCREENED] += 1
+                return 0.0, 0
+            self.gradient(g, rule, arrays)
+            count[PASSES] += len(visited)
+            n = candidates(a, b, only, rule, weights, arrays.exist, arrays.sums, move, arrays.seen)
+            missing = missing_room(b, n, rule, blocks, arrays.tables, weights)
+            if n == 0 or rule.measure or missing:
+                return 0.0, 0 if rule.measure else missing
+            self.curvatures(g, rule, arrays)
+            return self._step(g, n, visited, high, rule, arrays), 0
+        except BaseException:  # Ctrl-C: a step that was not judged must not stay
+            if move.n[0]:  # `renew` brings tables and lattices after it
+                propose(int(move.n[0]), math.inf, rule.c1, rule.c2, move.number, move.model)
+                write_block(a, b, rule, weights, move)
+            raise
+        finally:
+            clear_block(b, move)
+
+    def _step(self, g, n, visited, high, rule, arrays):
+        """Steps of the n candidates until one is good; returns the change of the objective."""
+        blocks, lattices, tables, weights = arrays.blocks, arrays.lattices, arrays.tables, arrays.weights
+        move, number, a, b = arrays.move, arrays.number, *blocks.member[:, g].tolist()
+        score_row = blocks.score_row[slice(*blocks.score_ptr[g : g + 2])]
+        noise, adaptive = keep_log_z(visited, lattices.log_z, arrays.log_z), rule.step == ADAPTIVE
+        factor = number[FACTOR, g] if adaptive else rule.factor
+        for trial in range(MAX_TRIALS):
+            back = trial == MAX_TRIALS - 1  # to the weights as they were
+            propose(n, math.inf if back else factor, rule.c1, rule.c2, move.number, move.model)
+            if move.model[BEND] == 0.0 and trial == 0:
+                break
+            write_block(a, b, rule, weights, move)
+            renew_tables(b, rule, blocks, tables, weights, arrays.work)
+            change = -mark_change(g, blocks, lattices, move)
+            score_rows(score_row, weights.mu, lattices)
+            if adaptive:
+                self.extend(visited, high, high, 1, arrays)
+                change += log_z_change(visited, lattices.weight, lattices.log_z, arrays.log_z)
+                arrays.count[STEP_PASSES] += len(visited)
+            good, factor = judge(change, noise, trial, adaptive, move.model, factor)
+            if good:
+                number[FACTOR, g] = factor
+                return change + move.model[PENALTY]
+        return 0.0
+
+    def extend(self, sequences, low, high, measure, arrays):
+        """`extend` of lattice.py, on several threads; log Z in logarithms where that has none."""
+        lattices, tables = arrays.lattices, arrays.tables
+        alone = self.n_threads == 1 or len(sequences) < ALONE
+
+        def betas(work, which):
+            work.steps[0] += extend_betas(sequences[which], low[which], lattices, tables, work.right)
+
+        def alphas(work, which):
+            work.steps[0] += extend_alphas(sequences[which], high[which], measure, lattices, tables)
+
+        for task, group in zip((betas, alphas), self.groups, strict=True):
+            if alone:
+                task(self.works[0], slice(None))
+                continue
+            mine = [group[sequences] == s for s in range(SHARDS)]
+            run_pieces(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
+        if measure:
+            close_unsafe(sequences, lattices, tables, arrays.weights)
+
+    def gradient(self, g, rule, arrays):
+        """`block_gradient`: in shards where the block is large; unsafe sequences in logarithms."""
+        blocks, lattices, tables, sums = arrays.blocks, arrays.lattices, arrays.tables, arrays.sums
+        first, last = blocks.visit_ptr[g : g + 2].tolist()
+        alone = last - first < ALONE  # at once, as `visit_blocks` does
+        cuts = np.linspace(blocks.occ_ptr[first], blocks.occ_ptr[last], 2 if alone else SHARDS + 1).astype(
+            np.int64
+        )
+
+        def shard(s, sums):
+            low, high = cuts[s : s + 2].tolist()
+            block_gradient(g, low, high, rule.repeats, blocks, lattices, tables, sums, self.works[s])
+
+        if alone:
+            shard(0, sums)
+        else:
+            run_pieces(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
+            for out, *parts in zip(sums, *self.sums, strict=True):
+                out[:] = tree_sum(parts)
+        if lattices.place[UNSAFE, blocks.visit_seq[first:last]].any():
+            add_unsafe(g, rule.repeats, blocks, lattices, tables, arrays.weights, sums)
+
+    def curvatures(self, g, rule, arrays):
+        """`scale_curvatures`, after the exact ones where the rule says so."""
+        if rule.exact:
+            exact_curvature(g, arrays.blocks, arrays.lattices, arrays.tables, arrays.weights, arrays.move)
+        scale_curvatures(rule, arrays.number[SAFE_CURVE, g], arrays.sums, arrays.move)
+
+
+def tree_sum(parts):
+    """Sum of the parts, added pair by pair."""
+    parts = list(parts)
+    while len(parts) > 1:
+        parts = [sum(parts[i + 1 : i + 2], parts[i]) for i in range(0, len(parts), 2)]
+    return parts[0]
 
 
 def marginals_plain(i, corpus, mu, nu):
