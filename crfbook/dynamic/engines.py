@@ -64,7 +64,7 @@ class Propagation(JunctionTrees):
 
 
 def links_of_batches(packing, links):
-    """For each batch {number of a table: int64 (E, 2)}, tokens as `Rows` counts them."""
+    """For each batch {number of a table: int64 (E, 2)}, tokens as `GraphRows` counts them."""
     out = [{} for _ in range(packing.n_batches)]
     if not links:
         return out

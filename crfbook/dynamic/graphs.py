@@ -150,10 +150,10 @@ class Instances(NamedTuple):
 
     number: int  # of the table in layout.tables
     tables: slice  # tables of the graph: one for all, or one for each factor
-    token: np.ndarray  # (E,): that has the scores of each, as `Rows` counts tokens
+    token: np.ndarray  # (E,): that has the scores of each, as `GraphRows` counts tokens
 
 
-class Rows(NamedTuple):
+class GraphRows(NamedTuple):
     """Sentences as one graph: variable k m + j is the label of chain j at token k, sentence by sentence."""
 
     graph: Graph
@@ -169,11 +169,11 @@ def by_sentence(step_ptr):
     return row, r[row], t[row]
 
 
-def layout_graph(layout, tokens, n_sentences, links=None) -> Rows:
-    """The `Rows` of sentences, one component each.
+def layout_graph(layout, tokens, n_sentences, links=None) -> GraphRows:
+    """The `GraphRows` of sentences, one component each.
 
     tokens : (row, sentence, position) of each, as `by_sentence` has them. links : {number of a table: int64
-    (E, 2)}, tokens as `Rows` counts them; such a table joins them in place of neighbours.
+    (E, 2)}, tokens as `GraphRows` counts them; such a table joins them in place of neighbours.
     """
     row, component, position = tokens
     m, links = len(layout.sizes), links or {}
@@ -200,7 +200,7 @@ def layout_graph(layout, tokens, n_sentences, links=None) -> Rows:
     sizes = np.tile(np.array(layout.sizes, np.int64), len(row))
     shape = np.array(shape, np.int64).reshape(-1, MOST)
     each = (np.repeat(part, m) for part in (component, position))
-    return Rows(_graph(sizes, *each, ends[order], tables[order], shape, n_sentences), row, instances)
+    return GraphRows(_graph(sizes, *each, ends[order], tables[order], shape, n_sentences), row, instances)
 
 
 def rows_scores(layout, rows, log_tables, log_node):

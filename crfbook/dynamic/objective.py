@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crfbook.dynamic.layout import Layout
 
 
-class Lattice(Objective):
+class LatticeObjective(Objective):
     """sum_i weight_i log Z_i - w . counts, over the joint labels that label sets leave."""
 
     _forms: ClassVar = {"batched": make_form}
@@ -97,12 +97,12 @@ class DynamicObjective:
             counts = gold_counts(layout, take_sequences(corpus, whole), features, labels[tokens])
         more = n_threads, limit, engine, options
         none = np.zeros((0, layout.n_cells), bool)
-        self.free, self.known = Lattice(corpus, features, layout, counts, none, *more), None
+        self.free, self.known = LatticeObjective(corpus, features, layout, counts, none, *more), None
         if len(partial):
             tokens = np.isin(corpus.sequence, partial)
             which, sets = known_sets(layout, labels[tokens])
             part = take_sequences(corpus, partial)._replace(label_set=which)
-            self.known = Lattice(part, features, layout, np.zeros(len(counts)), sets, *more)
+            self.known = LatticeObjective(part, features, layout, np.zeros(len(counts)), sets, *more)
         if self.known is not None and len(bad := self.known.without_labelling()):
             raise ValueError(
                 f"sequence {partial[bad.min()]}: the constraints forbid every labelling with its known labels"

@@ -21,7 +21,7 @@ from crfbook.dynamic.blocks import ChainBlocks, block_chains
 from crfbook.dynamic.inference import DynamicModel, ready_rows
 from crfbook.dynamic.layout import dynamic_features, known_sets, lay_out_template
 from crfbook.dynamic.loopy import OPTIONS
-from crfbook.dynamic.objective import Lattice, plain
+from crfbook.dynamic.objective import LatticeObjective, plain
 from crfbook.dynamic.templates import Clique, factorial, linear, memory
 
 pytestmark = pytest.mark.kernels
@@ -34,7 +34,7 @@ TEXT = (
 )
 
 
-class Blocky(Lattice):
+class Blocky(LatticeObjective):
     """log Z of chain blocks summed over a corpus, with its gradient."""
 
     _forms: ClassVar = {"batched": ChainBlocks}

@@ -11,7 +11,7 @@ from crfbook.dynamic.graphs import by_sentence, factor_graph, layout_graph, rows
 from crfbook.dynamic.inference import DynamicModel, decode, marginals, max_product
 from crfbook.dynamic.layout import known_sets
 from crfbook.dynamic.loopy import OPTIONS, SCHEDULES, check_options, max_marginals, propagate
-from crfbook.dynamic.objective import Lattice, plain
+from crfbook.dynamic.objective import LatticeObjective, plain
 
 pytestmark = pytest.mark.kernels
 EXACT = [("one chain", False), ("one chain", True), ("independent", False), ("one chain of the text", True)]
@@ -29,7 +29,7 @@ def lattice(problem, n_threads=1, known=None, schedule="junction", **options):
     counts, how = np.zeros(features.n_features), OPTIONS._replace(**options)
     if schedule != "junction":
         how = how._replace(schedule=schedule)
-    return Lattice(corpus, features, layout, counts, sets, n_threads, 1 << 20, schedule, how)
+    return LatticeObjective(corpus, features, layout, counts, sets, n_threads, 1 << 20, schedule, how)
 
 
 def form_of(made):
