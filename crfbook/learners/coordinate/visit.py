@@ -423,9 +423,10 @@ class VisitByParts:
             self.gradient(g, rule, arrays)
             count[PASSES] += len(visited)
             n = candidates(a, b, only, rule, weights, arrays.exist, arrays.sums, move, arrays.seen)
-            missing = missing_room(b, n, rule, blocks, arrays.tables, weights)
-            if n == 0 or rule.measure or missing:
-                return 0.0, 0 if rule.measure else missing
+            if n == 0 or rule.measure:
+                return 0.0, 0
+            if missing := missing_room(b, n, rule, blocks, arrays.tables, weights):
+                return 0.0, missing
             self.curvatures(g, rule, arrays)
             return self._step(g, n, visited, high, rule, arrays), 0
         except BaseException:  # Ctrl-C: a step that was not judged must not stay

@@ -134,8 +134,10 @@ def orthant_step(w, direction, pg, step, w_new):
 
 
 def owlqn_plain(fun, w, c1, iterations, memory=10):
-    """Minimise fun(w) + c1 |w|_1 by so many steps of OWL-QN: the readable sister of `minimize(..., c1=c1,
-    l1_method="owlqn")`; returns the weights (F,). With c1 = 0 it is L-BFGS with a line search that halves.
+    """Minimise fun(w) + c1 |w|_1 by so many steps of OWL-QN; returns the weights (F,).
+
+    The readable sister of `minimize(..., c1=c1, l1_method="owlqn")`. With c1 = 0 there are no orthants: then
+    it is L-BFGS, with a line search that halves.
 
         pg[k] = grad[k] + c1 sign(w[k]), or where w[k] = 0  sign(grad[k]) max(|grad[k]| - c1, 0)
         d = -H pg   by the two loops over the pairs s = w' - w, y = grad' - grad of the smooth part
@@ -159,13 +161,15 @@ def owlqn_plain(fun, w, c1, iterations, memory=10):
             d *= (s @ y) / (y @ y)
         for (s, y), share in zip(pairs, reversed(shares), strict=True):
             d += (share - y @ d / (s @ y)) * s
-        d[d * pg >= 0] = 0.0
         xi, step = np.where(w != 0, np.sign(w), -np.sign(pg)), 1.0
+        if c1 > 0:
+            d[d * pg >= 0] = 0.0
         if not pairs:
             step /= max(1.0, np.linalg.norm(pg))
         while True:
             moved = w + step * d
-            moved[moved * xi <= 0] = 0.0
+            if c1 > 0:
+                moved[moved * xi <= 0] = 0.0
             value, grad_moved = fun(moved)
             lower = value + c1 * np.abs(moved).sum()
             if lower <= objective + 1e-4 * pg @ (moved - w):

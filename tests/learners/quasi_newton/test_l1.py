@@ -73,6 +73,12 @@ def test_owlqn_takes_the_steps_of_its_readable_sister(seed, c1):
     assert ((w0 != 0) & (plain == 0)).any() and ((w0 == 0) & (plain != 0)).any()
 
 
+def test_without_a_penalty_the_readable_sister_ends_where_lbfgs_ends():
+    fun, n = problem(3, c2=0.05)
+    found = minimize(fun, np.zeros(n), c2=0.05, **EXACT)
+    np.testing.assert_allclose(owlqn_plain(fun, np.zeros(n), 0.0, 60), found.w, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_above_the_largest_gradient_nothing_survives(name):
     fun, n = problem()
