@@ -248,9 +248,13 @@ def score_rows(rows, mu, lattices):
 @kernel
 def _finish(v, r, spread):
     """Sum of row r of v (n, M), which is divided by it; 0 where scaled vectors cannot be trusted."""
-    total, tiny, M = total_of(v[r]), 0, v.shape[1]
+    a, b, c, d, tiny, M = 0.0, 0.0, 0.0, 0.0, 0, v.shape[1]
+    for j in range(M // 4):
+        y = 4 * j
+        a, b, c, d = a + v[r, y], b + v[r, y + 1], c + v[r, y + 2], d + v[r, y + 3]
     for y in range(M):
         tiny += 1 if 0.0 < v[r, y] < SMALLEST_MASS else 0
+    total = (a + b) + (c + d)
     if not (spread <= MAX_SPREAD and total > 0.0 and total < np.inf) or tiny:
         return 0.0
     share = 1.0 / total

@@ -248,17 +248,27 @@ def write_block(a, b, rule, weights, move):
 
 
 @kernel
-def clear_block(b, move):
+def clear_block(a, b, rule, weights, move):
     """No candidates; old_edge and delta back to 0 after `load_block` and a step.
 
-    Arguments: b; move. Cost: M, and M^2 where there is an edge attribute. Source: none needed.
+    Arguments: a, b; rule; weights; move. Cost: as `load_block`. Source: none needed.
     """
-    old_edge, delta_edge = move.old_edge, move.delta_edge
+    old_edge, lists = move.old_edge, weights.lists
+    for j in range(move.n[0]):
+        c = move.cell[j]
+        if c < 0:
+            move.delta_node[-1 - c] = 0.0
+        else:
+            move.delta_edge[c >> SHIFT, c & LABEL] = 0.0
+            old_edge[c >> SHIFT, c & LABEL] = 0.0
     move.n[0] = 0
-    for yp in range(old_edge.shape[0]):
-        move.delta_node[yp] = 0.0
-        for y in range(old_edge.shape[1] if b >= 0 else 0):
-            old_edge[yp, y], delta_edge[yp, y] = 0.0, 0.0
+    if b == 0 and rule.base_holds:
+        for yp in range(old_edge.shape[0]):
+            for y in range(old_edge.shape[1]):
+                old_edge[yp, y] = 0.0
+    elif b >= 0:
+        for e in range(lists.row[START, b], lists.row[START, b] + lists.row[SIZE, b]):
+            old_edge[lists.cell[e] >> SHIFT, lists.cell[e] & LABEL] = 0.0
 
 
 @kernel
@@ -381,7 +391,7 @@ def visit_blocks(order, start, only, rule, arrays):
                 total += change + move.model[PENALTY]
                 number[FACTOR, g] = factor
                 break
-        clear_block(b, move)
+        clear_block(a, b, rule, weights, move)
         if missing:
             return place, total, missing
     return order.size, total, 0
@@ -435,7 +445,7 @@ class VisitByParts:
                 write_block(a, b, rule, weights, move)
             raise
         finally:
-            clear_block(b, move)
+            clear_block(a, b, rule, weights, move)
 
     def _step(self, g, n, visited, high, rule, arrays):
         """Steps of the n candidates until one is good; returns the change of the objective."""
