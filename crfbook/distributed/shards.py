@@ -101,7 +101,7 @@ class Shards:
                 about[name] for name in ("settings", "alphabet", "n_dropped")
             )
             rows = [Shard(os.path.join(self.folder, row[0]), *row[1:]) for row in about["shards"]]
-            self.extremes = Extremes(*about["extremes"])
+            self.extremes = LargestValues(*about["extremes"])
             digest = about.pop("digest", None), _hash_of(about)
         except (KeyError, TypeError, IndexError, RecursionError) as error:
             raise ShardError(f"{path}: expected the manifest of shards, {error!r} is wrong") from None
@@ -163,7 +163,7 @@ def _check_manifest(about):
         check_fields(fields, dict(zip(fields, (text, text, count, count, count), strict=True)))
         if not SHARD.fullmatch(row[0]):
             raise ValueError(f"shards: expected names such as {shard_name(0)}, got {shown(row[0])}")
-    for name, largest in zip(Extremes._fields, about["extremes"], strict=True):
+    for name, largest in zip(LargestValues._fields, about["extremes"], strict=True):
         number(name, largest)
 
 
@@ -171,7 +171,7 @@ def shard_name(i):
     return f"shard-{i:05d}.crfbook"
 
 
-class Extremes(NamedTuple):
+class LargestValues(NamedTuple):
     """The largest attribute value and sequence weight of a text: under the names that a `Corpus` has."""
 
     attr_val: float

@@ -33,7 +33,7 @@ from crfbook.distributed.shards import (
     ALPHABET,
     MANIFEST,
     SHARD,
-    Extremes,
+    LargestValues,
     ShardError,
     Shards,
     check_crf,
@@ -187,7 +187,7 @@ def _finish(folder, found, engine, limits, settings, say):
         for i, row in enumerate(found)
     ]
     rows = list(engine.run(cut, jobs))
-    extremes = Extremes(*(max(row["extremes"][k] for row in found) for k in range(2)))
+    extremes = LargestValues(*(max(row["extremes"][k] for row in found) for k in range(2)))
     write_manifest(folder, settings, alphabet, n_dropped, rows, extremes)
 
 

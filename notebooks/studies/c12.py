@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook import CRF, DCRF, Encoder, Objective, TokenColumns, dynamic, make_corpus, minimize
-from crfbook.chain.ready import stretch_scores
+from crfbook.chain.inference import stretch_scores
 from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
 from crfbook.data.vocabulary import number_labels

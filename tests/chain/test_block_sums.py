@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 from helpers.corpora import chains_of, random_corpus, random_model
+from helpers.problems import dense_weights
 
 from crfbook import brute
-from crfbook.data.corpus import make_corpus
+from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.learners.coordinate import derivatives
-from crfbook.learners.coordinate.arrays import ModelSizes, Sparse, block_sums
+from crfbook.learners.coordinate.arrays import ModelSizes, Sparse
 from crfbook.learners.coordinate.lattice import UNSAFE
 from crfbook.learners.coordinate.sweeps import Sweeper
-from crfbook.learners.coordinate.visit import scale_curvatures
+from crfbook.learners.coordinate.visit import block_sums_plain, scale_curvatures
 
 pytestmark = pytest.mark.kernels
 KINDS = [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes": 2}]
@@ -82,7 +83,7 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
     if few != derivatives.FEW_TOKENS:  # compiled in: a global of the kernel
         monkeypatch.setattr(derivatives, "FEW_TOKENS", few)
         sums = getattr(derivatives.block_gradient, "py_func", derivatives.block_gradient)
-        monkeypatch.setattr("crfbook.learners.coordinate.sweeps.block_gradient", sums)
+        monkeypatch.setattr("crfbook.learners.coordinate.visit.block_gradient", sums)
     monkeypatch.setattr("crfbook.learners.coordinate.sweeps.DENSE_SHARE", share)
     run = Sweeper(corpus, features, ModelSizes(*features[:3]), None, joint=False)
     run.set_rule(0.3, 0.05)
@@ -103,14 +104,10 @@ def test_sums_of_every_block(kind, size, repeats, few, share, monkeypatch):
 
 @pytest.mark.parametrize("share", [0.0, 2.0], ids=["whole tables", "lists"])
 @pytest.mark.parametrize("repeats", [0, 1])
-@pytest.mark.parametrize("size", [0.0, 1.0, 10.0, 1000.0])
+@pytest.mark.parametrize("size", [0.0, 1.0, 10.0])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_matrix_products_give_the_sums_of_the_kernel_that_goes_token_by_token(
-    kind, size, repeats, share, monkeypatch
-):
-    """Enough tokens for several batches of rows; both leave out what is unsafe, as sequences of the largest
-    size are.
-    """
+def test_matrix_products_give_the_sums_of_the_readable_sister(kind, size, repeats, share, monkeypatch):
+    """Enough tokens for several batches of rows; no sequence is unsafe. Scores of thousands of nats: 1e-9."""
     rng = np.random.default_rng(11)
     corpus = random_corpus(rng, lengths=(7, 0, 1, 40, 2, 90, 4), n_labels=5, **kind)
     features, w = random_model(rng, corpus, n_labels=5, all_states=True, all_transitions=True)
@@ -122,16 +119,24 @@ def test_matrix_products_give_the_sums_of_the_kernel_that_goes_token_by_token(
     run.renew()
     extend_all(run)
     (blocks, lattices, tables), fast = run.arrays[:3], run.arrays.sums
-    plain = block_sums(lattices.alpha.shape[1])
-    assert size < 1000.0 or lattices.place[UNSAFE].any()
-    assert size > 1.0 or not lattices.place[UNSAFE].any()
-    for g in run.order.tolist():
+    assert not lattices.place[UNSAFE].any()
+    weights = dense_weights(features, w * size)
+    single = [take_sequences(corpus, [i]) for i in range(corpus.n_sequences)]
+    for g, (a, b) in enumerate(blocks.member.T.tolist()):
         low, high = blocks.occ_ptr[blocks.visit_ptr[g : g + 2]].tolist()
         derivatives.block_gradient(g, low, high, repeats, blocks, lattices, tables, fast, run.arrays.work)
-        derivatives.block_gradient_by_token(g, repeats, blocks, lattices, tables, plain)
-        for mine, wanted_sums in zip(fast, plain, strict=True):
+        plain = [np.zeros_like(sums) for sums in fast]
+        for i, sequence in enumerate(single):
+            visit = np.flatnonzero(blocks.visit_seq[slice(*blocks.visit_ptr[g : g + 2])] == i)
+            many = np.diff(blocks.occ_ptr)[blocks.visit_ptr[g] + visit].sum() if repeats else 1
+            for out, sums in zip(plain, block_sums_plain(a, b, sequence, *weights), strict=True):
+                sums[derivatives.CURVATURE] *= many
+                out[(slice(None), *[slice(0, 5)] * (sums.ndim - 1))] += sums
+        for mine, wanted_sums, k in zip(fast, plain, (a, b), strict=True):
+            if k < 0:
+                continue
             largest = np.abs(wanted_sums).max(axis=tuple(range(1, wanted_sums.ndim)), keepdims=True)
-            assert (np.abs(mine - wanted_sums) <= 1e-12 * np.maximum(1.0, largest)).all()
+            assert (np.abs(mine - wanted_sums) <= 1e-9 * np.maximum(1.0, largest)).all()
 
 
 @pytest.mark.parametrize(("joint", "gamma"), [(True, 4.0), (False, 2.0)], ids=["joint", "apart"])

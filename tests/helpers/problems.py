@@ -145,3 +145,12 @@ def on_both(monkeypatch, learn):
         monkeypatch.setattr(token_layout, "FEW_PAIRS", 1.0)
         found.append(learn())
     return found
+
+
+def dense_weights(features, w):
+    """mu (A, L) and nu (B, L, L) of the flat weights w (F,); 0 where there is no feature."""
+    n_labels, n_attrs, n_edge_attrs = features.sizes
+    mu, nu = np.zeros((n_attrs, n_labels)), np.zeros((n_edge_attrs, n_labels, n_labels))
+    mu[features.node_attr, features.node_label] = w[: features.n_node]
+    nu[features.edge_attr, features.edge_prev, features.edge_next] = w[features.n_node :]
+    return mu, nu

@@ -11,7 +11,7 @@ from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.choice import SECONDS, terms
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.evaluation import paired_test
-from crfbook.learners.coordinate.sweeps import VisitByParts
+from crfbook.learners.coordinate.visit import VisitByParts
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from studies import c06 as study
 from studies import read_record, run, work

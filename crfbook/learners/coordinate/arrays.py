@@ -176,17 +176,7 @@ class Move(NamedTuple):
     model: np.ndarray  # (3,): gradient times step, squares of the step by curvature, change of the penalty
 
 
-class Existing(NamedTuple):
-    """Weights that exist, as in a FeatureSet; all arrays are empty where all exist virtually."""
-
-    node_ptr: np.ndarray  # int64 (A+1,)
-    node_label: np.ndarray  # int32
-    edge_ptr: np.ndarray  # int64 (B+1,)
-    edge_prev: np.ndarray  # int32
-    edge_next: np.ndarray  # int32
-
-
-class Rule(NamedTuple):
+class VisitRule(NamedTuple):
     """Numbers that steer a visit."""
 
     c1: float
@@ -210,7 +200,7 @@ class VisitArrays(NamedTuple):
     lattices: Lattices
     tables: SharedTables
     weights: Weights
-    exist: Existing
+    exist: FeatureSet  # the weights that exist; all its arrays are empty where all exist virtually
     # (3, G): step factors of the adaptive rule; bounds of an entry of the gradient; curvatures of the safe
     # rule
     number: np.ndarray
@@ -242,9 +232,9 @@ def no_move(width):
 
 def make_lattices(corpus, n_labels, constraints):
     """`Lattices` of a corpus; nothing is good yet."""
-    n, width = corpus.n_tokens, padded(n_labels)
+    n, width = corpus.n_sequences, padded(n_labels)
     bounds, sets = padded_bounds(constraints, n_labels), len(corpus.label_set) > 0
-    row = np.zeros((n, 3), np.int64)
+    row = np.zeros((corpus.n_tokens, 3), np.int64)
     row[corpus.first, 0] = 1
     row[corpus.last, 1] = 1
     row[:, 2] = corpus.label_set if sets else 0
@@ -260,33 +250,13 @@ def make_lattices(corpus, n_labels, constraints):
     n_beta = max(1, n_beta)
     beta, beta_note = np.zeros((n_beta, width)), np.zeros((1, n_beta))
     beta[0, :n_labels], beta_note[0, 0] = 1.0 / n_labels, np.log(n_labels)
-    return Lattices(
-        corpus.seq_ptr,
-        corpus.weights,
-        corpus.labels,
-        corpus.edge_class,
-        corpus.attr_ptr,
-        corpus.attr_idx,
-        corpus.attr_val,
-        bound,
-        bound_row,
-        corpus.sequence.astype(np.int32),
-        node_row,
-        alpha_row,
-        beta_row,
-        node_token,
-        np.zeros((len(node_token), width)),
-        np.zeros((n_alpha, width)),
-        beta,
-        np.zeros((2, len(node_token))),
-        np.zeros((2, n_alpha)),
-        beta_note,
-        np.zeros(n_alpha, np.int64),
-        np.zeros(n_beta, np.int64),
-        np.zeros((4, corpus.n_sequences), np.int64),
-        np.zeros(1, np.int64),
-        np.zeros(corpus.n_sequences),
-    )
+    given = corpus.seq_ptr, corpus.weights, corpus.labels, corpus.edge_class
+    given += corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, bound, bound_row
+    rows = corpus.sequence.astype(np.int32), node_row, alpha_row, beta_row, node_token
+    vectors = np.zeros((len(node_token), width)), np.zeros((n_alpha, width)), beta
+    notes = np.zeros((2, len(node_token))), np.zeros((2, n_alpha)), beta_note
+    clocks, place = (np.zeros(n_alpha, np.int64), np.zeros(n_beta, np.int64)), np.zeros((4, n), np.int64)
+    return Lattices(*given, *rows, *vectors, *notes, *clocks, place, np.zeros(1, np.int64), np.zeros(n))
 
 
 def forget(lattices):
@@ -318,18 +288,11 @@ def make_tables(corpus, n_labels, edge_kept, constraints):
     class_ptr = offsets(np.bincount(owner[kept], minlength=n_classes))
     n_tables = int(min(n_classes, max(1, TABLE_BYTES // (8 * width * width))))
     free = np.concatenate([[n_tables], np.arange(n_tables)[::-1]]).astype(np.int32)
-    tables = SharedTables(
-        np.zeros((width, width)),
-        np.zeros((width, width)),
-        np.zeros(3),
-        make_lists(np.zeros(n_classes), np.zeros(0), np.zeros(0)),
-        np.full(n_classes, -1, np.int32),
-        np.empty((n_tables, width, width)),
-        free,
-        np.zeros(n_classes),
-        class_ptr,
-        corpus.class_attr[kept],
-    )
+    base, base_t = np.zeros((2, width, width))
+    lists, slot = make_lists(np.zeros(n_classes), [], []), np.full(n_classes, -1, np.int32)
+    whole, spread = np.empty((n_tables, width, width)), np.zeros(n_classes)
+    attrs = class_ptr, corpus.class_attr[kept]
+    tables = SharedTables(base, base_t, np.zeros(3), lists, slot, whole, free, spread, *attrs)
     return tables, base_log, int(base_holds)
 
 

@@ -1,11 +1,11 @@
 """Derivatives of the loss by one block of weights, from the sequences that hold its symbol and from no other.
 
 `sums` is a BlockSums: rows EXPECTED, CURVATURE, GOLD of node (3, M) and edge (3, M, M). `blocks` is a Blocks
-of token_index.py; this and all else that kernels of coordinate descent share is listed in arrays.py. Two
-kernels compute gradient and approximate curvature: `block_gradient_by_token` can be held against the
-formulas, `block_gradient` is the fast one. The exact curvature of a weight is the variance of how often its
-feature fires, by a recursion of moments. Unsafe sequences, whose scaled vectors cannot be trusted (potentials
-hundreds of nats apart), are done in logarithms, anew at each visit: they are rare, and only log Z is kept.
+of token_index.py; this and all else that kernels of coordinate descent share is listed in arrays.py.
+`block_gradient` computes gradient and approximate curvature; `block_sums_plain` of visit.py is its readable
+sister. The exact curvature of a weight is the variance of how often its feature fires, by a recursion of
+moments. Unsafe sequences, whose scaled vectors cannot be trusted (potentials hundreds of nats apart), are
+done in logarithms, anew at each visit: they are rare, and only log Z is kept.
 """
 
 import numpy as np
@@ -24,9 +24,9 @@ def gold_doubt(g, limit, blocks, lattices, tables):
     """sum over the occurrences of block g of weight |x| (1 - p(gold)), cut short once above limit;
     inf if a sequence is unsafe.
 
-    Each entry of the block's gradient is at most this: it gains x (1 - p) where it is gold, loses x p <= x (1
-    - p(gold)) elsewhere. So a block without active weights stays without them for certain while this is at
-        most c1.
+    Each entry of the block's gradient is at most this: it gains x (1 - p) where it is gold, and loses
+    x p <= x (1 - p(gold)) elsewhere. So a block without active weights stays without them while this is at
+    most c1.
     Arguments: g; limit; blocks; lattices and tables after `extend`. Cost: M a token, and lists. Source:
     Sokolovska et al. (2010), eq. (5), (13).
     """
@@ -86,51 +86,6 @@ def _fill_table(k, tables, psi):
 
 
 @kernel
-def block_gradient_by_token(g, repeats, blocks, lattices, tables, sums):
-    """Expected and gold counts and curvatures of block g, token by token;
-    expected ones and curvatures of safe sequences alone.
-
-        p[y] = alpha[t, y] beta[t, y] / Z,  Z = sum_y alpha[t, y] beta[t, y]
-        p[yp, y] = alpha[t-1, yp] psi[yp, y] psi_node[t, y] beta[t, y] / (scale[t] Z)
-        expected = sum_t w x p,  curvature = sum_t w n x^2 p (1 - p)
-    over the occurrences t of the symbol, w the weight of the sequence. n is 1: the approximation (16); or, if
-    repeats, the occurrences in the sequence: a bound of the exact diagonal. Arguments: g; repeats; blocks;
-    lattices and tables after `extend`; out: sums. Cost: 2 M^2 a token. Source: Sokolovska et al. (2010),
-    eq. (5), (16); docs/SPEC.md, A.6, A.8.
-    """
-    node, edge, M = sums.node, sums.edge, lattices.alpha.shape[1]
-    psi = np.empty((M, M))
-    _clear(sums)
-    for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
-        i, weight = blocks.visit_seq[v], lattices.weight[blocks.visit_seq[v]]
-        many = blocks.occ_ptr[v + 1] - blocks.occ_ptr[v] if repeats else 1
-        for o in range(blocks.occ_ptr[v], blocks.occ_ptr[v + 1]):
-            t, x = blocks.occ_token[o], blocks.occ_val[o] if blocks.occ_val.size else 1.0
-            has_edge = blocks.member[1, g] >= 0 and t > lattices.seq_ptr[i]
-            node[GOLD, lattices.labels[t]] += weight * x
-            if has_edge:
-                edge[GOLD, lattices.labels[t - 1], lattices.labels[t]] += weight
-            if lattices.place[UNSAFE, i]:
-                continue
-            alpha, beta = lattices.alpha[lattices.alpha_row[t]], lattices.beta[lattices.beta_row[t]]
-            z = np.sum(alpha * beta)
-            for y in range(M):
-                p = alpha[y] * beta[y] / z
-                node[EXPECTED, y] += weight * x * p
-                node[CURVATURE, y] += weight * many * x * x * p * (1.0 - p)
-            if has_edge:
-                _fill_table(lattices.edge_class[t], tables, psi)
-                before = lattices.alpha[lattices.alpha_row[t - 1]]
-                psi_node = lattices.psi_node[lattices.node_row[t]]
-                z *= lattices.alpha_note[SCALE, lattices.alpha_row[t]]
-                for yp in range(M):
-                    for y in range(M):
-                        p = before[yp] * psi[yp, y] * psi_node[y] * beta[y] / z
-                        edge[EXPECTED, yp, y] += weight * p
-                        edge[CURVATURE, yp, y] += weight * many * p * (1.0 - p)
-
-
-@kernel
 def _add_difference(k, n, base, lists, rows, edge):
     """What the list of class k adds to the sums that the base gives for token n of the rows:
     weight p[yp, y] = left[n, yp] psi[yp, y] right[n, y].
@@ -150,7 +105,7 @@ def _flush(at, n, psi, rows, repeated, edge):
     edge[CURVATURE] += w repeat p (1 - p).
 
     Two matrix products (three if repeated) instead of n outer ones: the table multiplies sums, not tokens.
-    left and right are spoilt.
+    left and right are overwritten.
     """
     M, left, right, product = psi.shape[0], rows.left[at : at + n], rows.right[at : at + n], rows.product
     weight, repeat = rows.given[0, at : at + n], rows.given[1, at : at + n]
@@ -197,9 +152,14 @@ def _same_class(o, high, has_edge, blocks, lattices):
 
 @kernel
 def block_gradient(g, low, high, repeats, blocks, lattices, tables, sums, work):
-    """The same as `block_gradient_by_token`, over the occurrences by_class[low:high] of block g alone,
-    but in matrix products.
+    """Expected and gold counts and curvatures of block g, over its occurrences by_class[low:high];
+    of unsafe sequences the gold counts alone.
 
+        p[y] = alpha[t, y] beta[t, y] / Z,  Z = sum_y alpha[t, y] beta[t, y]
+        p[yp, y] = alpha[t-1, yp] psi[yp, y] psi_node[t, y] beta[t, y] / (scale[t] Z)
+        expected = sum_t w x p,  curvature = sum_t w n x^2 p (1 - p)
+    over the occurrences t of the symbol, w the weight of the sequence. n is 1: the approximation (16); or, if
+    repeats, the occurrences in the sequence: a bound of the exact diagonal. All this in matrix products.
     Tokens wait in rows: n of any class, to which the base table is applied, and the list of each token's
     class entry by entry; or those of one class that has a whole table, or a list and at least FEW_TOKENS of
     them. Arguments: g; low, high; repeats; blocks; lattices and tables after `extend`; out: sums; work. Cost:

@@ -64,30 +64,14 @@ class SparseResult(NamedTuple):
 
 
 def coordinate_descent(
-    corpus: Corpus,
-    features: FeatureSet | None = None,
-    w0: ArrayLike | Sparse | None = None,
-    *,
-    c1: float,
-    c2: float = 0.0,
-    blocks: bool = True,
-    curvature: str = "approximate",
-    step: str = "adaptive",
-    factor: float = 2.0,
-    joint: bool = True,
-    freeze_after: int | None = None,
-    accelerate: bool = False,
-    screening: bool = True,
-    n_threads: int | None = 1,
-    tol: float = 1e-4,
-    tol_gradient: float = 1e-3,
-    constraints: Limits = None,
-    sizes: tuple[int, int, int] | None = None,
-    edge_attrs: ArrayLike | None = None,
-    max_iterations: int | None = 100,
-    callback: Callback = None,
+    corpus: Corpus, features: FeatureSet | None = None, w0: ArrayLike | Sparse | None = None, *, c1: float,
+    c2: float = 0.0, blocks: bool = True, curvature: str = "approximate", step: str = "adaptive",
+    factor: float = 2.0, joint: bool = True, freeze_after: int | None = None, accelerate: bool = False,
+    screening: bool = True, n_threads: int | None = 1, tol: float = 1e-4, tol_gradient: float = 1e-3,
+    constraints: Limits = None, sizes: tuple[int, int, int] | None = None,
+    edge_attrs: ArrayLike | None = None, max_iterations: int | None = 100, callback: Callback = None,
     state: State = None,
-) -> SparseResult:
+) -> SparseResult:  # fmt: skip
     """Minimise -log-likelihood + c1 |w|_1 + c2 |w|^2, one block (or one weight) after the other.
 
     Parameters
@@ -289,12 +273,8 @@ class CoordinateDescent(Learner):
         """The `SparseResult` of what the loop has found."""
         features, w = found.w if isinstance(found.w, Sparse) else (self.sweeper.features, found.w)
         passes, trials, screened = (int(n) for n in self.sweeper.arrays.count)
-        counts = {
-            "gradient_visits": passes,
-            "step_visits": trials,
-            "products": self.sweeper.products,
-            "screened": screened,
-        }
+        names = "gradient_visits", "step_visits", "products", "screened"
+        counts = dict(zip(names, (passes, trials, self.sweeper.products, screened), strict=True))
         return SparseResult(w, *found[1:], features, counts)
 
 
@@ -303,9 +283,9 @@ class Accelerator:
 
     Node and edge weights of a symbol are nearly redundant, so that sweeps, which see one block at a time,
     close the last per cents slowly. They have found the support by then, or nearly; on it a quasi-Newton
-    method sees all weights at once. The sweeps that follow look at all candidates, so that what is still
-    missing comes in, and the certificate is theirs. Both steps only ever lower the objective. The
-    quasi-Newton method has a table of L^2 numbers for each edge class; where these are too many, there are
+    method sees all weights at once. The sweeps that follow look at all candidates, so that missing ones come
+    in, and these sweeps give the certificate. Both steps only ever lower the objective. The quasi-Newton
+    method has a table of L^2 numbers for each edge class; where these are too many, there are
     sweeps alone.
     """
 
@@ -323,14 +303,8 @@ class Accelerator:
         sweeper, here = self.sweeper, self.sweeper.export()
         if not len(here.w):
             return objective
-        rule = sweeper.rule
-        fun = Objective(
-            sweeper.corpus,
-            here.features,
-            c2=sweeper.rule.c2,
-            constraints=self.constraints,
-            n_threads=sweeper.n_threads,
-        )
+        rule, how = sweeper.rule, {"constraints": self.constraints, "n_threads": sweeper.n_threads}
+        fun = Objective(sweeper.corpus, here.features, c2=rule.c2, **how)
         found = minimize(fun, here.w, c1=rule.c1, c2=rule.c2, max_iterations=self.iterations, tol=1e-7)
         self.evaluations += found.n_evaluations
         kept = found.w != 0.0
@@ -410,13 +384,8 @@ def _falling_values(c1):
         values = np.atleast_1d(np.asarray(c1, dtype=float))
     except (TypeError, ValueError):
         raise ValueError(f"c1: expected numbers >= 0 that fall, got {shown(c1)}") from None
-    if (
-        values.ndim > 1
-        or not len(values)
-        or not np.isfinite(values).all()
-        or (np.diff(values) > 0).any()
-        or values[-1] < 0
-    ):
+    falls = values.ndim == 1 and len(values) and np.isfinite(values).all() and (np.diff(values) <= 0).all()
+    if not falls or values[-1] < 0:
         raise ValueError(
             f"c1: expected finite values >= 0 that fall, got {np.array2string(values, threshold=6)}"
         )
@@ -424,18 +393,11 @@ def _falling_values(c1):
 
 
 def _check_options(options):
+    begins = "a path begins without weights and goes on from each solution"
     for name, why in (
         ("max_iterations", "a path counts the sweeps of each value, give sweeps"),
-        (
-            "w0",
-            "a path begins without weights and goes on from each solution; "
-            "coordinate_descent begins where it is told",
-        ),
-        (
-            "state",
-            "a path begins without weights and goes on from each solution; "
-            "coordinate_descent goes on from a state",
-        ),
+        ("w0", f"{begins}; coordinate_descent begins where it is told"),
+        ("state", f"{begins}; coordinate_descent goes on from a state"),
     ):
         if name in options:
             raise ValueError(f"{name}: {why}")
@@ -472,13 +434,8 @@ def solve_path(
     values = _falling_values(c1)
     if values[-1] == 0 and options.get("c2", 0.0) == 0:
         raise ValueError("c1: expected values > 0, where c2 = 0, got 0: coordinate descent needs a penalty")
-    most = (
-        [100] * len(values)
-        if sweeps is None
-        else [sweeps] * len(values)
-        if is_number(sweeps)
-        else list(sweeps)
-    )
+    sweeps = 100 if sweeps is None else sweeps
+    most = [sweeps] * len(values) if is_number(sweeps) else list(sweeps)
     if len(most) != len(values):
         raise ValueError(
             f"sweeps: expected an integer, or one for each of the {len(values)} values of c1, got {len(most)}"

@@ -1,23 +1,21 @@
-"""Forward and backward vectors, kept between visits, shared by sequences that begin or end alike,
-and extended only as far as needed.
-
-alpha of token t lies in row alpha_row[t], which all sequences with the same tokens up to t share; beta in
-beta_row[t], psi_node in node_row[t] likewise. alpha is good for the first place[AHEAD, i] positions of
-sequence i, beta from position place[BEHIND, i] on; what lies beyond is good where it was computed
-(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: then another sequence
-    has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note,
-    so that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
-A change of weights at positions first..last of a sequence spoils alpha from first on and beta before last,
-and nothing else. `lattices` and `tables`: see arrays.py. Source:
-Sokolovska et al. (2010), section 4.4; docs/SPEC.md, A.10.
-
-Transition tables of edge classes as a dense base and packed differences, and products with them.
+"""Transition tables of edge classes, and forward and backward vectors that are kept between visits, shared by
+sequences that begin or end alike, and extended only as far as needed.
 
 Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of
 the weights of its edge attributes (the constant one aside, which is the base). D[k] has few entries; where it
 has many, or psi is tiny, the whole table is kept. A cell is a pair (yp, y) as one number, see SHIFT.
-`tables` is a SharedTables, `weights` a Weights, `lists` a Lists, `work` a LatticeWork of arrays.py, which
-lists their arrays.
+
+alpha of token t lies in row alpha_row[t], which all sequences with the same tokens up to t share; beta in
+beta_row[t], psi_node in node_row[t] likewise. alpha is good for the first place[AHEAD, i] positions of
+sequence i, beta from position place[BEHIND, i] on. What lies beyond is good where it was computed
+(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: then another sequence
+has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note, so
+that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
+A change of weights at positions first..last of a sequence makes alpha from first on and beta before last
+wrong, and nothing else.
+
+`tables` is a SharedTables, `lattices` a Lattices, `weights` a Weights, `lists` a Lists, `work` a LatticeWork:
+arrays.py lists their arrays. Source: Sokolovska et al. (2010), section 4.4; docs/SPEC.md, A.10.
 """
 
 import numpy as np
@@ -32,6 +30,9 @@ START, SIZE, ROOM = 0, 1, 2  # rows of Lists.row
 # a cell (yp, y) is the number yp << SHIFT | y: no division when a list is read
 SHIFT, LABEL = 16, 0xFFFF
 CENTRE, WIDTH, FLAT = 0, 1, 2  # places of SharedTables.level, see `rebuild_base`
+NODE_MAX, NODE_SPREAD = 0, 1  # rows of Lattices.node_note
+SCALE, LOG_SCALE = 0, 1  # rows of Lattices.alpha_note
+AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Lattices.place
 
 
 @kernel
@@ -48,24 +49,6 @@ def place_list(r, n, row):
         row[ROOM, r] = n + n // 4
         row[START, end] += row[ROOM, r]
     row[SIZE, r] = n
-
-
-@kernel
-def room_for_classes(classes, more, class_ptr, class_attr, class_row, weight_row):
-    """Places in the pool of differences that rebuilding these classes may take,
-    if `more` entries come to each.
-
-    Arguments: classes int32 (n,); more; class_ptr (K+1,), class_attr (n,) of SharedTables; class_row (3,
-    K+1), weight_row (3, B+1): rows of the lists of classes and of weights. Cost: the edge attributes of
-    these classes. Source: docs/SPEC.md, A.10.
-    """
-    need = 0
-    for k in classes:
-        n = more
-        for j in range(class_ptr[k], class_ptr[k + 1]):
-            n += weight_row[SIZE, class_attr[j]]
-        need += n + n // 4 if n > class_row[ROOM, k] else 0
-    return need
 
 
 @kernel
@@ -218,11 +201,6 @@ def from_right(v, psi_t, out, r):
             out[r, yp] += (
                 v0 * psi_t[y, yp] + v1 * psi_t[y + 1, yp] + v2 * psi_t[y + 2, yp] + v3 * psi_t[y + 3, yp]
             )
-
-
-NODE_MAX, NODE_SPREAD = 0, 1  # rows of Lattices.node_note
-SCALE, LOG_SCALE = 0, 1  # rows of Lattices.alpha_note
-AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Lattices.place
 
 
 @kernel
@@ -464,7 +442,7 @@ def log_z_change(sequences, weight, log_z, before):
 
 @kernel
 def mark_change(g, blocks, lattices, move):
-    """After a change of block g: what it spoils in its sequences;
+    """After a change of block g: which vectors of its sequences are no longer good;
     returns the change of their weighted gold scores.
 
     Arguments: g; blocks; lattices; move, of which deltas are read. Cost: the occurrences of the symbol.

@@ -1,28 +1,18 @@
 """Sweeps of blockwise coordinate descent over the arrays that kernels change: their weights, objective and
-certificate; and one visit of a block in parts, for large blocks on several threads, blocks with unsafe
-sequences, exact curvatures, and for all blocks where they are few and `visit_blocks` is not compiled.
-
-A visit in parts is `visit_blocks` (visit.py) itself, its source run by Python: the kernels that it calls are
-compiled one by one, and `VisitByParts` takes the place of three of them. Sequences that share rows of alpha
-(beta) stay together in a group, gradients are cut into shards of tokens: both by the data alone. Sums are
-added in a fixed binary tree: the result has the same bits for any number of threads.
+certificate. visit.py visits a block.
 """
-
-from types import FunctionType
 
 import numpy as np
 
-import crfbook.learners.coordinate.visit as kernels
 from crfbook._jit import is_compiled
 from crfbook.chain.objective import check_labels, padded
 from crfbook.data.corpus import owners
 from crfbook.data.features import FeatureSet, find, from_keys
 from crfbook.learners.coordinate.arrays import (
     DENSE_SHARE,
-    Existing,
-    Rule,
     Sparse,
     VisitArrays,
+    VisitRule,
     Weights,
     active_among,
     block_sums,
@@ -37,26 +27,11 @@ from crfbook.learners.coordinate.arrays import (
     no_move,
     scatter,
 )
-from crfbook.learners.coordinate.derivatives import (
-    add_unsafe,
-    block_gradient,
-    close_unsafe,
-    exact_curvature,
-)
-from crfbook.learners.coordinate.lattice import (
-    LABEL,
-    SHIFT,
-    SIZE,
-    UNSAFE,
-    extend_alphas,
-    extend_betas,
-    rebuild_base,
-    rebuild_classes,
-    score_rows,
-)
-from crfbook.learners.coordinate.token_index import balanced, count_bounds, gold_edges, inverted_index
+from crfbook.learners.coordinate.lattice import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes, score_rows
+from crfbook.learners.coordinate.token_index import count_bounds, gold_edges, inverted_index
 from crfbook.learners.coordinate.visit import (
     ADAPTIVE,
+    ALONE,
     BY_PARTS,
     CS,
     FACTOR,
@@ -65,22 +40,16 @@ from crfbook.learners.coordinate.visit import (
     SAFE,
     SQUARES,
     WAPITI,
-    clear_block,
-    propose,
-    scale_curvatures,
+    VisitByParts,
     visit_blocks,
-    write_block,
 )
 from crfbook.training.interrupts import listen
-from crfbook.training.threads import run_pieces
 
 STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
-CHUNK = 1 << 14  # visits between two moments at which Ctrl-C is heard
-ALONE = 2000  # visits: fewer are done before the threads have begun
+CHUNK = 1 << 14  # visits between two moments at which Ctrl-C takes effect
 LARGE = ALONE  # blocks of so many visits are visited in parts
 FEW_BLOCKS = 100  # blocks: a visit in parts costs 0.2 ms more, which is less than compiling `visit_blocks`
 MOST_BY_PARTS = 10_000  # unless a process makes so many of them
-SHARDS = 4
 
 
 class Sweeper:
@@ -94,10 +63,11 @@ class Sweeper:
             node_kept, edge_kept = np.ones(sizes.n_attrs, bool), np.ones(sizes.n_edge_attrs, bool)
             if edge_attrs is not None:
                 edge_kept = np.isin(np.arange(sizes.n_edge_attrs), edge_attrs)
-            exist = [np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32, np.int32)]
+            none, labels = np.zeros(0, np.int64), np.zeros(0, np.int32)
+            exist = FeatureSet(*sizes, none, labels, none, labels, labels)
         else:
             node_kept, edge_kept = np.diff(features.node_ptr) > 0, np.diff(features.edge_ptr) > 0
-            exist = [getattr(features, name) for name in Existing._fields]
+            exist = features
         self._edge_kept = edge_kept
         tables, base_log, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
         self._empty_base = base_log.copy()
@@ -110,7 +80,7 @@ class Sweeper:
             lattices,
             tables,
             Weights(np.zeros((sizes.n_attrs, width)), base_log, lists),
-            Existing(*exist),
+            exist,
             number=np.stack([np.full(blocks.n_blocks, 2.0), limit, square]),
             sums=block_sums(width),
             move=no_move(width),
@@ -128,7 +98,7 @@ class Sweeper:
         factor, n_labels = float(factor) if step == "fixed" else 1.0, int(self.sizes.n_labels)
         flags = int(step == "cs"), int(exact), int(frozen), int(screening), 0, self.base_holds
         dense_above = int(DENSE_SHARE * n_labels**2)
-        self.rule = Rule(float(c1), float(c2), factor, STEPS[step], *flags, dense_above, n_labels)
+        self.rule = VisitRule(float(c1), float(c2), factor, STEPS[step], *flags, dense_above, n_labels)
 
     # ---- weights in and out
 
@@ -139,9 +109,7 @@ class Sweeper:
         return active_among(name, sparse, self.sizes, self.features, self._edge_kept)
 
     def load(self, sparse):
-        """Set the weights to those of a `Sparse`,
-        which only has features that exist here (`admit` sees to it).
-        """
+        """Set the weights to those of a `Sparse`, which only has features that exist here: see `admit`."""
         features, w = sparse
         mu, base, _ = self.arrays.weights
         mu[:] = 0.0
@@ -194,30 +162,20 @@ class Sweeper:
 
     def resume(self, state):
         """The weights and numbers that `keep` gave for the same problem; `renew` goes on from them."""
-        lacking = [
-            name
-            for name in (*FeatureSet._fields, "w", "factor", "count", "log_z")
-            if not isinstance(state, dict) or name not in state
-        ]
+        names = (*FeatureSet._fields, "w", "factor", "count", "log_z")
+        lacking = [name for name in names if not isinstance(state, dict) or name not in state]
         if lacking:
             raise ValueError(f"state: expected SparseResult.state, got one without {lacking[0]}")
         sizes = tuple(int(state[name]) for name in self.sizes._fields)
-        same = (
-            np.shape(state["factor"]) == (self.arrays.blocks.n_blocks,)
-            and np.shape(state["log_z"]) == self.arrays.lattices.log_z.shape
-        )
-        if sizes != tuple(self.sizes) or not same:
+        shapes, log_z = (np.shape(state["factor"]), np.shape(state["log_z"])), self.arrays.lattices.log_z
+        if (sizes, *shapes) != (tuple(self.sizes), (self.arrays.blocks.n_blocks,), log_z.shape):
             raise ValueError(
                 "state: expected that of coordinate_descent on the same corpus and features, "
                 f"(L, A, B) = {tuple(self.sizes)} with {self.arrays.blocks.n_blocks} blocks, "
                 f"got {sizes} with {len(np.atleast_1d(state['factor']))}"
             )
-        self.load(
-            self.admit(
-                "state",
-                Sparse(FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:])), state["w"]),
-            )
-        )
+        features = FeatureSet(*sizes, *(state[name] for name in FeatureSet._fields[3:]))
+        self.load(self.admit("state", Sparse(features, state["w"])))
         self.arrays.number[FACTOR] = state["factor"]
         self.arrays.count[:] = state["count"]
         self._log_z = np.array(state["log_z"], np.float64)
@@ -302,9 +260,8 @@ class Sweeper:
             listen()
             stop, missing = int(large[np.searchsorted(large, place)]), BY_PARTS
             if stop > place:
-                stop = min(
-                    stop, int(np.searchsorted(visits, (visits[place - 1] if place else 0) + CHUNK)) + 1
-                )
+                done = visits[place - 1] if place else 0
+                stop = min(stop, int(np.searchsorted(visits, done + CHUNK)) + 1)
                 place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.arrays)
                 total += change
             if missing == BY_PARTS:
@@ -353,101 +310,3 @@ class Sweeper:
         finally:
             self.rule = rule
         return float(self.arrays.seen[LARGEST]), float(self.arrays.seen[SQUARES])
-
-
-class VisitByParts:
-    """Work arrays of the shards, and the visit."""
-
-    n_by_parts = 0  # visits that `visit_blocks` could have made, in this process
-
-    def __init__(self, width, lattices, n_threads):
-        self.n_threads = n_threads
-        self.works = [lattice_work(width) for _ in range(SHARDS)]
-        self.sums = [block_sums(width) for _ in range(SHARDS)]
-        length = np.diff(lattices.seq_ptr)
-        self.groups = np.zeros((2, len(length)), np.int64)  # for beta, alpha
-        ends = (lattices.beta_row, lattices.seq_ptr[1:] - 2), (lattices.alpha_row, lattices.seq_ptr[:-1])
-        for group, (row, token) in zip(self.groups, ends, strict=True):
-            group[length > 1] = balanced(row[token[length > 1]], length[length > 1], SHARDS)
-
-    @property
-    def products(self):
-        return sum(int(work.steps[0]) for work in self.works)
-
-    def visit(self, g, only, rule, arrays):
-        """`visit_blocks` for block g: (change of the objective, places that its pool needs before)."""
-        source = getattr(kernels.visit_blocks, "py_func", kernels.visit_blocks)
-        parts = {
-            "extend": lambda *arguments: self.extend(*arguments[:4], arrays),
-            "block_gradient": lambda *_: self.gradient(g, rule, arrays),
-            "scale_curvatures": lambda *_: self.curvatures(g, rule, arrays),
-        }
-        visit = FunctionType(source.__code__, vars(kernels) | parts)
-        try:
-            return visit(np.array([g]), 0, only, rule, arrays)[1:]
-        except BaseException:  # Ctrl-C: a step that nobody has judged must not stay
-            move, (a, b) = arrays.move, arrays.blocks.member[:, g].tolist()
-            if move.n[0]:  # whoever goes on renews tables and lattices
-                propose(int(move.n[0]), np.inf, rule.c1, rule.c2, move.number, move.model)
-                write_block(a, b, rule, arrays.weights, move)
-            clear_block(a, b, rule, arrays.weights, move)
-            raise
-
-    def extend(self, sequences, low, high, measure, arrays):
-        """`extend` of lattice.py, on several threads;
-        log Z in logarithms where that has none. Returns 0: no sequence is left to be done.
-        """
-        lattices, tables = arrays.lattices, arrays.tables
-        alone = self.n_threads == 1 or len(sequences) < ALONE
-
-        def betas(work, which):
-            work.steps[0] += extend_betas(sequences[which], low[which], lattices, tables, work.right)
-
-        def alphas(work, which):
-            work.steps[0] += extend_alphas(sequences[which], high[which], measure, lattices, tables)
-
-        for task, group in zip((betas, alphas), self.groups, strict=True):
-            if alone:
-                task(self.works[0], slice(None))
-                continue
-            mine = [group[sequences] == s for s in range(SHARDS)]
-            run_pieces(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
-        if measure:
-            close_unsafe(sequences, lattices, tables, arrays.weights)
-        return 0
-
-    def gradient(self, g, rule, arrays):
-        """`block_gradient`: in shards where the block is large; unsafe sequences in logarithms."""
-        blocks, lattices, tables, sums = arrays.blocks, arrays.lattices, arrays.tables, arrays.sums
-        first, last = blocks.visit_ptr[g : g + 2].tolist()
-        alone = last - first < ALONE  # at once, as `visit_blocks` does
-        cuts = np.linspace(blocks.occ_ptr[first], blocks.occ_ptr[last], 2 if alone else SHARDS + 1).astype(
-            np.int64
-        )
-
-        def shard(s, sums):
-            low, high = cuts[s : s + 2].tolist()
-            block_gradient(g, low, high, rule.repeats, blocks, lattices, tables, sums, self.works[s])
-
-        if alone:
-            shard(0, sums)
-        else:
-            run_pieces(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
-            for out, *parts in zip(sums, *self.sums, strict=True):
-                out[:] = tree_sum(parts)
-        if lattices.place[UNSAFE, blocks.visit_seq[first:last]].any():
-            add_unsafe(g, rule.repeats, blocks, lattices, tables, arrays.weights, sums)
-
-    def curvatures(self, g, rule, arrays):
-        """`scale_curvatures`, after the exact ones where the rule says so."""
-        if rule.exact:
-            exact_curvature(g, arrays.blocks, arrays.lattices, arrays.tables, arrays.weights, arrays.move)
-        scale_curvatures(rule, arrays.number[kernels.SAFE_CURVE, g], arrays.sums, arrays.move)
-
-
-def tree_sum(parts):
-    """Sum of the parts, added pair by pair."""
-    parts = list(parts)
-    while len(parts) > 1:
-        parts = [sum(parts[i + 1 : i + 2], parts[i]) for i in range(0, len(parts), 2)]
-    return parts[0]

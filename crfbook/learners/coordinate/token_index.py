@@ -136,26 +136,19 @@ def inverted_index(corpus, node_kept, edge_kept, node_row, *, joint=True):
     node_of = np.where(order < n_attrs, order, -1)
     occ_ptr = np.concatenate([first, [len(token)]]).astype(np.int64)
     begin = corpus.seq_ptr[sequence[first]]
-    class_ptr, classes = _classes_of(corpus, n_edge_attrs)
-    n_blocks = len(order)
+    n_blocks, n_tokens = len(order), max(1, corpus.n_tokens)
     edge_class = np.where(token == corpus.seq_ptr[sequence], -1, corpus.edge_class[token])
-    scored = np.unique((block * max(1, corpus.n_tokens) + node_row[token])[(node_of >= 0)[block]])
+    scored = np.unique((block * n_tokens + node_row[token])[(node_of >= 0)[block]])
+    visits = sequence[first], token[first] - begin, token[occ_ptr[1:] - 1] - begin
+    value = np.zeros(0) if (value == 1.0).all() else value
+    by_class = np.lexsort((edge_class, block))
     return Blocks(
-        np.stack([node_of, edge_of[order]]).astype(np.int32),
-        row_offsets(block[first], n_blocks),
-        sequence[first].astype(np.int32),
-        (token[first] - begin).astype(np.int32),
-        (token[occ_ptr[1:] - 1] - begin).astype(np.int32),
-        occ_ptr,
-        token.astype(np.int32),
-        np.zeros(0) if (value == 1.0).all() else value,
-        (np.cumsum(new) - 1).astype(np.int32),
-        np.lexsort((edge_class, block)).astype(np.int32),
-        row_offsets(scored, n_blocks, max(1, corpus.n_tokens)),
-        (scored % max(1, corpus.n_tokens)).astype(np.int32),
-        class_ptr,
-        classes,
-    )
+        np.stack([node_of, edge_of[order]]).astype(np.int32), row_offsets(block[first], n_blocks),
+        *(numbers.astype(np.int32) for numbers in visits), occ_ptr, token.astype(np.int32), value,
+        (np.cumsum(new) - 1).astype(np.int32), by_class.astype(np.int32),
+        row_offsets(scored, n_blocks, n_tokens), (scored % n_tokens).astype(np.int32),
+        *_classes_of(corpus, n_edge_attrs),
+    )  # fmt: skip
 
 
 def _classes_of(corpus, n_edge_attrs):

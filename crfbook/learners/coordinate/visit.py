@@ -4,8 +4,12 @@ Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithm 2 (and 1: a block of whic
 First the step of one block: candidates, their new weights, and what these do to tables and lattices. A
 candidate is a weight of the block that is not zero, or would not stay zero: cell yp << SHIFT | y, or -1 - y
 for a node weight. `move` is a Move: its first move.n[0] candidates count. `arrays` is a VisitArrays, `rule` a
-Rule: everything that a visit reads and changes, see arrays.py. The visit is written here and nowhere else:
-sweeps.py has Python run this source, with parts that no kernel can do.
+VisitRule: everything that a visit reads and changes, see arrays.py. `visit_blocks` makes the visits in one
+kernel. `VisitByParts` makes one from Python, and calls the kernels one by one: of a large block on several
+threads, of a block with unsafe sequences, with exact curvatures, and where blocks are few and `visit_blocks`
+is not compiled. Sequences that share rows of alpha (beta) stay together in a group, gradients are cut into
+shards of tokens: both by the data alone. Sums are added in a fixed binary tree: the result has the same bits
+for any number of threads. `sweep_plain` is the readable sister.
 """
 
 import math
@@ -13,6 +17,7 @@ import math
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.learners.coordinate.arrays import block_sums, lattice_work
 from crfbook.learners.coordinate.derivatives import (
     CURVATURE,
     CURVE,
@@ -21,26 +26,34 @@ from crfbook.learners.coordinate.derivatives import (
     GRADIENT,
     NEW,
     OLD,
+    add_unsafe,
     block_gradient,
+    close_unsafe,
+    exact_curvature,
     gold_doubt,
 )
 from crfbook.learners.coordinate.lattice import (
     LABEL,
+    ROOM,
     SHIFT,
     SIZE,
     START,
+    UNSAFE,
     extend,
+    extend_alphas,
+    extend_betas,
     keep_log_z,
     log_z_change,
     mark_change,
     place_list,
     rebuild_base,
     rebuild_classes,
-    room_for_classes,
     score_rows,
 )
+from crfbook.learners.coordinate.token_index import balanced
+from crfbook.training.threads import run_pieces
 
-ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # Rule.step
+ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # VisitRule.step
 LARGEST, SQUARES = 0, 1  # places of VisitArrays.seen: of the violations of the KKT conditions
 SLOPE, BEND, PENALTY = 0, 1, 2  # places of Move.model, see `propose`
 FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
@@ -50,6 +63,8 @@ LEAST_FACTOR = 0.1  # of the adaptive rule
 FACTOR, LIMIT, SAFE_CURVE = 0, 1, 2  # rows of VisitArrays.number
 PASSES, STEP_PASSES, SCREENED = 0, 1, 2  # places of VisitArrays.count
 BY_PARTS = -1
+ALONE = 2000  # visits: fewer are done before the threads have begun
+SHARDS = 4
 
 
 @kernel
@@ -143,11 +158,11 @@ def candidates(a, b, only, rule, weights, exist, sums, move, seen):
 @kernel
 def scale_curvatures(rule, square, sums, move):
     """Curvatures of the step rule: floored (ADAPTIVE), as they are (FIXED),
-    times the largest Newton step (WAPITI, SQUARES), constant (SAFE).
+    times the largest Newton step (WAPITI, CS), constant (SAFE).
 
-    SQUARES, times gamma: of one choice with probabilities p the Hessian diag(p) - p p' is at most 2 diag(p (1
-    - p)); where node and edge weights move together,
-        Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (docs/SPEC.md, A.8).
+    WAPITI and CS multiply them by gamma, too. CS: of one choice with probabilities p the Hessian
+    diag(p) - p p' is at most 2 diag(p (1 - p)). Where node and edge weights move together,
+    Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (docs/SPEC.md, A.8).
     Arguments: rule; square: the curvature of the safe rule; sums; move. Cost: M^2. Source: docs/SPEC.md, A.9.
     """
     n, cell, curve, high, node, edge = move.n[0], move.cell, move.number[CURVE], 0.0, 1.0, 1.0
@@ -275,16 +290,20 @@ def missing_room(b, n, rule, blocks, tables, weights):
     """Free places that the pool of the classes must have before edge attribute b may have n weights;
     0 if both pools will do.
 
-    Arguments: b; n; rule; blocks; tables; weights. Cost: the classes of b. Source: docs/SPEC.md, A.10.
+    Arguments: b; n; rule; blocks; tables; weights. Cost: the edge attributes of the classes of b.
+    Source: docs/SPEC.md, A.10.
     """
     if b < 0 or (b == 0 and rule.base_holds):
         return 0
-    classes, row = blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]], tables.lists.row
-    lists = weights.lists
-    need = room_for_classes(classes, n, tables.class_ptr, tables.class_attr, row, lists.row)
+    lists, pool, need = weights.lists, tables.lists, 0
+    for k in blocks.classes[blocks.class_ptr[b] : blocks.class_ptr[b + 1]]:
+        most = n
+        for j in range(tables.class_ptr[k], tables.class_ptr[k + 1]):
+            most += lists.row[SIZE, tables.class_attr[j]]
+        need += most + most // 4 if most > pool.row[ROOM, k] else 0
     if n + n // 4 > lists.cell.size - lists.row[START, lists.row.shape[1] - 1]:
         return max(1, need)
-    return need if need > tables.lists.cell.size - row[START, row.shape[1] - 1] else 0
+    return need if need > pool.cell.size - pool.row[START, pool.row.shape[1] - 1] else 0
 
 
 @kernel
@@ -376,3 +395,207 @@ def visit_blocks(order, start, only, rule, arrays):
         if missing:
             return place, total, missing
     return order.size, total, 0
+
+
+class VisitByParts:
+    """Work arrays of the shards, and the visit."""
+
+    n_by_parts = 0  # visits that `visit_blocks` could have made, in this process
+
+    def __init__(self, width, lattices, n_threads):
+        self.n_threads = n_threads
+        self.works = [lattice_work(width) for _ in range(SHARDS)]
+        self.sums = [block_sums(width) for _ in range(SHARDS)]
+        length = np.diff(lattices.seq_ptr)
+        self.groups = np.zeros((2, len(length)), np.int64)  # for beta, alpha
+        ends = (lattices.beta_row, lattices.seq_ptr[1:] - 2), (lattices.alpha_row, lattices.seq_ptr[:-1])
+        for group, (row, token) in zip(self.groups, ends, strict=True):
+            group[length > 1] = balanced(row[token[length > 1]], length[length > 1], SHARDS)
+
+    @property
+    def products(self):
+        return sum(int(work.steps[0]) for work in self.works)
+
+    def visit(self, g, only, rule, arrays):
+        """`visit_blocks` for block g alone: (change of the objective, places that its pool needs before)."""
+        blocks, weights, move, count = arrays.blocks, arrays.weights, arrays.move, arrays.count
+        (a, b), visits = blocks.member[:, g].tolist(), slice(*blocks.visit_ptr[g : g + 2].tolist())
+        visited, low, high = blocks.visit_seq[visits], blocks.visit_low[visits], blocks.visit_high[visits]
+        try:
+            empty = load_block(a, b, rule, weights, move) == 0 and rule.screening
+            if empty and arrays.number[LIMIT, g] <= rule.c1:
+                count[SCREENED] += 1
+                return 0.0, 0
+            self.extend(visited, low, high, 0, arrays)
+            if empty and gold_doubt(g, rule.c1, blocks, arrays.lattices, arrays.tables) <= rule.c1:
+                count[SCREENED] += 1
+                return 0.0, 0
+            self.gradient(g, rule, arrays)
+            count[PASSES] += len(visited)
+            n = candidates(a, b, only, rule, weights, arrays.exist, arrays.sums, move, arrays.seen)
+            if n == 0 or rule.measure:
+                return 0.0, 0
+            if missing := missing_room(b, n, rule, blocks, arrays.tables, weights):
+                return 0.0, missing
+            self.curvatures(g, rule, arrays)
+            return self._step(g, n, visited, high, rule, arrays), 0
+        except BaseException:  # Ctrl-C: a step that was not judged must not stay
+            if move.n[0]:  # `renew` brings tables and lattices after it
+                propose(int(move.n[0]), math.inf, rule.c1, rule.c2, move.number, move.model)
+                write_block(a, b, rule, weights, move)
+            raise
+        finally:
+            clear_block(a, b, rule, weights, move)
+
+    def _step(self, g, n, visited, high, rule, arrays):
+        """Steps of the n candidates until one is good; returns the change of the objective."""
+        blocks, lattices, tables, weights = arrays.blocks, arrays.lattices, arrays.tables, arrays.weights
+        move, number, a, b = arrays.move, arrays.number, *blocks.member[:, g].tolist()
+        score_row = blocks.score_row[slice(*blocks.score_ptr[g : g + 2])]
+        noise, adaptive = keep_log_z(visited, lattices.log_z, arrays.log_z), rule.step == ADAPTIVE
+        factor = number[FACTOR, g] if adaptive else rule.factor
+        for trial in range(MAX_TRIALS):
+            back = trial == MAX_TRIALS - 1  # to the weights as they were
+            propose(n, math.inf if back else factor, rule.c1, rule.c2, move.number, move.model)
+            if move.model[BEND] == 0.0 and trial == 0:
+                break
+            write_block(a, b, rule, weights, move)
+            renew_tables(b, rule, blocks, tables, weights, arrays.work)
+            change = -mark_change(g, blocks, lattices, move)
+            score_rows(score_row, weights.mu, lattices)
+            if adaptive:
+                self.extend(visited, high, high, 1, arrays)
+                change += log_z_change(visited, lattices.weight, lattices.log_z, arrays.log_z)
+                arrays.count[STEP_PASSES] += len(visited)
+            good, factor = judge(change, noise, trial, adaptive, move.model, factor)
+            if good:
+                number[FACTOR, g] = factor
+                return change + move.model[PENALTY]
+        return 0.0
+
+    def extend(self, sequences, low, high, measure, arrays):
+        """`extend` of lattice.py, on several threads; log Z in logarithms where that has none."""
+        lattices, tables = arrays.lattices, arrays.tables
+        alone = self.n_threads == 1 or len(sequences) < ALONE
+
+        def betas(work, which):
+            work.steps[0] += extend_betas(sequences[which], low[which], lattices, tables, work.right)
+
+        def alphas(work, which):
+            work.steps[0] += extend_alphas(sequences[which], high[which], measure, lattices, tables)
+
+        for task, group in zip((betas, alphas), self.groups, strict=True):
+            if alone:
+                task(self.works[0], slice(None))
+                continue
+            mine = [group[sequences] == s for s in range(SHARDS)]
+            run_pieces(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
+        if measure:
+            close_unsafe(sequences, lattices, tables, arrays.weights)
+
+    def gradient(self, g, rule, arrays):
+        """`block_gradient`: in shards where the block is large; unsafe sequences in logarithms."""
+        blocks, lattices, tables, sums = arrays.blocks, arrays.lattices, arrays.tables, arrays.sums
+        first, last = blocks.visit_ptr[g : g + 2].tolist()
+        alone = last - first < ALONE  # at once, as `visit_blocks` does
+        cuts = np.linspace(blocks.occ_ptr[first], blocks.occ_ptr[last], 2 if alone else SHARDS + 1).astype(
+            np.int64
+        )
+
+        def shard(s, sums):
+            low, high = cuts[s : s + 2].tolist()
+            block_gradient(g, low, high, rule.repeats, blocks, lattices, tables, sums, self.works[s])
+
+        if alone:
+            shard(0, sums)
+        else:
+            run_pieces(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
+            for out, *parts in zip(sums, *self.sums, strict=True):
+                out[:] = tree_sum(parts)
+        if lattices.place[UNSAFE, blocks.visit_seq[first:last]].any():
+            add_unsafe(g, rule.repeats, blocks, lattices, tables, arrays.weights, sums)
+
+    def curvatures(self, g, rule, arrays):
+        """`scale_curvatures`, after the exact ones where the rule says so."""
+        if rule.exact:
+            exact_curvature(g, arrays.blocks, arrays.lattices, arrays.tables, arrays.weights, arrays.move)
+        scale_curvatures(rule, arrays.number[SAFE_CURVE, g], arrays.sums, arrays.move)
+
+
+def tree_sum(parts):
+    """Sum of the parts, added pair by pair."""
+    parts = list(parts)
+    while len(parts) > 1:
+        parts = [sum(parts[i + 1 : i + 2], parts[i]) for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def marginals_plain(i, corpus, mu, nu):
+    """p[t, y] (T, L) and q[t, yp, y] (T, L, L): probabilities of labels, and of labels with the one before,
+    at the tokens of sequence i; q[0] is 0.
+
+        u[t, y] = sum_a x[t, a] mu[a, y],  v[t, yp, y] = sum of nu[b, yp, y] over the edge attributes b of t
+        log_alpha[t, y] = u[t, y] + LSE_yp(log_alpha[t-1, yp] + v[t, yp, y])
+        log_beta[t-1, yp] = LSE_y(v[t, yp, y] + u[t, y] + log_beta[t, y])
+
+    Source: Sokolovska et al. (2010), eq. (3), (9), in logarithms.
+    """
+    tokens = range(*corpus.seq_ptr[i : i + 2])
+    u, v = np.zeros((len(tokens), mu.shape[1])), np.zeros((len(tokens), *nu.shape[1:]))
+    for t, token in enumerate(tokens):
+        held, k = slice(*corpus.attr_ptr[token : token + 2]), corpus.edge_class[token]
+        u[t] = corpus.values[held] @ mu[corpus.attr_idx[held]]
+        v[t] = nu[corpus.class_attr[slice(*corpus.class_ptr[k : k + 2])]].sum(axis=0)
+    log_alpha, log_beta = u.copy(), np.zeros_like(u)
+    for t in range(1, len(u)):
+        log_alpha[t] += np.logaddexp.reduce(log_alpha[t - 1, :, None] + v[t], axis=0)
+    for t in range(len(u) - 1, 0, -1):
+        log_beta[t - 1] = np.logaddexp.reduce(v[t] + u[t] + log_beta[t], axis=1)
+    log_z, q = np.logaddexp.reduce(log_alpha[-1]), np.zeros_like(v)
+    q[1:] = np.exp(log_alpha[:-1, :, None] + v[1:] + (u + log_beta)[1:, None, :] - log_z)
+    return np.exp(log_alpha + log_beta - log_z), q
+
+
+def block_sums_plain(a, b, corpus, mu, nu):
+    """(expected, curvature, gold) of the weights of block (a, b): node (3, L) and edge (3, L, L), from the
+    sequences that hold its symbol and from no other.
+
+        expected = sum_t w x p,  curvature = sum_t w x^2 p (1 - p),  gold = sum_t w x 1{y_t = y}
+
+    over the occurrences t of the symbol, w the weight of the sequence; likewise of pairs, where x is 1.
+    Source: Sokolovska et al. (2010), eq. (5), (16).
+    """
+    n_labels = mu.shape[1]
+    node, edge, one = np.zeros((3, n_labels)), np.zeros((3, n_labels, n_labels)), np.eye(n_labels)
+    for i, (begin, end) in enumerate(zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)):
+        x, holds = np.zeros(end - begin), np.zeros(end - begin, bool)
+        for t, k in enumerate(corpus.edge_class[begin:end]):
+            held = slice(*corpus.attr_ptr[begin + t : begin + t + 2])
+            x[t] = corpus.values[held] @ (corpus.attr_idx[held] == a)
+            holds[t] = t > 0 and b in corpus.class_attr[slice(*corpus.class_ptr[k : k + 2])]
+        if not (x.any() or holds.any()):
+            continue
+        (p, q), y, w = marginals_plain(i, corpus, mu, nu), corpus.labels[begin:end], corpus.weights[i]
+        node += w * np.stack([x @ p, x**2 @ (p - p**2), x @ one[y]])
+        for t in np.flatnonzero(holds):
+            edge += w * np.stack([q[t], q[t] - q[t] ** 2, np.outer(one[y[t - 1]], one[y[t]])])
+    return node, edge
+
+
+def sweep_plain(blocks, corpus, mu, nu, c1, c2, factor):
+    """One sweep of Algorithm 2: the readable sister of `visit_blocks`, with the rule FIXED and all weights.
+
+        h = factor curvature,  g = expected - gold,  w = S(h w - g, c1) / (h + 2 c2)
+        S(z, c) = sign(z) max(|z| - c, 0)
+
+    for all weights w of a block at once. Arguments: blocks: pairs (node attribute a, edge attribute b), -1:
+    none; corpus; mu (A, L), nu (B, L, L): weights of node and of edge attributes, changed in place; c1, c2;
+    factor. Source: Sokolovska et al. (2010), Algorithm 2, eq. (13), (14).
+    """
+    for a, b in blocks:
+        for k, weights, sums in zip((a, b), (mu, nu), block_sums_plain(a, b, corpus, mu, nu), strict=True):
+            if k >= 0:
+                expected, curvature, gold = sums
+                h = factor * np.maximum(curvature, 1e-12)
+                z = h * weights[k] - (expected - gold)
+                weights[k] = np.sign(z) * np.maximum(np.abs(z) - c1, 0.0) / (h + 2.0 * c2)

@@ -1,38 +1,37 @@
-"""Ways to an L1 optimum that do not cut steps as OWL-QN does: a model of the objective, and two baselines.
+"""L1: what the penalty does to a step, coordinate by coordinate; the model of the proximal quasi-Newton step;
+and two baselines.
 
-The model of the proximal quasi-Newton step, for `LBFGS`, has the penalty beside the curvature:
+The penalty c1*|w|_1 has a kink where a weight is zero. Inside one orthant, where every weight keeps its sign,
+it is linear, so that L-BFGS may be used there. OWL-QN (Andrew and Gao 2007) chooses the orthant and cuts the
+step where it would leave it: `owlqn_plain` is all of it, to read; `pseudo_gradient`, `align_direction` and
+`orthant_step` are what `LBFGS` (lbfgs.py) takes from it.
+
+The proximal quasi-Newton step, for `LBFGS` too, keeps the penalty in the model (`LocalModel`):
 
     d = argmin_d  g.d + d'B d/2 + c1 |w + d|_1,    B from the pairs of L-BFGS, d = 0 outside the free weights
 
-OWL-QN cuts the step of a smooth model where it would leave its orthant; this model knows the kink, so that a
-weight may go to zero, stay there or change sign inside one step. Free weights are those that are not zero
-or whose pseudo-gradient is not. Sources: Scheinberg and Tang (2016), "Practical inexact proximal
-quasi-Newton method"; Lee, Sun and Saunders (2014); the compact form of B is Byrd, Nocedal and Schnabel
-(1994), eq. 2.17, with a diagonal in place of a multiple of the identity.
+This model knows the kink: a weight may go to zero, stay there or change sign inside one step. Free weights
+are those that are not zero or whose pseudo-gradient is not. Sources: Scheinberg and Tang (2016), "Practical
+inexact proximal quasi-Newton method"; Lee, Sun and Saunders (2014). The compact form of B is Byrd, Nocedal
+and Schnabel (1994), eq. 2.17, with a diagonal in place of a multiple of the identity.
 
-Proximal gradient with momentum (FISTA), to compare with:
+`proximal_gradient` is FISTA, a baseline without orthants and without memory of curvature:
 
-    w' = soft threshold of  v - step grad f(v)  at  step c1   exact zeros, no orthants, no memory of curvature
+    w' = soft threshold of  v - step grad f(v)  at  step c1
     v' = w' + (t - 1)/t' (w' - w),   t' = (1 + sqrt(1 + 4 t^2 step/step'))/2
 
 `step` is found by backtracking; where the momentum points uphill it is dropped (t = 1). Sources: Beck and
 Teboulle (2009), FISTA; Scheinberg, Goldfarb and Bai (2014), section 3, for steps that may grow again;
 O'Donoghue and Candes (2015), section 3.2, for the restart by gradients.
 
-Dual variables, to compare with: every weight split in two that are not negative, and SciPy's bounded L-BFGS:
+`dual_variables` is a baseline, too: every weight split in two that are not negative, and SciPy's bounded
+L-BFGS:
 
     w = p - n,  p, n >= 0:    f(p - n) + c1 sum (p + n)    is smooth; at its minimum one of p[k], n[k] is zero
 
-The formulation of Kazama and Tsujii (2003), "Evaluation and extension of maximum entropy models with
-inequality constraints", section 3.1: p and n are the multipliers of the constraints |expected - observed
-count| <= c1. It doubles the weights and is the baseline of Sokolovska et al.
-(2010) and of Andrew and Gao (2007).
-
-What an L1 penalty does to a step, coordinate by coordinate.
-
-The penalty c1*|w|_1 has a kink where a weight is zero. Inside one orthant (every weight keeps its sign) it is
-linear, so L-BFGS may be used there: OWL-QN (Andrew and Gao 2007) chooses the orthant and keeps the step
-inside it. The proximal steps leave the penalty as it is.
+It doubles the weights, and is the baseline of Sokolovska et al. (2010) and of Andrew and Gao (2007). Source:
+Kazama and Tsujii (2003), "Evaluation and extension of maximum entropy models with inequality constraints",
+section 3.1: p and n are the multipliers of the constraints |expected - observed count| <= c1.
 """
 
 from __future__ import annotations
@@ -51,7 +50,13 @@ from crfbook.training.certificate import Function, Rules, checked_start, evaluat
 from crfbook.training.interrupts import listen
 from crfbook.training.loop import Callback, Learner, OptResult, State, Training, run
 
-BLOCK = 1024  # weights at a time
+BLOCK = 1024  # weights at a time, in the model of the proximal quasi-Newton step
+TRIALS = 4  # of Newton's method on this model, mostly two
+FLAT = 0.01  # relative: residuals of its equations below that end it
+FIRST_DIAGONAL = 5  # measured before the first step and after 5, 15, 45, ... iterations
+LEAST_CURVATURE = 0.5  # times c1: no smaller one counts, so that rare features make no long steps
+GROWTH = 1.1  # FISTA tries a step so much longer than the last that was accepted
+MAX_TRIALS = 60  # of FISTA, each half as long as the one before
 
 
 @kernel
@@ -126,6 +131,55 @@ def orthant_step(w, direction, pg, step, w_new):
         predicted += pg[k] * (moved - w[k])
         norm1 += abs(moved)
     return predicted, norm1
+
+
+def owlqn_plain(fun, w, c1, iterations, memory=10):
+    """Minimise fun(w) + c1 |w|_1 by so many steps of OWL-QN; returns the weights (F,).
+
+    The readable sister of `minimize(..., c1=c1, l1_method="owlqn")`. With c1 = 0 there are no orthants: then
+    it is L-BFGS, with a line search that halves.
+
+        pg[k] = grad[k] + c1 sign(w[k]), or where w[k] = 0  sign(grad[k]) max(|grad[k]| - c1, 0)
+        d = -H pg   by the two loops over the pairs s = w' - w, y = grad' - grad of the smooth part
+        d[k] = 0    where it does not descend:  d[k] pg[k] >= 0
+        w' = w + step d, or 0 where its sign is not that of the orthant, xi = sign(w), or -sign(pg) at 0
+
+    Arguments: fun: w -> (value, grad (F,)) of the smooth part; w (F,): the start; c1; iterations; memory:
+    pairs that are kept. Source: Andrew and Gao (2007), sections 3.1 and 3.2.
+    """
+    pairs, (value, grad) = [], fun(w)
+    objective = value + c1 * np.abs(w).sum()
+    for _ in range(iterations):
+        at_zero = np.sign(grad) * np.maximum(np.abs(grad) - c1, 0.0)
+        pg = np.where(w != 0, grad + c1 * np.sign(w), at_zero)
+        d, shares = -pg, []
+        for s, y in reversed(pairs):
+            shares.append(s @ d / (s @ y))
+            d -= shares[-1] * y
+        if pairs:
+            s, y = pairs[-1]
+            d *= (s @ y) / (y @ y)
+        for (s, y), share in zip(pairs, reversed(shares), strict=True):
+            d += (share - y @ d / (s @ y)) * s
+        xi, step = np.where(w != 0, np.sign(w), -np.sign(pg)), 1.0
+        if c1 > 0:
+            d[d * pg >= 0] = 0.0
+        if not pairs:
+            step /= max(1.0, np.linalg.norm(pg))
+        while True:
+            moved = w + step * d
+            if c1 > 0:
+                moved[moved * xi <= 0] = 0.0
+            value, grad_moved = fun(moved)
+            lower = value + c1 * np.abs(moved).sum()
+            if lower <= objective + 1e-4 * pg @ (moved - w):
+                break
+            step /= 2.0
+        s, y = moved - w, grad_moved - grad
+        if s @ y > 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
+            pairs = [*pairs, (s, y)][-memory:]
+        w, grad, objective = moved, grad_moved, lower
+    return w
 
 
 @kernel
@@ -235,16 +289,8 @@ def model_gram(w, scale, diagonal, s, y, rows, direction):
     return total
 
 
-GROWTH = 1.1  # an accepted step is tried so much longer next time
-MAX_TRIALS = 60
-TRIALS = 4  # of Newton's method on the model, mostly two
-FLAT = 0.01  # relative: residuals of its equations below that end it
-FIRST_DIAGONAL = 5  # measured before the first step and after 5, 15, 45, ... iterations
-FLOOR = 0.5  # times c1: curvature at least taken for granted, so that rare features make no leaps
-
-
 class _L1Learner(Learner):
-    """What both have: weights in `w` and `Rules` for an end."""
+    """What both baselines have: weights in `w`, and `Rules` that say when to stop."""
 
     def __init__(self, fun, rules):
         self.fun, self.rules, self.max_iterations = fun, rules, rules.max_iterations
@@ -307,12 +353,8 @@ class _Fista(_L1Learner):
         """(objective, violation, |pseudo-gradient|^2, gradient) at w (F,)."""
         value, grad = self.evaluate(w)
         squares, largest = pseudo_gradient(w, grad, self.rules.c1, np.empty_like(w))
-        return (
-            value + self.rules.c1 * float(np.abs(w).sum()),
-            self.rules.violation(squares, largest),
-            squares,
-            grad,
-        )
+        objective = value + self.rules.c1 * float(np.abs(w).sum())
+        return objective, self.rules.violation(squares, largest), squares, grad
 
     def advance(self):
         value, grad = self.evaluate(self.v)
@@ -342,18 +384,10 @@ class _Fista(_L1Learner):
 
 
 def dual_variables(
-    fun: Function,
-    w0: ArrayLike | None = None,
-    *,
-    c1: float,
-    c2: float = 0.0,
-    memory: int = 10,
-    max_iterations: int | None = None,
-    tol: float = 1e-6,
-    tol_gradient: float = 1e-3,
-    callback: Callback = None,
-    state: State = None,
-) -> OptResult:
+    fun: Function, w0: ArrayLike | None = None, *, c1: float, c2: float = 0.0, memory: int = 10,
+    max_iterations: int | None = None, tol: float = 1e-6, tol_gradient: float = 1e-3,
+    callback: Callback = None, state: State = None,
+) -> OptResult:  # fmt: skip
     """Minimise fun(w) + c1*|w|_1 over twice as many bounded variables.
 
     Arguments, stopping rules and Ctrl-C as `minimize` of lbfgs.py. SciPy does not hand out its memory
@@ -475,7 +509,7 @@ class LocalModel:
         h = np.asarray(self.curvature(w), dtype=np.float64)
         if h.shape != w.shape:
             raise ValueError(f"fun.curvature must return shape {w.shape}, got {h.shape}")
-        self.diagonal = np.where(np.isfinite(h), np.maximum(h, FLOOR * self.c1), 1.0)
+        self.diagonal = np.where(np.isfinite(h), np.maximum(h, LEAST_CURVATURE * self.c1), 1.0)
         self.rows = ()
 
     def descend(self, w, grad, pg, known, direction):

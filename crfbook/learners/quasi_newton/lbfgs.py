@@ -2,17 +2,15 @@
 
 Without an L1 penalty this is L-BFGS with a Wolfe line search (Nocedal and Wright, algorithms 7.4 and 3.5;
 trial steps as More and Thuente choose them, so that its path is that of liblbfgs and of SciPy's L-BFGS-B).
-With one there are two ways to step: OWL-QN (Andrew and Gao 2007), which cuts the step of the smooth model
-(l1.py), and the proximal quasi-Newton step (l1.py), which minimises the model with its penalty
-and needs fewer evaluations. All read the same curvature memory, kept from the gradients of the smooth part
-alone.
+With one there are two ways to step (l1.py): OWL-QN (Andrew and Gao 2007), which cuts the step of the smooth
+model, and the proximal quasi-Newton step, which minimises the model with its penalty and needs fewer
+evaluations. All read the same curvature memory, kept from the gradients of the smooth part alone.
 
-L-BFGS and OWL-QN with active sets: frozen for some iterations, then made anew (chapter 10).
-
+`ActiveLBFGS` is the same with active sets, which are frozen for some iterations, then made anew (chapter 10).
 Between two renewals the objective is one smooth function (chain/active/form.py). A renewal changes it a
-little, at the point where the search stands; the curvature that is known stays a good guess. They come after
-FIRST iterations, then ever more rarely, and wherever training would end. The objective that is returned is on
-fresh sets, whatever the end was.
+little, at the point where the search stands; the curvature that is known stays a good guess. Renewals come
+after FIRST iterations, then ever more rarely, and wherever training would end. The objective that is returned
+is on fresh sets.
 """
 
 from __future__ import annotations
@@ -37,25 +35,18 @@ GROWTH = 4.0  # too short a step is extended by so many times its last advance (
 NARROW = 0.1  # a trial inside a bracket stays this share of the width off its ends
 WIDE = 0.66  # and no farther from low than this share where f has risen
 FLAT = 1e-12  # a failed search where the slope promises less (relative): float64 ends here
-LOST = 1e-17  # a step that promises less than this cannot change the objective: no use in trying smaller ones
+LOST = 1e-17  # a step that promises less than this cannot change the objective: smaller ones are not tried
+FIRST = 5  # iterations before the first renewal of active sets; twice as many before the next, and so on ...
+MOST = 40  # ... but never more
+TRIES = 10  # ends that fresh sets may put off
 
 
 def minimize(
-    fun: Function,
-    w0: ArrayLike | None = None,
-    *,
-    c1: float = 0.0,
-    c2: float = 0.0,
-    l1_method: str = "proximal",
-    memory: int | None = None,
-    max_iterations: int | None = None,
-    tol: float = 1e-6,
-    tol_gradient: float = 1e-3,
-    relative_change: tuple[int, float] | None = None,
-    max_linesearch: int = 40,
-    callback: Callback = None,
-    state: State = None,
-) -> OptResult:
+    fun: Function, w0: ArrayLike | None = None, *, c1: float = 0.0, c2: float = 0.0,
+    l1_method: str = "proximal", memory: int | None = None, max_iterations: int | None = None,
+    tol: float = 1e-6, tol_gradient: float = 1e-3, relative_change: tuple[int, float] | None = None,
+    max_linesearch: int = 40, callback: Callback = None, state: State = None,
+) -> OptResult:  # fmt: skip
     """Minimise fun(w) + c1*|w|_1.
 
     Parameters
@@ -88,12 +79,8 @@ def minimize(
     infinity from `fun` shortens the step; when that does not help, the last good weights come back with
     "non-finite objective".
     """
-    learner = LBFGS(
-        fun, w0, c1=c1, c2=c2, l1_method=l1_method, memory=memory, max_iterations=max_iterations, tol=tol,
-        tol_gradient=tol_gradient, relative_change=relative_change, max_linesearch=max_linesearch,
-        state=state,
-    )  # fmt: skip
-    return run(learner, callback)
+    given = {name: value for name, value in locals().items() if name != "callback"}
+    return run(LBFGS(**given), callback)
 
 
 class Pairs(NamedTuple):
@@ -164,14 +151,14 @@ class _Point(NamedTuple):
     """Where the search stands. Replaced as a whole after each step: Ctrl-C never finds half of one."""
 
     w: np.ndarray
-    grad: np.ndarray  # of the smooth part
-    pairs: Pairs
-    objective: float
-    squares: float  # |pseudo-gradient|^2
-    violation: float
-    iteration: int
-    n_floor: int  # steps in a row that brought nothing
-    window: tuple  # the last objectives, this one included
+    grad: np.ndarray | None = None  # of the smooth part
+    pairs: Pairs = Pairs()
+    objective: float = math.nan
+    squares: float = math.nan  # |pseudo-gradient|^2
+    violation: float = math.nan
+    iteration: int = 0
+    n_floor: int = 0  # steps in a row that brought nothing
+    window: tuple = ()  # the last objectives, this one included
 
 
 class LBFGS(Learner):
@@ -197,17 +184,13 @@ class LBFGS(Learner):
             number("delta in relative_change", relative_change[1], finite=False)
         self.model = LocalModel(self.c1, getattr(fun, "curvature", None)) if proximal else None  # or OWL-QN
         self.given = state or None  # to go on from, until `begin` has done so
-        self.point = self._start(w0) if self.given is None else self._resume(state)
+        self.point = _Point(checked_start(w0)) if self.given is None else self._resume(state)
         n = len(self.point.w)
         self.w_new, self.grad_new, self.direction = np.empty(n), np.empty(n), np.empty(n)
         self.pg = np.empty(n) if self.c1 > 0 else None
         self.memory = CurvatureMemory(memory, n)
 
     # ---- where to begin
-
-    def _start(self, w0):
-        nan = math.nan
-        return _Point(checked_start(w0), None, Pairs(), nan, nan, nan, 0, 0, ())
 
     def _resume(self, state):
         n = state["w"].shape[0]
@@ -262,7 +245,8 @@ class LBFGS(Learner):
         reason = self.rules.verdict(point.objective, point.violation)
         if reason is not None:
             return reason
-        if self.epsilon is not None and self._size() <= self.epsilon * max(1.0, np.linalg.norm(point.w)):
+        size = math.sqrt(point.squares) if self.rules.c2 > 0 else point.violation  # of the pseudo-gradient
+        if self.epsilon is not None and size <= self.epsilon * max(1.0, np.linalg.norm(point.w)):
             return "small gradient (epsilon)"
         if point.n_floor >= FLOOR_STEPS:
             return "rounding floor"
@@ -271,10 +255,6 @@ class LBFGS(Learner):
             if fall <= self.relative_change[1] * abs(point.objective):
                 return "small change"
         return None
-
-    def _size(self):
-        """Of the pseudo-gradient, for `epsilon`."""
-        return math.sqrt(self.point.squares) if self.rules.c2 > 0 else self.point.violation
 
     def outcome(self, status):
         return self.rules.outcome(status, self.point.w)
@@ -447,11 +427,6 @@ def backtracking_search(try_step, objective, slope, step, max_trials):
         if -slope * step <= LOST * abs(objective):
             break
     return _failure(objective, promised, finite)
-
-
-FIRST = 5  # iterations before the first renewal; twice as many before the next, and so on ...
-MOST = 40  # ... but never more
-TRIES = 10  # ends that fresh sets may put off
 
 
 class ActiveLBFGS(LBFGS):

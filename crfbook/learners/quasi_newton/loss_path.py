@@ -36,9 +36,8 @@ from crfbook.training.loop import Callback, OptResult, State, run, stages
 CLAMPS = (10.0, 20.0, 40.0)
 # relative gap, and relative fall in ten iterations, at which a stage that only prepares the next one ends
 ROUGH = 1e-3
-LARGEST_LOG = (
-    200.0  # objectives beyond exp(200) are divided by their start: squares of gradients must stay in float64
-)
+# objectives beyond exp(200) are divided by their start: squares of gradients must stay in float64
+LARGEST_LOG = 200.0
 ENDED = ("stopped by callback", "interrupted")
 
 
@@ -53,11 +52,8 @@ class Stage(NamedTuple):
 
 def stages_of(loss, clamp=None, start="log"):
     """The `Stage`s of a loss from one start: "log" (solve the log loss first), "zero" or "w0"."""
-    path = [
-        Stage(loss, c, "before", False)
-        for c in CLAMPS
-        if loss.endswith("exp") and (clamp is None or c < clamp)
-    ]
+    clamps = [c for c in CLAMPS if loss.endswith("exp") and (clamp is None or c < clamp)]
+    path = [Stage(loss, c, "before", False) for c in clamps]
     path.append(Stage(loss, clamp, "before", True))
     if start == "log" and loss != "log":
         path.insert(0, Stage("log", None, "before", False))
@@ -121,24 +117,20 @@ class _Path:
 
     def script(self, training, plan, w, state):
         """One stage after the other; `state`: where to go on, or None."""
-        start = yield Start(w if state is None else state["w"], state)
-        status, zero, first = "max_iterations", np.zeros_like(start.w), 0
-        self.found = start
-        if start.status == "interrupted":
-            return start
+        self.found = yield Start(w if state is None else state["w"], state)
+        status, zero, first = "max_iterations", np.zeros_like(self.found.w), 0
+        if self.found.status == "interrupted":
+            return self.found
         if state is not None:
             first = int(state["stage"])
-            self.before = (
-                int(state["iterations_before"] + state["iteration"]),
-                float(state["seconds_before"] + state["seconds"]),
-            )
+            iterations = int(state["iterations_before"] + state["iteration"])
+            self.before = iterations, float(state["seconds_before"] + state["seconds"])
             if len(state["kept_w"]):
                 self.kept = tuple(state["kept_objective"].tolist()), state["kept_w"]
         for number in range(first, len(plan) if self.rules["max_iterations"] != 0 else 0):
             stage = plan[number]
-            status = yield from self._stage(
-                training, number, stage, zero if stage.start == "zero" else w, state
-            )
+            start = zero if stage.start == "zero" else w
+            status = yield from self._stage(training, number, stage, start, state)
             w, state = self.w, None
             if training.stopped and number + 1 < len(plan):
                 status = "stopped by callback"  # also where the stage had converged at that very step
@@ -156,7 +148,7 @@ class _Path:
                 fun(w)
                 self.n_evaluations += 1
                 self.w = w
-                if fun.largest_u <= stage.clamp:  # no clamp is felt: the next stage's objective is the same
+                if fun.largest_u <= stage.clamp:  # no loss is clamped: the next stage's objective is the same
                     return "converged"
         while True:
             log_scale = self._scale(fun, stage, w) if state is None else float(state["log_scale"])
@@ -239,27 +231,10 @@ class _Stage(LBFGS):
 
 
 def quasi_newton(
-    corpus,
-    features,
-    w0,
-    *,
-    c1,
-    c2,
-    loss,
-    n_threads,
-    clamp=None,
-    tol=1e-6,
-    epsilon=None,
-    relative_change=None,
-    num_memories=6,
-    max_linesearch=20,
-    constraints=None,
-    max_iterations=None,
-    eps=None,
-    memory_limit=2e9,
-    callback=None,
-    state=None,
-):
+    corpus, features, w0, *, c1, c2, loss, n_threads, clamp=None, tol=1e-6, epsilon=None,
+    relative_change=None, num_memories=6, max_linesearch=20, constraints=None, max_iterations=None,
+    eps=None, memory_limit=2e9, callback=None, state=None,
+):  # fmt: skip
     """L-BFGS, or OWL-QN for c1 > 0, as rows of the table of algorithms: an `OptResult`.
 
     Arguments as `models.parameters.Settings` describes them, all others as in `minimize` of lbfgs.py.
@@ -267,31 +242,15 @@ def quasi_newton(
     eps : None or 0: exact inference; else active sets, see `ActiveObjective`, which may take memory_limit
         bytes; the log loss alone has them
     """
-    rules = dict(
-        c1=c1,
-        max_iterations=max_iterations,
-        tol=tol,
-        tol_gradient=1000 * min(tol, 1e300),  # finite, as tol is
-        relative_change=relative_change,
-        memory=num_memories,
-        max_linesearch=max_linesearch,
-        state=state,
-    )
+    ends = {"max_iterations": max_iterations, "tol": tol, "tol_gradient": 1000 * min(tol, 1e300)}  # finite
+    search = {"relative_change": relative_change, "memory": num_memories, "max_linesearch": max_linesearch}
+    problem = {"c2": c2, "constraints": constraints, "n_threads": n_threads}
+    rules = {"c1": c1, "state": state, **ends, **search}
     if loss != "log":
-        return minimize_loss(
-            corpus,
-            features,
-            w0 if w0.any() or max_iterations == 0 else None,
-            loss=loss,
-            clamp=clamp,
-            c2=c2,
-            constraints=constraints,
-            n_threads=n_threads,
-            callback=callback,
-            **rules,
-        )
+        start = w0 if w0.any() or max_iterations == 0 else None
+        of_loss = {"loss": loss, "clamp": clamp, "callback": callback}
+        return minimize_loss(corpus, features, start, **of_loss, **problem, **rules)
     rules["epsilon"] = epsilon
-    problem = dict(c2=c2, constraints=constraints, n_threads=n_threads)
     if eps:
         objective = ActiveObjective(corpus, features, eps=eps, memory_limit=memory_limit, **problem)
         return run(ActiveLBFGS(objective, w0, c2=c2, **rules), callback)

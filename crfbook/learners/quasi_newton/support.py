@@ -33,27 +33,18 @@ GO_ON = "go on"  # the status of a run that ends so that the next one may begin
 
 
 def minimize_on_support(
-    corpus: Corpus,
-    features: FeatureSet,
-    w0: ArrayLike | None = None,
-    *,
-    c1: float,
-    c2: float = 0.0,
-    constraints: Limits = None,
-    n_threads: int | None = 1,
-    callback: Callback = None,
-    state: State = None,
+    corpus: Corpus, features: FeatureSet, w0: ArrayLike | None = None, *, c1: float, c2: float = 0.0,
+    constraints: Limits = None, n_threads: int | None = 1, callback: Callback = None, state: State = None,
     **rules: Any,
-) -> OptResult:
+) -> OptResult:  # fmt: skip
     """Minimise  -log-likelihood + c1 |w|_1 + c2 |w|^2,  c1 > 0, over F weights: an `OptResult`,
     as `minimize` would end.
 
-    w0 : (F,) or None, zeros. rules : of `minimize` (tol, tol_gradient, relative_change, max_iterations,
-        memory, max_linesearch).
-    callback : called with (Step, w (F,)); `Step.violation` is that of the weights at work;
-        no other violates more where the
-        status is "converged" or "empty model". state : `OptResult.state` of an earlier call,
-            or of `minimize`; continues bit for bit.
+    w0 : (F,) or None, zeros.
+    rules : of `minimize` (tol, tol_gradient, relative_change, max_iterations, memory, max_linesearch).
+    callback : called with (Step, w (F,)). `Step.violation` is that of the weights at work. No other weight
+        violates more where the status is "converged" or "empty model".
+    state : `OptResult.state` of an earlier call, or of `minimize`; continues bit for bit.
 
     Raises ValueError as `Objective` and `minimize` do.
     """
@@ -64,9 +55,11 @@ def minimize_on_support(
 
 def both_sizes(corpus, features, settings):
     """(`Objective` of all weights, function from a bool (F,) to that of the weights where it is true)."""
-    return Objective(corpus, features, **settings), lambda keep: Objective(
-        corpus, select(features, keep), **settings
-    )
+
+    def objective(some):
+        return Objective(corpus, some, **settings)
+
+    return objective(features), lambda keep: objective(select(features, keep))
 
 
 class Shrinking:
@@ -115,17 +108,15 @@ class Shrinking:
                 if (excess > 0.0).any():
                     free = np.union1d(state["free"], np.flatnonzero(excess > 0.0))
                     state, small = _columns(_all_columns(state, grad), free), None
-            small = small or self._small(state["free"])
+            if small is None:
+                keep = np.zeros(self.n_features, bool)
+                keep[state["free"]] = True
+                small = self.smaller(keep)
             learner = _FreeWeights(small, state, self.n_features, self.rules)
             learner.n_evaluations = n_evaluations
             found = yield learner
             state = found.state
         return found._replace(status="stopped by callback") if found.status == GO_ON else found
-
-    def _small(self, free):
-        keep = np.zeros(self.n_features, bool)
-        keep[free] = True
-        return self.smaller(keep)
 
     def _negligible(self):
         """Gradients may exceed c1 by this at the end:
@@ -153,7 +144,7 @@ class Start(Learner):
 
 
 class _InARow(LBFGS):
-    """A run that makes way for the next one, unless it has met a certificate."""
+    """A run that ends with GO_ON where the next one is to begin, unless it has met a certificate."""
 
     def __init__(self, fun, w0=None, *, before=(0, 0.0), **rules):
         super().__init__(fun, w0, **rules)
@@ -224,11 +215,8 @@ def _spread(v, free, n_features):
 
 def _columns(state, free):
     """The state of a run on the weights `free` alone; their diagonal is to be measured."""
-    return (
-        state
-        | {name: np.ascontiguousarray(state[name][..., free]) for name in COLUMNS}
-        | {"free": free, "diagonal": np.zeros(0)}
-    )
+    narrow = {name: np.ascontiguousarray(state[name][..., free]) for name in COLUMNS}
+    return state | narrow | {"free": free, "diagonal": np.zeros(0)}
 
 
 def _all_columns(state, grad):

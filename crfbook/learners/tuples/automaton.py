@@ -86,7 +86,7 @@ class Masses(NamedTuple):
     alpha: np.ndarray  # (T, Q + D, W): of states, scaled; behind them what arrives at pairs, not scaled
     up: np.ndarray  # (T, Q, W): of all paths that end in a state, those in longer states too
     scale: np.ndarray  # (T, W)
-    rest: np.ndarray  # (T, I+1, W): what the arcs of token t+1 carry; the last place is nobody's
+    rest: np.ndarray  # (T, I+1, W): what the arcs of token t+1 carry; the last place belongs to no arc
 
 
 class TupleCounts(NamedTuple):
@@ -104,7 +104,7 @@ class TupleWork(NamedTuple):
     beta: np.ndarray  # (Q, W)
     more: np.ndarray  # (Q, W): what a state gains beyond its back-off
     v: np.ndarray  # (Q + D, W): what lies beyond each destination
-    gain: np.ndarray  # (I+1, W): of inner arcs; the last place is nobody's
+    gain: np.ndarray  # (I+1, W): of inner arcs; the last place belongs to no arc
     p_label: np.ndarray  # (M, W)
     v_row: np.ndarray  # (M,): of one lane, as is the next
     row: np.ndarray  # (M,)
@@ -136,12 +136,8 @@ def check_tuples(tuples, n_labels):
         )
     if labels.size and (attr.dtype.kind not in "iu" or labels.dtype.kind not in "iu"):
         raise ValueError(f"tuples: expected integers, got dtypes {attr.dtype} and {labels.dtype}")
-    bad = (
-        (labels[:, -3:] < 0).any(axis=1)
-        | (labels < -1).any(axis=1)
-        | (labels >= n_labels).any(axis=1)
-        | (attr < 0)
-    )
+    bad = (attr < 0) | (labels < -1).any(axis=1) | (labels >= n_labels).any(axis=1)
+    bad |= (labels[:, -3:] < 0).any(axis=1)
     if bad.any():
         i = int(np.argmax(bad))
         raise ValueError(
@@ -256,31 +252,23 @@ class Automaton:
             if attrs.tobytes() not in made:
                 made[attrs.tobytes()] = len(parts)
                 here = np.flatnonzero(np.isin(tuples.attr, attrs))
-                parts.append(
-                    (
-                        *self._make_pattern(np.concatenate([self.states, self.code[here]]), self.code[here]),
-                        here,
-                    )
-                )
+                codes = self.code[here]
+                parts.append((*self._make_pattern(np.concatenate([self.states, codes]), codes), here))
             pattern.append(made[attrs.tobytes()])
         n_arcs = offsets([len(part[0]) for part in parts])
         state, label, dest, parent, at, here = (list(column) for column in zip(*parts, strict=True))
         has_children = self.n_children > 0
         n_inner = np.array([int(has_children[q].sum()) for q in state])
-        lo = np.array(
-            [np.searchsorted(self.rank[q], self.rank) + n for q, n in zip(state, n_arcs[:-1], strict=True)]
-        )
-        hi = np.array(
-            [
-                np.searchsorted(self.rank[q], self.rank, side="right") + n
-                for q, n in zip(state, n_arcs[:-1], strict=True)
-            ]
+        begin, ranks = n_arcs[:-1].tolist(), [self.rank[q] for q in state]
+        lo, hi = (
+            np.array([np.searchsorted(of, self.rank, side) + n for of, n in zip(ranks, begin, strict=True)])
+            for side in ("left", "right")
         )
         self.arc_parent = np.concatenate(
-            [np.where(up < 0, -1, up + n) for up, n in zip(parent, n_arcs[:-1], strict=True)]
+            [np.where(up < 0, -1, up + n) for up, n in zip(parent, begin, strict=True)]
         )
         self.entry_tuple = np.concatenate(here)
-        self.entry_arc = np.concatenate([arc + n for arc, n in zip(at, n_arcs[:-1], strict=True)])
+        self.entry_arc = np.concatenate([arc + n for arc, n in zip(at, begin, strict=True)])
         Q, I = len(self.last), n_inner.max()
         self.single = [
             (self.last[q[up < 0]], y[up < 0]) for q, y, up in zip(state, label, parent, strict=True)
@@ -290,24 +278,11 @@ class Automaton:
             for q, y, d, up in zip(state, label, dest, parent, strict=True)
         ]
         before = np.concatenate([np.zeros(self.width, np.int64), self.ordered // self.base % self.base - 1])
-        self.arcs = Arcs(
-            self.backoff,
-            _narrow([self.last]),
-            _narrow([before]),
-            offsets(self.n_children) + self.width,
-            np.array(pattern, np.int32),
-            n_arcs,
-            n_arcs[:-1] + n_inner,
-            lo,
-            hi,
-            _narrow(state),
-            _narrow(label),
-            _narrow(dest),
-            _narrow([np.where(up < 0, I, up) for up in parent]),
-            offsets([len(yp) for yp, _ in pairs]),
-            _narrow([yp for yp, _ in pairs]),
-            _narrow([y for _, y in pairs]),
-        )
+        states = self.backoff, _narrow([self.last]), _narrow([before]), offsets(self.n_children) + self.width
+        patterns = np.array(pattern, np.int32), n_arcs, n_arcs[:-1] + n_inner, lo, hi
+        arcs = state, label, dest, [np.where(up < 0, I, up) for up in parent]
+        pair_ptr, pair_labels = offsets([len(yp) for yp, _ in pairs]), zip(*pairs, strict=True)
+        self.arcs = Arcs(*states, *patterns, *map(_narrow, arcs), pair_ptr, *map(_narrow, pair_labels))
         depth = np.zeros(len(self.arc_parent), np.int64)
         for _ in range(4):
             depth = np.where(self.arc_parent < 0, 0, depth[self.arc_parent] + 1)

@@ -1,11 +1,5 @@
-"""Forward-backward over label contexts of varying length:
-a chain that remembers only where a weight asks it to.
-
-States, arcs, lanes: forward_backward.py. The plain kernels take one sequence and try every context with
-every next label; the fast ones take W sequences and visit no more than the arcs.
-
-Label contexts of varying length and their arcs: how masses leave contexts,
-and what comes back through the same arcs.
+"""Forward-backward over label contexts of varying length: a chain that remembers only where a weight asks it
+to. How masses leave contexts, and what comes back through the same arcs.
 
 A state q is a context, the newest labels of a path: one label, or a longer one that some weighted tuple of
 labels needs. A path is in the longest state that its labels end in. States 0..M-1 are the single labels;
@@ -17,7 +11,9 @@ newest label of q to y by factor[e], and leads to a destination: a longer state,
 of q, y). Classes of tokens with the same tuples share one pattern of arcs. W sequences go side by side, one a
 lane, so that what is read of an arc serves all of them: numbers of the lanes stand next to each other, last
 index. Lanes with other patterns, and those whose sequence has ended, are masked: they count as 0.
-The tuples of arrays are those of automaton.py.
+
+The tuples of arrays are those of automaton.py. `tuple_chain_log` of log_form.py takes one sequence and tries
+every context with every next label: it is the form to read, and what these kernels are held against.
 """
 
 import numpy as np
@@ -25,6 +21,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
 
+TUPLE_SPREAD = 100.0  # nats; see tuple_forward
 CANCELLED = 1e-3  # of a sum is left after a subtraction: add the terms instead
 
 
@@ -242,71 +239,6 @@ def lanes_log_z(slot, lanes, scale, node_max, edge_max, log_z):
             log_z[slot + r] = log_z[slot + r] + (step + edge_max[lanes.classes[t, r]]) if t else step
 
 
-TUPLE_SPREAD = 100.0  # nats; see tuple_forward
-
-
-@kernel
-def tuple_forward_plain(psi_node, edge_class, arcs, potentials, alpha, scale):
-    """Scaled forward masses of the states, for one sequence: every context with every next label.
-
-    m[0,y] = psi_node[0,y] at single labels
-    m[t,d] = sum over the (q, y) that lead to d of alpha[t-1,q] psi_edge[last q,y] factor[arc] psi_node[t,y]
-    scale[t] = sum_d m[t,d],  alpha[t] = m[t] / scale[t]
-
-    Arguments: psi_node (T, M), edge_class int32 (T,); arcs: `Arcs`; potentials: `ArcPotentials`; out:
-    alpha (T, Q), scale (T,). Cost: T Q M. Source: Rabiner (1989), section V.A, over label contexts.
-    """
-    (T, M), Q = psi_node.shape, alpha.shape[1]
-    arc_of, dest = np.empty((Q, M), np.int64), np.empty((Q, M), np.int64)
-    for t in range(T):
-        for q in range(Q):
-            alpha[t, q] = psi_node[0, q] if t == 0 and q < M else 0.0
-        k = edge_class[t]
-        expand_arcs(arcs.pattern[k], arcs, arc_of, dest)
-        for q in range(Q if t > 0 else 0):
-            for y in range(M):
-                step = potentials.psi_edge[k, arcs.last[q], y] * psi_node[t, y]
-                if arc_of[q, y] >= 0:
-                    step *= potentials.factor[arc_of[q, y]]
-                alpha[t, dest[q, y]] += alpha[t - 1, q] * step
-        scale[t] = np.sum(alpha[t])
-        for q in range(Q):
-            alpha[t, q] /= scale[t]
-
-
-@kernel
-def tuple_backward_plain(psi_node, edge_class, weight, arcs, potentials, alpha, scale, counts):
-    """Backward masses of one sequence, and the expected counts that they and tuple_forward_plain's give.
-
-    beta[T-1] = 1;  the path through context q, then y:  step[q,y] = psi_edge[last q,y] factor[arc]
-    psi_node[t,y] beta[t,dest] / scale[t]
-    beta[t-1,q] = sum_y step[q,y];   p_node[t,y] = sum of alpha[t,q] beta[t,q] over last q = y
-    edge_sum[k,last q,y] and arc_sum[arc] += alpha[t-1,q] step[q,y];   all counts times weight
-
-    Arguments: psi_node (T, M), edge_class (T,), arcs, potentials, alpha (T, Q), scale (T,) as in
-    tuple_forward_plain; weight: of the sequence; counts: `TupleCounts`, p_node (T, M) overwritten, the others
-    added to. Cost: T Q M. Source: Rabiner (1989), section V.A, over label contexts.
-    """
-    (T, M), Q = psi_node.shape, alpha.shape[1]
-    arc_of, dest = np.empty((Q, M), np.int64), np.empty((Q, M), np.int64)
-    beta, before = np.ones(Q), np.empty(Q)
-    counts.p_node[:T] = 0.0
-    for t in range(T - 1, -1, -1):
-        k = edge_class[t]
-        expand_arcs(arcs.pattern[k], arcs, arc_of, dest)
-        for q in range(Q):
-            counts.p_node[t, arcs.last[q]] += weight * alpha[t, q] * beta[q]
-            before[q] = 0.0
-            for y in range(M if t > 0 else 0):
-                e, step = arc_of[q, y], potentials.psi_edge[k, arcs.last[q], y] * psi_node[t, y]
-                step *= (potentials.factor[e] if e >= 0 else 1.0) * beta[dest[q, y]] / scale[t]
-                before[q] += step
-                counts.edge_sum[k, arcs.last[q], y] += weight * alpha[t - 1, q] * step
-                if e >= 0:
-                    counts.arc_sum[e] += weight * alpha[t - 1, q] * step
-        beta, before = before, beta
-
-
 @kernel
 def _arrive(t, lanes, arcs, potentials, masses, row):
     """alpha[t]: m from the masses that arrived, and from the transitions without arcs; see tuple_forward."""
@@ -364,8 +296,9 @@ def tuple_forward(T, lanes, arcs, potentials, masses, work):
     """Scaled forward masses of the states; returns the number of products with arcs.
     A lane that needs the log form gets length 0.
 
-    The same as tuple_forward_plain, but context q and its back-offs share the products of what they have in
-    common, and the lanes share what is read:
+    m[t,d] = sum over the (q, y) that lead to d of alpha[t-1,q] psi_edge[last q,y] factor[arc] psi_node[t,y],
+    but context q and its back-offs share the products of what they have in common, and the lanes share what
+    is read:
     m[y] = psi_node[0,y] at single labels of token 0
     up[t,q] = alpha[t,q] + sum of up[t,c] over the children c of q: all paths ending in q
     a[d] = sum over the arcs e that lead to d of rest[t-1,e] factor[e]   (spread_masses)
@@ -475,7 +408,8 @@ def tuple_backward(T, lanes, arcs, potentials, masses, work, counts):
     """Backward masses, and the expected counts that they and tuple_forward's give;
     returns the products with arcs.
 
-    The same as tuple_backward_plain, but shared as in tuple_forward:
+    The path through context q, then y, has step[q,y] = psi_edge[last q,y] factor[arc] psi_node[t,y]
+    beta[t,dest] / scale[t], and beta[t-1,q] = sum_y step[q,y]. Products are shared as in tuple_forward:
     beta[T-1] = 1
     v[y] = psi_node[t,y] beta[t,y] / scale[t] at single labels, psi_edge[yp,y] v[y] at pairs (yp, y) with arcs
     v[q] = psi_edge[prev q,last q] psi_node[t,last q] beta[t,q] / scale[t] at longer contexts

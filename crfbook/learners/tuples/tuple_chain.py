@@ -7,8 +7,8 @@ an L1 penalty that says which contexts exist, and the best labels that it finds.
 Only tuples that the training labels show are candidates: any other has a gold count of zero, could only get a
 negative weight, and is left out. Of the candidates, those at work are those whose weight is not zero, or
 whose gradient at zero exceeds c1 (grafting: Perkins, Lacker and Theiler, 2003). The gradient at zero of a
-candidate is its expected count less its gold count, and is had exactly from one evaluation with the automaton
-of ALL candidates, in which the others have weight 0. There are no hard constraints on labels here.
+candidate is its expected count less its gold count. One evaluation with the automaton of ALL candidates, in
+which the others have weight 0, gives it exactly. There are no hard constraints on labels here.
 
     found = train_tuples(corpus, features, order=2, c1=1.0)
     labels = decode_tuples(other, features, found.w, found.tuples, found.nu)
@@ -250,28 +250,18 @@ def kkt_residual(w, grad, c1):
 
 
 def train_tuples(
-    corpus: Corpus,
-    features: FeatureSet,
-    *,
-    order: int = 2,
-    c1: float,
-    c2: float = 0.0,
-    edge_attrs: ArrayLike = (0,),
-    start: tuple[Any, Any, Any] | None = None,
-    n_threads: int | None = 1,
-    max_rounds: int = 10,
-    callback: Callable[[dict[str, Any]], object] | None = None,
-    **rules: Any,
-) -> TupleResult:
+    corpus: Corpus, features: FeatureSet, *, order: int = 2, c1: float, c2: float = 0.0,
+    edge_attrs: ArrayLike = (0,), start: tuple[Any, Any, Any] | None = None, n_threads: int | None = 1,
+    max_rounds: int = 10, callback: Callable[[dict[str, Any]], object] | None = None, **rules: Any,
+) -> TupleResult:  # fmt: skip
     """Minimise the penalised negative log-likelihood over F first-order weights and all label tuples seen in
     training.
 
-    order : 2 (triples of labels) or 3 (triples and quadruples). edge_attrs :
-        edge attributes that tuples are joined with; 0 is
-    the constant one. start : None, or (w (F,), Tuples, nu (G,)) to begin from. rules : of `minimize` (tol,
-        tol_gradient,
-    relative_change, max_iterations in a round, ...);
-    tol (c2 > 0) and tol_gradient (c2 = 0) also end the rounds.
+    order : 2 (triples of labels) or 3 (triples and quadruples).
+    edge_attrs : edge attributes that tuples are joined with; 0 is the constant one.
+    start : None, or (w (F,), Tuples, nu (G,)) to begin from.
+    rules : of `minimize` (tol, tol_gradient, relative_change, max_iterations in a round, ...).
+        tol (c2 > 0) and tol_gradient (c2 = 0) also end the rounds.
     callback : called with a dict after each round; True stops.
 
     Returns a TupleResult; Ctrl-C ends with "interrupted" and the last good weights, before the first round
@@ -316,14 +306,9 @@ class _Grafting(Learner):
         self.wants[:n_first] = True
         self.objective = value + c1 * float(np.abs(self.w).sum())
         self.violation = float(self.residual.max(initial=0.0))
-        self.rounds.append(
-            {
-                "objective": self.objective,
-                "violation": self.violation,
-                "tuples": int(np.count_nonzero(self.w[n_first:])),
-                "entering": int((self.wants & (self.w == 0.0))[n_first:].sum()),
-            }
-        )
+        entering = int((self.wants & (self.w == 0.0))[n_first:].sum())
+        at_work = {"tuples": int(np.count_nonzero(self.w[n_first:])), "entering": entering}
+        self.rounds.append({"objective": self.objective, "violation": self.violation, **at_work})
         self.iteration += 1
 
     def _minimize(self):
@@ -334,11 +319,8 @@ class _Grafting(Learner):
         found = minimize(small, self.w[self.wants], c1=ends.c1, c2=ends.c2, **self.minimizing)
         if np.isnan(found.objective) and found.status == "interrupted":
             raise KeyboardInterrupt  # before its first evaluation: what was known here still holds
-        self.rounds[-1] |= {
-            "states": small.automaton.n_states,
-            "evaluations": found.n_evaluations,
-            "status": found.status,
-        }
+        states, evaluations = small.automaton.n_states, found.n_evaluations
+        self.rounds[-1] |= {"states": states, "evaluations": evaluations, "status": found.status}
         w = np.zeros(len(self.w))
         w[self.wants] = found.w
         self.w, self.objective, self.violation = w, found.objective, np.nan

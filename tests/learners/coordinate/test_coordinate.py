@@ -3,12 +3,11 @@ memory, bad input.
 """
 
 import signal
-from types import FunctionType
 
 import numpy as np
 import pytest
 from helpers.corpora import brute_value, random_corpus, random_model
-from helpers.problems import C1, C2, run_of, symbols
+from helpers.problems import C1, C2, dense_weights, run_of, symbols
 
 from crfbook import brute
 from crfbook.chain.objective import Objective
@@ -17,8 +16,7 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import FeatureSet, observed
 from crfbook.datasets.simulated import SPARSE_HMM, sample
 from crfbook.learners.coordinate import arrays as arrays_module
-from crfbook.learners.coordinate import sweeps
-from crfbook.learners.coordinate.arrays import Sparse, scatter
+from crfbook.learners.coordinate.arrays import ModelSizes, Sparse, scatter
 from crfbook.learners.coordinate.derivatives import feature_variance
 from crfbook.learners.coordinate.descent import (
     CoordinateDescent,
@@ -29,6 +27,8 @@ from crfbook.learners.coordinate.descent import (
     solve_path,
 )
 from crfbook.learners.coordinate.lattice import LABEL, SHIFT
+from crfbook.learners.coordinate.sweeps import Sweeper
+from crfbook.learners.coordinate.visit import sweep_plain
 from crfbook.learners.quasi_newton.l1 import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.training import interrupts
@@ -78,6 +78,30 @@ def test_same_optimum_as_owlqn_and_proximal_gradient(kind, share):
     assert np.array_equal(found.w != 0, best.w != 0)
     objectives = [step.objective for step in found.history]
     assert max(np.diff(objectives), default=0.0) <= 1e-9  # adaptive: monotone
+
+
+@pytest.mark.parametrize("joint", [True, False], ids=["joint", "apart"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_sweep_equals_its_readable_sister(seed, kind, joint):
+    """From random weights, a part of them 0; three sweeps, so that weights come and go."""
+    rng = np.random.default_rng(seed)
+    corpus = random_corpus(rng, lengths=LENGTHS, **kind)
+    features, w = random_model(rng, corpus, all_states=True, all_transitions=True)
+    w *= rng.random(len(w)) < 0.5
+    run = Sweeper(corpus, None, ModelSizes(*features.sizes), None, joint=joint)
+    run.set_rule(C1, C2, step="fixed", factor=2.0)
+    run.load(Sparse(features, w))
+    run.renew()
+    mu, nu = dense_weights(features, w)
+    for _ in range(3):
+        run.sweep()
+        sweep_plain(run.arrays.blocks.member.T.tolist(), corpus, mu, nu, C1, C2, 2.0)
+        found = dense_weights(*run.export())
+        for mine, plain in zip(found, (mu, nu), strict=True):
+            np.testing.assert_allclose(mine, plain, rtol=1e-9, atol=1e-11)
+    before, after = dense_weights(features, w)[1] != 0, nu != 0
+    assert (before & ~after).any() and (after & ~before).any()
 
 
 OPTIONS = [
@@ -382,7 +406,7 @@ def test_ctrl_c_before_the_first_evaluation_gives_the_start(monkeypatch, virtual
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("crfbook.learners.coordinate.sweeps.VisitByParts.extend", interrupt)
+        patch.setattr("crfbook.learners.coordinate.visit.VisitByParts.extend", interrupt)
         found = coordinate_descent(*problem, w0, c1=C1, c2=C2)
         again = coordinate_descent(*problem, state=start.state, c1=C1, c2=C2)
     for one, n_iter in ((found, 0), (again, 2)):
@@ -477,25 +501,11 @@ def test_ctrl_c_at_the_next_value_of_a_path_keeps_the_solution_before():
     assert np.isnan(found.state["log_z"]).all()
 
 
-def test_a_visit_calls_every_part_that_is_replaced(monkeypatch):
-    """Under another name Python would run the kernel, which leaves the block to Python again, and so on."""
-    corpus, features = symbols(14)
-    run, named = run_of(corpus, features), []
-    names = sweeps.kernels.visit_blocks
-    names = getattr(names, "py_func", names).__code__.co_names
-    monkeypatch.setattr(
-        sweeps, "FunctionType", lambda code, known: named.append(known) or FunctionType(code, known)
-    )
-    run._by_parts.visit(0, -1, run.rule, run.arrays)
-    replaced = [name for name, value in named[0].items() if value is not vars(sweeps.kernels).get(name)]
-    assert len(replaced) == 3 and set(replaced) <= set(names)
-
-
 def test_small_blocks_begin_no_threads(monkeypatch):
     """A pool for each visit took twenty times as long as the visits."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
     started = []
-    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.run_pieces", lambda *_: started.append(1))
+    monkeypatch.setattr("crfbook.learners.coordinate.visit.run_pieces", lambda *_: started.append(1))
     monkeypatch.setattr("crfbook.learners.coordinate.sweeps.LARGE", 0)
     coordinate_descent(corpus, features, c1=C1, c2=C2, max_iterations=2, n_threads=2)
     assert not started
@@ -506,8 +516,8 @@ def test_threads_change_no_bit(monkeypatch):
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
     to_the_end = {"c1": C1, "c2": C2, "tol": 1e-9, "max_iterations": 3000}
     plain = coordinate_descent(corpus, features, **to_the_end)
-    for number in ("LARGE", "ALONE"):  # where parts begin, and where threads do
-        monkeypatch.setattr(f"crfbook.learners.coordinate.sweeps.{number}", 0)
+    for number in ("sweeps.LARGE", "visit.ALONE"):  # where parts begin, and where threads do
+        monkeypatch.setattr(f"crfbook.learners.coordinate.{number}", 0)
     in_parts = coordinate_descent(corpus, features, **to_the_end)
     np.testing.assert_allclose(in_parts.objective, plain.objective, rtol=1e-8)
     assert np.array_equal(in_parts.w != 0, plain.w != 0)

@@ -11,7 +11,7 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed, select
 from crfbook.learners.coordinate.arrays import Sparse, scatter
 from crfbook.learners.coordinate.descent import coordinate_descent, falling, solve_path
-from crfbook.learners.coordinate.sweeps import VisitByParts
+from crfbook.learners.coordinate.visit import VisitByParts
 from crfbook.learners.quasi_newton.l1 import proximal_gradient
 from crfbook.learners.quasi_newton.lbfgs import minimize
 

@@ -10,8 +10,9 @@ from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
 from crfbook.learners.coordinate.arrays import ModelSizes, Sparse, scatter
 from crfbook.learners.coordinate.lattice import UNSAFE
-from crfbook.learners.coordinate.sweeps import Sweeper, VisitByParts
+from crfbook.learners.coordinate.sweeps import Sweeper
 from crfbook.learners.coordinate.token_index import balanced, lattice_rows, node_rows
+from crfbook.learners.coordinate.visit import VisitByParts
 
 pytestmark = pytest.mark.kernels
 KINDS = [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes": 2}]

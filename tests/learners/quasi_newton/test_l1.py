@@ -16,6 +16,7 @@ from crfbook.learners.quasi_newton.l1 import (
     BLOCK,
     LocalModel,
     dual_variables,
+    owlqn_plain,
     proximal_gradient,
     proximal_step,
     pseudo_gradient,
@@ -54,6 +55,28 @@ def test_four_methods_meet_at_one_optimum(c1, c2):
         np.testing.assert_array_equal(result.w != 0, referee.w != 0, err_msg=name)
         np.testing.assert_allclose(result.w, referee.w, rtol=0, atol=1e-4, err_msg=name)
         assert result.objective == pytest.approx(fun(result.w)[0] + c1 * np.abs(result.w).sum(), rel=1e-13)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("c1", [0.3, 2.0])
+def test_owlqn_takes_the_steps_of_its_readable_sister(seed, c1):
+    """Weights that begin away from zero: some cross it, some reach it; later ones outgrow the memory."""
+    fun, n = problem(seed, c2=0.05)
+    w0 = np.random.default_rng(seed).normal(size=n)
+    w0[::3] = 0.0
+    for iterations in (1, 2, 3, 5, 9, 14):
+        found = owlqn(fun, w0, c1=c1, memory=4, max_iterations=iterations, tol=0.0, tol_gradient=0.0)
+        plain = owlqn_plain(fun, w0, c1, iterations, memory=4)
+        assert found.n_iter == iterations
+        np.testing.assert_allclose(found.w, plain, rtol=1e-7, atol=1e-9)
+        np.testing.assert_array_equal(found.w != 0, plain != 0)
+    assert ((w0 != 0) & (plain == 0)).any() and ((w0 == 0) & (plain != 0)).any()
+
+
+def test_without_a_penalty_the_readable_sister_ends_where_lbfgs_ends():
+    fun, n = problem(3, c2=0.05)
+    found = minimize(fun, np.zeros(n), c2=0.05, **EXACT)
+    np.testing.assert_allclose(owlqn_plain(fun, np.zeros(n), 0.0, 60), found.w, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", METHODS)
