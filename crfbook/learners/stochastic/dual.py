@@ -39,7 +39,13 @@ from numpy.typing import ArrayLike
 from crfbook._checks import number, whole
 from crfbook._jit import kernel
 from crfbook.chain.objective import check_weights
-from crfbook.chain.sequence import feature_matrix, marginals_of, plain_marginals, score_sequence
+from crfbook.chain.sequence import (
+    feature_matrix,
+    marginals_of,
+    plain_marginals,
+    score_sequence,
+    sequence_marginals,
+)
 from crfbook.chain.token_layout import cells_of, epoch_order, sequence_work, weights_of
 from crfbook.chain.vector_math import clear_table, copy_row, copy_table
 from crfbook.data.constraints import Limits
@@ -273,15 +279,19 @@ def sdca_epoch(order, c2, layout, memory, work, trial, theta):
         weight, is_first, g = layout.weight[s], memory.rate[s] == 0.0, memory.rate[s]
         share = weight / (2.0 * c2)
         lean = share
+        first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+        used = layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]
+        edge_class = layout.edge_class[first:last]
+        u, u_trial = work.log_node[: last - first], trial.log_node[: last - first]
         score_sequence(s, theta, 1.0, layout, work)
         for _ in range(MAX_TRIALS):
             if is_first:
-                log_z = marginals_of(s, layout, work)
+                log_z = sequence_marginals(u, work.log_edge, edge_class, used, work)
                 lean_to_gold(s, lean, layout, memory, work, trial)
             else:
                 log_z = 0.0
                 mix_potentials(s, g, layout, memory, work, trial)
-            log_z_trial = marginals_of(s, layout, trial)
+            log_z_trial = sequence_marginals(u_trial, trial.log_edge, edge_class, used, trial)
             if not (np.isfinite(log_z) and np.isfinite(log_z_trial)):
                 return s
             level, v, score = compare_marginals(s, layout, memory, work, trial)

@@ -6,9 +6,9 @@ sequences of f_i(w) + penalty / n,  f_i = -weight_i log p(y_i | x_i).
 Sources: Bottou (2010); Tsuruoka, Tsujii and Ananiadou (2009).
 
 First the kernels. An update costs as much as the sequence is long, however many weights there are: the L2
-penalty shrinks all of them in O(1), the L1 penalty is lazy. `theta`, `layout`, `lists` and `work` are
-explained in chain/sequence.py. Where `lists` is not None, cells are the weights w (F,) themselves, and
-lists.py visits the sequences.
+penalty shrinks all of them in O(1), the L1 penalty is lazy. `theta` and `layout` are explained in
+chain/sequence.py. Sequences are visited on `tables`, a SequenceWork, or by `lists` and `work`, see lists.py;
+the others are None, and numba compiles nothing for them.
 
 Common arguments
 ----------------
@@ -53,7 +53,7 @@ from crfbook._checks import number, shown, whole
 from crfbook._jit import kernel
 from crfbook.chain.active.sets import check_eps, check_transitions, list_work
 from crfbook.chain.objective import check_labels, check_weights
-from crfbook.chain.sequence import feature_matrix, plain_loss
+from crfbook.chain.sequence import add_gradient, feature_matrix, plain_loss, score_gradient, score_sequence
 from crfbook.chain.token_layout import (
     cells_of,
     epoch_order,
@@ -66,7 +66,7 @@ from crfbook.chain.token_layout import (
 from crfbook.data.constraints import Limits
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
-from crfbook.learners.stochastic.lists import edge_extremes, visit_loss, visit_step
+from crfbook.learners.stochastic.lists import add_gradient_by_lists, edge_extremes, loss_by_lists
 from crfbook.training.certificate import TINY
 from crfbook.training.interrupts import heard_chunks
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
@@ -76,7 +76,39 @@ MAX_HALVINGS = 30
 
 
 @kernel
-def sgd_steps(order, eta0, shrinkage, n_done, scale, layout, lists, work, theta):
+def visit_loss(s, theta, scale, spread, layout, tables, lists, work):
+    """Loss of sequence s at the weights scale theta; `tables` or `work` keeps what `visit_step` needs.
+
+    Arguments: s: not empty; theta (C,); scale; spread as in `loss_by_lists`; layout; lists; out: tables,
+    work. Cost: that of `score_gradient` or `loss_by_lists`. Source: Sokolovska et al. (2010), eq. (4).
+    """
+    loss = 0.0
+    if tables is not None:
+        score_sequence(s, theta, scale, layout, tables)
+        loss = score_gradient(s, layout, tables)
+    if lists is not None:
+        loss = loss_by_lists(s, theta, scale, spread, layout, lists, work)
+    return loss
+
+
+@kernel
+def visit_step(s, step, layout, tables, lists, work, theta):
+    """theta <- theta + step * (gradient of the loss of sequence s); returns what `add_gradient_by_lists`
+    does, on tables (0, 0).
+
+    Arguments: s, layout, tables, lists, work as `visit_loss` left them; step; out: theta (C,). Cost: that of
+    `add_gradient` or `add_gradient_by_lists`. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    low, high = 0.0, 0.0
+    if tables is not None:
+        add_gradient(s, step, layout, tables, theta)
+    if lists is not None:
+        low, high = add_gradient_by_lists(s, step, layout, lists, work, theta)
+    return low, high
+
+
+@kernel
+def sgd_steps(order, eta0, shrinkage, n_done, scale, layout, tables, lists, work, theta):
     """One update for each sequence of `order`; the weights are scale * theta. Returns (sum of losses, scale).
 
     eta_t = eta0 / (1 + shrinkage eta0 t),  weights <- (1 - shrinkage eta_t) weights - eta_t g_i,  shrinkage =
@@ -87,20 +119,22 @@ def sgd_steps(order, eta0, shrinkage, n_done, scale, layout, lists, work, theta)
     With eta0 = 0 nothing moves and the sum is the loss of the weights.
 
     Arguments: order int64 (n,), sequences that are not empty; eta0; shrinkage < 1 / eta0; n_done: updates
-    before; scale > 0; layout, lists, work: see above; out: theta (C,), updated. Cost: 3 T L^2 multiply-adds
-    and two additions per stored (occurrence, weight) pair of the sequences; on lists that of `visit_loss` and
-    `visit_step`. Source: Bottou (2010), "Large-scale machine learning with stochastic gradient descent".
+    before; scale > 0; layout, tables, lists, work: see above; out: theta (C,), updated. Cost: 3 T L^2
+    multiply-adds and two additions per stored (occurrence, weight) pair of the sequences; on lists that of
+    `visit_loss` and `visit_step`. Source: Bottou (2010), "Large-scale machine learning with stochastic
+    gradient descent".
     """
     total, (low, high) = 0.0, edge_extremes(theta, lists)
     for j in range(order.size):
         s = order[j]
-        total += layout.weight[s] * visit_loss(s, theta, scale, scale * (high - low), layout, lists, work)
+        spread = scale * (high - low)
+        total += layout.weight[s] * visit_loss(s, theta, scale, spread, layout, tables, lists, work)
         if not np.isfinite(total):
             break
         if eta0 > 0.0:
             eta = eta0 / (1.0 + shrinkage * eta0 * (n_done + j))
             scale *= 1.0 - shrinkage * eta
-            a, b = visit_step(s, -layout.weight[s] * eta / scale, layout, lists, work, theta)
+            a, b = visit_step(s, -layout.weight[s] * eta / scale, layout, tables, lists, work, theta)
             low, high = min(low, a), max(high, b)
     return total, scale
 
@@ -170,29 +204,29 @@ def clip_sequence(s, due, j, layout, lists, clipped_buf, theta, received):
 
 
 @kernel
-def sgd_l1_steps(order, eta0, decay, penalty, n_done, due, layout, lists, work, theta, received):
+def sgd_l1_steps(order, eta0, decay, penalty, n_done, due, layout, tables, lists, work, theta, received):
     """One update for each sequence of `order` with a cumulative L1 penalty. Returns (sum of losses, due).
 
     eta_k = eta0 decay^k,  w <- w - eta_k g_i,  due <- due + eta_k penalty,  penalty = c1 / n, and every
     weight is clipped to what is due (`clip_cells`): here those that a sequence reads, before they are read,
     which gives the same numbers as clipping all of them after each update.
 
-    Arguments: order (n,), n_done, layout, lists, work and the sum as in `sgd_steps`; eta0; decay: factor of
-    one update; penalty; due: the sum of penalties so far; out: theta, received (C,), updated; `clip_cells` of
-    all of them gives the weights to use elsewhere. Cost: as `sgd_steps`, `clip_sequence`, and H once. Source:
-    Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
+    Arguments: order (n,), n_done, layout, tables, lists, work and the sum as in `sgd_steps`; eta0; decay:
+    factor of one update; penalty; due: the sum of penalties so far; out: theta, received (C,), updated;
+    `clip_cells` of all of them gives the weights to use elsewhere. Cost: as `sgd_steps`, `clip_sequence`,
+    and H once. Source: Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
     """
     total, (low, high) = 0.0, edge_extremes(theta, lists)
     clipped_buf = np.full(layout.exists.shape[0] if lists is None else lists.node_ptr.size - 1, -1)
     for j in range(order.size):
         s = order[j]
         clip_sequence(s, due, j, layout, lists, clipped_buf, theta, received)
-        total += layout.weight[s] * visit_loss(s, theta, 1.0, high - low, layout, lists, work)
+        total += layout.weight[s] * visit_loss(s, theta, 1.0, high - low, layout, tables, lists, work)
         if not np.isfinite(total):
             break
         eta = eta0 * decay ** (n_done + j)
         due += eta * penalty
-        a, b = visit_step(s, -layout.weight[s] * eta, layout, lists, work, theta)
+        a, b = visit_step(s, -layout.weight[s] * eta, layout, tables, lists, work, theta)
         low, high = min(low, a), max(high, b)
     return total, due
 
@@ -328,11 +362,10 @@ class _Descent(Learner):
                 )
         if eps or worth_lists(corpus, features):
             self.layout, self.cells, lists = lay_out_lists(corpus, features, constraints)
-            work = list_work(corpus, self.layout, lists, eps)
+            self.places = self.layout, None, lists, list_work(corpus, self.layout, lists, eps)
         else:
-            (self.layout, self.cells), lists = lay_out_online(corpus, features, constraints), None
-            work = sequence_work(corpus, self.layout.exists.shape[1])
-        self.places = self.layout, lists, work
+            self.layout, self.cells = lay_out_online(corpus, features, constraints)
+            self.places = self.layout, sequence_work(corpus, self.layout.exists.shape[1]), None, None
         self.sequences = corpus.visited
         self.n = max(1, len(self.sequences))
         # What zero weights lose, log L nats a token (less where labels are forbidden), or the start.

@@ -1,14 +1,14 @@
-"""One visit of stochastic gradient to a sequence: its loss, and the step back; on tables, or on lists.
+"""One visit of stochastic gradient to a sequence, for many labels, most pairs of which have no weight.
 
-`lists` None: dense rows and tables of transitions, and `work` is a SequenceWork (chain/sequence.py).
+What gradient_descent.py does on dense rows and tables of transitions is done here on the weights where they
+stand in the FeatureSet: cells are the weights w (F,) themselves. Transitions are potentials of 1 and stored
+pairs, of which those of active labels count (chain/active/sequence.py). The sets are chosen anew at each
+visit, so a label that comes to matter comes in. eps = 0 is exact. `lists`: a `ListLayout` of
+chain/token_layout.py; `work`: a `ListWork` of chain/active/sets.py. There is one edge class with one edge
+attribute.
 
-`lists` a `ListLayout` of chain/token_layout.py, and `work` a `ListWork` of chain/active/sets.py: for many
-labels, most pairs of which have no weight. The same is done on the weights where they stand in the
-FeatureSet: cells are the weights w (F,) themselves. Transitions are potentials of 1 and stored pairs, of
-which those of active labels count (chain/active/sequence.py). The sets are chosen anew at each visit, so a
-label that comes to matter comes in. eps = 0 is exact. There is one edge class with one edge attribute. After
-a step all pairs of active labels have moved, others have at most shrunk. So scores and gains of a label are
-made when a sequence first needs them, from theta.
+After a step all pairs of active labels have moved, others have at most shrunk. So scores and gains of a label
+are made when a sequence first needs them, from theta.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from crfbook._jit import kernel
 from crfbook.chain.active.sequence import active_backward, active_forward, refresh_cells
 from crfbook.chain.forward_backward_batched import exp_rows
 from crfbook.chain.scores import list_gradient
-from crfbook.chain.sequence import add_gradient, score_gradient, score_nodes, score_sequence
+from crfbook.chain.sequence import score_nodes
 from crfbook.chain.sparse.default import find_next
 from crfbook.chain.sparse.lanes import default_log_backward, default_log_forward
 
@@ -39,21 +39,18 @@ def gold_edge(t, n_before, layout):
 
 
 @kernel
-def visit_loss(s, theta, scale, spread, layout, lists, work):
+def loss_by_lists(s, theta, scale, spread, layout, lists, work):
     """log Z~ - score(gold) of sequence s at the weights scale theta; `work` keeps what the gradient needs.
 
-    On tables Z~ is Z. On lists Z~ is the sum over paths of which only the active pairs count. The gold labels
-    are active, so their path counts with all its pairs, and no loss is negative. Where the scaled form is
-    not safe log Z is exact, in logarithms. Not finite: scores exceed float64, or every path is forbidden.
+    Z~ is the sum over paths of which only the active pairs count. The gold labels are active, so their path
+    counts with all its pairs, and no loss is negative. Where the scaled form is not safe log Z is exact, in
+    logarithms. Not finite: scores exceed float64, or every path is forbidden.
 
-    Arguments: s: a sequence that is not empty; theta (C,); scale; spread: of lists, at least the largest
-    difference of scores of transitions, 0 among them; layout: an OnlineLayout; lists; out: work. Cost: that
-    of `score_gradient`; on lists one addition per stored (occurrence, weight) pair, T L exps, and that of
-    `active_forward`. Source: Jeong, Lin and Lee (2009), eq. (8); chapter 10.
+    Arguments: s: a sequence that is not empty; theta (F,); scale; spread: at least the largest difference of
+    scores of transitions, 0 among them; layout: an OnlineLayout; lists; out: work. Cost: one addition per
+    stored (occurrence, weight) pair, T L exps, and that of `active_forward`. Source: Jeong, Lin and Lee
+    (2009), eq. (8); chapter 10.
     """
-    if lists is None:
-        score_sequence(s, theta, scale, layout, work)
-        return score_gradient(s, layout, work)
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     labels, psi, n_before = layout.labels[first:last], work.psi[: last - first], theta.size - lists.place.size
     score_nodes(s, theta, scale, layout, lists, psi)
@@ -109,17 +106,14 @@ def move_pairs(cells, step, work, theta):
 
 
 @kernel
-def visit_step(s, step, layout, lists, work, theta):
+def add_gradient_by_lists(s, step, layout, lists, work, theta):
     """theta <- theta + step * (gradient of the loss of sequence s), its sets held constant; returns the
-    smallest and the largest weight of a transition that it moved, 0 among them; on tables (0, 0).
+    smallest and the largest weight of a transition that it moved, 0 among them.
 
-    Arguments: s, layout, lists, work as `visit_loss` left them; step; out: theta (C,). Cost: one addition
-    per stored (occurrence, weight) pair, and on lists that of `active_backward`. Source: Jeong, Lin and Lee
+    Arguments: s, layout, lists, work as `loss_by_lists` left them; step; out: theta (F,). Cost: one addition
+    per stored (occurrence, weight) pair, and that of `active_backward`. Source: Jeong, Lin and Lee
     (2009), eq. (9); Sokolovska et al. (2010), eq. (5).
     """
-    if lists is None:
-        add_gradient(s, step, layout, work, theta)
-        return 0.0, 0.0
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     T, n_before = last - first, theta.size - lists.place.size
     p_node, psi, cells = work.p_node[:T], work.psi[:T], work.cells

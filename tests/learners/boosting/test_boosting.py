@@ -448,7 +448,7 @@ def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_inactive_ones_re
     for target in (1, 10, 100, 400, 1500):
         while run.iteration < target:
             assert run.go_on(target) in (PAUSED, DRIFTED)
-            anchors.append(run.anchor.count[ROUNDS])
+            anchors.append(run.anchor["count"][ROUNDS])
         log_loss, means = exact(corpus, features, run.tables.w)
         share, usable = 2 * run.tables.number[SHARE], run.index.low < run.index.high
         assert run.objective == pytest.approx(log_loss, abs=share)
@@ -531,7 +531,7 @@ def test_an_interrupt_before_the_first_round_gives_the_start(resumed, monkeypatc
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(boosting, "boost_rounds" if resumed else "visit", interrupt)
+    monkeypatch.setattr(boosting.rounds, "boost_rounds" if resumed else "visit", interrupt)
     stopped = boost(corpus, features, None if resumed else w, state=state, max_iterations=100)
     monkeypatch.undo()
     assert stopped.status == "interrupted" and np.isnan(stopped.objective) and stopped.history == []
