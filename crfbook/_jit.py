@@ -47,8 +47,8 @@ def _sources():
 
 
 def _syntax(path):
-    """What machine code depends on, without docstrings: of a file with kernels all but plain functions, of
-    others the tuples, whose fields kernels read by their places.
+    """What machine code depends on, without docstrings: of a file with kernels all but plain functions and
+    classes, of each file the tuples, whose fields kernels read by their places.
     """
     text = path.read_bytes()
     tree, all_counts = ast.parse(text), path.name == "_jit.py"  # which says how all kernels compile
@@ -61,7 +61,7 @@ def _syntax(path):
 
 
 def _counts(node, kernels):
-    if kernels:
+    if kernels and not isinstance(node, ast.ClassDef):  # learners stand beside kernels, too
         return not isinstance(node, ast.FunctionDef) or bool(node.decorator_list)
     made = node.bases if isinstance(node, ast.ClassDef) else [getattr(node, "value", None)]
     return any("namedtuple" in ast.dump(part).lower() for part in made if part is not None)

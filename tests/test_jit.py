@@ -89,6 +89,7 @@ def test_the_cache_goes_by_what_kernels_say(tmp_path, monkeypatch):
     for old, new in [
         ("A file.", "Another."), ("Twice x.", "x + x."), ("@kernel", "\n# on the way\n@kernel"),
         ("Rows(1)", "Rows(2)"), ("    first: int", "    first: int  # of all"),
+        ("@kernel", "class Learner:\n    rate = 1.0\n\n\n@kernel"),
     ]:  # fmt: skip
         assert mark(old, new) == was, (old, new)
     for old, new in [

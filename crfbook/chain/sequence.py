@@ -1,14 +1,18 @@
-"""One sequence at a time: its scores, marginals and loss, and the gradient added back to the weights, as
-learners need them that visit sequences singly.
+"""One sequence at a time: its scores, marginals and loss, and the gradient added back to the weights.
 
-Everything costs time in proportion to the sequence. `log_node (T, L)` and `edge_class (T,)` are those of its
-T tokens, `log_edge (K, L, L)` the tables of all classes, of which only those in `used (n,)` are read: the
-classes of transitions that the sequence uses. `work`, a SequenceWork of token_layout.py, is as long as the
-longest sequence; what is computed stands in the first T rows of its arrays.
+First the kernels. Everything costs time in proportion to the sequence. `log_node (T, L)` and
+`edge_class (T,)` are those of its T tokens, `log_edge (K, L, L)` the tables of all classes. Of these only the
+classes in `used (n,)` are read: those of transitions that the sequence uses. `work`, a SequenceWork of
+token_layout.py, is as long as the longest sequence. What is computed stands in the first T rows of its
+arrays.
 
 Weights come as cells `theta (C,)`: a dense table (H, M) with a row for each frequent attribute, then the flat
 weights w (F,) of the FeatureSet, in which the places of those attributes stay 0; M >= L is the number of
-labels padded to whole vector registers. `layout` is an OnlineLayout of token_layout.py.
+labels padded to whole vector registers. `layout` is an OnlineLayout of token_layout.py, and `lists` a
+ListLayout, where weights are read from there, or None.
+
+At the end the same in plain NumPy, for the readable sisters of learners. Scores of one sequence are there one
+vector u = X w, a gradient is X' p, and X is a matrix that `feature_matrix` writes out.
 """
 
 import numpy as np
@@ -23,7 +27,7 @@ from crfbook.chain.forward_backward import (
     log_z_scaled,
     node_marginals_log,
 )
-from crfbook.chain.scores import dense_scores, pair_scores
+from crfbook.chain.scores import dense_scores, list_scores, pair_scores
 from crfbook.chain.vector_math import clear_table
 
 
@@ -100,7 +104,7 @@ def sequence_marginals(log_node, log_edge, edge_class, used, work):
         expected_edges(psi_node, edge_class, used, work)
         return log_z_scaled(scale, node_max, work.edge_max, edge_class)
     log_z = forward_backward_log(log_node, log_edge, edge_class, alpha, beta)
-    scale[0] = np.nan  # tells who reads alpha and beta that they are logarithms
+    scale[0] = np.nan  # says that alpha and beta are logarithms
     node_marginals_log(alpha, beta, log_z, p_node)
     add_edge_marginals_log(log_node, log_edge, edge_class, alpha, beta, log_z, 1.0, work.edge_sum)
     return log_z
@@ -127,12 +131,12 @@ def subtract_gold(labels, log_node, log_edge, edge_class, work):
 
 
 @kernel
-def score_nodes(s, theta, scale, layout, log_node):
+def score_nodes(s, theta, scale, layout, lists, log_node):
     """log_node[t, y] = scale sum_{a in x_t} x[a] theta[a, y], forbidden labels -inf.
 
-    Arguments: s: a sequence that is not empty; theta (C,); scale: a factor common to all weights; layout, see
-    above; out: log_node (>= T, M), rows 0..T-1 overwritten. Cost: one addition per stored (occurrence,
-    weight) pair. Source: Sokolovska et al. (2010), section 2.
+    Arguments: s: a sequence that is not empty; theta (C,); scale: a factor common to all weights; layout and
+    lists, see above; out: log_node (>= T, M), rows 0..T-1 overwritten. Cost: one addition per stored
+    (occurrence, weight) pair. Source: Sokolovska et al. (2010), section 2.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
@@ -140,16 +144,23 @@ def score_nodes(s, theta, scale, layout, log_node):
     flat = u.reshape(-1)
     for i in range(flat.size):
         flat[i] = 0.0
-    dense_scores(
-        theta[: H * M].reshape(H, M), layout.dense_id, layout.dense_row, layout.dense_val,
-        layout.dense_ptr[first], layout.dense_ptr[last], u
-    )  # fmt: skip
-    pair_scores(
-        theta[H * M :], layout.pair_weight, layout.pair_cell, layout.pair_val,
-        layout.pair_ptr[first], layout.pair_ptr[last], flat
-    )  # fmt: skip
-    for i in range(flat.size):
-        flat[i] *= scale
+    if lists is not None:
+        list_scores(
+            theta, lists.node_ptr, lists.node_label, lists.dense, lists.dense_of, lists.number[first:last],
+            lists.attr_ptr, lists.attr_idx, lists.attr_val, u
+        )  # fmt: skip
+    else:
+        dense_scores(
+            theta[: H * M].reshape(H, M), layout.dense_id, layout.dense_row, layout.dense_val,
+            layout.dense_ptr[first], layout.dense_ptr[last], u
+        )  # fmt: skip
+        pair_scores(
+            theta[H * M :], layout.pair_weight, layout.pair_cell, layout.pair_val,
+            layout.pair_ptr[first], layout.pair_ptr[last], flat
+        )  # fmt: skip
+    if scale != 1.0:
+        for i in range(flat.size):
+            flat[i] *= scale
     bound_nodes(first, last, layout.bounds, layout.label_set, u)
 
 
@@ -177,7 +188,7 @@ def score_sequence(s, theta, scale, layout, work):
     Arguments: s: a sequence that is not empty; theta (C,); scale; layout, work, see above. Cost: that of
     these two. Source: Sokolovska et al. (2010), eq. (3).
     """
-    score_nodes(s, theta, scale, layout, work.log_node)
+    score_nodes(s, theta, scale, layout, None, work.log_node)
     for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
         score_class(k, theta, scale, layout, work.log_edge)
 
@@ -239,3 +250,80 @@ def add_gradient(s, step, layout, work, theta):
         for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
             for e in range(layout.edge_ptr[b], layout.edge_ptr[b + 1]):
                 w_edge[e] += step * table[layout.edge_cell[e]]
+
+
+# ---- the same in plain NumPy
+
+
+def feature_matrix(s, corpus, features):
+    """(X (T L + T L^2, F), gold) of sequence s: u = X w are its scores, X' p the expected features under p.
+
+    The first T L entries of u are log_node (T, L), the others log_edge (T, L, L) into each token.
+    gold : `path_indicator` of its labels. Hard constraints have no part in it. Source: docs/SPEC.md, A.1.
+    """
+    first, last, L = corpus.seq_ptr[s], corpus.seq_ptr[s + 1], features.n_labels
+    X = np.zeros(((last - first) * (L + L * L), features.n_features))
+    node, edge = X[: (last - first) * L].reshape(-1, L, X.shape[1]), X[(last - first) * L :]
+    edge = edge.reshape(-1, L, L, X.shape[1])
+    for t in range(first, last):
+        for i in range(corpus.attr_ptr[t], corpus.attr_ptr[t + 1]):
+            a = corpus.attr_idx[i]
+            for k in range(features.node_ptr[a], features.node_ptr[a + 1]):
+                node[t - first, features.node_label[k], k] += corpus.values[i]
+        c = corpus.edge_class[t]
+        for b in corpus.class_attr[corpus.class_ptr[c] : corpus.class_ptr[c + 1]] if t > first else ():
+            for e in range(features.edge_ptr[b], features.edge_ptr[b + 1]):
+                edge[t - first, features.edge_prev[e], features.edge_next[e], features.n_node + e] += 1.0
+    return X, path_indicator(corpus.labels[first:last], L)
+
+
+def path_indicator(path, L):
+    """(T L + T L^2,): 1 for the labels and label pairs of a path (T,), so that its score is u @ this."""
+    node, edge = np.zeros((len(path), L)), np.zeros((len(path), L, L))
+    for t, y in enumerate(path):
+        node[t, y] = 1.0
+        if t > 0:
+            edge[t, path[t - 1], y] = 1.0
+    return np.concatenate([node.ravel(), edge.ravel()])
+
+
+def plain_tables(u, L):
+    """(log_node (T, L), log_edge (T, L, L)) of scores u (T L + T L^2,)."""
+    T = u.size // (L + L * L)
+    return u[: T * L].reshape(T, L), u[T * L :].reshape(T, L, L)
+
+
+def plain_viterbi(u, L):
+    """The best path (T,) under scores u (T L + T L^2,); ties go to the smallest label. Source: chapter 02."""
+    log_node, log_edge = plain_tables(u, L)
+    delta, back = log_node[0], []
+    for t in range(1, len(log_node)):
+        into = delta[:, None] + log_edge[t]  # [previous, next]
+        delta, back = into.max(axis=0) + log_node[t], [*back, into.argmax(axis=0)]
+    path = [int(delta.argmax())]
+    for best in reversed(back):
+        path.insert(0, int(best[path[0]]))
+    return path
+
+
+def plain_marginals(u, L):
+    """(log Z, p (T L + T L^2,)) of scores u: marginals of labels, then of pairs, which are 0 at t = 0.
+
+    Forward-backward in logarithms. Source: Rabiner (1989), section III.
+    """
+    log_node, log_edge = plain_tables(u, L)
+    T, alpha, beta = len(log_node), log_node.copy(), np.zeros_like(log_node)
+    for t in range(1, T):
+        alpha[t] += np.logaddexp.reduce(alpha[t - 1][:, None] + log_edge[t], axis=0)
+    for t in range(T - 1, 0, -1):
+        beta[t - 1] = np.logaddexp.reduce(log_edge[t] + log_node[t] + beta[t], axis=1)
+    log_z = np.logaddexp.reduce(alpha[-1])
+    p_edge = np.zeros_like(log_edge)
+    p_edge[1:] = np.exp(alpha[:-1, :, None] + log_edge[1:] + (log_node + beta)[1:, None] - log_z)
+    return log_z, np.concatenate([np.exp(alpha + beta - log_z).ravel(), p_edge.ravel()])
+
+
+def plain_loss(u, gold, L):
+    """(log Z - score(gold), its gradient (T L + T L^2,) with respect to the scores u); gold : indicator."""
+    log_z, p = plain_marginals(u, L)
+    return log_z - u @ gold, p - gold

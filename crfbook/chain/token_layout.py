@@ -1,10 +1,10 @@
-"""A corpus laid out for learners that change a few weights after each sequence (perceptron,
-passive-aggressive, AROW), and work arrays for all that visit one sequence at a time.
+"""A corpus laid out for learners that visit one sequence at a time, and their work arrays.
 
-The weights become one vector of cells (C,): dense rows of M cells for frequent attributes, then the flat
-vector w (F,), in which the places of those attributes stay 0. Every weight lives in exactly one cell, so an
-update writes to one place; `cells_of` and `weights_of` translate.
-Scores are sums of rows and cells that stand in the order of the tokens.
+The weights become one vector of cells (C,). First come dense rows of M cells for frequent attributes, then
+the flat vector w (F,), in which the places of those attributes stay 0. Every weight lives in exactly one
+cell, so an update writes to one place. `cells_of` and `weights_of` translate. Scores are sums of rows and
+cells that stand in the order of the tokens. Where labels are many and few pairs of them have a weight, cells
+are the weights themselves, and a `ListLayout` says where they are.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class OnlineLayout(NamedTuple):
 
 
 class OnlineWork(NamedTuple):
-    """Work arrays (T = the longest sequence, n_max = the longest list of differences)."""
+    """Work arrays of online learners (T = the longest sequence, n_max = the longest list of differences)."""
 
     log_node: np.ndarray  # (T, M)
     log_edge: np.ndarray  # (K, M, M) [class, previous, next]
@@ -58,13 +58,13 @@ class OnlineWork(NamedTuple):
     cell: np.ndarray  # int64 (n_max,)
     amount: np.ndarray  # (n_max,)
     slot: np.ndarray  # int32 (C,): zeros
-    lists: "ListLayout"
-    # None, or what learners/online/staggered.py reads: another type, so that others do not compile it
-    staggered: tuple | None
+    # None where there are none: another type, so that kernels compile no code for them
+    lists: "ListLayout | None"
+    staggered: tuple | None  # see learners/online/staggered.py
 
 
 class ListLayout(NamedTuple):
-    """Weights and transitions as learners/online/staggered.py reads them; of others no array has an entry."""
+    """Weights and transitions where they stand in the FeatureSet, for many labels (P stored pairs)."""
 
     number: np.ndarray  # int64 (N,): 0, 1, 2, ...
     attr_ptr: np.ndarray  # this and the next two as in a Corpus
@@ -130,17 +130,18 @@ def lay_out_online(corpus, features, constraints):
     cells, exists = _cells(features, attr, width)
     members = dense_of, np.arange(len(attr) + 1), attr
     entries = entries_of(corpus, features, np.arange(corpus.n_tokens), corpus.position, members, width)
+    return _layout(corpus, features, constraints, exists, entries[2:-1]), cells
+
+
+def _layout(corpus, features, constraints, exists, entries):
+    """`OnlineLayout` of these cells and entries of tokens."""
+    width = exists.shape[1]
     tokens = corpus.seq_ptr, corpus.labels, corpus.weights, corpus.edge_class
-    classes = *used_classes(corpus), *_known_classes(corpus, features)
+    known = corpus.class_attr < features.n_edge_attrs
+    classes = *used_classes(corpus), offsets(known)[corpus.class_ptr], corpus.class_attr[known]
     edges = features.edge_ptr, (features.edge_prev * width + features.edge_next).astype(np.int32)
     bounds = bounds_of(constraints, features.n_labels, width), corpus.label_set
-    return OnlineLayout(*tokens, *classes, *edges, exists, *entries[2:-1], *bounds), cells
-
-
-def _known_classes(corpus, features):
-    """class_ptr and class_attr of the edge attributes that have weights."""
-    known = corpus.class_attr < features.n_edge_attrs
-    return offsets(known)[corpus.class_ptr], corpus.class_attr[known]
+    return OnlineLayout(*tokens, *classes, *edges, exists, *entries, *bounds)
 
 
 def _cells(features, attr, width):
@@ -167,37 +168,25 @@ def lay_out_lists(corpus, features, constraints):
     """(OnlineLayout, Cells, ListLayout) of a corpus that is read as it stands: cells are weights. Memory
     grows with neither occurrences times weights nor pairs of labels. One edge class.
     """
-    n_labels, bounds = features.n_labels, bounds_of(constraints, features.n_labels)
-    tokens = corpus.seq_ptr, corpus.labels, corpus.weights, corpus.edge_class
-    edges = features.edge_ptr, (features.edge_prev * n_labels + features.edge_next).astype(np.int32)
     none, nothing = np.zeros(corpus.n_tokens + 1, np.int64), np.zeros(0, np.int32)
     entries = none, nothing, nothing, np.zeros(0), none, nothing, nothing, np.zeros(0)
-    classes = *used_classes(corpus), *_known_classes(corpus, features)
-    exists = np.zeros((0, n_labels), np.uint8)
-    layout = OnlineLayout(*tokens, *classes, *edges, exists, *entries, bounds, corpus.label_set)
+    exists = np.zeros((0, features.n_labels), np.uint8)
+    layout = _layout(corpus, features, constraints, exists, entries)
     numbers = np.concatenate([np.zeros(features.n_node), np.arange(1, features.n_edge + 1)])
-    scores = default_scores(features, numbers, corpus.class_ptr, corpus.class_attr, bounds)
+    scores = default_scores(features, numbers, corpus.class_ptr, corpus.class_attr, layout.bounds)
     place = np.full(features.n_edge, -1)
     place[scores.score.astype(np.int64) - 1] = np.arange(len(scores.score))
     own = corpus.attr_ptr, corpus.attr_idx, corpus.attr_val, features.node_ptr, features.node_label
     pairs = place, owners(scores.row_ptr), scores, default_work(scores, bounds=False)
-    lists = ListLayout(np.arange(corpus.n_tokens), *own, np.zeros((0, n_labels)), nothing, *pairs)
+    lists = ListLayout(np.arange(corpus.n_tokens), *own, np.zeros((0, features.n_labels)), nothing, *pairs)
     return layout, Cells(0, np.zeros(0, np.int64), np.zeros(0, np.int64)), lists
 
 
-def no_lists():
-    """`ListLayout` without an entry."""
-    ids, numbers, none = np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64)
-    scores = DefaultScores(ids, none, ids, none, ids, none, ids, *[numbers] * 4, none)
-    table = np.zeros((0, 0))
-    work = DefaultWork(table, *[numbers] * 3, np.zeros(0, np.float32), np.zeros(0, np.uint8))
-    own = none, none, ids, numbers, none, ids
-    return ListLayout(*own, table, ids, none, none, scores, work)
-
-
 def online_work(layout, n_cells, lists=None, staggered=None):
-    """`OnlineWork` for the sequences of a layout and C = n_cells; lists: of `lay_out_lists`; staggered: see
-    there.
+    """`OnlineWork` for the sequences of a layout and C = n_cells.
+
+    lists : of `lay_out_lists`, or None.
+    staggered : as in `OnlineWork`.
     """
     width, n_classes = layout.exists.shape[1], len(layout.class_ptr) - 1
     longest = max(1, int(np.diff(layout.seq_ptr).max(initial=0)))
@@ -214,7 +203,7 @@ def online_work(layout, n_cells, lists=None, staggered=None):
     path, rows = np.zeros(longest, np.int32), np.zeros(width, np.int64)
     differences = np.zeros(n_max, np.int64), np.zeros(n_max), np.zeros(n_cells, np.int32)
     arrays = log_node, *tables, path, delta, best, rows, *differences
-    return OnlineWork(*arrays, lists or no_lists(), staggered)
+    return OnlineWork(*arrays, lists, staggered)
 
 
 class SequenceWork(NamedTuple):
@@ -237,13 +226,9 @@ class SequenceWork(NamedTuple):
 def sequence_work(corpus, n_labels):
     """`SequenceWork` for the sequences of a corpus."""
     longest, n_classes = max(1, corpus.longest), corpus.n_classes
-    log_node, p_node, psi_node, alpha, beta = (np.zeros((longest, n_labels)) for _ in range(5))
-    tables = (np.zeros((n_classes, n_labels, n_labels)) for _ in range(4))
-    log_edge, edge_sum, psi_edge, psi_edge_t = tables
-    vectors = np.zeros(longest), np.zeros(longest), np.zeros(n_classes)
-    return SequenceWork(
-        log_node, log_edge, p_node, edge_sum, psi_node, psi_edge, psi_edge_t, alpha, beta, *vectors
-    )
+    node, edge = (longest, n_labels), (n_classes, n_labels, n_labels)
+    shapes = node, edge, node, edge, node, edge, edge, node, node, longest, longest, n_classes
+    return SequenceWork(*map(np.zeros, shapes))
 
 
 def used_classes(corpus):

@@ -1,17 +1,23 @@
-"""chain/sequence.py and cells.py: one sequence's loss and gradient,
+"""chain/sequence.py and token_layout.py: one sequence's loss and gradient, by kernels and in plain NumPy,
 against the objective of the whole corpus and enumeration.
 """
 
 import numba
 import numpy as np
 import pytest
-from helpers.corpora import brute_node_scores, random_corpus, random_model
+from helpers.corpora import brute_node_scores, chains_of, random_corpus, random_model
 from helpers.problems import laid_out
 
+from crfbook import brute
 from crfbook.chain.objective import Objective
 from crfbook.chain.sequence import (
     add_gradient,
     bound_nodes,
+    feature_matrix,
+    path_indicator,
+    plain_loss,
+    plain_marginals,
+    plain_viterbi,
     score_gradient,
     score_nodes,
     score_sequence,
@@ -93,7 +99,7 @@ def test_node_scores_and_label_sets():
     score_attributes(2, 5, lay_out_boosting(corpus, features, False)[0], w, log_node)
     np.testing.assert_allclose(log_node, wanted, atol=1e-13)
     layout, cells, work = laid_out(corpus, features)
-    score_nodes(1, cells_of(cells, w), 0.5, layout, work.log_node)
+    score_nodes(1, cells_of(cells, w), 0.5, layout, None, work.log_node)
     np.testing.assert_allclose(work.log_node[:, :3], 0.5 * wanted, atol=1e-13)
     sets, free = np.array([[True, True, True], [True, False, True]]), np.ones(3, bool)
     bounds = bounds_of(Constraints(np.ones((3, 3), bool), free, free, sets), 3)
@@ -141,3 +147,25 @@ def test_arrays_have_one_type_for_any_corpus():
         arrays = layout, online_work(layout, len(cells_of(cells, w))), learner.memory
         types.append([numba.typeof(array) for array in arrays])
     assert types[0] == types[1] == types[2] == types[3]
+
+
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_plain_numpy_is_enumeration(n_classes):
+    """T is never the number of labels, and transitions are not symmetric."""
+    rng = np.random.default_rng(9)
+    corpus = random_corpus(rng, lengths=(4, 1, 2, 5), n_classes=n_classes, valued=True)
+    features, w = random_model(rng, corpus)
+    for s, chain in enumerate(chains_of(corpus, features, w)):
+        labels = corpus.labels[corpus.seq_ptr[s] : corpus.seq_ptr[s + 1]]
+        X, gold = feature_matrix(s, corpus, features)
+        u = X @ w
+        log_z, p = plain_marginals(u, 3)
+        np.testing.assert_allclose(p[: chain[0].size], brute.node_marginals(*chain).ravel(), atol=1e-13)
+        loss, slope = plain_loss(u, gold, 3)
+        np.testing.assert_allclose(loss, -brute.log_proba(*chain, labels), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(log_z - u @ gold, loss, rtol=1e-12, atol=1e-12)
+        expected, expected_grad = Objective(take_sequences(corpus, [s]), features)(w)
+        np.testing.assert_allclose(X.T @ slope, expected_grad, rtol=0, atol=1e-12)
+        path, (score, paths) = plain_viterbi(u, 3), brute.best_paths(*chain)
+        np.testing.assert_allclose(u @ path_indicator(path, 3), score, rtol=1e-12, atol=1e-12)
+        assert any((path == best).all() for best in paths)

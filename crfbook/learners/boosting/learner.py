@@ -3,11 +3,9 @@
     minimise  log sum_i weight_i (1 / p(y_i | x_i) - 1)   in nats
 
 Each round takes the feature whose bound promises the largest decrease, so a model has at most as many weights
-as rounds. Rounds visit only what they change (rounds.py). Source: Altun, Johnson and Hofmann
-(2003), section 5.2, Algorithm 2.
-
-Arrays of boosting: who holds which feature, the extremes of every feature,
-and the state that rounds change.
+as rounds. Rounds visit only what they change (rounds.py). First stand the arrays: which sequences hold which
+feature, the extremes of every feature, and the state that rounds change. Then the learner. Source: Altun,
+Johnson and Hofmann (2003), section 5.2, Algorithm 2.
 """
 
 from __future__ import annotations
@@ -20,38 +18,13 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 from scipy.special import logsumexp
 
+import crfbook.learners.boosting.rounds as rounds
 from crfbook._checks import number, one_of, whole
 from crfbook.chain.objective import check_labels, check_weights
 from crfbook.chain.token_layout import sequence_work, used_classes
 from crfbook.data.constraints import Bounds, Limits, bounds_of
 from crfbook.data.corpus import Corpus, offsets, owners, ragged_index
 from crfbook.data.features import FeatureSet, log_edge, row_offsets
-from crfbook.learners.boosting.rounds import (
-    AT_FLOOR,
-    CONVERGED,
-    DRIFTED,
-    NOT_FINITE,
-    SLACK,
-    boost_rounds,
-    settle,
-    sleep_limit,
-    visit,
-)
-from crfbook.learners.boosting.selection import (
-    BLOCK,
-    DRIFT,
-    FLOOR,
-    GIVEN,
-    GLOBAL,
-    INSTANCE,
-    LOG_REF,
-    ROUNDS,
-    SHARE,
-    SPLIT,
-    VISITS,
-    edge_extremes,
-    node_extremes,
-)
 from crfbook.training.interrupts import heard_chunks, listen
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
@@ -99,7 +72,7 @@ class BoostIndex(NamedTuple):
     entry_other: np.ndarray  # int32 (E',): largest count of (yp, y), yp != y
     low: np.ndarray  # (F,): smallest count minus gold count, over sequences and labellings
     high: np.ndarray  # (F,): largest
-    most: np.ndarray  # (F,): largest gain, see selection.py
+    most: np.ndarray  # (F,): largest gain, see rounds.py
     group_ptr: np.ndarray  # int64 (G+1,): blocks of slots of a group
     group_low: np.ndarray  # (G,)
     group_high: np.ndarray  # (G,)
@@ -110,20 +83,20 @@ class BoostState(NamedTuple):
     """What rounds change. Units: sums and cells are multiples of e^{log_ref}."""
 
     w: np.ndarray  # (F,)
-    log_node: np.ndarray  # (N, L): node scores; of the sequences that are awake
+    log_node: np.ndarray  # (N, L): node scores; of the active sequences
     log_edge: np.ndarray  # (K, L, L)
     cell: np.ndarray  # (N, L): what a token added to the sums of its attributes, g |p_node - gold|
     edge_cell: np.ndarray  # (R, Q, 2): what a row added to edge_sum
     edge_sum: np.ndarray  # (K, Q, 2)
-    sums: np.ndarray  # (n, 2): P and Q of selection.py, by slot; dL/dw_k is their difference
+    sums: np.ndarray  # (n, 2): P and Q of rounds.py, by slot; dL/dw_k is their difference
     stale: np.ndarray  # uint8 (n / BLOCK,): the extremes of the block are to be found again
     block_high: np.ndarray  # (n / BLOCK,): largest dL/dw_k; or the largest decrease
     block_low: np.ndarray  # (n / BLOCK,): smallest
     block_slot: np.ndarray  # int64 (n / BLOCK,): where the largest decrease is
     log_mass: np.ndarray  # (S,): log of the loss of a sequence, as of its last visit
-    mass: np.ndarray  # (S,): that loss, in units of e^{log_ref}; 0 for those asleep
-    asleep: np.ndarray  # uint8 (S,): left out, as its loss is negligible
-    ceiling: np.ndarray  # (S,): asleep: bound on log(weight / p) now; awake: -inf
+    mass: np.ndarray  # (S,): that loss, in units of e^{log_ref}; 0 for inactive ones
+    inactive: np.ndarray  # uint8 (S,): left out, as its loss is negligible
+    ceiling: np.ndarray  # (S,): inactive: bound on log(weight / p) now; active: -inf
     touched: np.ndarray  # int64 (S,): sequences to be visited
     parts: np.ndarray  # (6, S): work
     # (5,): log_ref, total loss, drift, share (rounds.py), loss at which rounding rules
@@ -156,8 +129,8 @@ def lay_out_boosting(corpus, features, enclosed, constraints=None):
     groups = nowhere, np.zeros(0), np.zeros(0), nowhere
     edges = _edge_entries(corpus, seq_of, features.n_edge_attrs)
     index = BoostIndex(*holders, _values(by_attr), *edges, *extremes, *groups)
-    node_extremes(data, index, np.zeros(L))
-    edge_extremes(data, index, np.zeros((L, L)))
+    rounds.node_extremes(data, index, np.zeros(L))
+    rounds.edge_extremes(data, index, np.zeros((L, L)))
     index.most[: features.n_node] = index.high[: features.n_node]
     usable = (index.low < 0.0) & (index.high > 0.0) if enclosed else index.low < index.high
     slot[:], groups = _groups(index.low, index.high, usable)
@@ -227,11 +200,11 @@ def _groups(low, high, usable):
     begins[1:] = (np.diff(low[order]) != 0.0) | (np.diff(high[order]) != 0.0)
     first = np.flatnonzero(begins)
     size = np.diff(np.append(first, len(order)))
-    group_ptr = offsets(-(-size // BLOCK))
-    place = np.repeat(group_ptr[:-1] * BLOCK - first, size) + np.arange(len(order))
-    slot = np.full(len(low), group_ptr[-1] * BLOCK, np.int32)
+    group_ptr = offsets(-(-size // rounds.BLOCK))
+    place = np.repeat(group_ptr[:-1] * rounds.BLOCK - first, size) + np.arange(len(order))
+    slot = np.full(len(low), group_ptr[-1] * rounds.BLOCK, np.int32)
     slot[order] = place
-    slot_feature = np.full((group_ptr[-1] + 1) * BLOCK, -1, np.int64)
+    slot_feature = np.full((group_ptr[-1] + 1) * rounds.BLOCK, -1, np.int64)
     slot_feature[place] = order
     ends = {"group_low": low[order[first]], "group_high": high[order[first]]}
     return slot, {"group_ptr": group_ptr, "slot_feature": slot_feature} | ends
@@ -252,10 +225,10 @@ def state_bytes(corpus, features):
 
 
 def make_state(data, index, w, n_labels, n_classes):
-    """`BoostState` with everything asleep and no sum yet."""
+    """`BoostState` with every sequence inactive and no sum yet."""
     S, N = len(data.seq_ptr) - 1, len(data.labels)
     n_pairs, n_slots = len(data.pair_prev), len(index.slot_feature)
-    n_blocks, n_rows, zeros = n_slots // BLOCK, len(data.row_class), np.zeros
+    n_blocks, n_rows, zeros = n_slots // rounds.BLOCK, len(data.row_class), np.zeros
     tables = zeros((N, n_labels)), zeros((n_classes, n_labels, n_labels)), zeros((N, n_labels))
     sums = zeros((n_rows, n_pairs, 2)), zeros((n_classes, n_pairs, 2)), zeros((n_slots, 2))
     blocks = np.ones(n_blocks, np.uint8), *zeros((2, n_blocks)), zeros(n_blocks, np.int64)
@@ -265,9 +238,16 @@ def make_state(data, index, w, n_labels, n_classes):
 
 
 FLOORS = 1e-10  # loss per token (nats) below which the rounding of log Z rules
-BUDGET = 2_000_000  # tokens visited between two chances to hear Ctrl-C: below a second
-FINISHED = {CONVERGED: "converged", AT_FLOOR: "rounding floor", NOT_FINITE: "non-finite objective"}
-BOUNDS = {"global": GLOBAL, "instance": INSTANCE, "split": SPLIT}
+BUDGET = 2_000_000  # tokens visited in one compiled call, after which Ctrl-C may stop: below a second
+FINISHED = {
+    rounds.CONVERGED: "converged",
+    rounds.AT_FLOOR: "rounding floor",
+    rounds.NOT_FINITE: "non-finite objective",
+}
+# what an anchor keeps of the state, where the sums were last taken from scratch, beside log L and share: with
+# the rounds since then it gives every bit of the state again
+ANCHORED = "w", "ceiling", "inactive", "count"
+BOUNDS = {"global": rounds.GLOBAL, "instance": rounds.INSTANCE, "split": rounds.SPLIT}
 
 
 def boost(
@@ -292,7 +272,7 @@ def boost(
     corpus, features : training data, every token labelled; `seq_weight` multiplies the loss of a sequence.
     max_iterations : rounds in all, those of `state` included; None: no limit; 0: evaluate w0 and return it.
     bound : which bound chooses feature and step. "split": not the paper's; a closed form that bounds what a
-        feature gains and what it loses apart (selection.py) chooses, and the same bound with every
+        feature gains and what it loses apart (rounds.py) chooses, and the same bound with every
         sequence's own extremes gives the step; on a corpus it needs several times fewer rounds than the
         others. "global": the paper's, with the extremes of a count over the whole corpus. "instance": chosen
         as by "global", but the step minimises the tighter bound in which every sequence has its own extremes.
@@ -301,9 +281,11 @@ def boost(
         they take steps of size `cap`, and none if it is infinite.
     tol : stop when the best bound promises a decrease of the loss by less than this share.
     report_every : rounds per Step and callback (the last round is always reported).
-    constraints : see `data.constraints`. memory_limit : bytes, see `state_bytes`.
-    callback : called with (Step, w); True stops. state : `OptResult.state` of an earlier call with the same
-        data and options; continues bit for bit, and is not changed.
+    constraints : see `data.constraints`.
+    memory_limit : bytes, see `state_bytes`.
+    callback : called with (Step, w); True stops.
+    state : `OptResult.state` of an earlier call with the same data and options; continues bit for bit, and is
+        not changed.
 
     Returns an OptResult. objective: log of the loss, known to 2e-3 of the decrease that the rounds still
     promise. Step.violation: share of the loss that the bound of that round promised to take away.
@@ -315,7 +297,7 @@ def boost(
 
     Raises ValueError for bad arguments or labels, MemoryError beyond memory_limit.
     """
-    rounds = None if max_iterations is None else whole("max_iterations", max_iterations)
+    n_rounds = None if max_iterations is None else whole("max_iterations", max_iterations)
     one_of("bound", bound, BOUNDS)
     cap = number("cap", cap, above=0.0, finite=False, note=" (math.inf for none)")
     tol, report_every = number("tol", tol), whole("report_every", report_every, 1)
@@ -327,21 +309,8 @@ def boost(
             f"tokens, {features.n_labels} labels and {features.n_edge:,} transitions take "
             f"{size / 1e9:.2g} GB; observed transitions only, a larger memory_limit or another algorithm work"
         )
-    rules = cap, tol, BOUNDS[bound], rounds, report_every
+    rules = cap, tol, BOUNDS[bound], n_rounds, report_every
     return run(_Boosting(corpus, features, w0, constraints, state, *rules), callback)
-
-
-class Anchor(NamedTuple):
-    """Where the sums were last taken from scratch.
-    With the rounds since then it gives every bit of the state again.
-    """
-
-    w: np.ndarray  # (F,)
-    ceiling: np.ndarray  # (S,)
-    asleep: np.ndarray  # uint8 (S,)
-    count: np.ndarray  # (4,), see BoostState
-    log_loss: float
-    share: float
 
 
 class Journal(NamedTuple):
@@ -373,7 +342,7 @@ class _Boosting(Learner):
                         f"{np.shape(saved.get(f'anchor_{name}'))}"
                     )
             self.seconds, self.given = float(saved["seconds"]), len(saved["feature"])
-            self.w0, since = saved["anchor_w"].copy(), int(saved["anchor_count"][ROUNDS])
+            self.w0, since = saved["anchor_w"].copy(), int(saved["anchor_count"][rounds.ROUNDS])
             np.add.at(self.w0, saved["feature"][since:], saved["step"][since:])
         self.features, self.cap, self.tol, self.kind = features, cap, tol, kind
         self.max_iterations, self.report_every = max_iterations, report_every
@@ -386,7 +355,7 @@ class _Boosting(Learner):
         self._start() if self.saved is None else self._resume()
 
     def _start(self):
-        """First pass: every sequence once, to see which have to be awake."""
+        """First pass: every sequence once, to see which have to be active."""
         tables = self._allocate(self.w0.copy())
         filled = np.flatnonzero(np.diff(self.data.seq_ptr))
         self._visit(filled, np.inf, tables)
@@ -397,31 +366,35 @@ class _Boosting(Learner):
                 f"(or scores exceed float64)"
             )
         log_loss = float(logsumexp(tables.log_mass)) if len(filled) else -math.inf
-        tables.asleep[:] = ~(tables.ceiling > sleep_limit(log_loss, SLACK, len(tables.asleep)))
+        tables.inactive[:] = ~(
+            tables.ceiling > rounds.activity_limit(log_loss, rounds.SLACK, len(tables.inactive))
+        )
         self.tables = tables
         self._rescore(log_loss)
 
     def _resume(self):
         """From the anchor of a saved state, repeat the rounds since then."""
-        anchor = Anchor(*(self.saved[f"anchor_{name}"] for name in Anchor._fields))
-        tables = self._allocate(anchor.w.copy())
-        tables.ceiling[:], tables.asleep[:], tables.count[:] = anchor.ceiling, anchor.asleep, anchor.count
+        anchor = {name: self.saved[f"anchor_{name}"] for name in (*ANCHORED, "log_loss", "share")}
+        tables = self._allocate(anchor["w"].copy())
+        for name in ANCHORED:
+            getattr(tables, name)[:] = anchor[name]
         self.journal = Journal(*(self.saved[name].copy() for name in Journal._fields))
-        tables.number[SHARE] = anchor.share
+        tables.number[rounds.SHARE] = anchor["share"]
         self.tables = tables
-        self._rescore(float(anchor.log_loss))
-        tables.count[GIVEN] = self.given
+        self._rescore(float(anchor["log_loss"]))
+        tables.count[rounds.GIVEN] = self.given
         while self.iteration < self.given:
             listen()
             self.go_on(self.given)
 
     def _visit(self, sequences, log_loss, tables):
         for part in heard_chunks(sequences):
-            visit(part, 1, log_loss, self.data, tables, self.work)
+            rounds.visit(part, 1, log_loss, self.data, tables, self.work)
 
     def _allocate(self, w):
         tables = make_state(self.data, self.index, w, self.features.n_labels, self.n_classes)
-        tables.number[SHARE], tables.number[FLOOR] = SLACK, FLOORS * max(1, len(self.data.labels))
+        tables.number[rounds.SHARE] = rounds.SLACK
+        tables.number[rounds.FLOOR] = FLOORS * max(1, len(self.data.labels))
         self._score_transitions(tables)
         return tables
 
@@ -431,17 +404,18 @@ class _Boosting(Learner):
         tables.log_edge[:] = scores + self.data.bounds.edge
 
     def _rescore(self, log_loss):
-        """Everything but w and who is awake from scratch; this place becomes the anchor."""
+        """Everything but w and which sequences are active from scratch; this place becomes the anchor."""
         tables = self.tables
-        arrays = (array.copy() for array in (tables.w, tables.ceiling, tables.asleep, tables.count))
-        self.anchor = Anchor(*arrays, log_loss, float(tables.number[SHARE]))
+        self.anchor = {name: getattr(tables, name).copy() for name in ANCHORED}
+        self.anchor |= {"log_loss": log_loss, "share": float(tables.number[rounds.SHARE])}
         self._score_transitions(tables)
         for array in (tables.sums, tables.edge_sum, tables.cell, tables.edge_cell):
             array[:] = 0.0
         tables.stale[:] = 1
-        tables.number[LOG_REF], tables.number[DRIFT] = (log_loss, 0.0) if log_loss > -math.inf else (0.0, 0.0)
-        self._visit(np.flatnonzero(tables.asleep == 0), log_loss, tables)
-        settle(self.data, tables)
+        tables.number[rounds.LOG_REF] = log_loss if log_loss > -math.inf else 0.0
+        tables.number[rounds.DRIFT] = 0.0
+        self._visit(np.flatnonzero(tables.inactive == 0), log_loss, tables)
+        rounds.settle(self.data, tables)
 
     def go_on(self, target):
         """Rounds until there are `target`, or until `boost_rounds` has a reason to return;
@@ -453,8 +427,8 @@ class _Boosting(Learner):
             self.journal = Journal(*(np.resize(old, longer) for old in self.journal))
         rule = self.cap, self.tol, self.kind
         arrays = self.data, self.index, self.tables, self.work, self.journal
-        status = boost_rounds(target, BUDGET, *rule, *arrays)
-        if status == DRIFTED:
+        status = rounds.boost_rounds(target, BUDGET, *rule, *arrays)
+        if status == rounds.DRIFTED:
             self._rescore(self.objective)
         return status
 
@@ -480,19 +454,19 @@ class _Boosting(Learner):
 
     @property
     def iteration(self):
-        return self.given if self.tables is None else int(self.tables.count[ROUNDS])
+        return self.given if self.tables is None else int(self.tables.count[rounds.ROUNDS])
 
     @property
     def n_evaluations(self):
-        return 0 if self.tables is None else int(self.tables.count[VISITS])
+        return 0 if self.tables is None else int(self.tables.count[rounds.VISITS])
 
     @property
     def objective(self):
         """Log of the loss after the last round; where nothing is lost, of the floor that its rounding has."""
         if self.anchor is None:
             return math.nan
-        found = self.journal.log_loss[self.iteration - 1] if self.iteration else self.anchor.log_loss
-        return float(found) if found > -math.inf else math.log(self.tables.number[FLOOR])
+        found = self.journal.log_loss[self.iteration - 1] if self.iteration else self.anchor["log_loss"]
+        return float(found) if found > -math.inf else math.log(self.tables.number[rounds.FLOOR])
 
     @property
     def violation(self):
@@ -505,6 +479,6 @@ class _Boosting(Learner):
         """Arrays only, so that np.savez can keep them; none before the first pass has ended."""
         if self.anchor is None:
             return {} if self.saved is None else self.saved
-        state = {f"anchor_{name}": np.array(value) for name, value in self.anchor._asdict().items()}
+        state = {f"anchor_{name}": np.array(value) for name, value in self.anchor.items()}
         state |= {name: array[: self.iteration].copy() for name, array in self.journal._asdict().items()}
         return state | {"seconds": np.array(self.seconds)}

@@ -1,24 +1,22 @@
-"""Staggered decoding for perceptron, PA and AROW, with tables that are kept up to date.
-
-Tables of all pairs of labels cost L^2 each time they are made, and a step moves few transitions. Of each that
-moves, two cells change, and the best scores into the rest of its row and of its column. `staggered` is
-(tables, rank): `StaggeredTables` (crfbook/decoding/staggered.py) for one edge class, and the place int64 (L,)
-of each label in tables.order. `lists`, a `ListLayout`, says which weight is the score of which pair.
-
-Decoding and differences for many labels, most pairs of which have no weight: perceptron, PA and AROW.
+"""Perceptron, PA and AROW for many labels: scores from lists of weights, and two ways to decode.
 
 Tables of transitions cost L^2 a sequence, and a layout of the corpus an entry for each (occurrence, weight)
 pair. Of 2,322 labels neither fits. Here scores are summed from the weights where they stand in the
-FeatureSet, and transitions are a default of 0 and stored pairs (chain/sparse/default.py). A step changes few
-of these pairs: their values, and the extremes of their rows, are kept up to date. `lists` is a `ListLayout`
-of chain/token_layout.py; cells are the weights w (F,) themselves. One edge class.
+FeatureSet: `lists` is a `ListLayout` of chain/token_layout.py, and cells are the weights w (F,) themselves.
+There is one edge class.
+
+By stored pairs: transitions are a default of 0 and pairs with a weight (chain/sparse/default.py). A step
+changes few of these pairs: their values, and the extremes of their rows, are kept up to date.
+
+Staggered: tables of all pairs of labels (crfbook/decoding/staggered.py) are kept up to date. Of each
+transition that moves, two cells change, and the best scores into the rest of its row and of its column.
+`staggered` is (tables, rank): `StaggeredTables` for one edge class, and the place int64 (L,) of each label in
+tables.order. It is None where stored pairs alone decode.
 """
 
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.scores import list_scores
-from crfbook.chain.sequence import bound_nodes
 from crfbook.chain.sparse.default import default_forward, default_trace_back
 from crfbook.decoding.staggered import staggered_many
 
@@ -186,26 +184,17 @@ def refresh_all(theta, lists, staggered):
 
 
 @kernel
-def decode_by_lists(first, last, theta, layout, lists, log_node, path, staggered):
-    """Best path of tokens first..last-1, one sequence, under theta: into path; returns its score.
+def decode_by_lists(first, last, layout, lists, log_node, path, staggered):
+    """Best path of tokens first..last-1, one sequence, from its node scores: into path; returns its score.
 
-    Arguments: first, last; theta (F,); layout: an OnlineLayout, of which bounds and classes are read; lists,
-    whose pairs are those of theta; work: log_node (>= T, L); out: path int32 (>= T,); staggered: None, or
-    (tables, rank) of theta. Cost: one addition for each (occurrence, weight) pair, and that of
-    `default_forward` or `decode_staggered`. Source: Collins (2002), section 2.
+    Arguments: first, last; layout: an OnlineLayout, of which classes are read; lists: their pairs are those
+    of the weights; log_node (>= T, L); out: path int32 (>= T,); staggered: None, or (tables, rank) of the
+    weights. Cost: that of `default_forward` or `decode_staggered`. Source: Collins (2002), section 2.
     """
-    scores, L = lists.scores, lists.scores.group.size
-    for r in range(last - first):
-        for y in range(L):
-            log_node[r, y] = 0.0
-    list_scores(
-        theta, lists.node_ptr, lists.node_label, lists.dense, lists.dense_of, lists.number[first:last],
-        lists.attr_ptr, lists.attr_idx, lists.attr_val, log_node
-    )  # fmt: skip
-    bound_nodes(first, last, layout.bounds, layout.label_set, log_node)
     if staggered is not None:
         T = last - first
         return decode_staggered(log_node[:T], layout.edge_class[first:last], staggered, path[:T])
+    scores = lists.scores
     pools = (np.empty(2 * scores.member.size, np.int32), np.empty(2 * scores.member.size))
     pool_ptr = np.zeros(last - first, np.int64)
     seen = np.zeros(4, np.int64)

@@ -1,16 +1,25 @@
-"""Stochastic average gradient for CRFs with non-uniform sampling:
-a linear rate at the price of one sequence a step.
+"""Stochastic average gradient (SAG), sampled non-uniformly: a linear rate at the price of a sequence a step.
 
-Every sequence's last gradient is remembered, as marginals; a step follows the mean of all of them after
-renewing one. Sequences whose gradient changes fast are visited more often. Source: Schmidt, Babanezhad,
-Ahmed, Defazio, Clifton and Sarkar (2015), "Non-uniform stochastic average gradient method for training
-conditional random fields".
+Every sequence's last gradient is remembered, as marginals. A step renews one, and follows the mean of all.
+Sequences whose gradient changes fast are visited more often. Source: Schmidt, Babanezhad, Ahmed, Defazio,
+Clifton and Sarkar (2015), "Non-uniform stochastic average gradient method for training conditional random
+fields".
 
-What SAG and SDCA share: they remember each sequence, estimate from that how far they have come, and stop
-after an exact look.
+    objective / n = 1/n sum_i f_i(w) + shrinkage / 2 |w|^2,  f_i = -weight_i log p(y_i | x_i),
+    shrinkage = 2 c2 / n
+    d = sum_i (gradient of f_i at i's last visit),
+    w <- (1 - alpha shrinkage) w - (alpha / m) d,  m sequences seen so far
 
-Of transitions they remember numbers for the label pairs that have a weight, never L x L tables. The pairs of
-sequence s stand in one stretch of a flat array, edge class by edge class that it uses, rising.
+That step moves every weight, but d only changes where the sequence has features. So w is kept as scale (u -
+lag d): the step is scale <- (1 - alpha shrinkage) scale, lag <- lag + alpha / (m scale), and when d changes
+by D, u changes by lag D. scale, lag, u and d stand in `lazy`, a LazyWeights, and what is remembered in
+`memory`, a SagMemory. `u`, `d` and `grad` (C,) are cells as `theta` in chain/sequence.py, which explains
+`layout` and `work` (also `direction` and `trial`).
+
+First stands what SAG and SDCA (dual.py) share: they remember each sequence, estimate from that how far they
+have come, and stop after an exact pass. Of transitions they remember numbers for the label pairs that have a
+weight, never L x L tables. The pairs of a sequence stand together in a flat array, edge class by edge class
+that it uses, rising.
 """
 
 from __future__ import annotations
@@ -22,7 +31,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crfbook._checks import whole
+from crfbook._jit import kernel
 from crfbook.chain.objective import Objective, check_labels, check_weights
+from crfbook.chain.sequence import add_gradient, feature_matrix, plain_loss, score_gradient, score_sequence
 from crfbook.chain.token_layout import (
     cells_of,
     dense_attributes,
@@ -33,10 +44,10 @@ from crfbook.chain.token_layout import (
     used_classes,
     weights_of,
 )
+from crfbook.chain.vector_math import add_row
 from crfbook.data.constraints import Limits
 from crfbook.data.corpus import Corpus, offsets
 from crfbook.data.features import FeatureSet
-from crfbook.learners.stochastic.gradient_steps import sag_steps, write_out
 from crfbook.training.certificate import TINY, Rules
 from crfbook.training.interrupts import listen
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
@@ -49,9 +60,12 @@ class Rememberer(Learner):
     (objective, violation): `estimate()` from what is remembered, `certified(value, grad)` from the objective
     and its gradient (F,).
 
-    given : `state`, or {}; start : (F,) or None, returned until an epoch has ended; w : (F,), the present
-    exact : what `certified` said of w, if the corpus was passed over for it
-    optimism : how much the estimate has to promise before such a pass; at least `least`
+    given : `state`, or {}.
+    start : (F,) or None, returned until an epoch has ended.
+    w : (F,), the present weights.
+    exact : what `certified` said of w, if a pass over the corpus was made for it.
+    optimism : factor of the violation, of which the estimate has to promise an end before such a pass; at
+        least `least`.
     """
 
     name = first = ""  # of the learner; of the array (N, L) by which its state is known
@@ -90,6 +104,11 @@ class Rememberer(Learner):
                 f"state: expected one of {self.name} with edge_order {EDGE_ORDER}, got {order}: a version "
                 "that kept transitions in another order wrote it; its weights are a start: w0=state['w']"
             )
+
+    def recall(self):
+        """Fill the memory from the state that was given, if one was."""
+        for name in self.kept if self.given else ():
+            getattr(self.memory, name)[:] = self.given[name]
 
     def state(self):
         """Arrays only; the big ones are the run's own, not copies."""
@@ -154,12 +173,12 @@ def edge_places(corpus, features, width):
 
 
 def memory_bytes(corpus, features, *, remembered, vectors, works, per_token):
-    """Bytes that a learner will hold which remembers `remembered` numbers for every (token,
-    label) and label pair of a sequence.
+    """Bytes that a learner will hold, the layout of the corpus included (chain/token_layout.py).
 
-    vectors : vectors of cells, besides two of weights. works : sets of work arrays. per_token :
-        bytes of a token beyond that.
-    The layout of the corpus is included (chain/token_layout.py).
+    remembered : numbers that it remembers for every (token, label) and label pair of a sequence.
+    vectors : vectors of cells, besides two of weights.
+    works : sets of work arrays.
+    per_token : bytes of a token beyond that.
     """
     width = row_width(features.n_labels)
     worth, count = dense_attributes(corpus, features)
@@ -176,8 +195,24 @@ def memory_bytes(corpus, features, *, remembered, vectors, works, per_token):
     )
 
 
-BOLDNESS = 0.5  # of the steps, see gradient_steps.py; halved after an epoch ...
+def check_need(what, need, memory_limit, other):
+    """MemoryError if a learner needs more than memory_limit bytes.
+
+    what : learner, and what it remembers of a token.
+    other : learner that needs less.
+    """
+    if need > memory_limit:
+        raise MemoryError(
+            f"{what} every token, {need / 1e9:.3g} GB here, more than memory_limit = "
+            f"{memory_limit / 1e9:.3g} GB: raise it, or use {other} or sgd, which do not"
+        )
+
+
+BOLDNESS = 0.5  # of the steps, see `sag_steps`; halved after an epoch ...
 RISE = 1e-3  # ... in which the objective rose by more than this share
+SMALL_NORM = 1e-8  # |gradient|^2 below which rounding decides the search for a Lipschitz constant
+SMALL_SCALE = 1e-3  # below it the weights are written out
+LARGEST = 1e100  # of the constants that a search tries
 
 
 class SagMemory(NamedTuple):
@@ -187,7 +222,7 @@ class SagMemory(NamedTuple):
 
     node: np.ndarray  # (N, L): gradient of each token at its sequence's last visit, 0 before the first
     edge: np.ndarray  # (n_edge_memory,): sums over tokens, for the label pairs that have a weight
-    edge_start: np.ndarray  # int64 (S+1,): those of sequence s, see averaged.py
+    edge_start: np.ndarray  # int64 (S+1,): those of sequence s
     pair_ptr: np.ndarray  # int64 (K+1,)
     pair: np.ndarray  # int64: label pairs previous * M + next of each class that have a weight
     # (S,): estimates of the Lipschitz constants of the gradients, 0 before the first visit
@@ -198,11 +233,246 @@ class SagMemory(NamedTuple):
 
 
 class LazyWeights(NamedTuple):
-    """The weights, as scale (u - lag d): see gradient_steps.py."""
+    """The weights, as scale (u - lag d)."""
 
     factors: np.ndarray  # (2,): scale, lag
     u: np.ndarray  # (C,)
     d: np.ndarray  # (C,): sum of the remembered gradients
+
+
+@kernel
+def write_out(lazy):
+    """u <- scale (u - lag d), the weights themselves; scale <- 1, lag <- 0.
+
+    Arguments: out: lazy, of which d is only read. Cost: C. Source: Schmidt et al. (2015), section 3.
+    """
+    scale, lag = lazy.factors
+    for k in range(lazy.u.size):
+        lazy.u[k] = scale * (lazy.u[k] - lag * lazy.d[k])
+    lazy.factors[0], lazy.factors[1] = 1.0, 0.0
+
+
+@kernel
+def score_average(s, lazy, layout, work, trial):
+    """Scores of sequence s at the weights scale (u - lag d), into work.log_node and work.log_edge.
+
+    Arguments: s, layout, work as in `score_sequence`; lazy; work: trial, overwritten. Cost: two additions per
+    stored (occurrence, weight) pair. Source: Schmidt et al. (2015), section 3.
+    """
+    scale, lag = lazy.factors
+    score_sequence(s, lazy.u, scale, layout, work)
+    if lag == 0.0:
+        return
+    score_sequence(s, lazy.d, -scale * lag, layout, trial)
+    n = layout.seq_ptr[s + 1] - layout.seq_ptr[s]
+    add_row(trial.log_node[:n].reshape(-1), work.log_node[:n].reshape(-1))
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        add_row(trial.log_edge[k].reshape(-1), work.log_edge[k].reshape(-1))
+
+
+@kernel
+def take_squares(start, stop, grad):
+    """Sum of grad[start:stop]^2; the cells become 0. Arguments: start, stop; out: grad (C,). Cost:
+    stop - start. Source: chapter 05.
+    """
+    total = 0.0
+    for k in range(start, stop):
+        total += grad[k] * grad[k]
+        grad[k] = 0.0
+    return total
+
+
+@kernel
+def clear_gradient(s, layout, grad):
+    """|grad|^2 of a gradient that only sequence s has added to; its cells become 0 again.
+
+    Arguments: s, layout; out: grad (C,). Cost: the cells of its attributes, as often as they occur, and of
+    its edge classes. Source: Schmidt et al. (2015), Algorithm 1.
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    H, M = layout.exists.shape
+    total = 0.0
+    for h in layout.dense_id[layout.dense_ptr[first] : layout.dense_ptr[last]]:
+        total += take_squares(h * M, (h + 1) * M, grad)
+    for k in layout.pair_weight[layout.pair_ptr[first] : layout.pair_ptr[last]]:
+        total += take_squares(H * M + k, H * M + k + 1, grad)
+    n_before = grad.size - layout.edge_cell.size
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
+            total += take_squares(n_before + layout.edge_ptr[b], n_before + layout.edge_ptr[b + 1], grad)
+    return total
+
+
+@kernel
+def search_lipschitz(s, loss, lipschitz, layout, work, direction, trial, grad):
+    """The least L = lipschitz 2^j with f(w - g / L) <= f(w) - |g|^2 / (2 L),
+    f = weight * loss of sequence s and g its gradient at w.
+
+    Scores are linear in the weights: those of g are computed once, and a trial is one forward-backward.
+    Arguments: s, layout, work after `score_gradient`, which returned loss; lipschitz > 0; work:
+    direction, trial, overwritten; grad (C,), 0 before and after. Cost: three passes over the (occurrence,
+    weight) pairs, 3 T L^2 a trial. Source: Schmidt et al. (2015), Algorithm 1.
+    """
+    weight, n = layout.weight[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
+    add_gradient(s, weight, layout, work, grad)
+    score_sequence(s, grad, -1.0, layout, direction)
+    squares = clear_gradient(s, layout, grad)
+    if not squares > SMALL_NORM:
+        return lipschitz
+    while lipschitz < LARGEST:
+        for t in range(n):
+            u, v, moved = work.log_node[t], direction.log_node[t], trial.log_node[t]
+            for y in range(u.size):
+                moved[y] = u[y] + v[y] / lipschitz
+        for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+            u_edge, v_edge = work.log_edge[k].reshape(-1), direction.log_edge[k].reshape(-1)
+            moved = trial.log_edge[k].reshape(-1)
+            for c in range(moved.size):
+                moved[c] = u_edge[c] + v_edge[c] / lipschitz
+        value = score_gradient(s, layout, trial)
+        if weight * value <= weight * loss - 0.5 * squares / lipschitz + 1e-12 * weight * abs(loss):
+            break
+        lipschitz *= 2.0
+    return lipschitz
+
+
+@kernel
+def renew_lipschitz(s, loss, mean, layout, memory, work, direction, trial, grad):
+    """memory.lipschitz[s] by a search; later ones start from 0.9 of what held,
+    and are left out ever longer while nothing changes.
+
+    A first search starts at half the mean of the others. If the j-th search in a row finds its start good
+    enough, the next 2^(j-1) visits have none. Arguments: s, loss, layout, work, direction, trial, grad (C,)
+    as in `search_lipschitz`; mean: of the constants so far, 0 if none; out: memory. Cost: that of
+    `search_lipschitz`, rarely. Source: Schmidt et al. (2015), section 5.2.
+    """
+    if memory.skip[s] > 0:
+        memory.skip[s] -= 1
+        return
+    first = memory.lipschitz[s] == 0.0
+    start = memory.lipschitz[s] if not first else 0.5 * mean if mean > 0.0 else 1.0
+    found = search_lipschitz(s, loss, start, layout, work, direction, trial, grad)
+    if found > start or first:
+        memory.lipschitz[s], memory.calm[s] = found, 0
+    else:
+        memory.lipschitz[s] = 0.9 * found
+        memory.skip[s] = 2 ** min(memory.calm[s], 10)
+        memory.calm[s] += 1
+
+
+@kernel
+def remember(s, layout, memory, work):
+    """The gradient with respect to the scores of sequence s is stored;
+    `work` keeps its change since the last visit.
+
+    Arguments: s, layout; out: memory: node, edge; work: p_node, edge_sum <- new - old. Cost: T L, and the
+    label pairs with a weight of the classes used. Source: Schmidt et al. (2015), section 3.
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    for t in range(first, last):
+        p, old = work.p_node[t - first], memory.node[t]
+        for y in range(old.size):
+            new = p[y]
+            p[y] -= old[y]
+            old[y] = new
+    m = memory.edge_start[s]
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        table = work.edge_sum[k].reshape(-1)
+        for c in memory.pair[memory.pair_ptr[k] : memory.pair_ptr[k + 1]]:
+            new = table[c]
+            table[c] -= memory.edge[m]
+            memory.edge[m] = new
+            m += 1
+
+
+@kernel
+def sag_steps(order, first_pass, boldness, shrinkage, layout, memory, lazy, work, direction, trial, grad):
+    """One step for each sequence of `order`; the weights are scale (u - lag d). Returns -1,
+    or a sequence whose loss is not finite.
+
+    alpha = (1 - boldness) / (L_max + shrinkage) + boldness / (L_mean + shrinkage), over the constants L_i of
+    the sequences seen so far; the paper's boldness is 1/2, and 0 is the step that is safe however few and
+    unlike the sequences are. A first pass visits every sequence once and fills the memory: with first_pass =
+    1 it takes steps of plain stochastic gradient, alpha = 1 / (L_mean + shrinkage), with 2 none; 0:
+    the steps above.
+
+    Arguments: order int64 (n,), sequences that are not empty; boldness in [0, 1/2]; layout; out: memory,
+    lazy; work: work, direction, trial, overwritten; grad (C,), 0 before and after. Cost: 3 T L^2
+    multiply-adds and four additions per stored (occurrence, weight) pair of the sequences, and their
+    searches. Source: Schmidt et al. (2015), Algorithm 1 and section 5.2.
+    """
+    lip_sum, lip_max, n_seen, factors = 0.0, 0.0, 0, lazy.factors
+    for lip in memory.lipschitz:
+        lip_sum, lip_max, n_seen = lip_sum + lip, max(lip_max, lip), n_seen + (lip > 0.0)
+    for s in order:
+        weight = layout.weight[s]
+        score_average(s, lazy, layout, work, trial)
+        loss = score_gradient(s, layout, work)
+        if not np.isfinite(loss):
+            return s
+        memory.loss[s] = weight * loss
+        before = memory.lipschitz[s]
+        renew_lipschitz(s, loss, lip_sum / max(1, n_seen), layout, memory, work, direction, trial, grad)
+        n_seen += before == 0.0
+        lip_sum += memory.lipschitz[s] - before
+        lip_max = max(lip_max, memory.lipschitz[s])
+        remember(s, layout, memory, work)
+        add_gradient(s, weight, layout, work, lazy.d)
+        if factors[1] > 0.0:
+            add_gradient(s, weight * factors[1], layout, work, lazy.u)
+        if first_pass == 2:
+            continue
+        alpha = 1.0 / (lip_sum / n_seen + shrinkage)
+        if first_pass == 0:
+            alpha = boldness * alpha + (1.0 - boldness) / (lip_max + shrinkage)
+        alpha = min(alpha, (1.0 - SMALL_SCALE) / shrinkage)
+        if factors[0] * (1.0 - alpha * shrinkage) < SMALL_SCALE:
+            write_out(lazy)
+        factors[0] *= 1.0 - alpha * shrinkage
+        if first_pass:
+            add_gradient(s, -weight * alpha / factors[0], layout, work, lazy.u)
+        else:
+            factors[1] += alpha / (n_seen * factors[0])
+    return -1
+
+
+def sag_steps_plain(order, first_pass, boldness, shrinkage, w, memory, corpus, features):
+    """The readable sister of `sag_steps`, on weights w (F,), moved, without hard constraints.
+
+    order, first_pass, boldness, shrinkage : as there.
+    memory : {sequence: (gradient (F,), Lipschitz constant, searches in a row that changed nothing, visits
+        that will do without a search)} of the sequences seen so far, filled.
+    Source: Schmidt et al. (2015), Algorithm 1 and section 5.2.
+    """
+    largest = max((constant for _, constant, _, _ in memory.values()), default=0.0)
+    for s in order:
+        X, gold = feature_matrix(s, corpus, features)
+        weight, L = corpus.weights[s], features.n_labels
+        loss, slope = plain_loss(X @ w, gold, L)
+        g = weight * (X.T @ slope)
+        mean = np.mean([m[1] for m in memory.values()]) if memory else 2.0
+        _, start, calm, skip = memory.get(s, (None, 0.5 * mean, 0, 0))
+        found = start
+        if (
+            skip == 0 and g @ g > SMALL_NORM
+        ):  # the least start 2^j with f(w - g / it) <= f(w) - |g|^2 / (2 it)
+            while weight * (plain_loss(X @ (w - g / found), gold, L)[0] - loss) > -0.5 * (g @ g) / found:
+                found *= 2.0
+        if skip > 0:
+            memory[s] = g, start, calm, skip - 1
+        elif found > start or s not in memory:
+            memory[s] = g, found, 0, 0
+        else:
+            memory[s] = g, 0.9 * found, calm + 1, 2 ** min(calm, 10)
+        gradients, constants = (np.array(known) for known in list(zip(*memory.values(), strict=True))[:2])
+        largest = max(largest, memory[s][1])
+        alpha, direction = 1.0 / (constants.mean() + shrinkage), g
+        if not first_pass:
+            alpha = boldness * alpha + (1.0 - boldness) / (largest + shrinkage)
+            direction = gradients.mean(axis=0)
+        if first_pass != 2:
+            w *= 1.0 - alpha * shrinkage
+            w -= alpha * direction
 
 
 def sag(
@@ -227,12 +497,15 @@ def sag(
     corpus, features : S sequences, every token labelled; F weights.
         Sequences of length 0 or weight 0 are left out.
     w0 : (F,) start, default 0. The first pass takes plain stochastic gradient steps from 0;
-        from any other start it only looks.
-    c2 : >= 0. tol, tol_gradient : when to stop, as in `minimize`: the bound |gradient|^2 / (4 c2) on what is
-        left is at most tol * max(1, objective), or for c2 = 0 no entry of the gradient exceeds tol_gradient.
+        from any other start it takes no steps.
+    c2 : >= 0.
+    tol, tol_gradient : when to stop, as in `minimize`: the bound |gradient|^2 / (4 c2) on what is left is at
+        most tol * max(1, objective), or for c2 = 0 no entry of the gradient exceeds tol_gradient.
     memory_limit : bytes that `sag_memory` may reach.
-    constraints : Constraints or None. max_iterations : epochs (n visits) in all, those of `state` included.
-    random_state : int, the seed. callback : called with (Step, w) after each epoch, w read-only; True stops.
+    constraints : Constraints or None.
+    max_iterations : epochs (n visits) in all, those of `state` included.
+    random_state : int, the seed.
+    callback : called with (Step, w) after each epoch, w read-only; True stops.
     state : `OptResult.state` of an earlier call on the same problem; continues bit for bit and is not
         changed. After Ctrl-C the epoch that was cut short begins again, with what it had learnt.
 
@@ -249,11 +522,7 @@ def sag(
     """
     rules, max_iterations = Rules(0.0, c2, tol, tol_gradient), whole("max_iterations", max_iterations)
     need = sag_memory(corpus, features)
-    if need > memory_limit:
-        raise MemoryError(
-            f"sag remembers the marginals of every token, {need / 1e9:.3g} GB here, more than memory_limit = "
-            f"{memory_limit / 1e9:.3g} GB: raise it, or use L-BFGS or sgd, which do not"
-        )
+    check_need("sag remembers the marginals of", need, memory_limit, "L-BFGS")
     learner = AverageGradient(corpus, features, w0, constraints, state, random_state, rules, max_iterations)
     return run(learner, callback)
 
@@ -277,18 +546,18 @@ class AverageGradient(Rememberer):
         super().__init__(corpus, features, w0, *rest)
         self.warm = bool(self.given.get("warm", self.w.any()))
         self.works = [sequence_work(corpus, self.layout.exists.shape[1]) for _ in range(3)]
-        self.memory = self._memory()
+        self.memory = self._empty_memory()
+        self.recall()
         d = self.given.get("d", np.zeros(features.n_features))
         u, d = (cells_of(self.cells, vector) for vector in (self.w, d))
         self.lazy, self.grad = LazyWeights(np.array([1.0, 0.0]), u, d), np.zeros_like(u)
 
-    def _memory(self):
+    def _empty_memory(self):
         corpus, n = self.corpus, self.corpus.n_sequences
         places = edge_places(corpus, self.features, self.layout.exists.shape[1])
         node, edge = np.zeros((corpus.n_tokens, self.features.n_labels)), np.zeros(places[0][-1])
         lipschitz, loss, (calm, skip) = np.zeros(n), np.zeros(n), np.zeros((2, n), np.int64)
-        memory = SagMemory(node, edge, *places, lipschitz, calm, skip, loss)
-        return memory._replace(**{name: np.array(self.given[name]) for name in self.kept if self.given})
+        return SagMemory(node, edge, *places, lipschitz, calm, skip, loss)
 
     def state(self):
         return super().state() | {"d": weights_of(self.cells, self.lazy.d)}
@@ -300,12 +569,12 @@ class AverageGradient(Rememberer):
         n, first_pass = len(self.sequences), 0 if self.iteration else 2 if self.warm else 1
         order = self.sequences[epoch_order(self.seed, self.iteration + 1, n)]
         rng = np.random.default_rng([self.seed, self.iteration + 1, 1])
-        stretch = max(256, n // 32)
-        # not a float of Python, which cannot be divided by when it is 0
+        size = max(256, n // 32)
+        # a float of NumPy: a division by 0 gives infinity, no error
         steps = first_pass, self.boldness, np.float64(2.0 * self.c2 / max(1, n))
-        for first in range(0, n, stretch):
+        for first in range(0, n, size):
             listen()
-            part = order[first : first + stretch]
+            part = order[first : first + size]
             if not first_pass:
                 rising = np.cumsum(self.memory.lipschitz[self.sequences])
                 drawn = np.searchsorted(rising, rng.random(len(part)) * rising[-1], side="right")
@@ -318,7 +587,7 @@ class AverageGradient(Rememberer):
         return None
 
     def settle(self):
-        """Write the weights out. Every step leaves them good, so that nothing is thrown away."""
+        """Write the weights out. Every step leaves them good, so nothing is undone."""
         write_out(self.lazy)
         if np.isfinite(self.lazy.u).all():
             self.w = weights_of(self.cells, self.lazy.u)

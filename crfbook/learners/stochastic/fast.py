@@ -3,21 +3,20 @@ then a quasi-Newton method, which has the certificate.
 
 With an L2 penalty alone: dual coordinate ascent, then L-BFGS.
 Coordinate ascent (dual.py) needs a few passes for what takes L-BFGS a hundred, but it slows down where many
-sequences share what they are unsure of. L-BFGS does not mind, if it starts close and knows how steep each
-weight's own valley is:
+sequences share what they are unsure of. L-BFGS does not, if it starts close and is diagonally preconditioned:
 
     w = d v,  d = h^(-1/4),  h the diagonal of the Hessian (chain/likelihood.py) where it takes over
 
-With d = h^(-1/2), the usual scaling, the first iterations are quicker still and the last ones slower than
-without: weights that always come together have one valley between them, which is then scaled twice over.
-The power is a compromise, found by trial.
+With d = h^(-1/2), the usual preconditioner, the first iterations are quicker still, and the last ones slower
+than without: the curvature that two weights share, as they always come together, is then scaled twice. The
+power is a compromise, found by trial.
 
 Where labels are many, and what ascent remembers exceeds the memory: EPOCHS epochs of stochastic
 gradient on active sets (lists.py), then L-BFGS, with active sets or without.
 
 With an L1 penalty: EPOCHS epochs of coordinate ascent for c1 + c2 as an L2 penalty (the two weigh the same
-where |w| = 1), then proximal steps on a support (quasi_newton/support.py). Their first iterations mostly find
-out what such epochs know.
+where |w| = 1), then proximal steps on a support (quasi_newton/support.py). The epochs take the
+place of their first iterations.
 """
 
 from __future__ import annotations
@@ -91,8 +90,7 @@ def fast_fit(
             return first
         if training.stopped:
             return first._replace(status="stopped by callback")
-        d = objective.curvature(first.w) ** POWER
-        learner = Stretched(objective, tol, max_iterations, d, (first.n_iter, ascent.seconds), w=first.w)
+        learner = Stretched.begun(objective, tol, max_iterations, first.w, (first.n_iter, ascent.seconds))
         learner.n_evaluations = first.n_evaluations + 1
         found = yield learner
         # Ctrl-C before L-BFGS has a point of its own
@@ -125,7 +123,7 @@ class _Ascent(DualAscent):
 
 
 class Stretched(LBFGS):
-    """L-BFGS over v = w / d, certified by the gradient of w."""
+    """Diagonally preconditioned L-BFGS: over v = w / d, certified by the gradient of w."""
 
     def __init__(self, objective, tol, max_iterations, d, before, w=None, state=None):
         self.of_w, self.d, self.before, self.squares = objective, d, before, math.inf
@@ -137,6 +135,11 @@ class Stretched(LBFGS):
             self.of_v, None if w is None else w / d, c2=objective.c2, tol=tol, tol_gradient=0.0,
             memory=MEMORY, max_iterations=left, state=state,
         )  # fmt: skip
+
+    @classmethod
+    def begun(cls, objective, tol, max_iterations, w, before):
+        """From w (F,), with the d of its curvature."""
+        return cls(objective, tol, max_iterations, objective.curvature(w) ** POWER, before, w=w)
 
     @classmethod
     def resumed(cls, objective, tol, max_iterations, state):
@@ -202,7 +205,7 @@ def fast_l1_fit(
             if training.stopped or epochs.is_last or first.status == "interrupted":
                 return first
             w, later, before = first.w, None, (first.n_iter, epochs.seconds)
-            # a penalty of 1e-12 or 1e200, or values of 1e8: ascent ends far off, where nothing finds back
+            # a penalty of 1e-12 or 1e200, or values of 1e8: ascent ends too far off for a start
             if not 0.0 <= first.objective <= at_zero:
                 w = None
         elif "epochs" in state:
@@ -242,11 +245,9 @@ def many_labels_fit(
         else:
             objective = Objective(corpus, features, **problem)
             if later is None:
-                d = objective.curvature(w) ** POWER
-                learner = Stretched(objective, tol, max_iterations, d, before, w=w)
+                found = yield Stretched.begun(objective, tol, max_iterations, w, before)
             else:
-                learner = Stretched.resumed(objective, tol, max_iterations, later)
-            found = yield learner
+                found = yield Stretched.resumed(objective, tol, max_iterations, later)
         return found if w is None or found.state else first._replace(status="interrupted")
 
     return stages(script, callback)
@@ -280,50 +281,32 @@ class _Epochs(DualAscent):
         )
 
 
-def auto(
-    corpus,
-    features,
-    w0,
-    *,
-    c1,
-    c2,
-    loss,
-    n_threads,
-    random_state,
-    memory_limit,
-    callback=None,
-    max_iterations=None,
-    tol=1e-6,
-    epsilon=None,
-    relative_change=None,
-    constraints=None,
-    eps=None,
-    state=None,
-    **settings,
-):
+COMMON = "constraints", "n_threads", "max_iterations", "callback", "state", "tol"  # what all three read
+ENDS = "epsilon", "relative_change"
+
+
+def auto(corpus, features, w0, *, c1, c2, loss, random_state, memory_limit, eps=None, **settings):
     """The log loss from zero weights: `fast_l1_fit` for c1 > 0, else `fast_fit`. A start, another loss, and
     without c1 CRFsuite's rules for an end: `quasi_newton`. Many labels, and memory for no dual variables, or
     active sets: `many_labels_fit`.
+
+    settings : the other arguments of `quasi_newton`.
     """
-    common = dict(
-        constraints=constraints, n_threads=n_threads, max_iterations=max_iterations, callback=callback,
-        state=state, c2=c2, tol=tol,
-    )  # fmt: skip
-    ends = {"epsilon": epsilon, "relative_change": relative_change}
-    memory, trials = settings["num_memories"], settings["max_linesearch"]
-    more = dict(random_state=random_state, memory_limit=memory_limit)
-    ruled = c1 == 0 and (epsilon is not None or relative_change is not None)
-    sets = {"eps": eps, "memory_limit": memory_limit}
+    common = {name: settings[name] for name in COMMON if name in settings}
+    common |= {"c2": c2, "random_state": random_state, "memory_limit": memory_limit}
+    ends = {name: settings.get(name) for name in ENDS}
     dual = not eps and uses_sdca(corpus, features, c1, c2, loss, memory_limit)
-    plain = loss == "log" and not (ruled or w0.any())
+    plain = loss == "log" and not w0.any() and (c1 > 0 or all(rule is None for rule in ends.values()))
     if plain and not dual and c1 == 0 < c2 and worth_lists(corpus, features):
-        return many_labels_fit(corpus, features, random_state=random_state, **sets, **common)
+        return many_labels_fit(corpus, features, eps=eps, **common)
     if not (plain and dual):
-        return quasi_newton(corpus, features, w0, c1=c1, loss=loss, **common, **ends, **sets, **settings)
+        problem = {"c1": c1, "c2": c2, "loss": loss, "eps": eps, "memory_limit": memory_limit}
+        return quasi_newton(corpus, features, w0, **problem, **settings)
     if c1 == 0:
-        return fast_fit(corpus, features, w0, **common, **more)
-    rules = dict(memory=memory, max_linesearch=trials, tol_gradient=1000 * min(tol, 1e300))
-    return fast_l1_fit(corpus, features, c1=c1, **common, **more, **ends, **rules)
+        return fast_fit(corpus, features, w0, **common)
+    rules = {"memory": settings["num_memories"], "max_linesearch": settings["max_linesearch"]}
+    rules["tol_gradient"] = 1000 * min(common.get("tol", 1e-6), 1e300)
+    return fast_l1_fit(corpus, features, c1=c1, **common, **ends, **rules)
 
 
 def uses_sdca(corpus, features, c1, c2, loss, memory_limit):

@@ -1,8 +1,14 @@
 """Stochastic gradient descent: `sgd` with an L2 penalty (CRFsuite's "l2sgd"), `sgd_l1` with an L1 penalty.
 
 One update for each sequence, in a new random order every epoch. Neither carries a certificate: they stop when
-the objective, as the sequences saw it, has hardly moved for some epochs. Sources: Bottou (2010); Tsuruoka,
-Tsujii and Ananiadou (2009).
+the objective, as the sequences saw it, has hardly moved for some epochs. Both minimise the mean over the n
+sequences of f_i(w) + penalty / n,  f_i = -weight_i log p(y_i | x_i).
+Sources: Bottou (2010); Tsuruoka, Tsujii and Ananiadou (2009).
+
+First the kernels. An update costs as much as the sequence is long, however many weights there are: the L2
+penalty shrinks all of them in O(1), the L1 penalty is lazy. `theta` and `layout` are explained in
+chain/sequence.py. Sequences are visited on `tables`, a SequenceWork, or by `lists` and `work`, see lists.py;
+the others are None, and numba compiles nothing for them.
 
 Common arguments
 ----------------
@@ -44,8 +50,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crfbook._checks import number, shown, whole
+from crfbook._jit import kernel
 from crfbook.chain.active.sequence import check_eps, check_transitions
 from crfbook.chain.objective import check_labels, check_weights
+from crfbook.chain.sequence import add_gradient, feature_matrix, plain_loss, score_gradient, score_sequence
 from crfbook.chain.token_layout import (
     cells_of,
     epoch_order,
@@ -58,14 +66,169 @@ from crfbook.chain.token_layout import (
 from crfbook.data.constraints import Limits
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
-from crfbook.learners.stochastic.gradient_steps import clip_cells, sgd_l1_steps, sgd_steps
-from crfbook.learners.stochastic.lists import list_work, sgd_l1_list_steps, sgd_list_steps
+from crfbook.learners.stochastic.lists import add_gradient_by_lists, edge_extremes, list_work, loss_by_lists
 from crfbook.training.certificate import TINY
 from crfbook.training.interrupts import heard_chunks
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 DECAY = 0.85  # of the learning rate of sgd_l1 in an epoch: Wapiti's
 MAX_HALVINGS = 30
+
+
+@kernel
+def visit_loss(s, theta, scale, spread, layout, tables, lists, work):
+    """Loss of sequence s at the weights scale theta; `tables` or `work` keeps what `visit_step` needs.
+
+    Arguments: s: not empty; theta (C,); scale; spread as in `loss_by_lists`; layout; lists; out: tables,
+    work. Cost: that of `score_gradient` or `loss_by_lists`. Source: Sokolovska et al. (2010), eq. (4).
+    """
+    loss = 0.0
+    if tables is not None:
+        score_sequence(s, theta, scale, layout, tables)
+        loss = score_gradient(s, layout, tables)
+    if lists is not None:
+        loss = loss_by_lists(s, theta, scale, spread, layout, lists, work)
+    return loss
+
+
+@kernel
+def visit_step(s, step, layout, tables, lists, work, theta):
+    """theta <- theta + step * (gradient of the loss of sequence s); returns what `add_gradient_by_lists`
+    does, on tables (0, 0).
+
+    Arguments: s, layout, tables, lists, work as `visit_loss` left them; step; out: theta (C,). Cost: that of
+    `add_gradient` or `add_gradient_by_lists`. Source: Sokolovska et al. (2010), eq. (5).
+    """
+    low, high = 0.0, 0.0
+    if tables is not None:
+        add_gradient(s, step, layout, tables, theta)
+    if lists is not None:
+        low, high = add_gradient_by_lists(s, step, layout, lists, work, theta)
+    return low, high
+
+
+@kernel
+def sgd_steps(order, eta0, shrinkage, n_done, scale, layout, tables, lists, work, theta):
+    """One update for each sequence of `order`; the weights are scale * theta. Returns (sum of losses, scale).
+
+    eta_t = eta0 / (1 + shrinkage eta0 t),  weights <- (1 - shrinkage eta_t) weights - eta_t g_i,  shrinkage =
+    2 c2 / n: scale <- (1 - shrinkage eta_t) scale,  theta <- theta - (eta_t / scale) g_i, so that the shrink
+    costs O(1). eta_t is Bottou's 1 / (shrinkage (t0 + t)) with t0 = 1 / (shrinkage eta0), and eta0 throughout
+    if there is no penalty. A loss is taken at the weights before its own update. Stops at a sequence whose
+    loss is not finite; the sum is not finite then.
+    With eta0 = 0 nothing moves and the sum is the loss of the weights.
+
+    Arguments: order int64 (n,), sequences that are not empty; eta0; shrinkage < 1 / eta0; n_done: updates
+    before; scale > 0; layout, tables, lists, work: see above; out: theta (C,), updated. Cost: 3 T L^2
+    multiply-adds and two additions per stored (occurrence, weight) pair of the sequences; on lists that of
+    `visit_loss` and `visit_step`. Source: Bottou (2010), "Large-scale machine learning with stochastic
+    gradient descent".
+    """
+    total, (low, high) = 0.0, edge_extremes(theta, lists)
+    for j in range(order.size):
+        s = order[j]
+        spread = scale * (high - low)
+        total += layout.weight[s] * visit_loss(s, theta, scale, spread, layout, tables, lists, work)
+        if not np.isfinite(total):
+            break
+        if eta0 > 0.0:
+            eta = eta0 / (1.0 + shrinkage * eta0 * (n_done + j))
+            scale *= 1.0 - shrinkage * eta
+            a, b = visit_step(s, -layout.weight[s] * eta / scale, layout, tables, lists, work, theta)
+            low, high = min(low, a), max(high, b)
+    return total, scale
+
+
+def sgd_steps_plain(order, eta0, shrinkage, n_done, w, corpus, features):
+    """The readable sister of `sgd_steps`, on weights w (F,), moved, without hard constraints: sum of losses.
+
+    order, eta0, shrinkage, n_done : as there.
+    Source: Bottou (2010); docs/SPEC.md, A.12.
+    """
+    total = 0.0
+    for j, s in enumerate(order):
+        X, gold = feature_matrix(s, corpus, features)
+        loss, slope = plain_loss(X @ w, gold, features.n_labels)
+        total += corpus.weights[s] * loss
+        eta = eta0 / (1.0 + shrinkage * eta0 * (n_done + j))
+        w *= 1.0 - shrinkage * eta
+        w -= eta * corpus.weights[s] * (X.T @ slope)
+    return total
+
+
+@kernel
+def clip_cells(start, stop, due, theta, received):
+    """The L1 penalty that cells start:stop have not received yet.
+
+    z = w_k;  w_k <- max(0, z - (due + q_k)) if z > 0, min(0, z + (due - q_k)) if z < 0;  q_k <- q_k + w_k -
+    z. due = sum of all penalties so far; q_k, `received`, is what w_k has had of it, with its sign: |q_k| <=
+    due. A second time changes nothing, so an attribute may occur several times in a sequence.
+    Arguments: start, stop, due; out: theta, received (C,), updated. Cost: stop - start. Source: Tsuruoka,
+    Tsujii and Ananiadou (2009), figure 2.
+    """
+    for k in range(start, stop):
+        z = theta[k]
+        if z > 0.0:
+            theta[k] = max(0.0, z - (due + received[k]))
+        elif z < 0.0:
+            theta[k] = min(0.0, z + (due - received[k]))
+        received[k] += theta[k] - z
+
+
+@kernel
+def clip_sequence(s, due, j, layout, lists, clipped_buf, theta, received):
+    """`clip_cells` for all cells that the scores of sequence s read.
+
+    Arguments: s; due, see `clip_cells`; j: number of the update; layout, lists; work: clipped_buf int64
+    (n,): the last update before which a dense row (n = H) or an attribute of lists (n = A) was clipped; out:
+    theta, received (C,). Cost: one clip per stored (occurrence, weight) pair at most. Source: Tsuruoka,
+    Tsujii and Ananiadou (2009), figure 2.
+    """
+    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
+    H, M = layout.exists.shape
+    if lists is not None:
+        for a in lists.attr_idx[lists.attr_ptr[first] : lists.attr_ptr[last]]:
+            if a < clipped_buf.size and clipped_buf[a] != j:
+                clipped_buf[a] = j
+                clip_cells(lists.node_ptr[a], lists.node_ptr[a + 1], due, theta, received)
+    for h in layout.dense_id[layout.dense_ptr[first] : layout.dense_ptr[last]]:
+        if clipped_buf[h] != j:
+            clipped_buf[h] = j
+            clip_cells(h * M, (h + 1) * M, due, theta, received)
+    for k in layout.pair_weight[layout.pair_ptr[first] : layout.pair_ptr[last]]:
+        clip_cells(H * M + k, H * M + k + 1, due, theta, received)
+    n_before = theta.size - layout.edge_cell.size
+    for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
+        for b in layout.class_attr[layout.class_ptr[k] : layout.class_ptr[k + 1]]:
+            clip_cells(n_before + layout.edge_ptr[b], n_before + layout.edge_ptr[b + 1], due, theta, received)
+
+
+@kernel
+def sgd_l1_steps(order, eta0, decay, penalty, n_done, due, layout, tables, lists, work, theta, received):
+    """One update for each sequence of `order` with a cumulative L1 penalty. Returns (sum of losses, due).
+
+    eta_k = eta0 decay^k,  w <- w - eta_k g_i,  due <- due + eta_k penalty,  penalty = c1 / n, and every
+    weight is clipped to what is due (`clip_cells`): here those that a sequence reads, before they are read,
+    which gives the same numbers as clipping all of them after each update.
+
+    Arguments: order (n,), n_done, layout, tables, lists, work and the sum as in `sgd_steps`; eta0; decay:
+    factor of one update; penalty; due: the sum of penalties so far; out: theta, received (C,), updated;
+    `clip_cells` of all of them gives the weights to use elsewhere. Cost: as `sgd_steps`, `clip_sequence`,
+    and H once. Source: Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
+    """
+    total, (low, high) = 0.0, edge_extremes(theta, lists)
+    clipped_buf = np.full(layout.exists.shape[0] if lists is None else lists.node_ptr.size - 1, -1)
+    for j in range(order.size):
+        s = order[j]
+        clip_sequence(s, due, j, layout, lists, clipped_buf, theta, received)
+        total += layout.weight[s] * visit_loss(s, theta, 1.0, high - low, layout, tables, lists, work)
+        if not np.isfinite(total):
+            break
+        eta = eta0 * decay ** (n_done + j)
+        due += eta * penalty
+        a, b = visit_step(s, -layout.weight[s] * eta, layout, tables, lists, work, theta)
+        low, high = min(low, a), max(high, b)
+    return total, due
 
 
 def sgd(
@@ -170,13 +333,6 @@ def divergence(result):
     )
 
 
-def by_lists(corpus, features, eps):
-    """Is it lists.py that visits the sequences? ValueError for an eps that cannot be had."""
-    if check_eps(eps):
-        check_transitions(corpus, features)
-    return bool(eps) or worth_lists(corpus, features)
-
-
 class _Descent(Learner):
     """What both share: cells, the order of an epoch, divergence, stopping, state."""
 
@@ -191,7 +347,8 @@ class _Descent(Learner):
     ):  # fmt: skip
         self.period, self.delta = whole("period", period, 1), number("delta", delta, finite=False)
         self.max_iterations, self.penalty = whole("max_iterations", max_iterations), penalty
-        self.lists = by_lists(corpus, features, eps)
+        if check_eps(eps):
+            check_transitions(corpus, features)
         check_labels(corpus, features, constraints)
         n_weights = features.n_features
         if state is None:
@@ -203,12 +360,12 @@ class _Descent(Learner):
                     f"state: expected an array {name!r} of shape ({n_weights},), "
                     f"got {np.shape(state.get(name))}"
                 )
-        if self.lists:
+        if eps or worth_lists(corpus, features):
             self.layout, self.cells, lists = lay_out_lists(corpus, features, constraints)
-            self.places = self.layout, lists, list_work(corpus, self.layout, lists, eps)
+            self.places = self.layout, None, lists, list_work(corpus, self.layout, lists, eps)
         else:
             self.layout, self.cells = lay_out_online(corpus, features, constraints)
-            self.places = self.layout, sequence_work(corpus, self.layout.exists.shape[1])
+            self.places = self.layout, sequence_work(corpus, self.layout.exists.shape[1]), None, None
         self.sequences = corpus.visited
         self.n = max(1, len(self.sequences))
         # What zero weights lose, log L nats a token (less where labels are forbidden), or the start.
@@ -354,13 +511,13 @@ class Sgd(_Descent):
         self.mean[:], self.n_mean = 0.0, 0
 
     def advance(self):
-        if not self.eta0:  # here, so that Ctrl-C is heard during the search as well
+        if not self.eta0:  # here, so that Ctrl-C ends the search, too
             self.calibrate(*self.calibration)
         return super().advance()
 
     def steps(self, part, eta0):
-        steps, rates = sgd_list_steps if self.lists else sgd_steps, (eta0, self.shrinkage, self.n_done)
-        total, self.scale = steps(part, *rates, self.scale, *self.places, self.theta)
+        rates = eta0, self.shrinkage, self.n_done, self.scale
+        total, self.scale = sgd_steps(part, *rates, *self.places, self.theta)
         return total
 
     def write_out(self):
@@ -416,9 +573,8 @@ class SgdL1(_Descent):
 
     def steps(self, part, eta0):
         decay, penalty = self.decay ** (1.0 / self.n), self.penalty / self.n
-        steps, cells = sgd_l1_list_steps if self.lists else sgd_l1_steps, (self.theta, self.received)
         rates = eta0, decay, penalty, self.n_done, float(self.due)
-        total, self.due = steps(part, *rates, *self.places, *cells)
+        total, self.due = sgd_l1_steps(part, *rates, *self.places, self.theta, self.received)
         return total
 
     def write_out(self):

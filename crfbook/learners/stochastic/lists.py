@@ -1,10 +1,10 @@
-"""Stochastic gradient for many labels, most pairs of which have no weight: sgd and sgd-l1.
+"""One visit of stochastic gradient to a sequence, for many labels, most pairs of which have no weight.
 
-What gradient_steps.py does on dense rows and tables of transitions is done here on the weights where they
+What gradient_descent.py does on dense rows and tables of transitions is done here on the weights where they
 stand in the FeatureSet: cells are the weights w (F,) themselves. Transitions are potentials of 1 and stored
-pairs, of which those of active labels count (chain/active/sequence.py): as the sets are chosen anew at each
-visit, a label that comes to matter comes in. eps = 0 is exact. `lists`: a `ListLayout` of
-chain/token_layout.py; `work`: a `ListWork`. One edge class with one edge attribute.
+pairs, of which those of active labels count (chain/active/sequence.py). The sets are chosen anew at each
+visit, so a label that comes to matter comes in. eps = 0 is exact. `lists`: a `ListLayout` of
+chain/token_layout.py; `work`: a `ListWork`. There is one edge class with one edge attribute.
 
 After a step all pairs of active labels have moved, others have at most shrunk. So scores and gains of a label
 are made when a sequence first needs them, from theta.
@@ -25,12 +25,11 @@ from crfbook.chain.active.sequence import (
     refresh_cells,
 )
 from crfbook.chain.forward_backward_batched import exp_rows
-from crfbook.chain.scores import list_gradient, list_scores
-from crfbook.chain.sequence import bound_nodes
+from crfbook.chain.scores import list_gradient
+from crfbook.chain.sequence import score_nodes
 from crfbook.chain.sparse.default import find_next
 from crfbook.chain.sparse.lanes import default_log_sums
 from crfbook.chain.sparse.potentials import DefaultEdges, default_edges
-from crfbook.learners.stochastic.gradient_steps import clip_cells
 
 
 class ListWork(NamedTuple):
@@ -71,29 +70,6 @@ def list_work(corpus, layout, lists, eps):
 
 
 @kernel
-def score_nodes_by_lists(s, theta, scale, layout, lists, log_node):
-    """log_node[t, y] = scale sum_{a in x_t} x[a] theta[a, y], forbidden labels -inf.
-
-    Arguments: s: a sequence that is not empty; theta (F,); scale; layout: an OnlineLayout; lists; out:
-    log_node (>= T, L), rows 0..T-1 overwritten. Cost: one addition per stored (occurrence, weight) pair.
-    Source: Sokolovska et al. (2010), section 2.
-    """
-    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
-    u = log_node[: last - first]
-    flat = u.reshape(-1)
-    for i in range(flat.size):
-        flat[i] = 0.0
-    list_scores(
-        theta, lists.node_ptr, lists.node_label, lists.dense, lists.dense_of, lists.number[first:last],
-        lists.attr_ptr, lists.attr_idx, lists.attr_val, u
-    )  # fmt: skip
-    if scale != 1.0:
-        for i in range(flat.size):
-            flat[i] *= scale
-    bound_nodes(first, last, layout.bounds, layout.label_set, u)
-
-
-@kernel
 def gold_edge(t, n_before, layout):
     """The weight of the gold transition into token t, or -1.
 
@@ -113,9 +89,9 @@ def gold_edge(t, n_before, layout):
 def loss_by_lists(s, theta, scale, spread, layout, lists, work):
     """log Z~ - score(gold) of sequence s at the weights scale theta; `work` keeps what the gradient needs.
 
-    The gold labels are active, so that their path counts with all its pairs: no loss is negative. Where the
-    scaled form is not safe log Z is exact, in logarithms. Not finite: scores exceed float64, or every path is
-    forbidden.
+    Z~ is the sum over paths of which only the active pairs count. The gold labels are active, so their path
+    counts with all its pairs, and no loss is negative. Where the scaled form is not safe log Z is exact, in
+    logarithms. Not finite: scores exceed float64, or every path is forbidden.
 
     Arguments: s: a sequence that is not empty; theta (F,); scale; spread: at least the largest difference of
     scores of transitions, 0 among them; layout: an OnlineLayout; lists; out: work. Cost: one addition per
@@ -124,7 +100,7 @@ def loss_by_lists(s, theta, scale, spread, layout, lists, work):
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     labels, psi, n_before = layout.labels[first:last], work.psi[: last - first], theta.size - lists.place.size
-    score_nodes_by_lists(s, theta, scale, layout, lists, psi)
+    score_nodes(s, theta, scale, layout, lists, psi)
     gold = 0.0
     for t in range(first, last):
         gold += psi[t - first, layout.labels[t]]
@@ -144,7 +120,7 @@ def loss_by_lists(s, theta, scale, spread, layout, lists, work):
             return log_z + work.log_z[0] - gold
     work.flags[0] = 1
     refresh_cells(work.cells, theta, work.pairs, work.edges)
-    score_nodes_by_lists(s, theta, scale, layout, lists, psi)
+    score_nodes(s, theta, scale, layout, lists, psi)
     p_node = work.p_node[: last - first]
     return default_log_sums(psi, work.edges.scores, 0.0, p_node, work.product) - gold
 
@@ -180,8 +156,8 @@ def add_gradient_by_lists(s, step, layout, lists, work, theta):
     smallest and the largest weight of a transition that it moved, 0 among them.
 
     Arguments: s, layout, lists, work as `loss_by_lists` left them; step; out: theta (F,). Cost: one addition
-    per stored (occurrence, weight) pair, and that of `active_backward`. Source: Jeong, Lin and Lee (2009),
-    eq. (9); Sokolovska et al. (2010), eq. (5).
+    per stored (occurrence, weight) pair, and that of `active_backward`. Source: Jeong, Lin and Lee
+    (2009), eq. (9); Sokolovska et al. (2010), eq. (5).
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     T, n_before = last - first, theta.size - lists.place.size
@@ -213,76 +189,13 @@ def add_gradient_by_lists(s, step, layout, lists, work, theta):
 
 @kernel
 def edge_extremes(theta, lists):
-    """The smallest and the largest weight of a transition, 0 among them.
+    """The smallest and the largest weight of a transition, 0 among them; on tables (0, 0).
 
-    Arguments: theta (F,); lists. Cost: the weights of transitions. Source: chapter 10.
+    Arguments: theta (C,); lists. Cost: the weights of transitions. Source: chapter 10.
     """
     low, high = 0.0, 0.0
+    if lists is None:
+        return low, high
     for k in range(theta.size - lists.place.size, theta.size):
         low, high = min(low, theta[k]), max(high, theta[k])
     return low, high
-
-
-@kernel
-def sgd_list_steps(order, eta0, shrinkage, n_done, scale, layout, lists, work, theta):
-    """`sgd_steps` of gradient_steps.py on lists, with active sets. Returns (sum of losses, scale).
-
-    Arguments: order int64 (n,), eta0, shrinkage, n_done, scale, layout as there; lists; work; out: theta
-    (F,), updated. Cost: two additions per stored (occurrence, weight) pair of the sequences, T L exps, and
-    that of `active_forward` and `active_backward`. Source: Bottou (2010); Jeong, Lin and Lee (2009).
-    """
-    total, (low, high) = 0.0, edge_extremes(theta, lists)
-    for j in range(order.size):
-        s = order[j]
-        spread = scale * (high - low)
-        total += layout.weight[s] * loss_by_lists(s, theta, scale, spread, layout, lists, work)
-        if not np.isfinite(total):
-            break
-        if eta0 > 0.0:
-            eta = eta0 / (1.0 + shrinkage * eta0 * (n_done + j))
-            scale *= 1.0 - shrinkage * eta
-            step = -layout.weight[s] * eta / scale
-            a, b = add_gradient_by_lists(s, step, layout, lists, work, theta)
-            low, high = min(low, a), max(high, b)
-    return total, scale
-
-
-@kernel
-def clip_lists(s, due, j, layout, lists, clipped_buf, theta, received):
-    """`clip_cells` for all weights that the scores of sequence s read, and all weights of transitions.
-
-    Arguments: s; due, see `clip_cells`; j: number of the update; layout: an OnlineLayout; lists; work:
-    clipped_buf int64 (A,): the last update before which an attribute was clipped; out: theta, received (F,).
-    Cost: a clip for each weight of its attributes, and for each of a transition. Source: Tsuruoka, Tsujii and
-    Ananiadou (2009), figure 2.
-    """
-    first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
-    for a in lists.attr_idx[lists.attr_ptr[first] : lists.attr_ptr[last]]:
-        if a < clipped_buf.size and clipped_buf[a] != j:
-            clipped_buf[a] = j
-            clip_cells(lists.node_ptr[a], lists.node_ptr[a + 1], due, theta, received)
-    if last - first > 1:
-        clip_cells(theta.size - lists.place.size, theta.size, due, theta, received)
-
-
-@kernel
-def sgd_l1_list_steps(order, eta0, decay, penalty, n_done, due, layout, lists, work, theta, received):
-    """`sgd_l1_steps` of gradient_steps.py on lists, with active sets. Returns (sum of losses, due).
-
-    Arguments: order int64 (n,), eta0, decay, penalty, n_done, due, layout as there; lists; work; out: theta,
-    received (F,), updated. Cost: that of `sgd_list_steps` and of `clip_lists`. Source: Tsuruoka, Tsujii and
-    Ananiadou (2009), figure 2; Jeong, Lin and Lee (2009).
-    """
-    total, (low, high) = 0.0, edge_extremes(theta, lists)
-    clipped_buf = np.full(lists.node_ptr.size - 1, -1)
-    for j in range(order.size):
-        s = order[j]
-        clip_lists(s, due, j, layout, lists, clipped_buf, theta, received)
-        total += layout.weight[s] * loss_by_lists(s, theta, 1.0, high - low, layout, lists, work)
-        if not np.isfinite(total):
-            break
-        eta = eta0 * decay ** (n_done + j)
-        due += eta * penalty
-        a, b = add_gradient_by_lists(s, -layout.weight[s] * eta, layout, lists, work, theta)
-        low, high = min(low, a), max(high, b)
-    return total, due

@@ -15,13 +15,15 @@ from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import FeatureSet, observed
 from crfbook.learners.boosting import learner as boosting
 from crfbook.learners.boosting.learner import boost, lay_out_boosting
-from crfbook.learners.boosting.rounds import DRIFTED, PAUSED
-from crfbook.learners.boosting.selection import (
+from crfbook.learners.boosting.rounds import (
+    DRIFTED,
     INSTANCE,
+    PAUSED,
     ROUNDS,
     SHARE,
     TOTAL,
     best_step,
+    boost_rounds_plain,
     least_sum,
     split_step,
     tighten,
@@ -416,7 +418,7 @@ def test_tighter_steps_keep_their_bound_and_reach_the_same_minimum(kind):
 
 
 def long_corpus(rng, lengths):
-    """Sequences of very different lengths: the short ones sleep at first."""
+    """Sequences of very different lengths: the short ones are inactive at first."""
     corpus = random_corpus(rng, lengths, n_attrs=30)
     return corpus, observed(corpus, 3, 30, 1)
 
@@ -436,17 +438,17 @@ def exact(corpus, features, w):
 
 
 @pytest.mark.parametrize("bound", boosting.BOUNDS)
-def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_sleepers_wake(bound):
+def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_inactive_ones_return(bound):
     rng = np.random.default_rng(8)
     corpus, features = long_corpus(rng, (120, 70, 3, 30, 5, 1, 55, 8))
     run = first_state(corpus, features)
-    assert run.tables.asleep.sum() == 7  # all but the longest
+    assert run.tables.inactive.sum() == 7  # all but the longest
     run.kind = boosting.BOUNDS[bound]
     anchors = []
     for target in (1, 10, 100, 400, 1500):
         while run.iteration < target:
             assert run.go_on(target) in (PAUSED, DRIFTED)
-            anchors.append(run.anchor.count[ROUNDS])
+            anchors.append(run.anchor["count"][ROUNDS])
         log_loss, means = exact(corpus, features, run.tables.w)
         share, usable = 2 * run.tables.number[SHARE], run.index.low < run.index.high
         assert run.objective == pytest.approx(log_loss, abs=share)
@@ -455,9 +457,11 @@ def test_sums_kept_by_difference_are_those_of_a_fresh_start_and_sleepers_wake(bo
         assert fresh.objective == pytest.approx(log_loss, abs=1e-9)
         filled = np.diff(corpus.seq_ptr) > 0
         truth = fresh.tables.log_mass[filled]
-        asleep = run.tables.asleep[filled] == 1
-        assert np.all(truth[asleep] <= run.tables.ceiling[filled][asleep] + 1e-9)  # the ceilings are ceilings
-    assert run.tables.asleep.sum() < 7
+        inactive = run.tables.inactive[filled] == 1
+        assert np.all(
+            truth[inactive] <= run.tables.ceiling[filled][inactive] + 1e-9
+        )  # the ceilings are ceilings
+    assert run.tables.inactive.sum() < 7
     assert len(set(anchors)) > 1  # the drift rule spoke
 
 
@@ -527,7 +531,7 @@ def test_an_interrupt_before_the_first_round_gives_the_start(resumed, monkeypatc
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(boosting, "boost_rounds" if resumed else "visit", interrupt)
+    monkeypatch.setattr(boosting.rounds, "boost_rounds" if resumed else "visit", interrupt)
     stopped = boost(corpus, features, None if resumed else w, state=state, max_iterations=100)
     monkeypatch.undo()
     assert stopped.status == "interrupted" and np.isnan(stopped.objective) and stopped.history == []
@@ -679,3 +683,17 @@ def test_bad_data_are_one_sentence():
     constraints = Constraints(np.zeros((3, 3), bool), np.ones(3, bool), np.ones(3, bool))
     with pytest.raises(ValueError, match="constraints"):
         boost(corpus, features, constraints=constraints)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["valued", "weighted", "all"])  # in others rounds tie
+def test_the_readable_sister_does_the_same_rounds(name, seed):
+    rng = np.random.default_rng(seed)
+    corpus = random_corpus(rng, lengths=(2, 0, 1, 4, 2, 4), **CORPORA[name])
+    features, w = random_model(rng, corpus, size=0.3)
+    result = boost(corpus, features, w, bound="global", max_iterations=12, tol=0.0)
+    journal = boost_rounds_plain(12, 1.0, w, corpus, features)
+    assert [k for k, _, _ in journal] == result.state["feature"].tolist()
+    np.testing.assert_allclose([step for _, step, _ in journal], result.state["step"], rtol=0, atol=1e-9)
+    np.testing.assert_allclose([gain for _, _, gain in journal], result.state["gain"], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(w, result.w, rtol=0, atol=1e-9)

@@ -66,7 +66,9 @@ def test_pairs_and_row_extremes_are_kept_up_to_date(monkeypatch):
     """After each epoch, what single steps have kept is what all weights give."""
     monkeypatch.setattr(token_layout, "MANY_LABELS", 0)
     corpus, features = wide(2)
-    learner = online._Online(corpus, features, None, None, None, True, 0.0, 10, 0, "auto", True)
+    learner = online._Online(
+        corpus, features, None, None, None, True, 0.0, 10, 0, "auto", online.perceptron_epoch
+    )
     order = learner.sequences
     for _ in range(3):
         moved = learner.theta, learner.theta_sum, learner.count
@@ -124,7 +126,9 @@ def test_row_extremes_of_a_start(monkeypatch):
     monkeypatch.setattr(token_layout, "MANY_LABELS", 0)
     corpus, features = wide(6)
     w = np.random.default_rng(0).normal(size=features.n_features)
-    learner = online._Online(corpus, features, w, None, None, True, 0.0, 10, 0, "auto", True)
+    learner = online._Online(
+        corpus, features, w, None, None, True, 0.0, 10, 0, "auto", online.perceptron_epoch
+    )
     refresh_all(learner.theta, learner.work.lists, None)
     scores, table = learner.work.lists.scores, np.zeros((41, 41))
     table[features.edge_prev, features.edge_next] = w[features.n_node :]

@@ -499,3 +499,20 @@ def test_what_is_refused():
     ]:
         with pytest.raises(ValueError, match=words.replace("(", r"\(")):
             call()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_readable_sister_does_the_same_steps(name, n_attrs, seed):
+    corpus, features = small(name, n_attrs, seed)
+    w = np.random.default_rng(seed).normal(size=features.n_features)
+    learner = online._Online(
+        corpus, features, w, None, None, True, 0.0, 3, seed, "plain", online.perceptron_epoch
+    )
+    w_sum, count = np.zeros_like(w), 1
+    for epoch in range(3):
+        order = corpus.visited[epoch_order(seed, epoch, len(corpus.visited))]
+        count = online.perceptron_epoch_plain(order, w, w_sum, count, corpus, features)
+        learner.advance()
+    assert w_sum.any() and learner.good["count"] == count
+    np.testing.assert_allclose(learner.good["w"], w, rtol=0, atol=1e-11)  # sums of a few dozen steps
+    np.testing.assert_allclose(learner.good["w_sum"], w_sum, rtol=0, atol=1e-10)

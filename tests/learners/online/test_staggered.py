@@ -85,7 +85,9 @@ def with_tables(n_labels, constrained=False, form="staggered", start=True, seed=
     if constrained:
         corpus, constraints = narrow(corpus, n_labels)
     start = w if start else None
-    return online._Online(corpus, features, start, constraints, None, True, 0.0, 9, 0, form, True), features
+    return online._Online(
+        corpus, features, start, constraints, None, True, 0.0, 9, 0, form, online.perceptron_epoch
+    ), features
 
 
 def check_tables(learner, features):
@@ -138,7 +140,9 @@ def test_others_do_not_compile_it():
     """Where it is not asked for, there is None in its place: a type of its own."""
     corpus, features, w = problem(7)
     for form in ("auto", "plain"):
-        learner = online._Online(corpus, features, w, None, None, True, 0.0, 9, 0, form, True)
+        learner = online._Online(
+            corpus, features, w, None, None, True, 0.0, 9, 0, form, online.perceptron_epoch
+        )
         assert learner.work.staggered is None
 
 

@@ -11,11 +11,10 @@ from crfbook.chain import token_layout
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
-from crfbook.learners.stochastic import lists as by_lists
 from crfbook.learners.stochastic.averaged import AverageGradient, sag, sag_memory
 from crfbook.learners.stochastic.dual import DualAscent, sdca, sdca_memory
-from crfbook.learners.stochastic.gradient_descent import sgd, sgd_l1
-from crfbook.learners.stochastic.gradient_steps import clip_cells
+from crfbook.learners.stochastic.gradient_descent import clip_cells, sgd, sgd_l1, sgd_l1_steps, sgd_steps
+from crfbook.learners.stochastic.lists import list_work
 from crfbook.training.certificate import Rules
 
 pytestmark = pytest.mark.kernels
@@ -33,7 +32,7 @@ def wide(seed=0, n_labels=41, lengths=None):
 
 def laid_out(corpus, features, constraints, eps):
     layout, _, lists = token_layout.lay_out_lists(corpus, features, constraints)
-    return layout, lists, by_lists.list_work(corpus, layout, lists, eps)
+    return layout, lists, list_work(corpus, layout, lists, eps)
 
 
 def active_tables(u, table, labels, eps):
@@ -108,7 +107,7 @@ def test_one_step_is_the_gradient_with_the_sets_fixed(eps, constrained):
     differs = 0
     for s in [0, 2, 1, 4, 3]:
         theta = w / 0.25
-        total, scale = by_lists.sgd_list_steps(np.array([s]), 0.5, 0.0, 0, 0.25, layout, lists, work, theta)
+        total, scale = sgd_steps(np.array([s]), 0.5, 0.0, 0, 0.25, layout, None, lists, work, theta)
         loss, grad = approximate(corpus, features, w, s, eps, constraints)
         assert (total, scale) == (pytest.approx(loss, abs=1e-11), 0.25) and total >= -1e-12
         np.testing.assert_allclose((w - 0.25 * theta) / 0.5, grad, rtol=0, atol=1e-8)
@@ -122,12 +121,12 @@ def test_steps_with_a_lazy_shrink_are_plain_steps(eps):
     layout, lists, work = laid_out(corpus, features, None, eps)
     order, (eta0, shrinkage, n_done) = np.random.default_rng(0).choice(corpus.visited, 40), (0.4, 0.3, 5)
     theta = w.copy()
-    total, scale = by_lists.sgd_list_steps(order, eta0, shrinkage, n_done, 1.0, layout, lists, work, theta)
+    total, scale = sgd_steps(order, eta0, shrinkage, n_done, 1.0, layout, None, lists, work, theta)
     losses = 0.0
     for j, s in enumerate(order):
         after, eta = w.copy(), eta0 / (1.0 + shrinkage * eta0 * (n_done + j))
         layout, lists, work = laid_out(corpus, features, None, eps)  # nothing kept from the step before
-        losses += by_lists.sgd_list_steps(np.array([s]), eta, 0.0, 0, 1.0, layout, lists, work, after)[0]
+        losses += sgd_steps(np.array([s]), eta, 0.0, 0, 1.0, layout, None, lists, work, after)[0]
         w = after - eta * shrinkage * w
     np.testing.assert_allclose(scale * theta, w, rtol=1e-9, atol=1e-11)
     assert total == pytest.approx(losses, rel=1e-11)
@@ -140,14 +139,14 @@ def test_a_lazy_penalty_is_that_of_all_weights_after_each_step(eps):
     order = np.random.default_rng(0).choice(corpus.visited, 40)
     eta0, decay, penalty, n_done = 0.3, 0.97, 0.3, 4
     theta, received = w.copy(), np.zeros_like(w)
-    total, due = by_lists.sgd_l1_list_steps(
-        order, eta0, decay, penalty, n_done, 0.0, layout, lists, work, theta, received
+    total, due = sgd_l1_steps(
+        order, eta0, decay, penalty, n_done, 0.0, layout, None, lists, work, theta, received
     )
     clip_cells(0, len(theta), due, theta, received)
     u, q, losses = 0.0, np.zeros_like(w), 0.0
     for j, s in enumerate(order):
         z, eta = w.copy(), eta0 * decay ** (n_done + j)
-        losses += by_lists.sgd_list_steps(np.array([s]), eta, 0.0, 0, 1.0, layout, lists, work, z)[0]
+        losses += sgd_steps(np.array([s]), eta, 0.0, 0, 1.0, layout, None, lists, work, z)[0]
         u += eta * penalty
         w = np.where(z > 0, np.maximum(0, z - (u + q)), np.where(z < 0, np.minimum(0, z + (u - q)), z))
         q += w - z
@@ -193,7 +192,7 @@ def test_transitions_that_are_all_but_forbidden():
     layout, lists, work = laid_out(corpus, features, None, 0.0)
     for s in range(3):
         after, (want, grad) = w.copy(), approximate(corpus, features, w, s, 0.0, None)
-        loss, _ = by_lists.sgd_list_steps(np.array([s]), 1.0, 0.0, 0, 1.0, layout, lists, work, after)
+        loss, _ = sgd_steps(np.array([s]), 1.0, 0.0, 0, 1.0, layout, None, lists, work, after)
         assert loss == pytest.approx(want, rel=1e-12) and work.flags[0] == 0
         np.testing.assert_allclose(w - after, grad, rtol=0, atol=1e-7)
 
@@ -207,10 +206,10 @@ def test_mass_that_would_vanish_unseen():
     w = np.concatenate([nodes.ravel(), edges.ravel()])
     only_first = Constraints(np.ones((3, 3), bool), np.arange(3) == 0, np.ones(3, bool))
     layout, lists, work = laid_out(corpus, features, only_first, 0.0)
-    loss, _ = by_lists.sgd_list_steps(np.array([0]), 0.0, 0.0, 0, 1.0, layout, lists, work, w)
+    loss, _ = sgd_steps(np.array([0]), 0.0, 0.0, 0, 1.0, layout, None, lists, work, w)
     assert abs(loss) < 1e-9 and work.flags[0] == 1
     w[-9:] = 0.0  # larger ones that come by a step are seen as well
-    by_lists.sgd_list_steps(np.array([0, 0]), 700.0, 0.0, 0, 1.0, layout, lists, work, w)
+    sgd_steps(np.array([0, 0]), 700.0, 0.0, 0, 1.0, layout, None, lists, work, w)
     assert work.flags[0] == 1 and np.isfinite(w).all()
 
 
@@ -219,9 +218,7 @@ def test_weights_that_change_between_calls():
     corpus, features, w = wide(13, 5, (3, 4))
     layout, lists, work = laid_out(corpus, features, None, 0.0)
     other, order = np.random.default_rng(1).normal(size=len(w)), corpus.visited[:1]
-    losses = [
-        by_lists.sgd_list_steps(order, 0.0, 0.0, 0, 1.0, layout, lists, work, v)[0] for v in (w, other, w)
-    ]
+    losses = [sgd_steps(order, 0.0, 0.0, 0, 1.0, layout, None, lists, work, v)[0] for v in (w, other, w)]
     assert losses[0] == losses[2] != losses[1]
     want = [approximate(corpus, features, v, order[0], 0.0, None)[0] for v in (w, other)]
     np.testing.assert_allclose(losses[:2], want, rtol=1e-11)
@@ -266,9 +263,7 @@ def test_no_loss_is_negative(name):
     layout, lists, work = laid_out(corpus, features, None, 0.9)
     for factor in (1.0, 20.0):
         for s in corpus.visited:
-            loss, _ = by_lists.sgd_list_steps(
-                np.array([s]), 0.0, 0.0, 0, 1.0, layout, lists, work, factor * result.w
-            )
+            loss, _ = sgd_steps(np.array([s]), 0.0, 0.0, 0, 1.0, layout, None, lists, work, factor * result.w)
             assert loss > -1e-9
 
 

@@ -13,10 +13,18 @@ from crfbook.chain.token_layout import cells_of, sequence_work, weights_of
 from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
-from crfbook.learners.stochastic.averaged import AverageGradient, sag, sag_memory
+from crfbook.learners.stochastic.averaged import (
+    AverageGradient,
+    clear_gradient,
+    sag,
+    sag_memory,
+    sag_steps,
+    sag_steps_plain,
+    search_lipschitz,
+    write_out,
+)
 from crfbook.learners.stochastic.dual import sdca
 from crfbook.learners.stochastic.fast import fast_fit
-from crfbook.learners.stochastic.gradient_steps import clear_gradient, sag_steps, search_lipschitz, write_out
 from crfbook.training.certificate import Rules
 
 pytestmark = pytest.mark.kernels
@@ -273,3 +281,23 @@ def test_bad_arguments_are_named(options, message):
     corpus, features, _, _ = problem(32)
     with pytest.raises(ValueError, match=message):
         sag(corpus, features, **options)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_readable_sister_does_the_same_steps(kind, seed):
+    """After a first pass, with steps or without, a hundred steps: searches are left out and begin again."""
+    corpus, features, w, _ = problem(seed, **kind)
+    run = AverageGradient(corpus, features, w, None, None, 0, Rules(0.0, 0.3, 0.0))
+    memory, found, rng = {}, w.copy(), np.random.default_rng(seed)
+    orders = rng.permutation(run.sequences), rng.choice(run.sequences, 100)
+    for first_pass, order in zip((1 + seed % 2, 0), orders, strict=True):
+        how = first_pass, 0.4, 0.6 / len(run.sequences)
+        assert sag_steps(order, *how, run.layout, run.memory, run.lazy, *run.works, run.grad) == -1
+        sag_steps_plain(order, *how, found, memory, corpus, features)
+    write_out(run.lazy)
+    assert run.memory.calm.max() > 1
+    np.testing.assert_allclose(found, weights_of(run.cells, run.lazy.u), rtol=0, atol=1e-9)
+    for s, (gradient, lipschitz, calm, skip) in memory.items():
+        assert (run.memory.calm[s], run.memory.skip[s]) == (calm, skip) and gradient.any()
+        np.testing.assert_allclose(run.memory.lipschitz[s], lipschitz, rtol=1e-12)

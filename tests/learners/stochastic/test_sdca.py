@@ -16,8 +16,15 @@ from crfbook.data.corpus import take_sequences
 from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic import dual as module
-from crfbook.learners.stochastic.dual import DualAscent, sdca, sdca_memory
-from crfbook.learners.stochastic.sdca_steps import lean_to_gold, move_weights, sdca_epoch
+from crfbook.learners.stochastic.dual import (
+    DualAscent,
+    lean_to_gold,
+    move_weights,
+    sdca,
+    sdca_epoch,
+    sdca_epoch_plain,
+    sdca_memory,
+)
 from crfbook.training import interrupts
 
 pytestmark = pytest.mark.kernels
@@ -369,3 +376,21 @@ def test_bad_arguments_are_named(options, message):
     corpus, features, _, _ = problem(53)
     with pytest.raises(ValueError, match=message):
         sdca(corpus, features, **options)
+
+
+@pytest.mark.parametrize("c2", [0.02, 0.5])  # first steps that lean three times as far; steps that are cut
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_readable_sister_does_the_same_steps(kind, seed, c2):
+    corpus, features, _, _ = problem(seed, **kind)
+    run, memory, w = ascent(corpus, features, c2), {}, np.zeros(features.n_features)
+    for epoch in range(4):
+        order = np.random.default_rng([seed, epoch]).permutation(run.sequences)
+        assert run.visit(order) == -1
+        sdca_epoch_plain(order, c2, w, memory, run.memory.square, corpus, features)
+    np.testing.assert_allclose(w, weights_of(run.cells, run.theta), rtol=0, atol=1e-9)
+    assert sorted(memory) == sorted(run.sequences)
+    for s, (_, mu, entropy, rate) in memory.items():
+        tokens = slice(corpus.seq_ptr[s], corpus.seq_ptr[s + 1])
+        np.testing.assert_allclose(run.memory.mu[tokens].ravel(), mu[: run.memory.mu[tokens].size], atol=1e-9)
+        np.testing.assert_allclose([run.memory.entropy[s], run.memory.rate[s]], [entropy, rate], atol=1e-9)

@@ -12,8 +12,15 @@ from crfbook.data.corpus import make_corpus, take_sequences
 from crfbook.data.features import observed
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from crfbook.learners.stochastic import gradient_descent as stochastic_run
-from crfbook.learners.stochastic.gradient_descent import divergence, sgd, sgd_l1
-from crfbook.learners.stochastic.gradient_steps import clip_cells, sgd_l1_steps, sgd_steps
+from crfbook.learners.stochastic.gradient_descent import (
+    clip_cells,
+    divergence,
+    sgd,
+    sgd_l1,
+    sgd_l1_steps,
+    sgd_steps,
+    sgd_steps_plain,
+)
 
 pytestmark = pytest.mark.kernels
 
@@ -45,7 +52,7 @@ def test_scaled_updates_are_plain_gradient_steps(kind):
     order = np.array([3, 0, 6, 3, 2, 8, 7])
     eta0, shrinkage, n_done = 0.7, 0.3, 5
     theta = cells_of(cells, w)
-    total, scale = sgd_steps(order, eta0, shrinkage, n_done, 1.0, layout, work, theta)
+    total, scale = sgd_steps(order, eta0, shrinkage, n_done, 1.0, layout, work, None, None, theta)
     losses = 0.0
     for j, s in enumerate(order):
         value, grad = loss_of(corpus, features, s)(w)
@@ -64,7 +71,9 @@ def test_lazy_penalty_is_the_penalty_of_all_weights_after_each_update(kind):
     eta0, decay, penalty, n_done = 0.5, 0.97, 0.3, 4
     theta = cells_of(cells, w)
     received = np.zeros_like(theta)
-    total, due = sgd_l1_steps(order, eta0, decay, penalty, n_done, 0.0, layout, work, theta, received)
+    total, due = sgd_l1_steps(
+        order, eta0, decay, penalty, n_done, 0.0, layout, work, None, None, theta, received
+    )
     clip_cells(0, len(theta), due, theta, received)
     assert np.abs(received).max() <= due + 1e-12
     u, q, losses = 0.0, np.zeros_like(w), 0.0
@@ -89,9 +98,11 @@ def test_an_update_touches_the_weights_of_its_sequence_only():
     for steps in ("l2", "l1"):
         theta = cells_of(cells, w)
         if steps == "l2":
-            sgd_steps(np.array([0]), 0.5, 0.1, 0, 1.0, layout, work, theta)
+            sgd_steps(np.array([0]), 0.5, 0.1, 0, 1.0, layout, work, None, None, theta)
         else:
-            sgd_l1_steps(np.array([0]), 0.5, 1.0, 0.1, 0, 0.2, layout, work, theta, np.zeros_like(theta))
+            sgd_l1_steps(
+                np.array([0]), 0.5, 1.0, 0.1, 0, 0.2, layout, work, None, None, theta, np.zeros_like(theta)
+            )
         moved = np.flatnonzero(weights_of(cells, theta) != w)
         attrs = np.unique(corpus.attr_idx[: corpus.attr_ptr[3]])
         mine = np.concatenate(
@@ -361,3 +372,17 @@ def test_weights_that_the_last_step_spoilt_are_not_kept(size, n_epochs):
         value = Objective(corpus, features, c2=0.0)(result.w)[0]
         assert value <= 2.0 * np.log(2.0) + 1e-9  # no worse than zero weights
         assert len(result.state["w"]) == features.n_features and result.state["epoch"] == result.n_iter
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_readable_sister_does_the_same_steps(kind, seed):
+    corpus, features, w, _ = problem(seed, **kind)
+    layout, cells, work = laid_out(corpus, features)
+    order, rates = np.random.default_rng(seed).permutation(corpus.visited), (0.7, 0.3, 5)
+    theta = cells_of(cells, w)
+    total, scale = sgd_steps(order, *rates, 1.0, layout, work, None, None, theta)
+    found = w.copy()
+    losses = sgd_steps_plain(order, *rates, found, corpus, features)
+    np.testing.assert_allclose(found, scale * weights_of(cells, theta), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(losses, total, rtol=1e-11)
