@@ -23,8 +23,7 @@ from crfbook.distributed.objective import KEPT, evaluate
 from crfbook.distributed.shards import read_shard
 from crfbook.evaluation import chunk_report, paired_test
 from crfbook.learners.online import perceptron
-from crfbook.learners.stochastic.dual import DualAscent
-from crfbook.learners.stochastic.dual import sdca_epoch
+from crfbook.learners.stochastic.dual import DualAscent, sdca_epoch
 from crfbook.models.parameters import check_settings
 
 from . import c15
