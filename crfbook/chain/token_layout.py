@@ -226,9 +226,14 @@ class SequenceWork(NamedTuple):
 def sequence_work(corpus, n_labels):
     """`SequenceWork` for the sequences of a corpus."""
     longest, n_classes = max(1, corpus.longest), corpus.n_classes
-    node, edge = (longest, n_labels), (n_classes, n_labels, n_labels)
-    shapes = node, edge, node, edge, node, edge, edge, node, node, longest, longest, n_classes
-    return SequenceWork(*map(np.zeros, shapes))
+    # allocated in this order: another one puts them where SDCA's passes took a tenth longer
+    log_node, p_node, psi_node, alpha, beta = (np.zeros((longest, n_labels)) for _ in range(5))
+    tables = (np.zeros((n_classes, n_labels, n_labels)) for _ in range(4))
+    log_edge, edge_sum, psi_edge, psi_edge_t = tables
+    vectors = np.zeros(longest), np.zeros(longest), np.zeros(n_classes)
+    return SequenceWork(
+        log_node, log_edge, p_node, edge_sum, psi_node, psi_edge, psi_edge_t, alpha, beta, *vectors
+    )
 
 
 def used_classes(corpus):
