@@ -222,27 +222,12 @@ def _largest_change(n, out, old):
 
 
 @kernel
-def raw_message(s, graph, potentials, msg, domain, work):
-    """work.out <- the message along slot s, not normalised; (how many entries are lost, log of what it was
-    divided by). A factor of two variables needs no product of cavities.
-
-    Arguments: s; graph; potentials; msg (S, W); domain; out: work, a `Buffers`. Cost: two operations a cell
-    of a table; in logarithms an exp and two additions. Source: Sutton et al. (2004), eq. (5).
-    """
-    f, phi, w, first = graph.slot_factor[s], potentials.phi, work.w, graph.slot_copy[s]
-    a, n = graph.factor_ptr[f], graph.n_labels[graph.slot_var[s]] + 3 & -4
-    if graph.factor_ptr[f + 1] - a == 2:
-        u = graph.slot_var[2 * a + 1 - s]
-        w, rows = work.q, graph.n_labels[u]
-        lost, log_scale = cavity_at(u, 2 * a + 1 - s, graph, phi, msg, domain, w)
-    else:
-        rows, lost, log_scale = cavities_of_others(s, graph, phi, msg, domain, w, work.q)
-    matrix = potentials.table[first : first + rows * n]
+def _fold(w, rows, matrix, n, domain, out):
+    """out[:n] <- the vector w (rows,) times the matrix (rows, n), flat, with the sums of a domain."""
     if domain is None:
-        _vector_matrix(w, rows, matrix, n, work.out)
+        _vector_matrix(w, rows, matrix, n, out)
     else:
-        _log_vector_matrix(w, rows, matrix, n, domain, work.out)
-    return lost, log_scale
+        _log_vector_matrix(w, rows, matrix, n, domain, out)
 
 
 @kernel
@@ -255,16 +240,25 @@ def message_sweep(order, graph, potentials, msg, domain, new, damping, change, l
     They are never less than those of the probabilities.
     Arguments: order (n,), slots; graph; potentials; msg (S, W); domain; out: new (S, W), msg itself for
     messages that see those before them; damping, a number; out: change (C,) and lost uint8 (C,), both only
-    raised; work, a `Buffers`. Cost: `raw_message`. Source: Sutton et al. (2004), eq. (5); docs/SPEC.md, B.4.
+    raised; work, a `Buffers`. Cost: two operations a cell of a table; in logarithms an exp and two additions.
+    Source: Sutton et al. (2004), eq. (5); docs/SPEC.md, B.4.
     """
-    out = work.out
+    out, phi = work.out, potentials.phi
     for i in range(order.size):
         s = order[i]
-        v = graph.slot_var[s]
-        c, n, old, target = graph.component[v], graph.n_labels[v] + 3 & -4, msg[s], new[s]
+        v, f, first = graph.slot_var[s], graph.slot_factor[s], graph.slot_copy[s]
+        c, n, a = graph.component[v], graph.n_labels[v] + 3 & -4, graph.factor_ptr[f]
         if lost[c]:
             continue
-        few, _ = raw_message(s, graph, potentials, msg, domain, work)
+        if graph.factor_ptr[f + 1] - a == 2:  # the other variable's cavity is the vector
+            u = graph.slot_var[2 * a + 1 - s]
+            rows = graph.n_labels[u]
+            few, _ = cavity_at(u, 2 * a + 1 - s, graph, phi, msg, domain, work.q)
+            _fold(work.q, rows, potentials.table[first : first + rows * n], n, domain, out)
+        else:
+            rows, few, _ = cavities_of_others(s, graph, phi, msg, domain, work.w, work.q)
+            _fold(work.w, rows, potentials.table[first : first + rows * n], n, domain, out)
+        old, target = msg[s], new[s]
         if domain is None:
             lost[c] = few + _normalise(n, out) > 0
             if damping > 0.0:
@@ -325,9 +319,11 @@ def message_beliefs(wanted, graph, potentials, msg, domain, log_z, p_var, z_fact
         if z_factor is not None:
             for f in range(graph.first_factor[c], graph.first_factor[c + 1]):
                 s = graph.factor_ptr[f + 1] - 1
-                few, log_w = raw_message(s, graph, potentials, msg, domain, work)
+                n, first = graph.n_labels[graph.slot_var[s]], graph.slot_copy[s]
+                wide = n + 3 & -4
+                rows, few, log_w = cavities_of_others(s, graph, phi, msg, domain, work.w, q)
+                _fold(work.w, rows, potentials.table[first : first + rows * wide], wide, domain, out)
                 more, log_q = cavity_at(graph.slot_var[s], s, graph, phi, msg, domain, q)
-                n = graph.n_labels[graph.slot_var[s]]
                 if domain is None:
                     total = 0.0
                     for y in range(n):
