@@ -35,8 +35,8 @@ from crfbook.data.constraints import Limits
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet, select
 from crfbook.learners.coordinate.arrays import TABLE_BYTES, ModelSizes, Sparse
-from crfbook.learners.coordinate.sweeps import STEPS, Sweeper
-from crfbook.learners.coordinate.visit import ADAPTIVE, LARGEST, SQUARES
+from crfbook.learners.coordinate.sweeps import Sweeper
+from crfbook.learners.coordinate.visit import ADAPTIVE, LARGEST, SQUARES, STEPS
 from crfbook.learners.quasi_newton import minimize
 from crfbook.training.certificate import Rules
 from crfbook.training.loop import Callback, Learner, State, run, stages

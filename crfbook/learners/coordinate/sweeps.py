@@ -30,22 +30,17 @@ from crfbook.learners.coordinate.arrays import (
 from crfbook.learners.coordinate.lattice import LABEL, SHIFT, SIZE, rebuild_base, rebuild_classes, score_rows
 from crfbook.learners.coordinate.token_index import count_bounds, gold_edges, inverted_index
 from crfbook.learners.coordinate.visit import (
-    ADAPTIVE,
     ALONE,
     BY_PARTS,
-    CS,
     FACTOR,
-    FIXED,
     LARGEST,
-    SAFE,
     SQUARES,
-    WAPITI,
+    STEPS,
     VisitByParts,
     visit_blocks,
 )
 from crfbook.training.interrupts import listen
 
-STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
 CHUNK = 1 << 14  # visits between two moments at which Ctrl-C takes effect
 LARGE = ALONE  # blocks of so many visits are visited in parts
 FEW_BLOCKS = 100  # blocks: a visit in parts costs 0.2 ms more, which is less than compiling `visit_blocks`
@@ -153,12 +148,9 @@ class Sweeper:
     def keep(self, settled):
         """Arrays from which `resume` goes on. settled: log Z is that of the weights."""
         features, w = self.export()
-        numbers = {
-            "factor": self.arrays.number[FACTOR].copy(),
-            "count": self.arrays.count.copy(),
-            "log_z": self.arrays.lattices.log_z * (1.0 if settled else np.nan),
-        }
-        return {**features._asdict(), "w": w, **numbers}
+        log_z = self.arrays.lattices.log_z * (1.0 if settled else np.nan)
+        numbers = {"factor": self.arrays.number[FACTOR].copy(), "count": self.arrays.count.copy()}
+        return {**features._asdict(), "w": w, **numbers, "log_z": log_z}
 
     def resume(self, state):
         """The weights and numbers that `keep` gave for the same problem; `renew` goes on from them."""
@@ -297,7 +289,7 @@ class Sweeper:
     @property
     def products(self):
         """Products of a vector and a transition table made so far."""
-        return int(self.arrays.work.steps[0]) + self._by_parts.products
+        return sum(int(work.steps[0]) for work in (self.arrays.work, *self._by_parts.works))
 
     def violation(self):
         """(largest violation of the conditions of optimality, sum of squared ones) at the present weights,

@@ -17,6 +17,7 @@ import math
 import numpy as np
 
 from crfbook._jit import kernel
+from crfbook.chain.likelihood import add_tree
 from crfbook.learners.coordinate.arrays import block_sums, lattice_work
 from crfbook.learners.coordinate.derivatives import (
     CURVATURE,
@@ -54,6 +55,7 @@ from crfbook.learners.coordinate.token_index import balanced
 from crfbook.training.threads import run_pieces
 
 ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # VisitRule.step
+STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
 LARGEST, SQUARES = 0, 1  # places of VisitArrays.seen: of the violations of the KKT conditions
 SLOPE, BEND, PENALTY = 0, 1, 2  # places of Move.model, see `propose`
 FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
@@ -412,10 +414,6 @@ class VisitByParts:
         for group, (row, token) in zip(self.groups, ends, strict=True):
             group[length > 1] = balanced(row[token[length > 1]], length[length > 1], SHARDS)
 
-    @property
-    def products(self):
-        return sum(int(work.steps[0]) for work in self.works)
-
     def visit(self, g, only, rule, arrays):
         """`visit_blocks` for block g alone: (change of the objective, places that its pool needs before)."""
         blocks, weights, move, count = arrays.blocks, arrays.weights, arrays.move, arrays.count
@@ -511,7 +509,7 @@ class VisitByParts:
         else:
             run_pieces(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
             for out, *parts in zip(sums, *self.sums, strict=True):
-                out[:] = tree_sum(parts)
+                add_tree(np.stack(parts).reshape(SHARDS, -1), out.reshape(-1))
         if lattices.place[UNSAFE, blocks.visit_seq[first:last]].any():
             add_unsafe(g, rule.repeats, blocks, lattices, tables, arrays.weights, sums)
 
@@ -520,14 +518,6 @@ class VisitByParts:
         if rule.exact:
             exact_curvature(g, arrays.blocks, arrays.lattices, arrays.tables, arrays.weights, arrays.move)
         scale_curvatures(rule, arrays.number[SAFE_CURVE, g], arrays.sums, arrays.move)
-
-
-def tree_sum(parts):
-    """Sum of the parts, added pair by pair."""
-    parts = list(parts)
-    while len(parts) > 1:
-        parts = [sum(parts[i + 1 : i + 2], parts[i]) for i in range(0, len(parts), 2)]
-    return parts[0]
 
 
 def marginals_plain(i, corpus, mu, nu):

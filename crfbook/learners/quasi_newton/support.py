@@ -72,9 +72,8 @@ class Shrinking:
     """
 
     def __init__(self, whole, smaller, rules, before=(0, 0.0)):
-        self.whole, self.smaller, self.rules = whole, smaller, dict(rules)
+        self.whole, self.smaller, self.rules = whole, smaller, dict(rules, before=before)
         self.n_features = whole.features.n_features
-        self.rules["before"] = before
         if before[0] and rules.get("max_iterations") is not None:
             self.rules["max_iterations"] = max(0, rules["max_iterations"] - before[0])
 
@@ -108,15 +107,17 @@ class Shrinking:
                 if (excess > 0.0).any():
                     free = np.union1d(state["free"], np.flatnonzero(excess > 0.0))
                     state, small = _columns(_all_columns(state, grad), free), None
-            if small is None:
-                keep = np.zeros(self.n_features, bool)
-                keep[state["free"]] = True
-                small = self.smaller(keep)
+            small = small or self._small(state["free"])
             learner = _FreeWeights(small, state, self.n_features, self.rules)
             learner.n_evaluations = n_evaluations
             found = yield learner
             state = found.state
         return found._replace(status="stopped by callback") if found.status == GO_ON else found
+
+    def _small(self, free):
+        keep = np.zeros(self.n_features, bool)
+        keep[free] = True
+        return self.smaller(keep)
 
     def _negligible(self):
         """Gradients may exceed c1 by this at the end:
