@@ -29,30 +29,40 @@ def crf(**parameters):
         from crfbook import CRF
 
         model = CRF(**{"template": _TEMPLATE, **SHORT, **parameters}).fit(train)
-        model.predict(train)
-        model.predict_marginals(train)
-        list(model.predict_edge_marginals(train))
-        model.log_proba(train)
+        asked(model, train)
         model.score(train)
 
     return call
+
+
+def asked(model, train):
+    model.predict(train)
+    model.predict_marginals(train)
+    list(model.predict_edge_marginals(train))
+    model.log_proba(train)
+
+
+def encoded(train, template=_TEMPLATE, **more):
+    """(corpus, features) of a text; more : arguments of `observed`."""
+    from crfbook import Encoder
+    from crfbook.data.features import observed
+
+    encoder = Encoder(template)
+    corpus = encoder.fit_transform(train)
+    return corpus, observed(corpus, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs, **more)
 
 
 def extreme(train):
     """Sequences whose probabilities underflow: every form and loss computes them once more in logarithms."""
     import numpy as np
 
-    from crfbook import Encoder
     from crfbook.chain.inference import iter_edge_marginals, node_marginals
     from crfbook.chain.objective import Objective
-    from crfbook.data.features import observed
 
     by_tags = "U:%x[0,word]\nB:%x[0,pos]\nB"  # transitions of many classes, which lose digits in differences
     cases = (_TEMPLATE, 1e3, ("batched", "sparse", "default")), (by_tags, 10.0, ("batched", "sparse"))
     for template, scale, forms in cases:
-        encoder = Encoder(template)
-        corpus = encoder.fit_transform(train)
-        features = observed(corpus, encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs)
+        corpus, features = encoded(train, template)
         w = np.random.default_rng(0).normal(scale=scale, size=features.n_features)
         for form in forms:
             objective = Objective(corpus, features, form=form)
@@ -66,16 +76,12 @@ def extreme(train):
 
 def starts(train):
     """Learners that go on from weights; what they know of these before the first step."""
-    from crfbook import Encoder
     from crfbook.chain.objective import Objective
-    from crfbook.data.features import observed
     from crfbook.learners.online import perceptron
     from crfbook.learners.quasi_newton import minimize, proximal_gradient
     from crfbook.learners.stochastic import sdca
 
-    encoder = Encoder(_TEMPLATE)
-    corpus = encoder.fit_transform(train)
-    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    corpus, features = encoded(train)
     w = perceptron(corpus, features, max_iterations=1).w
     perceptron(corpus, features, w, max_iterations=0)
     sdca(corpus, features, w, c2=1.0, max_iterations=1)
@@ -90,13 +96,9 @@ def blocks(train):
     """
     import numpy as np
 
-    from crfbook import Encoder
-    from crfbook.data.features import observed
     from crfbook.learners.coordinate import coordinate_descent
 
-    encoder = Encoder(_TEMPLATE)
-    corpus = encoder.fit_transform(train[:20])
-    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    corpus, features = encoded(train[:20])
     w = np.random.default_rng(0).normal(scale=1e3, size=features.n_features)
     for start in (None, w):
         options = {"c1": 1.0, "c2": 0.1, "curvature": "exact", "max_iterations": 1}
@@ -108,10 +110,7 @@ def directed(train):
     from crfbook import HMM, MEMM
 
     for model in (HMM(template="U:%x[0,word]\nB"), MEMM(template=_TEMPLATE, **SHORT)):
-        model.fit(train).predict(train)
-        model.predict_marginals(train)
-        list(model.predict_edge_marginals(train))
-        model.log_proba(train)
+        asked(model.fit(train), train)
 
 
 def path(train):
@@ -122,27 +121,19 @@ def path(train):
 
 def tuples(train):
     """Weights on label tuples."""
-    from crfbook import Encoder
-    from crfbook.data.features import observed
     from crfbook.learners.tuples import decode_tuples, train_tuples
 
-    encoder = Encoder(_TEMPLATE)
-    corpus = encoder.fit_transform(train)
-    features = observed(corpus, encoder.n_labels, encoder.n_attrs, all_transitions=True)
+    corpus, features = encoded(train, all_transitions=True)
     found = train_tuples(corpus, features, c1=1.0, max_rounds=1, max_iterations=2)
     decode_tuples(corpus, features, found.w, found.tuples, found.nu)
 
 
 def decoders(train):
     """Every decoder, and the k best labellings with tables and with stored pairs."""
-    from crfbook import Encoder
-    from crfbook.data.features import observed
     from crfbook.decoding import DECODERS, decode, kbest
     from crfbook.learners.online import perceptron
 
-    encoder = Encoder(_TEMPLATE)
-    corpus = encoder.fit_transform(train)
-    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    corpus, features = encoded(train)
     w = perceptron(corpus, features, max_iterations=1).w
     for form in ("dense", "sparse", "default", *DECODERS):
         decode(corpus, features, w, form=form)
@@ -152,14 +143,10 @@ def decoders(train):
 
 def many_labels(train):
     """What hundreds of labels choose: stored pairs, eight sequences side by side, and SGD on them."""
-    from crfbook import Encoder
     from crfbook.chain.objective import Objective
-    from crfbook.data.features import observed
     from crfbook.learners.stochastic import sgd, sgd_l1
 
-    encoder = Encoder(_TEMPLATE)
-    corpus = encoder.fit_transform(train)
-    features = observed(corpus, encoder.n_labels, encoder.n_attrs)
+    corpus, features = encoded(train)
     objective = Objective(corpus, features, form="default")
     w = sgd(corpus, features, c2=1.0, eps=1e-3, max_iterations=1, calibration_samples=10).w
     objective(w)
