@@ -39,7 +39,7 @@ from crfbook._jit import _fingerprint as fingerprint
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import make_corpus, offsets
 from crfbook.data.features import observed
-from crfbook.training.interrupts import listen
+from crfbook.training.interrupts import deliver_signals
 
 PACKAGES = "numpy", "numba", "scipy", "dask", "distributed"
 CLOSE = 1e-9  # relative: gradients that differ by more are wrong, not rounded
@@ -191,7 +191,7 @@ def stretch(task, payload, start, shards, n, more):
 
     def leaves():
         for i, shard in enumerate(shards, start):
-            listen()
+            deliver_signals()
             yield Branch(i, 1, task(payload, shard, *more))
 
     return [branch._replace(sums=_whole(branch.sums)) for branch in joined(leaves(), n, _into)]
@@ -229,7 +229,7 @@ class Local:
 
     def run(self, task, jobs):
         for job in jobs:
-            listen()
+            deliver_signals()
             yield task(*job)
 
     def total(self, task, shards, payload, *more, group=None):
@@ -378,12 +378,12 @@ class Cluster:
         doing.add_done_callback(lambda _: there.set())
         try:
             while not there.wait(POLL):
-                listen()
+                deliver_signals()
                 self._alive()
                 if time.monotonic() - began > LOOK:
                     self._all_here(workers)
                     began = time.monotonic()
-            listen()
+            deliver_signals()
             if doing.exception():
                 self._all_here(workers)
             return doing.result()
@@ -418,7 +418,7 @@ class Cluster:
                 return workers
             if time.monotonic() > until:
                 raise ClusterLost(f"client: expected at least one worker, got none for {PATIENCE:g} s")
-            listen()
+            deliver_signals()
             time.sleep(POLL)
 
 

@@ -23,7 +23,7 @@ from crfbook.distributed.objective import KEPT, ShardedObjective
 from crfbook.distributed.shards import Shards, check_crf, read_shard, settings_of
 from crfbook.learners.online import perceptron
 from crfbook.learners.quasi_newton import LBFGS, Shrinking
-from crfbook.learners.stochastic import Stretched
+from crfbook.learners.stochastic import Preconditioned
 from crfbook.learners.stochastic.dual import DualAscent, sdca_memory
 from crfbook.models.crf import CRF
 from crfbook.models.fitting import carried_over, warn_of_end
@@ -162,12 +162,12 @@ def train(shards, engine, settings, w0, callback, state, problem):
             )
         if fast:
             if later is not None:
-                return (yield Stretched.resumed(objective, tol, settings.max_iterations, later))
+                return (yield Preconditioned.resumed(objective, tol, settings.max_iterations, later))
             with np.errstate(over="ignore"):
                 d = objective.curvature(w) ** POWER
             if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_STRETCH):
                 d = np.ones(len(d))  # sample weights of 1e100: the first step would move nothing
-            return (yield Stretched(objective, tol, settings.max_iterations, d, before, w=w))
+            return (yield Preconditioned(objective, tol, settings.max_iterations, d, before, w=w))
         rest = {name: value for name, value in rules.items() if name != "c1"}
         return (yield LBFGS(objective, w, state=later, **rest))
 
@@ -203,8 +203,8 @@ class Alone(_OneByOne):
     """Each shard finds weights for itself by dual coordinate ascent; then their mean, over the shards that
     have the weight at all. One iteration, ALONE_EPOCHS epochs.
 
-    Where they are no better than zeros, these are returned: with a penalty of 1e-12 or 1e200, or values of
-    1e8, ascent ends far off, where nothing finds back.
+    Zeros are returned where the mean is no better than they are: with a penalty of 1e-12 or 1e200, or values
+    of 1e8, ascent ends far from the optimum.
     """
 
     max_iterations = 1
@@ -239,12 +239,12 @@ def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
     share = c2 / n_shards  # of the penalty, as it has a share of the text
     if corpus.n_tokens and 0.0 < share < math.inf and sdca_memory(corpus, features) <= memory_limit:
         rules = None, constraints, None, seed, share, 1e-4, ALONE_EPOCHS
-        found, count[:] = _heard(run(DualAscent(corpus, features, *rules))).w, 1.0
+        found, count[:] = _whole(run(DualAscent(corpus, features, *rules))).w, 1.0
     sums = (Part(x, place, n_features) for x in (found, count))
     return *sums, float(corpus.weights @ corpus.lengths)
 
 
-def _heard(result):
+def _whole(result):
     """The result of a training inside of another one, which is what Ctrl-C is meant for."""
     if result.status == "interrupted":
         raise KeyboardInterrupt
@@ -283,7 +283,7 @@ class Mixing(_OneByOne):
         self.objective, self.violation = float(objective), float(errors) / max(1, self.shards.n_sequences)
         return None
 
-    def last_look(self):
+    def final_objective(self):
         return self.objective if self.iteration else 0.0
 
     def finished(self):
@@ -313,7 +313,7 @@ def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
     if corpus.n_tokens:
         own = w[place]
         rules = {"constraints": constraints, "max_iterations": 1, "random_state": seed + 1009 * epoch}
-        result = _heard(perceptron(corpus, features, own, **rules))
+        result = _whole(perceptron(corpus, features, own, **rules))
         moves, loss = (result.state["w"] - own, result.w - own), result.objective
         if result.status.startswith("non-finite"):  # it has kept the weights of before
             loss = math.nan

@@ -1,8 +1,9 @@
 """Ctrl-C between pieces of work, not inside them; and so for every signal that has a handler in Python.
 
 Python runs a handler after any instruction, and the handler may raise: between two assignments that belong
-together, or before a changed setting is recorded. Inside `held_back` a signal waits for the next `listen`, or
-for the end. Signals come to the main thread alone. In other threads these functions do nothing.
+together, or before a changed setting is recorded. Inside `held_back` a signal waits for the next
+`deliver_signals`, or for the end. Signals come to the main thread alone. In other threads these functions do
+nothing.
 """
 
 import signal
@@ -46,7 +47,7 @@ def _wait(number, frame):
         _Held.handlers[number](number, frame)
 
 
-def listen():
+def deliver_signals():
     """Raise KeyboardInterrupt, or do what else the program does at a signal, if one waits."""
     while _Held.waiting is not None and _in_main_thread():
         (number, frame, _), *rest = _Held.waiting
@@ -54,16 +55,16 @@ def listen():
         _Held.handlers[number](number, frame)
 
 
-def heard_chunks(order):
+def interruptible_chunks(order):
     """The sequences of an epoch in chunks, one for each compiled call. Signals are delivered before each."""
     for first in range(0, len(order), CHUNK):
-        listen()
+        deliver_signals()
         yield order[first : first + CHUNK]
 
 
 @contextmanager
 def held_back():
-    """Context manager: signals wait for `listen`. The one that was entered first listens when it is left."""
+    """Context manager: signals wait for `deliver_signals`. The outermost one delivers them at its end."""
     if _Held.inside or not _in_main_thread():
         yield
         return
@@ -82,7 +83,7 @@ def held_back():
             _give_back(mine)
         finally:  # once more: a handler that has its place back may have raised before the others have theirs
             _give_back(mine)
-            listen()
+            deliver_signals()
 
 
 def _give_back(numbers):
@@ -92,7 +93,7 @@ def _give_back(numbers):
             set_handler(number, _Held.handlers[number])
 
 
-class heard_at_once:  # noqa: N801  no generator: one that a signal keeps from its end would end too late
+class signals_at_once:  # noqa: N801  no generator: one that a signal keeps from its end would end too late
     """Context manager for what is not ours, inside `held_back`: a callback may sleep, and Ctrl-C wakes it.
 
     A signal that waits already goes on waiting: the callback sees every iteration that the history has.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crfbook._checks import function_or_none
-from crfbook.training.interrupts import heard_at_once, listen
+from crfbook.training.interrupts import deliver_signals, signals_at_once
 from crfbook.training.threads import one_blas_thread
 
 GAVE_UP = ("line search failed", "non-finite objective", "non-finite weights", "diverged")  # statuses
@@ -93,8 +93,8 @@ class Learner:
     def settle(self) -> None:
         """After Ctrl-C: be where an iteration ended, or wherever the weights are good."""
 
-    def last_look(self) -> float:
-        """The objective of `weights()` at the end: who only estimates it takes a pass over the data here."""
+    def final_objective(self) -> float:
+        """The objective of `weights()` at the end. A learner that estimates it passes over the data here."""
         return self.objective
 
     def outcome(self, status: str) -> str:
@@ -127,11 +127,11 @@ class Training:
             status = "interrupted"
             learner.settle()
         try:
-            objective = float(learner.last_look())
+            objective = float(learner.final_objective())
         except KeyboardInterrupt:
             status = "interrupted"
             objective = self.history[-1].objective if len(self.history) > began else float("nan")
-        if len(self.history) > began and learner.error_bound >= 0.0:  # the last look may have found it
+        if len(self.history) > began and learner.error_bound >= 0.0:  # `final_objective` may have found it
             found = {"objective": objective, "error_bound": learner.error_bound}
             self.history[-1] = self.history[-1]._replace(**found)
         n_iter, status = learner.before[0] + learner.iteration, learner.outcome(status)
@@ -141,11 +141,11 @@ class Training:
     def _iterate(self, learner):
         """The reason why it ended."""
         clock = time.perf_counter()
-        listen()
+        deliver_signals()
         learner.begin()
         status = learner.finished()
         while status is None:
-            listen()
+            deliver_signals()
             if learner.max_iterations is not None and learner.iteration >= learner.max_iterations:
                 return "max_iterations"
             status = learner.advance()
@@ -169,7 +169,7 @@ class Training:
         if self.callback is not None:
             shown = values.view()
             shown.flags.writeable = False
-            with heard_at_once(), np.errstate(**self.numpy_errors):
+            with signals_at_once(), np.errstate(**self.numpy_errors):
                 seen = shown if values is w else w._replace(w=shown)
                 more = (learner.state,) if getattr(self.callback, "wants_state", False) else ()
                 self.stopped = bool(self.callback(self.history[-1], seen, *more))

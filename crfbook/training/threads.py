@@ -15,7 +15,7 @@ import scipy.linalg.cython_blas  # noqa: F401  (loads the BLAS that compiled np.
 from threadpoolctl import ThreadpoolController
 
 from crfbook._checks import is_number, shown
-from crfbook.training.interrupts import held_back, listen
+from crfbook.training.interrupts import deliver_signals, held_back
 
 
 @lru_cache(maxsize=1)
@@ -51,7 +51,7 @@ def _set_threads(libraries, numbers):
 
 @contextmanager
 def one_blas_thread():
-    """Context manager: BLAS runs on one thread inside, and signals wait for `listen` or for the end.
+    """Context manager: BLAS runs on one thread inside, and signals wait for `deliver_signals` or for the end.
 
     Mostly the setting belongs to the process. Several threads may be inside at once: the first sets it, the
     last puts back what was there (each for itself would free BLAS under the others' feet, and could leave it
@@ -126,17 +126,17 @@ def run_pieces(task, n_pieces, n_threads=1):
     n_threads = min(resolve_threads(n_threads), n_pieces)
     with one_blas_thread():
         if n_threads <= 1:
-            return [_heard(task(i)) for i in range(n_pieces)]
+            return [_after_signals(task(i)) for i in range(n_pieces)]
 
         def limited(i):
             with one_blas_thread():  # for BLAS whose setting is each thread's own
                 return task(i)
 
         with ThreadPoolExecutor(n_threads) as pool:
-            return [_heard(result) for result in pool.map(limited, range(n_pieces))]
+            return [_after_signals(result) for result in pool.map(limited, range(n_pieces))]
 
 
-def _heard(result):
+def _after_signals(result):
     """`result`, unless Ctrl-C was pressed meanwhile."""
-    listen()
+    deliver_signals()
     return result

@@ -10,7 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from crfbook.training import interrupts, threads
-from crfbook.training.interrupts import heard_at_once, heard_chunks, held_back, listen
+from crfbook.training.interrupts import deliver_signals, held_back, interruptible_chunks, signals_at_once
 
 
 def press():
@@ -29,7 +29,7 @@ def test_a_signal_waits_for_the_next_listen():
     with pytest.raises(KeyboardInterrupt), held_back():
         press()
         done.append("after the signal")
-        listen()
+        deliver_signals()
         done.append("never")
     assert done == ["after the signal"]
 
@@ -44,17 +44,17 @@ def test_or_for_the_end_of_the_outermost():
 
 
 def test_without_a_signal_nothing_happens():
-    listen()
+    deliver_signals()
     with held_back():
-        listen()
+        deliver_signals()
 
 
 def test_an_epoch_is_interrupted_between_its_chunks(monkeypatch):
     monkeypatch.setattr(interrupts, "CHUNK", 4)
     order, seen = np.arange(10)[::-1], []
-    assert list(map(list, heard_chunks(order))) == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
+    assert list(map(list, interruptible_chunks(order))) == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
     with pytest.raises(KeyboardInterrupt), held_back():
-        for part in heard_chunks(order):
+        for part in interruptible_chunks(order):
             if seen:
                 press()
             seen += list(part)
@@ -71,7 +71,7 @@ def test_who_presses_again_after_a_while_is_heard_at_once(monkeypatch):
 
 
 def test_a_callback_is_interrupted_where_it_is():
-    with pytest.raises(KeyboardInterrupt), held_back(), heard_at_once():
+    with pytest.raises(KeyboardInterrupt), held_back(), signals_at_once():
         press()
         raise AssertionError("not heard")
 
@@ -80,9 +80,9 @@ def test_a_signal_that_waits_lets_the_callback_see_its_iteration():
     seen = []
     with pytest.raises(KeyboardInterrupt), held_back():
         press()
-        with heard_at_once():
+        with signals_at_once():
             seen.append("iteration")
-        listen()
+        deliver_signals()
     assert seen == ["iteration"]
 
 
@@ -93,7 +93,7 @@ def test_what_the_program_does_at_ctrl_c_is_done():
         with held_back():
             press()
             assert not heard
-            listen()
+            deliver_signals()
     finally:
         signal.signal(signal.SIGINT, before)
     assert heard == ["own"]
@@ -103,8 +103,8 @@ def test_other_threads_leave_signals_alone():
     found = []
 
     def work():
-        with held_back(), heard_at_once():
-            listen()
+        with held_back(), signals_at_once():
+            deliver_signals()
             found.append(signal.getsignal(signal.SIGINT))
 
     thread = Thread(target=work)
@@ -136,10 +136,10 @@ def test_every_signal_with_a_handler_waits(number):
     with pytest.raises(Alarm), held_back():
         signal.raise_signal(number)
         done.append("after the signal")
-        with pytest.raises(Alarm), heard_at_once():
+        with pytest.raises(Alarm), signals_at_once():
             signal.raise_signal(number)
         done.append("after the callback")
-        listen()
+        deliver_signals()
         done.append("never")
     assert done == ["after the signal", "after the callback"]
 
@@ -166,7 +166,7 @@ def test_a_handler_that_a_callback_sets_stays():
 
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     try:
-        with held_back(), heard_at_once():
+        with held_back(), signals_at_once():
             signal.signal(signal.SIGALRM, mine)
             with held_back():  # the callback predicts
                 pass
@@ -178,7 +178,7 @@ def test_a_handler_that_a_callback_sets_stays():
 def test_a_callback_that_is_held_back_itself_lets_the_rest_wait(number):
     done = []
     with pytest.raises(Alarm), held_back():
-        with heard_at_once(), held_back():
+        with signals_at_once(), held_back():
             pass
         signal.raise_signal(number)
         done.append("after the signal")
@@ -226,9 +226,9 @@ def test_ctrl_c_at_any_line_leaves_nothing_limited():
 
 def work():
     with threads.one_blas_thread(), threads.one_blas_thread():
-        with heard_at_once(), held_back():
+        with signals_at_once(), held_back():
             pass
-        listen()
+        deliver_signals()
 
 
 def raised_at(instruction, number):

@@ -45,7 +45,7 @@ class Halving(Learner):
     def settle(self):
         self.settled += 1
 
-    def last_look(self):
+    def final_objective(self):
         if "end" in self.interrupt_at:
             raise KeyboardInterrupt
         return float(self.w @ self.w)
@@ -81,7 +81,7 @@ def test_a_learner_says_why_it_takes_no_step():
 @pytest.mark.parametrize("objective", [np.nan, np.inf, -np.inf])
 def test_an_objective_that_is_no_number_is_the_status(objective):
     class Lost(Halving):
-        def last_look(self):
+        def final_objective(self):
             return objective
 
     def script(training):
@@ -245,16 +245,16 @@ class Pressed(Halving):
         super().advance()
         self._press("advance")
 
-    def last_look(self):
-        self._press("last_look")
-        return super().last_look()
+    def final_objective(self):
+        self._press("final_objective")
+        return super().final_objective()
 
     def state(self):
         self._press("state")
         return super().state()
 
 
-@pytest.mark.parametrize("where", ["advance", "last_look", "state"])
+@pytest.mark.parametrize("where", ["advance", "final_objective", "state"])
 @pytest.mark.parametrize("of_stages", [False, True])
 def test_a_signal_never_loses_the_model(where, of_stages):
     learner, seen = Pressed(where, max_iterations=3), []

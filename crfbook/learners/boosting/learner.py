@@ -25,7 +25,7 @@ from crfbook.chain.token_layout import sequence_work, used_classes
 from crfbook.data.constraints import Bounds, Limits, bounds_of
 from crfbook.data.corpus import Corpus, offsets, owners, ragged_index
 from crfbook.data.features import FeatureSet, log_edge, row_offsets
-from crfbook.training.interrupts import heard_chunks, listen
+from crfbook.training.interrupts import deliver_signals, interruptible_chunks
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 
@@ -384,11 +384,11 @@ class _Boosting(Learner):
         self._rescore(float(anchor["log_loss"]))
         tables.count[rounds.GIVEN] = self.given
         while self.iteration < self.given:
-            listen()
+            deliver_signals()
             self.go_on(self.given)
 
     def _visit(self, sequences, log_loss, tables):
-        for part in heard_chunks(sequences):
+        for part in interruptible_chunks(sequences):
             rounds.visit(part, 1, log_loss, self.data, tables, self.work)
 
     def _allocate(self, w):
@@ -440,7 +440,7 @@ class _Boosting(Learner):
         if self.max_iterations is not None:
             target = min(target, self.max_iterations)
         while self.iteration < target and self.ended is None:
-            listen()
+            deliver_signals()
             self.ended = FINISHED.get(self.go_on(target))
         return self.ended if self.iteration == before else None
 

@@ -252,7 +252,7 @@ class CoordinateDescent(Learner):
     def settle(self):
         self.settled = False  # the weights are good, what follows from them is not
 
-    def last_look(self):
+    def final_objective(self):
         if not (self.settled or math.isnan(self.objective)):
             self.objective = self.sweeper.renew()
             self.settled = True

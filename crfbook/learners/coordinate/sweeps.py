@@ -39,7 +39,7 @@ from crfbook.learners.coordinate.visit import (
     VisitByParts,
     visit_blocks,
 )
-from crfbook.training.interrupts import listen
+from crfbook.training.interrupts import deliver_signals
 
 CHUNK = 1 << 14  # visits between two moments at which Ctrl-C takes effect
 LARGE = ALONE  # blocks of so many visits are visited in parts
@@ -249,7 +249,7 @@ class Sweeper:
         by_parts = size >= (0 if self.rule.exact or few else LARGE)
         large = np.append(np.flatnonzero(by_parts), len(order)).astype(np.int64)
         while place < len(order):
-            listen()
+            deliver_signals()
             stop, missing = int(large[np.searchsorted(large, place)]), BY_PARTS
             if stop > place:
                 done = visits[place - 1] if place else 0

@@ -47,7 +47,7 @@ from scipy.optimize import minimize as scipy_minimize
 from crfbook._checks import whole
 from crfbook._jit import kernel
 from crfbook.training.certificate import Function, Rules, checked_start, evaluated
-from crfbook.training.interrupts import listen
+from crfbook.training.interrupts import deliver_signals
 from crfbook.training.loop import Callback, Learner, OptResult, State, Training, run
 
 BLOCK = 1024  # weights at a time, in the model of the proximal quasi-Newton step
@@ -402,7 +402,7 @@ class _SciPyDrives(Training):
     """The outer loop inside out: SciPy has its own, calls us after each iteration, and is told to stop."""
 
     def _iterate(self, learner):
-        listen()
+        deliver_signals()
         learner.begin()
         self.clock, self.status = time.perf_counter(), self._reason(learner)
         if self.status is None:
@@ -416,7 +416,7 @@ class _SciPyDrives(Training):
         learner.seconds += time.perf_counter() - self.clock
         self._note(learner)
         self.clock, self.status = time.perf_counter(), self._reason(learner)
-        listen()
+        deliver_signals()
         if self.status is not None:
             raise StopIteration
 

@@ -495,7 +495,7 @@ class ActiveLBFGS(LBFGS):
         self.renew()
         return self._reason()
 
-    def last_look(self):
+    def final_objective(self):
         """The objective on fresh sets. What training would go on from stays as it is."""
         if self.w_sets is None or self.iteration == self.fresh:
             return self.objective

@@ -217,7 +217,7 @@ class _Stage(LBFGS):
         factor = math.exp(self.log_scale) if self.log_scale < 700.0 else math.inf
         return self.objective * factor, self.violation * factor
 
-    def last_look(self):
+    def final_objective(self):
         return self.report()[0]
 
     def state(self):

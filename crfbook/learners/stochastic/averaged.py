@@ -49,7 +49,7 @@ from crfbook.data.constraints import Limits
 from crfbook.data.corpus import Corpus, offsets
 from crfbook.data.features import FeatureSet
 from crfbook.training.certificate import TINY, Rules
-from crfbook.training.interrupts import listen
+from crfbook.training.interrupts import deliver_signals
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 EDGE_ORDER = 2  # in a state: its classes rise; without this entry: as the sequence used them first
@@ -123,7 +123,7 @@ class Rememberer(Learner):
     def finished(self):
         return self.ended
 
-    def last_look(self):
+    def final_objective(self):
         return self.evaluate()[0]
 
     @property
@@ -573,7 +573,7 @@ class AverageGradient(Rememberer):
         # a float of NumPy: a division by 0 gives infinity, no error
         steps = first_pass, self.boldness, np.float64(2.0 * self.c2 / max(1, n))
         for first in range(0, n, size):
-            listen()
+            deliver_signals()
             part = order[first : first + size]
             if not first_pass:
                 rising = np.cumsum(self.memory.lipschitz[self.sequences])

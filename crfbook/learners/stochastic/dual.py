@@ -53,7 +53,7 @@ from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.learners.stochastic.averaged import Rememberer, check_need, edge_places, memory_bytes
 from crfbook.training.certificate import Rules
-from crfbook.training.interrupts import heard_chunks
+from crfbook.training.interrupts import interruptible_chunks
 from crfbook.training.loop import Callback, OptResult, State, run
 
 WHOLE_EPOCHS = 3  # at the start: every sequence
@@ -509,7 +509,7 @@ class DualAscent(Rememberer):
         if self.warm is not None:
             arrays = self.layout, self.memory, self.work, self.trial
             scores = cells_of(self.cells, self.warm)
-            for part in heard_chunks(self.sequences):
+            for part in interruptible_chunks(self.sequences):
                 if start_at_scores(part, self.c2, *arrays, scores, self.theta) >= 0:
                     break
             self.passes += 1
@@ -535,7 +535,7 @@ class DualAscent(Rememberer):
             large = gap[chosen] >= SKIP_BELOW * gap[chosen].sum() / max(1, len(chosen))
             chosen = chosen[large | (self.iteration - self.last[chosen] > SKIP_AT_MOST)]
         order = chosen[epoch_order(self.seed, self.iteration + 1, len(chosen))]
-        for part in heard_chunks(order):
+        for part in interruptible_chunks(order):
             if self.visit(part) >= 0:
                 return "non-finite objective"
         self.last[chosen] = self.iteration
@@ -549,8 +549,8 @@ class DualAscent(Rememberer):
         """The weights of the present dual point. Every visit leaves it good, so nothing is undone."""
         self.w, self.exact = weights_of(self.cells, self.theta), None
 
-    def last_look(self):
-        return super().last_look() if self.evaluated else float("nan")
+    def final_objective(self):
+        return super().final_objective() if self.evaluated else float("nan")
 
     def dual(self):
         """The dual value, in nats: a lower bound of the objective's minimum."""

@@ -82,7 +82,7 @@ def fast_fit(
 
     def script(training):
         if state is not None and "stretch" in state:
-            return (yield Stretched.resumed(objective, tol, max_iterations, state))
+            return (yield Preconditioned.resumed(objective, tol, max_iterations, state))
         ascent = _Ascent(corpus, features, w0, constraints, state, random_state, c2, tol, max_iterations)
         ascent.objective_of = objective
         first = yield ascent
@@ -90,7 +90,9 @@ def fast_fit(
             return first
         if training.stopped:
             return first._replace(status="stopped by callback")
-        learner = Stretched.begun(objective, tol, max_iterations, first.w, (first.n_iter, ascent.seconds))
+        learner = Preconditioned.begun(
+            objective, tol, max_iterations, first.w, (first.n_iter, ascent.seconds)
+        )
         learner.n_evaluations = first.n_evaluations + 1
         found = yield learner
         # Ctrl-C before L-BFGS has a point of its own
@@ -122,7 +124,7 @@ class _Ascent(DualAscent):
             self.ended = HANDED_OVER
 
 
-class Stretched(LBFGS):
+class Preconditioned(LBFGS):
     """Diagonally preconditioned L-BFGS: over v = w / d, certified by the gradient of w."""
 
     def __init__(self, objective, tol, max_iterations, d, before, w=None, state=None):
@@ -245,9 +247,9 @@ def many_labels_fit(
         else:
             objective = Objective(corpus, features, **problem)
             if later is None:
-                found = yield Stretched.begun(objective, tol, max_iterations, w, before)
+                found = yield Preconditioned.begun(objective, tol, max_iterations, w, before)
             else:
-                found = yield Stretched.resumed(objective, tol, max_iterations, later)
+                found = yield Preconditioned.resumed(objective, tol, max_iterations, later)
         return found if w is None or found.state else first._replace(status="interrupted")
 
     return stages(script, callback)
@@ -271,7 +273,7 @@ class _Epochs(DualAscent):
     def judge(self):
         self.objective = self.estimate()[0] + self._more(self.c2)
 
-    def last_look(self):
+    def final_objective(self):
         if not self.is_last:
             if self.iteration:  # those of `state`, too
                 self.judge()

@@ -424,15 +424,15 @@ def test_ctrl_c_is_heard_between_two_calls_of_compiled_code(monkeypatch):
     """A sweep over a large corpus takes minutes; what it has moved stays."""
     corpus, features = symbols(11)
     monkeypatch.setattr("crfbook.learners.coordinate.sweeps.CHUNK", 1)
-    calls, listen = [], interrupts.listen
+    calls, deliver_signals = [], interrupts.deliver_signals
 
     def press():
         calls.append(1)
         if len(calls) == 40:
             signal.raise_signal(signal.SIGINT)
-        listen()
+        deliver_signals()
 
-    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.listen", press)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.deliver_signals", press)
     found = coordinate_descent(corpus, features, c1=C1, c2=C2, tol=0.0, max_iterations=500)
     assert found.status == "interrupted" and len(calls) == 40 and found.n_iter == len(found.history) < 40
     value = Objective(corpus, features, c2=C2)(found.w)[0] + C1 * np.abs(found.w).sum()

@@ -82,7 +82,7 @@ def test_callback_start_and_no_iterations(route):
     assert fast_fit(corpus, features, best.w, c2=C2, tol=1e-5).n_iter == 1
 
 
-@pytest.mark.parametrize("where", [(Objective, "curvature"), (module.Stretched, "of_v")])
+@pytest.mark.parametrize("where", [(Objective, "curvature"), (module.Preconditioned, "of_v")])
 def test_a_word_to_stop_and_an_interrupt_where_the_routes_meet(where, monkeypatch):
     monkeypatch.setattr(module, "HANDOVER", np.inf)
     monkeypatch.setattr(module, "SLOW", np.inf)

@@ -322,12 +322,12 @@ def test_interrupted_while_the_start_is_visited(monkeypatch):
     monkeypatch.setattr(interrupts, "CHUNK", 3)
     heard = []
 
-    def listen():
+    def deliver_signals():
         heard.append(1)
         if len(heard) == 2:  # before the second stretch of three sequences
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(interrupts, "listen", listen)
+    monkeypatch.setattr(interrupts, "deliver_signals", deliver_signals)
     stopped = sdca(corpus, features, w, c2=0.5)
     monkeypatch.undo()
     assert stopped.status == "interrupted" and np.array_equal(stopped.w, w) and np.isnan(stopped.objective)
