@@ -239,12 +239,12 @@ def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
     share = c2 / n_shards  # of the penalty, as it has a share of the text
     if corpus.n_tokens and 0.0 < share < math.inf and sdca_memory(corpus, features) <= memory_limit:
         rules = None, constraints, None, seed, share, 1e-4, ALONE_EPOCHS
-        found, count[:] = _whole(run(DualAscent(corpus, features, *rules))).w, 1.0
+        found, count[:] = _completed(run(DualAscent(corpus, features, *rules))).w, 1.0
     sums = (Part(x, place, n_features) for x in (found, count))
     return *sums, float(corpus.weights @ corpus.lengths)
 
 
-def _whole(result):
+def _completed(result):
     """The result of a training inside of another one, which is what Ctrl-C is meant for."""
     if result.status == "interrupted":
         raise KeyboardInterrupt
@@ -313,7 +313,7 @@ def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
     if corpus.n_tokens:
         own = w[place]
         rules = {"constraints": constraints, "max_iterations": 1, "random_state": seed + 1009 * epoch}
-        result = _whole(perceptron(corpus, features, own, **rules))
+        result = _completed(perceptron(corpus, features, own, **rules))
         moves, loss = (result.state["w"] - own, result.w - own), result.objective
         if result.status.startswith("non-finite"):  # it has kept the weights of before
             loss = math.nan
