@@ -140,8 +140,7 @@ def phi(u, loss, clamp=None):
 
 
 def loss_of(log_node, log_edge, edge_class, path, loss="log", clamp=None):
-    """(value, its gradient with respect to log_node (T, L), to log_edge (K, L,
-    L)) of one of the four losses of `path`.
+    """(value, gradient (T, L) by log_node, gradient (K, L, L) by log_edge) of one of the losses of `path`.
 
     "log": -log p(path|x);  "exp": sum over all other paths y of exp(score(y) - score(path)) = 1/p - 1;
     "pointwise-log", "pointwise-exp": the same with p(y_t = path[t] | x), summed over t.

@@ -348,8 +348,8 @@ def node_scores(corpus, features, w):
 
 
 def iter_edge_marginals(corpus, features, w, constraints=None):
-    """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y); (0, L,
-    L) if T < 2.
+    """Yield p_edge (T-1, L, L) of each sequence: [t, yp, y] = p(y_t = yp, y_{t+1} = y).
+    It is (0, L, L) if T < 2.
     """
     given, n_labels = (corpus, features, w, constraints), features.n_labels
     large, tiny = set(large_sequences(corpus, features, w)), is_tiny(corpus, features)

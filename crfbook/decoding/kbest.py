@@ -97,8 +97,8 @@ def kbest_by_lists(log_node, log_edge, edge_class, ranked, back, path, score):
 def viterbi_scores(log_node, log_edge, bound, reach, edge_class, seq_ptr, delta):
     """Viterbi forwards with a table: delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y]).
 
-    Arguments: log_node (n, L); log_edge (K, L, L); bound (K, L, L), reach: from ``dominance``, or bound (0,
-    0, 0): no label is left out; edge_class int32 (n,); seq_ptr int64 (S+1,); out: delta (n, L). Cost: n L^2
+    Arguments: log_node (n, L); log_edge (K, L, L); bound (K, L, L), reach: from ``dominance``; a bound
+    (0, 0, 0) leaves no label out; edge_class int32 (n,); seq_ptr int64 (S+1,); out: delta (n, L). Cost: n L^2
     additions and maxima, less what is skipped. Source: Viterbi (1967); as ``viterbi_many``.
     """
     L = log_node.shape[1]
@@ -329,9 +329,9 @@ def kbest_many(log_node, delta, tables, edge_class, seq_ptr, path, score, found,
     ends where a list is long enough. A list is made longer by two entries of its heap at most.
 
     Arguments: log_node (n, L); delta (n, L): from ``viterbi_scores``; tables: a KBestTables; edge_class int32
-    (n,); seq_ptr int64 (S+1,); out: path int32 (n, k) as [token, rank], 0 where there are fewer; score (S,
-    k), falling, -inf where there are fewer; found int64 (S,): labellings with a score above -inf, k at most,
-    1 for an empty sequence, of score 0; counters int64 (3,), added to: entries made, label pairs looked at
+    (n,); seq_ptr int64 (S+1,); out: path int32 (n, k) as [token, rank], 0 where there are fewer; score
+    (S, k), falling, -inf where there are fewer; found int64 (S,): labellings with a score above -inf, k at
+    most, 1 for an empty sequence, of score 0; counters int64 (3,), added to: entries made, label pairs looked at
     backwards, steps by which a list grew. Allocates (longest T) L numbers and 6 an entry: at most 3 T entries
     for one more labelling, fewer as a rule. Cost: for each labelling at most T columns of L label pairs and T
     heap operations.
@@ -390,8 +390,8 @@ class KBestTables(NamedTuple):
 
 
 def dense_search(log_edge, n_tokens):
-    """f(log_node, edge_class, seq_ptr, path, score, found, counters): `kbest_many` with a table log_edge (K,
-    L, L); labels that cannot win are left out of Viterbi where n_tokens repay it.
+    """f(log_node, edge_class, seq_ptr, path, score, found, counters): `kbest_many` with a table
+    log_edge (K, L, L). Labels that cannot win are left out of Viterbi where n_tokens repay it.
     """
     log_edge_t = np.ascontiguousarray(log_edge.transpose(0, 2, 1))
     ptr, label = np.zeros(1, np.int64), np.zeros(0, np.int32)

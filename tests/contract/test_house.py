@@ -261,6 +261,21 @@ def test_relative_imports_are_resolved():
     assert list(imports(tree, "crfbook.data"))[:4] == wanted
 
 
+BROKEN_SHAPE = re.compile(
+    r"\((?:[A-Z]['+\d]*|\d)(?:, ?[A-Z\d]['+\d]*)*,\n\s*[A-Z\d]['+\d]*(?:, ?[A-Z\d]['+\d]*)*\)"
+)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_a_shape_stands_on_one_line(path):
+    assert not BROKEN_SHAPE.findall(path.read_text())
+
+
+@pytest.mark.parametrize("text", ["(K, L,\n    L)", "(0,\n    0, 0)", "(T+1,\n  3)"])
+def test_a_broken_shape_is_found(text):
+    assert BROKEN_SHAPE.search(text)
+
+
 @pytest.mark.parametrize("path", MODULES + SCRIPTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_file_holds_one_idea(path):
     lines = code_lines(path.read_text())
