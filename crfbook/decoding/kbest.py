@@ -332,9 +332,9 @@ def kbest_many(log_node, delta, tables, edge_class, seq_ptr, path, score, found,
     (n,); seq_ptr int64 (S+1,); out: path int32 (n, k) as [token, rank], 0 where there are fewer; score
     (S, k), falling, -inf where there are fewer; found int64 (S,): labellings with a score above -inf, k at
     most, 1 for an empty sequence, of score 0; counters int64 (3,), added to: entries made, label pairs looked
-    at backwards, steps by which a list grew. Allocates (longest T) L numbers and 6 an entry: at most 3 T entries
-    for one more labelling, fewer as a rule. Cost: for each labelling at most T columns of L label pairs and T
-    heap operations.
+    at backwards, steps by which a list grew. Allocates (longest T) L numbers and 6 an entry: at most 3 T
+    entries for one more labelling, fewer as a rule. Cost: for each labelling at most T columns of L label
+    pairs and T heap operations.
     Source: Jimenez and Marzal (1999), the recursive enumeration algorithm; Huang and Chiang (2005), alg. 3.
     """
     L, longest = log_node.shape[1], 0
