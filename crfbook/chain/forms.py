@@ -124,8 +124,6 @@ class Form:
 def squared(layout):
     """The layout with the squares of its values: what sums of variances are collected by."""
     lists = layout.lists and layout.lists._replace(attr_val=layout.lists.attr_val**2)
-    if layout.dense_val is None:
-        return layout._replace(lists=lists)
     return layout._replace(dense_val=layout.dense_val**2, pair_val=layout.pair_val**2, lists=lists)
 
 

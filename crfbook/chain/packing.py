@@ -195,11 +195,11 @@ class Layout(NamedTuple):
     dense_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by dense_id
     dense_id: np.ndarray  # int32 (R,): dense row of weights
     dense_row: np.ndarray  # int32 (R,): row of the batch it is added to
-    dense_val: np.ndarray | None  # float64 (R,); None: all ones
+    dense_val: np.ndarray  # float64 (R,), or (0,): all ones
     pair_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by pair_weight
     pair_weight: np.ndarray  # int32 (P,): index into w
     pair_cell: np.ndarray  # int32 (P,): row of the batch * M + label
-    pair_val: np.ndarray | None  # float64 (P,); None: all ones
+    pair_val: np.ndarray  # float64 (P,), or (0,)
     lists: TokenLists | None  # None: all is in the entries
 
     @property
@@ -279,7 +279,7 @@ def lay_out(corpus, features, packing, width):
     layout = rows._replace(dense_ptr=dense_ptr, pair_ptr=pair_ptr)
     _sort_entries(dense_ptr, layout.dense_id, layout.dense_row, layout.dense_val)
     _sort_entries(pair_ptr, layout.pair_weight, layout.pair_cell, layout.pair_val)
-    return layout if len(corpus.attr_val) else layout._replace(dense_val=None, pair_val=None)
+    return layout
 
 
 def _lay_out_lists(corpus, features, packing, attr):
@@ -287,7 +287,7 @@ def _lay_out_lists(corpus, features, packing, attr):
     dense_of = np.full(features.n_attrs, -1, np.int32)
     dense_of[attr] = np.arange(len(attr))
     none, nothing = np.zeros(packing.n_batches + 1, np.int64), np.zeros(0, np.int32)
-    entries = none, nothing, nothing, None
+    entries = none, nothing, nothing, np.zeros(0)
     rows = packing.row_token, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val
     lists = TokenLists(*rows, features.node_ptr, features.node_label, dense_of)
     return Layout(np.arange(len(attr) + 1), attr, *entries, *entries, lists)

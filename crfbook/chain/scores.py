@@ -123,18 +123,27 @@ def collect_dense(dense_grad, member_ptr, member, node_ptr, node_label, grad):
 
 
 @kernel
+def value_of(values, i):
+    """values[i], and 1 where there are none: of attributes that all have the value 1.
+
+    Arguments: values (R,), or (0,); i. Cost: a load. Source: docs/SPEC.md, F.1.
+    """
+    return values[i] if values.size else 1.0
+
+
+@kernel
 def dense_scores(dense, dense_id, dense_row, dense_val, start, stop, log_node):
     """log_node[dense_row[i], y] += dense_val[i] dense[dense_id[i], y] for start <= i < stop.
 
     Arguments: dense (H, M); dense_id, dense_row int32 (R,): dense row of weights, row of the batch; dense_val
-    float64 (R,), or None for all ones; out: log_node (n, >= M), added to. Sorted by dense_id, the large table
+    float64 (R,), or (0,) for all ones; out: log_node (n, >= M), added to. Sorted by dense_id, the large table
     is walked in order while the batch stays in the second-level cache. Cost: M additions an entry,
     over contiguous memory. Source: docs/SPEC.md, F.2.
     """
     width = dense.shape[1]
     for i in range(start, stop):
         d, u = dense[dense_id[i]], log_node[dense_row[i]]
-        x = dense_val[i] if dense_val is not None else 1.0
+        x = value_of(dense_val, i)
         for y in range(width):
             u[y] += x * d[y]
 
@@ -143,14 +152,14 @@ def dense_scores(dense, dense_id, dense_row, dense_val, start, stop, log_node):
 def dense_gradient(p_node, dense_id, dense_row, dense_val, start, stop, dense_grad):
     """dense_grad[dense_id[i], y] += dense_val[i] p_node[dense_row[i], y]: `dense_scores` transposed.
 
-    Arguments: p_node (n, >= M); dense_id, dense_row (R,), dense_val (R,) or None, start, stop as in
+    Arguments: p_node (n, >= M); dense_id, dense_row (R,), dense_val (R,) or (0,), start, stop as in
     `dense_scores`; out: dense_grad (H, M), added to. Cost: M additions an entry.
     Source: Sokolovska et al. (2010), eq. (5); docs/SPEC.md, F.2.
     """
     width = dense_grad.shape[1]
     for i in range(start, stop):
         g, p = dense_grad[dense_id[i]], p_node[dense_row[i]]
-        x = dense_val[i] if dense_val is not None else 1.0
+        x = value_of(dense_val, i)
         for y in range(width):
             g[y] += x * p[y]
 
@@ -159,12 +168,12 @@ def dense_gradient(p_node, dense_id, dense_row, dense_val, start, stop, dense_gr
 def pair_scores(w, pair_weight, pair_cell, pair_val, start, stop, log_node):
     """log_node.flat[pair_cell[i]] += pair_val[i] w[pair_weight[i]] for start <= i < stop.
 
-    Arguments: w (F,); pair_weight, pair_cell int32 (P,); pair_val (P,), or None for all ones; out: log_node
+    Arguments: w (F,); pair_weight, pair_cell int32 (P,); pair_val (P,), or (0,) for all ones; out: log_node
     (n * M,), flat, added to. The loads do not depend on each other, so the processor overlaps them. Cost: one
     addition a pair. Source: docs/SPEC.md, F.2.
     """
     for i in range(start, stop):
-        x = pair_val[i] if pair_val is not None else 1.0
+        x = value_of(pair_val, i)
         log_node[pair_cell[i]] += x * w[pair_weight[i]]
 
 
@@ -176,7 +185,7 @@ def pair_gradient(p_node, pair_weight, pair_cell, pair_val, start, stop, grad):
     out: grad (F,), added to. Cost: one addition a pair. Source: Sokolovska et al. (2010), eq. (5).
     """
     for i in range(start, stop):
-        x = pair_val[i] if pair_val is not None else 1.0
+        x = value_of(pair_val, i)
         grad[pair_weight[i]] += x * p_node[pair_cell[i]]
 
 

@@ -27,7 +27,7 @@ from crfbook.chain.forward_backward import (
     log_z_scaled,
     node_marginals_log,
 )
-from crfbook.chain.scores import dense_scores, list_scores, pair_scores
+from crfbook.chain.scores import dense_scores, list_scores, pair_scores, value_of
 from crfbook.chain.vector_math import clear_table
 
 
@@ -238,11 +238,11 @@ def add_gradient(s, step, layout, work, theta):
     for i in range(layout.dense_ptr[first], layout.dense_ptr[last]):
         h = layout.dense_id[i]
         row, exists, p = dense[h], layout.exists[h], work.p_node[layout.dense_row[i]]
-        x = step * layout.dense_val[i] if layout.dense_val.size else step
+        x = step * value_of(layout.dense_val, i)
         for y in range(M):
             row[y] += x * p[y] * exists[y]
     for i in range(layout.pair_ptr[first], layout.pair_ptr[last]):
-        x = step * layout.pair_val[i] if layout.pair_val.size else step
+        x = step * value_of(layout.pair_val, i)
         w[layout.pair_weight[i]] += x * cell[layout.pair_cell[i]]
     w_edge = theta[theta.size - layout.edge_cell.size :]
     for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:

@@ -58,6 +58,7 @@ from numpy.typing import ArrayLike
 from crfbook._checks import number, one_of, shown, whole
 from crfbook._jit import kernel
 from crfbook.chain.objective import check_labels, check_weights
+from crfbook.chain.scores import value_of
 from crfbook.chain.sequence import feature_matrix, path_indicator, plain_viterbi, score_class, score_nodes
 from crfbook.chain.sparse.default import find_next
 from crfbook.chain.token_layout import (
@@ -105,7 +106,7 @@ def node_difference(t, row, z, n, layout, work, lists):
         return n
     for i in range(layout.dense_ptr[t], layout.dense_ptr[t + 1]):
         h = layout.dense_id[i]
-        x = layout.dense_val[i] if layout.dense_val.size else 1.0
+        x = value_of(layout.dense_val, i)
         if layout.exists[h, y]:
             cell[n], amount[n] = h * M + y, x
             n += 1
@@ -115,7 +116,7 @@ def node_difference(t, row, z, n, layout, work, lists):
     for i in range(layout.pair_ptr[t], layout.pair_ptr[t + 1]):
         label = layout.pair_cell[i] - row * M
         if label == y or label == z:
-            x = layout.pair_val[i] if layout.pair_val.size else 1.0
+            x = value_of(layout.pair_val, i)
             cell[n], amount[n] = layout.exists.size + layout.pair_weight[i], x if label == y else -x
             n += 1
     return n

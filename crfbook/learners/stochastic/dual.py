@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike
 from crfbook._checks import number, whole
 from crfbook._jit import kernel
 from crfbook.chain.objective import check_weights
+from crfbook.chain.scores import value_of
 from crfbook.chain.sequence import (
     feature_matrix,
     marginals_of,
@@ -242,7 +243,7 @@ def move_weights(s, step, layout, work, theta):
     for i in range(layout.dense_ptr[first], layout.dense_ptr[last]):
         h = layout.dense_id[i]
         row, exists, p = dense[h], layout.exists[h], work.p_node[layout.dense_row[i]]
-        f = step * layout.dense_val[i] if layout.dense_val.size else step
+        f = step * value_of(layout.dense_val, i)
         for y in range(M):
             x = f * p[y] * exists[y]
             row_sum[y] += x * (2.0 * row[y] + x)
@@ -251,7 +252,7 @@ def move_weights(s, step, layout, work, theta):
         change += row_sum[y]
     for i in range(layout.pair_ptr[first], layout.pair_ptr[last]):
         k = layout.pair_weight[i]
-        x = step * cell[layout.pair_cell[i]] * (layout.pair_val[i] if layout.pair_val.size else 1.0)
+        x = step * cell[layout.pair_cell[i]] * value_of(layout.pair_val, i)
         change += x * (2.0 * w[k] + x)
         w[k] += x
     w_edge = theta[theta.size - layout.edge_cell.size :]
