@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 from itertools import chain
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -245,35 +246,14 @@ def digest_of(value):
     dicts and sets have their entries in the same order.
     """
     digest = hashlib.sha256()
-    pickler = _Plain(io.BufferedWriter(_Hashing(digest), 1 << 20))
+    pickler = _Plain(SimpleNamespace(write=digest.update), protocol=5)
+    pickler.fast = True  # each object anew, so that shared or not the bytes are the same
     pickler.dump(value)
     return digest.hexdigest()
 
 
-class _Hashing(io.RawIOBase):
-    """A file that is not kept."""
-
-    def __init__(self, digest):
-        self.digest = digest
-
-    def writable(self):
-        return True
-
-    def write(self, data):
-        self.digest.update(data)
-        return len(data)
-
-
 class _Plain(pickle.Pickler):
-    """Writes each object anew, also one that has been there before: shared or not, the bytes are the same."""
-
-    def __init__(self, file):
-        super().__init__(file, protocol=5)
-        self.file, self.fast = file, True
-
-    def dump(self, value):
-        super().dump(value)
-        self.file.flush()
+    """Writes what objects say, not what they share or cache."""
 
     def reducer_override(self, value):
         if isinstance(value, TokenColumns):
