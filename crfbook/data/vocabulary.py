@@ -85,8 +85,7 @@ def pack_strings(strings):
     string i is blob[offsets[i]:offsets[i+1]] in UTF-8.
     """
     encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return np.frombuffer(b"".join(encoded), np.uint8).copy(), offsets
 
 

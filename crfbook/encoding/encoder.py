@@ -100,7 +100,7 @@ class Encoder:
         rows, counts = attributes.learn(content, seq_ptr, self.min_freq)
         self._attributes, self.labels_, self.attribute_counts_ = attributes, alphabet, counts
         self.columns_ = list(content) if kind == "template" else None
-        return self._corpus(rows, seq_ptr, labels, seq_weight)
+        return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
 
     def transform(
         self, X: Data, y: Labels | None = None, *, on_unknown_label: str | None = None,
@@ -125,7 +125,8 @@ class Encoder:
             )
         if seq_ptr[-1] == 0:
             return make_corpus(seq_ptr, [0], [], seq_weight=seq_weight)
-        return self._corpus(attributes.apply(content, seq_ptr), seq_ptr, labels, seq_weight)
+        rows = attributes.apply(content, seq_ptr)
+        return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
 
     def merged(self, other: Encoder) -> Encoder:
         """The encoder that both texts together would have given, ids included. Both fitted without min_freq.
@@ -267,10 +268,6 @@ class Encoder:
     def _flat(X, y, seq_ptr):
         own = getattr(X, "labels", None)
         return own if y is None or y is own else flat_labels(y, seq_ptr, may_be_flat=is_columns(X))
-
-    @staticmethod
-    def _corpus(rows, seq_ptr, labels, seq_weight):
-        return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
 
 
 _FORMS = {

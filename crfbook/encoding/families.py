@@ -122,8 +122,7 @@ class Family:
                 keys = _position(self.stages[slot], keys)
                 known &= keys >= 0
             keys = keys * cells[source].size + codes[:, slot]
-        place = _position(self.keys, keys)
-        return np.where(known & (place >= 0), self.ids[place] if len(self.ids) else -1, -1)
+        return np.where(known, self.find(keys, LIMIT), -1)
 
     def find(self, keys, radix):
         """Attribute ids of keys, -1 for those never seen."""

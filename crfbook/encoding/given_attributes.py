@@ -130,30 +130,22 @@ def sum_duplicates(ptr, idx, val):
     """
     n = len(ptr) - 1
     width = int(idx.max(initial=-1)) + 1
-    blocks, twice = [], False
-    for start in range(0, n, _BLOCK):
-        stop = min(n, start + _BLOCK)
-        low, high = ptr[start], ptr[stop]
-        row = owners(ptr[start : stop + 1])
-        key = row * width + idx[low:high]
-        ordered = np.sort(key)
-        twice = twice or bool((ordered[1:] == ordered[:-1]).any())
-        if twice:
-            break
-    if not twice:
+
+    def keys(rows):
+        """Row * width + attribute of a block's occurrences, and where these stand."""
+        items = slice(ptr[rows.start], ptr[rows.stop])
+        return owners(ptr[rows.start : rows.stop + 1]) * width + idx[items], items
+
+    if not any((np.diff(np.sort(keys(rows)[0])) == 0).any() for rows in blocks(n, _BLOCK)):
         return ptr, idx, val
-    new_ptr = np.zeros(n + 1, np.int64)
-    for start in range(0, n, _BLOCK):
-        stop = min(n, start + _BLOCK)
-        low, high = ptr[start], ptr[stop]
-        row = owners(ptr[start : stop + 1])
-        key, inverse = np.unique(row * width + idx[low:high], return_inverse=True)
-        summed = np.bincount(inverse, None if val is None else val[low:high], minlength=len(key))
-        new_ptr[start + 1 : stop + 1] = np.bincount(key // width, minlength=stop - start) if width else 0
-        blocks.append(
-            ((key % width).astype(np.int32) if width else key.astype(np.int32), summed.astype(np.float64))
-        )
-    return np.cumsum(new_ptr), np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
+    sizes, ids, sums = np.zeros(n, np.int64), [], []
+    for rows in blocks(n, _BLOCK):
+        key, items = keys(rows)
+        key, inverse = np.unique(key, return_inverse=True)
+        sizes[rows] = np.bincount(key // width, minlength=rows.stop - rows.start)
+        ids.append((key % width).astype(np.int32))
+        sums.append(np.bincount(inverse, None if val is None else val[items], len(key)).astype(np.float64))
+    return offsets(sizes), np.concatenate(ids), np.concatenate(sums)
 
 
 def edge_classes(n, inner, parts, n_edge_attrs):
@@ -239,9 +231,8 @@ def as_sequences(X):
             else:
                 raise TypeError(f"sequence {i}: expected a list of tokens, got {shown(sequence)}")
         elif callable(getattr(in_order(sequence, f"sequence {i}", "a list of tokens"), "items", None)):
-            sequence = (
-                list(sequence) if hasattr(sequence, "iloc") else sequence.items()
-            )  # of a Series: values
+            # `items` of a pandas Series gives its index too
+            sequence = list(sequence) if hasattr(sequence, "iloc") else sequence.items()
         sequences.append(sequence)
     return sequences
 
@@ -265,14 +256,6 @@ class _Given:
     def edge_names(self):
         """Texts of the edge attributes."""
         return ["B"]
-
-
-def _known_only(ptr, idx, val):
-    """The rows without ids of -1."""
-    known = idx >= 0
-    if known.all():
-        return ptr, idx, val
-    return pointers_of_kept(ptr, known), idx[known], None if val is None else val[known]
 
 
 class ItemAttributes(_Given):
@@ -550,8 +533,9 @@ class MatrixAttributes(_Given):
     def _rows(self, ptr, column, val):
         ids = np.full(self.n_columns, -1, np.int32)
         ids[self.columns] = np.arange(self.n_attrs, dtype=np.int32)
-        ptr, idx, val = _known_only(ptr, ids[column], val)
-        return Rows(ptr, idx, None if (val == 1).all() else val)
+        known = ids[column] >= 0
+        val = val[known]
+        return Rows(pointers_of_kept(ptr, known), ids[column[known]], None if (val == 1).all() else val)
 
     def _read(self, matrices):
         """All matrices as one CSR without zeros: ptr int64 (N+1,), column int and value float64 (nnz,)."""

@@ -7,6 +7,8 @@ Ids depend on what occurs how often, not on where; so names and counts of the pa
 Nothing of the text is read again.
 """
 
+from collections import Counter
+
 import numpy as np
 
 from crfbook.data.corpus import make_corpus, owners
@@ -105,9 +107,8 @@ def _template_places(old, new):
 
 
 def _merge_items(a, counts_a, b, counts_b):
-    counts = dict(zip(a.names, counts_a.tolist(), strict=True))
-    for name, count in zip(b.names, counts_b.tolist(), strict=True):
-        counts[name] = counts.get(name, 0) + count
+    counts = Counter(dict(zip(a.names, counts_a.tolist(), strict=True)))
+    counts.update(dict(zip(b.names, counts_b.tolist(), strict=True)))
     names = sorted(counts)
     counts = np.array([counts[name] for name in names], np.int64)
     order, _ = falling_order(counts)

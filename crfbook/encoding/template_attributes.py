@@ -262,36 +262,28 @@ class CodedColumns:
         length = np.diff(seq_ptr)
         self.from_start = positions(seq_ptr).astype(np.int32)
         self.to_end = np.repeat(length, length).astype(np.int32) - self.from_start - 1
-        self.distinct, self._codes, self._shifted = {}, {}, {}
+        self.distinct, self._codes = {}, {}  # _codes: {(column, offset): what `codes` gives}
         for column in dict.fromkeys(source.column for source in template.sources):
             cells = columns[column]
-            self._codes[column], self.distinct[column] = numbered(cells, self.n_tokens)
+            self._codes[column, 0], self.distinct[column] = numbered(cells, self.n_tokens)
             for number, cell in enumerate(self.distinct[column]):
                 if not isinstance(cell, str):
-                    place = self.place(int(np.argmax(self._codes[column] == number)))
+                    place = self.place(int(np.argmax(self._codes[column, 0] == number)))
                     raise TypeError(f"{place}, column {shown(column)}: expected a string, got {shown(cell)}")
 
     def codes(self, column, offset):
-        if offset == 0:
-            return self._codes[column]
-        if (column, offset) not in self._shifted:
-            self._shifted[column, offset] = self._shift(
-                self._codes[column], len(self.distinct[column]), offset
-            )
-        return self._shifted[column, offset]
+        if (column, offset) not in self._codes:
+            self._codes[column, offset] = self._shift(column, offset)
+        return self._codes[column, offset]
 
-    def _shift(self, codes, n_distinct, offset):
-        out = np.empty_like(codes)
+    def _shift(self, column, offset):
+        out, first = np.roll(self._codes[column, 0], -offset), len(self.distinct[column])
         if offset < 0:
-            out[-offset:] = codes[:offset]
-            outside = np.flatnonzero(self.from_start < -offset)
-            distance = -(self.from_start[outside] + offset)
-            out[outside] = n_distinct + distance - 1
+            distance = -offset - self.from_start
         else:
-            out[:-offset] = codes[offset:]
-            outside = np.flatnonzero(self.to_end < offset)
-            distance = offset - self.to_end[outside]
-            out[outside] = n_distinct + self.back + distance - 1
+            distance, first = offset - self.to_end, first + self.back
+        outside = np.flatnonzero(distance > 0)
+        out[outside] = first + distance[outside] - 1
         return out
 
 
