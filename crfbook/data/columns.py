@@ -100,8 +100,9 @@ class TokenColumns:
         return tuple(self.columns)
 
     def sentences(self, labels: bool = True) -> Iterator[list[tuple[Any, ...]]]:
-        """Iterate over sentences, each a list of tuples: the cells of a token,
-        then its label if there is one.
+        """Iterate over sentences, each a list of tuples.
+
+        A tuple has the cells of a token, then its label if there is one.
         """
         parts = list(self.columns.values())
         if labels and self.labels is not None:
@@ -224,9 +225,9 @@ _CLOSING = set("\"'’”)]}")
 def tokenize(text, *, penn_symbols=False):
     """Cut a text into sentences and these into tokens: a list of lists of strings.
 
-    A sentence ends at `.`, `?` or `!` (with the closing quotes and brackets that touch it) unless a small
-    letter follows, at an ellipsis before a capital, and at an empty line. The stop of an abbreviation never
-    ends one: `He left the U.S. She stayed.` is one sentence to this function, as it cannot know better.
+    A sentence ends at `.`, `?` or `!` unless a small letter follows; closing quotes and brackets that touch
+    it belong to it. It also ends at an ellipsis before a capital, and at an empty line. The stop of an
+    abbreviation never ends one: `He left the U.S. She stayed.` is one sentence to this function.
     penn_symbols: quotes and brackets as the Treebank and CoNLL-2000 write them: `` '' ` ' -LRB- -RRB-, and '
     for ’; otherwise every token is a piece of the text, and only white space is lost.
     Raises TypeError for anything but a string. Cost O(length of the text).

@@ -1,5 +1,4 @@
-"""Hard constraints: which label may follow which, open a sequence, close it,
-or stand on a given token at all.
+"""Hard constraints: which labels may follow one another, open a sequence, close it, or stand on a token.
 
 A forbidden transition scores minus infinity in training and in decoding, so its probability is exactly 0
 and no decoded path can contain it. That is not the same as a transition that was never seen in training:
@@ -64,8 +63,7 @@ def bounds_of(constraints, n_labels, width=None):
     return Bounds(*vectors, edge, scores(sets, len(sets), width))
 
 
-# scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete
-# one)
+# scheme: (prefixes that it knows, those that may open a chunk after a complete one, those that complete one)
 SCHEMES = {"BIO": ("BI", "B", "BI"), "IOB1": ("BI", "I", "BI"), "BIOES": ("BIES", "BS", "ES")}
 
 

@@ -30,10 +30,10 @@ class Family:
         self._table = None
 
     def parts(self, coded, cells, tables, start, learn):
-        """Per pattern (rows, keys), for the cells that have a value: token numbers (None: each token once),
-        int64 keys.
+        """([(rows, keys) of each pattern], radix), for the cells that have a value.
 
-        Returned with the radix: all keys lie below it.
+        rows : token numbers; None: each token once.
+        keys : int64; all lie below the radix.
         """
         parts = [(start, None) for _ in self.rows]
         radix = 1
@@ -153,8 +153,10 @@ def group(patterns):
 
 
 def recoded(family, before, after):
-    """The keys of a family as rows of codes (n, m): of the cells `after`, which have all values that the
-    cells `before` have. Both {source: CellValues}.
+    """The keys of a family as rows of codes (n, m) of other cells.
+
+    before : {source: CellValues}, of the keys.
+    after : {source: CellValues}, of the codes; they have all values that `before` has.
     """
     codes = family.decode(family.keys, before)
     for slot, source in enumerate(family.sources):

@@ -1,4 +1,4 @@
-"""Attributes that X brings along, and what forms of X there are.
+"""Attributes that X brings along; the forms that X may have; rows of attributes of a corpus.
 
 Attribute strings: a token is a list (tuple, set) of strings, each an attribute of value 1, or a dict, read by
 python-crfsuite's rules: `{name: number}` has that value, True is 1 and False 0; `{name: "text"}` is the
@@ -8,10 +8,10 @@ like others. Each distinct (name, value) is understood once; tokens only cost di
 functions give dicts with few sets of keys: such dicts cost one look-up of their keys, and one a value.
 
 Numbers: one dense array or scipy.sparse matrix (T_i, A) for each sequence. Column j is attribute "j", or has
-the j-th of the names one gives. Zeros are absent; a column that is zero throughout training is no attribute.
+the j-th of the given names. Zeros are absent; a column that is zero throughout training is no attribute.
 
-The attribute side of a corpus: rows from lists of (token, attribute), sums of duplicates,
-edge classes.
+Rows: the attribute arrays of a corpus from lists of (token, attribute), with sums of duplicates and edge
+classes. Templates use them, too.
 """
 
 from bisect import bisect_left
@@ -62,7 +62,8 @@ class Rows(NamedTuple):
 def append_cell(part, codes, tabulated, size, place):
     """Key times size plus the cell's code, on the rows of `part`; rows without a code drop out.
 
-    Numbers of values of a token's cells multiply: ValueError with place(token) where they pass MAX_PRODUCT.
+    The numbers of values of a token's cells multiply. ValueError with place(token) where the product passes
+    MAX_PRODUCT.
     """
     rows, keys = part
     table, ptr = tabulated
@@ -183,9 +184,7 @@ def is_columns(X):
 
 
 def kind_of(X, template):
-    """The form that X is to be read in: "template", "items" or "matrix";
-    None if X holds no token to tell it by.
-    """
+    """The form that X is to be read in: "template", "items" or "matrix"; None if X holds no token."""
     in_order(X, "X")
     if template is not None:
         return "template"
@@ -261,7 +260,7 @@ class _Given:
 class ItemAttributes(_Given):
     """Alphabet of attribute strings; ids by falling count, then by string."""
 
-    kind = "items"
+    kind, reads = "items", "attribute dicts or lists"
 
     def __init__(self):
         self.names, self._ids = [], {}
@@ -324,15 +323,17 @@ def _rows(ptr, numbers, ids, values, apart):
 
 
 def _read(tokens, seq_ptr):
-    """(ptr int64 (N+1,), numbers int32 (nnz,) of distinct items, their names, their values float64,
-    whether it is known that no token has an attribute twice).
+    """(ptr, numbers, names, values, apart) of all tokens.
+
+    ptr : int64 (N+1,). numbers : int32 (nnz,), of distinct items.
+    names, values : of the distinct items; values are float64.
+    apart : whether it is known that no token has an attribute twice.
     """
     try:
         ptr, numbers, distinct, only_lists, apart = _regular(tokens) or _numbered(tokens)
-    except (
-        TypeError
-    ):  # of several kinds; or something unhashable: nested values, or an error, which is placed
-        items, only_lists, apart = _all_pairs(tokens, seq_ptr), False, False
+    except TypeError:  # tokens of several kinds; or something unhashable: nested values, or an error
+        items = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)]
+        only_lists = apart = False
         ptr = offsets(list(map(len, items)))
         numbers, distinct = numbered(chain.from_iterable(items), int(ptr[-1]))
 
@@ -354,8 +355,9 @@ def _read(tokens, seq_ptr):
 
 
 def _numbered(tokens):
-    """(ptr, numbers, distinct items in order of appearance, whether these are strings, False) of lists,
-    or of dicts. TypeError for others.
+    """(ptr, numbers, distinct items in order of appearance, whether these are strings, False).
+
+    The tokens are lists, or they are dicts. TypeError for others.
     """
     kinds = set(map(type, tokens))
     only_lists = all(issubclass(kind, _LISTS) for kind in kinds)
@@ -367,8 +369,9 @@ def _numbered(tokens):
 
 
 def _regular(tokens):
-    """What `_numbered` returns, for many dicts with few sets of keys, and values that come again;
-    None for others. No pair is made for an occurrence.
+    """What `_numbered` returns, for many dicts with few sets of keys and repeated values; None for others.
+
+    No pair is made for an occurrence.
     """
     sample = tokens[:: len(tokens) // _SAMPLE + 1]
     if len(tokens) < _SAMPLE or not all(isinstance(token, dict) for token in sample):
@@ -412,10 +415,6 @@ def _prefix_free(keys):
         return False
     ordered = [*sorted(keys), ""]
     return not any(ordered[bisect_left(ordered, f"{k}:", 0, len(keys))].startswith(f"{k}:") for k in keys)
-
-
-def _all_pairs(tokens, seq_ptr):
-    return [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)]
 
 
 def _pairs(token, t, seq_ptr):
@@ -482,7 +481,7 @@ def _text(name):
 class MatrixAttributes(_Given):
     """Alphabet of columns; ids by falling number of non-zero entries, then by column."""
 
-    kind = "matrix"
+    kind, reads = "matrix", "dense or sparse arrays"
 
     def __init__(self, column_names=None):
         self.column_names = None if column_names is None else list(column_names)

@@ -20,17 +20,21 @@ from crfbook.encoding.template_attributes import CellValues, TemplateAttributes
 
 
 def merged_attributes(a, counts_a, b, counts_b):
-    """(attributes of both, their counts by falling count); a, b : attributes of one kind, learnt without
-    min_freq; counts_a, counts_b : occurrences of each (A,).
+    """(attributes of both, their counts by falling count).
+
+    a, b : attributes of one kind, learnt without min_freq.
+    counts_a, counts_b : occurrences of each (A,).
     """
     return _MERGE[type(a)](a, counts_a, b, counts_b)
 
 
 def renumbered(corpus, old, new):
-    """The corpus that `new` would have made of a text that `old` has encoded (the attributes of a token may
-    stand in another order).
+    """The corpus that `new` would have made of a text that `old` has encoded.
 
-    old, new : encoders, `new` merged from `old` and others.
+    old : encoder.
+    new : encoder merged from `old` and others.
+
+    The attributes of a token may stand in another order.
     """
     node, edge = _PLACES[type(old.attributes)](old.attributes, new.attributes)
     number = {label: i for i, label in enumerate(new.labels_)}

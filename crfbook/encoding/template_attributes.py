@@ -42,7 +42,7 @@ class TemplateAttributes:
     cells outside the sequence last. So ids depend on what occurs how often, not on where.
     """
 
-    kind = "template"
+    kind, reads = "template", "columns of strings"
 
     def __init__(self, template):
         self.template = template
@@ -61,8 +61,9 @@ class TemplateAttributes:
         return 1 + len(self.edge_order)
 
     def learn(self, columns, seq_ptr, min_freq):
-        """Build the alphabet from columns {name: list of str}; returns (Rows,
-        occurrences of each node attribute).
+        """Build the alphabet from columns {name: list of str}.
+
+        Returns (Rows, occurrences of each node attribute).
         """
         coded = CodedColumns(self._resolve(columns), seq_ptr, self.template)
         self.cells = {
@@ -182,8 +183,10 @@ class TemplateAttributes:
 
     @classmethod
     def from_state(cls, header, arrays, trust=False):
-        """The inverse of `get_state`. ValueError for arrays that are not what it gives, and, without trust,
-        for regular expressions that no shipped template has.
+        """The inverse of `get_state`.
+
+        ValueError for arrays that are not what it gives. Without trust also for regular expressions that no
+        shipped template has.
         """
         new = cls(Template.parse(header["template"], None if trust else shipped_regexes()))
         for s, source in enumerate(new.template.sources):
@@ -209,8 +212,7 @@ class TemplateAttributes:
 
 
 def as_columns(X, names):
-    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings,
-    tuples or dicts of cells.
+    """(columns {name: flat list}, seq_ptr) of a `TokenColumns`, or of strings, tuples or dicts of cells.
 
     A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
     fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
@@ -251,9 +253,8 @@ def _complain(rows, n, seq_ptr):
 class CodedColumns:
     """The columns that a template needs, as numbers of distinct strings, shifted on demand.
 
-    `codes(column, offset)` is int32 (N,): the number of the distinct string `offset` tokens further on, or
-    n_distinct + b for a cell outside its sequence, where b = 0, 1, ... stands for _B-1, _B-2, ..., then _B+1,
-    ...
+    `codes(column, offset)` is int32 (N,): the number of the distinct string `offset` tokens further on. A
+    cell outside its sequence has n_distinct + b: b = 0, 1, ... stands for _B-1, _B-2, ..., then for _B+1, ...
     """
 
     def __init__(self, columns, seq_ptr, template):
@@ -288,8 +289,9 @@ class CodedColumns:
 
 
 def extract_all(source, strings):
-    """A tuple for each string: what the extractor of a source gives. ValueError for a regular expression that
-    takes too long on one of them.
+    """A tuple for each string: what the extractor of a source gives.
+
+    ValueError for a regular expression that takes too long on one of them.
     """
     extract = make_extractor(source.name, source.arguments)
     if source.name not in OF_MATCH:
