@@ -219,8 +219,8 @@ def fast_l1_fit(
 
 
 def many_labels_fit(
-    corpus, features, *, c2, tol, eps, memory_limit, constraints, n_threads, max_iterations, random_state,
-    callback, state,
+    corpus, features, *, c2, eps, memory_limit, random_state, tol=1e-6, constraints=None, n_threads=1,
+    max_iterations=None, callback=None, state=None,
 ):  # fmt: skip
     """Minimise -log-likelihood + c2 |w|^2 from zero weights by EPOCHS epochs of `sgd`, then L-BFGS:
     an `OptResult` as of `fast_fit`.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.memory import peak_bytes
 
-from crfbook.models import weights as weights_module
+from crfbook.models import inputs
 from crfbook.models.crf import CRF
 from crfbook.models.path import regularization_path
 
@@ -30,7 +30,7 @@ def nothing_laid_out(monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("all weights were laid out")
 
-    monkeypatch.setattr(weights_module, "observed", refuse)
+    monkeypatch.setattr(inputs, "observed", refuse)
 
 
 def test_the_model_is_that_of_weights_laid_out(nothing_laid_out, monkeypatch):
