@@ -334,7 +334,7 @@ def sharded_large(n_copies=48):
 def driver_row(shard_tokens):
     """Peak memory of the process that calls `fit`, in a process of its own."""
     found = in_own_process(train_alone, shard_tokens)
-    return {"shards": found["shards"], "peak MB of the driver": f"{found['own_peak_mb']:.0f}"}
+    return {"shards": found["shards"], "peak MB of the driver": f"{found['peak_mb']:.0f}"}
 
 
 def train_alone(shard_tokens):

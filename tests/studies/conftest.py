@@ -12,6 +12,14 @@ def clean_tree(monkeypatch):
     monkeypatch.setattr("studies.__main__.require_clean", lambda: None)
 
 
+@pytest.fixture(autouse=True)
+def no_twins_yet():
+    """What a process notes of its corpora belongs to one test."""
+    work.TWINS.clear()
+    yield
+    work.TWINS.clear()
+
+
 @pytest.fixture
 def on_twins(monkeypatch, tmp_path):
     """The tables of `make paper` from the built-in twins."""
