@@ -100,8 +100,9 @@ class TokenColumns:
         return tuple(self.columns)
 
     def sentences(self, labels: bool = True) -> Iterator[list[tuple[Any, ...]]]:
-        """Iterate over sentences, each a list of tuples: the cells of a token,
-        then its label if there is one.
+        """Iterate over sentences, each a list of tuples.
+
+        A tuple has the cells of a token, then its label if there is one.
         """
         parts = list(self.columns.values())
         if labels and self.labels is not None:
@@ -138,9 +139,13 @@ class TokenColumns:
 
     def _range(self, start, stop):
         first, last = int(self.seq_ptr[start]), int(self.seq_ptr[stop])
-        columns = {name: column[first:last] for name, column in self.columns.items()}
-        labels = None if self.labels is None else self.labels[first:last]
-        return TokenColumns(columns, self.seq_ptr[start : stop + 1] - first, labels, self.label_name)
+        return self._with(lambda cells: cells[first:last], self.seq_ptr[start : stop + 1] - first)
+
+    def _with(self, chosen, seq_ptr):
+        """`chosen` of every column and of the labels."""
+        columns = {name: chosen(column) for name, column in self.columns.items()}
+        labels = None if self.labels is None else chosen(self.labels)
+        return TokenColumns(columns, seq_ptr, labels, self.label_name)
 
     def head(self, n: int) -> TokenColumns:
         """The first n sentences (all, if there are fewer)."""
@@ -154,9 +159,7 @@ class TokenColumns:
         index = np.where(index < 0, index + len(self), index)
         token, seq_ptr = ragged_index(self.seq_ptr, index)
         token = token.tolist()
-        columns = {name: [column[t] for t in token] for name, column in self.columns.items()}
-        labels = None if self.labels is None else [self.labels[t] for t in token]
-        return TokenColumns(columns, seq_ptr, labels, self.label_name)
+        return self._with(lambda cells: [cells[t] for t in token], seq_ptr)
 
     def select(
         self, names: Iterable[str], labels: list[Any] | str | None = None, label_name: str | None = None
@@ -165,16 +168,13 @@ class TokenColumns:
         if isinstance(labels, str):
             label_name, labels = label_name or labels, self.columns[labels]
         elif labels is None:
-            label_name, labels = label_name or self.label_name, self.labels
+            labels = self.labels
         chosen = {name: self.columns[name] for name in names}
         return TokenColumns(chosen, self.seq_ptr, labels, label_name or self.label_name)
 
     def copy(self) -> TokenColumns:
         """New lists, the same strings."""
-        labels = None if self.labels is None else list(self.labels)
-        return TokenColumns(
-            {n: list(c) for n, c in self.columns.items()}, self.seq_ptr.copy(), labels, self.label_name
-        )
+        return self._with(list, self.seq_ptr.copy())
 
     def __eq__(self, other):
         if not isinstance(other, TokenColumns):
@@ -225,9 +225,9 @@ _CLOSING = set("\"'’”)]}")
 def tokenize(text, *, penn_symbols=False):
     """Cut a text into sentences and these into tokens: a list of lists of strings.
 
-    A sentence ends at `.`, `?` or `!` (with the closing quotes and brackets that touch it) unless a small
-    letter follows, at an ellipsis before a capital, and at an empty line. The stop of an abbreviation never
-    ends one: `He left the U.S. She stayed.` is one sentence to this function, as it cannot know better.
+    A sentence ends at `.`, `?` or `!` unless a small letter follows; closing quotes and brackets that touch
+    it belong to it. It also ends at an ellipsis before a capital, and at an empty line. The stop of an
+    abbreviation never ends one: `He left the U.S. She stayed.` is one sentence to this function.
     penn_symbols: quotes and brackets as the Treebank and CoNLL-2000 write them: `` '' ` ' -LRB- -RRB-, and '
     for ’; otherwise every token is a piece of the text, and only white space is lost.
     Raises TypeError for anything but a string. Cost O(length of the text).

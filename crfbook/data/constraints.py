@@ -1,5 +1,4 @@
-"""Hard constraints: which label may follow which, open a sequence, close it,
-or stand on a given token at all.
+"""Hard constraints: which labels may follow one another, open a sequence, close it, or stand on a token.
 
 A forbidden transition scores minus infinity in training and in decoding, so its probability is exactly 0
 and no decoded path can contain it. That is not the same as a transition that was never seen in training:
@@ -48,25 +47,23 @@ class Bounds(NamedTuple):
 def bounds_of(constraints, n_labels, width=None):
     """`Bounds` of `Constraints`, or of None (everything is allowed), padded to `width` labels."""
     width, every = width or n_labels, np.ones(n_labels, bool)
-    given = (
-        Constraints(np.ones((n_labels, n_labels), bool), every, every) if constraints is None else constraints
-    )
-    sets = np.zeros((0, n_labels), bool) if given.label_sets is None else given.label_sets
+    free = constraints is None and width == n_labels
+    if constraints is None:
+        constraints = Constraints(np.ones((n_labels, n_labels), bool), every, every)
+    sets = np.zeros((0, n_labels), bool) if constraints.label_sets is None else constraints.label_sets
 
     def scores(allowed, *shape):
         out = np.full(shape, -np.inf)
         out[tuple(map(slice, allowed.shape))][allowed] = 0.0
         return out
 
-    vectors = (scores(allowed, width) for allowed in (given.start, every, given.end))
-    # of thousands of labels a table is 40 MB and more: one of zeros takes no memory until it is written to
-    free = constraints is None and width == n_labels
-    edge = np.zeros((width, width)) if free else scores(given.allowed, width, width)
+    vectors = (scores(allowed, width) for allowed in (constraints.start, every, constraints.end))
+    # a table of thousands of labels takes 40 MB and more; zeros take no memory until they are written to
+    edge = np.zeros((width, width)) if free else scores(constraints.allowed, width, width)
     return Bounds(*vectors, edge, scores(sets, len(sets), width))
 
 
-# scheme: (prefixes it knows, prefixes that may open a chunk after anything complete, prefixes that complete
-# one)
+# scheme: (prefixes that it knows, those that may open a chunk after a complete one, those that complete one)
 SCHEMES = {"BIO": ("BI", "B", "BI"), "IOB1": ("BI", "I", "BI"), "BIOES": ("BIES", "BS", "ES")}
 
 
@@ -159,9 +156,7 @@ def violations(corpus, constraints, label_names):
     first, last = np.zeros((2, len(labels)), bool)
     first[corpus.first], last[corpus.last] = True, True
     known = labels >= 0
-    previous = np.empty_like(labels)
-    previous[:1] = -1
-    previous[1:] = labels[:-1]
+    previous = np.roll(labels, 1)  # means nothing at first tokens
     pair = known & ~first & (previous >= 0)
     bad_pair = pair & ~constraints.allowed[previous, labels]
     bad_start = known & first & ~constraints.start[labels]
@@ -255,13 +250,25 @@ def _table(table, labels):
             f"constraints: expected a table of shape ({n_labels}, {n_labels}) [previous, next], "
             f"one row and column for each label, got shape {table.shape}"
         )
-    return _as_bool(table, "the table")
+    if table.dtype != bool and not (table.dtype != object and np.isin(table, (0, 1)).all()):
+        # a DataFrame with mixed columns gives an object table of True and False
+        if table.dtype == object and all(isinstance(x, (bool, np.bool_)) for x in table.ravel()):
+            return table.astype(bool)
+        raise ValueError(
+            f"constraints: expected True or False everywhere in the table, got {table.dtype} values"
+        )
+    return np.ascontiguousarray(table.astype(bool))
 
 
 def _vector(vector, labels, name):
     if vector is None:
         return np.ones(len(labels), dtype=bool)
-    if isinstance(vector, (set, frozenset)) or not _is_boolean(vector):
+    if isinstance(vector, str):
+        raise ValueError(
+            "constraints: expected a boolean vector or a collection of labels for 'start' and "
+            f"'end', got the string {shown(vector)}"
+        )
+    if isinstance(vector, (set, frozenset)) or np.asarray(list(vector)).dtype != bool:
         # label names that the training data lack are harmless: they cannot occur anyway
         may = set(vector)
         return np.array([label in may for label in labels], dtype=bool)
@@ -272,23 +279,3 @@ def _vector(vector, labels, name):
             f"got shape {vector.shape}"
         )
     return vector.astype(bool)
-
-
-def _is_boolean(vector):
-    if isinstance(vector, str):
-        raise ValueError(
-            "constraints: expected a boolean vector or a collection of labels for 'start' and "
-            f"'end', got the string {shown(vector)}"
-        )
-    return np.asarray(list(vector)).dtype == bool
-
-
-def _as_bool(array, what):
-    if array.dtype != bool and not (array.dtype != object and np.isin(array, (0, 1)).all()):
-        # an object table of True/False comes out of a DataFrame with mixed columns
-        if array.dtype == object and all(isinstance(x, (bool, np.bool_)) for x in array.ravel()):
-            return array.astype(bool)
-        raise ValueError(
-            f"constraints: expected True or False everywhere in {what}, got {array.dtype} values"
-        )
-    return np.ascontiguousarray(array.astype(bool))

@@ -214,19 +214,17 @@ def _pointers(name, values, n_items, what) -> np.ndarray:
     return pointers
 
 
-def _floats(name, values, size, minimum=None) -> np.ndarray:
+def _floats(name, values, size, minimum=-np.inf) -> np.ndarray:
     if values is None:
         return np.zeros(0)
     array = np.ascontiguousarray(values, dtype=np.float64)
     if array.shape not in ((size,), (0,)):
         raise ValueError(f"{name}: expected shape ({size},), got {array.shape}")
-    bad = ~np.isfinite(array)
-    if minimum is not None:
-        bad |= array < minimum
+    bad = ~(np.isfinite(array) & (array >= minimum))
     if bad.any():
         where = int(np.argmax(bad))
         raise ValueError(
-            f"{name}: expected finite numbers{'' if minimum is None else f' >= {minimum}'}, "
+            f"{name}: expected finite numbers{'' if minimum == -np.inf else f' >= {minimum}'}, "
             f"got {array[where]} at position {where}"
         )
     return array
@@ -254,15 +252,13 @@ def make_corpus(
     class_attr = _integers("class_attr", [0] if class_attr is None else class_attr, np.int32)
     class_ptr = [0, 1] if class_ptr is None else class_ptr
     class_ptr = _pointers("class_ptr", class_ptr, len(class_attr), "number of edge attributes of all classes")
-    owner = owners(class_ptr)
-    order = np.lexsort((class_attr, owner))
-    twice = order[1:][
-        (class_attr[order[1:]] == class_attr[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])
-    ]
+    pairs = np.stack([owners(class_ptr), class_attr], axis=1)
+    pairs = pairs[np.lexsort(pairs.T[::-1])]
+    twice = pairs[1:][(pairs[1:] == pairs[:-1]).all(axis=1)]
     if len(twice):
         raise ValueError(
             "class_attr: expected each edge attribute once in a class, "
-            f"got {class_attr[twice[0]]} twice in class {owner[twice[0]]}"
+            f"got {twice[0, 1]} twice in class {twice[0, 0]}"
         )
     if edge_class is None:
         edge_class = np.zeros(n_tokens, np.int32)

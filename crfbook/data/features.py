@@ -132,9 +132,9 @@ def _label_keys(corpus, n_labels):
 
 
 def _pair_counts(corpus, n_labels, n_edge_attrs):
-    """Weighted counts of labelled transitions: keys (edge attribute * L + previous) * L + next, rising,
-    and their counts.
+    """Weighted counts of labelled transitions: (keys, their counts).
 
+    A key is (edge attribute * L + previous) * L + next; keys rise.
     A transition counts once for each edge attribute of its token. Memory grows with what occurs,
     not with classes times L^2.
     """
@@ -179,8 +179,10 @@ def observed(corpus, n_labels, n_attrs, n_edge_attrs=1, *, all_states=False, all
 
 
 def with_every(features, states, transitions):
-    """The FeatureSet with every (attribute, label) pair (`states`), and every label pair of every edge
-    attribute (`transitions`).
+    """The FeatureSet with more weights.
+
+    states : whether every (attribute, label) pair gets one.
+    transitions : whether every label pair of every edge attribute gets one.
     """
     n_labels, n_attrs, n_edge_attrs = features.sizes
     if transitions:
@@ -292,9 +294,9 @@ def mutual_information(corpus, features):
 
 
 def most_informative(corpus, features, n_features):
-    """keep (F,): the `n_features` features of largest `mutual_information`, the first of equals;
-    plain transitions first of all.
+    """keep (F,): the `n_features` features of largest `mutual_information`, the first of equals.
 
+    Plain transitions come before all others.
     Plain transitions depend on no attribute: their information is 0 by definition, not because they were of
     no use. Without them, what is compared would no longer be a chain.
     """
@@ -304,9 +306,7 @@ def most_informative(corpus, features, n_features):
 
 
 def heaviest(w, n_features):
-    """keep (F,): the `n_features` weights of largest magnitude, the first of equals;
-    weights that are 0 never.
-    """
+    """keep (F,): the `n_features` weights of largest magnitude, the first of equals; no weight that is 0."""
     return _largest(np.abs(w), n_features) & (np.asarray(w) != 0)
 
 
@@ -316,8 +316,9 @@ def above_threshold(w, threshold):
 
 
 def without_plain_transitions(features):
-    """keep (F,): all but the weights of edge attribute 0,
-    for models whose transitions all depend on an attribute.
+    """keep (F,): all but the weights of edge attribute 0.
+
+    It is for models whose transitions all depend on an attribute.
     """
     keep = np.ones(features.n_features, bool)
     keep[features.n_node : features.n_node + features.edge_ptr[1]] = False
@@ -346,8 +347,9 @@ def _largest(score, n):
 
 
 def _presence(corpus):
-    """The corpus with each attribute at most once at a token and no values: those that were 0 are left out;
-    sequences unweighted.
+    """The corpus with each attribute at most once at a token, without values and weights of sequences.
+
+    Attributes whose value was 0 are left out.
     """
     token, attr = corpus.attr_token, corpus.attr_idx.astype(np.int64)
     if len(corpus.attr_val):

@@ -122,8 +122,8 @@ def read_conll(
 ) -> TokenColumns:  # fmt: skip
     """Read a file of columns into `TokenColumns`.
 
-    path_or_file: path, open file (binary or text), or bytes; UTF-8, lines end in LF or CR LF.
-    It is read in pieces, which are not kept.
+    path_or_file: path, open file (binary or text), or bytes; UTF-8, lines end in LF or CR LF. It is read in
+    pieces, which are not kept.
     columns: a name for every column of the file, in order; None leaves a column out.
     label: the one of these names that holds the labels, or None.
     separator: None splits at runs of blanks and tabs; otherwise exactly this character (cells may then hold
@@ -131,8 +131,8 @@ def read_conll(
     Lines starting with "#" are text.
 
     Raises ValueError naming file and line for a line with another number of cells ("expected 3 columns (...),
-    found 2"), for an empty cell, for bytes that are not UTF-8, for a line of more than MAX_LINE bytes (1 MB),
-    and for a sentence of more than MAX_SENTENCE tokens (a million).
+    found 2"), for an empty cell, and for bytes that are not UTF-8. It does so, too, for a line of more than
+    MAX_LINE bytes (1 MB), and for a sentence of more than MAX_SENTENCE tokens (a million).
     """
     columns, separator = _checked_columns(columns, label), _separator_byte(separator)
     name, blocks = _blocks(path_or_file)
@@ -144,9 +144,13 @@ def iter_conll(
     path: File, columns: Iterable[str | None], label: str | None = None, separator: str | None = None,
     n_tokens: int = 50_000,
 ) -> Iterator[TokenColumns]:  # fmt: skip
-    """`read_conll` in pieces of whole sentences, at least n_tokens tokens or MAX_PIECE bytes (64 MB) each but
-    the last: memory does not grow with the file. A sentence of more bytes is refused. Arguments and errors as
-    there (path : also an open binary file); a file without a token gives nothing.
+    """`read_conll` in pieces of whole sentences, so that memory does not grow with the file.
+
+    path : a path or an open binary file.
+    n_tokens : each piece but the last has at least so many tokens, or MAX_PIECE bytes (64 MB).
+
+    Other arguments and errors are those of `read_conll`. A sentence of more than MAX_PIECE bytes is refused.
+    A file without a token gives nothing.
     """
     columns, separator = _checked_columns(columns, label), _separator_byte(separator)
     file: Any = path if hasattr(path, "readline") else open(file_name(path), "rb")  # noqa: SIM115

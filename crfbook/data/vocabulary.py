@@ -1,6 +1,4 @@
-"""Strings and labels as numbers: growing vocabularies, label alphabets,
-and how both are stored without pickle.
-"""
+"""Strings and labels as numbers: growing vocabularies, label alphabets, and their storage without pickle."""
 
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -29,8 +27,9 @@ class Numbering(dict):
 
 
 def numbered(things, n):
-    """Number the distinct ones among n things: (int32 (n,) numbers,
-    list of distinct things in order of appearance).
+    """Number the distinct ones among n things.
+
+    Returns (int32 (n,) numbers, list of the distinct things in order of appearance).
     """
     numbering = Numbering()
     numbers = np.fromiter(map(numbering.__getitem__, things), np.int32, n)
@@ -48,9 +47,7 @@ def row_of(ptr, position):
 
 
 def where(position, seq_ptr):
-    """The words "sequence 17, token 3" for a position in the flat order (positions and both numbers count
-    from 0).
-    """
+    """The words "sequence 17, token 3" for a position in the flat order; all three count from 0."""
     sequence = row_of(seq_ptr, position)
     return f"sequence {sequence}, token {position - int(seq_ptr[sequence])}"
 
@@ -71,8 +68,9 @@ def in_order(value, what, expected="a list of sequences"):
 
 
 def falling_order(counts):
-    """Positions by falling count; equal counts keep their order. Returns int32 (order, rank):
-    rank[order[i]] = i.
+    """Positions by falling count: int32 (order, rank), where rank[order[i]] = i.
+
+    Equal counts keep their order.
     """
     order = np.argsort(-counts, kind="stable").astype(np.int32)
     rank = np.empty_like(order)
@@ -81,12 +79,9 @@ def falling_order(counts):
 
 
 def pack_strings(strings):
-    """A list of strings as (uint8 blob, int64 offsets):
-    string i is blob[offsets[i]:offsets[i+1]] in UTF-8.
-    """
+    """(uint8 blob, int64 offsets) of strings: blob[offsets[i]:offsets[i+1]] is string i in UTF-8."""
     encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return np.frombuffer(b"".join(encoded), np.uint8).copy(), offsets
 
 

@@ -50,7 +50,7 @@ def read_conllu(source, columns=("word", "upos", "xpos", "feats", "head", "depre
     flat, seq_ptr = [[] for _ in places], [0]
     n_tokens = 0
     lines, name = text_lines(source)
-    for number, line in lines:
+    for number, line in lines:  # the last one is empty
         if not line.strip():
             if n_tokens > seq_ptr[-1]:
                 seq_ptr.append(n_tokens)
@@ -70,8 +70,6 @@ def read_conllu(source, columns=("word", "upos", "xpos", "feats", "head", "depre
         for out, place in zip(flat, places, strict=True):
             out.append(shared.setdefault(cells[place], cells[place]))
         n_tokens += 1
-    if n_tokens > seq_ptr[-1]:
-        seq_ptr.append(n_tokens)
     return TokenColumns(dict(zip(columns, flat, strict=True)), seq_ptr)
 
 

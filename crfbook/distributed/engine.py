@@ -4,14 +4,13 @@
     total(task, shards, payload, *more)     the sum of task(payload, shard, *more) over all shards
 
 A result is a tuple of numbers and arrays. Sums are made in one fixed tree, which pairs neighbours:
-((p0 + p1) + (p2 + p3)) + p4. Its shape depends on the number of shards alone. Whoever has some neighbouring
-shards makes the branches that lie among them, so a sum has the same bits whoever computes what. Tasks keep
-no state but caches: a worker may die at any moment, and whoever is left computes its part again.
+((p0 + p1) + (p2 + p3)) + p4. Its shape depends on the number of shards alone. A worker that has some
+neighbouring shards makes the branches that lie among them, so a sum has the same bits on any cluster. Tasks
+keep no state but caches: a worker may die at any moment, and another one computes its part again.
 
-Do all workers compute the same? Versions, the hash of the kernels, and a gradient that each computes.
-
-Versions and kernels must agree, else nothing is begun. Where gradients differ in their last bits (other
-processors, other BLAS libraries), results depend on who computes what: a warning says so.
+A handshake asks all workers for their versions, the hash of their kernels, and the gradient of a small
+problem. Versions and kernels must agree, else nothing is begun. Gradients may differ in their last bits on
+other processors or BLAS libraries. Then results depend on which worker computes what, and a warning says so.
 """
 
 import asyncio
@@ -28,6 +27,7 @@ from collections import Counter, deque
 from concurrent.futures import CancelledError
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
 from threading import Event
 from typing import NamedTuple
 
@@ -64,12 +64,8 @@ def probe():
     lengths = rng.integers(1, 30, 200)
     n_tokens, n_attrs, n_labels = int(lengths.sum()), 300, 9
     attr_ptr = offsets(rng.integers(1, 6, n_tokens))
-    corpus = make_corpus(
-        offsets(lengths),
-        attr_ptr,
-        rng.integers(0, n_attrs, attr_ptr[-1]),
-        labels=rng.integers(0, n_labels, n_tokens),
-    )
+    attrs, labels = rng.integers(0, n_attrs, attr_ptr[-1]), rng.integers(0, n_labels, n_tokens)
+    corpus = make_corpus(offsets(lengths), attr_ptr, attrs, labels=labels)
     objective = Objective(corpus, observed(corpus, n_labels, n_attrs), form="batched")
     value, grad = objective(0.1 * rng.standard_normal(objective.features.n_features))
     return hashlib.sha256(grad.tobytes()).hexdigest(), value
@@ -85,13 +81,13 @@ def check_workers(client, workers):
     mine, (bits, value) = introduce()
     unlike, other_bits = [], []
     for worker, said in sorted(client.run(introduce, workers=workers, on_error="return").items()):
-        if isinstance(said, OSError):  # it is lost; whoever comes in its place meets `check_here`
+        if isinstance(said, OSError):  # it is lost; a worker that takes its place meets `check_here`
             continue
         if isinstance(said, BaseException):
             unlike.append(f"{worker} answers {type(said).__name__}: {said}")
             continue
         theirs, (their_bits, their_value) = said
-        differs = [f"{n} {theirs.get(n)} (here {v})" for n, v in mine.items() if theirs.get(n) != v]
+        differs = _differences(theirs, mine, "here")
         if not abs(their_value - value) <= CLOSE * abs(value):
             differs.append(f"probe {their_value:.17g} (here {value:.17g})")
         if differs:
@@ -110,21 +106,23 @@ def check_workers(client, workers):
 
 
 def check_here(wanted):
-    """RuntimeError in a worker that joined after the handshake, and is unlike the others."""
-    mine = versions()
-    differs = [
-        f"{name} {mine.get(name)} (expected {value})"
-        for name, value in wanted.items()
-        if mine.get(name) != value
-    ]
-    if differs:
+    """RuntimeError in a worker that joined after the handshake, and is unlike the others.
+
+    wanted : `versions` of the others, or None: nothing is checked.
+    """
+    if differs := wanted and _differences(versions(), wanted, "expected"):
         raise RuntimeError(f"a worker that joined later is unlike the others: {', '.join(differs)}")
+
+
+def _differences(found, wanted, why):
+    """Texts of the versions that differ; `why` says what the wanted ones are."""
+    return [f"{n} {found.get(n)} ({why} {v})" for n, v in wanted.items() if found.get(n) != v]
 
 
 RETRIES = 20  # evaluations begun anew after a loss, in a row
 PATIENCE = 60.0  # seconds without any worker before the cluster is given up
 POLL = 0.1  # seconds between two looks at Ctrl-C and at the client
-LOOK = 1.0  # seconds between two questions to the scheduler, who is still there
+LOOK = 1.0  # seconds between two questions to the scheduler: which workers are there
 
 
 class ClusterLost(RuntimeError):
@@ -145,8 +143,10 @@ class Branch(NamedTuple):
 
 
 def joined(branches, n, add):
-    """The fewest branches of a tree of n leaves for these, which lie side by side: two that have a common
-    parent become one. At the right end of the tree a parent may have one child, and is that child.
+    """The fewest branches of a tree of n leaves for these, which lie side by side.
+
+    Two branches that have a common parent become one. At the right end of the tree a parent may have one
+    child, and is that child.
     """
     stack = []
     for start, size, sums in branches:
@@ -185,7 +185,7 @@ class Part(NamedTuple):
 
 
 def stretch(task, payload, start, shards, n, more):
-    """The branches of some neighbouring ones among n shards, the first of which is number `start`."""
+    """The branches of neighbouring `shards` among n, the first of which is number `start`."""
 
     keep_freed()
 
@@ -198,7 +198,7 @@ def stretch(task, payload, start, shards, n, more):
 
 
 def adjoined(left, right, n):
-    """The branches of two neighbouring stretches, in new arrays: what a task returned may be wanted again."""
+    """The branches of two neighbouring stretches, in new arrays: results of tasks may be needed again."""
     return joined(left + right, n, _added)
 
 
@@ -223,7 +223,7 @@ def _added(left, right):
 
 
 class Local:
-    """This process: the reference for the bits of every result."""
+    """This process. Its results are the reference for the bits of all others."""
 
     n_workers, client = 1, None
 
@@ -256,8 +256,7 @@ class Cluster:
             check_workers(client, self._workers())
         except (OSError, TimeoutError) as error:
             raise ClusterLost(f"client: its scheduler went during the handshake ({error})") from None
-        threads = [info["nthreads"] for info in self._info().values()]
-        self.n_workers = max(1, sum(threads))
+        self.n_workers = max(1, sum(info["nthreads"] for info in self._info().values()))
         self._homes = {}  # number of a shard -> worker
 
     # ---- jobs one by one
@@ -293,8 +292,10 @@ class Cluster:
         return self._kept_at(lambda retry: self._total(task, shards, payload, more, group))
 
     def _total(self, task, shards, payload, more, group):
-        """The payload goes to one worker, the others have it from there and from each other. Dask would wait
-        for ever for one that was sent to a dying worker: after any loss all is begun anew.
+        """One attempt at the sum of `total`.
+
+        The payload goes to one worker; the others have it from there and from each other. Dask would wait for
+        ever for a payload that was sent to a dying worker: after any loss all is begun anew.
         """
         workers = {*self._workers()}
         sending = self.client.scatter(payload, direct=True, hash=False, asynchronous=True)
@@ -308,7 +309,7 @@ class Cluster:
             submit(home, stretch, task, sent, *part, n, more)
             for part, home in cut(shards, self._assign(n), group)
         ]
-        while len(parts) > 1:  # where the right one is: with neighbours together few sums travel
+        while len(parts) > 1:  # at the home of the right one: with neighbours together few sums travel
             pairs = zip(parts[::2], parts[1::2], strict=False)
             both = [submit(home, adjoined, left, right, n) for (left, _), (right, home) in pairs]
             parts = both + parts[2 * len(both) :]
@@ -316,28 +317,24 @@ class Cluster:
         return whole.sums
 
     def _assign(self, n_shards):
-        """The worker of each shard. It keeps the one that it had: what that has built lies in its cache."""
+        """The worker of each shard. A shard keeps its worker, which has it in its cache."""
         workers = self._workers()
-        load = Counter({worker: 0 for worker in workers})
+        homes = {i: home for i, home in self._homes.items() if i < n_shards and home in workers}
+        if not homes:  # neighbours together: their sum need not travel
+            homes = {i: workers[i * len(workers) // n_shards] for i in range(n_shards)}
+        load = Counter(dict.fromkeys(workers, 0))
+        load.update(homes.values())
         for i in range(n_shards):
-            if self._homes.get(i) in load:
-                load[self._homes[i]] += 1
-            else:
-                self._homes.pop(i, None)
-        if not self._homes:  # neighbours together: their sum need not travel
-            self._homes = {i: workers[i * len(workers) // n_shards] for i in range(n_shards)}
-            return [self._homes[i] for i in range(n_shards)]
-        for i in range(n_shards):
-            if i not in self._homes:
-                self._homes[i] = min(workers, key=load.__getitem__)
-                load[self._homes[i]] += 1
+            if i not in homes:
+                homes[i] = min(workers, key=load.__getitem__)
+                load[homes[i]] += 1
         while max(load.values()) - min(load.values()) > 1:
             most, least = max(workers, key=load.__getitem__), min(workers, key=load.__getitem__)
-            moved = max(i for i in range(n_shards) if self._homes[i] == most)
-            self._homes[moved] = least
+            homes[max(i for i in range(n_shards) if homes[i] == most)] = least
             load[most] -= 1
             load[least] += 1
-        return [self._homes[i] for i in range(n_shards)]
+        self._homes = homes
+        return [homes[i] for i in range(n_shards)]
 
     # ---- losses
 
@@ -359,7 +356,7 @@ class Cluster:
         raise ClusterLost(f"workers were lost {RETRIES} times in a row, the last time: {last}") from last
 
     def _result(self, future, workers=frozenset()):
-        """What it holds, once it is there. TimeoutError as of `_outcome`."""
+        """The result of a future, once it is there. TimeoutError as of `_outcome`."""
         try:
             return self._outcome(self.client.gather(future, direct=True, asynchronous=True), workers)
         except BaseException as error:
@@ -370,8 +367,10 @@ class Cluster:
             raise
 
     def _outcome(self, coroutine, workers=frozenset()):
-        """What a coroutine of the client returns; hears Ctrl-C, and a scheduler that is gone. TimeoutError
-        once one of these workers is, whatever Dask says of it.
+        """What a coroutine of the client returns.
+
+        It is interrupted by Ctrl-C, and by the loss of the scheduler. TimeoutError once one of `workers` is
+        gone, whatever Dask says of it.
         """
         doing = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
         there, began = Event(), time.monotonic()
@@ -424,13 +423,11 @@ class Cluster:
 
 def cut(shards, homes, group):
     """((number of the first, shards), home) of each stretch with one home and at most `group` shards."""
-    start = 0
-    while start < len(shards):
-        stop = start + 1
-        while stop < len(shards) and homes[stop] == homes[start] and stop - start != group:
-            stop += 1
-        yield (start, shards[start:stop]), homes[start]
-        start = stop
+    for home, run in groupby(range(len(shards)), homes.__getitem__):
+        run = list(run)
+        size = group or len(run)
+        for start in run[::size]:
+            yield (start, shards[start : min(start + size, run[-1] + 1)]), home
 
 
 def _checked(wanted, task, *job):

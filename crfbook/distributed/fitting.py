@@ -1,8 +1,8 @@
 """Training on shards: `CRF.fit` for a text that one process cannot or should not hold.
 
-The outer loop, the optimisers and the certificate are those of `CRF.fit` (training/loop.py); only sums over
-the corpus are computed by others. "perceptron" is another thing: each shard trains for itself, and the
-weights are averaged after each epoch (parameter mixing), a quick approximate model.
+The outer loop, the optimisers and the certificate are those of `CRF.fit` (training/loop.py); the workers
+compute sums over the corpus. "perceptron" differs: each shard trains for itself, and the weights are averaged
+after each epoch (parameter mixing). That gives a quick approximate model.
 
 Sources: docs/SPEC.md, A.11; McDonald, Hall and Mann (2010), "Distributed training strategies for the
 structured perceptron", for iterative parameter mixing.
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from crfbook._checks import File, function_or_none, shown, whole
-from crfbook.distributed.engine import Part, check_here, engine_of, memory_share, versions
+from crfbook.distributed.engine import Part, check_here, engine_of, versions
 from crfbook.distributed.objective import KEPT, ShardedObjective
-from crfbook.distributed.shards import Shards, check_crf, read_shard, settings_of
+from crfbook.distributed.shards import Shards, check_crf, part_of, prefixed, read_shard, settings_of
 from crfbook.learners.online import perceptron
 from crfbook.learners.quasi_newton import LBFGS, Shrinking
 from crfbook.learners.stochastic import Preconditioned
@@ -87,11 +87,8 @@ def fit(
     w0 = carried_over(crf, shards.encoder, features) if warm else np.zeros(features.n_features)
     keeper = Checkpoint(checkpoint, every, callback, _identity(crf, shards, settings))
     problem = {"n_threads": 1 if client is not None else settings.n_threads, "group": group, "budget": budget}
-    with Monitor(
-        verbose=settings.verbose,
-        callback=keeper if checkpoint is not None else callback,
-        total=settings.max_iterations,
-    ) as monitor:
+    told = keeper if checkpoint is not None else callback
+    with Monitor(verbose=settings.verbose, callback=told, total=settings.max_iterations) as monitor:
         monitor.steps += keeper.past
         result = train(shards, engine, settings, w0, monitor, keeper.state, problem)
         kept = monitor.finish(result)
@@ -175,7 +172,7 @@ def train(shards, engine, settings, w0, callback, state, problem):
 
 
 class _OneByOne(Learner):
-    """What is computed on each shard by itself, then averaged; an iteration is one pass over all shards."""
+    """Each shard computes a result by itself; then all are averaged. An iteration visits all shards."""
 
     task = None  # (payload, shards, F, ...) -> tuple of sums
 
@@ -200,9 +197,9 @@ class _OneByOne(Learner):
 
 
 class Alone(_OneByOne):
-    """Each shard finds weights for itself by dual coordinate ascent; then their mean, over the shards that
-    have the weight at all. One iteration, ALONE_EPOCHS epochs.
+    """Each shard finds weights for itself by dual coordinate ascent; the result is their mean.
 
+    The mean of a weight is over the shards that have it. There is one iteration, of ALONE_EPOCHS epochs.
     Zeros are returned where the mean is no better than they are: with a penalty of 1e-12 or 1e200, or values
     of 1e8, ascent ends far from the optimum.
     """
@@ -229,11 +226,13 @@ class Alone(_OneByOne):
 
 
 def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
-    """(weights that the shard finds for itself, `Part` of F, ones where it has found any, tokens by the
-    weights of their sequences): a task.
+    """(weights, ones, length) of a shard that trains for itself. A task.
+
+    weights : `Part` of F, as the shard finds them.
+    ones : `Part` of F, 1 where it has found a weight.
+    length : its tokens, times the weights of their sequences.
     """
-    if wanted is not None:
-        check_here(wanted)
+    check_here(wanted)
     corpus, features, place, constraints = read_shard(*shard)
     found, count = np.zeros((2, len(place)))
     share = c2 / n_shards  # of the penalty, as it has a share of the text
@@ -245,19 +244,19 @@ def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
 
 
 def _completed(result):
-    """The result of a training inside of another one, which is what Ctrl-C is meant for."""
+    """The result of an inner training. If Ctrl-C stopped it: KeyboardInterrupt, for the outer one."""
     if result.status == "interrupted":
         raise KeyboardInterrupt
     return result
 
 
 class Mixing(_OneByOne):
-    """The perceptron by iterative parameter mixing: in each epoch every shard goes on from the common
-    weights; their mean over the shards is where the next epoch begins.
+    """The perceptron by iterative parameter mixing.
 
-    Returned is the mean of all weight vectors that were passed, over shards and epochs (averaging=False: the
-    last mean). An approximation of the perceptron on the whole text: its error grows with the number of
-    shards.
+    In each epoch every shard goes on from the common weights. The next epoch begins at their mean over the
+    shards. The result is the mean of all weight vectors that were passed, over shards and epochs
+    (averaging=False: the last mean). It approximates the perceptron on the whole text; the error grows with
+    the number of shards.
     """
 
     kept = "seconds", "objective", "violation"
@@ -300,15 +299,14 @@ class Mixing(_OneByOne):
 
 
 def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
-    """(what the weights moved, mean of those passed, less w: `Part`s of F; loss, errors) of an epoch of a
-    shard: a task.
+    """(move, mean, loss, errors) of an epoch of a shard. A task.
+
+    move : `Part` of F, how far the weights moved.
+    mean : `Part` of F, the mean of the weights that were passed, less w.
     """
-    if wanted is not None:
-        check_here(wanted)
-    budget = memory_share() if budget is None else budget
-    corpus, features, place, constraints = KEPT.get(
-        (shard, "corpus"), lambda: _sized(read_shard(*shard)), budget
-    )
+    check_here(wanted)
+    read = KEPT.get((shard, "corpus"), lambda: _sized(read_shard(*shard)), budget)
+    corpus, features, place, constraints = read
     moves, loss, errors = np.zeros((2, len(place))), 0.0, 0.0
     if corpus.n_tokens:
         own = w[place]
@@ -338,9 +336,10 @@ def _identity(crf, shards, settings):
 
 
 class Checkpoint:
-    """Writes the state of a training now and then; the callback of one. A file that is there is gone on from.
+    """The callback that writes the state of a training to a file; a file that exists gives the first state.
 
-    past : steps of the training so far. state : its state, or None.
+    past : steps of the training so far.
+    state : its state, or None.
     """
 
     wants_state = True
@@ -371,7 +370,7 @@ class Checkpoint:
             raise ValueError(
                 f"checkpoint {os.fspath(self.path)}: it is of a training {what}; name another file"
             )
-        self.state = {name[6:]: array for name, array in arrays.items() if name.startswith("state.")} or None
+        self.state = part_of("state", arrays) or None
         rows = zip(*(arrays[f"steps.{name}"].tolist() for name in Step._fields), strict=True)
         self.past = [Step(*row) for row in rows]
         self.steps = list(self.past)
@@ -384,9 +383,9 @@ class Checkpoint:
         return self.callback is not None and self.callback(step, w, *more)
 
     def write(self, state):
-        columns = {f"steps.{n}": np.array([getattr(step, n) for step in self.steps]) for n in Step._fields}
-        arrays = {f"state.{name}": array for name, array in state.items()}
-        save_arrays(self.path, "checkpoint", {"identity": self.identity}, arrays | columns)
+        steps = {name: np.array([getattr(step, name) for step in self.steps]) for name in Step._fields}
+        arrays = prefixed("state", state) | prefixed("steps", steps)
+        save_arrays(self.path, "checkpoint", {"identity": self.identity}, arrays)
 
     def finish(self, result):
         """The state at the end, if there is one."""

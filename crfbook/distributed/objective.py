@@ -1,10 +1,10 @@
-"""The objective of `Objective`, as a sum over shards that anyone may compute.
+"""The objective of `Objective`, as a sum over shards that any worker may compute.
 
     value(w) = sum over shards of -log p + c2 |w|^2,    the same for the gradient
 
-A task has the paths and hashes of some neighbouring shards. Whoever gets it reads them, unless it has done
-so before: what is built of a shard is kept, least recently used out first. Nothing else is remembered, so
-that any worker can do any task.
+A task has the paths and hashes of some neighbouring shards. The worker that gets it reads them, unless it has
+done so before: what is built of a shard is kept, least recently used out first. Nothing else is remembered,
+so that any worker can do any task.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ class Kept:
         self.things, self.building, self.lock = OrderedDict(), {}, threading.Lock()
 
     def get(self, key, build, budget):
-        """The thing under `key`; build() -> (thing, bytes) makes it once, whoever asks first."""
+        """The thing under `key`; build() -> (thing, bytes) makes it once, in the thread that asks first.
+
+        budget : bytes, or None: `memory_share`.
+        """
+        budget = memory_share() if budget is None else budget
         with self.lock:
             own = self.building.setdefault(key, threading.Lock())
         with own:
@@ -88,14 +92,14 @@ def _build(shard, subset, n_threads):
 def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
     """(value, `Part` of F) of a shard, without penalty.
 
-    payload : (w (F,), `Subset` or None). shard : what `read_shard` takes. what : "counts" (value and
-    gradient) or "variances" (0 and second derivatives). budget : bytes that may be kept, None:
-    `memory_share`. wanted : `versions` that a worker must have, or None.
+    payload : (w (F,), `Subset` or None).
+    shard : what `read_shard` takes.
+    what : "counts" (value and gradient) or "variances" (0 and second derivatives).
+    budget : bytes that may be kept; None: `memory_share`.
+    wanted : `versions` that a worker must have, or None.
     """
-    if wanted is not None:
-        check_here(wanted)
+    check_here(wanted)
     w, subset = payload
-    budget = memory_share() if budget is None else budget
     key = shard, subset and subset.digest, n_threads
     built = KEPT.get(key, lambda: _build(shard, subset, n_threads), budget)
     place = built.place
@@ -115,10 +119,12 @@ class ShardedObjective:
 
     Parameters
     ----------
-    shards : `Shards`. engine : `Local` or `Cluster`. c2 : float >= 0.
-    n_threads : threads of one task, without a cluster. group : the most shards of one task; None: so many
-        that each thread of a worker has a task. budget : bytes that a process may keep of what it has built;
-        None: half of its memory.
+    shards : `Shards`.
+    engine : `Local` or `Cluster`.
+    c2 : float >= 0.
+    n_threads : threads of one task, without a cluster.
+    group : the most shards of one task; None: so many that each thread of a worker has a task.
+    budget : bytes that a process may keep of what it has built; None: half of its memory.
 
     Value and gradient have the same bits for any engine and group. Errors as `Objective` and `read_shard`.
     """

@@ -72,7 +72,8 @@ def _in_memory(text, label):
     if isinstance(text, TokenColumns):
         return text, None, None
     if hasattr(text, "to_dict") and hasattr(text, "columns"):  # a DataFrame
-        return frame_columns(text, label), None, None
+        lists = {str(name): text[name].tolist() for name in text.columns}
+        return _of_lists(lists, label, "row", 0), None, None
     if isinstance(text, tuple) and len(text) in (2, 3) and not hasattr(text[0], "attr_ptr"):
         X, y, weights = (*text, None)[:3]
         if isinstance(X, TokenColumns) and y is not None:  # may be flat
@@ -114,23 +115,8 @@ def lengths_of(X):
     return [x.shape[0] if getattr(x, "shape", ()) else len(x) if hasattr(x, "__len__") else 1 for x in X]
 
 
-def n_tokens_of(X):
-    """Tokens of all sequences."""
-    return sum(lengths_of(X))
-
-
-def frame_columns(frame, label):
-    """`TokenColumns` of a DataFrame whose cells are lists, one a sentence."""
-    return _of_lists({str(name): frame[name].tolist() for name in frame.columns}, label, "row", 0)
-
-
-def batch_columns(batch, label, first=0, path=""):
-    """`TokenColumns` of a pyarrow.RecordBatch whose cells are lists; first : number of its first row."""
-    lists = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-    return _of_lists(lists, label, f"{path}, row", first)
-
-
 def _of_lists(lists, label, what, first):
+    """`TokenColumns` of a table whose cells are lists, a row a sentence; first : number of its first row."""
     if label is not None and label not in lists:
         raise ValueError(f"{what}: expected a column {label!r} of labels, got {', '.join(map(repr, lists))}")
     sizes = None
@@ -175,7 +161,8 @@ def parquet_batches(file, size, label=None, wanted=None):
             yield opened.schema_arrow
             for batch in opened.iter_batches(batch_size=size):
                 chosen = batch.select(wanted(batch.schema.names)) if wanted else batch
-                yield batch, batch_columns(chosen, label, first, name)
+                lists = {column: chosen.column(column).to_pylist() for column in chosen.schema.names}
+                yield batch, _of_lists(lists, label, f"{name}, row", first)
                 first += len(batch)
     except Exception as error:
         if isinstance(error, ImportError) or getattr(error, "errno", None):
@@ -192,14 +179,6 @@ def joined(parts):
     return TokenColumns(columns, offsets(lengths), labels, first.label_name)
 
 
-def text_digest(text):
-    """Hash of what `pieces` would read: of a file its bytes, else of the objects as pickle writes them."""
-    if not is_file(text):
-        return digest_of(text)
-    with same_file(text) as file:
-        return file.raw.digest
-
-
 def regular(path):
     """`path` as str; ValueError for a folder or a pipe."""
     name = file_name(path)
@@ -209,7 +188,7 @@ def regular(path):
 
 
 def same_file(path):
-    """An open file: what is read has the hash `raw.digest`, whoever writes into it meanwhile."""
+    """An open file: what is read has the hash `raw.digest`, or there is an error."""
     return io.BufferedReader(_Blocks(regular(path)), BLOCK)
 
 
@@ -242,8 +221,9 @@ class _Blocks(io.FileIO):
 
 
 def digest_of(value):
-    """Hash of plain objects, arrays and tables: equal ones have the same, whatever they share or cache, if
-    dicts and sets have their entries in the same order.
+    """Hash of plain objects, arrays and tables. Equal ones have the same, whatever they share or cache.
+
+    Dicts and sets must have their entries in the same order.
     """
     digest = hashlib.sha256()
     pickler = _Plain(SimpleNamespace(write=digest.update), protocol=5)

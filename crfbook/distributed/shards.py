@@ -105,9 +105,9 @@ class Shards:
             digest = about.pop("digest", None), _hash_of(about)
         except (KeyError, TypeError, IndexError, RecursionError) as error:
             raise ShardError(f"{path}: expected the manifest of shards, {error!r} is wrong") from None
-        twice = [name for name, n in Counter(row.path for row in rows).items() if n > 1]
-        if twice:
-            raise ShardError(f"{path}: expected each shard once, got {os.path.basename(twice[0])} twice")
+        for name, n in Counter(row.path for row in rows).items():
+            if n > 1:
+                raise ShardError(f"{path}: expected each shard once, got {os.path.basename(name)} twice")
         if digest[0] != digest[1]:
             raise ShardError(
                 f"{path}: expected the manifest as write_shards left it, its hash is another: remove it, "
@@ -231,7 +231,8 @@ def read_features(path, digest):
 def write_shard(path, corpus, features, constraints, alphabet, source=""):
     """Write one shard: a corpus with the ids of the whole, cut down to what occurs in it. Returns a `Shard`.
 
-    alphabet : digest of the alphabet whose ids these are. source : digest of the text.
+    alphabet : digest of the alphabet whose ids these are.
+    source : digest of the text.
     """
     corpus, small, place = own_part(corpus, features)
     arrays = prefixed("corpus", corpus._asdict())

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sklearn.utils.validation import check_is_fitted
@@ -60,9 +61,9 @@ def predict_files(
     verbose : show a progress bar.
 
     Returns a list of `Tagged`, one a file, in their order (of skipped ones n_tokens is -1). Files appear
-    complete or not at all. Raises ValueError or TypeError naming file and place; FileExistsError. A file of
-    columns with a line of more than 1 MB, or a sentence of more than a million tokens or 64 MB, is refused,
-    and so is a row of Parquet of more than a million values, a folder and a pipe.
+    complete or not at all. Raises ValueError or TypeError naming file and place; FileExistsError. Refused are
+    files of columns with a line of more than 1 MB, or with a sentence of more than a million tokens or 64 MB;
+    rows of Parquet of more than a million values; folders and pipes.
     """
     check_is_fitted(crf, "weights_")
     one_of("existing", existing, ("error", "skip", "replace"))
@@ -74,7 +75,9 @@ def predict_files(
     odd = [name for name in crf.classes_ if not isinstance(name, str)]
     if odd:
         raise ValueError(f"predict_files: expected a CRF whose labels are strings, one is {shown(odd[0])}")
-    files = [os.path.abspath(file_name(path)) for path in _listed(files)]  # links keep their names
+    if is_file(files):
+        raise TypeError(f"files: expected a list of paths, got one path: [{files!r}]")
+    files = [os.path.abspath(file_name(path)) for path in files]  # links keep their names
     names = Counter(map(os.path.basename, files))
     twice = [name for name, n in names.items() if n > 1]
     if twice:
@@ -82,13 +85,9 @@ def predict_files(
     out = os.path.realpath(file_name(out))
     os.makedirs(out, exist_ok=True)
     targets = [os.path.join(out, os.path.basename(path)) for path in files]
-    clash = [
-        path
-        for path, target in zip(files, targets, strict=True)
-        if os.path.realpath(path) == os.path.realpath(target)
-    ]
-    if clash:
-        raise ValueError(f"out: expected another folder than that of the files, {clash[0]} is in it")
+    for path, target in zip(files, targets, strict=True):
+        if os.path.realpath(path) == os.path.realpath(target):
+            raise ValueError(f"out: expected another folder than that of the files, {path} is in it")
     there = [os.path.lexists(target) for target in targets]  # so is a link to a file that is gone
     if existing == "error" and any(there):
         name = targets[there.index(True)]
@@ -112,9 +111,9 @@ def predict_files(
 
 @contextlib.contextmanager
 def _at_work(out):
-    """Context manager: whoever begins alone in `out` removes the models of calls that were killed.
+    """Context manager: a call that begins alone in `out` removes the models of calls that were killed.
 
-    The lock on the folder is the system's and ends with its process. Where there is none nothing is removed.
+    The system holds the lock on the folder, until the process ends. Without locks nothing is removed.
     """
     folder = None
     with contextlib.suppress(ImportError, OSError):
@@ -124,7 +123,7 @@ def _at_work(out):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _sweep(out, MODELS, ("model",))
-        fcntl.flock(folder, fcntl.LOCK_SH)  # beside others; while one is at work, nobody sweeps
+        fcntl.flock(folder, fcntl.LOCK_SH)  # beside others; while one is at work, none sweeps
     try:
         yield
     finally:
@@ -139,12 +138,6 @@ def _sweep(out, pattern, names):
         if found and found[1] in names:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(out, left))
-
-
-def _listed(files):
-    if is_file(files):
-        raise TypeError(f"files: expected a list of paths, got one path: [{files!r}]")
-    return list(files)
 
 
 def _shown(results, n, verbose):
@@ -191,9 +184,9 @@ def _tag_columns(crf, path, beside, columns, label, piece_tokens):
     n_sequences = n_tokens = 0
     with open(beside, "w", encoding="utf-8", newline="\n") as file:
         for piece in iter_conll(path, columns, n_tokens=piece_tokens):
-            labels = _flat(crf.predict(piece.select(_needed(crf, piece.names))))
+            found = crf.predict(piece.select(_needed(crf, piece.names)))
             piece.columns.pop(label, None)
-            piece.labels = labels
+            piece.labels = list(chain.from_iterable(found))
             write_conll(file, piece)
             n_sequences, n_tokens = n_sequences + len(piece), n_tokens + piece.n_tokens
     return n_sequences, n_tokens
@@ -202,29 +195,26 @@ def _tag_columns(crf, path, beside, columns, label, piece_tokens):
 def _tag_parquet(crf, path, beside, columns, label, piece_tokens):
     import pyarrow as pa
 
-    n_sequences, n_tokens, writer = 0, 0, None
-    try:
-        with open(path, "rb") as file:
-            batches = parquet_batches(file, ROWS, wanted=partial(_needed, crf))
-            schema = next(batches)
-            old = schema.get_field_index(label)
-            schema = schema.remove(old) if old >= 0 else schema
-            schema = schema.append(pa.field(label, pa.list_(pa.string())))
-            writer = parquet().ParquetWriter(beside, schema)
+    n_sequences = n_tokens = 0
+    with open(path, "rb") as file:
+        batches = parquet_batches(file, ROWS, wanted=partial(_needed, crf))
+        schema = next(batches)
+        old = schema.get_field_index(label)
+        schema = schema.remove(old) if old >= 0 else schema
+        schema = schema.append(pa.field(label, pa.list_(pa.string())))
+        with parquet().ParquetWriter(beside, schema) as writer:
             for batch, text in batches:
                 labels = pa.array(crf.predict(text), pa.list_(pa.string()))
                 kept = [batch.column(i) for i, name in enumerate(batch.schema.names) if name != label]
                 writer.write_batch(pa.record_batch([*kept, labels], schema=schema))
                 n_sequences, n_tokens = n_sequences + len(text), n_tokens + text.n_tokens
-    finally:
-        if writer is not None:
-            writer.close()
     return n_sequences, n_tokens
 
 
 def _needed(crf, there):
-    """The columns that the model reads; those before them stay, as a template may count columns. ValueError
-    where one is missing.
+    """The columns that the model reads; ValueError where one is missing.
+
+    Columns before them stay, since a template may count columns.
     """
     wanted = crf.encoder_.columns_
     if crf.tag_dictionary is None:
@@ -235,7 +225,3 @@ def _needed(crf, there):
         expected, found = (", ".join(map(repr, names)) for names in (wanted, there))
         raise ValueError(f"expected the columns {expected}, got {found}")
     return wanted
-
-
-def _flat(labels):
-    return [label for sentence in labels for label in sentence]

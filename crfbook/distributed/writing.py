@@ -1,5 +1,4 @@
-"""From texts to shards: each text is read once, and its attributes are numbered by its own alphabet; then
-alphabets are merged, and numbers replaced.
+"""From texts to shards. Each text is read once, and gets an alphabet of its own; then alphabets are merged.
 
     1. encode     a text -> parts with alphabets of their own      (task; parts are files)
     2. merge      alphabets -> the one of the whole                 (here; exact, see encoding/merging.py)
@@ -7,8 +6,8 @@ alphabets are merged, and numbers replaced.
     4. choose     weights of the whole, as `CRF.fit` would          (here)
     5. cut        a part -> a shard with its own weights            (task)
 
-Every step leaves files that say what they were made of. Whoever calls again with the same texts and settings
-goes on where the call before was stopped.
+Every step leaves files that say what they were made of. A second call with the same texts and settings goes
+on where the first one was stopped.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from crfbook.data.constraints import constraints_from, violations
 from crfbook.data.corpus import make_corpus, without_zeros
 from crfbook.data.features import empirical_counts, from_keys, observed, with_every
 from crfbook.distributed.engine import engine_of
-from crfbook.distributed.reading import is_file, n_tokens_of, named, pieces, same_file, text_digest
+from crfbook.distributed.reading import digest_of, is_file, lengths_of, named, pieces, same_file
 from crfbook.distributed.shards import (
     ALPHABET,
     MANIFEST,
@@ -91,16 +90,17 @@ def write_shards(
     shard_tokens : a text of more tokens becomes several shards of about so many (whole sentences).
     verbose : print what is done.
 
-    Returns `Shards`. Encoder and weights are those that `CRF.fit` would have found in all texts together
-    (min_freq is held against sums of attribute values, part by part: where these are no whole numbers a sum
-    may differ in its last bit). A call that was stopped is gone on with by the same call. Shards that are
-    complete and of the same texts and settings are left as they are, after each was read once more; of
-    others, or where one is damaged: ShardError, as where another write_shards is at work in the folder. Warns
-    of sequences left out because of on_violation="drop".
+    Returns `Shards`. Encoder and weights are those that `CRF.fit` would have found in all texts together.
+    (min_freq is compared with sums of attribute values, part by part: where these are no whole numbers, a sum
+    may differ in its last bit.) The same call goes on where a stopped one ended. Complete shards of the same
+    texts and settings are read once more, and left as they are. Warns of sequences left out because of
+    on_violation="drop".
 
-    Raises ValueError or TypeError in one sentence that names the text, sequence and token (of a text in
-    several parts the part, in which sequences are counted), for a file that changes while it is read, and
-    where a limit of `predict_files` is passed; OSError as the file system says, a full disk for instance.
+    Raises ValueError or TypeError in one sentence that names the text, sequence and token. Of a text in
+    several parts it names the part, in which sequences are counted. So does a file that changes while it is
+    read, or passes a limit of `predict_files`. ShardError where the folder has shards of other texts or
+    settings, or a damaged one, or where another write_shards is at work in it. OSError as the file system
+    says, of a full disk for instance.
     """
     shard_tokens = int(whole("shard_tokens", shard_tokens, 1))
     engine = engine_of(client)
@@ -195,7 +195,7 @@ def _finish(folder, found, engine, limits, settings, say):
 def _alone_in(folder):
     """Context manager: no other call writes there meanwhile. ShardError where one does.
 
-    The lock is the system's and ends with its process. Where files have no locks nobody is kept out.
+    The system holds the lock until the process ends. Where files have no locks, no call is kept out.
     """
     try:
         import fcntl
@@ -284,7 +284,7 @@ def encode(text, place, read, name, finished):
         text = text.compute(scheduler="synchronous")
         text = list(text) if not hasattr(text, "columns") and not isinstance(text, list | tuple) else text
     file = same_file(text) if is_file(text) else None
-    digest = text_digest(text) if file is None else file.raw.digest
+    digest = digest_of(text) if file is None else file.raw.digest
     source = hashlib.sha256(f"{digest} {json.dumps(read, sort_keys=True)}".encode()).hexdigest()
     rows = _done(place, source, finished)
     if rows is not None:
@@ -318,7 +318,7 @@ def _done(place, source, finished):
 
 
 def _encode_piece(X, y, weights, path, source, template):
-    if n_tokens_of(X) == 0:
+    if not any(lengths_of(X)):
         return _save_part(path, source, None, empty_corpus())
     encoder = Encoder(template)
     corpus = require_labels(encoder.fit_transform(X, y))
@@ -352,10 +352,6 @@ def _restored(header, arrays):
     return encoder
 
 
-def _corpus_of(arrays):
-    return make_corpus(**part_of("corpus", arrays))
-
-
 # ---- 3. renumber
 
 
@@ -368,7 +364,7 @@ def renumber(path, name, source, bare, digest, drop, counted):
             return new, header["n_dropped"], header["n_tokens"]
     encoder, features, limits = read_alphabet(bare, digest)
     header, arrays = load_arrays(path, PART)
-    corpus, n_dropped = _corpus_of(arrays), 0
+    corpus, n_dropped = make_corpus(**part_of("corpus", arrays)), 0
     if corpus.n_tokens:
         corpus = renumbered(corpus, _restored(header, arrays), encoder)
         try:
@@ -437,4 +433,5 @@ def cut(path, source, target, alphabet_path, alphabet):
     if old is not None:
         return old
     _, features, limits = read_alphabet(alphabet_path, alphabet)
-    return write_shard(target, _corpus_of(load_arrays(path, PART)[1]), features, limits, alphabet, source)
+    corpus = make_corpus(**part_of("corpus", load_arrays(path, PART)[1]))
+    return write_shard(target, corpus, features, limits, alphabet, source)

@@ -1,6 +1,4 @@
-"""The encoder: the alphabets beside a `Corpus`. Learns what occurs,
-and turns more text into the same numbers.
-"""
+"""The encoder: the alphabets beside a `Corpus`. It learns what occurs, and encodes more text alike."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ class Encoder:
         rows, counts = attributes.learn(content, seq_ptr, self.min_freq)
         self._attributes, self.labels_, self.attribute_counts_ = attributes, alphabet, counts
         self.columns_ = list(content) if kind == "template" else None
-        return self._corpus(rows, seq_ptr, labels, seq_weight)
+        return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
 
     def transform(
         self, X: Data, y: Labels | None = None, *, on_unknown_label: str | None = None,
@@ -115,7 +113,7 @@ class Encoder:
         attributes = self._fitted()
         kind = kind_of(X, self.template)
         if kind not in (attributes.kind, None):
-            raise ValueError(f"this encoder was fitted on {_FORMS[attributes.kind]}, got {_FORMS[kind]}")
+            raise ValueError(f"this encoder was fitted on {attributes.reads}, got {_KINDS[kind].reads}")
         content, seq_ptr = self._content(kind or "items", X, self.columns_)  # no token: any form will do
         labels = None
         if y is not None or getattr(X, "labels", None) is not None:
@@ -125,7 +123,8 @@ class Encoder:
             )
         if seq_ptr[-1] == 0:
             return make_corpus(seq_ptr, [0], [], seq_weight=seq_weight)
-        return self._corpus(attributes.apply(content, seq_ptr), seq_ptr, labels, seq_weight)
+        rows = attributes.apply(content, seq_ptr)
+        return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
 
     def merged(self, other: Encoder) -> Encoder:
         """The encoder that both texts together would have given, ids included. Both fitted without min_freq.
@@ -171,9 +170,7 @@ class Encoder:
         return self._fitted()
 
     def attribute_names(self, ids: Sequence[int] | None = None) -> list[Any]:
-        """Texts of the attributes, in the order of ids (or of the given ids).
-        They are built when asked for.
-        """
+        """Texts of the attributes, in the order of ids (or of the given ids); built when asked for."""
         return self._fitted().node_names(ids)
 
     def attribute_name(self, i: int) -> str:
@@ -200,9 +197,7 @@ class Encoder:
         return "\n".join(lines)
 
     def get_state(self) -> dict[str, Any]:
-        """All that restores the encoder, without pickle: {"header": JSON-able dict, "arrays": {name:
-        array}}.
-        """
+        """What restores the encoder, without pickle: {"header": dict for JSON, "arrays": {name: array}}."""
         attributes = self._fitted()
         header, arrays = attributes.get_state()
         header = {
@@ -216,8 +211,11 @@ class Encoder:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], trust: bool = True) -> Self:
-        """The inverse of `get_state`. Raises ValueError for a header of another kind, and arrays that do not
-        fit it. trust : False refuses regular expressions that no shipped template has.
+        """The inverse of `get_state`.
+
+        trust : False refuses regular expressions that no shipped template has.
+
+        Raises ValueError for a header of another kind, and for arrays that do not fit it.
         """
         header, arrays = state["header"], state["arrays"]
         if header.get("kind") not in _KINDS:
@@ -267,14 +265,3 @@ class Encoder:
     def _flat(X, y, seq_ptr):
         own = getattr(X, "labels", None)
         return own if y is None or y is own else flat_labels(y, seq_ptr, may_be_flat=is_columns(X))
-
-    @staticmethod
-    def _corpus(rows, seq_ptr, labels, seq_weight):
-        return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
-
-
-_FORMS = {
-    "template": "columns of strings",
-    "items": "attribute dicts or lists",
-    "matrix": "dense or sparse arrays",
-}

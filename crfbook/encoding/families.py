@@ -30,10 +30,10 @@ class Family:
         self._table = None
 
     def parts(self, coded, cells, tables, start, learn):
-        """Per pattern (rows, keys), for the cells that have a value: token numbers (None: each token once),
-        int64 keys.
+        """([(rows, keys) of each pattern], radix), for the cells that have a value.
 
-        Returned with the radix: all keys lie below it.
+        rows : token numbers; None: each token once.
+        keys : int64; all lie below the radix.
         """
         parts = [(start, None) for _ in self.rows]
         radix = 1
@@ -122,8 +122,7 @@ class Family:
                 keys = _position(self.stages[slot], keys)
                 known &= keys >= 0
             keys = keys * cells[source].size + codes[:, slot]
-        place = _position(self.keys, keys)
-        return np.where(known & (place >= 0), self.ids[place] if len(self.ids) else -1, -1)
+        return np.where(known, self.find(keys, LIMIT), -1)
 
     def find(self, keys, radix):
         """Attribute ids of keys, -1 for those never seen."""
@@ -154,8 +153,10 @@ def group(patterns):
 
 
 def recoded(family, before, after):
-    """The keys of a family as rows of codes (n, m): of the cells `after`, which have all values that the
-    cells `before` have. Both {source: CellValues}.
+    """The keys of a family as rows of codes (n, m) of other cells.
+
+    before : {source: CellValues}, of the keys.
+    after : {source: CellValues}, of the codes; they have all values that `before` has.
     """
     codes = family.decode(family.keys, before)
     for slot, source in enumerate(family.sources):

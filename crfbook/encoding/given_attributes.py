@@ -1,4 +1,4 @@
-"""Attributes that X brings along, and what forms of X there are.
+"""Attributes that X brings along; the forms that X may have; rows of attributes of a corpus.
 
 Attribute strings: a token is a list (tuple, set) of strings, each an attribute of value 1, or a dict, read by
 python-crfsuite's rules: `{name: number}` has that value, True is 1 and False 0; `{name: "text"}` is the
@@ -8,10 +8,10 @@ like others. Each distinct (name, value) is understood once; tokens only cost di
 functions give dicts with few sets of keys: such dicts cost one look-up of their keys, and one a value.
 
 Numbers: one dense array or scipy.sparse matrix (T_i, A) for each sequence. Column j is attribute "j", or has
-the j-th of the names one gives. Zeros are absent; a column that is zero throughout training is no attribute.
+the j-th of the given names. Zeros are absent; a column that is zero throughout training is no attribute.
 
-The attribute side of a corpus: rows from lists of (token, attribute), sums of duplicates,
-edge classes.
+Rows: the attribute arrays of a corpus from lists of (token, attribute), with sums of duplicates and edge
+classes. Templates use them, too.
 """
 
 from bisect import bisect_left
@@ -62,7 +62,8 @@ class Rows(NamedTuple):
 def append_cell(part, codes, tabulated, size, place):
     """Key times size plus the cell's code, on the rows of `part`; rows without a code drop out.
 
-    Numbers of values of a token's cells multiply: ValueError with place(token) where they pass MAX_PRODUCT.
+    The numbers of values of a token's cells multiply. ValueError with place(token) where the product passes
+    MAX_PRODUCT.
     """
     rows, keys = part
     table, ptr = tabulated
@@ -130,30 +131,22 @@ def sum_duplicates(ptr, idx, val):
     """
     n = len(ptr) - 1
     width = int(idx.max(initial=-1)) + 1
-    blocks, twice = [], False
-    for start in range(0, n, _BLOCK):
-        stop = min(n, start + _BLOCK)
-        low, high = ptr[start], ptr[stop]
-        row = owners(ptr[start : stop + 1])
-        key = row * width + idx[low:high]
-        ordered = np.sort(key)
-        twice = twice or bool((ordered[1:] == ordered[:-1]).any())
-        if twice:
-            break
-    if not twice:
+
+    def keys(rows):
+        """Row * width + attribute of a block's occurrences, and where these stand."""
+        items = slice(ptr[rows.start], ptr[rows.stop])
+        return owners(ptr[rows.start : rows.stop + 1]) * width + idx[items], items
+
+    if not any((np.diff(np.sort(keys(rows)[0])) == 0).any() for rows in blocks(n, _BLOCK)):
         return ptr, idx, val
-    new_ptr = np.zeros(n + 1, np.int64)
-    for start in range(0, n, _BLOCK):
-        stop = min(n, start + _BLOCK)
-        low, high = ptr[start], ptr[stop]
-        row = owners(ptr[start : stop + 1])
-        key, inverse = np.unique(row * width + idx[low:high], return_inverse=True)
-        summed = np.bincount(inverse, None if val is None else val[low:high], minlength=len(key))
-        new_ptr[start + 1 : stop + 1] = np.bincount(key // width, minlength=stop - start) if width else 0
-        blocks.append(
-            ((key % width).astype(np.int32) if width else key.astype(np.int32), summed.astype(np.float64))
-        )
-    return np.cumsum(new_ptr), np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
+    sizes, ids, sums = np.zeros(n, np.int64), [], []
+    for rows in blocks(n, _BLOCK):
+        key, items = keys(rows)
+        key, inverse = np.unique(key, return_inverse=True)
+        sizes[rows] = np.bincount(key // width, minlength=rows.stop - rows.start)
+        ids.append((key % width).astype(np.int32))
+        sums.append(np.bincount(inverse, None if val is None else val[items], len(key)).astype(np.float64))
+    return offsets(sizes), np.concatenate(ids), np.concatenate(sums)
 
 
 def edge_classes(n, inner, parts, n_edge_attrs):
@@ -191,9 +184,7 @@ def is_columns(X):
 
 
 def kind_of(X, template):
-    """The form that X is to be read in: "template", "items" or "matrix";
-    None if X holds no token to tell it by.
-    """
+    """The form that X is to be read in: "template", "items" or "matrix"; None if X holds no token."""
     in_order(X, "X")
     if template is not None:
         return "template"
@@ -239,9 +230,8 @@ def as_sequences(X):
             else:
                 raise TypeError(f"sequence {i}: expected a list of tokens, got {shown(sequence)}")
         elif callable(getattr(in_order(sequence, f"sequence {i}", "a list of tokens"), "items", None)):
-            sequence = (
-                list(sequence) if hasattr(sequence, "iloc") else sequence.items()
-            )  # of a Series: values
+            # `items` of a pandas Series gives its index too
+            sequence = list(sequence) if hasattr(sequence, "iloc") else sequence.items()
         sequences.append(sequence)
     return sequences
 
@@ -267,18 +257,10 @@ class _Given:
         return ["B"]
 
 
-def _known_only(ptr, idx, val):
-    """The rows without ids of -1."""
-    known = idx >= 0
-    if known.all():
-        return ptr, idx, val
-    return pointers_of_kept(ptr, known), idx[known], None if val is None else val[known]
-
-
 class ItemAttributes(_Given):
     """Alphabet of attribute strings; ids by falling count, then by string."""
 
-    kind = "items"
+    kind, reads = "items", "attribute dicts or lists"
 
     def __init__(self):
         self.names, self._ids = [], {}
@@ -341,15 +323,17 @@ def _rows(ptr, numbers, ids, values, apart):
 
 
 def _read(tokens, seq_ptr):
-    """(ptr int64 (N+1,), numbers int32 (nnz,) of distinct items, their names, their values float64,
-    whether it is known that no token has an attribute twice).
+    """(ptr, numbers, names, values, apart) of all tokens.
+
+    ptr : int64 (N+1,). numbers : int32 (nnz,), of distinct items.
+    names, values : of the distinct items; values are float64.
+    apart : whether it is known that no token has an attribute twice.
     """
     try:
         ptr, numbers, distinct, only_lists, apart = _regular(tokens) or _numbered(tokens)
-    except (
-        TypeError
-    ):  # of several kinds; or something unhashable: nested values, or an error, which is placed
-        items, only_lists, apart = _all_pairs(tokens, seq_ptr), False, False
+    except TypeError:  # tokens of several kinds; or something unhashable: nested values, or an error
+        items = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)]
+        only_lists = apart = False
         ptr = offsets(list(map(len, items)))
         numbers, distinct = numbered(chain.from_iterable(items), int(ptr[-1]))
 
@@ -371,8 +355,9 @@ def _read(tokens, seq_ptr):
 
 
 def _numbered(tokens):
-    """(ptr, numbers, distinct items in order of appearance, whether these are strings, False) of lists,
-    or of dicts. TypeError for others.
+    """(ptr, numbers, distinct items in order of appearance, whether these are strings, False).
+
+    The tokens are lists, or they are dicts. TypeError for others.
     """
     kinds = set(map(type, tokens))
     only_lists = all(issubclass(kind, _LISTS) for kind in kinds)
@@ -384,8 +369,9 @@ def _numbered(tokens):
 
 
 def _regular(tokens):
-    """What `_numbered` returns, for many dicts with few sets of keys, and values that come again;
-    None for others. No pair is made for an occurrence.
+    """What `_numbered` returns, for many dicts with few sets of keys and repeated values; None for others.
+
+    No pair is made for an occurrence.
     """
     sample = tokens[:: len(tokens) // _SAMPLE + 1]
     if len(tokens) < _SAMPLE or not all(isinstance(token, dict) for token in sample):
@@ -429,10 +415,6 @@ def _prefix_free(keys):
         return False
     ordered = [*sorted(keys), ""]
     return not any(ordered[bisect_left(ordered, f"{k}:", 0, len(keys))].startswith(f"{k}:") for k in keys)
-
-
-def _all_pairs(tokens, seq_ptr):
-    return [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)]
 
 
 def _pairs(token, t, seq_ptr):
@@ -499,7 +481,7 @@ def _text(name):
 class MatrixAttributes(_Given):
     """Alphabet of columns; ids by falling number of non-zero entries, then by column."""
 
-    kind = "matrix"
+    kind, reads = "matrix", "dense or sparse arrays"
 
     def __init__(self, column_names=None):
         self.column_names = None if column_names is None else list(column_names)
@@ -550,8 +532,9 @@ class MatrixAttributes(_Given):
     def _rows(self, ptr, column, val):
         ids = np.full(self.n_columns, -1, np.int32)
         ids[self.columns] = np.arange(self.n_attrs, dtype=np.int32)
-        ptr, idx, val = _known_only(ptr, ids[column], val)
-        return Rows(ptr, idx, None if (val == 1).all() else val)
+        known = ids[column] >= 0
+        val = val[known]
+        return Rows(pointers_of_kept(ptr, known), ids[column[known]], None if (val == 1).all() else val)
 
     def _read(self, matrices):
         """All matrices as one CSR without zeros: ptr int64 (N+1,), column int and value float64 (nnz,)."""

@@ -7,6 +7,8 @@ Ids depend on what occurs how often, not on where; so names and counts of the pa
 Nothing of the text is read again.
 """
 
+from collections import Counter
+
 import numpy as np
 
 from crfbook.data.corpus import make_corpus, owners
@@ -18,17 +20,21 @@ from crfbook.encoding.template_attributes import CellValues, TemplateAttributes
 
 
 def merged_attributes(a, counts_a, b, counts_b):
-    """(attributes of both, their counts by falling count); a, b : attributes of one kind, learnt without
-    min_freq; counts_a, counts_b : occurrences of each (A,).
+    """(attributes of both, their counts by falling count).
+
+    a, b : attributes of one kind, learnt without min_freq.
+    counts_a, counts_b : occurrences of each (A,).
     """
     return _MERGE[type(a)](a, counts_a, b, counts_b)
 
 
 def renumbered(corpus, old, new):
-    """The corpus that `new` would have made of a text that `old` has encoded (the attributes of a token may
-    stand in another order).
+    """The corpus that `new` would have made of a text that `old` has encoded.
 
-    old, new : encoders, `new` merged from `old` and others.
+    old : encoder.
+    new : encoder merged from `old` and others.
+
+    The attributes of a token may stand in another order.
     """
     node, edge = _PLACES[type(old.attributes)](old.attributes, new.attributes)
     number = {label: i for i, label in enumerate(new.labels_)}
@@ -105,9 +111,8 @@ def _template_places(old, new):
 
 
 def _merge_items(a, counts_a, b, counts_b):
-    counts = dict(zip(a.names, counts_a.tolist(), strict=True))
-    for name, count in zip(b.names, counts_b.tolist(), strict=True):
-        counts[name] = counts.get(name, 0) + count
+    counts = Counter(dict(zip(a.names, counts_a.tolist(), strict=True)))
+    counts.update(dict(zip(b.names, counts_b.tolist(), strict=True)))
     names = sorted(counts)
     counts = np.array([counts[name] for name in names], np.int64)
     order, _ = falling_order(counts)

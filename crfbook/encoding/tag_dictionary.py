@@ -57,8 +57,9 @@ class TagDictionary:
         return cls({word: found for word, found in seen.items() if len(found) >= min_count}, column)
 
     def allowing(self, X, labels):
-        """This dictionary, with the labels (N) of the tokens of X added to those of its words:
-        gold is always allowed.
+        """This dictionary, with the labels (N,) of the tokens of X added to those of its words.
+
+        So gold labels are always allowed.
         """
         seen = _labels_by_word(words_of(X, self.column), labels)
         return TagDictionary(
@@ -66,8 +67,9 @@ class TagDictionary:
         )
 
     def encode(self, labels):
-        """`LabelSets` in the order of `labels` (L). Labels not among them are left out;
-        a word that has no other is free.
+        """`LabelSets` in the order of `labels` (L,).
+
+        Labels that are not among these are left out. A word that has no other may have every label.
         """
         number = {label: y for y, label in enumerate(labels)}
         sets, rows, row_of = [np.ones(len(number), bool)], {}, {}
@@ -90,16 +92,19 @@ TagDictionaryLike = int | TagDictionary | None
 
 
 class LabelSets:
-    """A tag dictionary encoded for one model: row_of, word -> row of the table of sets, bool (D, L).
-    Row 0 allows everything.
+    """A tag dictionary encoded for one model.
+
+    row_of : dict word -> row of `sets`.
+    sets : bool (D, L); row 0 allows everything.
     """
 
     def __init__(self, row_of, sets, column):
         self.row_of, self.sets, self.column = row_of, sets, column
 
     def label_set(self, X, names=None):
-        """The row of each token of X, int32 (N,): what `Corpus.label_set` holds. names:
-        of columns that X does not name.
+        """The row of each token of X, int32 (N,): what `Corpus.label_set` holds.
+
+        names : of columns that X does not name.
         """
         words = words_of(X, self.column, names)
         numbers, distinct = numbered(words, len(words))
@@ -128,11 +133,11 @@ class LabelSets:
 
 
 def free_blocked(corpus, constraints):
-    """`corpus`, every label allowed to the words of sequences that a tag dictionary would leave without any
-    labelling.
+    """`corpus` with every label allowed where a tag dictionary would leave a sequence without any labelling.
 
-    New text joins words that training never joined: an I-NP word first, say. N L^2 operations; constraints:
-    `Constraints` or None.
+    New text joins words that training never joined: an I-NP word first, for instance.
+    constraints : `Constraints` or None.
+    Cost: N L^2 operations.
     """
     if constraints is None or constraints.label_sets is None or not len(corpus.label_set):
         return corpus
@@ -159,9 +164,7 @@ def free_blocked(corpus, constraints):
 
 
 def words_of(X, column, names=None):
-    """The cells of one column (a name or a number) of what a template reads, flat.
-    ValueError if there is no such column.
-    """
+    """The cells of one column (a name or a number) of what a template reads, flat; ValueError without it."""
     columns, _ = as_columns(X, names)
     names = list(columns)
     if isinstance(column, int) and column < len(names):

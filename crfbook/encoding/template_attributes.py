@@ -42,7 +42,7 @@ class TemplateAttributes:
     cells outside the sequence last. So ids depend on what occurs how often, not on where.
     """
 
-    kind = "template"
+    kind, reads = "template", "columns of strings"
 
     def __init__(self, template):
         self.template = template
@@ -61,8 +61,9 @@ class TemplateAttributes:
         return 1 + len(self.edge_order)
 
     def learn(self, columns, seq_ptr, min_freq):
-        """Build the alphabet from columns {name: list of str}; returns (Rows,
-        occurrences of each node attribute).
+        """Build the alphabet from columns {name: list of str}.
+
+        Returns (Rows, occurrences of each node attribute).
         """
         coded = CodedColumns(self._resolve(columns), seq_ptr, self.template)
         self.cells = {
@@ -182,8 +183,10 @@ class TemplateAttributes:
 
     @classmethod
     def from_state(cls, header, arrays, trust=False):
-        """The inverse of `get_state`. ValueError for arrays that are not what it gives, and, without trust,
-        for regular expressions that no shipped template has.
+        """The inverse of `get_state`.
+
+        ValueError for arrays that are not what it gives. Without trust also for regular expressions that no
+        shipped template has.
         """
         new = cls(Template.parse(header["template"], None if trust else shipped_regexes()))
         for s, source in enumerate(new.template.sources):
@@ -209,8 +212,7 @@ class TemplateAttributes:
 
 
 def as_columns(X, names):
-    """(columns {name: flat list}, seq_ptr) from a `TokenColumns` or sequences of strings,
-    tuples or dicts of cells.
+    """(columns {name: flat list}, seq_ptr) of a `TokenColumns`, or of strings, tuples or dicts of cells.
 
     A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
     fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
@@ -251,9 +253,8 @@ def _complain(rows, n, seq_ptr):
 class CodedColumns:
     """The columns that a template needs, as numbers of distinct strings, shifted on demand.
 
-    `codes(column, offset)` is int32 (N,): the number of the distinct string `offset` tokens further on, or
-    n_distinct + b for a cell outside its sequence, where b = 0, 1, ... stands for _B-1, _B-2, ..., then _B+1,
-    ...
+    `codes(column, offset)` is int32 (N,): the number of the distinct string `offset` tokens further on. A
+    cell outside its sequence has n_distinct + b: b = 0, 1, ... stands for _B-1, _B-2, ..., then for _B+1, ...
     """
 
     def __init__(self, columns, seq_ptr, template):
@@ -262,42 +263,35 @@ class CodedColumns:
         length = np.diff(seq_ptr)
         self.from_start = positions(seq_ptr).astype(np.int32)
         self.to_end = np.repeat(length, length).astype(np.int32) - self.from_start - 1
-        self.distinct, self._codes, self._shifted = {}, {}, {}
+        self.distinct, self._codes = {}, {}  # _codes: {(column, offset): what `codes` gives}
         for column in dict.fromkeys(source.column for source in template.sources):
             cells = columns[column]
-            self._codes[column], self.distinct[column] = numbered(cells, self.n_tokens)
+            self._codes[column, 0], self.distinct[column] = numbered(cells, self.n_tokens)
             for number, cell in enumerate(self.distinct[column]):
                 if not isinstance(cell, str):
-                    place = self.place(int(np.argmax(self._codes[column] == number)))
+                    place = self.place(int(np.argmax(self._codes[column, 0] == number)))
                     raise TypeError(f"{place}, column {shown(column)}: expected a string, got {shown(cell)}")
 
     def codes(self, column, offset):
-        if offset == 0:
-            return self._codes[column]
-        if (column, offset) not in self._shifted:
-            self._shifted[column, offset] = self._shift(
-                self._codes[column], len(self.distinct[column]), offset
-            )
-        return self._shifted[column, offset]
+        if (column, offset) not in self._codes:
+            self._codes[column, offset] = self._shift(column, offset)
+        return self._codes[column, offset]
 
-    def _shift(self, codes, n_distinct, offset):
-        out = np.empty_like(codes)
+    def _shift(self, column, offset):
+        out, first = np.roll(self._codes[column, 0], -offset), len(self.distinct[column])
         if offset < 0:
-            out[-offset:] = codes[:offset]
-            outside = np.flatnonzero(self.from_start < -offset)
-            distance = -(self.from_start[outside] + offset)
-            out[outside] = n_distinct + distance - 1
+            distance = -offset - self.from_start
         else:
-            out[:-offset] = codes[offset:]
-            outside = np.flatnonzero(self.to_end < offset)
-            distance = offset - self.to_end[outside]
-            out[outside] = n_distinct + self.back + distance - 1
+            distance, first = offset - self.to_end, first + self.back
+        outside = np.flatnonzero(distance > 0)
+        out[outside] = first + distance[outside] - 1
         return out
 
 
 def extract_all(source, strings):
-    """A tuple for each string: what the extractor of a source gives. ValueError for a regular expression that
-    takes too long on one of them.
+    """A tuple for each string: what the extractor of a source gives.
+
+    ValueError for a regular expression that takes too long on one of them.
     """
     extract = make_extractor(source.name, source.arguments)
     if source.name not in OF_MATCH:

@@ -53,14 +53,12 @@ Regular expressions are those of Python's `re` (search, not a full match). One o
 than 2 seconds on one cell is stopped, with an error that names both (`regexes`). Rows lie within 1,000
 tokens, lengths within 100 characters: a line of a file cannot ask for more work than its data are worth.
 
-Sources: CRF++ 0.59 and Wapiti 1.5 manuals for the notation.
-
-Regular expressions of users on the strings of a column: a search that may run for ever is stopped.
-
-`re` tries one way after the other: for `(a+)+$` on 40 letters a and a b some 10^12. Within a process nothing
-stops it in every thread and on every system. So what may take long runs in a process of its own,
-which a watchdog of Python ends after LIMIT seconds on one cell. Most searches are short by the form of the
+Such a search runs in a process of its own, since within a process nothing stops it in every thread and on
+every system. `re` tries one way after the other: for `(a+)+$` on 40 letters a and a b some 10^12. A watchdog
+of Python ends the process after LIMIT seconds on one cell. Most searches are short by the form of the
 expression, and start no process.
+
+Sources: CRF++ 0.59 and Wapiti 1.5 manuals for the notation.
 """
 
 from __future__ import annotations
@@ -103,8 +101,9 @@ def compiled(pattern: str) -> re.Pattern:
 def searched(pattern: str, cells: Sequence[str], trusted: bool = False) -> list[str | None]:
     """The first text that the regular expression matches in each of the cells; None: none.
 
-    trusted : whether it is known to be fast. Raises ValueError that names the cell which takes over LIMIT
-    seconds.
+    trusted : whether it is known to be fast.
+
+    Raises ValueError that names the cell which takes over LIMIT seconds.
     """
     search = compiled(pattern).search
     slow = [] if trusted else [cell for cell in dict.fromkeys(cells) if not _is_short(pattern, len(cell))]
@@ -114,8 +113,9 @@ def searched(pattern: str, cells: Sequence[str], trusted: bool = False) -> list[
 
 
 def _is_short(pattern: str, n: int) -> bool:
-    """Whether a search in n characters takes at most STEPS steps, by a bound that needs no parser: no repeat
-    within a repeat, at most n + 1 ways of each repeat, and two of each "|".
+    """Whether a search in n characters takes at most STEPS steps, by a bound that needs no parser.
+
+    It allows no repeat within a repeat, and counts n + 1 ways of each repeat, and two of each "|".
     """
     plain = re.sub(r"(?s)\\.", "", pattern).replace("(?", "(")
     repeats, bars = sum(map(plain.count, "*+?{")), plain.count("|")
@@ -154,9 +154,7 @@ class Source(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """One line: text `literals[0] cell[0] literals[1] ... literals[-1]`;
-    cell i is `sources[i]` at `offsets[i]`.
-    """
+    """One line: text `literals[0] cell[0] literals[1] ...`, where cell i is `sources[i]` at `offsets[i]`."""
 
     literals: tuple[str, ...]
     sources: tuple[Source, ...]
@@ -422,9 +420,7 @@ def _ngrams(low: int, high: int) -> Extract:
 
 
 def shape(text: str) -> str:
-    """Character classes of a string: `X` capital letter, `x` other letter, `d` digit,
-    anything else itself.
-    """
+    """Character classes of a string: `X` capital letter, `x` other letter, `d` digit, all else itself."""
     return "".join("X" if c.isupper() else "x" if c.isalpha() else "d" if c.isdigit() else c for c in text)
 
 

@@ -13,14 +13,12 @@ McCallum and Pereira (2001), on label bias.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import number, one_of, whole
@@ -49,15 +47,12 @@ from crfbook.decoding import (
 )
 from crfbook.encoding.templates import TemplateLike
 from crfbook.learners.quasi_newton import minimize
-from crfbook.models.fitting import gave_up
+from crfbook.models.fitting import warn_of_early_end
 from crfbook.models.inputs import known_corpus, obey, require_labels, training_corpus
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Predictions, WeightNames
-from crfbook.training.loop import GAVE_UP, Callback
+from crfbook.training.loop import Callback
 from crfbook.training.monitor import Monitor
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 @kernel
@@ -196,12 +191,6 @@ class ChainPredictions(Predictions):
 
     Forms of decoding: "auto", which is "dense", and those of `CRF.predict` below "numpy".
     """
-
-    @property
-    def classes_(self) -> list[Any]:
-        """The labels; index = label id in every array."""
-        check_is_fitted(self, "encoder_")
-        return list(self.encoder_.labels_)
 
     # one way to compute them, so there is no form to choose
     def predict_marginals(self, X: Data) -> list[list[dict[Any, float]]]:  # type: ignore[override]
@@ -441,22 +430,12 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
                 objective, np.zeros(features.n_features), c1=c1, c2=c2, memory=memory, max_iterations=most,
                 tol=tol, tol_gradient=1000 * min(tol, 1e300), callback=monitor,
             )  # fmt: skip
-        if result.status == "interrupted" or result.status in GAVE_UP:
-            interrupted = f"training ended early, after {result.n_iter} iterations: {result.status}"
-            warnings.warn(gave_up(result, corpus, self) or interrupted, ConvergenceWarning, stacklevel=2)
+        warn_of_early_end(result, corpus, self, stacklevel=2)
         self.encoder_, self.features_, self.constraints_ = encoder, features, constraints
         self.weights_ = result.w
         self.objective_, self.n_iter_, self.status_ = result.objective, result.n_iter, result.status
         self._history = monitor.columns()
         return self
-
-    @property
-    def history_(self) -> DataFrame:
-        """The iterations as a pandas DataFrame."""
-        import pandas
-
-        check_is_fitted(self, "weights_")
-        return pandas.DataFrame(self._history)
 
     @property
     def _weights(self):

@@ -8,6 +8,7 @@ Source: Sutton, Rohanimanesh and McCallum (2004), eq. (3).
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -15,15 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook import dynamic
-from crfbook._checks import (
-    Stored,
-    check_arrays,
-    number,
-    one_of,
-    pointers,
-    shown,
-    whole,
-)
+from crfbook._checks import Stored, check_arrays, number, one_of, pointers, shown, whole
 from crfbook.data.columns import Data
 from crfbook.data.constraints import Constraints, constraints_from, table_by_name
 from crfbook.data.features import FeatureSet
@@ -235,10 +228,9 @@ class DCRF(SavedDCRF):
             )  # fmt: skip
         w0 = np.zeros(features.n_features)
         if self.warm_start and hasattr(self, "weights_") and classes == self._classes:
-            same = (
+            if all(
                 np.array_equal(getattr(features, n), getattr(self.features_, n)) for n in features._fields
-            )
-            if all(same):
+            ):
                 w0 = self.weights_
         with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
             result = minimize(
@@ -269,9 +261,7 @@ class DCRF(SavedDCRF):
         """
         corpus, model = self._ready(X)
         path = self._decoded(corpus, model, form)
-        return Sequences(
-            self._named(path[a:b]) for a, b in zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False)
-        )
+        return Sequences(self._named(path[a:b]) for a, b in pairwise(corpus.seq_ptr))
 
     def predict_kbest(self, X: Data, k: int = 10) -> list[list[tuple[list[tuple[Any, ...]], float]]]:
         """The k most probable labellings of each sentence: pairs (labels, log probability), best first.
@@ -353,12 +343,10 @@ class DCRF(SavedDCRF):
         check_is_fitted(self, "weights_")
         tables = {key: table for i, table in enumerate(self.layout_.tables) for key in (i, table.name)}
         table = tables[one_of("clique", clique, tables)]
+        if table.start < 0:
+            return np.zeros(table.shape)
         first = self.features_.n_node + table.start
-        return (
-            self.weights_[first : first + table.size].reshape(table.shape)
-            if table.start >= 0
-            else np.zeros(table.shape)
-        )
+        return self.weights_[first : first + table.size].reshape(table.shape)
 
     def _names(self):
         several = isinstance(self.labels, tuple | list)
@@ -404,7 +392,7 @@ class DCRF(SavedDCRF):
         if form == "posterior":
             first = self.layout_.first
             [(p, _)] = self._marginals(corpus, model, rows=int(first[-1]))
-            found = [p[:, a:b].argmax(axis=1) for a, b in zip(first[:-1], first[1:], strict=True)]
+            found = [p[:, a:b].argmax(axis=1) for a, b in pairwise(first)]
             return np.stack(found, axis=1)
         if form in ("auto", "exact") and model.engine not in EXACT:
             wanted = dynamic.check_engine(self.layout_, corpus, form, model.limit)

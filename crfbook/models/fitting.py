@@ -123,11 +123,8 @@ def gave_up(result, corpus, settings):
     """
     if result.status not in GAVE_UP:
         return ""
-    end = (
-        "last good weights are kept"
-        if math.isfinite(result.objective)
-        else "weights have no finite objective"
-    )
+    finite = math.isfinite(result.objective)
+    end = "last good weights are kept" if finite else "weights have no finite objective"
     arrays = {"attribute values": corpus.attr_val, "sample weights": corpus.seq_weight}
     largest = {name: np.abs(array).max(initial=0.0) for name, array in arrays.items()}
     found = [f"{name} up to {most:.3g}" for name, most in largest.items() if most > EXTREME]
@@ -171,20 +168,17 @@ def warn_of_end(result, corpus, settings, by_default, n_labels):
             "before its goal was met; a larger max_iterations goes on, 'lbfgs' reaches its certificate"
         )
     elif status == "empty model" or (key == "sgd-l1" and n_labels > 1 and n and not np.any(result.w)):
-        sentence, kind = (
-            (
-                f"the model is empty: c1={settings.c1:g} leaves no weight, "
-                "every labelling is as probable as any other; a smaller c1 lets weights in"
-            ),
-            UserWarning,
+        sentence = (
+            f"the model is empty: c1={settings.c1:g} leaves no weight, "
+            "every labelling is as probable as any other; a smaller c1 lets weights in"
         )
+        kind = UserWarning
     if sentence:
         warnings.warn(sentence, kind, stacklevel=4)
     if key in ("sgd", "sgd-l1"):
         from crfbook.learners.stochastic.gradient_descent import divergence
 
-        sentence = divergence(result)
-        if sentence:
+        if sentence := divergence(result):
             warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
 
 
@@ -266,11 +260,9 @@ def carried_features(old, encoder):
 
 def _carried_keys(old, encoder):
     """Keys of the node and the edge weights of a fitted model in new alphabets; -1: a name is not there."""
-    label, attribute, edge_attribute = (
-        _positions(old.encoder_.labels_, encoder.labels_),
-        _positions(old.encoder_.attribute_names(), encoder.attribute_names()),
-        _positions(old.encoder_.edge_attribute_names(), encoder.edge_attribute_names()),
-    )
+    label = _positions(old.encoder_.labels_, encoder.labels_)
+    attribute = _positions(old.encoder_.attribute_names(), encoder.attribute_names())
+    edge_attribute = _positions(old.encoder_.edge_attribute_names(), encoder.edge_attribute_names())
     before, n = old.features_, len(encoder.labels_)
     edges = edge_attribute[before.edge_attr], label[before.edge_prev], label[before.edge_next]
     return _joined(n, attribute[before.node_attr], label[before.node_label]), _joined(n, *edges)

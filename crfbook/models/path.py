@@ -323,9 +323,8 @@ def _path(rows, models, scores, status):
         error = scores.std(axis=0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.nan
         frame["score_error"] = error
         frame["n_folds"] = len(scores)
-    scored = "score" in frame and frame["score"].notna().any()
     chosen = None
-    if scored:
+    if "score" in frame and frame["score"].notna().any():
         score, some = frame["score"].to_numpy(float), frame["n_active"].to_numpy() > 0
         chosen = int(np.nanargmax(np.where(some, score, np.nan) if some.any() else score))
         if some.any() and 0 < chosen == len(frame) - 1:

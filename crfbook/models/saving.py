@@ -271,10 +271,7 @@ def _digest(file):
     left = file.seek(0, os.SEEK_END) - _DIGITS
     file.seek(0)
     hashed = hashlib.sha256()
-    while left > 0:
-        block = file.read(min(left, 1 << 20))
-        if not block:
-            break
+    while block := file.read(min(left, 1 << 20)):
         hashed.update(block)
         left -= len(block)
     return hashed.hexdigest().encode()

@@ -96,11 +96,9 @@ def learning_curve(
         ax.plot(xs, ys, lw=1.8, ms=4.5, markevery=max(1, len(xs) // 10), label=name, **look)
         drawn[name] = (xs, ys)
     default = UNITS.get(y, y)
-    ax.set_xlabel(xlabel or UNITS.get(x, x), fontsize=11)
-    ax.set_ylabel(
-        ylabel or (default.replace("objective", "objective above the best") if best is not None else default),
-        fontsize=11,
-    )
+    if best is not None:
+        default = default.replace("objective", "objective above the best")
+    _titles(ax, xlabel or UNITS.get(x, x), ylabel or default)
     if log or best is not None:
         ax.set_yscale("log")
     if x == "iteration":
@@ -153,10 +151,14 @@ def timing_growth(
     if len(sizes) <= 8:
         ax.set_xticks(sizes, [f"{n:,g}" for n in sizes])
         ax.minorticks_off()
-    ax.set_xlabel(quantity, fontsize=11)
-    ax.set_ylabel(unit, fontsize=11)
+    _titles(ax, quantity, unit)
     _legend_and_grid(ax, True)
     return exponents
+
+
+def _titles(ax, x, y):
+    ax.set_xlabel(x, fontsize=11)
+    ax.set_ylabel(y, fontsize=11)
 
 
 def _legend_and_grid(ax, legend):
@@ -247,8 +249,7 @@ def heatmap(
     upright = max(len(str(name)) for name in columns) <= 2
     ax.set_xticks(range(len(columns)), columns, fontsize=size, rotation=0 if upright else 90)
     ax.set_yticks(range(len(rows)), rows, fontsize=size)
-    ax.set_xlabel(column_title, fontsize=11)
-    ax.set_ylabel(row_title, fontsize=11)
+    _titles(ax, column_title, row_title)
     for i, j in np.argwhere(matrix == -np.inf):
         ax.add_patch(_cell(i, j, facecolor="#EEEEEE", edgecolor="#888888", hatch="////"))
     if numbers or (numbers is None and max(matrix.shape) <= 10):

@@ -25,7 +25,7 @@ import crfbook.distributed.writing as writing
 from crfbook import CRF
 from crfbook.data.columns import TokenColumns
 from crfbook.distributed import ShardError, Shards, fit, write_shards
-from crfbook.distributed.reading import same_file, text_digest
+from crfbook.distributed.reading import digest_of, same_file
 from crfbook.models.saving import load_arrays, save_arrays
 
 ROWS = sentences()
@@ -339,7 +339,7 @@ def test_a_sparse_matrix_is_the_same_in_any_order():
     one = sparse.csr_matrix(([3.0, 1.0], [0, 2], [0, 2]), shape=(1, 4))
     two = sparse.csr_matrix(([1.0, 2.0, 1.0], [2, 0, 0], [0, 3]), shape=(1, 4))
     other = sparse.csr_matrix(([1.0, 2.0, 2.0], [2, 0, 0], [0, 3]), shape=(1, 4))
-    first, second, third = (text_digest(([x], [["y"]])) for x in (one, two, other))
+    first, second, third = (digest_of(([x], [["y"]])) for x in (one, two, other))
     assert first == second != third and two.nnz == 3  # the caller's is left as it was
 
 
