@@ -28,7 +28,6 @@ from .work import dataset, descend, load, set_up
 # ---- an epoch beside CRFsuite's ----
 
 RECORD, EPOCHS = "05_benchmarks.csv", 10
-PASSES = (5, 10, 20, 30)
 ONLINE = {"ap": online.perceptron, "pa": online.passive_aggressive, "arow": online.arow}  # CRFsuite's names
 
 
@@ -249,9 +248,8 @@ def learner_table(task):
     keys = [{"template": template, "learner": name} for name in LEARNERS for template in TEMPLATES[task]]
     rows = yield f"05_epochs_{task}.csv", each(epochs_row, keys, task=task), data
     best = {(row["template"], row["learner"]): int(row["chosen"]) for row in rows}
-    sized = [
-        (key, n) for n in SIZES[task][::-1] for key in keys
-    ]  # the paper's table, then the learning curve
+    # the paper's table, then the learning curve
+    sized = [(key, n) for n in SIZES[task][::-1] for key in keys]
     sized += [({"template": template, "learner": "log loss"}, None) for template in TEMPLATES[task]]
     jobs = []
     for key, n in sized:

@@ -9,6 +9,7 @@ Table 2 says of every model how far its objective is above the least one that is
 Methods that begin at zero also have one budget: the seconds until they are within 1 per cent of it.
 """
 
+from collections import Counter
 from functools import cache, partial
 
 import numpy as np
@@ -325,11 +326,9 @@ class Ngrams:
         setup, _, model = self.path(template)
         found = setup.encoder.decode(decode(setup.held, *model), setup.held.seq_ptr)
         columns = setup.words.by_sequence("letter"), setup.words.labels_by_sequence(), found
-        triples = [triple for word in zip(*columns, strict=True) for triple in zip(*word, strict=True)]
-        names, counts = np.unique(np.array(triples), axis=0, return_counts=True)
-        keys = "letter", "phoneme", "found"
-        found = zip(names.tolist(), counts, strict=True)
-        return [{**dict(zip(keys, name, strict=True)), "count": int(n)} for name, n in found]
+        words = zip(*columns, strict=True)
+        counts = Counter(triple for word in words for triple in zip(*word, strict=True))
+        return [dict(letter=x, phoneme=y, found=z, count=n) for (x, y, z), n in sorted(counts.items())]
 
 
 PAIRED = (TESTS[:2], TESTS[2:], TESTS[::2], TESTS[1::2])  # of Table 3
@@ -405,7 +404,6 @@ def contexts_from_zero(n_words=None):
 # Both begin at zero and end after the paper's number of sweeps or iterations, as in 08_letters.csv.
 
 C1 = 0.2  # as 08_choice.csv chose
-PAIRS = (("OWL-QN", "SBCD, from zero"),)
 
 
 def trained(letters, name):
@@ -432,5 +430,5 @@ def paired_row(before, after, c1=C1, n_words=None):
 @study("08_letters_paired.csv", frozen=("sbcd", "owlqn", "decoding, sparse"))
 def letters_paired(n_words=None, c1=C1):
     """SBCD against OWL-QN in Table 2: a paired test after the paper's numbers of iterations; a minute."""
-    keys = [dict(zip(("before", "after"), pair, strict=True)) for pair in PAIRS]
+    keys = cells(before=["OWL-QN"], after=["SBCD, from zero"])
     yield "08_letters_paired.csv", each(paired_row, keys, c1=c1, n_words=n_words), [dataset("nettalk")]

@@ -7,7 +7,6 @@ the largest violation is NEAR of c1, which bounds the gap over all candidates; t
 c1 is chosen from end at ten times this violation. At the end stands what SBCD and tagging must reach.
 """
 
-import time
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from crfbook.training.certificate import duality_gap
 
 from .c07 import LENGTH, replicated
 from .c08 import PATH, chosen, set_up, tested
-from .harness import Row, cpu_row, follow, peak_mb, race, study, timed
+from .harness import Row, clocked, cpu_row, follow, peak_mb, race, study, timed
 from .records import each
 from .work import LETTERS_C2, dataset, descend, error_of, load, model_error
 
@@ -247,9 +246,9 @@ def _pseudo_ngrams():
     work, runs, wall = load("nettalk", "pseudo_ngrams_3"), [], []
     coordinate_descent(work.corpus, c1=1e3, max_iterations=1, **work.options)  # compiles
     for threads in (1, 2):
-        start = time.perf_counter()
-        runs.append(_run(work, 5, tol=0.0, n_threads=threads))
-        wall.append(time.perf_counter() - start)
+        run, spent = clocked(_run, work, 5, tol=0.0, n_threads=threads)
+        runs.append(run)
+        wall.append(spent["wall"])
     one, two = (run.result for run in runs)
     yield _sweep_row("pseudo ngrams 3", runs[0], 5.0, len(one.w))
     error = model_error(work.held, one)[0]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook import Corpus, Encoder, FeatureSet, Objective, TokenColumns, minimize
+from crfbook import Encoder, FeatureSet, Objective, TokenColumns, minimize
 from crfbook.chain import active
 from crfbook.chain.active.sequence import EPS
 from crfbook.chain.inference import ready_model, stretch_scores
@@ -21,9 +21,9 @@ from crfbook.decoding import BEAM_WIDTH, DECODERS, decode, search_by
 from crfbook.encoding import templates
 from crfbook.evaluation import paired_test
 from crfbook.learners.quasi_newton import ActiveLBFGS
-from crfbook.training.loop import run
+from crfbook.training.loop import OptResult, run
 
-from . import crfsuite
+from . import crfsuite, work
 from .c11 import us_a_token
 from .harness import follow, race, study, timed
 from .records import cells, each, rounded
@@ -99,27 +99,12 @@ def columns_of(name):
     return data.train, data.test, [data]
 
 
-class Setup(NamedTuple):
-    """A task, encoded."""
-
-    encoder: Encoder
-    train: Corpus
-    test: Corpus
-    gold: list  # labels of the test part, lists of lists
-
-    @property
-    def sizes(self):
-        return self.encoder.n_labels, self.encoder.n_attrs, self.encoder.n_edge_attrs
-
-
 def encoded(name, n_train=None):
-    """`Setup` of a task, on its first n_train sentences (None: as many as its row in TASKS says)."""
-    task = TASKS[name]
-    (train, test, _), encoder = columns_of(name), Encoder(templates.as_template(task.template + "B\n"))
-    n_train = n_train or task.n_train
-    corpus = encoder.fit_transform(train if n_train is None else train.head(n_train))
-    held = encoder.transform(test, on_unknown_label="mark")
-    return Setup(encoder, corpus, held, test.labels_by_sequence())
+    """`Work` of a task, on its first n_train sentences (None: as many as its row in TASKS says)."""
+    task, (train, test, _) = TASKS[name], columns_of(name)
+    about = work.Task(task.dataset, task.task, task.template + "B\n", work.TEST, "accuracy")
+    first = train.head(n_train or task.n_train or len(train))
+    return work.encode(about, about.template, first, {"test": test})
 
 
 # ---- Table 1 ----
@@ -142,22 +127,12 @@ def corpus_row(name):
 # ---- Table 2 ----
 
 
-class Found(NamedTuple):
-    """What training ended with."""
-
-    w: np.ndarray  # parameters
-    objective: float
-    gap: float  # at most so far above the minimum
-    n_iter: int
-    status: str
-
-
 class Arm(NamedTuple):
     """A trained model, and how it labels."""
 
     features: FeatureSet
     w: np.ndarray  # (F,)
-    found: Found
+    found: OptResult  # the last violation: at most so far above the minimum
     seconds: float
     log_likelihood: float  # of the training part, by exact inference
     form: str = "default"  # of `decode`, as the paper's arm labels
@@ -166,9 +141,10 @@ class Arm(NamedTuple):
 
 
 def trained(objective, n, start=None, max_iterations=None):
-    """(`Found` of L-BFGS, CPU seconds), from zero unless told, MOST iterations unless told. Active sets are
-    made anew on the way, and it ends on fresh ones. The evaluations before it are not timed: kernels are
-    compiled there.
+    """(`OptResult` of L-BFGS, CPU seconds), from zero unless told, MOST iterations unless told.
+
+    Active sets are made anew on the way, and it ends on fresh ones. The evaluations before it are not timed:
+    kernels are compiled there.
     """
     for w in (np.zeros(n), np.full(n, 1e-3)):
         objective(w)
@@ -176,16 +152,14 @@ def trained(objective, n, start=None, max_iterations=None):
     rules = {"c2": C2, "tol": TOL, "max_iterations": MOST if max_iterations is None else max_iterations}
     if isinstance(objective, active.ActiveObjective):
         objective.renew()
-        found, seconds = timed(lambda: run(ActiveLBFGS(objective, start, **rules)))
-    else:
-        found, seconds = timed(minimize, objective, start, **rules)
-    return Found(found.w, found.objective, found.history[-1].violation, found.n_iter, found.status), seconds
+        return timed(lambda: run(ActiveLBFGS(objective, start, **rules)))
+    return timed(minimize, objective, start, **rules)
 
 
 def exact_arm(setup, dense=False):
     """Sparse, or Dense: weights of what occurs in training, or all of them; Viterbi looks at all pairs."""
-    features = observed(setup.train, *setup.sizes, all_states=dense, all_transitions=dense)
-    found, seconds = trained(Objective(setup.train, features, c2=C2), features.n_features)
+    features = observed(setup.corpus, *setup.sizes, all_states=dense, all_transitions=dense)
+    found, seconds = trained(Objective(setup.corpus, features, c2=C2), features.n_features)
     return Arm(features, found.w, found, seconds, C2 * float(found.w @ found.w) - found.objective, "plain")
 
 
@@ -193,16 +167,16 @@ def active_arm(setup, outside):
     """Method 1 (outside "zero"), or the default potential outside; decoded by beam search, as wide as the
     active sets are in the mean.
     """
-    features = observed(setup.train, *setup.sizes)
-    objective = active.ActiveObjective(setup.train, features, c2=C2, outside=outside)
+    features = setup.features
+    objective = active.ActiveObjective(setup.corpus, features, c2=C2, outside=outside)
     found, seconds = trained(objective, features.n_features)
-    exact, width = Objective(setup.train, features), int(np.ceil(objective.n_kept))
+    exact, width = Objective(setup.corpus, features), int(np.ceil(objective.n_kept))
     return Arm(features, found.w, found, seconds, -exact(found.w)[0], "beam", width)
 
 
 def tied_arm(setup, per_label):
     """Methods 3 and 4."""
-    later, fewer = active.tied_features(setup.train, observed(setup.train, *setup.sizes))
+    later, fewer = active.tied_features(setup.corpus, setup.features)
     tied = active.TiedObjective(Objective(later, fewer), c2=C2, per_label=per_label)
     found, seconds = trained(tied, len(tied.start()))
     log_likelihood = C2 * float(found.w @ found.w) - found.objective
@@ -243,24 +217,25 @@ def arm_rows(name, n_train, n_repeats):
     exactly, as the package would ("auto").
     """
     setup = encoded(name, n_train)
-    arms, later = arms_of(setup), active.after_another(setup.test)
+    arms, later = arms_of(setup), active.after_another(setup.held)
     runs, paths, rows = {}, {}, []
     for arm, one in arms.items():
-        model = later if one.after else setup.test, one.features, one.w
+        model = later if one.after else setup.held, one.features, one.w
         runs[arm] = labeller(*model, one.form, one.beam_width)
         runs[arm, "auto"], paths[arm] = partial(decode, *model), runs[arm]()
-    ms = {key: 1e3 * took.median_cpu / setup.test.n_sequences for key, took in race(runs, n_repeats).items()}
-    said = {arm: setup.encoder.decode(path, setup.test.seq_ptr) for arm, path in paths.items()}
+    ms = {key: 1e3 * took.median_cpu / setup.held.n_sequences for key, took in race(runs, n_repeats).items()}
+    said = {arm: setup.encoder.decode(path, setup.held.seq_ptr) for arm, path in paths.items()}
     for arm, one in arms.items():
-        test = paired_test(setup.gold, said["Sparse"], said[arm], "accuracy")
+        test = paired_test(setup.parts["test"].gold, said["Sparse"], said[arm], "accuracy")
         rows.append({
-            "method": arm, "sentences": setup.train.n_sequences, "accuracy": f"{100 * test.value_b:.2f}",
+            "method": arm, "sentences": setup.corpus.n_sequences, "accuracy": f"{100 * test.value_b:.2f}",
             "star": "*" if test.p_value < 0.05 else "", "p": f"{test.p_value:.4f}",
             "tokens that differ": int(np.count_nonzero(paths[arm] != paths["Sparse"])),
             "form": f"beam, {one.beam_width}" if one.form == "beam" else one.form,
             "ms a sentence": f"{ms[arm]:.4f}", "ms a sentence, auto": f"{ms[arm, 'auto']:.4f}",
             "weights": len(one.found.w), "log-likelihood": f"{one.log_likelihood:.2f}",
-            "objective": f"{one.found.objective:.2f}", "above its minimum, at most": f"{one.found.gap:.3g}",
+            "objective": f"{one.found.objective:.2f}",
+            "above its minimum, at most": f"{one.found.history[-1].violation:.3g}",
             "iterations": one.found.n_iter, "status": one.found.status,
             "training CPU s": f"{one.seconds:.1f}",
         })  # fmt: skip
@@ -308,20 +283,20 @@ def start_rows(corpus, n_train, max_iterations):
     that are frozen and renewed. All have the same number of iterations.
     """
     setup, rows = encoded(corpus, n_train), []
-    features = observed(setup.train, *setup.sizes)
-    n, exact = features.n_features, Objective(setup.train, features, c2=C2)
-    begun, took = trained(active.PseudoLikelihood(setup.train, features, c2=C2), n, None, START)
-    eps = {"share": EPS, "mass": mass_of(setup.train, features, trained(exact, n)[0].w)}
+    features = setup.features
+    n, exact = features.n_features, Objective(setup.corpus, features, c2=C2)
+    begun, took = trained(active.PseudoLikelihood(setup.corpus, features, c2=C2), n, None, START)
+    eps = {"share": EPS, "mass": mass_of(setup.corpus, features, trained(exact, n)[0].w)}
     starts = ("zero", None, 0, 0.0), ("pseudo-likelihood", begun.w, begun.n_iter, took)
     for start, w0, before, spent in starts:
         for method, rule, options in (("exact", "", None), *ACTIVE):
             objective, kept = exact, features.n_labels
             if options:
-                objective = active.ActiveObjective(setup.train, features, c2=C2, eps=eps[rule], **options)
+                objective = active.ActiveObjective(setup.corpus, features, c2=C2, eps=eps[rule], **options)
             found, seconds = trained(objective, n, w0, max_iterations - before)
             if options:
                 kept = objective.n_kept
-            right = decode(setup.test, features, found.w) == setup.test.labels
+            right = decode(setup.held, features, found.w) == setup.held.labels
             rows.append({
                 "start": start, "method": method, "rule": rule, "eps": eps.get(rule, ""), "labels kept": kept,
                 "CPU s": seconds + spent, "of it, start": spent, "iterations": found.n_iter + before,
@@ -352,14 +327,14 @@ def curve_rows(corpus, n_train, max_iterations):
     their weights, which is not on their clock.
     """
     setup, rows = encoded(corpus, n_train), []
-    features, dense = (observed(setup.train, *setup.sizes, all_states=a, all_transitions=a) for a in (0, 1))
-    later, fewer = active.tied_features(setup.train, features)
+    features, dense = (observed(setup.corpus, *setup.sizes, all_states=a, all_transitions=a) for a in (0, 1))
+    later, fewer = active.tied_features(setup.corpus, features)
     exact, tied = partial(Objective, c2=C2), partial(active.TiedObjective, Objective(later, fewer), c2=C2)
-    beam = partial(active.ActiveObjective, setup.train, features, c2=C2)
+    beam = partial(active.ActiveObjective, setup.corpus, features, c2=C2)
     arms = {
-        "Dense": exact(setup.train, dense, form="batched"),
-        "Sparse": exact(setup.train, features, form="batched"), "Method 1": renewing(beam(outside="zero")),
-        "Method 2": exact(setup.train, features, form="default"), "Method 3": tied(),
+        "Dense": exact(setup.corpus, dense, form="batched"),
+        "Sparse": exact(setup.corpus, features, form="batched"), "Method 1": renewing(beam(outside="zero")),
+        "Method 2": exact(setup.corpus, features, form="default"), "Method 3": tied(),
         "Method 4": tied(per_label=True), "active sets": renewing(beam(outside="default")),
     }  # fmt: skip
     n_all = {name: len(arms[name].start()) for name in ("Method 3", "Method 4")} | {"Dense": dense.n_features}
@@ -393,20 +368,20 @@ ONLY_SEEN = {"feature.possible_transitions": False, "feature.possible_states": F
 def peer_row(corpus, n_train, n_iterations):
     """CPU seconds of iterations of L-BFGS on the same features, beside CRFsuite's."""
     setup = encoded(corpus, n_train)
-    rows = crfsuite.attribute_numbers(setup.train), crfsuite.label_numbers(setup.train)
+    rows = crfsuite.attribute_numbers(setup.corpus), crfsuite.label_numbers(setup.corpus)
     peer = crfsuite.trainer(*rows, c2=C2, max_iterations=n_iterations, **ONLY_SEEN)
     (tagger, log), theirs = timed(crfsuite.train, peer)
-    features = observed(setup.train, *setup.sizes)
-    objective = Objective(setup.train, features, c2=C2)
+    features = setup.features
+    objective = Objective(setup.corpus, features, c2=C2)
     objective(np.zeros(features.n_features))
     options = {"c2": C2, "tol": 0.0, "max_iterations": n_iterations}
     ours = follow(minimize, objective, np.zeros(features.n_features), **options)
-    seconds, _ = crfsuite.viterbi_seconds(tagger, crfsuite.attribute_numbers(setup.test))
+    seconds, _ = crfsuite.viterbi_seconds(tagger, crfsuite.attribute_numbers(setup.held))
     return {
-        "labels": features.n_labels, "tokens": setup.train.n_tokens, "iterations": n_iterations,
+        "labels": features.n_labels, "tokens": setup.corpus.n_tokens, "iterations": n_iterations,
         "ours": ours.seconds, "CRFsuite": theirs, "our decoding us a token":
-        us_a_token(setup.test, partial(decode, setup.test, features, ours.result.w), 3),
-        "CRFsuite's decoding us a token": 1e6 * seconds / setup.test.n_tokens,
+        us_a_token(setup.held, partial(decode, setup.held, features, ours.result.w), 3),
+        "CRFsuite's decoding us a token": 1e6 * seconds / setup.held.n_tokens,
     }  # fmt: skip
 
 

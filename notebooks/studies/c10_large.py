@@ -40,11 +40,6 @@ STEPS = {  # of SGD; the first step size is not searched for: all arms take the 
 }  # fmt: skip
 
 
-def accuracy_of(task, w):
-    """Test accuracy in %."""
-    return 100 * float(np.mean(decode(task.test, task.features, w) == task.test.labels))
-
-
 @cache
 def trained_by_sgd(name, weights):
     """A `Tagger` with the weights of a CRF without penalty, early in training ("0.2 epochs") or after it."""
@@ -62,7 +57,8 @@ def epochs_of(name, eps, n_epochs=EPOCHS):
     sgd(beginning(task.train, 100), task.features, eps=eps, max_iterations=1, **STEPS)  # compiles
 
     def look(step, w, cpu):
-        rows.append({"epoch": step.iteration, "CPU s": cpu, "accuracy": accuracy_of(task, w)})
+        right = decode(task.test, task.features, w) == task.test.labels
+        rows.append({"epoch": step.iteration, "CPU s": cpu, "accuracy": 100 * float(np.mean(right))})
 
     options = {"eps": eps, "max_iterations": n_epochs, **STEPS}
     found = follow(sgd, task.train, task.features, look=look, **options)
@@ -368,14 +364,10 @@ def mallet(corpus, folder, n_evaluations, pairs="seen"):
     """The same of MALLET, with "all" pairs of labels or those "seen"."""
     text, source = folder / "text", Path(__file__).with_name("Peer.java")
     write_text(text, rows_of(corpus))
-    options = (
-        "-XX:+UseSerialGC",
-        "-XX:ActiveProcessorCount=1",
-        "-Xmx3g",
-        "-cp",
-        os.environ["MALLET_CLASSPATH"],
-    )
-    return read_mallet(said("java", *options, source, text, VARIANCE, WARM + 1 + n_evaluations, pairs)[0])
+    machine = "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=1", "-Xmx3g"
+    program = "-cp", os.environ["MALLET_CLASSPATH"], source
+    told = text, VARIANCE, WARM + 1 + n_evaluations, pairs
+    return read_mallet(said("java", *machine, *program, *told)[0])
 
 
 def ours(corpus, features, n_iterations=20):
@@ -413,15 +405,15 @@ def built_row(corpus, program, n_train, fewer):
     peer = PROGRAMS[program]
     n = min(fewer.get(corpus, n_train), n_train) if peer.all_transitions else n_train
     setup = encoded(corpus, n)
-    seen = observed(setup.train, *setup.sizes)
+    seen = setup.features
     more = {"all_states": peer.all_states, "all_transitions": peer.all_transitions}
-    same = observed(setup.train, *setup.sizes, **more)
+    same = observed(setup.corpus, *setup.sizes, **more)
     with tempfile.TemporaryDirectory() as folder:
-        n_weights, n_timed, theirs = peer.run(setup.train, Path(folder), peer.n_evaluations)
-    seconds = ours(setup.train, same)
-    seconds_seen = ours(setup.train, seen) if peer.all_transitions else seconds
+        n_weights, n_timed, theirs = peer.run(setup.corpus, Path(folder), peer.n_evaluations)
+    seconds = ours(setup.corpus, same)
+    seconds_seen = ours(setup.corpus, seen) if peer.all_transitions else seconds
     return {
-        "labels": seen.n_labels, "sequences": setup.train.n_sequences, "tokens": setup.train.n_tokens,
+        "labels": seen.n_labels, "sequences": setup.corpus.n_sequences, "tokens": setup.corpus.n_tokens,
         "evaluations": n_timed, "weights": n_weights, "CPU s": theirs,
         "our weights": same.n_features, "ours": seconds, "ratio": theirs / seconds,
         "our weights, seen": seen.n_features, "ours, seen": seconds_seen,

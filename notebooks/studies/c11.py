@@ -1,6 +1,5 @@
 """Chapter 11: decoding over large label sets."""
 
-import time
 from functools import cache, partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,11 +19,39 @@ from crfbook.learners.online import perceptron
 from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
-from .costs import TRAINING, fit_default, print_fit, time_decoders, time_training
-from .harness import Row, race, study
+from .c06 import print_fit, runs_of, time_cases
+from .harness import Row, follow, race, study
 from .records import cells, each, rounded
 from .threshold import THRESHOLD
-from .work import MOST_CELLS, joint, load_dataset, zipf_tagger
+from .work import MOST_CELLS, joint, load_dataset, random_tagger, zipf_tagger
+
+# ---- what the default forms cost, and which form is chosen ----
+
+TRAINING = "batched", "default"  # of taggers, whose pairs are few
+
+
+def time_decoders(n_cases, seed, repeats=3, largest=2500):
+    """`Case`s of random taggers, decoded."""
+    draw = partial(random_tagger, largest=largest)
+    return time_cases(draw, partial(runs_of, DECODING), n_cases, seed, repeats)
+
+
+def time_training(n_cases, seed, repeats=3, largest=2500):
+    """`Case`s of random taggers, a value and gradient; scores are a third of those of decoding."""
+
+    def runs(corpus, features, w):
+        return runs_of(TRAINING, corpus, features, 0.3 * w)
+
+    return time_cases(partial(random_tagger, largest=largest), runs, n_cases, seed, repeats)
+
+
+def fit_default(cases, form=DECODING[2]):
+    """Coefficients >= 0 of a form in chain/sparse/seconds.json: least squares of relative errors."""
+    from scipy.optimize import nnls
+
+    rows = np.array([case.terms(form) for case in cases])
+    scale, took = rows.max(axis=0), np.array([case.took[form] for case in cases])
+    return nnls(rows / scale / took[:, None], np.ones(len(took)))[0] / scale
 
 
 @study()
@@ -130,8 +157,9 @@ def is_slow(decoder):
 NODE_CELLS = 3e7  # node scores that stand ready while a decoder is timed
 
 
-def part_for(corpus, n_labels, decoder):
-    """What a decoder is timed on: the beginning of a corpus."""
+def part_for(task, decoder):
+    """What a decoder is timed on: the beginning of the test part of a `Tagger`."""
+    corpus, n_labels = task.test, task.features.n_labels
     if is_slow(decoder):
         return beginning(corpus, PLAIN_CELLS / n_labels**2)
     return beginning(corpus, NODE_CELLS / n_labels) if decoder in DECODERS else corpus
@@ -169,13 +197,13 @@ def searched(task, corpus, form, beam_width=BEAM_WIDTH):
 def decoder_row(task, model, decoder, n_repeats):
     """Columns of one row of `decoders`."""
     name, task = task, tagger(task, model)
-    features, corpus = task.features, part_for(task.test, task.features.n_labels, decoder)
+    features, corpus = task.features, part_for(task, decoder)
     us, seen = decoding_times(task, n_repeats, corpus, form=decoder), np.zeros(3, np.int64)
     path = decode_by(corpus, features, task.w, form=OURS.get(decoder, decoder), counters=seen)
     counted = seen / [corpus.n_tokens, corpus.n_tokens, corpus.n_sequences] if decoder in DECODERS else None
-    sweeps = sweeps_of(task, decoder) if decoder.startswith("staggered") else None
     mean, error, most = "", "", ""
-    if sweeps is not None:
+    if decoder.startswith("staggered"):
+        sweeps = sweeps_of(task, decoder)
         mean, error, most = sweeps.mean(), sweeps.std() / np.sqrt(len(sweeps)), int(sweeps.max())
     return {
         "labels": features.n_labels, "stored pairs": features.n_edge, "data": TAGGERS[name][0],
@@ -225,7 +253,7 @@ def beam_rows(task, n_repeats):
     while True:
         options = {"form": "beam", "beam_width": width}
         accuracy = 100 * np.mean(decode_by(corpus, features, task.w, **options) == corpus.labels)
-        us = decoding_times(task, n_repeats, part_for(corpus, features.n_labels, "beam"), **options)
+        us = decoding_times(task, n_repeats, part_for(task, "beam"), **options)
         us = us[len(us) // 2]
         row = {"width": width, "accuracy": accuracy, "exact": exact, "us a token": us}
         rows.append(row | {"sentences a second": 1e6 / us / corpus.n_tokens * corpus.n_sequences})
@@ -255,12 +283,8 @@ def training_row(task, transitions, n_repeats):
     perceptron(beginning(corpus, 100), task.features, form=form, max_iterations=1)
 
     def epochs(w0, n):
-        clock = [time.process_time()]
-        perceptron(
-            corpus, task.features, w0, form=form, max_iterations=n,
-            callback=lambda step, w: clock.append(time.process_time()),
-        )  # fmt: skip
-        return np.diff(clock) * 1e6 / corpus.n_tokens
+        run = follow(perceptron, corpus, task.features, w0, form=form, max_iterations=n)
+        return np.diff([0.0, *(tick.cpu for tick in run.ticks)]) * 1e6 / corpus.n_tokens
 
     first, us = float(epochs(None, 1)[0]), float(np.median(epochs(task.w, 2 if slow else n_repeats + 1)[1:]))
     found = {"labels": n_labels, "tokens": corpus.n_tokens, "first epoch": first, "us a token": us}
@@ -345,14 +369,16 @@ def decoding_targets(repeats=5):
         off = abs(float(np.mean(sweeps_of(tagger(name), "staggered"))) - sweeps)
         yield Row(f"{name}: sweeps of staggered decoding, off the paper's {sweeps}", off, 1.0, "sweeps", 0.5)
     for name, form, beside, *limits in REACH:
-        times = (decoding_times(tagger(name), repeats, part_of(name, one), one) for one in (form, beside))
+        task = tagger(name)
+        times = (decoding_times(task, repeats, part_for(task, one), one) for one in (form, beside))
         took = [float(np.median(us)) for us in times]
         yield Row(f"{name}: {form} / {beside}, node scores not counted", *took, "us a token", *limits)
     for name, form, *limits in (("supertags", "auto", 20.0, 10.0), ("joint", "auto"), ("pos", "auto")):
         task = tagger(name)
         took = us_a_token(task.test, partial(decode_by, task.test, task.features, task.w, form=form), repeats)
         yield Row(f"{name}: scores and decoding", took, 1.0, "us a token", *limits)
-    task, plain = tagger("joint"), part_of("joint", "plain")
+    task = tagger("joint")
+    plain = part_for(task, "plain")
     best = us_a_token(task.test, partial(kbest, task.test, task.features, task.w, k=10), repeats)
     once = us_a_token(plain, partial(decode_by, plain, task.features, task.w, form="plain"), repeats)
     work = "joint: the 10 best with probabilities / plain Viterbi, node scores in both"
@@ -360,12 +386,6 @@ def decoding_targets(repeats=5):
     for name, *limits in (("joint", 0.45, 0.3), ("supertags", 1 / 60, 1 / 150)):
         took = [training_row(name, how, 3)["us a token"] for how in ("stored pairs", "tables")]
         yield Row(f"{name}: epoch of the perceptron, stored pairs / tables", *took, "us a token", *limits)
-
-
-def part_of(name, form):
-    """`part_for` the test part of a task."""
-    task = tagger(name)
-    return part_for(task.test, task.features.n_labels, form)
 
 
 GROWN = (50, 100, 200, 500, 1000, 2000, 5000)

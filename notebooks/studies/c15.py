@@ -11,6 +11,7 @@ process, and in two that exchange nothing.
 
 import contextlib
 import hashlib
+import itertools
 import os
 import signal
 import subprocess
@@ -257,11 +258,9 @@ def tagging_row(kind, repeats=5):
     data = dataset("chunking")
     crf = model(max_iterations=30).fit(data.train[:2000])
     with tempfile.TemporaryDirectory() as folder, cluster() as client:
-        files = []
-        for i in range(8):
-            path = os.path.join(folder, f"text-{i}.{kind}")
+        files = [os.path.join(folder, f"text-{i}.{kind}") for i in range(8)]
+        for path in files:
             write_text(path, data.test, kind)
-            files.append(path)
         columns, n_tokens = ("word", "pos"), 8 * data.test.n_tokens
         options = {"columns": columns, "label": "found", "existing": "replace"}
         took, same = {"here": [], "there": []}, True
@@ -397,33 +396,24 @@ def rounds_row(method, parts, best):
     """Exchanges (weights to all shards, a sum back) until the objective is within GAPS."""
     with tempfile.TemporaryDirectory() as folder:
         shards, there = shards_of(folder, parts), counting(Local())
-        objective, reached, count = ShardedObjective(shards, Local(), C2), {}, [0]
+        objective, reached = ShardedObjective(shards, Local(), C2), {}
 
-        def look(w):
+        def look(w, n):
             gap = (objective(w)[0] - best) / best
             for wanted in GAPS:
                 if gap <= wanted:
-                    reached.setdefault(wanted, count[0])
-            return len(reached) == len(GAPS) or count[0] >= MOST
+                    reached.setdefault(wanted, n)
+            return len(reached) == len(GAPS) or n >= MOST
 
         if method == "CoCoA+":
-
-            def after(w):
-                count[0] += 1
-                return look(w)
-
-            cocoa(shards, C2, MOST, after)
+            rounds = itertools.count(1)
+            cocoa(shards, C2, MOST, lambda w: look(w, next(rounds)))
         else:
-
-            def callback(step, w):
-                count[0] = there.n_totals
-                return look(w)
-
             rules = {"memory_limit": 1} if method == FROM_ZEROS else {}  # too little for a shard alone
             name = method.removesuffix(", from zeros")
             settings = check_settings(model(algorithm=name, tol=1e-7, max_iterations=200, **rules))
             w0 = np.zeros(shards.features.n_features)
-            train(shards, there, settings, w0, callback, None, {"group": None})
+            train(shards, there, settings, w0, lambda _, w: look(w, there.n_totals), None, {"group": None})
         KEPT.clear()
         return {f"to {gap:g}": reached.get(gap, f"over {MOST}") for gap in GAPS}
 

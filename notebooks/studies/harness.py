@@ -93,11 +93,10 @@ class Clocked(NamedTuple):
 
 def _once(run):
     """Seconds of one call, by our clock or by the candidate's own."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    own = run()
+    own, spent = clocked(run)
     if isinstance(own, Clocked):
         return own if own.wall is not None else Clocked(own.cpu, own.cpu)
-    return Clocked(time.process_time() - cpu, time.perf_counter() - wall)
+    return Clocked(**spent)
 
 
 def race(candidates, repeats=5, warm_up=True):
@@ -118,11 +117,17 @@ def race(candidates, repeats=5, warm_up=True):
     return {name: Timing(name, *both, warm[name]) for name, both in columns.items()}
 
 
+def clocked(run, *args, **options):
+    """(what the call returns, {"cpu": seconds, "wall": seconds})."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    found = run(*args, **options)
+    return found, {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+
+
 def timed(run, *args, **options):
     """(what the call returns, its CPU seconds)."""
-    clock = time.process_time()
-    found = run(*args, **options)
-    return found, time.process_time() - clock
+    found, spent = clocked(run, *args, **options)
+    return found, spent["cpu"]
 
 
 class Tick(NamedTuple):
@@ -214,13 +219,6 @@ def race_processes(run, arguments, repeats, warm_up=True):
         return Clocked(done[side][-1]["cpu"], done[side][-1]["wall"])
 
     return race({side: partial(once, side) for side in arguments}, repeats, warm_up), done
-
-
-def clocked(run, *args):
-    """(what run(*args) returns, {"cpu": seconds, "wall": seconds})."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    found = run(*args)
-    return found, {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
 
 
 def own_peak_mb():

@@ -36,74 +36,49 @@ def _sift_down(delta, t, heap, root, size):
 
 
 @kernel
-def _make_heap(delta, t, limit, heap):
-    """All labels with delta[t,y] > limit into heap; returns how many."""
-    size = 0
-    for y in range(delta.shape[1]):
-        heap[size] = y
-        size += delta[t, y] > limit
-    for root in range(size // 2 - 1, -1, -1):
-        _sift_down(delta, t, heap, root, size)
-    return size
+def _falling(delta, t, limit):
+    """The labels with delta[t,y] > limit by falling delta: heapsort. Its order of equals decides counters."""
+    heap = np.flatnonzero(delta[t] > limit)
+    for root in range(heap.size // 2 - 1, -1, -1):
+        _sift_down(delta, t, heap, root, heap.size)
+    for last in range(heap.size - 1, 0, -1):
+        heap[0], heap[last] = heap[last], heap[0]
+        _sift_down(delta, t, heap, 0, last)
+    return heap[::-1]
 
 
 @kernel
 def _is_listed(tables, column, yp):
-    """Does the list of a column hold the previous label yp? By bisection."""
-    lo, hi = tables.column_ptr[column], tables.column_ptr[column + 1]
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if tables.column_prev[middle] < yp:
-            lo = middle + 1
-        else:
-            hi = middle
-    return lo < tables.column_ptr[column + 1] and tables.column_prev[lo] == yp
+    """Does the list of a column hold the previous label yp?"""
+    listed = tables.column_prev[tables.column_ptr[column] : tables.column_ptr[column + 1]]
+    place = np.searchsorted(listed, yp)
+    return place < listed.size and listed[place] == yp
 
 
 @kernel
-def _best_listed(t, column, tables, delta, counters):
-    """The largest delta[t-1,yp] + score of the pairs that a column lists, -inf if there are none."""
-    best = -np.inf
-    for i in range(tables.column_ptr[column], tables.column_ptr[column + 1]):
-        v = delta[t - 1, tables.column_prev[i]] + tables.column_score[i]
-        best = v if v > best else best
-    counters[1] += tables.column_ptr[column + 1] - tables.column_ptr[column]
-    return best
-
-
-@kernel
-def _repair_columns(t, first, row, tables, delta, heap, counters):
+def _repair_columns(t, first, row, tables, delta, counters):
     """delta[t,y] = max_yp(delta[t-1,yp] + score of (yp, y)) for the y whose pair with q scores below 0.
 
     A column that is not complete: the listed pairs, and the first label not listed in the order of falling
-    delta. That order is a heap, taken apart as far as it is asked for: what left it stands behind it, the
-    first at the end. Labels at or below delta[t-1,q] + low_min[row] lose against q itself and are left out.
+    delta. Labels at or below delta[t-1,q] + low_min[row] lose against q itself and are left out.
     first: the class times L; row: that of q.
     """
-    n_sorted, n_heap = 0, -1
-    for i in range(tables.low_ptr[row], tables.low_ptr[row + 1]):
-        column = first + tables.low_next[i]
-        best = _best_listed(t, column, tables, delta, counters)
-        if not tables.complete[column]:
-            if n_heap < 0:
-                limit = delta[t - 1, row - first] + tables.low_min[row]
-                n_heap = _make_heap(delta, t - 1, limit, heap)
-            rank = 0
-            while rank < n_heap:
-                if rank == n_sorted:
-                    last = n_heap - n_sorted - 1
-                    heap[0], heap[last] = heap[last], heap[0]
-                    _sift_down(delta, t - 1, heap, 0, last)
-                    n_sorted += 1
-                yp = heap[n_heap - 1 - rank]
-                if not delta[t - 1, yp] > best:
-                    break
-                counters[1] += 1
-                if not _is_listed(tables, column, yp):
-                    best = delta[t - 1, yp]
-                    break
-                rank += 1
-        delta[t, tables.low_next[i]] = best
+    if tables.low_ptr[row] == tables.low_ptr[row + 1]:
+        return
+    order = _falling(delta, t - 1, delta[t - 1, row - first] + tables.low_min[row])
+    for y in tables.low_next[tables.low_ptr[row] : tables.low_ptr[row + 1]]:
+        best, column = -np.inf, first + y
+        for i in range(tables.column_ptr[column], tables.column_ptr[column + 1]):
+            counters[1] += 1
+            v = delta[t - 1, tables.column_prev[i]] + tables.column_score[i]
+            best = v if v > best else best
+        for yp in order[: 0 if tables.complete[column] else order.size]:
+            if not delta[t - 1, yp] > best:
+                break
+            counters[1] += 1
+            if not _is_listed(tables, column, yp):
+                best = delta[t - 1, yp]
+        delta[t, y] = best
 
 
 @kernel
@@ -154,14 +129,15 @@ def threshold_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
 
     Arguments: log_node (n, L); tables: a ThresholdTables; edge_class int32 (n,); seq_ptr int64 (S+1,); out:
     path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden;
-    counters int64 (3,), added to: labels, label pairs that delta took, 0. Allocates (longest T) L numbers.
-    Cost: 4 L a token, the pairs above q, and the columns of what q scores below 0. Source: Kaji, Fujiwara,
-    Yoshinaga and Kitsuregawa (2010) for the problem; chapter 11.
+    counters int64 (3,), added to: labels, label pairs that delta took, 0. Allocates (longest T) L numbers,
+    and some L for a token. Cost: 4 L a token, the pairs above q, a sort of the labels near q, and the columns
+    of what q scores below 0. Source: Kaji, Fujiwara, Yoshinaga and Kitsuregawa (2010) for the problem;
+    chapter 11.
     """
     L, longest = log_node.shape[1], 1
     for s in range(score.size):
         longest = max(longest, seq_ptr[s + 1] - seq_ptr[s])
-    delta, heap = np.empty((longest, L)), np.empty(L + 1, np.int32)
+    delta = np.empty((longest, L))
     path[:] = 0
     for s in range(score.size):
         lo, hi = seq_ptr[s], seq_ptr[s + 1]
@@ -175,7 +151,7 @@ def threshold_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
             high = delta[t - 1, q]
             for y in range(L):
                 delta[t, y] = high
-            _repair_columns(t, first, first + q, tables, delta, heap, counters)
+            _repair_columns(t, first, first + q, tables, delta, counters)
             _raise_columns(t, first, high, tables, delta, counters)
             for y in range(L):
                 delta[t, y] += log_node[lo + t, y]
@@ -197,7 +173,6 @@ class ThresholdTables(NamedTuple):
     row_max: np.ndarray  # (K L,): the largest score of a row, at least 0
     low_ptr: np.ndarray  # int64 (K L + 1,): pairs with a score below 0, -inf included, by row
     low_next: np.ndarray  # int32
-    low_score: np.ndarray
     low_min: np.ndarray  # (K L,): the smallest score of a row in columns that are not complete, at most 0
     column_ptr: np.ndarray  # int64 (K L + 1,): pairs by column and rising previous label
     column_prev: np.ndarray  # int32
@@ -223,7 +198,7 @@ def threshold_tables(log_edge):
     walked = ~complete[low[0] // n_labels * n_labels + low[2]]
     np.minimum.at(low_min, low[0][walked], low[3][walked])
     high = row_ptr, row_next[falling], row_score[falling], row_max
-    return ThresholdTables(*high, *low[1:], low_min, *_pairs(columns, listed)[1:], complete)
+    return ThresholdTables(*high, *low[1:3], low_min, *_pairs(columns, listed)[1:], complete)
 
 
 def _pairs(table, chosen):

@@ -152,8 +152,9 @@ class Work:
 
 
 def encode(task, template, train, parts=None):
-    """`Work` of a task on other columns than its own: train, and {name: columns} held out."""
-    about, encoder, constraints = TASKS[task], Encoder(templates.as_template(template)), None
+    """`Work` of a `Task`, or a name of TASKS, on other columns: train, and {name: columns} held out."""
+    about = TASKS[task] if isinstance(task, str) else task
+    encoder, constraints = Encoder(templates.as_template(template)), None
     corpus, parts = encoder.fit_transform(train), parts or {}
     held = {name: encoder.transform(part, on_unknown_label="mark") for name, part in parts.items()}
     if about.tag_dictionary:
@@ -262,7 +263,6 @@ def random_support(features, n_edge, seed=0):
 
 
 CELLS = 6_000_000  # tables of all classes are at most this large, so that the batched form has a chance
-LARGE = {"smallest": 20_000, "largest": 150_000}  # arguments of `random_chains`
 
 
 def random_chains(rng, smallest=2000, largest=40_000):

@@ -15,8 +15,17 @@ from crfbook.learners.coordinate.visit import VisitByParts
 from crfbook.learners.quasi_newton.lbfgs import minimize
 from studies import c06 as study
 from studies import read_record, run, work
-from studies.c06 import FORMS, ChainForms, form_row
-from studies.costs import FORM_SETS, Case, case_sizes, fit_forms, held_out, time_forms
+from studies.c06 import (
+    FORM_SETS,
+    FORMS,
+    Case,
+    ChainForms,
+    case_sizes,
+    fit_forms,
+    form_row,
+    held_out,
+    time_forms,
+)
 from studies.work import random_chains
 
 FITTED = [form for forms in FORM_SETS.values() for form in forms]  # together; c11 fits the default form

@@ -7,7 +7,8 @@ import pytest
 
 from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, terms
 from studies import c11
-from studies.costs import Case, fit_default, print_fit, time_decoders, time_training
+from studies.c06 import Case, print_fit
+from studies.c11 import fit_default, time_decoders, time_training
 from studies.work import random_tagger
 
 

@@ -130,15 +130,17 @@ def test_stored_pairs_decide_the_cost():
 
 
 def test_tables_hold_every_pair():
-    """Rows above 0 and below, and columns, put together again: the transitions. One class at a time."""
+    """Columns, and rows with the places of what is below 0, put together again: the transitions."""
     rng = np.random.default_rng(8)
     log_edge = thinned(rng, rng.normal(size=(2, 5, 5)), 0.5, 0.5)
     tables = threshold_tables(log_edge)
+    below = np.minimum(log_edge, 0.0).reshape(10, 5)
     rows, columns = np.zeros((10, 5)), np.where(tables.complete[:, None], -np.inf, np.zeros((10, 5)))
     for r in range(10):
         high, low = (slice(ptr[r], ptr[r + 1]) for ptr in (tables.row_ptr, tables.low_ptr))
         rows[r, tables.row_next[high]] = tables.row_score[high]
-        rows[r, tables.low_next[low]] = tables.low_score[low]
+        rows[r, tables.low_next[low]] = below[r, tables.low_next[low]]
+        assert low.stop - low.start == (below[r] < 0).sum()
         assert (np.diff(tables.row_score[high]) <= 0).all()
         assert tables.row_max[r] == max(0.0, *rows[r])
         listed = slice(tables.column_ptr[r], tables.column_ptr[r + 1])
