@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crfbook import plotting as plotting
     from crfbook import scorers as scorers
     from crfbook import training as training
+    from crfbook._checks import ModelFileError as ModelFileError
     from crfbook.chain.objective import Objective as Objective
     from crfbook.data.columns import TokenColumns as TokenColumns
     from crfbook.data.corpus import Corpus as Corpus
@@ -37,14 +38,15 @@ if TYPE_CHECKING:
     from crfbook.models.directed import MEMM as MEMM
     from crfbook.models.dynamic import DCRF as DCRF
     from crfbook.models.path import regularization_path as regularization_path
-    from crfbook.models.saving import ModelFileError as ModelFileError
+    from crfbook.tagging.tagger import Tagger as Tagger
 
 __version__ = "0.1.0"
 
 _HOME = {
     "CRF": "crfbook.models.crf",
     "regularization_path": "crfbook.models.path",
-    "ModelFileError": "crfbook.models.saving",
+    "Tagger": "crfbook.tagging.tagger",
+    "ModelFileError": "crfbook._checks",
     "HMM": "crfbook.models.directed",
     "MEMM": "crfbook.models.directed",
     "DCRF": "crfbook.models.dynamic",

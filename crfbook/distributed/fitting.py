@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from crfbook._checks import File, function_or_none, shown, whole
+from crfbook.data.files import load_arrays, save_arrays
 from crfbook.distributed.engine import Part, check_here, engine_of, versions
 from crfbook.distributed.objective import KEPT, ShardedObjective
 from crfbook.distributed.shards import Shards, check_crf, part_of, prefixed, read_shard, settings_of
@@ -29,7 +30,6 @@ from crfbook.models.crf import CRF
 from crfbook.models.fitting import carried_over, warn_of_end
 from crfbook.models.inputs import TrainingSet
 from crfbook.models.parameters import check_settings
-from crfbook.models.saving import load_arrays, save_arrays
 from crfbook.training.loop import Callback, Learner, Step, run, stages
 from crfbook.training.monitor import Monitor
 

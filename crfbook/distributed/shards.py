@@ -28,11 +28,11 @@ from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, 
 from crfbook.data.constraints import Constraints, violations
 from crfbook.data.corpus import make_corpus, offsets, ragged_index
 from crfbook.data.features import FeatureSet
+from crfbook.data.files import check_features, load_arrays, save_arrays
 from crfbook.distributed.reading import digest_of
 from crfbook.encoding.templates import as_template
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import given
-from crfbook.models.saving import check_features, load_arrays, save_arrays
 
 SCHEMA = 2
 MANIFEST, ALPHABET = "manifest.json", "alphabet.crfbook"

@@ -287,9 +287,14 @@ class ItemAttributes(_Given):
     def apply(self, tokens, seq_ptr):
         """Rows of other tokens; attributes not in the alphabet are left out."""
         ptr, numbers, names, values, apart = _read(tokens, seq_ptr)
+        return _rows(ptr, numbers, look_up(self.ids, names, len(names)), values, apart)
+
+    @property
+    def ids(self):
+        """{name: id}, made when first asked for."""
         if len(self._ids) != len(self.names):
             self._ids = {name: i for i, name in enumerate(self.names)}
-        return _rows(ptr, numbers, look_up(self._ids, names, len(names)), values, apart)
+        return self._ids
 
     def node_names(self, ids=None):
         """Attribute strings, for all ids or for a list of them."""

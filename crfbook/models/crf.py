@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 from crfbook.chain.sparse.potentials import sparsify
 from crfbook.data.columns import Data
 from crfbook.data.constraints import ConstraintsLike
+from crfbook.data.files import target
 from crfbook.data.vocabulary import Labels
 from crfbook.encoding.tag_dictionary import TagDictionaryLike
 from crfbook.encoding.templates import TemplateLike
-from crfbook.models.crfsuite import FromCRFsuite
 from crfbook.models.fitting import (
     Stream,
     carried_features,
@@ -32,12 +32,12 @@ from crfbook.models.fitting import (
 )
 from crfbook.models.inputs import training_set
 from crfbook.models.parameters import Seed, check_settings
-from crfbook.models.prediction import Predictions, WeightNames
-from crfbook.models.saving import SavedCRF
+from crfbook.models.prediction import OneByOne, Predictions, WeightNames
+from crfbook.models.saving import FromCRFsuite, SavedCRF
 from crfbook.training.loop import Callback
 
 
-class CRF(Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
+class CRF(OneByOne, Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
     """Linear-chain CRF.
 
     Minimises, in nats,
@@ -163,8 +163,8 @@ class CRF(Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
         sequence, and active sets to remember their labels; above it they raise MemoryError, and "auto" takes
         another way.
     verbose : default False. Print a forecast of memory and time before training, then a progress bar.
+    model_filename : path, default None. `fit` saves the model there, too: see `save`.
     linesearch : default None. Accepted so that code for sklearn-crfsuite runs, without effect.
-    model_filename : default None. As linesearch.
     keep_tempfiles : default None. As linesearch.
     trainer_cls : default None. As linesearch.
 
@@ -247,6 +247,8 @@ class CRF(Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
         and what was expected; MemoryError for an algorithm that would take more than memory_limit.
         """
         settings = check_settings(self)
+        if self.model_filename is not None:
+            target(self.model_filename)
         ready = training_set(self, settings, X, y, sample_weight)
         warm = self.warm_start and hasattr(self, "weights_")
         if warm and settings.virtual:
@@ -258,6 +260,8 @@ class CRF(Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
         ready = ready._replace(features=getattr(result, "features", ready.features))
         self._keep(ready, result, history, settings.algorithm, ready.corpus.n_sequences)
         warn_of_runaway(self, settings, ready.corpus)
+        if self.model_filename is not None:
+            self.save(self.model_filename)
         return self
 
     def _keep(self, ready, result, history, algorithm, n_seen):
@@ -267,7 +271,6 @@ class CRF(Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_ = result.n_iter, ready.n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
-        self.__dict__.pop("_tagger", None)  # of the model before
 
     def sparsify(self, threshold: float = 0.0) -> Self:
         """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0.

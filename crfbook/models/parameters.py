@@ -167,9 +167,9 @@ GROUPS = {
         "n_jobs": Parameter("threads", none=1, readers=(*_BATCH, "sbcd"), idle=False),
         "memory_limit": Parameter("number", 2e9, none=2e9, readers=(*_BATCH, *_REMEMBER), idle=False),
         "verbose": Parameter("any", False),
+        "model_filename": Parameter("any"),
         # of CRFsuite's line search and temporary model files: accepted, so that old code runs
         "linesearch": Parameter("inert", off=False),
-        "model_filename": Parameter("inert", off=False),
         "keep_tempfiles": Parameter("inert", off=False),
         "trainer_cls": Parameter("inert", off=False),
     },

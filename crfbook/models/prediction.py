@@ -33,9 +33,12 @@ from crfbook.models.inputs import (
     sequence_weights,
 )
 from crfbook.models.parameters import thread_count
+from crfbook.tagging.model import MOST_RANKS, SentenceModel
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+MOST_SEQUENCES = 64  # that are tagged one by one: more repay what a corpus costs
 
 
 class Sequences(list):
@@ -92,6 +95,9 @@ class Predictions(BaseEstimator):
         beam_width : read by "beam" alone. "plain" and what follows make tables of all label pairs, of at most
         1 GiB, "dense", "numpy" and "sparse" of at most 8: ValueError beyond. Chapter 11 compares them.
         """
+        found = self._one_by_one(X, SentenceModel.tag) if form == "auto" else None
+        if found is not None:
+            return Sequences(found)
         corpus = self._known(X)
         path = self._decode(corpus, form, beam_width)
         return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
@@ -105,6 +111,11 @@ class Predictions(BaseEstimator):
         form : "dense", "default" (time grows with the label pairs that are stored), or "auto". Both give the
         same. Other forms of `predict` keep the best labelling alone.
         """
+        if form == "auto" and type(k) is int and 1 <= k <= MOST_RANKS:
+            found = self._one_by_one(X, SentenceModel.kbest, k)
+            if found is not None:
+                names = self.encoder_.labels_
+                return [[([names[y] for y in path], p) for path, p in best] for best in found]
         corpus = self._known(X)
         best = self._kbest(corpus, k, form)
         names, ptr = self.encoder_.decode, corpus.seq_ptr
@@ -137,6 +148,9 @@ class Predictions(BaseEstimator):
 
     def predict_marginals_array(self, X: Data, form: str = "auto") -> list[np.ndarray]:
         """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
+        found = self._one_by_one(X, SentenceModel.marginals) if form == "auto" else None
+        if found is not None:
+            return [p_node for p_node, _ in found]
         corpus = self._known(X)
         return _by_sequence(inference.node_marginals(corpus, *self._model(), form=form), corpus)
 
@@ -157,7 +171,7 @@ class Predictions(BaseEstimator):
         spans : (sequence, first token in it, labels) each: (3, 5, ["B-PER", "I-PER"]). Raises ValueError for
         a span outside its sequence, and for a label that the model does not know.
         """
-        corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
+        check_is_fitted(self, "weights_")
         number = {label: i for i, label in enumerate(self.encoder_.labels_)}
         found = []
         for i, (sequence, first, labels) in enumerate(spans):
@@ -165,6 +179,15 @@ class Predictions(BaseEstimator):
             if unknown:
                 raise ValueError(f"span {i}: expected labels of the model, got {shown(unknown[0])}")
             found.append((sequence, first, [number[label] for label in labels]))
+        inside = type(X) is list and all(
+            0 <= s < len(X) and type(X[s]) in (list, tuple) and 0 <= t < t + len(ids) <= len(X[s])
+            for s, t, ids in found
+        )
+        if inside and len(found) <= MOST_SEQUENCES and self._sentence_model() is not None:
+            each = [self._sentence_model().log_proba(X[s], [(t, ids)]) for s, t, ids in found]
+            if all(one is not None for one in each):
+                return np.concatenate([np.zeros(0), *each])
+        corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
         return inference.span_log_proba(corpus, features, w, found, constraints, n_threads)
 
     def log_proba(self, X: Data, y: Labels | None = None) -> np.ndarray:
@@ -196,6 +219,21 @@ class Predictions(BaseEstimator):
                 f"score: expected at least one token that counts, got {len(found)} sequences without any"
             )
         return float(weight @ right) / total
+
+    def _sentence_model(self) -> SentenceModel | None:
+        """`SentenceModel` of the model as it stands; None: it has none."""
+        return None
+
+    def _one_by_one(self, X, ask, *more):
+        """[ask(`SentenceModel`, tokens, *more)] of few short sequences; None: see tagging/model.py."""
+        if type(X) is not list or len(X) > MOST_SEQUENCES:
+            return None
+        sentences, found = self._sentence_model(), []
+        for tokens in X if sentences is not None else ():
+            found.append(ask(sentences, tokens, *more))
+            if found[-1] is None:
+                return None
+        return None if sentences is None else found
 
     def _decode(self, corpus, form, beam_width):
         """Label ids int32 (N,)."""
@@ -240,6 +278,19 @@ class Fitted(BaseEstimator):
 
         check_is_fitted(self, "weights_")
         return pandas.DataFrame(self._history)
+
+
+class OneByOne(Fitted):
+    """The part of an estimator that answers for short inputs one sentence a call."""
+
+    def _sentence_model(self) -> SentenceModel | None:
+        own = self.__dict__
+        parts = tuple(map(own.get, ("encoder_", "features_", "weights_", "constraints_", "label_sets_")))
+        held = own.get("_sentences")
+        if held is None or any(a is not b for a, b in zip(held[0], parts, strict=True)):
+            right = parts[2] is not None and np.isfinite(parts[2]).all()
+            held = own["_sentences"] = parts, SentenceModel.of(*parts) if right else None
+        return held[1]
 
 
 class WeightNames(Fitted):

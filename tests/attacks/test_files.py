@@ -44,7 +44,7 @@ from crfbook.distributed import (
 )
 from crfbook.distributed.engine import Local
 from crfbook.distributed.shards import ALPHABET, MANIFEST, part_of
-from crfbook.models.saving import load_arrays, save_arrays
+from crfbook.data.files import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels  # which check nothing, where NumPy would refuse an index
 

@@ -32,11 +32,13 @@ FLOORS = {
     "crfbook.training": 2,
     "crfbook.chain": 3,
     "crfbook.decoding": 4,
+    "crfbook.tagging": 4,
     "crfbook.dynamic": 4,
     "crfbook.learners": 5,
     "crfbook.models": 6,
     "crfbook.plotting": 7,
     "crfbook.distributed": 7,
+    "crfbook.pycrfsuite": 7,
     "studies": 8,
 }
 # A family of learners imports another only through its face, and only these do.

@@ -20,7 +20,7 @@ from crfbook.distributed.shards import (
     read_alphabet,
     read_features,
 )
-from crfbook.models.saving import load_arrays, save_arrays
+from crfbook.data.files import load_arrays, save_arrays
 
 TEMPLATE = "U0:%x[0,0]\nU1:%x[-1,0]/%x[0,1]\nB\nB1:%x[0,1]\n"
 NAMES = "word", "pos", "y"

@@ -20,7 +20,8 @@ from crfbook.learners.stochastic.gradient_descent import sgd_l1
 from crfbook.models.crf import CRF
 from crfbook.models.directed import HMM, MEMM
 from crfbook.models.dynamic import DCRF
-from crfbook.models.saving import ModelFileError, load_arrays, save_arrays
+from crfbook._checks import ModelFileError
+from crfbook.data.files import load_arrays, save_arrays
 
 X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"a": 1.0}, {"a": 1.0, "b": 2.0}]]
 Y = [["A", "B"], ["B", "A", "A"]]

@@ -24,7 +24,7 @@ from crfbook.dynamic import (
     memory,
     skip,
 )
-from crfbook.models.saving import load_arrays, save_arrays
+from crfbook.data.files import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels
 APPROXIMATE = [name for name in FORMS if name not in EXACT]

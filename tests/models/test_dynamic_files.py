@@ -5,7 +5,7 @@ import pytest
 
 from crfbook import DCRF, ModelFileError
 from crfbook.dynamic import Clique, factorial
-from crfbook.models.saving import load_arrays, save_arrays
+from crfbook.data.files import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels
 FREE = np.ones((3, 3), bool)

@@ -15,7 +15,8 @@ from crfbook.encoding import families
 from crfbook.models import fitting, saving
 from crfbook.models.crf import CRF
 from crfbook.models.parameters import ALGORITHMS
-from crfbook.models.saving import ModelFileError, load_arrays, save_arrays
+from crfbook._checks import ModelFileError
+from crfbook.data.files import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels  # which check nothing, where NumPy would refuse an index
 

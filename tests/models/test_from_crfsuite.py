@@ -14,8 +14,8 @@ from sklearn.exceptions import NotFittedError
 
 from crfbook.datasets import load_dataset
 from crfbook.models.crf import CRF
-from crfbook.models.crfsuite import BYTE_ORDER
-from crfbook.models.saving import ModelFileError
+from crfbook._checks import ModelFileError
+from crfbook.data.crfsuite import BYTE_ORDER
 from tools.chapters import ROOT
 
 pycrfsuite = pytest.importorskip("pycrfsuite", reason="extra `peers` is not installed")

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from crfbook.models import saving
-from crfbook.models.saving import ModelFileError, load_arrays, save_arrays
+from crfbook._checks import ModelFileError
+from crfbook.data.files import load_arrays, save_arrays
 
 HEADER = {"labels": ["B-NP", "été", 3], "c2": 0.25}
 ARRAYS = {

@@ -31,7 +31,7 @@ from crfbook.distributed.shards import (
     settings_of,
     write_manifest,
 )
-from crfbook.models.saving import load_arrays, save_arrays
+from crfbook.data.files import load_arrays, save_arrays
 
 
 @pytest.fixture

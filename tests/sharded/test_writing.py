@@ -26,7 +26,7 @@ from crfbook import CRF
 from crfbook.data.columns import TokenColumns
 from crfbook.distributed import ShardError, Shards, fit, write_shards
 from crfbook.distributed.reading import digest_of, same_file
-from crfbook.models.saving import load_arrays, save_arrays
+from crfbook.data.files import load_arrays, save_arrays
 
 ROWS = sentences()
 

@@ -1,4 +1,4 @@
-"""Models of CRFsuite, from its files or its tagger: what `CRF.save` would have written of them; and a tagger.
+"""Models of CRFsuite, from its files or its tagger: what `CRF.save` would have written of them.
 
 A file has a header, weights, and names of labels and of attributes. All numbers are little-endian uint32,
 weights float64. A place counts bytes from the beginning of the chunk; those of the header count from its own.
@@ -13,18 +13,12 @@ Every place, count and id is held against the size of the file before it is used
 weight that was changed is not noticed. Source: CRFsuite 0.12, crf1d_model.c and cqdb.c.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import struct
-import threading
-from collections.abc import Hashable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import ModelFileError, file_name, shown
 from crfbook.data.features import FeatureSet, from_keys
@@ -42,90 +36,27 @@ _RECORD = np.dtype([("kind", "<u4"), ("source", "<u4"), ("label", "<u4"), ("weig
 STATE, TRANSITION = 0, 1
 
 
-class Tagger(threading.local):
-    """What scripts ask of `tagger_`, as of a `pycrfsuite.Tagger`: one sequence is set, then asked about.
-    Each thread sets its own.
+def read_crfsuite(source: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """(header, arrays) of a model, as `CRF.save` would have written them.
+
+    source : path of a model file, or a `pycrfsuite.Tagger` that has opened one.
+    Raises ModelFileError for what is damaged or of another program, TypeError for another source, OSError as
+    the file system says.
     """
-
-    def __init__(self, model: Any) -> None:  # called anew in each thread
-        self._model, self._tokens = model, None
-        self._rows: Any = None  # marginals of the sequence, once they are asked for
-
-    def __reduce__(self):
-        return Tagger, (self._model,)
-
-    def labels(self) -> list[Any]:
-        """The labels of the model."""
-        return self._model.classes_
-
-    def set(self, xseq: Any) -> None:
-        """Take up a sequence."""
-        self._tokens, self._rows = xseq, None
-
-    def tag(self, xseq: Any = None) -> list[Any]:
-        """The labels of the sequence; None: of the one that was set."""
-        if xseq is not None:
-            self.set(xseq)
-        return self._model.predict_single(self._tokens)
-
-    def probability(self, yseq: Sequence[Hashable]) -> float:
-        """p(y | x) of the sequence that was set. `CRF.log_proba` does not underflow."""
-        return float(np.exp(self._model.log_proba([self._tokens], [yseq])[0]))
-
-    def marginal(self, y: Hashable, pos: int) -> float:
-        """p(y_pos = y | x) of the sequence that was set."""
-        if self._rows is None:
-            self._rows = self._model.predict_marginals_single(self._tokens)
-        return self._rows[pos][y]
-
-
-class FromCRFsuite(BaseEstimator):
-    """The part of `CRF` that takes over what CRFsuite has trained, and what its scripts ask of a tagger."""
-
-    @property
-    def tagger_(self) -> Tagger:
-        """A `Tagger` of this model, always the same one. Of each thread it remembers the sequence that this
-        thread has set.
-        """
-        check_is_fitted(self, "weights_")
-        return self.__dict__.setdefault("_tagger", Tagger(self))
-
-    def __getstate__(self):  # a copy has a tagger of its own
-        return {name: value for name, value in super().__getstate__().items() if name != "_tagger"}
-
-    @classmethod
-    def from_crfsuite(cls, source: Any) -> Self:
-        """A model of CRFsuite as a fitted CRF. It predicts the same, can be saved, and trained further
-        (warm_start).
-
-        source : path of a model file; an `sklearn_crfsuite.CRF` that is fitted; or a `pycrfsuite.Tagger` that
-            has opened a model, whose `info()` rounds weights to six decimals, so that near ties may fall
-            otherwise, and cannot tell some odd names. The first needs no package beside crfbook.
-
-        Parameters of the training are not in a model: those of the result are defaults, or those of an
-        `sklearn_crfsuite.CRF`. objective_ is nan.
-        Raises ModelFileError (a ValueError) for a file that is damaged or of another program; TypeError for
-        another source; OSError as the file system says.
-        """
-        params = {}
-        if hasattr(source, "modelfile"):
-            known = cls._get_param_names()
-            params = {k: v for k, v in source.get_params().items() if k in known and v is not None}
-            source = source.modelfile.name
-        if hasattr(source, "info"):
-            name, read = type(source).__name__, _told
-        elif isinstance(source, (str, bytes, os.PathLike)):
-            name, read = file_name(source, "from_crfsuite"), _read
-        else:
-            raise TypeError(
-                f"from_crfsuite: expected a path, or a tagger that has opened a model, got {shown(source)}"
-            )
-        try:
-            return cls._restored(*_as_saved(*read(source)), trust=False).set_params(**params)
-        except (ValueError, KeyError, AttributeError, AssertionError) as error:
-            odd = " (names with line breaks or '-->' its info() cannot tell: give the path of the model file)"
-            fault = f"this is no intact model of CRFsuite, {error}{odd if read is _told else ''}"
-            raise ModelFileError(f"{name}: {fault}") from None
+    if hasattr(source, "info"):
+        name, read = type(source).__name__, _told
+    elif isinstance(source, (str, bytes, os.PathLike)):
+        name, read = file_name(source, "from_crfsuite"), _read
+    else:
+        raise TypeError(
+            f"from_crfsuite: expected a path, or a tagger that has opened a model, got {shown(source)}"
+        )
+    try:
+        return _as_saved(*read(source))
+    except (ValueError, KeyError, AttributeError, AssertionError) as error:
+        odd = " (names with line breaks or '-->' its info() cannot tell: give the path of the model file)"
+        fault = f"this is no intact model of CRFsuite, {error}{odd if read is _told else ''}"
+        raise ModelFileError(f"{name}: {fault}") from None
 
 
 def _need(condition, what):

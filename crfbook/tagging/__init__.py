@@ -1,0 +1,1 @@
+"""One sentence a call: a trained chain as plain arrays, and `Tagger`, which needs no estimator."""

@@ -1,0 +1,286 @@
+"""A trained chain, ready for one sentence a call.
+
+`SentenceModel` reads a sentence to attribute ids, and finds labels and marginals, by kernels over plain
+arrays or, as long as these are not at hand, by NumPy. It raises nothing for a sentence: where it is not sure
+(odd input, all paths forbidden, scores that leave the range of scaled sums) it answers None, and its caller
+goes the way of a corpus (`chain.inference`), whose errors name the place.
+"""
+
+import sys
+import threading
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crfbook.data.constraints import bounds_of
+from crfbook.data.corpus import ragged_index
+from crfbook.data.features import log_edge
+from crfbook.encoding.dicts import ItemReader
+from crfbook.tagging.template import TemplateReader, is_simple
+
+MOST_LABELS = 400  # of more labels few pairs have a weight: forms for corpora are faster
+MOST_TOKENS = 400  # of more tokens, too
+NUMPY_SECONDS = 0.4  # of tagging by NumPy: what loading the kernels costs
+MOST_RANKS = 64  # of k best labellings by lists, whose time grows with k
+LARGEST = 1e5  # nats, as LARGEST_TERM of kernels.py
+MAX_SPREAD, SMALLEST_MASS = 300.0, 1e-150  # as in chain/forward_backward.py
+ODD = TypeError, ValueError, OverflowError, RecursionError, AttributeError, LookupError  # of readers
+
+
+class Transitions(NamedTuple):
+    """Tables of transitions, and the bytes of the weights that they were made of."""
+
+    weights: bytes
+    log_edge: np.ndarray  # (1, L, L) as [0, previous, next], nats
+    psi: np.ndarray  # (1, L, L): exp(log_edge - edge[0])
+    psi_t: np.ndarray  # (1, L, L): its transpose
+    edge: np.ndarray  # (2,): the largest score, and the largest difference of two finite ones
+
+
+class SentenceModel:
+    """encoder : `Encoder` of attribute strings or of a template. features, w, constraints : as for
+    `chain.inference`. label_sets : `LabelSets` of a tag dictionary, or None.
+
+    frozen : w will not change; else each call looks whether weights of transitions have changed.
+    kernels : True or False; None: once they pay.
+    Threads may share it: each reads with a reader of its own.
+    """
+
+    def __init__(self, encoder, features, w, constraints, label_sets=None, *, frozen=False, kernels=None):
+        self.encoder, self.features, self.w = encoder, features, w
+        self.constraints, self.label_sets, self.frozen = constraints, label_sets, frozen
+        self.labels, self.bounds = encoder.labels_, bounds_of(constraints, features.n_labels)
+        self._limits = np.stack([self.bounds.start, self.bounds.end])
+        self._lists = features.node_ptr, features.node_label, self._limits, self.bounds.label_sets
+        self._local, self._seconds = threading.local(), 0.0
+        self._kernels: Any = None
+        self._may_load = kernels is None
+        self._tables = self._transitions(self._edge_weights())
+        if kernels or kernels is None and _at_hand():
+            self.load()
+
+    @classmethod
+    def of(cls, encoder, features, *model, **options):
+        """A `SentenceModel`, or None for a model that it cannot serve."""
+        attributes = getattr(encoder, "attributes", None)
+        kind = getattr(attributes, "kind", None)
+        simple = kind == "items" or kind == "template" and is_simple(attributes)
+        if simple and features.n_edge_attrs == 1 and features.n_labels <= MOST_LABELS:
+            return cls(encoder, features, *model, **options)
+        return None
+
+    def load(self):
+        """Take the kernels from now on."""
+        from crfbook.tagging import kernels
+
+        self._kernels = kernels
+
+    def tag(self, tokens):
+        """Labels of a sentence, a list; None: see the file."""
+        path = self.path(tokens)
+        if path is None:
+            return None
+        labels = self.labels
+        return [labels[y] for y in path]
+
+    def path(self, tokens):
+        """Label ids of a sentence, a list; None: see the file."""
+        read = self.read(tokens)
+        if read is None or not len(tokens):
+            return read and []
+        flat, value, set_of = read
+        tables = self.transitions()
+        path = np.empty(len(tokens), np.int32)
+        if self._kernels is None:
+            return self._by_numpy(_viterbi, read, len(tokens), tables.log_edge[0])
+        score = self._kernels.tag_sentence(flat, value, self.w, *self._lists, set_of, tables.log_edge, path)
+        return path.tolist() if -np.inf < score < np.inf else None
+
+    def marginals(self, tokens):
+        """(p_node (T, L), log Z in nats) of a sentence; None: see the file."""
+        read = self.read(tokens)
+        if read is None or not len(tokens):
+            return read and (np.zeros((0, len(self.labels))), 0.0)
+        flat, value, set_of = read
+        tables = self.transitions()
+        if self._kernels is None:
+            return self._by_numpy(_marginals, read, len(tokens), tables)
+        p_node = np.empty((len(tokens), len(self.labels)))
+        log_z = self._kernels.sentence_marginals(
+            flat, value, self.w, *self._lists, set_of, tables.psi, tables.psi_t, tables.edge, p_node
+        )
+        return (p_node, log_z) if log_z == log_z else None
+
+    def read(self, tokens):
+        """(flat, value, set_of) as kernels.py has them; None: see the file."""
+        if not isinstance(tokens, (list, tuple)) or len(tokens) > MOST_TOKENS:
+            return None
+        try:
+            reader = self._local.reader
+        except AttributeError:
+            reader = self._local.reader = self._new_reader()
+        try:
+            return reader.read(tokens, self._kernels)
+        except ODD:
+            return None
+
+    def scores(self, read, n_tokens):
+        """log_node (T, L) in nats, as `sentence_scores` has them."""
+        (flat, value, set_of), n_labels = read, len(self.labels)
+        ptr, ids = flat[: n_tokens + 1], flat[n_tokens + 1 :]
+        token, value = (
+            np.repeat(np.arange(n_tokens), np.diff(ptr)),
+            value if len(value) else np.ones(len(ids)),
+        )
+        known = ids >= 0
+        ids, token, value = ids[known], token[known], value[known]
+        _, first, inverse = np.unique(
+            token * self.features.n_attrs + ids, return_index=True, return_inverse=True
+        )
+        if len(first) < len(ids):  # duplicates count where they stand first
+            order = np.argsort(first)
+            value, kept = np.bincount(inverse, value)[order], first[order]
+            ids, token = ids[kept], token[kept]
+        weight, ptr = ragged_index(self.features.node_ptr, ids)
+        item = np.repeat(np.arange(len(ids)), np.diff(ptr))
+        cell = token[item] * n_labels + self.features.node_label[weight]
+        with np.errstate(all="ignore"):
+            sums = np.bincount(cell, value[item] * self.w[weight], minlength=n_tokens * n_labels)
+        u = sums.reshape(n_tokens, n_labels)
+        if len(set_of):
+            u += self.bounds.label_sets[set_of]
+        u[0] += self.bounds.start
+        u[-1] += self.bounds.end
+        return u
+
+    def transitions(self):
+        """The current `Transitions`."""
+        tables = self._tables
+        if not self.frozen and tables.weights != self._edge_weights():
+            tables = self._tables = self._transitions(self._edge_weights())
+        return tables
+
+    def _edge_weights(self):
+        return self.w[self.features.n_node :].tobytes()
+
+    def _transitions(self, weights):
+        table = log_edge(self.features, self.w, np.array([0, 1]), np.zeros(1, np.int32))
+        table[:, self.bounds.edge < 0.0] = -np.inf
+        finite = table[np.isfinite(table)]
+        edge = np.array([finite.max(initial=-1e300), np.ptp(finite) if finite.size else np.inf])
+        with np.errstate(all="ignore"):
+            psi = np.exp(table - edge[0])
+        return Transitions(weights, table, psi, np.ascontiguousarray(psi.transpose(0, 2, 1)), edge)
+
+    def _new_reader(self):
+        if self.encoder.attributes.kind == "items":
+            return _ItemRows(self.encoder.attributes.ids)
+        return TemplateReader(self.encoder, self.label_sets)
+
+    def _by_numpy(self, recursion, read, n_tokens, tables):
+        start = time.perf_counter()
+        found = recursion(self.scores(read, n_tokens), tables)
+        self._seconds += time.perf_counter() - start
+        if self._may_load and self._seconds > NUMPY_SECONDS:
+            self.load()
+        return found
+
+    def log_proba(self, tokens, spans):
+        """log p(these label ids from this token on | x) of spans (first, ids), (n,) in nats; None: see the
+        file. Each is log Z of the labellings that have the span, less log Z of all.
+        """
+        read = self.read(tokens)
+        if read is None or not len(tokens):
+            return None
+        tables, out = self.transitions(), np.full(len(spans), -np.inf)
+        scores = self.scores(read, len(tokens))
+        whole = _marginals(scores, tables)
+        for i, (first, ids) in enumerate(spans):
+            u, rows = scores.copy(), first + np.arange(len(ids))
+            kept = u[rows, ids]
+            u[rows] = -np.inf
+            u[rows, ids] = kept
+            found = whole and _marginals(u, tables)
+            if found is None:
+                return None
+            out[i] = min(0.0, found[1] - whole[1])
+        return out
+
+    def kbest(self, tokens, k):
+        """[(label ids, log probability in nats)] of the k best labellings, best first; None: see the file."""
+        from crfbook.decoding.kbest import kbest_by_lists
+
+        read, n_labels = self.read(tokens), len(self.labels)
+        if read is None or not len(tokens) or k > MOST_RANKS:
+            return None
+        u, tables, n = self.scores(read, len(tokens)), self.transitions(), len(tokens)
+        found = _marginals(u, tables)
+        if found is None:
+            return None
+        ranked, back = np.empty((n + 1, n_labels, k + 1)), np.empty((n + 1, n_labels, k, 2), np.int64)
+        path, score = np.zeros((n, k), np.int32), np.empty(k)
+        kbest_by_lists(u, tables.log_edge, np.zeros(n, np.int32), ranked, back, path, score)
+        score = score[score > -np.inf].tolist()
+        return [(path[:, j].tolist(), min(0.0, s - found[1])) for j, s in enumerate(score)]
+
+
+class _ItemRows:
+    def __init__(self, ids):
+        self._reader, self._ones, self._no_sets = ItemReader(ids), np.zeros(0), np.zeros(0, np.int32)
+
+    def read(self, tokens, kernels):
+        ids, ptr, values = self._reader.read(tokens)
+        return np.array(ptr + ids), self._ones if values is None else np.array(values), self._no_sets
+
+
+def _at_hand():
+    """Is numba loaded, and are the kernels on disk?"""
+    if "numba" not in sys.modules:
+        return False
+    from crfbook._jit import is_compiled
+
+    return is_compiled("tag_sentence") and is_compiled("sentence_marginals")
+
+
+def _viterbi(u, log_edge):
+    """Label ids, a list; None where all labellings are forbidden or sums leave float64. Ties as `viterbi`."""
+    delta, back = u[0], []
+    for row in u[1:]:
+        ways = delta[:, None] + log_edge
+        back.append(ways.argmax(0).tolist())
+        delta = row + ways.max(0)
+    if not -np.inf < delta.max() < np.inf:
+        return None
+    path = [int(delta.argmax())]
+    for before in reversed(back):
+        path.append(before[path[-1]])
+    return path[::-1]
+
+
+def _marginals(u, tables):
+    """(p_node (T, L), log Z), or None: `sentence_marginals` in NumPy."""
+    high = u.max(1)
+    finite = np.isfinite(u)
+    spread = high - np.min(u, 1, initial=np.inf, where=finite)
+    if not (
+        finite.any(1).all()
+        and (np.abs(u[finite]) < LARGEST).all()
+        and spread.max() + tables.edge[1] <= MAX_SPREAD
+    ):
+        return None
+    alpha, scale = np.exp(u - high[:, None]), np.empty(len(u))
+    beta, psi = np.ones_like(alpha), tables.psi[0]
+    factor = alpha.copy()
+    for t, row in enumerate(alpha):
+        if t:
+            row *= alpha[t - 1] @ psi
+        scale[t] = row.sum()
+        if not (0.0 < scale[t] < np.inf and row[row > 0.0].min() >= SMALLEST_MASS):
+            return None
+        row /= scale[t]
+    for t in range(len(u) - 1, 0, -1):
+        beta[t - 1] = psi @ (factor[t] * beta[t] / scale[t])
+    p_node = alpha * np.where(alpha > 0.0, beta, 0.0)
+    p_node /= p_node.sum(1, keepdims=True)
+    return p_node, float(np.log(scale).sum() + high.sum() + (len(u) - 1) * tables.edge[0])

@@ -1,0 +1,260 @@
+"""A trained model that only tags: from a file, from a `CRF`, or from a file of CRFsuite.
+
+Opening one imports neither scikit-learn, pandas nor SciPy, and numba only once it pays (tagging/model.py).
+Its methods are those of a `pycrfsuite.Tagger`, and those that it lacks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from crfbook._checks import File, ModelFileError, file_name, shown, whole
+from crfbook.data.constraints import Constraints
+from crfbook.data.corpus import without_zeros
+from crfbook.data.crfsuite import MAGIC, read_crfsuite
+from crfbook.data.features import FeatureSet
+from crfbook.data.files import check_layout, load_arrays
+from crfbook.encoding.encoder import Encoder
+from crfbook.encoding.tag_dictionary import LabelSets, free_blocked
+from crfbook.tagging.model import SentenceModel
+
+
+class Tagger:
+    """Tags one sentence a call, or many.
+
+    source : path of a file that `CRF.save`, a `Trainer` or CRFsuite wrote; a fitted `CRF`, whose weights are
+        copied; None: `open` follows.
+    kernels : True: compiled from the start. False: NumPy alone. None: compiled where numba is loaded and the
+        kernels are on disk, and once tagging has taken as long as loading them does (0.4 s).
+    trust : see `CRF.load`.
+
+    A sentence is what `CRF.predict` takes a list of: attribute dicts or lists, or cells where the model has a
+    template. Unknown attributes are ignored. Nothing changes the model, and each thread has a sentence of its
+    own (`set`), so threads may share a tagger. Raises what `CRF.load` and `CRF.predict` raise; ValueError
+    before `open`.
+    """
+
+    def __init__(self, source: Any = None, *, kernels: bool | None = None, trust: bool = False) -> None:
+        self._kernels, self._trust, self._state = kernels, trust, threading.local()
+        self._parts: Any = None  # encoder, features, weights, constraints, label_sets
+        self._sentences: SentenceModel | None = None
+        if source is not None:
+            self.open(source)
+
+    def open(self, source: Any) -> Self:
+        """Take up a model, see the class; returns the tagger. The one before is forgotten."""
+        if hasattr(source, "weights_"):
+            parts = chain_parts(source)
+            parts = *parts[:2], parts[2].copy(), *parts[3:]
+        else:
+            parts = _opened(source, self._trust)
+        self._parts, self._state = parts, threading.local()
+        self._sentences = SentenceModel.of(*parts, frozen=True, kernels=self._kernels)
+        return self
+
+    def close(self) -> None:
+        """Forget the model."""
+        self._parts = self._sentences = None
+
+    def labels(self) -> list[Any]:
+        """The labels of the model; index = label id in every array."""
+        return list(self._chain()[0].labels_)
+
+    def set(self, xseq: Any) -> None:
+        """Take up a sentence, for `tag`, `probability` and `marginal` of this thread."""
+        self._state.tokens, self._state.rows = xseq, None
+
+    def tag(self, xseq: Any = None) -> list[Any]:
+        """The labels of the sentence, as `CRF.predict_single` has them. None: the sentence that was set."""
+        sentences = self._current()
+        if xseq is None:
+            xseq = self._tokens()
+        else:
+            self._state.tokens, self._state.rows = xseq, None
+        found = None if sentences is None else sentences.tag(xseq)
+        return self._tag_corpus([xseq])[0] if found is None else found
+
+    def tag_many(self, X: Iterable[Any]) -> list[list[Any]]:
+        """`tag` of each sentence."""
+        sentences, X = self._current(), list(X)
+        found = [None if sentences is None else sentences.tag(tokens) for tokens in X]
+        left = [i for i, labels in enumerate(found) if labels is None]
+        for i, labels in zip(left, self._tag_corpus([X[i] for i in left]) if left else [], strict=True):
+            found[i] = labels
+        return found  # type: ignore[return-value]
+
+    def marginals(self, xseq: Any = None) -> list[dict[Any, float]]:
+        """p(y_t = label | x) as a dict {label: probability} for each token."""
+        if xseq is not None:
+            self.set(xseq)
+        labels = self._chain()[0].labels_
+        return [dict(zip(labels, row, strict=True)) for row in self._rows()]
+
+    def marginal(self, y: Hashable, pos: int) -> float:
+        """p(y_pos = y | x) of the sentence that was set or tagged."""
+        return self._rows()[pos][self._number(y)]
+
+    def probability(self, yseq: Sequence[Hashable]) -> float:
+        """p(yseq | x) of the sentence that was set or tagged."""
+        tokens = self._tokens()
+        if len(yseq) != len(tokens):
+            raise ValueError(f"expected {len(tokens)} labels, one for each token, got {len(yseq)}")
+        return float(np.exp(self.span_log_proba(tokens, [(0, yseq)])[0])) if len(tokens) else 1.0
+
+    def kbest(self, xseq: Any, k: int = 10) -> list[tuple[list[Any], float]]:
+        """The k most probable labellings, best first, with their log probabilities in nats; see
+        `CRF.predict_kbest`. Needs the kernels.
+        """
+        sentences, labels = self._current(), self._chain()[0].labels_
+        k = whole("k", k, 1)
+        found = None if sentences is None else sentences.kbest(xseq, k)
+        if found is None:
+            from crfbook.decoding import kbest
+
+            corpus, (_, *model) = self._corpus([xseq]), self._chain()
+            best = kbest(corpus, *model[:3], k)
+            columns = best.path.T[: best.found[0]].tolist()
+            found = list(zip(columns, np.minimum(best.log_proba[0], 0.0).tolist(), strict=False))
+        return [([labels[y] for y in path], p) for path, p in found]
+
+    def span_log_proba(self, xseq: Any, spans: Iterable[tuple[int, Iterable[Hashable]]]) -> np.ndarray:
+        """log p(these labels from this token on | x) of spans, (n,) in nats.
+
+        spans : (first token, labels) each: (5, ["B-PER", "I-PER"]). Raises ValueError for a span outside the
+        sentence, and for a label that the model does not know.
+        """
+        ids = [(first, [self._number(y) for y in labels]) for first, labels in spans]
+        for i, (first, labels) in enumerate(ids):
+            if not 0 <= first < first + len(labels) <= len(xseq):
+                got = f"{len(labels)} from token {first} on"
+                raise ValueError(f"span {i}: expected some of the {len(xseq):,} tokens, got {got}")
+        sentences = self._current()
+        found = None if sentences is None else sentences.log_proba(xseq, ids)
+        if found is None:
+            from crfbook.chain import inference
+
+            corpus, (_, features, w, constraints, _) = self._corpus([xseq]), self._chain()
+            numbered = [(0, first, labels) for first, labels in ids]
+            found = inference.span_log_proba(corpus, features, w, numbered, constraints)
+        return found
+
+    # ---- the way of a corpus, and what all methods ask for ----
+
+    def _current(self):
+        if self._parts is None:
+            self._chain()
+        return self._sentences
+
+    def _chain(self):
+        if self._parts is None:
+            raise ValueError("the tagger has no model: call open, with the path of one, first")
+        return self._parts
+
+    def _tokens(self):
+        try:
+            return self._state.tokens
+        except AttributeError:
+            raise ValueError("the tagger has no sentence: call set, or give one") from None
+
+    def _number(self, label):
+        try:
+            return self._chain()[0].labels_.index(label)
+        except ValueError:
+            raise ValueError(f"expected a label of the model, got {shown(label)}") from None
+
+    def _rows(self):
+        """Marginals of the sentence, a list of lists."""
+        tokens = self._tokens()
+        if self._state.rows is None:
+            sentences = self._current()
+            found = None if sentences is None else sentences.marginals(tokens)
+            if found is None:
+                from crfbook.chain import inference
+
+                found = (inference.node_marginals(self._corpus([tokens]), *self._chain()[1:4]),)
+            self._state.rows = found[0].tolist()
+        return self._state.rows
+
+    def _corpus(self, X):
+        encoder, _, _, constraints, label_sets = self._chain()
+        corpus = without_zeros(encoder.transform(X))
+        if label_sets is None:
+            return corpus
+        corpus = corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
+        return free_blocked(corpus, constraints)
+
+    def _tag_corpus(self, X):
+        from crfbook.chain import inference
+
+        corpus, (encoder, features, w, constraints, _) = self._corpus(X), self._chain()
+        return encoder.decode(inference.decode(corpus, features, w, constraints), corpus.seq_ptr)
+
+
+class LiveTagger(Tagger):
+    """A `Tagger` of a `CRF` that follows it: what changes there, weights in place included, is seen."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._model = model
+
+    def __reduce__(self):
+        return LiveTagger, (self._model,)
+
+    def _current(self):
+        return self._model._sentence_model()
+
+    def _chain(self):
+        return chain_parts(self._model)
+
+
+def chain_parts(model):
+    """(encoder, features, weights, constraints, label_sets) of a fitted `CRF`. TypeError for other models."""
+    parts = tuple(
+        getattr(model, f"{name}_", None) for name in ("encoder", "features", "weights", "constraints")
+    )
+    if not (isinstance(parts[0], Encoder) and isinstance(parts[1], FeatureSet)):
+        raise TypeError(f"Tagger: expected a path or a CRF fitted on text, got {shown(model)}")
+    return *parts, getattr(model, "label_sets_", None)
+
+
+def _opened(path: File, trust):
+    """`chain_parts` of a file."""
+    path = file_name(path, "Tagger")
+    with open(path, "rb") as file:
+        foreign = file.read(len(MAGIC)) == MAGIC
+    header, arrays = read_crfsuite(path) if foreign else load_arrays(path, "CRF")
+    try:
+        groups = by_group(arrays, ("encoder", "features", "constraints", "dictionary", "history", "state"))
+        encoder = Encoder.from_state({"header": header["encoder"], "arrays": groups["encoder"]}, trust)
+        return encoder, *chain_of(header, groups, encoder, arrays["weights"])
+    except KeyError as error:  # an intact file that no `save` wrote
+        raise ModelFileError(f"{path}: refused, {error} is missing, or no part of a model") from None
+    except Exception as error:
+        raise ModelFileError(f"{path}: refused, {error}") from None
+
+
+def by_group(arrays, groups):
+    """{group: {name: array}} of the arrays of a file that are called "group.name". KeyError for another."""
+    found = {group: {} for group in groups}
+    for key, array in arrays.items():
+        group, _, name = key.partition(".")
+        if name:
+            found[group][name] = array
+    return found
+
+
+def chain_of(header, groups, encoder, w):
+    """(features, w, constraints, label_sets) of a file's header and arrays. ValueError unless all fit."""
+    features = FeatureSet(**header["features"], **groups["features"])
+    constraints = Constraints(**groups["constraints"]) if groups["constraints"] else None
+    check_layout(features, w, encoder, constraints)
+    if "dictionary" not in header:
+        return features, w, constraints, None
+    if not (constraints and hasattr(encoder, "columns_")):
+        raise ValueError("tag dictionary: expected constraints and columns of words with it, got none")
+    sets = LabelSets.from_state(header["dictionary"], groups["dictionary"], constraints.label_sets)
+    return features, w, constraints, sets
