@@ -8,6 +8,7 @@ do: they score as if they did not exist.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -284,13 +285,15 @@ class OneByOne(Fitted):
     """The part of an estimator that answers for short inputs one sentence a call."""
 
     def _sentence_model(self) -> SentenceModel | None:
-        own = self.__dict__
-        parts = tuple(map(own.get, ("encoder_", "features_", "weights_", "constraints_", "label_sets_")))
-        held = own.get("_sentences")
-        if held is None or any(a is not b for a, b in zip(held[0], parts, strict=True)):
-            right = parts[2] is not None and np.isfinite(parts[2]).all()
-            held = own["_sentences"] = parts, SentenceModel.of(*parts) if right else None
-        return held[1]
+        get = self.__dict__.get
+        w, features, limits, sets = get("weights_"), get("features_"), get("constraints_"), get("label_sets_")
+        parts = get("encoder_"), features, w, limits, sets
+        made = get("_sentences")
+        if made is not None and all(map(is_, made[0], parts)):
+            return made[1]
+        found = SentenceModel.of(*parts) if w is not None and np.isfinite(w).all() else None
+        self.__dict__["_sentences"] = parts, found
+        return found
 
 
 class WeightNames(Fitted):

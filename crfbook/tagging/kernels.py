@@ -5,8 +5,8 @@ sentence comes in few flat arrays, and NamedTuples, which cost another microseco
 
 Everywhere: `flat` int64 (T+1+n,): the pointers of T tokens, which count from 0, then n attribute ids, -1 for
 unknown ones. `value` (n,), or (0,) where all values are 1. w (F,), node_ptr int64 (A+1,), node_label int32
-(n_node,): a `FeatureSet` with its weights. limits (2, L): scores of first and of last tokens, 0 or -inf.
-sets (D, L): such scores of label sets; set_of int32 (T,): each token's, or (0,).
+(n_node,): a `FeatureSet` with its weights. limits (2+D, L): hard constraints as scores, 0 or -inf: of first
+tokens, of last tokens, then of label sets. set_of int32 (T,): the row of each token's set, or (0,).
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ LARGEST_TERM = 1e5  # nats: 500 tokens of such scores stay below what `LogChain`
 
 
 @kernel
-def sentence_scores(flat, value, w, node_ptr, node_label, limits, sets, set_of, u):
+def sentence_scores(flat, value, w, node_ptr, node_label, limits, set_of, u):
     """u[t,y] = sum_a x[t,a] w[a,y], in the order of the attributes, plus the scores of hard constraints.
 
     An attribute that a token has twice counts where it stands first, with the sum of its values.
@@ -51,14 +51,14 @@ def sentence_scores(flat, value, w, node_ptr, node_label, limits, sets, set_of, 
                 u[t, np.uint32(node_label[k])] += x * w[k]
         if set_of.size:
             for y in range(L):
-                u[t, y] += sets[set_of[t], y]
+                u[t, y] += limits[set_of[t], y]
     for y in range(L):
         u[0, y] += limits[0, y]
         u[T - 1, y] += limits[1, y]
 
 
 @kernel
-def tag_sentence(flat, value, w, node_ptr, node_label, limits, sets, set_of, log_edge, path):
+def tag_sentence(flat, value, w, node_ptr, node_label, limits, set_of, log_edge, path):
     """The best labelling; returns its score: -inf where all are forbidden, NaN or inf where sums overflow.
 
     The recursion of `viterbi`, with its ties; previous labels are found again on the way back.
@@ -67,7 +67,7 @@ def tag_sentence(flat, value, w, node_ptr, node_label, limits, sets, set_of, log
     """
     T, L = path.size, log_edge.shape[1]
     delta, best, rows = np.empty((T, L)), np.empty((T, L)), np.arange(L)
-    sentence_scores(flat, value, w, node_ptr, node_label, limits, sets, set_of, delta)
+    sentence_scores(flat, value, w, node_ptr, node_label, limits, set_of, delta)
     for t in range(T):
         if t > 0:
             _max_plus(delta, log_edge, 0, rows, L, best, t)
@@ -91,7 +91,7 @@ def tag_sentence(flat, value, w, node_ptr, node_label, limits, sets, set_of, log
 
 @kernel
 def sentence_marginals(
-    flat, value, w, node_ptr, node_label, limits, sets, set_of, psi_edge, psi_edge_t, edge, p_node
+    flat, value, w, node_ptr, node_label, limits, set_of, psi_edge, psi_edge_t, edge, p_node
 ):
     """Node marginals by scaled forward-backward; returns log_z, or NaN where only logarithms will do.
 
@@ -103,7 +103,7 @@ def sentence_marginals(
     T, L = p_node.shape
     node_max, scale, edge_class = np.empty(T), np.empty(T), np.zeros(T, np.int32)
     psi_node, alpha, beta = np.empty((T, L)), np.empty((T, L)), np.empty((T, L))
-    sentence_scores(flat, value, w, node_ptr, node_label, limits, sets, set_of, p_node)
+    sentence_scores(flat, value, w, node_ptr, node_label, limits, set_of, p_node)
     spread = edge[1] + exp_nodes(p_node, psi_node, node_max)
     for i in range(flat[T]):  # large terms that cancel leave few digits: logarithms know how many
         a, x = flat[T + 1 + i], value[i] if value.size else 1.0

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crfbook.data.constraints import bounds_of
-from crfbook.data.corpus import ragged_index
+from crfbook.data.corpus import offsets, ragged_index
 from crfbook.data.features import log_edge
 from crfbook.encoding.dicts import ItemReader
-from crfbook.tagging.template import TemplateReader, is_simple
+from crfbook.encoding.template_attributes import extract_all
+from crfbook.encoding.templates import EXTRACTORS, OF_MATCH, make_extractor
 
 MOST_LABELS = 400  # of more labels few pairs have a weight: forms for corpora are faster
 MOST_TOKENS = 400  # of more tokens, too
@@ -25,6 +26,8 @@ NUMPY_SECONDS = 0.4  # of tagging by NumPy: what loading the kernels costs
 MOST_RANKS = 64  # of k best labellings by lists, whose time grows with k
 LARGEST = 1e5  # nats, as LARGEST_TERM of kernels.py
 MAX_SPREAD, SMALLEST_MASS = 300.0, 1e-150  # as in chain/forward_backward.py
+MOST_CELLS = 1 << 17  # that a column of a template remembers
+NONE, NO_SETS = np.zeros(0), np.zeros(0, np.int32)
 ODD = TypeError, ValueError, OverflowError, RecursionError, AttributeError, LookupError  # of readers
 
 
@@ -51,12 +54,14 @@ class SentenceModel:
         self.encoder, self.features, self.w = encoder, features, w
         self.constraints, self.label_sets, self.frozen = constraints, label_sets, frozen
         self.labels, self.bounds = encoder.labels_, bounds_of(constraints, features.n_labels)
-        self._limits = np.stack([self.bounds.start, self.bounds.end])
-        self._lists = features.node_ptr, features.node_label, self._limits, self.bounds.label_sets
+        self._limits = np.vstack([self.bounds.start, self.bounds.end, self.bounds.label_sets])
+        self._lists = features.node_ptr, features.node_label, self._limits
+        self._n_node = features.n_node
         self._local, self._seconds = threading.local(), 0.0
+        self._of_template = encoder.attributes.kind == "template"
         self._kernels: Any = None
         self._may_load = kernels is None
-        self._tables = self._transitions(self._edge_weights())
+        self._tables = self._transitions()
         if kernels or kernels is None and _at_hand():
             self.load()
 
@@ -119,9 +124,16 @@ class SentenceModel:
         try:
             reader = self._local.reader
         except AttributeError:
-            reader = self._local.reader = self._new_reader()
+            if self._of_template:
+                reader = TemplateReader(self.encoder, self.label_sets)
+            else:
+                reader = ItemReader(self.encoder.attributes.ids)
+            self._local.reader = reader
         try:
-            return reader.read(tokens, self._kernels)
+            if self._of_template:
+                return reader.read(tokens, self._kernels)
+            ids, ptr, values = reader.read(tokens)
+            return np.array(ptr + ids), NONE if values is None else np.array(values), NO_SETS
         except ODD:
             return None
 
@@ -149,22 +161,21 @@ class SentenceModel:
             sums = np.bincount(cell, value[item] * self.w[weight], minlength=n_tokens * n_labels)
         u = sums.reshape(n_tokens, n_labels)
         if len(set_of):
-            u += self.bounds.label_sets[set_of]
-        u[0] += self.bounds.start
-        u[-1] += self.bounds.end
+            u += self._limits[set_of]
+        u[0] += self._limits[0]
+        u[-1] += self._limits[1]
         return u
 
     def transitions(self):
         """The current `Transitions`."""
         tables = self._tables
-        if not self.frozen and tables.weights != self._edge_weights():
-            tables = self._tables = self._transitions(self._edge_weights())
+        if self.frozen or tables.weights == self.w[self._n_node :].tobytes():
+            return tables
+        tables = self._tables = self._transitions()
         return tables
 
-    def _edge_weights(self):
-        return self.w[self.features.n_node :].tobytes()
-
-    def _transitions(self, weights):
+    def _transitions(self):
+        weights = self.w[self._n_node :].tobytes()
         table = log_edge(self.features, self.w, np.array([0, 1]), np.zeros(1, np.int32))
         table[:, self.bounds.edge < 0.0] = -np.inf
         finite = table[np.isfinite(table)]
@@ -172,11 +183,6 @@ class SentenceModel:
         with np.errstate(all="ignore"):
             psi = np.exp(table - edge[0])
         return Transitions(weights, table, psi, np.ascontiguousarray(psi.transpose(0, 2, 1)), edge)
-
-    def _new_reader(self):
-        if self.encoder.attributes.kind == "items":
-            return _ItemRows(self.encoder.attributes.ids)
-        return TemplateReader(self.encoder, self.label_sets)
 
     def _by_numpy(self, recursion, read, n_tokens, tables):
         start = time.perf_counter()
@@ -223,15 +229,6 @@ class SentenceModel:
         kbest_by_lists(u, tables.log_edge, np.zeros(n, np.int32), ranked, back, path, score)
         score = score[score > -np.inf].tolist()
         return [(path[:, j].tolist(), min(0.0, s - found[1])) for j, s in enumerate(score)]
-
-
-class _ItemRows:
-    def __init__(self, ids):
-        self._reader, self._ones, self._no_sets = ItemReader(ids), np.zeros(0), np.zeros(0, np.int32)
-
-    def read(self, tokens, kernels):
-        ids, ptr, values = self._reader.read(tokens)
-        return np.array(ptr + ids), self._ones if values is None else np.array(values), self._no_sets
 
 
 def _at_hand():
@@ -284,3 +281,119 @@ def _marginals(u, tables):
     p_node = alpha * np.where(alpha > 0.0, beta, 0.0)
     p_node /= p_node.sum(1, keepdims=True)
     return p_node, float(np.log(scale).sum() + high.sum() + (len(u) - 1) * tables.edge[0])
+
+
+def is_simple(attributes):
+    """Whether `TemplateReader` can serve these `TemplateAttributes`."""
+    return not attributes.edge and not any(family.stages for family in attributes.node)
+
+
+class _Column(dict):
+    """Cell -> its row in `codes`, int64 (n, C): the code of each source of the column, -1 for none."""
+
+    def __init__(self, cells):
+        self._sources = [(_extractor(cell.source), cell.codes.get) for cell in cells]
+        self.codes = np.empty((64, len(cells)), np.int64)
+
+    def __missing__(self, cell):
+        if not isinstance(cell, str):
+            raise TypeError("expected a string")
+        found = [(extract(cell), code) for extract, code in self._sources]
+        if any(len(values) > 1 for values, _ in found):
+            raise LookupError("several values")
+        row = len(self)
+        if row == len(self.codes):
+            self.codes = np.concatenate([self.codes, np.empty_like(self.codes)])
+        self.codes[row] = [code(values[0], -1) if values else -1 for values, code in found]
+        self[cell] = row
+        return row
+
+
+def _extractor(source):
+    if source.name in OF_MATCH:  # under the watch that regular expressions need
+        return lambda text: extract_all(source, [text])[0]
+    return make_extractor(source.name, source.arguments)
+
+
+class TemplateReader:
+    """The attributes of one sentence that a template makes of columns of strings.
+
+    It remembers the cells that it has seen, each with a code for every source (column, extractor). The rest
+    is arithmetic on codes, `template_rows` of kernels.py. Edge patterns, keys in stages and cells with
+    several values go the way of a corpus (encoding/template_attributes.py).
+
+    encoder : `Encoder` of a template. label_sets : `LabelSets`, or None. It belongs to one thread."""
+
+    def __init__(self, encoder, label_sets):
+        attributes, self._encoder, self._label_sets = encoder.attributes, encoder, label_sets
+        sources = sorted(attributes.cells, key=lambda source: str(source.column))
+        self._cells = {}
+        for source in sources:
+            self._cells.setdefault(source.column, []).append(attributes.cells[source])
+        self._clear()
+        place = {
+            source: c for c, source in enumerate(s.source for cells in self._cells.values() for s in cells)
+        }
+        cells = [attributes.cells[source] for source in place]
+        padded = [len(cell.values) if EXTRACTORS[cell.source.name].padded else -1 for cell in cells]
+        self._outside = np.array([padded, [cell.size for cell in cells]], np.int64).T.copy()
+        self._back = attributes.template.reach[0]
+        patterns, slots = [], []
+        for f, family in enumerate(attributes.node):
+            for rows in family.rows:
+                first = len(slots)
+                slots += [(place[source], row) for source, row in zip(family.sources, rows, strict=True)]
+                patterns.append((f, first, len(slots)))
+        self._patterns = np.array(patterns, np.int64).reshape(-1, 3)
+        self._slots = np.array(slots, np.int64).reshape(-1, 2)
+        self._keys = np.concatenate([np.zeros(0, np.int64), *(family.keys for family in attributes.node)])
+        self._ids = np.concatenate([np.zeros(0, np.int64), *(family.ids for family in attributes.node)])
+        self._key_ptr = offsets([len(family.keys) for family in attributes.node])
+
+    def _clear(self):
+        self._columns = {column: _Column(cells) for column, cells in self._cells.items()}
+
+    def read(self, tokens, kernels):
+        """(flat, value, set_of) of a sentence as kernels.py has them. kernels : None: by the encoder.
+
+        Raises one of `ODD` for what the way of a corpus must look at.
+        """
+        if not tokens:
+            return np.zeros(1, np.int64), NONE, NO_SETS
+        cells_of = self._cells_of(tokens)
+        set_of = NO_SETS
+        if self._label_sets is not None:
+            row_of = self._label_sets.row_of.get
+            set_of = np.array([2 + row_of(word, 0) for word in cells_of(self._label_sets.column)], np.int32)
+        if kernels is None:
+            corpus = self._encoder.transform([tokens])
+            return np.concatenate([corpus.attr_ptr, corpus.attr_idx]), corpus.attr_val, set_of
+        codes = []
+        for column, known in self._columns.items():
+            rows = [known[cell] for cell in cells_of(column)]
+            codes.append(known.codes[rows])
+            if len(known) > MOST_CELLS:
+                self._clear()
+        codes = codes[0] if len(codes) == 1 else np.concatenate(codes, 1)
+        flat = np.empty(len(tokens) * (1 + len(self._patterns)) + 1, np.int64)
+        tables = self._outside, self._back, self._patterns, self._slots, self._keys, self._key_ptr, self._ids
+        return flat[: kernels.template_rows(codes, *tables, flat)], NONE, set_of
+
+    def _cells_of(self, tokens):
+        """column -> its cells in the sentence; as `as_columns` and a template find them."""
+        first, columns = tokens[0], self._encoder.columns_
+        kind = type(first)
+        if not all(type(token) is kind for token in tokens):
+            raise TypeError("tokens of several kinds")
+        names = list(first) if kind is dict else (columns or [])[: len(first) if kind in (tuple, list) else 1]
+        if kind in (tuple, list) and any(len(token) != len(names) for token in tokens) or not names:
+            raise ValueError("tokens of several sizes, or columns without a name")
+
+        def cells_of(column):
+            name = names[column] if isinstance(column, int) and column < len(names) else column
+            if kind is str:
+                return tokens if names.index(name) == 0 else ()
+            at = name if kind is dict else names.index(name)
+            return [token[at] for token in tokens]
+
+        return cells_of
