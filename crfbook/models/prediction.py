@@ -185,9 +185,9 @@ class Predictions(BaseEstimator):
             for s, t, ids in found
         )
         if inside and len(found) <= MOST_SEQUENCES and self._sentence_model() is not None:
-            each = [self._sentence_model().log_proba(X[s], [(t, ids)]) for s, t, ids in found]
+            each = [self._one_by_one([X[s]], SentenceModel.log_proba, [(t, ids)]) for s, t, ids in found]
             if all(one is not None for one in each):
-                return np.concatenate([np.zeros(0), *each])
+                return np.array([one[0][0] for one in each])
         corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
         return inference.span_log_proba(corpus, features, w, found, constraints, n_threads)
 
@@ -230,11 +230,14 @@ class Predictions(BaseEstimator):
         if type(X) is not list or len(X) > MOST_SEQUENCES:
             return None
         sentences, found = self._sentence_model(), []
-        for tokens in X if sentences is not None else ():
-            found.append(ask(sentences, tokens, *more))
+        if sentences is None:
+            return None
+        for tokens in X:
+            read = sentences.read(tokens)
+            found.append(None if read is None else ask(sentences, read, *more))
             if found[-1] is None:
                 return None
-        return None if sentences is None else found
+        return found
 
     def _decode(self, corpus, form, beam_width):
         """Label ids int32 (N,)."""

@@ -9,6 +9,7 @@ goes the way of a corpus (`chain.inference`), whose errors name the place.
 import sys
 import threading
 import time
+from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ NUMPY_SECONDS = 0.4  # of tagging by NumPy: what loading the kernels costs
 MOST_RANKS = 64  # of k best labellings by lists, whose time grows with k
 LARGEST = 1e5  # nats, as LARGEST_TERM of kernels.py
 MAX_SPREAD, SMALLEST_MASS = 300.0, 1e-150  # as in chain/forward_backward.py
+INF = np.inf
 MOST_CELLS = 1 << 17  # that a column of a template remembers
 NONE, NO_SETS = np.zeros(0), np.zeros(0, np.int32)
 ODD = TypeError, ValueError, OverflowError, RecursionError, AttributeError, LookupError  # of readers
@@ -53,6 +55,7 @@ class SentenceModel:
     def __init__(self, encoder, features, w, constraints, label_sets=None, *, frozen=False, kernels=None):
         self.encoder, self.features, self.w = encoder, features, w
         self.constraints, self.label_sets, self.frozen = constraints, label_sets, frozen
+        self.number = {label: y for y, label in enumerate(encoder.labels_)}
         self.labels, self.bounds = encoder.labels_, bounds_of(constraints, features.n_labels)
         self._limits = np.vstack([self.bounds.start, self.bounds.end, self.bounds.label_sets])
         self._lists = features.node_ptr, features.node_label, self._limits
@@ -81,44 +84,39 @@ class SentenceModel:
 
         self._kernels = kernels
 
-    def tag(self, tokens):
+    def tag(self, read):
         """Labels of a sentence, a list; None: see the file."""
-        path = self.path(tokens)
-        if path is None:
-            return None
+        n_tokens, flat, value, set_of = read
+        if not n_tokens:
+            return []
+        tables = self.transitions()
+        if self._kernels is None:
+            path = self._by_numpy(_viterbi, read, tables.log_edge[0])
+        else:
+            path = np.empty(n_tokens, np.int32)
+            score = self._kernels.tag_sentence(
+                flat, value, self.w, *self._lists, set_of, tables.log_edge, path
+            )
+            path = path.tolist() if -INF < score < INF else None
         labels = self.labels
-        return [labels[y] for y in path]
+        return None if path is None else [labels[y] for y in path]
 
-    def path(self, tokens):
-        """Label ids of a sentence, a list; None: see the file."""
-        read = self.read(tokens)
-        if read is None or not len(tokens):
-            return read and []
-        flat, value, set_of = read
-        tables = self.transitions()
-        path = np.empty(len(tokens), np.int32)
-        if self._kernels is None:
-            return self._by_numpy(_viterbi, read, len(tokens), tables.log_edge[0])
-        score = self._kernels.tag_sentence(flat, value, self.w, *self._lists, set_of, tables.log_edge, path)
-        return path.tolist() if -np.inf < score < np.inf else None
-
-    def marginals(self, tokens):
+    def marginals(self, read):
         """(p_node (T, L), log Z in nats) of a sentence; None: see the file."""
-        read = self.read(tokens)
-        if read is None or not len(tokens):
-            return read and (np.zeros((0, len(self.labels))), 0.0)
-        flat, value, set_of = read
+        n_tokens, flat, value, set_of = read
+        p_node = np.empty((n_tokens, len(self.labels)))
+        if not n_tokens:
+            return p_node, 0.0
         tables = self.transitions()
         if self._kernels is None:
-            return self._by_numpy(_marginals, read, len(tokens), tables)
-        p_node = np.empty((len(tokens), len(self.labels)))
+            return self._by_numpy(_marginals, read, tables)
         log_z = self._kernels.sentence_marginals(
             flat, value, self.w, *self._lists, set_of, tables.psi, tables.psi_t, tables.edge, p_node
         )
         return (p_node, log_z) if log_z == log_z else None
 
     def read(self, tokens):
-        """(flat, value, set_of) as kernels.py has them; None: see the file."""
+        """(T, flat, value, set_of): the number of tokens, and what kernels.py has; None: see the file."""
         if not isinstance(tokens, (list, tuple)) or len(tokens) > MOST_TOKENS:
             return None
         try:
@@ -131,15 +129,15 @@ class SentenceModel:
             self._local.reader = reader
         try:
             if self._of_template:
-                return reader.read(tokens, self._kernels)
+                return len(tokens), *reader.read(tokens, self._kernels)
             ids, ptr, values = reader.read(tokens)
-            return np.array(ptr + ids), NONE if values is None else np.array(values), NO_SETS
+            return len(tokens), np.array(ptr + ids), NONE if values is None else np.array(values), NO_SETS
         except ODD:
             return None
 
-    def scores(self, read, n_tokens):
+    def scores(self, read):
         """log_node (T, L) in nats, as `sentence_scores` has them."""
-        (flat, value, set_of), n_labels = read, len(self.labels)
+        (n_tokens, flat, value, set_of), n_labels = read, len(self.labels)
         ptr, ids = flat[: n_tokens + 1], flat[n_tokens + 1 :]
         token, value = (
             np.repeat(np.arange(n_tokens), np.diff(ptr)),
@@ -184,23 +182,20 @@ class SentenceModel:
             psi = np.exp(table - edge[0])
         return Transitions(weights, table, psi, np.ascontiguousarray(psi.transpose(0, 2, 1)), edge)
 
-    def _by_numpy(self, recursion, read, n_tokens, tables):
+    def _by_numpy(self, recursion, read, tables):
         start = time.perf_counter()
-        found = recursion(self.scores(read, n_tokens), tables)
+        found = recursion(self.scores(read), tables)
         self._seconds += time.perf_counter() - start
         if self._may_load and self._seconds > NUMPY_SECONDS:
             self.load()
         return found
 
-    def log_proba(self, tokens, spans):
+    def log_proba(self, read, spans):
         """log p(these label ids from this token on | x) of spans (first, ids), (n,) in nats; None: see the
         file. Each is log Z of the labellings that have the span, less log Z of all.
         """
-        read = self.read(tokens)
-        if read is None or not len(tokens):
-            return None
         tables, out = self.transitions(), np.full(len(spans), -np.inf)
-        scores = self.scores(read, len(tokens))
+        scores = self.scores(read)
         whole = _marginals(scores, tables)
         for i, (first, ids) in enumerate(spans):
             u, rows = scores.copy(), first + np.arange(len(ids))
@@ -213,14 +208,14 @@ class SentenceModel:
             out[i] = min(0.0, found[1] - whole[1])
         return out
 
-    def kbest(self, tokens, k):
+    def kbest(self, read, k):
         """[(label ids, log probability in nats)] of the k best labellings, best first; None: see the file."""
         from crfbook.decoding.kbest import kbest_by_lists
 
-        read, n_labels = self.read(tokens), len(self.labels)
-        if read is None or not len(tokens) or k > MOST_RANKS:
+        n, n_labels = read[0], len(self.labels)
+        if not n or k > MOST_RANKS:
             return None
-        u, tables, n = self.scores(read, len(tokens)), self.transitions(), len(tokens)
+        u, tables = self.scores(read), self.transitions()
         found = _marginals(u, tables)
         if found is None:
             return None
@@ -289,24 +284,29 @@ def is_simple(attributes):
 
 
 class _Column(dict):
-    """Cell -> its row in `codes`, int64 (n, C): the code of each source of the column, -1 for none."""
+    """Cell -> its row in `codes`, flat and C to a row: the code of each source of the column, -1 for none."""
 
     def __init__(self, cells):
         self._sources = [(_extractor(cell.source), cell.codes.get) for cell in cells]
-        self.codes = np.empty((64, len(cells)), np.int64)
+        self.codes = array("q")
 
     def __missing__(self, cell):
         if not isinstance(cell, str):
             raise TypeError("expected a string")
-        found = [(extract(cell), code) for extract, code in self._sources]
-        if any(len(values) > 1 for values, _ in found):
-            raise LookupError("several values")
-        row = len(self)
-        if row == len(self.codes):
-            self.codes = np.concatenate([self.codes, np.empty_like(self.codes)])
-        self.codes[row] = [code(values[0], -1) if values else -1 for values, code in found]
+        row, codes = len(self), []
+        for extract, code in self._sources:
+            values = extract(cell)
+            if len(values) > 1:
+                raise LookupError("several values")
+            codes.append(code(values[0], -1) if values else -1)
+        self.codes.extend(codes)
         self[cell] = row
         return row
+
+    def rows(self, cells):
+        """int64 (T, C): the codes of these cells."""
+        rows = [self[cell] for cell in cells]
+        return np.frombuffer(self.codes, np.int64).reshape(-1, len(self._sources))[rows]
 
 
 def _extractor(source):
@@ -370,8 +370,7 @@ class TemplateReader:
             return np.concatenate([corpus.attr_ptr, corpus.attr_idx]), corpus.attr_val, set_of
         codes = []
         for column, known in self._columns.items():
-            rows = [known[cell] for cell in cells_of(column)]
-            codes.append(known.codes[rows])
+            codes.append(known.rows(cells_of(column)))
             if len(known) > MOST_CELLS:
                 self._clear()
         codes = codes[0] if len(codes) == 1 else np.concatenate(codes, 1)

@@ -66,22 +66,23 @@ class Tagger:
 
     def set(self, xseq: Any) -> None:
         """Take up a sentence, for `tag`, `probability` and `marginal` of this thread."""
-        self._state.tokens, self._state.rows = xseq, None
+        state, sentences = self._state, self._current()
+        state.tokens, state.p_node, state.of = xseq, None, sentences
+        state.read = None if sentences is None else sentences.read(xseq)
 
     def tag(self, xseq: Any = None) -> list[Any]:
         """The labels of the sentence, as `CRF.predict_single` has them. None: the sentence that was set."""
-        sentences = self._current()
-        if xseq is None:
-            xseq = self._tokens()
-        else:
-            self._state.tokens, self._state.rows = xseq, None
-        found = None if sentences is None else sentences.tag(xseq)
-        return self._tag_corpus([xseq])[0] if found is None else found
+        if xseq is not None:
+            self.set(xseq)
+        state = self._taken()
+        found = None if state.read is None else state.of.tag(state.read)
+        return self._tag_corpus([state.tokens])[0] if found is None else found
 
     def tag_many(self, X: Iterable[Any]) -> list[list[Any]]:
         """`tag` of each sentence."""
         sentences, X = self._current(), list(X)
-        found = [None if sentences is None else sentences.tag(tokens) for tokens in X]
+        read = [None if sentences is None else sentences.read(tokens) for tokens in X]
+        found = [None if one is None else sentences.tag(one) for one in read]
         left = [i for i, labels in enumerate(found) if labels is None]
         for i, labels in zip(left, self._tag_corpus([X[i] for i in left]) if left else [], strict=True):
             found[i] = labels
@@ -92,15 +93,15 @@ class Tagger:
         if xseq is not None:
             self.set(xseq)
         labels = self._chain()[0].labels_
-        return [dict(zip(labels, row, strict=True)) for row in self._rows()]
+        return [dict(zip(labels, row, strict=True)) for row in self._p_node().tolist()]
 
     def marginal(self, y: Hashable, pos: int) -> float:
         """p(y_pos = y | x) of the sentence that was set or tagged."""
-        return self._rows()[pos][self._number(y)]
+        return self._p_node().item(pos, self._number(y))
 
     def probability(self, yseq: Sequence[Hashable]) -> float:
         """p(yseq | x) of the sentence that was set or tagged."""
-        tokens = self._tokens()
+        tokens = self._taken().tokens
         if len(yseq) != len(tokens):
             raise ValueError(f"expected {len(tokens)} labels, one for each token, got {len(yseq)}")
         return float(np.exp(self.span_log_proba(tokens, [(0, yseq)])[0])) if len(tokens) else 1.0
@@ -109,9 +110,10 @@ class Tagger:
         """The k most probable labellings, best first, with their log probabilities in nats; see
         `CRF.predict_kbest`. Needs the kernels.
         """
-        sentences, labels = self._current(), self._chain()[0].labels_
-        k = whole("k", k, 1)
-        found = None if sentences is None else sentences.kbest(xseq, k)
+        k, labels = whole("k", k, 1), self._chain()[0].labels_
+        self.set(xseq)
+        read = self._state.read
+        found = None if read is None else self._state.of.kbest(read, k)
         if found is None:
             from crfbook.decoding import kbest
 
@@ -133,7 +135,8 @@ class Tagger:
                 got = f"{len(labels)} from token {first} on"
                 raise ValueError(f"span {i}: expected some of the {len(xseq):,} tokens, got {got}")
         sentences = self._current()
-        found = None if sentences is None else sentences.log_proba(xseq, ids)
+        read = None if sentences is None else sentences.read(xseq)
+        found = None if read is None else sentences.log_proba(read, ids)
         if found is None:
             from crfbook.chain import inference
 
@@ -154,30 +157,34 @@ class Tagger:
             raise ValueError("the tagger has no model: call open, with the path of one, first")
         return self._parts
 
-    def _tokens(self):
+    def _taken(self):
+        """What is known of the sentence that this thread has set, read for the model as it stands."""
+        state, sentences = self._state, self._current()
         try:
-            return self._state.tokens
+            if state.of is not sentences:
+                self.set(state.tokens)
         except AttributeError:
             raise ValueError("the tagger has no sentence: call set, or give one") from None
+        return state
 
     def _number(self, label):
+        sentences = self._current()
         try:
-            return self._chain()[0].labels_.index(label)
-        except ValueError:
+            return self._chain()[0].labels_.index(label) if sentences is None else sentences.number[label]
+        except (ValueError, KeyError, TypeError):
             raise ValueError(f"expected a label of the model, got {shown(label)}") from None
 
-    def _rows(self):
-        """Marginals of the sentence, a list of lists."""
-        tokens = self._tokens()
-        if self._state.rows is None:
-            sentences = self._current()
-            found = None if sentences is None else sentences.marginals(tokens)
+    def _p_node(self):
+        """Marginals (T, L) of the sentence."""
+        state = self._taken()
+        if state.p_node is None:
+            found = None if state.read is None else state.of.marginals(state.read)
             if found is None:
                 from crfbook.chain import inference
 
-                found = (inference.node_marginals(self._corpus([tokens]), *self._chain()[1:4]),)
-            self._state.rows = found[0].tolist()
-        return self._state.rows
+                found = (inference.node_marginals(self._corpus([state.tokens]), *self._chain()[1:4]),)
+            state.p_node = found[0]
+        return state.p_node
 
     def _corpus(self, X):
         encoder, _, _, constraints, label_sets = self._chain()

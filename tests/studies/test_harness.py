@@ -17,7 +17,7 @@ import studies
 from crfbook import load_dataset
 from crfbook.chain.sparse import choice
 from studies import __main__ as command
-from studies import c03, c14, harness, records, work
+from studies import c03, c14_wild, harness, records, work
 from studies.harness import Clocked, Row, race
 from studies.records import fill, read_record, write_record
 from tools import paper
@@ -120,7 +120,7 @@ def test_a_process_that_fails_says_why():
 def test_a_process_says_what_it_found_and_which_twins_it_loaded(on_twins, monkeypatch):
     monkeypatch.setattr(work, "TWINS", set())
     monkeypatch.setattr(harness, "TWINS", work.TWINS)
-    X, *_, about = harness.in_own_process(c14.dicts, "atis")
+    X, *_, about = harness.in_own_process(c14_wild.dicts, "atis")
     assert "bias" in X[0][0] and about.startswith("builtin") and work.TWINS == {"atis"}
 
 

@@ -59,7 +59,7 @@ def random_model(rng, kind, **options):
 
 def taken(model, X):
     """Is every sentence answered one by one?"""
-    return all(model._sentence_model().tag(x) is not None for x in X)
+    return model._one_by_one(X, tagging.SentenceModel.tag) is not None
 
 
 def by_corpus(model, X):
@@ -157,7 +157,7 @@ def test_the_sum_of_a_duplicate_stands_first(way):
     np.testing.assert_array_equal(alone.attr_idx, together.attr_idx[: len(alone.attr_idx)])
     read = model._sentence_model().read(X[0])
     scores = inference.node_scores(alone, model.features_, model.weights_)
-    np.testing.assert_array_equal(model._sentence_model().scores(read, 2), scores)
+    np.testing.assert_array_equal(model._sentence_model().scores(read), scores)
 
 
 def test_weights_that_change_in_place_are_seen(way):
@@ -180,7 +180,7 @@ def test_what_scaled_sums_cannot_hold_goes_another_way(way):
     model, X = random_model(np.random.default_rng(5), "lists")
     for size in (300.0, 1e4, 1e9):
         model.weights_[:] = np.random.default_rng(5).normal(scale=size, size=len(model.weights_))
-        assert not all(model._sentence_model().marginals(x) for x in X)
+        assert model._one_by_one(X, tagging.SentenceModel.marginals) is None
         expected = by_corpus(model, X)
         assert model.predict(X) == expected[0]
         np.testing.assert_allclose(np.vstack(model.predict_marginals_array(X)), expected[1], atol=1e-12)
@@ -203,7 +203,7 @@ def test_long_inputs_go_as_a_corpus(monkeypatch):
     monkeypatch.setattr(prediction, "MOST_SEQUENCES", 3)
     monkeypatch.setattr(tagging, "MOST_TOKENS", 2)
     assert model._one_by_one(X[:4], tagging.SentenceModel.tag) is None
-    assert model._sentence_model().tag(max(X, key=len)) is None
+    assert model._sentence_model().read(max(X, key=len)) is None
     assert model.predict(X) == by_corpus(model, X)[0]
 
 

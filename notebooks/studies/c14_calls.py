@@ -1,0 +1,232 @@
+"""Chapter 14: one sentence a call, and dicts with floats, beside python-crfsuite.
+
+Both sides open one model, which python-crfsuite trained, so that labels are the same ones. Sentences are
+tagged for the first time; those of "unknown" hold words that the model does not know. Making what either side
+is given lies outside the clock. Each side runs in a process of its own.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from statistics import median
+
+import numpy as np
+
+from .c14_wild import attributes
+from .crfsuite import attribute_strings, trainer
+from .harness import Row, in_own_process, quiet, study
+from .work import load_dataset
+
+N_CALLS = 600
+STREETS = "Street Avenue Road Lane Drive Court Place Square Terrace Way".split()
+KINDS = "number name kind occupancy unit town state zip corner building".split()
+
+
+def address(rng, unknown=False):
+    """(words, labels) of an invented address; a third of its words is unknown if asked for."""
+
+    def name(n):
+        n += 10**6 * (unknown and rng.random() < 1 / 3)
+        return f"Name{n}"
+
+    parts = [(str(rng.integers(1, 2000)), "number"), (name(min(rng.zipf(1.3), 5000)), "name")]
+    parts += [(STREETS[rng.integers(len(STREETS))], "kind")]
+    if rng.random() < 0.5:
+        parts += [("Apt", "occupancy"), (str(rng.integers(1, 99)), "unit")]
+    parts += [(name(min(rng.zipf(1.3), 2000)), "town"), (f"S{rng.integers(50)}", "state")]
+    parts += [(str(10000 + rng.integers(90000)), "zip")]
+    return [word for word, _ in parts], [f"{label}{rng.integers(3)}" for _, label in parts]
+
+
+def strings(words):
+    """Three attribute strings a token."""
+    return [[f"w={word}", f"end={word[-2:]}", f"first={i == 0}"] for i, word in enumerate(words)]
+
+
+def nested(words):
+    """Dicts within dicts, as parsers of addresses and of names make them."""
+    own = [
+        {
+            "abbrev": word.endswith("."), "digits": "all" if word.isdigit() else "none", "word": word.lower(),
+            "trailing.zeros": "00" if word.endswith("00") else False, "length": f"w:{len(word)}",
+            "endsinpunc": False, "directional": False, "street_name": word in STREETS, "vowels": "a" in word,
+        }
+        for word in words
+    ]  # fmt: skip
+    rows = [dict(row) for row in own]
+    for i, row in enumerate(rows):
+        row |= {"previous": own[i - 1]} if i else {"address.start": True}
+        row |= {"next": own[i + 1]} if i + 1 < len(own) else {"address.end": True}
+    return rows
+
+
+def with_floats(n):
+    """f(words, rng): a word and n floats a token."""
+
+    def make(words, rng):
+        return [
+            {"word": word} | {f"f{j}": x for j, x in enumerate(rng.normal(size=n).tolist())} for word in words
+        ]
+
+    return make
+
+
+def sentences(kind):
+    """(X, y of a training text, new X) of one kind of input."""
+    rng = np.random.default_rng(0)
+    if kind in ("tutorial", "words"):
+        data = load_dataset("conll2000", source="builtin")
+        columns = {}
+        for part, text in (("train", data.train), ("test", data.test)):
+            words = [[token[0] for token in sentence] for sentence in text.sentences()]
+            if kind == "tutorial":
+                columns[part] = [[attributes(s, None, i) for i in range(len(s))] for s in words]
+            else:
+                columns[part] = attribute_strings(text, "words")
+        X, y = columns["train"], data.train.labels_by_sequence()
+        return X, y, [x for x in columns["test"] if 20 <= len(x) <= 30][:N_CALLS]
+    addresses = [address(rng) for _ in range(2000)]
+    make = nested if kind == "nested" else strings
+    if kind.startswith("floats"):
+        floats = with_floats(int(kind[6:]))
+        X = [floats(words, rng) for words, _ in addresses[:600]]
+        return X, [y for _, y in addresses[:600]], [floats(address(rng)[0], rng) for _ in range(N_CALLS)]
+    new = [make(address(rng, kind == "unknown")[0]) for _ in range(N_CALLS)]
+    return [make(words) for words, _ in addresses], [y for _, y in addresses], new
+
+
+def asked(kind, tagger, model, peer, words):
+    """{what is asked: (ours, theirs)}, functions of one sentence."""
+
+    def theirs_best(x):
+        return [peer.marginal(y, t) for t, y in enumerate(peer.tag(x))]
+
+    def ours_best(x):
+        return [tagger.marginal(y, t) for t, y in enumerate(tagger.tag(x))]
+
+    def theirs_all(x):
+        peer.set(x)
+        return [{y: peer.marginal(y, t) for y in peer.labels()} for t in range(len(x))]
+
+    if kind == "words":
+        return {
+            WORDS: (
+                lambda x: words.predict_single([t[2][3:] for t in x]),
+                peer.tag,
+            )
+        }
+    calls = {"Tagger.tag": (tagger.tag, peer.tag), "tagger_.tag": (model.tagger_.tag, peer.tag)}
+    calls |= {"CRF.predict([x])": (lambda x: model.predict([x]), peer.tag)}
+    calls |= {"predict_single": (model.predict_single, peer.tag)}
+    if not kind.startswith(("unknown", "floats")):
+        calls["marginals of the best labels"] = ours_best, theirs_best
+    if kind == "known":
+        calls["all marginals as dicts"] = tagger.marginals, theirs_all
+    return calls
+
+
+def prepare(kind, folder):
+    """Train and write the peer's model, and call every kernel once."""
+    X, y, new = sentences(kind)
+    trainer(X, y, c1=0.1, c2=0.1, max_iterations=30).train(os.path.join(folder, kind))
+    called(kind, folder, 3)
+
+
+def called(kind, folder, n=None):
+    """{what is asked: [CPU seconds a call of ours, of theirs]}, each sentence for the first time."""
+    import pycrfsuite
+
+    from crfbook import CRF, Tagger
+
+    X, y, new = sentences(kind)
+    path, peer, words, found = os.path.join(folder, kind), pycrfsuite.Tagger(), None, {}
+    peer.open(path)
+    if kind == "words":
+        data = load_dataset("conll2000", source="builtin")
+        with quiet():
+            words = CRF(template="words", max_iterations=10).fit(data.train)
+    for what in asked(kind, Tagger(path), CRF.from_crfsuite(path), peer, words):
+        model = CRF.from_crfsuite(path)  # nothing is remembered of what was asked before
+        tagger = Tagger(path, kernels=True)
+        ours, theirs = asked(kind, tagger, model, peer, words)[what]
+        ours(X[0])  # opens, and loads kernels
+        spent = np.zeros(2)
+        for i in range(0, len(new[:n]), 50):
+            for side, call in enumerate((ours, theirs)):
+                start = time.process_time()
+                for x in new[:n][i : i + 50]:
+                    call(x)
+                spent[side] += time.process_time() - start
+        if kind != "words" and "tag" in what:
+            assert all(ours(x) == theirs(x) for x in new[:50])
+        found[what] = (spent / len(new[:n])).tolist()
+    return found
+
+
+TAGS = {"known": (1.2, 1.0), "unknown": (2.0, 1.3), "nested": (0.8, 0.6), "tutorial": (0.9, 0.7)}
+WORDS = "CRF(template='words'), 25 words"
+LIMITS = {"all marginals as dicts": (0.5, 0.3), "marginals of the best labels": (1.2, 0.9), WORDS: (1.0, 0.8)}
+
+
+@study()
+def calls(repeats=3):
+    """One sentence a call: labels, marginals, by a `Tagger` and by a `CRF`, of six kinds of input."""
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ("known", "unknown", "nested", "tutorial", "words", "floats1", "floats10", "floats50"):
+            in_own_process(prepare, kind, folder)
+            done = [in_own_process(called, kind, folder) for _ in range(repeats)]
+            for what in done[0]:
+                ours, theirs = (median(run[what][side] for run in done) for side in (0, 1))
+                limits = LIMITS.get(what) or TAGS.get(kind, (2.0, 1.0))
+                limits = (2.2, 1.5) if "predict" in what and kind == "known" else limits
+                yield Row(f"{kind}: {what}", 1e6 * ours, 1e6 * theirs, "CPU us", *limits)
+
+
+START = """import time, resource
+import {0}
+x = {1!r}
+{2}
+print(time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def started(code):
+    """(CPU seconds, MB) of a process that tags a sentence."""
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [float(x) for x in done.stdout.split()]
+
+
+@study()
+def start(repeats=3):
+    """A process from its start to the first tagged sentence: NumPy, kernels, python-crfsuite."""
+    with tempfile.TemporaryDirectory() as folder:
+        in_own_process(prepare, "known", folder)
+        path, x = os.path.join(folder, "known"), sentences("known")[2][0]
+        ways = {
+            "NumPy": ("crfbook", f"crfbook.Tagger({path!r}).tag(x)"),
+            "kernels": ("crfbook", f"crfbook.Tagger({path!r}, kernels=True).tag(x)"),
+            "peer": ("pycrfsuite", f"t = pycrfsuite.Tagger(); t.open({path!r}); t.tag(x)"),
+        }
+        done = {way: [] for way in ways}
+        for _ in range(repeats + 1):
+            for way, (module, call) in ways.items():
+                done[way].append(started(START.format(module, x, call)))
+        least = {way: [median(run[i] for run in runs[1:]) for i in (0, 1)] for way, runs in done.items()}
+        for way, seconds, size in (("NumPy", (0.15, 0.10), (45, 35)), ("kernels", (0.60, 0.52), (170, 162))):
+            yield Row(
+                f"{way}: seconds, of python-crfsuite's",
+                least[way][0],
+                least["peer"][0],
+                "CPU s",
+                note=f"required {seconds[0]} s, aim {seconds[1]}",
+            )
+            yield Row(
+                f"{way}: memory, of python-crfsuite's",
+                least[way][1],
+                least["peer"][1],
+                "MB",
+                note=f"required {size[0]} MB, aim {size[1]}",
+            )
