@@ -14,7 +14,6 @@ Rows: the attribute arrays of a corpus from lists of (token, attribute), with su
 classes. Templates use them, too.
 """
 
-from bisect import bisect_left
 from itertools import chain, repeat
 from numbers import Real
 from typing import NamedTuple
@@ -29,7 +28,6 @@ from crfbook.data.corpus import (
     offsets,
     owners,
     pointers_of_kept,
-    ragged_index,
     stretches,
 )
 from crfbook.data.vocabulary import (
@@ -38,10 +36,10 @@ from crfbook.data.vocabulary import (
     look_up,
     numbered,
     pack_strings,
-    row_of,
     unpack_strings,
     where,
 )
+from crfbook.encoding.dicts import LISTS, UNREADABLE, ItemNumbers
 from crfbook.encoding.templates import available
 
 MAX_PRODUCT = 10**6  # attributes that several cells of one pattern give a token together
@@ -126,8 +124,8 @@ def gather(n, parts):
 def sum_duplicates(ptr, idx, val):
     """Attributes that occur twice at a token become one whose values are added.
 
-    Returns (ptr, idx, val) unchanged if there are none; else rows come back sorted by attribute id.
-    `val` may be None (all ones).
+    A row keeps its order: the values are added at the first occurrence. So a row does not depend on others.
+    Returns (ptr, idx, val) unchanged if there are no duplicates. `val` may be None (all ones).
     """
     n = len(ptr) - 1
     width = int(idx.max(initial=-1)) + 1
@@ -139,14 +137,14 @@ def sum_duplicates(ptr, idx, val):
 
     if not any((np.diff(np.sort(keys(rows)[0])) == 0).any() for rows in blocks(n, _BLOCK)):
         return ptr, idx, val
-    sizes, ids, sums = np.zeros(n, np.int64), [], []
+    first, sums = np.zeros(len(idx), bool), []
     for rows in blocks(n, _BLOCK):
         key, items = keys(rows)
-        key, inverse = np.unique(key, return_inverse=True)
-        sizes[rows] = np.bincount(key // width, minlength=rows.stop - rows.start)
-        ids.append((key % width).astype(np.int32))
-        sums.append(np.bincount(inverse, None if val is None else val[items], len(key)).astype(np.float64))
-    return offsets(sizes), np.concatenate(ids), np.concatenate(sums)
+        _, place, inverse = np.unique(key, return_index=True, return_inverse=True)
+        added = np.bincount(inverse, None if val is None else val[items], len(place))
+        first[items][place] = True
+        sums.append(added[np.argsort(place)].astype(np.float64))
+    return pointers_of_kept(ptr, first), idx[first], np.concatenate(sums)
 
 
 def edge_classes(n, inner, parts, n_edge_attrs):
@@ -243,10 +241,6 @@ def _length(sequence):
 # ---- attribute strings ----
 
 
-_LISTS = (list, tuple, set, frozenset)
-_SAMPLE, _FEW = 300, 4  # tokens looked at, and what comes again so often, to see whether dicts are regular
-
-
 class _Given:
     """What both alphabets share: no edge attributes but the constant one."""
 
@@ -271,23 +265,23 @@ class ItemAttributes(_Given):
 
     def learn(self, tokens, seq_ptr, min_freq):
         """Build the alphabet from a flat list of tokens; returns (Rows, occurrences of each attribute)."""
-        ptr, numbers, names, values, apart = _read(tokens, seq_ptr)
+        ptr, numbers, names, values, own = _read(tokens, seq_ptr)
         place, distinct = numbered(names, len(names))
         counts = np.bincount(place, counted(numbers, len(names)), len(distinct)).astype(np.int64)
         by_name = np.array(sorted(range(len(distinct)), key=distinct.__getitem__), np.int64)
-        by_name = by_name[counts[by_name] >= min_freq]
+        by_name = by_name[counts[by_name] >= max(min_freq, 1)]
         order, _ = falling_order(counts[by_name])
         kept = by_name[order]
         self.names = [distinct[i] for i in kept.tolist()]
         ids = np.full(len(distinct), -1, np.int32)
         ids[kept] = np.arange(len(kept), dtype=np.int32)
         del names, distinct
-        return _rows(ptr, numbers, ids[place], values, apart), counts[kept]
+        return _rows(ptr, numbers, ids[place], values, own), counts[kept]
 
     def apply(self, tokens, seq_ptr):
         """Rows of other tokens; attributes not in the alphabet are left out."""
-        ptr, numbers, names, values, apart = _read(tokens, seq_ptr)
-        return _rows(ptr, numbers, look_up(self.ids, names, len(names)), values, apart)
+        ptr, numbers, names, values, own = _read(tokens, seq_ptr)
+        return _rows(ptr, numbers, look_up(self.ids, names, len(names)), values, own)
 
     @property
     def ids(self):
@@ -313,118 +307,49 @@ class ItemAttributes(_Given):
         return new
 
 
-def _rows(ptr, numbers, ids, values, apart):
-    """Rows from distinct-item numbers, whose array is taken: item d is attribute ids[d] with value values[d].
+def _rows(ptr, numbers, ids, values, own):
+    """Rows from numbers of items, whose array is taken: item d is attribute ids[d] with value values[d].
 
-    apart : no token has an attribute twice.
+    own : float64 (nnz,), factors of the values, or None.
     """
     known = ids >= 0
     if not known.all():
         known = gathered(known, numbers)
-        ptr, numbers = pointers_of_kept(ptr, known), numbers[known]
+        ptr, numbers, own = pointers_of_kept(ptr, known), numbers[known], None if own is None else own[known]
     val = gathered(values, numbers) if (values != 1).any() else None
-    rows = ptr, gathered(ids, numbers, out=numbers), val
-    return Rows(*rows) if apart else Rows(*sum_duplicates(*rows))
+    if own is not None:
+        val = own if val is None else np.multiply(val, own, out=val)
+    return Rows(*sum_duplicates(ptr, gathered(ids, numbers, out=numbers), val))
 
 
 def _read(tokens, seq_ptr):
-    """(ptr, numbers, names, values, apart) of all tokens.
+    """(ptr, numbers, names, values, own) of all tokens.
 
-    ptr : int64 (N+1,). numbers : int32 (nnz,), of distinct items.
-    names, values : of the distinct items; values are float64.
-    apart : whether it is known that no token has an attribute twice.
+    ptr : int64 (N+1,). numbers : int32 (nnz,), of items.
+    names, values : of the items; values are float64. Several items may have one name.
+    own : float64 (nnz,), factors of the values, or None.
     """
     try:
-        ptr, numbers, distinct, only_lists, apart = _regular(tokens) or _numbered(tokens)
-    except TypeError:  # tokens of several kinds; or something unhashable: nested values, or an error
-        items = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)]
-        only_lists = apart = False
-        ptr = offsets(list(map(len, items)))
-        numbers, distinct = numbered(chain.from_iterable(items), int(ptr[-1]))
-
-    def place(number):
-        occurrence = int(np.argmax(numbers == number))
-        return where(row_of(ptr, occurrence), seq_ptr)
-
-    values = np.ones(len(distinct))
-    if only_lists and set(map(type, distinct)) <= {str}:
-        return ptr, numbers, distinct, values, apart
-    distinct = list(zip(distinct, repeat(1.0))) if only_lists else distinct
-    names = [f"{name}:{value}" if type(name) is type(value) is str else None for name, value in distinct]
-    for number in [number for number, name in enumerate(names) if name is None]:
-        try:
-            names[number], values[number] = _understand(*distinct[number])
-        except (TypeError, ValueError) as error:
-            raise _placed(error, place(number)) from None
-    return ptr, numbers, names, values, apart
-
-
-def _numbered(tokens):
-    """(ptr, numbers, distinct items in order of appearance, whether these are strings, False).
-
-    The tokens are lists, or they are dicts. TypeError for others.
-    """
-    kinds = set(map(type, tokens))
-    only_lists = all(issubclass(kind, _LISTS) for kind in kinds)
-    if not only_lists and not all(issubclass(kind, dict) for kind in kinds):
-        raise TypeError  # also of what is empty, which nothing below would look at
-    ptr = offsets(np.fromiter(map(len, tokens), np.int64, len(tokens)))
-    flat = chain.from_iterable(tokens if only_lists else map(dict.items, tokens))
-    return ptr, *numbered(flat, int(ptr[-1])), only_lists, False
-
-
-def _regular(tokens):
-    """What `_numbered` returns, for many dicts with few sets of keys and repeated values; None for others.
-
-    No pair is made for an occurrence.
-    """
-    sample = tokens[:: len(tokens) // _SAMPLE + 1]
-    if len(tokens) < _SAMPLE or not all(isinstance(token, dict) for token in sample):
-        return None
-    sampled, sets = [*chain.from_iterable(map(dict.values, sample))], {tuple(dict.keys(t)) for t in sample}
-    if _FEW * len(sets) > len(sample) or _FEW * len(set(sampled)) > len(sampled):
-        return None
-    kind, sets = numbered(map(tuple, map(dict.keys, tokens)), len(tokens))
-    set_ptr = offsets(list(map(len, sets)))
-    key, keys = numbered(chain.from_iterable(sets), int(set_ptr[-1]))
-    ptr = offsets(np.diff(set_ptr)[kind])
-    numbers, values = numbered(chain.from_iterable(map(dict.values, tokens)), int(ptr[-1]))
-    if len(keys) * len(values) > len(numbers) + _SAMPLE:
-        return None
-    first = np.full(len(keys) * len(values), -1, np.int64)  # occurrence of each pair
-    for part in reversed(list(blocks(len(tokens), 1 << 11))):
-        items, _ = ragged_index(set_ptr, kind[part])
-        start, stop = ptr[part.start], ptr[part.stop]
-        numbers[start:stop] += key[items] * np.int32(len(values))
-        first[numbers[start:stop][::-1]] = np.arange(start, stop)[::-1]  # what is assigned last stays
-    pairs = np.flatnonzero(first >= 0)
-    pairs = pairs[np.argsort(first[pairs])]
-    key, value = np.divmod(pairs, len(values))
-    names = list(map(keys.__getitem__, key.tolist()))
-    texts = list(map(values.__getitem__, value.tolist()))
-    # equal values of other keys may be of other types, and read as other texts: look at what stands there
-    number, seen_at = np.arange(len(pairs)), np.empty(len(values), np.int64)
-    seen_at[value[::-1]] = number[::-1]
-    again = np.flatnonzero(seen_at[value] < number)
-    rows = np.searchsorted(ptr, first[pairs[again]], side="right") - 1
-    for i, t in zip(again.tolist(), rows.tolist(), strict=True):
-        texts[i] = dict.__getitem__(tokens[t], names[i])
-    first[pairs] = number
-    distinct = list(zip(names, texts, strict=True))
-    return ptr, gathered(first, numbers, out=numbers), distinct, False, _prefix_free(keys)
-
-
-def _prefix_free(keys):
-    """Whether different keys give different attributes, whatever their values: none continues another."""
-    if not set(map(type, keys)) <= {str}:
-        return False
-    ordered = [*sorted(keys), ""]
-    return not any(ordered[bisect_left(ordered, f"{k}:", 0, len(keys))].startswith(f"{k}:") for k in keys)
+        if all(issubclass(kind, LISTS) for kind in set(map(type, tokens))):
+            ptr = offsets(np.fromiter(map(len, tokens), np.int64, len(tokens)))
+            numbers, distinct = numbered(chain.from_iterable(tokens), int(ptr[-1]))
+            if set(map(type, distinct)) <= {str}:
+                return ptr, numbers, distinct, np.ones(len(distinct)), None
+        reader = ItemNumbers()
+        sizes, numbers, own = reader.read_all(tokens)
+        return offsets(sizes), numbers, reader.names, np.array(reader.values), own
+    except UNREADABLE:
+        pass  # token by token, which says where it is
+    items = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)]
+    ptr = offsets(list(map(len, items)))
+    numbers, distinct = numbered(chain.from_iterable(items), int(ptr[-1]))
+    names, values = [name for name, _ in distinct], np.array([value for _, value in distinct])
+    return ptr, numbers, names, values, None
 
 
 def _pairs(token, t, seq_ptr):
     """One token as a list of (name, value) without nesting; raises TypeError naming the token."""
-    if not isinstance(token, (dict, *_LISTS)):
+    if not isinstance(token, (dict, *LISTS)):
         raise TypeError(
             f"{where(t, seq_ptr)}: expected a dict or a list of attribute strings, got {shown(token)}"
         )
@@ -443,11 +368,21 @@ def _placed(error, place):
 
 def _unfold(token):
     for name, value in token.items() if isinstance(token, dict) else zip(token, repeat(1.0)):
+        value = _named(value)
         if isinstance(value, (dict, list, set)):
             for inner, inner_value in _unfold(value):
                 yield _understand(f"{_text(name)}:{_text(inner)}", inner_value)
         else:
             yield _understand(name, value)
+
+
+def _named(value):
+    """A vector of numbers (1-d array, or list) as a dict; whatever else as it is."""
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf":
+        value = value.tolist()
+    if isinstance(value, list) and all(isinstance(x, (Real, np.bool_)) for x in value):
+        return {str(j): x for j, x in enumerate(value)}
+    return value
 
 
 def _understand(name, value):

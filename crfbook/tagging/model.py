@@ -17,7 +17,7 @@ import numpy as np
 from crfbook.data.constraints import bounds_of
 from crfbook.data.corpus import offsets, ragged_index
 from crfbook.data.features import log_edge
-from crfbook.encoding.dicts import ItemReader
+from crfbook.encoding.dicts import UNREADABLE, ItemReader
 from crfbook.encoding.template_attributes import extract_all
 from crfbook.encoding.templates import EXTRACTORS, OF_MATCH, make_extractor
 
@@ -30,7 +30,6 @@ MAX_SPREAD, SMALLEST_MASS = 300.0, 1e-150  # as in chain/forward_backward.py
 INF = np.inf
 MOST_CELLS = 1 << 17  # that a column of a template remembers
 NONE, NO_SETS = np.zeros(0), np.zeros(0, np.int32)
-ODD = TypeError, ValueError, OverflowError, RecursionError, AttributeError, LookupError  # of readers
 
 
 class Transitions(NamedTuple):
@@ -132,7 +131,7 @@ class SentenceModel:
                 return len(tokens), *reader.read(tokens, self._kernels)
             ids, ptr, values = reader.read(tokens)
             return len(tokens), np.array(ptr + ids), NONE if values is None else np.array(values), NO_SETS
-        except ODD:
+        except (*UNREADABLE, LookupError):
             return None
 
     def scores(self, read):
@@ -356,7 +355,7 @@ class TemplateReader:
     def read(self, tokens, kernels):
         """(flat, value, set_of) of a sentence as kernels.py has them. kernels : None: by the encoder.
 
-        Raises one of `ODD` for what the way of a corpus must look at.
+        Raises one of these errors for what the way of a corpus must look at.
         """
         if not tokens:
             return np.zeros(1, np.int64), NONE, NO_SETS

@@ -393,7 +393,7 @@ ONE = [["a"]]
         ),
         (
             None,
-            [[{"a": {"b": [1]}}]],
+            [[{"a": {"b": [1, "x"]}}]],
             [["x"]],
             "sequence 0, token 0: expected attribute names that are strings, got 1",
         ),

@@ -1,20 +1,20 @@
-"""Reading lists of dicts: regular ones by sets of keys, others pair by pair; the same results, and how much
-memory either takes.
+"""Reading lists and dicts: by rows, by columns and token by token, against a slow reader that stands here; the
+memory that it takes.
 """
 
+import random
+import threading
 from decimal import Decimal
 
 import numpy as np
 import pytest
 from helpers.memory import peak_bytes
-from hypothesis import given
-from hypothesis import strategies as st
 
-from crfbook.encoding import given_attributes
+from crfbook.encoding import dicts
 from crfbook.encoding.encoder import Encoder
 
 
-class Colour(str):  # as an enum of strings: it equals "red", and its text is another
+class Colour(str):  # as an enum of strings: its text is not what it equals
     def __str__(self):
         return "Colour.RED"
 
@@ -27,56 +27,216 @@ class Odd(dict):
         return reversed(list(super().__iter__()))
 
 
-VALUES = ["red", "1", "", "b:c", 1, True, 1.0, 0, False, 0.0, -0.0, 2.5, 10**20, b"red", Colour("red")]
-VALUES += [np.float32(0.5), np.bool_(True), np.int64(1), np.str_("red")]
-BAD = [None, Decimal(1), 1 + 0j, ("a",), float("nan"), float("inf"), 10**400]
-KEYS = ["a", "a:b", "b", "w[-1]", b"w[-1]", "b:", ""]
+WORDS = ["red", "1", "", "b:c", "x", "ä"]
+NUMBERS = [1, True, 1.0, 0, False, 0.0, -0.0, 2.5, 3, 10**20, np.float32(0.1), np.bool_(True), np.int64(4)]
+VECTORS = [[0.5, 2], [1], np.arange(3), np.zeros(0), np.array([0.25, -1.0], np.float32)]
+VALUES = (
+    WORDS + WORDS + NUMBERS + VECTORS + [b"red", Colour("of an enum"), np.str_("red"), [], ["a", b"b"], {"a"}]
+)
+BAD = [None, Decimal("2.75"), 2 + 1j, ("a",), frozenset("a"), float("nan"), float("inf"), 10**400, ["a", 1.0]]
+BAD += [[["a"]], np.ones((1, 1)), np.array("a"), b"\xff", {1.5}, {5: {"a": 1}}, [None]]
+KEYS = ["a", "a:b", "b", "w[-1]", b"w[-1]", "b:", "", "0"]
 
 
-def read(X, few, monkeypatch):
-    """What an encoder makes of X, or its sentence; few = 0: every dict counts as regular."""
-    monkeypatch.setattr(given_attributes, "_FEW", few)
-    monkeypatch.setattr(given_attributes, "_SAMPLE", 1 if few == 0 else 10**9)
-    encoder, y = Encoder(), [["l"] * len(sequence) for sequence in X]
-    try:
-        corpora = encoder.fit_transform(X, y), encoder.transform(X[::-1])
-    except (TypeError, ValueError) as error:
-        return type(error), str(error)
-    arrays = [array.tobytes() for corpus in corpora for array in corpus]
-    return encoder.attribute_names(), encoder.attribute_counts_.tolist(), arrays
+class Draw(random.Random):
+    """Corpora drawn at random: dicts of a few kinds, in which keys have strings, numbers or both; others."""
+
+    def value(self, bad, depth=0):
+        if self.random() < bad:
+            return self.choice(BAD)
+        nested = self.random() < 0.1 and depth < 3
+        return self.token(bad, depth + 1) if nested else self.choice([*VALUES, self.gauss(0, 1)])
+
+    def token(self, bad=0, depth=0):
+        return {key: self.value(bad, depth) for key in self.sample(KEYS, self.randrange(6))}
+
+    def kind_of_dict(self, bad):
+        makers = [
+            lambda: self.choice(WORDS),
+            lambda: self.gauss(0, 1),
+            lambda: self.choice([0, 1, 2, 0.5, "none"]),
+            lambda: dict.fromkeys("pqr"[: self.randrange(4)], self.choice([True, "x", self.gauss(0, 1)])),
+            lambda: self.value(bad),
+        ]
+        makers = {key: self.choice(makers) for key in self.sample(KEYS, self.randrange(1, 6))}
+        return lambda: {key: make() for key, make in makers.items()}
+
+    def corpus(self, bad=0):
+        kinds = [self.kind_of_dict(bad) for _ in range(2)]
+        kinds += [lambda: self.token(bad), lambda: Odd(self.token(bad)), lambda: self.choices(WORDS, k=3)]
+        kinds += [lambda: {self.choice(WORDS): self.choice([1, True, 1.0]) for _ in range(3)}]
+        kinds += [lambda: tuple(self.choices([*WORDS, b"y"], k=self.randrange(3)))]
+        kinds = self.sample(kinds, self.choice([1, 1, 2, 4]))
+        return [[self.choice(kinds)() for _ in range(self.randrange(1, 30))] for _ in range(2)]
 
 
-def texts(values):
-    token = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(values), max_size=6)
-    few = st.lists(token, min_size=1, max_size=4).flatmap(
-        lambda tokens: st.lists(st.sampled_from(tokens), min_size=20, max_size=40)
-    )
-    return st.lists(few | st.just([]), min_size=1, max_size=3).filter(any)
+def unfold(token, prefix=""):
+    """The attributes (name, value) of a token: the rules of the module's docstring, one item at a time."""
+    if (
+        prefix
+        and isinstance(token, (list, np.ndarray))
+        and all(isinstance(x, (int, float, np.number)) for x in token)
+    ):
+        token = {str(j): x for j, x in enumerate(token)}
+    for key, value in dict.items(token) if isinstance(token, dict) else ((key, 1) for key in token):
+        name = prefix + (key.decode() if isinstance(key, bytes) else str(key))
+        if isinstance(value, (dict, list, set, np.ndarray)):
+            yield from unfold(value, f"{name}:")
+        elif isinstance(value, (str, bytes)):
+            yield f"{name}:{value.decode() if isinstance(value, bytes) else value}", 1.0
+        else:
+            yield name, float(value)
 
 
-@pytest.mark.parametrize("values", [VALUES, VALUES + BAD], ids=["good", "some bad"])
-def test_regular_dicts_are_read_as_others(values, monkeypatch):
-    regular = []
-
-    @given(X=texts(values))
-    def check(X):
-        with pytest.MonkeyPatch.context() as patch:
-            expected = read(X, 4, patch)
-            assert read(X, 0, patch) == expected
-            assert read([[Odd(token) for token in sequence] for sequence in X], 0, patch) == expected
-
-    made = given_attributes._prefix_free  # the last call of a reading by sets of keys
-    monkeypatch.setattr(given_attributes, "_prefix_free", lambda keys: regular.append(1) or made(keys))
-    check()
-    assert regular
+def rows_of(X):
+    """One dict {name: sum of values} a token, in order of appearance."""
+    rows = []
+    for token in (token for sequence in X for token in sequence):
+        rows.append({})
+        for name, value in unfold(token):
+            rows[-1][name] = rows[-1].get(name, 0.0) + value
+    return rows
 
 
-def test_unhashable_values_and_other_kinds_of_tokens_are_no_regular_dicts(monkeypatch):
-    for odd in ({"a": ["x", "y"]}, {"n": {"k": 2.0}}, ["a", "b"], {"a": {"x"}}):
-        X = [[{"a": "x"}] * 30, [odd]]
-        assert read(X, 0, monkeypatch) == read(X, 4, monkeypatch)
-    found = read([[{"a": 1.0}] * 30, ["the"]], 0, monkeypatch)
-    assert "sequence 1, token 0: expected a dict or a list of attribute strings, got 'the'" in found[1]
+def named(corpus, names):
+    """The rows of a corpus with names for ids."""
+    items = [
+        (names[i], value) for i, value in zip(corpus.attr_idx.tolist(), corpus.values.tolist(), strict=True)
+    ]
+    rows = [items[a:b] for a, b in zip(corpus.attr_ptr[:-1], corpus.attr_ptr[1:], strict=True)]
+    assert all(len(dict(row)) == len(row) for row in rows)
+    return rows
+
+
+def labels(X):
+    return [["l"] * len(sequence) for sequence in X]
+
+
+@pytest.mark.parametrize("block", [1 << 10, 3])
+def test_tokens_are_read_as_one_item_after_another(block, monkeypatch):
+    monkeypatch.setattr(dicts, "_BLOCK", block)
+    for seed in range(300):
+        draw = Draw(seed)
+        X, others = draw.corpus(), draw.corpus()
+        encoder = Encoder()
+        corpus = encoder.fit_transform(X, labels(X))
+        names, rows = encoder.attribute_names(), rows_of(X)
+        assert named(corpus, names) == [list(row.items()) for row in rows]
+        counts = {}
+        for sequence in X:
+            for token in sequence:
+                for name, _ in unfold(token):
+                    counts[name] = counts.get(name, 0) + 1
+        assert names == sorted(counts, key=lambda name: (-counts[name], name))
+        assert encoder.attribute_counts_.tolist() == [counts[name] for name in names]
+        known = [[pair for pair in row.items() if pair[0] in counts] for row in rows_of(others)]
+        assert named(encoder.transform(others), names) == known
+
+
+def test_a_sentence_is_read_as_a_corpus():
+    for seed in range(300):
+        draw = Draw(seed)
+        X, others = draw.corpus(), draw.corpus()
+        names = sorted({name for row in rows_of(X) for name in row})
+        reader = dicts.ItemReader({name: i for i, name in enumerate(names)})
+        reader.most = draw.choice([reader.most, 40])
+        for sequence in [*X, *others, *X, *others[:1], []]:
+            try:
+                ids, ptr, values = reader.read(sequence)
+            except dicts.UNREADABLE:
+                assert "of an enum" in repr(sequence)  # a subclass of str in a list
+                continue
+            assert {type(i) for i in ids} <= {int} and {type(x) for x in values or []} <= {float}
+            found = []
+            for a, b in zip(ptr[:-1], ptr[1:], strict=True):
+                found.append({})
+                for i, x in zip(ids[a:b], (values or [1.0] * len(ids))[a:b], strict=True):
+                    found[-1][i] = found[-1].get(i, 0.0) + x
+            found = [{names[i]: x for i, x in row.items() if i >= 0 and x} for row in found]
+            assert found == [
+                {n: x for n, x in row.items() if n in names and x} for row in rows_of([sequence])
+            ]
+
+
+def test_bad_values_get_their_sentence_and_place():
+    for seed in range(60):
+        X = Draw(seed).corpus(0.01)
+        first = None
+        for i, sequence in enumerate(X):
+            for t, token in enumerate(sequence):
+                try:
+                    Encoder().fit([[token]], [["l"]])
+                except (TypeError, ValueError) as error:
+                    first = first or (
+                        type(error),
+                        str(error).replace("sequence 0, token 0", f"sequence {i}, token {t}"),
+                    )
+        if first is None:
+            Encoder().fit(X, labels(X))
+            continue
+        with pytest.raises((TypeError, ValueError)) as caught:
+            Encoder().fit(X, labels(X))
+        assert (caught.type, str(caught.value)) == first
+
+
+def test_a_bad_value_below_many_dicts_is_found_at_once():
+    token = {"a": None}
+    for _ in range(60):  # an attempt at two readings a level would never end
+        token = {"a": token, "b": 0.5}
+    with pytest.raises(TypeError, match="expected a number, a bool, a string, a dict or a list, got None"):
+        Encoder().fit([[token] * 9], [["l"] * 9])
+    with pytest.raises(dicts.UNREADABLE):
+        reader = dicts.ItemReader({})
+        for _ in range(9):
+            reader.read([token])
+
+
+def test_the_row_of_a_sentence_does_not_depend_on_others():
+    plain = [{"z": 0.1, "a": "x", "m": 0.3}, ["b", "a:x"]]
+    twice = [{"z": 0.2, "a": "x", "m": 0.3, "a:x": 0.7}, ["b", "a:x", "b", "z"]]
+    encoder = Encoder().fit([plain, twice], labels([plain, twice]))
+    names = encoder.attribute_names()
+    alone = named(encoder.transform([plain]), names), named(encoder.transform([twice]), names)
+    assert alone[0] == [[("z", 0.1), ("a:x", 1.0), ("m", 0.3)], [("b", 1.0), ("a:x", 1.0)]]
+    assert alone[1] == [[("z", 0.2), ("a:x", 1.7), ("m", 0.3)], [("b", 2.0), ("a:x", 1.0), ("z", 1.0)]]
+    assert named(encoder.transform([plain, twice, plain]), names) == alone[0] + alone[1] + alone[0]
+
+
+def test_caches_have_a_limit_and_hold_what_comes_again():
+    reader = dicts.ItemReader({"w:a": 0, "w": 1})
+    reader.most = 1000
+    for t in range(5000):
+        made = [
+            {"w": "a", f"key{t}": "x"},
+            {"w": f"value{t}"},
+            {f"k{t}": {"w": t}},
+            {"w": [f"s{t}"]},
+            {"w": t / 7},
+        ]
+        assert reader.read(made)[0][0] == 0
+        assert reader.size < 1200
+    for _ in range(3):
+        reader.read([{"w": "a", "v": True}])
+    before = reader.size
+    reader.read([{"w": "a", "v": True}])
+    assert reader.size == before
+
+
+def test_threads_transform_on_one_encoder():
+    X = Draw(1).corpus() * 5
+    encoder = Encoder().fit(X, labels(X))
+    expected, found = encoder.transform(X), [None] * 4
+
+    def work(i):
+        found[i] = encoder.transform(X)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for corpus in found:
+        assert all(map(np.array_equal, corpus, expected))
 
 
 def tutorial(n, width=20):
@@ -97,16 +257,3 @@ def test_reading_keeps_no_object_for_an_occurrence(form, at_most):
     for job in (lambda: Encoder().fit_transform(X, y), lambda: encoder.transform(X)):
         corpus, peak = peak_bytes(job)
         assert peak < at_most * len(corpus.attr_idx)
-
-
-def test_nothing_is_sorted_where_no_attribute_can_come_twice(monkeypatch):
-    calls = []
-    summed = given_attributes.sum_duplicates
-    monkeypatch.setattr(given_attributes, "sum_duplicates", lambda *a: calls.append(1) or summed(*a))
-    tokens = tutorial(2_000)
-    encoder = Encoder().fit([tokens], [["l"] * len(tokens)])
-    encoder.transform([tokens])
-    assert not calls
-    twice = [{"a": "b", "a:b": 1.0} for _ in range(2_000)]
-    corpus = Encoder().fit_transform([twice], [["l"] * len(twice)])
-    assert calls and (corpus.attr_val == 2).all() and len(corpus.attr_val) == len(twice)

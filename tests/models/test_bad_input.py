@@ -234,7 +234,7 @@ def test_values_that_are_not_finite(crf, value):
     [
         ({"a": {"b": float("nan")}}, "'b': expected a finite value"),
         ({"a": 10**400}, "'a': expected a value within float64"),
-        ({"a": [1]}, "expected attribute names that are strings, got 1"),
+        ({"a": [1, "b"]}, "expected attribute names that are strings, got 1"),
         ({b"\xff": 1}, "utf-8"),
         ([b"\xff"], "utf-8"),
     ],
