@@ -155,9 +155,15 @@ def shard_variances(shard, w, dense, edges, packing, layout, work, counts, edge_
     grad[a, y] = sum_{t: a in x_t} weight x[a]^2 p_node (1 - p_node);  edge_sum[k, yp,
     y] = sum_t weight p_edge (1 - p_edge)
 
-    Arguments as there: shard; w (F,); dense (H, M or L); edges, packing, layout, work; out:
-    counts, edge_sum (K, M, M), overwritten; log Z is NaN for sequences that need the log form: those are left
-    out. Called once in tens of evaluations, and made of the kernels that those have compiled.
+    Arguments as there:
+        shard : number of the shard
+        w : (F,)
+        dense : (H, M or L)
+        edges, packing, layout, work : as there
+    Out:
+        counts, edge_sum : (K, M, M), overwritten; log Z is NaN for sequences that need the log form: those
+            are left out
+    Called once in tens of evaluations, and made of the kernels that those have compiled.
     Source: docs/SPEC.md, A.8 without covariances.
     """
     for out in (counts.grad, counts.dense_grad, edge_sum):

@@ -54,8 +54,11 @@ def value_and_slope(u, loss):
     value is inf and the slope stays e^500: finite and of the right direction for a line search, which goes
     back.
 
-    Arguments: u, a number in nats; loss, see above. Cost: two exps. Source: Altun, Johnson and Hofmann
-    (2003), eq. (1), (2); the clamp is ours.
+    Arguments:
+        u : a number in nats
+        loss : a `Loss`
+    Cost: two exps.
+    Source: Altun, Johnson and Hofmann (2003), eq. (1), (2); the clamp is ours.
     """
     u = max(u, 0.0)
     if not loss.exponential:
@@ -128,10 +131,20 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
         grad_edge[k, yp, y] = sum_t total p_edge
                               - (Ah[t-1,yp] P_t[yp,y] beta[t,y] + alpha[t-1,yp] P_t[yp,y] Bh[t,y])
 
-    Arguments: log_node (T, L), log_edge (K, L, L) [class, previous, next], edge_class (T,), labels (T,),
-    weight, loss (see above); out: u (T,), only its first entry if sequential; grad_node (T, L), overwritten;
-    grad_edge (K, L, L), added to. Cost: 3 T L^2 exps, pointwise 7 T L^2. Source: Altun, Johnson and Hofmann
-    (2003), eq. (1)-(4) and section 4.1; the sweep in O(T L^2): Kakade, Teh and Roweis (2002).
+    Arguments:
+        log_node : (T, L)
+        log_edge : (K, L, L) [class, previous, next]
+        edge_class : (T,)
+        labels : (T,)
+        weight : of the sequence
+        loss : (see above)
+    Out:
+        u : (T,), only its first entry if sequential
+        grad_node : (T, L), overwritten
+        grad_edge : (K, L, L), added to
+    Cost: 3 T L^2 exps, pointwise 7 T L^2.
+    Source: Altun, Johnson and Hofmann (2003), eq. (1)-(4) and section 4.1; the sweep in O(T L^2): Kakade, Teh
+    and Roweis (2002).
     """
     T, L = log_node.shape
     u[:], grad_node[:, :] = 0.0, 0.0
@@ -179,8 +192,16 @@ SMALLEST_PROBABILITY = 1e-100
 def gold_scores(log_node, log_edge, row_class, step_ptr, labels, score):
     """score[r] = sum_t log_node[t, y_t] + sum_{t>=1} log_edge[c_t, y_{t-1}, y_t], r: a sequence of a batch.
 
-    Arguments: log_node (n, M); log_edge (K, M, M) [class, previous, next]; row_class (n,); step_ptr (T+1,);
-    labels (n,); out: score (B,), overwritten. Cost O(n). Source: Sokolovska et al. (2010), eq. (1).
+    Arguments:
+        log_node : (n, M)
+        log_edge : (K, M, M) [class, previous, next]
+        row_class : (n,)
+        step_ptr : (T+1,)
+        labels : (n,)
+    Out:
+        score : (B,), overwritten
+    Cost: O(n).
+    Source: Sokolovska et al. (2010), eq. (1).
     """
     score[:] = 0.0
     for t in range(step_ptr.size - 1):
@@ -209,10 +230,21 @@ def sequential_batched(b, packing, edges, loss, log_node, log_z, u, value, p_nod
     u = log_z - score(y),  value = weight phi(u),  a = weight phi'(u)
     p_node[t] = a (marginals - onehot(y_t)),   edge_sum += a (expected - gold transitions)
 
-    Arguments: as `forward_backward_batched`: b, packing: a batch with its labels and weights; edges; log_node
-    (n, M), overwritten; loss; out: log_z, u, value (B,), p_node (n, M), edge_sum (K, M, M) +=; work. Flagged
-    sequences (work.flags) add nothing anywhere. Cost: forward_backward_batched and O(n). Source:
-    Altun, Johnson and Hofmann (2003), eq. (3), (4).
+    Arguments:
+        as `forward_backward_batched`: b
+        packing : a batch with its labels and weights
+        edges : an `Edges`
+        log_node : (n, M), overwritten
+        loss : a `Loss`
+    Out:
+        log_z, u, value : (B,)
+        p_node : (n, M)
+        edge_sum : (K, M, M) +=
+    Work:
+        work : a `LossWork`
+    Flagged sequences (work.flags) add nothing anywhere.
+    Cost: forward_backward_batched and O(n).
+    Source: Altun, Johnson and Hofmann (2003), eq. (3), (4).
     """
     n, steps = log_node.shape[0], steps_of(b, packing)
     step_ptr, row_class, _ = steps
@@ -341,10 +373,18 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     d[t] = a[t] / p_node[t, y_t]
     p_node[t] = sum of a * marginals - the same given y_t;   edge_sum += likewise (see `sequence_loss_log`)
 
-    Arguments: as `sequential_batched`: b, packing, edges, loss; log_node (n, M), overwritten; out: log_z,
-    value (B,), u (n,), p_node (n, M), edge_sum (K, M, M) +=; work. Cost: 6 n M^2 multiply-adds in matrix
-    products, n M exps. Source: Altun, Johnson and Hofmann (2003), section 4.1; the sweep: Kakade,
-    Teh and Roweis (2002).
+    Arguments:
+        as `sequential_batched`: b, packing, edges, loss
+        log_node : (n, M), overwritten
+    Out:
+        log_z, value : (B,)
+        u : (n,)
+        p_node : (n, M)
+        edge_sum : (K, M, M) +=
+    Work:
+        work : a `LossWork`
+    Cost: 6 n M^2 multiply-adds in matrix products, n M exps.
+    Source: Altun, Johnson and Hofmann (2003), section 4.1; the sweep: Kakade, Teh and Roweis (2002).
     """
     n, psi_edge, flags = log_node.shape[0], edges.psi_edge, work.flags[: log_z.size]
     alpha, gain, prev, pair = work.alpha[:n], work.gain[:n], work.prev[:n], work.pair
@@ -369,9 +409,18 @@ def losses_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, 
     grad[a, y] = sum_{t: a in x_t} x[a] d loss / d log_node[t, y]
     edge_sum[k, yp, y] = d loss / d log_edge[k, yp, y]
 
-    Arguments and what is returned as there: b; shard; w (F,), dense (H, M or L), edges, packing, layout,
-    work; out: counts, edge_sum (K, M, M); and of_loss: (loss, u, value), a `Loss`; out: u (S',), or (N,) if
-    pointwise: -log p; value (S',): weight * loss * exp(-log_scale). Cost: see the batched kernels.
+    Arguments and what is returned as there:
+        b : first batch to compute
+        shard : number of the shard
+        w : (F,)
+        dense : (H, M or L)
+        edges, packing, layout, work : as there
+    Out:
+        counts : as there
+        edge_sum : (K, M, M)
+        of_loss : (loss, u, value): a `Loss`; -log p as (S',), or (N,) if pointwise; weight * loss *
+            exp(-log_scale) as (S',)
+    Cost: see the batched kernels.
     Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """
     loss, u, value = of_loss

@@ -60,10 +60,21 @@ class Chosen(NamedTuple):
 def active_batch(b, packing, edges, rule, choose, log_node, found, chosen, limits, work, flags):
     """log Z, node marginals and sums of a batch, each sequence by itself; returns cells of `Chosen`.
 
-    Arguments: b, packing: n rows, B sequences; edges: a `DefaultEdges`; rule; choose = 1: sets are made, and
-    the bounds with them; log_node (n, M): scores, overwritten; out: found; chosen: its cells may grow, and
-    come back; limits: `Extremes`; work; flags uint8 (>= B,): 1: needs the log form, and has added nothing.
-    Cost: that of `active_forward`, `active_backward`, `bound_log_z`. Source: chapter 10.
+    Arguments:
+        b, packing : a batch, n rows of B sequences
+        edges : a `DefaultEdges`
+        rule : an `ActiveRule`
+        choose : 1: the sets are made, and the bounds with them
+        limits : an `Extremes`
+        log_node : (n, M), scores, overwritten
+    Out:
+        found : a `Found`
+        chosen : its cells may grow, and come back
+        flags : uint8 (>= B,), 1: needs the log form, and has added nothing
+    Work:
+        work : an `ActiveWork`
+    Cost: that of `active_forward`, `active_backward`, `bound_log_z`.
+    Source: chapter 10.
     """
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
     lo, hi = packing.row_ptr[b], packing.row_ptr[b + 1]

@@ -124,7 +124,10 @@ def extremes(edges):
 def row_sum(x):
     """sum_i x[i], in eight partial sums side by side.
 
-    Arguments: x (n,). Cost: n. Source: docs/SPEC.md, F.2.
+    Arguments:
+        x : (n,)
+    Cost: n.
+    Source: docs/SPEC.md, F.2.
     """
     n = x.size - x.size % 8
     a = b = c = d = e = f = g = h = 0.0
@@ -157,9 +160,16 @@ def _least_kept(alpha, lost_mass):
 def choose_cells(alpha, gold, rule, scores, cell, n):
     """Append the active cells of a token to cell[:n]; returns the new n.
 
-    Arguments: alpha (L,), of sum 1; gold: label, -1: unknown; rule; scores: a DefaultScores; out: cell int32
-    (>= n + C,), C cells; n. Cost: C; sorting L numbers if rule.lost_mass is given. Source: Pal, Sutton and
-    McCallum (2006); Jeong, Lin and Lee (2009), section 3.2.
+    Arguments:
+        alpha : (L,), of sum 1
+        gold : label, -1: unknown
+        rule : an `ActiveRule`
+        scores : a `DefaultScores`
+    Out:
+        cell : int32 (>= n + C,), C cells
+        n : the new end of cell
+    Cost: C; sorting L numbers if rule.lost_mass is given.
+    Source: Pal, Sutton and McCallum (2006); Jeong, Lin and Lee (2009), section 3.2.
     """
     least = _least_kept(alpha, rule.lost_mass) if rule.lost_mass >= 0.0 else rule.least_share
     member, some = scores.member, 0
@@ -187,9 +197,14 @@ def choose_cells(alpha, gold, rule, scores, cell, n):
 def refresh_cells(cells, theta, pairs, edges):
     """Scores and gains of the stored pairs of some cells, from the present weights.
 
-    Arguments: cells int32 (n,); theta (F,); pairs: a `PairWeights`, its known updated; out: edges: score and
-    gain. Cost: an exp for each pair of cells that were not refreshed since the weights changed. Source:
-    chapter 10.
+    Arguments:
+        cells : int32 (n,)
+        theta : (F,)
+        pairs : a `PairWeights`, its known updated
+    Out:
+        edges : score and gain
+    Cost: an exp for each pair of cells that were not refreshed since the weights changed.
+    Source: chapter 10.
     """
     row_ptr, step = edges.scores.row_ptr, pairs.step[0]
     for c in cells:
@@ -229,8 +244,17 @@ def _product(x, y):
 def column_anew(y, t, before, edges, outside, mark, factor):
     """sum_yp before[yp] psi_t(yp,y), each pair by itself: what cancellation has spoilt.
 
-    Arguments: y; t: stored pairs of labels marked t count, ALL: of all labels; before (L,); edges; outside;
-    mark (L,); work: factor (L,). Cost: L, an exp a stored pair. Source: chapter 10.
+    Arguments:
+        y : next label
+        t : stored pairs of labels marked t count, ALL: of all labels
+        before : (L,)
+        edges : a `DefaultEdges`
+        outside : as in `ActiveRule`
+        mark : (L,)
+    Work:
+        factor : (L,)
+    Cost: L, an exp a stored pair.
+    Source: chapter 10.
     """
     scores, g = edges.scores, edges.scores.group[y]
     column_factors(y, edges, factor)
@@ -245,8 +269,20 @@ def column_anew(y, t, before, edges, outside, mark, factor):
 def active_step(t, edges, outside, cell, ptr, before, mark, factor, a):
     """a[y] = sum_yp before[yp] psi_t(yp,y): into token t, from the cells active at t - 1.
 
-    Arguments: t >= 1; edges; outside; cell (>= T C,), ptr (T+1,); before (L,); mark (L,): t - 1 where active;
-    out: a (L,); work: factor (L,). Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), (8).
+    Arguments:
+        t : >= 1
+        edges : a `DefaultEdges`
+        outside : as in `ActiveRule`
+        cell : (>= T C,)
+        ptr : (T+1,)
+        before : (L,)
+        mark : (L,), t - 1 where active
+    Out:
+        a : (L,)
+    Work:
+        factor : (L,)
+    Cost: that of `active_forward`.
+    Source: Jeong, Lin and Lee (2009), (8).
     """
     scores = edges.scores
     i, end = ptr[t - 1], ptr[t]
@@ -283,9 +319,20 @@ def active_forward(rows, psi, labels, edges, rule, choose, cell, ptr, work, pair
     choose = 1: the sets are made on the way. 0: they stand. The pairs of active cells are refreshed first, if
     `pairs`, a `PairWeights`, is not None.
 
-    Arguments: rows (T,); psi (n, >= L): exp of scores; labels int32 (n,): gold, -1: unknown; edges; rule: an
-    `ActiveRule`; choose; cell (>= T C,), ptr (T+1,); work: overwritten; pairs, theta (F,). Cost a token: a
-    few times L, and the stored pairs of the active cells. Source: Jeong, Lin and Lee (2009), eq. (8).
+    Arguments:
+        rows : (T,)
+        psi : (n, >= L), exp of scores
+        labels : int32 (n,), gold, -1: unknown
+        edges : a `DefaultEdges`
+        rule : an `ActiveRule`
+        choose : 1: the sets are made; 0: they are read
+        cell : (>= T C,)
+        ptr : (T+1,)
+        work : overwritten
+        pairs : a `PairWeights`, or None
+        theta : (F,)
+    Cost a token: a few times L, and the stored pairs of the active cells.
+    Source: Jeong, Lin and Lee (2009), eq. (8).
     """
     T, L = rows.size, work.alpha.shape[1]
     mark, log_z, n = work.mark, 0.0, 0
@@ -337,9 +384,14 @@ def active_backward(rows, psi, weight, edges, rule, cell, ptr, p_node, product, 
     beta[t-1,yp] = sum_y v[t,y] + sum_stored gain(yp,y) v[t,y] if yp is active, else sum_y v[t,y]
     p_node[t,y] = alpha[t,y] beta[t,y]
 
-    Arguments: rows, psi, edges, rule, cell, ptr, work as `active_forward` left them; weight; out: p_node
-    (n, >= L); product (P,), added to. Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq.
-    (9); chapter 10.
+    Arguments:
+        rows, psi, edges, rule, cell, ptr, work : as `active_forward` left them
+        weight : of the sequence
+    Out:
+        p_node : (n, >= L)
+        product : (P,), added to
+    Cost: that of `active_forward`.
+    Source: Jeong, Lin and Lee (2009), eq. (9); chapter 10.
     """
     T, L = rows.size, work.alpha.shape[1]
     scores, v, beta = edges.scores, work.v, work.beta
@@ -433,9 +485,15 @@ def bound_log_z(side, rows, psi, edges, limits, cell, ptr, work):
 
     A[t,y] = psi[t,y] sum_yp A[t-1,yp] psi_t(yp,y),  psi_t as in `active_forward` with the default outside;
     plus high(y), or minus low(y), where y is not active at t; all stored pairs where it is
-    Arguments: side; rows, psi (n, >= L), edges, cell, ptr as `active_forward` left them; limits: an
-    `Extremes`; work: its first two rows of alpha, mark and factor overwritten. inf, or -inf, where float64
-    ends. Cost: that of `active_forward`, and the pairs into active labels. Source: ours; chapter 10.
+
+    Arguments:
+        side : ABOVE or BELOW
+        rows, psi : (n, >= L)
+        edges, cell, ptr : as `active_forward` left them
+        limits : an `Extremes`
+        work : its first two rows of alpha, mark and factor overwritten. inf, or -inf, where float64 ends
+    Cost: that of `active_forward`, and the pairs into active labels.
+    Source: ours; chapter 10.
     """
     before, a, mark, log_z = work.alpha[0], work.alpha[min(1, work.alpha.shape[0] - 1)], work.mark, 0.0
     total_buf = np.empty(edges.scores.member_ptr.size - 1)

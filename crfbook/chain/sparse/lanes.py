@@ -84,7 +84,12 @@ def _weighted(factor_buf, x):
 def column_factors(y, edges, factor):
     """factor[yp] = psi(yp,y), each pair by itself: what a sum that has lost digits is added up from anew.
 
-    Arguments: y; edges; out: factor (L,), 0 where forbidden. Cost: L, an exp a stored pair.
+    Arguments:
+        y : next label
+        edges : a `DefaultEdges`
+    Out:
+        factor : (L,), 0 where forbidden
+    Cost: L, an exp a stored pair.
     Source: chapter 10.
     """
     scores = edges.scores
@@ -100,7 +105,13 @@ def column_factors(y, edges, factor):
 def row_factors(c, g, edges, factor):
     """factor[y] = psi(c,y) for the next labels y of group g, as `column_factors`.
 
-    Arguments: c: a cell of g; g; edges; out: factor (L,), 0 for other labels. Cost: L, an exp a stored pair.
+    Arguments:
+        c : a cell of g
+        g : group of next labels
+        edges : a `DefaultEdges`
+    Out:
+        factor : (L,), 0 for other labels
+    Cost: L, an exp a stored pair.
     Source: chapter 10.
     """
     scores = edges.scores
@@ -246,12 +257,19 @@ def lanes_forward_backward(b, packing, edges, log_node, log_z, p_node, sums, wor
     log_z = sum_t log c[t] + what exp took away;  p_node = alpha beta
     product(yp,y) += sum_t alpha[t-1,yp] v[t,y]:  psi(yp,y) times that are expected counts
 
-    Arguments: b, packing: a batch, n rows of B sequences; edges: a `DefaultEdges`; log_node (n, M): scores,
-    overwritten; out: log_z (B,); p_node (n, M) = weight * marginals; sums: a `DefaultSums`, its product and,
-    if it is not empty, its square added to; work: a `LaneWork`: flags uint8, the first B: 1 = needs the log
-    form (its log_z is NaN, its p_node rows are 0, it adds nothing). Cost a token: 2 L and 3 products a
-    stored pair, LANES tokens at a time; L exps. Source: Jeong, Lin and Lee (2009), eq. (8), (9) with omega =
-    1; Sokolovska et al. (2010), section 3.2; chapter 10.
+    Arguments:
+        b, packing : a batch, n rows of B sequences
+        edges : a `DefaultEdges`
+        log_node : (n, M), scores, overwritten
+    Out:
+        log_z : (B,)
+        p_node : (n, M) = weight * marginals
+        sums : a `DefaultSums`, its product and, if it is not empty, its square added to
+        work : a `LaneWork`: flags uint8, the first B: 1 = needs the log form
+            (its log_z is NaN, its p_node rows are 0, it adds nothing)
+    Cost a token: 2 L and 3 products a stored pair, LANES tokens at a time; L exps.
+    Source: Jeong, Lin and Lee (2009), eq. (8), (9) with omega = 1; Sokolovska et al. (2010), section 3.2;
+    chapter 10.
     """
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
     weight, flags = packing.weight[packing.slot_ptr[b] : packing.slot_ptr[b + 1]], work.flags
@@ -273,8 +291,14 @@ def lanes_forward_backward(b, packing, edges, log_node, log_z, p_node, sums, wor
 def default_log_sums(log_node, scores, weight, p_node, count):
     """`sequence_sums_log` of one sequence, whose transitions become a table; returns log_z.
 
-    Arguments: log_node (T, M); scores: a `DefaultScores`, of one class; weight; out: p_node (T, M) = weight *
-    marginals; count (P,): += weight * p of each stored pair. Cost: 3 T M^2 exps, tables of 16 M^2 bytes.
+    Arguments:
+        log_node : (T, M)
+        scores : a `DefaultScores`, of one class
+        weight : of the sequence
+    Out:
+        p_node : (T, M) = weight * marginals
+        count : (P,), += weight * p of each stored pair
+    Cost: 3 T M^2 exps, tables of 16 M^2 bytes.
     Source: docs/SPEC.md, A.3.
     """
     T, M = log_node.shape
