@@ -124,9 +124,15 @@ def carpediem_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
     limit[t] = max_y delta[t-1,y] + reach: no path into t is better, a transition into t included
     Labels of t are opened by falling node score while the best delta[t] < limit[t] + log_node[t,y].
 
-    Arguments: log_node (n, L), may be -inf; tables: `CarpeDiemTables`; edge_class int32 (n,); seq_ptr int64
-    (S+1,); out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is
-    forbidden; counters int64 (3,), added to: labels opened, transitions looked at, sequences.
+    Arguments:
+        log_node : (n, L), may be -inf
+        tables : a `CarpeDiemTables`
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+        counters : int64 (3,), added to: labels opened, transitions looked at, sequences
     Allocates 2 (longest T) (L + 2) numbers.
     Cost: n L where node scores decide, n L^2 transitions and n L log L where they do not.
     Source: Esposito and Radicioni (2009); docs/SPEC.md, C.2 and C.7; chapter 11.

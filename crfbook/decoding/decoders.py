@@ -29,10 +29,18 @@ def plain_many(log_node, tables, edge_class, seq_ptr, path, score, counters):
     """Best path and score of every sequence; the recursion of ``viterbi``, four rows of pairs at a time.
 
     delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y])
-    Arguments: log_node (n, L); tables: log_edge (K, L, L) as [class, previous, next], and its transposes
-    (K, L, L); edge_class int32 (n,); seq_ptr int64 (S+1,); out: path int32 (n,); score (S,): 0 for an empty
-    sequence, -inf (and a path of zeros) if all is forbidden; counters int64 (3,), added to: nodes, label
-    pairs, sequences. Cost: n L^2 additions and maxima. Source: Viterbi (1967).
+
+    Arguments:
+        log_node : (n, L)
+        tables : log_edge (K, L, L) as [class, previous, next], and its transposes (K, L, L)
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+        counters : int64 (3,), added to: nodes, label pairs, sequences
+    Cost: n L^2 additions and maxima.
+    Source: Viterbi (1967).
     """
     nothing_is_left_out = np.empty((0, 0, 0))
     decode_sequences(log_node, *tables, nothing_is_left_out, 0.0, edge_class, seq_ptr, path, score)

@@ -57,9 +57,18 @@ def kbest_by_lists(log_node, log_edge, edge_class, ranked, back, path, score):
     ranked[t,y,j] = log_node[t,y] + the j-th largest of ranked[t-1,yp,i] + log_edge[yp,y] over all yp and i
     score[j] = the j-th largest of ranked[T-1,y,i]; ties go to the smaller yp, and then to the smaller i.
 
-    Arguments: log_node (T, L), log_edge (K, L, L) as [class, previous, next], edge_class (T,); out: score
-    (k,), -inf where there are fewer; path int (T, k) as [token, rank], 0 there; work: ranked (T+1, L, k+1),
-    back int (T+1, L, k, 2). Cost: T L^2 k. Source: Viterbi (1967); Huang and Chiang (2005), algorithm 2.
+    Arguments:
+        log_node : (T, L)
+        log_edge : (K, L, L) as [class, previous, next]
+        edge_class : (T,)
+    Out:
+        score : (k,), -inf where there are fewer
+        path : int (T, k) as [token, rank], 0 there
+    Work:
+        ranked : (T+1, L, k+1)
+        back : int (T+1, L, k, 2)
+    Cost: T L^2 k.
+    Source: Viterbi (1967); Huang and Chiang (2005), algorithm 2.
     """
     T, L = log_node.shape
     k = score.size
@@ -97,9 +106,17 @@ def kbest_by_lists(log_node, log_edge, edge_class, ranked, back, path, score):
 def viterbi_scores(log_node, log_edge, bound, reach, edge_class, seq_ptr, delta):
     """Viterbi forwards with a table: delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y]).
 
-    Arguments: log_node (n, L); log_edge (K, L, L); bound (K, L, L), reach: from ``dominance``; a bound
-    (0, 0, 0) leaves no label out; edge_class int32 (n,); seq_ptr int64 (S+1,); out: delta (n, L). Cost: n L^2
-    additions and maxima, less what is skipped. Source: Viterbi (1967); as ``viterbi_many``.
+    Arguments:
+        log_node : (n, L)
+        log_edge : (K, L, L)
+        bound : (K, L, L)
+        reach : from ``dominance``; a bound (0, 0, 0) leaves no label out
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        delta : (n, L)
+    Cost: n L^2 additions and maxima, less what is skipped.
+    Source: Viterbi (1967); as ``viterbi_many``.
     """
     L = log_node.shape[1]
     rows, n_rows = np.empty(L, np.int64), L
@@ -123,9 +140,17 @@ def viterbi_scores(log_node, log_edge, bound, reach, edge_class, seq_ptr, delta)
 def viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta):
     """``viterbi_scores`` with a default and stored pairs: the same bits.
 
-    Arguments: log_node (n, L); scores: a `DefaultScores`; edge_class int32 (n,); seq_ptr int64 (S+1,); out:
-    delta (n, L); work: a `DefaultWork`. Cost a token: L, the cells of all groups, and the stored pairs of the
-    cells alive. Source: as ``default_step``.
+    Arguments:
+        log_node : (n, L)
+        scores : a `DefaultScores`
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        delta : (n, L)
+    Work:
+        work : a `DefaultWork`
+    Cost a token: L, the cells of all groups, and the stored pairs of the cells alive.
+    Source: as ``default_step``.
     """
     L = log_node.shape[1]
     pool, seen = np.empty(L, np.int32), np.zeros(4, np.int64)
@@ -144,7 +169,14 @@ def viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta):
 def fill_column(k, y, tables, column):
     """column[yp] = transition(k, yp, y).
 
-    Arguments: k, the class; y; tables: a KBestTables; out: column (L,). Cost: L. Source: this package.
+    Arguments:
+        k : the class
+        y : next label
+        tables : a `KBestTables`
+    Out:
+        column : (L,)
+    Cost: L.
+    Source: this package.
     """
     L = column.size
     if tables.log_edge_t.size > 0:
@@ -328,13 +360,21 @@ def kbest_many(log_node, delta, tables, edge_class, seq_ptr, path, score, found,
     D_j(t,y) needs D_1, .., D_i(t-1,yp) where its predecessor is at rank i: a chain of lists backwards, which
     ends where a list is long enough. A list is made longer by two entries of its heap at most.
 
-    Arguments: log_node (n, L); delta (n, L): from ``viterbi_scores``; tables: a KBestTables; edge_class int32
-    (n,); seq_ptr int64 (S+1,); out: path int32 (n, k) as [token, rank], 0 where there are fewer; score
-    (S, k), falling, -inf where there are fewer; found int64 (S,): labellings with a score above -inf, k at
-    most, 1 for an empty sequence, of score 0; counters int64 (3,), added to: entries made, label pairs looked
-    at backwards, steps by which a list grew. Allocates (longest T) L numbers and 6 an entry: at most 3 T
-    entries for one more labelling, fewer as a rule. Cost: for each labelling at most T columns of L label
-    pairs and T heap operations.
+    Arguments:
+        log_node : (n, L)
+        delta : (n, L), from ``viterbi_scores``
+        tables : a `KBestTables`
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        path : int32 (n, k) as [token, rank], 0 where there are fewer
+        score : (S, k), falling, -inf where there are fewer
+        found : int64 (S,), labellings with a score above -inf, k at most, 1 for an empty sequence, of score 0
+        counters : int64 (3,), added to: entries made, label pairs looked at backwards, steps by which a list
+            grew
+    Allocates (longest T) L numbers and 6 an entry: at most 3 T entries for one more labelling, fewer as a
+    rule.
+    Cost: for each labelling at most T columns of L label pairs and T heap operations.
     Source: Jimenez and Marzal (1999), the recursive enumeration algorithm; Huang and Chiang (2005), alg. 3.
     """
     L, longest = log_node.shape[1], 0
