@@ -43,9 +43,14 @@ LEAVE = 8  # sequences leave when one row in LEAVE is done
 def run_chain(k, kind, blocks, work):
     """Beliefs p of chain k given the messages into it; flags sequences that lose digits.
 
-    Arguments: k, kind, blocks (`LinkedChains`, see the top); out: work: psi (v of the chain), alpha, gain, p
-    of the chain, flags. Cost: 2 n L^2 multiply-adds. Source: Sutton, Rohanimanesh and McCallum (2004),
-    section 3.2; chapter 13.
+    Arguments:
+        k : chain
+        kind : BELIEFS or MEAN_FIELD
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work : psi (v of the chain), alpha, gain and p of the chain, flags
+    Cost: 2 n L^2 multiply-adds.
+    Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2; chapter 13.
     """
     n, B, T = work.count[0], work.count[1], work.count[2]
     L, start, step = blocks.size[k], blocks.pair_start[k], work.step[: T + 1]
@@ -99,8 +104,14 @@ def run_chain(k, kind, blocks, work):
 def take_cavities(k, rule, blocks, work):
     """What chain k says at the ends of its links without the messages that came along them; mean field: q.
 
-    Arguments: k, rule, blocks (`LinkedChains`, see the top); out: work.cavity; mean field: work.moved,
-    work.offset. Cost: E L. Source: docs/SPEC.md, B.4.
+    Arguments:
+        k : chain
+        rule : a `SweepRule`
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work.cavity; mean field: also work.moved, work.offset
+    Cost: E L.
+    Source: docs/SPEC.md, B.4.
     """
     n, L = work.count[0], blocks.size[k]
     p = rows_of(k, n, blocks, work.p)
@@ -129,9 +140,15 @@ def take_cavities(k, rule, blocks, work):
 def send_messages(k, rule, log_node, blocks, work):
     """Messages along all links of chain k, from its cavities; returns how many.
 
-    Arguments: k, rule, log_node (n, M), blocks (`LinkedChains`, see the top); out: work.message, work.moved
-    (B,): how many numbers of a sequence moved by tol or more. Cost: E L L' multiply-adds. Source:
-    docs/SPEC.md, B.4.
+    Arguments:
+        k : chain
+        rule : a `SweepRule`
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work.message, work.moved : (B,), how many numbers of a sequence moved by tol or more
+    Cost: E L L' multiply-adds.
+    Source: docs/SPEC.md, B.4.
     """
     n_sent = 0
     for g in range(blocks.link.shape[0]):
@@ -164,8 +181,13 @@ def settle(sweep, blocks, work):
     """A sequence is done when no message of it moved in the last update of each chain; returns how many rows
     are done.
 
-    Arguments: sweep, its number; blocks (`LinkedChains`, see the top); out: work.quiet, work.done,
-    work.sweeps. Cost: B. Source: docs/SPEC.md, B.4.
+    Arguments:
+        sweep : number of the sweep
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work.quiet, work.done, work.sweeps
+    Cost: B.
+    Source: docs/SPEC.md, B.4.
     """
     n_done = 0
     for r in range(work.count[1]):
@@ -183,9 +205,17 @@ def leaving_log_z(kind, log_node, blocks, work, log_z):
     The sum of the chains' log Z and, over links, of log (cavity X cavity). Mean field: the sum of the chains'
     log Z less their fields and, over links, of q log X q.
 
-    Arguments: kind, log_node (n, M), blocks (`LinkedChains`, see the top), work; out: log_z
-    (B of the batch,), work.link_z (E,): of each link, work.flags. Cost: E L_a L_b multiply-adds. Source:
-    docs/SPEC.md, B.5.
+    Arguments:
+        kind : BELIEFS or MEAN_FIELD
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+        work : a `LinkedWork`
+    Out:
+        log_z : (B of the batch,)
+        work.link_z : (E,), of each link
+        work.flags
+    Cost: E L_a L_b multiply-adds.
+    Source: docs/SPEC.md, B.5.
     """
     n, B, m = work.count[0], work.count[1], blocks.size.size
     value = np.zeros(B)
@@ -217,7 +247,13 @@ def leaving_log_z(kind, log_node, blocks, work, log_z):
 def add_pairs(one, two, total):
     """total += one^T two, cell after cell.
 
-    Arguments: one (c, L), two (c, L'); out: total (>= L L',). Cost: c L L' multiply-adds. Source: chapter 13.
+    Arguments:
+        one : (c, L)
+        two : (c, L')
+    Out:
+        total : (>= L L',)
+    Cost: c L L' multiply-adds.
+    Source: chapter 13.
     """
     pair = np.dot(one.T, two).reshape(-1)
     for j in range(pair.size):
@@ -228,8 +264,17 @@ def add_pairs(one, two, total):
 def leaving_sums(kind, weight, log_node, blocks, work, p_node, sums):
     """Beliefs of the sequences that are done, and the sums of those of pairs, still without their potentials.
 
-    Arguments: kind, weight (B of the batch,), log_node (n, M), blocks (`LinkedChains`, see the top), work;
-    out: p_node (n, M), sums: added to. Cost: n L^2 + E L_a L_b multiply-adds. Source: docs/SPEC.md, B.4.
+    Arguments:
+        kind : BELIEFS or MEAN_FIELD
+        weight : (B of the batch,)
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+        work : a `LinkedWork`
+    Out:
+        p_node : (n, M)
+        sums : a `LinkedSums`, added to
+    Cost: n L^2 + E L_a L_b multiply-adds.
+    Source: docs/SPEC.md, B.4.
     """
     n, T = work.count[0], work.count[2]
     for k in range(blocks.size.size):
@@ -260,8 +305,18 @@ def leaving_sums(kind, weight, log_node, blocks, work, p_node, sums):
 def link_sums(g, kind, weight, log_node, blocks, work, p_node, sums):
     """The same for the links of group g; those that have their own tables, with them, to p_node.
 
-    Arguments: g, kind, weight (B of the batch,), log_node (n, M), blocks (`LinkedChains`, see the top), work;
-    out: p_node (n, M), sums. Cost: E L_a L_b multiply-adds. Source: docs/SPEC.md, B.4.
+    Arguments:
+        g : group of links
+        kind : BELIEFS or MEAN_FIELD
+        weight : (B of the batch,)
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+        work : a `LinkedWork`
+    Out:
+        p_node : (n, M)
+        sums : a `LinkedSums`
+    Cost: E L_a L_b multiply-adds.
+    Source: docs/SPEC.md, B.4.
     """
     La, Lb, row, c = blocks.size[blocks.link[g, 0]], blocks.size[blocks.link[g, 1]], blocks.link[g, 3], 0
     left, right = side_of(g, 0, blocks, work, work.cavity), side_of(g, 1, blocks, work, work.cavity)
@@ -292,9 +347,21 @@ def link_sums(g, kind, weight, log_node, blocks, work, p_node, sums):
 def leave(converged, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work):
     """What the sequences that are done have found; then they leave.
 
-    Arguments: converged (0 or 1), weight (B,), log_node (n, M), blocks (`LinkedChains`, see the top), rule;
-    out: log_z (B,), p_node (n, M), sums, stats (4,), work. Cost: see `leaving_log_z`, `leaving_sums`,
-    `compact`. Source: chapter 13.
+    Arguments:
+        converged : 0 or 1
+        weight : (B,)
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+        rule : a `SweepRule`
+    Out:
+        log_z : (B,)
+        p_node : (n, M)
+        sums : a `LinkedSums`
+        stats : (4,)
+    Work:
+        work : a `LinkedWork`
+    Cost: see `leaving_log_z`, `leaving_sums`, `compact`.
+    Source: chapter 13.
     """
     leaving_log_z(rule.kind, log_node, blocks, work, log_z)
     leaving_sums(rule.kind, weight, log_node, blocks, work, p_node, sums)
@@ -312,10 +379,22 @@ def sweep_blocks(step_ptr, links, weight, log_node, blocks, rule, log_z, p_node,
 
     Chain after chain, until no message into or out of a sequence moves by rule.tol; at rule.max_sweeps each
     chain once more, with the messages as they are.
-    Arguments: step_ptr (T+1,); links: (link_ptr (G+1,), end (2, E)); weight (B,); log_node (n, M),
-    overwritten; blocks (`LinkedChains`, see the top), rule; out: log_z (B,): NaN where the log form is
-    needed, -inf where all labels of a token are forbidden; p_node (n, M) = weight * beliefs; sums, stats
-    (4,): added to; work. Cost: a sweep is 2 n L^2 a chain and 2 E L_a L_b a group, in matrix products.
+
+    Arguments:
+        step_ptr : (T+1,)
+        links : (link_ptr (G+1,), end (2, E))
+        weight : (B,)
+        log_node : (n, M), overwritten
+        blocks : a `LinkedChains` (for shapes, see the top)
+        rule : a `SweepRule`
+    Out:
+        log_z : (B,), NaN where the log form is needed, -inf where all labels of a token are forbidden
+        p_node : (n, M) = weight * beliefs
+        sums : a `LinkedSums`
+        stats : (4,), added to
+    Work:
+        work : a `LinkedWork`
+    Cost: a sweep is 2 n L^2 a chain and 2 E L_a L_b a group, in matrix products.
     Source: docs/SPEC.md, B.4, B.5; chapter 13.
     """
     m = blocks.size.size

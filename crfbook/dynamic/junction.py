@@ -161,11 +161,17 @@ def junction_log_z(plan, log_tables, p_tables, tables_buf, message_buf):
     s are the labels of the separator from the parent, r the others. A conditional probability below exp(-708)
     becomes 0.
 
-    Arguments: plan, a Plan; log_tables (cells of all factors,); out: p_tables (cells of all factors,), zeros
-    if all is forbidden; work: tables_buf (plan.cells,), message_buf (2, plan.message_ptr[-1]). Cost: one exp
-    and some ten additions or multiplications for each cell of a clique, and two additions for each of its
-    factors and children; a logarithm for each cell of a separator. Source: Lauritzen and Spiegelhalter
-    (1988); docs/SPEC.md, B.3.
+    Arguments:
+        plan : a `Plan`
+        log_tables : (cells of all factors,)
+    Out:
+        p_tables : (cells of all factors,), zeros if all is forbidden
+    Work:
+        tables_buf : (plan.cells,)
+        message_buf : (2, plan.message_ptr[-1])
+    Cost: one exp and some ten additions or multiplications for each cell of a clique, and two additions for
+    each of its factors and children; a logarithm for each cell of a separator.
+    Source: Lauritzen and Spiegelhalter (1988); docs/SPEC.md, B.3.
     """
     n_factors, n_cliques = plan.home.size, plan.parent.size
     message, total = message_buf[0], message_buf[1]
@@ -202,10 +208,16 @@ def junction_max(plan, log_tables, path, tables_buf, message_buf):
     Of assignments that tie at a clique, the one that comes first in the order of its table wins: with the
     smaller label of the smaller variable. Over several cliques that is no fixed order of assignments.
 
-    Arguments: plan, a Plan; log_tables (cells of all factors,); out: path int32 (V,); work: tables_buf
-    (plan.cells,), message_buf (2, plan.message_ptr[-1]). Cost: two comparisons for each cell of a clique, and
-    an addition for each of its factors and children. Source: Koller and Friedman (2009), section 13.3;
-    docs/SPEC.md, B.3.
+    Arguments:
+        plan : a `Plan`
+        log_tables : (cells of all factors,)
+    Out:
+        path : int32 (V,)
+    Work:
+        tables_buf : (plan.cells,)
+        message_buf : (2, plan.message_ptr[-1])
+    Cost: two comparisons for each cell of a clique, and an addition for each of its factors and children.
+    Source: Koller and Friedman (2009), section 13.3; docs/SPEC.md, B.3.
     """
     n_factors, n_cliques = plan.home.size, plan.parent.size
     message = message_buf[0]

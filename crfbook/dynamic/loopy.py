@@ -50,8 +50,16 @@ def spanning_forest(factors, graph, used, picked, above):
     factors with a slot that was never used first, slots that were never used first, each if it closes no
     loop. A factor that would keep one slot keeps none.
 
-    Arguments: factors (n,), shuffled; graph; used uint8 (S,); out: picked uint8 (S,); work: above (V + F,).
-    Cost: nearly linear. Source: Wainwright, Jaakkola and Willsky (2003); docs/SPEC.md, B.4.
+    Arguments:
+        factors : (n,), shuffled
+        graph : a `Graph`
+        used : uint8 (S,)
+    Out:
+        picked : uint8 (S,)
+    Work:
+        above : (V + F,)
+    Cost: nearly linear.
+    Source: Wainwright, Jaakkola and Willsky (2003); docs/SPEC.md, B.4.
     """
     n_vars = graph.n_labels.size
     picked[:] = 0
@@ -83,8 +91,18 @@ def forest_order(variables, graph, picked, order, came_by, queue, entry):
     """order <- the slots of a forest as messages are sent: in each tree from the leaves to its first variable
     and back; how many. Each slot that is picked has one message.
 
-    Arguments: variables (n,), of whole components; graph; picked uint8 (S,); out: order (S,); work: came_by
-    (V,), queue (V,), entry (F,). Cost: linear. Source: docs/SPEC.md, B.4.
+    Arguments:
+        variables : (n,), of whole components
+        graph : a `Graph`
+        picked : uint8 (S,)
+    Out:
+        order : (S,)
+    Work:
+        came_by : (V,)
+        queue : (V,)
+        entry : (F,)
+    Cost: linear.
+    Source: docs/SPEC.md, B.4.
     """
     n = 0
     came_by[:] = -2
@@ -155,10 +173,23 @@ def residual_messages(components, graph, potentials, domain, msg, tol, most, que
 
     The new messages of all slots wait in a heap. Where one is sent, those that depend on it are computed
     again.
-    Arguments: components (n,); graph; potentials; domain, see sum_product.py; out: msg (S, W); tol; most;
-    work: queue, a `Queue`; out: state, a `State`; work, a `Buffers`. Returns how many messages were computed.
-    Cost: a message and the depth of the heap for each neighbour of what is sent. Source: Elidan, McGraw and
-    Koller (2006), Residual belief propagation.
+
+    Arguments:
+        components : (n,)
+        graph : a `Graph`
+        potentials : a `Potentials`
+        domain : see sum_product.py
+        tol : least change that counts
+        most : messages a slot
+    Out:
+        msg : (S, W)
+        state : a `State`
+    Work:
+        queue : a `Queue`
+        work : a `Buffers`
+    Returns how many messages were computed.
+    Cost: a message and the depth of the heap for each neighbour of what is sent.
+    Source: Elidan, McGraw and Koller (2006), Residual belief propagation.
     """
     n_computed = 0
     for c in components:
@@ -194,8 +225,13 @@ def residual_messages(components, graph, potentials, domain, msg, tol, most, que
 def copy_tables(log_tables, graph, copies):
     """copies <- each table once for each of its axes, that axis last; what pads it is left as it is.
 
-    Arguments: log_tables (cells,); graph; out: copies (graph.copy_ptr[-1],). Cost: arity a cell. Source:
-    docs/SPEC.md, B.4.
+    Arguments:
+        log_tables : (cells,)
+        graph : a `Graph`
+    Out:
+        copies : (graph.copy_ptr[-1],)
+    Cost: arity a cell.
+    Source: docs/SPEC.md, B.4.
     """
     for k in range(graph.table_arity.size):
         size = graph.cell_ptr[k + 1] - graph.cell_ptr[k]
