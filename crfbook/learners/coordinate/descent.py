@@ -333,12 +333,15 @@ def sbcd(corpus, features, w0, *, c1, c2, n_threads, virtual=False, **options):
 
 def cd(corpus, features, w0, *, c1, c2, **options):
     """A row of the table of algorithms: one weight at a time (Algorithm 1), each with forward-backward passes
-    of its own, to see what blocks save. Arguments as for `coordinate_descent`.
+    of its own, to see what blocks save.
+
+    Arguments as for `coordinate_descent`.
 
     Measured at c1 = 1, c2 = 0.1, tol = 1e-4, with words of messages as attributes, in CPU seconds against
-    those of `sbcd`: 1.1 against 0.05 for 437 weights on 72 tokens, 10 against 0.13 for 1,878 on 388, 67
-    against 0.4 for 5,723 on 1,383. So it is fit for about 2,000 weights on 500 tokens;
-    its cost grows with the product of weights and sweeps.
+    those of `sbcd`:
+        1.1 against 0.05 for 437 weights on 72 tokens, 10 against 0.13 for 1, 878 on 388, 67 against 0.4 for
+            5, 723 on 1, 383
+    So it is fit for about 2,000 weights on 500 tokens; its cost grows with the product of weights and sweeps.
     """
     return coordinate_descent(corpus, features, w0, c1=c1, c2=c2, blocks=False, **options)
 

@@ -74,8 +74,13 @@ def load_block(a, b, rule, weights, move):
     """move.old_edge[yp, y] = weights of edge attribute b;
     returns how many weights of the block (a, b) are not zero.
 
-    Arguments: a, b: node and edge attribute, -1: none; rule; weights; move. Cost: M + active weights; M^2 for
-    the weights of the base table. Source: docs/SPEC.md, A.10.
+    Arguments:
+        a, b : node and edge attribute, -1: none
+        rule : a `VisitRule`
+        weights : a `Weights`
+        move : a `Move`
+    Cost: M + active weights; M^2 for the weights of the base table.
+    Source: docs/SPEC.md, A.10.
     """
     n, old_edge, lists = 0, move.old_edge, weights.lists
     if a >= 0:
@@ -129,10 +134,18 @@ def candidates(a, b, only, rule, weights, exist, sums, move, seen):
     """Candidates of block (a, b), into move; returns their number.
     seen[LARGEST] = largest violation of the KKT conditions so far, seen[SQUARES] += its squares.
 
-    Arguments: a, b: node and edge attribute, -1: none; only: place of the one weight that may move (nodes
-    first, then pairs row by row), -1: all; rule (frozen: zeros stay zeros); weights; exist; sums; move, after
-    `load_block`; out: seen (2,). Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13);
-    docs/SPEC.md, A.7.
+    Arguments:
+        a, b : node and edge attribute, -1: none
+        only : place of the one weight that may move (nodes first, then pairs row by row), -1: all
+        rule : a `VisitRule`; frozen: zeros stay zeros
+        weights : a `Weights`
+        exist : a `FeatureSet`
+        sums : a `BlockSums`
+        move : after `load_block`
+    Out:
+        seen : (2,)
+    Cost: the weights of the block.
+    Source: Sokolovska et al. (2010), eq. (13); docs/SPEC.md, A.7.
     """
     L, virtual, mu, old_edge = rule.n_labels, exist.node_ptr.size == 0, weights.mu, move.old_edge
     move.n[0] = 0
@@ -165,7 +178,14 @@ def scale_curvatures(rule, square, sums, move):
     WAPITI and CS multiply them by gamma, too. CS: of one choice with probabilities p the Hessian
     diag(p) - p p' is at most 2 diag(p (1 - p)). Where node and edge weights move together,
     Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (docs/SPEC.md, A.8).
-    Arguments: rule; square: the curvature of the safe rule; sums; move. Cost: M^2. Source: docs/SPEC.md, A.9.
+
+    Arguments:
+        rule : a `VisitRule`
+        square : the curvature of the safe rule
+        sums : a `BlockSums`
+        move : a `Move`
+    Cost: M^2.
+    Source: docs/SPEC.md, A.9.
     """
     n, cell, curve, high, node, edge = move.n[0], move.cell, move.number[CURVE], 0.0, 1.0, 1.0
     p, q, newton = sums.node, sums.edge, rule.step == WAPITI or rule.step == CS
@@ -199,8 +219,15 @@ def propose(n, factor, c1, c2, number, model):
     """new = S(factor h old - grad, c1) / (factor h + 2 c2); model = (grad . d, sum h d^2,
     change of the penalty).
 
-    Arguments: n; factor; c1, c2; number (4, n), out: model (3,) of a Move. Cost: n. Source:
-    Sokolovska et al. (2010), eq. (13), (14).
+    Arguments:
+        n : number of candidates
+        factor : of the curvatures
+        c1, c2 : penalties
+    Out:
+        number : (4, n), of a `Move`: its new weights
+        model : (3,), of a `Move`
+    Cost: n.
+    Source: Sokolovska et al. (2010), eq. (13), (14).
     """
     model[SLOPE], model[BEND], model[PENALTY] = 0.0, 0.0, 0.0
     for j in range(n):
@@ -223,7 +250,14 @@ def write_block(a, b, rule, weights, move):
     delta = new - old.
 
     In the list neighbours are far apart in the table: sums over it need not wait for each other.
-    Arguments: a, b; rule; weights; move. Cost: the candidates, and the list. Source: docs/SPEC.md, A.10.
+
+    Arguments:
+        a, b : node and edge attribute, -1: none
+        rule : a `VisitRule`
+        weights : a `Weights`
+        move : a `Move`
+    Cost: the candidates, and the list.
+    Source: docs/SPEC.md, A.10.
     """
     n, n_edge, held, lists = move.n[0], np.int64(0), b == 0 and rule.base_holds, weights.lists
     for j in range(n):
@@ -253,7 +287,13 @@ def write_block(a, b, rule, weights, move):
 def clear_block(a, b, rule, weights, move):
     """No candidates; old_edge and delta back to 0 after `load_block` and a step.
 
-    Arguments: a, b; rule; weights; move. Cost: as `load_block`. Source: none needed.
+    Arguments:
+        a, b : node and edge attribute, -1: none
+        rule : a `VisitRule`
+        weights : a `Weights`
+        move : a `Move`
+    Cost: as `load_block`.
+    Source: none needed.
     """
     old_edge, lists = move.old_edge, weights.lists
     for j in range(move.n[0]):
@@ -277,7 +317,14 @@ def clear_block(a, b, rule, weights, move):
 def renew_tables(b, rule, blocks, tables, weights, work):
     """Tables of all classes that hold edge attribute b.
 
-    Arguments: b; rule; blocks; tables; weights; work. Cost: see `rebuild_classes`.
+    Arguments:
+        b : edge attribute
+        rule : a `VisitRule`
+        blocks : a `Blocks`
+        tables : a `SharedTables`
+        weights : a `Weights`
+        work : a `LatticeWork`
+    Cost: see `rebuild_classes`.
     Source: docs/SPEC.md, A.10.
     """
     if b == 0 and rule.base_holds:
@@ -292,7 +339,14 @@ def missing_room(b, n, rule, blocks, tables, weights):
     """Free places that the pool of the classes must have before edge attribute b may have n weights;
     0 if both pools will do.
 
-    Arguments: b; n; rule; blocks; tables; weights. Cost: the edge attributes of the classes of b.
+    Arguments:
+        b : edge attribute
+        n : number of weights
+        rule : a `VisitRule`
+        blocks : a `Blocks`
+        tables : a `SharedTables`
+        weights : a `Weights`
+    Cost: the edge attributes of the classes of b.
     Source: docs/SPEC.md, A.10.
     """
     if b < 0 or (b == 0 and rule.base_holds):
@@ -313,8 +367,17 @@ def judge(change, noise, trial, adaptive, model, factor):
     """Was the step good? Returns 1 and the factor of the next visit, or 0 and the factor of another trial.
 
     The adaptive rule wants  change of the loss <= grad . d + factor/2 sum h d^2, and learns the factor that
-    would just have done. Arguments: change, of the loss; noise: of rounding in it; trial; adaptive; model
-    (3,) of `propose`; factor. Cost: 1. Source: docs/SPEC.md, A.9.
+    would just have done.
+
+    Arguments:
+        change : change of the loss
+        noise : what rounding may have added to it
+        trial : number of the trial
+        adaptive : 1: the rule is ADAPTIVE
+        model : (3,) of `propose`
+        factor : of the curvatures
+    Cost: 1.
+    Source: docs/SPEC.md, A.9.
     """
     if not adaptive:
         return 1, factor
@@ -336,9 +399,17 @@ def visit_blocks(order, start, only, rule, arrays):
     A visit: gradient and curvature, candidates, steps until one is good. BY_PARTS instead of the places: a
     sequence is unsafe, or would become so; nothing has changed, the block is left to
     `VisitByParts`. Where rule.measure is 1, nothing moves: arrays.seen tells how far the conditions
-    of optimality are violated. Arguments: order int32 (n,); start; only as in `candidates`; rule; arrays.
+    of optimality are violated.
+
+    Arguments:
+        order : int32 (n,)
+        start : first place in order
+        only : as in `candidates`
+        rule : a `VisitRule`
+        arrays : a `VisitArrays`
     Cost: see `block_gradient`; a step: `renew_tables`, and a product a row between the first and the last
-    occurrence. Source: Sokolovska et al. (2010), Algorithm 2; docs/SPEC.md, A.9, A.10.
+    occurrence.
+    Source: Sokolovska et al. (2010), Algorithm 2; docs/SPEC.md, A.9, A.10.
     """
     blocks, lattices, tables, weights = arrays.blocks, arrays.lattices, arrays.tables, arrays.weights
     sums, move, work, number, log_z = arrays.sums, arrays.move, arrays.work, arrays.number, arrays.log_z
@@ -578,9 +649,16 @@ def sweep_plain(blocks, corpus, mu, nu, c1, c2, factor):
         h = factor curvature,  g = expected - gold,  w = S(h w - g, c1) / (h + 2 c2)
         S(z, c) = sign(z) max(|z| - c, 0)
 
-    for all weights w of a block at once. Arguments: blocks: pairs (node attribute a, edge attribute b), -1:
-    none; corpus; mu (A, L), nu (B, L, L): weights of node and of edge attributes, changed in place; c1, c2;
-    factor. Source: Sokolovska et al. (2010), Algorithm 2, eq. (13), (14).
+    for all weights w of a block at once.
+
+    Arguments:
+        blocks : pairs (node attribute a, edge attribute b), -1: none
+        corpus : a `Corpus`, labelled
+        mu : (A, L), weights of node attributes, changed in place
+        nu : (B, L, L), weights of edge attributes, changed in place
+        c1, c2 : penalties
+        factor : of the curvatures
+    Source: Sokolovska et al. (2010), Algorithm 2, eq. (13), (14).
     """
     for a, b in blocks:
         for k, weights, sums in zip((a, b), (mu, nu), block_sums_plain(a, b, corpus, mu, nu), strict=True):

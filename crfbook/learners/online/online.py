@@ -88,9 +88,19 @@ def node_difference(t, row, z, n, layout, work, lists):
     """Append (cell of (a, y), +x[a]) and (cell of (a, z), -x[a]) for each attribute a of token t,
     gold label y; returns the new n.
 
-    Weights that do not exist are left out. Arguments: t; row: t's position in its sequence; z: its label on
-    the best path; n; layout; lists: work.lists; out: work: cell, amount, from position n on. Cost: the
-    attributes of the token, of lists a bisection each. Source: Collins (2002), figure 1.
+    Weights that do not exist are left out.
+
+    Arguments:
+        t : token
+        row : t's position in its sequence
+        z : its label on the best path
+        n : entries of cell and amount in use
+        layout : an `OnlineLayout`
+        lists : work.lists
+    Out:
+        work : cell, amount, from position n on
+    Cost: the attributes of the token, of lists a bisection each.
+    Source: Collins (2002), figure 1.
     """
     y, M, cell, amount = layout.labels[t], layout.exists.shape[1], work.cell, work.amount
     if lists is not None:
@@ -127,8 +137,15 @@ def edge_difference(t, zp, z, n, layout, work):
     """Append (cell of (b, y_{t-1}, y_t), +1) and (cell of (b, zp, z), -1) for each edge attribute b of token
     t; returns the new n.
 
-    Arguments: t; zp, z: the labels of t-1 and t on the best path; n; layout; out: work: cell, amount, from
-    position n on. Cost: two bisections an edge attribute. Source: Collins (2002), figure 1.
+    Arguments:
+        t : token
+        zp, z : the labels of t-1 and t on the best path
+        n : entries of cell and amount in use
+        layout : an `OnlineLayout`
+    Out:
+        work : cell, amount, from position n on
+    Cost: two bisections an edge attribute.
+    Source: Collins (2002), figure 1.
     """
     k, M, n_before = layout.edge_class[t], layout.exists.shape[1], work.slot.size - layout.edge_cell.size
     gold, best = layout.labels[t - 1] * M + layout.labels[t], zp * M + z
@@ -145,8 +162,15 @@ def edge_difference(t, zp, z, n, layout, work):
 def decode_with(s, theta, layout, work, lists):
     """Best path of sequence s, not empty, under the cells theta: into work.path; returns its score.
 
-    Arguments: s; theta (C,); layout; lists: work.lists; out: work. Cost: one addition per stored (occurrence,
-    weight) pair, T M^2 additions and maxima. Source: Collins (2002), section 2.
+    Arguments:
+        s : sequence
+        theta : (C,)
+        layout : an `OnlineLayout`
+        lists : work.lists
+    Out:
+        work : an `OnlineWork`
+    Cost: one addition per stored (occurrence, weight) pair, T M^2 additions and maxima.
+    Source: Collins (2002), section 2.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     score_nodes(s, theta, 1.0, layout, lists, work.log_node)
@@ -171,8 +195,14 @@ def decode_with(s, theta, layout, work, lists):
 def after_step(n, theta, work, lists):
     """What is kept of the weights is kept up to date, or marked as stale, after work.cell[:n] have moved.
 
-    Arguments: n; theta (C,); lists: work.lists; out: work: known, lists, staggered. Cost: the classes, or a
-    row of stored pairs for each transition that moved. Source: chapter 11.
+    Arguments:
+        n : entries of cell and amount in use
+        theta : (C,)
+        lists : work.lists
+    Out:
+        work : known, lists, staggered
+    Cost: the classes, or a row of stored pairs for each transition that moved.
+    Source: chapter 11.
     """
     if lists is not None:
         refresh_pairs(n, theta, lists, work.cell, work.staggered)
@@ -188,8 +218,14 @@ def find_mistakes(s, theta, layout, work, totals):
     loss = score(best) - score(gold) = -theta . dS >= 0 in nats; wrong = tokens where the paths differ (n = 0
     if none). totals += seq_weight * (loss, wrong / T, 1 if wrong, wrong, sqrt(wrong)): what an epoch reports.
 
-    Arguments: s, theta (C,), layout, work as in `decode_with`; out: totals (5,), added to. Cost: that of
-    `decode_with`, and the attributes of the wrong tokens. Source: Collins (2002), figure 1.
+    Arguments:
+        s : sequence
+        theta : (C,)
+        layout, work : as in `decode_with`
+    Out:
+        totals : (5,), added to
+    Cost: that of `decode_with`, and the attributes of the wrong tokens.
+    Source: Collins (2002), figure 1.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     score = decode_with(s, theta, layout, work, work.lists)
@@ -218,7 +254,11 @@ def find_mistakes(s, theta, layout, work, totals):
 def merge_cells(n, work):
     """Sum the amounts of repeated cells; returns how many different cells are left, in front and in order.
 
-    Arguments: n; out: work: cell, amount, of which n are used; its slot is all 0 before and after. Cost O(n).
+    Arguments:
+        n : entries of cell and amount in use
+    Out:
+        work : cell, amount, of which n are used; its slot is all 0 before and after
+    Cost: O(n).
     Source: a sparse vector from its terms; Gustavson (1978), "Two fast algorithms for sparse matrices".
     """
     cell, amount, slot, kept = work.cell, work.amount, work.slot, 0
@@ -242,9 +282,16 @@ def move_along(n, step, theta, theta_sum, count, work):
     Averaging costs no more than the step itself: `count` c is 1 at the start, and grows by 1 after every
     sequence. Then theta - theta_sum / c is the mean of all c vectors so far, the start included: d enters
     every vector but the first c_d, so c theta exceeds the sum by c_d d.
-    Arguments: n: terms of dS; step; count int64 (1,); out: theta (C,), theta_sum (C,); work: cell, amount,
-    and what is kept of the weights. Cost: O(n), and that of `after_step`. Source: Collins (2002), figure 1
-    and section 2.5; the counter: Daume (2006), figure 2.3.
+
+    Arguments:
+        n : terms of dS
+        step : factor of dS
+        count : int64 (1,)
+    Out:
+        theta, theta_sum : (C,)
+        work : cell, amount, and what is kept of the weights
+    Cost: O(n), and that of `after_step`.
+    Source: Collins (2002), figure 1 and section 2.5; the counter: Daume (2006), figure 2.3.
     """
     for i in range(n):
         change = step * work.amount[i]
@@ -259,10 +306,17 @@ def perceptron_epoch(order, theta, theta_sum, count, layout, work, totals):
 
     best = argmax_y theta . S(x, y);  if best != gold:  theta += d,  d = seq_weight (S(x, gold) - S(x, best))
 
-    Arguments: order int64 (n,): sequences, none of them empty; layout; work; out: theta (C,), theta_sum (C,),
-    count int64 (1,) as in `move_along`; totals (5,) as in `find_mistakes`, added to. Cost: one Viterbi a
-    sequence; an update touches the attributes of the wrong tokens. Source: Collins (2002), figure 1; Altun
-    et al. (2003), Algorithm 1.
+    Arguments:
+        order : int64 (n,), sequences, none of them empty
+        layout : an `OnlineLayout`
+        work : an `OnlineWork`
+    Out:
+        theta : (C,)
+        theta_sum : (C,)
+        count : int64 (1,) as in `move_along`
+        totals : (5,) as in `find_mistakes`, added to
+    Cost: one Viterbi a sequence; an update touches the attributes of the wrong tokens.
+    Source: Collins (2002), figure 1; Altun et al. (2003), Algorithm 1.
     """
     work.known[:] = 0
     for s in order:
@@ -297,8 +351,17 @@ def perceptron_direction(order, theta, direction, layout, work, totals):
 
     Minus a subgradient of the perceptron's criterion sum_i seq_weight_i (max_y theta . S(x_i, y) - theta .
     S(x_i, y_i)); the gradient of the log loss at s theta tends to it as s -> infinity.
-    Arguments: order int64 (n,), theta (C,), layout, work, totals (5,) as in `perceptron_epoch`; out:
-    direction (C,). Cost: one Viterbi a sequence. Source: Altun et al. (2003), section 5.1.
+
+    Arguments:
+        order : int64 (n,)
+        theta : (C,)
+        layout : an `OnlineLayout`
+        work : an `OnlineWork`
+        totals : (5,) as in `perceptron_epoch`
+    Out:
+        direction : (C,)
+    Cost: one Viterbi a sequence.
+    Source: Altun et al. (2003), section 5.1.
     """
     work.known[:] = 0
     for s in order:
@@ -320,9 +383,19 @@ def passive_aggressive_epoch(
     A sequence without a wrong token is left alone, whatever its margin. seq_weight scales the step. Averaging
     as in `move_along`.
 
-    Arguments: order int64 (n,); layout, work, theta (C,), theta_sum (C,), count (1,), totals (5,) as in
-    `perceptron_epoch`; pa_type 0, 1 or 2; aggressiveness: C > 0; by_errors: 0 or 1.
-    Cost: that of the perceptron. Source: Crammer et al. (2006), sections 3 and 9; the margins are CRFsuite's.
+    Arguments:
+        order : int64 (n,)
+        layout : an `OnlineLayout`
+        work : an `OnlineWork`
+        theta : (C,)
+        theta_sum : (C,)
+        count : (1,)
+        totals : (5,) as in `perceptron_epoch`
+        pa_type : 0, 1 or 2
+        aggressiveness : C > 0
+        by_errors : 0 or 1
+    Cost: that of the perceptron.
+    Source: Crammer et al. (2006), sections 3 and 9; the margins are CRFsuite's.
     """
     work.known[:] = 0
     for s in order:
@@ -348,10 +421,17 @@ def arow_epoch(order, gamma, theta, variance, layout, work, totals):
     alpha = (wrong tokens - theta . dS) / (gamma + sum_k v_k dS_k^2)
     theta_k += seq_weight alpha v_k dS_k,   then   1 / v_k += dS_k^2 / gamma
 
-    Arguments: order int64 (n,); layout, work, totals (5,) as in `perceptron_epoch`; gamma > 0: large
-    means small steps; out: theta (C,): the means; variance (C,), > 0.
-    Cost: that of the perceptron. Source: Crammer, Kulesza and Dredze (2009), figure 1;
-    Mejer and Crammer (2010), section 3.
+    Arguments:
+        order : int64 (n,)
+        layout : an `OnlineLayout`
+        work : an `OnlineWork`
+        totals : (5,) as in `perceptron_epoch`
+        gamma : > 0: large means small steps
+    Out:
+        theta : (C,), the means
+        variance : (C,), > 0
+    Cost: that of the perceptron.
+    Source: Crammer, Kulesza and Dredze (2009), figure 1; Mejer and Crammer (2010), section 3.
     """
     work.known[:] = 0
     for s in order:

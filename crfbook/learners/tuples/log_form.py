@@ -18,8 +18,17 @@ from crfbook.learners.tuples.forward_backward import expand_arcs
 def step_scores(t, k, log_node, log_edge, log_factor, last, arc_of, step):
     """step[q,y] = score of reading y at token t in context q: node, transition, tuples.
 
-    Arguments: t and its class k; log_node (T, M), log_edge (K, M, M), log_factor (E,), last uint32 (Q,),
-    arc_of int64 (Q, M) of expand_arcs; out: step (Q, M). Cost: Q M.
+    Arguments:
+        t : token
+        k : its class
+        log_node : (T, M)
+        log_edge : (K, M, M)
+        log_factor : (E,)
+        last : uint32 (Q,)
+        arc_of : int64 (Q, M) of expand_arcs
+    Out:
+        step : (Q, M)
+    Cost: Q M.
     Source: Sokolovska et al. (2010), eq. (3).
     """
     for q in range(last.size):
@@ -80,10 +89,19 @@ def tuple_chain_log(log_node, log_edge, edge_class, weight, rows, arcs, log_fact
     edge_sum[k,last q,y] and arc_sum[arc_of[q,y]]  += weight exp(log_alpha[t-1,q] + step[q,y] +
     log_beta[t,dest[q,y]] - log_z)
 
-    Arguments: log_node (T, M), log_edge (K, M, M), edge_class (T,), weight; rows int64 (T,): of p_node;
-    arcs: `Arcs` of automaton.py; log_factor (E,); out: counts: `TupleCounts`, rows of p_node
-    overwritten, edge_sum and arc_sum added to. Allocates (T + 4) Q + 3 Q M numbers.
-    Cost: 5 T Q M exps. Source: Lafferty, McCallum and Pereira (2001), section 3, over label contexts.
+    Arguments:
+        log_node : (T, M)
+        log_edge : (K, M, M)
+        edge_class : (T,)
+        weight : of the sequence
+        rows : int64 (T,), of p_node
+        arcs : an `Arcs` of automaton.py
+        log_factor : (E,)
+    Out:
+        counts : a `TupleCounts`, rows of p_node overwritten, edge_sum and arc_sum added to
+    Allocates (T + 4) Q + 3 Q M numbers.
+    Cost: 5 T Q M exps.
+    Source: Lafferty, McCallum and Pereira (2001), section 3, over label contexts.
     """
     (T, M), Q, last = log_node.shape, arcs.last.size, arcs.last
     log_alpha, log_beta, high, total = np.empty((T, Q)), np.zeros(Q), np.empty(Q), np.empty(Q)
@@ -128,9 +146,17 @@ def tuple_viterbi(log_node, log_edge, edge_class, arcs, log_factor, path):
     + step[q,y], step as in step_scores; back[t,d] = the q that reaches it:
     among several the one with the smallest newest label.
 
-    Arguments: log_node (T, M), log_edge (K, M, M), edge_class (T,); arcs: `Arcs` of automaton.py;
-    log_factor (E,); out: path int32 (T,). Allocates T Q + 3 Q M numbers.
-    Cost: T Q M additions and comparisons. Source: Viterbi (1967), over label contexts.
+    Arguments:
+        log_node : (T, M)
+        log_edge : (K, M, M)
+        edge_class : (T,)
+        arcs : an `Arcs` of automaton.py
+        log_factor : (E,)
+    Out:
+        path : int32 (T,)
+    Allocates T Q + 3 Q M numbers.
+    Cost: T Q M additions and comparisons.
+    Source: Viterbi (1967), over label contexts.
     """
     (T, M), Q, last = log_node.shape, arcs.last.size, arcs.last
     delta, back = np.empty((2, Q)), np.zeros((T, Q), np.int64)
@@ -165,10 +191,18 @@ def tuple_viterbi(log_node, log_edge, edge_class, arcs, log_factor, path):
 def tuple_viterbi_many(log_node, log_edge, edge_class, arcs, log_factor, seq_ptr, path, score):
     """`tuple_viterbi` of every sequence.
 
-    Arguments: as tuple_viterbi, of all sequences one after another: log_node (n, M), log_edge (K, M, M),
-    edge_class (n,), arcs, log_factor (E,); seq_ptr (S+1,); out: path int32 (n,), score (S,): 0 for an empty
-    sequence, -inf (and a path of zeros) if all is forbidden. Cost: n Q M additions and comparisons. Source:
-    Viterbi (1967).
+    Arguments as tuple_viterbi:
+        log_node : (n, M), of all sequences one after another
+        log_edge : (K, M, M)
+        edge_class : (n,)
+        arcs : an `Arcs`
+        log_factor : (E,)
+        seq_ptr : (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+    Cost: n Q M additions and comparisons.
+    Source: Viterbi (1967).
     """
     for s in range(score.size):
         lo, hi = seq_ptr[s], seq_ptr[s + 1]
