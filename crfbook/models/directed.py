@@ -65,9 +65,19 @@ def emission_scores(
     log p(a | y) = log_emit[k] where weight k joins a and y, else absent[y], which may be -inf:
     it is added only where needed.
 
-    Arguments: log_emit (n_node,); absent, unknown (L,); node_ptr (A+1,), node_label (n_node,): rows of the
-    FeatureSet; attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) for all ones; out: log_node (N, L);
-    work: seen_buf (L,). Cost: one multiply-add per stored (occurrence, weight) pair and N L additions.
+    Arguments:
+        log_emit : (n_node,)
+        absent, unknown : (L,)
+        node_ptr : (A+1,)
+        node_label : (n_node,), rows of the FeatureSet
+        attr_ptr : (N+1,)
+        attr_idx : (nnz,)
+        attr_val : (nnz,) or (0,) for all ones
+    Out:
+        log_node : (N, L)
+    Work:
+        seen_buf : (L,)
+    Cost: one multiply-add per stored (occurrence, weight) pair and N L additions.
     Source: Rabiner (1989), eq. (8), with a bag of symbols for an observation.
     """
     for t in range(attr_ptr.size - 1):
@@ -117,9 +127,17 @@ def shard_local_likelihood(shard, w, dense, edges, packing, layout, work, counts
     log_z = sum_t log Z[t, yp]
     grad[a, y] = sum_{t: a in x_t} weight x[a] p[t, y];   edge_sum[k, yp, y] = sum_t weight p[t, y]
 
-    Arguments as there: shard; w (F,), dense (H, M or L), edges, packing, layout, work; out:
-    counts, edge_sum (K, M, M). Returns the first sequence whose log Z is not finite, or -1. Cost: n M exps:
-    no recursion, each token is a small classifier. Source: McCallum, Freitag and Pereira (2000), section 2.
+    Arguments as there:
+        shard : number of the shard
+        w : (F,)
+        dense : (H, M or L)
+        edges, packing, layout, work : as there
+    Out:
+        counts : as there
+        edge_sum : (K, M, M)
+    Returns the first sequence whose log Z is not finite, or -1.
+    Cost: n M exps: no recursion, each token is a small classifier.
+    Source: McCallum, Freitag and Pereira (2000), section 2.
     """
     counts.grad[:] = 0.0
     counts.dense_grad[:] = 0.0
@@ -156,9 +174,13 @@ def move_normalisers(log_node, log_edge, edge_class, seq_ptr):
     log p, without a Z: the forward-backward of these potentials has log_z = 0. A label yp without successor,
     Z[t, yp] = 0, gets log_node -inf.
 
-    Arguments: log_node (N, L), changed in place; log_edge (K, L, L) [class, previous, next]; edge_class (N,);
-    seq_ptr (S+1,). Cost: N L^2 exps. Source: McCallum, Freitag and Pereira (2000), section 2;
-    the rewriting is ours.
+    Arguments:
+        log_node : (N, L), changed in place
+        log_edge : (K, L, L) [class, previous, next]
+        edge_class : (N,)
+        seq_ptr : (S+1,)
+    Cost: N L^2 exps.
+    Source: McCallum, Freitag and Pereira (2000), section 2; the rewriting is ours.
     """
     L = log_node.shape[1]
     for s in range(seq_ptr.size - 1):
