@@ -30,12 +30,12 @@ from crfbook.chain.forward_backward import (
     forward_backward_scaled,
     node_marginals_log,
 )
-from crfbook.chain.likelihood import make_work, open_rows, spare_or_new
+from crfbook.chain.likelihood import make_work, open_rows, queued_or_new
 from crfbook.chain.numpy_form import (
     LARGE,
     MOST_OFF,
-    Lattice,
     LogChain,
+    ScaledBatch,
     Steps,
     add_attribute_scores,
     edge_scores,
@@ -68,7 +68,7 @@ from crfbook.chain.viterbi import viterbi_many
 from crfbook.data.constraints import Bounds, Constraints, bounds_of, check_label_set
 from crfbook.data.corpus import owners, ragged_index, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, find
-from crfbook.training.threads import one_blas_thread, run_pieces
+from crfbook.training.threads import one_blas_thread, run_tasks
 
 DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
 
@@ -133,14 +133,14 @@ def in_stretches(corpus, n_labels, scores, call, n_threads=1):
     scores : (slice of sequences, slice of tokens) -> log_node (n, >= L). seq_ptr counts from the first of
         these tokens.
     """
-    pieces = stretches(corpus.seq_ptr, n_labels)
+    cuts = stretches(corpus.seq_ptr, n_labels)
 
-    def piece(i):
-        sequences, tokens = pieces[i]
+    def task(i):
+        sequences, tokens = cuts[i]
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         return call(scores(sequences, tokens), corpus.edge_class[tokens], seq_ptr, sequences, tokens)
 
-    return run_pieces(piece, len(pieces), n_threads)
+    return run_tasks(task, len(cuts), n_threads)
 
 
 def best_paths(corpus, n_labels, scores, search, n_threads=1):
@@ -233,16 +233,16 @@ def _decode_by_default(corpus, features, w, constraints, n_threads):
     lists = model.w, features.node_ptr, features.node_label, model.dense, model.dense_of
     nodes = NodeLists(*lists, *limits, np.array([model.may_overflow]))
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    pieces, works, seen = stretches(corpus.seq_ptr, features.n_labels), SimpleQueue(), np.zeros(4, np.int64)
+    cuts, works, seen = stretches(corpus.seq_ptr, features.n_labels), SimpleQueue(), np.zeros(4, np.int64)
 
-    def piece(i):
-        work = spare_or_new(works, partial(default_work, scores))
-        first, stop, counts = pieces[i][0].start, pieces[i][0].stop, np.zeros(4, np.int64)
+    def task(i):
+        work = queued_or_new(works, partial(default_work, scores))
+        first, stop, counts = cuts[i][0].start, cuts[i][0].stop, np.zeros(4, np.int64)
         default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, counts)
         works.put(work)
         seen[:] += counts
 
-    run_pieces(piece, len(pieces), n_threads)
+    run_tasks(task, len(cuts), n_threads)
     for i in np.flatnonzero(np.isnan(score))[:1].tolist():  # says which token leaves float64
         stretch_scores(corpus, model, slice(i, i + 1), slice(*corpus.seq_ptr[i : i + 2].tolist()))
     check_paths(score, np.arange(len(score)), constraints)
@@ -376,8 +376,8 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
 
 def _tiny_edge_marginals(log_node, log_edge, edge_class):
     """(p_edge (T, L, L), zeros first; log Z) of one sequence, without kernels."""
-    lattice = Lattice(Steps(np.arange(len(log_node) + 1), edge_class, len(log_edge)), log_node, log_edge)
-    return lattice.p_edge(), lattice.log_z[0]
+    scaled = ScaledBatch(Steps(np.arange(len(log_node) + 1), edge_class, len(log_edge)), log_node, log_edge)
+    return scaled.p_edge(), scaled.log_z[0]
 
 
 def _edge_marginals(log_node, edges, edge_class):
@@ -434,12 +434,12 @@ def _forward_backward_by(form, corpus, features, w, constraints, n_threads, p_no
     packing = pack(unit, rows, n_shards=1, grouped=grouped)
     kind = LOG_LOSS_FORMS[name].batch
     log_z = np.zeros(len(packing.sequence))
-    n_pieces = max(1, min(16, packing.n_batches))
+    n_tasks = max(1, min(16, packing.n_batches))
 
-    def piece(i):
+    def task(i):
         work = make_work(packing, padded(features.n_labels))
         work = kind.needs(work, packing, features.n_labels)
-        for b in range(i, packing.n_batches, n_pieces):
+        for b in range(i, packing.n_batches, n_tasks):
             tokens, row_set = packing.row_token[packing.rows(b)], packing.row_set[packing.rows(b)]
             part = packing.steps(b), tokens, row_set, work.log_node[: len(tokens)]
             fill = partial(_fill_batch, corpus, model, *part)
@@ -447,7 +447,7 @@ def _forward_backward_by(form, corpus, features, w, constraints, n_threads, p_no
             if p_node is not None:
                 p_node[tokens] = p[:, : features.n_labels]
 
-    run_pieces(piece, n_pieces, n_threads)
+    run_tasks(task, n_tasks, n_threads)
     check_paths(log_z, packing.sequence, constraints)
     out = np.zeros(corpus.n_sequences)
     out[packing.sequence] = log_z
@@ -463,11 +463,11 @@ def _tiny_forward_backward(corpus, features, w, constraints, p_node):
         scores = stretch_scores(corpus, model, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens))
         steps = Steps(packing.steps(0), packing.row_class, corpus.n_classes)
         with one_blas_thread():
-            lattice = Lattice(steps, scores[packing.row_token, : features.n_labels], model.edges)
-        check_paths(lattice.log_z, packing.sequence, constraints)
-        out[packing.sequence] = lattice.log_z
+            scaled = ScaledBatch(steps, scores[packing.row_token, : features.n_labels], model.edges)
+        check_paths(scaled.log_z, packing.sequence, constraints)
+        out[packing.sequence] = scaled.log_z
         if p_node is not None:
-            p_node[packing.row_token] = lattice.p_node
+            p_node[packing.row_token] = scaled.p_node
     return out
 
 

@@ -317,7 +317,7 @@ def lane_work(work, n_steps, n_labels, n_lanes):
     return LaneWork(*work, psi, alpha, np.empty((n_steps, n_lanes)), v, beta, np.empty(n_labels))
 
 
-class Spare:
+class WorkPool:
     """Work arrays, one set for each thread; a thread gets a set and puts it back."""
 
     def __init__(self, items):
@@ -334,7 +334,7 @@ class Spare:
         self.get, self.put = queue.get, queue.put
 
 
-def spare_or_new(queue, make):
+def queued_or_new(queue, make):
     """What waits in a queue, or make(): work arrays that are made as threads come to need them."""
     try:
         return queue.get_nowait()

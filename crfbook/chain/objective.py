@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from crfbook._checks import number, one_of
 from crfbook.chain.forms import Problem, Tables
-from crfbook.chain.likelihood import Counts, Spare, add_tree, make_work
+from crfbook.chain.likelihood import Counts, WorkPool, add_tree, make_work
 from crfbook.chain.losses import LossTables, make_loss
 from crfbook.chain.numpy_form import StepTables, list_all
 from crfbook.chain.packing import batch_rows, lay_out, n_shards, pack, padded, padded_bounds
@@ -30,7 +30,7 @@ from crfbook.chain.sparse.form import DefaultPairs, SparsePairs
 from crfbook.data.constraints import Limits, check_constraints, describe_violations, violations
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet, empirical_counts
-from crfbook.training.threads import one_blas_thread, resolve_threads, run_pieces
+from crfbook.training.threads import one_blas_thread, resolve_threads, run_tasks
 
 LOG_LOSS_FORMS = {"batched": Tables, "sparse": SparsePairs, "default": DefaultPairs, "numpy": StepTables}
 
@@ -220,12 +220,12 @@ class Objective:
             dense, lists = self._dense, (features.node_ptr, features.node_label)
             if len(dense):
                 fill_dense(w, layout.member_ptr, layout.member, *lists, dense)
-        form, spare = self._form(w)
+        form, pool = self._form(w)
         form.prepare(w, what)
         # new each time: many objectives that wait (a cluster's shards) would otherwise hold one each
         parts = np.empty((self._packing.n_shards, n_node))
-        bad = run_pieces(
-            lambda i: self._run_shard(form, spare, what, i, w, dense, parts[i]), len(parts), self.n_threads
+        bad = run_tasks(
+            lambda i: self._run_shard(form, pool, what, i, w, dense, parts[i]), len(parts), self.n_threads
         )
         total = np.zeros(features.n_features)
         if len(bad) == 1:  # a sum of one part takes no kernel
@@ -241,14 +241,14 @@ class Objective:
         name = self._chooser.choose(w) if len(self._forms) > 1 else "batched"
         if name not in self._made:
             self._make(name)
-        form, spare = self._made[name]
-        spare.fill()
-        return form, spare
+        form, pool = self._made[name]
+        pool.fill()
+        return form, pool
 
     def _make(self, name):
         form = self._forms[name](self._problem, **self._options)
-        spare = Spare((form.work(work), dense_grad) for work, dense_grad in self._buffers)
-        self._made[name] = form, spare
+        pool = WorkPool((form.work(work), dense_grad) for work, dense_grad in self._buffers)
+        self._made[name] = form, pool
         return form
 
     @property
@@ -285,10 +285,10 @@ class Objective:
             raise AttributeError("largest_u: the log loss alone does not keep it")
         return float(self._terms.u.max(initial=0.0))
 
-    def _run_shard(self, form, spare, what, shard, w, dense, grad):
+    def _run_shard(self, form, pool, what, shard, w, dense, grad):
         """Sums of one shard into grad (n_node,), with work arrays that are free."""
         features, layout = self.features, self._problem.layout
-        work, dense_grad = buffers = spare.get()
+        work, dense_grad = buffers = pool.get()
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
         try:
@@ -297,7 +297,7 @@ class Objective:
                 lists = features.node_ptr, features.node_label
                 collect_dense(dense_grad, layout.member_ptr, layout.member, *lists, grad)
         finally:
-            spare.put(buffers)
+            pool.put(buffers)
         return bad
 
 

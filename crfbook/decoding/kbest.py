@@ -35,7 +35,7 @@ from crfbook._jit import kernel
 from crfbook.chain import inference
 from crfbook.chain.forms import table_edges
 from crfbook.chain.inference import large_sequences, log_chain, path_log_proba, refuse
-from crfbook.chain.likelihood import spare_or_new
+from crfbook.chain.likelihood import queued_or_new
 from crfbook.chain.sparse.choice import decoding_form
 from crfbook.chain.sparse.default import default_step
 from crfbook.chain.sparse.potentials import default_scores, default_work
@@ -458,7 +458,7 @@ def stored_search(scores, n_classes):
     tables = KBestTables(np.zeros((0, 0, 0)), *groups, *columns)
 
     def search(log_node, edge_class, seq_ptr, *out):
-        delta, work = np.empty(log_node.shape), spare_or_new(idle, partial(default_work, scores))
+        delta, work = np.empty(log_node.shape), queued_or_new(idle, partial(default_work, scores))
         viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
         idle.put(work)
         kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)

@@ -163,7 +163,7 @@ def _parent(start, size, sums, n):
     return Branch(start, size, sums)
 
 
-class Part(NamedTuple):
+class SparseVector(NamedTuple):
     """An array that is 0 but for some places: values (F',) stand at `place` (F',), rising, of `size`."""
 
     values: np.ndarray
@@ -203,7 +203,7 @@ def adjoined(left, right, n):
 
 
 def _whole(sums):
-    return tuple(x.whole() if isinstance(x, Part) else x for x in sums)
+    return tuple(x.whole() if isinstance(x, SparseVector) else x for x in sums)
 
 
 def _into(left, right):
@@ -212,7 +212,7 @@ def _into(left, right):
 
 
 def _one_into(a, b):
-    if isinstance(b, Part):
+    if isinstance(b, SparseVector):
         a[b.where] += b.values
         return a
     return np.add(a, b, out=a) if isinstance(a, np.ndarray) and a.ndim else a + b

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from crfbook._checks import File, function_or_none, shown, whole
-from crfbook.distributed.engine import Part, check_here, engine_of, versions
-from crfbook.distributed.objective import KEPT, ShardedObjective
+from crfbook.distributed.engine import SparseVector, check_here, engine_of, versions
+from crfbook.distributed.objective import CACHE, ShardedObjective
 from crfbook.distributed.shards import Shards, check_crf, part_of, prefixed, read_shard, settings_of
 from crfbook.learners.online import perceptron
 from crfbook.learners.quasi_newton import LBFGS, Shrinking
@@ -93,7 +93,7 @@ def fit(
         result = train(shards, engine, settings, w0, monitor, keeper.state, problem)
         kept = monitor.finish(result)
     if client is None:
-        KEPT.clear()
+        CACHE.clear()
     warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
     kept = kept._replace(state=None)  # the checkpoint has it; `partial_fit` goes on from the weights
     ready = TrainingSet(shards.encoder, None, shards.constraints, None, features, shards.n_dropped)
@@ -228,8 +228,8 @@ class Alone(_OneByOne):
 def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
     """(weights, ones, length) of a shard that trains for itself. A task.
 
-    weights : `Part` of F, as the shard finds them.
-    ones : `Part` of F, 1 where it has found a weight.
+    weights : `SparseVector` of F, as the shard finds them.
+    ones : `SparseVector` of F, 1 where it has found a weight.
     length : its tokens, times the weights of their sequences.
     """
     check_here(wanted)
@@ -239,7 +239,7 @@ def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
     if corpus.n_tokens and 0.0 < share < math.inf and sdca_memory(corpus, features) <= memory_limit:
         rules = None, constraints, None, seed, share, 1e-4, ALONE_EPOCHS
         found, count[:] = _completed(run(DualAscent(corpus, features, *rules))).w, 1.0
-    sums = (Part(x, place, n_features) for x in (found, count))
+    sums = (SparseVector(x, place, n_features) for x in (found, count))
     return *sums, float(corpus.weights @ corpus.lengths)
 
 
@@ -301,11 +301,11 @@ class Mixing(_OneByOne):
 def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
     """(move, mean, loss, errors) of an epoch of a shard. A task.
 
-    move : `Part` of F, how far the weights moved.
-    mean : `Part` of F, the mean of the weights that were passed, less w.
+    move : `SparseVector` of F, how far the weights moved.
+    mean : `SparseVector` of F, the mean of the weights that were passed, less w.
     """
     check_here(wanted)
-    read = KEPT.get((shard, "corpus"), lambda: _sized(read_shard(*shard)), budget)
+    read = CACHE.get((shard, "corpus"), lambda: _sized(read_shard(*shard)), budget)
     corpus, features, place, constraints = read
     moves, loss, errors = np.zeros((2, len(place))), 0.0, 0.0
     if corpus.n_tokens:
@@ -316,7 +316,7 @@ def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
         if result.status.startswith("non-finite"):  # it has kept the weights of before
             loss = math.nan
         errors = result.history[-1].violation * len(corpus.visited) if result.history else 0.0
-    return *(Part(x, place, n_features) for x in moves), loss, errors
+    return *(SparseVector(x, place, n_features) for x in moves), loss, errors
 
 
 def _sized(read):

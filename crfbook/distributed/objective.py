@@ -20,7 +20,7 @@ from crfbook._checks import number, whole
 from crfbook.chain.objective import Objective, check_weights, l2_penalty
 from crfbook.chain.packing import forecast
 from crfbook.data.features import select
-from crfbook.distributed.engine import Part, check_here, memory_share, versions
+from crfbook.distributed.engine import SparseVector, check_here, memory_share, versions
 from crfbook.distributed.shards import ShardError, read_shard
 from crfbook.training.threads import one_blas_thread
 
@@ -33,7 +33,7 @@ class Subset(NamedTuple):
     digest: str
 
 
-class Kept:
+class Cache:
     """What this process has built of shards: {key: (thing, lock, bytes)}, within a number of bytes."""
 
     def __init__(self):
@@ -66,7 +66,7 @@ class Kept:
             self.building.clear()
 
 
-KEPT = Kept()
+CACHE = Cache()
 
 
 class _Built(NamedTuple):
@@ -90,7 +90,7 @@ def _build(shard, subset, n_threads):
 
 
 def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
-    """(value, `Part` of F) of a shard, without penalty.
+    """(value, `SparseVector` of F) of a shard, without penalty.
 
     payload : (w (F,), `Subset` or None).
     shard : what `read_shard` takes.
@@ -101,17 +101,17 @@ def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
     check_here(wanted)
     w, subset = payload
     key = shard, subset and subset.digest, n_threads
-    built = KEPT.get(key, lambda: _build(shard, subset, n_threads), budget)
+    built = CACHE.get(key, lambda: _build(shard, subset, n_threads), budget)
     place = built.place
     if built.objective is None:
-        return 0.0, Part(np.zeros(len(place)), place, n_features)
+        return 0.0, SparseVector(np.zeros(len(place)), place, n_features)
     with built.lock:
         own = w[place]
         try:
             value, part = built.objective(own) if what == "counts" else (0.0, built.objective.curvature(own))
         except ValueError as error:
             raise ShardError(f"shard {os.path.basename(shard[0])}: {error}") from None
-    return value, Part(part, place, n_features)
+    return value, SparseVector(part, place, n_features)
 
 
 class ShardedObjective:

@@ -174,7 +174,7 @@ class ChainBlocks(JunctionTrees):
         for size, lo, at in zip(self.layout.sizes, first, blocks.pair_start, strict=False):
             u = work.u[lo * n_steps : (lo + size) * n_steps].reshape(n_steps, size)
             pair = blocks.log_pair[at : at + size * size] if at >= 0 else np.zeros(size * size)
-            chains.append(LogChain(u, pair.reshape(1, size, size)))
+            chains.append(LogBlock(u, pair.reshape(1, size, size)))
         for g, (a, b, at, row) in enumerate(blocks.link):
             ends, shape = end[:, ptr[g] : ptr[g + 1]], (self.layout.sizes[a], self.layout.sizes[b])
             size = shape[0] * shape[1]
@@ -199,7 +199,7 @@ class ChainBlocks(JunctionTrees):
         return log_z, not converged, n_sweeps, n_messages
 
 
-class LogChain:
+class LogBlock:
     """A chain of a sequence of T tokens: scores u (T, L), transitions log_pair (1, L, L)."""
 
     def __init__(self, u, log_pair):

@@ -164,8 +164,8 @@ class JointObjective(Objective):
 
     def work_arrays(self):
         """What elimination writes on its way, of one thread, after a first call."""
-        _, spare = self._made["batched"]
-        return spare.items[0][0].own
+        _, pool = self._made["batched"]
+        return pool.items[0][0].own
 
     @property
     def stats(self):

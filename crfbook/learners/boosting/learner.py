@@ -25,7 +25,7 @@ from crfbook.chain.token_layout import sequence_work, used_classes
 from crfbook.data.constraints import Bounds, Limits, bounds_of
 from crfbook.data.corpus import Corpus, offsets, owners, ragged_index
 from crfbook.data.features import FeatureSet, log_edge, row_offsets
-from crfbook.training.interrupts import deliver_signals, interruptible_chunks
+from crfbook.training.interrupts import deliver_signals, interruptible_stretches
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 
@@ -388,7 +388,7 @@ class _Boosting(Learner):
             self.go_on(self.given)
 
     def _visit(self, sequences, log_loss, tables):
-        for part in interruptible_chunks(sequences):
+        for part in interruptible_stretches(sequences):
             rounds.visit(part, 1, log_loss, self.data, tables, self.work)
 
     def _allocate(self, w):

@@ -52,7 +52,7 @@ from crfbook.learners.coordinate.lattice import (
     score_rows,
 )
 from crfbook.learners.coordinate.token_index import balanced
-from crfbook.training.threads import run_pieces
+from crfbook.training.threads import run_tasks
 
 ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # VisitRule.step
 STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
@@ -558,7 +558,7 @@ class VisitByParts:
                 task(self.works[0], slice(None))
                 continue
             mine = [group[sequences] == s for s in range(SHARDS)]
-            run_pieces(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
+            run_tasks(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
         if measure:
             close_unsafe(sequences, lattices, tables, arrays.weights)
 
@@ -578,7 +578,7 @@ class VisitByParts:
         if alone:
             shard(0, sums)
         else:
-            run_pieces(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
+            run_tasks(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
             for out, *parts in zip(sums, *self.sums, strict=True):
                 add_tree(np.stack(parts).reshape(SHARDS, -1), out.reshape(-1))
         if lattices.place[UNSAFE, blocks.visit_seq[first:last]].any():

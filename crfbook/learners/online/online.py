@@ -76,7 +76,7 @@ from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.decoding.staggered import staggered_tables
 from crfbook.learners.online.staggered import decode_by_lists, refresh_all, refresh_pairs
-from crfbook.training.interrupts import interruptible_chunks
+from crfbook.training.interrupts import interruptible_stretches
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS, N_TOTALS = 0, 1, 2, 3, 4, 5  # places of `totals`
@@ -603,7 +603,7 @@ class _Online(Learner):
         """One epoch; `totals` are added to."""
         averaged = self.theta_sum, self.count
         moved = self.theta, *(averaged if self.variance is None else [self.variance])
-        for part in interruptible_chunks(order):
+        for part in interruptible_stretches(order):
             self.epoch(part, *self.rule, *moved, self.layout, self.work, self.totals)
 
     def advance(self):
@@ -657,7 +657,7 @@ class _Online(Learner):
     def direction(self, order, theta, totals):
         """(C,): weighted sum of S(x, gold) - S(x, best) over the sequences of `order`."""
         direction = np.zeros_like(theta)
-        for part in interruptible_chunks(order):
+        for part in interruptible_stretches(order):
             perceptron_direction(part, theta, direction, self.layout, self.work, totals)
         return direction
 

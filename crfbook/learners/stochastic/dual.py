@@ -54,7 +54,7 @@ from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.learners.stochastic.averaged import Rememberer, check_need, edge_places, memory_bytes
 from crfbook.training.certificate import Rules
-from crfbook.training.interrupts import interruptible_chunks
+from crfbook.training.interrupts import interruptible_stretches
 from crfbook.training.loop import Callback, OptResult, State, run
 
 WHOLE_EPOCHS = 3  # at the start: every sequence
@@ -572,7 +572,7 @@ class DualAscent(Rememberer):
         if self.warm is not None:
             arrays = self.layout, self.memory, self.work, self.trial
             scores = cells_of(self.cells, self.warm)
-            for part in interruptible_chunks(self.sequences):
+            for part in interruptible_stretches(self.sequences):
                 if start_at_scores(part, self.c2, *arrays, scores, self.theta) >= 0:
                     break
             self.passes += 1
@@ -598,7 +598,7 @@ class DualAscent(Rememberer):
             large = gap[chosen] >= SKIP_BELOW * gap[chosen].sum() / max(1, len(chosen))
             chosen = chosen[large | (self.iteration - self.last[chosen] > SKIP_AT_MOST)]
         order = chosen[epoch_order(self.seed, self.iteration + 1, len(chosen))]
-        for part in interruptible_chunks(order):
+        for part in interruptible_stretches(order):
             if self.visit(part) >= 0:
                 return "non-finite objective"
         self.last[chosen] = self.iteration

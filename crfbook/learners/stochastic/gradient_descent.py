@@ -68,7 +68,7 @@ from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.learners.stochastic.lists import add_gradient_by_lists, edge_extremes, list_work, loss_by_lists
 from crfbook.training.certificate import TINY
-from crfbook.training.interrupts import interruptible_chunks
+from crfbook.training.interrupts import interruptible_stretches
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 DECAY = 0.85  # of the learning rate of sgd_l1 in an epoch: Wapiti's
@@ -460,7 +460,7 @@ class _Descent(Learner):
         given up.
         """
         total = 0.0
-        for part in interruptible_chunks(order):
+        for part in interruptible_stretches(order):
             total += self.steps(part, eta0)
             self.passes += len(part) / self.n
             self.n_done += len(part) if eta0 else 0

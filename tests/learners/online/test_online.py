@@ -409,7 +409,7 @@ def test_callback_and_interruption(learner, monkeypatch):
     found = learner(corpus, features, max_iterations=9, callback=interrupt)
     assert found.status == "interrupted" and found.n_iter == 2
     np.testing.assert_array_equal(seen[-1][1], found.w)
-    monkeypatch.setattr(interrupts, "CHUNK", 3)
+    monkeypatch.setattr(interrupts, "STRETCH", 3)
 
     def break_off(*arguments):  # in the middle of the third epoch
         if len(arguments[0]) == 1 and break_off.n == 2:
