@@ -1,8 +1,7 @@
 """Forward-backward for one sequence, in two forms: in logarithms (the reference) and scaled (the fast one).
 
 Everywhere: log_node (T, L), log_edge (K, L, L) as [class, previous, next], edge_class (T,) = class of the
-transition INTO token t (its first entry is not read). T >= 1. Forbidden = -inf;
-NaN and +inf must not come in.
+transition INTO token t (its first entry is not read). T >= 1. Forbidden = -inf. Scores are never NaN or +inf.
 """
 
 import numpy as np
@@ -269,8 +268,7 @@ def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
 
 @kernel
 def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, alpha, beta, scale):
-    """Scaled forward-backward; returns 0 (results are good) or 1 (use the log form;
-    outputs are not finished).
+    """Scaled forward-backward; returns 0 (results are good) or 1 (use the log form, outputs are unfinished).
 
     m[0] = psi_node[0],  m[t,y] = psi_node[t,y] sum_yp alpha[t-1,yp] psi_edge[yp,y],  scale[t] = sum_y m[t,y],
     alpha[t] = m[t] / scale[t]
@@ -278,11 +276,11 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
     log_z = sum_t log scale[t] + maxima taken out (``log_z_scaled``);  p_node = alpha beta, rows sum to one
 
     Status 1 if (a) spread > 300 nats, (b) some 0 < m[t,y] < 1e-150, or (c) scale[t] is 0 or not finite. Why
-    that is enough: nothing that (b) lets pass is below 1e-150 and no factor is below exp(-300) = 5e-131, so a
-    product is at least 5e-281 and does not underflow: m[t,y] is 0 only where no allowed path leads, and a
-    prefix that is improbable now but the only one to survive later cannot be lost silently. (A beta lost to
-    underflow cannot come back: the paths through it hold less than 1e-308 of the probability.) Where alpha =
-    0, beta is set to 0: it may be infinite there, and it is never needed.
+    that is enough: nothing that passes (b) is below 1e-150, and no factor is below exp(-300) = 5e-131. So a
+    product is at least 5e-281 and does not underflow: m[t,y] is 0 only where no allowed path leads. A prefix
+    that is improbable now, but the only possible one later, is never lost silently. (A beta that underflows
+    does not matter: the paths through it hold less than 1e-308 of the probability.) Where alpha = 0, beta is
+    set to 0: it may be infinite there, and it is never needed.
 
     Arguments:
         psi_node : (T, L), from exp_nodes

@@ -1,17 +1,15 @@
 """Scaled forward-backward over many sequences at once: each time step is one matrix product.
 
 Packed layout ("step-major"): the B sequences of a batch are sorted by falling length. The rows of time step t
-are step_ptr[t]:step_ptr[t+1]; row step_ptr[t] + r belongs to sequence r; its predecessor is row
-step_ptr[t-1] + r. Every step is then one contiguous block, and so is the part of the step before that
-it continues. Sequences must not be empty.
+are step_ptr[t]:step_ptr[t+1]. Row step_ptr[t] + r belongs to sequence r, and its predecessor is row
+step_ptr[t-1] + r. So the rows of a step are contiguous, and so are their predecessors. No sequence is empty.
 
-A batch is named by (b, packing): its number, and the `Packing` of packing.py with all orders of rows, which
-lists its arrays with shapes. Products with tables are one matrix product per step and edge class.
-Several edge classes: ``group_rows`` is run once when a batch is packed; without it packing.groups is None.
-The NamedTuples `edges` (`Edges` of forms.py) and `work` (`Work` of likelihood.py, as long as the
-longest batch) list their arrays with shapes.
-Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 4):
-results are the same.
+(b, packing) names a batch: its number, and the `Packing` of packing.py. A product with tables is one matrix
+product for each step and edge class. Where there are several edge classes, ``group_rows`` is run once when a
+batch is packed; without it packing.groups is None. The NamedTuples `packing`, `edges` (`Edges` of forms.py)
+and `work` (`Work` of likelihood.py, as long as the longest batch) list their arrays with shapes.
+Labels may be padded, for instance to a multiple of 4: log_node and log_edge are -inf there, and results are
+the same.
 """
 
 import numpy as np
@@ -121,7 +119,7 @@ def add_edge_sum(b, packing, psi_edge, alpha, v, edge_sum, prev, pair):
         return
     step_ptr = steps_of(b, packing)[0]
     n, T = v.shape[0], step_ptr.size - 1
-    # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought together.
+    # While no sequence has ended, predecessors are contiguous; later ones are gathered.
     first, full = step_ptr[1], 1
     while full < T and step_ptr[full + 1] - step_ptr[full] == first:
         full += 1
@@ -202,8 +200,8 @@ def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
 
 @kernel
 def exp_rows(log_node, edge_spread, step_ptr, log_z, flags):
-    """psi_node = exp(log_node), in place; where that is too wide,
-    the middle of the row is taken out and added to log_z.
+    """psi_node = exp(log_node), in place. The middle of a row that spreads too far is subtracted before, and
+    added to log_z.
 
     If all finite scores of a row lie within +-limit, its spread is at most 2 limit = MAX_SPREAD -
     edge_spread, which satisfies the safety rule without a second look.
@@ -232,8 +230,7 @@ def exp_rows(log_node, edge_spread, step_ptr, log_z, flags):
 
 @kernel
 def _centre_row(row, limit, r, log_z, flags):
-    """Bring one row (L,) of sequence r within +-limit by subtracting its middle;
-    flag r if it spreads too far.
+    """Subtract the middle of one row (L,) of sequence r, so that it lies within +-limit; flag r if it cannot.
 
     The middle and not the maximum: alpha carries the gain of the step before, at least exp(-limit) / L. With
     psi >= exp(-limit) in every row, mass above SMALLEST_MASS times a step's factors stays above 5e-281 / L; a
@@ -291,8 +288,8 @@ def forward_rows(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, 
 
 @kernel
 def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
-    """log_z[r] -= sum_t log gain[t], and the edge maxima; flags what breaks the safety rule.
-    See below for shapes.
+    """log_z[r] += the edge maxima - sum_t log gain[t]; flags what breaks the safety rule.
+    See `forward_batched` for shapes.
 
     Factors are multiplied up and a logarithm is taken only when the product leaves [1e-100, 1e100].
     """
@@ -322,7 +319,7 @@ def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
 
 @kernel
 def erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
-    """Sequences that need the log form are emptied, so that they add nothing anywhere; returns their number.
+    """Set the rows of sequences that need the log form to 0, so that they add nothing; returns their number.
 
     Arguments:
         step_ptr : (T+1,)
@@ -431,8 +428,8 @@ def forward_backward_batched(b, packing, edges, log_node, log_z, p_node, edge_su
     log_z = sum_t log c[t] + what exp took away
     g[T-1] = weight gain[T-1],  v[t] = psi_node[t] g[t] gain[t-1],  g[t-1] = v[t] @ psi_edge^T
     p_node[t] = alpha[t] g[t]        edge_sum += psi_edge * sum_t alpha[t-1]^T v[t]
-    so alpha is normalised one step late (one pass over memory less) and g = beta gain weight carries the
-    weight.
+    So alpha is normalised one step late, which saves a pass over memory, and g = beta gain weight has the
+    weight in it.
 
     Arguments:
         b, packing : a batch, n rows of B sequences; the weight of each sequence is there
