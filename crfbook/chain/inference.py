@@ -1,16 +1,16 @@
 """What a trained chain says about a corpus: best labels, marginals, log-probabilities. Arrays, no strings.
 
 Common arguments: corpus (S sequences, N tokens), features (L labels, F weights), w (F,), constraints (or
-None). Work goes through in stretches of whole sequences, so that memory does not grow with the corpus. All
-functions raise ValueError for weights that are not finite, and for a sequence all of whose paths are
-forbidden, naming it.
+None). A stretch of whole sequences is computed at a time, so that memory does not grow with the corpus. All
+functions raise ValueError for weights that are not finite. They raise it, too, for a sequence all of whose
+paths are forbidden, and name it.
 
-`ready_model` is a feature set with its weights; `stretch_scores` are its scores of a stretch. Models with
-scores of their own (models/directed.py) give them to `in_stretches`, `best_paths` and `log_form`.
+`ready_model` is a feature set with its weights, and `stretch_scores` gives its scores of a stretch. Models
+with scores of their own (models/directed.py) give them to `in_stretches`, `best_paths` and `log_form`.
 
 Some sequences have scores so large that forms of inference would lose the digits of probabilities. All forms
-hand them to `LogChain`, which says how far rounding may have moved its probabilities. Where that is more than
-MOST_OFF, they are refused in one sentence.
+hand them to `LogChain`, which bounds how far rounding may have moved its probabilities. A sequence whose
+bound exceeds MOST_OFF is refused in one sentence.
 """
 
 from contextlib import suppress
@@ -90,7 +90,8 @@ def ready_model(corpus, features, w, constraints, transitions=None, tiny=None, p
     """`_Model` for a corpus, with dense copies if the corpus is large enough to repay them.
 
     transitions : (features, w, class_ptr, class_attr, bounds) -> edges; None: they are not needed.
-    tiny : no kernels; None: if the corpus is. padding : labels are padded to vector registers.
+    tiny : True: no kernels; None: as `is_tiny` says.
+    padding : True: labels are padded to vector registers.
     """
     tiny = is_tiny(corpus, features) if tiny is None else tiny
     w = check_weights(w, features.n_features)
@@ -158,7 +159,7 @@ def best_paths(corpus, n_labels, scores, search, n_threads=1):
 def add_scores(corpus, model, tokens, log_node):
     """log_node (n, >= L) += scores of the attributes of `tokens` int64 (n,).
 
-    A sum that overflows to +inf, or that is inf - inf, would make a decoder pass over the label in silence.
+    Raises ValueError for a sum that is +inf or nan: a decoder would not choose that label, without a word.
     """
     features = model.features
     if model.tiny:
@@ -307,7 +308,7 @@ def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
     limits = constraints._replace(label_sets=np.vstack([sets, np.eye(n_labels, dtype=bool)]))
     of_all = log_partition(part._replace(label_set=before), features, w, limits, n_threads)
     out = np.full(len(spans), -np.inf)
-    for i in np.flatnonzero(allowed):  # one by one: where no labelling has the span, there is no log Z
+    for i in np.flatnonzero(allowed):  # one by one: a span that no labelling has makes log Z -inf
         one = slice_sequences(part._replace(label_set=after), i, i + 1)
         with suppress(ValueError):
             out[i] = min(0.0, log_partition(one, features, w, limits, n_threads)[0] - of_all[i])
@@ -495,8 +496,9 @@ def _edge_path_scores(corpus, features, w, constraints=None):
 
 
 def large_sequences(corpus, features, w, n_parts=1):
-    """Numbers of the sequences whose weights add up to more than LARGE: what all forms say of them is what
-    `log_chain` says. n_parts : scores of a labelling at a token.
+    """Numbers of the sequences whose weights add up to more than LARGE: all forms hand them to `log_chain`.
+
+    n_parts : number of scores that a labelling has at a token.
     """
     value, most = (float(np.abs(x).max(initial=1.0)) for x in (corpus.attr_val, w))
     n_edges = int(np.diff(corpus.class_ptr).max(initial=0))
@@ -545,7 +547,7 @@ def known_well(i, chain):
 
 def path_log_proba(i, chain, labels, first=0):
     """`LogChain.log_proba`; ValueError where rounding of scores may move it by more than MOST_OFF and by more
-    than 1e-6 of it. 0 is sure where no other label is alive.
+    than 1e-6 of it. A value of 0 is exact where no other label is possible.
     """
     found = chain.log_proba(labels, first)
     if found < 0.0 or chain.off:

@@ -1,12 +1,12 @@
 """Log-likelihood and expected feature counts of a shard: scores, forward-backward, gradient, batch by batch.
 
 A batch goes through all three stages while it lies in the processor's cache. The gold labels appear nowhere:
-sum_i score(y_i) = w . (gold counts), and those counts are constants that the objective subtracts once.
+sum_i score(y_i) = w . (gold counts). Those counts are constants, which the objective subtracts once.
 The NamedTuples `packing`, `layout` (packing.py), `edges` (forms.py), `work` and `counts` (below) list their
-arrays with shapes. M >= L labels are padded to whole vector registers: padding labels score -inf.
+arrays with shapes. L labels are padded to M, whole vector registers: padding labels score -inf.
 
-This file also has the work arrays of a thread, and `Batch`: one batch of a packing, for forms that call stage
-by stage from Python (sparse/form.py). n rows and B sequences are those of the largest batch.
+This file also has the work arrays of a thread, and `Batch`: one batch of a packing. Forms that call one stage
+after the other from Python use it (sparse/form.py). n rows and B sequences are those of the largest batch.
 """
 
 from collections import namedtuple
@@ -167,9 +167,11 @@ def spread_rows(step_ptr, weight, p_node, alpha, v):
 
 @kernel
 def likelihood_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, edge_sum):
-    """Expected counts of the sequences of one shard, and their log Z, from its batch b on: until all are done
-    (-1), or one is flagged, whose number is returned. That one has all but its flagged sequences in edge_sum,
-    and nothing in counts; the caller redoes those and goes on with the batch behind it.
+    """Expected counts of the sequences of one shard, and their log Z, from its batch b on.
+
+    Returns -1 after the last batch, or the number of the first batch with a flagged sequence. The sequences
+    of that batch that are not flagged are in edge_sum, and none is in counts. The caller computes the flagged
+    ones, adds the batch to counts, and goes on with the next batch.
 
     grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y]
     edge_sum[k, yp, y] = sum_{t of class k} weight p_edge
@@ -224,7 +226,7 @@ def add_tree(parts, out):
 
 
 class Work(NamedTuple):
-    """What one thread writes on its way (likelihood.py)."""
+    """Work arrays of one thread (likelihood.py)."""
 
     log_node: np.ndarray  # (n, M)
     p_node: np.ndarray  # (n, M)
@@ -279,8 +281,9 @@ LaneWork = namedtuple(
 
 
 class Counts(NamedTuple):
-    """What the node weights of one shard get from an evaluation: expected counts, or what stands in their
-    place (variances, slopes of another loss); and log Z. S' sequences, H dense rows.
+    """Sums of one shard for the node weights, and log Z of S' sequences; H dense rows.
+
+    The sums are expected counts, or variances, or the slopes of another loss.
     """
 
     log_z: np.ndarray  # (S',), of all shards
@@ -325,8 +328,8 @@ class WorkPool:
         self.fill()
 
     def fill(self):
-        """All of them again, before an evaluation. After Ctrl-C between `get` and `put` the next thread would
-        wait for ever.
+        """Put all sets back, before an evaluation: after Ctrl-C between `get` and `put` one may be missing,
+        and a thread would wait for ever.
         """
         queue = SimpleQueue()
         for item in self.items:
@@ -335,7 +338,7 @@ class WorkPool:
 
 
 def queued_or_new(queue, make):
-    """What waits in a queue, or make(): work arrays that are made as threads come to need them."""
+    """Work arrays from a queue, or make() where it is empty."""
     try:
         return queue.get_nowait()
     except Empty:
@@ -372,7 +375,7 @@ class Batch:
 
     @staticmethod
     def no_sums(edges):
-        """Arrays for the sums of transitions where they are not needed."""
+        """Arrays for sums of transitions that are not needed."""
         return np.zeros(edges.log_edge.shape)
 
     def forward_backward(self, edges, log_z, edge_sum):

@@ -12,12 +12,12 @@ All gradients have one rule, a = phi'(u):  a (E[S] - S(gold))  and  sum_t a_t (E
 Losses and gradients are multiplied by exp(-log_scale), so that 1/p may exceed float64. `loss` is the
 NamedTuple `Loss`.
 
-First comes one sequence at a time, in logarithms, to read. Then come the packed batches of a shard, with
-matrix products as in forward_backward_batched.py. Sequential losses need no more than the log loss: once the
-forward pass knows log Z, the slope a = phi'(u) becomes the weight that the backward pass starts from.
-Pointwise ones cost twice the matrix products. A sequence goes through the log form where the scaled form
-cannot hold it, or where a gold label has less than 1e-100 of the probability. `packing`, `edges`, `work` and
-`counts` are those of likelihood.py. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+The first kernels take one sequence at a time, in logarithms, to be read. The others take the packed batches
+of a shard, with matrix products as in forward_backward_batched.py. Sequential losses need no more than the
+log loss: once the forward pass knows log Z, the slope a = phi'(u) becomes the weight that the backward pass
+starts from. Pointwise ones cost twice the matrix products. A sequence goes through the log form where the
+scaled form cannot hold it, or where a gold label has less than 1e-100 of the probability. `packing`, `edges`,
+`work` and `counts` are those of likelihood.py. Source: Altun, Johnson and Hofmann (2003), section 3.3.
 """
 
 import math
@@ -42,7 +42,7 @@ from crfbook.chain.likelihood import batch_gradient, batch_scores, loss_work
 from crfbook.chain.scores import path_scores
 from crfbook.chain.vector_math import log_sum_exp
 
-# A slope above exp(500) counts as infinite: times all that multiplies it up to a gradient, it is a float64.
+# A slope above exp(500) counts as infinite: below it, every entry of a gradient fits float64.
 LARGEST_SLOPE = 500.0
 
 

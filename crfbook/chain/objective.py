@@ -1,12 +1,11 @@
-"""What training minimises: the penalised negative log-likelihood of a corpus, and its gradient;
-or another loss (losses.py).
+"""What training minimises: the penalised negative log-likelihood of a corpus, or another loss (losses.py).
 
     value(w) = sum_i weight_i (log Z_i - score_i(y_i)) + c2 |w|^2        in nats
     grad(w)  = expected counts - gold counts + 2 c2 w
 
-Sequences are packed into batches and batches into shards (packing.py) once, at construction; every evaluation
-runs a form (forms.py) on each shard. Source: Sokolovska et al. (2010), eq. (4), (5), (11);
-penalties as CRFsuite means them.
+Sequences are packed into batches, and batches into shards (packing.py), once, at construction. Every
+evaluation runs a form (forms.py) on each shard. Penalties are sums, as in CRFsuite.
+Source: Sokolovska et al. (2010), eq. (4), (5), (11).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def check_weights(w, n_features):
 
 
 def l2_penalty(c2, w):
-    """c2 |w|^2; without c2 it is 0, also where |w|^2 exceeds float64."""
+    """c2 |w|^2; 0 for c2 = 0, also where |w|^2 exceeds float64."""
     return c2 * float(w @ w) if c2 else 0.0
 
 
@@ -115,7 +114,7 @@ class Objective:
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
         if form not in ("auto", *self._forms) and type(self)._forms is not LOG_LOSS_FORMS:
-            one_of("form", form, ("auto", *self._forms))  # else the chooser says so
+            one_of("form", form, ("auto", *self._forms))  # otherwise `FormChooser` raises it
         kernels = settings.is_other or type(self)._forms is not LOG_LOSS_FORMS
         self._chooser = FormChooser(features, corpus, form, kernels=kernels, constraints=constraints)
         if self._chooser.tiny:
@@ -222,7 +221,7 @@ class Objective:
                 fill_dense(w, layout.member_ptr, layout.member, *lists, dense)
         form, pool = self._form(w)
         form.prepare(w, what)
-        # new each time: many objectives that wait (a cluster's shards) would otherwise hold one each
+        # new each time: many objectives (the shards of a cluster) would otherwise keep one each
         parts = np.empty((self._packing.n_shards, n_node))
         bad = run_tasks(
             lambda i: self._run_shard(form, pool, what, i, w, dense, parts[i]), len(parts), self.n_threads
@@ -253,8 +252,8 @@ class Objective:
 
     @property
     def n_products(self) -> tuple[int, ...]:
-        """(forward, backward): products with stored pairs in the last evaluation in the sparse form;
-        (0, 0) before there was one.
+        """(forward, backward): products with stored pairs in the last evaluation in the sparse form, or
+        (0, 0).
         """
         if "sparse" not in self._made:
             return 0, 0
@@ -278,8 +277,8 @@ class Objective:
 
     @property
     def largest_u(self) -> float:
-        """The largest -log p of the last evaluation, in nats,
-        of a gold path or (pointwise losses) of a gold label.
+        """The largest -log p of the last evaluation, in nats: of a gold path, or of a gold label if
+        pointwise.
         """
         if self._terms is None:
             raise AttributeError("largest_u: the log loss alone does not keep it")

@@ -5,10 +5,10 @@ each (token, label) cell sums. `list_scores` walks attribute lists as they stand
 Training visits the same cells hundreds of times, so it uses a layout built once: frequent attributes as
 dense rows (`dense_*`), all other occurrences as a flat list of (weight, cell) pairs (`pair_*`).
 
-Attributes that always come together share a row. Wherever the tag trigram DT|JJ|NN occurs, so do its three
-tags and its two bigrams at the same positions. Attribute a can then carry them: its dense row holds the sum
-of all six rows, and they are left out of the lists of those tokens. Which b accompany a is read off the
-corpus (`find_companions`); no knowledge of templates is needed.
+Attributes that always come together share a row. Wherever the tag trigram DT|JJ|NN occurs, its three tags and
+its two bigrams occur at the same positions. Then the trigram can carry them: its dense row holds the sum of
+all six rows, and the five are left out of the lists of those tokens. `find_companions` finds the attributes
+that accompany another one in the corpus, without knowing templates.
 """
 
 import numpy as np
@@ -50,7 +50,7 @@ def list_scores(w, node_ptr, node_label, dense, dense_of, token, attr_ptr, attr_
                     u[y] += x * d[y]
             elif a < n_attrs:
                 for k in range(node_ptr[a], node_ptr[a + 1]):
-                    # an unsigned index is not looked at for its sign
+                    # an unsigned index needs no test of its sign
                     u[np.uint32(node_label[k])] += x * w[k]
 
 
@@ -395,10 +395,9 @@ def count_claims(attr_ptr, attr_idx, candidate, companion, n_companions, claims,
     """claims[c, j] = number of tokens where candidate c gets companion[c, j],
     each attribute going to one carrier at most.
 
-    In each token the later attributes of the list choose first (templates put their most specific tests
-    last); what has been taken carries nothing, what carries something cannot be taken. A pair with as many
-    claims as c has tokens can be kept for good: dropping the other pairs of any carrier never takes a claim
-    away.
+    In each token the later attributes of the list choose first, as templates put their most specific tests
+    last. An attribute that is carried carries nothing, and one that carries cannot be carried. A pair with as
+    many claims as c has tokens can be kept: dropping other pairs never takes a claim away.
 
     Arguments:
         attr_ptr : (N+1,)

@@ -1,18 +1,17 @@
 """One sequence at a time: its scores, marginals and loss, and the gradient added back to the weights.
 
-First the kernels. Everything costs time in proportion to the sequence. `log_node (T, L)` and
-`edge_class (T,)` are those of its T tokens, `log_edge (K, L, L)` the tables of all classes. Of these only the
-classes in `used (n,)` are read: those of transitions that the sequence uses. `work`, a SequenceWork of
-token_layout.py, is as long as the longest sequence. What is computed stands in the first T rows of its
-arrays.
+The kernels come first. Each costs time in proportion to the sequence. `log_node (T, L)` and `edge_class (T,)`
+are those of its T tokens, `log_edge (K, L, L)` the tables of all classes. Only the classes in `used (n,)` are
+read: those of the transitions of the sequence. `work`, a SequenceWork of token_layout.py, is as long as the
+longest sequence. Results stand in the first T rows of its arrays.
 
 Weights come as cells `theta (C,)`: a dense table (H, M) with a row for each frequent attribute, then the flat
 weights w (F,) of the FeatureSet, in which the places of those attributes stay 0; M >= L is the number of
 labels padded to whole vector registers. `layout` is an OnlineLayout of token_layout.py, and `lists` a
 ListLayout, where weights are read from there, or None.
 
-At the end the same in plain NumPy, for the readable sisters of learners. Scores of one sequence are there one
-vector u = X w, a gradient is X' p, and X is a matrix that `feature_matrix` writes out.
+At the end stands the same in plain NumPy, for the readable sisters of learners. There the scores of a
+sequence are one vector u = X w, a gradient is X' p, and `feature_matrix` makes the matrix X.
 """
 
 import numpy as np
@@ -124,7 +123,7 @@ def sequence_marginals(log_node, log_edge, edge_class, used, work):
         expected_edges(psi_node, edge_class, used, work)
         return log_z_scaled(scale, node_max, work.edge_max, edge_class)
     log_z = forward_backward_log(log_node, log_edge, edge_class, alpha, beta)
-    scale[0] = np.nan  # says that alpha and beta are logarithms
+    scale[0] = np.nan  # nan: alpha and beta are logarithms
     node_marginals_log(alpha, beta, log_z, p_node)
     add_edge_marginals_log(log_node, log_edge, edge_class, alpha, beta, log_z, 1.0, work.edge_sum)
     return log_z

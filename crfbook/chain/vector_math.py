@@ -65,7 +65,7 @@ def exp_inplace(x):
 
 @kernel
 def copy_row(source, i, target, j):
-    """target[j] = source[i]. A loop, as numba takes seconds to compile a slice assigned to a slice.
+    """target[j] = source[i], in a loop: numba takes seconds to compile a slice assigned to a slice.
 
     Arguments:
         source : (n, L)
@@ -81,7 +81,7 @@ def copy_row(source, i, target, j):
 
 @kernel
 def add_row(source, target):
-    """target += source. A loop, for the same reason.
+    """target += source, in a loop as `copy_row`.
 
     Arguments:
         source : (n,)
@@ -96,7 +96,7 @@ def add_row(source, target):
 
 @kernel
 def copy_table(source, k, target):
-    """target[k] = source[k]. A loop, for the same reason.
+    """target[k] = source[k], in a loop as `copy_row`.
 
     Arguments:
         source : (K, L, L)
@@ -113,7 +113,7 @@ def copy_table(source, k, target):
 
 @kernel
 def clear_table(k, target):
-    """target[k] = 0. A loop, for the same reason.
+    """target[k] = 0, in a loop as `copy_row`.
 
     Arguments:
         k : number of the table

@@ -59,12 +59,11 @@ def viterbi(log_node, log_edge, edge_class, delta_buf, back, path):
 
 @kernel
 def dominance(log_edge, log_edge_t, bound):
-    """bound[k,q,yp] = max_y(log_edge[yp,y] - log_edge[q,y]):
-    how much better than q a previous label yp can be.
+    """bound[k,q,yp] = max_y(log_edge[yp,y] - log_edge[q,y]): by how much yp can beat q as previous label.
 
     If delta[yp] + bound[q,yp] < delta[q], then delta[yp] + log_edge[yp,y] < delta[q] + log_edge[q,y] for all
-    y. A column y that only q forbids gives +inf; one that yp forbids does not count: yp cannot win there
-    (-inf - -inf is NaN, which is larger than nothing). Returns reach, the largest finite |log_edge|.
+    y. A column y that only q forbids gives +inf. One that yp forbids does not count, as yp cannot win there:
+    -inf - -inf is NaN, which no comparison finds larger. Returns reach, the largest finite |log_edge|.
 
     Arguments:
         log_edge : (K, L, L) as [class, previous, next]
@@ -107,8 +106,8 @@ def _largest(delta, t):
 def _surviving(delta, t, q, bound, k, reach, rows):
     """The labels yp that may still win against q = argmax delta[t], rising, into rows; returns how many.
 
-    Rounding: a delta far below delta[t,q] loses by more than it can be wrong; for the others every number is
-    at most |delta[t,q]| + 6 reach, and so is what one rounding error is measured by.
+    Rounding: a delta far below delta[t,q] loses by more than its rounding error. For the others every number
+    is at most |delta[t,q]| + 6 reach, which bounds a rounding error.
     """
     limit = delta[t, q] - SLACK * (abs(delta[t, q]) + 8.0 * reach)
     n_rows = 0
@@ -150,9 +149,7 @@ def _max_plus(delta, log_edge, k, rows, n_rows, best, t):
 
 @kernel
 def _trace_back(log_edge_t, edge_class, lo, hi, delta, best, path):
-    """path[i-1] = the smallest yp with delta[yp] + log_edge[yp,path[i]] = best[path[i]];
-    path[hi-1] is given.
-    """
+    """path[i-1] = the smallest yp with delta[yp] + log_edge[yp,path[i]] = best[path[i]]; path[hi-1] is given."""
     for i in range(hi - 1, lo, -1):
         y, k, t = path[i], edge_class[i], i - lo
         yp = 0
@@ -204,7 +201,7 @@ def decode_sequence(
 
 @kernel
 def decode_sequences(log_node, log_edge, log_edge_t, bound, reach, edge_class, seq_ptr, path, score):
-    """``decode_sequence`` for every sequence: ``viterbi_many``, its tables made before.
+    """``decode_sequence`` for every sequence: ``viterbi_many`` on tables that are given.
 
     Arguments:
         log_node : (n, L)
@@ -239,10 +236,10 @@ def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
 
     best[t,y] = max_yp(delta[t-1,yp] + log_edge[yp,y]),  delta[t,y] = log_node[t,y] + best[t,y]
     path[t-1] = the smallest yp with delta[t-1,yp] + log_edge[yp,path[t]] = best[t,path[t]]
-    Two savings change no result. Back pointers are looked for afterwards and along the best path only (T L
-    comparisons). And previous labels that lose against q = argmax delta[t-1] whatever comes next are left
-    out: yp is skipped if delta[t-1,yp] + bound[q,yp] < delta[t-1,q] - slack, with bound from ``dominance``
-    and a slack that exceeds all rounding errors.
+    Two savings change no result. Back pointers are found afterwards, along the best path only (T L
+    comparisons). Previous labels that lose against q = argmax delta[t-1] for every next label are left out:
+    yp is skipped if delta[t-1,yp] + bound[q,yp] < delta[t-1,q] - slack. ``dominance`` gives bound, and slack
+    exceeds all rounding errors.
 
     Arguments:
         log_node : (n, L)
