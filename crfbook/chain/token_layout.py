@@ -81,7 +81,7 @@ class ListLayout(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Where weights are: w[weight[i]] of a frequent attribute is cell[i], any other w[k] is cell n_dense + k."""
+    """Cells of weights: w[weight[i]] of frequent attributes is cell[i], any other w[k] is n_dense + k."""
 
     n_dense: int  # H M
     weight: np.ndarray  # int64 (n,)

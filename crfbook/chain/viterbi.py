@@ -149,7 +149,7 @@ def _max_plus(delta, log_edge, k, rows, n_rows, best, t):
 
 @kernel
 def _trace_back(log_edge_t, edge_class, lo, hi, delta, best, path):
-    """path[i-1] = the smallest yp with delta[yp] + log_edge[yp,path[i]] = best[path[i]]; path[hi-1] is given."""
+    """path[i-1] = the smallest yp with delta[yp] + log_edge[yp,path[i]] = best[path[i]], from path[hi-1]."""
     for i in range(hi - 1, lo, -1):
         y, k, t = path[i], edge_class[i], i - lo
         yp = 0

@@ -1,25 +1,25 @@
-"""Forward-backward with active sets: at each token only some labels bring their stored pairs along.
+"""Forward-backward with active sets: at each token only the stored pairs of some labels count.
 
-Most labels have next to no mass. A label yp is *active* at token t if its share of the forward mass is large
-enough, or if it is the gold label. Of the others all pairs get the default, potential 1:
+Most labels have hardly any mass. A label yp is *active* at token t if its share of the forward mass is large
+enough, or if it is the gold label. All pairs of other labels get the default, potential 1:
 
     a[t,y] = psi[t,y] ( sum_yp alpha[t-1,yp] + sum_{yp active, stored} alpha[t-1,yp] gain(yp,y) )
 
-No mass is lost by that, only its preferences are. `outside` = 0 is the beam of Pal, Sutton and McCallum
-(2006), Method 1 of Jeong, Lin and Lee (2009): labels that are not active are left out altogether. Either way
-this is exact inference in another model, whose transitions depend on the token. While the sets stay, so do
-log Z, which is convex in the weights, and its gradient.
+So no mass is lost, only which next label it prefers. `outside` = 0 leaves out labels that are not active: the
+beam of Pal, Sutton and McCallum (2006), Method 1 of Jeong, Lin and Lee (2009). Both are exact inference in
+another model, whose transitions depend on the token. While the sets stay the same, that model does: its log Z
+is convex in the weights, and the gradient is exact.
 
-A sequence goes by itself, as its sets are its own. `rows` int64 (T,): rows of its tokens in psi, p_node,
-labels; `edges`: a `DefaultEdges` of sparse/potentials.py; `rule`, `work`, `pairs`: see below. A *cell* is a
-previous label in the list of a group, as in sparse/default.py. The active cells of token t are
+A sequence is computed by itself, as it has sets of its own. `rows` int64 (T,): rows of its tokens in psi,
+p_node, labels; `edges`: a `DefaultEdges` of sparse/potentials.py; `rule`, `work`, `pairs`: see below. A
+*cell* is a previous label in the list of a group, as in sparse/default.py. The active cells of token t are
 cell[ptr[t]:ptr[t+1]], rising: cell int32 (>= T C,), ptr int64 (T+1,). theta (F,): the present weights, where
 `pairs` is not None.
 
 `bound_log_z` says how wrong log Z of active sets can be, from what was dropped. All numbers are positive, so
 a vector above alpha stays above it in every later step, and one below stays below. Each step is as in
-`active_step`, with more or less for the pairs that were dropped. Of the next labels y that are active
-themselves all pairs are taken in. Of the others the dropped labels bring at most
+`active_step`, with more or less for the pairs that were dropped. A next label y that is active takes all its
+pairs. To another one the dropped labels add at most
 
     high(y) = min( lost max_yp gain(yp,y),  largest sum_yp gain(yp,y) ),  gain > 0 alone,
 
@@ -43,7 +43,7 @@ from crfbook.chain.sparse.lanes import LEAST_SHARE, column_factors, row_factors
 from crfbook.chain.vector_math import exp_inplace
 
 EPS = 1e-3  # the paper's, and the default
-ALL = -2  # in place of the token that labels are marked with
+ALL = -2  # in place of a token: the stored pairs of all labels count
 ABOVE, BELOW = 0, 1  # sides of `bound_log_z`
 
 
@@ -242,11 +242,11 @@ def _product(x, y):
 
 @kernel
 def column_anew(y, t, before, edges, outside, mark, factor):
-    """sum_yp before[yp] psi_t(yp,y), each pair by itself: what cancellation has spoilt.
+    """sum_yp before[yp] psi_t(yp,y), each pair by itself, where a difference has lost its digits.
 
     Arguments:
         y : next label
-        t : stored pairs of labels marked t count, ALL: of all labels
+        t : the stored pairs of labels marked t count; ALL: those of all labels
         before : (L,)
         edges : a `DefaultEdges`
         outside : as in `ActiveRule`
@@ -316,8 +316,7 @@ def active_forward(rows, psi, labels, edges, rule, choose, cell, ptr, work, pair
     a[0,y] = psi[0,y];  alpha[t] = a[t] / c[t], sum_y alpha[t,y] = 1
     a[t,y] = psi[t,y] (sum_yp alpha[t-1,yp] + sum_{yp active, stored} alpha[t-1,yp] gain(yp,y))
     log Z = sum_t log c[t];  outside = 0: alpha of what is not active becomes 0, and c[t] loses its share
-    choose = 1: the sets are made on the way. 0: they stand. The pairs of active cells are refreshed first, if
-    `pairs`, a `PairWeights`, is not None.
+    The pairs of active cells are refreshed first, if `pairs`, a `PairWeights`, is not None.
 
     Arguments:
         rows : (T,)
@@ -414,7 +413,7 @@ def active_backward(rows, psi, weight, edges, rule, cell, ptr, p_node, product, 
             else:
                 for j in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
                     total += v[scores.label[j]]
-            # apart from beta, to which the total alone is added next: it would take digits along
+            # not added to beta yet: the total is added next, and the sum would lose digits
             begin = i
             while i < end and cell[i] < stop:
                 c, some = cell[i], total
@@ -467,7 +466,7 @@ def _whole_columns(t, before, edges, limits, cell, ptr, work, total_buf, a):
         for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
             total_buf[g] += before[member[c]]
     first, n = ptr[t], ptr[t + 1] - ptr[t]
-    # a function of its own for one label would count references to forty arrays each time
+    # not a kernel of its own for one label: it would count references to forty arrays at each call
     for i in range(n + limits.last.size):
         y = member[cell[first + i]] if i < n else limits.last[i - n]
         some = total_buf[group[y]]
@@ -488,10 +487,11 @@ def bound_log_z(side, rows, psi, edges, limits, cell, ptr, work):
 
     Arguments:
         side : ABOVE or BELOW
-        rows, psi : (n, >= L)
-        edges, cell, ptr : as `active_forward` left them
+        rows, edges, cell, ptr : as `active_forward` left them
+        psi : (n, >= L)
         limits : an `Extremes`
-        work : its first two rows of alpha, mark and factor overwritten. inf, or -inf, where float64 ends
+        work : an `ActiveWork`, its first two rows of alpha, mark and factor overwritten
+    Returns inf, or -inf, where the bound exceeds float64.
     Cost: that of `active_forward`, and the pairs into active labels.
     Source: ours; chapter 10.
     """

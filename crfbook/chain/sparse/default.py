@@ -6,9 +6,9 @@ are 0.5 % of all pairs, and a table of the others holds zeros. Here they cost on
     best[t,y] = max( max_{yp without a stored (yp,y)} delta[t-1,yp],
                      max_{stored (yp,y)} delta[t-1,yp] + s(yp,y) )
 
-Hard constraints would break that, were they stored: in BIO most pairs are forbidden. So next labels fall into
-groups that the same previous labels may precede ("B-* and O: all", "I-NP: B-NP and I-NP"), and each group has
-a maximum of its own. A *cell* is a previous label in the list of a group. `scores` is a `DefaultScores`
+Hard constraints cannot be stored pairs: in BIO most pairs are forbidden. So next labels that the same
+previous labels may precede are a group ("B-* and O: all", "I-NP: B-NP and I-NP"), and each group has a
+maximum of its own. A *cell* is a previous label in the list of a group. `scores` is a `DefaultScores`
 (potentials.py), which lists its arrays with shapes.
 
 Which cells can matter is known before their pairs are looked at. If q is the best previous label of a group,
@@ -17,7 +17,7 @@ then yp loses against it for every next label y of that group where
     delta[yp] + bound[q,yp] < delta[q],      bound[q,yp] = max_y ( s(yp,y) - s(q,y) )
 
 This is the dominance of chain/viterbi.py on rows that are lists. A row of `bound` is made when its q wins for
-the first time; few labels ever do.
+the first time. Few labels ever win.
 """
 
 import numpy as np
@@ -98,7 +98,7 @@ def bound_row(q, first, stop, base, scores, bound, b):
 def largest(x, n):
     """(place, value) of the largest of x[:n], n >= 1; the smallest place if several are.
 
-    A block that nothing larger stands in is one vector comparison. If x[0] is NaN, so is the value.
+    A block without a larger number takes one vector comparison. If x[0] is NaN, so is the value.
 
     Arguments:
         x : (>= n,)
@@ -154,7 +154,7 @@ def default_step(k, g, delta, scores, work, pool, n_pool, seen):
 
     Returns the end of its cells in pool. Where q has a stored pair with a score below 0, the default comes
     from another cell, if that is larger. Without a table of bounds, row extremes say which cells are alive:
-    they let in more.
+    more of them are.
 
     Arguments:
         k : edge class

@@ -2,8 +2,8 @@
 
 `SparsePairs` knows any number of edge classes. `DefaultPairs` knows one, and is made for hundreds of labels.
 
-Here the stages are separate kernels, called from Python: for a batch of thousands of rows that costs 0.1 ms
-of some milliseconds. What only some data need (digits lost, the log domain) is compiled when it is first
+Python calls each stage, a kernel of its own. For a batch of thousands of rows the calls take 0.1 ms of some
+milliseconds. A kernel that only some data need (lost digits, the log domain) is compiled when it is first
 called.
 """
 
@@ -43,7 +43,7 @@ from crfbook.chain.sparse.potentials import (
 
 
 class Stages(Form):
-    """A form whose stages are kernels of their own. `batch` is its kind of batch, `edges` its potentials."""
+    """A form whose stages are separate kernels. `batch` is its class of batches, `edges` its potentials."""
 
     offers = ("counts", "variances")
 
@@ -170,7 +170,7 @@ class SparsePairs(Stages):
         self.edges = sparse_edges(features, w, *classes, bounds)
         if what == "variances":  # the squares of potentials are the potentials of twice the weights
             twice = sparse_edges(features, 2.0 * w, *classes, bounds)
-            # exp(2 WIDE) is a number: what counted is taken off again
+            # exp(2 WIDE) is finite: what it adds is subtracted again
             self.squared = twice._replace(wide=self.edges.wide)
 
     def begin(self, what, shard):
@@ -283,7 +283,7 @@ class DefaultPairs(Stages):
         return n_flagged
 
     def collect(self, total):
-        # neighbours first, so that the sum does not depend on who computed which part
+        # neighbours first: the sum does not depend on which thread computed which part
         product, square, count = (np.stack(part) for part in zip(*self.parts, strict=True))
         sums = [np.zeros(part.shape[1]) for part in (product, square, count)]
         for part, out in zip((product, square, count), sums, strict=True):

@@ -1,10 +1,10 @@
 """Sparse forward-backward: one product with a base that all tokens share, plus the label pairs with a weight.
 
-psi_edge = base + gain, base = 1 (rank one) or the potentials of the plain transitions, gain = base
-expm1(weights), which is 0 wherever no weight is. So a token costs one product per stored pair of its class,
-instead of L^2. Rows are packed as in forward_backward_batched.py. Each step goes class by class: a list of
-pairs is read once for all its rows. Then come expected counts of edge weights, class by class too: whole
-tables where most pairs have a weight, pair by pair where few have.
+psi_edge = base + gain. base is 1 (rank one), or the potentials of the plain transitions. gain = base
+expm1(weights) is 0 where there is no weight. So a token costs one product for each stored pair of its class,
+instead of L^2. Rows are packed as in forward_backward_batched.py. The rows of a step are computed class by
+class, so that a list of pairs is read once for all rows of the class. Expected counts of edge weights are
+made class by class, too: as whole tables where most pairs have a weight, pair by pair where few have.
 
 (b, packing) names a batch, as there. `edges` is a SparseEdges (potentials.py), `work` a `SparseWork`
 (chain/likelihood.py): they list their arrays with shapes. M >= L labels, padded.
@@ -18,8 +18,8 @@ from crfbook.chain.forward_backward_batched import erase_flagged, exp_rows, grou
 from crfbook.chain.sparse.potentials import open_table
 from crfbook.chain.vector_math import copy_row
 
-# A sum of base and gains below this share of the base has lost digits: it is computed again from psi, all of
-# it positive.
+# A sum of base and gains below this share of the base has lost digits. It is computed again from psi, whose
+# numbers are all positive.
 CANCELLED = 1e-3
 
 
@@ -177,7 +177,9 @@ def _times_table(source, rows, shift_in, table, shift_out, out, buf):
 
 @kernel
 def _repair(based, source, i, forward, part, o, out, table):
-    """Recompute what row o of out has lost, from sums of positive numbers: source[i] times table (M, M)."""
+    """Compute row o of out again where it has lost digits, from positive numbers: source[i] times table
+    (M, M).
+    """
     M = out.shape[1]
     for y in range(M):
         if out[o, y] < CANCELLED * part[o, y if based else 0]:
@@ -255,7 +257,7 @@ def _times_edges(t, forward, edges, row_class, step_ptr, by_step, source, part, 
 def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
     """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi.
 
-    What is not safe is flagged. Eight partial sums do not wait for each other; M is a multiple of 4.
+    What is not safe is flagged. Eight partial sums are independent of each other. M is a multiple of 4.
     """
     M = alpha.shape[1]
     for i in range(lo, hi):
@@ -534,8 +536,8 @@ def base_counts(b, packing, edges, v, work):
     """counts[yp,y] = sum_i p_edge[i,yp,y]: one product for the base, then what the entries of classes change.
 
     whole = base sum_i alpha v,   counts = whole + sum_k gain_k sum_{i of class k} alpha v: differences.
-    A pair that keeps less than CANCELLED of `whole` has lost digits; returns how many have: they are for
-    `recount`.
+    A pair that keeps less than CANCELLED of `whole` has lost digits. Returns how many have: `recount` takes
+    them.
 
     Arguments as in `edge_counts`:
         b, packing : a batch, grouped by class

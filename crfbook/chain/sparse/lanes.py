@@ -2,13 +2,14 @@
 
     sum_yp alpha[yp] psi(yp,y) = sum_yp alpha[yp] + sum_stored alpha[yp] gain(yp,y),  gain = psi - 1
 
-The first sum is the same for all y, so a token costs L and the stored pairs. These lie anywhere: a product
-with them is a jump in memory. LANES sequences side by side jump together, and their numbers are one or two
-vector registers. A *lane* is the place of a sequence in [label, lane] arrays, and in tuples of LANES numbers.
+The first sum is the same for all y, so a token costs L and the stored pairs. These are scattered: a product
+with one reads memory at random. LANES sequences side by side share that read, and their numbers fill one or
+two vector registers. A *lane* is the place of a sequence in [label, lane] arrays, and in tuples of LANES
+numbers.
 
 Hard constraints make groups of next labels, as in default.py; each group has a first sum of its own.
-gain >= -1, and digits are lost where it takes most of the first sum away: such sums are added up anew. What
-scaled numbers cannot hold is flagged, and goes through `default_log_sums`, one sequence at a time.
+gain >= -1, and digits are lost where the gains cancel most of the first sum: such sums are added up anew. A
+sequence that scaled numbers cannot hold is flagged, and `default_log_sums` computes it.
 
 `edges` is a `DefaultEdges` of potentials.py; `cells` is a tuple of work arrays, T steps of the longest batch:
 psi, alpha (T, L, LANES), scale (T, LANES), v, beta (L, LANES), factor_buf (L,). One edge class.
@@ -22,7 +23,7 @@ from crfbook.chain.forward_backward_batched import exp_rows
 
 LANES = 8
 NOTHING = (0.0,) * LANES
-LEAST_SHARE = 1e-4  # a sum that stored pairs leave less than this share of has lost 4 digits of 16
+LEAST_SHARE = 1e-4  # a sum of which the gains leave less than this share has lost 4 digits of 16
 
 
 @kernel
@@ -82,7 +83,7 @@ def _weighted(factor_buf, x):
 
 @kernel
 def column_factors(y, edges, factor):
-    """factor[yp] = psi(yp,y), each pair by itself: what a sum that has lost digits is added up from anew.
+    """factor[yp] = psi(yp,y), each pair by itself, to add up a sum again that has lost digits.
 
     Arguments:
         y : next label
@@ -233,7 +234,7 @@ def _lanes_backward(r, step_ptr, edges, weight, flags, p_node, sums, cells):
                 beta[y, b] = 0.0 if flags[r + b] else weight[r + b]
         n_ahead = n
         for b in range(n):
-            # An unreachable label can have any beta, even an infinite one; nothing may use it.
+            # The beta of an unreachable label can be any number, even inf. It is not used.
             for y in range(L):
                 p_node[lo + b, y] = alpha[t, y, b] * beta[y, b] if alpha[t, y, b] > 0.0 else 0.0
             for y in range(L, p_node.shape[1]):

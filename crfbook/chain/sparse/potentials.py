@@ -51,7 +51,7 @@ def count_entries(active, stamp_buf, count):
 def sort_touched(touched, n, stamp, mark):
     """Put touched[:n], the positions of stamp that hold mark, into rising order.
 
-    Few are sorted, many are looked for again.
+    A few are sorted; for many, `stamp` is searched again.
 
     Arguments:
         touched : uint32 (m,), changed
@@ -445,7 +445,7 @@ def default_scores(features, w, class_ptr, class_attr, bounds):
         cell.append(where[order] + k * member_ptr[-1])
         class_of.append(following[order])
         pair_score.append(total[total != 0.0][order])
-    # of no weight at all bincount makes integers, for which kernels would be compiled again
+    # where there is no weight bincount makes integers, for which kernels would be compiled again
     rows, score = np.concatenate(cell), np.concatenate(pair_score).astype(np.float64)
     row_ptr = np.searchsorted(rows, np.arange(n_classes * member_ptr[-1] + 1)).astype(np.int64)
     high, low = np.zeros((2, len(row_ptr) - 1))

@@ -1,7 +1,7 @@
 """Sparse Viterbi: the best labelling where few label pairs of a class differ from a base of all classes.
 
-The base alone is decoded as viterbi_many does (its rows thinned out by `dominance`); then each stored pair of
-the token's class is looked at once. Scores add up in the order of the dense form, so that scores and paths
+The base alone is decoded as in viterbi_many, where `dominance` leaves out rows. Then each stored pair of the
+token's class is compared once. Scores add up in the order of the dense form, so that scores and paths
 are the same bit for bit. `scores` is a SparseScores (potentials.py), which lists its arrays with shapes.
 """
 
@@ -34,7 +34,7 @@ def best_base(t, delta, log_base, bound, reach, n_labels, rows_buf, base_best):
         for y in range(delta.shape[1]):
             base_best[t, y] = delta[t - 1, q] if y < n_labels else -np.inf
         return
-    # of the type that a class has: the literal 0 would compile what is called again
+    # of the type that a class has: for the literal 0 the kernels called would compile again
     n_rows, k = delta.shape[1], np.int32(0)
     if bound.size > 0:
         n_rows = _surviving(delta, t - 1, q, bound, k, reach, rows_buf)
