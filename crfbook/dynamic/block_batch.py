@@ -239,8 +239,9 @@ def times_table(g, side, source, log_node, blocks, work, out):
 
 @kernel
 def open_blocks(step_ptr, links, log_node, blocks, kind, work):
-    """The scores of a batch chain by chain, uniform messages (mean field: none); returns how many scores
-    are -inf.
+    """Set the scores of a batch, chain by chain, and uniform messages (mean field: none).
+
+    Returns how many scores are -inf.
 
     Arguments:
         step_ptr : (T+1,)
@@ -362,10 +363,10 @@ def close_links(g, side, log_node, blocks, work):
 
 @kernel
 def close_dead(log_node, blocks, work):
-    """Close every label that no labelling of its neighbours allows, until nothing changes; sequences with a
-    token of no label are done.
+    """Close every label that no labelling of its neighbours allows, until nothing changes.
 
-    What is closed so has no belief at a fixed point of belief propagation, and only that.
+    A sequence with a token that has no open label is done. Exactly the closed labels have belief 0 at a fixed
+    point of belief propagation.
 
     Arguments:
         log_node : (n, M)
@@ -399,7 +400,7 @@ def close_dead(log_node, blocks, work):
 
 @kernel
 def exp_scores(log_node, blocks, work):
-    """work.u and cells of rows become exp(scores); flags what spreads too far.
+    """work.u and cells of rows become exp(scores); flags sequences whose scores spread too far.
 
     Arguments:
         log_node : (n, M), cells of links that have their own tables, overwritten

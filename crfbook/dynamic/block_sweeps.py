@@ -1,4 +1,4 @@
-"""Sweeps of chain blocks over a packed batch: each label chain exactly, given what the others say about it.
+"""Sweeps of chain blocks over a packed batch: exact inference in a label chain, given messages of the others.
 
 A *link* joins a label of one chain with one of another, or with another of the same. Links with one table
 X (L_a, L_b) are a group. One update of a chain k, over all sequences at once:
@@ -8,8 +8,8 @@ X (L_a, L_b) are a group. One update of a chain k, over all sequences at once:
     cavity[e] = p[row of e] / message into it along e
     message along e = cavity[e] @ X, scaled to a mean of one
 
-No digit is lost unseen. Labels that no other label allows are closed first (`close_dead`), so each label that
-is left has alpha and p above 0; one below SMALLEST_MASS flags its sequence for the log form. Tables within
+No digit is lost unseen. `close_dead` closes labels that no other label allows. So each label that is left has
+alpha and p above 0, and a number below SMALLEST_MASS flags its sequence for the log form. Tables within
 MAX_SPREAD nats then make no product that underflows, and no division by 0.
 In mean field the cavity is the belief q itself, and the message the field q[row of e] @ log X, a score.
 
@@ -102,7 +102,7 @@ def run_chain(k, kind, blocks, work):
 
 @kernel
 def take_cavities(k, rule, blocks, work):
-    """What chain k says at the ends of its links without the messages that came along them; mean field: q.
+    """Cavities of chain k at the ends of its links: beliefs without the messages along them; mean field: q.
 
     Arguments:
         k : chain
@@ -178,8 +178,8 @@ def send_messages(k, rule, log_node, blocks, work):
 
 @kernel
 def settle(sweep, blocks, work):
-    """A sequence is done when no message of it moved in the last update of each chain; returns how many rows
-    are done.
+    """Mark sequences as done where no message moved in the last update of each chain; returns how many rows
+    are.
 
     Arguments:
         sweep : number of the sweep
@@ -345,7 +345,7 @@ def link_sums(g, kind, weight, log_node, blocks, work, p_node, sums):
 
 @kernel
 def leave(converged, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work):
-    """What the sequences that are done have found; then they leave.
+    """Write the results of the sequences that are done, and remove them from the batch.
 
     Arguments:
         converged : 0 or 1

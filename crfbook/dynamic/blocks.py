@@ -1,9 +1,9 @@
 """Belief propagation and mean field in which each label chain is one block, summed exactly.
 
-`ChainBlocks` is for single labels, transitions of chains, and links: pairs of labels of two chains at any
-distance, or of pairs of tokens that are given (skip-chain). Each chain is run by forward-backward, given what
-the others say about its labels, until that no longer changes (block_sweeps.py). A model without loops is
-exact. A sequence whose numbers do not fit into scaled tables is done again in logarithms, here.
+`ChainBlocks` takes single labels, transitions of chains, and links: pairs of labels of two chains at any
+distance, or of given pairs of tokens (skip-chain). Forward-backward computes each chain, given the messages
+of the others about its labels, until these no longer change (block_sweeps.py). A model without loops is
+exact. A sequence whose numbers exceed scaled tables is computed again in logarithms, here.
 
 Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2, with chains as the trees of TRP; structured
 mean field: Saul and Jordan (1996), "Exploiting tractable substructures in intractable networks".

@@ -1,16 +1,17 @@
 """The best joint labelling of two label chains by dual decomposition, with a certificate.
 
-Three kinds of parts know their best labels cheaply: chain 1, chain 2, and each rung, the two labels of a
-token. Numbers g_k[t, y] are given to the rungs and taken from the chains, so labellings keep their scores:
+The model has three kinds of parts whose best labels are cheap to find: chain 1, chain 2, and each rung, the
+two labels of a token. Numbers g_k[t, y] are added to rungs and subtracted from chains. So labellings keep
+their scores:
 
     score(y) = sum_k C_k(y_k) + sum_t R_t(y_1[t], y_2[t]),         c_k[t, y] = u_k[t, y] - g_k[t, y]
     C_k(y) = sum_t c_k[t, y[t]] + pair_k[y[t-1], y[t]],       R_t(a, b) = beside[a, b] + g_1[t, a] + g_2[t, b]
     D(g) = sum_k max C_k + sum_t max R_t >= score(y)   for each y: every part has its own best labels
 
 Each update changes g of one token and one chain so that D falls or stays, and leaves max R_t = 0. If a
-labelling has the score D, it is the best one: the certificate. D may stay above all scores for ever, where
-parts disagree in a circle. Then joint labels of a token whose own bound is below the best score so far are
-dropped (pruning), and elimination of what is left is exact.
+labelling has the score D, it is the best one: the certificate. Where parts disagree in a cycle, D may stay
+above all scores. Then joint labels of a token whose own bound is below the best score so far are dropped
+(pruning), and elimination over the others is exact.
 
 Hard rules: c and g of a label that a part forbids are -inf, both of them, so every part forbids it.
 `one` and `two` are `DualChain`s, with their shapes; T tokens of a sequence.
@@ -113,7 +114,8 @@ def beyond(reach, node, table, buf, out):
 
 @kernel
 def average(t, own, other):
-    """Make a chain and the rung of token t agree about the chain's label; then max R_t = 0.
+    """Average the max-marginals of a chain and of the rung of token t over the chain's label; then max R_t =
+    0.
 
     M[y] = A[t, y] + c[t, y] + B[t, y],   R[y] = g[t, y] + max_yo g_other[t, yo] + beside[yo, y]
     d[y] = (R[y] - M[y] + max_y' (R[y'] + M[y'])) / 2,   c[t, y] += d[y],   g[t, y] -= d[y]

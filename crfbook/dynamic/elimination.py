@@ -7,13 +7,13 @@ of a chain is a matrix product over one axis:
     X_m = alpha[t-1],   X_{k-1}[.., y_k, ..] = sum_{yp_k} S_k X_k[.., yp_k, ..] psi_k[yp_k, y_k],   k = m .. 1
     alpha[t] = X_0 o psi_1[t, y_1] o .. o psi_m[t, y_m] o beside
 
-so a step costs K (L_1 + .. + L_m) products, where one over joint labels costs K^2. S_k are potentials of a
-label that is still there and of ones that have come (skew edges): elementwise, at no product.
+So a step costs K (L_1 + .. + L_m) products, and one over joint labels K^2. S_k are potentials of an old label
+of chain k and of new labels (skew edges). They are multiplied elementwise, and cost no such product.
 Packed batches ("step-major") as in chain/forward_backward_batched.py. n rows of B sequences; a step of b rows
 lies as (L_1, .., L_{m-1}, b, L_m), C order, flat: each product is then one matrix product, or one for each
 value of the axes before. `chains` is a `ChainTables` and `work` a `ChainWork`, with their shapes below.
 
-`Elimination` is the form of these kernels. Where they would lose digits, junction trees compute a sequence.
+`Elimination` is the form of these kernels. Junction trees compute the sequences for which they lose digits.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ def times_nodes(lo, factor, psi, chains, state, total, flags):
                 lost += (v > 0.0) & (v < SMALLEST_MASS)
             if lost:
                 flags[b] = 1
-    # a product with ones: sums of a loop would wait for each other
+    # a product with ones: the additions of a loop would depend on each other
     part = np.dot(state[: P * n_rows * L].reshape(P * n_rows, L), np.ones(L))
     total[:] = 0.0
     for p in range(P):
@@ -329,7 +329,7 @@ def times_nodes(lo, factor, psi, chains, state, total, flags):
 
 @kernel
 def chains_forward(step_ptr, chains, log_node, log_z, flags, work):
-    """alpha of all steps, one step late normalised, and log Z; returns how many sequences are flagged.
+    """alpha of all steps, normalised one step late, and log Z; returns how many sequences are flagged.
 
     alpha[t] = X_0 o nodes gain[t-1], gain[t] = 1 / sum alpha[t]; see the top of the file.
 
@@ -411,7 +411,7 @@ def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
             for k in range(last):
                 f *= psi[lo + b, chains.column[k, p]]
             for y in range(L):
-                # An unreachable state can have any beta, even an infinite one; nothing may use it.
+                # The beta of an unreachable state can be any number, even inf. It is not used.
                 x = v[p, b, y] if q[p, b, y] > 0.0 else 0.0
                 share = q[p, b, y] * x
                 q[p, b, y] = share
@@ -637,7 +637,7 @@ class Elimination(JunctionTrees):
 
 
 def erase(step_ptr, chains, flagged, psi, work):
-    """Sequences that need the log form are emptied, so that they add nothing anywhere."""
+    """Set the rows of sequences that need the log form to 0, so that they add nothing."""
     last, n_cells = chains.size[-1], len(chains.beside)
     for lo, hi in zip(step_ptr[:-1].tolist(), step_ptr[1:].tolist(), strict=True):
         here = flagged[flagged < hi - lo]

@@ -48,7 +48,7 @@ class DualBest(NamedTuple):
     score: np.ndarray  # (S,): -inf there
     bound: np.ndarray  # (S,): no labelling of the sequence has more
     sweeps: np.ndarray  # int64 (S,): pairs of sweeps, forwards and backwards
-    pruned: np.ndarray  # bool (S,): was there no certificate, so that pruning and elimination had to finish?
+    pruned: np.ndarray  # bool (S,): True: no certificate was met, pruning and elimination finished
 
 
 class Ready(NamedTuple):

@@ -41,8 +41,9 @@ class Plan(NamedTuple):
     of the separator from its parent stand last, in the order of the parent. So a table is a matrix [others,
     separator], and a cell of the separator is a column. The last clique is the root; its separator is empty
     and has one cell.
-    What maps the cells of a clique to those of a smaller table, a factor's or a child's separator, is a few
-    axes: a number of cells, and the step in the smaller table, 0 for what it does not have.
+    A few axes map the cells of a clique to those of a smaller table, a factor's or a child's separator. An
+    axis is a number of cells, and the step in the smaller table: 0 for a variable that this table does not
+    have.
     """
 
     card: np.ndarray  # (V,): labels of each variable
@@ -254,7 +255,7 @@ def unroll(at: At, n_steps: int) -> tuple[list[tuple[int, ...]], list[tuple[int,
 
     at : cliques as [(dt, number of the chain), ...]. Chain j of m has at token t the variable t * m + j.
     Clique by clique, and in each from left to right: the tables of a clique follow each other. Instances that
-    stick out do not exist.
+    reach beyond the sequence do not exist.
     """
     n_chains = 1 + max(j for clique in at for _, j in clique)
     scopes, where = [], []
@@ -316,7 +317,8 @@ def _tree(cliques: dict[int, set[int]]) -> tuple[list[int], dict[int, int], dict
 
     What remains of a clique when its variable goes lies in that of the next of its variables to go, which is
     its parent. A clique that is no more than what remained of a child is that child. Such a tree has the
-    largest separators of all spanning trees (Jensen and Jensen, 1994). Unconnected parts hang at the root.
+    largest separators of all spanning trees (Jensen and Jensen, 1994). The root is the parent of unconnected
+    parts.
     """
     position = {v: i for i, v in enumerate(cliques)}
     after = {v: min(clique - {v}, key=position.__getitem__, default=-1) for v, clique in cliques.items()}

@@ -46,9 +46,10 @@ def _root(x, above):
 
 @kernel
 def spanning_forest(factors, graph, used, picked, above):
-    """picked <- 1 for the slots of a spanning forest, 0 for others; used is raised to it. Kruskal's way:
-    factors with a slot that was never used first, slots that were never used first, each if it closes no
-    loop. A factor that would keep one slot keeps none.
+    """picked <- 1 for the slots of a spanning forest, 0 for others; used is set to 1 for them.
+
+    Kruskal's algorithm: a slot is added if it closes no loop. Factors with a slot that was never used come
+    first, and so do slots that were never used. A factor that would keep one slot keeps none.
 
     Arguments:
         factors : (n,), shuffled
@@ -168,11 +169,10 @@ def _propose(s, c, graph, potentials, domain, msg, queue, state, work):
 
 @kernel
 def residual_messages(components, graph, potentials, domain, msg, tol, most, queue, state, work):
-    """Always the message that would change most, until none would change by tol, or most * slots are sent,
-    those of earlier calls included.
+    """Send the message that would change most, until none would change by tol, or most * slots are sent.
 
-    The new messages of all slots wait in a heap. Where one is sent, those that depend on it are computed
-    again.
+    Messages of earlier calls count. The new messages of all slots are in a heap. When one is sent, those that
+    depend on it are computed again.
 
     Arguments:
         components : (n,)
@@ -280,14 +280,14 @@ class State(NamedTuple):
     """How far the components are."""
 
     change: np.ndarray  # (C,): largest change of a message in the last sweep
-    lost: np.ndarray  # uint8 (C,): precision is, or every labelling is forbidden
+    lost: np.ndarray  # uint8 (C,): 1: precision is lost, or every labelling is forbidden
     sweeps: np.ndarray  # int64 (C,)
 
 
 class Queue(NamedTuple):
     """The heap of "residual"."""
 
-    new: np.ndarray  # (S, W): messages that wait
+    new: np.ndarray  # (S, W): messages not yet sent
     priority: np.ndarray  # (S,)
     heap: np.ndarray  # int64 (S,): slots
     place: np.ndarray  # int64 (S,): where in the heap each is

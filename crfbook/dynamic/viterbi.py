@@ -4,8 +4,8 @@
     delta[t] = X_0 + scores of the labels of t
 
 Back pointers would be one number for each cell, chain and step, written with a comparison that the processor
-cannot vectorise. Only those of the best path are read. So delta is kept, and the K cells before a label of
-the best path are looked at again on the way back: m K additions a step, beside K (L_1 + .. + L_m) before.
+cannot vectorise. Only those of the best path are read. So delta is kept, and the way back compares the K
+cells before a label of the best path again: m K additions a step, beside K (L_1 + .. + L_m) forwards.
 
 Here the first axis is eliminated first: with the largest chain last, maxima run over long rows. Else as
 elimination.py. `chains` is a `ChainTables` of elimination.py, made by `max_chains`.
