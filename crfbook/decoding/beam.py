@@ -96,7 +96,7 @@ def beam_many(log_node, tables, edge_class, seq_ptr, path, score, counters):
         counters : int64 (3,), added to: nodes and transitions looked at, sequences
     Allocates 3 (longest T) width numbers.
     Cost: n L width.
-    Source: Kaji et al. (2010), section 5.3, as a rival; docs/SPEC.md, C.1; chapter 11.
+    Source: Kaji et al. (2010), section 5.3, where it is compared; docs/SPEC.md, C.1; chapter 11.
     """
     L, longest = log_node.shape[1], 1
     W = min(L, tables.width)

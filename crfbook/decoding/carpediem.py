@@ -1,7 +1,7 @@
-"""CarpeDiem: a label is looked at only if its node score is high enough that some transition could help it.
+"""CarpeDiem: a label is opened only if its node score is so high that it could be on the best path.
 
-Every bound is added up in the order of the score that it bounds, and rounding keeps that order. So scores are
-those of ``viterbi_many`` bit for bit. Forbidden = -inf, and no bound is ever +inf.
+A bound is added up in the order of the score that it bounds, and rounding keeps their order. So scores are
+those of ``viterbi_many`` bit for bit. Forbidden = -inf, and no bound is +inf.
 
 `tables` is CarpeDiemTables. `search` is a tuple of work arrays, T tokens of the longest
 sequence: order int32 (T, L), a heap of the labels not yet opened, and behind it the opened ones, the first

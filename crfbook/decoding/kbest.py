@@ -1,11 +1,11 @@
 """The k best labellings of a sequence: Viterbi forwards, then the further labellings one by one.
 
-The labellings of tokens 0..t that end in label y, best first, are one ranked list for each (t, y); the best
-of a list is known from Viterbi, the others are made when needed. A labelling in the list of (t, y) is
-one in the list of (t-1, yp), and y. So the list of (t, y) merges L lists, by a heap.
+Each (t, y) has a ranked list: the labellings of tokens 0..t that end in label y, best first. Viterbi gives
+the first of each list, and the others are made when needed. A labelling in the list of (t, y) is one in the
+list of (t-1, yp), and y. So the list of (t, y) merges L lists, by a heap.
 
 Order: by score, added up as Viterbi adds; among equal scores the smaller label one token before, and then the
-order of the list before. Rounding never turns an order round (a <= b makes a + c <= b + c, rounded). So the
+order of the list before. Rounding never reverses an order (a <= b makes a + c <= b + c, rounded). So the
 lists are exactly the k largest of all rounded scores, falling, and rank 1 is the path of ``viterbi_many``.
 A* backwards adds suffixes to prefixes: its totals round otherwise, and need not fall.
 
@@ -98,8 +98,8 @@ def kbest_by_lists(log_node, log_edge, edge_class, ranked, back, path, score):
                 path[t - 1, rank] = y
 
 
-# The three kernels that know how transitions are stored. The first two are alternatives, called from Python:
-# the one that is not needed is not compiled.
+# Three kernels depend on how transitions are stored. Python calls one of the first two, so that the other one
+# is not compiled.
 
 
 @kernel
@@ -285,7 +285,8 @@ def _first(lo, hi, t, y, lattice, pool, size):
 
 @kernel
 def _append_next(lo, hi, t, y, e, lattice, pool, size):
-    """Look for the entry behind e, the last one of the list (t, y) so far. The lists before are long enough.
+    """Find the entry behind e, the last one of the list (t, y) so far. The lists of token t-1 are long
+    enough.
 
     Two labellings enter the heap: the one behind BACK in the same list before, and, if BACK is the first of
     its list, the best first one that did not enter yet. All others stand behind one that is in the heap.
@@ -325,7 +326,7 @@ def _extend(lo, hi, e, lattice, pool, size, chain):
 
 @kernel
 def _write_path(lo, hi, e, rank, lattice, pool, size, path):
-    """path[lo:hi,rank] = the labels of entry e; what it has of other lists is looked for."""
+    """path[lo:hi,rank] = the labels of entry e; entries of earlier lists are made where they are missing."""
     link = pool[1]
     for t in range(hi - lo - 1, -1, -1):
         y = link[e, PREV]
@@ -478,9 +479,10 @@ class KBest(NamedTuple):
 def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto"):
     """`KBest`: the k most probable labellings of every sequence that the constraints allow, or all there are.
 
-    Rank 0 is the path of `inference.decode`. k : at least 1. form : "dense", a table of all label pairs;
-    "default", those that are stored; or "auto": as `inference.decode` chooses. Both find the same bits, but
-    for the rounding of log Z.
+    k : at least 1.
+    form : "dense", a table of all label pairs; "default", the stored pairs; or "auto": as `inference.decode`
+        chooses. Both find the same bits, but for the rounding of log Z.
+    Rank 0 is the path of `inference.decode`.
     Raises ValueError for another k or form, and otherwise as `inference` does.
     """
     k = rank_limit(k, corpus, features.n_labels)
@@ -488,7 +490,9 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     name = decoding_form(form, corpus, features, w, constraints)
     stored = name in ("default", "sparse")
     transitions = default_scores if stored else table_edges
-    log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
+    log_z = inference.log_partition(
+        corpus, features, w, constraints, n_threads
+    )  # ValueError for a sequence without a path
     model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=not stored)
     if stored:
         search = stored_search(model.edges, corpus.n_classes)
@@ -499,7 +503,7 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     log_proba = score - log_z[:, None]
     for i in large_sequences(corpus, features, w):
         chain, tokens = log_chain(i, corpus, features, w, constraints), slice(*corpus.seq_ptr[i : i + 2])
-        if chain.off:  # which of near ones is the better may be lost in their scores
+        if chain.off:  # rounding may hide which of two close labellings is better
             refuse(i, np.spacing(np.abs(score[i, 0])))
         for rank in range(found[i]):
             log_proba[i, rank] = path_log_proba(i, chain, path[tokens, rank])

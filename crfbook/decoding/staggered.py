@@ -1,7 +1,7 @@
-"""Staggered decoding: frequent labels are looked at first, one label z stands for all others of a token.
+"""Staggered decoding: frequent labels are expanded first, and one label z stands for all others of a token.
 
-A best path that avoids z is the answer. Otherwise tokens (columns) get twice as many labels, and the next
-sweep runs in the other direction. ``staggered_decode`` is the readable form. Forbidden = -inf;
+A best path without z is the answer. Otherwise tokens (columns) get twice as many labels, and the next sweep
+runs in the other direction. ``staggered_decode`` is the readable form. Forbidden = -inf;
 bounds that are not known yet are +inf. -inf decides before it is added to another: -inf + inf is NaN.
 
 Labels are numbered by their place in tables.order, `tables` is StaggeredTables. `lattice` is a
@@ -185,7 +185,7 @@ def _search(lo, hi, log_node, tables, edge_class, counters, lattice):
     L, T = log_node.shape[1], hi - lo
     slack = SLACK * (T + 1) * _start(lo, hi, log_node, tables, lattice)
     low = _greedy(lo, hi, log_node, tables, edge_class, route)
-    for sweep in range(T * z_node.shape[1] + 1):  # each one but the last expands a column
+    for sweep in range(T * z_node.shape[1] + 1):  # every sweep but the last expands a column
         d = sweep % 2
         _sweep(d, lo, hi, log_node, tables, edge_class, low - slack, counters, lattice)
         last, now, best = (T - 1) * (1 - d), (T - 1) % 2, -np.inf
