@@ -1,8 +1,8 @@
 """Training on shards: `CRF.fit` for a text that one process cannot or should not hold.
 
-The outer loop, the optimisers and the certificate are those of `CRF.fit` (training/loop.py); the workers
-compute sums over the corpus. "perceptron" differs: each shard trains for itself, and the weights are averaged
-after each epoch (parameter mixing). That gives a quick approximate model.
+The outer loop, the optimisers and the certificate are those of `CRF.fit` (training/loop.py). The workers
+compute sums over the corpus. With "perceptron" each shard trains by itself, and the weights are averaged
+after each epoch (parameter mixing): a quick approximate model.
 
 Sources: docs/SPEC.md, A.11; McDonald, Hall and Mann (2010), "Distributed training strategies for the
 structured perceptron", for iterative parameter mixing.
@@ -34,11 +34,11 @@ from crfbook.training.loop import Callback, Learner, Step, run, stages
 from crfbook.training.monitor import Monitor
 
 ALGORITHMS = "lbfgs", "owlqn", "auto", "perceptron"
-ALONE_EPOCHS = 6  # of each shard for itself, before L-BFGS begins at the mean ("auto")
+ALONE_EPOCHS = 6  # epochs on each shard by itself, before L-BFGS begins at their mean ("auto")
 POWER = -0.25  # as in learners/stochastic/fast.py
 MEMORY = 30  # curvature pairs, as there
 LEAST_STRETCH = 1e-12
-# what may differ between a checkpoint and the call that goes on from it
+# parameters that may differ between a checkpoint and the call that goes on from it
 FREE = "max_iterations", "tol", "verbose", "n_jobs", "memory_limit"
 
 
@@ -64,8 +64,8 @@ def fit(
     budget : bytes that a process keeps of shards it has built; None: half of its memory. What is dropped is
         built again at each evaluation.
 
-    Weights have the same bits whatever client, group and budget are, and whichever workers die. After a loss
-    the evaluation is computed again by who is left.
+    Weights have the same bits for any client, group and budget, and after the loss of workers. The workers
+    that are left compute the evaluation again.
 
     Raises ValueError or TypeError for parameters that do not fit; ShardError naming the shard; RuntimeError
     that lists workers unlike this process; ClusterLost where the cluster cannot go on.
@@ -98,7 +98,7 @@ def fit(
     kept = kept._replace(state=None)  # the checkpoint has it; `partial_fit` goes on from the weights
     ready = TrainingSet(shards.encoder, None, shards.constraints, None, features, shards.n_dropped)
     crf._keep(ready, kept, monitor.columns(), settings.algorithm, shards.n_sequences)
-    keeper.finish(result)  # last: the model is there even if the disk is full
+    keeper.finish(result)  # last, so that a full disk does not lose the model
     return crf
 
 
@@ -163,7 +163,7 @@ def train(shards, engine, settings, w0, callback, state, problem):
             with np.errstate(over="ignore"):
                 d = objective.curvature(w) ** POWER
             if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_STRETCH):
-                d = np.ones(len(d))  # sample weights of 1e100: the first step would move nothing
+                d = np.ones(len(d))  # with sample weights of 1e100 the first step would not move
             return (yield Preconditioned(objective, tol, settings.max_iterations, d, before, w=w))
         rest = {name: value for name, value in rules.items() if name != "c1"}
         return (yield LBFGS(objective, w, state=later, **rest))
@@ -197,7 +197,7 @@ class _OneByOne(Learner):
 
 
 class Alone(_OneByOne):
-    """Each shard finds weights for itself by dual coordinate ascent; the result is their mean.
+    """Dual coordinate ascent on each shard by itself; the result is the mean of their weights.
 
     The mean of a weight is over the shards that have it. There is one iteration, of ALONE_EPOCHS epochs.
     Zeros are returned where the mean is no better than they are: with a penalty of 1e-12 or 1e200, or values
@@ -226,7 +226,7 @@ class Alone(_OneByOne):
 
 
 def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
-    """(weights, ones, length) of a shard that trains for itself. A task.
+    """(weights, ones, length) of a shard that trains by itself. A task.
 
     weights : `SparseVector` of F, as the shard finds them.
     ones : `SparseVector` of F, 1 where it has found a weight.
@@ -235,7 +235,7 @@ def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
     check_here(wanted)
     corpus, features, place, constraints = read_shard(*shard)
     found, count = np.zeros((2, len(place)))
-    share = c2 / n_shards  # of the penalty, as it has a share of the text
+    share = c2 / n_shards  # of the penalty: the shard is one of n_shards
     if corpus.n_tokens and 0.0 < share < math.inf and sdca_memory(corpus, features) <= memory_limit:
         rules = None, constraints, None, seed, share, 1e-4, ALONE_EPOCHS
         found, count[:] = _completed(run(DualAscent(corpus, features, *rules))).w, 1.0
@@ -357,7 +357,7 @@ class Checkpoint:
                     f"checkpoint: expected a file in a folder that exists, there is no {folder}"
                 )
             with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{name}."):
-                pass  # what cannot be written shows before the training, not after it
+                pass  # a file that cannot be written is an error before training, not after it
             if os.path.exists(path):
                 self._go_on()
 
@@ -377,7 +377,9 @@ class Checkpoint:
 
     def __call__(self, step, w, state):
         self.steps.append(step)
-        if step.iteration % self.every == 0 and (now := state()):  # while shards train alone there is none
+        if step.iteration % self.every == 0 and (
+            now := state()
+        ):  # there is none while shards train by themselves
             self.write(now)
         more = (state,) if getattr(self.callback, "wants_state", False) else ()
         return self.callback is not None and self.callback(step, w, *more)

@@ -2,9 +2,9 @@
 
     value(w) = sum over shards of -log p + c2 |w|^2,    the same for the gradient
 
-A task has the paths and hashes of some neighbouring shards. The worker that gets it reads them, unless it has
-done so before: what is built of a shard is kept, least recently used out first. Nothing else is remembered,
-so that any worker can do any task.
+A task has the paths and hashes of some neighbouring shards. A worker reads them and builds their objectives.
+It keeps these in a cache, from which the least recently used one is dropped first. There is no other state,
+so any worker can do any task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from crfbook.training.threads import one_blas_thread
 
 
 class Subset(NamedTuple):
-    """Which of the F weights are at work; the others are 0. It travels with the weights."""
+    """The free ones of the F weights; the others are 0. It is sent with the weights."""
 
     bits: np.ndarray  # uint8: np.packbits of a bool (F,)
     n_features: int  # F
@@ -34,7 +34,7 @@ class Subset(NamedTuple):
 
 
 class Cache:
-    """What this process has built of shards: {key: (thing, lock, bytes)}, within a number of bytes."""
+    """Objects that this process has built from shards: {key: (thing, lock, bytes)}, of a limited size."""
 
     def __init__(self):
         self.things, self.building, self.lock = OrderedDict(), {}, threading.Lock()
@@ -70,9 +70,9 @@ CACHE = Cache()
 
 
 class _Built(NamedTuple):
-    objective: Objective | None  # None: the shard has no token, or no weight is at work in it
-    place: np.ndarray  # int64: where its weights stand among those at work
-    lock: threading.Lock  # its work arrays are one evaluation's at a time
+    objective: Objective | None  # None: the shard has no token, or none of its weights is free
+    place: np.ndarray  # int64: where its weights stand among the free ones
+    lock: threading.Lock  # one evaluation at a time uses its work arrays
 
 
 def _build(shard, subset, n_threads):
@@ -157,7 +157,7 @@ class ShardedObjective:
         return self._total(check_weights(w, self.n_features), "variances")[1] + 2.0 * self.c2
 
     def smaller(self, keep):
-        """The objective of the weights where keep (F,) is true, the others being 0: only these travel."""
+        """The objective of the weights where keep (F,) is true; the others are 0 and are not sent."""
         import hashlib
 
         bits = np.packbits(keep)
