@@ -30,8 +30,9 @@ from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 
 class BoostData(NamedTuple):
-    """Corpus and features as the kernels read them (S sequences, N tokens, K classes, F features,
-    Q label pairs, R rows).
+    """Corpus and features as the kernels read them.
+
+    S sequences, N tokens, K classes, F features, Q label pairs, R rows.
     """
 
     seq_ptr: np.ndarray  # int64 (S+1,)
@@ -244,8 +245,8 @@ FINISHED = {
     rounds.AT_FLOOR: "rounding floor",
     rounds.NOT_FINITE: "non-finite objective",
 }
-# what an anchor keeps of the state, where the sums were last taken from scratch, beside log L and share: with
-# the rounds since then it gives every bit of the state again
+# fields of the state that an anchor keeps, beside log L and share. An anchor is where the sums were last
+# computed from scratch. With the rounds since then it gives every bit of the state again.
 ANCHORED = "w", "ceiling", "inactive", "count"
 BOUNDS = {"global": rounds.GLOBAL, "instance": rounds.INSTANCE, "split": rounds.SPLIT}
 
@@ -404,7 +405,9 @@ class _Boosting(Learner):
         tables.log_edge[:] = scores + self.data.bounds.edge
 
     def _rescore(self, log_loss):
-        """Everything but w and which sequences are active from scratch; this place becomes the anchor."""
+        """Compute everything from scratch but w and which sequences are active; this state becomes the
+        anchor.
+        """
         tables = self.tables
         self.anchor = {name: getattr(tables, name).copy() for name in ANCHORED}
         self.anchor |= {"log_loss": log_loss, "share": float(tables.number[rounds.SHARE])}
@@ -448,7 +451,7 @@ class _Boosting(Learner):
         return self.ended
 
     def settle(self):
-        """After Ctrl-C while the rounds of a state were repeated: that state is what there is."""
+        """After Ctrl-C while the rounds of a state were repeated: go back to that state."""
         if self.iteration < self.given:
             self.tables = self.anchor = None
 
@@ -462,7 +465,7 @@ class _Boosting(Learner):
 
     @property
     def objective(self):
-        """Log of the loss after the last round; where nothing is lost, of the floor that its rounding has."""
+        """Log of the loss after the last round, or of its rounding error where the loss is below that."""
         if self.anchor is None:
             return math.nan
         found = self.journal.log_loss[self.iteration - 1] if self.iteration else self.anchor["log_loss"]

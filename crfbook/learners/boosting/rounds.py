@@ -13,11 +13,11 @@ B_k is a two-point moment generating function, so its least logarithm is a relat
 bound): -log min_D B_k(D) = KL(q || a), the distance of a from q = -low / (high - low), where the mean would
 be 0. Source of all of it: Altun, Johnson and Hofmann (2003), section 5.2.
 
-A bound that the longest sequence does not spoil takes what a feature gains and what it loses apart. Write
-phi = A - B: A is the count of feature k where the gold labelling has it not, B that of the gold
-labelling where y has it not. With 0 <= A <= more and 0 <= B <= less, e^{DA} and e^{-DB} lie below their
-chords, 1 + A (e^{D more} - 1) / more and 1 + B (e^{-D less} - 1) / less. In the product of the chords the
-term with A B is negative or 0, whatever the sign of D, so
+The longest sequence makes that bound loose. A bound without this defect separates what a feature gains and
+what it loses. Write phi = A - B: A is the count of feature k at places where the gold labelling does not have
+it, B is its count in the gold labelling at places where y does not have it. With 0 <= A <= more and 0 <= B <=
+less, e^{DA} and e^{-DB} lie below their chords, 1 + A (e^{D more} - 1) / more and 1 + B (e^{-D less} - 1) /
+less. In the product of the chords the term with A B is negative or 0, whatever the sign of D, so
 
     L(w + D e_k)  <=  L + P (e^{D more} - 1) / more + Q (e^{-D less} - 1) / less
     P = sum_i g_i E[A],  Q = sum_i g_i E[B]
@@ -26,11 +26,10 @@ term with A B is negative or 0, whatever the sign of D, so
 sequences without the feature drop out; on the chord from low to high both cost more than e^0 = 1. For more =
 less = 1 it is the bound of AdaBoost and of Collins, Schapire and Singer (2002), exact for each sequence.
 
-**How far**: every sequence with its own extremes of the feature's count.
+**How far**: each sequence has its own extremes of the feature's count.
 
-A bound with extremes over the whole corpus lets the longest sequence decide how far a frequent feature may
-go. The same argument holds for each sequence on its own, with smaller extremes.
-What is lost is the closed form; what remains is a sum
+With extremes over the whole corpus, the longest sequence limits the step of a frequent feature. The same
+bound holds for each sequence by itself, with smaller extremes. There is no closed form then, but a sum
 
     f(D) = rest + sum_i c_i e^{D low_i} + d_i e^{D high_i},   f(0) = L,   f(D) >= the loss after the step.
 
@@ -40,7 +39,7 @@ sequence i and its derivative M_i: c_i = (high_i L_i - M_i) / (high_i - low_i), 
 d_i = P_i / more_i with high_i = more_i. A sequence that is inactive enters as e^{ceiling_i + |D| (most that
 phi can move)}, so that a step accounts for those that it makes active.
 
-**What changes** when one weight changes, and only that.
+**What changes** when one weight changes.
 
 Sequence i adds g_i (E[S_k | x_i] - S_k(x_i, y_i)), g_i = weight_i / p_i, to dL/dw_k. What it added last is
 kept per token (`cell`) and per label pair (`edge_cell`), so that a visit adds the difference.

@@ -279,14 +279,13 @@ class CoordinateDescent(Learner):
 
 
 class Accelerator:
-    """Watches the sweeps, and steps in where they have become slow: OWL-QN on the active weights.
+    """OWL-QN steps on the active weights, between sweeps that have become slow.
 
-    Node and edge weights of a symbol are nearly redundant, so that sweeps, which see one block at a time,
-    close the last per cents slowly. They have found the support by then, or nearly; on it a quasi-Newton
-    method sees all weights at once. The sweeps that follow look at all candidates, so that missing ones come
-    in, and these sweeps give the certificate. Both steps only ever lower the objective. The quasi-Newton
-    method has a table of L^2 numbers for each edge class; where these are too many, there are
-    sweeps alone.
+    Node and edge weights of a symbol are nearly redundant. So sweeps, which move one block at a time, close
+    the last per cents slowly. By then they have found the support, or nearly. On it a quasi-Newton method
+    moves all weights at once. The sweeps that follow visit all candidates, so that missing ones come in, and
+    these sweeps give the certificate. Neither raises the objective. The quasi-Newton method has a table of
+    L^2 numbers for each edge class; where these are too many, there are sweeps alone.
     """
 
     def __init__(self, sweeper, constraints=None):

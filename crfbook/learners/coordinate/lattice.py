@@ -1,18 +1,19 @@
-"""Transition tables of edge classes, and forward and backward vectors that are kept between visits, shared by
-sequences that begin or end alike, and extended only as far as needed.
+"""Transition tables of edge classes; forward and backward vectors that are kept between visits.
+
+Sequences that begin or end alike share vectors, which are extended only as far as a visit needs them.
 
 Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of
 the weights of its edge attributes (the constant one aside, which is the base). D[k] has few entries; where it
 has many, or psi is tiny, the whole table is kept. A cell is a pair (yp, y) as one number, see SHIFT.
 
 alpha of token t lies in row alpha_row[t], which all sequences with the same tokens up to t share; beta in
-beta_row[t], psi_node in node_row[t] likewise. alpha is good for the first place[AHEAD, i] positions of
-sequence i, beta from position place[BEHIND, i] on. What lies beyond is good where it was computed
-(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: then another sequence
-has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note, so
-that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
-A change of weights at positions first..last of a sequence makes alpha from first on and beta before last
-wrong, and nothing else.
+beta_row[t], psi_node in node_row[t] likewise. alpha is valid for the first place[AHEAD, i] positions of
+sequence i, beta from position place[BEHIND, i] on. Other rows are valid where they were computed
+(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: another sequence has
+extended them. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note, so
+that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y]. A change of
+weights at positions first..last of a sequence invalidates alpha from first on and beta before last, and
+nothing else.
 
 `tables` is a SharedTables, `lattices` a Lattices, `weights` a Weights, `lists` a Lists, `work` a LatticeWork:
 arrays.py lists their arrays. Source: Sokolovska et al. (2010), section 4.4; docs/SPEC.md, A.10.
@@ -37,8 +38,7 @@ AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Lattices.place
 
 @kernel
 def place_list(r, n, row):
-    """Room for n entries in list r, which is about to be overwritten: where it is,
-    or else at the end of the pool.
+    """Make place for n entries in list r, which will be overwritten: at its place, or at the end of the pool.
 
     Arguments:
         r : number of the list
@@ -524,8 +524,9 @@ def log_z_change(sequences, weight, log_z, before):
 
 @kernel
 def mark_change(g, blocks, lattices, move):
-    """After a change of block g: which vectors of its sequences are no longer good;
-    returns the change of their weighted gold scores.
+    """Mark the vectors of its sequences that a change of block g invalidates.
+
+    Returns the change of their weighted gold scores.
 
     Arguments:
         g : block

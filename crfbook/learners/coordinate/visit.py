@@ -1,7 +1,7 @@
 """Blockwise coordinate descent: the visit of a block, and a sweep over many.
 
 Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithm 2 (and 1: a block of which only one weight may move).
-First the step of one block: candidates, their new weights, and what these do to tables and lattices. A
+First stands the step of one block: candidates, their new weights, and the changes of tables and lattices. A
 candidate is a weight of the block that is not zero, or would not stay zero: cell yp << SHIFT | y, or -1 - y
 for a node weight. `move` is a Move: its first move.n[0] candidates count. `arrays` is a VisitArrays, `rule` a
 VisitRule: everything that a visit reads and changes, see arrays.py. `visit_blocks` makes the visits in one
@@ -58,7 +58,7 @@ ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # VisitRule.step
 STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
 LARGEST, SQUARES = 0, 1  # places of VisitArrays.seen: of the violations of the KKT conditions
 SLOPE, BEND, PENALTY = 0, 1, 2  # places of Move.model, see `propose`
-FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
+FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule uses no smaller one
 STRIDE = 8  # between candidates that become neighbours in a list
 MAX_TRIALS = 60
 LEAST_FACTOR = 0.1  # of the adaptive rule
@@ -249,7 +249,7 @@ def write_block(a, b, rule, weights, move):
     """The new weights of block (a, b) into mu, the base table or the list of b (which has room for them);
     delta = new - old.
 
-    In the list neighbours are far apart in the table: sums over it need not wait for each other.
+    Neighbours in the list are far apart in the table, so that sums over it are independent.
 
     Arguments:
         a, b : node and edge attribute, -1: none

@@ -183,7 +183,7 @@ def decode_with(s, theta, layout, work, lists):
         if not work.known[k]:
             score_class(k, theta, 1.0, layout, work.log_edge)
             work.known[k] = 1
-    # which label dominates which changes with every update: not worth its L^3
+    # dominance would change with every update, and costs L^3
     nothing_is_dominated = np.empty((0, 0, 0))
     return decode_sequence(
         work.log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0,
@@ -193,7 +193,8 @@ def decode_with(s, theta, layout, work, lists):
 
 @kernel
 def after_step(n, theta, work, lists):
-    """What is kept of the weights is kept up to date, or marked as stale, after work.cell[:n] have moved.
+    """Update what is computed from the weights, or mark it as stale, after the cells work.cell[:n] have
+    moved.
 
     Arguments:
         n : entries of cell and amount in use

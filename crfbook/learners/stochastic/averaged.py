@@ -1,9 +1,9 @@
-"""Stochastic average gradient (SAG), sampled non-uniformly: a linear rate at the price of a sequence a step.
+"""Stochastic average gradient (SAG), sampled non-uniformly: it converges linearly, one sequence a step.
 
-Every sequence's last gradient is remembered, as marginals. A step renews one, and follows the mean of all.
-Sequences whose gradient changes fast are visited more often. Source: Schmidt, Babanezhad, Ahmed, Defazio,
-Clifton and Sarkar (2015), "Non-uniform stochastic average gradient method for training conditional random
-fields".
+It stores every sequence's last gradient, as marginals. A step renews one of them, and goes along the mean of
+all. Sequences whose gradient changes fast are visited more often. Source: Schmidt, Babanezhad, Ahmed,
+Defazio, Clifton and Sarkar (2015), "Non-uniform stochastic average gradient method for training conditional
+random fields".
 
     objective / n = 1/n sum_i f_i(w) + shrinkage / 2 |w|^2,  f_i = -weight_i log p(y_i | x_i),
     shrinkage = 2 c2 / n
@@ -583,7 +583,7 @@ def sag_memory(corpus, features):
 
 
 class AverageGradient(Rememberer):
-    """The weights as scale (u - lag d), and the memory."""
+    """SAG: the weights as scale (u - lag d), and the memory."""
 
     name, first = "sag", "node"
     vectors = ("w", "d")

@@ -1,4 +1,4 @@
-"""Stochastic dual coordinate ascent (SDCA): the fastest way to a good solution, certified by a duality gap.
+"""Stochastic dual coordinate ascent (SDCA), certified by a duality gap.
 
 Each sequence has a dual distribution over its labellings. The weights are a sum over all of them. A visit
 moves one distribution towards the model's, to (nearly) its best place. There is no learning rate.

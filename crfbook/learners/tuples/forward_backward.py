@@ -1,11 +1,10 @@
-"""Forward-backward over label contexts of varying length: a chain that remembers only where a weight asks it
-to. How masses leave contexts, and what comes back through the same arcs.
+"""Forward-backward over label contexts of varying length: contexts are as long as some weight needs them.
 
 A state q is a context, the newest labels of a path: one label, or a longer one that some weighted tuple of
 labels needs. A path is in the longest state that its labels end in. States 0..M-1 are the single labels;
 every longer one has a back-off, its longest proper suffix that is a state, and stands after it; those that
-back off to q, its children, are child_ptr[q]:child_ptr[q+1]. Where a context says nothing about the next
-label, its back-off decides. So only exceptions are stored: arc e = (q, y) multiplies the transition from the
+back off to q, its children, are child_ptr[q]:child_ptr[q+1]. Where a context has no arc for the next
+label, its back-off is used. So only exceptions are stored: arc e = (q, y) multiplies the transition from the
 newest label of q to y by factor[e], and leads to a destination: a longer state, or the place of the pair
 (newest label of q, y), whose paths are then in the single label y. Where (q, y) has an arc, so has (back-off
 of q, y). Classes of tokens with the same tuples share one pattern of arcs. W sequences go side by side, one a

@@ -1,5 +1,5 @@
-"""Longer memory, the chain with weights on tuples of three and four labels: its objective, its training with
-an L1 penalty that says which contexts exist, and the best labels that it finds.
+"""The chain with weights on tuples of three and four labels: its objective, its decoding, and its training
+with an L1 penalty, which decides the contexts that exist.
 
     value(w, nu) = -log-likelihood of the corpus under transitions w and tuples nu + c2 (|w|^2 + |nu|^2),
                    plus  c1 (|w|_1 + |nu|_1)
@@ -95,7 +95,7 @@ class TupleArcs(Tables):
         self.automaton = Automaton(tuples, problem.features.n_labels, *problem.classes)
         self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
         self.n_products = np.zeros((n_shards, 3), np.int64)
-        self.nu, self.tuple_counts = np.zeros((2, len(tuples.attr)))  # as they are where there is no token
+        self.nu, self.tuple_counts = np.zeros((2, len(tuples.attr)))  # their values where there is no token
         arcs, width = self.automaton.arcs, self.parts.shape[2]
         n_lanes = lanes_for(len(arcs.leaf_ptr))
         self.pool = WorkPool(lane_arrays(arcs, longest, width, n_lanes) for _ in range(n_workers))
