@@ -490,9 +490,8 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     name = decoding_form(form, corpus, features, w, constraints)
     stored = name in ("default", "sparse")
     transitions = default_scores if stored else table_edges
-    log_z = inference.log_partition(
-        corpus, features, w, constraints, n_threads
-    )  # ValueError for a sequence without a path
+    # ValueError for a sequence without a path
+    log_z = inference.log_partition(corpus, features, w, constraints, n_threads)
     model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=not stored)
     if stored:
         search = stored_search(model.edges, corpus.n_classes)

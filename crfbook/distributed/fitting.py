@@ -37,7 +37,7 @@ ALGORITHMS = "lbfgs", "owlqn", "auto", "perceptron"
 ALONE_EPOCHS = 6  # epochs on each shard by itself, before L-BFGS begins at their mean ("auto")
 POWER = -0.25  # as in learners/stochastic/fast.py
 MEMORY = 30  # curvature pairs, as there
-LEAST_STRETCH = 1e-12
+LEAST_SCALE = 1e-12
 # parameters that may differ between a checkpoint and the call that goes on from it
 FREE = "max_iterations", "tol", "verbose", "n_jobs", "memory_limit"
 
@@ -162,7 +162,7 @@ def train(shards, engine, settings, w0, callback, state, problem):
                 return (yield Preconditioned.resumed(objective, tol, settings.max_iterations, later))
             with np.errstate(over="ignore"):
                 d = objective.curvature(w) ** POWER
-            if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_STRETCH):
+            if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_SCALE):
                 d = np.ones(len(d))  # with sample weights of 1e100 the first step would not move
             return (yield Preconditioned(objective, tol, settings.max_iterations, d, before, w=w))
         rest = {name: value for name, value in rules.items() if name != "c1"}
@@ -377,9 +377,8 @@ class Checkpoint:
 
     def __call__(self, step, w, state):
         self.steps.append(step)
-        if step.iteration % self.every == 0 and (
-            now := state()
-        ):  # there is none while shards train by themselves
+        # there is no state while shards train by themselves
+        if step.iteration % self.every == 0 and (now := state()):
             self.write(now)
         more = (state,) if getattr(self.callback, "wants_state", False) else ()
         return self.callback is not None and self.callback(step, w, *more)

@@ -322,9 +322,8 @@ def _encode_piece(X, y, weights, path, source, template):
         return _save_part(path, source, None, empty_corpus())
     encoder = Encoder(template)
     corpus = require_labels(encoder.fit_transform(X, y))
-    if weights is not None and not np.any(
-        weights
-    ):  # the whole text must have a weight above 0, a part need not
+    # the whole text must have a weight above 0, a part need not
+    if weights is not None and not np.any(weights):
         corpus = corpus._replace(seq_weight=np.zeros(corpus.n_sequences))
     else:
         corpus = weighted(corpus, weights)

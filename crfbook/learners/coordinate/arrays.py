@@ -27,9 +27,8 @@ DENSE_SHARE = 0.25  # of L^2: a longer list costs more than a whole table
 class Lists(NamedTuple):
     """R packed lists in one pool."""
 
-    row: (
-        np.ndarray
-    )  # int64 (3, R+1): start, size and capacity of each list; the pool is free from row[0, R] on
+    # int64 (3, R+1): start, size and capacity of each list; the pool is free from row[0, R] on
+    row: np.ndarray
     cell: np.ndarray  # uint32 (n_pool,): unsigned, so that kernels need no test for indices below 0
     value: np.ndarray  # float64 (n_pool,)
 

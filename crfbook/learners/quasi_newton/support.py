@@ -26,11 +26,8 @@ from crfbook.training.loop import Callback, Learner, OptResult, State, stages
 SETTLED = (10, 1e-4)
 LOOK_AROUND = 40  # iterations between two gradients of all weights
 MARGIN = 0.05  # weights at zero whose gradient exceeds (1 - MARGIN) c1 stay free
-ENDED = (
-    "converged",
-    "empty model",
-    "rounding floor",
-)  # of a smaller problem: the gradient of all weights is next
+# the smaller problem is solved: the gradient of all weights is next
+ENDED = ("converged", "empty model", "rounding floor")
 COLUMNS = ("w", "grad", "s", "y")  # arrays of `OptResult.state` whose last axis is the weights
 GO_ON = "go on"  # the status of a run that ends so that the next one may begin
 
